@@ -1,7 +1,7 @@
 //! A folder of shards on disk.
 
 use super::lock::Lock;
-use super::place::{Claim, Claimed, Contents, JOB, Listing, Place, Work};
+use super::place::{Claim, Contents, JOB, Listing, Place, Work};
 use crate::atomic::{self, LEFTOVER_AGE};
 use crate::error::{Error, Result};
 use crate::file;
@@ -13,8 +13,6 @@ use std::time::Duration;
 const LOCK: &str = ".pack.lock";
 
 pub(super) struct Folder(pub PathBuf);
-
-impl Claim for Lock {}
 
 impl Place for Folder {
     fn name(&self) -> Option<String> {
@@ -89,18 +87,11 @@ impl Place for Folder {
         let _ = fs::remove_dir_all(self.path(JOB));
     }
 
-    fn claim(&self, work: Work, job: &str) -> Result<Claimed<'_>> {
+    fn claim(&self, work: Work, job: &str) -> Result<Result<Claim, String>> {
         let lock = match work {
             Work::All => self.path(LOCK),
             Work::Shard(i) => self.path(JOB).join(format!("{i:06}.lock")),
         };
-        Ok(match Lock::try_take(lock, job)? {
-            Ok(lock) => Claimed::Taken(Box::new(lock)),
-            Err(other) => Claimed::Other(Some(other)),
-        })
-    }
-
-    fn pause(&self) -> Duration {
-        Duration::from_millis(200)
+        Ok(Lock::try_take(lock, job)?.map(Some))
     }
 }

@@ -54,7 +54,7 @@ impl Drop for Lock {
 }
 
 /// A job and who does it, for people.
-pub(super) fn described(job: &str) -> String {
+fn described(job: &str) -> String {
     format!("process {}{}, {job}", std::process::id(), host())
 }
 

@@ -22,7 +22,7 @@
 // not, as with one process.
 //
 // Shards go to a `Place`: a folder, or a folder at an object store. The packer knows nothing else. A place lists,
-// reads, writes whole files, renames, and gives claims.
+// reads, writes whole files, renames, and locks if it can.
 
 mod folder;
 mod lock;
@@ -30,8 +30,6 @@ mod manifest;
 mod names;
 mod place;
 mod prepare;
-#[cfg(feature = "cloud")]
-mod process;
 mod queue;
 mod shards;
 #[cfg(feature = "cloud")]
@@ -180,14 +178,12 @@ pub struct PackReport {
 ///
 /// **At object stores** the same bytes come, with credentials from the variables that [`open`](crate::source::open) reads. A
 /// shard of more than 8 MiB goes up in parts of 8 MiB, four at a time, which are 40 MiB more in memory. It is there when it
-/// is complete. The parts that an interrupted run has sent are given up by the next one. Requests that fail are repeated.
-/// Since stores have no locks, a process says every five seconds that it lives. What a dead one was making is taken up by
-/// another: at once if it can be seen on its machine that it is dead, else after 20 s. If two make the same shard after all,
-/// it has the same bytes.
+/// is complete. The parts that interrupted runs have sent are given up at the end. Requests that fail are repeated. Stores
+/// have no locks: of two runs into one folder the first to complete a shard goes on, and the other ends with an error.
 ///
-/// **Several processes** pack together where each has a [`PackOptions::rank`]. Every process takes the shards that nobody
-/// has taken, and those of processes that have died, and returns when all are there: the report is of the whole folder.
-/// Processes may join and leave at any time. A shard then has a fixed number of the source's samples, bad ones included, so
+/// **Several processes** pack together where each has a [`PackOptions::rank`]. Every process makes its part of the shards,
+/// then those that nobody has made, and returns when all are there: the report is of the whole folder. Processes may join,
+/// leave and die at any time. Locks keep two from the same shard; at a store both may make it, with the same bytes. A shard then has a fixed number of the source's samples, bad ones included, so
 /// that no process need know what others leave out: as many as fill [`PackOptions::shard_bytes`] by the mean of 256 samples
 /// spread evenly over the source. So the shards are the same for any number of processes, and not those that one process
 /// without a rank makes.
@@ -234,7 +230,7 @@ pub fn pack(
         return together::pack(source, place, &name, options, fresh, rank, progress);
     }
     place.make("")?;
-    let claim = place.claim_all(&fresh.job())?;
+    let _claim = place.claim_all(&fresh.job())?;
     let (mut manifest, damaged_manifest) = begin(fresh, place, &name, options, true)?;
     let resumed_images = manifest.shards.iter().map(|shard| shard.images).sum();
     if !manifest.complete {
@@ -244,8 +240,9 @@ pub fn pack(
         let queue = Queue::new(next..source.len(), options.workers);
         queue.run(&prepare, |queue| {
             let limit_bytes = Some(options.shard_bytes);
-            let writer = ShardWriter { queue, prepare: &prepare, place, options, limit_bytes };
-            write_shards(&writer, &*claim, &name, &mut manifest, progress)
+            let check = &|| Ok(());
+            let writer = ShardWriter { queue, prepare: &prepare, place, options, limit_bytes, check };
+            write_shards(&writer, &name, &mut manifest, progress)
         })?;
         finish(place, &name, options.format, &mut manifest)?;
     }
@@ -310,6 +307,9 @@ fn begin(
     for found in place.list("")?.0.into_keys() {
         if damaged.is_some() && is_ours(&found) {
             stale.push(found);
+        } else if damaged.is_none() && found == MANIFEST {
+            // It was not there before.
+            return Err(place.taken("another run"));
         } else if !(found.starts_with('.') || damaged.is_some() && found == MANIFEST) {
             let why = damaged.map_or_else(String::new, |why| format!(" and a {MANIFEST} that is of no use: {why}"));
             let got = format!("{} with {found}{why}", place.path("").display());
@@ -355,7 +355,7 @@ fn whole_shards(manifest: &Manifest, found: &Listing, name: &str, format: Record
     manifest.shards.iter().enumerate().take_while(|&shard| is_whole(shard)).count()
 }
 
-/// Gives all shards their names, and the place its completeness.
+/// Gives all shards their names, and the place its completeness. Nothing of the job stays.
 fn finish(place: &dyn Place, name: &str, format: RecordFormat, manifest: &mut Manifest) -> Result<()> {
     let (count, mut renamed) = (manifest.shards.len(), Vec::new());
     for (i, shard) in manifest.shards.iter_mut().enumerate() {
@@ -368,5 +368,7 @@ fn finish(place: &dyn Place, name: &str, format: RecordFormat, manifest: &mut Ma
     // The names before the manifest that says so.
     place.rename(&renamed)?;
     manifest.complete = true;
-    manifest.write(place)
+    manifest.write(place)?;
+    place.clear_job();
+    Ok(())
 }

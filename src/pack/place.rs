@@ -1,7 +1,10 @@
 //! Where packed shards go: a folder, or a folder at an object store.
+//!
+//! A folder has locks. A store has none: there two processes of a job may make the same shard, with the same bytes.
 
 use super::PackOptions;
 use super::folder::Folder;
+use super::lock::Lock;
 use super::manifest::{Manifest, PackedFile, PackedShard};
 #[cfg(feature = "cloud")]
 use super::store::Store;
@@ -12,7 +15,6 @@ use crate::source::packed::{Found, MANIFEST, MAX_BYTES};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The folder in a place for what is there while several processes pack.
 pub(super) const JOB: &str = ".pack";
@@ -46,19 +48,8 @@ pub(super) enum Work {
     Shard(usize),
 }
 
-/// Keeps other processes from a work until it is dropped.
-pub(super) trait Claim {
-    /// Whether another process has taken the work over, as this one seemed dead.
-    fn is_lost(&self) -> bool {
-        false
-    }
-}
-
-pub(super) enum Claimed<'a> {
-    Taken(Box<dyn Claim + 'a>),
-    /// Another process has it: its description, if it is known to be alive.
-    Other(Option<String>),
-}
+/// Keeps other processes from a work until it is dropped. `None` where a place cannot keep them from it.
+pub(super) type Claim = Option<Lock>;
 
 /// Writes what a file is to hold.
 pub(super) type Contents<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
@@ -103,6 +94,11 @@ pub(super) trait Place: Sync {
         files.iter().map(|file| self.read(file)).collect()
     }
 
+    /// Writes a file. A store that knows conditions writes [`MANIFEST`] only over the manifest that was read or written here
+    /// last, or over the same text.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a manifest that another run has written meanwhile; [`Error::Io`].
     fn write(&self, file: &str, contents: Contents) -> Result<()>;
 
     /// Gives files other names. One that is missing has its new name already, if there is a file of that.
@@ -111,18 +107,19 @@ pub(super) trait Place: Sync {
     /// Removes files, those that are still there.
     fn remove(&self, files: &[String]) -> Result<()>;
 
-    /// Removes what killed writes of files that `is_ours` knows have left: all of it, or that of processes which are dead
-    /// by its age.
-    fn remove_leftovers(&self, all: bool, is_ours: &dyn Fn(&str) -> bool) -> Result<()>;
+    /// Removes what killed writes of files that `is_ours` knows have left beside them: all of it, or that of processes which
+    /// are dead by its age.
+    fn remove_leftovers(&self, _all: bool, _is_ours: &dyn Fn(&str) -> bool) -> Result<()> {
+        Ok(())
+    }
 
-    /// Removes the folder [`JOB`] as far as that is possible: what stays is hidden and does no harm.
+    /// Removes the folder [`JOB`], once all is complete, as far as that is possible: what stays is hidden and does no harm.
     fn clear_job(&self);
 
-    /// Claims a work, and says for whom.
-    fn claim(&self, work: Work, job: &str) -> Result<Claimed<'_>>;
-
-    /// How long to wait before looking again at what another process is doing.
-    fn pause(&self) -> Duration;
+    /// Claims a work, and says for whom. The other process's description, if one has the work.
+    fn claim(&self, _work: Work, _job: &str) -> Result<Result<Claim, String>> {
+        Ok(Ok(None))
+    }
 }
 
 impl dyn Place + '_ {
@@ -134,14 +131,8 @@ impl dyn Place + '_ {
     ///
     /// # Errors
     /// [`Error::Parameter`] with the other job, if another run has.
-    pub fn claim_all(&self, job: &str) -> Result<Box<dyn Claim + '_>> {
-        loop {
-            match self.claim(Work::All, job)? {
-                Claimed::Taken(claim) => return Ok(claim),
-                Claimed::Other(Some(other)) => return Err(self.taken(&other)),
-                Claimed::Other(None) => std::thread::sleep(self.pause()),
-            }
-        }
+    pub fn claim_all(&self, job: &str) -> Result<Claim> {
+        self.claim(Work::All, job)?.map_err(|other| self.taken(&other))
     }
 
     /// The error for a place into which another run packs.

@@ -1,7 +1,7 @@
 //! Writes what workers prepare into shards.
 
 use super::manifest::{Manifest, PackedFile, PackedShard};
-use super::place::{Claim, Place};
+use super::place::Place;
 use super::prepare::{Preparer, Sample};
 use super::queue::Queue;
 use super::{PackOptions, names};
@@ -13,7 +13,6 @@ use std::io::{self, Write};
 /// Writes what comes out of the queue into shards, each followed by the manifest.
 pub(super) fn write_shards(
     writer: &ShardWriter,
-    claim: &dyn Claim,
     name: &str,
     manifest: &mut Manifest,
     progress: &mut dyn FnMut(u64),
@@ -24,9 +23,6 @@ pub(super) fn write_shards(
     loop {
         let i = manifest.shards.len();
         place.check_shards(i + 1)?;
-        if claim.is_lost() {
-            return Err(place.taken("another run, which has taken over from this one,"));
-        }
         let begin = manifest.shards.last().map_or(0, |last| last.end);
         let file = names::hidden_name(options.format, name, i);
         let mut shard = writer.write((file, name, i), begin, &mut waiting, &mut losses, progress)?;
@@ -57,6 +53,8 @@ pub(super) struct ShardWriter<'a> {
     pub options: &'a PackOptions,
     /// The shard ends before it grows beyond this; without it, with the queue.
     pub limit_bytes: Option<u64>,
+    /// Is called before a shard takes its name. An error keeps it from that.
+    pub check: &'a dyn Fn() -> Result<()>,
 }
 
 impl ShardWriter<'_> {
@@ -108,6 +106,7 @@ impl ShardWriter<'_> {
                 shard.end = index + 1;
                 progress(shard.end);
             }
+            failed = failed.take().or_else(|| (self.check)().err());
             file.write_all(format.end())?;
             failed.as_ref().map_or(Ok(()), |_| Err(io::Error::other("stopped")))
         };

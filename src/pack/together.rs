@@ -1,11 +1,12 @@
 //! Several processes pack into one place.
 //!
-//! The manifest says how many samples a shard has, so each process knows all shards. In the folder `.pack` lie a claim of
-//! each shard that is being made and a record of each that is made, until the last process to finish puts the records
-//! into the manifest. The claim of a process that has ended, however it has ended, is free, and another makes the shard.
+//! The manifest says how many samples a shard has, so each process knows all shards. It makes its own part of them, and then
+//! what the others have not made yet. In the folder `.pack` lie a record of each shard that is made, and where there are
+//! locks that of each which is being made, until a process that finds all records puts them into the manifest. The lock of
+//! a process that has ended, however it has ended, is free. Without locks two may make the same shard, with the same bytes.
 
 use super::manifest::{Manifest, PackedShard};
-use super::place::{Claim, Claimed, JOB, Place, Work};
+use super::place::{Claim, JOB, Place, Work};
 use super::prepare::Preparer;
 use super::queue::Queue;
 use super::shards::{BadCount, ShardWriter};
@@ -15,13 +16,17 @@ use crate::rank::Rank;
 use crate::source::packed::Found;
 use crate::source::{RecordFormat, Source};
 use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 /// Samples whose size says how many fill a shard.
 const SIZED_SAMPLES: u64 = 256;
 
-/// How long what was listed of the others' shards serves. It saves the claims of shards that are made already.
+/// How long a listing of the others' shards serves. It saves asking for the record of each.
 const LIST_AGAIN: Duration = Duration::from_secs(30);
+
+/// How long to wait before looking again at what a process with a lock is doing.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// What all processes know.
 struct Job<'a> {
@@ -66,7 +71,8 @@ pub(super) fn pack(
         manifest = job.complete(manifest)?;
     }
     let images: u64 = manifest.shards.iter().map(|shard| shard.images).sum();
-    Ok(report(manifest, place, images - own_images, damaged_manifest))
+    // One that was lost after it was made counts twice.
+    Ok(report(manifest, place, images.saturating_sub(own_images), damaged_manifest))
 }
 
 /// The manifest that all processes go by: what another has written, or else a new one, with the number of samples in a
@@ -109,7 +115,12 @@ fn plan(
     if fresh.shard_samples.is_none() {
         fresh.shard_samples = Some(shard_samples(source, options.shard_bytes)?);
     }
-    begin(fresh, place, name, options, false)
+    let begin = begin(fresh.clone(), place, name, options, false);
+    // Another may have begun, and even completed it, since the manifest was read.
+    begin.or_else(|error| {
+        let found = place.manifest().ok().and_then(|found| begun(found, &mut fresh));
+        found.map(|found| (found, None)).ok_or(error)
+    })
 }
 
 /// What others that pack the same together have begun. From any that pack together `fresh` takes the samples in a shard.
@@ -123,18 +134,16 @@ fn begun(found: Found<Manifest>, fresh: &mut Manifest) -> Option<Manifest> {
 
 /// Claims what one process does for all. `None` after a pause, if one of the others does so; a run that packs alone is
 /// not waited for.
-fn claim_all<'a>(place: &'a dyn Place, fresh: &Manifest) -> Result<Option<Box<dyn Claim + 'a>>> {
+fn claim_all(place: &dyn Place, fresh: &Manifest) -> Result<Option<Claim>> {
     let alone = matches!(place.manifest()?, Found::Whole(found) if found.shard_samples.is_none());
     if alone {
         return place.claim_all(&fresh.job()).map(Some);
     }
-    Ok(match place.claim(Work::All, &fresh.job())? {
-        Claimed::Taken(claim) => Some(claim),
-        Claimed::Other(_) => {
-            std::thread::sleep(place.pause());
-            None
-        }
-    })
+    let claim = place.claim(Work::All, &fresh.job())?.ok();
+    if claim.is_none() {
+        std::thread::sleep(PAUSE);
+    }
+    Ok(claim)
 }
 
 /// How many samples fill a shard, by the mean of some that are spread evenly and can be read.
@@ -198,9 +207,12 @@ impl Job<'_> {
     fn make(&self, rank: Rank, manifest: &Manifest, progress: &mut dyn FnMut(u64)) -> Result<u64> {
         let prepare = Preparer::new(self.source, self.options);
         let mut losses = BadCount::new(manifest, self.source.len(), self.options.max_bad)?;
-        // Each begins in a part of its own, so that they seldom meet.
-        let first = (self.shards as u64 * u64::from(rank.rank()) / u64::from(rank.world_size())) as usize;
-        let mut left: Vec<usize> = (first..self.shards).chain(0..first).collect();
+        // First its own part, then that of the others in an order of its own, so that they seldom meet.
+        let begin = |part: u32| (self.shards as u64 * u64::from(part) / u64::from(rank.world_size())) as usize;
+        let own = begin(rank.rank())..begin(rank.rank() + 1);
+        let order = RandomState::new();
+        let mut left: Vec<usize> = (0..self.shards).collect();
+        left.sort_by_cached_key(|i| if own.contains(i) { (0, *i as u64) } else { (1, order.hash_one(i)) });
         let (mut made, mut listed) = (self.made()?, Instant::now());
         let (mut done, mut images) = (0, 0);
         while !left.is_empty() {
@@ -227,7 +239,7 @@ impl Job<'_> {
                 if self.is_complete()? {
                     break;
                 }
-                std::thread::sleep(self.place.pause());
+                std::thread::sleep(PAUSE);
             }
             left = others;
         }
@@ -242,26 +254,28 @@ impl Job<'_> {
         losses: &mut BadCount,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Outcome> {
-        let claim = match self.place.claim(Work::Shard(i), &format!("making shard {i}")) {
-            Ok(Claimed::Taken(claim)) => claim,
-            Ok(Claimed::Other(_)) => return Ok(Outcome::Others),
-            // Claims and records go with the last shard.
+        let _claim = match self.place.claim(Work::Shard(i), &format!("making shard {i}")) {
+            Ok(Ok(claim)) => claim,
+            Ok(Err(_)) => return Ok(Outcome::Others),
+            // Locks and records go with the last shard.
             Err(_) if self.is_complete()? => return Ok(Outcome::AllThere),
             Err(error) => return Err(error),
         };
+        if let Some(there) = self.there(i)? {
+            return Ok(there);
+        }
+        let shard = self.shard(i, prepare, losses, progress);
+        let made = shard.and_then(|shard| keep_record(self.place, i, &shard).map(|()| Outcome::Made(shard.images)));
+        // Another may have made it meanwhile.
+        made.or_else(|error| self.there(i).ok().flatten().ok_or(error))
+    }
+
+    /// Whether shard `i` is made, or all.
+    fn there(&self, i: usize) -> Result<Option<Outcome>> {
         if record(self.place.read(&record_name(i))?).is_some() {
-            return Ok(Outcome::There);
+            return Ok(Some(Outcome::There));
         }
-        if self.is_complete()? {
-            return Ok(Outcome::AllThere);
-        }
-        match self.shard(i, prepare, losses, progress) {
-            Ok(shard) => keep_record(self.place, i, &shard).map(|()| Outcome::Made(shard.images)),
-            // Another makes it, and may have removed what was written so far.
-            Err(_) if claim.is_lost() => Ok(Outcome::Others),
-            Err(_) if self.is_complete()? => Ok(Outcome::AllThere),
-            Err(error) => Err(error),
-        }
+        Ok(self.is_complete()?.then_some(Outcome::AllThere))
     }
 
     fn shard(
@@ -276,7 +290,9 @@ impl Job<'_> {
         let queue = Queue::new(begin..self.end(i), options.workers);
         let mut shard = PackedShard::default();
         queue.run(prepare, |queue| {
-            let writer = ShardWriter { queue, prepare, place, options, limit_bytes: None };
+            // One that is there is not replaced: it may be read already.
+            let check = &|| self.there(i)?.map_or(Ok(()), |_| Err(place.taken("another process")));
+            let writer = ShardWriter { queue, prepare, place, options, limit_bytes: None, check };
             let file = names::final_name(options.format, name, i, self.shards);
             shard = writer.write((file, name, i), begin, &mut None, losses, progress)?;
             Ok(())
@@ -293,19 +309,15 @@ impl Job<'_> {
     fn complete(&self, mut manifest: Manifest) -> Result<Manifest> {
         let place = self.place;
         let _claim = loop {
-            if let Found::Whole(found) = place.manifest()?
-                && found.complete
-            {
-                return Ok(found);
+            if let Some(complete) = self.found_complete()? {
+                return Ok(complete);
             }
             if let Some(claim) = claim_all(place, &manifest)? {
                 break claim;
             }
         };
-        if let Found::Whole(found) = place.manifest()?
-            && found.complete
-        {
-            return Ok(found);
+        if let Some(complete) = self.found_complete()? {
+            return Ok(complete);
         }
         let names: Vec<String> = (0..self.shards).map(record_name).collect();
         let files = place.list("")?;
@@ -324,8 +336,19 @@ impl Job<'_> {
         }
         // Nobody writes any more.
         place.remove_leftovers(true, &|file| names::is_name(self.options.format, self.name, file))?;
-        finish(place, self.name, self.options.format, &mut manifest)?;
-        place.clear_job();
-        Ok(manifest)
+        let finished = finish(place, self.name, self.options.format, &mut manifest);
+        // Another may have finished it meanwhile.
+        finished.map(|()| manifest).or_else(|error| self.found_complete().ok().flatten().ok_or(error))
+    }
+
+    /// The manifest that another process has completed.
+    fn found_complete(&self) -> Result<Option<Manifest>> {
+        let Found::Whole(found) = self.place.manifest()? else { return Ok(None) };
+        if !found.complete {
+            return Ok(None);
+        }
+        // This process may have written a record since.
+        self.place.clear_job();
+        Ok(Some(found))
     }
 }

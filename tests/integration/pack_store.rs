@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The command, whose store is at `endpoint`.
 fn warpfeed(endpoint: &str) -> Command {
@@ -307,34 +307,97 @@ fn shards_of_killed_processes_are_taken_up() {
     }
 }
 
-/// A claim of a process that cannot be looked at from here.
-fn claim(beat: u64) -> Vec<u8> {
-    let text = format!(r#"{{"job":"process 7 on afar, packing","process":"elsewhere 7 0","id":"1","beat":{beat}}}"#);
-    text.into_bytes()
+/// Has a process stop, or go on.
+fn signal(name: &str, child: &Child) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// A process of a machine that sleeps or is cut off, from the middle of a shard on until another has done all the work.
+#[test]
+fn a_process_that_was_held_up_undoes_nothing() {
+    let (folder, server) = (tempfile::tempdir().unwrap(), Server::start());
+    let source = raw_images(folder.path());
+    for rank in [&[][..], &["--rank", "1/2"]] {
+        let start = |out: &str, rank: &[&str]| -> Child {
+            let options = [&["--format", "webdataset", "--shard-size", "10MB"], rank].concat();
+            pack(&server.address, &source, out, &options).spawn().unwrap()
+        };
+        let local = folder.path().join(rank.concat().replace('/', "of")).join("train");
+        assert!(start(local.to_str().unwrap(), rank).wait().unwrap().success());
+        server.state().held = Some("train-000001.tar?partNumber");
+        let held_up = start("s3://bucket/train", rank);
+        while !server.state().requests.iter().any(|line| line.contains("train-000001.tar?partNumber")) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        signal("STOP", &held_up);
+        server.state().held = None;
+        let other: &[&str] = if rank.is_empty() { &[] } else { &["--rank", "0/2"] };
+        let ended = start("s3://bucket/train", other).wait_with_output().unwrap();
+        assert_eq!(report(&ended)["images"], 10);
+        let whole = server.state().objects.clone();
+        assert!(server.files("train") == files(&local), "{:?}", server.files("train").keys());
+        signal("CONT", &held_up);
+        let ended = held_up.wait_with_output().unwrap();
+        if rank.is_empty() {
+            let text = String::from_utf8_lossy(&ended.stderr);
+            assert!(!ended.status.success() && text.contains("no other run"), "{text}");
+        } else {
+            assert_eq!(report(&ended)["images"], 10);
+        }
+        // Nothing is written again, as it may be read by now.
+        let tags = |objects: &std::collections::BTreeMap<String, crate::s3::Object>| {
+            objects.values().map(|object| object.tag.clone()).collect()
+        };
+        let (now, then): (Vec<String>, Vec<String>) = (tags(&server.state().objects), tags(&whole));
+        assert!(now == then && server.files("train") == files(&local), "{:?}", server.files("train").keys());
+        assert_eq!(server.state().uploads.len(), 0);
+        server.state().objects.clear();
+        server.state().requests.clear();
+    }
 }
 
 #[test]
-fn processes_of_other_machines_are_dead_when_they_say_nothing() {
+fn two_runs_at_once_do_not_mix() {
     let (folder, server) = (tempfile::tempdir().unwrap(), Server::start());
     let source = images(folder.path());
-    // One that says now and then that it lives is not disturbed.
-    std::thread::scope(|scope| {
-        let (server, (done, ended)) = (&server, std::sync::mpsc::channel::<()>());
-        scope.spawn(move || {
-            let mut beat = 0;
-            while ended.recv_timeout(Duration::from_secs(1)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                server.put("train/.pack/claims/all", claim(beat));
-                beat += 1;
+    for formats in [["webdataset", "webdataset"], ["webdataset", "recordio"]] {
+        for _ in 0..4 {
+            let start =
+                |format| pack(&server.address, &source, "s3://bucket/train", &["--format", format]).spawn().unwrap();
+            let ended = formats.map(start).map(|child| child.wait_with_output().unwrap());
+            let done: Vec<&str> = formats
+                .into_iter()
+                .zip(&ended)
+                .filter(|(_, ended)| ended.status.success())
+                .map(|(format, _)| format)
+                .collect();
+            let local = folder.path().join(done[0]).join("train");
+            packed(pack(&server.address, &source, local.to_str().unwrap(), &["--format", done[0]]));
+            assert!(server.files("train") == files(&local), "{formats:?}: {:?}", server.files("train").keys());
+            for ended in ended.iter().filter(|ended| !ended.status.success()) {
+                let text = String::from_utf8_lossy(&ended.stderr);
+                assert!(
+                    ["no other run", "the same source and options", "an empty or new"]
+                        .iter()
+                        .any(|words| text.contains(words)),
+                    "{text}"
+                );
             }
-        });
-        server.put("train/.pack/claims/all", claim(0));
-        let text = error(pack(&server.address, &source, "s3://bucket/train", &["--format", "webdataset"]));
-        drop(done);
-        assert!(text.contains("no other run") && text.contains("process 7 on afar"), "{text}");
-    });
-    // One that does not is waited for.
-    let started = Instant::now();
-    packed(pack(&server.address, &source, "s3://bucket/train", &["--format", "webdataset"]));
-    assert!(started.elapsed() >= Duration::from_secs(19), "{:?}", started.elapsed());
-    assert!(server.files("train").keys().all(|name| !name.contains(".pack/")));
+            server.state().objects.clear();
+        }
+    }
+}
+
+/// Where two processes make the same shard, one is the first to complete it.
+#[test]
+fn a_shard_that_another_process_has_completed_is_no_error() {
+    let (folder, server) = (tempfile::tempdir().unwrap(), Server::start());
+    let (source, local) = (raw_images(folder.path()), folder.path().join("train"));
+    let options = ["--format", "webdataset", "--shard-size", "50MB"];
+    packed(pack(&server.address, &source, local.to_str().unwrap(), &options));
+    server.state().forestalled = true;
+    packed(pack(&server.address, &source, "s3://bucket/train", &options));
+    assert!(server.files("train") == files(&local), "{:?}", server.files("train").keys());
+    assert_eq!(server.state().uploads.len(), 0);
 }

@@ -23,8 +23,13 @@ pub struct State {
     pub delay: Duration,
     /// One request of so many is answered with 500, if any.
     pub moody: Option<usize>,
+    /// Whether another process completes each upload in parts just before its own does, and drops its parts, as it may be at
+    /// Azure's store.
+    pub forestalled: bool,
     /// What is not answered but refused: requests whose first line contains this.
     pub forbidden: Option<&'static str>,
+    /// What is not answered as long as this is set: requests whose first line contains it.
+    pub held: Option<&'static str>,
     /// First lines of requests.
     pub requests: Vec<String>,
     written: u64,
@@ -102,6 +107,9 @@ fn serve(mut stream: TcpStream, shared: &Mutex<State>) -> Option<()> {
             (forbidden.then_some(403).or(moody.then_some(500)), if part { state.delay } else { Duration::ZERO })
         };
         std::thread::sleep(delay);
+        while shared.lock().unwrap().held.is_some_and(|what| line.contains(what)) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let mut state = shared.lock().unwrap();
         let (status, headers, body) = match fault {
             Some(403) => (403, String::new(), "<Error><Code>AccessDenied</Code></Error>".into()),
@@ -193,6 +201,13 @@ impl State {
                      </InitiateMultipartUploadResult>"
                 );
                 (200, String::new(), text.into())
+            }
+            ("POST", Some(id), _) if self.forestalled => {
+                let parts = std::mem::take(&mut self.uploads.get_mut(id).unwrap().1);
+                if !parts.is_empty() {
+                    self.put(key, parts.into_values().flatten().collect());
+                }
+                (400, String::new(), "<Error><Code>InvalidBlockList</Code></Error>".into())
             }
             ("POST", Some(id), _) => match self.uploads.remove(id) {
                 Some((_, parts)) => {

@@ -1,38 +1,42 @@
 //! A folder of shards at an object store.
 //!
-//! An object is there whole or not at all, so nothing need be synced, or hidden until it is complete. `claims` takes
-//! the place of locks, and `upload` writes objects in parts.
+//! An object is there whole or not at all, and stays, so nothing need be synced or hidden until it is complete. `upload`
+//! writes objects in parts.
+//!
+//! There are no locks. Two processes that make one shard write the same bytes. So each makes its own part, and then, in a
+//! random order, the shards without a record. Before a shard is completed, its record is looked for once more. The
+//! manifest is written on the condition that it is as it was last read or written here, or has the same text already. So
+//! no run sets another back, and runs with other options do not mix.
 //!
 //! Uploads. An object of up to 8 MiB is written in one request, a larger one in parts of 8 MiB, four at once. Before
 //! its first part, an upload is written down in an object of its own. object_store cannot list uploads, so only this
-//! lets the next run abort an upload after a kill. An upload that was begun but not yet written down may be left over,
-//! but it has no parts.
+//! lets a run abort uploads after a kill, when all is packed. An upload that was begun but not yet written down may be
+//! left over, but it has no parts. An upload that fails is complete if an object of its length is there: the answer may
+//! have been lost, or another process of the job was faster. At Azure's store, the last request of that process drops
+//! the parts of all others.
 //!
-//! Listings. There are as many claims as processes, so one small listing a second watches them all. There are as many
-//! records as shards. Records are listed at the beginning, and again at most every 30 s when a shard turns out to be
-//! made already. A folder at a store holds at most 250,000 shards, because a listing is bounded by 128 MiB.
+//! Listings. There are as many records as shards. Records are listed at the beginning, and again at most every 30 s when
+//! a shard turns out to be made already. A folder at a store holds at most 250,000 shards, because a listing is bounded
+//! by 128 MiB.
 
-mod claims;
 mod upload;
 
 use super::PackOptions;
-use super::place::{Claimed, Contents, JOB, Listing, Place, Work};
+use super::place::{Contents, JOB, Listing, Place};
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::source::RecordFormat;
-use crate::source::packed::MAX_BYTES;
+use crate::source::packed::{MANIFEST, MAX_BYTES};
 use crate::source::stream::remote;
 use crate::store::{Answer, Fetcher, Object, Server, patiently, told};
-use claims::Watch;
 use object_store::multipart::MultipartStore;
 use object_store::path::Path as ObjectPath;
-use object_store::{ObjectStoreExt, PutPayload};
+use object_store::{Error as StoreError, ObjectMeta, ObjectStoreExt, PutMode, PutPayload, UpdateVersion};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 use upload::{Upload, abort_uploads};
 
 /// Small requests side by side.
@@ -48,7 +52,8 @@ pub(super) struct Store {
     folder: Object,
     uploads: Arc<dyn MultipartStore>,
     fetcher: Arc<Fetcher>,
-    watch: Mutex<Watch>,
+    /// The manifest that was read or written here last.
+    manifest: Mutex<Option<UpdateVersion>>,
 }
 
 impl Store {
@@ -61,8 +66,8 @@ impl Store {
         }
         let folder = Object::new(url.clone(), address, &mut HashMap::new())?;
         let uploads = folder.server.uploads.clone().ok_or_else(refused)?;
-        let (fetcher, watch) = (Arc::new(Fetcher::start()?), Mutex::default());
-        Ok(Self { folder, uploads, fetcher, watch })
+        let (fetcher, manifest) = (Arc::new(Fetcher::start()?), Mutex::default());
+        Ok(Self { folder, uploads, fetcher, manifest })
     }
 
     fn server(&self) -> Server {
@@ -96,6 +101,18 @@ impl Store {
         self.run(async move { patiently(|| server.objects.put(&path, contents.clone())).await.map(drop) })
     }
 
+    /// Writes a manifest over the one that was read or written here last. It goes in one request: those of an upload in
+    /// parts have no conditions.
+    fn put_manifest(&self, text: Vec<u8>) -> Result<()> {
+        let mut seen = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
+        let (object, text) = (self.object(MANIFEST), PutPayload::from(text));
+        let mode = seen.clone().map_or(PutMode::Create, PutMode::Update);
+        let written = self.run(async move { put_if(&object, text, mode).await });
+        let version = written.map_err(self.failed("write", MANIFEST))?;
+        *seen = Some(version.ok_or_else(|| (self as &dyn Place).taken("another run"))?);
+        Ok(())
+    }
+
     /// What a store answers to many small requests, in their order.
     fn ask_each<I, T, F>(
         &self,
@@ -121,17 +138,37 @@ impl Store {
         let url = self.url(file);
         move |error| Error::io(action, url)(told(error))
     }
-
-    fn list_objects(&self, folder: &str) -> Result<object_store::ListResult> {
-        let (server, path) = (self.server(), self.object_path(folder));
-        self.run(async move { server.list(&path).await }).map_err(self.failed("list", folder))
-    }
 }
 
 /// Waits for an answer.
 fn wait<T>(answer: Answer<object_store::Result<T>>) -> object_store::Result<T> {
     let given_up = |error: io::Error| object_store::Error::Generic { store: "request", source: error.into() };
     answer.wait(&AtomicBool::new(false)).map_err(given_up)?
+}
+
+/// Writes an object under a condition, if the store has conditions. `None` if the condition is not met, unless that is as
+/// the object has this text already: from an earlier request, whose answer was lost, or from another process of the job.
+async fn put_if(object: &Object, text: PutPayload, mode: PutMode) -> object_store::Result<Option<UpdateVersion>> {
+    let put = |mode: PutMode| object.server.objects.put_opts(&object.path, text.clone(), mode.into());
+    let answer = match patiently(|| put(mode.clone())).await {
+        Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
+            patiently(|| put(PutMode::Overwrite)).await
+        }
+        answer => answer,
+    };
+    match answer {
+        Ok(put) => Ok(Some(put.into())),
+        Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. } | StoreError::NotFound { .. }) => {
+            let found = unless_missing(object.contents(MAX_BYTES).await)?;
+            let is_same = |found: &[u8]| text.iter().flatten().eq(found);
+            Ok(found.filter(|(found, _)| is_same(found)).map(|(_, meta)| version(meta)))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn version(meta: ObjectMeta) -> UpdateVersion {
+    UpdateVersion { e_tag: meta.e_tag, version: meta.version }
 }
 
 /// Nothing where there is no such object.
@@ -174,7 +211,8 @@ impl Place for Store {
     }
 
     fn list(&self, folder: &str) -> Result<Listing> {
-        let found = self.list_objects(folder)?;
+        let (server, path) = (self.server(), self.object_path(folder));
+        let found = self.run(async move { server.list(&path).await }).map_err(self.failed("list", folder))?;
         let name = |path: &ObjectPath| path.filename().unwrap_or_default().to_owned();
         let mut listing = Listing::default();
         listing.0.extend(found.common_prefixes.iter().map(|path| (name(path), None)));
@@ -189,7 +227,13 @@ impl Place for Store {
 
     /// It may be written anew meanwhile.
     fn read(&self, file: &str) -> Result<Option<Vec<u8>>> {
-        Ok(self.read_each(&[file.to_owned()])?.pop().flatten())
+        let object = self.object(file);
+        let answer = self.run(async move { object.contents(MAX_BYTES).await });
+        let (text, meta) = unless_missing(answer).map_err(self.failed("read", file))?.unzip();
+        if file == MANIFEST {
+            *self.manifest.lock().unwrap_or_else(PoisonError::into_inner) = meta.map(version);
+        }
+        Ok(text)
     }
 
     fn read_each(&self, files: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
@@ -202,6 +246,11 @@ impl Place for Store {
     }
 
     fn write(&self, file: &str, contents: Contents) -> Result<()> {
+        if file == MANIFEST {
+            let mut text = Vec::new();
+            contents(&mut text).map_err(Error::io("write", self.url(file)))?;
+            return self.put_manifest(text);
+        }
         let mut upload = Upload::new(self, file);
         contents(&mut upload).and_then(|()| upload.finish()).map_err(Error::io("write", self.url(file)))
     }
@@ -233,25 +282,12 @@ impl Place for Store {
         answers.into_iter().zip(files).try_for_each(removed)
     }
 
-    /// Uploads that were begun and never finished: they cost room, and are no objects.
-    fn remove_leftovers(&self, all: bool, _is_ours: &dyn Fn(&str) -> bool) -> Result<()> {
-        abort_uploads(self, all)
-    }
-
+    /// Uploads that were begun and never finished are given up: they cost room, and are no objects.
     fn clear_job(&self) {
-        for folder in [claims::FOLDER, upload::FOLDER, JOB] {
-            if let Ok(found) = self.list(folder) {
-                let files = found.0.into_iter().filter(|(_, len_bytes)| len_bytes.is_some());
-                let _ = self.remove(&files.map(|(file, _)| format!("{folder}/{file}")).collect::<Vec<_>>());
-            }
+        let _ = abort_uploads(self);
+        if let Ok(found) = self.list(JOB) {
+            let files = found.0.into_iter().filter(|(_, len_bytes)| len_bytes.is_some());
+            let _ = self.remove(&files.map(|(file, _)| format!("{JOB}/{file}")).collect::<Vec<_>>());
         }
-    }
-
-    fn claim(&self, work: Work, job: &str) -> Result<Claimed<'_>> {
-        claims::claim(self, work, job)
-    }
-
-    fn pause(&self) -> Duration {
-        Duration::from_secs(1)
     }
 }

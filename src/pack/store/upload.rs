@@ -1,7 +1,7 @@
 //! Writes an object: a small one at once, a large one in parts, of which a few are on their way at a time.
 //!
 //! An upload in parts is written down in a small object of its own before its first part is sent. So what a killed process
-//! has sent can be given up by the next one; until then a store keeps it, and charges for it.
+//! has sent can be given up when all is complete; until then a store keeps it, and charges for it.
 
 use super::{Place, Store, unless_missing, wait};
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Where uploads are written down.
 pub(super) const FOLDER: &str = ".pack/uploads";
@@ -30,9 +30,6 @@ const AT_ONCE: usize = 4;
 
 /// How long giving up an upload may take where something has failed already.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// An upload that was begun so long ago belongs to no living process.
-const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// An upload in parts, as it is written down.
 #[derive(Serialize, Deserialize)]
@@ -120,17 +117,19 @@ impl<'a> Upload<'a> {
         let (server, len_bytes) = (self.store.server(), self.len_bytes);
         self.store.run(async move {
             match patiently(|| uploads.complete_multipart(&path, &id, parts.clone())).await {
-                // It may be complete by an earlier request, whose answer was lost.
-                Err(error @ object_store::Error::NotFound { .. }) => {
+                // It may be complete: by an earlier request, whose answer was lost, or by another process, which makes the
+                // same. At Azure's store that drops the parts of all others.
+                Err(error) => {
                     let there = patiently(|| server.objects.head(&path)).await;
                     if there.is_ok_and(|found| found.size == len_bytes) { Ok(()) } else { Err(error) }
                 }
                 completed => completed.map(drop),
             }
         })?;
-        if let Some((_, note)) = self.begun.take() {
-            // What stays of it is found to be complete, whenever somebody looks.
-            let _ = self.store.remove(&[note]);
+        if let Some((begun, note)) = self.begun.take() {
+            // Parts are left if another process has completed it. What stays of it is found to be complete, whenever somebody
+            // looks.
+            let _ = self.store.run(abort(self.store, begun, note));
         }
         Ok(())
     }
@@ -175,15 +174,9 @@ fn abort(store: &Store, begun: Begun, note: String) -> impl Future<Output = obje
     }
 }
 
-/// Gives up the uploads that are written down: all, or those of processes which are dead by their age.
-pub(super) fn abort_uploads(store: &Store, all: bool) -> Result<()> {
-    let name = |path: &ObjectPath| format!("{FOLDER}/{}", path.filename().unwrap_or_default());
-    let mut notes = store.list_objects(FOLDER)?.objects;
-    notes.retain(|note| {
-        let begun = SystemTime::from(note.last_modified);
-        all || begun.elapsed().is_ok_and(|age| age >= LEFTOVER_AGE)
-    });
-    let notes: Vec<String> = notes.iter().map(|note| name(&note.location)).collect();
+/// Gives up the uploads that are written down.
+pub(super) fn abort_uploads(store: &Store) -> Result<()> {
+    let notes: Vec<String> = store.list(FOLDER)?.0.into_keys().map(|note| format!("{FOLDER}/{note}")).collect();
     for (text, note) in store.read_each(&notes)?.into_iter().zip(notes) {
         let Some(text) = text else { continue };
         let begun = serde_json::from_slice(&text).map_err(io::Error::from);
