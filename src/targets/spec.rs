@@ -229,7 +229,7 @@ impl FromStr for TargetSpec {
                 _ => return None,
             })
         };
-        let expected = "class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes, and :FIELD behind it";
+        let expected = "class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes, and :FIELD after it";
         let form = parse().ok_or_else(|| Error::parameter("targets", "spec", expected, text))?;
         let spec = Self { field, form };
         spec.check().map(|()| spec)

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 /// The in-flight batches of a pipeline: each is used again once the device is done with it.
 pub(super) struct Batches {
     context: Context,
-    /// Most device memory of one.
+    /// Most device memory of a batch, in bytes.
     pub(super) limit_bytes: usize,
     pinned: bool,
-    /// How many there may be.
+    /// Largest number of in-flight batches.
     most: usize,
     idle: Mutex<Idle>,
     /// The number of the batch that was begun last.
@@ -26,7 +26,7 @@ pub(super) struct Batches {
 #[derive(Default)]
 struct Idle {
     batches: VecDeque<InFlight>,
-    /// How many there are, idle or not.
+    /// Number of in-flight batches, idle or not.
     made: usize,
 }
 

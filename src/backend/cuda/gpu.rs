@@ -46,7 +46,7 @@ impl Gpu {
         Self::open_by(ordinal, options, tables, once)
     }
 
-    /// The same, with the parts of batches queued by `queue`.
+    /// Opens the device as `open` does. `queue` queues the parts of batches.
     pub(super) fn open_by(ordinal: u32, options: &Arc<RunOptions>, tables: &Tables, queue: Queue) -> Result<Self> {
         let image = fatbin::fatbin()?;
         let context = driver::context(ordinal)?;

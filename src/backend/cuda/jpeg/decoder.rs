@@ -65,7 +65,7 @@ impl DeviceDecoder {
             }
         };
         let lowered = Lowered::new(&image, bytes, header, part, &mut worker.row_starts);
-        // What is left to the other samples, as if the CPU decoded them, and to this one's plans.
+        // Memory for the other samples, as if the CPU decoded them, and for the plans of this sample.
         let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
         let each_bytes = packed_bytes(part.size()) + made_bytes;
         let writable_bytes = if plans.len() > 1 { 0 } else { packed_bytes(part.size()) };
