@@ -5,7 +5,7 @@ use std::ops::Range;
 use warpfeed::{
     DType, Error, Layout, Pipeline, Result,
     image::{Image, JpegOptions, Size, encode_jpeg},
-    source::Source,
+    source::{Sample, Source, Want},
 };
 
 /// Encoded images one after the other, and their places.
@@ -28,15 +28,16 @@ impl Source for Packed {
         self.places.len() as u64
     }
 
-    /// The bytes are borrowed from the block. `buffer` is for sources that must read into memory.
-    fn read<'a>(&'a self, index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    /// Lends the bytes of the block. A source that must read into memory uses [`Sample::buffer`].
+    fn read<'a>(&'a self, index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let (place, _) = self.places.get(index as usize).ok_or_else(|| Error::Parameter {
             operation: "Packed::read",
             parameter: "index",
             expected: format!("below {}", self.len()),
             got: index.to_string(),
         })?;
-        Ok(&self.bytes[place.clone()])
+        sample.lend(&self.bytes[place.clone()]);
+        Ok(())
     }
 
     fn label(&self, index: u64) -> u32 {

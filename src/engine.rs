@@ -9,7 +9,7 @@ use crate::ops::normalize::Normalization;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::plan::Planner;
 use crate::raster::{Size, check_pixels};
-use crate::tensor::Tensor;
+use crate::tensor::{Annotations, Tensor};
 use crate::{memory, threads};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -116,8 +116,7 @@ impl Engine {
             return Err(failure);
         }
         let places: Vec<usize> = (0..images).collect();
-        let labels = vec![0; images];
-        let end = End { places: &places, padding: 0, labels: &labels, targets: None, mix: None };
+        let end = End { places: &places, padding: 0, annotations: &Annotations::none(images), mix: None };
         let views = backend.finish(batch, &end)?.views;
         let missing = || Error::Panic { message: "a batch has no view".to_owned() };
         Ok(views.into_iter().next().ok_or_else(missing)?)

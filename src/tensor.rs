@@ -32,7 +32,7 @@ use half::{bf16, f16};
 pub(crate) use host::{HostBuffer, Pool};
 pub use npy::write_npy;
 use std::fmt;
-pub(crate) use targets::Rows;
+pub(crate) use targets::Annotations;
 pub use targets::{TargetBytes, TargetElement, TargetTensor, TargetType, Targets};
 
 /// The type of a tensor's elements.

@@ -24,7 +24,7 @@ use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
     Batch, Builder, Device, Pipeline, Preset, Result, Strategy,
     ops::{CenterCrop, Transform, random_horizontal_flip, random_resized_crop, random_rotation, repeat},
-    source::{EncodedImages, Source},
+    source::{EncodedImages, Sample, Source, Want},
 };
 
 /// A training step that sleeps, and keeps its own account of it.
@@ -85,10 +85,10 @@ impl Source for Slow {
     fn len(&self) -> u64 {
         self.images.len()
     }
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         self.reads.lock().unwrap().push(Instant::now());
         std::thread::sleep(self.delay);
-        self.images.read(index, buffer)
+        self.images.read(index, want, sample)
     }
     fn label(&self, index: u64) -> u32 {
         self.images.label(index)

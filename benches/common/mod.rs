@@ -13,7 +13,7 @@ static IMAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| match std::env::var_os(
     Some(folder) => {
         let source = warpfeed::source::open(folder).and_then(warpfeed::source::Input::into_data_set);
         let source = source.expect("WARPFEED_PHOTOS names a folder of class folders or a list file");
-        let read = |index| source.read(index, &mut Vec::new()).expect("an image can be read").to_vec();
+        let read = |index| source.encoded(index).expect("an image can be read");
         (0..source.len().min(MOST)).map(read).collect()
     }
     None => {

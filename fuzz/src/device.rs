@@ -26,13 +26,15 @@ impl Source for Tried {
         3
     }
 
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    fn read<'a>(&'a self, index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index == 1 {
-            return Ok(&self.good);
+            sample.lend(&self.good);
+            return Ok(());
         }
+        let buffer = sample.buffer();
         buffer.clear();
         buffer.extend_from_slice(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(buffer)
+        Ok(())
     }
 
     fn label(&self, _index: u64) -> u32 {

@@ -76,14 +76,13 @@ fn options() -> RecordOptions {
 
 /// Reads every sample and its targets. Failures must be the sample's fault.
 fn read_all(source: &dyn Source) {
-    let mut buffer = Vec::new();
     for index in 0..source.len().min(1000) {
-        if let Err(error) = source.read(index, &mut buffer) {
+        if let Err(error) = source.encoded(index) {
             assert!(error.is_bad_sample(), "{error}");
         }
         source.label(index);
         source.name(index);
-        for field in [None, Some("txt"), Some("json.box"), Some("npy"), Some("label"), Some("box")] {
+        for field in ["txt", "json.box", "npy", "label", "box"] {
             if let Err(error) = source.target(index, field) {
                 // No sample of this source has the field.
                 assert!(error.is_bad_sample() || error.is_parameter(), "{error}");
@@ -98,9 +97,8 @@ type Samples = Vec<std::result::Result<(Vec<u8>, u32), String>>;
 
 /// The samples by random access to the shard.
 fn random_access(source: &dyn Source) -> Samples {
-    let mut buffer = Vec::new();
-    let read = |index| match source.read(index, &mut buffer) {
-        Ok(bytes) => Ok((bytes.to_vec(), source.label(index))),
+    let read = |index| match source.encoded(index) {
+        Ok(bytes) => Ok((bytes, source.label(index))),
         Err(error) => Err(error.to_string()),
     };
     (0..source.len()).map(read).collect()
@@ -217,7 +215,7 @@ pub fn baseline(data: &[u8]) {
         let packing = PackOptions { baseline: true, restarts, workers: 1, max_side_px, ..PackOptions::new(format) };
         if let Ok(report) = pack(&source, &out, &packing, &mut |_| {}) {
             let packed = RecordShards::open(format, &report.shards, &options()).expect("shards that were just written");
-            image(packed.read(0, &mut Vec::new()).expect("the image that was packed"));
+            image(packed.encoded(0).expect("the image that was packed"));
         }
         let _ = fs::remove_dir_all(out);
     }

@@ -48,7 +48,7 @@ pub fn metadata(data: &[u8]) {
         fs::write(folder.join(name), data).expect("the file can be written");
         let source = ImageFolder::open(&folder).expect("a folder with an image");
         for field in ["file_name", "box"] {
-            if let Err(error) = source.target(0, Some(field)) {
+            if let Err(error) = source.target(0, field) {
                 assert!(error.is_bad_sample() || error.is_parameter(), "{error}");
             }
         }

@@ -2,10 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::error::Result;
-use crate::source::{Reader, Source};
+use crate::source::{Reader, Sample, Source, Want};
 use crate::targets::Target;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Encoded bytes that stay where they are until a device has read them.
 pub(crate) struct Encoded {
@@ -29,33 +28,22 @@ unsafe impl Send for Encoded {}
 unsafe impl Sync for Encoded {}
 
 impl Encoded {
-    /// Reads sample `index`, into `buffer` if the source does not lend its own memory, unless `stopped` is set before its
-    /// bytes have come.
-    pub(crate) fn read(reader: &Reader, index: u64, mut buffer: Vec<u8>, stopped: &AtomicBool) -> Result<Self> {
-        let source = match reader {
-            Reader::DataSet(source) => source,
-            Reader::Stream(feed) => return Ok(Self::owned(feed.read(index)?)),
-        };
-        let bytes = source.read_unless(index, &mut buffer, stopped)?;
-        let (bytes, len_bytes) = (bytes.as_ptr(), bytes.len());
-        Ok(Self { bytes, len_bytes, buffer, _owner: Owner::Source(Arc::clone(source)) })
-    }
-
-    /// The same with what is in `field` of the sample's targets.
-    pub(crate) fn read_with_target(
+    /// Reads what is wanted of sample `index`, into `buffer` if the source does not lend its own memory.
+    pub(crate) fn read(
         reader: &Reader,
         index: u64,
-        field: &str,
-        mut buffer: Vec<u8>,
-        stopped: &AtomicBool,
-    ) -> Result<(Self, Target)> {
+        want: &Want<'_>,
+        buffer: Vec<u8>,
+    ) -> Result<(Self, Option<Target>)> {
         let source = match reader {
             Reader::DataSet(source) => source,
-            Reader::Stream(feed) => return Ok((Self::owned(feed.read(index)?), feed.target(index, Some(field))?)),
+            Reader::Stream(feed) => return Ok((Self::owned(feed.read(index)?), feed.target(index, want.field)?)),
         };
-        let (bytes, target) = source.read_with_target(index, field, &mut buffer, stopped)?;
-        let (bytes, len_bytes) = (bytes.as_ptr(), bytes.len());
-        Ok((Self { bytes, len_bytes, buffer, _owner: Owner::Source(Arc::clone(source)) }, target))
+        let mut sample = Sample::with_buffer(buffer);
+        source.read(index, want, &mut sample)?;
+        let target = sample.take_target(want)?;
+        let (bytes, len_bytes) = (sample.bytes().as_ptr(), sample.bytes().len());
+        Ok((Self { bytes, len_bytes, buffer: sample.into_buffer(), _owner: Owner::Source(Arc::clone(source)) }, target))
     }
 
     /// Bytes that others use too.
@@ -69,9 +57,9 @@ impl Encoded {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `Source::read_unless` and `read_with_target` lend the bytes for as long as source and buffer are both borrowed. Both are kept here
-        // and neither is changed: the source is only ever borrowed, and the buffer, whose contents do not move with it,
-        // is given away with the last use of the bytes. Shared bytes are kept here as well, and never change.
+        // SAFETY: the bytes are the buffer's, or the source's, which lends them for as long as it is borrowed. Both are
+        // kept here and neither is changed: the source is only ever borrowed, and the buffer, whose contents do not move
+        // with it, is given away with the last use of the bytes. Shared bytes are kept here as well, and never change.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len_bytes) }
     }
 

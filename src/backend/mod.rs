@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::mix::MixPlan;
 use crate::ops::normalize::Normalization;
 use crate::plan::Plan;
-use crate::tensor::{Storage, Tensor};
+use crate::tensor::{Annotations, Storage, Tensor};
 use cpu::output::Tables;
 use cuda::Gpu;
 use std::ops::AddAssign;
@@ -67,9 +67,7 @@ pub(crate) struct End<'a> {
     /// How many repetitions of the last one follow.
     pub(crate) padding: usize,
     /// Of the samples and the padding.
-    pub(crate) labels: &'a [u32],
-    /// The same for targets that are numbers, in the machine's byte order.
-    pub(crate) targets: Option<&'a [u8]>,
+    pub(crate) annotations: &'a Annotations,
     /// How the images of the only view, one of each sample, are mixed at last, if they are.
     pub(crate) mix: Option<&'a MixPlan>,
 }

@@ -122,12 +122,15 @@ fn kept(subject: &Subject) -> Result<Vec<(Vec<u8>, u32)>> {
     let most = subject.len().unwrap_or(KEPT_IMAGES).min(KEPT_IMAGES);
     match &subject.input {
         Input::DataSet(source) => {
-            let mut buffer = Vec::new();
             for index in 0..most {
-                match source.read(index, &mut buffer) {
-                    Ok(image) if !keep(image.to_vec(), source.label(index)) => break,
-                    Err(error) if !error.is_bad_sample() => return Err(error),
-                    _ => {}
+                match source.encoded(index) {
+                    Ok(image) => {
+                        if !keep(image, source.label(index)) {
+                            break;
+                        }
+                    }
+                    Err(error) if error.is_bad_sample() => {}
+                    Err(error) => return Err(error),
                 }
             }
         }

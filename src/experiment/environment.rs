@@ -4,7 +4,7 @@ use super::nvml::Nvml;
 use crate::backend::cuda::cards::{Card, cards, pci_addresses};
 use crate::decode::{probe, simd};
 use crate::error::{Error, Result};
-use crate::source::{Input, Source, Stream, StreamStart};
+use crate::source::{Input, Sample, Source, Stream, StreamStart, Want};
 use serde::Serialize;
 use std::fs::read_to_string;
 use std::num::NonZero;
@@ -214,11 +214,12 @@ struct Sum {
 impl Sum {
     fn spread_over(&mut self, source: &dyn Source) -> Result<()> {
         let images = source.len();
-        let (looked_at, mut buffer) = (images.min(LOOKED_AT), Vec::new());
+        let (looked_at, mut sample) = (images.min(LOOKED_AT), Sample::default());
         for i in 0..looked_at {
             // With 2^53 or more images the indices are rounded.
             let index = (i as f64 / looked_at as f64 * images as f64) as u64;
-            self.add(source.read(index, &mut buffer))?;
+            let read = source.read(index, &Want::IMAGE, &mut sample);
+            self.add(read.map(|()| sample.bytes()))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! How far packing has come, in `pack.json` beside the shards.
 
 use super::place::Place;
-use super::prepare::{Done, Sample};
+use super::prepare::{Done, Prepared};
 use super::{MAX_BAD_KEPT, PackOptions};
 use crate::error::{Error, Result};
 use crate::pipeline::BadSample;
@@ -117,7 +117,7 @@ impl PackedShard {
     }
 
     /// Counts an image that was written.
-    pub fn count(&mut self, sample: &Sample) {
+    pub fn count(&mut self, sample: &Prepared) {
         self.images += 1;
         self.restarts += u64::from(sample.restarts);
         match sample.done {

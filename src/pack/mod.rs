@@ -207,7 +207,7 @@ pub struct PackReport {
 /// assert_eq!((report.images, report.shards), (5, vec![out.join("train-000000.tar")]));
 /// let packed = open(&out)?.into_data_set()?;
 /// assert_eq!((packed.len(), packed.label(4)), (5, 4));
-/// assert_eq!(packed.read(4, &mut Vec::new())?, jpeg);
+/// assert_eq!(packed.encoded(4)?, jpeg);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn pack(

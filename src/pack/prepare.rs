@@ -8,8 +8,8 @@ use crate::ops::filter::PassOrder;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::{Op, Resize};
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Rect, Size, check_pixels};
-use crate::source::Source;
 use crate::source::records::NewSample;
+use crate::source::{Sample, Source, Want};
 use crate::targets::Target;
 
 /// What became of an image.
@@ -22,7 +22,7 @@ pub(super) enum Done {
 }
 
 /// An image to be packed.
-pub(super) struct Sample {
+pub(super) struct Prepared {
     pub bytes: Vec<u8>,
     pub label: u32,
     /// The ending of its file name.
@@ -34,7 +34,7 @@ pub(super) struct Sample {
     pub target: Option<(String, Target)>,
 }
 
-impl Sample {
+impl Prepared {
     /// It as sample `index` of its shards.
     pub fn record(&self, index: u64) -> NewSample<'_> {
         let target = self.target.as_ref().map(|(field, target)| (field.as_str(), target));
@@ -43,13 +43,13 @@ impl Sample {
 }
 
 /// What one worker needs.
-pub(super) struct Work {
+pub(super) struct Scratch {
     decoder: Decoder,
     image: Image,
     other: Image,
 }
 
-impl Work {
+impl Scratch {
     pub fn new() -> Result<Self> {
         Ok(Self { decoder: Decoder::new()?, image: Image::default(), other: Image::default() })
     }
@@ -101,26 +101,24 @@ impl<'a> Preparer<'a> {
         self.source.name(index).into_owned()
     }
 
-    pub fn sample(&self, index: u64, work: &mut Work) -> Result<Sample> {
-        Ok(Sample { target: self.target(index)?, ..self.image(index, work)? })
+    pub fn sample(&self, index: u64, work: &mut Scratch) -> Result<Prepared> {
+        let (field, label) = (self.options.target.as_deref(), self.source.label(index));
+        let (mut sample, want) = (Sample::default(), Want::IMAGE.and_field(field));
+        self.source.read(index, &want, &mut sample)?;
+        let target = field.zip(sample.take_target(&want)?);
+        if let Some((field, target)) = &target {
+            self.options.format.check_packed(field, target, label)?;
+        }
+        let target = target.map(|(field, target)| (field.to_owned(), target));
+        Ok(Prepared { target, ..self.image(sample.bytes(), label, work)? })
     }
 
-    /// What is packed of the field that the options name.
-    fn target(&self, index: u64) -> Result<Option<(String, Target)>> {
-        let Some(field) = &self.options.target else { return Ok(None) };
-        let target = self.source.target(index, Some(field))?;
-        self.options.format.check_packed(field, &target, self.source.label(index))?;
-        Ok(Some((field.clone(), target)))
-    }
-
-    fn image(&self, index: u64, work: &mut Work) -> Result<Sample> {
-        let (mut buffer, label) = (Vec::new(), self.source.label(index));
-        let bytes = self.source.read(index, &mut buffer)?;
+    fn image(&self, bytes: &[u8], label: u32, work: &mut Scratch) -> Result<Prepared> {
         let header = probe(bytes)?;
         check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
         let longer = header.size.width.max(header.size.height);
         let restarts = self.options.restarts;
-        let jpeg = |bytes, done, restarts| Ok(Sample { bytes, label, ending: "jpg", done, restarts, target: None });
+        let jpeg = |bytes, done, restarts| Ok(Prepared { bytes, label, ending: "jpg", done, restarts, target: None });
         let encoded = |image: &Image, mut options: JpegOptions, done| {
             if restarts {
                 options.restart_interval_rows = 1;
@@ -176,7 +174,7 @@ impl<'a> Preparer<'a> {
             (Format::Pnm, _) => "ppm",
         };
         let bytes = bytes.to_vec();
-        Ok(Sample { bytes, label, ending, done: Done::Copied, restarts: false, target: None })
+        Ok(Prepared { bytes, label, ending, done: Done::Copied, restarts: false, target: None })
     }
 }
 

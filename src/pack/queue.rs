@@ -1,6 +1,6 @@
 //! Workers prepare samples side by side; they come out in order.
 
-use super::prepare::{Preparer, Sample, Work};
+use super::prepare::{Prepared, Preparer, Scratch};
 use crate::error::{Error, Result};
 use crate::threads::spawn_scoped;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ struct State {
     take: u64,
     /// The next sample that comes out.
     give: u64,
-    ready: BTreeMap<u64, Result<Sample>>,
+    ready: BTreeMap<u64, Result<Prepared>>,
     stopped: bool,
 }
 
@@ -40,7 +40,7 @@ impl Queue {
     pub fn run(&self, prepare: &Preparer, write: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
         let mut work = Vec::with_capacity(self.workers);
         for _ in 0..self.workers {
-            work.push(Work::new()?);
+            work.push(Scratch::new()?);
         }
         let next = self.lock().take;
         (next..self.end.min(next + ANNOUNCED)).for_each(|index| prepare.announce(index));
@@ -62,7 +62,7 @@ impl Queue {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self, prepare: &Preparer, mut work: Work) {
+    fn work(&self, prepare: &Preparer, mut work: Scratch) {
         let ahead = AHEAD * self.workers as u64;
         loop {
             let mut state = self.lock();
@@ -89,7 +89,7 @@ impl Queue {
     }
 
     /// The next sample in order, with its index, once it is prepared; `None` behind the last.
-    pub fn next(&self) -> Option<(u64, Result<Sample>)> {
+    pub fn next(&self) -> Option<(u64, Result<Prepared>)> {
         let mut state = self.lock();
         if state.give >= self.end {
             return None;

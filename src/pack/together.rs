@@ -14,7 +14,7 @@ use super::{PackOptions, PackReport, begin, finish, names, report};
 use crate::error::Result;
 use crate::rank::Rank;
 use crate::source::packed::Found;
-use crate::source::{RecordFormat, Source};
+use crate::source::{RecordFormat, Sample, Source, Want};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -150,11 +150,11 @@ fn claim_all(place: &dyn Place, fresh: &Manifest) -> Result<Option<Claim>> {
 fn shard_samples(source: &dyn Source, shard_bytes: u64) -> Result<u64> {
     let count = source.len().min(SIZED_SAMPLES);
     let at = |i: u64| (u128::from(i) * u128::from(source.len()) / u128::from(count)) as u64;
-    let (mut buffer, mut sum, mut read) = (Vec::new(), 0_u64, 0_u64);
+    let (mut sample, mut sum, mut read) = (Sample::default(), 0_u64, 0_u64);
     (0..count).for_each(|i| source.prefetch(at(i)));
     for i in 0..count {
-        match source.read(at(i), &mut buffer) {
-            Ok(bytes) => (sum, read) = (sum + bytes.len() as u64, read + 1),
+        match source.read(at(i), &Want::IMAGE, &mut sample) {
+            Ok(()) => (sum, read) = (sum + sample.bytes().len() as u64, read + 1),
             Err(error) if error.is_bad_sample() => {}
             Err(error) => return Err(error),
         }

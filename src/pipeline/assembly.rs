@@ -5,7 +5,7 @@ use crate::backend::AnyBatch;
 use crate::error::{Error, Result};
 use crate::mix::Mixed;
 use crate::rng::Pick;
-use crate::targets::Row;
+use crate::targets::Annotation;
 use crate::tensor::{Targets, Tensor};
 use std::sync::{Arc, OnceLock};
 
@@ -42,9 +42,7 @@ pub(super) enum Slot {
     Pending,
     Done {
         pick: Pick,
-        label: u32,
-        /// `None` if no targets were asked for.
-        target: Option<Row>,
+        annotation: Annotation,
         /// The error of the bad sample that this one substitutes.
         instead_of: Option<Box<Error>>,
     },
@@ -79,10 +77,8 @@ pub(super) struct Parts {
 #[derive(Default)]
 pub(super) struct Delivered {
     pub(super) places: Vec<usize>,
-    pub(super) labels: Vec<u32>,
+    pub(super) annotations: Vec<Annotation>,
     pub(super) indices: Vec<u64>,
-    /// One per entry of `places`; empty if no targets were requested.
-    pub(super) targets: Vec<Row>,
     pub(super) losses: Losses,
     /// Whether the stream ended in this batch.
     pub(super) ended: bool,
@@ -96,14 +92,13 @@ pub(super) fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
     let mut all = Delivered::default();
     for (place, slot) in slots.into_iter().enumerate() {
         match slot {
-            Slot::Done { pick, label, target, instead_of } => {
+            Slot::Done { pick, annotation, instead_of } => {
                 if let Some(error) = instead_of {
                     all.losses.add(error);
                 }
                 all.places.push(place);
-                all.labels.push(label);
+                all.annotations.push(annotation);
                 all.indices.push(pick.index);
-                all.targets.extend(target);
             }
             Slot::Skipped(error) => {
                 all.losses.leading += u64::from(all.places.is_empty());

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::rng::Pick;
 use crate::sampler::Order;
 use crate::sampling::Picks;
-use crate::source::Reader;
-use crate::targets::Row;
+use crate::source::{Reader, Want};
+use crate::targets::{Annotation, Target};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -94,22 +94,26 @@ impl Context {
         own * u64::from(partition.world_size()) + u64::from(partition.rank())
     }
 
-    /// The encoded bytes of a sample, and its target if targets were asked for. `buffer` is used if the source does not
-    /// lend its own bytes.
-    pub(super) fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Option<Row>)> {
-        let of_field = self.inner.targets.as_ref().and_then(|spec| Some((spec, spec.field.as_deref()?)));
-        let Some((spec, field)) = of_field else {
-            let encoded = Encoded::read(&self.reader, index, buffer, &self.stopped)?;
-            return Ok((encoded, self.target(index)?));
-        };
-        let (encoded, target) = Encoded::read_with_target(&self.reader, index, field, buffer, &self.stopped)?;
-        Ok((encoded, Some(spec.row(target)?)))
+    /// What is read of a sample whose image is not in the cache.
+    fn want(&self) -> Want<'_> {
+        let field = self.inner.targets.as_ref().and_then(|spec| spec.field.as_deref());
+        Want::IMAGE.and_field(field).unless(&self.stopped)
     }
 
-    /// The target of a sample that has been read; `None` if no targets were asked for.
-    pub(super) fn target(&self, index: u64) -> Result<Option<Row>> {
-        let Some(spec) = &self.inner.targets else { return Ok(None) };
-        spec.row(self.reader.target(index, spec.field.as_deref())?).map(Some)
+    /// Reads a sample. `buffer` is used if the source does not lend its own bytes.
+    pub(super) fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Annotation)> {
+        let (encoded, target) = Encoded::read(&self.reader, index, &self.want(), buffer)?;
+        Ok((encoded, self.annotation(index, target)?))
+    }
+
+    /// Reads of a sample what its image is not.
+    pub(super) fn read_annotation(&self, index: u64) -> Result<Annotation> {
+        let target = self.reader.target(index, &self.want().without_image())?;
+        self.annotation(index, target)
+    }
+
+    fn annotation(&self, index: u64, target: Option<Target>) -> Result<Annotation> {
+        Annotation::new(self.inner.targets.as_ref(), self.reader.label(index), target)
     }
 
     /// Whether a stream has ended before sample `index`.

@@ -105,7 +105,7 @@ use crate::plan::Strategy;
 use crate::preprocess::Preprocessor;
 use crate::raster::Size;
 use crate::rng::Pick;
-use crate::source::Input;
+use crate::source::{Input, Sample, Want};
 pub use batch::Batch;
 pub use builder::{Builder, MemoryBound};
 use cache::Cache;
@@ -346,9 +346,9 @@ impl Pipeline {
         if index >= source.len() {
             return Err(Error::parameter("recipe", "index", format!("below {}", source.len()), index));
         }
-        let mut buffer = Vec::new();
-        let bytes = source.read(index, &mut buffer)?;
-        let header = self.inner.recipes.header(bytes)?;
+        let mut sample = Sample::default();
+        source.read(index, &Want::IMAGE, &mut sample)?;
+        let header = self.inner.recipes.header(sample.bytes())?;
         self.inner.recipes.draw(epoch, Pick { index, repetition: 0 }, Stored::from(&header))
     }
 }

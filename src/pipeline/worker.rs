@@ -11,8 +11,8 @@ use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::rng::Pick;
-use crate::targets::Row;
-use crate::tensor::Rows;
+use crate::targets::Annotation;
+use crate::tensor::Annotations;
 use crate::trace::{Activity, Span};
 use std::time::Instant;
 
@@ -56,9 +56,9 @@ impl<'a> Worker<'a> {
     /// Works on one sample, or on its substitute.
     pub(super) fn position(&mut self, pick: Pick, to: &Destination<'_>) -> Slot {
         match self.sample(pick, to) {
-            Ok((label, target)) => {
+            Ok(annotation) => {
                 self.context.bad.good();
-                Slot::Done { pick, label, target, instead_of: None }
+                Slot::Done { pick, annotation, instead_of: None }
             }
             Err(_) if self.context.ended_before(pick.index) => Slot::Ended,
             Err(error) => self.instead(pick, error, to),
@@ -86,9 +86,9 @@ impl<'a> Worker<'a> {
         {
             let pick = Pick { index: other, ..pick };
             match self.sample(pick, &now) {
-                Ok((label, target)) => {
+                Ok(annotation) => {
                     let instead_of = Some(Box::new(context.sample_error(index, error)));
-                    return Slot::Done { pick, label, target, instead_of };
+                    return Slot::Done { pick, annotation, instead_of };
                 }
                 Err(error) if error.is_bad_sample() => tried += 1,
                 Err(error) => return Slot::Failed(Box::new(context.sample_error(other, error))),
@@ -98,21 +98,21 @@ impl<'a> Worker<'a> {
         Slot::Failed(Box::new(context.sample_error(index, error)))
     }
 
-    /// Reads one sample and runs its recipes; the results go to its place in the batch. Returns its label, and its
-    /// target if any.
-    fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<(u32, Option<Row>)> {
+    /// Reads one sample and runs its recipes. The images go to its place in the batch, and what else is known of the
+    /// sample is returned.
+    fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<Annotation> {
         let (context, backend, index) = (self.context, self.backend, pick.index);
         let (counters, cache, recipes) = (&context.counters, context.inner.cache.as_ref(), &context.inner.recipes);
         let own = self.own()?;
         let mut buffer = backend.buffer(own);
         if let Some(kept) = cache.and_then(|cache| cache.known(counters, index, &mut buffer)) {
             backend.give_buffer(own, buffer);
-            return self.kept(pick, kept, context.target(index)?, to);
+            let annotation = context.read_annotation(index)?;
+            return self.kept(pick, kept, to).map(|()| annotation);
         }
         let start = Instant::now();
-        // The target is read first: without it the sample is not delivered, and no work is wasted on it.
         let reading = Span::enter(Activity::Read);
-        let (encoded, target) = context.read(index, buffer)?;
+        let (encoded, annotation) = context.read(index, buffer)?;
         drop(reading);
         counters.add_read(encoded.bytes().len(), start.elapsed());
         let start = Instant::now();
@@ -125,32 +125,25 @@ impl<'a> Worker<'a> {
             })?
         {
             backend.give_buffer(own, encoded.into_buffer());
-            return self.kept(pick, kept, target, to);
+            return self.kept(pick, kept, to).map(|()| annotation);
         }
         let start = Instant::now();
         let drawn = recipes.draw(context.epoch, pick, Stored::from(&header))?;
         let plans = recipes.planner.plan(&drawn, header.size)?;
         counters.add_augment(start.elapsed());
         counters.add_decoded(self.run(to, encoded, &header, &plans)?);
-        Ok((context.reader.label(index), target))
+        Ok(annotation)
     }
 
     /// Runs the remaining operations on an image from the cache.
-    fn kept(
-        &mut self,
-        pick: Pick,
-        kept: Kept,
-        target: Option<Row>,
-        to: &Destination<'_>,
-    ) -> Result<(u32, Option<Row>)> {
+    fn kept(&mut self, pick: Pick, kept: Kept, to: &Destination<'_>) -> Result<()> {
         let (context, recipes) = (self.context, &self.context.inner.recipes);
         let start = Instant::now();
         let drawn = recipes.draw_for_cached(context.epoch, pick, kept.stored)?;
         let plans = recipes.planner.plan(&drawn, kept.header.size)?;
         context.counters.add_augment(start.elapsed());
         // Not counted as decoded: that was done when the image was cached.
-        self.run(to, kept.encoded, &kept.header, &plans)?;
-        Ok((context.reader.label(pick.index), target))
+        self.run(to, kept.encoded, &kept.header, &plans).map(drop)
     }
 
     fn run(
@@ -194,40 +187,37 @@ impl<'a> Worker<'a> {
                 return Err(error);
             }
         };
-        let Delivered { places, mut labels, mut indices, mut targets, losses, ended } = delivered;
+        let Delivered { places, mut annotations, mut indices, losses, ended } = delivered;
         let dropped = ended && inner.policy.last == LastBatch::Drop;
-        let (Some(&label), Some(&index), false) = (labels.last(), indices.last(), dropped) else {
+        let (Some(last), Some(&index), false) = (annotations.last(), indices.last(), dropped) else {
             backend.abandon(batch);
             return Ok(Made { parts: None, losses });
         };
-        let filled = labels.len();
+        let filled = indices.len();
         if inner.policy.last == LastBatch::Pad {
-            labels.resize(inner.options.batch_size, label);
+            let last = last.clone();
+            annotations.resize(inner.options.batch_size, last);
             indices.resize(inner.options.batch_size, index);
-            if let Some(last) = targets.last().cloned() {
-                targets.resize(inner.options.batch_size, last);
-            }
         }
         // Positions that fill up even partitions count as padding too.
         let end = number * inner.options.batch_size as u64 + positions as u64;
         let unpadded = context.positions - context.padding;
         let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
-        let mut rows = inner.targets.as_ref().map(|spec| Rows::new(spec, targets));
+        let mut annotations = Annotations::new(inner.targets.as_ref(), annotations);
         let plan = inner.mix.as_ref().zip(inner.options.views.first()).map(|(mix, view)| {
             let key = (inner.recipes.seed, context.epoch, context.batch_of_all_ranks(number));
-            mix.plan(key, labels.len(), view.size)
+            mix.plan(key, indices.len(), view.size)
         });
-        if let (Some(rows), Some(plan)) = (&mut rows, &plan) {
-            rows.mix(plan);
+        if let Some(plan) = &plan {
+            annotations.mix(plan);
         }
-        let mixed = plan.as_ref().map(|plan| plan.mixed(&labels));
-        let shared = rows.as_ref().and_then(Rows::shared);
-        let padding = labels.len() - filled;
-        let end = End { places: &places, padding, labels: &labels, targets: shared, mix: plan.as_ref() };
+        let mixed = plan.as_ref().map(|plan| plan.mixed(annotations.labels()));
+        let padding = indices.len() - filled;
+        let end = End { places: &places, padding, annotations: &annotations, mix: plan.as_ref() };
         let finished = backend.finish(batch, &end)?;
         context.counters.add_mix(finished.mix);
-        let padding = labels.len() - images;
-        let targets = rows.and_then(|rows| rows.finish(finished.targets, labels.len()));
+        let padding = indices.len() - images;
+        let (labels, targets) = annotations.finish(finished.targets);
         let mut views = finished.views.into_iter();
         let first = views.next();
         let parts =

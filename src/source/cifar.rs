@@ -2,7 +2,7 @@
 
 use super::idx::interleave;
 use super::window::read_exact_at;
-use super::{Source, no_fields, no_such_sample};
+use super::{Sample, Source, Want, no_fields, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
 use crate::file::{if_there, open_with_metadata, read_text_limited};
@@ -169,11 +169,24 @@ impl Source for CifarFiles {
         (self.labels.len() / self.kind.label_bytes()) as u64
     }
 
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    /// The field `coarse` in CIFAR-100.
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("CifarFiles::read", index, self.len()));
         }
+        match (self.kind, want.field) {
+            (_, None) => {}
+            (Kind::Cifar100, Some(COARSE)) => {
+                sample.set_target(Target::Class(self.labels[index as usize * 2].into()));
+            }
+            (Kind::Cifar100, Some(other)) => return Err(no_fields("`coarse` beside its label", other)),
+            (Kind::Cifar10, Some(other)) => return Err(no_fields("a label alone", other)),
+        }
+        if !want.image {
+            return Ok(());
+        }
         let (batch, image) = self.batch(index);
+        let buffer = sample.buffer();
         buffer.clear();
         buffer.extend(pnm_header(Size::new(SIDE, SIDE), CHANNELS).as_bytes());
         let head = buffer.len();
@@ -181,22 +194,12 @@ impl Source for CifarFiles {
         let at = image * self.record_bytes() + self.kind.label_bytes() as u64;
         read_exact_at(&batch.file, &mut buffer[head..], at).map_err(Error::io("read", &batch.path))?;
         interleave(buffer, head, CHANNELS);
-        Ok(buffer)
+        Ok(())
     }
 
     fn label(&self, index: u64) -> u32 {
         let label_bytes = self.kind.label_bytes();
         self.labels[index as usize * label_bytes + label_bytes - 1].into()
-    }
-
-    /// `coarse` in CIFAR-100.
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        match (self.kind, field) {
-            (_, None) => Ok(Target::Class(self.label(index))),
-            (Kind::Cifar100, Some(COARSE)) => Ok(Target::Class(self.labels[index as usize * 2].into())),
-            (Kind::Cifar100, Some(other)) => Err(no_fields("`coarse` beside its label", other)),
-            (Kind::Cifar10, Some(other)) => Err(no_fields("a label alone", other)),
-        }
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -239,17 +242,18 @@ mod tests {
         let source = CifarFiles::cifar10(&paths).unwrap();
         assert_eq!((0..3).map(|i| source.label(i)).collect::<Vec<_>>(), [3, 9, 0]);
         assert_eq!((source.classes()[3].as_str(), source.name(2).ends_with("data_batch_2.bin image 0")), ("cat", true));
-        let mut buffer = vec![1; 9000];
-        let image = source.read(1, &mut buffer).unwrap();
+        let mut sample = Sample::with_buffer(vec![1; 9000]);
+        source.read(1, &Want::IMAGE, &mut sample).unwrap();
+        let image = sample.bytes();
         assert_eq!(image.split_at(19), (&b"P6\n32 32\n255\n\x00\x55\xaa\x01\x56\xab"[..], &image[19..]));
         assert_eq!(image.len(), 13 + 3072);
-        assert!(source.read(3, &mut Vec::new()).unwrap_err().is_parameter());
-        assert!(source.target(0, Some("coarse")).unwrap_err().is_parameter());
+        assert!(source.encoded(3).unwrap_err().is_parameter());
+        assert!(source.target(0, "coarse").unwrap_err().is_parameter());
 
         let (_folder, paths) = written(&[("test.bin", [record(&[19, 99]), record(&[4, 0])].concat())]);
         let source = CifarFiles::cifar100(&paths).unwrap();
-        assert_eq!((source.label(0), source.target(0, Some("coarse")).unwrap()), (99, Target::Class(19)));
-        assert_eq!(source.read(1, &mut Vec::new()).unwrap()[13..16], [0, 85, 170]);
+        assert_eq!((source.label(0), source.target(0, "coarse").unwrap()), (99, Target::Class(19)));
+        assert_eq!(source.encoded(1).unwrap()[13..16], [0, 85, 170]);
     }
 
     #[test]

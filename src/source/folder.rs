@@ -1,9 +1,9 @@
 //! A folder of class folders.
 
 use super::metadata::Metadata;
-use super::{Source, no_fields, no_such_sample, path_from_bytes, read_file};
+use super::{Sample, Source, Want, no_fields, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
-use crate::targets::{self, Target};
+use crate::targets;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -183,30 +183,29 @@ impl Source for ImageFolder {
         self.ends.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    /// A field is a column of `metadata.csv` or `metadata.jsonl` in the folder itself or in one that holds images, whose
+    /// `file_name` is the image's path from there. They are held in memory from the first target on.
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("ImageFolder::read", index, self.len()));
         }
-        read_file(&self.path(index), buffer)
+        let path = self.path(index);
+        if let Some(field) = want.field {
+            let metadata = self.metadata()?;
+            if metadata.is_empty() {
+                return Err(no_fields(format!("no metadata.csv or metadata.jsonl in {}", self.root.display()), field));
+            }
+            let found = metadata.target(&path, field).map_err(|message| targets::wrong(Some(field), message))?;
+            sample.set_target(found.ok_or_else(|| targets::missing(field))?);
+        }
+        if want.image {
+            read_file(&path, sample.buffer())?;
+        }
+        Ok(())
     }
 
     fn label(&self, index: u64) -> u32 {
         self.folder(index).label
-    }
-
-    /// A column of `metadata.csv` or `metadata.jsonl` in the folder itself or in one that holds images, whose `file_name` is
-    /// the image's path from there. They are held in memory from the first target on.
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        let Some(field) = field else { return Ok(Target::Class(self.label(index))) };
-        if index >= self.len() {
-            return Err(no_such_sample("ImageFolder::target", index, self.len()));
-        }
-        let metadata = self.metadata()?;
-        if metadata.is_empty() {
-            return Err(no_fields(format!("no metadata.csv or metadata.jsonl in {}", self.root.display()), field));
-        }
-        let found = metadata.target(&self.path(index), field);
-        found.map_err(|message| targets::wrong(Some(field), message))?.ok_or_else(|| targets::missing(field))
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -442,9 +441,9 @@ mod tests {
         assert_eq!(source.classes(), [".dot", "10", "9", "B", "b", "é", "日本"]);
         // x.jpg.txt, x.gif, readme.md and the image beside the class folders.
         assert_eq!(source.skipped_files(), 4);
-        assert_eq!(source.read(1, &mut Vec::new()).unwrap(), b"10/1.WEBP");
+        assert_eq!(source.encoded(1).unwrap(), b"10/1.WEBP");
         assert!(source.name(1).ends_with("10/1.WEBP"));
-        assert!(source.read(source.len(), &mut Vec::new()).unwrap_err().is_parameter());
+        assert!(source.encoded(source.len()).unwrap_err().is_parameter());
     }
 
     #[test]
@@ -517,7 +516,7 @@ mod tests {
         let source = ImageFolder::open(root.path()).unwrap();
         // broken.txt, self, up and root (each by way of deep and of twice), and out/images.
         assert_eq!(source.skipped_files(), 7);
-        let error = source.read(1, &mut Vec::new()).unwrap_err();
+        let error = source.encoded(1).unwrap_err();
         assert!(error.is_bad_sample() && error.to_string().contains("broken.jpg"));
     }
 
@@ -536,8 +535,7 @@ mod tests {
             }
         }
         let source = ImageFolder::open(root.path()).unwrap();
-        let mut buffer = Vec::new();
-        let read: Vec<Vec<u8>> = (0..source.len()).map(|i| source.read(i, &mut buffer).unwrap().to_vec()).collect();
+        let read: Vec<Vec<u8>> = (0..source.len()).map(|i| source.encoded(i).unwrap()).collect();
         let want: [&[u8]; 6] = [
             b"a/z.jpg",
             "a/\u{d7ff}.jpg".as_bytes(),

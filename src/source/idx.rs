@@ -1,7 +1,7 @@
 //! IDX files, as MNIST comes in: raw pixels.
 
 use super::window::read_exact_at;
-use super::{MAX_ENCODED_BYTES, Source, no_such_sample};
+use super::{MAX_ENCODED_BYTES, Sample, Source, Want, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
@@ -32,7 +32,7 @@ const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 /// std::fs::write(folder.path().join("t10k-labels-idx1-ubyte"), [0, 0, 8, 1, 0, 0, 0, 2, 7, 9]).unwrap();
 /// let source = IdxFile::open(&images)?;
 /// assert_eq!((source.len(), source.label(1)), (2, 9));
-/// assert_eq!(source.read(1, &mut Vec::new())?, b"P5\n3 1\n255\n\x28\x32\x3c");
+/// assert_eq!(source.encoded(1)?, b"P5\n3 1\n255\n\x28\x32\x3c");
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug)]
@@ -233,10 +233,11 @@ impl Source for IdxFile {
         self.labels.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    fn read<'a>(&'a self, index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("IdxFile::read", index, self.len()));
         }
+        let buffer = sample.buffer();
         buffer.clear();
         buffer.extend(self.header.as_bytes());
         let (head, at) = (buffer.len(), index * self.image_bytes as u64);
@@ -250,7 +251,7 @@ impl Source for IdxFile {
         if self.planar {
             interleave(buffer, head, self.channels);
         }
-        Ok(buffer)
+        Ok(())
     }
 
     fn label(&self, index: u64) -> u32 {
@@ -303,9 +304,11 @@ mod tests {
             let images = idx(sizes, &content);
             for source in [opened(&images, &labels, ""), opened(&gz(&images), &gz(&labels), ".gz")] {
                 let source = source.unwrap();
-                assert_eq!(source.read(1, &mut vec![9; 100]).unwrap(), [header, pixels].concat(), "{sizes:?}");
+                let mut sample = Sample::with_buffer(vec![9; 100]);
+                source.read(1, &Want::IMAGE, &mut sample).unwrap();
+                assert_eq!(sample.bytes(), [header, pixels].concat(), "{sizes:?}");
                 assert_eq!((source.len(), source.label(0), source.label(1)), (2, 3, 4));
-                assert!(source.read(2, &mut Vec::new()).unwrap_err().is_parameter());
+                assert!(source.encoded(2).unwrap_err().is_parameter());
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::compose::{kfold_numbers, split_numbers};
 use super::stream::Feed;
-use super::{Compose, RecordStream, Source, Stream, StreamMix};
+use super::{Compose, RecordStream, Sample, Source, Stream, StreamMix, Want};
 use crate::error::{Error, Result};
 use crate::targets::Target;
 use std::borrow::Cow;
@@ -214,11 +214,16 @@ impl Reader {
         }
     }
 
-    /// What a sample that has been read is trained towards: its label, or what a field has.
-    pub fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
+    /// The content of the field that is wanted, if one is, of a sample whose image is not.
+    pub fn target(&self, index: u64, want: &Want<'_>) -> Result<Option<Target>> {
         match self {
-            Self::DataSet(source) => source.target(index, field),
-            Self::Stream(feed) => feed.target(index, field),
+            Self::DataSet(_) if want.field.is_none() => Ok(None),
+            Self::DataSet(source) => {
+                let mut sample = Sample::default();
+                source.read(index, want, &mut sample)?;
+                sample.take_target(want)
+            }
+            Self::Stream(feed) => feed.target(index, want.field),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A list file: a path and a label a line.
 
-use super::{Source, no_fields, no_such_sample, path_from_bytes, read_file};
+use super::{Sample, Source, Want, no_fields, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
 use crate::targets::Target;
@@ -206,27 +206,27 @@ impl Source for ListFile {
         self.labels.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    /// A field is a column of a list that names its columns.
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("ListFile::read", index, self.len()));
         }
-        read_file(&self.path(index), buffer)
+        if let Some(field) = want.field {
+            let column = self.columns.iter().position(|column| column == field);
+            let column = column.ok_or_else(|| no_fields(format!("the columns {:?}", self.columns), field))?;
+            let end = self.value_ends[index as usize] as usize;
+            let start = index.checked_sub(1).map_or(0, |before| self.value_ends[before as usize] as usize);
+            let value = self.values[start..end].split(|&byte| byte == b'\t').nth(column).unwrap_or_default();
+            sample.set_target(Target::Bytes(value.to_vec()));
+        }
+        if want.image {
+            read_file(&self.path(index), sample.buffer())?;
+        }
+        Ok(())
     }
 
     fn label(&self, index: u64) -> u32 {
         self.labels[index as usize]
-    }
-
-    /// A column of a list that names its columns.
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        let Some(field) = field else { return Ok(Target::Class(self.label(index))) };
-        let column = self.columns.iter().position(|column| column == field);
-        let column = column.ok_or_else(|| no_fields(format!("the columns {:?}", self.columns), field))?;
-        let end = usize::try_from(index).ok().and_then(|index| self.value_ends.get(index));
-        let end = *end.ok_or_else(|| no_such_sample("ListFile::target", index, self.len()))? as usize;
-        let start = index.checked_sub(1).map_or(0, |before| self.value_ends[before as usize] as usize);
-        let value = self.values[start..end].split(|&byte| byte == b'\t').nth(column).unwrap_or_default();
-        Ok(Target::Bytes(value.to_vec()))
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -275,10 +275,9 @@ mod tests {
         let (folder, list) = open(b"x\ty.jpg\t3\nmissing.jpg\t3\n");
         std::fs::write(folder.path().join("x\ty.jpg"), "bytes").unwrap();
         let list = list.unwrap();
-        let mut buffer = Vec::new();
-        assert_eq!(list.read(0, &mut buffer).unwrap(), b"bytes");
-        assert!(list.read(1, &mut buffer).unwrap_err().to_string().contains("missing.jpg"));
-        assert!(list.read(2, &mut buffer).unwrap_err().is_parameter());
+        assert_eq!(list.encoded(0).unwrap(), b"bytes");
+        assert!(list.encoded(1).unwrap_err().to_string().contains("missing.jpg"));
+        assert!(list.encoded(2).unwrap_err().is_parameter());
     }
 
     #[test]
@@ -318,7 +317,7 @@ mod tests {
         let list = list.unwrap();
         let name = std::ffi::OsStr::from_bytes(b"caf\xe9.jpg");
         std::fs::write(folder.path().join(name), "bytes").unwrap();
-        assert_eq!(list.read(0, &mut Vec::new()).unwrap(), b"bytes");
+        assert_eq!(list.encoded(0).unwrap(), b"bytes");
         assert!(list.name(0).ends_with("caf\u{fffd}.jpg"));
     }
 }

@@ -1,6 +1,6 @@
 //! Images in memory, encoded or as RGB bytes.
 
-use super::{Source, no_fields, no_such_sample};
+use super::{Sample, Source, Want, no_fields, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// # use warpfeed::source::{EncodedImages, Source};
 /// let source = EncodedImages::new([(vec![0xff, 0xd8], 3), (vec![0x89, 0x50], 4)]);
 /// assert_eq!((source.len(), source.label(1)), (2, 4));
-/// assert_eq!(source.read(1, &mut Vec::new())?, [0x89, 0x50]);
+/// assert_eq!(source.encoded(1)?, [0x89, 0x50]);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -52,12 +52,6 @@ impl EncodedImages {
         self.targets.insert(field.into(), targets);
         Ok(self)
     }
-
-    /// The bytes of image `index`; `operation` is who asks.
-    fn bytes(&self, operation: &'static str, index: u64) -> Result<&[u8]> {
-        let found = usize::try_from(index).ok().and_then(|i| self.images.get(i));
-        found.map(|(bytes, _)| &bytes[..]).ok_or_else(|| no_such_sample(operation, index, self.len()))
-    }
 }
 
 impl Source for EncodedImages {
@@ -65,20 +59,20 @@ impl Source for EncodedImages {
         self.images.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        self.bytes("EncodedImages::read", index)
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+        let found = usize::try_from(index).ok().and_then(|i| self.images.get(i));
+        let (bytes, _) = found.ok_or_else(|| no_such_sample("EncodedImages::read", index, self.len()))?;
+        if let Some(field) = want.field {
+            let fields = || self.targets.keys().cloned().collect::<Vec<_>>().join(", ");
+            let targets = self.targets.get(field).ok_or_else(|| no_fields(fields(), field))?;
+            sample.set_target(targets[index as usize].clone());
+        }
+        sample.lend(bytes);
+        Ok(())
     }
 
     fn label(&self, index: u64) -> u32 {
         self.images[index as usize].1
-    }
-
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        let Some(field) = field else { return Ok(Target::Class(self.label(index))) };
-        let fields = || self.targets.keys().cloned().collect::<Vec<_>>().join(", ");
-        let targets = self.targets.get(field).ok_or_else(|| no_fields(fields(), field))?;
-        let found = usize::try_from(index).ok().and_then(|index| targets.get(index));
-        found.cloned().ok_or_else(|| no_such_sample("EncodedImages::target", index, self.len()))
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -158,16 +152,12 @@ impl Source for DecodedImages {
         self.images.len()
     }
 
-    fn read<'a>(&'a self, index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        self.images.bytes("DecodedImages::read", index)
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+        self.images.read(index, want, sample)
     }
 
     fn label(&self, index: u64) -> u32 {
         self.images.label(index)
-    }
-
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        self.images.target(index, field)
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -186,14 +176,15 @@ mod tests {
     #[test]
     fn bytes_are_borrowed_and_a_wrong_index_is_an_error() {
         let source = EncodedImages::new(vec![(vec![1, 2, 3], 5)]).with_classes(["zero"]);
-        let mut buffer = vec![9];
-        assert_eq!(source.read(0, &mut buffer).unwrap().as_ptr(), source.images[0].0.as_ptr());
-        assert_eq!(buffer, [9], "the buffer is not touched");
+        let mut sample = Sample::with_buffer(vec![9]);
+        source.read(0, &Want::IMAGE, &mut sample).unwrap();
+        assert_eq!(sample.bytes().as_ptr(), source.images[0].0.as_ptr());
+        assert_eq!(sample.into_buffer(), [9], "the buffer is not touched");
         assert_eq!(
             (source.label(0), source.name(0), source.classes()),
             (5, "image 0 in memory".into(), &["zero".to_owned()][..])
         );
-        let error = source.read(1, &mut buffer).unwrap_err().to_string();
+        let error = source.encoded(1).unwrap_err().to_string();
         assert!(error.contains("below 1") && error.contains("got 1"), "{error}");
         assert!(EncodedImages::default().is_empty());
     }
@@ -207,18 +198,16 @@ mod tests {
         });
         let source = DecodedImages::new(images.clone()).unwrap().with_classes(["zero"]);
         assert_eq!((source.len(), source.classes()), (4, &["zero".to_owned()][..]));
-        let mut buffer = vec![9];
         for (index, (size, rgb, label)) in (0..).zip(&images) {
-            let bytes = source.read(index, &mut buffer).unwrap();
-            let header = crate::decode::probe(bytes).unwrap();
+            let bytes = source.encoded(index).unwrap();
+            let header = crate::decode::probe(&bytes).unwrap();
             let mut image = crate::raster::Image::default();
             let whole = crate::raster::Rect::full(*size);
-            crate::decode::Decoder::new().unwrap().decode(bytes, &header, whole, false, &mut image).unwrap();
+            crate::decode::Decoder::new().unwrap().decode(&bytes, &header, whole, false, &mut image).unwrap();
             assert_eq!((image.size(), &image.to_rgb(), source.label(index)), (*size, rgb, *label));
         }
-        assert_eq!(buffer, [9], "the buffer is not touched");
-        let error = source.read(4, &mut buffer).unwrap_err().to_string();
-        assert!(error.contains("DecodedImages::read") && error.contains("below 4"), "{error}");
+        let error = source.encoded(4).unwrap_err().to_string();
+        assert!(error.contains("below 4"), "{error}");
     }
 
     #[test]

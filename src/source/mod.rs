@@ -37,6 +37,7 @@ pub(crate) mod packed;
 #[cfg(feature = "parquet")]
 mod parquet;
 pub(crate) mod records;
+mod sample;
 mod spec;
 mod splits;
 pub(crate) mod stream;
@@ -56,19 +57,19 @@ pub use open::{OpenOptions, SourceFormat, open};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFiles;
 pub use records::{RecordFormat, RecordOptions, RecordShards};
+pub use sample::{Sample, Want};
 #[cfg(feature = "cloud")]
 pub use stream::ShardCache;
 pub use stream::{AtEnd, RecordStream, Samples, Stream, StreamMix, StreamOptions, StreamSample, StreamStart};
 
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
-use crate::targets::Target;
+use crate::targets::{self, Target};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// The largest encoded image that is read, in bytes: 256 MiB.
 pub const MAX_ENCODED_BYTES: u64 = 256 << 20;
@@ -83,7 +84,7 @@ const KEEP_BUFFER_BYTES: usize = 16 << 20;
 ///
 /// ```
 /// use std::borrow::Cow;
-/// use warpfeed::{Result, source::Source};
+/// use warpfeed::{Result, source::{Sample, Source, Want}};
 ///
 /// /// One image under many labels.
 /// struct Same(Vec<u8>);
@@ -92,8 +93,9 @@ const KEEP_BUFFER_BYTES: usize = 16 << 20;
 ///     fn len(&self) -> u64 {
 ///         1000
 ///     }
-///     fn read<'a>(&'a self, _index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-///         Ok(&self.0)
+///     fn read<'a>(&'a self, _index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+///         sample.lend(&self.0);
+///         Ok(())
 ///     }
 ///     fn label(&self, index: u64) -> u32 {
 ///         (index % 10) as u32
@@ -104,7 +106,7 @@ const KEEP_BUFFER_BYTES: usize = 16 << 20;
 /// }
 ///
 /// let source: Box<dyn Source> = Box::new(Same(vec![0xff, 0xd8]));
-/// assert_eq!(source.read(999, &mut Vec::new())?, [0xff, 0xd8]);
+/// assert_eq!(source.encoded(999)?, [0xff, 0xd8]);
 /// assert_eq!(source.label(999), 9);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -117,22 +119,35 @@ pub trait Source: Send + Sync {
         self.len() == 0
     }
 
-    /// The encoded bytes of sample `index`: borrowed from the source where they are in memory, otherwise read into
-    /// `buffer`, whose contents are replaced and whose memory serves again at the next call.
+    /// Reads what is wanted of sample `index` into `sample`, whose earlier content does not matter: the encoded image,
+    /// lent from the source's memory or read into the sample's buffer, and the content of a field. A source without
+    /// fields need not look at `want`, unless it waits for others: then it gives up soon after
+    /// [`Want::is_stopped`] has become true.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read, [`Error::Limits`] if it is larger than the source's limit,
-    /// [`Error::Parameter`] if there is no such sample.
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]>;
+    /// [`Error::Io`] if the sample cannot be read, [`Error::Limits`] if it is larger than the source's limit,
+    /// [`Error::Target`] if the sample has no such field or it is damaged, which makes the sample a bad one;
+    /// [`Error::Parameter`] if there is no such sample, or if no sample of the source can have such a field.
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()>;
 
-    /// As [`read`](Self::read), for a reader that may lose interest: a source that waits for others, as for a network,
-    /// gives up with an error soon after `stopped` has become true, and the epoch that is dropped need not wait for it.
-    /// Unless a source knows better, it reads to the end.
+    /// A copy of the encoded bytes of sample `index`.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
-    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, _stopped: &AtomicBool) -> Result<&'a [u8]> {
-        self.read(index, buffer)
+    fn encoded(&self, index: u64) -> Result<Vec<u8>> {
+        let mut sample = Sample::default();
+        self.read(index, &Want::IMAGE, &mut sample)?;
+        Ok(sample.bytes().to_vec())
+    }
+
+    /// The content of a field of sample `index`.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    fn target(&self, index: u64, field: &str) -> Result<Target> {
+        let (mut sample, want) = (Sample::default(), Want::field(field));
+        self.read(index, &want, &mut sample)?;
+        sample.take_target(&want)?.ok_or_else(|| targets::missing(field))
     }
 
     /// Says that sample `index` will be read soon, if nothing comes between, to those that have to fetch it. It returns at
@@ -146,33 +161,6 @@ pub trait Source: Send + Sync {
 
     /// The label of sample `index`. May panic if there is no such sample.
     fn label(&self, index: u64) -> u32;
-
-    /// What sample `index` is trained towards: its label, or what is in `field` of the source where one is named. It is
-    /// asked for only where a pipeline delivers targets ([`Builder::targets`](crate::Builder::targets)), and may read.
-    /// Unless a source knows better, it has no fields.
-    ///
-    /// # Errors
-    /// [`Error::Target`] if the sample has no such field or it is damaged, which makes it a bad sample; those of
-    /// [`read`](Self::read); [`Error::Parameter`] if no sample of the source can have such a field.
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        field.map_or_else(|| Ok(Target::Class(self.label(index))), |field| Err(no_fields("label alone", field)))
-    }
-
-    /// What [`read_unless`](Self::read_unless) and [`target`](Self::target) of `field` give, for a source that has both in
-    /// one place and reads it once. Unless a source knows better, it does one after the other.
-    ///
-    /// # Errors
-    /// Those of both.
-    fn read_with_target<'a>(
-        &'a self,
-        index: u64,
-        field: &str,
-        buffer: &'a mut Vec<u8>,
-        stopped: &AtomicBool,
-    ) -> Result<(&'a [u8], Target)> {
-        let bytes = self.read_unless(index, buffer, stopped)?;
-        Ok((bytes, self.target(index, Some(field))?))
-    }
 
     /// The path or key of sample `index`, for messages. May panic if there is no such sample.
     fn name(&self, index: u64) -> Cow<'_, str>;
@@ -229,16 +217,8 @@ macro_rules! forward {
             fn is_empty(&self) -> bool {
                 (**self).is_empty()
             }
-            fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-                (**self).read(index, buffer)
-            }
-            fn read_unless<'a>(
-                &'a self,
-                index: u64,
-                buffer: &'a mut Vec<u8>,
-                stopped: &AtomicBool,
-            ) -> Result<&'a [u8]> {
-                (**self).read_unless(index, buffer, stopped)
+            fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+                (**self).read(index, want, sample)
             }
             fn prefetch(&self, index: u64) {
                 (**self).prefetch(index);
@@ -248,18 +228,6 @@ macro_rules! forward {
             }
             fn label(&self, index: u64) -> u32 {
                 (**self).label(index)
-            }
-            fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-                (**self).target(index, field)
-            }
-            fn read_with_target<'a>(
-                &'a self,
-                index: u64,
-                field: &str,
-                buffer: &'a mut Vec<u8>,
-                stopped: &AtomicBool,
-            ) -> Result<(&'a [u8], Target)> {
-                (**self).read_with_target(index, field, buffer, stopped)
             }
             fn name(&self, index: u64) -> Cow<'_, str> {
                 (**self).name(index)
@@ -413,7 +381,7 @@ mod tests {
     #[test]
     fn pointers_to_sources_are_sources() {
         fn all(source: impl Source) -> (u64, bool, Vec<u8>, u32, String, Vec<String>, u64, u64) {
-            let bytes = source.read(0, &mut Vec::new()).unwrap().to_vec();
+            let bytes = source.encoded(0).unwrap();
             let name = source.name(0).into_owned();
             (
                 source.len(),
@@ -471,7 +439,7 @@ mod tests {
         std::fs::write(folder.path().join("list.tsv"), "cat/1.jpg\t9\n").unwrap();
         assert_eq!(open(folder.path()).unwrap().into_data_set().unwrap().label(0), 0);
         let list = open(folder.path().join("list.tsv")).unwrap().into_data_set().unwrap();
-        assert_eq!((list.label(0), list.read(0, &mut Vec::new()).unwrap()), (9, &b"one"[..]));
+        assert_eq!((list.label(0), list.encoded(0).unwrap()), (9, b"one".to_vec()));
     }
 
     #[test]

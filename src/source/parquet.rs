@@ -3,7 +3,7 @@
 mod targets;
 
 use super::records::label::{self, Label};
-use super::{MAX_ENCODED_BYTES, RecordOptions, Source, no_fields, no_such_sample};
+use super::{MAX_ENCODED_BYTES, RecordOptions, Sample, Source, Want, no_such_sample};
 use crate::error::{Error, Result};
 use crate::file::{most_open, open_with_metadata};
 use crate::targets::Target;
@@ -333,6 +333,43 @@ impl ParquetFiles {
         let reader = reader(&self.files[file], &self.metadata[file], number, self.images[file])?;
         Ok(Cursor { group, next: 0, reader })
     }
+
+    /// Reads the image of row `index` of all files, which is in `group`.
+    fn image(&self, index: u64, group: usize, buffer: &mut Vec<u8>) -> Result<()> {
+        let (path, row) = (&self.files[self.groups[group].file], index - self.groups[group].first);
+        let wrong = |message: &str| damaged(path, format!("row {index}: {message}"));
+        if let Some(fault) = self.faults.get(&index) {
+            return Err(wrong(fault));
+        }
+        let mut cursor = self.cursor(group, row)?;
+        let (mut found, mut levels) = (Vec::new(), Vec::new());
+        let read = guarded(path, || {
+            let before = (row - cursor.next) as usize;
+            if cursor.reader.skip_records(before)? < before {
+                return Ok(0);
+            }
+            Ok(cursor.reader.read_records(1, Some(&mut levels), None, &mut found)?.0)
+        })?;
+        if read == 0 {
+            return Err(wrong("its row group ends before"));
+        }
+        cursor.next = row + 1;
+        {
+            let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+            if cursors.len() >= self.max_cursors {
+                cursors.remove(0);
+            }
+            cursors.push(cursor);
+        }
+        let image: &ByteArray = found.first().ok_or_else(|| wrong("its image is null"))?;
+        let image = image.data();
+        if image.len() as u64 > MAX_ENCODED_BYTES {
+            return Err(wrong(&format!("its image has {} bytes", image.len())));
+        }
+        buffer.clear();
+        buffer.extend(image);
+        Ok(())
+    }
 }
 
 /// The values of a column in a row group, `None` where one is null.
@@ -378,61 +415,23 @@ impl Source for ParquetFiles {
         self.labels.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    /// A field is a column by its name, `box.list.element` or `box`: numbers, texts or bytes, one or a list a row. A row
+    /// group of it is in memory at a time, and the last four are kept.
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("ParquetFiles::read", index, self.len()));
         }
         let group = self.group(index);
-        let (path, row) = (&self.files[self.groups[group].file], index - self.groups[group].first);
-        let wrong = |message: &str| damaged(path, format!("row {index}: {message}"));
-        if let Some(fault) = self.faults.get(&index) {
-            return Err(wrong(fault));
+        if let Some(column) = want.field {
+            let rows = self.targets(group, column)?;
+            let found = rows.get((index - self.groups[group].first) as usize).cloned().flatten();
+            sample.set_target(found.ok_or_else(|| crate::targets::missing(column))?);
         }
-        let mut cursor = self.cursor(group, row)?;
-        let (mut found, mut levels) = (Vec::new(), Vec::new());
-        let read = guarded(path, || {
-            let before = (row - cursor.next) as usize;
-            if cursor.reader.skip_records(before)? < before {
-                return Ok(0);
-            }
-            Ok(cursor.reader.read_records(1, Some(&mut levels), None, &mut found)?.0)
-        })?;
-        if read == 0 {
-            return Err(wrong("its row group ends before"));
-        }
-        cursor.next = row + 1;
-        {
-            let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
-            if cursors.len() >= self.max_cursors {
-                cursors.remove(0);
-            }
-            cursors.push(cursor);
-        }
-        let image: &ByteArray = found.first().ok_or_else(|| wrong("its image is null"))?;
-        let image = image.data();
-        if image.len() as u64 > MAX_ENCODED_BYTES {
-            return Err(wrong(&format!("its image has {} bytes", image.len())));
-        }
-        buffer.clear();
-        buffer.extend(image);
-        Ok(buffer)
+        if want.image { self.image(index, group, sample.buffer()) } else { Ok(()) }
     }
 
     fn label(&self, index: u64) -> u32 {
         self.labels[index as usize]
-    }
-
-    /// A column by its name, `box.list.element` or `box`: numbers, texts or bytes, one or a list a row. A row group of it is in
-    /// memory at a time, and the last four are kept.
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        let Some(column) = field else { return Ok(Target::Class(self.label(index))) };
-        if index >= self.len() {
-            return Err(no_such_sample("ParquetFiles::target", index, self.len()));
-        }
-        let group = self.group(index);
-        let rows = self.targets(group, column)?;
-        let found = rows.get((index - self.groups[group].first) as usize).cloned().flatten();
-        found.ok_or_else(|| crate::targets::missing(column))
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -517,11 +516,10 @@ mod tests {
         files.iter().for_each(|path| file(path, 25));
         let source = ParquetFiles::open(&files, &RecordOptions::default()).unwrap();
         assert_eq!((source.len(), source.classes()), (50, &["ant", "bee", "cow"].map(str::to_owned)[..]));
-        let mut buffer = Vec::new();
         for index in (0..50).chain((0..50).rev()).chain((0..50).map(|i| i * 7 % 50)) {
             let row = index as usize % 25;
-            match source.read(index, &mut buffer) {
-                Ok(bytes) => assert_eq!((bytes, source.label(index)), (&image(row)[..], row as u32 % 3)),
+            match source.encoded(index) {
+                Ok(bytes) => assert_eq!((bytes, source.label(index)), (image(row), row as u32 % 3)),
                 Err(error) => {
                     let says = if row == 7 { "image is null" } else { "label is null" };
                     assert!(row == 7 || row == 9, "{error}");
@@ -600,7 +598,7 @@ mod tests {
             let boxes = [floats(&[1.0, 2.0]), None, Some(Target::Floats(vec![])), floats(&[3.0])];
             let text = |text: &str| Some(Target::Bytes(text.as_bytes().to_vec()));
             let texts = [text("one"), text("two"), None, text("four")];
-            let found = |field| match source.target(index, Some(field)) {
+            let found = |field| match source.target(index, field) {
                 Ok(target) => Some(target),
                 Err(error) => {
                     assert!(error.is_bad_sample() && error.to_string().contains(field), "{error}");
@@ -612,8 +610,7 @@ mod tests {
             assert_eq!(found("text"), texts[row]);
         }
         assert!(source.targets.lock().unwrap().len() <= TARGET_GROUPS);
-        assert!(source.target(0, Some("bag")).unwrap_err().is_parameter());
-        assert_eq!(source.target(0, None).unwrap(), Target::Class(0));
+        assert!(source.target(0, "bag").unwrap_err().is_parameter());
     }
 
     #[test]
@@ -636,7 +633,7 @@ mod tests {
             std::fs::write(&path, &bytes).unwrap();
             match ParquetFiles::open(std::slice::from_ref(&path), &RecordOptions::default()) {
                 Ok(source) => {
-                    let read = |i| source.read(i, &mut Vec::new()).is_err_and(|error| error.is_bad_sample());
+                    let read = |i| source.encoded(i).is_err_and(|error| error.is_bad_sample());
                     refused += (0..source.len().min(100)).filter(|&i| read(i)).count();
                 }
                 Err(_) => refused += 1,
@@ -660,7 +657,7 @@ mod tests {
 
         let source = ParquetFiles::open(&[path], &RecordOptions::default()).unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
-        std::thread::spawn(move || sender.send(source.read(0, &mut Vec::new()).map(<[u8]>::to_vec)));
+        std::thread::spawn(move || sender.send(source.encoded(0)));
         let read = receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("it counts and counts");
         assert!(read.as_ref().is_err_and(Error::is_bad_sample), "{read:?}");
     }

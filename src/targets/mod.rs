@@ -11,7 +11,7 @@ mod numbers;
 mod spec;
 
 pub use spec::TargetSpec;
-pub(crate) use spec::{Form, Row};
+pub(crate) use spec::{Annotation, Form, Row};
 
 use crate::error::Error;
 

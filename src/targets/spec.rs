@@ -236,6 +236,22 @@ impl FromStr for TargetSpec {
     }
 }
 
+/// What is known of a sample beside its image, in the form that batches have it in.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Annotation {
+    pub(crate) label: u32,
+    /// `None` if no targets were asked for.
+    pub(crate) target: Option<Row>,
+}
+
+impl Annotation {
+    /// The annotation of a sample by its label and, if the specification names a field, what the sample has there.
+    pub(crate) fn new(spec: Option<&TargetSpec>, label: u32, found: Option<Target>) -> Result<Self> {
+        let target = spec.map(|spec| spec.row(found.unwrap_or(Target::Class(label)))).transpose()?;
+        Ok(Self { label, target })
+    }
+}
+
 /// A sample's row of a batch's targets.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Row {

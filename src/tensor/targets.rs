@@ -5,7 +5,7 @@ use crate::cuda::CudaBuffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::mix::MixPlan;
-use crate::targets::{Form, Row, TargetSpec};
+use crate::targets::{Annotation, Form, Row, TargetSpec};
 use bytemuck::Pod;
 
 /// The targets of a batch, in the order of its images.
@@ -196,19 +196,73 @@ impl TargetBytes {
     }
 }
 
-/// The targets of a batch while it is made, in host memory.
-pub(crate) enum Rows {
+/// What a batch has of its samples beside their images, in host memory while the batch is made.
+pub(crate) struct Annotations {
+    labels: Vec<u32>,
+    /// `None` if no targets were asked for.
+    rows: Option<Rows>,
+}
+
+impl Annotations {
+    /// The annotations of a batch's samples.
+    pub(crate) fn new(spec: Option<&TargetSpec>, samples: Vec<Annotation>) -> Self {
+        let labels = samples.iter().map(|sample| sample.label).collect();
+        Self { labels, rows: spec.map(|spec| Rows::new(spec, samples.into_iter().filter_map(|sample| sample.target))) }
+    }
+
+    /// Those of images without any: the label 0.
+    pub(crate) fn none(samples: usize) -> Self {
+        Self { labels: vec![0; samples], rows: None }
+    }
+
+    pub(crate) fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+
+    /// Mixes f32 targets by the weights of the mixed images.
+    pub(crate) fn mix(&mut self, plan: &MixPlan) {
+        if let Some(Rows::Floats(rows)) = &mut self.rows {
+            plan.mix_rows(rows);
+        }
+    }
+
+    /// Targets that are numbers, as bytes, which the back end copies to the images' device.
+    pub(crate) fn numbers(&self) -> Option<&[u8]> {
+        match self.rows.as_ref()? {
+            Rows::Classes(classes) => Some(bytemuck::cast_slice(classes)),
+            Rows::Floats(floats) => Some(bytemuck::cast_slice(floats)),
+            Rows::Bytes(_) => None,
+        }
+    }
+
+    /// The batch's labels and targets. `storage`: the back end's copy of [`numbers`](Self::numbers).
+    pub(crate) fn finish(self, storage: Option<Storage>) -> (Vec<u32>, Option<Targets>) {
+        let images = self.labels.len();
+        let numbers = |element, len: usize| {
+            let shape = [images, len / images.max(1)];
+            storage.map(|storage| Targets::Numbers(TargetTensor { storage, shape, element }))
+        };
+        let targets = self.rows.and_then(|rows| match rows {
+            Rows::Bytes(bytes) => Some(Targets::Bytes(bytes)),
+            Rows::Classes(classes) => numbers(TargetType::U32, classes.len()),
+            Rows::Floats(floats) => numbers(TargetType::F32, floats.len()),
+        });
+        (self.labels, targets)
+    }
+}
+
+/// The targets of a batch's samples, one after the other.
+enum Rows {
     Classes(Vec<u32>),
     Floats(Vec<f32>),
     Bytes(TargetBytes),
 }
 
 impl Rows {
-    /// The targets of a batch's samples.
-    pub(crate) fn new(spec: &TargetSpec, rows: Vec<Row>) -> Self {
+    fn new(spec: &TargetSpec, rows: impl Iterator<Item = Row>) -> Self {
         match spec.form {
             Form::Class { .. } => {
-                Self::Classes(rows.iter().map(|row| if let Row::Class(class) = row { *class } else { 0 }).collect())
+                Self::Classes(rows.map(|row| if let Row::Class(class) = row { class } else { 0 }).collect())
             }
             Form::Bytes => {
                 let mut bytes = TargetBytes { values: Vec::new(), offsets: vec![0] };
@@ -221,7 +275,7 @@ impl Rows {
                 Self::Bytes(bytes)
             }
             Form::MultiHot { .. } | Form::Floats { .. } | Form::Soft { .. } => {
-                let mut floats = Vec::with_capacity(rows.len() * spec.len());
+                let mut floats = Vec::new();
                 for row in rows {
                     if let Row::Floats(row) = row {
                         floats.extend(row);
@@ -230,32 +284,5 @@ impl Rows {
                 Self::Floats(floats)
             }
         }
-    }
-
-    /// Mixes f32 targets by the weights of the mixed images.
-    pub(crate) fn mix(&mut self, plan: &MixPlan) {
-        if let Self::Floats(rows) = self {
-            plan.mix_rows(rows);
-        }
-    }
-
-    /// The numbers as bytes, which the back end copies to the images' device. `None` for bytes.
-    pub(crate) fn shared(&self) -> Option<&[u8]> {
-        match self {
-            Self::Classes(classes) => Some(bytemuck::cast_slice(classes)),
-            Self::Floats(floats) => Some(bytemuck::cast_slice(floats)),
-            Self::Bytes(_) => None,
-        }
-    }
-
-    /// Makes the batch's targets. `storage`: the back end's copy of [`shared`](Self::shared).
-    pub(crate) fn finish(self, storage: Option<Storage>, images: usize) -> Option<Targets> {
-        let (element, len) = match self {
-            Self::Bytes(bytes) => return Some(Targets::Bytes(bytes)),
-            Self::Classes(classes) => (TargetType::U32, classes.len()),
-            Self::Floats(floats) => (TargetType::F32, floats.len()),
-        };
-        let shape = [images, len / images.max(1)];
-        Some(Targets::Numbers(TargetTensor { storage: storage?, shape, element }))
     }
 }

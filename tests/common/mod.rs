@@ -126,9 +126,17 @@ impl warpfeed::source::Source for WithBad {
     fn len(&self) -> u64 {
         self.good.len()
     }
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> warpfeed::Result<&'a [u8]> {
-        let bytes = self.good.read(index, buffer)?;
-        Ok(if self.bad.contains(&index) { &bytes[..bytes.len() / 2] } else { bytes })
+    fn read<'a>(
+        &'a self,
+        index: u64,
+        want: &warpfeed::source::Want<'_>,
+        sample: &mut warpfeed::source::Sample<'a>,
+    ) -> warpfeed::Result<()> {
+        self.good.read(index, want, sample)?;
+        if self.bad.contains(&index) {
+            sample.keep(0..sample.bytes().len() / 2);
+        }
+        Ok(())
     }
     fn label(&self, index: u64) -> u32 {
         self.good.label(index)

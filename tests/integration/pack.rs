@@ -10,7 +10,7 @@ use warpfeed::pack::{PackOptions, PackReport, pack, verify};
 use warpfeed::{
     BadLimit, Error, Rank,
     image::{Decoder, Image, JpegColor, JpegOptions, Rect, Size, encode_jpeg, probe},
-    source::{EncodedImages, RecordFormat, Source, open},
+    source::{EncodedImages, RecordFormat, Sample, Source, Want, open},
 };
 
 const FORMATS: [RecordFormat; 3] = [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord];
@@ -32,8 +32,7 @@ fn data_set(path: &Path) -> Arc<dyn Source> {
 }
 
 fn contents(source: &dyn Source) -> Vec<(Vec<u8>, u32)> {
-    let mut buffer = Vec::new();
-    (0..source.len()).map(|i| (source.read(i, &mut buffer).unwrap().to_vec(), source.label(i))).collect()
+    (0..source.len()).map(|i| (source.encoded(i).unwrap(), source.label(i))).collect()
 }
 
 /// The files of a folder that are not hidden.
@@ -323,12 +322,12 @@ impl Source for Faulty {
     fn len(&self) -> u64 {
         self.0.len()
     }
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> warpfeed::Result<&'a [u8]> {
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> warpfeed::Result<()> {
         if self.1.contains(&index) {
             let source = std::io::Error::from_raw_os_error(self.2);
             return Err(Error::Io { action: "open", path: format!("images/{index}.jpg").into(), source });
         }
-        self.0.read(index, buffer)
+        self.0.read(index, want, sample)
     }
     fn label(&self, index: u64) -> u32 {
         self.0.label(index)
@@ -537,12 +536,12 @@ fn two_runs_do_not_pack_into_one_folder() {
         fn len(&self) -> u64 {
             self.0.len()
         }
-        fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> warpfeed::Result<&'a [u8]> {
+        fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> warpfeed::Result<()> {
             if index == 0 {
                 self.1.wait(); // It has begun,
                 self.1.wait(); // and may go on.
             }
-            self.0.read(index, buffer)
+            self.0.read(index, want, sample)
         }
         fn label(&self, index: u64) -> u32 {
             self.0.label(index)
@@ -588,11 +587,11 @@ impl Source for Breaks {
     fn len(&self) -> u64 {
         self.0.len()
     }
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> warpfeed::Result<&'a [u8]> {
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> warpfeed::Result<()> {
         if index >= self.1 {
             return Err(Error::Unsupported { feature: "reading on".into(), remedy: "call again".into() });
         }
-        self.0.read(index, buffer)
+        self.0.read(index, want, sample)
     }
     fn label(&self, index: u64) -> u32 {
         self.0.label(index)

@@ -19,7 +19,7 @@ use warpfeed::{
         random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop,
         random_rotation, random_vertical_flip, repeat,
     },
-    source::{EncodedImages, MAX_ENCODED_BYTES, Source},
+    source::{EncodedImages, MAX_ENCODED_BYTES, Sample, Source, Want},
 };
 
 fn report(pipeline: &Pipeline, epochs: std::ops::Range<u64>) -> RunReport {
@@ -389,12 +389,12 @@ impl Source for Failing {
     fn len(&self) -> u64 {
         self.good.len()
     }
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if (self.at)(index) {
             let source = std::io::Error::from_raw_os_error(self.error);
             return Err(Error::Io { action: "open", path: format!("{index}.jpg").into(), source });
         }
-        self.good.read(index, buffer)
+        self.good.read(index, want, sample)
     }
     fn label(&self, index: u64) -> u32 {
         self.good.label(index)
@@ -478,12 +478,14 @@ impl Source for Panicking {
     fn len(&self) -> u64 {
         self.good.len()
     }
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         self.at(Panic::Read, index);
-        let bytes = self.good.read(index, buffer)?;
+        self.good.read(index, want, sample)?;
         // A name is asked for only where something is wrong.
-        let broken = self.panic == Panic::Name && self.armed.load(SeqCst);
-        Ok(if broken { &bytes[..10] } else { bytes })
+        if self.panic == Panic::Name && self.armed.load(SeqCst) {
+            sample.keep(0..10);
+        }
+        Ok(())
     }
     fn label(&self, index: u64) -> u32 {
         self.at(Panic::Label, index);
@@ -693,13 +695,13 @@ impl Source for Watched {
     fn len(&self) -> u64 {
         self.good.len() * 1000
     }
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         self.reads.fetch_add(1, SeqCst);
         if let Ok(task) = std::fs::read_link("/proc/thread-self") {
             self.readers.lock().unwrap().insert(std::path::Path::new("/proc").join(task));
         }
         std::thread::sleep(self.delay);
-        self.good.read(index % self.good.len(), buffer)
+        self.good.read(index % self.good.len(), want, sample)
     }
     fn label(&self, index: u64) -> u32 {
         self.good.label(index % self.good.len())
@@ -797,7 +799,7 @@ fn batches_may_all_be_held() {
 #[test]
 fn statistics_add_up() {
     let images = source(23);
-    let bytes: u64 = (0..23).map(|i| images.read(i, &mut Vec::new()).unwrap().len() as u64).sum();
+    let bytes: u64 = (0..23).map(|i| images.encoded(i).unwrap().len() as u64).sum();
     let pipeline = small(images).build().unwrap();
     let mut epoch = pipeline.epoch(4);
     assert_eq!((epoch.number(), epoch.images()), (4, Some(23)));
@@ -1293,11 +1295,10 @@ fn any_pipeline_can_be_replayed() {
         assert!(got == delivered(&sequential, 1), "case {case}: {ops:?} differs between strategies");
         for sample in got {
             let recipe = fused.recipe(1, sample.index).unwrap();
-            let mut buffer = Vec::new();
-            let bytes = images.read(sample.index, &mut buffer).unwrap();
+            let bytes = images.encoded(sample.index).unwrap();
             // The recipe holds the orientation already.
             let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
-            let replayed = apply(bytes, &recipe, &options).unwrap();
+            let replayed = apply(&bytes, &recipe, &options).unwrap();
             let written = serde_json::to_string(&recipe).unwrap();
             assert!(replayed.as_bytes().unwrap() == sample.bytes, "case {case}, sample {}: {written}", sample.index);
             let read: Vec<Op> = serde_json::from_str(&written).unwrap();

@@ -136,9 +136,8 @@ fn data_set(path: &Path) -> Arc<dyn Source> {
 }
 
 fn contents(source: &dyn Source) -> Vec<Read> {
-    let mut buffer = Vec::new();
-    let read = |i| match source.read(i, &mut buffer) {
-        Ok(bytes) => Ok((bytes.to_vec(), source.label(i))),
+    let read = |i| match source.encoded(i) {
+        Ok(bytes) => Ok((bytes, source.label(i))),
         Err(error) => {
             assert!(error.is_bad_sample(), "{error}");
             Err(error.to_string())
@@ -559,7 +558,7 @@ fn pipes_where_files_should_be_are_errors_and_no_waits() {
     fs::write(folder.path().join("names.tsv"), "image.jpg\t0\n").unwrap();
     pipe("image.jpg");
     let list = ListFile::open(folder.path().join("names.tsv")).unwrap();
-    let error = list.read(0, &mut Vec::new()).unwrap_err();
+    let error = list.encoded(0).unwrap_err();
     assert!(error.is_bad_sample() && error.to_string().contains("image.jpg"), "{error}");
 }
 
@@ -679,9 +678,9 @@ fn a_shard_that_shrinks_while_it_is_used_is_an_error_of_its_samples() {
     for (format, whole) in formats(4) {
         let path = shard(folder.path(), "shrinks", &whole);
         let source = one(format, &path).unwrap();
-        assert!(source.read(0, &mut Vec::new()).is_ok());
+        assert!(source.encoded(0).is_ok());
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(100).unwrap();
-        let error = source.read(3, &mut Vec::new()).unwrap_err();
+        let error = source.encoded(3).unwrap_err();
         assert!(matches!(error, Error::Io { .. }) && error.to_string().contains("shrinks"), "{error}");
         fs::remove_file(&path).unwrap();
     }

@@ -240,7 +240,7 @@ fn shards() -> Vec<(String, Vec<u8>)> {
         .map(|shard| {
             let mut bytes = Vec::new();
             for i in 12 * shard..12 * (shard + 1) {
-                bytes.extend(member(&format!("{i:03}.jpg"), images.read(i, &mut Vec::new()).unwrap()));
+                bytes.extend(member(&format!("{i:03}.jpg"), &images.encoded(i).unwrap()));
                 bytes.extend(member(&format!("{i:03}.cls"), images.label(i).to_string().as_bytes()));
                 if i % 3 == 0 {
                     bytes.extend(member(&format!("{i:03}.bin"), &filler));
@@ -382,7 +382,7 @@ fn random_access_fetches_what_is_read_and_a_cache_keeps_it() {
     let cache = Some(ShardCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 });
     let source = all(&server, OpenOptions { cache, ..any_order() });
     let all_images = many();
-    let images: u64 = (0..200).map(|i| all_images.read(i, &mut Vec::new()).unwrap().len() as u64).sum();
+    let images: u64 = (0..200).map(|i| all_images.encoded(i).unwrap().len() as u64).sum();
     for sent in [images, 0] {
         let (requests, before) = (server.shared.requests.load(SeqCst), server.shared.sent.load(SeqCst));
         assert_eq!(epoch(in_order(source.clone()).shuffle(1), 0).len(), 200);
@@ -438,7 +438,7 @@ fn a_shard_that_changes_meanwhile_is_named() {
 fn a_resumed_stream_fetches_no_more_than_it_has_to() {
     let (server, ..) = packed(RecordFormat::WebDataset, NEVER, Duration::ZERO);
     let images = many();
-    let image = (0..8).map(|i| images.read(i, &mut Vec::new()).unwrap().len() as u64).max().unwrap() + 4096;
+    let image = (0..8).map(|i| images.encoded(i).unwrap().len() as u64).max().unwrap() + 4096;
     for window in [1, 8] {
         let options = OpenOptions { window: Some(window), ..OpenOptions::default() };
         let builder = in_order(all(&server, options)).batch_size(5).prefetch(1);

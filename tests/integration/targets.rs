@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::source::{
-    Compose, Concat, EncodedImages, ImageFolder, Input, ListFile, OpenOptions, RecordFormat, Source, open,
+    Compose, Concat, EncodedImages, ImageFolder, Input, ListFile, OpenOptions, RecordFormat, Sample, Source, Want, open,
 };
 use warpfeed::{
     Batch, Builder, Device, ImageCache, LastBatch, OnError, Partition, Pipeline, Target, TargetSpec, TargetType,
@@ -133,8 +133,8 @@ fn composed_sources_carry_targets() {
         check(text, "a concatenation", &epoch(small(both).targets(spec(text))), origin);
     }
     let mapped = images().map_labels(["odd"], |label| label + 1);
-    assert_eq!(mapped.target(3, None).unwrap(), Target::Class(4));
-    assert_eq!(mapped.target(3, Some("txt")).unwrap(), Target::Bytes(text(3)));
+    assert_eq!(mapped.label(3), 4);
+    assert_eq!(mapped.target(3, "txt").unwrap(), Target::Bytes(text(3)));
 }
 
 #[test]
@@ -239,26 +239,13 @@ fn a_source_is_asked_for_image_and_target_at_once() {
         fn len(&self) -> u64 {
             self.0.len()
         }
-        fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> warpfeed::Result<&'a [u8]> {
-            self.1[0].fetch_add(1, Relaxed);
-            self.0.read(index, buffer)
+        fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> warpfeed::Result<()> {
+            let kind = if !want.image { 1 } else { 2 * usize::from(want.field.is_some()) };
+            self.1[kind].fetch_add(1, Relaxed);
+            self.0.read(index, want, sample)
         }
         fn label(&self, index: u64) -> u32 {
             self.0.label(index)
-        }
-        fn target(&self, index: u64, field: Option<&str>) -> warpfeed::Result<Target> {
-            self.1[1].fetch_add(1, Relaxed);
-            self.0.target(index, field)
-        }
-        fn read_with_target<'a>(
-            &'a self,
-            index: u64,
-            field: &str,
-            buffer: &'a mut Vec<u8>,
-            _stopped: &AtomicBool,
-        ) -> warpfeed::Result<(&'a [u8], Target)> {
-            self.1[2].fetch_add(1, Relaxed);
-            Ok((self.0.read(index, buffer)?, self.0.target(index, Some(field))?))
         }
         fn name(&self, index: u64) -> Cow<'_, str> {
             self.0.name(index)
@@ -373,7 +360,7 @@ fn parts_of_a_tar_are_found_before_and_behind_the_image() {
         ..OpenOptions::default()
     };
     let shards = options.open(&path).unwrap().into_data_set().unwrap();
-    let text = |index, field| match shards.target(index, Some(field)) {
+    let text = |index, field| match shards.target(index, field) {
         Ok(Target::Bytes(bytes)) => String::from_utf8(bytes).unwrap(),
         Ok(other) => unreachable!("{other:?}"),
         Err(error) => {
@@ -421,7 +408,7 @@ fn folders_and_lists_have_columns() {
         list
     })
     .unwrap();
-    assert!(error.target(0, Some("box")).unwrap_err().is_parameter());
+    assert!(error.target(0, "box").unwrap_err().is_parameter());
 }
 
 #[test]

@@ -17,8 +17,7 @@ fn every_image_is_its_recipe_alone() {
         let all = delivered(pipeline.epoch(3));
         let mut shapes = BTreeSet::new();
         for (index, label, shape, bytes) in &all {
-            let want =
-                apply(source.read(*index, &mut Vec::new()).unwrap(), &pipeline.recipe(3, *index).unwrap(), &options);
+            let want = apply(&source.encoded(*index).unwrap(), &pipeline.recipe(3, *index).unwrap(), &options);
             let want = want.unwrap();
             assert_eq!((*label, *shape), ((*index % 10) as u32, want.shape()));
             assert!(want.as_bytes().unwrap() == bytes, "{strategy:?}, sample {index}");

@@ -29,12 +29,11 @@ fn every_image_is_its_recipe_alone() {
         let all = delivered(pipeline.epoch(3));
         assert_eq!(all.len(), 11);
         for (index, made) in all {
-            let mut buffer = Vec::new();
-            let bytes = images.read(index, &mut buffer).unwrap();
+            let bytes = images.encoded(index).unwrap();
             let recipes = pipeline.recipes(3, index).unwrap();
             assert_eq!((recipes.len(), made.len()), (8, 8));
             for (i, (recipe, image)) in recipes.iter().zip(made).enumerate() {
-                let want = apply(bytes, recipe, &options).unwrap();
+                let want = apply(&bytes, recipe, &options).unwrap();
                 assert!(want.as_bytes().unwrap() == image, "{strategy:?}, sample {index}, image {i}: {recipe:?}");
             }
         }

@@ -179,7 +179,7 @@ fn damaged(rng: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
     let good = images();
     let mut damaged = Vec::new();
     for index in 0..good.len() {
-        let bytes = good.read(index, &mut Vec::new()).unwrap().to_vec();
+        let bytes = good.encoded(index).unwrap();
         let scan = bytes.windows(2).position(|pair| pair == [0xFF, 0xDA]).unwrap();
         for round in 0..30 {
             let mut bytes = bytes.clone();

@@ -230,8 +230,8 @@ impl Backend for Cpu {
     }
 
     fn finish(&self, batch: Batch, end: &End<'_>) -> Result<Finished> {
-        let mut targets = end.targets.map(|targets| self.targets.take(targets.len())).transpose()?;
-        if let (Some(buffer), Some(targets)) = (&mut targets, end.targets) {
+        let mut targets = end.annotations.numbers().map(|targets| self.targets.take(targets.len())).transpose()?;
+        if let (Some(buffer), Some(targets)) = (&mut targets, end.annotations.numbers()) {
             buffer.as_bytes_mut()[..targets.len()].copy_from_slice(targets);
         }
         let options = &self.options;
@@ -240,7 +240,7 @@ impl Backend for Cpu {
                 let mut views = batch.into_buffers(end.places, end.padding);
                 let mixing = self.mix(&mut views, end);
                 let tensor = |(buffer, view): (_, &ViewForm)| {
-                    options.tensor(Storage::Host(buffer), view.size, view.times * end.labels.len())
+                    options.tensor(Storage::Host(buffer), view.size, view.times * end.annotations.labels().len())
                 };
                 (views.into_iter().zip(&options.views).map(tensor).collect(), mixing)
             }

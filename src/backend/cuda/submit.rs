@@ -70,7 +70,7 @@ impl Outputs {
             let (images, len_bytes) = (room.images(), room.len_bytes());
             self.options.tensor(of(room.buffer, room.pool, len_bytes), room.size, images)
         };
-        let target_bytes = end.targets.map_or(0, <[u8]>::len);
+        let target_bytes = end.annotations.numbers().map_or(0, <[u8]>::len);
         Ok(Finished {
             views: rooms.into_iter().map(tensor).collect(),
             targets: targets.map(|targets| of(targets, &self.targets, target_bytes)),
@@ -82,7 +82,7 @@ impl Outputs {
     fn rooms(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Vec<Room<'_>>> {
         if !self.options.is_unequal() {
             let views = self.views.iter().zip(&self.options.views);
-            let samples = 0..end.labels.len();
+            let samples = 0..end.annotations.labels().len();
             let room = |(pool, view)| self.room(pool, self.options.room_bytes(view), *view, samples.clone());
             return views.map(room).collect();
         }
@@ -134,11 +134,11 @@ impl Outputs {
     }
 
     fn take_targets(&self, end: &End<'_>) -> Result<Option<Buffer>> {
-        end.targets.map(|targets| self.targets.take(&self.streams.compute, targets.len())).transpose()
+        end.annotations.numbers().map(|targets| self.targets.take(&self.streams.compute, targets.len())).transpose()
     }
 
     fn queue(&self, batch: &mut InFlight, rooms: &[Room<'_>], targets: Option<&Buffer>, end: &End<'_>) -> Result<()> {
-        let &End { places, padding, labels, .. } = end;
+        let (&End { places, padding, .. }, labels) = (end, end.annotations.labels());
         let buffers = || rooms.iter().map(|room| &room.buffer);
         let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len() * self.options.images_of_a_sample());
         for (i, place) in places.iter().enumerate() {
@@ -171,7 +171,7 @@ impl Outputs {
             }
         }
         let staged_labels = staging.put(&batch.arena, labels)?;
-        let staged_targets = end.targets.map(|targets| staging.put(&batch.arena, targets)).transpose()?;
+        let staged_targets = end.annotations.numbers().map(|targets| staging.put(&batch.arena, targets)).transpose()?;
 
         self.streams.upload(batch)?;
         let (compute, _launch) = (&self.streams.compute, Span::enter(Activity::Launch));
@@ -205,7 +205,7 @@ impl Outputs {
             // many as there are labels.
             unsafe { self.kernels.launch_mix(staged, labels.len(), size, compute)? };
         }
-        if let (Some(buffer), Some(targets), Some(staged)) = (targets, end.targets, staged_targets) {
+        if let (Some(buffer), Some(targets), Some(staged)) = (targets, end.annotations.numbers(), staged_targets) {
             buffer.users.iter().try_for_each(|user| compute.wait(user))?;
             // SAFETY: the buffer has room for the targets of a full batch, and its earlier users are waited for.
             unsafe { driver::copy(buffer.address(), staged, targets.len(), compute)? };

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::experiment::subject::{Subject, next};
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Rect, Size, check_pixels};
 use crate::sampler::{Order, Sampler};
-use crate::source::{Input, Samples, Source, Stream, StreamSample, StreamStart};
+use crate::source::{Input, Sample, Samples, Source, Stream, StreamSample, StreamStart, Want};
 use crate::threads::spawn_scoped;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -79,16 +79,17 @@ impl<'a> Images<'a> {
         })
     }
 
-    /// Reads the next image; `None` if there are no images at all. Adds the time, and the wait within it, to `sum`.
-    fn read<'b>(&'b self, buffer: &'b mut Vec<u8>, sum: &mut Reading) -> Option<Result<&'b [u8]>> {
+    /// Reads the next image into `sample`; `None` if there are no images at all. Adds the time, and the wait within it, to
+    /// `sum`.
+    fn read<'b>(&'b self, sample: &mut Sample<'b>, sum: &mut Reading) -> Option<Result<()>> {
         match self {
             Self::DataSet { source, order, next } => {
                 let index = order.get(next.fetch_add(1, Relaxed) % order.len().max(1))?;
-                Some(sum.timed(|| source.read(index, buffer)))
+                Some(sum.timed(|| source.read(index, &Want::IMAGE, sample)))
             }
             Self::Stream { stream, samples } => {
                 let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
-                let sample = sum.timed(|| {
+                let found = sum.timed(|| {
                     if let Some(sample) = next(samples.as_mut())? {
                         return Ok(Some(sample));
                     }
@@ -96,13 +97,7 @@ impl<'a> Images<'a> {
                     next(samples.as_mut())
                 });
                 drop(samples);
-                Some(match sample.transpose()? {
-                    Ok(StreamSample { bytes, .. }) => {
-                        *buffer = bytes;
-                        Ok(&buffer[..])
-                    }
-                    Err(error) => Err(error),
-                })
+                Some(found.transpose()?.map(|StreamSample { bytes, .. }| *sample.buffer() = bytes))
             }
         }
     }
@@ -115,10 +110,11 @@ pub(super) fn read(subject: &Subject, threads: usize, time: Duration, decode: bo
     let begin = Instant::now();
     let work = || -> Result<Reading> {
         let mut sum = Reading::default();
-        let (mut buffer, mut decoder, mut image) = (Vec::new(), Decoder::new()?, Image::new(Size::new(1, 1)));
-        while let Some(bytes) = images.read(&mut buffer, &mut sum) {
-            let done = bytes.and_then(|bytes| {
+        let (mut sample, mut decoder, mut image) = (Sample::default(), Decoder::new()?, Image::new(Size::new(1, 1)));
+        while let Some(read) = images.read(&mut sample, &mut sum) {
+            let done = read.and_then(|()| {
                 if decode {
+                    let bytes = sample.bytes();
                     let header = probe(bytes)?;
                     check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
                     decoder.decode(bytes, &header, Rect::full(header.size), false, &mut image)?;

@@ -140,9 +140,7 @@ fn decoders(
             return Err(Error::parameter(operation, "decode", expected, format!("{path:?}, {area:?}")));
         }
     }
-    let mut buffer = Vec::new();
-    let encoded = (0..images.len().min(limit))
-        .map(|index| Ok((images.read(index, &mut buffer)?.to_vec(), 0)))
-        .collect::<Result<Vec<_>>>()?;
+    let encoded =
+        (0..images.len().min(limit)).map(|index| Ok((images.encoded(index)?, 0))).collect::<Result<Vec<_>>>()?;
     Ok((ordinal, Decoders { path, area: area.of(), images: EncodedImages::new(encoded), threads }))
 }

@@ -169,13 +169,13 @@ impl Decoding {
     /// Decodes whole images and compares them.
     fn whole_images(&mut self, decoder: &mut WholeDecoder, source: &dyn Source, limit: u64) -> Result<()> {
         let mut cpu = Decoder::new()?;
-        let (mut images, mut expected, mut buffer) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut images, mut expected) = (Vec::new(), Vec::new());
         let count = source.len().min(limit);
         for index in 0..count {
             // Damaged images are not this decoder's fault. The pipeline below reports them.
-            let on_cpu = source.read(index, &mut buffer).and_then(|bytes| on_cpu(&mut cpu, bytes));
-            if let Some((header, pixels)) = on_cpu.ok().filter(|(header, _)| decoder.takes(header)) {
-                let bytes = source.read(index, &mut buffer)?;
+            let read = source.encoded(index);
+            let decoded = read.and_then(|bytes| on_cpu(&mut cpu, &bytes).map(|decoded| (bytes, decoded)));
+            if let Some((bytes, (header, pixels))) = decoded.ok().filter(|(_, (header, _))| decoder.takes(header)) {
                 images.push((Arc::from(bytes), header.size));
                 expected.push((source.name(index).into_owned(), pixels));
             }

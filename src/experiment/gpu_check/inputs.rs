@@ -4,7 +4,7 @@ use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
 use crate::error::Result;
 use crate::experiment::synth;
 use crate::raster::{Image, Pixel, Size};
-use crate::source::Source;
+use crate::source::{Sample, Source, Want};
 use std::borrow::Cow;
 
 /// Images in memory, each named after its kind.
@@ -48,8 +48,9 @@ impl Source for Inputs {
         self.0.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        Ok(&self.0[index as usize].1)
+    fn read<'a>(&'a self, index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+        sample.lend(&self.0[index as usize].1);
+        Ok(())
     }
 
     fn label(&self, _index: u64) -> u32 {

@@ -2,12 +2,10 @@
 
 use super::{Compose, first_8_bytes};
 use crate::error::{Error, Result};
-use crate::source::{Source, no_such_sample};
-use crate::targets::Target;
+use crate::source::{Sample, Source, Want, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Several sources, one behind the other.
 pub struct Concat {
@@ -77,14 +75,9 @@ impl Source for Concat {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
-        source.read(of, buffer)
-    }
-
-    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
-        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
-        source.read_unless(of, buffer, stopped)
+        source.read(of, want, sample)
     }
 
     fn prefetch(&self, index: u64) {
@@ -99,22 +92,6 @@ impl Source for Concat {
 
     fn label(&self, index: u64) -> u32 {
         self.find(index).map_or(0, |(source, of)| source.label(of))
-    }
-
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::target", index, self.len()))?;
-        source.target(of, field)
-    }
-
-    fn read_with_target<'a>(
-        &'a self,
-        index: u64,
-        field: &str,
-        buffer: &'a mut Vec<u8>,
-        stopped: &AtomicBool,
-    ) -> Result<(&'a [u8], Target)> {
-        let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
-        source.read_with_target(of, field, buffer, stopped)
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

@@ -2,12 +2,10 @@
 
 use super::first_8_bytes;
 use crate::error::Result;
-use crate::source::Source;
-use crate::targets::Target;
+use crate::source::{Sample, Source, Want};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// A source with other labels.
 pub struct MapLabels {
@@ -33,12 +31,8 @@ impl Source for MapLabels {
         self.source.len()
     }
 
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        self.source.read(index, buffer)
-    }
-
-    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
-        self.source.read_unless(index, buffer, stopped)
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+        self.source.read(index, want, sample)
     }
 
     fn prefetch(&self, index: u64) {
@@ -51,24 +45,6 @@ impl Source for MapLabels {
 
     fn label(&self, index: u64) -> u32 {
         (self.map)(index, self.source.label(index))
-    }
-
-    /// The label is the mapped one; fields are the source's.
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        match field {
-            None => Ok(Target::Class(self.label(index))),
-            Some(_) => self.source.target(index, field),
-        }
-    }
-
-    fn read_with_target<'a>(
-        &'a self,
-        index: u64,
-        field: &str,
-        buffer: &'a mut Vec<u8>,
-        stopped: &AtomicBool,
-    ) -> Result<(&'a [u8], Target)> {
-        self.source.read_with_target(index, field, buffer, stopped)
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

@@ -298,7 +298,7 @@ fn first_8_bytes(hash: Sha256) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::EncodedImages;
+    use crate::source::{EncodedImages, Sample, Want};
     use std::sync::Mutex;
 
     /// Each sample's bytes are its number. Labels 0, 1, 2 are had by 60, 30 and 10 of 100.
@@ -312,7 +312,7 @@ mod tests {
     }
 
     fn all(source: &impl Source) -> Vec<u64> {
-        let number = |i| u64::from_le_bytes(source.read(i, &mut Vec::new()).unwrap().try_into().unwrap());
+        let number = |i| u64::from_le_bytes(source.encoded(i).unwrap().try_into().unwrap());
         (0..source.len()).map(number).collect()
     }
 
@@ -405,7 +405,7 @@ mod tests {
         let part = numbers(10).subset([7, 0, 7]).unwrap();
         assert_eq!((part.len(), part.label(0), &*part.name(1)), (3, 1, "image 0 in memory"));
         assert_eq!((all(&part), part.classes().len()), (vec![7, 0, 7], 3));
-        assert!(part.read(3, &mut Vec::new()).unwrap_err().is_parameter());
+        assert!(part.encoded(3).unwrap_err().is_parameter());
         assert!(numbers(10).subset([10]).unwrap_err().is_parameter());
         let filtered = numbers(10).filter(|sample| sample.label == 1 && sample.name.contains('7')).unwrap();
         assert_eq!(filtered.indices().collect::<Vec<_>>(), [7]);
@@ -419,7 +419,7 @@ mod tests {
         let two = || [numbers(3).into_source(), numbers(10).subset([9, 8]).unwrap().into_source()];
         let both = Concat::new(two()).unwrap();
         assert_eq!((all(&both), both.label(3)), (vec![0, 1, 2, 9, 8], 2));
-        assert!(both.read(5, &mut Vec::new()).unwrap_err().is_parameter());
+        assert!(both.encoded(5).unwrap_err().is_parameter());
         assert!(Concat::new([]).unwrap_err().is_parameter());
         let other = EncodedImages::new([(vec![0; 8], 1)]).with_classes(["b", "a"]);
         let error = Concat::new([numbers(3).into_source(), other.clone().into_source()]).unwrap_err().to_string();
@@ -473,8 +473,9 @@ mod tests {
             fn len(&self) -> u64 {
                 5
             }
-            fn read<'a>(&'a self, _index: u64, _buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-                Ok(&[])
+            fn read<'a>(&'a self, _index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+                sample.lend(&[]);
+                Ok(())
             }
             fn prefetch(&self, index: u64) {
                 self.0.lock().unwrap().push(index);

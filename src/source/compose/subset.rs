@@ -2,12 +2,10 @@
 
 use super::first_8_bytes;
 use crate::error::Result;
-use crate::source::{Source, no_such_sample};
-use crate::targets::Target;
+use crate::source::{Sample, Source, Want, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Some samples of a source: 4 bytes each (8 if the source has more than 2^32).
 pub struct Subset {
@@ -63,14 +61,9 @@ impl Source for Subset {
         }
     }
 
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
-        self.source.read(of, buffer)
-    }
-
-    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
-        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
-        self.source.read_unless(of, buffer, stopped)
+        self.source.read(of, want, sample)
     }
 
     fn prefetch(&self, index: u64) {
@@ -85,22 +78,6 @@ impl Source for Subset {
 
     fn label(&self, index: u64) -> u32 {
         self.source.label(self.at(index))
-    }
-
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::target", index, self.len()))?;
-        self.source.target(of, field)
-    }
-
-    fn read_with_target<'a>(
-        &'a self,
-        index: u64,
-        field: &str,
-        buffer: &'a mut Vec<u8>,
-        stopped: &AtomicBool,
-    ) -> Result<(&'a [u8], Target)> {
-        let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
-        self.source.read_with_target(of, field, buffer, stopped)
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

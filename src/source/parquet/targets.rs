@@ -1,7 +1,8 @@
 //! Columns of Parquet files as targets.
 
-use super::{column_names, damaged, guarded, no_fields, reader};
+use super::{column_names, damaged, guarded, reader};
 use crate::error::Result;
+use crate::source::no_fields;
 use crate::targets::Target;
 use parquet::basic::Type;
 use parquet::data_type::{

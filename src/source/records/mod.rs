@@ -49,7 +49,7 @@ pub(crate) mod tar;
 pub(crate) mod tfrecord;
 
 use super::window::{ReadAt, Window};
-use super::{KEEP_BUFFER_BYTES, Source, no_such_sample};
+use super::{KEEP_BUFFER_BYTES, Sample, Source, Want, no_such_sample};
 use crate::error::{Error, Result};
 use crate::file::most_open;
 use crate::memory;
@@ -68,7 +68,6 @@ pub(super) use shard::Shard;
 use shard::{Handle, OpenFiles};
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 pub(super) use tar::FOLDER;
 
 /// Bytes of samples of remote shards that are fetched before they are read.
@@ -114,7 +113,7 @@ pub(super) const AHEAD_BYTES: u64 = 64 << 20;
 /// // A shard with the files 000.jpg and 000.cls.
 /// let source = RecordShards::open(RecordFormat::WebDataset, &[shard], &RecordOptions::default())?;
 /// assert_eq!((source.len(), source.label(0)), (1, 7));
-/// assert_eq!(source.read(0, &mut Vec::new())?, [0xff, 0xd8, 0xff]);
+/// assert_eq!(source.encoded(0)?, [0xff, 0xd8, 0xff]);
 /// assert!(source.name(0).ends_with("train-000000.tar/000.jpg"));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -249,6 +248,27 @@ impl RecordShards {
             + if self.format == RecordFormat::TfRecord { tfrecord::CRC_BYTES as usize } else { 0 }
     }
 
+    /// What a field of sample `index` has.
+    fn target_of(
+        &self,
+        (index, record, field): (u64, Record, &str),
+        (shard, file): (&Shard, &Handle<'_>),
+    ) -> Result<Target> {
+        let start = match self.format {
+            RecordFormat::TfRecord => record.offset.saturating_sub(tfrecord::HEAD_BYTES),
+            RecordFormat::RecordIo if record.is_split() => record.offset,
+            _ => shard.start(index, |shard| starts(self.format, &self.options, shard))?,
+        };
+        let mut window = Window::new(file, shard.len_bytes);
+        match Parser::new(self.format, &self.options, Some(field), start).next(&mut window)? {
+            Some(entry) if entry.offset == record.offset => found_target(field, entry.target),
+            _ => {
+                let message = "there is no sample as there was when the shard was scanned";
+                Err(damaged(self.format, shard.name.display(), record.offset, message))
+            }
+        }
+    }
+
     /// The error of a record that is a fault.
     fn damaged(&self, index: u64) -> Error {
         let record = self.records[index as usize];
@@ -272,29 +292,38 @@ impl Source for RecordShards {
         self.records.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        self.read_unless(index, buffer, &AtomicBool::new(false))
-    }
-
-    fn read_unless<'a>(&'a self, index: u64, buffer: &'a mut Vec<u8>, stopped: &AtomicBool) -> Result<&'a [u8]> {
+    /// A field is, in WebDataset, a part by its ending, or by `json.FIELD` a field of one; a feature in TFRecord; the array
+    /// of labels, `label`, in RecordIO. The first target of a shard, unless it is TFRecord, scans the shard's headers for
+    /// where its samples begin, which takes 8 bytes a sample. A record of TFRecord has both image and field, and is read
+    /// once.
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+        self.format.check_field(want.field)?;
         let (record, shard, file) = self.find(index, "RecordShards::read")?;
-        let len_bytes = self.read_bytes(record);
         let wrong = |message: String| damaged(self.format, shard.name.display(), record.offset, &message);
-        match self.format {
-            RecordFormat::RecordIo if record.is_split() => {
+        let is_tfrecord = self.format == RecordFormat::TfRecord;
+        if want.image {
+            let buffer = sample.buffer();
+            if self.format == RecordFormat::RecordIo && record.is_split() {
                 let window = Window::new(&file, shard.len_bytes);
                 recordio::read_split(window, record.offset, buffer)?.map_err(wrong)?;
-                Ok(buffer)
+            } else {
+                file.read_sample(sized(buffer, self.read_bytes(record))?, record.offset, want.stopped())?;
             }
-            RecordFormat::WebDataset | RecordFormat::RecordIo => {
-                file.read_sample(sized(buffer, len_bytes)?, record.offset, stopped)?;
-                Ok(buffer)
+            if is_tfrecord {
+                let found = tfrecord::checked_image(buffer, self.options.image.as_deref(), want.field);
+                let (image, target) = found.map_err(wrong)?;
+                sample.keep(image);
+                if let Some(field) = want.field {
+                    sample.set_target(found_target(field, target)?);
+                }
             }
-            RecordFormat::TfRecord => {
-                file.read_sample(sized(buffer, len_bytes)?, record.offset, stopped)?;
-                let (image, _) = tfrecord::checked_image(buffer, self.options.image.as_deref(), None).map_err(wrong)?;
-                Ok(&buffer[image])
+        }
+        match want.field {
+            Some(field) if !(is_tfrecord && want.image) => {
+                sample.set_target(self.target_of((index, record, field), (shard, &file))?);
+                Ok(())
             }
+            _ => Ok(()),
         }
     }
 
@@ -314,48 +343,6 @@ impl Source for RecordShards {
     fn label(&self, index: u64) -> u32 {
         let record = self.records[index as usize];
         if record.label_kind() == FAULT { 0 } else { record.label }
-    }
-
-    /// A part by its ending, or by `json.FIELD` a field of one, in WebDataset; a feature in TFRecord; the array of labels,
-    /// `label`, in RecordIO. The first target of a shard, unless it is TFRecord, scans the shard's headers for where its
-    /// samples begin, which takes 8 bytes a sample.
-    fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        let Some(field) = field else { return Ok(Target::Class(self.label(index))) };
-        self.format.check_field(Some(field))?;
-        let (record, shard, file) = self.find(index, "RecordShards::target")?;
-        let start = match self.format {
-            RecordFormat::TfRecord => record.offset.saturating_sub(tfrecord::HEAD_BYTES),
-            RecordFormat::RecordIo if record.is_split() => record.offset,
-            _ => shard.start(index, |shard| starts(self.format, &self.options, shard))?,
-        };
-        let mut window = Window::new(&file, shard.len_bytes);
-        match Parser::new(self.format, &self.options, Some(field), start).next(&mut window)? {
-            Some(entry) if entry.offset == record.offset => found_target(field, entry.target),
-            _ => {
-                let message = "there is no sample as there was when the shard was scanned";
-                Err(damaged(self.format, shard.name.display(), record.offset, message))
-            }
-        }
-    }
-
-    /// A record of TFRecord has both, and is read once.
-    fn read_with_target<'a>(
-        &'a self,
-        index: u64,
-        field: &str,
-        buffer: &'a mut Vec<u8>,
-        stopped: &AtomicBool,
-    ) -> Result<(&'a [u8], Target)> {
-        if self.format != RecordFormat::TfRecord {
-            let bytes = self.read_unless(index, buffer, stopped)?;
-            return Ok((bytes, self.target(index, Some(field))?));
-        }
-        let (record, shard, file) = self.find(index, "RecordShards::read")?;
-        file.read_sample(sized(buffer, self.read_bytes(record))?, record.offset, stopped)?;
-        let found = tfrecord::checked_image(buffer, self.options.image.as_deref(), Some(field));
-        let wrong = |message: String| damaged(self.format, shard.name.display(), record.offset, &message);
-        let (image, target) = found.map_err(wrong)?;
-        Ok((&buffer[image], found_target(field, target)?))
     }
 
     /// Shard and file name in WebDataset, shard and offset in the others. Reads the file name from the shard.
@@ -452,14 +439,16 @@ mod tests {
         };
         let options = RecordOptions { keep_index: false, ..RecordOptions::default() };
         let source = RecordShards::open_each(RecordFormat::TfRecord, 1, &open, 1, &options).unwrap();
-        let (mut buffer, never) = (Vec::new(), AtomicBool::new(false));
         for index in 0..3 {
             let before = count.load(Ordering::Relaxed);
-            let (image, found) = source.read_with_target(index, field, &mut buffer, &never).unwrap();
-            assert_eq!((image, found), (&[index as u8; 50][..], target(index)));
+            let (mut sample, want) = (Sample::default(), Want::IMAGE.and_field(Some(field)));
+            source.read(index, &want, &mut sample).unwrap();
+            let found = sample.take_target(&want).unwrap();
+            assert_eq!((sample.bytes(), found), (&[index as u8; 50][..], Some(target(index))));
             assert_eq!(count.load(Ordering::Relaxed) - before, 1);
         }
-        let missing = source.read_with_target(1, "image/mask", &mut buffer, &never).unwrap_err();
+        let want = Want::IMAGE.and_field(Some("image/mask"));
+        let missing = source.read(1, &want, &mut Sample::default()).unwrap_err();
         assert!(missing.is_bad_sample() && missing.to_string().contains("image/mask"), "{missing}");
     }
 }

@@ -326,11 +326,11 @@ impl Feed {
         self.lock().known.get(&self.position(index)).map_or(0, |known| known.label)
     }
 
-    /// What a sample that has been read is trained towards, which can be had once: its label, or what is in the field.
-    pub fn target(&self, index: u64, field: Option<&str>) -> Result<Target> {
-        let Some(field) = field else { return Ok(Target::Class(self.label(index))) };
+    /// Takes the content of a field, if one is wanted, of a sample that has been read.
+    pub fn target(&self, index: u64, field: Option<&str>) -> Result<Option<Target>> {
+        let Some(field) = field else { return Ok(None) };
         let found = self.lock().known.get_mut(&self.position(index)).and_then(|known| known.target.take());
-        found.ok_or_else(|| targets::missing(field))
+        found.ok_or_else(|| targets::missing(field)).map(Some)
     }
 
     /// Its path or key, for messages.

@@ -14,7 +14,7 @@ use crate::decode::probe;
 use crate::device::{DecodePath, StreamPriority};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
-use crate::source::{EncodedImages, Reader, Source as _};
+use crate::source::{EncodedImages, Reader, Source as _, Want};
 use crate::threads;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -177,7 +177,7 @@ struct HardwareJobs {
 
 impl Run {
     fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Size)> {
-        let encoded = Encoded::read(&self.reader, index, buffer, &AtomicBool::new(false))?;
+        let encoded = Encoded::read(&self.reader, index, &Want::IMAGE, buffer)?.0;
         let size = probe(encoded.bytes())?.size;
         Ok((encoded, size))
     }
