@@ -1,6 +1,6 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs.
 
-use crate::backend::RunOptions;
+use crate::backend::{Elements, OutputForm, RunOptions};
 use crate::device::{DecodePath, Device};
 use crate::engine::{Engine, FixedRecipe};
 use crate::error::Result;
@@ -73,8 +73,6 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         None => (DType::U8, Layout::Nhwc),
     };
     let run = RunOptions {
-        dtype,
-        layout,
         decode: options.decode,
         accept_truncated: options.accept_truncated,
         batch_size: 1,
@@ -83,6 +81,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         threads: 1,
         ..RunOptions::default()
     };
-    let engine = Engine::open(options.device, run, recipe, (size, epilogue.normalize))?;
+    let output = OutputForm { size: Some(size), times: 1, elements: Elements { dtype, layout, channels: 3 } };
+    let engine = Engine::open(options.device, run, recipe, output, epilogue.normalize)?;
     engine.run(&[bytes]).map_err(|failure| failure.error)?.into_host()
 }

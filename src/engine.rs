@@ -1,6 +1,6 @@
 //! An engine for the images of one call, without epochs: `apply` and `Preprocessor` run on it.
 
-use crate::backend::{self, AnyBackend, AnyBatch, AnyWorker, Backend, Encoded, End, RunOptions, Sample, ViewForm};
+use crate::backend::{self, AnyBackend, AnyBatch, AnyWorker, Backend, Encoded, End, OutputForm, RunOptions, Sample};
 use crate::decode::{Header, probe};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use crate::ops::Op;
 use crate::ops::normalize::Normalization;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::plan::Planner;
-use crate::raster::{Size, check_pixels};
+use crate::raster::check_pixels;
 use crate::tensor::{Annotations, Tensor};
 use crate::{memory, threads};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -70,7 +70,7 @@ impl Failure {
 type Read<'a> = dyn Fn(usize, &mut Vec<u8>) -> Result<()> + Sync + 'a;
 
 impl Engine {
-    /// An engine for calls of up to `options.batch_images` images, which all come out in `size`.
+    /// An engine for calls of up to `options.batch_images` images, which come out as `output` says.
     ///
     /// # Errors
     /// Those of [`backend::open`].
@@ -78,9 +78,10 @@ impl Engine {
         device: Device,
         mut options: RunOptions,
         recipe: FixedRecipe,
-        (size, normalize): (Size, Normalization),
+        output: OutputForm,
+        normalize: Normalization,
     ) -> Result<Self> {
-        options.views = vec![ViewForm { size, times: 1 }];
+        options.outputs = vec![output];
         let options = Arc::new(options);
         Ok(Self { backend: backend::open(device, &options, normalize)?, options, recipe })
     }
@@ -117,9 +118,9 @@ impl Engine {
         }
         let places: Vec<usize> = (0..images).collect();
         let end = End { places: &places, padding: 0, annotations: &Annotations::none(images), mix: None };
-        let views = backend.finish(batch, &end)?.views;
-        let missing = || Error::Panic { message: "a batch has no view".to_owned() };
-        Ok(views.into_iter().next().ok_or_else(missing)?)
+        let images = backend.finish(batch, &end)?.images;
+        let missing = || Error::Panic { message: "a batch has no tensor".to_owned() };
+        Ok(images.into_iter().next().ok_or_else(missing)?)
     }
 
     /// Runs all images into their places; the caller's worker. The failure is that of the first image that has one.

@@ -16,7 +16,7 @@ mod work;
 
 pub(crate) use any::{AnyBackend, AnyBatch, AnyWorker};
 pub(crate) use encoded::Encoded;
-pub(crate) use options::{RunOptions, ViewForm};
+pub(crate) use options::{Elements, OutputForm, RunOptions};
 pub(crate) use work::{Decoded, Work};
 
 use crate::decode::Header;
@@ -72,9 +72,10 @@ pub(crate) struct End<'a> {
     pub(crate) mix: Option<&'a MixPlan>,
 }
 
-/// A batch where its device is: its views, or its images where each has a size of its own; and targets that are numbers.
+/// A batch where its device is: a tensor for each output, or for each image of an output of images with sizes of their
+/// own; and targets that are numbers.
 pub(crate) struct Finished {
-    pub(crate) views: Vec<Tensor>,
+    pub(crate) images: Vec<Tensor>,
     pub(crate) targets: Option<Storage>,
     /// What mixing took on the host.
     pub(crate) mix: Duration,
@@ -153,7 +154,7 @@ pub(crate) type Open<'a> = dyn Fn(Device, &Arc<RunOptions>, Normalization) -> Re
 /// [`Error::Device`] if the device asked for is not there; [`Error::OutOfMemory`] and [`Error::OutOfDeviceMemory`] if not
 /// even one batch has room.
 pub(crate) fn open(device: Device, options: &Arc<RunOptions>, normalize: Normalization) -> Result<AnyBackend> {
-    let tables = Tables::new(options.dtype, normalize);
+    let tables = Tables::new(options.elements().dtype, normalize);
     match device.resolve()? {
         None => cpu::Cpu::open(options, tables).map(AnyBackend::Cpu),
         Some(ordinal) => Gpu::open(ordinal, options, &tables).map(Box::new).map(AnyBackend::Cuda),

@@ -13,12 +13,9 @@ const DEFAULT_PREFETCH: usize = 2;
 /// differ from [`default`](Self::default).
 #[derive(Debug, Clone)]
 pub(crate) struct RunOptions {
-    /// The views that a batch has of each sample; none where each image has a size of its own and is a tensor by itself.
-    pub(crate) views: Vec<ViewForm>,
-    pub(crate) dtype: DType,
-    pub(crate) layout: Layout,
-    /// 3, or 1: of gray pixels the first.
-    pub(crate) channels: usize,
+    /// What a batch has of each sample: one output for each view, or one of images of any size. They differ in size and
+    /// number of images alone: tables and kernels are those of the first one's elements.
+    pub(crate) outputs: Vec<OutputForm>,
     pub(crate) decode: DecodePath,
     pub(crate) accept_truncated: bool,
     /// What is known of images that were decoded before.
@@ -45,10 +42,7 @@ impl Default for RunOptions {
     /// A builder's defaults.
     fn default() -> Self {
         Self {
-            views: Vec::new(),
-            dtype: DType::F32,
-            layout: Layout::Nchw,
-            channels: 3,
+            outputs: Vec::new(),
             decode: DecodePath::default(),
             accept_truncated: false,
             entry_points: None,
@@ -71,51 +65,34 @@ impl RunOptions {
         How { accept_truncated: self.accept_truncated, entry_points: self.entry_points.as_deref() }
     }
 
-    /// Whether each image has a size of its own and is a tensor by itself.
-    pub(crate) fn is_unequal(&self) -> bool {
-        self.views.is_empty()
+    /// Whether images have sizes of their own, so that each is a tensor by itself.
+    pub(crate) fn is_ragged(&self) -> bool {
+        self.outputs.iter().any(|output| output.size.is_none())
     }
 
-    /// A tensor of so many images of a size.
-    pub(crate) fn tensor(&self, storage: Storage, size: Size, images: usize) -> Tensor {
-        let (width, height) = (size.width as usize, size.height as usize);
-        let shape = match self.layout {
-            Layout::Nchw => [images, self.channels, height, width],
-            Layout::Nhwc => [images, height, width, self.channels],
-        };
-        Tensor::new(storage, shape, self.dtype, self.layout)
-    }
-
-    /// Bytes of one image of a size.
-    pub(crate) fn image_bytes(&self, size: Size) -> usize {
-        self.pixel_bytes() * size.area_px() as usize
-    }
-
-    fn pixel_bytes(&self) -> usize {
-        self.channels * self.dtype.size_bytes()
-    }
-
-    /// Whether channels lie in planes, as one alone does in either layout.
-    pub(crate) fn has_planes(&self) -> bool {
-        self.layout == Layout::Nchw || self.channels == 1
+    /// The form of all outputs' elements.
+    pub(crate) fn elements(&self) -> Elements {
+        self.outputs.first().map_or_else(Elements::default, |output| output.elements)
     }
 
     /// Most bytes of all that a batch has of one sample: its images, of which none has more than `max_px` pixels, and its
     /// target.
     pub(crate) fn sample_bytes(&self, max_px: u64) -> u64 {
-        let images = self.views.iter().map(|view| (view.times * self.image_bytes(view.size)) as u64);
-        let largest = if self.is_unequal() { max_px.saturating_mul(self.pixel_bytes() as u64) } else { 0 };
-        images.sum::<u64>() + largest + self.target_bytes
+        let bytes = |output: &OutputForm| {
+            let area_px = output.size.map_or(max_px, Size::area_px);
+            area_px.saturating_mul((output.times * output.elements.pixel_bytes()) as u64)
+        };
+        self.outputs.iter().map(bytes).fold(self.target_bytes, u64::saturating_add)
     }
 
     /// How many images a batch has of a sample.
     pub(crate) fn images_of_a_sample(&self) -> usize {
-        if self.is_unequal() { 1 } else { self.views.iter().map(|view| view.times).sum() }
+        self.outputs.iter().map(|output| output.times).sum()
     }
 
-    /// How many tensors' memory is kept for later batches, of each view or of unequal images.
+    /// How many tensors' memory is kept for later batches, for each output.
     pub(crate) fn kept_tensors(&self) -> usize {
-        self.batches_at_a_time() * if self.is_unequal() { self.batch_images } else { 1 }
+        self.batches_at_a_time() * if self.is_ragged() { self.batch_images } else { 1 }
     }
 
     /// Batches that there may be at a time: those being filled or ready, and one that the consumer holds or a device is
@@ -125,11 +102,65 @@ impl RunOptions {
     }
 }
 
-/// A view that a batch has of each sample.
+/// An output: images that a batch has of each sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ViewForm {
-    /// Size of its images.
-    pub(crate) size: Size,
+pub(crate) struct OutputForm {
+    /// Size of its images; `None` if each has a size of its own.
+    pub(crate) size: Option<Size>,
     /// How many images of each sample.
     pub(crate) times: usize,
+    pub(crate) elements: Elements,
+}
+
+impl OutputForm {
+    /// Size of every image; 0 x 0 if each has a size of its own.
+    pub(crate) fn one_size(&self) -> Size {
+        self.size.unwrap_or(Size::new(0, 0))
+    }
+
+    /// Bytes of the images of so many samples. Of images with sizes of their own none: their memory is taken one by one.
+    pub(crate) fn len_bytes(&self, samples: usize) -> usize {
+        self.size.map_or(0, |size| samples * self.times * self.elements.image_bytes(size))
+    }
+}
+
+/// The elements of an output's tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Elements {
+    pub(crate) dtype: DType,
+    pub(crate) layout: Layout,
+    /// 3, or 1: of gray pixels the first.
+    pub(crate) channels: usize,
+}
+
+impl Default for Elements {
+    fn default() -> Self {
+        Self { dtype: DType::F32, layout: Layout::Nchw, channels: 3 }
+    }
+}
+
+impl Elements {
+    /// A tensor of so many images of a size.
+    pub(crate) fn tensor(self, storage: Storage, size: Size, images: usize) -> Tensor {
+        let (width, height) = (size.width as usize, size.height as usize);
+        let shape = match self.layout {
+            Layout::Nchw => [images, self.channels, height, width],
+            Layout::Nhwc => [images, height, width, self.channels],
+        };
+        Tensor::new(storage, shape, self.dtype, self.layout)
+    }
+
+    /// Bytes of one image of a size.
+    pub(crate) fn image_bytes(self, size: Size) -> usize {
+        self.pixel_bytes() * size.area_px() as usize
+    }
+
+    fn pixel_bytes(self) -> usize {
+        self.channels * self.dtype.size_bytes()
+    }
+
+    /// Whether channels lie in planes, as one alone does in either layout.
+    pub(crate) fn has_planes(self) -> bool {
+        self.layout == Layout::Nchw || self.channels == 1
+    }
 }

@@ -63,9 +63,8 @@ pub(super) struct Made {
 
 /// The parts of a batch.
 pub(super) struct Parts {
-    pub(super) images: Tensor,
-    /// The views after the first one. If images differ in size: the images after the first one.
-    pub(super) others: Vec<Tensor>,
+    /// A tensor for each view, or for each image if images differ in size.
+    pub(super) images: Vec<Tensor>,
     pub(super) labels: Vec<u32>,
     pub(super) indices: Vec<u64>,
     pub(super) targets: Option<Targets>,

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::mix::Mixed;
 use crate::tensor::{Targets, Tensor};
 
-/// Images ready for a training step, with their labels. Dropping a batch gives its memory back to the pipeline.
+/// BatchImages ready for a training step, with their labels. Dropping a batch gives its memory back to the pipeline.
 ///
 /// ```
 /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -26,38 +26,69 @@ use crate::tensor::{Targets, Tensor};
 /// }
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
+///
+/// `I` is [`Tensor`] where all images of a view have one size, and `Vec<Tensor>`, a tensor for each image, in the batches
+/// of a [`RaggedPipeline`](crate::RaggedPipeline).
 #[derive(Debug)]
-pub struct Batch {
-    pub(super) images: Tensor,
-    /// The views after the first one. If images differ in size: the images after the first one.
-    pub(super) others: Vec<Tensor>,
-    pub(super) labels: Vec<u32>,
-    pub(super) indices: Vec<u64>,
-    pub(super) targets: Option<Targets>,
+pub struct Batch<I = Tensor> {
+    /// The images of each view, of which there is at least one.
+    views: Vec<I>,
+    labels: Vec<u32>,
+    indices: Vec<u64>,
+    targets: Option<Targets>,
     mixed: Option<Mixed>,
-    pub(super) padding: usize,
-    pub(super) moment: Moment,
+    padding: usize,
+    moment: Moment,
 }
 
-impl Batch {
-    pub(super) fn new(parts: Parts, moment: Moment) -> Self {
-        let Parts { images, others, labels, indices, targets, mixed, padding } = parts;
-        Self { images, others, labels, indices, targets, mixed, padding, moment }
+/// The form of a batch's images: [`Tensor`] if all have one size, `Vec<Tensor>` if each has a size of its own.
+pub trait BatchImages: Sized + sealed::FromTensors {}
+
+impl BatchImages for Tensor {}
+impl BatchImages for Vec<Tensor> {}
+
+mod sealed {
+    use super::Tensor;
+
+    /// Makes the views of a batch of what a back end delivers.
+    pub trait FromTensors: Sized {
+        fn views(tensors: Vec<Tensor>) -> Vec<Self>;
     }
 
-    /// The images, `[N, 3, H, W]` or `[N, H, W, 3]`, in the order of the epoch. With several views, the images of the
-    /// first view.
+    impl FromTensors for Tensor {
+        fn views(tensors: Vec<Tensor>) -> Vec<Self> {
+            tensors
+        }
+    }
+
+    impl FromTensors for Vec<Tensor> {
+        fn views(tensors: Vec<Tensor>) -> Vec<Self> {
+            vec![tensors]
+        }
+    }
+}
+
+impl<I: BatchImages> Batch<I> {
+    pub(super) fn new(parts: Parts, moment: Moment) -> Self {
+        let Parts { images, labels, indices, targets, mixed, padding } = parts;
+        Self { views: I::views(images), labels, indices, targets, mixed, padding, moment }
+    }
+}
+
+impl<I> Batch<I> {
+    /// The images in the order of the epoch: `[N, 3, H, W]` or `[N, H, W, 3]`, or, if they differ in size, a tensor for
+    /// each, `[1, 3, H, W]` or `[1, H, W, 3]`. With several views, the images of the first view.
     #[must_use]
-    pub fn images(&self) -> &Tensor {
-        &self.images
+    pub fn images(&self) -> &I {
+        &self.views[0]
     }
 
     /// View number `i` ([`Builder::views`](crate::Builder::views)), from 0; `None` if there are fewer. A view that
     /// comes `times` times has shape `[times x N, 3, H, W]`: the first image of every sample, then the second image of
     /// every sample, and so on.
     #[must_use]
-    pub fn view(&self, i: usize) -> Option<&Tensor> {
-        if i == 0 { Some(&self.images) } else { self.others.get(i - 1) }
+    pub fn view(&self, i: usize) -> Option<&I> {
+        self.views.get(i)
     }
 
     /// The label of each sample. It applies to all images of the sample.
@@ -131,18 +162,28 @@ impl Batch {
     }
 
     /// Takes the images out of the batch; with several views, those of the first view. Their memory goes back to the
-    /// pipeline when the tensor is dropped.
+    /// pipeline when the tensors are dropped.
     #[must_use]
-    pub fn into_images(self) -> Tensor {
-        self.images
+    pub fn into_images(mut self) -> I {
+        self.views.swap_remove(0)
     }
 
     /// Takes all views out of the batch. Their memory goes back to the pipeline when the tensors are dropped.
     #[must_use]
-    pub fn into_views(self) -> Vec<Tensor> {
-        std::iter::once(self.images).chain(self.others).collect()
+    pub fn into_views(self) -> Vec<I> {
+        self.views
     }
 
+    /// Takes images, labels and indices out of the batch. The images' memory goes back to the pipeline when the tensors
+    /// are dropped.
+    #[must_use]
+    pub fn into_parts(mut self) -> (I, Vec<u32>, Vec<u64>) {
+        (self.views.swap_remove(0), self.labels, self.indices)
+    }
+}
+
+#[cfg(feature = "candle")]
+impl Batch {
     /// Turns images and labels (`[N]`, u32) into tensors of candle 0.11 on `device`. candle's CPU gets the images
     /// without a copy: see [`Tensor::into_candle`].
     ///
@@ -151,18 +192,11 @@ impl Batch {
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) if candle cannot copy them to `device`.
-    #[cfg(feature = "candle")]
     pub fn into_candle(self, device: &candle_core::Device) -> Result<(candle_core::Tensor, candle_core::Tensor)> {
-        let labels = self.labels.len();
-        let labels = candle_core::Tensor::from_vec(self.labels, labels, device)
+        let (images, labels, _) = self.into_parts();
+        let len = labels.len();
+        let labels = candle_core::Tensor::from_vec(labels, len, device)
             .map_err(|error| crate::tensor::candle_failed("Batch::into_candle", &error))?;
-        Ok((self.images.into_candle(device)?, labels))
-    }
-
-    /// Takes images, labels and indices out of the batch. The images' memory goes back to the pipeline when the tensor
-    /// is dropped.
-    #[must_use]
-    pub fn into_parts(self) -> (Tensor, Vec<u32>, Vec<u64>) {
-        (self.images, self.labels, self.indices)
+        Ok((images.into_candle(device)?, labels))
     }
 }

@@ -1,6 +1,6 @@
 //! The iterator over the batches of an epoch.
 
-use super::batch::Batch;
+use super::batch::{Batch, BatchImages};
 use super::context::Context;
 use super::crew::{Crew, Room};
 use super::inner::Inner;
@@ -10,8 +10,10 @@ use super::state::{EpochState, Moment};
 use super::stats::Stats;
 use crate::backend::AnyBackend;
 use crate::error::{Error, Result};
+use crate::tensor::Tensor;
 use crate::trace::{Activity, Span};
 use std::io;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,7 +39,9 @@ use std::time::Instant;
 /// assert!(epoch.bad().is_empty());
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub struct Epoch {
+///
+/// `I` is the form of the batches' images: see [`Batch`].
+pub struct Epoch<I = Tensor> {
     running: Arc<Running>,
     /// `None` once the epoch has ended.
     crew: Option<Arc<Crew>>,
@@ -49,9 +53,10 @@ pub struct Epoch {
     /// Number of positions that the consumer has been given.
     given: u64,
     finished: bool,
+    images: PhantomData<fn() -> I>,
 }
 
-impl std::fmt::Debug for Epoch {
+impl<I> std::fmt::Debug for Epoch<I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Epoch").field("epoch", &self.number()).field("stats", &self.stats()).finish()
     }
@@ -67,7 +72,7 @@ pub(super) struct Beginning<'a> {
     pub(super) cursor: Option<Vec<u8>>,
 }
 
-impl Epoch {
+impl<I> Epoch<I> {
     /// Starts epochs that share their worker threads.
     pub(super) fn start_all(beginnings: Vec<Beginning<'_>>) -> Vec<Self> {
         let room = Arc::new(Room::default());
@@ -82,7 +87,16 @@ impl Epoch {
             context.announce_first();
             let running = Arc::new(Running::new(context, Arc::clone(backend), &room));
             let stats = Stats::default();
-            epochs.push(Self { running, crew: None, refused, stats, tally, given: 0, finished: false });
+            epochs.push(Self {
+                running,
+                crew: None,
+                refused,
+                stats,
+                tally,
+                given: 0,
+                finished: false,
+                images: PhantomData,
+            });
         }
         let running: Vec<_> = epochs.iter().map(|epoch| Arc::clone(&epoch.running)).collect();
         let count = threads.min(positions.try_into().unwrap_or(usize::MAX));
@@ -158,8 +172,17 @@ impl Epoch {
         self.context().bad.list()
     }
 
+    fn stop(&mut self) {
+        self.finished = true;
+        self.running.stop();
+        self.running.clear();
+        self.crew = None;
+    }
+}
+
+impl<I: BatchImages> Epoch<I> {
     /// The next batch that is not empty.
-    fn batch(&mut self) -> Result<Option<Batch>> {
+    fn batch(&mut self) -> Result<Option<Batch<I>>> {
         if let Some(error) = self.refused.take() {
             return Err(error);
         }
@@ -183,13 +206,6 @@ impl Epoch {
         }
         self.tally.end().map(|()| None)
     }
-
-    fn stop(&mut self) {
-        self.finished = true;
-        self.running.stop();
-        self.running.clear();
-        self.crew = None;
-    }
 }
 
 /// Copies the error of a thread that could not be started, for each epoch that has no threads.
@@ -203,8 +219,8 @@ fn again(error: &Error) -> Error {
     }
 }
 
-impl Iterator for Epoch {
-    type Item = Result<Batch>;
+impl<I: BatchImages> Iterator for Epoch<I> {
+    type Item = Result<Batch<I>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.finished {
@@ -228,7 +244,7 @@ impl Iterator for Epoch {
     }
 }
 
-impl Drop for Epoch {
+impl<I> Drop for Epoch<I> {
     fn drop(&mut self) {
         self.stop();
     }

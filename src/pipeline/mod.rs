@@ -76,7 +76,8 @@
 //! operation is put before normalization, and only the first plane is written. So it is part of the recipe, `apply`
 //! replays it, and it needs no kernel of its own. A batch of images of variable size has no views: each image is a
 //! tensor of its own. Its memory is taken when its size is known, from a pool that hands out the smallest buffer that
-//! fits. Such a pipeline has a type of its own, so that no code asks it for the size of its images. On a device, an
+//! fits. The type of such a pipeline says so (`Pipeline<Vec<Tensor>>`), so that no code asks it for the size of its
+//! images. On a device, an
 //! image's label stands after its pixels, as in any other tensor.
 
 mod assembly;
@@ -93,7 +94,6 @@ mod recipes;
 mod schedule;
 mod state;
 mod stats;
-mod unequal;
 mod view;
 mod worker;
 
@@ -106,7 +106,8 @@ use crate::preprocess::Preprocessor;
 use crate::raster::Size;
 use crate::rng::Pick;
 use crate::source::{Input, Sample, Want};
-pub use batch::Batch;
+use crate::tensor::Tensor;
+pub use batch::{Batch, BatchImages};
 pub use builder::{Builder, MemoryBound};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
@@ -119,8 +120,8 @@ pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
 use recipes::{Crops, Stored};
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
+use std::marker::PhantomData;
 use std::sync::Arc;
-pub use unequal::{UnequalBatch, UnequalEpoch, UnequalPipeline};
 pub use view::{View, five_crop, ten_crop, view};
 
 /// A pipeline: built once, asked for epochs.
@@ -129,17 +130,59 @@ pub use view::{View, five_crop, ten_crop, view};
 /// epoch and the sample's index, not on threads, batch size, prefetch or partition. With [`Builder::mix`] an image is
 /// mixed with others of its batch, so its pixels also depend on batch size and partition, but never on threads or
 /// prefetch.
-#[derive(Clone)]
-pub struct Pipeline {
+///
+/// `I` is the form of the batches' images: see [`Batch`].
+pub struct Pipeline<I = Tensor> {
     inner: Arc<Inner>,
     /// The back end that runs the recipes.
     backend: Arc<AnyBackend>,
     memory: MemoryBound,
     /// The device as the builder was given it.
     device: Device,
+    images: PhantomData<fn() -> I>,
 }
 
-impl std::fmt::Debug for Pipeline {
+/// A pipeline whose images keep the sizes that the operations give them, for training detectors and for evaluation at
+/// full size ([`Builder::build_ragged`]). The images of a batch are a list of tensors. On a device,
+/// [`CudaBuffer::labels_address`](crate::CudaBuffer::labels_address) is the address of the image's own label.
+///
+/// Memory is taken when images come, and is reused. A batch takes the memory of its images; [`Builder::max_pixels`]
+/// limits the size of each.
+///
+/// ```
+/// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// use warpfeed::ops::Resize;
+/// use warpfeed::prelude::*;
+///
+/// let jpeg = |width, height| encode_jpeg(&Image::new(Size::new(width, height)), &JpegOptions::default());
+/// let source = EncodedImages::new([(jpeg(40, 30)?, 0), (jpeg(20, 60)?, 1)]);
+/// let pipeline = Pipeline::builder(source)
+///     .augment(Resize::shorter_side_within(16, 32))
+///     .normalize(IMAGENET_MEAN, IMAGENET_STD)
+///     .build_ragged()?;
+/// for batch in pipeline.epoch(0) {
+///     let batch = batch?;
+///     assert_eq!(batch.images()[0].shape(), [1, 3, 16, 21]);
+///     assert_eq!(batch.images()[1].shape(), [1, 3, 32, 10]);
+///     assert_eq!(batch.labels(), [0, 1]);
+/// }
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub type RaggedPipeline = Pipeline<Vec<Tensor>>;
+
+impl<I> Clone for Pipeline<I> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            backend: Arc::clone(&self.backend),
+            memory: self.memory,
+            device: self.device,
+            images: PhantomData,
+        }
+    }
+}
+
+impl<I> std::fmt::Debug for Pipeline<I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pipeline")
             .field("samples", &self.len())
@@ -174,10 +217,53 @@ impl Pipeline {
         Builder::new(input.into())
     }
 
+    /// Width and height of every image of a batch. With several views, the size of the first view.
+    #[must_use]
+    pub fn image_size(&self) -> Size {
+        self.view_sizes()[0].0
+    }
+
+    /// For each view, the size of its images and the number of images it has of each sample.
+    #[must_use]
+    pub fn view_sizes(&self) -> Vec<(Size, usize)> {
+        let outputs = self.inner.options.outputs.iter();
+        outputs.map(|output| (output.one_size(), output.times)).collect()
+    }
+
+    /// Makes a preprocessor with the operations, type, layout, batch size and device of this pipeline, for images that
+    /// come one by one. The transforms must be deterministic, as they are in evaluation.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if a transform is random, or if there are several views; the errors of
+    /// [`Preprocessor::new`].
+    ///
+    /// ```
+    /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// use warpfeed::prelude::*;
+    ///
+    /// let jpeg = encode_jpeg(&Image::new(Size::new(400, 300)), &JpegOptions::default())?;
+    /// let eval = Pipeline::builder(EncodedImages::new([(jpeg.clone(), 0)])).preset(Preset::Eval).build()?;
+    /// let one = eval.preprocessor()?.run(&[&jpeg])?;
+    /// for batch in eval.epoch(0) {
+    ///     assert_eq!(batch?.images().as_bytes()?, one.as_bytes()?);
+    /// }
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    pub fn preprocessor(&self) -> Result<Preprocessor> {
+        let mut images = self.inner.recipes.views.iter().flat_map(Crops::all);
+        let (Some(transforms), None) = (images.next(), images.next()) else {
+            return Err(Error::parameter("preprocessor", "views", "one, once", "several"));
+        };
+        let Inner { options, recipes, .. } = &*self.inner;
+        Preprocessor::like(transforms, options, recipes.planner, recipes.orientation, self.device)
+    }
+}
+
+impl<I> Pipeline<I> {
     /// Starts an epoch and returns an iterator over its batches. Worker threads start now and end with the epoch, or
     /// when it is dropped.
     #[must_use]
-    pub fn epoch(&self, epoch: u64) -> Epoch {
+    pub fn epoch(&self, epoch: u64) -> Epoch<I> {
         Epoch::start_all(vec![self.beginning(epoch)]).swap_remove(0)
     }
 
@@ -193,7 +279,7 @@ impl Pipeline {
     /// [`Error::Parameter`], which names the differences, if the state belongs to another source, seed, order or
     /// partition, was written by an incompatible version of this crate, is damaged, or has a position after the end of the
     /// epoch. If a stream is read again from the start, the first batch reports that its end comes before the position.
-    pub fn resume(&self, state: &EpochState) -> Result<Epoch> {
+    pub fn resume(&self, state: &EpochState) -> Result<Epoch<I>> {
         Ok(Epoch::start_all(vec![self.rest(state)?]).swap_remove(0))
     }
 
@@ -227,18 +313,6 @@ impl Pipeline {
     #[must_use]
     pub fn classes(&self) -> &[String] {
         self.inner.input.classes()
-    }
-
-    /// Width and height of every image of a batch. With several views, the size of the first view.
-    #[must_use]
-    pub fn image_size(&self) -> Size {
-        self.view_sizes()[0].0
-    }
-
-    /// For each view, the size of its images and the number of images it has of each sample.
-    #[must_use]
-    pub fn view_sizes(&self) -> Vec<(Size, usize)> {
-        self.inner.options.views.iter().map(|view| (view.size, view.times)).collect()
     }
 
     /// Number of worker threads; 0 if the consumer's thread makes the batches.
@@ -275,34 +349,6 @@ impl Pipeline {
     #[must_use]
     pub fn memory(&self) -> MemoryBound {
         self.memory
-    }
-
-    /// Makes a preprocessor with the operations, type, layout, batch size and device of this pipeline, for images that
-    /// come one by one. The transforms must be deterministic, as they are in evaluation.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] if a transform is random, or if there are several views; the errors of
-    /// [`Preprocessor::new`].
-    ///
-    /// ```
-    /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
-    /// use warpfeed::prelude::*;
-    ///
-    /// let jpeg = encode_jpeg(&Image::new(Size::new(400, 300)), &JpegOptions::default())?;
-    /// let eval = Pipeline::builder(EncodedImages::new([(jpeg.clone(), 0)])).preset(Preset::Eval).build()?;
-    /// let one = eval.preprocessor()?.run(&[&jpeg])?;
-    /// for batch in eval.epoch(0) {
-    ///     assert_eq!(batch?.images().as_bytes()?, one.as_bytes()?);
-    /// }
-    /// # Ok::<(), warpfeed::Error>(())
-    /// ```
-    pub fn preprocessor(&self) -> Result<Preprocessor> {
-        let mut images = self.inner.recipes.views.iter().flat_map(Crops::all);
-        let (Some(transforms), None) = (images.next(), images.next()) else {
-            return Err(Error::parameter("preprocessor", "views", "one, once", "several"));
-        };
-        let Inner { options, recipes, .. } = &*self.inner;
-        Preprocessor::like(transforms, options, recipes.planner, recipes.orientation, self.device)
     }
 
     /// The explicit operations, orientation included, that sample `index` goes through in an epoch the first time it

@@ -204,10 +204,11 @@ impl<'a> Worker<'a> {
         let unpadded = context.positions - context.padding;
         let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
         let mut annotations = Annotations::new(inner.targets.as_ref(), annotations);
-        let plan = inner.mix.as_ref().zip(inner.options.views.first()).map(|(mix, view)| {
-            let key = (inner.recipes.seed, context.epoch, context.batch_of_all_ranks(number));
-            mix.plan(key, indices.len(), view.size)
-        });
+        let plan =
+            inner.mix.as_ref().zip(inner.options.outputs.first().and_then(|first| first.size)).map(|(mix, size)| {
+                let key = (inner.recipes.seed, context.epoch, context.batch_of_all_ranks(number));
+                mix.plan(key, indices.len(), size)
+            });
         if let Some(plan) = &plan {
             annotations.mix(plan);
         }
@@ -218,11 +219,8 @@ impl<'a> Worker<'a> {
         context.counters.add_mix(finished.mix);
         let padding = indices.len() - images;
         let (labels, targets) = annotations.finish(finished.targets);
-        let mut views = finished.views.into_iter();
-        let first = views.next();
-        let parts =
-            first.map(|images| Parts { images, others: views.collect(), labels, indices, targets, mixed, padding });
-        Ok(Made { parts, losses })
+        let parts = Parts { images: finished.images, labels, indices, targets, mixed, padding };
+        Ok(Made { parts: Some(parts), losses })
     }
 
     /// Has the back end do the work left for the whole batch, and applies the policy to samples that turn out bad.

@@ -9,7 +9,7 @@ mod timm;
 pub use hugging_face::hugging_face_ops;
 pub use timm::timm_ops;
 
-use crate::backend::RunOptions;
+use crate::backend::{Elements, OutputForm, RunOptions};
 use crate::decode::pnm_header;
 use crate::device::{DecodePath, Device};
 use crate::engine::{Engine, Failure, FixedRecipe};
@@ -112,8 +112,6 @@ impl Preprocessor {
     /// the device is not there; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there is no memory for a batch.
     pub fn new(ops: impl IntoIterator<Item = Op>, options: &PreprocessorOptions) -> Result<Self> {
         let run = RunOptions {
-            dtype: options.dtype,
-            layout: options.layout,
             decode: options.decode,
             accept_truncated: options.accept_truncated,
             batch_size: options.max_batch,
@@ -124,7 +122,8 @@ impl Preprocessor {
         };
         let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
         let recipe = FixedRecipe { ops: ops.into_iter().collect(), orientation: options.orientation, planner };
-        Self::open(recipe, run, options.device)
+        let elements = Elements { dtype: options.dtype, layout: options.layout, channels: 3 };
+        Self::open(recipe, run, elements, options.device)
     }
 
     /// One with the operations of a preset that draws nothing; normalized, unless `options` ask for bytes.
@@ -146,10 +145,11 @@ impl Preprocessor {
     ) -> Result<Self> {
         let (batch_images, prefetch) = (options.batch_size, BATCHES - 1);
         let run = RunOptions { batch_images, prefetch, threads: 0, ..options.clone() };
-        Self::open(FixedRecipe { ops: explicit(transforms)?, orientation, planner }, run, device)
+        let recipe = FixedRecipe { ops: explicit(transforms)?, orientation, planner };
+        Self::open(recipe, run, options.elements(), device)
     }
 
-    fn open(recipe: FixedRecipe, run: RunOptions, device: Device) -> Result<Self> {
+    fn open(recipe: FixedRecipe, run: RunOptions, elements: Elements, device: Device) -> Result<Self> {
         let within = |parameter, value, least, most| {
             if (least..=most).contains(&value) {
                 return Ok(());
@@ -161,16 +161,17 @@ impl Preprocessor {
         let transforms: Vec<Transform> = recipe.ops.iter().cloned().map(Transform::from).collect();
         let (size, normalize) = check_ops(&transforms)?;
         let size = one_size("preprocessor", size)?;
-        if normalize.is_some() && run.dtype == DType::U8 {
+        if normalize.is_some() && elements.dtype == DType::U8 {
             return Err(Error::parameter("preprocessor", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
-        Engine::open(device, run, recipe, (size, normalize)).map(|engine| Self { engine })
+        let output = OutputForm { size: Some(size), times: 1, elements };
+        Engine::open(device, run, recipe, output, normalize).map(|engine| Self { engine })
     }
 
     /// Width and height of every image of a tensor.
     #[must_use]
     pub fn image_size(&self) -> Size {
-        self.engine.options().views[0].size
+        self.engine.options().outputs[0].one_size()
     }
 
     /// Most images of one call.

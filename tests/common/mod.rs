@@ -2,8 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod ragged;
 pub mod recipes;
-pub mod unequal;
 pub mod views;
 
 use warpfeed::{

@@ -3,7 +3,7 @@
 
 use crate::common::recipes::recipe;
 use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, samples, small, source};
-use crate::common::{unequal, views};
+use crate::common::{ragged, views};
 use cudarc::driver::{CudaContext, result, sys};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -457,26 +457,26 @@ fn views_equal_the_cpu() {
 
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
-fn unequal_images_equal_the_cpu() {
+fn images_of_any_size_equal_the_cpu() {
     let check = |builder: &dyn Fn() -> Builder| {
-        let want = unequal::delivered(builder().device(Device::Cpu).build_unequal().unwrap().epoch(1));
+        let want = ragged::delivered(builder().device(Device::Cpu).build_ragged().unwrap().epoch(1));
         for path in [DecodePath::Cpu, DecodePath::Exact] {
-            let pipeline = builder().device(GPU).decode(path).build_unequal().unwrap();
+            let pipeline = builder().device(GPU).decode(path).build_ragged().unwrap();
             // Twice: memory is used again, for images of other sizes.
-            let again = unequal::delivered(pipeline.epoch(2));
-            assert!(again.len() == want.len() && unequal::delivered(pipeline.epoch(1)) == want, "{path:?}");
+            let again = ragged::delivered(pipeline.epoch(2));
+            assert!(again.len() == want.len() && ragged::delivered(pipeline.epoch(1)) == want, "{path:?}");
         }
     };
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
-        check(&|| unequal::builder(source(23)).strategy(strategy));
+        check(&|| ragged::builder(source(23)).strategy(strategy));
     }
-    check(&|| unequal::builder(kinds()).output(DType::F32, Layout::Nchw).normalize([0.4; 3], [0.2; 3]));
+    check(&|| ragged::builder(kinds()).output(DType::F32, Layout::Nchw).normalize([0.4; 3], [0.2; 3]));
     check(&|| {
         let bad = WithBad { good: source(13), bad: vec![0, 4, 5, 12] };
-        unequal::builder(bad).on_error(OnError::Skip)
+        ragged::builder(bad).on_error(OnError::Skip)
     });
     let custom = |image: &mut warpfeed::image::Image| image.pixels_mut().reverse();
-    check(&|| unequal::builder(source(7)).augment(Custom::new("turn", custom)));
+    check(&|| ragged::builder(source(7)).augment(Custom::new("turn", custom)));
 }
 
 #[test]

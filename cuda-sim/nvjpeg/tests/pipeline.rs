@@ -158,14 +158,14 @@ fn a_consumers_stream_is_waited_for() {
 
 /// The same test for images with memory of their own, which is reused for images of other sizes.
 #[test]
-fn a_consumers_stream_is_waited_for_by_unequal_images() {
+fn a_consumers_stream_is_waited_for_by_images_of_any_size() {
     let (sim, source) = (start(), images());
     for seed in 0..seeds() {
         sim.reset(seed);
         let of = |device| {
             let builder = Pipeline::builder(source.clone()).shuffle(seed).batch_size(3 + seed as usize % 3);
             let builder = builder.threads(seed as usize % 3).augment(random_rotation(-20.0..=20.0)).device(device);
-            builder.decode([DecodePath::Exact, DecodePath::Cpu][seed as usize % 2]).build_unequal().unwrap()
+            builder.decode([DecodePath::Exact, DecodePath::Cpu][seed as usize % 2]).build_ragged().unwrap()
         };
         let (pipeline, context) = (of(Device::Cuda(0)), CudaContext::new(0).unwrap());
         let stream = context.new_stream().unwrap();

@@ -1,6 +1,6 @@
 //! MixUp and CutMix in a batch in host memory, in place: the specification of kernels/mixup.cu.
 
-use crate::backend::RunOptions;
+use crate::backend::Elements;
 use crate::mix::{MixPlan, MixedImage, Mixing};
 use crate::raster::{Rect, Size};
 use crate::tensor::DType;
@@ -11,10 +11,10 @@ use half::{bf16, f16};
 /// cache.
 const BLOCK_BYTES: usize = 8 << 10;
 
-/// Mixes the images in `batch`, which are of this size and of the options' type, layout and channels, as the plan says.
-pub(super) fn mix(batch: &mut [u8], plan: &MixPlan, size: Size, options: &RunOptions) {
-    let rows = Rows { planes: options.has_planes(), channels: options.channels, size };
-    mix_rows(batch, plan, options.dtype, rows);
+/// Mixes the images in `batch`, which are of this size and have these elements, as the plan says.
+pub(super) fn mix(batch: &mut [u8], plan: &MixPlan, size: Size, elements: Elements) {
+    let rows = Rows { planes: elements.has_planes(), channels: elements.channels, size };
+    mix_rows(batch, plan, elements.dtype, rows);
 }
 
 fn mix_rows(batch: &mut [u8], plan: &MixPlan, dtype: DType, rows: Rows) {

@@ -32,7 +32,7 @@ mod resample;
 mod vertical;
 
 use super::kept::Kept;
-use super::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, ViewForm, Work};
+use super::{Backend, Decoded, Encoded, End, Finished, OutputForm, RunOptions, Sample, Settled, Work};
 use crate::cuda::driver;
 use crate::decode::Header;
 use crate::error::{Error, Result};
@@ -55,7 +55,7 @@ const WORKER_BYTES: usize = 8 << 20;
 pub(crate) struct Cpu {
     options: Arc<RunOptions>,
     tables: Tables,
-    /// Of each view; one where each image has a size of its own.
+    /// Of each output.
     pools: Vec<Arc<Pool>>,
     /// For targets that are numbers.
     targets: Arc<Pool>,
@@ -78,11 +78,14 @@ impl Cpu {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if they have not.
     pub(super) fn open(options: &Arc<RunOptions>, tables: Tables) -> Result<Self> {
         let pins = options.pin_batches.map(driver::context).transpose()?;
-        let pool = |_| Arc::new(Pool::new(options.dtype, options.kept_tensors()).pinned(pins.as_ref()));
-        let pools: Vec<_> = (0..options.views.len().max(1)).map(pool).collect();
+        let pool = |output: &OutputForm| {
+            Arc::new(Pool::new(output.elements.dtype, options.kept_tensors()).pinned(pins.as_ref()))
+        };
+        let pools: Vec<_> = options.outputs.iter().map(pool).collect();
         let tried = options.batches_at_a_time().min(TRIED_BATCHES);
-        let views = (0..tried).flat_map(|_| options.views.iter().zip(&pools));
-        let batches = views.map(|(view, pool)| pool.take(options.view_bytes(view))).collect::<Result<Vec<_>>>()?;
+        let outputs = (0..tried).flat_map(|_| options.outputs.iter().zip(&pools));
+        let take = |(output, pool): (&OutputForm, &Arc<Pool>)| pool.take(output.len_bytes(options.batch_images));
+        let batches = outputs.map(take).collect::<Result<Vec<_>>>()?;
         let workers = options.threads.max(1).saturating_mul(WORKER_BYTES);
         drop((memory::zeros::<u8>(workers, "the workers beside the batches", memory::SMALLER_BATCHES)?, batches));
         let targets = Arc::new(Pool::new(DType::F32, options.batches_at_a_time()));
@@ -95,7 +98,7 @@ impl Cpu {
 pub(crate) enum Batch {
     Views(HostBatch),
     /// By their places, images that each have a size of their own.
-    Unequal(Vec<Mutex<Option<(Size, HostBuffer)>>>),
+    Ragged(Vec<Mutex<Option<(Size, HostBuffer)>>>),
 }
 
 impl Cpu {
@@ -103,20 +106,16 @@ impl Cpu {
     fn mix(&self, views: &mut [HostBuffer], end: &End<'_>) -> Duration {
         let Some(plan) = end.mix.filter(|plan| plan.changes()) else { return Duration::ZERO };
         let start = Instant::now();
-        for (buffer, view) in views.iter_mut().zip(&self.options.views) {
-            let len_bytes = plan.images.len() * self.options.image_bytes(view.size);
-            mix::mix(&mut buffer.as_bytes_mut()[..len_bytes], plan, view.size, &self.options);
+        for (buffer, output) in views.iter_mut().zip(&self.options.outputs) {
+            let Some(size) = output.size else { continue };
+            let bytes = &mut buffer.as_bytes_mut()[..output.len_bytes(plan.images.len())];
+            mix::mix(bytes, plan, size, output.elements);
         }
         start.elapsed()
     }
 }
 
 impl RunOptions {
-    /// Bytes of a view of the largest batch.
-    fn view_bytes(&self, view: &ViewForm) -> usize {
-        self.batch_images * view.times * self.image_bytes(view.size)
-    }
-
     /// What is to be done with one encoded image on the CPU.
     pub(crate) fn job<'a>(&'a self, bytes: &'a [u8], header: &'a Header) -> Job<'a> {
         Job { bytes, header, how: self.how() }
@@ -172,14 +171,14 @@ impl Backend for Cpu {
     }
 
     fn begin(&self, samples: usize) -> Result<Batch> {
-        if self.options.is_unequal() {
-            return Ok(Batch::Unequal((0..samples).map(|_| Mutex::default()).collect()));
+        if self.options.is_ragged() {
+            return Ok(Batch::Ragged((0..samples).map(|_| Mutex::default()).collect()));
         }
-        let view = |(pool, view): (&Arc<Pool>, &ViewForm)| {
-            let buffer = pool.take(self.options.view_bytes(view))?;
-            Ok(HostView::new(buffer, self.options.image_bytes(view.size), view.times))
+        let view = |(pool, output): (&Arc<Pool>, &OutputForm)| {
+            let buffer = pool.take(output.len_bytes(self.options.batch_images))?;
+            Ok(HostView::new(buffer, output.len_bytes(1) / output.times, output.times))
         };
-        let views = self.pools.iter().zip(&self.options.views).map(view).collect::<Result<_>>()?;
+        let views = self.pools.iter().zip(&self.options.outputs).map(view).collect::<Result<_>>()?;
         Ok(Batch::Views(HostBatch::new(views, samples)))
     }
 
@@ -187,18 +186,17 @@ impl Backend for Cpu {
         let options = &self.options;
         let job = options.job(encoded.bytes(), sample.header);
         let plans = sample.plans;
-        let output = |(bytes, plan): (_, &Plan<'_>)| {
-            Output::new(bytes, plan.size, &self.tables, options.layout, options.channels)
-        };
+        let elements = options.elements();
+        let output = |(bytes, plan): (_, &Plan<'_>)| Output::new(bytes, plan.size, &self.tables, elements);
         let times = match batch {
             Batch::Views(batch) => {
                 let mut slot = batch.slot(sample.place)?;
                 let mut outputs: Vec<_> = slot.images().zip(plans).map(output).collect();
                 worker.executor.run(&job, plans, &mut outputs)
             }
-            Batch::Unequal(places) => {
+            Batch::Ragged(places) => {
                 let (size, place) = (plans[0].size, &places[sample.place]);
-                let len_bytes = options.image_bytes(size);
+                let len_bytes = elements.image_bytes(size);
                 let mut buffer = self.pools[0].take(len_bytes)?;
                 let bytes = &mut buffer.as_bytes_mut()[..len_bytes];
                 let times = worker.executor.run(&job, plans, &mut [output((bytes, &plans[0]))]);
@@ -234,26 +232,28 @@ impl Backend for Cpu {
         if let (Some(buffer), Some(targets)) = (&mut targets, end.annotations.numbers()) {
             buffer.as_bytes_mut()[..targets.len()].copy_from_slice(targets);
         }
-        let options = &self.options;
-        let (views, mix) = match batch {
+        let (images, mix) = match batch {
             Batch::Views(batch) => {
                 let mut views = batch.into_buffers(end.places, end.padding);
                 let mixing = self.mix(&mut views, end);
-                let tensor = |(buffer, view): (_, &ViewForm)| {
-                    options.tensor(Storage::Host(buffer), view.size, view.times * end.annotations.labels().len())
+                let samples = end.annotations.labels().len();
+                let tensor = |(buffer, output): (_, &OutputForm)| {
+                    let size = output.one_size();
+                    output.elements.tensor(Storage::Host(buffer), size, output.times * samples)
                 };
-                (views.into_iter().zip(&options.views).map(tensor).collect(), mixing)
+                (views.into_iter().zip(&self.options.outputs).map(tensor).collect(), mixing)
             }
-            Batch::Unequal(mut places) => {
+            Batch::Ragged(mut places) => {
                 let tensor = |place: &usize| {
                     let image = places[*place].get_mut().unwrap_or_else(PoisonError::into_inner).take();
                     let missing = || Error::Panic { message: "a sample of the batch is missing".to_owned() };
-                    image.ok_or_else(missing).map(|(size, buffer)| options.tensor(Storage::Host(buffer), size, 1))
+                    let elements = self.options.elements();
+                    image.ok_or_else(missing).map(|(size, buffer)| elements.tensor(Storage::Host(buffer), size, 1))
                 };
                 (end.places.iter().map(tensor).collect::<Result<_>>()?, Duration::ZERO)
             }
         };
-        Ok(Finished { views, targets: targets.map(Storage::Host), mix })
+        Ok(Finished { images, targets: targets.map(Storage::Host), mix })
     }
 
     fn abandon(&self, _batch: Batch) {}

@@ -1,6 +1,7 @@
 //! The last step on the CPU: rows of 8-bit pixels into a sample's place in the batch, normalized and cast.
 
 use super::normalize::{Cast, Table};
+use crate::backend::Elements;
 use crate::ops::{Erase, noise};
 use crate::plan::Epilogue;
 use crate::raster::{Pixel, Size};
@@ -63,9 +64,9 @@ enum Order {
 impl<'a> Output<'a> {
     /// `bytes` must be as long as an image of `size` in the tables' type, and aligned for it. Of one channel it is the
     /// first.
-    pub(crate) fn new(bytes: &'a mut [u8], size: Size, tables: &'a Tables, layout: Layout, channels: usize) -> Self {
-        let order = match layout {
-            _ if channels == 1 => Order::Gray,
+    pub(crate) fn new(bytes: &'a mut [u8], size: Size, tables: &'a Tables, elements: Elements) -> Self {
+        let order = match elements.layout {
+            _ if elements.channels == 1 => Order::Gray,
             Layout::Nchw => Order::Planes,
             Layout::Nhwc => Order::Interleaved,
         };
@@ -74,7 +75,8 @@ impl<'a> Output<'a> {
 
     /// An output of RGB bytes, row by row, as they are before a plan's epilogue.
     pub(super) fn rgb(bytes: &'a mut [u8], size: Size) -> Self {
-        Self { epilogue: false, ..Self::new(bytes, size, &BYTES, Layout::Nhwc, 3) }
+        let elements = Elements { dtype: DType::U8, layout: Layout::Nhwc, channels: 3 };
+        Self { epilogue: false, ..Self::new(bytes, size, &BYTES, elements) }
     }
 
     /// Writes row `y`.

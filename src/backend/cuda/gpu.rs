@@ -54,7 +54,7 @@ impl Gpu {
         let name = driver::check("cuDeviceGetName", context.name())?;
         let module = Arc::new(Module::load(&context, &image)?);
         let streams = Arc::new(Streams::new(&context, options.stream_priority, queue)?);
-        let form = (options.dtype, options.has_planes());
+        let form = (options.elements().dtype, options.elements().has_planes());
         let kernels = Kernels::new(&module, form, tables, &context, &streams.copy)?;
         let own = DeviceDecoder::new(options, JpegKernels::new(&module)?, &streams);
         let decoders = Decoders::open(options, own, &streams)?;

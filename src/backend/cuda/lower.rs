@@ -71,8 +71,8 @@ pub(super) struct Form {
 impl Form {
     /// The form of a batch's images of this size.
     pub(super) fn new(options: &RunOptions, size: Size) -> Self {
-        let RunOptions { dtype, channels, .. } = *options;
-        Self { size, dtype, planes: options.has_planes(), channels: channels as u32 }
+        let elements = options.elements();
+        Self { size, dtype: elements.dtype, planes: elements.has_planes(), channels: elements.channels as u32 }
     }
 }
 

@@ -6,7 +6,7 @@ use super::in_flight::InFlight;
 use super::kernel::{self, Call, Kernels};
 use super::lower;
 use super::streams::{Part, Streams};
-use crate::backend::{End, Finished, RunOptions, ViewForm};
+use crate::backend::{End, Finished, OutputForm, RunOptions};
 use crate::cuda::driver;
 use crate::cuda::{Buffer, CudaBuffer, Pool, labels_offset, with_labels};
 use crate::error::{Error, Result};
@@ -22,8 +22,8 @@ use std::time::Duration;
 /// Memory of tensors, and the kernels that write it.
 pub(super) struct Outputs {
     options: Arc<RunOptions>,
-    /// Of each view; one where each image has a size of its own.
-    views: Vec<Arc<Pool>>,
+    /// Of each output.
+    images: Vec<Arc<Pool>>,
     /// For targets that are numbers.
     targets: Arc<Pool>,
     kernels: Kernels,
@@ -42,13 +42,12 @@ impl Outputs {
         ordinal: u32,
     ) -> Result<Self> {
         let pool = |keep| Pool::new(&streams.context, ordinal, keep).map(Arc::new);
-        let views =
-            (0..options.views.len().max(1)).map(|_| pool(options.kept_tensors())).collect::<Result<Vec<_>>>()?;
-        for (pool, view) in views.iter().zip(&options.views) {
-            pool.give(pool.take(&streams.compute, options.room_bytes(view))?);
+        let images = options.outputs.iter().map(|_| pool(options.kept_tensors())).collect::<Result<Vec<_>>>()?;
+        for (pool, output) in images.iter().zip(&options.outputs).filter(|(_, output)| output.size.is_some()) {
+            pool.give(pool.take(&streams.compute, options.room_bytes(output))?);
         }
         let targets = pool(options.batches_at_a_time())?;
-        Ok(Self { options: Arc::clone(options), views, targets, kernels, streams: Arc::clone(streams) })
+        Ok(Self { options: Arc::clone(options), images, targets, kernels, streams: Arc::clone(streams) })
     }
 
     /// Queues all that is left to be done for a batch.
@@ -68,11 +67,11 @@ impl Outputs {
         let of = |buffer, pool: &Arc<_>, bytes| Storage::Cuda(CudaBuffer::new(buffer, Arc::clone(pool), bytes));
         let tensor = |room: Room<'_>| {
             let (images, len_bytes) = (room.images(), room.len_bytes());
-            self.options.tensor(of(room.buffer, room.pool, len_bytes), room.size, images)
+            self.options.elements().tensor(of(room.buffer, room.pool, len_bytes), room.size, images)
         };
         let target_bytes = end.annotations.numbers().map_or(0, <[u8]>::len);
         Ok(Finished {
-            views: rooms.into_iter().map(tensor).collect(),
+            images: rooms.into_iter().map(tensor).collect(),
             targets: targets.map(|targets| of(targets, &self.targets, target_bytes)),
             mix: Duration::ZERO,
         })
@@ -80,28 +79,32 @@ impl Outputs {
 
     /// Memory for the tensors of a batch: one for each view, or for each image that has a size of its own.
     fn rooms(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Vec<Room<'_>>> {
-        if !self.options.is_unequal() {
-            let views = self.views.iter().zip(&self.options.views);
+        if !self.options.is_ragged() {
             let samples = 0..end.annotations.labels().len();
-            let room = |(pool, view)| self.room(pool, self.options.room_bytes(view), *view, samples.clone());
-            return views.map(room).collect();
+            let room = |(pool, output): (_, &OutputForm)| {
+                let (bytes, size) = (self.options.room_bytes(output), output.one_size());
+                self.room((pool, bytes), size, output.times, samples.clone())
+            };
+            return self.images.iter().zip(&self.options.outputs).map(room).collect();
         }
         let room = |(i, place): (usize, &usize)| {
             let size = batch.samples_mut().get(*place).and_then(Option::as_ref).ok_or_else(missing)?.size;
-            let bytes = with_labels(self.options.image_bytes(size), 1);
-            self.room(&self.views[0], bytes, ViewForm { size, times: 1 }, i..i + 1)
+            let bytes = with_labels(self.options.elements().image_bytes(size), 1);
+            self.room((&self.images[0], bytes), size, 1, i..i + 1)
         };
         end.places.iter().enumerate().map(room).collect()
     }
 
+    /// Takes so many bytes of a pool for `times` images of a size of each sample.
     fn room<'a>(
         &self,
-        pool: &'a Arc<Pool>,
-        bytes: usize,
-        ViewForm { size, times }: ViewForm,
+        (pool, bytes): (&'a Arc<Pool>, usize),
+        size: Size,
+        times: usize,
         samples: Range<usize>,
     ) -> Result<Room<'a>> {
-        let (buffer, image_bytes) = (pool.take(&self.streams.compute, bytes)?, self.options.image_bytes(size));
+        let image_bytes = self.options.elements().image_bytes(size);
+        let buffer = pool.take(&self.streams.compute, bytes)?;
         Ok(Room { buffer, pool, size, image_bytes, samples, times })
     }
 
@@ -128,7 +131,7 @@ impl Outputs {
             },
         });
         let samples = staging.put(&batch.arena, &samples.collect::<Vec<_>>())?;
-        let (elements, channels) = (room.buffer.address(), self.options.channels as u32);
+        let (elements, channels) = (room.buffer.address(), self.options.elements().channels as u32);
         let Size { width, height } = room.size;
         staging.put(&batch.arena, &[MixupBatch { elements, samples, width, height, flip: plan.flip.into(), channels }])
     }
@@ -143,7 +146,7 @@ impl Outputs {
         let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len() * self.options.images_of_a_sample());
         for (i, place) in places.iter().enumerate() {
             let mut sample = batch.samples_mut().get_mut(*place).and_then(Option::take).ok_or_else(missing)?;
-            let own = if self.options.is_unequal() { &rooms[i..=i] } else { rooms };
+            let own = if self.options.is_ragged() { &rooms[i..=i] } else { rooms };
             for (calls, address) in sample.calls.iter_mut().zip(own.iter().flat_map(|room| room.addresses(i))) {
                 lower::place(calls, address);
             }
@@ -217,9 +220,9 @@ impl Outputs {
 }
 
 impl RunOptions {
-    /// Bytes of a buffer for a view of the largest batch.
-    fn room_bytes(&self, view: &ViewForm) -> usize {
-        with_labels(self.batch_images * view.times * self.image_bytes(view.size), self.batch_images)
+    /// Bytes of a buffer for an output of the largest batch.
+    fn room_bytes(&self, output: &OutputForm) -> usize {
+        with_labels(output.len_bytes(self.batch_images), self.batch_images)
     }
 }
 

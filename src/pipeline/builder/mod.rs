@@ -5,8 +5,8 @@ mod settle;
 use super::cache::ImageCache;
 use super::policy::{BadLimit, LastBatch, OnError, Policy};
 use super::view::View;
-use super::{Pipeline, PipelineGroup, UnequalPipeline};
-use crate::backend::{self, RunOptions};
+use super::{Pipeline, PipelineGroup, RaggedPipeline};
+use crate::backend::{self, Elements, RunOptions};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
@@ -76,7 +76,7 @@ pub struct Builder {
     /// The number of operations that were added before the views, and the views.
     views: Option<(usize, Vec<View>)>,
     /// Whether images keep the sizes that the operations give them.
-    unequal: bool,
+    ragged: bool,
     shuffle: bool,
     seed: u64,
     partition: Partition,
@@ -93,6 +93,8 @@ pub struct Builder {
     policy: Policy,
     orientation: Orientation,
     planner: Planner,
+    /// The elements of all outputs.
+    elements: Elements,
     /// Options of the run. `build` settles those that depend on the operations and the machine.
     options: RunOptions,
 }
@@ -109,7 +111,7 @@ impl Builder {
             input,
             ops: Vec::new(),
             views: None,
-            unequal: false,
+            ragged: false,
             shuffle: false,
             seed: 0,
             partition: Partition::WHOLE,
@@ -125,6 +127,7 @@ impl Builder {
             policy: Policy::default(),
             orientation: Orientation::default(),
             planner: Planner { strategy: Strategy::default(), order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS },
+            elements: Elements::default(),
             options: RunOptions::default(),
         }
     }
@@ -477,7 +480,7 @@ impl Builder {
     /// ```
     #[must_use]
     pub fn channels(mut self, channels: usize) -> Self {
-        self.options.channels = channels;
+        self.elements.channels = channels;
         self
     }
 
@@ -496,8 +499,7 @@ impl Builder {
     /// Sets type and layout of the batches. Default: `f32` and NCHW.
     #[must_use]
     pub fn output(mut self, dtype: DType, layout: Layout) -> Self {
-        self.options.dtype = dtype;
-        self.options.layout = layout;
+        (self.elements.dtype, self.elements.layout) = (dtype, layout);
         self
     }
 
@@ -520,15 +522,16 @@ impl Builder {
         Ok(self.build_each(&[device], open)?.swap_remove(0))
     }
 
-    /// Makes a pipeline whose images keep the sizes that the operations give them: see [`UnequalPipeline`]. Otherwise
-    /// like [`build`](Self::build).
+    /// Makes a pipeline whose images keep the sizes that the operations give them: see [`RaggedPipeline`]. Otherwise like
+    /// [`build`](Self::build).
     ///
     /// # Errors
     /// The errors of [`build`](Self::build), except that operations need not end in one size; [`Error::Parameter`] with
     /// several views, with [`mix`](Self::mix), and with [`LastBatch::Pad`].
-    pub fn build_unequal(mut self) -> Result<UnequalPipeline> {
-        self.unequal = true;
-        self.build().map(UnequalPipeline::new)
+    pub fn build_ragged(mut self) -> Result<RaggedPipeline> {
+        self.ragged = true;
+        let device = self.device;
+        Ok(self.build_each(&[device], &backend::open)?.swap_remove(0))
     }
 
     /// Makes a pipeline for each of these devices: see [`PipelineGroup`]. They share the worker threads.

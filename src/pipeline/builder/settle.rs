@@ -1,7 +1,7 @@
 //! Checks of a builder's settings, and the values that follow from them.
 
 use super::{Builder, MemoryBound};
-use crate::backend::{Backend, Open, ViewForm};
+use crate::backend::{Backend, Open, OutputForm};
 use crate::decode::EntryPoints;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -20,6 +20,7 @@ use crate::simd;
 use crate::source::{Input, MAX_ENCODED_BYTES};
 use crate::tensor::DType;
 use crate::threads::MAX_THREADS;
+use std::marker::PhantomData;
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
@@ -36,7 +37,7 @@ const MAX_BATCH_BYTES: u64 = 1 << 36;
 
 impl Builder {
     /// Makes a pipeline for each device. Each gets a part of the builder's partition.
-    pub(super) fn build_each(mut self, devices: &[Device], open: &Open<'_>) -> Result<Vec<Pipeline>> {
+    pub(super) fn build_each<I>(mut self, devices: &[Device], open: &Open<'_>) -> Result<Vec<Pipeline<I>>> {
         simd::check()?;
         let partitions = self.partitions(devices.len())?;
         self.partition = partitions[0];
@@ -72,7 +73,7 @@ impl Builder {
             let inner = Inner { sampler: inner.sampler.partition(partition), ..inner.clone() };
             let backend = open(device, &inner.options, normalize)?;
             let memory = memory(&inner, self.cache.as_ref(), backend.device_bytes());
-            Ok(Pipeline { inner: Arc::new(inner), backend: Arc::new(backend), memory, device })
+            Ok(Pipeline { inner: Arc::new(inner), backend: Arc::new(backend), memory, device, images: PhantomData })
         };
         devices.iter().zip(&partitions).map(pipeline).collect()
     }
@@ -99,7 +100,7 @@ impl Builder {
                 views.iter().map(|view| view.between(first, last)).collect::<Result<_>>()?
             }
         };
-        if self.options.channels == 1 {
+        if self.elements.channels == 1 {
             for transforms in all.iter_mut().flat_map(|view| &mut view.of) {
                 let is_normalize = |op: &Transform| matches!(op, Transform::Explicit(Op::Normalize(_)));
                 let end = transforms.iter().position(is_normalize).unwrap_or(transforms.len());
@@ -126,37 +127,37 @@ impl Builder {
             return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
         }
         self.policy.max_bad.map_or(Ok(()), BadLimit::check)?;
-        if !matches!(self.options.channels, 1 | 3) {
-            return Err(Error::parameter("pipeline", "channels", "1 or 3", self.options.channels));
+        if !matches!(self.elements.channels, 1 | 3) {
+            return Err(Error::parameter("pipeline", "channels", "1 or 3", self.elements.channels));
         }
         if let Some(targets) = &self.targets {
             targets.check()?;
             self.options.target_bytes = targets.max_bytes();
         }
         let normalize = self.check_views(views)?;
-        if self.unequal {
-            self.check_unequal(views)?;
+        if self.ragged {
+            self.check_ragged(views)?;
         }
         if let Some(mix) = &self.mix {
             mix.check()?;
-            if !matches!(self.options.views[..], [ViewForm { times: 1, .. }]) {
+            if !matches!(self.options.outputs[..], [OutputForm { times: 1, .. }]) {
                 return Err(Error::parameter("mix", "views", "one image of each sample", "several views"));
             }
         }
         let differ = |values: [f32; 3]| values.iter().any(|value| *value != values[0]);
-        if self.options.channels == 1 && normalize.is_some_and(|(mean, std)| differ(mean) || differ(std)) {
+        if self.elements.channels == 1 && normalize.is_some_and(|(mean, std)| differ(mean) || differ(std)) {
             let got = format!("{normalize:?}").trim_start_matches("Some").to_owned();
             return Err(Error::parameter("normalize", "mean and std", "one number, three times, for one channel", got));
         }
-        if normalize.is_some() && self.options.dtype == DType::U8 {
+        if normalize.is_some() && self.elements.dtype == DType::U8 {
             return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
         Ok(normalize)
     }
 
     /// Checks the settings that a batch with images of different sizes cannot have.
-    fn check_unequal(&self, views: &[Crops]) -> Result<()> {
-        let refused = |parameter, expected: &str, got| Err(Error::parameter("build_unequal", parameter, expected, got));
+    fn check_ragged(&self, views: &[Crops]) -> Result<()> {
+        let refused = |parameter, expected: &str, got| Err(Error::parameter("build_ragged", parameter, expected, got));
         if views.iter().flat_map(Crops::all).count() != 1 {
             return refused("views", "one image of each sample", "several");
         }
@@ -188,7 +189,7 @@ impl Builder {
             let mut size = None;
             for transforms in &view.of {
                 let (own, normalize) = check_ops(transforms)?;
-                let own = if self.unequal { None } else { Some(one_size("pipeline", own)?) };
+                let own = if self.ragged { None } else { Some(one_size("pipeline", own)?) };
                 if *shared.get_or_insert(normalize) != normalize {
                     let expected = "one for all views: add it once, after views";
                     return Err(Error::parameter("pipeline", "normalize", expected, "several"));
@@ -196,7 +197,7 @@ impl Builder {
                 size = own;
             }
             let times = view.times * view.of.len();
-            self.options.views.extend(size.map(|size| ViewForm { size, times }));
+            self.options.outputs.push(OutputForm { size, times, elements: self.elements });
         }
         let steps = views.iter().flat_map(Crops::all).flatten();
         let steps = steps.fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
@@ -250,7 +251,7 @@ impl Builder {
         options.batch_images = images as usize;
         // Images of different sizes take memory when they come: hardly any has the largest size.
         let sample_bytes =
-            if options.is_unequal() { options.target_bytes } else { options.sample_bytes(self.planner.max_px) };
+            if options.is_ragged() { options.target_bytes } else { options.sample_bytes(self.planner.max_px) };
         let batch_bytes = images.saturating_mul(sample_bytes);
         if batch_bytes > MAX_BATCH_BYTES {
             return Err(Error::Limits {

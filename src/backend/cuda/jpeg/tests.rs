@@ -184,7 +184,7 @@ fn random_part(rng: &mut ChaCha8Rng, size: Size) -> Rect {
 const SAMPLINGS: [(u8, u8); 9] = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2), (1, 4), (2, 4), (3, 1)];
 
 #[test]
-fn each_step_of_batches_of_unequal_images() {
+fn each_step_of_batches_of_images_of_any_size() {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     for (horizontal, vertical) in SAMPLINGS {
         let mut jpegs = Vec::new();

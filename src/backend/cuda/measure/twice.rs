@@ -22,7 +22,7 @@ pub(crate) fn open_twice(
         Part::Transfer => |part, queue| times(if part == Part::Transfer { 2 } else { 1 }, queue),
         Part::Kernels => |part, queue| times(if part == Part::Kernels { 2 } else { 1 }, queue),
     };
-    let tables = Tables::new(options.dtype, normalize);
+    let tables = Tables::new(options.elements().dtype, normalize);
     Gpu::open_by(ordinal, options, &tables, queue).map(Box::new).map(AnyBackend::Cuda)
 }
 

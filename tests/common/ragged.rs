@@ -1,7 +1,7 @@
 //! A pipeline whose images each keep the size that the operations give them.
 
 use warpfeed::{
-    Builder, DType, Layout, Pipeline, Result, UnequalBatch,
+    Batch, Builder, DType, Layout, Pipeline, Result, Tensor,
     ops::{Resize, Rotate},
     prelude::{color_jitter, maybe, random_horizontal_flip},
     source::Input,
@@ -24,7 +24,7 @@ pub fn builder(source: impl Into<Input>) -> Builder {
 pub type Delivered = (u64, u32, [usize; 4], Vec<u8>);
 
 /// The images of a batch, padding included.
-pub fn images(batch: &UnequalBatch) -> Vec<Delivered> {
+pub fn images(batch: &Batch<Vec<Tensor>>) -> Vec<Delivered> {
     assert_eq!((batch.images().len(), batch.indices().len()), (batch.len(), batch.len()));
     let image = |i: usize| {
         let image = batch.images()[i].to_host().unwrap();
@@ -33,6 +33,6 @@ pub fn images(batch: &UnequalBatch) -> Vec<Delivered> {
     (0..batch.len()).map(image).collect()
 }
 
-pub fn delivered(epoch: impl Iterator<Item = Result<UnequalBatch>>) -> Vec<Delivered> {
+pub fn delivered(epoch: impl Iterator<Item = Result<Batch<Vec<Tensor>>>>) -> Vec<Delivered> {
     epoch.flat_map(|batch| images(&batch.unwrap())).collect()
 }

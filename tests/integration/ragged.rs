@@ -1,18 +1,18 @@
 //! Batches of images that each keep the size that their operations give them.
 
-use crate::common::unequal::{builder, delivered, images};
+use crate::common::ragged::{builder, delivered, images};
 use crate::common::{WithBad, source};
 use std::collections::BTreeSet;
 use warpfeed::{
     ApplyOptions, Builder, DType, Error, ImageCache, LastBatch, Layout, Mix, OnError, Orientation, Partition, Pipeline,
-    Result, Strategy, TargetSpec, UnequalPipeline, apply, prelude::random_resized_crop, source::Source, view,
+    RaggedPipeline, Result, Strategy, TargetSpec, apply, prelude::random_resized_crop, source::Source, view,
 };
 
 #[test]
 fn every_image_is_its_recipe_alone() {
     let source = source(23);
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
-        let pipeline = builder(source.clone()).strategy(strategy).build_unequal().unwrap();
+        let pipeline = builder(source.clone()).strategy(strategy).build_ragged().unwrap();
         let options = ApplyOptions { strategy, orientation: Orientation::Ignore, ..ApplyOptions::default() };
         let all = delivered(pipeline.epoch(3));
         let mut shapes = BTreeSet::new();
@@ -30,20 +30,20 @@ fn every_image_is_its_recipe_alone() {
 
 #[test]
 fn threads_batches_partitions_states_and_caches_do_not_matter() {
-    let of = |pipeline: Result<UnequalPipeline>| delivered(pipeline.unwrap().epoch(1));
-    let want = of(builder(source(23)).build_unequal());
+    let of = |pipeline: Result<RaggedPipeline>| delivered(pipeline.unwrap().epoch(1));
+    let want = of(builder(source(23)).build_ragged());
     for (threads, batch_size, prefetch) in [(0, 7, 1), (1, 1, 3), (4, 23, 2), (3, 5, 4)] {
         let other = builder(source(23)).threads(threads).batch_size(batch_size).prefetch(prefetch);
-        assert!(of(other.build_unequal()) == want, "{threads} threads, batches of {batch_size}");
+        assert!(of(other.build_ragged()) == want, "{threads} threads, batches of {batch_size}");
     }
-    let rank = |rank| of(builder(source(23)).partition(Partition::new(rank, 2).unwrap()).build_unequal());
+    let rank = |rank| of(builder(source(23)).partition(Partition::new(rank, 2).unwrap()).build_ragged());
     let (even, odd) = (rank(0), rank(1));
     let together: Vec<_> = (0..23).map(|i| [&even, &odd][i % 2][i / 2].clone()).collect();
     assert!(together == want);
-    let cached = builder(source(23)).cache(ImageCache::memory(1 << 20)).build_unequal().unwrap();
+    let cached = builder(source(23)).cache(ImageCache::memory(1 << 20)).build_ragged().unwrap();
     assert!(delivered(cached.epoch(0)).len() == 23 && delivered(cached.epoch(1)) == want);
 
-    let pipeline = builder(source(23)).build_unequal().unwrap();
+    let pipeline = builder(source(23)).build_ragged().unwrap();
     let mut epoch = pipeline.epoch(1);
     let batches: Vec<_> = epoch.by_ref().take(2).map(Result::unwrap).collect();
     let state = epoch.state();
@@ -56,15 +56,15 @@ fn threads_batches_partitions_states_and_caches_do_not_matter() {
 #[test]
 fn bad_samples_targets_and_channels_are_as_in_other_batches() {
     let bad = || WithBad { good: source(13), bad: vec![0, 4, 5, 12] };
-    let pipeline = builder(bad()).on_error(OnError::Skip).build_unequal().unwrap();
+    let pipeline = builder(bad()).on_error(OnError::Skip).build_ragged().unwrap();
     let mut epoch = pipeline.epoch(0);
     let all = delivered(epoch.by_ref());
     assert_eq!((all.len(), epoch.bad().len(), epoch.stats().bad), (9, 4, 4));
-    let substituted = builder(bad()).on_error(OnError::Substitute).build_unequal().unwrap();
+    let substituted = builder(bad()).on_error(OnError::Substitute).build_ragged().unwrap();
     assert_eq!(delivered(substituted.epoch(0)).len(), 13);
 
     let gray = builder(source(6)).channels(1).output(DType::F16, Layout::Nchw).targets(TargetSpec::class(10));
-    for batch in gray.build_unequal().unwrap().epoch(0) {
+    for batch in gray.build_ragged().unwrap().epoch(0) {
         let mut batch = batch.unwrap();
         assert!(batch.images().iter().all(|image| image.shape()[1] == 1 && image.dtype() == DType::F16));
         assert!(batch.take_targets().is_some() && batch.targets().is_none());
@@ -74,16 +74,16 @@ fn bad_samples_targets_and_channels_are_as_in_other_batches() {
 #[test]
 fn what_needs_one_size_is_refused() {
     let refused = |builder: Builder, what: &str| {
-        let error = builder.build_unequal().unwrap_err();
+        let error = builder.build_ragged().unwrap_err();
         assert!(error.is_parameter() && error.to_string().contains(what), "{error}");
     };
     refused(builder(source(6)).mix(Mix::torchvision(0.2, 1.0)), "mix");
     refused(builder(source(6)).last_batch(LastBatch::Pad), "last_batch");
     refused(builder(source(6)).views([view([random_resized_crop(8)]).times(2)]), "views");
     let error = builder(source(6)).build().unwrap_err();
-    assert!(error.to_string().contains("build_unequal"), "{error}");
+    assert!(error.to_string().contains("build_ragged"), "{error}");
     // An image that grows beyond the limit is a bad sample.
-    let grown = Pipeline::builder(source(1)).resize_shorter(3_000).max_pixels(100_000).build_unequal().unwrap();
+    let grown = Pipeline::builder(source(1)).resize_shorter(3_000).max_pixels(100_000).build_ragged().unwrap();
     let error = grown.epoch(0).next().unwrap().unwrap_err();
     assert!(matches!(&error, Error::Sample { source, .. } if matches!(**source, Error::Limits { .. })), "{error}");
 }

@@ -1,0 +1,153 @@
+//! A sample as a source gives it, and what a reader wants of it.
+
+use super::no_fields;
+use crate::error::Result;
+use crate::targets::Target;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// What a reader wants of a sample ([`Source::read`](super::Source::read)).
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Want<'a> {
+    /// Whether the encoded image is wanted.
+    pub image: bool,
+    /// The field whose content is wanted as the target; `None` if no field is.
+    pub field: Option<&'a str>,
+    stopped: Option<&'a AtomicBool>,
+}
+
+impl<'a> Want<'a> {
+    /// The encoded image.
+    pub const IMAGE: Self = Self { image: true, field: None, stopped: None };
+
+    /// The content of a field, without the image.
+    #[must_use]
+    pub fn field(field: &'a str) -> Self {
+        Self::IMAGE.and_field(Some(field)).without_image()
+    }
+
+    /// Leaves the image out.
+    #[must_use]
+    pub fn without_image(self) -> Self {
+        Self { image: false, ..self }
+    }
+
+    /// The content of a field in addition.
+    #[must_use]
+    pub fn and_field(self, field: Option<&'a str>) -> Self {
+        Self { field, ..self }
+    }
+
+    /// Lets the reader give up: soon after `stopped` has become true, a source that waits for others returns an error.
+    #[must_use]
+    pub fn unless(self, stopped: &'a AtomicBool) -> Self {
+        Self { stopped: Some(stopped), ..self }
+    }
+
+    /// Becomes true when the reader gives up.
+    pub(super) fn stopped(&self) -> &AtomicBool {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        self.stopped.unwrap_or(&NEVER)
+    }
+
+    /// Whether the reader has given up. A source that waits, as for a network, asks this now and then.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped().load(Relaxed)
+    }
+}
+
+/// A sample while it is read: the encoded image and, if wanted, a field's content. Its buffer serves again for the next
+/// sample.
+///
+/// ```
+/// use warpfeed::source::{EncodedImages, Sample, Source, Want};
+///
+/// let source = EncodedImages::new([(vec![0xff, 0xd8], 7)]);
+/// let mut sample = Sample::default();
+/// source.read(0, &Want::IMAGE, &mut sample)?;
+/// assert_eq!((sample.bytes(), source.label(0)), (&[0xff, 0xd8][..], 7));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Sample<'a> {
+    buffer: Vec<u8>,
+    bytes: Bytes<'a>,
+    target: Option<Target>,
+}
+
+/// Where the encoded image is.
+#[derive(Debug)]
+enum Bytes<'a> {
+    /// In a part of the buffer.
+    Buffer(Range<usize>),
+    /// In the source's memory.
+    Lent(&'a [u8]),
+}
+
+impl Default for Bytes<'_> {
+    fn default() -> Self {
+        Self::Buffer(0..usize::MAX)
+    }
+}
+
+impl<'a> Sample<'a> {
+    /// An empty sample with a buffer that was used before.
+    #[must_use]
+    pub fn with_buffer(buffer: Vec<u8>) -> Self {
+        Self { buffer, ..Self::default() }
+    }
+
+    /// Makes the buffer the place of the encoded image. A source that has no memory to lend replaces its content.
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        self.bytes = Bytes::default();
+        &mut self.buffer
+    }
+
+    /// Makes a part of what [`bytes`](Self::bytes) gives the encoded image. It ends where the bytes end, if not before.
+    pub fn keep(&mut self, part: Range<usize>) {
+        let within = |len: usize| part.start.min(len)..part.end.clamp(part.start.min(len), len);
+        match &mut self.bytes {
+            Bytes::Lent(bytes) => *bytes = &bytes[within(bytes.len())],
+            Bytes::Buffer(of) => {
+                let (start, end) = (of.start.min(self.buffer.len()), of.end.min(self.buffer.len()));
+                let part = within(end - start);
+                *of = start + part.start..start + part.end;
+            }
+        }
+    }
+
+    /// Lends the source's own memory as the encoded image, so that nothing is copied.
+    pub fn lend(&mut self, bytes: &'a [u8]) {
+        self.bytes = Bytes::Lent(bytes);
+    }
+
+    /// Sets the content of the field that was wanted.
+    pub fn set_target(&mut self, target: Target) {
+        self.target = Some(target);
+    }
+
+    /// The encoded image.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Lent(bytes) => bytes,
+            Bytes::Buffer(part) => &self.buffer[part.start.min(self.buffer.len())..part.end.min(self.buffer.len())],
+        }
+    }
+
+    /// Takes the content of the field that was wanted.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`](crate::Error::Parameter) if the source has not set it, as it knows no fields.
+    pub(crate) fn take_target(&mut self, want: &Want<'_>) -> Result<Option<Target>> {
+        let Some(field) = want.field else { return Ok(None) };
+        self.target.take().ok_or_else(|| no_fields("a label alone", field)).map(Some)
+    }
+
+    /// Gives the buffer up.
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.buffer
+    }
+}
