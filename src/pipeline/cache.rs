@@ -134,12 +134,16 @@ enum Store {
     Disk(PathBuf),
 }
 
-/// An image from the cache.
-pub(super) struct Kept {
+/// An image that recipes are run on, from the source or from the cache.
+pub(super) struct Loaded {
     pub(super) encoded: Encoded,
     /// The header of `encoded`.
     pub(super) header: Header,
+    /// The image as the source has it.
     pub(super) stored: Stored,
+    /// How many operations, from the front of each recipe, were run before the image was cached; `None` if it comes from
+    /// the source.
+    pub(super) cached_ops: Option<usize>,
 }
 
 impl Cache {
@@ -193,7 +197,7 @@ impl Cache {
     }
 
     /// The image of a sample that is known to be cached; the source need not be read. May take `buffer`.
-    pub(super) fn known(&self, counters: &Counters, index: u64, buffer: &mut Vec<u8>) -> Option<Kept> {
+    pub(super) fn known(&self, counters: &Counters, index: u64, buffer: &mut Vec<u8>) -> Option<Loaded> {
         let start = Instant::now();
         let known = *self.known.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).get(&index)?;
         let kept = self.find(known, buffer)?;
@@ -213,7 +217,7 @@ impl Cache {
         bytes: &[u8],
         header: &Header,
         run: impl FnOnce(&[Op], &mut [u8]) -> Result<Work>,
-    ) -> Result<Option<Kept>> {
+    ) -> Result<Option<Loaded>> {
         // A full cache in memory has only images of known samples.
         let all_known = matches!(self.store, Store::Memory(_)) && self.known.is_some();
         if all_known && self.full.load(Relaxed) {
@@ -240,7 +244,7 @@ impl Cache {
     }
 
     /// Finds a cached image. A file that is damaged or belongs to another image counts as missing.
-    fn find(&self, known: Known, buffer: &mut Vec<u8>) -> Option<Kept> {
+    fn find(&self, known: Known, buffer: &mut Vec<u8>) -> Option<Loaded> {
         let expected = len_bytes(self.recipes.cached_size(known.stored).ok()?);
         let encoded = match &self.store {
             Store::Memory(images) => {
@@ -250,7 +254,9 @@ impl Cache {
             Store::Disk(folder) => Encoded::owned(read(folder, &known.key, expected, std::mem::take(buffer))?),
         };
         let header = probe(encoded.bytes()).ok()?;
-        (encoded.bytes().len() as u64 == expected).then_some(Kept { encoded, header, stored: known.stored })
+        let cached_ops = Some(self.recipes.cached_ops(known.stored).len());
+        let is_whole = encoded.bytes().len() as u64 == expected;
+        is_whole.then_some(Loaded { encoded, header, stored: known.stored, cached_ops })
     }
 
     /// Decodes an image into the form that is cached, if it fits.
@@ -295,7 +301,7 @@ impl Cache {
     }
 
     /// Caches an image for which bytes were reserved.
-    fn keep(&self, known: Known, image: Vec<u8>) -> Result<Kept> {
+    fn keep(&self, known: Known, image: Vec<u8>) -> Result<Loaded> {
         let header = self.recipes.header(&image)?;
         let needed = image.len() as u64 + ENTRY_BYTES;
         let (encoded, is_new) = match &self.store {
@@ -322,7 +328,8 @@ impl Cache {
         } else {
             self.bytes.fetch_sub(needed, Relaxed);
         }
-        Ok(Kept { encoded, header, stored: known.stored })
+        let cached_ops = Some(self.recipes.cached_ops(known.stored).len());
+        Ok(Loaded { encoded, header, stored: known.stored, cached_ops })
     }
 }
 

@@ -91,14 +91,6 @@ impl Recipes {
         Ok(recipes)
     }
 
-    /// Draws the operations that remain for an image from the cache.
-    pub(super) fn draw_for_cached(&self, epoch: u64, pick: Pick, stored: Stored) -> Result<Vec<Vec<Op>>> {
-        let cached = self.cached_ops(stored).len();
-        let mut recipes = self.draw(epoch, pick, stored)?;
-        recipes.iter_mut().for_each(|recipe| *recipe = recipe.split_off(cached));
-        Ok(recipes)
-    }
-
     /// The leading deterministic operations, which are run before an image is cached.
     pub(super) fn cached_ops(&self, stored: Stored) -> Vec<Op> {
         let mut ops = oriented(stored.orientation, self.orientation);

@@ -2,14 +2,12 @@
 //! that cannot be used, and makes batches.
 
 use super::assembly::{Delivered, Made, Parts, Slot, deliver};
-use super::cache::Kept;
+use super::cache::Loaded;
 use super::context::Context;
 use super::policy::{LastBatch, OnError, SUBSTITUTES};
 use super::recipes::Stored;
-use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, Decoded, Encoded, End, Sample};
-use crate::decode::Header;
+use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, End, Sample};
 use crate::error::{Error, Result};
-use crate::plan::Plan;
 use crate::rng::Pick;
 use crate::targets::Annotation;
 use crate::tensor::Annotations;
@@ -108,7 +106,7 @@ impl<'a> Worker<'a> {
         if let Some(kept) = cache.and_then(|cache| cache.known(counters, index, &mut buffer)) {
             backend.give_buffer(own, buffer);
             let annotation = context.read_annotation(index)?;
-            return self.kept(pick, kept, to).map(|()| annotation);
+            return self.run(pick, kept, to).map(|()| annotation);
         }
         let start = Instant::now();
         let reading = Span::enter(Activity::Read);
@@ -118,55 +116,48 @@ impl<'a> Worker<'a> {
         let start = Instant::now();
         let header = recipes.header(encoded.bytes())?;
         counters.add_decode(start.elapsed());
-        if let Some(cache) = cache
-            && let Some(kept) = cache.image(counters, index, encoded.bytes(), &header, |ops, out| {
+        let kept = cache.map(|cache| {
+            cache.image(counters, index, encoded.bytes(), &header, |ops, out| {
                 let plan = recipes.planner.plan_one(ops, header.size)?;
                 backend.run_to_host(own, encoded.bytes(), &header, &plan, out)
-            })?
-        {
-            backend.give_buffer(own, encoded.into_buffer());
-            return self.kept(pick, kept, to).map(|()| annotation);
-        }
-        let start = Instant::now();
-        let drawn = recipes.draw(context.epoch, pick, Stored::from(&header))?;
-        let plans = recipes.planner.plan(&drawn, header.size)?;
-        counters.add_augment(start.elapsed());
-        counters.add_decoded(self.run(to, encoded, &header, &plans)?);
-        Ok(annotation)
+            })
+        });
+        let image = match kept.transpose()?.flatten() {
+            Some(kept) => {
+                backend.give_buffer(own, encoded.into_buffer());
+                kept
+            }
+            None => Loaded { encoded, stored: Stored::from(&header), header, cached_ops: None },
+        };
+        self.run(pick, image, to).map(|()| annotation)
     }
 
-    /// Runs the remaining operations on an image from the cache.
-    fn kept(&mut self, pick: Pick, kept: Kept, to: &Destination<'_>) -> Result<()> {
-        let (context, recipes) = (self.context, &self.context.inner.recipes);
+    /// Draws a sample's recipes, and runs of them what has not been run yet.
+    fn run(&mut self, pick: Pick, image: Loaded, &Destination { batch, place, later }: &Destination<'_>) -> Result<()> {
+        let (context, backend, recipes) = (self.context, self.backend, &self.context.inner.recipes);
+        let Loaded { encoded, header, stored, cached_ops } = image;
         let start = Instant::now();
-        let drawn = recipes.draw_for_cached(context.epoch, pick, kept.stored)?;
-        let plans = recipes.planner.plan(&drawn, kept.header.size)?;
+        let drawn = recipes.draw(context.epoch, pick, stored)?;
+        let plans = recipes.planner.plan(&drawn, cached_ops.unwrap_or(0), header.size)?;
         context.counters.add_augment(start.elapsed());
-        // Not counted as decoded: that was done when the image was cached.
-        self.run(to, kept.encoded, &kept.header, &plans).map(drop)
-    }
-
-    fn run(
-        &mut self,
-        &Destination { batch, place, later }: &Destination<'_>,
-        encoded: Encoded,
-        header: &Header,
-        plans: &[Plan<'_>],
-    ) -> Result<Decoded> {
-        let backend = self.backend;
         let own = self.own()?;
-        let work = match backend.run(own, batch, encoded, &Sample { place, header, plans, later }) {
-            Ok(work) => work,
+        let sample = Sample { place, header: &header, plans: &plans, later };
+        match backend.run(own, batch, encoded, &sample) {
+            Ok(work) => {
+                context.counters.add_decode(work.decode);
+                context.counters.add_augment(work.augment);
+                // A cached image was counted when it was cached.
+                if cached_ops.is_none() {
+                    context.counters.add_decoded(work.decoded);
+                }
+                Ok(())
+            }
             Err(error) => {
                 // The reasons for leaving an image to the CPU are counted even if the CPU then found it bad.
-                let counts = backend.take_counts(own);
-                self.context.counters.add_decoded(counts);
-                return Err(error);
+                context.counters.add_decoded(backend.take_counts(own));
+                Err(error)
             }
-        };
-        self.context.counters.add_decode(work.decode);
-        self.context.counters.add_augment(work.augment);
-        Ok(work.decoded)
+        }
     }
 
     /// Makes batch number `number` from the workers' results.

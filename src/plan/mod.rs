@@ -200,14 +200,17 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// Plans each of several recipes for one image of size `input`. Several plans leave the decoded image as it is, for
-    /// each other.
+    /// Plans each of several recipes for one image of size `input`, which the first `done` operations of all recipes have
+    /// made already. Several plans leave the decoded image as it is, for each other.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a parameter that is wrong or does not fit the image, [`Error::Limits`] for an intermediate
     /// image that is too large.
-    pub(crate) fn plan<'a>(&self, recipes: &'a [Vec<Op>], input: Size) -> Result<Vec<Plan<'a>>> {
-        let mut plans = recipes.iter().map(|ops| self.plan_one(ops, input)).collect::<Result<Vec<_>>>()?;
+    pub(crate) fn plan<'a>(&self, recipes: &'a [Vec<Op>], done: usize, input: Size) -> Result<Vec<Plan<'a>>> {
+        let mut plans = recipes
+            .iter()
+            .map(|ops| self.plan_one(ops.get(done..).unwrap_or_default(), input))
+            .collect::<Result<Vec<_>>>()?;
         if plans.len() > 1 {
             plans.iter_mut().for_each(|plan| plan.keep_decoded(input));
         }
@@ -561,7 +564,7 @@ mod tests {
     fn tables_leave_what_is_decoded_for_other_recipes() {
         let recipes = [vec![Op::from(Invert)], vec![Invert.into(), Resize::new(Size::new(50, 40)).into()]];
         let size = Size::new(100, 80);
-        for plan in planner(Strategy::Fused).plan(&recipes, size).unwrap() {
+        for plan in planner(Strategy::Fused).plan(&recipes, 0, size).unwrap() {
             let Some(Stage { work: Work::Gather, view, .. }) = plan.stages.first() else { panic!("{plan:?}") };
             assert!(view.table.is_none());
         }
