@@ -1,6 +1,8 @@
 //! An engine for the images of one call, without epochs: `apply` and `Preprocessor` run on it.
 
-use crate::backend::{self, AnyBackend, AnyBatch, AnyWorker, Backend, Encoded, End, OutputForm, RunOptions, Sample};
+use crate::backend::{
+    self, AnyBackend, AnyBatch, AnyWorker, Backend, Encoded, End, OutputForm, PlannedSample, RunOptions,
+};
 use crate::decode::{Header, probe};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -188,7 +190,7 @@ impl Engine {
         let header = self.recipe.header(&buffer)?;
         let ops = self.recipe.of(&header);
         let plan = self.recipe.planner.plan_one(&ops, header.size)?;
-        let sample = Sample { place: i, header: &header, plans: &[plan], later: true };
+        let sample = PlannedSample { place: i, header: &header, plans: &[plan], later: true };
         self.backend.run(worker, batch, Encoded::owned(buffer), &sample).map(drop)
     }
 }

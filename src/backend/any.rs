@@ -3,7 +3,7 @@
 
 use super::cpu::{self, Cpu};
 use super::cuda::{self, Gpu};
-use super::{Backend, Decoded, Encoded, End, Finished, Sample, Settled, Work};
+use super::{Backend, Decoded, Encoded, End, Finished, PlannedSample, Settled, WorkStats};
 use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
@@ -87,7 +87,13 @@ impl Backend for AnyBackend {
         }
     }
 
-    fn run(&self, worker: &mut AnyWorker, batch: &AnyBatch, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
+    fn run(
+        &self,
+        worker: &mut AnyWorker,
+        batch: &AnyBatch,
+        encoded: Encoded,
+        sample: &PlannedSample<'_>,
+    ) -> Result<WorkStats> {
         match (self, worker, batch) {
             (Self::Cpu(cpu), AnyWorker::Cpu(worker), AnyBatch::Cpu(batch)) => cpu.run(worker, batch, encoded, sample),
             (Self::Cuda(gpu), AnyWorker::Cuda(worker), AnyBatch::Cuda(batch)) => {
@@ -112,7 +118,7 @@ impl Backend for AnyBackend {
         header: &Header,
         plan: &Plan<'_>,
         out: &mut [u8],
-    ) -> Result<Work> {
+    ) -> Result<WorkStats> {
         match (self, worker) {
             (Self::Cpu(cpu), AnyWorker::Cpu(worker)) => cpu.run_to_host(worker, bytes, header, plan, out),
             (Self::Cuda(gpu), AnyWorker::Cuda(worker)) => gpu.run_to_host(worker, bytes, header, plan, out),

@@ -10,76 +10,22 @@ mod any;
 mod cpu;
 pub(crate) mod cuda;
 mod encoded;
-mod kept;
+mod exchange;
+mod open;
 mod options;
-mod work;
+mod spares;
+mod work_stats;
 
 pub(crate) use any::{AnyBackend, AnyBatch, AnyWorker};
 pub(crate) use encoded::Encoded;
+pub(crate) use exchange::{End, Finished, PlannedSample, Settled};
+pub(crate) use open::{Open, open};
 pub(crate) use options::{Elements, OutputForm, RunOptions};
-pub(crate) use work::{Decoded, Work};
+pub(crate) use work_stats::{Decoded, WorkStats};
 
 use crate::decode::Header;
-use crate::device::Device;
-use crate::error::{Error, Result};
-use crate::mix::MixPlan;
-use crate::ops::normalize::Normalization;
+use crate::error::Result;
 use crate::plan::Plan;
-use crate::tensor::{Annotations, Storage, Tensor};
-use cpu::output::Tables;
-use cuda::Gpu;
-use std::ops::AddAssign;
-use std::sync::Arc;
-use std::time::Duration;
-
-/// One sample's work.
-pub(crate) struct Sample<'a> {
-    /// Its place in its batch.
-    pub(crate) place: usize,
-    pub(crate) header: &'a Header,
-    /// The plan of each image that the batch has of it, orientation included: a view's repetitions, then those of the next.
-    /// The images of a view come out in its size.
-    pub(crate) plans: &'a [Plan<'a>],
-    /// Whether part of the work may be left to be done with the whole batch ([`Backend::settle`]), which may then show
-    /// that the sample is bad.
-    pub(crate) later: bool,
-}
-
-/// What was left to be done with a whole batch.
-#[derive(Default)]
-pub(crate) struct Settled {
-    /// The places of samples that cannot be used after all.
-    pub(crate) bad: Vec<(usize, Error)>,
-    pub(crate) decoded: Decoded,
-}
-
-impl AddAssign for Settled {
-    fn add_assign(&mut self, mut other: Self) {
-        self.bad.append(&mut other.bad);
-        self.decoded += other.decoded;
-    }
-}
-
-/// What a batch ends with.
-pub(crate) struct End<'a> {
-    /// The places of the samples that are delivered, in this order.
-    pub(crate) places: &'a [usize],
-    /// How many repetitions of the last one follow.
-    pub(crate) padding: usize,
-    /// Of the samples and the padding.
-    pub(crate) annotations: &'a Annotations,
-    /// How the images of the only view, one of each sample, are mixed at last, if they are.
-    pub(crate) mix: Option<&'a MixPlan>,
-}
-
-/// A batch where its device is: a tensor for each output, or for each image of an output of images with sizes of their
-/// own; and targets that are numbers.
-pub(crate) struct Finished {
-    pub(crate) images: Vec<Tensor>,
-    pub(crate) targets: Option<Storage>,
-    /// What mixing took on the host.
-    pub(crate) mix: Duration,
-}
 
 /// Runs plans and makes batches.
 pub(crate) trait Backend: Send + Sync {
@@ -115,8 +61,8 @@ pub(crate) trait Backend: Send + Sync {
         worker: &mut Self::Worker,
         batch: &Self::Batch,
         encoded: Encoded,
-        sample: &Sample<'_>,
-    ) -> Result<Work>;
+        sample: &PlannedSample<'_>,
+    ) -> Result<WorkStats>;
 
     /// What a worker counted for a sample whose [`run`](Self::run) failed.
     fn take_counts(&self, worker: &mut Self::Worker) -> Decoded;
@@ -129,7 +75,7 @@ pub(crate) trait Backend: Send + Sync {
         header: &Header,
         plan: &Plan<'_>,
         out: &mut [u8],
-    ) -> Result<Work>;
+    ) -> Result<WorkStats>;
 
     /// Does what was left to be done with the whole batch, once every sample has been run.
     ///
@@ -143,42 +89,4 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Gives up a batch that will not be finished.
     fn abandon(&self, batch: Self::Batch);
-}
-
-/// A function that sets up a back end: [`open`], or an experiment's own.
-pub(crate) type Open<'a> = dyn Fn(Device, &Arc<RunOptions>, Normalization) -> Result<AnyBackend> + 'a;
-
-/// Sets up the back end for `device`.
-///
-/// # Errors
-/// [`Error::Device`] if the device asked for is not there; [`Error::OutOfMemory`] and [`Error::OutOfDeviceMemory`] if not
-/// even one batch has room.
-pub(crate) fn open(device: Device, options: &Arc<RunOptions>, normalize: Normalization) -> Result<AnyBackend> {
-    let tables = Tables::new(options.elements().dtype, normalize);
-    match device.resolve()? {
-        None => cpu::Cpu::open(options, tables).map(AnyBackend::Cpu),
-        Some(ordinal) => Gpu::open(ordinal, options, &tables).map(Box::new).map(AnyBackend::Cuda),
-    }
-}
-
-impl Device {
-    /// Says whether this device can run a pipeline, and if not, why.
-    ///
-    /// # Errors
-    /// [`Error::Device`] with what was looked for.
-    pub fn available(self) -> Result<()> {
-        match self {
-            Self::Auto | Self::Cpu => Ok(()),
-            Self::Cuda(ordinal) => cuda::available(ordinal),
-        }
-    }
-
-    /// The CUDA device to use, if any.
-    pub(crate) fn resolve(self) -> Result<Option<u32>> {
-        match self {
-            Self::Cpu => Ok(None),
-            Self::Auto => Ok(cuda::available(0).is_ok().then_some(0)),
-            Self::Cuda(ordinal) => cuda::available(ordinal).map(|()| Some(ordinal)),
-        }
-    }
 }

@@ -149,7 +149,7 @@ impl From<Stats> for StageSeconds {
 /// Number of images by decoder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct DecodedImages {
+pub struct DecoderCounts {
     /// Images decoded by the CPU.
     pub cpu: u64,
     /// Images decoded by nvJPEG's hybrid decoder.
@@ -227,7 +227,7 @@ pub struct RunReport {
     /// Peak resident memory of the process in bytes; `None` if the system does not say.
     pub peak_rss_bytes: Option<u64>,
     /// Number of images by decoder.
-    pub decoded: DecodedImages,
+    pub decoded: DecoderCounts,
     /// Images that came decoded from the cache.
     pub cached: u64,
     /// Contents of the image cache at the end; `None` without one.
@@ -592,7 +592,7 @@ fn run_epochs(
         device: pipeline.device_name(),
         strategy: pipeline.strategy(),
         peak_rss_bytes: peak_rss_bytes(),
-        decoded: DecodedImages {
+        decoded: DecoderCounts {
             cpu: stats.decoded_cpu,
             hybrid: stats.decoded_hybrid,
             hardware: stats.decoded_hardware,

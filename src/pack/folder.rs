@@ -1,7 +1,7 @@
 //! A folder of shards on disk.
 
 use super::lock::Lock;
-use super::place::{Claim, Contents, JOB, Listing, Place, Work};
+use super::place::{Claim, ClaimOf, Contents, JOB, Listing, Place};
 use crate::atomic::{self, LEFTOVER_AGE};
 use crate::error::{Error, Result};
 use crate::file;
@@ -87,10 +87,10 @@ impl Place for Folder {
         let _ = fs::remove_dir_all(self.path(JOB));
     }
 
-    fn claim(&self, work: Work, job: &str) -> Result<Result<Claim, String>> {
+    fn claim(&self, work: ClaimOf, job: &str) -> Result<Result<Claim, String>> {
         let lock = match work {
-            Work::All => self.path(LOCK),
-            Work::Shard(i) => self.path(JOB).join(format!("{i:06}.lock")),
+            ClaimOf::All => self.path(LOCK),
+            ClaimOf::Shard(i) => self.path(JOB).join(format!("{i:06}.lock")),
         };
         Ok(Lock::try_take(lock, job)?.map(Some))
     }

@@ -42,7 +42,7 @@ pub use verify::{DamagedFile, VerifyReport, verify};
 use crate::error::{Error, Result};
 use crate::pipeline::{BadLimit, BadSample};
 use crate::rank::Rank;
-use crate::source::packed::{Found, MANIFEST};
+use crate::source::packed::{MANIFEST, PackedFolder};
 use crate::source::{RecordFormat, Source};
 use crate::threads::MAX_THREADS;
 use manifest::{Manifest, PackedShard, SavedOptions};
@@ -251,7 +251,7 @@ pub fn pack(
 
 /// The report of what is complete already. That takes no claim, so it may be on a disk that cannot be written to.
 fn finished(place: &dyn Place, name: &str, options: &PackOptions, fresh: &Manifest) -> Result<Option<PackReport>> {
-    let Found::Whole(manifest) = place.manifest()? else { return Ok(None) };
+    let PackedFolder::Whole(manifest) = place.manifest()? else { return Ok(None) };
     // The number of samples in a shard is a result, but that there is one is an option.
     let mut fresh = fresh.clone();
     fresh.shard_samples = manifest.shard_samples;
@@ -297,11 +297,11 @@ fn begin(
     let is_ours = |file: &str| names::is_name(options.format, name, file);
     place.remove_leftovers(alone, &|file| file == MANIFEST || is_ours(file))?;
     let damaged = match place.manifest()? {
-        Found::Whole(manifest) => {
+        PackedFolder::Whole(manifest) => {
             return go_on(manifest, &fresh, place, name, options).map(|manifest| (manifest, None));
         }
-        Found::Damaged(reason) => Some(reason),
-        Found::Nothing => None,
+        PackedFolder::Damaged(reason) => Some(reason),
+        PackedFolder::Nothing => None,
     };
     let mut stale = Vec::new();
     for found in place.list("")?.0.into_keys() {

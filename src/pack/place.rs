@@ -11,7 +11,7 @@ use super::store::Store;
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::file::read_up_to;
-use crate::source::packed::{Found, MANIFEST, MAX_BYTES};
+use crate::source::packed::{MANIFEST, MAX_BYTES, PackedFolder};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl Listing {
 
 /// What one process does at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Work {
+pub(super) enum ClaimOf {
     /// All of it, or what must be done once for all.
     All,
     /// The shard of this number.
@@ -117,14 +117,14 @@ pub(super) trait Place: Sync {
     fn clear_job(&self);
 
     /// Claims a work, and says for whom. The other process's description, if one has the work.
-    fn claim(&self, _work: Work, _job: &str) -> Result<Result<Claim, String>> {
+    fn claim(&self, _work: ClaimOf, _job: &str) -> Result<Result<Claim, String>> {
         Ok(Ok(None))
     }
 }
 
 impl dyn Place + '_ {
-    pub fn manifest(&self) -> Result<Found<Manifest>> {
-        Ok(self.read(MANIFEST)?.map_or(Found::Nothing, |text| Found::of(&text)))
+    pub fn manifest(&self) -> Result<PackedFolder<Manifest>> {
+        Ok(self.read(MANIFEST)?.map_or(PackedFolder::Nothing, |text| PackedFolder::of(&text)))
     }
 
     /// Claims all of it.
@@ -132,7 +132,7 @@ impl dyn Place + '_ {
     /// # Errors
     /// [`Error::Parameter`] with the other job, if another run has.
     pub fn claim_all(&self, job: &str) -> Result<Claim> {
-        self.claim(Work::All, job)?.map_err(|other| self.taken(&other))
+        self.claim(ClaimOf::All, job)?.map_err(|other| self.taken(&other))
     }
 
     /// The error for a place into which another run packs.

@@ -6,14 +6,14 @@
 //! a process that has ended, however it has ended, is free. Without locks two may make the same shard, with the same bytes.
 
 use super::manifest::{Manifest, PackedShard};
-use super::place::{Claim, JOB, Place, Work};
+use super::place::{Claim, ClaimOf, JOB, Place};
 use super::prepare::Preparer;
 use super::queue::Queue;
 use super::shards::{BadCount, ShardWriter};
 use super::{PackOptions, PackReport, begin, finish, names, report};
 use crate::error::Result;
 use crate::rank::Rank;
-use crate::source::packed::Found;
+use crate::source::packed::PackedFolder;
 use crate::source::{RecordFormat, Sample, Source, Want};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -124,8 +124,8 @@ fn plan(
 }
 
 /// What others that pack the same together have begun. From any that pack together `fresh` takes the samples in a shard.
-fn begun(found: Found<Manifest>, fresh: &mut Manifest) -> Option<Manifest> {
-    let Found::Whole(found) = found else { return None };
+fn begun(found: PackedFolder<Manifest>, fresh: &mut Manifest) -> Option<Manifest> {
+    let PackedFolder::Whole(found) = found else { return None };
     if found.shard_samples.is_some() {
         fresh.shard_samples = found.shard_samples;
     }
@@ -135,11 +135,11 @@ fn begun(found: Found<Manifest>, fresh: &mut Manifest) -> Option<Manifest> {
 /// Claims what one process does for all. `None` after a pause, if one of the others does so; a run that packs alone is
 /// not waited for.
 fn claim_all(place: &dyn Place, fresh: &Manifest) -> Result<Option<Claim>> {
-    let alone = matches!(place.manifest()?, Found::Whole(found) if found.shard_samples.is_none());
+    let alone = matches!(place.manifest()?, PackedFolder::Whole(found) if found.shard_samples.is_none());
     if alone {
         return place.claim_all(&fresh.job()).map(Some);
     }
-    let claim = place.claim(Work::All, &fresh.job())?.ok();
+    let claim = place.claim(ClaimOf::All, &fresh.job())?.ok();
     if claim.is_none() {
         std::thread::sleep(PAUSE);
     }
@@ -254,7 +254,7 @@ impl Job<'_> {
         losses: &mut BadCount,
         progress: &mut dyn FnMut(u64),
     ) -> Result<Outcome> {
-        let _claim = match self.place.claim(Work::Shard(i), &format!("making shard {i}")) {
+        let _claim = match self.place.claim(ClaimOf::Shard(i), &format!("making shard {i}")) {
             Ok(Ok(claim)) => claim,
             Ok(Err(_)) => return Ok(Outcome::Others),
             // Locks and records go with the last shard.
@@ -301,7 +301,7 @@ impl Job<'_> {
     }
 
     fn is_complete(&self) -> Result<bool> {
-        Ok(matches!(self.place.manifest()?, Found::Whole(manifest) if manifest.complete))
+        Ok(matches!(self.place.manifest()?, PackedFolder::Whole(manifest) if manifest.complete))
     }
 
     /// The manifest with all records, unless another process has written it meanwhile. It is not complete if a shard has
@@ -343,7 +343,7 @@ impl Job<'_> {
 
     /// The manifest that another process has completed.
     fn found_complete(&self) -> Result<Option<Manifest>> {
-        let Found::Whole(found) = self.place.manifest()? else { return Ok(None) };
+        let PackedFolder::Whole(found) = self.place.manifest()? else { return Ok(None) };
         if !found.complete {
             return Ok(None);
         }

@@ -3,7 +3,7 @@
 use super::manifest::{Manifest, PackedFile};
 use super::place::{self, Place};
 use crate::error::{Error, Result};
-use crate::source::packed::{Found, MANIFEST, is_sound};
+use crate::source::packed::{MANIFEST, PackedFolder, is_sound};
 use serde::Serialize;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub struct DamagedFile {
 pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
     let place = &*place::open(folder)?;
     let text = place.read(MANIFEST)?;
-    let found = text.as_deref().map_or(Found::Nothing, Found::<Manifest>::of);
+    let found = text.as_deref().map_or(PackedFolder::Nothing, PackedFolder::<Manifest>::of);
     let Some(manifest) = found.whole(folder)? else {
         let expected = "one that `warpfeed pack` has made";
         return Err(Error::parameter("verify", "folder", expected, format!("{} without pack.json", folder.display())));

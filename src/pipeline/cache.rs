@@ -7,7 +7,7 @@
 
 use super::recipes::{Recipes, Stored};
 use super::stats::Counters;
-use crate::backend::{Encoded, Work};
+use crate::backend::{Encoded, WorkStats};
 use crate::decode::{Header, pnm_header, probe};
 use crate::error::{Error, Result};
 use crate::memory;
@@ -216,7 +216,7 @@ impl Cache {
         index: u64,
         bytes: &[u8],
         header: &Header,
-        run: impl FnOnce(&[Op], &mut [u8]) -> Result<Work>,
+        run: impl FnOnce(&[Op], &mut [u8]) -> Result<WorkStats>,
     ) -> Result<Option<Loaded>> {
         // A full cache in memory has only images of known samples.
         let all_known = matches!(self.store, Store::Memory(_)) && self.known.is_some();
@@ -265,7 +265,7 @@ impl Cache {
         counters: &Counters,
         stored: Stored,
         ops: &[Op],
-        run: impl FnOnce(&[Op], &mut [u8]) -> Result<Work>,
+        run: impl FnOnce(&[Op], &mut [u8]) -> Result<WorkStats>,
     ) -> Result<Option<Vec<u8>>> {
         let size = self.recipes.cached_size(stored)?;
         if !self.reserve(len_bytes(size) + ENTRY_BYTES) {

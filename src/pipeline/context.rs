@@ -1,7 +1,7 @@
 //! The data of one epoch that workers and consumer need, for either back end.
 
-use super::inner::Inner;
 use super::policy::BadSamples;
+use super::setup::Setup;
 use super::stats::Counters;
 use crate::backend::Encoded;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ const ANNOUNCED: u64 = 64;
 
 /// An epoch: its samples and their statistics.
 pub(super) struct Context {
-    pub(super) inner: Arc<Inner>,
+    pub(super) setup: Arc<Setup>,
     /// Reads this epoch's samples.
     pub(super) reader: Reader,
     /// Set when the epoch is dropped, so that threads stop waiting for bytes.
@@ -43,17 +43,17 @@ pub(super) struct Context {
 
 impl Context {
     /// An epoch that starts at position `first` of its order. `cursor`: the place of that position in a stream.
-    pub(super) fn new(inner: Arc<Inner>, epoch: u64, first: u64, cursor: Option<Vec<u8>>) -> Self {
-        let order = inner.sampler.epoch(epoch);
-        let (seed, shuffle) = (inner.recipes.seed, inner.shuffle);
-        let picks = inner.chosen.as_ref().map(|chosen| chosen.picks(seed, shuffle, epoch, &order)).transpose();
+    pub(super) fn new(setup: Arc<Setup>, epoch: u64, first: u64, cursor: Option<Vec<u8>>) -> Self {
+        let order = setup.sampler.epoch(epoch);
+        let (seed, shuffle) = (setup.recipes.seed, setup.shuffle);
+        let picks = setup.chosen.as_ref().map(|chosen| chosen.picks(seed, shuffle, epoch, &order)).transpose();
         let (picks, refused) = picks.map_or_else(|error| (None, Some(error)), |picks| (picks, None));
-        let positions = if refused.is_none() { inner.positions(first) } else { 0 };
+        let positions = if refused.is_none() { setup.positions(first) } else { 0 };
         let padding = (first + positions).saturating_sub(order.len() - order.padding());
         let stopped = Arc::default();
-        let reader = inner.reader(epoch, first, cursor, &stopped);
+        let reader = setup.reader(epoch, first, cursor, &stopped);
         let (counters, bad) = (Counters::default(), BadSamples::default());
-        Self { inner, reader, stopped, epoch, order, picks, refused, first, positions, padding, counters, bad }
+        Self { setup, reader, stopped, epoch, order, picks, refused, first, positions, padding, counters, bad }
     }
 
     /// The sample at a position.
@@ -81,7 +81,7 @@ impl Context {
     fn announce(&self, position: u64) {
         if position < self.positions
             && let Some(Pick { index, .. }) = self.pick(position)
-            && !self.inner.cache.as_ref().is_some_and(|cache| cache.is_known(index))
+            && !self.setup.cache.as_ref().is_some_and(|cache| cache.is_known(index))
         {
             self.reader.prefetch(index);
         }
@@ -89,14 +89,14 @@ impl Context {
 
     /// The number of a batch among the epoch's batches of all ranks, with ranks taken in turn.
     pub(super) fn batch_of_all_ranks(&self, number: u64) -> u64 {
-        let partition = self.inner.sampler.own_partition();
-        let own = self.first / self.inner.options.batch_size as u64 + number;
+        let partition = self.setup.sampler.own_partition();
+        let own = self.first / self.setup.options.batch_size as u64 + number;
         own * u64::from(partition.world_size()) + u64::from(partition.rank())
     }
 
     /// What is read of a sample whose image is not in the cache.
     fn want(&self) -> Want<'_> {
-        let field = self.inner.targets.as_ref().and_then(|spec| spec.field.as_deref());
+        let field = self.setup.targets.as_ref().and_then(|spec| spec.field.as_deref());
         Want::IMAGE.and_field(field).unless(&self.stopped)
     }
 
@@ -113,7 +113,7 @@ impl Context {
     }
 
     fn annotation(&self, index: u64, target: Option<Target>) -> Result<Annotation> {
-        Annotation::new(self.inner.targets.as_ref(), self.reader.label(index), target)
+        Annotation::new(self.setup.targets.as_ref(), self.reader.label(index), target)
     }
 
     /// Whether a stream has ended before sample `index`.

@@ -2,12 +2,13 @@
 
 use super::batch::{Batch, BatchImages};
 use super::context::Context;
-use super::crew::{Crew, Room};
-use super::inner::Inner;
 use super::policy::{BadSample, OnError, Tally};
 use super::schedule::{Running, Taken};
+use super::setup::Setup;
 use super::state::{EpochState, Moment};
 use super::stats::Stats;
+use super::wakeup::Wakeup;
+use super::worker_threads::WorkerThreads;
 use crate::backend::AnyBackend;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -44,7 +45,7 @@ use std::time::Instant;
 pub struct Epoch<I = Tensor> {
     running: Arc<Running>,
     /// `None` once the epoch has ended.
-    crew: Option<Arc<Crew>>,
+    threads: Option<Arc<WorkerThreads>>,
     /// The error that left the epoch without a thread or an order.
     refused: Option<Error>,
     /// The consumer's part of the statistics.
@@ -64,7 +65,7 @@ impl<I> std::fmt::Debug for Epoch<I> {
 
 /// Where an epoch starts.
 pub(super) struct Beginning<'a> {
-    pub(super) inner: &'a Arc<Inner>,
+    pub(super) setup: &'a Arc<Setup>,
     pub(super) backend: &'a Arc<AnyBackend>,
     pub(super) epoch: u64,
     /// The first position in the order; for a stream, `cursor` is the place in it.
@@ -75,21 +76,21 @@ pub(super) struct Beginning<'a> {
 impl<I> Epoch<I> {
     /// Starts epochs that share their worker threads.
     pub(super) fn start_all(beginnings: Vec<Beginning<'_>>) -> Vec<Self> {
-        let room = Arc::new(Room::default());
+        let wakeup = Arc::new(Wakeup::default());
         let (mut threads, mut positions) = (0, 0_u64);
         let mut epochs: Vec<Self> = Vec::new();
-        for Beginning { inner, backend, epoch, first, cursor } in beginnings {
-            let mut context = Context::new(Arc::clone(inner), epoch, first, cursor);
+        for Beginning { setup, backend, epoch, first, cursor } in beginnings {
+            let mut context = Context::new(Arc::clone(setup), epoch, first, cursor);
             let refused = context.refused.take();
             let total = context.reader.feed().is_none().then_some(context.positions);
-            let tally = Tally::new(inner.policy.max_bad, total, first == 0);
-            (threads, positions) = (inner.options.threads, positions.saturating_add(context.positions));
+            let tally = Tally::new(setup.policy.max_bad, total, first == 0);
+            (threads, positions) = (setup.options.threads, positions.saturating_add(context.positions));
             context.announce_first();
-            let running = Arc::new(Running::new(context, Arc::clone(backend), &room));
+            let running = Arc::new(Running::new(context, Arc::clone(backend), &wakeup));
             let stats = Stats::default();
             epochs.push(Self {
                 running,
-                crew: None,
+                threads: None,
                 refused,
                 stats,
                 tally,
@@ -100,13 +101,13 @@ impl<I> Epoch<I> {
         }
         let running: Vec<_> = epochs.iter().map(|epoch| Arc::clone(&epoch.running)).collect();
         let count = threads.min(positions.try_into().unwrap_or(usize::MAX));
-        let (crew, refused) = Crew::start(&running, &room, count);
-        let crew = Arc::new(crew);
+        let (workers, refused) = WorkerThreads::start(&running, &wakeup, count);
+        let workers = Arc::new(workers);
         for epoch in &mut epochs {
-            epoch.stats.threads = crew.len() as u64;
-            epoch.crew = Some(Arc::clone(&crew));
+            epoch.stats.threads = workers.len() as u64;
+            epoch.threads = Some(Arc::clone(&workers));
             // Without threads no epoch can make a batch.
-            epoch.refused = epoch.refused.take().or_else(|| refused.as_ref().map(again));
+            epoch.refused = epoch.refused.take().or_else(|| refused.as_ref().map(copy_of));
         }
         epochs
     }
@@ -134,7 +135,7 @@ impl<I> Epoch<I> {
     #[must_use]
     pub fn batches(&self) -> Option<u64> {
         let context = self.context();
-        context.is_finite().then(|| context.positions.div_ceil(context.inner.options.batch_size as u64))
+        context.is_finite().then(|| context.positions.div_ceil(context.setup.options.batch_size as u64))
     }
 
     /// The state after the last batch that [`next`](Iterator::next) returned; batches that were only prefetched do not
@@ -149,7 +150,7 @@ impl<I> Epoch<I> {
         let context = self.context();
         let position = context.first + self.given;
         let cursor = context.reader.feed().and_then(|feed| feed.cursor(position));
-        Moment { inner: Arc::clone(&context.inner), epoch: context.epoch, position, cursor }
+        Moment { setup: Arc::clone(&context.setup), epoch: context.epoch, position, cursor }
     }
 
     /// Counts and times of the epoch so far.
@@ -176,7 +177,7 @@ impl<I> Epoch<I> {
         self.finished = true;
         self.running.stop();
         self.running.clear();
-        self.crew = None;
+        self.threads = None;
     }
 }
 
@@ -188,7 +189,7 @@ impl<I: BatchImages> Epoch<I> {
         }
         loop {
             let start = Instant::now();
-            let number = self.given.div_ceil(self.context().inner.options.batch_size as u64);
+            let number = self.given.div_ceil(self.context().setup.options.batch_size as u64);
             let handing_over = Span::of_batch(Activity::HandOver, number);
             let taken = self.running.take();
             drop(handing_over);
@@ -209,7 +210,7 @@ impl<I: BatchImages> Epoch<I> {
 }
 
 /// Copies the error of a thread that could not be started, for each epoch that has no threads.
-fn again(error: &Error) -> Error {
+fn copy_of(error: &Error) -> Error {
     match error {
         Error::Thread { name, source } => {
             let same = source.raw_os_error().map_or_else(|| source.kind().into(), io::Error::from_raw_os_error);
@@ -236,9 +237,9 @@ impl<I: BatchImages> Iterator for Epoch<I> {
     /// Upper bound: the remaining batches. Lower bound: 1, or 0 if all samples may be skipped or a stream may have
     /// ended.
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let (context, batch) = (self.context(), self.context().inner.options.batch_size as u64);
+        let (context, batch) = (self.context(), self.context().setup.options.batch_size as u64);
         let left = if self.finished { 0 } else { (context.positions.saturating_sub(self.given)).div_ceil(batch) };
-        let certain = context.is_finite() && context.inner.policy.on_error != OnError::Skip;
+        let certain = context.is_finite() && context.setup.policy.on_error != OnError::Skip;
         // An error would be the last item.
         (usize::from(certain && left > 0), usize::try_from(left).ok())
     }

@@ -79,7 +79,7 @@ impl PipelineGroup {
             let own = pipeline.memory();
             all.batches_bytes += own.batches_bytes;
             all.images_bytes = all.images_bytes.saturating_add(own.images_bytes);
-            let shared_bytes = pipeline.inner.input.memory_bytes();
+            let shared_bytes = pipeline.setup.input.memory_bytes();
             all.encoded_bytes = all.encoded_bytes.saturating_add(own.encoded_bytes - shared_bytes);
             all.order_bytes = all.order_bytes.saturating_add(own.order_bytes);
             all.device_bytes += own.device_bytes;

@@ -3,7 +3,7 @@
 //! # Modules
 //!
 //! Modules depend on each other in one direction. `recipes` (operations drawn for a sample), `policy` and `stats` come
-//! first. `cache` uses them. Then come `inner` (the settings that the builder checked), `context` (one epoch of them),
+//! first. `cache` uses them. Then come `setup` (the settings that the builder checked), `context` (one epoch of them),
 //! `assembly` (the results for a batch's positions), `worker` (a thread's work on a sample), `schedule` (which thread
 //! does which position) and `epoch` (the consumer's view). Only `schedule` gets the back end.
 //!
@@ -85,17 +85,18 @@ mod batch;
 mod builder;
 mod cache;
 mod context;
-mod crew;
 mod epoch;
 mod group;
-mod inner;
 mod policy;
 mod recipes;
 mod schedule;
+mod setup;
 mod state;
 mod stats;
 mod view;
+mod wakeup;
 mod worker;
+mod worker_threads;
 
 use crate::backend::{AnyBackend, Backend};
 use crate::device::Device;
@@ -114,10 +115,10 @@ pub use cache::{CacheUsage, ImageCache};
 use epoch::Beginning;
 pub use epoch::Epoch;
 pub use group::PipelineGroup;
-use inner::Inner;
 pub use policy::{BadLimit, BadSample, LastBatch, OnError};
 pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
-use recipes::{Crops, Stored};
+use recipes::{Stored, ViewTransforms};
+use setup::Setup;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
 use std::marker::PhantomData;
@@ -133,7 +134,7 @@ pub use view::{View, five_crop, ten_crop, view};
 ///
 /// `I` is the form of the batches' images: see [`Batch`].
 pub struct Pipeline<I = Tensor> {
-    inner: Arc<Inner>,
+    setup: Arc<Setup>,
     /// The back end that runs the recipes.
     backend: Arc<AnyBackend>,
     memory: MemoryBound,
@@ -173,7 +174,7 @@ pub type RaggedPipeline = Pipeline<Vec<Tensor>>;
 impl<I> Clone for Pipeline<I> {
     fn clone(&self) -> Self {
         Self {
-            inner: Arc::clone(&self.inner),
+            setup: Arc::clone(&self.setup),
             backend: Arc::clone(&self.backend),
             memory: self.memory,
             device: self.device,
@@ -186,7 +187,7 @@ impl<I> std::fmt::Debug for Pipeline<I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pipeline")
             .field("samples", &self.len())
-            .field("views", &self.inner.recipes.views)
+            .field("views", &self.setup.recipes.views)
             .field("threads", &self.threads())
             .finish_non_exhaustive()
     }
@@ -226,7 +227,7 @@ impl Pipeline {
     /// For each view, the size of its images and the number of images it has of each sample.
     #[must_use]
     pub fn view_sizes(&self) -> Vec<(Size, usize)> {
-        let outputs = self.inner.options.outputs.iter();
+        let outputs = self.setup.options.outputs.iter();
         outputs.map(|output| (output.one_size(), output.times)).collect()
     }
 
@@ -250,11 +251,11 @@ impl Pipeline {
     /// # Ok::<(), warpfeed::Error>(())
     /// ```
     pub fn preprocessor(&self) -> Result<Preprocessor> {
-        let mut images = self.inner.recipes.views.iter().flat_map(Crops::all);
+        let mut images = self.setup.recipes.views.iter().flat_map(ViewTransforms::all);
         let (Some(transforms), None) = (images.next(), images.next()) else {
             return Err(Error::parameter("preprocessor", "views", "one, once", "several"));
         };
-        let Inner { options, recipes, .. } = &*self.inner;
+        let Setup { options, recipes, .. } = &*self.setup;
         Preprocessor::like(transforms, options, recipes.planner, recipes.orientation, self.device)
     }
 }
@@ -268,7 +269,7 @@ impl<I> Pipeline<I> {
     }
 
     fn beginning(&self, epoch: u64) -> Beginning<'_> {
-        Beginning { inner: &self.inner, backend: &self.backend, epoch, first: 0, cursor: None }
+        Beginning { setup: &self.setup, backend: &self.backend, epoch, first: 0, cursor: None }
     }
 
     /// Continues an epoch where [`Epoch::state`] was taken. The samples delivered before and after are together exactly
@@ -284,7 +285,7 @@ impl<I> Pipeline<I> {
     }
 
     fn rest(&self, state: &EpochState) -> Result<Beginning<'_>> {
-        state.check(&self.inner, self.inner.all_positions())?;
+        state.check(&self.setup, self.setup.all_positions())?;
         let (first, cursor) = (state.position(), state.cursor()?);
         Ok(Beginning { first, cursor, ..self.beginning(state.epoch()) })
     }
@@ -293,7 +294,7 @@ impl<I> Pipeline<I> {
     /// beforehand.
     #[must_use]
     pub fn len(&self) -> Option<u64> {
-        self.inner.input.samples().map(|_| self.inner.sampler.len().min(self.inner.limit))
+        self.setup.input.samples().map(|_| self.setup.sampler.len().min(self.setup.limit))
     }
 
     /// Whether an epoch is known to have no sample.
@@ -305,26 +306,26 @@ impl<I> Pipeline<I> {
     /// Number of batches in an epoch, if no sample is skipped. `None` for a stream.
     #[must_use]
     pub fn batches(&self) -> Option<u64> {
-        let batches = self.inner.positions(0).div_ceil(self.inner.options.batch_size as u64);
-        self.inner.input.samples().map(|_| batches)
+        let batches = self.setup.positions(0).div_ceil(self.setup.options.batch_size as u64);
+        self.setup.input.samples().map(|_| batches)
     }
 
     /// Names of the classes, by label; empty if the source has none.
     #[must_use]
     pub fn classes(&self) -> &[String] {
-        self.inner.input.classes()
+        self.setup.input.classes()
     }
 
     /// Number of worker threads; 0 if the consumer's thread makes the batches.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.inner.options.threads
+        self.setup.options.threads
     }
 
     /// Number of batches that are being filled or ready ahead of the consumer.
     #[must_use]
     pub fn prefetch(&self) -> usize {
-        self.inner.options.prefetch
+        self.setup.options.prefetch
     }
 
     /// Name of the device that runs the recipes, for people.
@@ -336,13 +337,13 @@ impl<I> Pipeline<I> {
     /// Strategy by which recipes are run ([`Builder::strategy`]).
     #[must_use]
     pub fn strategy(&self) -> Strategy {
-        self.inner.recipes.planner.strategy
+        self.setup.recipes.planner.strategy
     }
 
     /// Current contents of the [`ImageCache`]; `None` without one.
     #[must_use]
     pub fn cache_usage(&self) -> Option<CacheUsage> {
-        self.inner.cache.as_deref().map(Cache::usage)
+        self.setup.cache.as_deref().map(Cache::usage)
     }
 
     /// Upper bound of the memory that the pipeline takes.
@@ -388,13 +389,13 @@ impl<I> Pipeline<I> {
     /// # Errors
     /// The errors of [`recipe`](Self::recipe).
     pub fn recipes(&self, epoch: u64, index: u64) -> Result<Vec<Vec<Op>>> {
-        let source = self.inner.input.clone().into_data_set()?;
+        let source = self.setup.input.clone().into_data_set()?;
         if index >= source.len() {
             return Err(Error::parameter("recipe", "index", format!("below {}", source.len()), index));
         }
         let mut sample = Sample::default();
         source.read(index, &Want::IMAGE, &mut sample)?;
-        let header = self.inner.recipes.header(sample.bytes())?;
-        self.inner.recipes.draw(epoch, Pick { index, repetition: 0 }, Stored::from(&header))
+        let header = self.setup.recipes.header(sample.bytes())?;
+        self.setup.recipes.draw(epoch, Pick { index, repetition: 0 }, Stored::from(&header))
     }
 }

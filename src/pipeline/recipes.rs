@@ -25,14 +25,14 @@ impl From<&Header> for Stored {
 
 /// The transforms of a view.
 #[derive(Debug)]
-pub(super) struct Crops {
+pub(super) struct ViewTransforms {
     /// One list of transforms per image.
     pub(super) of: Vec<Vec<Transform>>,
     /// How many times the list is repeated.
     pub(super) times: usize,
 }
 
-impl Crops {
+impl ViewTransforms {
     /// The transforms of every image of the view, repetitions included.
     pub(super) fn all(&self) -> impl Iterator<Item = &Vec<Transform>> {
         (0..self.times).flat_map(|_| &self.of)
@@ -43,7 +43,7 @@ impl Crops {
 pub(super) struct Recipes {
     pub(super) seed: u64,
     /// The transforms of each view.
-    pub(super) views: Vec<Crops>,
+    pub(super) views: Vec<ViewTransforms>,
     /// The deterministic operations that all views begin with.
     fixed: Vec<Op>,
     pub(super) orientation: Orientation,
@@ -51,7 +51,7 @@ pub(super) struct Recipes {
 }
 
 impl Recipes {
-    pub(super) fn new(seed: u64, views: Vec<Crops>, orientation: Orientation, planner: Planner) -> Self {
+    pub(super) fn new(seed: u64, views: Vec<ViewTransforms>, orientation: Orientation, planner: Planner) -> Self {
         let fixed = |transforms: &Vec<Transform>| -> Vec<Op> {
             let fixed = transforms.iter().map_while(|op| match op {
                 Transform::Explicit(Op::Normalize(_) | Op::Erase(_) | Op::Custom(_)) => None,

@@ -6,7 +6,7 @@
 
 use super::assembly::{Begun, Filling, Made, Slot};
 use super::context::Context;
-use super::crew::{Hand, Room, Step};
+use super::wakeup::Wakeup;
 use super::worker::{Destination, Worker};
 use crate::backend::{AnyBackend, AnyWorker, Backend};
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ pub(super) struct Running {
     backend: Arc<AnyBackend>,
     state: Mutex<State>,
     /// Threads wait here when the queue is full.
-    room: Arc<Room>,
+    wakeup: Arc<Wakeup>,
     /// The consumer waits here for its batch, and when it clears the epoch for threads that still work.
     ready: Condvar,
     /// Number of threads that work on a position.
@@ -87,77 +87,92 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// A thread's part in an epoch ([`Hand`]).
-struct OneHand {
-    shared: Arc<Running>,
+/// Result of a thread's turn at an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The thread worked on a position.
+    Worked,
+    /// The queue is full until the consumer takes a batch.
+    Full,
+    /// No position is left to begin, now or later.
+    Done,
+}
+
+/// A thread's share of an epoch. If it is dropped before its end, as after a panic, it fails the epoch: otherwise the
+/// consumer would wait forever for the position that the thread left undone.
+pub(super) struct EpochShare {
+    running: Arc<Running>,
     /// The back end's decoders and memory for this thread, made when first needed.
     own: Option<AnyWorker>,
-    /// Whether the queue was full at the last step.
+    /// Whether the queue was full at the last turn.
     full: bool,
     done: bool,
 }
 
-impl Hand for OneHand {
-    fn step(&mut self) -> Step {
-        let shared = &*self.shared;
-        let next = shared.next_task();
+impl EpochShare {
+    /// Works on the next position, if there is one and the queue is not full.
+    pub(super) fn take_turn(&mut self) -> Turn {
+        let running = &*self.running;
+        let next = running.next_task();
         self.full = matches!(next, Next::Full);
         match next {
             Next::Task(task, _busy) => {
-                shared.run(task, &mut Worker::new(&shared.context, &shared.backend, &mut self.own));
-                Step::Worked
+                running.run(task, &mut Worker::new(&running.context, &running.backend, &mut self.own));
+                Turn::Worked
             }
-            Next::Full => Step::Full,
-            Next::Done => Step::Done,
+            Next::Full => Turn::Full,
+            Next::Done => Turn::Done,
         }
     }
 
-    fn add_wait(&self, time: Duration) {
+    /// Counts time that the thread has waited, if this epoch's queue was full.
+    pub(super) fn add_wait(&self, time: Duration) {
         if self.full {
-            self.shared.context.counters.add_worker_wait(time);
+            self.running.context.counters.add_worker_wait(time);
         }
     }
 
-    fn end(&mut self) {
+    /// Keeps decoders and memory for the next epoch.
+    pub(super) fn end(&mut self) {
         if let Some(own) = self.own.take() {
-            self.shared.backend.give_worker(own);
+            self.running.backend.give_worker(own);
         }
         self.done = true;
     }
 }
 
-impl Drop for OneHand {
+impl Drop for EpochShare {
     fn drop(&mut self) {
         if !self.done {
             let message = "a thread of the pipeline ended before its work was done".to_owned();
-            self.shared.fail(Error::Panic { message });
+            self.running.fail(Error::Panic { message });
         }
     }
 }
 
 impl Running {
-    /// Begins an epoch, whose threads wait in `room`.
-    pub(super) fn new(context: Context, backend: Arc<AnyBackend>, room: &Arc<Room>) -> Self {
+    /// Begins an epoch, whose threads wait for `wakeup`.
+    pub(super) fn new(context: Context, backend: Arc<AnyBackend>, wakeup: &Arc<Wakeup>) -> Self {
         let state = Mutex::new(State { limit: context.positions, ..State::default() });
         let (ready, busy) = (Condvar::new(), AtomicUsize::new(0));
-        Self { context, backend, state, room: Arc::clone(room), ready, busy }
+        Self { context, backend, state, wakeup: Arc::clone(wakeup), ready, busy }
     }
 
     pub(super) fn context(&self) -> &Context {
         &self.context
     }
 
-    /// The part of one more thread.
-    pub(super) fn hand(self: Arc<Self>) -> Box<dyn Hand> {
-        Box::new(OneHand { shared: self, own: None, full: false, done: false })
+    /// The share of one more thread.
+    pub(super) fn share(self: Arc<Self>) -> EpochShare {
+        EpochShare { running: self, own: None, full: false, done: false }
     }
 
     /// Waits for the next batch; `None` at the end of the epoch.
     pub(super) fn take(self: &Arc<Self>) -> Option<Taken> {
-        let options = &self.context.inner.options;
+        let options = &self.context.setup.options;
         if options.threads == 0 {
             // A panic here becomes an error of the epoch instead of unwinding into the caller.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.fill_front(&mut *Arc::clone(self).hand())));
+            let _ = catch_unwind(AssertUnwindSafe(|| self.fill_front(&mut Arc::clone(self).share())));
         }
         let batch_size = options.batch_size as u64;
         let mut state = self.lock();
@@ -178,7 +193,7 @@ impl Running {
         let end = state.end.map_or(end, |stream| end.min(stream));
         state.front += 1;
         drop(state);
-        self.room.change();
+        self.wakeup.change();
         Some(Taken { end, made })
     }
 
@@ -186,7 +201,7 @@ impl Running {
     pub(super) fn stop(&self) {
         self.lock().limit = 0;
         self.context.stopped.store(true, SeqCst);
-        self.room.change();
+        self.wakeup.change();
     }
 
     /// Waits for what threads are at work on, once it was stopped, and gives up batches that were begun and will not be
@@ -205,7 +220,7 @@ impl Running {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent at every unlock; a panic in between fails the epoch (`OneHand`).
+        // The state is consistent at every unlock; a panic in between fails the epoch (`EpochShare`).
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -215,24 +230,24 @@ impl Running {
         state.limit = 0;
         state.failed.get_or_insert(error);
         drop(state);
-        self.room.change();
+        self.wakeup.change();
         self.ready.notify_all();
     }
 
     /// Fills the batch at the front on the consumer's thread, if there are no worker threads.
-    fn fill_front(&self, hand: &mut dyn Hand) {
+    fn fill_front(&self, share: &mut EpochShare) {
         // Positions are begun in order, so the batch at the front is the only one begun.
         while self.lock().batches.front().is_none_or(|front| front.made.is_none()) {
-            if hand.step() != Step::Worked {
+            if share.take_turn() != Turn::Worked {
                 break;
             }
         }
-        hand.end();
+        share.end();
     }
 
     /// Takes the next position, unless the queue is full.
     fn next_task(&self) -> Next<'_> {
-        let options = &self.context.inner.options;
+        let options = &self.context.setup.options;
         let batch_size = options.batch_size as u64;
         let mut state = self.lock();
         if state.next >= state.limit {
@@ -270,7 +285,7 @@ impl Running {
             let begin = || self.backend.begin(samples).map_err(|error| refused = Some(Box::new(error))).ok();
             match (batch.get_or_init(begin), refused) {
                 (Some(batch), _) => {
-                    let number = position / self.context.inner.options.batch_size as u64;
+                    let number = position / self.context.setup.options.batch_size as u64;
                     let _sample = Span::of_sample(number, pick.index);
                     worker.position(pick, &Destination { batch, place, later: true })
                 }
@@ -290,7 +305,7 @@ impl Running {
 
     /// Marks a position as finished. If it was the last of its batch, makes the batch.
     fn finish(&self, position: u64, result: Slot, worker: &mut Worker<'_>) {
-        let batch_size = self.context.inner.options.batch_size as u64;
+        let batch_size = self.context.setup.options.batch_size as u64;
         let (number, place) = (position / batch_size, (position % batch_size) as usize);
         let mut state = self.lock();
         // Positions after a failed batch, or after the end of a stream, will not be delivered, so none of them is
@@ -342,16 +357,16 @@ mod tests {
     fn a_consumer_hears_of_a_thread_that_ends_before_its_work_is_done() {
         let jpeg = encode_jpeg(&crate::raster::Image::new(Size::new(8, 8)), &JpegOptions::default()).unwrap();
         let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(4).threads(1);
-        let inner = Arc::clone(&builder.device(Device::Cpu).build().unwrap().inner);
-        let cpu = backend::open(Device::Cpu, &inner.options, None).unwrap();
-        let context = Context::new(inner, 0, 0, None);
+        let setup = Arc::clone(&builder.device(Device::Cpu).build().unwrap().setup);
+        let cpu = backend::open(Device::Cpu, &setup.options, None).unwrap();
+        let context = Context::new(setup, 0, 0, None);
         let shared = Arc::new(Running::new(context, Arc::new(cpu), &Arc::default()));
 
         let (sender, receiver) = mpsc::channel();
         let consumer = Arc::clone(&shared);
         std::thread::spawn(move || sender.send(consumer.take().map(|taken| taken.made.err())));
         let worker = std::thread::spawn(move || {
-            let _hand = Arc::clone(&shared).hand();
+            let _share = Arc::clone(&shared).share();
             // The thread has taken the only position.
             let Next::Task(..) = shared.next_task() else { return };
             panic!("whatever may go wrong between two samples")

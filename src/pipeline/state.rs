@@ -1,6 +1,6 @@
 //! The state of an epoch, with which another process continues it.
 
-use super::inner::Inner;
+use super::setup::Setup;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -76,7 +76,7 @@ pub struct EpochState {
 
 /// The place of an epoch when a batch was delivered, from which a state can be made.
 pub(super) struct Moment {
-    pub(super) inner: Arc<Inner>,
+    pub(super) setup: Arc<Setup>,
     pub(super) epoch: u64,
     pub(super) position: u64,
     /// For a stream: the cursor of its samples.
@@ -85,7 +85,7 @@ pub(super) struct Moment {
 
 impl Moment {
     pub(super) fn state(&self) -> EpochState {
-        EpochState::new(&self.inner, self.epoch, self.position, self.cursor.as_deref())
+        EpochState::new(&self.setup, self.epoch, self.position, self.cursor.as_deref())
     }
 }
 
@@ -96,21 +96,21 @@ impl fmt::Debug for Moment {
 }
 
 impl EpochState {
-    fn new(inner: &Inner, epoch: u64, position: u64, cursor: Option<&[u8]>) -> Self {
-        let (sampler, partition, cursor) = (&inner.sampler, inner.sampler.own_partition(), cursor.map(hex));
+    fn new(setup: &Setup, epoch: u64, position: u64, cursor: Option<&[u8]>) -> Self {
+        let (sampler, partition, cursor) = (&setup.sampler, setup.sampler.own_partition(), cursor.map(hex));
         Self {
             version: VERSION,
             epoch,
             position,
-            seed: inner.recipes.seed,
-            shuffled: inner.shuffle,
+            seed: setup.recipes.seed,
+            shuffled: setup.shuffle,
             partition: (partition.rank(), partition.world_size()),
             even: sampler.is_even(),
             // `u64::MAX` stands for a stream's unknown number of samples, as in all earlier states.
-            samples: inner.input.samples().unwrap_or(u64::MAX),
-            sampler: inner.chosen.as_ref().map(|chosen| chosen.name.clone()),
-            mix: inner.mix.as_ref().map(|mix| format!("{mix} of {} images", inner.options.batch_size)),
-            source: format!("{:016x}", inner.fingerprint()),
+            samples: setup.input.samples().unwrap_or(u64::MAX),
+            sampler: setup.chosen.as_ref().map(|chosen| chosen.name.clone()),
+            mix: setup.mix.as_ref().map(|mix| format!("{mix} of {} images", setup.options.batch_size)),
+            source: format!("{:016x}", setup.fingerprint()),
             crc: cursor.as_deref().map(|cursor| crc(epoch, position, cursor)),
             cursor,
         }
@@ -137,12 +137,12 @@ impl EpochState {
     }
 
     /// Compares the state with the pipeline that is to resume it, whose epoch has `positions`.
-    pub(super) fn check(&self, inner: &Inner, positions: u64) -> Result<()> {
+    pub(super) fn check(&self, setup: &Setup, positions: u64) -> Result<()> {
         let refused = |expected: String, got: String| Err(Error::parameter("resume", "state", expected, got));
         if self.version != VERSION {
             return refused(format!("of version {VERSION}"), format!("version {}", self.version));
         }
-        let own = Self::new(inner, self.epoch, self.position, None);
+        let own = Self::new(setup, self.epoch, self.position, None);
         let (mut expected, mut got) = (Vec::new(), Vec::new());
         for (own, other) in own.words().into_iter().zip(self.words()) {
             if own != other {

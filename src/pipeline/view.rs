@@ -1,6 +1,6 @@
 //! Several views of each image, from one read and one decoding.
 
-use super::recipes::Crops;
+use super::recipes::ViewTransforms;
 use crate::error::{Error, Result};
 use crate::ops::{CenterCrop, Corner, CornerCrop, Hflip, transform::Transform, written::WrittenView};
 use crate::raster::Size;
@@ -75,11 +75,11 @@ impl View {
     }
 
     /// The view's transforms with those of all views around them.
-    pub(super) fn between(&self, first: &[Transform], last: &[Transform]) -> Result<Crops> {
+    pub(super) fn between(&self, first: &[Transform], last: &[Transform]) -> Result<ViewTransforms> {
         if !(1..=MAX_TIMES).contains(&self.times) {
             return Err(Error::parameter("view", "times", format!("1 to {MAX_TIMES}"), self.times));
         }
         let whole = |crop: &Vec<Transform>| [first, crop, last].concat();
-        Ok(Crops { of: self.crops.iter().map(whole).collect(), times: self.times as usize })
+        Ok(ViewTransforms { of: self.crops.iter().map(whole).collect(), times: self.times as usize })
     }
 }

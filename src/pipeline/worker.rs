@@ -6,7 +6,7 @@ use super::cache::Loaded;
 use super::context::Context;
 use super::policy::{LastBatch, OnError, SUBSTITUTES};
 use super::recipes::Stored;
-use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, End, Sample};
+use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, End, PlannedSample};
 use crate::error::{Error, Result};
 use crate::rng::Pick;
 use crate::targets::Annotation;
@@ -66,7 +66,7 @@ impl<'a> Worker<'a> {
     /// Applies the policy to a sample that could not be used.
     pub(super) fn instead(&mut self, pick: Pick, error: Error, to: &Destination<'_>) -> Slot {
         let (context, index) = (self.context, pick.index);
-        let policy = context.inner.policy.on_error;
+        let policy = context.setup.policy.on_error;
         if policy == OnError::Fail || !error.is_bad_sample() {
             return Slot::Failed(Box::new(context.sample_error(index, error)));
         }
@@ -80,7 +80,7 @@ impl<'a> Worker<'a> {
         let now = Destination { later: false, ..*to };
         let mut tried = 0;
         while tried < SUBSTITUTES
-            && let Some(other) = context.inner.substitute(context.epoch, index, tried)
+            && let Some(other) = context.setup.substitute(context.epoch, index, tried)
         {
             let pick = Pick { index: other, ..pick };
             match self.sample(pick, &now) {
@@ -100,7 +100,7 @@ impl<'a> Worker<'a> {
     /// sample is returned.
     fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<Annotation> {
         let (context, backend, index) = (self.context, self.backend, pick.index);
-        let (counters, cache, recipes) = (&context.counters, context.inner.cache.as_ref(), &context.inner.recipes);
+        let (counters, cache, recipes) = (&context.counters, context.setup.cache.as_ref(), &context.setup.recipes);
         let own = self.own()?;
         let mut buffer = backend.buffer(own);
         if let Some(kept) = cache.and_then(|cache| cache.known(counters, index, &mut buffer)) {
@@ -134,14 +134,14 @@ impl<'a> Worker<'a> {
 
     /// Draws a sample's recipes, and runs of them what has not been run yet.
     fn run(&mut self, pick: Pick, image: Loaded, &Destination { batch, place, later }: &Destination<'_>) -> Result<()> {
-        let (context, backend, recipes) = (self.context, self.backend, &self.context.inner.recipes);
+        let (context, backend, recipes) = (self.context, self.backend, &self.context.setup.recipes);
         let Loaded { encoded, header, stored, cached_ops } = image;
         let start = Instant::now();
         let drawn = recipes.draw(context.epoch, pick, stored)?;
         let plans = recipes.planner.plan(&drawn, cached_ops.unwrap_or(0), header.size)?;
         context.counters.add_augment(start.elapsed());
         let own = self.own()?;
-        let sample = Sample { place, header: &header, plans: &plans, later };
+        let sample = PlannedSample { place, header: &header, plans: &plans, later };
         match backend.run(own, batch, encoded, &sample) {
             Ok(work) => {
                 context.counters.add_decode(work.decode);
@@ -164,7 +164,7 @@ impl<'a> Worker<'a> {
     pub(super) fn make(&mut self, number: u64, batch: Option<AnyBatch>, mut slots: Vec<Slot>) -> Result<Made> {
         let (context, backend, positions) = (self.context, self.backend, slots.len());
         let _batch = Span::of_batch(Activity::Batch, number);
-        let inner = &context.inner;
+        let setup = &context.setup;
         let Some(mut batch) = batch else {
             // The batch could not be begun.
             let losses = deliver(slots)?.losses;
@@ -179,25 +179,25 @@ impl<'a> Worker<'a> {
             }
         };
         let Delivered { places, mut annotations, mut indices, losses, ended } = delivered;
-        let dropped = ended && inner.policy.last == LastBatch::Drop;
+        let dropped = ended && setup.policy.last == LastBatch::Drop;
         let (Some(last), Some(&index), false) = (annotations.last(), indices.last(), dropped) else {
             backend.abandon(batch);
             return Ok(Made { parts: None, losses });
         };
         let filled = indices.len();
-        if inner.policy.last == LastBatch::Pad {
+        if setup.policy.last == LastBatch::Pad {
             let last = last.clone();
-            annotations.resize(inner.options.batch_size, last);
-            indices.resize(inner.options.batch_size, index);
+            annotations.resize(setup.options.batch_size, last);
+            indices.resize(setup.options.batch_size, index);
         }
         // Positions that fill up even partitions count as padding too.
-        let end = number * inner.options.batch_size as u64 + positions as u64;
+        let end = number * setup.options.batch_size as u64 + positions as u64;
         let unpadded = context.positions - context.padding;
         let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
-        let mut annotations = Annotations::new(inner.targets.as_ref(), annotations);
+        let mut annotations = Annotations::new(setup.targets.as_ref(), annotations);
         let plan =
-            inner.mix.as_ref().zip(inner.options.outputs.first().and_then(|first| first.size)).map(|(mix, size)| {
-                let key = (inner.recipes.seed, context.epoch, context.batch_of_all_ranks(number));
+            setup.mix.as_ref().zip(setup.options.outputs.first().and_then(|first| first.size)).map(|(mix, size)| {
+                let key = (setup.recipes.seed, context.epoch, context.batch_of_all_ranks(number));
                 mix.plan(key, indices.len(), size)
             });
         if let Some(plan) = &plan {

@@ -61,8 +61,8 @@ const OTHERS: [&str; 27] = [
 /// supported.
 pub fn timm_ops(text: &str) -> Result<Vec<Op>> {
     let mut settings = object(NAME, text)?;
-    if let Some(inner) = settings.remove("pretrained_cfg") {
-        settings = serde_json::from_value(inner)
+    if let Some(setup) = settings.remove("pretrained_cfg") {
+        settings = serde_json::from_value(setup)
             .map_err(|error| Error::parameter(NAME, "pretrained_cfg", "a JSON object", error))?;
     }
     settings.retain(|setting, value| !value.is_null() && !OTHERS.contains(&setting.as_str()));

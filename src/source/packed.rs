@@ -30,14 +30,14 @@ pub(crate) fn is_sound(manifest: &[u8]) -> Option<bool> {
 }
 
 /// What stands where a folder has its manifest.
-pub(crate) enum Found<T> {
+pub(crate) enum PackedFolder<T> {
     Nothing,
     Whole(T),
     /// Why it cannot be understood: it is empty, torn, changed, or of another version.
     Damaged(String),
 }
 
-impl<T: DeserializeOwned> Found<T> {
+impl<T: DeserializeOwned> PackedFolder<T> {
     pub(crate) fn in_folder(folder: &Path) -> Result<Self> {
         let text = file::if_there(file::read_limited(folder.join(MANIFEST), MAX_BYTES))?;
         Ok(text.map_or(Self::Nothing, |text| Self::of(&text)))
@@ -98,7 +98,7 @@ impl Packed {
     /// # Errors
     /// [`Error::Io`] if it cannot be read or is damaged.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>> {
-        Found::in_folder(folder)?.whole(folder)
+        PackedFolder::in_folder(folder)?.whole(folder)
     }
 
     /// Whether a file of this name is one of the shards.

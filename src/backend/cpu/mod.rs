@@ -31,8 +31,8 @@ pub(crate) mod output;
 mod resample;
 mod vertical;
 
-use super::kept::Kept;
-use super::{Backend, Decoded, Encoded, End, Finished, OutputForm, RunOptions, Sample, Settled, Work};
+use super::spares::Spares;
+use super::{Backend, Decoded, Encoded, End, Finished, OutputForm, PlannedSample, RunOptions, Settled, WorkStats};
 use crate::cuda::driver;
 use crate::decode::Header;
 use crate::error::{Error, Result};
@@ -60,7 +60,7 @@ pub(crate) struct Cpu {
     /// For targets that are numbers.
     targets: Arc<Pool>,
     /// Of threads that have ended, for the next epoch's.
-    workers: Kept<Worker>,
+    workers: Spares<Worker>,
 }
 
 /// A thread's decoder and memory.
@@ -89,7 +89,7 @@ impl Cpu {
         let workers = options.threads.max(1).saturating_mul(WORKER_BYTES);
         drop((memory::zeros::<u8>(workers, "the workers beside the batches", memory::SMALLER_BATCHES)?, batches));
         let targets = Arc::new(Pool::new(DType::F32, options.batches_at_a_time()));
-        let workers = Kept::new(options.threads.max(1));
+        let workers = Spares::new(options.threads.max(1));
         Ok(Self { options: Arc::clone(options), tables, pools, targets, workers })
     }
 }
@@ -123,9 +123,9 @@ impl RunOptions {
 }
 
 /// One image has been decoded by the CPU.
-fn work(times: Times) -> Work {
+fn work(times: Times) -> WorkStats {
     let decoded = Decoded { cpu: 1, ..times.knew.into() };
-    Work { decode: times.decode, augment: times.augment, decoded }
+    WorkStats { decode: times.decode, augment: times.augment, decoded }
 }
 
 /// Decodes an image and runs plans on it but for their epilogues, each to RGB bytes.
@@ -134,7 +134,7 @@ pub(crate) fn run_to_rgb<'a>(
     job: &Job<'_>,
     plans: &[Plan<'_>],
     outs: impl IntoIterator<Item = &'a mut [u8]>,
-) -> Result<Work> {
+) -> Result<WorkStats> {
     let output = |(out, plan): (_, &Plan<'_>)| Output::rgb(out, plan.size);
     let mut outputs: Vec<_> = outs.into_iter().zip(plans).map(output).collect();
     executor.run(job, plans, &mut outputs).map(work)
@@ -182,7 +182,13 @@ impl Backend for Cpu {
         Ok(Batch::Views(HostBatch::new(views, samples)))
     }
 
-    fn run(&self, worker: &mut Worker, batch: &Batch, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
+    fn run(
+        &self,
+        worker: &mut Worker,
+        batch: &Batch,
+        encoded: Encoded,
+        sample: &PlannedSample<'_>,
+    ) -> Result<WorkStats> {
         let options = &self.options;
         let job = options.job(encoded.bytes(), sample.header);
         let plans = sample.plans;
@@ -219,7 +225,7 @@ impl Backend for Cpu {
         header: &Header,
         plan: &Plan<'_>,
         out: &mut [u8],
-    ) -> Result<Work> {
+    ) -> Result<WorkStats> {
         run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), std::slice::from_ref(plan), [out])
     }
 

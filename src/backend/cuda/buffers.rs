@@ -1,17 +1,17 @@
 //! Buffers that encoded bytes are read into.
 
-use crate::backend::kept::Kept;
+use crate::backend::spares::Spares;
 
 /// Buffers above this are freed after use.
 const KEEP_BYTES: usize = 4 << 20;
 
 /// Buffers of samples that nothing reads any more, for the next samples.
-pub(super) struct Buffers(Kept<Vec<u8>>);
+pub(super) struct Buffers(Spares<Vec<u8>>);
 
 impl Buffers {
     /// A store for at most so many.
     pub(super) fn new(most: usize) -> Self {
-        Self(Kept::new(most))
+        Self(Spares::new(most))
     }
 
     pub(super) fn take(&self) -> Vec<u8> {

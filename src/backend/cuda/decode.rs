@@ -10,7 +10,7 @@ use super::nvjpeg::{HardwareDecoder, HardwareJob, Nvjpeg, Queued, WorkerDecoder}
 use super::route::{Route, Router};
 use super::streams::Streams;
 use super::worker::Worker;
-use crate::backend::{Encoded, RunOptions, Sample, Settled};
+use crate::backend::{Encoded, PlannedSample, RunOptions, Settled};
 use crate::cuda::driver::Scoped;
 use crate::decode::{Format, Header, Reason, has_end};
 use crate::error::{Error, Result};
@@ -77,7 +77,7 @@ impl Decoders {
         worker: &mut Worker,
         batch: &InFlight,
         mut encoded: Encoded,
-        &Sample { header, plans, later, .. }: &Sample<'_>,
+        &PlannedSample { header, plans, later, .. }: &PlannedSample<'_>,
     ) -> Result<Source> {
         let (size, len_bytes) = (header.size, encoded.bytes().len());
         let mut spare = None;

@@ -17,8 +17,8 @@ use super::submit::Outputs;
 use super::worker::Worker;
 use crate::backend::cpu::output::Tables;
 use crate::backend::cpu::run_to_rgb;
-use crate::backend::kept::Kept;
-use crate::backend::{Backend, Decoded, Encoded, End, Finished, RunOptions, Sample, Settled, Work};
+use crate::backend::spares::Spares;
+use crate::backend::{Backend, Decoded, Encoded, End, Finished, PlannedSample, RunOptions, Settled, WorkStats};
 use crate::cuda::driver::{self, Module};
 use crate::decode::Header;
 use crate::error::Result;
@@ -30,7 +30,7 @@ pub(crate) struct Gpu {
     options: Arc<RunOptions>,
     name: String,
     batches: Batches,
-    workers: Kept<Worker>,
+    workers: Spares<Worker>,
     decoders: Decoders,
     outputs: Outputs,
     streams: Arc<Streams>,
@@ -67,7 +67,7 @@ impl Gpu {
             options: Arc::clone(options),
             name: format!("cuda:{ordinal} ({name})"),
             batches: Batches::new(&context, memory_bytes / in_flight, options.pinned, in_flight),
-            workers: Kept::new(options.threads.max(1)),
+            workers: Spares::new(options.threads.max(1)),
             decoders,
             outputs,
             streams,
@@ -127,7 +127,13 @@ impl Backend for Gpu {
         self.batches.begin(samples, |batch| self.decoders.learn(batch))
     }
 
-    fn run(&self, worker: &mut Worker, batch: &InFlight, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
+    fn run(
+        &self,
+        worker: &mut Worker,
+        batch: &InFlight,
+        encoded: Encoded,
+        sample: &PlannedSample<'_>,
+    ) -> Result<WorkStats> {
         let _entered = self.streams.enter()?;
         Preparation::new(&self.options, &self.decoders, worker, batch).run(encoded, sample)
     }
@@ -143,7 +149,7 @@ impl Backend for Gpu {
         header: &Header,
         plan: &Plan<'_>,
         out: &mut [u8],
-    ) -> Result<Work> {
+    ) -> Result<WorkStats> {
         run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), std::slice::from_ref(plan), [out])
     }
 

@@ -7,7 +7,7 @@ use super::kernel::Call;
 use super::lower::{DeviceImage, Form, Lowering, packed_bytes};
 use super::worker::Worker;
 use crate::backend::cpu::run_to_rgb;
-use crate::backend::{Encoded, RunOptions, Sample, Work};
+use crate::backend::{Encoded, PlannedSample, RunOptions, WorkStats};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, decoded_by};
 use crate::raster::Rect;
@@ -36,7 +36,7 @@ impl<'a> Preparation<'a> {
     }
 
     /// Decodes and lowers the sample into its place of the batch.
-    pub(super) fn run(mut self, encoded: Encoded, sample: &Sample<'_>) -> Result<Work> {
+    pub(super) fn run(mut self, encoded: Encoded, sample: &PlannedSample<'_>) -> Result<WorkStats> {
         let (prepared, work) = if sample.plans.iter().any(|plan| plan.needs_cpu) {
             let prepared = self.on_cpu(&encoded, sample)?;
             self.decoders.buffers.give(encoded.into_buffer());
@@ -48,7 +48,7 @@ impl<'a> Preparation<'a> {
         Ok(work)
     }
 
-    fn on_device(&mut self, encoded: Encoded, sample: &Sample<'_>) -> Result<(Prepared, Work)> {
+    fn on_device(&mut self, encoded: Encoded, sample: &PlannedSample<'_>) -> Result<(Prepared, WorkStats)> {
         let plans = sample.plans;
         let start = Instant::now();
         let decoding = Span::enter(Activity::Decode);
@@ -72,7 +72,7 @@ impl<'a> Preparation<'a> {
             By::Cpu | By::Hybrid => (None, None),
         };
         let prepared = Prepared { size: plans[0].size, calls, hardware_job, jpeg_job };
-        Ok((prepared, Work { decode, augment: start.elapsed(), decoded: self.worker.take_decoded() }))
+        Ok((prepared, WorkStats { decode, augment: start.elapsed(), decoded: self.worker.take_decoded() }))
     }
 
     /// The calls of each plan.
@@ -87,7 +87,11 @@ impl<'a> Preparation<'a> {
     }
 
     /// Runs plans on the CPU but for their epilogues: some passes have no kernel.
-    fn on_cpu(&mut self, encoded: &Encoded, &Sample { header, plans, .. }: &Sample<'_>) -> Result<(Prepared, Work)> {
+    fn on_cpu(
+        &mut self,
+        encoded: &Encoded,
+        &PlannedSample { header, plans, .. }: &PlannedSample<'_>,
+    ) -> Result<(Prepared, WorkStats)> {
         let Self { options, batch, .. } = *self;
         let job = options.job(encoded.bytes(), header);
         let room = |plan: &Plan<'_>| batch.arena.piece(packed_bytes(plan.size));

@@ -65,7 +65,7 @@ impl Outputs {
             return Err(error);
         }
         let of = |buffer, pool: &Arc<_>, bytes| Storage::Cuda(CudaBuffer::new(buffer, Arc::clone(pool), bytes));
-        let tensor = |room: Room<'_>| {
+        let tensor = |room: OutputMemory<'_>| {
             let (images, len_bytes) = (room.images(), room.len_bytes());
             self.options.elements().tensor(of(room.buffer, room.pool, len_bytes), room.size, images)
         };
@@ -78,7 +78,7 @@ impl Outputs {
     }
 
     /// Memory for the tensors of a batch: one for each view, or for each image that has a size of its own.
-    fn rooms(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Vec<Room<'_>>> {
+    fn rooms(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Vec<OutputMemory<'_>>> {
         if !self.options.is_ragged() {
             let samples = 0..end.annotations.labels().len();
             let room = |(pool, output): (_, &OutputForm)| {
@@ -102,17 +102,17 @@ impl Outputs {
         size: Size,
         times: usize,
         samples: Range<usize>,
-    ) -> Result<Room<'a>> {
+    ) -> Result<OutputMemory<'a>> {
         let image_bytes = self.options.elements().image_bytes(size);
         let buffer = pool.take(&self.streams.compute, bytes)?;
-        Ok(Room { buffer, pool, size, image_bytes, samples, times })
+        Ok(OutputMemory { buffer, pool, size, image_bytes, samples, times })
     }
 
     /// Writes down how a batch of one view is mixed; where the descriptor will lie.
     fn stage_mix(
         &self,
         plan: &MixPlan,
-        room: &Room<'_>,
+        room: &OutputMemory<'_>,
         staging: &mut StagingWriter,
         batch: &InFlight,
     ) -> Result<DevicePointer> {
@@ -140,7 +140,13 @@ impl Outputs {
         end.annotations.numbers().map(|targets| self.targets.take(&self.streams.compute, targets.len())).transpose()
     }
 
-    fn queue(&self, batch: &mut InFlight, rooms: &[Room<'_>], targets: Option<&Buffer>, end: &End<'_>) -> Result<()> {
+    fn queue(
+        &self,
+        batch: &mut InFlight,
+        rooms: &[OutputMemory<'_>],
+        targets: Option<&Buffer>,
+        end: &End<'_>,
+    ) -> Result<()> {
         let (&End { places, padding, .. }, labels) = (end, end.annotations.labels());
         let buffers = || rooms.iter().map(|room| &room.buffer);
         let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len() * self.options.images_of_a_sample());
@@ -227,7 +233,7 @@ impl RunOptions {
 }
 
 /// Memory of a tensor, and what goes there.
-struct Room<'a> {
+struct OutputMemory<'a> {
     buffer: Buffer,
     /// Where it goes back to.
     pool: &'a Arc<Pool>,
@@ -239,7 +245,7 @@ struct Room<'a> {
     times: usize,
 }
 
-impl Room<'_> {
+impl OutputMemory<'_> {
     fn images(&self) -> usize {
         self.samples.len() * self.times
     }

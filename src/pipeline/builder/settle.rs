@@ -11,9 +11,9 @@ use crate::ops::transform::Transform;
 use crate::ops::{Grayscale, Op};
 use crate::pipeline::Pipeline;
 use crate::pipeline::cache::{Cache, ImageCache};
-use crate::pipeline::inner::{Inner, all_positions};
 use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
-use crate::pipeline::recipes::{Crops, Recipes};
+use crate::pipeline::recipes::{Recipes, ViewTransforms};
+use crate::pipeline::setup::{Setup, all_positions};
 use crate::sampler::{Even, Partition, Sampler};
 use crate::sampling::Chosen;
 use crate::simd;
@@ -55,7 +55,7 @@ impl Builder {
         let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, self.planner));
         let cached = |cache| Cache::open(cache, &recipes, options.accept_truncated, is_stream);
         let cache = self.cache.as_ref().map(cached).transpose()?;
-        let inner = Inner {
+        let setup = Setup {
             fingerprint: OnceLock::new(),
             input: self.input,
             shuffle: self.shuffle,
@@ -70,10 +70,10 @@ impl Builder {
             cache: cache.map(Arc::new),
         };
         let pipeline = |(&device, &partition): (&Device, &Partition)| {
-            let inner = Inner { sampler: inner.sampler.partition(partition), ..inner.clone() };
-            let backend = open(device, &inner.options, normalize)?;
-            let memory = memory(&inner, self.cache.as_ref(), backend.device_bytes());
-            Ok(Pipeline { inner: Arc::new(inner), backend: Arc::new(backend), memory, device, images: PhantomData })
+            let setup = Setup { sampler: setup.sampler.partition(partition), ..setup.clone() };
+            let backend = open(device, &setup.options, normalize)?;
+            let memory = memory(&setup, self.cache.as_ref(), backend.device_bytes());
+            Ok(Pipeline { setup: Arc::new(setup), backend: Arc::new(backend), memory, device, images: PhantomData })
         };
         devices.iter().zip(&partitions).map(pipeline).collect()
     }
@@ -88,10 +88,10 @@ impl Builder {
     }
 
     /// The transforms of each view: its own, between the builder's first and last ones.
-    fn settle_views(&mut self) -> Result<Vec<Crops>> {
+    fn settle_views(&mut self) -> Result<Vec<ViewTransforms>> {
         let ops = std::mem::take(&mut self.ops);
         let mut all = match self.views.take() {
-            None => vec![Crops { of: vec![ops], times: 1 }],
+            None => vec![ViewTransforms { of: vec![ops], times: 1 }],
             Some((_, views)) if views.is_empty() => {
                 return Err(Error::parameter("pipeline", "views", "at least one view", "none"));
             }
@@ -111,7 +111,7 @@ impl Builder {
     }
 
     /// Checks each parameter by itself, and the operations together.
-    fn settle_options(&mut self, views: &[Crops]) -> Result<Normalization> {
+    fn settle_options(&mut self, views: &[ViewTransforms]) -> Result<Normalization> {
         let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let within = |parameter, value: usize, least: usize, most: usize| {
             if (least..=most).contains(&value) {
@@ -156,9 +156,9 @@ impl Builder {
     }
 
     /// Checks the settings that a batch with images of different sizes cannot have.
-    fn check_ragged(&self, views: &[Crops]) -> Result<()> {
+    fn check_ragged(&self, views: &[ViewTransforms]) -> Result<()> {
         let refused = |parameter, expected: &str, got| Err(Error::parameter("build_ragged", parameter, expected, got));
-        if views.iter().flat_map(Crops::all).count() != 1 {
+        if views.iter().flat_map(ViewTransforms::all).count() != 1 {
             return refused("views", "one image of each sample", "several");
         }
         if self.mix.is_some() {
@@ -183,7 +183,7 @@ impl Builder {
     }
 
     /// Checks the operations of all views and sets the views' sizes. Returns the normalization, which all views share.
-    fn check_views(&mut self, views: &[Crops]) -> Result<Normalization> {
+    fn check_views(&mut self, views: &[ViewTransforms]) -> Result<Normalization> {
         let mut shared = None;
         for view in views {
             let mut size = None;
@@ -199,7 +199,7 @@ impl Builder {
             let times = view.times * view.of.len();
             self.options.outputs.push(OutputForm { size, times, elements: self.elements });
         }
-        let steps = views.iter().flat_map(Crops::all).flatten();
+        let steps = views.iter().flat_map(ViewTransforms::all).flatten();
         let steps = steps.fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
         if steps > MAX_OPERATIONS {
             let expected = format!(
@@ -266,8 +266,8 @@ impl Builder {
 }
 
 /// Upper bounds of the memory that a pipeline takes.
-fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
-    let (options, max_px) = (&inner.options, inner.recipes.planner.max_px);
+fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
+    let (options, max_px) = (&setup.options, setup.recipes.planner.max_px);
     let batch_bytes = (options.batch_images as u64).saturating_mul(options.sample_bytes(max_px));
     // Without worker threads the consumer's thread does their work.
     let working = options.threads.max(1) as u64;
@@ -275,16 +275,16 @@ fn memory(inner: &Inner, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
     let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
     // With several images of a sample, the decoded image must stay as it is while each of them is made.
     let buffers = if options.images_of_a_sample() > 1 { 3 } else { 2 };
-    let len = inner.input.samples().unwrap_or(u64::MAX);
+    let len = setup.input.samples().unwrap_or(u64::MAX);
     let index_bytes = if u32::try_from(len).is_ok() { 4 } else { 8 };
     MemoryBound {
         batches_bytes: batch_bytes.saturating_mul(options.batches_at_a_time() as u64),
         batch_bytes,
         images_bytes: ((buffers * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(max_px),
-        encoded_bytes: MAX_ENCODED_BYTES * working + inner.input.memory_bytes(),
-        order_bytes: match &inner.chosen {
+        encoded_bytes: MAX_ENCODED_BYTES * working + setup.input.memory_bytes(),
+        order_bytes: match &setup.chosen {
             Some(chosen) => chosen.order_bytes(),
-            None if inner.shuffle && inner.input.samples().is_some() => len.saturating_mul(index_bytes),
+            None if setup.shuffle && setup.input.samples().is_some() => len.saturating_mul(index_bytes),
             None => 0,
         },
         cache_bytes: cache.map_or(0, ImageCache::memory_bytes),

@@ -76,14 +76,14 @@ impl Texts {
 /// What a scan finds in a shard. Damage is a sample too, one that gives an error when it is read, so that the
 /// pipeline's policy decides about it and it is counted and named as every bad sample is.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Found {
+pub(super) struct ScannedShard {
     pub(super) records: Vec<Record>,
     pub(super) names: Texts,
     pub(super) faults: Texts,
     pub(super) skipped_files: u64,
 }
 
-impl Found {
+impl ScannedShard {
     pub(super) fn add(&mut self, Entry { offset, len_bytes, split, label, .. }: Entry) {
         match label {
             Ok(label) => self.sample(offset, len_bytes, split, label),

@@ -4,7 +4,7 @@
 //! records (`u64`), of names and of faults (`u32` each); then names and faults, each its length in bytes (`u32`) and
 //! UTF-8; then the records, offset (`u64`), length and kind, label (`u32` each); then the CRC-32C of all before (`u32`).
 
-use super::found::{FAULT, Found, NAME, Record, Texts};
+use super::found::{FAULT, NAME, Record, ScannedShard, Texts};
 use super::shard::Shard;
 use super::{RecordFormat, RecordOptions};
 use crate::atomic;
@@ -69,7 +69,7 @@ fn locations(shard: &Shard) -> impl Iterator<Item = PathBuf> {
 }
 
 /// The kept index of a shard, if it is there, undamaged, and made from this.
-pub(super) fn load(shard: &Shard, key: &Key) -> Option<Found> {
+pub(super) fn load(shard: &Shard, key: &Key) -> Option<ScannedShard> {
     locations(shard).find_map(|location| {
         let (mut file, metadata) = open_with_metadata(&location).ok()?;
         let mut header = [0; HEADER_BYTES];
@@ -121,7 +121,7 @@ impl Counts {
     }
 }
 
-fn parse(bytes: &[u8], counts: &Counts, key: &Key) -> Option<Found> {
+fn parse(bytes: &[u8], counts: &Counts, key: &Key) -> Option<ScannedShard> {
     let (contents, crc) = bytes.split_last_chunk::<CRC_BYTES>()?;
     if crc32c::crc32c(contents) != u32::from_le_bytes(*crc) {
         return None;
@@ -150,7 +150,7 @@ fn parse(bytes: &[u8], counts: &Counts, key: &Key) -> Option<Found> {
         (inside && named).then_some(record)
     };
     let records = records.iter().map(read).collect::<Option<_>>()?;
-    Some(Found { records, names, faults, skipped_files: counts.skipped_files })
+    Some(ScannedShard { records, names, faults, skipped_files: counts.skipped_files })
 }
 
 fn u64_le(rest: &mut &[u8]) -> Option<u64> {
@@ -166,7 +166,7 @@ fn u32_le(rest: &mut &[u8]) -> Option<u32> {
 }
 
 /// Keeps what a scan found. Where neither can be written, the next one scans again.
-pub(super) fn keep(shard: &Shard, key: &Key, found: &Found) {
+pub(super) fn keep(shard: &Shard, key: &Key, found: &ScannedShard) {
     let bytes = bytes(key, found);
     for location in locations(shard) {
         // In the cache it is in a folder of ours.
@@ -183,7 +183,7 @@ pub(super) fn keep(shard: &Shard, key: &Key, found: &Found) {
     }
 }
 
-fn bytes(key: &Key, found: &Found) -> Vec<u8> {
+fn bytes(key: &Key, found: &ScannedShard) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + found.records.len() * RECORD_BYTES + 4);
     bytes.extend(MAGIC);
     for number in [key.len_bytes, key.version, key.options, found.skipped_files, found.records.len() as u64] {
@@ -210,8 +210,8 @@ mod tests {
     use super::super::label::Label;
     use super::*;
 
-    fn found() -> Found {
-        let mut found = Found { skipped_files: 3, ..Found::default() };
+    fn found() -> ScannedShard {
+        let mut found = ScannedShard { skipped_files: 3, ..ScannedShard::default() };
         found.sample(512, 100, false, Label::Number(7));
         found.sample(1024, 200, true, Label::Name("Größe".to_owned()));
         found.sample(2048, 10, false, Label::None);
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn an_index_that_lies_with_a_right_checksum_is_refused() {
         let key = Key { len_bytes: 5000, version: 1, options: 2, min_record_bytes: 512 };
-        let take = |found: &Found| {
+        let take = |found: &ScannedShard| {
             let bytes = bytes(&key, found);
             let counts = Counts::read(bytes.first_chunk().unwrap(), &key).unwrap();
             parse(&bytes, &counts, &key)

@@ -57,7 +57,7 @@ use crate::targets::{self, Target};
 pub(crate) use format::NewSample;
 pub use format::RecordFormat;
 pub(super) use format::{damaged, no_samples};
-use found::{FAULT, Found, NAME, NO_TEXT, NUMBER, Record, Texts, UNLABELED};
+use found::{FAULT, NAME, NO_TEXT, NUMBER, Record, ScannedShard, Texts, UNLABELED};
 pub use options::RecordOptions;
 pub(super) use options::no_class;
 use options::numbers;
@@ -399,7 +399,7 @@ fn found_target(field: &str, found: Option<Result<Target, String>>) -> Result<Ta
     found.map_err(|message| targets::wrong(Some(field), message))
 }
 
-fn sorted_names(found: &[(Shard, Found)]) -> Vec<String> {
+fn sorted_names(found: &[(Shard, ScannedShard)]) -> Vec<String> {
     let mut names: Vec<String> = found.iter().flat_map(|(_, found)| found.names.list.iter().cloned()).collect();
     names.sort_unstable();
     names.dedup();

@@ -1,7 +1,7 @@
 //! Scanning shards for their records, several at once.
 
 use super::format::RecordFormat;
-use super::found::Found;
+use super::found::ScannedShard;
 use super::index;
 use super::options::RecordOptions;
 use super::parser::Parser;
@@ -18,9 +18,9 @@ pub(super) fn scan_all(
     open: &(impl Fn(usize) -> Result<Shard> + Sync),
     threads: usize,
     options: &RecordOptions,
-) -> Result<Vec<(Shard, Found)>> {
+) -> Result<Vec<(Shard, ScannedShard)>> {
     let next = AtomicUsize::new(0);
-    type Scanned = Option<Result<(Shard, Found)>>;
+    type Scanned = Option<Result<(Shard, ScannedShard)>>;
     let results: Vec<Mutex<Scanned>> = (0..count).map(|_| Mutex::default()).collect();
     let work = || {
         while let i = next.fetch_add(1, Ordering::Relaxed)
@@ -48,14 +48,14 @@ pub(super) fn scan_all(
 }
 
 /// Scans one shard, or takes its index where that is right.
-fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<Found> {
+fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<ScannedShard> {
     let key = index::Key::new(format, options, shard);
     if let Some(found) = options.keep_index.then(|| index::load(shard, &key)).flatten() {
         return Ok(found);
     }
     let file = shard.open_once()?;
     let mut window = Window::new(&file, shard.len_bytes);
-    let mut found = Found::default();
+    let mut found = ScannedShard::default();
     let mut parser = Parser::new(format, options, None, 0);
     while let Some(entry) = parser.next(&mut window)? {
         found.add(entry);

@@ -204,7 +204,7 @@ pub(crate) fn json_field(object: &[u8], field: &str) -> Result<Option<Target>, S
 }
 
 /// The sample that is being put together.
-struct Sample {
+struct TarSample {
     key: Vec<u8>,
     /// Its image once that has come, and the image's ending.
     entry: Entry,
@@ -216,7 +216,7 @@ struct Sample {
     target: Option<Result<Target, String>>,
 }
 
-impl Sample {
+impl TarSample {
     /// One whose first part is at byte `start`.
     fn new(key: &[u8], start: u64) -> Self {
         let (key, entry) = (key.to_owned(), Entry::new(start..start, start));
@@ -229,7 +229,7 @@ pub(super) struct Parser {
     parts: Parts,
     /// Where the next member starts, with the headers that extend it.
     pub at: u64,
-    sample: Option<Sample>,
+    sample: Option<TarSample>,
     /// The archive in the archive that `at` is in.
     inner: Option<Inner>,
     /// What is wrong with one, behind the sample that is being put together.
@@ -268,7 +268,7 @@ impl Parser {
 
     /// The sample whose last part has come, if it has an image.
     pub fn finish(&mut self) -> Option<Entry> {
-        let Sample { mut entry, ending, label, target, .. } = self.sample.take()?;
+        let TarSample { mut entry, ending, label, target, .. } = self.sample.take()?;
         if ending.is_none() {
             self.skipped_files += 1;
             return None;
@@ -438,7 +438,7 @@ impl Parser {
         let is_image = self.parts.is_image(&ending);
         let priority = if is_image { None } else { self.parts.label_priority(&ending) };
         // A part that the sample has already is the next one's.
-        let goes_on = |sample: &Sample| {
+        let goes_on = |sample: &TarSample| {
             let has = sample.ending.as_ref() == Some(&ending)
                 || priority.is_some_and(|priority| sample.priorities >> priority & 1 == 1);
             sample.key == key && !has
@@ -447,7 +447,7 @@ impl Parser {
             Some(sample) => sample,
             None => {
                 *found = self.finish();
-                Sample::new(key, self.at)
+                TarSample::new(key, self.at)
             }
         };
         let len_bytes = file.len_bytes();

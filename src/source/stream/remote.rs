@@ -9,7 +9,7 @@ use super::shards::{Shard, Shards};
 use crate::address::{Address, message_without_secrets};
 use crate::error::{Error, Result};
 use crate::file::read_up_to;
-use crate::source::packed::{Found, MANIFEST, MAX_BYTES, Packed};
+use crate::source::packed::{MANIFEST, MAX_BYTES, Packed, PackedFolder};
 use crate::source::records::{self, AHEAD_BYTES};
 use crate::source::spec::{self, MAX_NAMES};
 use crate::source::window::ReadAt;
@@ -91,7 +91,7 @@ impl Remote {
             Some((_, bytes)) => read_up_to(bytes, MAX_BYTES).map_err(|error| broken(&manifest.url, 0, &error))?,
             None => Vec::new(),
         };
-        let packed = Found::<Packed>::of(&text).whole(folder.as_ref())?;
+        let packed = PackedFolder::<Packed>::of(&text).whole(folder.as_ref())?;
         if !packed.as_ref().is_some_and(|packed| packed.complete) {
             let got = format!("{folder}, which is not: run it again");
             return Err(refused("a folder that `warpfeed pack` has finished", &got));

@@ -14,7 +14,7 @@ pub(super) const MAX_IMAGES: usize = 65_535;
 
 /// The kernels, in the order of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum DecodeStep {
     Unstuff,
     Sync,
     Clear,
@@ -24,7 +24,7 @@ pub(super) enum Step {
     Rgb,
 }
 
-impl Step {
+impl DecodeStep {
     /// What an image's status depends on.
     pub(super) const JUDGING: [Self; 4] = [Self::Unstuff, Self::Sync, Self::Clear, Self::Coefficients];
     /// The rest.
@@ -70,7 +70,7 @@ impl Step {
 /// The functions of a loaded image, each resolved once.
 #[derive(Debug)]
 pub(in crate::backend::cuda) struct JpegKernels {
-    functions: Vec<(Step, Function)>,
+    functions: Vec<(DecodeStep, Function)>,
     /// Keeps the functions valid.
     _module: Arc<Module>,
 }
@@ -78,7 +78,7 @@ pub(in crate::backend::cuda) struct JpegKernels {
 impl JpegKernels {
     /// Resolves the kernels of a module.
     pub(in crate::backend::cuda) fn new(module: &Arc<Module>) -> Result<Self> {
-        let steps = Step::JUDGING.into_iter().chain(Step::MAKING);
+        let steps = DecodeStep::JUDGING.into_iter().chain(DecodeStep::MAKING);
         let functions = steps.map(|step| Ok((step, module.function(step.name())?))).collect::<Result<_>>()?;
         Ok(Self { functions, _module: Arc::clone(module) })
     }
@@ -88,7 +88,13 @@ impl JpegKernels {
     /// # Safety
     /// When the launches run, the images lie there, and all that they point to is theirs, as `Lowered` says, until they are
     /// done.
-    unsafe fn launch(&self, steps: &[Step], images: &[JpegImage], at: DevicePointer, stream: &Stream) -> Result<()> {
+    unsafe fn launch(
+        &self,
+        steps: &[DecodeStep],
+        images: &[JpegImage],
+        at: DevicePointer,
+        stream: &Stream,
+    ) -> Result<()> {
         for (step, function) in self.functions.iter().filter(|(step, _)| steps.contains(step)) {
             for (chunk, begin) in images.chunks(MAX_IMAGES).zip((at..).step_by(MAX_IMAGES * size_of::<JpegImage>())) {
                 let Some((grid, block)) = step.grid(chunk) else { continue };
@@ -144,7 +150,7 @@ impl Staged {
     /// [`Lowered`]: super::lower::Lowered
     pub(in crate::backend::cuda) unsafe fn judge(&self, kernels: &JpegKernels, stream: &Stream) -> Result<()> {
         // SAFETY: the contract.
-        unsafe { kernels.launch(&Step::JUDGING, &self.images, self.at, stream) }
+        unsafe { kernels.launch(&DecodeStep::JUDGING, &self.images, self.at, stream) }
     }
 
     /// Queues the rest, behind [`judge`](Self::judge).
@@ -153,6 +159,6 @@ impl Staged {
     /// As of [`judge`](Self::judge).
     pub(in crate::backend::cuda) unsafe fn make(&self, kernels: &JpegKernels, stream: &Stream) -> Result<()> {
         // SAFETY: the contract.
-        unsafe { kernels.launch(&Step::MAKING, &self.images, self.at, stream) }
+        unsafe { kernels.launch(&DecodeStep::MAKING, &self.images, self.at, stream) }
     }
 }

@@ -1,7 +1,7 @@
 //! The kernels against the model, step by step.
 #![allow(unsafe_code)]
 
-use super::kernels::Step;
+use super::kernels::DecodeStep;
 use super::lower::{Lowered, RUNS};
 use super::params::JpegImage;
 use crate::decode::model::{self, Steps};
@@ -54,20 +54,20 @@ impl Simulated {
         Self { images, memory, descriptors }
     }
 
-    fn run(&self, step: Step) {
+    fn run(&self, step: DecodeStep) {
         // SAFETY: all that the launch points to is there.
         self.with_launch(step, |kernel, grid, block, launch| unsafe { kernel.launch(grid, block, launch) }.unwrap());
     }
 
     /// What a step does to memory.
-    fn counted(&self, step: Step) -> Option<Counts> {
+    fn counted(&self, step: DecodeStep) -> Option<Counts> {
         // SAFETY: all that the launch points to is there, and no other launch runs.
         self.with_launch(step, |kernel, grid, block, launch| unsafe { kernel.counted(grid, block, launch) }.unwrap())
     }
 
     fn with_launch<T>(
         &self,
-        step: Step,
+        step: DecodeStep,
         run: impl FnOnce(Kernel, [u32; 3], [u32; 3], &[u8; LAUNCH_BYTES]) -> T,
     ) -> Option<T> {
         // While a launch is counted, no other runs.
@@ -107,7 +107,7 @@ fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Re
             }
         }
     };
-    simulated.run(Step::Unstuff);
+    simulated.run(DecodeStep::Unstuff);
     each(&|i, image, steps| {
         let bytes: Vec<u8> = simulated.values(i, image.bytes, steps.scan.bytes.len().next_multiple_of(4));
         let bytes: Vec<u8> = (0..steps.scan.bytes.len()).map(|at| bytes[at ^ 3]).collect();
@@ -116,7 +116,7 @@ fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Re
         let want: Vec<u32> = steps.scan.bounds.iter().map(|&bound| bound as u32).take(bounds.len()).collect();
         assert_eq!(bounds, want, "{what:?}, image {i}: bounds");
     });
-    simulated.run(Step::Sync);
+    simulated.run(DecodeStep::Sync);
     each(&|i, image, steps| {
         if image.segment_blocks > 0 {
             return;
@@ -127,27 +127,27 @@ fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Re
             assert_eq!((bit as usize, place as usize, block as usize), want, "{what:?}, image {i}: runs");
         }
     });
-    simulated.run(Step::Clear);
-    simulated.run(Step::Coefficients);
+    simulated.run(DecodeStep::Clear);
+    simulated.run(DecodeStep::Coefficients);
     each(&|i, image, steps| {
         let got: Vec<u16> = simulated.values(i, image.dc, steps.dc.len());
         assert!(got == steps.coefficients.differences, "{what:?}, image {i}: differences");
         let got: Vec<i16> = simulated.values(i, image.ac, 64 * steps.coefficients.ac.len());
         assert!(got == steps.coefficients.ac.concat(), "{what:?}, image {i}: coefficients");
     });
-    simulated.run(Step::Dc);
+    simulated.run(DecodeStep::Dc);
     each(&|i, image, steps| {
         let got: Vec<u16> = simulated.values(i, image.dc, steps.dc.len());
         assert!(got == steps.dc, "{what:?}, image {i}: DC");
     });
-    simulated.run(Step::Idct);
+    simulated.run(DecodeStep::Idct);
     each(&|i, image, steps| {
         for (component, plane) in image.components.iter().zip(&steps.planes) {
             let got: Vec<u8> = simulated.values(i, component.samples, plane.samples.len());
             assert!(got == plane.samples, "{what:?}, image {i}: samples");
         }
     });
-    simulated.run(Step::Rgb);
+    simulated.run(DecodeStep::Rgb);
     each(&|i, image, steps| {
         let got: Vec<[u8; 3]> = simulated.values(i, image.pixels, steps.image.pixels().len());
         assert!(
@@ -292,9 +292,9 @@ fn the_readme_has_the_counts() {
         let bits_a_pixel = 8.0 * bytes.len() as f64 / size.area_px() as f64;
         println!("bits a pixel{what}: {bits_a_pixel:.2}");
         let simulated = Simulated::new(&[(&bytes, Rect::full(size))]);
-        for step in Step::JUDGING.into_iter().chain(Step::MAKING) {
+        for step in DecodeStep::JUDGING.into_iter().chain(DecodeStep::MAKING) {
             let Some(counts) = simulated.counted(step) else { continue };
-            if restart_interval_rows > 0 && step != Step::Coefficients {
+            if restart_interval_rows > 0 && step != DecodeStep::Coefficients {
                 continue;
             }
             let name = format!("{}{what}", step.name());

@@ -77,7 +77,7 @@ fn while_decoding<T>(
 ) -> Result<(T, f64)> {
     let Decoders { path, area, images, threads } = decoders;
     let threads = threads.max(1);
-    let run = Run {
+    let run = DecodeRun {
         images: images.len(),
         reader: Reader::DataSet(Arc::new(images)),
         area,
@@ -142,7 +142,7 @@ fn while_decoding<T>(
     })
 }
 
-struct Run {
+struct DecodeRun {
     images: u64,
     reader: Reader,
     area: Area,
@@ -175,7 +175,7 @@ struct HardwareJobs {
     _memory: Vec<DeviceMemory>,
 }
 
-impl Run {
+impl DecodeRun {
     fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Size)> {
         let encoded = Encoded::read(&self.reader, index, &Want::IMAGE, buffer)?.0;
         let size = probe(encoded.bytes())?.size;

@@ -4,9 +4,10 @@ use crate::backend::cpu::output::Tables;
 use crate::backend::cuda::Gpu;
 pub(crate) use crate::backend::cuda::streams::Part;
 use crate::backend::cuda::streams::Queue;
-use crate::backend::{self, AnyBackend, Normalization, RunOptions};
+use crate::backend::{self, AnyBackend, RunOptions};
 use crate::device::Device;
 use crate::error::Result;
+use crate::ops::normalize::Normalization;
 use std::sync::Arc;
 
 /// As [`backend::open`], with `part` done twice where the device is a GPU. Kernels that work in place then make other

@@ -1,15 +1,17 @@
 //! Orders of an epoch in which samples may come several times or not at all.
 
+mod chosen;
 mod shares;
 
+pub(crate) use chosen::{Chosen, Picks};
+
 use crate::error::{Error, Result};
-use crate::rng::{Domain, Pick, SampleRng};
-use crate::sampler::{Order, Partition, Sampler};
+use crate::sampler::Partition;
 use crate::source::Source;
+use chosen::Choice;
 use sha2::{Digest, Sha256};
 use shares::Shares;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Repeated augmentation rounds the number of positions to a multiple of this number, as timm and torchvision's
@@ -143,12 +145,12 @@ impl Sampling {
         if samples > MOST {
             return refuse("source", format!("one of at most {MOST} samples"), samples.to_string());
         }
-        let (name, table, positions, most) = match &self.kind {
+        let (name, choice, positions, most) = match &self.kind {
             Kind::Repeated(0) => return refuse("times", "1 or more".to_owned(), "0".to_owned()),
             &Kind::Repeated(times) => {
                 let rounded = samples / REPEATED_ROUND * REPEATED_ROUND;
                 let usual = if rounded == 0 { samples } else { rounded };
-                (format!("repeated {times}"), Table::Repeated(times), usual, samples.saturating_mul(times.into()))
+                (format!("repeated {times}"), Choice::Repeated(times), usual, samples.saturating_mul(times.into()))
             }
             Kind::Weighted { weights, replacement } => {
                 if weights.len() as u64 != samples {
@@ -162,10 +164,10 @@ impl Sampling {
                 let hash = weights.iter().fold(Sha256::new(), |hash, weight| hash.chain_update(weight.to_le_bytes()));
                 let hash: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
                 if *replacement {
-                    (format!("weighted {hash}"), Table::cumulative(weights), samples, MOST)
+                    (format!("weighted {hash}"), Choice::cumulative(weights), samples, MOST)
                 } else {
                     let name = format!("weighted {hash} without replacement");
-                    (name, Table::Weights(Arc::clone(weights)), positive, positive)
+                    (name, Choice::Weights(Arc::clone(weights)), positive, positive)
                 }
             }
             Kind::ClassBalanced => {
@@ -173,15 +175,15 @@ impl Sampling {
                 (0..samples).for_each(|index| *counts.entry(source.label(index)).or_default() += 1);
                 let weights: Vec<f64> =
                     (0..samples).map(|index| 1.0 / f64::from(counts[&source.label(index)])).collect();
-                ("class balanced".to_owned(), Table::cumulative(&weights), samples, MOST)
+                ("class balanced".to_owned(), Choice::cumulative(&weights), samples, MOST)
             }
             Kind::Shares(shares) => {
                 let positions = shares.positions(samples, partition.world_size(), batch_size, self.positions)?;
-                (shares.name(), Table::Shares(Arc::clone(shares), partition.world_size()), positions, MOST)
+                (shares.name(), Choice::Shares(Arc::clone(shares), partition.world_size()), positions, MOST)
             }
             Kind::Own(order) => {
                 let positions = order.positions(samples);
-                (order.name(), Table::Own(Arc::clone(order)), positions, MOST)
+                (order.name(), Choice::Own(Arc::clone(order)), positions, MOST)
             }
         };
         let positions = match self.kind {
@@ -191,7 +193,7 @@ impl Sampling {
         if !(1..=most).contains(&positions) {
             return refuse("positions", format!("1 to {most}"), positions.to_string());
         }
-        Ok(Chosen { name: format!("{name}, {positions} positions"), table, samples, positions })
+        Ok(Chosen { name: format!("{name}, {positions} positions"), choice, samples, positions })
     }
 }
 
@@ -208,128 +210,11 @@ impl std::fmt::Debug for Sampling {
     }
 }
 
-/// The samples of one partition in an epoch, in order.
-pub(crate) struct Picks(Vec<(u32, u32)>);
-
-impl Picks {
-    pub(crate) fn get(&self, position: u64) -> Option<Pick> {
-        let &(index, repetition) = self.0.get(usize::try_from(position).ok()?)?;
-        Some(Pick { index: index.into(), repetition })
-    }
-}
-
-/// A sampling that is prepared for a source.
-pub(crate) struct Chosen {
-    /// The sampling's identity, for states.
-    pub(crate) name: String,
-    table: Table,
-    samples: u64,
-    /// Number of positions of an epoch, over all ranks.
-    pub(crate) positions: u64,
-}
-
-enum Table {
-    Repeated(u32),
-    /// The sum of all weights up to and including each sample's.
-    Cumulative(Vec<f64>),
-    Weights(Arc<[f64]>),
-    /// The shares and the number of ranks.
-    Shares(Arc<Shares>, u32),
-    Own(Arc<dyn EpochOrder>),
-}
-
-impl Table {
-    fn cumulative(weights: &[f64]) -> Self {
-        let sums = weights.iter().scan(0.0, |sum, weight| {
-            *sum += weight;
-            Some(*sum)
-        });
-        Self::Cumulative(sums.collect())
-    }
-}
-
-impl Chosen {
-    /// Upper bound of the memory of an epoch's order, in bytes.
-    pub(crate) fn order_bytes(&self) -> u64 {
-        24 * (self.samples + self.positions)
-    }
-
-    /// Draws a substitute for the bad sample `index`.
-    pub(crate) fn substitute(&self, seed: u64, epoch: u64, index: u64, attempt: u32) -> Option<u64> {
-        match &self.table {
-            Table::Shares(shares, _) => shares.substitute(seed, epoch, index, attempt),
-            _ => Sampler::shuffled(self.samples, seed).substitute(epoch, index, attempt),
-        }
-    }
-
-    /// The samples at the positions of `order`. These positions are positions of the whole epoch.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] if the caller's own order breaks its promise; [`Error::Panic`] if it panics.
-    pub(crate) fn picks(&self, seed: u64, shuffle: bool, epoch: u64, order: &Order) -> Result<Picks> {
-        let whole = match &self.table {
-            &Table::Repeated(times) => self.repeated(times, seed, shuffle, epoch),
-            Table::Cumulative(sums) => self.with_replacement(sums, seed, epoch),
-            Table::Weights(weights) => self.without_replacement(weights, seed, epoch),
-            Table::Shares(shares, ranks) => shares.order(self.positions, *ranks, seed, shuffle, epoch),
-            Table::Own(own) => {
-                let order = catch_unwind(AssertUnwindSafe(|| own.order(self.samples, seed, epoch)))
-                    .map_err(|panic| Error::panic(panic.as_ref()))?;
-                let expected = || format!("{} indices below {}, as {} has it", self.positions, self.samples, self.name);
-                let wrong = |got: String| Error::parameter("sampler", "order", expected(), got);
-                if order.len() as u64 != self.positions {
-                    return Err(wrong(format!("{} indices", order.len())));
-                }
-                let narrow = |index: u64| {
-                    if index < self.samples { Ok(index as u32) } else { Err(wrong(format!("the index {index}"))) }
-                };
-                order.into_iter().map(narrow).collect::<Result<_>>()?
-            }
-        };
-        let mut counts = vec![0_u32; self.samples as usize];
-        let counted = whole.into_iter().map(|index| {
-            let count = &mut counts[index as usize];
-            *count += 1;
-            (index, *count - 1)
-        });
-        let whole: Vec<(u32, u32)> = counted.collect();
-        Ok(Picks(order.iter().filter_map(|position| whole.get(position as usize).copied()).collect()))
-    }
-
-    fn repeated(&self, times: u32, seed: u64, shuffle: bool, epoch: u64) -> Vec<u32> {
-        let sampler = if shuffle { Sampler::shuffled(self.samples, seed) } else { Sampler::sequential(self.samples) };
-        let order = sampler.epoch(epoch);
-        let repeated = order.iter().flat_map(|index| std::iter::repeat_n(index as u32, times as usize));
-        repeated.take(self.positions as usize).collect()
-    }
-
-    /// Each position draws a number in [0, sum of weights) and takes the sample whose interval contains it.
-    fn with_replacement(&self, sums: &[f64], seed: u64, epoch: u64) -> Vec<u32> {
-        let mut draw = SampleRng::new(seed, epoch, Domain::Sampling, 0);
-        let sum = sums.last().copied().unwrap_or(0.0);
-        // By rounding, the number may equal the sum.
-        let last = sums.partition_point(|&below| below < sum);
-        let at = |number: f64| sums.partition_point(|&below| below <= number).min(last) as u32;
-        (0..self.positions).map(|_| at(draw.unit() * sum)).collect()
-    }
-
-    /// Each sample draws a waiting time, exponentially distributed with its weight as rate. The samples with the
-    /// shortest times are taken, in this order.
-    fn without_replacement(&self, weights: &[f64], seed: u64, epoch: u64) -> Vec<u32> {
-        let mut draw = SampleRng::new(seed, epoch, Domain::Sampling, 0);
-        let times = weights.iter().map(|weight| -libm::log(1.0 - draw.unit()) / weight);
-        let mut times: Vec<(f64, u32)> = times.zip(0..).collect();
-        times.retain(|&(_, index)| weights[index as usize] > 0.0);
-        times.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        times.truncate(self.positions as usize);
-        times.into_iter().map(|(_, index)| index).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::Even;
+    use crate::rng::{Pick, SampleRng};
+    use crate::sampler::{Even, Sampler};
     use crate::source::EncodedImages;
 
     fn source(samples: u32) -> EncodedImages {

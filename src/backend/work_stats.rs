@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// What a piece of work took, and who decoded.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Work {
+pub(crate) struct WorkStats {
     pub(crate) decode: Duration,
     pub(crate) augment: Duration,
     pub(crate) decoded: Decoded,

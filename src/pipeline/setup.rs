@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 /// The checked settings of a pipeline. In a group each device has a copy; large parts are shared.
 #[derive(Clone)]
-pub(super) struct Inner {
+pub(super) struct Setup {
     pub(super) input: Input,
     /// Fingerprint of the input, computed when it is first needed.
     pub(super) fingerprint: OnceLock<u64>,
@@ -38,7 +38,7 @@ pub(super) struct Inner {
     pub(super) cache: Option<Arc<Cache>>,
 }
 
-impl Inner {
+impl Setup {
     /// Makes the reader of an epoch's samples from position `first` on. `cursor`: the place of that position in a
     /// stream.
     pub(super) fn reader(&self, epoch: u64, first: u64, cursor: Option<Vec<u8>>, stopped: &Arc<AtomicBool>) -> Reader {

@@ -4,12 +4,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Things that nobody uses for the time being, up to a number.
 #[derive(Debug)]
-pub(super) struct Kept<T> {
+pub(super) struct Spares<T> {
     most: usize,
     things: Mutex<Vec<T>>,
 }
 
-impl<T> Kept<T> {
+impl<T> Spares<T> {
     /// A store for at most so many.
     pub(super) fn new(most: usize) -> Self {
         Self { most, things: Mutex::default() }
