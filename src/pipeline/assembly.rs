@@ -1,10 +1,10 @@
 //! Assembly of batches: the result of each position, and the batch made from them.
 
 use super::policy::Losses;
+use super::recipes::Drawn;
 use crate::backend::AnyBatch;
 use crate::error::{Error, Result};
 use crate::mix::Mixed;
-use crate::rng::Pick;
 use crate::targets::Annotation;
 use crate::tensor::{Targets, Tensor};
 use std::sync::{Arc, OnceLock};
@@ -41,7 +41,7 @@ impl Filling {
 pub(super) enum Slot {
     Pending,
     Done {
-        pick: Pick,
+        drawn: Drawn,
         annotation: Annotation,
         /// The error of the bad sample that this one substitutes.
         instead_of: Option<Box<Error>>,
@@ -66,7 +66,7 @@ pub(super) struct Parts {
     /// A tensor for each view, or for each image if images differ in size.
     pub(super) images: Vec<Tensor>,
     pub(super) labels: Vec<u32>,
-    pub(super) indices: Vec<u64>,
+    pub(super) drawn: Vec<Drawn>,
     pub(super) targets: Option<Targets>,
     pub(super) mixed: Option<Mixed>,
     pub(super) padding: usize,
@@ -77,7 +77,7 @@ pub(super) struct Parts {
 pub(super) struct Delivered {
     pub(super) places: Vec<usize>,
     pub(super) annotations: Vec<Annotation>,
-    pub(super) indices: Vec<u64>,
+    pub(super) drawn: Vec<Drawn>,
     pub(super) losses: Losses,
     /// Whether the stream ended in this batch.
     pub(super) ended: bool,
@@ -91,13 +91,13 @@ pub(super) fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
     let mut all = Delivered::default();
     for (place, slot) in slots.into_iter().enumerate() {
         match slot {
-            Slot::Done { pick, annotation, instead_of } => {
+            Slot::Done { drawn, annotation, instead_of } => {
                 if let Some(error) = instead_of {
                     all.losses.add(error);
                 }
                 all.places.push(place);
                 all.annotations.push(annotation);
-                all.indices.push(pick.index);
+                all.drawn.push(drawn);
             }
             Slot::Skipped(error) => {
                 all.losses.leading += u64::from(all.places.is_empty());

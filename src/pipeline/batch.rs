@@ -1,10 +1,12 @@
 //! Batches.
 
 use super::assembly::Parts;
+use super::recipes::Drawn;
 use super::state::{EpochState, Moment};
-#[cfg(feature = "candle")]
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::mix::Mixed;
+use crate::ops::Op;
+use crate::raster::Size;
 use crate::tensor::{Targets, Tensor};
 
 /// BatchImages ready for a training step, with their labels. Dropping a batch gives its memory back to the pipeline.
@@ -35,6 +37,7 @@ pub struct Batch<I = Tensor> {
     views: Vec<I>,
     labels: Vec<u32>,
     indices: Vec<u64>,
+    drawn: Vec<Drawn>,
     targets: Option<Targets>,
     mixed: Option<Mixed>,
     padding: usize,
@@ -70,8 +73,9 @@ mod sealed {
 
 impl<I: BatchImages> Batch<I> {
     pub(super) fn new(parts: Parts, moment: Moment) -> Self {
-        let Parts { images, labels, indices, targets, mixed, padding } = parts;
-        Self { views: I::views(images), labels, indices, targets, mixed, padding, moment }
+        let Parts { images, labels, drawn, targets, mixed, padding } = parts;
+        let indices = drawn.iter().map(|drawn| drawn.pick.index).collect();
+        Self { views: I::views(images), labels, indices, drawn, targets, mixed, padding, moment }
     }
 }
 
@@ -119,6 +123,51 @@ impl<I> Batch<I> {
     #[must_use]
     pub fn indices(&self) -> &[u64] {
         &self.indices
+    }
+
+    /// How often each sample came before in the epoch: 0, unless a sampler repeats samples
+    /// ([`Builder::sampler`](crate::Builder::sampler)).
+    #[must_use]
+    pub fn repetitions(&self) -> Vec<u32> {
+        self.drawn.iter().map(|drawn| drawn.pick.repetition).collect()
+    }
+
+    /// The size of each sample's image as it is stored, before its EXIF orientation is applied.
+    #[must_use]
+    pub fn stored_sizes(&self) -> Vec<Size> {
+        self.drawn.iter().map(|drawn| drawn.stored.size).collect()
+    }
+
+    /// The explicit operations, orientation included, that sample `i` of the batch has gone through, for each of its
+    /// images, view after view. [`ops::PointMap`](crate::ops::PointMap) maps boxes and keypoints by them, from
+    /// [`stored_sizes`](Self::stored_sizes) on. Mixing ([`mixed`](Self::mixed)) comes after them.
+    ///
+    /// They are drawn once more when they are asked for, so batches whose recipes nobody wants cost nothing.
+    ///
+    /// ```
+    /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// # use warpfeed::prelude::*;
+    /// use warpfeed::{Sampling, ops::PointMap};
+    ///
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// # let source = EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
+    /// let pipeline = Pipeline::builder(source).sampler(Sampling::repeated(2)).random_resized_crop(8).build()?;
+    /// for batch in pipeline.epoch(0) {
+    ///     let batch = batch?;
+    ///     assert_eq!((batch.repetitions(), batch.stored_sizes()[0]), (vec![0, 1, 0, 1], Size::new(40, 30)));
+    ///     let map = PointMap::new(&batch.recipes(1)?[0], batch.stored_sizes()[1])?;
+    ///     assert_eq!(map.size(), Size::new(8, 8));
+    /// }
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the batch has no such sample; the errors of the transforms, which the sample has been
+    /// through without.
+    pub fn recipes(&self, i: usize) -> Result<Vec<Vec<Op>>> {
+        let expected = || Error::parameter("Batch::recipes", "i", format!("below {}", self.len()), i);
+        let drawn = self.drawn.get(i).copied().ok_or_else(expected)?;
+        self.moment.setup.recipes.draw(self.moment.epoch, drawn)
     }
 
     /// Number of samples, padding included.
@@ -191,7 +240,7 @@ impl Batch {
     /// See [`Tensor::into_candle`].
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) if candle cannot copy them to `device`.
+    /// [`Error::Device`] if candle cannot copy them to `device`.
     pub fn into_candle(self, device: &candle_core::Device) -> Result<(candle_core::Tensor, candle_core::Tensor)> {
         let (images, labels, _) = self.into_parts();
         let len = labels.len();

@@ -106,7 +106,7 @@ use crate::plan::Strategy;
 use crate::preprocess::Preprocessor;
 use crate::raster::Size;
 use crate::rng::Pick;
-use crate::source::{Input, Sample, Want};
+use crate::source::{Input, Sample, SourceSummary, Want};
 use crate::tensor::Tensor;
 pub use batch::{Batch, BatchImages};
 pub use builder::{Builder, MemoryBound};
@@ -117,7 +117,7 @@ pub use epoch::Epoch;
 pub use group::PipelineGroup;
 pub use policy::{BadLimit, BadSample, LastBatch, OnError};
 pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
-use recipes::{Stored, ViewTransforms};
+use recipes::{Drawn, Stored, ViewTransforms};
 use setup::Setup;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
@@ -316,6 +316,22 @@ impl<I> Pipeline<I> {
         self.setup.input.classes()
     }
 
+    /// The path or key of sample `index`, for people; `None` for a stream, whose samples have names only while they are
+    /// read, and if there is no such sample.
+    #[must_use]
+    pub fn name(&self, index: u64) -> Option<String> {
+        match &self.setup.input {
+            Input::DataSet(source) if index < source.len() => Some(source.name(index).into_owned()),
+            _ => None,
+        }
+    }
+
+    /// What the source has, and what it passed over.
+    #[must_use]
+    pub fn source_summary(&self) -> SourceSummary {
+        self.setup.input.summary()
+    }
+
     /// Number of worker threads; 0 if the consumer's thread makes the batches.
     #[must_use]
     pub fn threads(&self) -> usize {
@@ -389,6 +405,15 @@ impl<I> Pipeline<I> {
     /// # Errors
     /// The errors of [`recipe`](Self::recipe).
     pub fn recipes(&self, epoch: u64, index: u64) -> Result<Vec<Vec<Op>>> {
+        self.recipes_of(epoch, index, 0)
+    }
+
+    /// As [`recipes`](Self::recipes), for a sample that came `repetition` times before in the epoch, where a sampler
+    /// repeats samples ([`Batch::repetitions`]).
+    ///
+    /// # Errors
+    /// The errors of [`recipe`](Self::recipe).
+    pub fn recipes_of(&self, epoch: u64, index: u64, repetition: u32) -> Result<Vec<Vec<Op>>> {
         let source = self.setup.input.clone().into_data_set()?;
         if index >= source.len() {
             return Err(Error::parameter("recipe", "index", format!("below {}", source.len()), index));
@@ -396,6 +421,7 @@ impl<I> Pipeline<I> {
         let mut sample = Sample::default();
         source.read(index, &Want::IMAGE, &mut sample)?;
         let header = self.setup.recipes.header(sample.bytes())?;
-        self.setup.recipes.draw(epoch, Pick { index, repetition: 0 }, Stored::from(&header))
+        let pick = Pick { index, repetition };
+        self.setup.recipes.draw(epoch, Drawn { pick, stored: Stored::from(&header) })
     }
 }

@@ -23,6 +23,13 @@ impl From<&Header> for Stored {
     }
 }
 
+/// Everything that a sample's recipes depend on beside the pipeline's settings and the epoch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drawn {
+    pub(super) pick: Pick,
+    pub(super) stored: Stored,
+}
+
 /// The transforms of a view.
 #[derive(Debug)]
 pub(super) struct ViewTransforms {
@@ -76,7 +83,7 @@ impl Recipes {
     }
 
     /// Draws the operations of every image that a batch has of a sample, view after view.
-    pub(super) fn draw(&self, epoch: u64, pick: Pick, stored: Stored) -> Result<Vec<Vec<Op>>> {
+    pub(super) fn draw(&self, epoch: u64, Drawn { pick, stored }: Drawn) -> Result<Vec<Vec<Op>>> {
         let turned = oriented(stored.orientation, self.orientation);
         let size = turned.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
         let mut recipes = Vec::new();

@@ -5,7 +5,7 @@ use super::assembly::{Delivered, Made, Parts, Slot, deliver};
 use super::cache::Loaded;
 use super::context::Context;
 use super::policy::{LastBatch, OnError, SUBSTITUTES};
-use super::recipes::Stored;
+use super::recipes::{Drawn, Stored};
 use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, End, PlannedSample};
 use crate::error::{Error, Result};
 use crate::rng::Pick;
@@ -54,9 +54,9 @@ impl<'a> Worker<'a> {
     /// Works on one sample, or on its substitute.
     pub(super) fn position(&mut self, pick: Pick, to: &Destination<'_>) -> Slot {
         match self.sample(pick, to) {
-            Ok(annotation) => {
+            Ok((annotation, stored)) => {
                 self.context.bad.good();
-                Slot::Done { pick, annotation, instead_of: None }
+                Slot::Done { drawn: Drawn { pick, stored }, annotation, instead_of: None }
             }
             Err(_) if self.context.ended_before(pick.index) => Slot::Ended,
             Err(error) => self.instead(pick, error, to),
@@ -84,9 +84,9 @@ impl<'a> Worker<'a> {
         {
             let pick = Pick { index: other, ..pick };
             match self.sample(pick, &now) {
-                Ok(annotation) => {
+                Ok((annotation, stored)) => {
                     let instead_of = Some(Box::new(context.sample_error(index, error)));
-                    return Slot::Done { pick, annotation, instead_of };
+                    return Slot::Done { drawn: Drawn { pick, stored }, annotation, instead_of };
                 }
                 Err(error) if error.is_bad_sample() => tried += 1,
                 Err(error) => return Slot::Failed(Box::new(context.sample_error(other, error))),
@@ -98,7 +98,7 @@ impl<'a> Worker<'a> {
 
     /// Reads one sample and runs its recipes. The images go to its place in the batch, and what else is known of the
     /// sample is returned.
-    fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<Annotation> {
+    fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<(Annotation, Stored)> {
         let (context, backend, index) = (self.context, self.backend, pick.index);
         let (counters, cache, recipes) = (&context.counters, context.setup.cache.as_ref(), &context.setup.recipes);
         let own = self.own()?;
@@ -106,7 +106,7 @@ impl<'a> Worker<'a> {
         if let Some(kept) = cache.and_then(|cache| cache.known(counters, index, &mut buffer)) {
             backend.give_buffer(own, buffer);
             let annotation = context.read_annotation(index)?;
-            return self.run(pick, kept, to).map(|()| annotation);
+            return self.run(pick, kept, to).map(|stored| (annotation, stored));
         }
         let start = Instant::now();
         let reading = Span::enter(Activity::Read);
@@ -129,15 +129,20 @@ impl<'a> Worker<'a> {
             }
             None => Loaded { encoded, stored: Stored::from(&header), header, cached_ops: None },
         };
-        self.run(pick, image, to).map(|()| annotation)
+        self.run(pick, image, to).map(|stored| (annotation, stored))
     }
 
-    /// Draws a sample's recipes, and runs of them what has not been run yet.
-    fn run(&mut self, pick: Pick, image: Loaded, &Destination { batch, place, later }: &Destination<'_>) -> Result<()> {
+    /// Draws a sample's recipes, and runs of them what has not been run yet. Returns what they depend on.
+    fn run(
+        &mut self,
+        pick: Pick,
+        image: Loaded,
+        &Destination { batch, place, later }: &Destination<'_>,
+    ) -> Result<Stored> {
         let (context, backend, recipes) = (self.context, self.backend, &self.context.setup.recipes);
         let Loaded { encoded, header, stored, cached_ops } = image;
         let start = Instant::now();
-        let drawn = recipes.draw(context.epoch, pick, stored)?;
+        let drawn = recipes.draw(context.epoch, Drawn { pick, stored })?;
         let plans = recipes.planner.plan(&drawn, cached_ops.unwrap_or(0), header.size)?;
         context.counters.add_augment(start.elapsed());
         let own = self.own()?;
@@ -150,7 +155,7 @@ impl<'a> Worker<'a> {
                 if cached_ops.is_none() {
                     context.counters.add_decoded(work.decoded);
                 }
-                Ok(())
+                Ok(stored)
             }
             Err(error) => {
                 // The reasons for leaving an image to the CPU are counted even if the CPU then found it bad.
@@ -178,17 +183,17 @@ impl<'a> Worker<'a> {
                 return Err(error);
             }
         };
-        let Delivered { places, mut annotations, mut indices, losses, ended } = delivered;
+        let Delivered { places, mut annotations, mut drawn, losses, ended } = delivered;
         let dropped = ended && setup.policy.last == LastBatch::Drop;
-        let (Some(last), Some(&index), false) = (annotations.last(), indices.last(), dropped) else {
+        let (Some(last), Some(&last_drawn), false) = (annotations.last(), drawn.last(), dropped) else {
             backend.abandon(batch);
             return Ok(Made { parts: None, losses });
         };
-        let filled = indices.len();
+        let filled = drawn.len();
         if setup.policy.last == LastBatch::Pad {
             let last = last.clone();
             annotations.resize(setup.options.batch_size, last);
-            indices.resize(setup.options.batch_size, index);
+            drawn.resize(setup.options.batch_size, last_drawn);
         }
         // Positions that fill up even partitions count as padding too.
         let end = number * setup.options.batch_size as u64 + positions as u64;
@@ -198,19 +203,19 @@ impl<'a> Worker<'a> {
         let plan =
             setup.mix.as_ref().zip(setup.options.outputs.first().and_then(|first| first.size)).map(|(mix, size)| {
                 let key = (setup.recipes.seed, context.epoch, context.batch_of_all_ranks(number));
-                mix.plan(key, indices.len(), size)
+                mix.plan(key, drawn.len(), size)
             });
         if let Some(plan) = &plan {
             annotations.mix(plan);
         }
         let mixed = plan.as_ref().map(|plan| plan.mixed(annotations.labels()));
-        let padding = indices.len() - filled;
+        let padding = drawn.len() - filled;
         let end = End { places: &places, padding, annotations: &annotations, mix: plan.as_ref() };
         let finished = backend.finish(batch, &end)?;
         context.counters.add_mix(finished.mix);
-        let padding = indices.len() - images;
+        let padding = drawn.len() - images;
         let (labels, targets) = annotations.finish(finished.targets);
-        let parts = Parts { images: finished.images, labels, indices, targets, mixed, padding };
+        let parts = Parts { images: finished.images, labels, drawn, targets, mixed, padding };
         Ok(Made { parts: Some(parts), losses })
     }
 
@@ -222,8 +227,8 @@ impl<'a> Worker<'a> {
         drop(settling);
         self.context.counters.add_decoded(settled.decoded);
         for (place, error) in settled.bad {
-            if let Slot::Done { pick, .. } = slots[place] {
-                slots[place] = self.instead(pick, error, &Destination { batch, place, later: false });
+            if let Slot::Done { drawn, .. } = slots[place] {
+                slots[place] = self.instead(drawn.pick, error, &Destination { batch, place, later: false });
             }
         }
         Ok(())

@@ -174,13 +174,9 @@ impl Source for CifarFiles {
         if index >= self.len() {
             return Err(no_such_sample("CifarFiles::read", index, self.len()));
         }
-        match (self.kind, want.field) {
-            (_, None) => {}
-            (Kind::Cifar100, Some(COARSE)) => {
-                sample.set_target(Target::Class(self.labels[index as usize * 2].into()));
-            }
-            (Kind::Cifar100, Some(other)) => return Err(no_fields("`coarse` beside its label", other)),
-            (Kind::Cifar10, Some(other)) => return Err(no_fields("a label alone", other)),
+        if let Some(field) = want.field {
+            self.check_field(field)?;
+            sample.set_target(Target::Class(self.labels[index as usize * 2].into()));
         }
         if !want.image {
             return Ok(());
@@ -200,6 +196,14 @@ impl Source for CifarFiles {
     fn label(&self, index: u64) -> u32 {
         let label_bytes = self.kind.label_bytes();
         self.labels[index as usize * label_bytes + label_bytes - 1].into()
+    }
+
+    fn check_field(&self, field: &str) -> Result<()> {
+        match (self.kind, field) {
+            (Kind::Cifar100, COARSE) => Ok(()),
+            (Kind::Cifar100, other) => Err(no_fields("`coarse` beside its label", other)),
+            (Kind::Cifar10, other) => Err(no_fields("a label alone", other)),
+        }
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

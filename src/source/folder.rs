@@ -1,15 +1,19 @@
 //! A folder of class folders.
 
 use super::metadata::Metadata;
-use super::{Sample, Source, Want, no_fields, no_such_sample, path_from_bytes, read_file};
+use super::{Sample, Source, Want, most_frequent, no_fields, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
 use crate::targets;
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most kinds of files that are told apart among those that are passed over.
+const MAX_KINDS: usize = 16;
 
 const ENDINGS: [&[u8]; 6] = [b".jpg", b".jpeg", b".png", b".webp", b".pgm", b".ppm"];
 
@@ -56,7 +60,7 @@ pub struct ImageFolder {
     ends: Vec<u32>,
     /// The folders that hold images, in order.
     folders: Vec<Folder>,
-    skipped_files: u64,
+    skipped: Skipped,
     /// What lies beside the images, once a target was asked for.
     metadata: Arc<Mutex<Option<Arc<Metadata>>>>,
 }
@@ -80,7 +84,7 @@ impl ImageFolder {
     /// [`Error::Io`] if a folder cannot be listed, [`Error::Parameter`] if there is not one image.
     pub fn open(root: impl AsRef<Path>) -> Result<Self> {
         let root = root.as_ref();
-        let mut walk = Walk { skipped_files: 0, ancestors: vec![identity(root)?], listings: Vec::new() };
+        let mut walk = Walk { skipped: Skipped::default(), ancestors: vec![identity(root)?], listings: Vec::new() };
         let (top, mut class_folders) = walk.list(root)?;
         class_folders.sort_unstable_by(|a, b| by_code_points(a, b));
         let mut found = Self {
@@ -89,7 +93,7 @@ impl ImageFolder {
             names: Vec::new(),
             ends: Vec::new(),
             folders: Vec::new(),
-            skipped_files: 0,
+            skipped: Skipped::default(),
             metadata: Arc::default(),
         };
         for (label, class) in class_folders.into_iter().enumerate() {
@@ -105,10 +109,12 @@ impl ImageFolder {
             found.add(&top, 0);
         } else {
             // In a folder of class folders, torchvision does not look at files beside them.
-            walk.skipped_files += top.spans.len() as u64;
+            for name in top.spans.iter().map(|&span| top.name(span)) {
+                walk.skipped.add(&format!("{} beside the class folders", ending(name)));
+            }
         }
         if found.ends.is_empty() {
-            let others = walk.skipped_files;
+            let others = walk.skipped.files;
             return Err(Error::parameter(
                 "ImageFolder::open",
                 "root",
@@ -116,7 +122,7 @@ impl ImageFolder {
                 format!("{} with {} folders and {others} other files", root.display(), found.classes.len()),
             ));
         }
-        found.skipped_files = walk.skipped_files;
+        found.skipped = walk.skipped;
         found.names.shrink_to_fit();
         found.ends.shrink_to_fit();
         Ok(found)
@@ -191,11 +197,9 @@ impl Source for ImageFolder {
         }
         let path = self.path(index);
         if let Some(field) = want.field {
-            let metadata = self.metadata()?;
-            if metadata.is_empty() {
-                return Err(no_fields(format!("no metadata.csv or metadata.jsonl in {}", self.root.display()), field));
-            }
-            let found = metadata.target(&path, field).map_err(|message| targets::wrong(Some(field), message))?;
+            self.check_field(field)?;
+            let found =
+                self.metadata()?.target(&path, field).map_err(|message| targets::wrong(Some(field), message))?;
             sample.set_target(found.ok_or_else(|| targets::missing(field))?);
         }
         if want.image {
@@ -208,6 +212,13 @@ impl Source for ImageFolder {
         self.folder(index).label
     }
 
+    fn check_field(&self, field: &str) -> Result<()> {
+        if self.metadata()?.is_empty() {
+            return Err(no_fields(format!("no metadata.csv or metadata.jsonl in {}", self.root.display()), field));
+        }
+        Ok(())
+    }
+
     fn name(&self, index: u64) -> Cow<'_, str> {
         self.path(index).to_string_lossy().into_owned().into()
     }
@@ -217,13 +228,17 @@ impl Source for ImageFolder {
     }
 
     fn skipped_files(&self) -> u64 {
-        self.skipped_files
+        self.skipped.files
+    }
+
+    fn skipped_kinds(&self) -> Vec<(String, u64)> {
+        most_frequent(self.skipped.kinds.clone())
     }
 }
 
 /// The folders directly in `root`, which are the classes of an [`ImageFolder`], in the order of their labels.
 pub(super) fn class_folders(root: &Path) -> Result<Vec<String>> {
-    let mut folders = Walk { skipped_files: 0, ancestors: Vec::new(), listings: Vec::new() }.list(root)?.1;
+    let mut folders = Walk { skipped: Skipped::default(), ancestors: Vec::new(), listings: Vec::new() }.list(root)?.1;
     folders.sort_unstable_by(|a, b| by_code_points(a, b));
     Ok(folders.into_iter().map(|name| String::from_utf8_lossy(&name).into_owned()).collect())
 }
@@ -242,8 +257,32 @@ impl Listing {
     }
 }
 
+/// Files that were passed over.
+#[derive(Debug, Clone, Default)]
+struct Skipped {
+    files: u64,
+    kinds: BTreeMap<String, u64>,
+}
+
+impl Skipped {
+    fn add(&mut self, kind: &str) {
+        self.files += 1;
+        let kind = if self.kinds.len() < MAX_KINDS || self.kinds.contains_key(kind) { kind } else { "others" };
+        *self.kinds.entry(kind.to_owned()).or_default() += 1;
+    }
+}
+
+/// The ending of a file's name in lower case, with its dot.
+fn ending(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name);
+    match Path::new(&*name).extension() {
+        Some(ending) => format!(".{}", ending.to_string_lossy().to_lowercase()),
+        None => "without an ending".to_owned(),
+    }
+}
+
 struct Walk {
-    skipped_files: u64,
+    skipped: Skipped,
     /// The folders from the root to the present one, to see when a link leads back to one of them.
     ancestors: Vec<Identity>,
     listings: Vec<Listing>,
@@ -255,7 +294,7 @@ impl Walk {
         let folder = root.join(path_from_bytes(&path));
         let identity = identity(&folder)?;
         if self.ancestors.contains(&identity) {
-            self.skipped_files += 1;
+            self.skipped.add("link back to a folder around it");
             return Ok(());
         }
         let (listing, folders) = self.list(&folder)?;
@@ -291,7 +330,7 @@ impl Walk {
                 listing.names.extend_from_slice(name);
                 listing.spans.push((start, len));
             } else if !name.starts_with(b".") {
-                self.skipped_files += 1;
+                self.skipped.add(&ending(name));
             }
         }
         let mut spans = std::mem::take(&mut listing.spans);

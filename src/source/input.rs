@@ -6,6 +6,7 @@ use super::{Compose, RecordStream, Sample, Source, Stream, StreamMix, Want};
 use crate::error::{Error, Result};
 use crate::targets::Target;
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 /// What a pipeline reads: a data set, whose samples are counted and can be read in any order, or a stream, whose samples
@@ -124,6 +125,17 @@ impl Input {
         }
     }
 
+    /// What it has, and what was passed over.
+    #[must_use]
+    pub fn summary(&self) -> SourceSummary {
+        let (passed_over, skipped) = match self {
+            Self::DataSet(source) => (source.skipped_files(), source.skipped_kinds()),
+            Self::Stream(_) => (0, Vec::new()),
+        };
+        let kinds = skipped.into_iter().map(|(kind, files)| SkippedFiles { kind, files }).collect();
+        SourceSummary { images: self.samples(), classes: self.classes().len(), passed_over, kinds }
+    }
+
     /// What tells it from others where an epoch is resumed.
     pub(crate) fn fingerprint(&self) -> u64 {
         match self {
@@ -146,6 +158,66 @@ impl Input {
             Self::DataSet(source) => source.ahead_bytes(),
             Self::Stream(stream) => stream.memory_bytes(),
         }
+    }
+}
+
+/// What a source has, and what was passed over because it is not an image by its name.
+///
+/// ```
+/// use warpfeed::source::{ImageFolder, Input};
+///
+/// let root = tempfile::tempdir().unwrap();
+/// std::fs::create_dir(root.path().join("cat")).unwrap();
+/// for name in ["cat/1.jpg", "cat/notes.txt", "2.jpg"] {
+///     std::fs::write(root.path().join(name), "").unwrap();
+/// }
+/// let summary = Input::from(ImageFolder::open(root.path())?).summary();
+/// let text = "1 image, 1 class, 2 files passed over (1 .jpg beside the class folders, 1 .txt)";
+/// assert_eq!(summary.to_string(), text);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct SourceSummary {
+    /// Number of images; `None` for a stream.
+    pub images: Option<u64>,
+    /// Number of classes; 0 if labels have no names.
+    pub classes: usize,
+    /// Number of files that were passed over.
+    pub passed_over: u64,
+    /// These files by kind, where the source tells them apart, the most frequent kind first.
+    pub kinds: Vec<SkippedFiles>,
+}
+
+/// Files of one kind that were passed over.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct SkippedFiles {
+    /// The kind: `.txt`, or a reason.
+    pub kind: String,
+    /// Number of files.
+    pub files: u64,
+}
+
+impl fmt::Display for SourceSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |count: u64, one: &str, more: &str| format!("{count} {}", if count == 1 { one } else { more });
+        match self.images {
+            Some(images) => write!(f, "{}", plural(images, "image", "images"))?,
+            None => f.write_str("a stream of images")?,
+        }
+        match self.classes {
+            0 => f.write_str(", classes without names")?,
+            classes => write!(f, ", {}", plural(classes as u64, "class", "classes"))?,
+        }
+        if self.passed_over > 0 {
+            write!(f, ", {} passed over", plural(self.passed_over, "file", "files"))?;
+        }
+        if !self.kinds.is_empty() {
+            let kinds: Vec<_> = self.kinds.iter().map(|kind| format!("{} {}", kind.files, kind.kind)).collect();
+            write!(f, " ({})", kinds.join(", "))?;
+        }
+        Ok(())
     }
 }
 

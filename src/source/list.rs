@@ -201,6 +201,14 @@ fn shown(line: &[u8]) -> String {
     format!("{start:?}{}", if line.len() > 80 { "..." } else { "" })
 }
 
+impl ListFile {
+    /// The number of a column, the path's not counted.
+    fn column(&self, field: &str) -> Result<usize> {
+        let column = self.columns.iter().position(|column| column == field);
+        column.ok_or_else(|| no_fields(format!("the columns {:?}", self.columns), field))
+    }
+}
+
 impl Source for ListFile {
     fn len(&self) -> u64 {
         self.labels.len() as u64
@@ -212,8 +220,7 @@ impl Source for ListFile {
             return Err(no_such_sample("ListFile::read", index, self.len()));
         }
         if let Some(field) = want.field {
-            let column = self.columns.iter().position(|column| column == field);
-            let column = column.ok_or_else(|| no_fields(format!("the columns {:?}", self.columns), field))?;
+            let column = self.column(field)?;
             let end = self.value_ends[index as usize] as usize;
             let start = index.checked_sub(1).map_or(0, |before| self.value_ends[before as usize] as usize);
             let value = self.values[start..end].split(|&byte| byte == b'\t').nth(column).unwrap_or_default();
@@ -227,6 +234,10 @@ impl Source for ListFile {
 
     fn label(&self, index: u64) -> u32 {
         self.labels[index as usize]
+    }
+
+    fn check_field(&self, field: &str) -> Result<()> {
+        self.column(field).map(drop)
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

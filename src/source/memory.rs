@@ -52,6 +52,12 @@ impl EncodedImages {
         self.targets.insert(field.into(), targets);
         Ok(self)
     }
+
+    /// The targets of a field, one for each image.
+    fn field(&self, field: &str) -> Result<&[Target]> {
+        let fields = || self.targets.keys().cloned().collect::<Vec<_>>().join(", ");
+        self.targets.get(field).map(Vec::as_slice).ok_or_else(|| no_fields(fields(), field))
+    }
 }
 
 impl Source for EncodedImages {
@@ -63,9 +69,7 @@ impl Source for EncodedImages {
         let found = usize::try_from(index).ok().and_then(|i| self.images.get(i));
         let (bytes, _) = found.ok_or_else(|| no_such_sample("EncodedImages::read", index, self.len()))?;
         if let Some(field) = want.field {
-            let fields = || self.targets.keys().cloned().collect::<Vec<_>>().join(", ");
-            let targets = self.targets.get(field).ok_or_else(|| no_fields(fields(), field))?;
-            sample.set_target(targets[index as usize].clone());
+            sample.set_target(self.field(field)?[index as usize].clone());
         }
         sample.lend(bytes);
         Ok(())
@@ -81,6 +85,10 @@ impl Source for EncodedImages {
 
     fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    fn check_field(&self, field: &str) -> Result<()> {
+        self.field(field).map(drop)
     }
 }
 
@@ -162,6 +170,10 @@ impl Source for DecodedImages {
 
     fn name(&self, index: u64) -> Cow<'_, str> {
         self.images.name(index)
+    }
+
+    fn check_field(&self, field: &str) -> Result<()> {
+        self.images.check_field(field)
     }
 
     fn classes(&self) -> &[String] {

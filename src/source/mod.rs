@@ -49,8 +49,8 @@ pub use cifar::CifarFiles;
 pub use compose::{Compose, Concat, Described, MapLabels, Subset, split_shards};
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
-pub use input::Input;
 pub(crate) use input::Reader;
+pub use input::{Input, SkippedFiles, SourceSummary};
 pub use list::ListFile;
 pub use memory::{DecodedImages, EncodedImages};
 pub use open::{OpenOptions, SourceFormat, open};
@@ -67,6 +67,8 @@ use crate::file::open_with_metadata;
 use crate::targets::{self, Target};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -175,6 +177,20 @@ pub trait Source: Send + Sync {
         0
     }
 
+    /// The same files by kind (`.txt`, or a reason), each with its number, the most frequent first. Default: none.
+    fn skipped_kinds(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    /// Checks whether samples can have this field. Default: yes. A pipeline asks before it is built, so that a field
+    /// that no sample can have is not found out by the first sample.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if no sample can have it.
+    fn check_field(&self, _field: &str) -> Result<()> {
+        Ok(())
+    }
+
     /// What tells this source from others where an epoch is resumed: the same in every process and version, and
     /// different where samples or their order differ. Called once a pipeline.
     ///
@@ -238,6 +254,12 @@ macro_rules! forward {
             fn skipped_files(&self) -> u64 {
                 (**self).skipped_files()
             }
+            fn skipped_kinds(&self) -> Vec<(String, u64)> {
+                (**self).skipped_kinds()
+            }
+            fn check_field(&self, field: &str) -> Result<()> {
+                (**self).check_field(field)
+            }
             fn fingerprint(&self) -> u64 {
                 (**self).fingerprint()
             }
@@ -246,6 +268,15 @@ macro_rules! forward {
 }
 
 forward!(Box<S>, Arc<S>, &S);
+
+/// Kinds of files with their numbers, equal kinds together, the most frequent first.
+fn most_frequent(kinds: impl IntoIterator<Item = (String, u64)>) -> Vec<(String, u64)> {
+    let mut counts = BTreeMap::<String, u64>::new();
+    kinds.into_iter().for_each(|(kind, files)| *counts.entry(kind).or_default() += files);
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, files)| Reverse(*files));
+    counts
+}
 
 /// The error for a field that no sample can have, of those that there are.
 fn no_fields(there_are: impl std::fmt::Display, field: &str) -> Error {

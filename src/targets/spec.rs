@@ -133,6 +133,18 @@ impl TargetSpec {
         }
     }
 
+    /// Checks that labels of a source with so many classes can be such targets. A source may have 0 named classes.
+    pub(crate) fn check_classes(&self, named: usize) -> Result<()> {
+        let (Form::Class { classes } | Form::MultiHot { classes } | Form::Soft { classes, .. }) = self.form else {
+            return Ok(());
+        };
+        if self.field.is_some() || named <= classes as usize {
+            return Ok(());
+        }
+        let expected = format!("{named} or more, the classes of the source, whose labels are the targets");
+        Err(Error::parameter("targets", "classes", expected, classes))
+    }
+
     /// A sample's row of a batch's targets.
     ///
     /// # Errors

@@ -132,6 +132,10 @@ impl Builder {
         }
         if let Some(targets) = &self.targets {
             targets.check()?;
+            if let (Some(field), Input::DataSet(source)) = (&targets.field, &self.input) {
+                source.check_field(field)?;
+            }
+            targets.check_classes(self.input.classes().len())?;
             self.options.target_bytes = targets.max_bytes();
         }
         let normalize = self.check_views(views)?;

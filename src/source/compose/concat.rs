@@ -2,7 +2,7 @@
 
 use super::{Compose, first_8_bytes};
 use crate::error::{Error, Result};
-use crate::source::{Sample, Source, Want, no_such_sample};
+use crate::source::{Sample, Source, Want, most_frequent, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -104,6 +104,14 @@ impl Source for Concat {
 
     fn skipped_files(&self) -> u64 {
         self.sources.iter().map(|source| source.skipped_files()).sum()
+    }
+
+    fn skipped_kinds(&self) -> Vec<(String, u64)> {
+        most_frequent(self.sources.iter().flat_map(|source| source.skipped_kinds()))
+    }
+
+    fn check_field(&self, field: &str) -> Result<()> {
+        self.sources.iter().try_for_each(|source| source.check_field(field))
     }
 
     /// Of all sources, in their order.

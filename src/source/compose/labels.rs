@@ -59,6 +59,14 @@ impl Source for MapLabels {
         self.source.skipped_files()
     }
 
+    fn skipped_kinds(&self) -> Vec<(String, u64)> {
+        self.source.skipped_kinds()
+    }
+
+    fn check_field(&self, field: &str) -> Result<()> {
+        self.source.check_field(field)
+    }
+
     /// Of the source, and of the labels and classes of up to 1,024 samples.
     fn fingerprint(&self) -> u64 {
         let mut hash = Sha256::new();

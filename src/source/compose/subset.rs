@@ -92,6 +92,14 @@ impl Source for Subset {
         self.source.skipped_files()
     }
 
+    fn skipped_kinds(&self) -> Vec<(String, u64)> {
+        self.source.skipped_kinds()
+    }
+
+    fn check_field(&self, field: &str) -> Result<()> {
+        self.source.check_field(field)
+    }
+
     /// Of the source and all indices.
     fn fingerprint(&self) -> u64 {
         let mut hash = Sha256::new();

@@ -345,6 +345,10 @@ impl Source for RecordShards {
         if record.label_kind() == FAULT { 0 } else { record.label }
     }
 
+    fn check_field(&self, field: &str) -> Result<()> {
+        self.format.check_field(Some(field))
+    }
+
     /// Shard and file name in WebDataset, shard and offset in the others. Reads the file name from the shard.
     fn name(&self, index: u64) -> Cow<'_, str> {
         let (shard, record) = (self.shard(index), self.records[index as usize]);
