@@ -30,6 +30,7 @@ const VARIABLES: [&str; 10] = [
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-env=WARPFEED_OPT_LEVEL={}", env::var("OPT_LEVEL").expect("cargo sets it"));
     shims();
     commit();
     if let Err(message) = kernels() {

@@ -112,6 +112,14 @@ pub enum Error {
         /// The alternative.
         remedy: String,
     },
+    /// An error of the caller's own code, as of a source's database ([`Error::foreign`], [`Error::foreign_sample`]).
+    #[error("{source}")]
+    Foreign {
+        /// The caller's error.
+        source: Box<dyn std::error::Error + Send + Sync>,
+        /// Whether a sample is at fault, as the caller said.
+        bad_sample: bool,
+    },
     /// A stream broke off and could not be resumed.
     #[error("{shard} broke off at byte {offset}: {message}")]
     Stream {
@@ -180,7 +188,10 @@ impl Error {
         match self {
             Self::Sample { source, .. } => source.is_bad_sample(),
             Self::Io { source, .. } => MachineFault::of(source).is_none(),
-            Self::Decode { .. } | Self::Target { .. } | Self::Limits { .. } => true,
+            Self::Decode { .. }
+            | Self::Target { .. }
+            | Self::Limits { .. }
+            | Self::Foreign { bad_sample: true, .. } => true,
             _ => false,
         }
     }
@@ -213,6 +224,26 @@ impl Error {
             Self::Io { source, .. } => cfg!(unix) && source.raw_os_error() == Some(EIO),
             _ => false,
         }
+    }
+
+    /// Wraps an error of the caller's own code that ends the epoch, such as that of a lost connection.
+    ///
+    /// ```
+    /// use warpfeed::Error;
+    ///
+    /// let lost = std::io::Error::other("the database is gone");
+    /// let error = Error::foreign(lost);
+    /// assert!(error.to_string() == "the database is gone" && !error.is_bad_sample());
+    /// let error = Error::foreign_sample("row 7 has no image");
+    /// assert!(error.is_bad_sample());
+    /// ```
+    pub fn foreign(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Foreign { source: error.into(), bad_sample: false }
+    }
+
+    /// Wraps an error of the caller's own code that is a sample's fault. The policy for bad samples decides about it.
+    pub fn foreign_sample(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Foreign { source: error.into(), bad_sample: true }
     }
 
     pub(crate) fn parameter(

@@ -137,6 +137,7 @@ mod targets;
 mod tensor;
 mod threads;
 mod trace;
+mod unoptimized;
 
 // The C library behind `decode` and `encode`: named so that it is linked.
 use mozjpeg_sys as _;
@@ -181,10 +182,10 @@ pub mod prelude {
         random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop, random_rotation,
         random_vertical_flip, repeat,
     };
-    pub use crate::source::{EncodedImages, ImageFolder, RecordShards, Source};
+    pub use crate::source::{Compose, EncodedImages, ImageFolder, RecordShards, Source};
     pub use crate::{
-        Batch, Builder, DType, DecodePath, Device, Epoch, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout, OnError,
-        Pipeline, Preset, Rank, Strategy, view,
+        Batch, Builder, DType, DecodePath, Device, Epoch, EpochState, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout,
+        OnError, Pipeline, Preset, Rank, Strategy, TargetSpec, Targets, view,
     };
 }
 

@@ -46,7 +46,7 @@ mod window;
 pub use crate::address::without_secrets;
 pub use crate::file::{read_limited, read_text_limited, read_up_to};
 pub use cifar::CifarFiles;
-pub use compose::{Compose, Concat, Described, MapLabels, Subset, split_shards};
+pub use compose::{Compose, Concat, Described, MapLabels, Subset, WithTargets, split_shards};
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
 pub(crate) use input::Reader;

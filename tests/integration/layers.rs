@@ -17,6 +17,7 @@ const MODULES: &[(&str, &str)] = &[
     ("error", ""),
     ("rng", ""),
     ("trace", ""),
+    ("unoptimized", ""),
     ("atomic", "error"),
     ("device", "error"),
     ("file", "error"),
@@ -52,7 +53,7 @@ const MODULES: &[(&str, &str)] = &[
     (
         "pipeline",
         "atomic backend decode device error file memory mix ops plan preprocess preset raster rng sampler sampling simd \
-         source targets tensor threads trace",
+         source targets tensor threads trace unoptimized",
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda decode error simd"),

@@ -20,6 +20,7 @@ use crate::simd;
 use crate::source::{Input, MAX_ENCODED_BYTES};
 use crate::tensor::DType;
 use crate::threads::MAX_THREADS;
+use crate::unoptimized;
 use std::marker::PhantomData;
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
@@ -38,6 +39,7 @@ const MAX_BATCH_BYTES: u64 = 1 << 36;
 impl Builder {
     /// Makes a pipeline for each device. Each gets a part of the builder's partition.
     pub(super) fn build_each<I>(mut self, devices: &[Device], open: &Open<'_>) -> Result<Vec<Pipeline<I>>> {
+        unoptimized::warn();
         simd::check()?;
         let partitions = self.partitions(devices.len())?;
         self.partition = partitions[0];

@@ -3,14 +3,17 @@
 mod concat;
 mod labels;
 mod subset;
+mod targets;
 
 pub use concat::Concat;
 pub use labels::MapLabels;
 pub use subset::Subset;
+pub use targets::WithTargets;
 
 use super::{Source, no_such_sample};
 use crate::error::{Error, Result};
 use crate::rng::{Domain, SampleRng};
+use crate::targets::Target;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -51,6 +54,31 @@ pub trait Compose: Source + Sized + 'static {
             .map(|index| if index < len { Ok(index) } else { Err(no_such_sample("subset", index, len)) })
             .collect::<Result<Vec<_>>>()?;
         Ok(Subset::new(self.into_source(), &indices))
+    }
+
+    /// The same samples with targets in `field` that `of` computes, or looks up, from a sample's index, label and name.
+    /// A pipeline delivers them by [`TargetSpec::field`](crate::TargetSpec::field).
+    ///
+    /// ```
+    /// use warpfeed::prelude::*;
+    /// use warpfeed::{Target, image::{Image, JpegOptions, encode_jpeg}};
+    ///
+    /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// let boxes = [[0.1, 0.2, 0.5, 0.5], [0.3, 0.3, 0.9, 0.8]];
+    /// let source = EncodedImages::new((0..2).map(|label| (jpeg.clone(), label)))
+    ///     .targets("box", move |sample| Ok(Target::Floats(boxes[sample.index as usize].to_vec())));
+    /// let pipeline = Pipeline::builder(source).targets(TargetSpec::floats(4).field("box")).center_crop(8).build()?;
+    /// let batch = pipeline.epoch(0).next().unwrap()?;
+    /// let Some(Targets::Numbers(numbers)) = batch.targets() else { unreachable!("they were asked for") };
+    /// assert_eq!(numbers.as_slice::<f32>()?[4..], boxes[1]);
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    fn targets(
+        self,
+        field: impl Into<String>,
+        of: impl Fn(Described<'_>) -> Result<Target> + Send + Sync + 'static,
+    ) -> WithTargets {
+        WithTargets::new(self.into_source(), field.into(), of)
     }
 
     /// The samples that `keep` returns true for, in their order.

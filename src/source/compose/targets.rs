@@ -1,0 +1,86 @@
+//! A field of targets that a program computes.
+
+use super::Described;
+use crate::error::Result;
+use crate::source::{Sample, Source, Want};
+use crate::targets::Target;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// A source with a field of targets of its own. [`Compose::targets`](super::Compose::targets) makes it.
+pub struct WithTargets {
+    source: Arc<dyn Source>,
+    field: String,
+    of: Box<dyn Fn(Described<'_>) -> Result<Target> + Send + Sync>,
+}
+
+impl WithTargets {
+    pub(super) fn new(
+        source: Arc<dyn Source>,
+        field: String,
+        of: impl Fn(Described<'_>) -> Result<Target> + Send + Sync + 'static,
+    ) -> Self {
+        Self { source, field, of: Box::new(of) }
+    }
+}
+
+impl Source for WithTargets {
+    fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+        if want.field != Some(&self.field) {
+            return self.source.read(index, want, sample);
+        }
+        if want.image {
+            self.source.read(index, &want.and_field(None), sample)?;
+        }
+        let described = Described { index, label: self.label(index), name: self.name(index) };
+        sample.set_target((self.of)(described)?);
+        Ok(())
+    }
+
+    fn prefetch(&self, index: u64) {
+        self.source.prefetch(index);
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        self.source.ahead_bytes()
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.source.label(index)
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        self.source.name(index)
+    }
+
+    fn classes(&self) -> &[String] {
+        self.source.classes()
+    }
+
+    fn skipped_files(&self) -> u64 {
+        self.source.skipped_files()
+    }
+
+    fn skipped_kinds(&self) -> Vec<(String, u64)> {
+        self.source.skipped_kinds()
+    }
+
+    fn check_field(&self, field: &str) -> Result<()> {
+        if field == self.field { Ok(()) } else { self.source.check_field(field) }
+    }
+
+    /// That of the source: targets do not decide which samples come.
+    fn fingerprint(&self) -> u64 {
+        self.source.fingerprint()
+    }
+}
+
+impl std::fmt::Debug for WithTargets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} samples with the field {}", self.len(), self.field)
+    }
+}
