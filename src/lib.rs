@@ -170,7 +170,7 @@ pub mod image {
     pub use crate::decode::{Decoder, Format, Header, probe};
     pub use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
     pub use crate::raster::{Image, Pixel, Rect, Size};
-    pub use crate::sheet::{contact_sheet, write_png};
+    pub use crate::sheet::{contact_sheet, write_image, write_png};
     pub use crate::tensor::write_npy;
 }
 

@@ -1,8 +1,10 @@
 //! Contact sheets and PNG files.
 
 use crate::atomic;
+use crate::encode::{JpegOptions, Sampling, encode_jpeg};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Size};
+use std::io::Write;
 use std::path::Path;
 
 const BACKGROUND: [u8; 4] = [236, 236, 236, 255];
@@ -89,6 +91,26 @@ pub fn write_png(image: &Image, path: impl AsRef<Path>) -> Result<()> {
         writer.write_image_data(&image.to_rgb())?;
         Ok(writer.finish()?)
     })
+}
+
+/// Writes an image in the format that the file's ending says: `.png`, `.jpg` or `.jpeg` (quality 95, 4:4:4).
+///
+/// # Errors
+/// [`Error::Parameter`] for another ending, or if the image has no pixels; [`Error::Io`] if the file cannot be written.
+pub fn write_image(image: &Image, path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    match path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).as_deref() {
+        Some("png") => write_png(image, path),
+        Some("jpg" | "jpeg") => {
+            let jpeg =
+                encode_jpeg(image, &JpegOptions { quality: 95, sampling: Sampling::S444, ..JpegOptions::default() })?;
+            atomic::write_output(path, |file| Ok(file.write_all(&jpeg)?))
+        }
+        _ => {
+            let expected = "a file ending in .png, .jpg or .jpeg";
+            Err(Error::parameter("write_image", "path", expected, path.display()))
+        }
+    }
 }
 
 #[cfg(test)]

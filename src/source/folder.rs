@@ -9,6 +9,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -81,7 +82,7 @@ impl ImageFolder {
     /// Lists the images below `root`.
     ///
     /// # Errors
-    /// [`Error::Io`] if a folder cannot be listed, [`Error::Parameter`] if there is not one image.
+    /// [`Error::Io`] if a folder cannot be listed, or if there is not one image.
     pub fn open(root: impl AsRef<Path>) -> Result<Self> {
         let root = root.as_ref();
         let mut walk = Walk { skipped: Skipped::default(), ancestors: vec![identity(root)?], listings: Vec::new() };
@@ -114,13 +115,12 @@ impl ImageFolder {
             }
         }
         if found.ends.is_empty() {
-            let others = walk.skipped.files;
-            return Err(Error::parameter(
-                "ImageFolder::open",
-                "root",
-                "a folder of class folders with images in them: files ending in .jpg, .jpeg, .png, .webp, .pgm or .ppm",
-                format!("{} with {} folders and {others} other files", root.display(), found.classes.len()),
-            ));
+            let (folders, others) = (found.classes.len(), walk.skipped.files);
+            let none = format!(
+                "it has {folders} folders, {others} other files, and no file that ends in .jpg, .jpeg, .png, .webp, .pgm or \
+                 .ppm: give a folder of class folders with images, or one of images"
+            );
+            return Err(Error::io("find images in", root)(io::Error::new(io::ErrorKind::NotFound, none)));
         }
         found.skipped = walk.skipped;
         found.names.shrink_to_fit();
@@ -507,8 +507,9 @@ mod tests {
         let root = tree(&["a/1.txt", "b/", ".DS_Store"]);
         let error = ImageFolder::open(root.path()).unwrap_err();
         let message = error.to_string();
-        assert!(error.is_parameter() && message.contains(".webp"), "{message}");
-        assert!(message.ends_with(&format!("{} with 2 folders and 1 other files", root.path().display())), "{message}");
+        assert!(matches!(error, Error::Io { .. }) && message.contains(".webp"), "{message}");
+        let path = root.path().display();
+        assert!(message.contains(&format!("{path}: it has 2 folders, 1 other files")), "{message}");
         let missing = ImageFolder::open(root.path().join("missing")).unwrap_err();
         assert!(matches!(missing, Error::Io { .. }) && missing.to_string().contains("missing"));
     }

@@ -49,6 +49,9 @@ pub struct ListFile {
     value_ends: Vec<u64>,
 }
 
+/// First bytes of images.
+const IMAGES: [&[u8]; 3] = [b"\xff\xd8\xff", b"\x89PNG", b"RIFF"];
+
 /// What the first line of a list with named columns begins with.
 const COLUMNS: &[u8] = b"#path\t";
 
@@ -99,6 +102,11 @@ impl ListFile {
                     let got = format!("the column {name} twice in {} line 1", path.display());
                     return Err(Error::parameter("ListFile::open", "each column", "one of another name", got));
                 }
+            }
+            if number == 1 && IMAGES.iter().any(|magic| line.starts_with(magic)) {
+                let expected = "a folder of images, or a list of paths and labels";
+                let got = format!("{}, an image itself: give its folder, or use `warpfeed apply`", path.display());
+                return Err(Error::parameter("ListFile::open", "path", expected, got));
             }
             if line.trim_ascii().is_empty() || line[0] == b'#' {
                 continue;

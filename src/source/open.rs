@@ -192,6 +192,15 @@ impl OpenOptions {
                 match shards_in(&files[0], self.format)? {
                     Some(shards) => files = shards,
                     None => {
+                        if self.window.is_some() {
+                            let got = format!("a folder of images, {}", files[0].display());
+                            return Err(Error::parameter(
+                                "open",
+                                "window",
+                                "shards, which are read from front to back",
+                                got,
+                            ));
+                        }
                         self.records.without_classes("a folder of class folders")?;
                         return Ok(ImageFolder::open(&files[0])?.into());
                     }

@@ -162,8 +162,10 @@ fn counts_follow_the_options() {
     assert_eq!(counts(&["--batch-size", "5", "--epochs", "3"]), (69, 15));
     assert_eq!(counts(&["--limit", "7", "--batch-size", "5"]), (7, 2));
     assert_eq!(counts(&["--rank", "0/3"]).0 + counts(&["--rank", "1/3"]).0 + counts(&["--rank", "2/3"]).0, 23);
-    assert_eq!(counts(&["--epochs", "0"]), (0, 0));
-    assert_eq!(counts(&["--limit", "0", "--epochs", "2"]), (0, 0));
+    for zero in ["--epochs", "--limit", "--load"] {
+        assert!(failure(&["run", images(), zero, "0"], 2).contains(zero));
+    }
+    assert!(failure(&["run", images(), "--window", "100"], 2).contains("a folder of images"));
 }
 
 /// The same samples as a list file, in the same order, have the same digest.
@@ -773,8 +775,13 @@ fn wrong_use_is_told_from_failed_work() {
         assert!(failure(args, 1).contains("/no/such/folder"));
     }
     let empty = tempfile::tempdir().unwrap();
-    let message = failure(&["run", path(empty.path())], 2);
+    let message = failure(&["run", path(empty.path())], 1);
     assert!(message.contains(path(empty.path())) && message.contains("class folders"), "{message}");
+    let message = failure(&["run", path(&Path::new(images()).join("class-0/00.jpg"))], 2);
+    assert!(
+        message.contains("an image itself") && message.contains("warpfeed apply") && message.is_ascii(),
+        "{message}"
+    );
     let applied = Applied::new();
     for (image, ops, word) in
         [("/no/such.jpg", path(&applied.image), "image.jpg"), (path(&applied.image), "/no/such.json", "/no/such.json")]

@@ -29,7 +29,7 @@ const MODULES: &[(&str, &str)] = &[
     // Images from bytes and to bytes.
     ("decode", "error memory raster simd"),
     ("encode", "error memory raster"),
-    ("sheet", "atomic error raster"),
+    ("sheet", "atomic encode error raster"),
     // What is done to images.
     ("ops", "decode encode error file memory raster rng simd"),
     ("plan", "error ops raster"),

@@ -1,6 +1,7 @@
 //! `warpfeed apply`: one image through explicit operations.
 
 use super::options::{OrientationName, StrategyName};
+use super::source::{SourceArgs, one_sample};
 use super::values::{decode_path, device};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use warpfeed::{
     ApplyOptions, DType, DecodePath, Device, Error, Result,
     image::{Image, Size},
     ops::Op,
-    source::{MAX_ENCODED_BYTES, read_limited, read_up_to},
+    source::{MAX_ENCODED_BYTES, Source, read_limited, read_up_to},
 };
 
 /// Largest list of operations, in bytes.
@@ -16,12 +17,19 @@ const MAX_OPS_BYTES: u64 = 1 << 24;
 
 /// Put one image through explicit operations
 ///
+/// SOURCE is an image, or with --index or --name any source of warpfeed run.
 /// The operations are a JSON list such as [{"op": "rotate", "degrees": 5}, {"op": "center_crop", "width": 224,
 /// "height": 224}].
 #[derive(Args)]
 pub struct Apply {
-    /// The image: JPEG, PNG or WebP.
-    image: PathBuf,
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Take the sample with this index of SOURCE, which may be any source, instead of a file.
+    #[arg(long, value_name = "I", conflicts_with = "name")]
+    index: Option<u64>,
+    /// Take the sample of SOURCE with this name, or end of a name.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     /// File with the operations; - for standard input.
     #[arg(long, value_name = "FILE")]
     ops: PathBuf,
@@ -55,7 +63,7 @@ impl Apply {
         };
         self.device.available()?;
         let ops = read_ops(&self.ops)?;
-        let bytes = read_limited(&self.image, MAX_ENCODED_BYTES)?;
+        let (name, bytes) = self.read()?;
         let options = ApplyOptions {
             strategy: self.strategy.into(),
             orientation: self.orientation.into(),
@@ -67,7 +75,7 @@ impl Apply {
         let result = warpfeed::apply(&bytes, &ops, &options).map_err(|source| match source {
             // Wrong operations are not the image's fault.
             wrong if wrong.is_parameter() => wrong,
-            source => Error::Sample { index: 0, name: self.image.display().to_string(), source: Box::new(source) },
+            source => Error::Sample { index: self.index.unwrap_or(0), name, source: Box::new(source) },
         })?;
         match (npy, result.dtype()) {
             (true, _) => warpfeed::image::write_npy(&result, &self.output),
@@ -75,8 +83,24 @@ impl Apply {
                 let [_, height, width, _] = result.shape().map(|side| side as u32);
                 warpfeed::image::write_png(&Image::from_rgb(Size { width, height }, result.as_bytes()?)?, &self.output)
             }
-            (false, _) => Err(wrong_use("output", "a .npy file after normalize: a PNG holds bytes", "a .png file")),
+            (false, _) => {
+                let expected = "a .npy file after normalize, as a PNG holds bytes; operations without normalize are those of \
+                                warpfeed recipe --dtype u8";
+                Err(wrong_use("output", expected, "a .png file"))
+            }
         }
+    }
+
+    /// The image's name and its encoded bytes.
+    fn read(&self) -> Result<(String, Vec<u8>)> {
+        if self.index.is_none() && self.name.is_none() {
+            return Ok((self.source.name(), read_limited(&self.source.spec, MAX_ENCODED_BYTES)?));
+        }
+        let source = self.source.open()?.into_data_set()?;
+        let name_of = |index| (index < source.len()).then(|| source.name(index).into_owned());
+        let index = one_sample(self.index, self.name.as_deref(), name_of, Some(source.len()))?;
+        let bytes = source.encoded(index)?;
+        Ok((source.name(index).into_owned(), bytes))
     }
 }
 

@@ -65,7 +65,7 @@ impl Demo {
         let builder = Pipeline::builder(warpfeed::source::open(&dir)?).shuffle(SEED);
         let pixel_ops = Trial::A { load: 1 }.pixel_ops();
         let builder = pixel_ops.into_iter().fold(builder, Builder::augment);
-        warpfeed::image::write_png(&preview::preview(builder, 0, 6, 4)?, &sheet)?;
+        warpfeed::image::write_png(&preview::preview(builder, 0, 6, 4)?.sheet, &sheet)?;
         if self.json {
             return print_json(&serde_json::json!({ "source": dir, "sheet": sheet, "runs": rows }));
         }

@@ -43,7 +43,7 @@ enum Command {
     Demo(demo::Demo),
     Run(run::Run),
     Apply(apply::Apply),
-    Preview(preview::Preview),
+    Preview(preview::PreviewArgs),
     Recipe(recipe::Recipe),
     Pack(pack::Pack),
     Synth(synth::Synth),

@@ -60,7 +60,7 @@ pub struct PresetOptions {
     #[arg(long, value_enum, default_value_t)]
     preset: PresetName,
     /// Repetitions: of the flips and the rotation in trial-a and trial-b, or of an automatic augmentation.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     load: u32,
     /// Pipeline from a file: a JSON list of transforms and operations (docs/operations.md), instead of a preset.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "load"])]
@@ -253,7 +253,7 @@ pub struct PipelineOptions {
     #[arg(long)]
     even: bool,
     /// End each epoch after K images.
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Deliver targets: class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes.
     ///

@@ -30,7 +30,7 @@ pub struct Run {
         conflicts_with_all = ["device", "state"])]
     devices: Vec<Device>,
     /// Number of epochs.
-    #[arg(long, value_name = "E", default_value_t = 1)]
+    #[arg(long, value_name = "E", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: u64,
     /// Save the state of the run in FILE after every batch, and continue from FILE if it exists.
     ///
@@ -190,7 +190,7 @@ fn text(report: &RunReport) -> String {
     if report.decoded.entry_points > 0 {
         let _ = writeln!(
             text,
-            "entry points  {} of {} images were decoded from those that an earlier epoch has found",
+            "entry points  {} of {} images were decoded from places that an earlier pass over them has found",
             report.decoded.entry_points, report.images
         );
     }

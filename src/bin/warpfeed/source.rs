@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::{Path, PathBuf};
 use warpfeed::{
-    Result,
+    Error, Result,
     source::{Input, OpenOptions, RecordOptions, SourceFormat, read_text_limited},
 };
 
@@ -62,7 +62,7 @@ pub struct SourceArgs {
     ///
     /// Several shards are a folder of them, or a pattern like train-{000..146}.tar or '*.tar'.
     #[arg(value_name = "SOURCE")]
-    spec: PathBuf,
+    pub spec: PathBuf,
     /// Format of the source if its name does not tell.
     ///
     /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100.
@@ -120,5 +120,51 @@ impl SourceArgs {
     pub fn name(&self) -> String {
         let name = self.spec.to_string_lossy();
         warpfeed::source::without_secrets(&name).into_owned()
+    }
+}
+
+/// Options that name one sample of a source.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub struct SampleArgs {
+    /// Index of the sample in the source.
+    #[arg(long, value_name = "I")]
+    index: Option<u64>,
+    /// Name of the sample, or the end of its name: cats/3.jpg.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+impl SampleArgs {
+    /// The sample's index among `samples`, whose names `name_of` gives.
+    pub fn index(&self, name_of: impl Fn(u64) -> Option<String>, samples: Option<u64>) -> Result<u64> {
+        one_sample(self.index, self.name.as_deref(), name_of, samples)
+    }
+}
+
+/// The index of the sample that has this index, or the only one whose name is or ends in `/` and `name`.
+pub fn one_sample(
+    index: Option<u64>,
+    name: Option<&str>,
+    name_of: impl Fn(u64) -> Option<String>,
+    samples: Option<u64>,
+) -> Result<u64> {
+    let Some(name) = name else { return Ok(index.unwrap_or(0)) };
+    let wrong = |expected: &str, got: String| Error::Parameter {
+        operation: "the command",
+        parameter: "--name",
+        expected: expected.to_owned(),
+        got,
+    };
+    let is_it = |own: &String| own == name || own.strip_suffix(name).is_some_and(|rest| rest.ends_with(['/', '\\']));
+    let named = |&index: &u64| name_of(index).as_ref().is_some_and(is_it);
+    let mut found = (0..samples.unwrap_or(0)).filter(named);
+    match (found.next(), found.next()) {
+        (Some(index), None) => Ok(index),
+        (None, _) => Err(wrong("the name of a sample, or its end after a slash", format!("{name}, which none has"))),
+        (Some(a), Some(b)) => {
+            let both = [a, b].map(|index| name_of(index).unwrap_or_default()).join(" and ");
+            Err(wrong("the name of one sample alone", format!("{name}, which {both} have")))
+        }
     }
 }
