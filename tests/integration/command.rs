@@ -35,6 +35,14 @@ fn stdout(args: &[&str]) -> String {
     text(&output.stdout)
 }
 
+/// What `warpfeed recipe` prints. It says which sample that is.
+fn recipe_of(args: &[&str]) -> String {
+    let output = output(&[&["recipe"], args].concat());
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.starts_with("sample "), "{args:?}: {said}");
+    text(&output.stdout)
+}
+
 /// What a command that fails says, with this exit code. It prints no results.
 fn failure(args: &[&str], code: i32) -> String {
     let output = output(args);
@@ -545,7 +553,7 @@ fn a_recipe_replayed_gives_the_pipelines_pixels() {
     let names = (0..23).map(classes).collect::<std::collections::BTreeSet<_>>();
     let options = ["--epoch", "1", "--seed", "3", "--dtype", "u8", "--transforms", path(&file)];
     for (index, (batch, name)) in pipeline.epoch(1).zip(names).enumerate() {
-        let recipe = stdout(&[&["recipe", images(), "--index", &index.to_string()], &options[..]].concat());
+        let recipe = recipe_of(&[&[images(), "--index", &index.to_string()], &options[..]].concat());
         let (ops, out) = (folder.path().join("ops.json"), folder.path().join("out.npy"));
         fs::write(&ops, recipe).unwrap();
         stdout(&["apply", &name, "--ops", path(&ops), "--orientation", "ignore", "-o", path(&out)]);
@@ -556,6 +564,30 @@ fn a_recipe_replayed_gives_the_pipelines_pixels() {
     }
     let message = failure(&["recipe", images(), "--index", "23"], 2);
     assert!(message.contains("below 23"), "{message}");
+}
+
+#[test]
+fn a_sample_of_any_source_is_replayed_by_index_or_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let shards = folder.path().join("shards");
+    stdout(&["pack", images(), "-o", path(&shards), "--format", "webdataset"]);
+    let names: Vec<_> = (0..23).map(|i| format!("class-{}/{i:02}.jpg", i % 4)).collect();
+    let first = names.iter().min().unwrap();
+    let applied = |source: &str, sample: &[&str]| {
+        let recipe = recipe_of(&[&[source, "--seed", "3", "--dtype", "u8"], sample].concat());
+        let (ops, out) = (folder.path().join("ops.json"), folder.path().join("out.npy"));
+        fs::write(&ops, recipe).unwrap();
+        let options = ["--ops", path(&ops), "--orientation", "ignore", "-o", path(&out)];
+        stdout(&[&["apply", source], sample, &options].concat());
+        npy(&out).2
+    };
+    let want = applied(images(), &["--index", "0"]);
+    assert!(applied(images(), &["--name", first]) == want && applied(path(&shards), &["--index", "0"]) == want);
+    // Each occurrence of a sample has a recipe of its own.
+    let repeated = |n: &str| recipe_of(&[images(), "--preset", "deit", "--index", "1", "--repetition", n]);
+    assert!(repeated("0") == repeated("0") && repeated("0") != repeated("1"));
+    assert!(failure(&["recipe", images(), "--name", "nobody.jpg"], 2).contains("nobody.jpg"));
+    failure(&["recipe", images()], 2);
 }
 
 const VIEWS: &str = r#"[
@@ -572,8 +604,8 @@ const VIEWS: &str = r#"[
 fn a_file_may_have_views() {
     let (_folder, file) = transforms(VIEWS);
     let recipe = |index: &str, extra: &[&str]| -> Value {
-        let args = [&["recipe", images(), "--index", index, "--transforms", path(&file)], extra].concat();
-        serde_json::from_str(&stdout(&args)).unwrap()
+        let args = [&[images(), "--index", index, "--transforms", path(&file)], extra].concat();
+        serde_json::from_str(&recipe_of(&args)).unwrap()
     };
     let recipes = recipe("0", &[]);
     assert_eq!(recipes.as_array().unwrap().len(), 3, "{recipes}");
@@ -661,6 +693,24 @@ fn preview_writes_a_sheet() {
     for other in [&["--seed", "1"][..], &["--epoch", "1"], &["--preset", "trial-a", "--load", "2"]] {
         assert_ne!(sheet("c.png", &[&few[..], other].concat()).1, want, "{other:?}");
     }
+    let jpeg = folder.path().join("s.jpg");
+    let json: Value =
+        serde_json::from_str(&stdout(&[&["preview", images(), "--json", "-o", path(&jpeg)], &few[..]].concat()))
+            .unwrap();
+    let bytes = fs::read(jpeg).unwrap();
+    let size = warpfeed::image::probe(&bytes).unwrap().size;
+    assert!(bytes.starts_with(b"\xff\xd8") && json["width"] == size.width, "{json}");
+    let samples = json["samples"].as_array().unwrap();
+    assert_eq!((samples.len(), &samples[4]["row"], &samples[4]["column"]), (6, &json!(2), &json!(2)));
+    assert!(samples.iter().all(|sample| sample["name"].as_str().unwrap().contains("/class-")), "{json}");
+    failure(&["preview", images(), "-o", path(&folder.path().join("s.gif"))], 2);
+    // A sample with views is a row.
+    let (_views, file) = transforms(VIEWS);
+    let views = ["preview", images(), "--json", "--rows", "2", "--transforms", path(&file), "-o"];
+    let json: Value =
+        serde_json::from_str(&stdout(&[&views[..], &[path(&folder.path().join("v.png"))]].concat())).unwrap();
+    let places = |key: &str| json["samples"].as_array().unwrap().iter().map(|sample| sample[key].clone()).collect();
+    assert_eq!((places("row"), places("column")), (vec![json!(1), json!(2)], vec![json!(1); 2]));
     let (wide, _) = sheet("d.png", &["--columns", "1", "--rows", "1", "--preset", "eval"]);
     assert!(wide.width < 300);
     let message = failure(&["preview", images(), "-o", "/no/such/folder/s.png", "--columns", "1", "--rows", "1"], 1);

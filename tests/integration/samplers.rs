@@ -2,8 +2,12 @@
 
 use crate::common::{self, Delivered, WithBad, delivered, small, source};
 use std::collections::BTreeMap;
-use warpfeed::source::{Compose, Concat, Input, OpenOptions};
-use warpfeed::{Builder, Device, ImageCache, OnError, Partition, Pipeline, Sampling};
+use warpfeed::prelude::random_resized_crop;
+use warpfeed::source::{Compose, Concat, Input, OpenOptions, Source};
+use warpfeed::{
+    ApplyOptions, Builder, DType, Device, ImageCache, LastBatch, Layout, OnError, Orientation, Partition, Pipeline,
+    Sampling, apply, five_crop, view,
+};
 
 fn built(builder: Builder) -> Pipeline {
     builder.device(Device::Cpu).build().unwrap()
@@ -134,4 +138,40 @@ fn a_stream_has_no_sampler() {
         OpenOptions { window: Some(2), ..OpenOptions::default() }.open(folder.path().join("a")).unwrap();
     let error = small(stream).sampler(Sampling::repeated(2)).build().unwrap_err().to_string();
     assert!(error.contains("sampler over a stream"), "{error}");
+}
+
+#[test]
+fn each_occurrence_is_replayed_from_its_batch() {
+    let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+    let bad = WithBad { good: source(23), bad: vec![3] };
+    let pipelines = [
+        small(source(23)).sampler(Sampling::repeated(3).positions(31)),
+        small(bad).on_error(OnError::Substitute),
+        small(source(23)).cache(ImageCache::memory(1 << 20)),
+        Pipeline::builder(source(23))
+            .shuffle(5)
+            .batch_size(4)
+            .last_batch(LastBatch::Pad)
+            .views([view([random_resized_crop(8)]).times(2), five_crop(16)]),
+    ];
+    for pipeline in pipelines.map(|builder| built(builder.output(DType::U8, Layout::Nhwc))) {
+        for batch in (0..2).flat_map(|_| pipeline.epoch(1)).map(Result::unwrap) {
+            let (repetitions, sizes) = (batch.repetitions(), batch.stored_sizes());
+            assert_eq!((repetitions.len(), sizes.len()), (batch.len(), batch.len()));
+            for i in 0..batch.len() {
+                let (index, recipes) = (batch.indices()[i], batch.recipes(i).unwrap());
+                assert_eq!(pipeline.recipes_of(1, index, repetitions[i]).unwrap(), recipes);
+                let encoded = source(23).encoded(index).unwrap();
+                assert_eq!(warpfeed::image::probe(&encoded).unwrap().size, sizes[i]);
+                let mut recipes = recipes.iter();
+                for (view, (_, times)) in pipeline.view_sizes().into_iter().enumerate() {
+                    for place in (0..times).map(|time| time * batch.len() + i) {
+                        let replayed = apply(&encoded, recipes.next().unwrap(), &options).unwrap();
+                        assert!(batch.view(view).unwrap().image_bytes(place).unwrap() == replayed.as_bytes().unwrap());
+                    }
+                }
+            }
+            assert!(batch.recipes(batch.len()).unwrap_err().is_parameter());
+        }
+    }
 }
