@@ -241,6 +241,22 @@ impl Error {
     }
 }
 
+/// The same error, with the same text.
+impl From<warpfeed_image::Error> for Error {
+    fn from(error: warpfeed_image::Error) -> Self {
+        use warpfeed_image::Error as Image;
+        match error {
+            Image::Decode { format, message } => Self::Decode { format, message },
+            Image::Parameter { operation, parameter, expected, got } => {
+                Self::Parameter { operation, parameter, expected, got }
+            }
+            Image::Limits { what, got, limit, remedy } => Self::Limits { what, got, limit, remedy },
+            Image::OutOfMemory { what, bytes, remedy } => Self::OutOfMemory { what, bytes, remedy },
+            Image::Unsupported { feature, remedy } => Self::Unsupported { feature, remedy },
+        }
+    }
+}
+
 fn no_substitute(tried: u32) -> String {
     match tried {
         0 => "there is no other sample to take its place".to_owned(),

@@ -105,10 +105,8 @@ mod apply;
 mod atomic;
 mod backend;
 mod cuda;
-mod decode;
 mod device;
 mod doctor;
-mod encode;
 mod engine;
 mod error;
 #[cfg(feature = "experiment")]
@@ -124,12 +122,10 @@ mod plan;
 mod preprocess;
 mod preset;
 mod rank;
-mod raster;
 mod rng;
 mod sampler;
 mod sampling;
 mod sheet;
-mod simd;
 pub mod source;
 #[cfg(feature = "cloud")]
 mod store;
@@ -138,14 +134,12 @@ mod tensor;
 mod threads;
 mod trace;
 
-// The C library behind `decode` and `encode`: named so that it is linked.
-use mozjpeg_sys as _;
+// Under the paths that the other modules know.
+use warpfeed_image::{decode, encode, raster, simd};
 
 pub use apply::{ApplyOptions, apply};
+pub use backend::LeftToCpu;
 pub use cuda::CudaBuffer;
-pub use decode::LeftToCpu;
-#[cfg(fuzzing)]
-pub use decode::{decode_oddly, device_model};
 pub use device::{DecodePath, Device, StreamPriority};
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
@@ -167,11 +161,11 @@ pub use tensor::{DType, Element, Layout, TargetBytes, TargetElement, TargetTenso
 
 /// Single images: decoding, encoding, writing.
 pub mod image {
-    pub use crate::decode::{Decoder, Format, Header, probe};
-    pub use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
-    pub use crate::raster::{Image, Pixel, Rect, Size};
     pub use crate::sheet::{contact_sheet, write_png};
     pub use crate::tensor::write_npy;
+    pub use warpfeed_image::{
+        ChromaSampling, Decoder, Format, Header, Image, JpegColor, JpegOptions, Pixel, Rect, Size, encode_jpeg, probe,
+    };
 }
 
 /// What most trainers use: `use warpfeed::prelude::*;`.

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use warpfeed::{
     Pipeline,
-    image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
+    image::{Image, JpegColor, JpegOptions, ChromaSampling, Size, encode_jpeg},
     source::EncodedImages,
 };
 use warpfeed_fuzz::{CHOICES_BYTES, TARGETS};
@@ -257,7 +257,7 @@ fn images() -> Vec<Vec<u8>> {
         *pixel = [at as u8, (at >> 2) as u8, rng.random_range(0..90), 255];
     });
     for color in [JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk, JpegColor::Ycck, JpegColor::Rgb] {
-        for sampling in [Sampling::S444, Sampling::S420, Sampling::S440, Sampling { horizontal: 3, vertical: 1 }] {
+        for sampling in [ChromaSampling::S444, ChromaSampling::S420, ChromaSampling::S440, ChromaSampling { horizontal: 3, vertical: 1 }] {
             for progressive in [false, true] {
                 for restart_interval_rows in [0, 1] {
                     for quality in [20, 95] {

@@ -11,11 +11,13 @@ mod cpu;
 pub(crate) mod cuda;
 mod encoded;
 mod kept;
+mod left_to_cpu;
 mod options;
 mod work;
 
 pub(crate) use any::{AnyBackend, AnyBatch, AnyWorker};
 pub(crate) use encoded::Encoded;
+pub use left_to_cpu::LeftToCpu;
 pub(crate) use options::{RunOptions, ViewForm};
 pub(crate) use work::{Decoded, Work};
 

@@ -1,6 +1,7 @@
 //! Counts of a back end: who decoded, and how long the work took.
 
-use crate::decode::{Knew, LeftToCpu};
+use super::LeftToCpu;
+use crate::decode::Knew;
 use std::ops::AddAssign;
 use std::time::Duration;
 
