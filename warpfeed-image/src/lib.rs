@@ -2,7 +2,7 @@
 //!
 //! A [`Decoder`] gives the pixels of Pillow (libjpeg-turbo's accurate integer DCT and fancy upsampling), byte for byte,
 //! on every processor. A rectangle has the pixels of the whole image. What lies outside of it is not decoded; its
-//! Huffman codes are walked through once, and with [entry points](decode::EntryPoints) never again.
+//! Huffman codes are walked through once, and with [entry points](decode::EntryPointStore) never again.
 //!
 //! ```
 //! use warpfeed_image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe};
@@ -24,7 +24,7 @@
 //! | for | see |
 //! | --- | --- |
 //! | a header, a decoder, its options | [`decode`] |
-//! | entry points, which make later decodes of an image cheaper | [`decode::EntryPoints`] |
+//! | entry points, which make later decodes of an image cheaper | [`decode::EntryPointStore`] |
 //! | an index of rows in the image itself, which does the same from the first decode on | [`decode::indexed`] |
 //! | headers lowered for a decoder on another device | [`decode::Baseline`], [`decode::Window`] |
 //! | JPEG and PNG files | [`encode`] |
@@ -58,7 +58,7 @@ pub mod simd;
 // The C library of `decode` and `encode`: named so that it is linked.
 use mozjpeg_sys as _;
 
-pub use decode::{Decoder, EntryPoints, Format, Header, probe};
+pub use decode::{Decoder, EntryPointStore, Format, Header, probe};
 pub use encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg, encode_png, to_baseline};
 pub use error::{Error, Result};
 pub use raster::{Image, Pixel, Rect, Size, check_pixels};

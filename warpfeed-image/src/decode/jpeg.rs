@@ -1,7 +1,8 @@
 //! JPEG images, through libjpeg: the Rust side of `jpeg.c`.
 #![allow(unsafe_code)]
 
-use super::entry_points::{Entries, EntryPoint, EntryPoints, Grid, Key, Memory};
+use super::entry_point_store::{EntryPointStore, ImageKey, StoreAnswer};
+use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{self, Lanes, LanesJob};
 use super::{Header, lossless_jpeg, restarts};
@@ -60,22 +61,22 @@ impl PointRows {
 /// Whether `jpeg.c` has its own entropy decoder, which uses and finds entry points.
 const OWN_HUFFMAN: bool = cfg!(not(target_env = "msvc"));
 
-/// Options of decoding.
-#[derive(Clone, Copy, Default)]
-pub struct How<'a> {
-    /// Whether damaged and truncated images are accepted.
+/// Options of [`Decoder::decode_with`](super::Decoder::decode_with). The default decodes strictly and without a store.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DecodeOptions<'a> {
+    /// Whether damaged and truncated JPEGs are accepted: see [`Decoder::decode`](super::Decoder::decode).
     pub accept_truncated: bool,
-    /// Store for entry points.
-    pub entry_points: Option<&'a EntryPoints>,
+    /// Store for entry points of JPEGs.
+    pub entry_points: Option<&'a EntryPointStore>,
 }
 
-/// Knowledge about an image before it was decoded.
+/// Knowledge about an image before it was decoded, which saved work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Knew {
+pub enum PriorKnowledge {
     /// No more than its header.
     Nothing,
     /// The places of its rows, from its own index.
-    Rows,
+    RowIndex,
     /// Its learned entry points.
     EntryPoints,
 }
@@ -97,11 +98,11 @@ enum EntryPointUse {
     Nothing,
     /// Entry points are to be learned. `all` of them are learned if it is the second time.
     New {
-        key: Key,
-        grid: Grid,
+        key: ImageKey,
+        grid: McuGrid,
         all: bool,
     },
-    Known(Knew),
+    Known(PriorKnowledge),
 }
 
 const OK: c_int = 0;
@@ -122,7 +123,7 @@ unsafe extern "C" {
 
 /// Whether libjpeg was built with its assembler routines; without them it is several times slower.
 #[must_use]
-pub fn simd() -> bool {
+pub fn libjpeg_has_simd() -> bool {
     // SAFETY: it takes nothing and reads nothing.
     unsafe { wf_jpeg_simd() != 0 }
 }
@@ -131,7 +132,7 @@ pub fn simd() -> bool {
 pub(super) struct JpegDecoder {
     handle: NonNull<LibjpegHandle>,
     /// Entry points of the last image that had any.
-    known: Entries,
+    known: ImageEntryPoints,
     learned: Vec<EntryPoint>,
     #[cfg(target_arch = "x86_64")]
     lanes: Option<Lanes>,
@@ -171,7 +172,7 @@ impl JpegDecoder {
         let handle = handle.ok_or_else(|| memory::refused::<DecodeJob>("a JPEG decoder", 1, memory::FEWER_IMAGES))?;
         Ok(Self {
             handle,
-            known: Entries::default(),
+            known: ImageEntryPoints::default(),
             learned: Vec::new(),
             #[cfg(target_arch = "x86_64")]
             lanes: Lanes::new(),
@@ -187,48 +188,50 @@ impl JpegDecoder {
         bytes: &[u8],
         header: &Header,
         part: Rect,
-        how: How<'_>,
+        options: DecodeOptions<'_>,
         out: &mut Image,
-    ) -> Result<Knew> {
+    ) -> Result<PriorKnowledge> {
         supported(header)?;
         if header.process == 0xC3 {
-            return lossless_jpeg::decode(bytes, header, part, how.accept_truncated, out).map(|()| Knew::Nothing);
+            return lossless_jpeg::decode(bytes, header, part, options.accept_truncated, out)
+                .map(|()| PriorKnowledge::Nothing);
         }
         let has_end = has_end(bytes, header);
         out.reset_part(header.size, part);
-        let grid = Grid::new(header).filter(|_| OWN_HUFFMAN && has_end && !self.plain);
+        let grid = McuGrid::new(header).filter(|_| OWN_HUFFMAN && has_end && !self.plain);
         let mut task =
-            DecodeTask { bytes, header, part, accept_truncated: how.accept_truncated, has_end, plain: self.plain };
-        let mut found = grid.map_or(EntryPointUse::Nothing, |grid| self.find(&task, &grid, how.entry_points));
+            DecodeTask { bytes, header, part, accept_truncated: options.accept_truncated, has_end, plain: self.plain };
+        let mut found = grid.map_or(EntryPointUse::Nothing, |grid| self.find(&task, &grid, options.entry_points));
         let mut knew = match found {
             EntryPointUse::Known(knew) => knew,
-            _ => Knew::Nothing,
+            _ => PriorKnowledge::Nothing,
         };
         let mut status = self.call(&task, &found, out);
         if status == UNPREPARED {
             // The entry points belong to other data after all. The right ones are learned.
-            let key = how.entry_points.and(grid).and_then(|grid| Some((Key::new(bytes, header, &grid)?, grid)));
+            let key =
+                options.entry_points.and(grid).and_then(|grid| Some((ImageKey::new(bytes, header, &grid)?, grid)));
             found = key.map_or(EntryPointUse::Nothing, |(key, grid)| self.learn(key, &grid, true));
-            knew = Knew::Nothing;
+            knew = PriorKnowledge::Nothing;
             status = self.call(&task, &found, out);
         }
         if status == FILLED {
-            if let (EntryPointUse::New { key, grid, .. }, Some(memory)) = (found, how.entry_points) {
-                memory.put(key, &grid, &[], true);
+            if let (EntryPointUse::New { key, grid, .. }, Some(store)) = (found, options.entry_points) {
+                store.put(key, &grid, &[], true);
             }
             found = EntryPointUse::Nothing;
-            knew = Knew::Nothing;
+            knew = PriorKnowledge::Nothing;
             task.plain = true;
             status = self.call(&task, &found, out);
         }
         match status {
             OK => {
-                if let (EntryPointUse::New { key, grid, all }, Some(memory)) = (found, how.entry_points) {
+                if let (EntryPointUse::New { key, grid, all }, Some(store)) = (found, options.entry_points) {
                     // SAFETY: the handle is ours alone; the shim reads what the last call has left there.
                     let learned = unsafe { wf_jpeg_learned(self.handle.as_ptr()) } as usize;
                     let points = self.learned.get(..learned).unwrap_or_default();
                     if all || !points.is_empty() {
-                        memory.put(key, &grid, points, all);
+                        store.put(key, &grid, points, all);
                     }
                 }
                 return Ok(knew);
@@ -247,34 +250,34 @@ impl JpegDecoder {
     }
 
     /// Looks for the image's entry points, in the image itself and in the store.
-    fn find(&mut self, task: &DecodeTask<'_>, grid: &Grid, memory: Option<&EntryPoints>) -> EntryPointUse {
+    fn find(&mut self, task: &DecodeTask<'_>, grid: &McuGrid, store: Option<&EntryPointStore>) -> EntryPointUse {
         let DecodeTask { bytes, header, part, .. } = *task;
         // If the whole image is needed and there are no lanes, entry points do not help.
         if !grid.has_rest(part) && !self.has_lanes() {
             return EntryPointUse::Nothing;
         }
-        let kept = memory.and_then(|memory| {
-            let key = Key::new(bytes, header, grid)?;
-            Some((memory, key, memory.get(&key, grid, &mut self.known)))
+        let kept = store.and_then(|store| {
+            let key = ImageKey::new(bytes, header, grid)?;
+            Some((store, key, store.get(&key, grid, &mut self.known)))
         });
         if kept.is_some() && self.known.rows >= grid.rows_needed(part) {
-            return EntryPointUse::Known(Knew::EntryPoints);
+            return EntryPointUse::Known(PriorKnowledge::EntryPoints);
         }
         // An index is enough the first time, because an image may be decoded only once.
         let is_new = kept.as_ref().is_none_or(|(.., kept)| !kept.is_known);
         let can_learn = kept.as_ref().is_some_and(|(.., kept)| kept.can_learn);
         if (is_new || !can_learn) && restarts::entries(bytes, header, grid, &mut self.known) {
-            if let Some((memory, key, Memory { is_known: false, can_learn: true })) = kept {
-                memory.put(key, grid, &[], false);
+            if let Some((store, key, StoreAnswer { is_known: false, can_learn: true })) = kept {
+                store.put(key, grid, &[], false);
             }
-            return EntryPointUse::Known(Knew::Rows);
+            return EntryPointUse::Known(PriorKnowledge::RowIndex);
         }
-        let Some((_, key, Memory { can_learn: true, .. })) = kept else { return EntryPointUse::Nothing };
+        let Some((_, key, StoreAnswer { can_learn: true, .. })) = kept else { return EntryPointUse::Nothing };
         self.learn(key, grid, !is_new)
     }
 
     /// Makes room for entry points to be learned.
-    fn learn(&mut self, key: Key, grid: &Grid, all: bool) -> EntryPointUse {
+    fn learn(&mut self, key: ImageKey, grid: &McuGrid, all: bool) -> EntryPointUse {
         self.learned.clear();
         self.learned.resize(grid.most_points(), EntryPoint::default());
         EntryPointUse::New { key, grid: *grid, all }
@@ -322,10 +325,10 @@ impl JpegDecoder {
                 learned = PointRows { points: self.learned.as_mut_ptr(), rows: grid.rows, step, a_row };
             }
             EntryPointUse::Known(_) => {
-                let Entries { points, step, a_row, rows } = &self.known;
+                let ImageEntryPoints { points, step, a_row, rows } = &self.known;
                 known = PointRows { points: points.as_ptr().cast_mut(), rows: *rows, step: *step, a_row: *a_row };
                 #[cfg(target_arch = "x86_64")]
-                if let (Some(lanes), Some(grid)) = (&mut self.lanes, Grid::new(header))
+                if let (Some(lanes), Some(grid)) = (&mut self.lanes, McuGrid::new(header))
                     && let Some(begun) = LanesJob::begin(lanes, bytes, header, &self.known, &grid, part)
                 {
                     job = begun;
@@ -431,7 +434,7 @@ mod tests {
                     bytes,
                     &header,
                     Rect::full(header.size),
-                    How { accept_truncated: tolerant, ..How::default() },
+                    DecodeOptions { accept_truncated: tolerant, ..DecodeOptions::default() },
                     &mut out,
                 )
                 .ok()

@@ -70,6 +70,7 @@
 //! against the pixel limit before memory is allocated, and progressive images of more than 500 scans are refused.
 
 mod baseline;
+mod entry_point_store;
 mod entry_points;
 mod huffman;
 mod inks;
@@ -88,8 +89,8 @@ mod reason;
 mod restarts;
 mod window;
 
-pub use entry_points::EntryPoints;
-pub use jpeg::{How, Knew};
+pub use entry_point_store::EntryPointStore;
+pub use jpeg::{DecodeOptions, PriorKnowledge};
 pub use probe::probe;
 pub use restarts::{indexed, is_indexed};
 
@@ -100,7 +101,7 @@ pub use baseline::{Baseline, Color, Component};
 #[doc(hidden)]
 pub use huffman::Code;
 #[doc(hidden)]
-pub use jpeg::{has_end, simd};
+pub use jpeg::{has_end, libjpeg_has_simd};
 #[doc(hidden)]
 pub use pnm::{rows as pnm_rows, written as pnm_header};
 #[doc(hidden)]
@@ -225,21 +226,22 @@ impl Decoder {
         accept_truncated: bool,
         out: &mut Image,
     ) -> Result<()> {
-        self.decode_as(bytes, header, part, How { accept_truncated, ..How::default() }, out).map(drop)
+        self.decode_with(bytes, header, part, DecodeOptions { accept_truncated, ..DecodeOptions::default() }, out)
+            .map(drop)
     }
 
-    /// Like [`decode`](Self::decode). Returns what was known about the image.
+    /// Like [`decode`](Self::decode), with a store for entry points. Returns what was known about the image.
     ///
     /// # Errors
     /// As of [`decode`](Self::decode).
-    pub fn decode_as(
+    pub fn decode_with(
         &mut self,
         bytes: &[u8],
         header: &Header,
         part: Rect,
-        how: How<'_>,
+        options: DecodeOptions<'_>,
         out: &mut Image,
-    ) -> Result<Knew> {
+    ) -> Result<PriorKnowledge> {
         if part.size().is_empty() || !part.fits(header.size) {
             return Err(Error::parameter(
                 "decode",
@@ -251,9 +253,9 @@ impl Decoder {
         // The memory is allocated here, because the decoders' own allocation would end the process if there is none.
         out.reserve(part.size())?;
         match header.format {
-            Format::Jpeg => self.jpeg.decode(bytes, header, part, how, out),
-            Format::Png | Format::WebP => lossless::decode(bytes, header, part, out).map(|()| Knew::Nothing),
-            Format::Pnm => pnm::decode(bytes, header, part, out).map(|()| Knew::Nothing),
+            Format::Jpeg => self.jpeg.decode(bytes, header, part, options, out),
+            Format::Png | Format::WebP => lossless::decode(bytes, header, part, out).map(|()| PriorKnowledge::Nothing),
+            Format::Pnm => pnm::decode(bytes, header, part, out).map(|()| PriorKnowledge::Nothing),
         }
     }
 }

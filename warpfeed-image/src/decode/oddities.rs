@@ -1,8 +1,8 @@
 //! JPEG data that are legal but rare, or damaged, for tests and fuzz targets. All ways of decoding must give the same
 //! pixels for them.
 
-use super::entry_points::EntryPoints;
-use super::jpeg::{DecodeWays, How, JpegDecoder};
+use super::entry_point_store::EntryPointStore;
+use super::jpeg::{DecodeOptions, DecodeWays, JpegDecoder};
 use super::{kernel_steps, probe};
 use crate::raster::{Image, Pixel, Rect};
 use std::cell::RefCell;
@@ -85,14 +85,14 @@ pub fn odd(jpeg: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
 pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
     thread_local!(static WAYS: RefCell<DecodeWays> = RefCell::new(JpegDecoder::ways().expect("there is memory")));
     let Ok(header) = probe(jpeg) else { return };
-    let decode = |decoder: &mut JpegDecoder, part, how: How<'_>| -> Result<Vec<Pixel>, String> {
+    let decode = |decoder: &mut JpegDecoder, part, how: DecodeOptions<'_>| -> Result<Vec<Pixel>, String> {
         let mut out = Image::default();
         decoder.decode(jpeg, &header, part, how, &mut out).map_err(|error| error.to_string())?;
         Ok(out.pixels().to_vec())
     };
     let accept_truncated = choices.below(2) == 1;
     let (from_the_front, memories) =
-        (How { accept_truncated, entry_points: None }, [(); 2].map(|()| EntryPoints::new(1 << 20)));
+        (DecodeOptions { accept_truncated, entry_points: None }, [(); 2].map(|()| EntryPointStore::new(1 << 20)));
     WAYS.with_borrow_mut(|DecodeWays { one_by_one, lanes, libjpeg, portable }| {
         for epoch in 1..=4 {
             let part = choices.part(Rect::full(header.size));
@@ -109,7 +109,7 @@ pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
             for ((what, decoder), memory) in
                 [("lanes", &mut *lanes), ("one by one", &mut *one_by_one)].into_iter().zip(&memories)
             {
-                let got = decode(decoder, part, How { accept_truncated, entry_points: Some(memory) });
+                let got = decode(decoder, part, DecodeOptions { accept_truncated, entry_points: Some(memory) });
                 compare(what, got.as_deref().map_err(String::clone));
             }
             if epoch == 1 {

@@ -23,7 +23,7 @@
 //! image.
 
 use super::Header;
-use super::entry_points::{Entries, EntryPoint, Grid, MAX_BYTES};
+use super::entry_points::{EntryPoint, ImageEntryPoints, MAX_BYTES, McuGrid};
 use super::probe::{INDEX_MARKER, INDEX_SIGNATURE, be16, next_marker, probe};
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ const CRC_BYTES: usize = 4;
 
 /// The number of rows of MCUs; `None` if the image does not have a restart interval of one row.
 fn rows(header: &Header) -> Option<usize> {
-    let grid = Grid::new(header)?;
+    let grid = McuGrid::new(header)?;
     (u32::from(header.restart_interval_mcus) == grid.columns).then_some(grid.rows as usize)
 }
 
@@ -48,7 +48,7 @@ pub(super) fn row_starts(bytes: &[u8], header: &Header, starts: &mut Vec<usize>)
 }
 
 /// The starts of the rows as entry points. Returns false if there is no index, or if it does not match the bytes.
-pub(super) fn entries(bytes: &[u8], header: &Header, grid: &Grid, entries: &mut Entries) -> bool {
+pub(super) fn entries(bytes: &[u8], header: &Header, grid: &McuGrid, entries: &mut ImageEntryPoints) -> bool {
     entries.reset(grid.columns, grid.columns);
     if header.row_index.is_none() || bytes.len() > MAX_BYTES {
         return false;
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::encode::to_baseline;
     use crate::{
-        decode::{Decoder, How, Knew},
+        decode::{DecodeOptions, Decoder, PriorKnowledge},
         encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg},
         raster::{Image, Rect, Size},
     };
@@ -209,14 +209,14 @@ mod tests {
     fn decode(jpeg: &[u8], part: Rect, tolerant: bool) -> Result<(Vec<crate::raster::Pixel>, bool), String> {
         let mut out = Image::default();
         let header = probe(jpeg).map_err(|error| error.to_string())?;
-        let decoded = Decoder::new().unwrap().decode_as(
+        let decoded = Decoder::new().unwrap().decode_with(
             jpeg,
             &header,
             part,
-            How { accept_truncated: tolerant, ..How::default() },
+            DecodeOptions { accept_truncated: tolerant, ..DecodeOptions::default() },
             &mut out,
         );
-        decoded.map(|knew| (out.pixels().to_vec(), knew == Knew::Rows)).map_err(|error| error.to_string())
+        decoded.map(|knew| (out.pixels().to_vec(), knew == PriorKnowledge::RowIndex)).map_err(|error| error.to_string())
     }
 
     fn random_part(rng: &mut ChaCha8Rng, size: Size) -> Rect {
@@ -245,7 +245,7 @@ mod tests {
                                 let (want, _) = decode(&plain, part, tolerant).unwrap();
                                 let (got, skips) = decode(&marked, part, tolerant).unwrap();
                                 assert!(got == want, "{options:?}, {part:?} of {size}, tolerant: {tolerant}");
-                                let grid = Grid::new(&probe(&marked).unwrap());
+                                let grid = McuGrid::new(&probe(&marked).unwrap());
                                 assert!(skips || !grid.is_some_and(|grid| grid.has_rest(part)));
                                 skipped += u32::from(skips);
                             }

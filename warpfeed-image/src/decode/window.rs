@@ -2,7 +2,7 @@
 
 use super::Header;
 use super::baseline::Baseline;
-use super::entry_points::Grid;
+use super::entry_points::McuGrid;
 use super::restarts::row_starts;
 use crate::raster::Rect;
 use std::ops::Range;
@@ -39,7 +39,7 @@ impl Window {
         };
         let columns = mcus(part.x, part.right(), right, image.mcu.width, image.mcu_columns);
         let rows = mcus(part.y, part.bottom(), below, image.mcu.height, image.mcu_rows);
-        let has_rest = Grid::new(header).is_some_and(|grid| grid.has_rest(part));
+        let has_rest = McuGrid::new(header).is_some_and(|grid| grid.has_rest(part));
         let is_indexed = has_rest && row_starts(bytes, header, starts);
         let (checked, data, first_restart) = if is_indexed {
             let end = starts.get(rows.end as usize).copied().unwrap_or(bytes.len());

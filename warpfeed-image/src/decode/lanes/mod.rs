@@ -17,7 +17,7 @@ mod x86_idct;
 
 use super::Header;
 use super::baseline::Baseline;
-use super::entry_points::{Entries, EntryPoint, Grid};
+use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
 use super::huffman::Code;
 use crate::raster::{Rect, Size};
 use std::ffi::c_void;
@@ -92,7 +92,7 @@ struct PlaneLayout {
 pub(super) struct LanesJob<'a> {
     lanes: &'a mut Lanes,
     bytes: &'a [u8],
-    entries: &'a Entries,
+    entries: &'a ImageEntryPoints,
     columns: u32,
     /// The row after the last row of MCUs that is expected to be needed.
     end_row: u32,
@@ -201,8 +201,8 @@ impl<'a> LanesJob<'a> {
         lanes: &'a mut Lanes,
         bytes: &'a [u8],
         header: &Header,
-        entries: &'a Entries,
-        grid: &Grid,
+        entries: &'a ImageEntryPoints,
+        grid: &McuGrid,
         part: Rect,
     ) -> Option<Self> {
         let stretch = entries.step * grid.mcu.width;
@@ -216,7 +216,7 @@ impl<'a> LanesJob<'a> {
     /// cannot be decoded from the entry points.
     fn decode(&mut self, row: u32, first_column: u32, columns: u32) -> Option<u32> {
         let Self { lanes, bytes, entries, .. } = self;
-        let Entries { points, step, a_row, rows } = *entries;
+        let ImageEntryPoints { points, step, a_row, rows } = *entries;
         if row >= *rows || columns == 0 || first_column + columns > self.columns {
             return None;
         }
