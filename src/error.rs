@@ -347,6 +347,27 @@ mod tests {
     }
 
     #[test]
+    fn errors_of_images_keep_their_text_and_blame() {
+        use warpfeed_image::{Decoder, Image, JpegOptions, Rect, Size, check_pixels, encode_jpeg, memory, probe};
+        let jpeg = encode_jpeg(&Image::new(Size::new(8, 8)), &JpegOptions::default()).unwrap();
+        let (header, outside) = (probe(&jpeg).unwrap(), Rect { x: 8, y: 0, width: 1, height: 1 });
+        let unsupported =
+            warpfeed_image::Error::Unsupported { feature: "a kind".to_owned(), remedy: "convert it".to_owned() };
+        for error in [
+            probe(b"no image").unwrap_err(),
+            check_pixels(Size::new(9, 9), 80).unwrap_err(),
+            Decoder::new().unwrap().decode(&jpeg, &header, outside, false, &mut Image::default()).unwrap_err(),
+            memory::refused::<u8>("an image", 1, memory::FEWER_IMAGES),
+            unsupported,
+        ] {
+            let converted = Error::from(error.clone());
+            assert_eq!(converted.to_string(), error.to_string());
+            assert_eq!(converted.is_bad_sample(), error.is_bad_image(), "{error}");
+            assert_eq!(converted.is_parameter(), matches!(error, warpfeed_image::Error::Parameter { .. }), "{error}");
+        }
+    }
+
+    #[test]
     fn data_that_end_or_are_wrong_are_the_samples() {
         for kind in [io::ErrorKind::UnexpectedEof, io::ErrorKind::InvalidData, io::ErrorKind::Other] {
             assert!(read(io::Error::new(kind, "cut off")).is_bad_sample(), "{kind}");

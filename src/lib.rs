@@ -72,7 +72,8 @@
 //!
 //! # Errors
 //!
-//! There is one enum, [`Error`], whose variants are split by who is at fault. An error of a sample carries its index and name.
+//! There is one enum, [`Error`], whose variants are split by who is at fault. Functions that only concern an image return
+//! [`image::Error`], which converts to it. An error of a sample carries its index and name.
 //! The pipeline's policy, [`OnError`], decides what happens to a bad sample; [`Error::is_bad_sample`] says which errors count
 //! as one. A panic in a source or an operation becomes [`Error::Panic`].
 //!
@@ -159,12 +160,13 @@ pub use sampling::{EpochOrder, Sampling};
 pub use targets::{MAX_TARGET_BYTES, Target, TargetSpec};
 pub use tensor::{DType, Element, Layout, TargetBytes, TargetElement, TargetTensor, TargetType, Targets, Tensor};
 
-/// Single images: decoding, encoding, writing.
+/// Single images: decoding, encoding, writing. Most of it is the crate `warpfeed-image`.
 pub mod image {
     pub use crate::sheet::{contact_sheet, write_png};
     pub use crate::tensor::write_npy;
     pub use warpfeed_image::{
-        ChromaSampling, Decoder, Format, Header, Image, JpegColor, JpegOptions, Pixel, Rect, Size, encode_jpeg, probe,
+        ChromaSampling, Decoder, Error, Format, Header, Image, JpegColor, JpegOptions, Pixel, Rect, Size, encode_jpeg,
+        probe,
     };
 }
 

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 
 /// Meaning of a pixel's components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Color {
+pub enum BaselineColor {
     /// Luma alone.
     Gray,
     /// Luma and two color differences.
@@ -41,7 +41,7 @@ pub struct Baseline {
     /// Width and height.
     pub size: Size,
     /// Meaning of the components.
-    pub color: Color,
+    pub color: BaselineColor,
     /// The components in the order of the data.
     pub components: Vec<Component>,
     /// Component of each block of an MCU, in the order of the data.
@@ -104,9 +104,9 @@ impl Baseline {
             return Err(Reason::Precision);
         }
         let color = match header.components {
-            1 => Color::Gray,
-            3 if header.rgb => Color::Rgb,
-            3 => Color::Ycc,
+            1 => BaselineColor::Gray,
+            3 if header.rgb => BaselineColor::Rgb,
+            3 => BaselineColor::Ycc,
             _ => return Err(Reason::Components),
         };
         let Size { width, height } = header.size;

@@ -25,27 +25,27 @@
 //! data, libjpeg's fast path leaves remains of a first attempt. It also leaves them where a fill byte precedes a
 //! stuffed 0xFF (`FF FF 00`), in data that are otherwise good. Pillow has these pixels, so libjpeg decodes such images
 //! here too. Tests compare the two decoders on damaged bytes. Compilers other than GCC and Clang use libjpeg's decoder.
-//! docs/measurements.md says what bounds it, and what was tried.
+//! docs/measurements.md in the repository says what bounds it, and what was tried.
 //!
 //! # Entry points
 //!
-//! Finding the beginning of an MCU means walking through all codes before it, in every epoch again. So a pipeline
-//! records it the first time: the bit and the DC coefficients about every 128 pixels (`entry_points`), a hundredth of
-//! the encoded bytes. Later epochs skip what a crop does not need, and have many places to begin at. An image is known
-//! by a hash of all its bytes under a secret key of the process. So sources, copies and shards need no names for it, a
-//! changed file is a new image, and nobody can make two images that share entry points. Nothing is recorded of an image
-//! with a warning, or with bytes in its data that mean nothing (`oddities`). The first time,
-//! only what a crop walks through is recorded, so a run of one epoch pays one or two hundredths of its time. The second
-//! time that more is needed, decoding goes on to the end. Entry points are never evicted: an epoch uses each image
-//! once, so the least recently used one is the next that is needed.
+//! Finding the beginning of an MCU means walking through all codes before it, every time again. So a decoder with a
+//! store records it the first time: the bit and the DC coefficients about every 128 pixels (`entry_points`), a hundredth
+//! of the encoded bytes. Later it skips what a rectangle does not need, and has many places to begin at. An image is
+//! known by a hash of all its bytes under a secret key of the process. So it needs no name, a changed file is a new
+//! image, and nobody can make two images that share entry points. Nothing is recorded of an image with a warning, or
+//! with bytes in its data that mean nothing (`oddities`). The first time, only what a rectangle walks through is
+//! recorded, which takes one or two hundredths of the time. The second time that more is needed, decoding goes on to the
+//! end. Entry points are never evicted: an epoch of training uses each image once, so the least recently used one is the
+//! next that is needed.
 //!
 //! With AVX-512 (VBMI2), each of 32 lanes walks through a stretch of its own (`lanes`). A look-up is two gathers: four
 //! bytes of the lane's data, and one entry of a table. Coefficients are cut out by shifts, and ends of blocks are
 //! blends, so no lane waits for a branch of another. The longest stretches go first, and a lane that comes to its end
 //! takes the next. Two vectors take turns, because each waits for its gathers. The end of a stretch must be the
 //! beginning of the next; otherwise the image is decoded from its start. This check finds wrong points that a defect
-//! might bring about; the hash keeps them away. The blocks of a row then lie side by side, so `idct` transforms four of
-//! them at a time, to the bytes of libjpeg's assembler. libjpeg upsamples and converts the samples as always. Without
+//! might bring about; the hash keeps them away. The blocks of a row then lie side by side, and four of them are
+//! transformed at a time, to the bytes of libjpeg's assembler. libjpeg upsamples and converts the samples as always. Without
 //! AVX-512, stretches are decoded one by one through libjpeg, from the entry point before the crop.
 //!
 //! # Which part is decoded
@@ -54,8 +54,9 @@
 //! compare every sampling with a full decode. libjpeg smooths progressive images with incomplete coefficients over
 //! neighbors, so these are decoded from the first row at full width.
 //!
-//! `pack --restarts` puts a restart marker after each row of MCUs, and an index of the rows into a segment of the image
-//! itself, so the index survives repacking and copying (`restarts`). Its checksum covers the tables and the data, and
+//! `warpfeed pack --restarts` puts a restart marker after each row of MCUs ([`to_baseline`](crate::to_baseline)), and an
+//! index of the rows into a segment of the image itself ([`indexed`]), so the index survives repacking and copying
+//! (`restarts`). Its checksum covers the tables and the data, and
 //! is compared before anything is skipped, and its places are compared with all markers in the data. If both match,
 //! every skipped row is one that `pack` has decoded, so no damage goes unnoticed that would be noticed without the
 //! index. Otherwise the image is decoded like any other. `pack` copies coefficients and compares the pixels before and
@@ -66,8 +67,9 @@
 //! libjpeg only warns of truncation. Warnings that mean missing or wrong pixels are errors here. If a file has no
 //! end-of-image marker, decoding goes on to its last row, so that a missing end is found wherever the rectangle lies;
 //! whole files do not pay for that. If a file has its end marker, damage below the rectangle is not searched for. With
-//! `accept_truncated` the existing pixels are used, as by Pillow with `LOAD_TRUNCATED_IMAGES`. Headers are checked
-//! against the pixel limit before memory is allocated, and progressive images of more than 500 scans are refused.
+//! `accept_truncated` the existing pixels are used, as by Pillow with `LOAD_TRUNCATED_IMAGES`. The caller
+//! checks headers against a pixel limit before memory is allocated ([`check_pixels`](crate::check_pixels)), and
+//! progressive images of more than 500 scans are refused.
 
 mod baseline;
 mod entry_point_store;
@@ -97,7 +99,7 @@ pub use restarts::{indexed, is_indexed};
 // For warpfeed alone: a device's JPEG decoder, caches of decoded images, and reports. They trust their arguments, and no
 // version number covers them.
 #[doc(hidden)]
-pub use baseline::{Baseline, Color, Component};
+pub use baseline::{Baseline, BaselineColor, Component};
 #[doc(hidden)]
 pub use huffman::Code;
 #[doc(hidden)]
@@ -107,7 +109,7 @@ pub use pnm::{rows as pnm_rows, written as pnm_header};
 #[doc(hidden)]
 pub use reason::Reason;
 #[doc(hidden)]
-pub use window::Window;
+pub use window::DecodeWindow;
 
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// The part of an image that a rectangle needs.
 #[derive(Debug)]
-pub struct Window {
+pub struct DecodeWindow {
     /// Columns of the MCUs whose samples are needed.
     pub columns: Range<u32>,
     /// Rows of the MCUs whose samples are needed.
@@ -23,7 +23,7 @@ pub struct Window {
     pub first_restart: u32,
 }
 
-impl Window {
+impl DecodeWindow {
     /// The window for `part`, which lies inside the image. `starts` is memory for an index of rows.
     #[must_use]
     pub fn new(image: &Baseline, bytes: &[u8], header: &Header, part: Rect, starts: &mut Vec<usize>) -> Self {

@@ -4,11 +4,11 @@
 use super::codes::Codes;
 use super::synchronize::ThreadRun;
 use super::unstuff::UnstuffedData;
-use super::{Baseline, Reason, Window};
+use super::{Baseline, DecodeWindow, Reason};
 use crate::decode::baseline::ZIGZAG;
 
 /// The values of the scan's codes.
-pub struct Coefficients {
+pub struct ScanCoefficients {
     /// DC difference of each block that is checked. The next step sums them up.
     pub differences: Vec<u16>,
     /// The blocks of the window's MCUs, row by row, without their DC coefficients.
@@ -19,12 +19,12 @@ pub(super) fn coefficients(
     codes: &Codes<'_>,
     scan: &UnstuffedData,
     runs: &[ThreadRun],
-    window: &Window,
-) -> Result<Coefficients, Reason> {
+    window: &DecodeWindow,
+) -> Result<ScanCoefficients, Reason> {
     let image = codes.image;
     let mcu_blocks = image.mcu_blocks();
     let mut found =
-        Coefficients { differences: vec![0; window.checked.len()], ac: vec![[0; 64]; window.mcus() * mcu_blocks] };
+        ScanCoefficients { differences: vec![0; window.checked.len()], ac: vec![[0; 64]; window.mcus() * mcu_blocks] };
     let mut ended = 0;
     for run in runs {
         let (mut state, mut block) = (run.start, run.block);
@@ -52,7 +52,7 @@ pub(super) fn coefficients(
 }
 
 /// The index in the window of an MCU of the scan; `None` for an MCU outside.
-fn place(window: &Window, image: &Baseline, mcu: usize) -> Option<usize> {
+fn place(window: &DecodeWindow, image: &Baseline, mcu: usize) -> Option<usize> {
     let (row, column) = ((mcu / image.mcu_columns as usize) as u32, (mcu % image.mcu_columns as usize) as u32);
     (window.rows.contains(&row) && window.columns.contains(&column))
         .then(|| (row - window.rows.start) as usize * window.columns.len() + (column - window.columns.start) as usize)

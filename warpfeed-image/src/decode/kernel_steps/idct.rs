@@ -1,7 +1,7 @@
 //! Step 5: conversion of coefficients to samples. The arithmetic is that of `idct.h`: libjpeg's accurate integer
 //! transform as in its assembler for x86, for absurd coefficients too.
 
-use super::{Baseline, Window};
+use super::{Baseline, DecodeWindow};
 
 /// The samples of a component in the window.
 pub struct SamplePlane {
@@ -13,7 +13,7 @@ pub struct SamplePlane {
     pub samples: Vec<u8>,
 }
 
-pub(super) fn planes(image: &Baseline, window: &Window, dc: &[u16], ac: &[[i16; 64]]) -> Vec<SamplePlane> {
+pub(super) fn planes(image: &Baseline, window: &DecodeWindow, dc: &[u16], ac: &[[i16; 64]]) -> Vec<SamplePlane> {
     let plane = |columns: u32, rows: u32| {
         let width = window.columns.len() * columns as usize * 8;
         let height = window.rows.len() * rows as usize * 8;

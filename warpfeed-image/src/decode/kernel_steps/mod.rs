@@ -28,10 +28,10 @@ mod walk;
 use super::Header;
 use super::baseline::Baseline;
 use super::reason::Reason;
-use super::window::Window;
+use super::window::DecodeWindow;
 use crate::raster::{Image, Rect};
 use codes::Codes;
-use coefficients::{Coefficients, coefficients};
+use coefficients::{ScanCoefficients, coefficients};
 use idct::SamplePlane;
 use synchronize::ThreadRun;
 use unstuff::{UnstuffedData, unstuff};
@@ -43,7 +43,7 @@ pub struct StepResults {
     /// The part of the data that each thread decodes.
     pub runs: Vec<ThreadRun>,
     /// The values of the codes.
-    pub coefficients: Coefficients,
+    pub coefficients: ScanCoefficients,
     /// DC coefficient of each block that is checked.
     pub dc: Vec<u16>,
     /// Samples of each component.
@@ -55,7 +55,7 @@ pub struct StepResults {
 /// Decodes the rectangle `part`, which lies inside the image. `header` is the result of [`probe`](super::probe()).
 pub fn decode(bytes: &[u8], header: &Header, part: Rect) -> Result<StepResults, Reason> {
     let image = Baseline::new(bytes, header)?;
-    let window = Window::new(&image, bytes, header, part, &mut Vec::new());
+    let window = DecodeWindow::new(&image, bytes, header, part, &mut Vec::new());
     let restarts = (image.restart_interval_mcus > 0).then_some(window.first_restart);
     let scan = unstuff(&bytes[window.data.clone()], restarts)?;
     let codes = Codes::new(&image);

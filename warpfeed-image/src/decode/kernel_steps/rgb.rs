@@ -4,7 +4,7 @@
 
 use super::Baseline;
 use super::idct::SamplePlane;
-use crate::decode::baseline::Color;
+use crate::decode::baseline::BaselineColor;
 use crate::raster::{Image, Rect};
 
 pub(super) fn rgb(image: &Baseline, planes: &[SamplePlane], part: Rect) -> Image {
@@ -24,9 +24,9 @@ pub(super) fn rgb(image: &Baseline, planes: &[SamplePlane], part: Rect) -> Image
         for (pixel, x) in out.row_mut(y).iter_mut().zip(part.x..) {
             let at = |c: usize| channels[c].pixel(x, part.y + y);
             *pixel = match image.color {
-                Color::Gray => [at(0), at(0), at(0), 255],
-                Color::Rgb => [at(0), at(1), at(2), 255],
-                Color::Ycc => ycc(at(0), at(1), at(2)),
+                BaselineColor::Gray => [at(0), at(0), at(0), 255],
+                BaselineColor::Rgb => [at(0), at(1), at(2), 255],
+                BaselineColor::Ycc => ycc(at(0), at(1), at(2)),
             };
         }
     }

@@ -42,7 +42,7 @@ const BEFORE_DC: i32 = -64;
 
 /// The data between two entry points, or the first part of them.
 #[derive(Debug, Clone, Copy)]
-struct Stretch {
+struct LaneStretch {
     /// Bit at which the stretch's data start, in memory without stuffed bytes.
     bit: u32,
     /// Upper bound of the bit at which the last MCU ends; it may end up to seven bits earlier, because of padding.
@@ -58,7 +58,7 @@ struct Stretch {
 /// Coefficients at their places, row by row.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Block([i16; 64]);
+struct DctBlock([i16; 64]);
 
 /// Memory for decoding with lanes, which is reused for the next image.
 #[derive(Default)]
@@ -72,8 +72,8 @@ pub(super) struct Lanes {
     planes: Vec<PlaneLayout>,
     /// Entropy-coded data, without stuffed bytes.
     data: Vec<u8>,
-    stretches: Vec<Stretch>,
-    blocks: Vec<Block>,
+    stretches: Vec<LaneStretch>,
+    blocks: Vec<DctBlock>,
 }
 
 /// A component's samples.
@@ -241,7 +241,7 @@ impl<'a> LanesJob<'a> {
                 let taken = point.bit % 8;
                 let max_len = (whole - column) as usize * in_mcu * MAX_BLOCK_BYTES;
                 let end_bit = append(bytes, point, next, max_len, &mut lanes.data)?;
-                lanes.stretches.push(Stretch {
+                lanes.stretches.push(LaneStretch {
                     bit: bit + taken,
                     end_bit: (end_column == whole).then_some(end_bit),
                     len_bytes: (lanes.data.len() - bit as usize / 8) as u32,
@@ -257,7 +257,7 @@ impl<'a> LanesJob<'a> {
         lanes.blocks.clear();
         lanes.blocks.try_reserve(len + 1).ok()?;
         // One more block, for lanes that have nothing to do.
-        lanes.blocks.resize(len + 1, Block([0; 64]));
+        lanes.blocks.resize(len + 1, DctBlock([0; 64]));
         lanes.stretches.sort_unstable_by_key(|stretch| std::cmp::Reverse(stretch.len_bytes));
         // SAFETY: the processor has the features, or there would be no lanes.
         unsafe { lanes.run() }?;
@@ -300,7 +300,7 @@ impl Lanes {
             let mut dc = stretch.dc.map(i32::from);
             for mcu in self.blocks[stretch.start as usize..stretch.end as usize].chunks_exact_mut(self.components.len())
             {
-                for (Block(block), &component) in mcu.iter_mut().zip(&self.components) {
+                for (DctBlock(block), &component) in mcu.iter_mut().zip(&self.components) {
                     let dc = &mut dc[component & 3];
                     *dc = dc.wrapping_add(block[0].into());
                     block[0] = *dc as i16;

@@ -6,7 +6,7 @@
 //! column, of four blocks side by side.
 #![allow(unsafe_code)]
 
-use super::Block;
+use super::DctBlock;
 use std::arch::x86_64::*;
 
 /// The quantization steps of a component: each vector has a row of eight steps, repeated for four blocks.
@@ -26,7 +26,7 @@ impl QuantSteps {
 
 /// Converts four blocks to samples: row by row, 32 side by side.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
-pub(super) fn four_blocks(blocks: [&Block; 4], steps: &QuantSteps) -> [__m256i; 8] {
+pub(super) fn four_blocks(blocks: [&DctBlock; 4], steps: &QuantSteps) -> [__m256i; 8] {
     let rows = load(blocks);
     let mut values = rows;
     for (value, steps) in values.iter_mut().zip(steps.0) {
@@ -52,9 +52,9 @@ pub(super) fn four_blocks(blocks: [&Block; 4], steps: &QuantSteps) -> [__m256i; 
 /// Each row of all four blocks.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(blocks: [&Block; 4]) -> [__m512i; 8] {
+fn load(blocks: [&DctBlock; 4]) -> [__m512i; 8] {
     // SAFETY: a block has 128 bytes and is aligned to 64.
-    let half = |block: &Block, at| unsafe { _mm512_load_si512(block.0.as_ptr().add(at).cast()) };
+    let half = |block: &DctBlock, at| unsafe { _mm512_load_si512(block.0.as_ptr().add(at).cast()) };
     let mut rows = [_mm512_setzero_si512(); 8];
     for (at, rows) in rows.chunks_exact_mut(4).enumerate() {
         let [a, b, c, d] = blocks.map(|block| half(block, 32 * at));
@@ -189,7 +189,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     /// Four blocks, transformed by the plain code and by this one.
-    fn both(blocks: &[Block; 4], quant: &[u16; 64]) -> [[[u8; 32]; 8]; 2] {
+    fn both(blocks: &[DctBlock; 4], quant: &[u16; 64]) -> [[[u8; 32]; 8]; 2] {
         let (mut want, mut got) = ([[0; 32]; 8], [[0; 32]; 8]);
         for (i, block) in blocks.iter().enumerate() {
             for (row, samples) in inverse(&block.0, quant).as_chunks::<8>().0.iter().enumerate() {
@@ -217,7 +217,7 @@ mod tests {
             let quant = std::array::from_fn(|_| rng.random_range(1..=largest_step));
             let blocks = std::array::from_fn(|_| {
                 let filled = [1, 3, 8, 9, 20, 64][rng.random_range(0..6)];
-                let mut block = Block([0; 64]);
+                let mut block = DctBlock([0; 64]);
                 for _ in 0..filled {
                     let at = rng.random_range(0..if filled < 9 { 8 } else { 64 });
                     block.0[at] = rng.random_range(-most..=most);
