@@ -137,7 +137,7 @@ fn threads_fall_into_step() {
 fn damage_is_flagged_or_decoded_alike() {
     let mut rng = ChaCha8Rng::seed_from_u64(4);
     let source = image(Size::new(93, 71), &mut rng);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/images");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/reference/images");
     let absurd = ["absurd-baseline.jpg", "absurd-wide.jpg"].map(|name| fs::read(folder.join(name)).unwrap());
     let mut images = absurd.to_vec();
     for sampling in [(1, 1), (2, 2), (1, 2), (2, 1)] {
@@ -285,7 +285,7 @@ fn what_is_no_plain_baseline_image_is_flagged() {
 /// No baseline image of the project is left to the CPU, whichever program made it.
 #[test]
 fn reference_images_are_not_flagged() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/images");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/reference/images");
     let decoded = decode_all(&jpegs(&folder), |name| {
         let others = ["progressive", "lossless", "truncated", "cmyk", "ycck", "absurd"];
         !others.iter().any(|other| name.contains(other))
