@@ -1,4 +1,4 @@
-//! Builds the C shims around libjpeg, and the CUDA kernels where there is a compiler for them.
+//! Builds the CUDA kernels where there is a compiler for them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -31,30 +31,12 @@ const VARIABLES: [&str; 10] = [
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-env=WARPFEED_OPT_LEVEL={}", env::var("OPT_LEVEL").expect("cargo sets it"));
-    shims();
     commit();
     if let Err(message) = kernels() {
         for line in message.lines() {
             println!("cargo::error={line}");
         }
     }
-}
-
-fn shims() {
-    for file in ["src/decode/jpeg.c", "src/decode/huffman.h", "src/decode/idct.h", "src/encode.c"] {
-        println!("cargo::rerun-if-changed={file}");
-    }
-    let include = env::var_os("DEP_JPEG_INCLUDE").expect("mozjpeg-sys exports its include folders");
-    cc::Build::new()
-        .files(["src/decode/jpeg.c", "src/encode.c"])
-        .includes(env::split_paths(&include))
-        .opt_level(3)
-        .flag_if_supported("-ffp-contract=off")
-        .flag_if_supported("-std=c11")
-        .warnings(true)
-        // libjpeg's headers: callbacks that need not look at every argument.
-        .flag_if_supported("-Wno-unused-parameter")
-        .compile("warpfeed_jpeg");
 }
 
 /// Sets WARPFEED_COMMIT, which reports print, to the commit of the git checkout, with `-dirty` if the sources differ
@@ -76,7 +58,19 @@ fn commit() {
         println!("cargo::rerun-if-changed={file}");
     }
     println!("cargo::rerun-if-changed=src");
-    let clean = git(&["diff", "--quiet", "HEAD", "--", "src", "kernels", "build.rs", "Cargo.toml", "Cargo.lock"]);
+    println!("cargo::rerun-if-changed=warpfeed-image");
+    let clean = git(&[
+        "diff",
+        "--quiet",
+        "HEAD",
+        "--",
+        "src",
+        "kernels",
+        "build.rs",
+        "Cargo.toml",
+        "Cargo.lock",
+        "warpfeed-image",
+    ]);
     println!("cargo::rustc-env=WARPFEED_COMMIT={head}{}", if clean.is_ok() { "" } else { "-dirty" });
 }
 

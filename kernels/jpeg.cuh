@@ -2,7 +2,8 @@
 // block's threads.
 //
 // A kernel never decides that an image is bad. It sets the image's status if anything is odd. Then the CPU's decoder
-// decodes the image again and alone decides whether it is bad. src/decode/model/ has the same kernels as plain code.
+// decodes the image again and alone decides whether it is bad. warpfeed-image/src/decode/kernel_steps/ has the same
+// kernels as plain code.
 #pragma once
 
 #include "jpeg_params.cuh"
@@ -14,7 +15,7 @@ constexpr uint32_t kThreads = 256;
 // Number of threads that share an image without restarts.
 constexpr uint32_t kRuns = 256;
 
-// Values of the status; src/decode/reason.rs has their names.
+// Values of the status; src/backend/left_to_cpu.rs has their names.
 constexpr uint32_t kDamaged = 1;
 constexpr uint32_t kTruncated = 2;
 constexpr uint32_t kUnsynchronized = 4;

@@ -3,7 +3,7 @@
 // Writes: the coefficients of the window's blocks.
 // Grid: blocks of 256 threads, 16 bytes per thread. blockIdx.x times 32 is the first block of coefficients, blockIdx.y
 // the image.
-// Reference: src/decode/model/coefficients.rs.
+// Reference: warpfeed-image/src/decode/kernel_steps/coefficients.rs.
 
 #include "jpeg.cuh"
 

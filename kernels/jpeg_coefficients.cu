@@ -3,7 +3,7 @@
 //
 // Reads: the data, the codes, the starts of runs. Writes: coefficients other than 0, and faults to the status.
 // Grid: blocks of 64 threads, one run per thread. blockIdx.x is the place among an image's runs, blockIdx.y the image.
-// Reference: src/decode/model/coefficients.rs.
+// Reference: warpfeed-image/src/decode/kernel_steps/coefficients.rs.
 
 #include "jpeg.cuh"
 

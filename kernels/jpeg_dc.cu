@@ -2,7 +2,7 @@
 //
 // Reads and writes: the DC coefficients of the blocks that are checked, in place.
 // Grid: a block of 256 threads per image (blockIdx.x). All threads have equally many MCUs.
-// Reference: src/decode/model/dc.rs.
+// Reference: warpfeed-image/src/decode/kernel_steps/dc.rs.
 
 #include "jpeg.cuh"
 

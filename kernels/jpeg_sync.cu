@@ -3,7 +3,7 @@
 //
 // Reads: the data, the codes. Writes: 256 runs; the last ones may be empty.
 // Grid: a block of 256 threads per image (blockIdx.x). Images with restarts do not need this kernel.
-// Reference: src/decode/model/synchronize.rs, which describes the rounds.
+// Reference: warpfeed-image/src/decode/kernel_steps/synchronize.rs, which describes the rounds.
 
 #include "jpeg.cuh"
 

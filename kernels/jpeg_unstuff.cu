@@ -2,7 +2,7 @@
 //
 // Reads: the entropy-coded data of the file, up to the first marker that is not a restart marker.
 // Grid: a block of 256 threads per image (blockIdx.x). The block takes 4096 bytes at a time, 16 per thread.
-// Reference: src/decode/model/unstuff.rs.
+// Reference: warpfeed-image/src/decode/kernel_steps/unstuff.rs.
 //
 // Whether a byte is kept depends only on the byte before it. So each thread counts the bytes that it keeps, adds up the
 // counts of all threads before it, and then writes.

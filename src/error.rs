@@ -272,6 +272,22 @@ impl Error {
     }
 }
 
+/// The same error, with the same text.
+impl From<warpfeed_image::Error> for Error {
+    fn from(error: warpfeed_image::Error) -> Self {
+        use warpfeed_image::Error as Image;
+        match error {
+            Image::Decode { format, message } => Self::Decode { format, message },
+            Image::Parameter { operation, parameter, expected, got } => {
+                Self::Parameter { operation, parameter, expected, got }
+            }
+            Image::Limits { what, got, limit, remedy } => Self::Limits { what, got, limit, remedy },
+            Image::OutOfMemory { what, bytes, remedy } => Self::OutOfMemory { what, bytes, remedy },
+            Image::Unsupported { feature, remedy } => Self::Unsupported { feature, remedy },
+        }
+    }
+}
+
 fn no_substitute(tried: u32) -> String {
     match tried {
         0 => "there is no other sample to take its place".to_owned(),
@@ -358,6 +374,27 @@ mod tests {
             let error = read(io::Error::from_raw_os_error(number));
             assert!(error.is_bad_sample() && error.is_io_failure() == (number == 5), "{error}");
             assert!(error.to_string().ends_with(&format!("(os error {number})")), "{error}");
+        }
+    }
+
+    #[test]
+    fn errors_of_images_keep_their_text_and_blame() {
+        use warpfeed_image::{Decoder, Image, JpegOptions, Rect, Size, check_pixels, encode_jpeg, memory, probe};
+        let jpeg = encode_jpeg(&Image::new(Size::new(8, 8)), &JpegOptions::default()).unwrap();
+        let (header, outside) = (probe(&jpeg).unwrap(), Rect { x: 8, y: 0, width: 1, height: 1 });
+        let unsupported =
+            warpfeed_image::Error::Unsupported { feature: "a kind".to_owned(), remedy: "convert it".to_owned() };
+        for error in [
+            probe(b"no image").unwrap_err(),
+            check_pixels(Size::new(9, 9), 80).unwrap_err(),
+            Decoder::new().unwrap().decode(&jpeg, &header, outside, false, &mut Image::default()).unwrap_err(),
+            memory::refused::<u8>("an image", 1, memory::FEWER_IMAGES),
+            unsupported,
+        ] {
+            let converted = Error::from(error.clone());
+            assert_eq!(converted.to_string(), error.to_string());
+            assert_eq!(converted.is_bad_sample(), error.is_bad_image(), "{error}");
+            assert_eq!(converted.is_parameter(), matches!(error, warpfeed_image::Error::Parameter { .. }), "{error}");
         }
     }
 

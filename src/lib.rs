@@ -72,7 +72,8 @@
 //!
 //! # Errors
 //!
-//! There is one enum, [`Error`], whose variants are split by who is at fault. An error of a sample carries its index and name.
+//! There is one enum, [`Error`], whose variants are split by who is at fault. Functions that only concern an image return
+//! [`image::Error`], which converts to it. An error of a sample carries its index and name.
 //! The pipeline's policy, [`OnError`], decides what happens to a bad sample; [`Error::is_bad_sample`] says which errors count
 //! as one. A panic in a source or an operation becomes [`Error::Panic`].
 //!
@@ -105,10 +106,8 @@ mod apply;
 mod atomic;
 mod backend;
 mod cuda;
-mod decode;
 mod device;
 mod doctor;
-mod encode;
 mod engine;
 mod error;
 #[cfg(feature = "experiment")]
@@ -124,12 +123,10 @@ mod plan;
 mod preprocess;
 mod preset;
 mod rank;
-mod raster;
 mod rng;
 mod sampler;
 mod sampling;
 mod sheet;
-mod simd;
 pub mod source;
 #[cfg(feature = "cloud")]
 mod store;
@@ -139,14 +136,12 @@ mod threads;
 mod trace;
 mod unoptimized;
 
-// The C library behind `decode` and `encode`: named so that it is linked.
-use mozjpeg_sys as _;
+// Under the paths that the other modules know.
+use warpfeed_image::{decode, encode, raster, simd};
 
 pub use apply::{ApplyOptions, apply};
+pub use backend::LeftToCpu;
 pub use cuda::CudaBuffer;
-pub use decode::LeftToCpu;
-#[cfg(fuzzing)]
-pub use decode::{decode_oddly, device_model};
 pub use device::{DecodePath, Device, StreamPriority};
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
@@ -165,13 +160,14 @@ pub use sampling::{EpochOrder, Sampling};
 pub use targets::{MAX_TARGET_BYTES, Target, TargetSpec};
 pub use tensor::{DType, Element, Layout, TargetBytes, TargetElement, TargetTensor, TargetType, Targets, Tensor};
 
-/// Single images: decoding, encoding, writing.
+/// Single images: decoding, encoding, writing. Most of it is the crate `warpfeed-image`.
 pub mod image {
-    pub use crate::decode::{Decoder, Format, Header, probe};
-    pub use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
-    pub use crate::raster::{Image, Pixel, Rect, Size};
     pub use crate::sheet::{contact_sheet, write_image, write_png};
     pub use crate::tensor::write_npy;
+    pub use warpfeed_image::{
+        ChromaSampling, Decoder, Error, Format, Header, Image, JpegColor, JpegOptions, Pixel, Rect, Size, encode_jpeg,
+        probe,
+    };
 }
 
 /// What most trainers use: `use warpfeed::prelude::*;`.

@@ -1,18 +1,17 @@
-//! Allocation that can fail with an error. A `Vec` that grows by itself ends the process if there is no memory.
+//! Allocation that can fail with an error: that of warpfeed-image with this crate's error, and the remedy for batches.
 
 use crate::error::{Error, Result};
 use bytemuck::Zeroable;
+use warpfeed_image::memory;
+pub(crate) use warpfeed_image::memory::FEWER_IMAGES;
 
 /// Remedy if a batch's memory is refused.
 pub(crate) const SMALLER_BATCHES: &str =
     "use a smaller batch_size or prefetch, fewer threads, or allow more memory (ulimit -v, or the container's limit)";
-/// Remedy if the memory of a decoded or encoded image is refused.
-pub(crate) const FEWER_IMAGES: &str =
-    "use fewer threads or a lower max_pixels, or allow the process more memory (ulimit -v, or the container's limit)";
 
 /// The error for refused memory of `what`.
 pub(crate) fn refused<T>(what: &'static str, len: usize, remedy: &'static str) -> Error {
-    Error::OutOfMemory { what, bytes: (len as u64).saturating_mul(size_of::<T>() as u64), remedy }
+    memory::refused::<T>(what, len, remedy).into()
 }
 
 /// `len` zeros. The system provides their pages when they are first touched.
@@ -20,20 +19,15 @@ pub(crate) fn refused<T>(what: &'static str, len: usize, remedy: &'static str) -
 /// # Errors
 /// [`Error::OutOfMemory`] if the memory is refused.
 pub(crate) fn zeros<T: Zeroable>(len: usize, what: &'static str, remedy: &'static str) -> Result<Vec<T>> {
-    bytemuck::allocation::try_zeroed_vec(len).map_err(|()| refused::<T>(what, len, remedy))
+    Ok(memory::zeros(len, what, remedy)?)
 }
 
-/// Reserves room in `buffer` for `len` elements. If the memory must be moved, the content is lost: callers overwrite it
-/// anyway.
+/// Reserves room in `buffer` for `len` elements. If the memory must be moved, the content is lost.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] if the memory is refused.
 pub(crate) fn reserve<T>(buffer: &mut Vec<T>, len: usize, what: &'static str, remedy: &'static str) -> Result<()> {
-    if buffer.capacity() < len {
-        *buffer = Vec::new();
-        buffer.try_reserve_exact(len).map_err(|_| refused::<T>(what, len, remedy))?;
-    }
-    Ok(())
+    Ok(memory::reserve(buffer, len, what, remedy)?)
 }
 
 /// Extends `buffer` to `len` bytes with zeros.
@@ -41,43 +35,18 @@ pub(crate) fn reserve<T>(buffer: &mut Vec<T>, len: usize, what: &'static str, re
 /// # Errors
 /// [`Error::OutOfMemory`] if the memory is refused.
 pub(crate) fn lengthen(buffer: &mut Vec<u8>, len: usize, what: &'static str, remedy: &'static str) -> Result<()> {
-    let more = len.saturating_sub(buffer.len());
-    buffer.try_reserve(more).map_err(|_| refused::<u8>(what, len, remedy))?;
-    buffer.resize(buffer.len() + more, 0);
-    Ok(())
+    Ok(memory::lengthen(buffer, len, what, remedy)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// More than any address space.
-    const ABSURD: usize = 1 << 60;
-
     #[test]
     fn refused_memory_is_an_error_that_no_policy_skips() {
-        let (mut kept, mut grown) = (vec![7_u8; 3], vec![7_u8; 3]);
-        for error in [
-            zeros::<u64>(ABSURD / 8, "a batch", SMALLER_BATCHES).unwrap_err(),
-            reserve(&mut kept, ABSURD, "a batch", SMALLER_BATCHES).unwrap_err(),
-            lengthen(&mut grown, ABSURD, "a batch", SMALLER_BATCHES).unwrap_err(),
-        ] {
-            assert!(matches!(error, Error::OutOfMemory { bytes: 0x1000_0000_0000_0000, .. }), "{error:?}");
-            assert!(!error.is_bad_sample());
-            assert!(error.to_string().contains("batch_size"), "{error}");
-        }
-        assert_eq!(grown, [7; 3]);
-    }
-
-    #[test]
-    fn buffers_grow() {
-        let mut buffer = vec![1_u8, 2];
-        lengthen(&mut buffer, 4, "a file", FEWER_IMAGES).unwrap();
-        assert_eq!(buffer, [1, 2, 0, 0]);
-        lengthen(&mut buffer, 1, "a file", FEWER_IMAGES).unwrap();
-        assert_eq!(buffer.len(), 4, "never shorter");
-        reserve(&mut buffer, 1000, "a file", FEWER_IMAGES).unwrap();
-        assert!(buffer.capacity() >= 1000);
-        assert_eq!(zeros::<u32>(3, "a batch", SMALLER_BATCHES).unwrap(), [0; 3]);
+        let error = zeros::<u64>(1 << 57, "a batch", SMALLER_BATCHES).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { bytes: 0x1000_0000_0000_0000, .. }), "{error:?}");
+        assert!(!error.is_bad_sample());
+        assert!(error.to_string().contains("batch_size"), "{error}");
     }
 }

@@ -1,10 +1,10 @@
 //! Contact sheets and PNG files.
 
 use crate::atomic;
-use crate::encode::{JpegOptions, Sampling, encode_jpeg};
+use crate::encode::{ChromaSampling, JpegOptions, encode_jpeg, encode_png};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Size};
-use std::io::Write;
+use std::io::Write as _;
 use std::path::Path;
 
 const BACKGROUND: [u8; 4] = [236, 236, 236, 255];
@@ -82,15 +82,8 @@ pub fn write_png(image: &Image, path: impl AsRef<Path>) -> Result<()> {
         let got = format!("{size} for {}", path.display());
         return Err(Error::parameter("write_png", "image", "an image with pixels", got));
     }
-    atomic::write_output(path, |file| {
-        let mut encoder = png::Encoder::new(file, size.width, size.height);
-        encoder.set_color(png::ColorType::Rgb);
-        encoder.set_compression(png::Compression::Fast);
-        encoder.set_filter(png::Filter::Adaptive);
-        let mut writer = encoder.write_header()?;
-        writer.write_image_data(&image.to_rgb())?;
-        Ok(writer.finish()?)
-    })
+    let png = encode_png(image)?;
+    atomic::write_output(path, |file| file.write_all(&png))
 }
 
 /// Writes an image in the format that the file's ending says: `.png`, `.jpg` or `.jpeg` (quality 95, 4:4:4).
@@ -102,8 +95,10 @@ pub fn write_image(image: &Image, path: impl AsRef<Path>) -> Result<()> {
     match path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).as_deref() {
         Some("png") => write_png(image, path),
         Some("jpg" | "jpeg") => {
-            let jpeg =
-                encode_jpeg(image, &JpegOptions { quality: 95, sampling: Sampling::S444, ..JpegOptions::default() })?;
+            let jpeg = encode_jpeg(
+                image,
+                &JpegOptions { quality: 95, sampling: ChromaSampling::S444, ..JpegOptions::default() },
+            )?;
             atomic::write_output(path, |file| Ok(file.write_all(&jpeg)?))
         }
         _ => {
@@ -116,6 +111,7 @@ pub fn write_image(image: &Image, path: impl AsRef<Path>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::{Decoder, probe};
     use crate::raster::Rect;
 
     fn plain(width: u32, height: u32, color: [u8; 4]) -> Image {
@@ -168,13 +164,12 @@ mod tests {
         assert!(contact_sheet(&one, 1, 10_000).unwrap_err().to_string().contains("2^28"));
     }
 
-    fn read_png(path: &Path) -> ((u32, u32), Vec<u8>) {
-        let file = std::io::BufReader::new(std::fs::File::open(path).unwrap());
-        let mut reader = png::Decoder::new(file).read_info().unwrap();
-        assert_eq!(reader.output_color_type(), (png::ColorType::Rgb, png::BitDepth::Eight));
-        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
-        reader.next_frame(&mut pixels).unwrap();
-        (reader.info().size(), pixels)
+    fn read_png(path: &Path) -> Image {
+        let bytes = std::fs::read(path).unwrap();
+        let (header, mut image) = (probe(&bytes).unwrap(), Image::default());
+        assert_eq!((header.components, header.precision_bits), (3, 8));
+        Decoder::new().unwrap().decode(&bytes, &header, Rect::full(header.size), false, &mut image).unwrap();
+        image
     }
 
     #[test]
@@ -184,14 +179,14 @@ mod tests {
         let rgb: Vec<u8> = (0..7 * 5 * 3).map(|i| (i * 37 % 256) as u8).collect();
         let image = Image::from_rgb(Size::new(7, 5), &rgb).unwrap();
         write_png(&image, &path).unwrap();
-        let (size, pixels) = read_png(&path);
-        assert_eq!((size, pixels), ((7, 5), rgb));
+        let read = read_png(&path);
+        assert_eq!((read.size(), read.to_rgb()), (Size::new(7, 5), rgb));
 
         // If only a part of an image is stored, this part is written.
         let mut part = Image::default();
         part.reset_part(Size::new(100, 100), Rect { x: 10, y: 20, width: 3, height: 2 });
         write_png(&part, &path).unwrap();
-        assert_eq!(read_png(&path).0, (3, 2));
+        assert_eq!(read_png(&path).size(), Size::new(3, 2));
         assert!(write_png(&Image::default(), &path).unwrap_err().is_parameter());
         let missing = folder.path().join("missing/image.png");
         assert!(write_png(&image, &missing).unwrap_err().to_string().contains("missing/image.png"));

@@ -19,6 +19,10 @@ use warpfeed::{
         Source, Stream as _, StreamOptions, StreamStart,
     },
 };
+use warpfeed_image::decode::{
+    kernel_steps,
+    oddities::{Choices, decode_in_all_ways, odd},
+};
 
 /// A function that processes the bytes.
 pub type Target = fn(&[u8]);
@@ -27,7 +31,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: [(&str, Target); 17] = [
     ("image", image),
     ("oddities", oddities),
-    ("model", model),
+    ("kernel_steps", kernel_steps),
     ("device", device),
     ("baseline", baseline),
     ("tar", tar),
@@ -151,12 +155,12 @@ pub fn image(data: &[u8]) {
     let Size { width, height } = header.size;
     let (x, y) = (data.len() as u32 % width, data.len() as u32 / 7 % height);
     let part = Rect { x, y, width: (width - x).div_ceil(2), height: (height - y).div_ceil(2) };
-    let decode = |decoder: &mut Decoder, part, tolerant| -> Result<Image> {
+    let decode = |decoder: &mut Decoder, part, tolerant| -> warpfeed_image::Result<Image> {
         let mut out = Image::default();
         match decoder.decode(data, &header, part, tolerant, &mut out) {
             Ok(()) => Ok(out),
             Err(error) => {
-                assert!(error.is_bad_sample(), "{error}");
+                assert!(error.is_bad_image(), "{error}");
                 Err(error)
             }
         }
@@ -174,19 +178,20 @@ pub fn image(data: &[u8]) {
 }
 
 /// The first bytes decide which oddities are put into the JPEG that follows, and which parts are decoded: in all ways
-/// of the CPU and by the model of the device's decoder, in four epochs with memory for entry points.
+/// of the CPU and by the steps of the device's decoder, in four epochs with memory for entry points.
 pub fn oddities(data: &[u8]) {
     let Some((choices, jpeg)) = data.split_at_checked(CHOICES_BYTES) else { return };
     if probe(jpeg).is_ok_and(|header| header.size.area_px() <= MAX_AREA_PX) {
-        warpfeed::decode_oddly(jpeg, choices);
+        let mut choices = Choices::new(choices);
+        decode_in_all_ways(&odd(jpeg, &mut choices), &mut choices);
     }
 }
 
 /// Number of bytes of [`oddities`] before the JPEG.
 pub const CHOICES_BYTES: usize = 64;
 
-/// Images that the model of the device's decoder decodes must have the CPU's pixels, whole and in part.
-pub fn model(data: &[u8]) {
+/// Images that the steps of the device's decoder decode must have the CPU's pixels, whole and in part.
+pub fn kernel_steps(data: &[u8]) {
     let Ok(header) = probe(data) else { return };
     if header.size.area_px() > MAX_AREA_PX {
         return;
@@ -195,10 +200,10 @@ pub fn model(data: &[u8]) {
     let (x, y) = (data.len() as u32 % width, data.len() as u32 / 7 % height);
     let part = Rect { x, y, width: (width - x).div_ceil(2), height: (height - y).div_ceil(2) };
     for part in [Rect::full(header.size), part] {
-        if let Some(got) = warpfeed::device_model(data, &header, part) {
+        if let Ok(steps) = kernel_steps::decode(data, &header, part) {
             let (mut decoder, mut want) = (Decoder::new().expect("there is memory"), Image::default());
             decoder.decode(data, &header, part, false, &mut want).expect("an image that is not flagged decodes");
-            assert!(got.pixels() == want.pixels(), "the model differs from the CPU's decoder");
+            assert!(steps.image.pixels() == want.pixels(), "the steps differ from the CPU's decoder");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Settings by which samples become batches.
 
-use crate::decode::{EntryPoints, How};
+use crate::decode::{DecodeOptions, EntryPointStore};
 use crate::device::{DecodePath, StreamPriority};
 use crate::raster::Size;
 use crate::tensor::{DType, Layout, Storage, Tensor};
@@ -19,7 +19,7 @@ pub(crate) struct RunOptions {
     pub(crate) decode: DecodePath,
     pub(crate) accept_truncated: bool,
     /// What is known of images that were decoded before.
-    pub(crate) entry_points: Option<Arc<EntryPoints>>,
+    pub(crate) entry_points: Option<Arc<EntryPointStore>>,
     pub(crate) batch_size: usize,
     /// Most images that a batch has: fewer than `batch_size` where an epoch has no more.
     pub(crate) batch_images: usize,
@@ -61,8 +61,8 @@ impl Default for RunOptions {
 
 impl RunOptions {
     /// How the CPU decodes.
-    pub(crate) fn how(&self) -> How<'_> {
-        How { accept_truncated: self.accept_truncated, entry_points: self.entry_points.as_deref() }
+    pub(crate) fn how(&self) -> DecodeOptions<'_> {
+        DecodeOptions { accept_truncated: self.accept_truncated, entry_points: self.entry_points.as_deref() }
     }
 
     /// Whether images have sizes of their own, so that each is a tensor by itself.

@@ -1,6 +1,7 @@
 //! Counts of a back end: who decoded, and how long the work took.
 
-use crate::decode::{Knew, LeftToCpu};
+use super::LeftToCpu;
+use crate::decode::PriorKnowledge;
 use std::ops::AddAssign;
 use std::time::Duration;
 
@@ -30,9 +31,10 @@ pub(crate) struct Decoded {
     pub(crate) left: LeftToCpu,
 }
 
-impl From<Knew> for Decoded {
-    fn from(knew: Knew) -> Self {
-        let (restarts, entry_points) = (u64::from(knew == Knew::Rows), u64::from(knew == Knew::EntryPoints));
+impl From<PriorKnowledge> for Decoded {
+    fn from(knew: PriorKnowledge) -> Self {
+        let (restarts, entry_points) =
+            (u64::from(knew == PriorKnowledge::RowIndex), u64::from(knew == PriorKnowledge::EntryPoints));
         Self { restarts, entry_points, ..Self::default() }
     }
 }

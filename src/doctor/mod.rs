@@ -62,7 +62,7 @@ fn vectors() -> Check {
 }
 
 fn jpeg() -> Check {
-    let simd = decode::simd();
+    let simd = decode::libjpeg_has_simd();
     Check::new(
         "JPEG decoder",
         if simd { "libjpeg-turbo with SIMD" } else { "libjpeg-turbo without SIMD" },

@@ -2,7 +2,7 @@
 
 use super::nvml::Nvml;
 use crate::backend::cuda::cards::{Card, cards, pci_addresses};
-use crate::decode::{probe, simd};
+use crate::decode::{libjpeg_has_simd, probe};
 use crate::error::{Error, Result};
 use crate::source::{Input, Sample, Source, Stream, StreamStart, Want};
 use serde::Serialize;
@@ -105,7 +105,7 @@ impl Environment {
             warpfeed: env!("CARGO_PKG_VERSION").to_owned(),
             commit: option_env!("WARPFEED_COMMIT").map(str::to_owned),
             build: if cfg!(debug_assertions) { "debug" } else { "release" },
-            jpeg: Some(format!("libjpeg-turbo {} SIMD", if simd() { "with" } else { "without" })),
+            jpeg: Some(format!("libjpeg-turbo {} SIMD", if libjpeg_has_simd() { "with" } else { "without" })),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Runs a pipeline over whole epochs and measures it.
 
-use crate::decode::LeftToCpu;
+use crate::backend::LeftToCpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadSample, Batch, CacheUsage, Epoch, EpochState, Pipeline, Stats};

@@ -552,7 +552,7 @@ mod tests {
     }
 
     fn encode(image: &Image) -> Result<Vec<u8>> {
-        encode_jpeg(image, &JpegOptions { quality: QUALITY, ..JpegOptions::default() })
+        Ok(encode_jpeg(image, &JpegOptions { quality: QUALITY, ..JpegOptions::default() })?)
     }
 
     #[test]

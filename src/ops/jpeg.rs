@@ -66,7 +66,7 @@ impl Operation for Jpeg {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let bytes = encode_jpeg(pass.image, &JpegOptions { quality: self.quality, ..JpegOptions::default() })?;
         let header = probe(&bytes)?;
-        Decoder::new()?.decode(&bytes, &header, Rect::full(header.size), false, pass.image)
+        Ok(Decoder::new()?.decode(&bytes, &header, Rect::full(header.size), false, pass.image)?)
     }
 
     fn launch(&self, _on: &mut dyn Launcher, _part: Rect) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::PackOptions;
 use crate::decode::{Decoder, Format, Header, has_end, indexed, is_indexed, probe};
-use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg, to_baseline};
+use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg, to_baseline};
 use crate::error::Result;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::{Orientation, oriented};
@@ -56,7 +56,7 @@ impl Scratch {
 
     /// Decodes an image as it is stored, all of it.
     fn decode(&mut self, bytes: &[u8], header: &Header) -> Result<()> {
-        self.decoder.decode(bytes, header, Rect::full(header.size), false, &mut self.image)
+        Ok(self.decoder.decode(bytes, header, Rect::full(header.size), false, &mut self.image)?)
     }
 
     /// A JPEG with restart markers, an index of its rows, and the same pixels; `None` if it cannot be had.
@@ -67,7 +67,7 @@ impl Scratch {
         if is_indexed(bytes, header) {
             return Ok(Some(bytes.to_vec()));
         }
-        let written = self.decode(bytes, header).and_then(|()| to_baseline(bytes, true));
+        let written = self.decode(bytes, header).and_then(|()| Ok(to_baseline(bytes, true)?));
         let written = match written {
             Err(error) if error.is_bad_sample() => return Ok(None),
             written => written?,
@@ -124,7 +124,7 @@ impl<'a> Preparer<'a> {
                 options.restart_interval_rows = 1;
                 // The factors of a single component mean nothing but how many rows are decoded at a time.
                 if options.color == JpegColor::Gray {
-                    options.sampling = Sampling::S444;
+                    options.sampling = ChromaSampling::S444;
                 }
             }
             let bytes = encode_jpeg(image, &options)?;
@@ -149,7 +149,7 @@ impl<'a> Preparer<'a> {
                 work.decode(bytes, &header)?;
                 let options = JpegOptions {
                     quality: self.options.quality,
-                    sampling: Sampling::S444,
+                    sampling: ChromaSampling::S444,
                     orientation: (header.orientation != 1).then_some(header.orientation.into()),
                     ..JpegOptions::default()
                 };
@@ -162,17 +162,11 @@ impl<'a> Preparer<'a> {
             if self.options.baseline && header.progressive {
                 return jpeg(to_baseline(bytes, false)?, Done::MadeBaseline, false);
             }
-            if !has_end(bytes, header.scan_offset_bytes) {
+            if !has_end(bytes, &header) {
                 work.decode(bytes, &header)?;
             }
         }
-        let ending = match (header.format, header.components) {
-            (Format::Jpeg, _) => "jpg",
-            (Format::Png, _) => "png",
-            (Format::WebP, _) => "webp",
-            (Format::Pnm, 1) => "pgm",
-            (Format::Pnm, _) => "ppm",
-        };
+        let ending = header.file_extension();
         let bytes = bytes.to_vec();
         Ok(Prepared { bytes, label, ending, done: Done::Copied, restarts: false, target: None })
     }

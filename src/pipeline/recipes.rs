@@ -122,7 +122,8 @@ impl Recipes {
     pub(super) fn cached_size(&self, stored: Stored) -> Result<Size> {
         self.cached_ops(stored).iter().try_fold(stored.size, |size, op| {
             let size = op.output_size(size)?;
-            check_pixels(size, self.planner.max_px).map(|()| size)
+            check_pixels(size, self.planner.max_px)?;
+            Ok(size)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Statistics of an epoch: counts and times, measured and not sampled.
 
 use crate::backend::Decoded;
-use crate::decode::LeftToCpu;
+use crate::backend::LeftToCpu;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -7,7 +7,7 @@ pub mod recipes;
 pub mod views;
 
 use warpfeed::{
-    image::{Image, JpegOptions, Sampling, Size, encode_jpeg},
+    image::{ChromaSampling, Image, JpegOptions, Size, encode_jpeg},
     source::EncodedImages,
 };
 
@@ -52,7 +52,7 @@ pub fn image(width: u32, height: u32, seed: u64) -> Image {
 }
 
 pub fn jpeg(width: u32, height: u32, seed: u64) -> Vec<u8> {
-    let sampling = if seed.is_multiple_of(2) { Sampling::S420 } else { Sampling::S444 };
+    let sampling = if seed.is_multiple_of(2) { ChromaSampling::S420 } else { ChromaSampling::S444 };
     encode_jpeg(&image(width, height, seed), &JpegOptions { quality: 90, sampling, ..JpegOptions::default() }).unwrap()
 }
 

@@ -16,7 +16,7 @@ use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     ApplyOptions, Batch, Builder, DType, DecodePath, Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch,
     Layout, OnError, Orientation, Pipeline, Preset, Strategy, Target, TargetType, Targets, apply,
-    image::{JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
+    image::{ChromaSampling, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{Contrast, Custom, Op, random_resized_crop},
     source::EncodedImages,
 };
@@ -200,7 +200,9 @@ fn rotations_equal_the_cpu() {
 fn kinds() -> EncodedImages {
     let image = |i: u32| common::image(61 + i, 47 + 2 * i, i.into());
     let mut encoded = Vec::new();
-    for (i, sampling) in [Sampling::S444, Sampling::S422, Sampling::S420, Sampling::S440].into_iter().enumerate() {
+    for (i, sampling) in
+        [ChromaSampling::S444, ChromaSampling::S422, ChromaSampling::S420, ChromaSampling::S440].into_iter().enumerate()
+    {
         for progressive in [false, true] {
             let options = JpegOptions { sampling, progressive, ..JpegOptions::default() };
             encoded.push(encode_jpeg(&image(i as u32), &options).unwrap());

@@ -11,7 +11,6 @@ mod cache;
 mod channels;
 mod check_gpu;
 mod command;
-mod decode;
 mod examples;
 mod faults;
 mod gpu;

@@ -11,7 +11,7 @@ use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::{
     ApplyOptions, BadLimit, Batch, Builder, DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout,
     OnError, Orientation, Partition, Pipeline, Result, Strategy, Tensor, apply,
-    image::{Image, JpegOptions, Rect, Sampling, Size, encode_jpeg},
+    image::{ChromaSampling, Image, JpegOptions, Rect, Size, encode_jpeg},
     ops::{
         Brightness, CenterCrop, Contrast, Crop, Custom, CustomTransform, Dilate, Erase, Erode, Fill, GaussianBlur,
         Grayscale, Hflip, Hue, Interpolation, Normalize, Op, RandomResizedCrop, RandomRotation, ResizedCrop, Rotate,
@@ -982,7 +982,7 @@ fn truncated_images_are_bad_unless_accepted() {
 fn orientation_is_applied_unless_ignored() {
     let image = common::image(30, 20, 5);
     let tagged = |tag| {
-        let options = JpegOptions { orientation: Some(tag), sampling: Sampling::S444, ..JpegOptions::default() };
+        let options = JpegOptions { orientation: Some(tag), sampling: ChromaSampling::S444, ..JpegOptions::default() };
         (encode_jpeg(&image, &options).unwrap(), u32::from(tag))
     };
     let pixels = |orientation, width, height| -> Vec<Vec<u8>> {

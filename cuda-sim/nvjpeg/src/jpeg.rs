@@ -8,7 +8,7 @@ use nvjpeg_sys::bindings::{
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
-use warpfeed::image::{Decoder, Header, Image, Rect, Size, probe};
+use warpfeed_image::{Decoder, Header, Image, Rect, Size, probe};
 
 pub type Result<T> = std::result::Result<T, Status>;
 
@@ -81,7 +81,7 @@ pub struct Info {
 impl Info {
     fn of(bytes: &[u8]) -> Result<Self> {
         let header = probe(bytes).map_err(|_| BAD)?;
-        if header.format != warpfeed::image::Format::Jpeg {
+        if header.format != warpfeed_image::Format::Jpeg {
             return Err(BAD);
         }
         let (process, scan_components) = markers(bytes).ok_or(BAD)?;

@@ -17,7 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::{
     Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats, Strategy,
-    image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg, probe},
+    image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg, probe},
     ops::{GaussianBlur, random_crop, random_horizontal_flip, random_resized_crop, random_rotation},
     source::{EncodedImages, Source as _},
 };
@@ -37,7 +37,7 @@ fn images() -> EncodedImages {
     let samplings = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2), (1, 4), (2, 4), (3, 1)];
     let mut images = Vec::new();
     for (i, (horizontal, vertical)) in (0..).zip(samplings) {
-        let sampling = Sampling { horizontal, vertical };
+        let sampling = ChromaSampling { horizontal, vertical };
         let restart_interval_rows = (i % 3) as u16;
         images.push(encoded(i, &JpegOptions { sampling, restart_interval_rows, ..JpegOptions::default() }));
     }

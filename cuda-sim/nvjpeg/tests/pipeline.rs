@@ -20,7 +20,7 @@ use warpfeed::experiment::diagnose::{self, Bottleneck, diagnose};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{
     Batch, Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats, Strategy, StreamPriority, Tensor,
-    image::{Image, JpegColor, JpegOptions, Sampling, Size, encode_jpeg},
+    image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{GaussianBlur, random_horizontal_flip, random_resized_crop, random_rotation},
     source::EncodedImages,
 };
@@ -35,7 +35,7 @@ fn images() -> EncodedImages {
             *pixel = [(7 * i + 3 * j) as u8, (j * j / 5) as u8, (i * j) as u8, 255];
         }
         let options = JpegOptions {
-            sampling: if i % 2 == 0 { Sampling::S420 } else { Sampling::S444 },
+            sampling: if i % 2 == 0 { ChromaSampling::S420 } else { ChromaSampling::S444 },
             progressive: i % 5 == 4,
             color: [JpegColor::Ycc, JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk][i as usize % 4],
             ..JpegOptions::default()

@@ -12,7 +12,7 @@ use nvjpeg::{
 };
 use sim::{Sim, folder};
 use std::sync::Arc;
-use warpfeed::image::{JpegColor, JpegOptions, Rect, Sampling, Size, encode_jpeg, probe};
+use warpfeed::image::{ChromaSampling, JpegColor, JpegOptions, Rect, Size, encode_jpeg, probe};
 
 #[derive(Debug)]
 enum Failure {
@@ -56,7 +56,9 @@ fn jpeg(size: Size, options: &JpegOptions) -> Vec<u8> {
 /// supports.
 fn images(progressive: bool) -> Vec<Vec<u8>> {
     let mut images = Vec::new();
-    for (i, sampling) in [Sampling::S444, Sampling::S422, Sampling::S420, Sampling::S440].into_iter().enumerate() {
+    for (i, sampling) in
+        [ChromaSampling::S444, ChromaSampling::S422, ChromaSampling::S420, ChromaSampling::S440].into_iter().enumerate()
+    {
         let size = Size::new(33 + 20 * i as u32, 61 - 9 * i as u32);
         images.push(jpeg(size, &JpegOptions { sampling, ..JpegOptions::default() }));
         if progressive {
@@ -229,7 +231,7 @@ fn each_back_end_refuses_what_it_cannot_decode() {
     let size = Size::new(40, 30);
     let progressive = jpeg(size, &JpegOptions { progressive: true, ..plain.clone() });
     let cmyk = jpeg(size, &JpegOptions { color: JpegColor::Cmyk, ..plain.clone() });
-    let s411 = jpeg(size, &JpegOptions { sampling: Sampling::S411, ..plain.clone() });
+    let s411 = jpeg(size, &JpegOptions { sampling: ChromaSampling::S411, ..plain.clone() });
     let baseline = jpeg(size, &plain);
     let mut arithmetic = baseline.clone();
     let frame = baseline.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();

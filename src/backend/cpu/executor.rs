@@ -3,7 +3,7 @@
 use super::gather::{Gather, plain_row};
 use super::output::Output;
 use super::resample;
-use crate::decode::{Decoder, Header, How, Knew};
+use crate::decode::{DecodeOptions, Decoder, Header, PriorKnowledge};
 use crate::error::Result;
 use crate::ops::CpuPass;
 use crate::ops::filter::PassOrder;
@@ -21,7 +21,7 @@ const KEEP_PX: usize = 16 << 20;
 pub(crate) struct Job<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) header: &'a Header,
-    pub(crate) how: How<'a>,
+    pub(crate) how: DecodeOptions<'a>,
 }
 
 /// Where a job's time went.
@@ -30,7 +30,7 @@ pub(crate) struct Times {
     pub(crate) decode: Duration,
     pub(crate) augment: Duration,
     /// What saved some.
-    pub(crate) knew: Knew,
+    pub(crate) knew: PriorKnowledge,
 }
 
 /// A decoder and the memory that a worker thread needs, kept over samples.
@@ -116,11 +116,11 @@ impl Executor {
     }
 
     /// How long it took, and what was known of the image.
-    fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, Knew)> {
+    fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, PriorKnowledge)> {
         let start = Instant::now();
         let _decode = Span::enter(Activity::Decode);
         let Job { bytes, header, how } = *job;
-        let knew = self.decoder.decode_as(bytes, header, part, how, &mut self.current)?;
+        let knew = self.decoder.decode_with(bytes, header, part, how, &mut self.current)?;
         Ok((start.elapsed(), knew))
     }
 

@@ -168,7 +168,7 @@ impl Decoders {
         let Worker { nvjpeg, decoded, .. } = worker;
         let Some(nvjpeg) = nvjpeg.as_mut().filter(|_| route != Route::Cpu) else { return Ok(None) };
         // nvJPEG may fill in what is missing at the end. Whether that is good enough, the CPU decides.
-        if !has_end(encoded.bytes(), header.scan_offset_bytes) {
+        if !has_end(encoded.bytes(), header) {
             return Ok(None);
         }
         // What is left to each of the other samples: as much as this one needs if the CPU decodes it, once for the part

@@ -6,7 +6,7 @@ use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob};
 use super::streams::Streams;
 use super::worker::Worker;
 use crate::backend::{Decoded, Settled};
-use crate::decode::How;
+use crate::decode::DecodeOptions;
 use crate::error::Result;
 use crate::raster::Rect;
 
@@ -20,7 +20,7 @@ pub(super) fn settle(
     worker: &mut Worker,
     batch: &mut InFlight,
     streams: &Streams,
-    how: How<'_>,
+    how: DecodeOptions<'_>,
 ) -> Result<Settled> {
     let mut jobs = Vec::new();
     for (place, sample) in batch.samples_mut().iter_mut().enumerate() {

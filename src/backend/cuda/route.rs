@@ -67,14 +67,14 @@ impl Router {
             DecodePath::Device if later => return Route::Device,
             // What the decoder does not take says why.
             DecodePath::Exact if later => {
-                let to_device = !header.is_jpeg_for_device()
+                let to_device = !is_jpeg_for_device(header)
                     || self.balance(|balance| balance.is_due(balance.device_ns, self.threads));
                 return if to_device { Route::Device } else { Route::Cpu };
             }
-            _ if !self.hybrid || !header.is_jpeg_for_nvjpeg() => return Route::Cpu,
+            _ if !self.hybrid || !is_jpeg_for_nvjpeg(header) => return Route::Cpu,
             _ => {}
         }
-        let hardware = later && self.hardware && header.is_jpeg_for_hardware();
+        let hardware = later && self.hardware && is_jpeg_for_hardware(header);
         match self.path {
             DecodePath::Cpu | DecodePath::Device | DecodePath::Exact => Route::Cpu,
             DecodePath::Hybrid => Route::Hybrid,
@@ -149,34 +149,32 @@ impl Balance {
     }
 }
 
-impl Header {
-    /// Whether nvJPEG can be asked to decode it: Huffman coding, 8 bits a sample, gray or YCbCr.
-    fn is_jpeg_for_nvjpeg(&self) -> bool {
-        self.format == Format::Jpeg
-            && matches!(self.process, 0xC0..=0xC2)
-            && self.precision_bits == 8
-            && matches!(self.components, 1 | 3)
-            && !self.rgb
-    }
+/// Whether nvJPEG can be asked to decode an image: Huffman coding, 8 bits a sample, gray or YCbCr.
+fn is_jpeg_for_nvjpeg(header: &Header) -> bool {
+    header.format == Format::Jpeg
+        && matches!(header.process, 0xC0..=0xC2)
+        && header.precision_bits == 8
+        && matches!(header.components, 1 | 3)
+        && !header.rgb
+}
 
-    /// Whether the crate's own decoder can be asked to decode it: Huffman coding in one pass, 8 bits a sample, no CMYK.
-    fn is_jpeg_for_device(&self) -> bool {
-        self.format == Format::Jpeg
-            && matches!(self.process, 0xC0 | 0xC1)
-            && self.precision_bits == 8
-            && matches!(self.components, 1 | 3)
-    }
+/// Whether the crate's own decoder can be asked to decode an image: Huffman coding in one pass, 8 bits a sample, no CMYK.
+fn is_jpeg_for_device(header: &Header) -> bool {
+    header.format == Format::Jpeg
+        && matches!(header.process, 0xC0 | 0xC1)
+        && header.precision_bits == 8
+        && matches!(header.components, 1 | 3)
+}
 
-    /// Whether the hardware decoder can be asked to decode it: a single scan, a usual sampling.
-    fn is_jpeg_for_hardware(&self) -> bool {
-        let [luma, blue, red, _] = self.sampling;
-        let sampling = match self.components {
-            1 => true,
-            _ => matches!(luma, (1, 1) | (2, 1) | (2, 2) | (1, 2)) && blue == (1, 1) && red == (1, 1),
-        };
-        let sides = self.size.width.max(self.size.height);
-        !self.progressive && sampling && sides <= MAX_HARDWARE_SIDE_PX
-    }
+/// Whether the hardware decoder can be asked to decode an image: a single scan, a usual sampling.
+fn is_jpeg_for_hardware(header: &Header) -> bool {
+    let [luma, blue, red, _] = header.sampling;
+    let sampling = match header.components {
+        1 => true,
+        _ => matches!(luma, (1, 1) | (2, 1) | (2, 2) | (1, 2)) && blue == (1, 1) && red == (1, 1),
+    };
+    let sides = header.size.width.max(header.size.height);
+    !header.progressive && sampling && sides <= MAX_HARDWARE_SIDE_PX
 }
 
 #[cfg(test)]
@@ -185,7 +183,7 @@ mod tests {
     use crate::device::DecodePath;
     use crate::{
         decode::probe,
-        encode::{JpegOptions, Sampling, encode_jpeg},
+        encode::{ChromaSampling, JpegOptions, encode_jpeg},
         raster::{Image, Size},
     };
     use std::time::Duration;
@@ -214,7 +212,7 @@ mod tests {
         // What a batch decodes together is not for substitutes.
         let device = Router::new(DecodePath::Device, true, true, 2);
         assert_eq!(device.route(&baseline, false), Route::Cpu);
-        let odd = jpeg(&JpegOptions { sampling: Sampling::S440, ..JpegOptions::default() });
+        let odd = jpeg(&JpegOptions { sampling: ChromaSampling::S440, ..JpegOptions::default() });
         assert_eq!(Router::new(DecodePath::Hardware, true, true, 2).route(&odd, true), Route::Hardware);
     }
 

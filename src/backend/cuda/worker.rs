@@ -7,7 +7,7 @@ use super::nvjpeg::WorkerDecoder;
 use crate::backend::Decoded;
 use crate::backend::cpu::executor::Executor;
 use crate::cuda::driver::{self, Scoped, Stream};
-use crate::decode::{Decoder, Format, Header, How, pnm_rows, probe};
+use crate::decode::{DecodeOptions, Decoder, Format, Header, pnm_rows, probe};
 use crate::error::Result;
 use crate::memory;
 use crate::ops::filter::Taps;
@@ -62,7 +62,7 @@ impl Worker {
     /// Decodes `part` on the CPU to a batch's staging memory.
     pub(super) fn decode_to_staging(
         &mut self,
-        how: How<'_>,
+        how: DecodeOptions<'_>,
         arena: &Arena,
         bytes: &[u8],
         header: &Header,
@@ -78,7 +78,7 @@ impl Worker {
     /// `destination` has room for them, and nobody but work that is queued on `stream` uses it before this returns.
     pub(super) unsafe fn decode_instead(
         &mut self,
-        how: How<'_>,
+        how: DecodeOptions<'_>,
         bytes: &[u8],
         part: Rect,
         destination: u64,
@@ -96,7 +96,7 @@ impl Worker {
     /// Decodes `part` on the CPU to memory that `room` gives: RGB bytes, row by row.
     fn decode<M: Pixels>(
         &mut self,
-        how: How<'_>,
+        how: DecodeOptions<'_>,
         bytes: &[u8],
         header: &Header,
         part: Rect,
@@ -110,7 +110,7 @@ impl Worker {
             let places = pixels.bytes_mut().chunks_exact_mut(3 * part.width as usize);
             places.zip(rows).for_each(|(to, row)| to.copy_from_slice(row));
         } else {
-            self.decoded += self.decoder.decode_as(bytes, header, part, how, &mut self.image)?.into();
+            self.decoded += self.decoder.decode_with(bytes, header, part, how, &mut self.image)?.into();
             pixels = room(len_bytes)?;
             pack(self.image.pixels(), pixels.bytes_mut());
             self.image.shrink(KEEP_PX);

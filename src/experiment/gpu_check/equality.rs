@@ -3,7 +3,7 @@
 use crate::experiment::trial::Trial;
 use crate::{
     device::{DecodePath, Device},
-    encode::{JpegOptions, Sampling, encode_jpeg},
+    encode::{ChromaSampling, JpegOptions, encode_jpeg},
     error::Result,
     mix::{Mix, MixMode},
     ops::{
@@ -239,7 +239,7 @@ fn images(sizes: &[(u32, u32)]) -> Result<Vec<(Vec<u8>, u32)>> {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
-    let samplings = [Sampling::S444, Sampling::S420, Sampling::S422];
+    let samplings = [ChromaSampling::S444, ChromaSampling::S420, ChromaSampling::S422];
     let images = sizes.iter().zip(0_u32..).map(|(&(width, height), i)| {
         let rgb: Vec<u8> = (0..3 * width * height).map(|_| noise()).collect();
         let options =

@@ -1,6 +1,6 @@
 //! Images that decoders are checked on: one of each kind in training sets, and kinds that are difficult for decoders.
 
-use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
+use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg};
 use crate::error::Result;
 use crate::experiment::synth;
 use crate::raster::{Image, Pixel, Size};
@@ -15,10 +15,10 @@ impl Inputs {
     pub(super) fn usual() -> Result<Self> {
         let of = |sampling| JpegOptions { sampling, ..JpegOptions::default() };
         let kinds = [
-            ("4:4:4", of(Sampling::S444)),
-            ("4:2:2", of(Sampling::S422)),
-            ("4:2:0", of(Sampling::S420)),
-            ("4:4:0", of(Sampling::S440)),
+            ("4:4:4", of(ChromaSampling::S444)),
+            ("4:2:2", of(ChromaSampling::S422)),
+            ("4:2:0", of(ChromaSampling::S420)),
+            ("4:4:0", of(ChromaSampling::S440)),
             ("gray", JpegOptions { color: JpegColor::Gray, ..JpegOptions::default() }),
             ("with restarts", JpegOptions { restart_interval_rows: 1, ..JpegOptions::default() }),
             ("progressive", JpegOptions { progressive: true, ..JpegOptions::default() }),

@@ -12,6 +12,7 @@ use crate::backend::cuda::in_flight::InFlight;
 use crate::backend::cuda::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
 use crate::backend::cuda::streams::Streams;
 use crate::backend::cuda::worker::Worker;
+use crate::backend::left_to_cpu::reason_of_status;
 use crate::backend::{Encoded, RunOptions, Settled};
 use crate::decode::{Baseline, Header, Reason};
 use crate::error::{Error, Result};
@@ -125,7 +126,7 @@ impl DeviceDecoder {
         batch.on_device = jobs.len();
         let mut bad = Vec::new();
         for ((place, job), status) in jobs.into_iter().zip(status) {
-            match Reason::of_status(status) {
+            match reason_of_status(status) {
                 None => worker.decoded.device += 1,
                 Some(reason) => {
                     worker.decoded.left.add(reason);

@@ -3,7 +3,7 @@
 use super::params::{JpegCode, JpegComponent, JpegImage, JpegRun, JpegTables};
 use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::backend::cuda::lower::packed_bytes;
-use crate::decode::{Baseline, Code, Color, Header, Window};
+use crate::decode::{Baseline, BaselineColor, Code, DecodeWindow, Header};
 use crate::error::Result;
 use crate::ops::params::DevicePointer;
 use crate::raster::Rect;
@@ -60,7 +60,7 @@ impl<'a> Lowered<'a> {
         part: Rect,
         row_starts: &mut Vec<usize>,
     ) -> Self {
-        let window = Window::new(source, encoded, header, part, row_starts);
+        let window = DecodeWindow::new(source, encoded, header, part, row_starts);
         let mcu_blocks = source.mcu_blocks();
         let (columns, rows) = (window.columns.len() as u32, window.rows.len() as u32);
         let segment_blocks = source.restart_interval_mcus as usize * mcu_blocks;
@@ -116,9 +116,9 @@ impl<'a> Lowered<'a> {
             pixels,
             components,
             color: match source.color {
-                Color::Gray => 0,
-                Color::Ycc => 1,
-                Color::Rgb => 2,
+                BaselineColor::Gray => 0,
+                BaselineColor::Ycc => 1,
+                BaselineColor::Rgb => 2,
             },
             data_bytes: data_bytes as u32,
             segments: segments as u32,

@@ -2,7 +2,7 @@
 //!
 //! `decoder` takes an image: headers are parsed, memory is found, and the data are put where the device will have them.
 //! When the batch is complete, it queues the kernels (`kernels`, `batch`), and has the CPU decode the images that they
-//! flag. `lower` makes descriptors (`params`). `decode::model` has the computation of each kernel as plain code.
+//! flag. `lower` makes descriptors (`params`). `decode::kernel_steps` has the computation of each kernel as plain code.
 //!
 //! The device never decides that an image is bad. Kernels flag everything unusual. The CPU decodes flagged images, and
 //! it alone says whether they are bad, so `device` and `exact` have the CPU's bytes and the CPU's bad samples. For this

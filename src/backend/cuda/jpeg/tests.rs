@@ -4,10 +4,11 @@
 use super::kernels::DecodeStep;
 use super::lower::{Lowered, RUNS};
 use super::params::JpegImage;
-use crate::decode::model::{self, Steps};
+use crate::backend::left_to_cpu::reason_of_status;
+use crate::decode::kernel_steps::{self, StepResults};
 use crate::decode::oddities::{Choices, odd};
 use crate::decode::{Baseline, Reason, indexed, probe};
-use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
+use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg};
 use crate::ops::params::Launch;
 use crate::raster::{Image, Rect, Size};
 use cuda_sim::{Counts, Kernel, LAUNCH_BYTES, Memory};
@@ -98,9 +99,9 @@ impl Simulated {
 /// which images are flagged.
 fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Reason>> {
     let simulated = Simulated::new(jpegs);
-    let models: Vec<Result<Steps, Reason>> =
-        jpegs.iter().map(|(bytes, part)| model::decode(bytes, &probe(bytes).unwrap(), *part)).collect();
-    let each = |check: &dyn Fn(usize, &JpegImage, &Steps)| {
+    let models: Vec<Result<StepResults, Reason>> =
+        jpegs.iter().map(|(bytes, part)| kernel_steps::decode(bytes, &probe(bytes).unwrap(), *part)).collect();
+    let each = |check: &dyn Fn(usize, &JpegImage, &StepResults)| {
         for (i, (image, model)) in simulated.images.iter().zip(&models).enumerate() {
             if let Ok(steps) = model {
                 check(i, image, steps);
@@ -155,8 +156,8 @@ fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Re
             "{what:?}, image {i}: pixels"
         );
     });
-    let flags = |(i, model): (usize, &Result<Steps, Reason>)| {
-        let found = Reason::of_status(simulated.status(i));
+    let flags = |(i, model): (usize, &Result<StepResults, Reason>)| {
+        let found = reason_of_status(simulated.status(i));
         // Of several reasons the model names the one that comes first in the data.
         assert_eq!(found.is_some(), model.is_err(), "{what:?}, image {i}: {found:?}");
         found
@@ -194,7 +195,7 @@ fn each_step_of_batches_of_images_of_any_size() {
                 // Without restarts, and with one code for all components, the phase is never found.
                 let least = u16::from(color == JpegColor::Rgb);
                 for restart_interval_rows in least..3 {
-                    let sampling = Sampling { horizontal, vertical };
+                    let sampling = ChromaSampling { horizontal, vertical };
                     let quality = rng.random_range(1..=100);
                     let options =
                         JpegOptions { quality, sampling, restart_interval_rows, color, ..JpegOptions::default() };
@@ -218,12 +219,17 @@ fn threads_fall_into_step() {
     let encoded = |sampling, quality, color| {
         encode_jpeg(&source, &JpegOptions { quality, sampling, color, ..JpegOptions::default() }).unwrap()
     };
-    let good = [(Sampling::S444, 90), (Sampling::S420, 95), (Sampling::S422, 40), (Sampling::S420, 100)]
-        .map(|(sampling, quality)| encoded(sampling, quality, JpegColor::Ycc));
+    let good = [
+        (ChromaSampling::S444, 90),
+        (ChromaSampling::S420, 95),
+        (ChromaSampling::S422, 40),
+        (ChromaSampling::S420, 100),
+    ]
+    .map(|(sampling, quality)| encoded(sampling, quality, JpegColor::Ycc));
     assert!(good[3].len() > 70_000, "{}", good[3].len());
     let jpegs: Vec<_> = good.iter().map(|bytes| (&bytes[..], whole)).collect();
     assert!(compare(&jpegs, &"YCC").iter().all(Option::is_none));
-    let never = encoded(Sampling::S444, 75, JpegColor::Rgb);
+    let never = encoded(ChromaSampling::S444, 75, JpegColor::Rgb);
     assert_eq!(compare(&[(&never, whole)], &"RGB"), [Some(Reason::Unsynchronized)]);
 }
 
@@ -235,7 +241,7 @@ fn damaged_data_are_flagged_or_decoded_alike() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/images");
     let mut images =
         ["absurd-baseline.jpg", "absurd-wide.jpg"].map(|name| fs::read(folder.join(name)).unwrap()).to_vec();
-    for sampling in [Sampling::S444, Sampling::S420, Sampling::S440] {
+    for sampling in [ChromaSampling::S444, ChromaSampling::S420, ChromaSampling::S440] {
         for restart_interval_rows in [0, 1, 2] {
             for color in [JpegColor::Ycc, JpegColor::Gray] {
                 let options = JpegOptions { restart_interval_rows, sampling, color, ..JpegOptions::default() };
@@ -287,7 +293,7 @@ fn the_readme_has_the_counts() {
     source.pixels_mut().iter_mut().for_each(|pixel| *pixel = pixel.map(|value| value / 2));
     let mut wrong = Vec::new();
     for (what, restart_interval_rows) in [("", 0), (", with restarts", 1)] {
-        let options = JpegOptions { sampling: Sampling::S420, restart_interval_rows, ..JpegOptions::default() };
+        let options = JpegOptions { sampling: ChromaSampling::S420, restart_interval_rows, ..JpegOptions::default() };
         let bytes = encode_jpeg(&source, &options).unwrap();
         let bits_a_pixel = 8.0 * bytes.len() as f64 / size.area_px() as f64;
         println!("bits a pixel{what}: {bits_a_pixel:.2}");

@@ -1,0 +1,88 @@
+//! Decoding JPEGs on one thread: whole images and rectangles of half the sides, beside zune-jpeg and the crate `image`.
+//! An iteration decodes all images.
+
+mod common;
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use std::io::Cursor;
+use std::sync::LazyLock;
+use warpfeed_image::decode::{DecodeOptions, EntryPointStore};
+use warpfeed_image::{Decoder, Header, Image, JpegOptions, Rect, Size, encode_jpeg, probe};
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
+
+static JPEGS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    common::jpegs(|width, height, rgb| {
+        let image = Image::from_rgb(Size::new(width, height), rgb).expect("three bytes a pixel");
+        encode_jpeg(&image, &JpegOptions::default()).expect("it can be encoded")
+    })
+});
+
+fn main() {
+    divan::main();
+}
+
+fn rectangle(image: usize, epoch: u64, Size { width, height }: Size) -> Rect {
+    let [x, y, width, height] = common::rectangle(image, epoch, width, height);
+    Rect { x, y, width, height }
+}
+
+fn decode(bencher: Bencher<'_, '_>, is_whole: bool, store: Option<&EntryPointStore>) {
+    let headers: Vec<Header> = JPEGS.iter().map(|bytes| probe(bytes).expect("a header")).collect();
+    let (mut decoder, mut image) = (Decoder::new().expect("a decoder"), Image::default());
+    let mut epoch = |epoch| {
+        for (number, (bytes, header)) in JPEGS.iter().zip(&headers).enumerate() {
+            let part = if is_whole { Rect::full(header.size) } else { rectangle(number, epoch, header.size) };
+            let options = DecodeOptions { entry_points: store, ..DecodeOptions::default() };
+            decoder.decode_with(bytes, header, part, options, &mut image).expect("it decodes");
+            divan::black_box(&image);
+        }
+    };
+    // Entry points are learned.
+    (1..=if store.is_some() { 3 } else { 0 }).for_each(&mut epoch);
+    bencher.counter(ItemsCount::new(JPEGS.len())).bench_local(|| epoch(4));
+}
+
+#[divan::bench(sample_size = 1)]
+fn whole(bencher: Bencher<'_, '_>) {
+    decode(bencher, true, None);
+}
+
+#[divan::bench(sample_size = 1)]
+fn whole_from_entry_points(bencher: Bencher<'_, '_>) {
+    decode(bencher, true, Some(&EntryPointStore::new(64 << 20)));
+}
+
+#[divan::bench(sample_size = 1)]
+fn rectangle_of_half_the_sides(bencher: Bencher<'_, '_>) {
+    decode(bencher, false, None);
+}
+
+#[divan::bench(sample_size = 1)]
+fn rectangle_from_entry_points(bencher: Bencher<'_, '_>) {
+    decode(bencher, false, Some(&EntryPointStore::new(64 << 20)));
+}
+
+/// Into four bytes a pixel, as above. It has no way to decode a rectangle.
+#[divan::bench(sample_size = 1)]
+fn zune_jpeg_whole(bencher: Bencher<'_, '_>) {
+    let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGBA);
+    bencher.counter(ItemsCount::new(JPEGS.len())).bench_local(|| {
+        for bytes in JPEGS.iter() {
+            let mut decoder = zune_jpeg::JpegDecoder::new_with_options(Cursor::new(bytes), options);
+            divan::black_box(decoder.decode().expect("it decodes"));
+        }
+    });
+}
+
+/// Into three bytes a pixel. It has no way to decode a rectangle.
+#[divan::bench(sample_size = 1)]
+fn image_whole(bencher: Bencher<'_, '_>) {
+    bencher.counter(ItemsCount::new(JPEGS.len())).bench_local(|| {
+        for bytes in JPEGS.iter() {
+            let decoded = image::load_from_memory_with_format(bytes, image::ImageFormat::Jpeg);
+            divan::black_box(decoded.expect("it decodes").into_rgb8());
+        }
+    });
+}

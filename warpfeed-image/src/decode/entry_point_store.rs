@@ -1,0 +1,407 @@
+//! The store of entry points of many images.
+//!
+//! The identity of an image is a hash of all its bytes, so a file that was changed or damaged since then is decoded as
+//! an unknown image. Skipped parts have been decoded before, so damage that is noticed without entry points is also
+//! noticed with them. The hash is HighwayHash with a key that each process draws. So whoever supplies images cannot
+//! make two images that share entry points, which would silently change an image's pixels. A checksum is not enough:
+//! checksums are linear, so one can choose bytes that give any checksum.
+//!
+//! Entry points are learned only from data in which every byte has a meaning. JPEG allows others: fill bytes (0xFF)
+//! before a stuffed 0xFF or before a marker, and unused bytes before a restart marker. Such images are decoded from the
+//! front every time (`oddities` makes some).
+
+use super::Header;
+use super::entry_points::{EntryPoint, ImageEntryPoints, MAX_BYTES, McuGrid};
+use highway::{HighwayHash as _, HighwayHasher};
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Number of entry points below which they do not pay.
+const MIN_POINTS: usize = 8;
+/// Memory of an image's entry in addition to its points, as a generous estimate.
+const OVERHEAD_BYTES: u64 = 96;
+/// The hash that identifies an image.
+///
+/// For 110 kB it takes 9 us on a Zen 5. CRC-32C takes 4 us, BLAKE3 19 and SHA-256 60.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ImageKey([u64; 2]);
+
+impl ImageKey {
+    /// The key of an image. `None` if the image's entry points are not stored.
+    pub(super) fn new(bytes: &[u8], header: &Header, grid: &McuGrid) -> Option<Self> {
+        // If restarts come in the middle of a row, the data would have to be cut there.
+        let interval = u32::from(header.restart_interval_mcus);
+        if bytes.len() > MAX_BYTES || interval % grid.columns != 0 || grid.most_points() < MIN_POINTS {
+            return None;
+        }
+        Some(Self(HighwayHasher::new(process_key()).hash128(bytes)))
+    }
+}
+
+/// The process's secret for [`Key`]: four outputs of SipHash, whose key std draws from the operating system's random
+/// numbers.
+fn process_key() -> highway::Key {
+    static KEY: OnceLock<[u64; 4]> = OnceLock::new();
+    let drawn = || {
+        let state = RandomState::new();
+        [0, 1, 2, 3].map(|word: u64| state.hash_one(word))
+    };
+    highway::Key(*KEY.get_or_init(drawn))
+}
+
+/// Entry points of many images: a store that the caller keeps and shares between threads and decoders. It changes no
+/// pixel, and hides no damage that is noticed without it.
+///
+/// A decoder with a store ([`DecodeOptions::entry_points`](super::DecodeOptions)) records where in a baseline JPEG it can
+/// begin. It needs no names: an image is known by a hash of its bytes. Later decodes of this image skip what a rectangle
+/// does not need. Entry points are stored until there is no more room. None are ever evicted, because in shuffled epochs
+/// every image is equally likely to come next. They take about a hundredth of the images' encoded bytes.
+///
+/// ```
+/// use warpfeed_image::decode::{DecodeOptions, Decoder, EntryPointStore, PriorKnowledge, probe};
+/// use warpfeed_image::{Image, JpegOptions, Rect, Size, encode_jpeg};
+///
+/// let bytes = encode_jpeg(&Image::new(Size::new(640, 480)), &JpegOptions::default())?;
+/// let (header, part) = (probe(&bytes)?, Rect { x: 300, y: 200, width: 224, height: 224 });
+/// let store = EntryPointStore::new(64 << 20);
+/// let options = DecodeOptions { entry_points: Some(&store), ..DecodeOptions::default() };
+/// let (mut decoder, mut image) = (Decoder::new()?, Image::default());
+/// let first = decoder.decode_with(&bytes, &header, part, options, &mut image)?;
+/// assert_eq!(first, PriorKnowledge::Nothing);
+/// let later = decoder.decode_with(&bytes, &header, part, options, &mut image)?;
+/// assert_eq!(later, PriorKnowledge::EntryPoints);
+/// # Ok::<(), warpfeed_image::Error>(())
+/// ```
+pub struct EntryPointStore {
+    limit_bytes: u64,
+    kept: Mutex<StoredImages>,
+}
+
+/// Information about an image in [`EntryPoints`].
+pub(super) struct StoreAnswer {
+    /// Whether the image has been seen before.
+    pub is_known: bool,
+    /// Whether more points may be learned: there is room for all points that the image can have, and an attempt to
+    /// learn all of them has not been made yet.
+    pub can_learn: bool,
+}
+
+#[derive(Default)]
+struct StoredImages {
+    images: HashMap<ImageKey, StoredImage>,
+    bytes: u64,
+}
+
+/// An image's entry points.
+#[derive(Default, Clone)]
+struct StoredImage {
+    /// Two words for each point's bit, and one for each component's DC coefficient.
+    words: Arc<[u16]>,
+    /// Whether there are no more points: an attempt to learn all of them has been made.
+    is_final: bool,
+}
+
+impl std::fmt::Debug for EntryPointStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EntryPointStore").field("limit_bytes", &self.limit_bytes).finish_non_exhaustive()
+    }
+}
+
+impl EntryPointStore {
+    /// A store for at most `limit_bytes` of memory.
+    #[must_use]
+    pub fn new(limit_bytes: u64) -> Self {
+        Self { limit_bytes, kept: Mutex::default() }
+    }
+
+    /// Largest number of bytes that the store takes.
+    #[must_use]
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Finds the entry points of an image.
+    pub(super) fn get(&self, key: &ImageKey, grid: &McuGrid, entries: &mut ImageEntryPoints) -> StoreAnswer {
+        entries.reset(grid.columns, grid.step());
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, bytes) = (kept.images.get(key).cloned(), kept.bytes);
+        drop(kept);
+        let most = grid.most_points() * (2 + grid.components) * size_of::<u16>();
+        let has_room = bytes + OVERHEAD_BYTES + most as u64 <= self.limit_bytes;
+        let Some(StoredImage { words, is_final }) = known else {
+            return StoreAnswer { is_known: false, can_learn: has_room };
+        };
+        entries.points.extend(words.chunks_exact(2 + grid.components).map(|point| {
+            let mut dc = [0; 4];
+            dc.iter_mut().zip(&point[2..]).for_each(|(dc, &word)| *dc = word as i16);
+            EntryPoint { bit: u32::from(point[0]) << 16 | u32::from(point[1]), dc }
+        }));
+        entries.settle();
+        StoreAnswer { is_known: true, can_learn: has_room && !is_final }
+    }
+
+    /// Stores the entry points of an image, if there is room and no more are stored already. If `points` is empty,
+    /// stores that the image has been seen. `is_final` says that no more points can be learned.
+    pub(super) fn put(&self, key: ImageKey, grid: &McuGrid, points: &[EntryPoint], is_final: bool) {
+        let words: Arc<[u16]> = points
+            .iter()
+            .flat_map(|point| {
+                let dc = point.dc.iter().take(grid.components).map(|&dc| dc as u16);
+                [(point.bit >> 16) as u16, point.bit as u16].into_iter().chain(dc)
+            })
+            .collect();
+        let bytes = |words: &[u16]| OVERHEAD_BYTES + size_of_val(words) as u64;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept.images.get(&key).map(|known| &*known.words);
+        let (least, before) = known.map_or((0, 0), |words| (words.len(), bytes(words)));
+        let after = kept.bytes - before + bytes(&words);
+        if words.len() < least {
+            // Two threads have learned the same image at the same time.
+            kept.images.entry(key).and_modify(|known| known.is_final |= is_final);
+        } else if after <= self.limit_bytes {
+            kept.bytes = after;
+            kept.images.insert(key, StoredImage { words, is_final });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::jpeg::{DecodeOptions, JpegDecoder, PriorKnowledge};
+    use super::*;
+    use crate::decode::{indexed, probe};
+    use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg};
+    use crate::raster::{Image, Pixel, Rect, Size};
+    use rand::rngs::ChaCha8Rng;
+    use rand::{RngExt, SeedableRng};
+
+    /// Partly smooth and partly noise, so that codes of all lengths occur.
+    fn image(size: Size, rng: &mut ChaCha8Rng) -> Image {
+        let mut image = Image::new(size);
+        for y in 0..size.height {
+            for (pixel, x) in image.row_mut(y).iter_mut().zip(0..) {
+                let noise = if (x / 40 + y / 40) % 3 == 0 { rng.random::<u8>() / 2 } else { 0 };
+                *pixel = [x + y, 2 * x + y / 2, 255 + y, 0].map(|value: u32| (value as u8).wrapping_add(noise));
+            }
+        }
+        image
+    }
+
+    fn random_part(rng: &mut ChaCha8Rng, size: Size) -> Rect {
+        let (x, y) = (rng.random_range(0..size.width), rng.random_range(0..size.height));
+        Rect { x, y, width: rng.random_range(1..=size.width - x), height: rng.random_range(1..=size.height - y) }
+    }
+
+    fn decoded(
+        decoder: &mut JpegDecoder,
+        jpeg: &[u8],
+        part: Rect,
+        how: DecodeOptions<'_>,
+    ) -> std::result::Result<(Vec<Pixel>, PriorKnowledge), String> {
+        let header = probe(jpeg).map_err(|error| error.to_string())?;
+        let mut out = Image::default();
+        let knew = decoder.decode(jpeg, &header, part, how, &mut out).map_err(|error| error.to_string())?;
+        Ok((out.pixels().to_vec(), knew))
+    }
+
+    /// Decoders with lanes, if the processor supports them, and without.
+    fn decoders() -> [JpegDecoder; 2] {
+        let mut one_by_one = JpegDecoder::new().unwrap();
+        one_by_one.without_lanes();
+        [JpegDecoder::new().unwrap(), one_by_one]
+    }
+
+    #[test]
+    fn what_is_remembered_changes_no_pixel() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let [mut lanes, mut one_by_one] = decoders();
+        let mut known = 0;
+        for (width, height) in [(131, 97), (300, 263), (400, 17), (64, 500), (777, 1100)] {
+            let size = Size::new(width, height);
+            let source = image(size, &mut rng);
+            for color in [JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk, JpegColor::Ycck, JpegColor::Rgb] {
+                for (horizontal, vertical) in [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (2, 4)] {
+                    let quality = *[20, 75, 90, 98, 100].get(rng.random_range(0..5)).unwrap();
+                    let restart_interval_rows = rng.random_range(0..4_u16).saturating_sub(1);
+                    let sampling = ChromaSampling { horizontal, vertical };
+                    let options =
+                        JpegOptions { quality, sampling, color, restart_interval_rows, ..JpegOptions::default() };
+                    // Four inks with the coarsest samplings have more blocks than an MCU may have.
+                    let Ok(jpeg) = encode_jpeg(&source, &options) else { continue };
+                    let memory = EntryPointStore::new(1 << 20);
+                    for round in 0..5 {
+                        let part = if round == 4 { Rect::full(size) } else { random_part(&mut rng, size) };
+                        let (want, _) = decoded(&mut lanes, &jpeg, part, DecodeOptions::default()).unwrap();
+                        for decoder in [&mut lanes, &mut one_by_one] {
+                            for accept_truncated in [false, true] {
+                                let how = DecodeOptions { accept_truncated, entry_points: Some(&memory) };
+                                let (got, knew) = decoded(decoder, &jpeg, part, how).unwrap();
+                                assert!(got == want, "{options:?}, {part:?} of {size}, {knew:?}");
+                                known += u32::from(knew == PriorKnowledge::EntryPoints);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(known > 1200, "{known}");
+    }
+
+    /// Faults of an image are found as if the image had never been seen, and a faulty image is not stored.
+    #[test]
+    fn damage_is_found_as_without_a_memory() {
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        let [mut lanes, mut one_by_one] = decoders();
+        let size = Size::new(300, 200);
+        let jpeg = encode_jpeg(&image(size, &mut rng), &JpegOptions::default()).unwrap();
+        let (scan, source_len) = (probe(&jpeg).unwrap().scan_offset_bytes, jpeg.len());
+        let memory = EntryPointStore::new(1 << 20);
+        let (mut refused, mut taken) = (0, 0);
+        for round in 0..300 {
+            let mut jpeg = jpeg.clone();
+            match round % 3 {
+                0 => jpeg.truncate(rng.random_range(scan..jpeg.len())),
+                1 => jpeg[rng.random_range(scan..source_len)] = rng.random(),
+                _ => {}
+            }
+            for _ in 0..3 {
+                let part = random_part(&mut rng, size);
+                for accept_truncated in [false, true] {
+                    let want = decoded(&mut lanes, &jpeg, part, DecodeOptions { accept_truncated, entry_points: None });
+                    let want = want.map(|(pixels, _)| pixels);
+                    for decoder in [&mut lanes, &mut one_by_one] {
+                        let how = DecodeOptions { accept_truncated, entry_points: Some(&memory) };
+                        let got = decoded(decoder, &jpeg, part, how).map(|(pixels, _)| pixels);
+                        assert!(got == want, "round {round}, {part:?}: {:?} {:?}", got.err(), want.err());
+                    }
+                    *if want.is_ok() { &mut taken } else { &mut refused } += 1;
+                }
+            }
+        }
+        assert!(refused > 50 && taken > 800, "{refused} {taken}");
+    }
+
+    /// Points of other data, which only equal hashes could bring about, lead nowhere outside of memory, and lanes
+    /// notice where a stretch ends.
+    #[test]
+    fn wrong_points_are_noticed_or_harmless() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let [mut lanes, mut one_by_one] = decoders();
+        let size = Size::new(300, 200);
+        let full = Rect::full(size);
+        let jpeg = encode_jpeg(&image(size, &mut rng), &JpegOptions::default()).unwrap();
+        let header = probe(&jpeg).unwrap();
+        let grid = McuGrid::new(&header).unwrap();
+        let key = ImageKey::new(&jpeg, &header, &grid).unwrap();
+        let memory = EntryPointStore::new(1 << 20);
+        let how = DecodeOptions { accept_truncated: false, entry_points: Some(&memory) };
+        let (want, _) = decoded(&mut lanes, &jpeg, full, DecodeOptions::default()).unwrap();
+        // Without lanes, nothing is learned if the whole image is needed.
+        decoded(&mut lanes, &jpeg, Rect { width: 200, ..full }, how).unwrap();
+        let mut entries = ImageEntryPoints::default();
+        memory.get(&key, &grid, &mut entries);
+        assert_eq!((entries.rows, entries.points.len()), (grid.rows, grid.most_points()));
+        let mut noticed = 0;
+        for round in 0..500 {
+            let mut points = entries.points.clone();
+            for _ in 0..=round % 3 {
+                let at = rng.random_range(0..points.len());
+                points[at].bit = match round % 4 {
+                    0 => rng.random(),
+                    1 => rng.random_range(0..9 * jpeg.len() as u32),
+                    2 => points[at].bit ^ 1 << rng.random_range(0..20),
+                    _ => points[rng.random_range(0..points.len())].bit,
+                };
+            }
+            memory.put(key, &grid, &points, true);
+            for decoder in [&mut lanes, &mut one_by_one] {
+                let part = random_part(&mut rng, size);
+                drop(decoded(decoder, &jpeg, part, how));
+            }
+            // The points may have been replaced.
+            memory.put(key, &grid, &points, true);
+            let (got, knew) = decoded(&mut lanes, &jpeg, full, how).unwrap();
+            if lanes.has_lanes() && points != entries.points {
+                // By chance, a code may end where the next one begins.
+                if knew == PriorKnowledge::Nothing {
+                    noticed += 1;
+                    assert!(got == want, "round {round}");
+                    let again = decoded(&mut lanes, &jpeg, full, how).unwrap();
+                    assert!(again == (got, PriorKnowledge::EntryPoints), "round {round}: the right ones were learned");
+                }
+            }
+        }
+        assert!(!lanes.has_lanes() || noticed > 450, "{noticed}");
+    }
+
+    #[test]
+    fn no_more_is_kept_than_there_is_room_for() {
+        let mut rng = ChaCha8Rng::seed_from_u64(4);
+        let mut decoder = JpegDecoder::new().unwrap();
+        let size = Size::new(320, 256);
+        let jpegs = [(); 3].map(|()| encode_jpeg(&image(size, &mut rng), &JpegOptions::default()).unwrap());
+        let grid = McuGrid::new(&probe(&jpegs[0]).unwrap()).unwrap();
+        assert_eq!(grid.most_points(), 49);
+        let memory = EntryPointStore::new(2 * (OVERHEAD_BYTES + 49 * 10));
+        let part = Rect { x: 0, y: 0, width: 300, height: 250 };
+        let mut knew = || {
+            jpegs.each_ref().map(|jpeg| {
+                let how = DecodeOptions { accept_truncated: false, entry_points: Some(&memory) };
+                decoded(&mut decoder, jpeg, part, how).unwrap().1
+            })
+        };
+        assert_eq!(knew(), [PriorKnowledge::Nothing; 3]);
+        assert_eq!(knew(), [PriorKnowledge::EntryPoints, PriorKnowledge::EntryPoints, PriorKnowledge::Nothing]);
+        let kept = memory.kept.lock().unwrap();
+        assert!(kept.images.len() == 2 && kept.bytes <= memory.limit_bytes, "{}", kept.bytes);
+    }
+
+    /// When an image is decoded further than it is known for the second time, all of its points are learned.
+    #[test]
+    fn twice_is_enough_to_know_an_image() {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let size = Size::new(320, 256);
+        let jpeg = encode_jpeg(&image(size, &mut rng), &JpegOptions::default()).unwrap();
+        for mut decoder in decoders() {
+            let memory = EntryPointStore::new(1 << 20);
+            let how = DecodeOptions { accept_truncated: false, entry_points: Some(&memory) };
+            let mut knew = |y, height| {
+                let part = Rect { x: 9, y, width: 200, height };
+                decoded(&mut decoder, &jpeg, part, how).unwrap().1
+            };
+            assert_eq!(knew(20, 10), PriorKnowledge::Nothing);
+            assert_eq!(knew(0, 10), PriorKnowledge::EntryPoints);
+            assert_eq!(knew(100, 10), PriorKnowledge::Nothing);
+            assert_eq!(knew(200, 56), PriorKnowledge::EntryPoints);
+        }
+    }
+
+    /// An image's own index is used until its entry points are known, or if there is no room for them.
+    #[test]
+    fn an_index_serves_the_first_time() {
+        let mut rng = ChaCha8Rng::seed_from_u64(6);
+        let size = Size::new(320, 256);
+        let options = JpegOptions { restart_interval_rows: 1, ..JpegOptions::default() };
+        let jpeg = indexed(&encode_jpeg(&image(size, &mut rng), &options).unwrap()).unwrap();
+        for mut decoder in decoders() {
+            let (roomy, full) = (EntryPointStore::new(1 << 20), EntryPointStore::new(10));
+            let mut knew = |memory| {
+                let part = random_part(&mut rng, Size::new(200, 200));
+                let (want, _) = decoded(&mut decoder, &jpeg, part, DecodeOptions::default()).unwrap();
+                let how = DecodeOptions { accept_truncated: false, entry_points: Some(memory) };
+                let (got, knew) = decoded(&mut decoder, &jpeg, part, how).unwrap();
+                assert!(got == want);
+                knew
+            };
+            let order = [
+                PriorKnowledge::RowIndex,
+                PriorKnowledge::Nothing,
+                PriorKnowledge::EntryPoints,
+                PriorKnowledge::EntryPoints,
+            ];
+            assert_eq!(order.map(|_| knew(&roomy)), order);
+            assert_eq!([(); 3].map(|()| knew(&full)), [PriorKnowledge::RowIndex; 3]);
+        }
+    }
+}

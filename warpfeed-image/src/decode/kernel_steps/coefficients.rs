@@ -1,0 +1,59 @@
+//! Step 3: each thread decodes the coefficients of a run. AC coefficients are kept where the rectangle needs them, DC
+//! differences of all blocks. A bad code among those that the CPU may decode flags the image.
+
+use super::codes::Codes;
+use super::synchronize::ThreadRun;
+use super::unstuff::UnstuffedData;
+use super::{Baseline, DecodeWindow, Reason};
+use crate::decode::baseline::ZIGZAG;
+
+/// The values of the scan's codes.
+pub struct ScanCoefficients {
+    /// DC difference of each block that is checked. The next step sums them up.
+    pub differences: Vec<u16>,
+    /// The blocks of the window's MCUs, row by row, without their DC coefficients.
+    pub ac: Vec<[i16; 64]>,
+}
+
+pub(super) fn coefficients(
+    codes: &Codes<'_>,
+    scan: &UnstuffedData,
+    runs: &[ThreadRun],
+    window: &DecodeWindow,
+) -> Result<ScanCoefficients, Reason> {
+    let image = codes.image;
+    let mcu_blocks = image.mcu_blocks();
+    let mut found =
+        ScanCoefficients { differences: vec![0; window.checked.len()], ac: vec![[0; 64]; window.mcus() * mcu_blocks] };
+    let mut ended = 0;
+    for run in runs {
+        let (mut state, mut block) = (run.start, run.block);
+        while state.bit < run.end_bit && block < run.end_block {
+            let place = place(window, image, block / mcu_blocks).map(|mcu| mcu * mcu_blocks + state.block);
+            let symbol = state.step(codes, scan);
+            if symbol.is_bad {
+                return Err(Reason::Damaged);
+            }
+            if state.bit > run.data_end_bit {
+                return Err(Reason::Truncated);
+            }
+            match (symbol.coefficient, place) {
+                (Some((0, difference)), _) => found.differences[block - window.checked.start] = difference as u16,
+                (Some((index, value)), Some(place)) => found.ac[place][usize::from(ZIGZAG[index])] = value,
+                _ => {}
+            }
+            if symbol.ends_block {
+                block += 1;
+                ended += 1;
+            }
+        }
+    }
+    if ended < window.checked.len() { Err(Reason::Truncated) } else { Ok(found) }
+}
+
+/// The index in the window of an MCU of the scan; `None` for an MCU outside.
+fn place(window: &DecodeWindow, image: &Baseline, mcu: usize) -> Option<usize> {
+    let (row, column) = ((mcu / image.mcu_columns as usize) as u32, (mcu % image.mcu_columns as usize) as u32);
+    (window.rows.contains(&row) && window.columns.contains(&column))
+        .then(|| (row - window.rows.start) as usize * window.columns.len() + (column - window.columns.start) as usize)
+}

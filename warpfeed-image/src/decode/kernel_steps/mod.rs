@@ -1,0 +1,71 @@
+//! The steps of the device's JPEG decoder in plain Rust, one step a file, named like the kernels. The kernels are tested
+//! against them. They are compiled for tests and fuzz targets only.
+//!
+//! ```text
+//! unstuff -> synchronize -> coefficients -> dc -> idct -> rgb
+//! ```
+//!
+//! They give the CPU decoder's pixels, or flag the image with a [`Reason`], and then the CPU decodes it. So a
+//! step never repairs anything. It flags whatever might make the CPU's decoder, which is strict here, refuse the image
+//! or decode it in another way.
+//!
+//! They check for damage down to one row of MCUs below the rectangle, which covers everything that the CPU
+//! decodes. If the image has a row index, they read only the rows that are needed. Without restart markers,
+//! threads guess where codes begin, and at most 64 rounds correct the guesses. If all components share one code, as in
+//! RGB, a thread cannot find out which component it is in, and the CPU decodes the image.
+
+mod codes;
+mod coefficients;
+mod dc;
+pub(super) mod idct;
+mod rgb;
+mod synchronize;
+#[cfg(test)]
+mod tests;
+mod unstuff;
+mod walk;
+
+use super::Header;
+use super::baseline::Baseline;
+use super::reason::Reason;
+use super::window::DecodeWindow;
+use crate::raster::{Image, Rect};
+use codes::Codes;
+use coefficients::{ScanCoefficients, coefficients};
+use idct::SamplePlane;
+use synchronize::ThreadRun;
+use unstuff::{UnstuffedData, unstuff};
+
+/// The results of the steps.
+pub struct StepResults {
+    /// The data without stuffing.
+    pub scan: UnstuffedData,
+    /// The part of the data that each thread decodes.
+    pub runs: Vec<ThreadRun>,
+    /// The values of the codes.
+    pub coefficients: ScanCoefficients,
+    /// DC coefficient of each block that is checked.
+    pub dc: Vec<u16>,
+    /// Samples of each component.
+    pub planes: Vec<SamplePlane>,
+    /// The pixels.
+    pub image: Image,
+}
+
+/// Decodes the rectangle `part`, which lies inside the image. `header` is the result of [`probe`](super::probe()).
+pub fn decode(bytes: &[u8], header: &Header, part: Rect) -> Result<StepResults, Reason> {
+    let image = Baseline::new(bytes, header)?;
+    let window = DecodeWindow::new(&image, bytes, header, part, &mut Vec::new());
+    let restarts = (image.restart_interval_mcus > 0).then_some(window.first_restart);
+    let scan = unstuff(&bytes[window.data.clone()], restarts)?;
+    let codes = Codes::new(&image);
+    let runs = match restarts {
+        Some(_) => synchronize::at_restarts(&image, &scan, &window.checked),
+        None => synchronize::synchronize(&codes, &scan, window.checked.end)?,
+    };
+    let coefficients = coefficients(&codes, &scan, &runs, &window)?;
+    let dc = dc::sums(&image, &coefficients.differences);
+    let planes = idct::planes(&image, &window, &dc, &coefficients.ac);
+    let image = rgb::rgb(&image, &planes, part);
+    Ok(StepResults { scan, runs, coefficients, dc, planes, image })
+}

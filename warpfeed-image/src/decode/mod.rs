@@ -1,0 +1,269 @@
+//! From a file's bytes to pixels: JPEG, PNG, WebP and PNM, the whole image or a part.
+//!
+//! # Why libjpeg
+//!
+//! Pixels must be Pillow's: accurate integer DCT, fancy upsampling, Pillow's CMYK. Pure-Rust decoders differ slightly.
+//! mozjpeg-sys builds libjpeg's code with a C compiler alone, and with nasm's SIMD if nasm is there. We use libjpeg's
+//! internals, so its version is fixed. PNG and WebP go through the crates `png` and `image-webp`, always as whole
+//! images. The crate `image` would add color management, which is not used.
+//!
+//! libjpeg's versions of the inverse DCT agree on photographs, but not on absurd coefficients, which crafted files
+//! have: the assembler for x86 saturates, the C version wraps a table, the assembler for ARM drops high bits. Pillow's
+//! wheels for x86 have the assembler. So where another version runs, blocks that may leave the common range go through
+//! a version of ours with the assembler's arithmetic (`idct.h`).
+//!
+//! libjpeg reports errors through a callback that must not return. The crate mozjpeg unwinds through it, which needs
+//! `panic=unwind` and puts Rust frames in between. `jpeg.c` sets a jump target in each call instead, and all frames in
+//! between are C. Each image gets a new decompression object, because libjpeg keeps tables from one image to the next;
+//! that costs a microsecond.
+//!
+//! # Our own entropy decoder
+//!
+//! Huffman decoding was 75 % of the time, so `huffman.h` replaces libjpeg's decoder for baseline images. One look-up
+//! gives the length of code and coefficient together. Blocks beside or above the rectangle are only walked through,
+//! several codes at a time. Damaged data give what libjpeg gives, with one exception: where a marker interrupts the
+//! data, libjpeg's fast path leaves remains of a first attempt. It also leaves them where a fill byte precedes a
+//! stuffed 0xFF (`FF FF 00`), in data that are otherwise good. Pillow has these pixels, so libjpeg decodes such images
+//! here too. Tests compare the two decoders on damaged bytes. Compilers other than GCC and Clang use libjpeg's decoder.
+//! docs/measurements.md in the repository says what bounds it, and what was tried.
+//!
+//! # Entry points
+//!
+//! Finding the beginning of an MCU means walking through all codes before it, every time again. So a decoder with a
+//! store records it the first time: the bit and the DC coefficients about every 128 pixels (`entry_points`), a hundredth
+//! of the encoded bytes. Later it skips what a rectangle does not need, and has many places to begin at. An image is
+//! known by a hash of all its bytes under a secret key of the process. So it needs no name, a changed file is a new
+//! image, and nobody can make two images that share entry points. Nothing is recorded of an image with a warning, or
+//! with bytes in its data that mean nothing (`oddities`). The first time, only what a rectangle walks through is
+//! recorded, which takes one or two hundredths of the time. The second time that more is needed, decoding goes on to the
+//! end. Entry points are never evicted: an epoch of training uses each image once, so the least recently used one is the
+//! next that is needed.
+//!
+//! With AVX-512 (VBMI2), each of 32 lanes walks through a stretch of its own (`lanes`). A look-up is two gathers: four
+//! bytes of the lane's data, and one entry of a table. Coefficients are cut out by shifts, and ends of blocks are
+//! blends, so no lane waits for a branch of another. The longest stretches go first, and a lane that comes to its end
+//! takes the next. Two vectors take turns, because each waits for its gathers. The end of a stretch must be the
+//! beginning of the next; otherwise the image is decoded from its start. This check finds wrong points that a defect
+//! might bring about; the hash keeps them away. The blocks of a row then lie side by side, and four of them are
+//! transformed at a time, to the bytes of libjpeg's assembler. libjpeg upsamples and converts the samples as always. Without
+//! AVX-512, stretches are decoded one by one through libjpeg, from the entry point before the crop.
+//!
+//! # Which part is decoded
+//!
+//! The columns of a rectangle are widened to MCUs and by one chroma sample; decoding stops after the last row. Tests
+//! compare every sampling with a full decode. libjpeg smooths progressive images with incomplete coefficients over
+//! neighbors, so these are decoded from the first row at full width.
+//!
+//! `warpfeed pack --restarts` puts a restart marker after each row of MCUs ([`to_baseline`](crate::to_baseline)), and an
+//! index of the rows into a segment of the image itself ([`indexed`]), so the index survives repacking and copying
+//! (`restarts`). Its checksum covers the tables and the data, and
+//! is compared before anything is skipped, and its places are compared with all markers in the data. If both match,
+//! every skipped row is one that `pack` has decoded, so no damage goes unnoticed that would be noticed without the
+//! index. Otherwise the image is decoded like any other. `pack` copies coefficients and compares the pixels before and
+//! after, because libjpeg smooths progressive images that lack coefficients.
+//!
+//! # Which images are bad
+//!
+//! libjpeg only warns of truncation. Warnings that mean missing or wrong pixels are errors here. If a file has no
+//! end-of-image marker, decoding goes on to its last row, so that a missing end is found wherever the rectangle lies;
+//! whole files do not pay for that. If a file has its end marker, damage below the rectangle is not searched for. With
+//! `accept_truncated` the existing pixels are used, as by Pillow with `LOAD_TRUNCATED_IMAGES`. The caller
+//! checks headers against a pixel limit before memory is allocated ([`check_pixels`](crate::check_pixels)), and
+//! progressive images of more than 500 scans are refused.
+
+mod baseline;
+mod entry_point_store;
+mod entry_points;
+mod huffman;
+mod inks;
+mod jpeg;
+#[cfg(any(test, feature = "testing"))]
+pub mod kernel_steps;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
+mod lossless;
+mod lossless_jpeg;
+#[cfg(any(test, feature = "testing"))]
+pub mod oddities;
+mod pnm;
+mod probe;
+mod reason;
+mod restarts;
+mod window;
+
+pub use entry_point_store::EntryPointStore;
+pub use jpeg::{DecodeOptions, PriorKnowledge};
+pub use probe::probe;
+pub use restarts::{indexed, is_indexed};
+
+// For warpfeed alone: a device's JPEG decoder, caches of decoded images, and reports. They trust their arguments, and no
+// version number covers them.
+#[doc(hidden)]
+pub use baseline::{Baseline, BaselineColor, Component};
+#[doc(hidden)]
+pub use huffman::Code;
+#[doc(hidden)]
+pub use jpeg::{has_end, libjpeg_has_simd};
+#[doc(hidden)]
+pub use pnm::{rows as pnm_rows, written as pnm_header};
+#[doc(hidden)]
+pub use reason::Reason;
+#[doc(hidden)]
+pub use window::DecodeWindow;
+
+use crate::error::{Error, Result};
+use crate::raster::{Image, Rect, Size};
+use std::ops::Range;
+
+/// The file formats that are decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// JPEG, baseline, progressive or lossless, 8 bits a sample.
+    Jpeg,
+    /// PNG.
+    Png,
+    /// WebP, lossy or lossless. An animation gives its first image.
+    WebP,
+    /// PNM, binary, with one or three channels of 8 bits: .pgm and .ppm.
+    Pnm,
+}
+
+/// The content of an image's header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Header {
+    /// The file format.
+    pub format: Format,
+    /// Width and height as stored, before [`orientation`](Self::orientation) is applied.
+    pub size: Size,
+    /// EXIF orientation, 1 to 8; 1 if it is absent or absurd.
+    pub orientation: u8,
+    /// Whether a JPEG comes in scans of rising quality. `false` for other formats.
+    pub progressive: bool,
+    /// Number of color components of a pixel, alpha included; 3 for a palette.
+    pub components: u8,
+    /// Number of bits of a sample or of a palette's index.
+    pub precision_bits: u8,
+    /// Horizontal and vertical sampling factors of a JPEG's components; (0, 0) for components that do not exist.
+    pub sampling: [(u8, u8); 4],
+    /// Restart interval of a JPEG in MCUs; 0 without restarts.
+    pub restart_interval_mcus: u16,
+    /// Whether a JPEG of three components is marked as red, green and blue instead of luma and chroma.
+    pub rgb: bool,
+    /// Second byte of a JPEG's frame marker, which names the process: 0xC0 and 0xC1 are sequential (baseline), 0xC2
+    /// progressive, 0xC3 lossless. 0 for other formats.
+    pub process: u8,
+    /// Offset of the data of a JPEG's first scan, or of a PNM's pixels.
+    pub scan_offset_bytes: usize,
+    /// Place of a JPEG's row index, after its signature.
+    pub(crate) row_index: Option<Range<usize>>,
+}
+
+impl Header {
+    /// The usual ending of such files' names.
+    ///
+    /// ```
+    /// assert_eq!(warpfeed_image::probe(b"P5 2 1 255 ab")?.file_extension(), "pgm");
+    /// # Ok::<(), warpfeed_image::Error>(())
+    /// ```
+    #[must_use]
+    pub fn file_extension(&self) -> &'static str {
+        match (self.format, self.components) {
+            (Format::Jpeg, _) => "jpg",
+            (Format::Png, _) => "png",
+            (Format::WebP, _) => "webp",
+            (Format::Pnm, 1) => "pgm",
+            (Format::Pnm, _) => "ppm",
+        }
+    }
+}
+
+/// A decoder of images, one at a time. Each thread has its own.
+///
+/// # Examples
+/// ```
+/// use warpfeed_image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe};
+///
+/// let bytes = encode_jpeg(&Image::new(Size::new(64, 48)), &JpegOptions::default())?;
+/// let header = probe(&bytes)?;
+/// let mut image = Image::default();
+/// let part = Rect { x: 10, y: 20, width: 30, height: 8 };
+/// Decoder::new()?.decode(&bytes, &header, part, false, &mut image)?;
+/// assert_eq!(image.size(), Size::new(30, 8));
+/// assert_eq!(image.whole(), Size::new(64, 48));
+/// # Ok::<(), warpfeed_image::Error>(())
+/// ```
+pub struct Decoder {
+    jpeg: jpeg::JpegDecoder,
+}
+
+impl Decoder {
+    /// A new decoder.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if there is too little memory; [`Error::Parameter`] if the environment variable
+    /// `WARPFEED_SIMD` is not `none`, `avx2` or `avx512`.
+    pub fn new() -> Result<Self> {
+        crate::simd::check()?;
+        Ok(Self { jpeg: jpeg::JpegDecoder::new()? })
+    }
+
+    /// Decodes the rectangle `part` of an image into `out`. The pixels are those of a full decode, at less cost.
+    /// `header` is the result of [`probe`] for these `bytes`; its orientation is not applied. After an error, the
+    /// content of `out`'s pixels is unspecified.
+    ///
+    /// If the file lacks its end, missing or damaged data are an error even outside of `part`. With `accept_truncated`
+    /// a JPEG is decoded as Pillow does with `ImageFile.LOAD_TRUNCATED_IMAGES`: missing parts are gray, or black if
+    /// decoding could not go on.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if the image is damaged, truncated, or of a kind that is not supported; [`Error::OutOfMemory`]
+    /// if there is too little memory for its pixels; [`Error::Parameter`] if `part` is empty or not inside the image.
+    pub fn decode(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        part: Rect,
+        accept_truncated: bool,
+        out: &mut Image,
+    ) -> Result<()> {
+        self.decode_with(bytes, header, part, DecodeOptions { accept_truncated, ..DecodeOptions::default() }, out)
+            .map(drop)
+    }
+
+    /// Like [`decode`](Self::decode), with a store for entry points. Returns what was known about the image.
+    ///
+    /// # Errors
+    /// As of [`decode`](Self::decode).
+    pub fn decode_with(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        part: Rect,
+        options: DecodeOptions<'_>,
+        out: &mut Image,
+    ) -> Result<PriorKnowledge> {
+        if part.size().is_empty() || !part.fits(header.size) {
+            return Err(Error::parameter(
+                "decode",
+                "part",
+                format!("a rectangle inside the image of {}, at least one pixel", header.size),
+                format!("{} at ({}, {})", part.size(), part.x, part.y),
+            ));
+        }
+        // The memory is allocated here, because the decoders' own allocation would end the process if there is none.
+        out.reserve(part.size())?;
+        match header.format {
+            Format::Jpeg => self.jpeg.decode(bytes, header, part, options, out),
+            Format::Png | Format::WebP => lossless::decode(bytes, header, part, out).map(|()| PriorKnowledge::Nothing),
+            Format::Pnm => pnm::decode(bytes, header, part, out).map(|()| PriorKnowledge::Nothing),
+        }
+    }
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder").finish_non_exhaustive()
+    }
+}

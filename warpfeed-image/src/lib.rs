@@ -1,0 +1,69 @@
+//! JPEG regions with Pillow's bytes: decodes images, or rectangles of them, at the cost of the rectangle.
+//!
+//! A [`Decoder`] gives the pixels of Pillow (libjpeg-turbo's accurate integer DCT and fancy upsampling), byte for byte,
+//! on every processor. A rectangle has the pixels of the whole image. What lies outside of it is not decoded; its
+//! Huffman codes are walked through once, and with [entry points](decode::EntryPointStore) never again.
+//!
+//! ```
+//! use warpfeed_image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe};
+//!
+//! let bytes = encode_jpeg(&Image::new(Size::new(640, 480)), &JpegOptions::default())?;
+//! let header = probe(&bytes)?;
+//! assert_eq!(header.size, Size::new(640, 480));
+//!
+//! // One decoder and one image for many files: both keep their memory.
+//! let (mut decoder, mut image) = (Decoder::new()?, Image::default());
+//! let part = Rect { x: 100, y: 200, width: 224, height: 224 };
+//! decoder.decode(&bytes, &header, part, false, &mut image)?;
+//! assert_eq!(image.row(0).len(), 224);
+//! # Ok::<(), warpfeed_image::Error>(())
+//! ```
+//!
+//! # Where things are
+//!
+//! | for | see |
+//! | --- | --- |
+//! | a header, a decoder, its options | [`decode`] |
+//! | entry points, which make later decodes of an image cheaper | [`decode::EntryPointStore`] |
+//! | an index of rows in the image itself, which does the same from the first decode on | [`decode::indexed`] |
+//! | headers lowered for a decoder on another device | [`decode::Baseline`], [`decode::Window`] |
+//! | JPEG and PNG files | [`encode`] |
+//! | images in memory, sizes and rectangles | [`raster`] |
+//!
+//! The names that most programs use are in the root as well. The modules `memory` and `simd` are hidden: they are for
+//! warpfeed, whose operations allocate and use vector instructions in the same way, and no version number covers them.
+//!
+//! # Limits
+//!
+//! [`check_pixels`] compares a header with a limit before anything is allocated. A decoder allocates memory for the
+//! rectangle, and of progressive JPEGs, PNGs and WebPs for the whole image. Memory that the system refuses is an
+//! [`Error`]; damaged images are errors too, and nothing panics.
+//!
+//! # Features and environment
+//!
+//! `webp` (default) decodes WebP images. The environment variable `WARPFEED_SIMD` (`none`, `avx2`, `avx512`) limits the
+//! vector instructions that are used; the pixels are the same.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod decode;
+pub mod encode;
+mod error;
+#[doc(hidden)]
+pub mod memory;
+pub mod raster;
+#[doc(hidden)]
+pub mod simd;
+
+// The C library of `decode` and `encode`: named so that it is linked.
+use mozjpeg_sys as _;
+
+pub use decode::{Decoder, EntryPointStore, Format, Header, probe};
+pub use encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg, encode_png, to_baseline};
+pub use error::{Error, Result};
+pub use raster::{Image, Pixel, Rect, Size, check_pixels};
+
+/// The code of README.md compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
