@@ -4,7 +4,7 @@ use super::check::ABOVE_0;
 use super::filter::Interpolation;
 use super::magnitude::{Kind, Magnitudes, Style};
 use super::transform::{Drawing, Random};
-use super::{Chain, Mix, Op, SampleRng, SizeEffect, sampling};
+use super::{Chain, Mix, Op, SampleRng, sampling};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
@@ -56,18 +56,11 @@ impl AugMix {
         }
     }
 
-    /// Strength of the operations: the largest bin of magnitudes that is drawn, of 10.
-    #[must_use]
-    pub const fn severity(mut self, severity: u32) -> Self {
-        self.severity = severity;
-        self
-    }
-
-    /// Number of chains.
-    #[must_use]
-    pub const fn width(mut self, chains: u32) -> Self {
-        self.width = chains;
-        self
+    setters! {
+        /// Strength of the operations: the largest bin of magnitudes that is drawn, of 10.
+        severity: u32,
+        /// Number of chains.
+        width: u32,
     }
 
     /// Number of operations in every chain. Default: 1 to 3, drawn for each chain.
@@ -77,33 +70,16 @@ impl AugMix {
         self
     }
 
-    /// Parameter of the Dirichlet distributions that weights are drawn from.
-    #[must_use]
-    pub const fn alpha(mut self, alpha: f64) -> Self {
-        self.alpha = alpha;
-        self
-    }
-
-    /// Whether brightness, color, contrast and sharpness are among the operations.
-    #[must_use]
-    pub const fn all_ops(mut self, all: bool) -> Self {
-        self.all_ops = all;
-        self
-    }
-
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Parameter of the Dirichlet distributions that weights are drawn from.
+        alpha: f64,
+        /// Whether brightness, color, contrast and sharpness are among the operations.
+        all_ops: bool,
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
     fn style(&self) -> Style {
@@ -151,27 +127,19 @@ pub(super) const MAGNITUDES: Magnitudes = Magnitudes {
 };
 
 impl Random for AugMix {
-    fn name(&self) -> &'static str {
-        "aug_mix"
-    }
-
     fn validate(&self) -> Result<()> {
         if !(1..=MAGNITUDES.bins).contains(&self.severity) {
-            return Err(Error::parameter(self.name(), "severity", "1 to 10", self.severity));
+            return Err(Error::parameter(Self::NAME, "severity", "1 to 10", self.severity));
         }
         for (parameter, value) in [("width", self.width), ("depth", self.depth.unwrap_or(1))] {
             if !(1..=MOST).contains(&value) {
-                return Err(Error::parameter(self.name(), parameter, format!("1 to {MOST}"), value));
+                return Err(Error::parameter(Self::NAME, parameter, format!("1 to {MOST}"), value));
             }
         }
         if !(self.alpha >= ABOVE_0 && self.alpha.is_finite()) {
-            return Err(Error::parameter(self.name(), "alpha", "a finite number above 0", self.alpha));
+            return Err(Error::parameter(Self::NAME, "alpha", "a finite number above 0", self.alpha));
         }
-        sampling::validate(self.name(), self.interpolation)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
+        sampling::validate(Self::NAME, self.interpolation)
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {

@@ -7,8 +7,8 @@ use super::magnitude::Kind::{
 };
 use super::magnitude::{Magnitudes, Style};
 use super::rand_augment;
+use super::sampling;
 use super::transform::{Drawing, Random};
-use super::{SizeEffect, sampling};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
@@ -51,19 +51,12 @@ impl AutoAugment {
         Self { policy, interpolation: Interpolation::Nearest, fill: [0; 3] }
     }
 
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
     fn style(&self) -> Style {
@@ -72,16 +65,8 @@ impl AutoAugment {
 }
 
 impl Random for AutoAugment {
-    fn name(&self) -> &'static str {
-        "auto_augment"
-    }
-
     fn validate(&self) -> Result<()> {
-        sampling::validate(self.name(), self.interpolation)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
+        sampling::validate(Self::NAME, self.interpolation)
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {

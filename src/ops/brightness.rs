@@ -2,11 +2,11 @@
 
 use super::blend::blend;
 use super::check::factor;
-use super::kernel::{Kernel, Launcher};
+use super::kernel::Kernel;
 use super::table::{self, Table};
-use super::{CpuPass, Operation, Primitive, SizeEffect};
+use super::{Operation, Primitive};
 use crate::error::Result;
-use crate::raster::{Rect, Size};
+use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
 /// Blends with black.
@@ -38,32 +38,11 @@ impl Brightness {
 }
 
 impl Operation for Brightness {
-    fn name(&self) -> &'static str {
-        "brightness"
-    }
-
     fn validate(&self) -> Result<()> {
-        factor(self.name(), self.factor)
+        factor(Self::NAME, self.factor)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Table(self.table())
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        self.table().pass(pass);
-        Ok(())
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
-        self.table().launch(on)
     }
 }

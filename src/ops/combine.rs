@@ -140,20 +140,16 @@ fn most_steps_of(transforms: &[Transform]) -> u64 {
 }
 
 impl Random for OneOf {
-    fn name(&self) -> &'static str {
-        "one_of"
-    }
-
     fn validate(&self) -> Result<()> {
         if self.transforms.is_empty() {
-            return Err(Error::parameter(self.name(), "ops", "at least one operation", "none"));
+            return Err(Error::parameter(Self::NAME, "ops", "at least one operation", "none"));
         }
         let sum: f64 = self.weights.iter().sum();
         let fit = self.weights.len() == self.transforms.len() && self.weights.iter().all(|weight| *weight >= 0.0);
         let allowed = self.weights.is_empty() || (fit && sum > 0.0 && sum.is_finite());
         if !allowed {
             let expected = format!("{} finite numbers, 0 or more and not all 0", self.transforms.len());
-            return Err(Error::parameter(self.name(), "weights", expected, format!("{:?}", self.weights)));
+            return Err(Error::parameter(Self::NAME, "weights", expected, format!("{:?}", self.weights)));
         }
         validate_nested(&self.transforms)
     }
@@ -182,10 +178,6 @@ impl Random for OneOf {
 }
 
 impl Random for RandomOrder {
-    fn name(&self) -> &'static str {
-        "random_order"
-    }
-
     fn validate(&self) -> Result<()> {
         validate_nested(&self.transforms)
     }
@@ -228,12 +220,8 @@ impl Random for RandomOrder {
 }
 
 impl Random for Maybe {
-    fn name(&self) -> &'static str {
-        "maybe"
-    }
-
     fn validate(&self) -> Result<()> {
-        probability(self.name(), self.p)?;
+        probability(Self::NAME, self.p)?;
         validate_nested(&self.transforms)
     }
 
@@ -263,13 +251,9 @@ impl Random for Maybe {
 }
 
 impl Random for Repeat {
-    fn name(&self) -> &'static str {
-        "repeat"
-    }
-
     fn validate(&self) -> Result<()> {
         if self.n > MAX_REPEAT {
-            return Err(Error::parameter(self.name(), "n", format!("0 to {MAX_REPEAT}"), self.n));
+            return Err(Error::parameter(Self::NAME, "n", format!("0 to {MAX_REPEAT}"), self.n));
         }
         validate_nested(&self.transforms)
     }

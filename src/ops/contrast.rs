@@ -6,7 +6,7 @@ use super::grayscale::luma;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::{ContrastSample, Source};
 use super::table::{self, Table};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Pixel, Rect, Size};
 use crate::simd::wide;
@@ -37,26 +37,16 @@ impl Contrast {
 }
 
 impl Operation for Contrast {
-    fn name(&self) -> &'static str {
-        "contrast"
-    }
-
     fn validate(&self) -> Result<()> {
-        factor(self.name(), self.factor)
+        factor(Self::NAME, self.factor)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Values)
-    }
-
+impl Pass for Contrast {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         debug_assert_eq!(pass.image.part(), Rect::full(pass.image.whole()), "the mean is that of the complete image");
         let (mean, factor) = (mean_luma(pass.image.pixels()), self.factor as f32);

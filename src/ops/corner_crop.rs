@@ -34,7 +34,7 @@ pub enum Corner {
 #[serde(deny_unknown_fields)]
 pub struct CornerCrop {
     corner: Corner,
-    #[serde(with = "super::transform::size")]
+    #[serde(with = "super::written::size")]
     size: Size,
 }
 
@@ -47,12 +47,8 @@ impl CornerCrop {
 }
 
 impl Random for CornerCrop {
-    fn name(&self) -> &'static str {
-        "corner_crop"
-    }
-
     fn validate(&self) -> Result<()> {
-        sides(self.name(), self.size.width, self.size.height)
+        sides(Self::NAME, self.size.width, self.size.height)
     }
 
     fn size_effect(&self) -> SizeEffect {
@@ -64,7 +60,7 @@ impl Random for CornerCrop {
         let Size { width, height } = self.size;
         if width > image.width || height > image.height {
             let expected = format!("within the image of {image}: resize it first");
-            return Err(Error::parameter(self.name(), "size", expected, self.size));
+            return Err(Error::parameter(Self::NAME, "size", expected, self.size));
         }
         let (right, bottom) = ((image.width - width) as i32, (image.height - height) as i32);
         let (x, y) = match self.corner {

@@ -5,7 +5,7 @@ use super::fill::{Fill, opaque};
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::CropSample;
 use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, SizeEffect};
+use super::{Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -38,11 +38,9 @@ impl Crop {
         Self { x, y, width, height, fill: Fill::BLACK }
     }
 
-    /// Fill outside the image.
-    #[must_use]
-    pub const fn fill(mut self, fill: Fill) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Fill outside the image.
+        fill: Fill,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -55,40 +53,23 @@ impl Crop {
 }
 
 impl Operation for Crop {
-    fn name(&self) -> &'static str {
-        "crop"
-    }
-
     fn validate(&self) -> Result<()> {
-        sides(self.name(), self.width, self.height)?;
+        sides(Self::NAME, self.width, self.height)?;
         let limit = MAX_SIDE_PX as i32;
         for (parameter, value) in [("x", self.x), ("y", self.y)] {
             if value.unsigned_abs() > MAX_SIDE_PX {
-                return Err(Error::parameter(self.name(), parameter, format!("-{limit} to {limit}"), value));
+                return Err(Error::parameter(Self::NAME, parameter, format!("-{limit} to {limit}"), value));
             }
         }
         Ok(())
-    }
-
-    fn output_size(&self, _input: Size) -> Result<Size> {
-        Ok(Size::new(self.width, self.height))
     }
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Becomes(Size::new(self.width, self.height))
     }
 
-    fn primitive(&self, _input: Size) -> Primitive {
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Crop { x: self.x, y: self.y, fill: self.fill }
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        let size = Size::new(self.width, self.height);
-        pass.replace(size, |input, out| crop(input, self.x, self.y, size, self.fill, out))
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
-        launch(on, self.x, self.y, Size::new(self.width, self.height), self.fill)
     }
 }
 
@@ -97,7 +78,7 @@ impl Operation for Crop {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomCrop {
-    #[serde(with = "super::transform::size")]
+    #[serde(with = "super::written::size")]
     size: Size,
     #[serde(default)]
     padding: u32,
@@ -112,18 +93,11 @@ impl RandomCrop {
         Self { size: size.into(), padding: 0, fill: Fill::BLACK }
     }
 
-    /// Pixels added on every side. Default: 0.
-    #[must_use]
-    pub const fn padding(mut self, padding: u32) -> Self {
-        self.padding = padding;
-        self
-    }
-
-    /// Fill outside the image.
-    #[must_use]
-    pub const fn fill(mut self, fill: Fill) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Pixels added on every side. Default: 0.
+        padding: u32,
+        /// Fill outside the image.
+        fill: Fill,
     }
 
     fn at(&self, x: i32, y: i32) -> Crop {
@@ -132,15 +106,11 @@ impl RandomCrop {
 }
 
 impl Random for RandomCrop {
-    fn name(&self) -> &'static str {
-        "random_crop"
-    }
-
     fn validate(&self) -> Result<()> {
         let most = MAX_SIDE_PX.saturating_sub(self.size.width.max(self.size.height));
         if self.padding > most {
             let expected = format!("0 to {most}: with the rectangle's side, {MAX_SIDE_PX} pixels");
-            return Err(Error::parameter(self.name(), "padding", expected, self.padding));
+            return Err(Error::parameter(Self::NAME, "padding", expected, self.padding));
         }
         let start = -(self.padding as i32);
         self.at(start, start).validate()

@@ -13,7 +13,7 @@ use super::check::{ABOVE_0, MAX_KERNEL_PX, range};
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::BlurSample;
 use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
@@ -47,33 +47,23 @@ impl GaussianBlur {
 }
 
 impl Operation for GaussianBlur {
-    fn name(&self) -> &'static str {
-        "gaussian_blur"
-    }
-
     fn validate(&self) -> Result<()> {
         if self.kernel.is_multiple_of(2) || self.kernel > MAX_KERNEL_PX {
             let expected = format!("odd, 1 to {MAX_KERNEL_PX} pixels");
-            return Err(Error::parameter(self.name(), "kernel", expected, self.kernel));
+            return Err(Error::parameter(Self::NAME, "kernel", expected, self.kernel));
         }
         if !(self.sigma.is_finite() && self.sigma > 0.0) {
-            return Err(Error::parameter(self.name(), "sigma", "a finite number of pixels above 0", self.sigma));
+            return Err(Error::parameter(Self::NAME, "sigma", "a finite number of pixels above 0", self.sigma));
         }
         Ok(())
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Around(self.kernel / 2))
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(self.kernel / 2))
-    }
-
+impl Pass for GaussianBlur {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let part = pass.part;
         pass.replace(part.size(), |input, out| gaussian_blur(input, self.kernel, self.sigma, part, out))
@@ -98,7 +88,7 @@ impl Operation for GaussianBlur {
 #[serde(deny_unknown_fields)]
 pub struct RandomGaussianBlur {
     kernel: u32,
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     sigma: RangeInclusive<f64>,
 }
 
@@ -111,17 +101,9 @@ impl RandomGaussianBlur {
 }
 
 impl Random for RandomGaussianBlur {
-    fn name(&self) -> &'static str {
-        "random_gaussian_blur"
-    }
-
     fn validate(&self) -> Result<()> {
-        range(self.name(), "sigma", &self.sigma, ABOVE_0, f64::INFINITY)?;
+        range(Self::NAME, "sigma", &self.sigma, ABOVE_0, f64::INFINITY)?;
         GaussianBlur::new(self.kernel, *self.sigma.start()).validate()
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {

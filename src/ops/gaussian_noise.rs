@@ -4,7 +4,7 @@ use super::kernel::{Kernel, KernelId, Launcher};
 use super::noise::{self, KEYS};
 use super::params::NoiseSample;
 use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect, check};
+use super::{CpuPass, Operation, Pass, Primitive, Reach, check};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -50,18 +50,11 @@ impl GaussianNoise {
         Self { mean: 0.0, sigma, clip: true, key }
     }
 
-    /// Mean of the noise, for values of 0 to 1.
-    #[must_use]
-    pub const fn mean(mut self, mean: f64) -> Self {
-        self.mean = mean;
-        self
-    }
-
-    /// Whether sums are limited to 0 to 255. Otherwise they wrap around.
-    #[must_use]
-    pub const fn clip(mut self, clip: bool) -> Self {
-        self.clip = clip;
-        self
+    setters! {
+        /// Mean of the noise, for values of 0 to 1.
+        mean: f64,
+        /// Whether sums are limited to 0 to 255. Otherwise they wrap around.
+        clip: bool,
     }
 
     pub(super) fn examples(_size: Size) -> Vec<Self> {
@@ -75,32 +68,22 @@ impl GaussianNoise {
 }
 
 impl Operation for GaussianNoise {
-    fn name(&self) -> &'static str {
-        "gaussian_noise"
-    }
-
     fn validate(&self) -> Result<()> {
         if !(-MOST..=MOST).contains(&self.mean) {
-            return Err(Error::parameter(self.name(), "mean", format!("-{MOST} to {MOST}"), self.mean));
+            return Err(Error::parameter(Self::NAME, "mean", format!("-{MOST} to {MOST}"), self.mean));
         }
         if !(0.0..=MOST).contains(&self.sigma) {
-            return Err(Error::parameter(self.name(), "sigma", format!("0 to {MOST}"), self.sigma));
+            return Err(Error::parameter(Self::NAME, "sigma", format!("0 to {MOST}"), self.sigma));
         }
-        check::noise_key(self.name(), self.key)
+        check::noise_key(Self::NAME, self.key)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Around(0))
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(0))
-    }
-
+impl Pass for GaussianNoise {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let Rect { x, y, width, height } = pass.image.part();
         let ([mean, sigma], clip) = (self.of_bytes(), self.clip);
@@ -165,18 +148,11 @@ impl RandomGaussianNoise {
         Self { mean: 0.0, sigma, clip: true }
     }
 
-    /// Mean of the noise, for values of 0 to 1.
-    #[must_use]
-    pub const fn mean(mut self, mean: f64) -> Self {
-        self.mean = mean;
-        self
-    }
-
-    /// Whether sums are limited to 0 to 255. Otherwise they wrap around.
-    #[must_use]
-    pub const fn clip(mut self, clip: bool) -> Self {
-        self.clip = clip;
-        self
+    setters! {
+        /// Mean of the noise, for values of 0 to 1.
+        mean: f64,
+        /// Whether sums are limited to 0 to 255. Otherwise they wrap around.
+        clip: bool,
     }
 
     fn with(&self, key: u64) -> GaussianNoise {
@@ -186,16 +162,8 @@ impl RandomGaussianNoise {
 }
 
 impl Random for RandomGaussianNoise {
-    fn name(&self) -> &'static str {
-        "random_gaussian_noise"
-    }
-
     fn validate(&self) -> Result<()> {
         self.with(0).validate()
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {

@@ -6,7 +6,7 @@
 
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::ColorSample;
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::{truncate_f64, wide};
@@ -42,29 +42,19 @@ impl Hue {
 }
 
 impl Operation for Hue {
-    fn name(&self) -> &'static str {
-        "hue"
-    }
-
     fn validate(&self) -> Result<()> {
         match self.factor {
             -0.5..=0.5 => Ok(()),
-            factor => Err(Error::parameter(self.name(), "factor", "-0.5 to 0.5", factor)),
+            factor => Err(Error::parameter(Self::NAME, "factor", "-0.5 to 0.5", factor)),
         }
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Around(0))
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(0))
-    }
-
+impl Pass for Hue {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         turn_all(pass.image, self.shift());
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::kernel::{Kernel, Launcher};
 use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::decode::{Decoder, probe};
 use crate::encode::{JpegOptions, encode_jpeg};
 use crate::error::{Error, Result};
@@ -43,26 +43,16 @@ fn check_quality(name: &'static str, quality: u8) -> Result<()> {
 }
 
 impl Operation for Jpeg {
-    fn name(&self) -> &'static str {
-        "jpeg"
-    }
-
     fn validate(&self) -> Result<()> {
-        check_quality(self.name(), self.quality)
+        check_quality(Self::NAME, self.quality)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Values)
-    }
-
+impl Pass for Jpeg {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let bytes = encode_jpeg(pass.image, &JpegOptions { quality: self.quality, ..JpegOptions::default() })?;
         let header = probe(&bytes)?;
@@ -88,7 +78,7 @@ impl Operation for Jpeg {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomJpeg {
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     quality: RangeInclusive<u8>,
 }
 
@@ -101,21 +91,13 @@ impl RandomJpeg {
 }
 
 impl Random for RandomJpeg {
-    fn name(&self) -> &'static str {
-        "random_jpeg"
-    }
-
     fn validate(&self) -> Result<()> {
-        check_quality(self.name(), *self.quality.start())?;
-        check_quality(self.name(), *self.quality.end())?;
+        check_quality(Self::NAME, *self.quality.start())?;
+        check_quality(Self::NAME, *self.quality.end())?;
         if self.quality.is_empty() {
-            return Err(Error::parameter(self.name(), "quality", "a rising range", format!("{:?}", self.quality)));
+            return Err(Error::parameter(Self::NAME, "quality", "a rising range", format!("{:?}", self.quality)));
         }
         Ok(())
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {

@@ -3,9 +3,7 @@
 use super::blend::blend;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::{MixSample, Source, Target};
-use super::{
-    CpuPass, Crop, Equalize, Fill, Hflip, Invert, Op, Operation, Primitive, Reach, Sharpness, SizeEffect, crop,
-};
+use super::{CpuPass, Crop, Equalize, Fill, Hflip, Invert, Op, Operation, Pass, Primitive, Reach, Sharpness, crop};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::raster::{Image, Rect, Size};
@@ -92,11 +90,9 @@ impl Mix {
         self
     }
 
-    /// Blend of the image and the sum: 0 is the image, 1 the sum.
-    #[must_use]
-    pub const fn blend(mut self, blend: f32) -> Self {
-        self.blend = blend;
-        self
+    setters! {
+        /// Blend of the image and the sum: 0 is the image, 1 the sum.
+        blend: f32,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -110,23 +106,19 @@ impl Mix {
 }
 
 impl Operation for Mix {
-    fn name(&self) -> &'static str {
-        "mix"
-    }
-
     fn validate(&self) -> Result<()> {
         if self.chains.len() > MAX_CHAINS {
-            return Err(Error::parameter(self.name(), "chains", format!("0 to {MAX_CHAINS}"), self.chains.len()));
+            return Err(Error::parameter(Self::NAME, "chains", format!("0 to {MAX_CHAINS}"), self.chains.len()));
         }
         let weights = self.chains.iter().map(|chain| ("weight", chain.weight));
         for (parameter, share) in weights.chain([("weight", self.weight), ("blend", self.blend)]) {
             if !(0.0..=1.0).contains(&share) {
-                return Err(Error::parameter(self.name(), parameter, "0 to 1", share));
+                return Err(Error::parameter(Self::NAME, parameter, "0 to 1", share));
             }
         }
         self.chains.iter().flat_map(|chain| &chain.ops).try_for_each(|op| match op {
             Op::Normalize(_) | Op::Mix(_) | Op::Custom(_) => {
-                Err(Error::parameter(self.name(), "chains", "operations on 8-bit images, not sums of sums", op.name()))
+                Err(Error::parameter(Self::NAME, "chains", "operations on 8-bit images, not sums of sums", op.name()))
             }
             op => op.validate(),
         })
@@ -137,14 +129,12 @@ impl Operation for Mix {
         Ok(input)
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
+}
 
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Whole)
-    }
-
+impl Pass for Mix {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let len = pass.image.pixels().as_flattened().len();
         let mut sums = memory::zeros::<f32>(len, "the sums of a mix", memory::FEWER_IMAGES)?;
@@ -219,5 +209,9 @@ impl Operation for Mix {
             MixSample { image, made, sums, image_pitch_bytes, made_pitch_bytes, width, height, weight, first: 0 };
         on.call(CUT, &sample, size);
         Ok(())
+    }
+
+    fn moves_pixels(&self) -> bool {
+        true
     }
 }

@@ -3,7 +3,7 @@
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::ColorSample;
 use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -40,32 +40,22 @@ impl PermuteChannels {
 }
 
 impl Operation for PermuteChannels {
-    fn name(&self) -> &'static str {
-        "permute_channels"
-    }
-
     fn validate(&self) -> Result<()> {
         if (0..3).all(|channel| self.order.contains(&channel)) {
             return Ok(());
         }
-        Err(Error::parameter(self.name(), "order", "0, 1 and 2 in any order", format!("{:?}", self.order)))
+        Err(Error::parameter(Self::NAME, "order", "0, 1 and 2 in any order", format!("{:?}", self.order)))
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
         match self.order {
             [0, 1, 2] => Primitive::Identity,
-            _ => Primitive::Pass(Reach::Around(0)),
+            _ => Primitive::Pass(self, Reach::Around(0)),
         }
     }
+}
 
+impl Pass for PermuteChannels {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let [red, green, blue] = self.order.map(usize::from);
         for pixel in pass.image.pixels_mut() {
@@ -97,18 +87,6 @@ impl RandomChannelPermutation {
 }
 
 impl Random for RandomChannelPermutation {
-    fn name(&self) -> &'static str {
-        "random_channel_permutation"
-    }
-
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
         let (rng, _) = drawing.start();
         let mut order = [0, 1, 2];

@@ -7,7 +7,7 @@ use super::interpolations::Interpolations;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::PerspectiveSample;
 use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect, sampling};
+use super::{CpuPass, Operation, Pass, Primitive, Reach, sampling};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -55,19 +55,12 @@ impl Perspective {
         Self { startpoints, endpoints, interpolation: Interpolation::Bilinear, fill: [0; 3] }
     }
 
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -125,29 +118,23 @@ fn solve(start: &[[f64; 2]; 4], end: &[[f64; 2]; 4]) -> Option<[f64; 8]> {
 }
 
 impl Operation for Perspective {
-    fn name(&self) -> &'static str {
-        "perspective"
-    }
-
     fn validate(&self) -> Result<()> {
         for (parameter, points) in [("startpoints", self.startpoints), ("endpoints", self.endpoints)] {
-            points.into_iter().try_for_each(|at| point(self.name(), parameter, at))?;
+            points.into_iter().try_for_each(|at| point(Self::NAME, parameter, at))?;
         }
-        sampling::validate(self.name(), self.interpolation)
+        sampling::validate(Self::NAME, self.interpolation)
     }
 
     fn output_size(&self, input: Size) -> Result<Size> {
         self.coefficients(input).map(|_| input)
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
+}
 
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Whole)
-    }
-
+impl Pass for Perspective {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let size = pass.image.size();
         let coefficients = self.coefficients(size)?;
@@ -179,6 +166,10 @@ impl Operation for Perspective {
         let kernel = if self.interpolation == Interpolation::Bicubic { BICUBIC } else { PERSPECTIVE };
         on.call(kernel, &sample, part.size());
         Ok(())
+    }
+
+    fn moves_pixels(&self) -> bool {
+        true
     }
 }
 
@@ -281,11 +272,9 @@ impl RandomPerspective {
         self
     }
 
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
     fn between(&self, startpoints: [[f64; 2]; 4], endpoints: [[f64; 2]; 4]) -> Perspective {
@@ -294,20 +283,12 @@ impl RandomPerspective {
 }
 
 impl Random for RandomPerspective {
-    fn name(&self) -> &'static str {
-        "random_perspective"
-    }
-
     fn validate(&self) -> Result<()> {
-        probability(self.name(), self.p)?;
+        probability(Self::NAME, self.p)?;
         if !(0.0..=1.0).contains(&self.distortion) {
-            return Err(Error::parameter(self.name(), "distortion", "0 to 1", self.distortion));
+            return Err(Error::parameter(Self::NAME, "distortion", "0 to 1", self.distortion));
         }
-        self.interpolation.validate(|interpolation| sampling::validate(self.name(), interpolation))
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
+        self.interpolation.validate(|interpolation| sampling::validate(Self::NAME, interpolation))
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {

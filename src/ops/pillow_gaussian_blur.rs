@@ -4,7 +4,7 @@ use super::check::range;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::BoxBlurSample;
 use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
@@ -79,32 +79,22 @@ impl Window {
 }
 
 impl Operation for PillowGaussianBlur {
-    fn name(&self) -> &'static str {
-        "pillow_gaussian_blur"
-    }
-
     fn validate(&self) -> Result<()> {
         match self.radius {
             0.0..=MAX_RADIUS_PX => Ok(()),
-            radius => Err(Error::parameter(self.name(), "radius", format!("0 to {MAX_RADIUS_PX} pixels"), radius)),
+            radius => Err(Error::parameter(Self::NAME, "radius", format!("0 to {MAX_RADIUS_PX} pixels"), radius)),
         }
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
         match self.window() {
-            Some(window) => Primitive::Pass(Reach::Around(PASSES * (window.radius + 1))),
+            Some(window) => Primitive::Pass(self, Reach::Around(PASSES * (window.radius + 1))),
             None => Primitive::Identity,
         }
     }
+}
 
+impl Pass for PillowGaussianBlur {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let Some(window) = self.window() else { return Ok(()) };
         let (stored, part) = (pass.image.part(), pass.part);
@@ -215,7 +205,7 @@ fn blur_columns(from: &[Pixel], width: usize, window: Window, to: &mut [Pixel]) 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomPillowGaussianBlur {
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     radius: RangeInclusive<f64>,
 }
 
@@ -228,16 +218,8 @@ impl RandomPillowGaussianBlur {
 }
 
 impl Random for RandomPillowGaussianBlur {
-    fn name(&self) -> &'static str {
-        "random_pillow_gaussian_blur"
-    }
-
     fn validate(&self) -> Result<()> {
-        range(self.name(), "radius", &self.radius, 0.0, MAX_RADIUS_PX)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
+        range(Self::NAME, "radius", &self.radius, 0.0, MAX_RADIUS_PX)
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {

@@ -2,8 +2,8 @@
 
 use super::filter::Interpolation;
 use super::magnitude::{Kind, Magnitudes, Style, validate_bins};
+use super::sampling;
 use super::transform::{Drawing, Random};
-use super::{SizeEffect, sampling};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -43,40 +43,18 @@ impl RandAugment {
         Self { ops: 2, magnitude: 9, bins: 31, interpolation: Interpolation::Nearest, fill: [0; 3] }
     }
 
-    /// Number of operations.
-    #[must_use]
-    pub const fn ops(mut self, ops: u32) -> Self {
-        self.ops = ops;
-        self
-    }
-
-    /// Magnitude of all operations: a bin, starting at 0.
-    #[must_use]
-    pub const fn magnitude(mut self, magnitude: u32) -> Self {
-        self.magnitude = magnitude;
-        self
-    }
-
-    /// Number of bins that magnitudes are divided into.
-    #[must_use]
-    pub const fn bins(mut self, bins: u32) -> Self {
-        self.bins = bins;
-        self
-    }
-
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Number of operations.
+        ops: u32,
+        /// Magnitude of all operations: a bin, starting at 0.
+        magnitude: u32,
+        /// Number of bins that magnitudes are divided into.
+        bins: u32,
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
     fn style(&self) -> Style {
@@ -97,24 +75,16 @@ pub(super) const fn magnitudes(bins: u32) -> Magnitudes {
 }
 
 impl Random for RandAugment {
-    fn name(&self) -> &'static str {
-        "rand_augment"
-    }
-
     fn validate(&self) -> Result<()> {
         if self.ops > MAX_OPS {
-            return Err(Error::parameter(self.name(), "ops", format!("0 to {MAX_OPS}"), self.ops));
+            return Err(Error::parameter(Self::NAME, "ops", format!("0 to {MAX_OPS}"), self.ops));
         }
-        validate_bins(self.name(), self.bins)?;
+        validate_bins(Self::NAME, self.bins)?;
         if self.magnitude >= self.bins {
             let expected = format!("0 to {}, below the number of bins", self.bins - 1);
-            return Err(Error::parameter(self.name(), "magnitude", expected, self.magnitude));
+            return Err(Error::parameter(Self::NAME, "magnitude", expected, self.magnitude));
         }
-        sampling::validate(self.name(), self.interpolation)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
+        sampling::validate(Self::NAME, self.interpolation)
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {

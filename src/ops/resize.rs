@@ -128,11 +128,9 @@ impl Resize {
         Self { to: ResizeTo::LongerSide(side), interpolation: Interpolation::Bilinear }
     }
 
-    /// The filter.
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
+    setters! {
+        /// The filter.
+        interpolation: Interpolation,
     }
 
     pub(super) fn examples(Size { width, height }: Size) -> Vec<Self> {
@@ -149,22 +147,18 @@ impl Resize {
 }
 
 impl Operation for Resize {
-    fn name(&self) -> &'static str {
-        "resize"
-    }
-
     fn validate(&self) -> Result<()> {
         match self.to {
-            ResizeTo::Exact(Size { width, height }) => super::check::sides(self.name(), width, height),
-            ResizeTo::ShorterSide(size) => side(self.name(), "size", size),
-            ResizeTo::LongerSide(size) => side(self.name(), "max_size", size),
+            ResizeTo::Exact(Size { width, height }) => super::check::sides(Self::NAME, width, height),
+            ResizeTo::ShorterSide(size) => side(Self::NAME, "size", size),
+            ResizeTo::LongerSide(size) => side(Self::NAME, "max_size", size),
             ResizeTo::ShorterSideWithin { size, max_size } => {
                 if max_size <= size {
                     let expected = format!("larger than the shorter side, {size}");
-                    return Err(Error::parameter(self.name(), "max_size", expected, max_size));
+                    return Err(Error::parameter(Self::NAME, "max_size", expected, max_size));
                 }
-                side(self.name(), "size", size)?;
-                side(self.name(), "max_size", max_size)
+                side(Self::NAME, "size", size)?;
+                side(Self::NAME, "max_size", max_size)
             }
         }
     }
@@ -194,18 +188,8 @@ impl Operation for Resize {
         }
     }
 
-    fn primitive(&self, input: Size) -> Primitive {
+    fn primitive(&self, input: Size) -> Primitive<'_> {
         Primitive::Resample { window: Rect::full(input), interpolation: self.interpolation }
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        let size = self.output_size(pass.image.size())?;
-        self::pass(pass, Rect::full(pass.image.size()), size, self.interpolation)
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
-        let input = on.whole();
-        launch(on, Rect::full(input), self.output_size(input)?, self.interpolation)
     }
 }
 

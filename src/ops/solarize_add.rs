@@ -1,10 +1,9 @@
 //! Brightening dark values.
 
-use super::kernel::{Kernel, Launcher};
+use super::kernel::Kernel;
 use super::table::{self, Table};
-use super::{CpuPass, Operation, Primitive, SizeEffect};
-use crate::error::Result;
-use crate::raster::{Rect, Size};
+use super::{Operation, Primitive};
+use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
 /// Adds a number to each value below a threshold; the sum is at most 255: timm's `solarize_add`.
@@ -32,11 +31,9 @@ impl SolarizeAdd {
         Self { add, threshold: middle() }
     }
 
-    /// The smallest value that does not change.
-    #[must_use]
-    pub const fn threshold(mut self, threshold: u8) -> Self {
-        self.threshold = threshold;
-        self
+    setters! {
+        /// The smallest value that does not change.
+        threshold: u8,
     }
 
     pub(super) fn examples(_size: Size) -> Vec<Self> {
@@ -49,32 +46,7 @@ impl SolarizeAdd {
 }
 
 impl Operation for SolarizeAdd {
-    fn name(&self) -> &'static str {
-        "solarize_add"
-    }
-
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Table(self.table())
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        self.table().pass(pass);
-        Ok(())
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
-        self.table().launch(on)
     }
 }

@@ -202,7 +202,7 @@ fn parts_equal_the_whole() {
             ops.extend((kernel % 2 == 1).then(|| GaussianBlur::new(kernel, 1.5).into()));
         }
         for op in ops {
-            let Primitive::Pass(Reach::Around(margin)) = op.primitive(size) else { continue };
+            let Primitive::Pass(_, Reach::Around(margin)) = op.primitive(size) else { continue };
             let whole = applied(op.clone(), &input);
             for part in parts(size) {
                 let (mut made, mut spare) = (part_of(&input, grown(part, margin, size)), image(Size::new(9, 9), 3));

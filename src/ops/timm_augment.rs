@@ -6,7 +6,7 @@ use super::interpolations::Interpolations;
 use super::timm_kind::{Draws, Kind, Style};
 use super::timm_policy::{self as policy, Policy};
 use super::transform::{Drawing, Random};
-use super::{Chain, Mix, Op, SampleRng, SizeEffect, sampling};
+use super::{Chain, Mix, Op, SampleRng, sampling};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
@@ -176,11 +176,9 @@ impl TimmAugment {
         Ok(Self { config, suite, noise, fill: IMAGENET_COLOR, interpolation: random_interpolation(), translate: None })
     }
 
-    /// Color outside the image: red, green, blue. timm uses `round(255 * mean)`.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Color outside the image: red, green, blue. timm uses `round(255 * mean)`.
+        fill: [u8; 3],
     }
 
     /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
@@ -276,19 +274,11 @@ impl fmt::Display for TimmAugment {
 }
 
 impl Random for TimmAugment {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn validate(&self) -> Result<()> {
         if !(0.0..=1.0).contains(&self.style().translate) {
             return Err(Error::parameter(NAME, "translate", "a part of the side, 0 to 1", self.style().translate));
         }
         self.interpolation.validate(|interpolation| sampling::validate(NAME, interpolation))
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {

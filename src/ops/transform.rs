@@ -12,49 +12,17 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-pub use super::affine::RandomAffine;
-pub use super::aug_mix::AugMix;
-pub use super::auto_augment::AutoAugment;
-pub use super::autocontrast::RandomAutocontrast;
-pub use super::color_jitter::ColorJitter;
-pub use super::combine::{Maybe, OneOf, RandomOrder, Repeat};
-pub use super::corner_crop::CornerCrop;
-pub use super::crop::RandomCrop;
-pub use super::dilate::RandomDilation;
-pub use super::elastic::RandomElastic;
-pub use super::equalize::RandomEqualize;
-pub use super::erase::RandomErasing;
-pub use super::erode::RandomErosion;
-pub use super::gaussian_blur::RandomGaussianBlur;
-pub use super::gaussian_noise::RandomGaussianNoise;
-pub use super::grayscale::RandomGrayscale;
-pub use super::hflip::RandomHorizontalFlip;
-pub use super::invert::RandomInvert;
-pub use super::jpeg::RandomJpeg;
-pub use super::permute_channels::RandomChannelPermutation;
-pub use super::perspective::RandomPerspective;
-pub use super::photometric_distort::RandomPhotometricDistort;
-pub use super::pillow_gaussian_blur::RandomPillowGaussianBlur;
-pub use super::posterize::RandomPosterize;
-pub use super::rand_augment::RandAugment;
-pub use super::resized_crop::RandomResizedCrop;
-pub use super::rotate::RandomRotation;
-pub use super::sharpness::RandomSharpness;
-pub use super::solarize::RandomSolarize;
-pub use super::timm_augment::TimmAugment;
-pub use super::trivial_augment::TrivialAugment;
-pub use super::vflip::RandomVerticalFlip;
-
 /// Interface of every transform.
 pub(crate) trait Random {
-    /// The transform's name in the written form.
-    fn name(&self) -> &'static str;
+    /// Checks every parameter. Default: every value is allowed.
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
 
-    /// Checks every parameter.
-    fn validate(&self) -> Result<()>;
-
-    /// The effect on the size of any image.
-    fn size_effect(&self) -> SizeEffect;
+    /// The effect on the size of any image. Default: the size stays the same.
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
 
     /// Draws the transform's operations.
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()>;
@@ -112,7 +80,16 @@ pub trait CustomTransform: Send + Sync {
 }
 
 macro_rules! transforms {
-    ($($name:ident,)*) => {
+    ($($written:literal $module:ident::$name:ident,)*) => {
+        $(
+            pub use super::$module::$name;
+
+            impl $name {
+                /// The name in the written form.
+                pub(super) const NAME: &'static str = $written;
+            }
+        )*
+
         /// A random transform: an operation whose parameters are drawn for each sample, or a combination of transforms.
         ///
         /// Each transform is a type of its own, and `into()` makes a `Transform` of it. Functions such as
@@ -136,11 +113,12 @@ macro_rules! transforms {
         /// The written form is `{"transform": "random_rotation", "degrees": [-5, 5], ...}`, or an operation in the
         /// written form of [`Op`]. The caller's own transforms have no written form.
         #[derive(Clone, Serialize)]
-        #[serde(tag = "transform", rename_all = "snake_case")]
+        #[serde(tag = "transform")]
         #[non_exhaustive]
         pub enum Transform {
             $(
                 #[doc = concat!("[`", stringify!($name), "`].")]
+                #[serde(rename = $written)]
                 $name($name),
             )*
             /// The caller's own transform.
@@ -153,9 +131,9 @@ macro_rules! transforms {
 
         /// The written form of transforms that have a name.
         #[derive(Deserialize)]
-        #[serde(tag = "transform", rename_all = "snake_case")]
+        #[serde(tag = "transform")]
         pub(super) enum Tagged {
-            $($name($name),)*
+            $(#[serde(rename = $written)] $name($name),)*
         }
 
         impl From<Tagged> for Transform {
@@ -182,46 +160,56 @@ macro_rules! transforms {
                     Self::Custom(custom) => custom,
                 }
             }
+
+            /// The transform's name, for messages.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$name(_) => $name::NAME,)*
+                    Self::Explicit(op) => op.name(),
+                    Self::Custom(custom) => custom.name(),
+                }
+            }
         }
     };
 }
 
 transforms! {
-    RandomHorizontalFlip,
-    RandomVerticalFlip,
-    RandomRotation,
-    RandomAffine,
-    RandomCrop,
-    CornerCrop,
-    RandomResizedCrop,
-    ColorJitter,
-    RandomGrayscale,
-    RandomChannelPermutation,
-    RandomPhotometricDistort,
-    RandomGaussianBlur,
-    RandomGaussianNoise,
-    RandomDilation,
-    RandomErosion,
-    RandomInvert,
-    RandomPosterize,
-    RandomSolarize,
-    RandomEqualize,
-    RandomAutocontrast,
-    RandomSharpness,
-    RandomPerspective,
-    RandomElastic,
-    RandomPillowGaussianBlur,
-    RandomJpeg,
-    RandomErasing,
-    AutoAugment,
-    RandAugment,
-    TrivialAugment,
-    AugMix,
-    TimmAugment,
-    OneOf,
-    RandomOrder,
-    Maybe,
-    Repeat,
+    "random_horizontal_flip" flip::RandomHorizontalFlip,
+    "random_vertical_flip" flip::RandomVerticalFlip,
+    "random_rotation" rotate::RandomRotation,
+    "random_affine" affine::RandomAffine,
+    "random_crop" crop::RandomCrop,
+    "corner_crop" corner_crop::CornerCrop,
+    "random_resized_crop" resized_crop::RandomResizedCrop,
+    "color_jitter" color_jitter::ColorJitter,
+    "random_grayscale" grayscale::RandomGrayscale,
+    "random_channel_permutation" permute_channels::RandomChannelPermutation,
+    "random_photometric_distort" photometric_distort::RandomPhotometricDistort,
+    "random_gaussian_blur" gaussian_blur::RandomGaussianBlur,
+    "random_gaussian_noise" gaussian_noise::RandomGaussianNoise,
+    "random_dilation" morphology::RandomDilation,
+    "random_erosion" morphology::RandomErosion,
+    "random_invert" invert::RandomInvert,
+    "random_posterize" posterize::RandomPosterize,
+    "random_solarize" solarize::RandomSolarize,
+    "random_equalize" equalize::RandomEqualize,
+    "random_autocontrast" autocontrast::RandomAutocontrast,
+    "random_sharpness" sharpness::RandomSharpness,
+    "random_perspective" perspective::RandomPerspective,
+    "random_elastic" elastic::RandomElastic,
+    "random_pillow_gaussian_blur" pillow_gaussian_blur::RandomPillowGaussianBlur,
+    "random_jpeg" jpeg::RandomJpeg,
+    "random_erasing" erase::RandomErasing,
+    "auto_augment" auto_augment::AutoAugment,
+    "rand_augment" rand_augment::RandAugment,
+    "trivial_augment" trivial_augment::TrivialAugment,
+    "aug_mix" aug_mix::AugMix,
+    "timm_augment" timm_augment::TimmAugment,
+    "one_of" combine::OneOf,
+    "random_order" combine::RandomOrder,
+    "maybe" combine::Maybe,
+    "repeat" combine::Repeat,
 }
 
 impl fmt::Debug for Transform {
@@ -243,12 +231,6 @@ impl<T: CustomTransform + 'static> From<T> for Transform {
 }
 
 impl Transform {
-    /// The transform's name, for messages.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.random().name()
-    }
-
     /// Checks every parameter.
     ///
     /// # Errors
@@ -274,10 +256,6 @@ impl Transform {
 }
 
 impl Random for Op {
-    fn name(&self) -> &'static str {
-        self.name()
-    }
-
     fn validate(&self) -> Result<()> {
         self.validate()
     }
@@ -292,14 +270,6 @@ impl Random for Op {
 }
 
 impl Random for Arc<dyn CustomTransform> {
-    fn name(&self) -> &'static str {
-        (**self).name()
-    }
-
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn size_effect(&self) -> SizeEffect {
         (**self).size_effect()
     }
@@ -490,38 +460,6 @@ pub fn maybe(p: f64, transforms: impl IntoIterator<Item = Transform>) -> Transfo
 #[must_use]
 pub fn repeat(n: u32, transforms: impl IntoIterator<Item = Transform>) -> Transform {
     Repeat::new(n, transforms).into()
-}
-
-/// The written form of a range: `[low, high]`.
-pub(super) mod range {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use std::ops::RangeInclusive;
-
-    pub(crate) fn serialize<T: Serialize, S: Serializer>(range: &RangeInclusive<T>, to: S) -> Result<S::Ok, S::Error> {
-        (range.start(), range.end()).serialize(to)
-    }
-
-    pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<RangeInclusive<T>, D::Error>
-    where
-        T: Deserialize<'de>,
-        D: Deserializer<'de>,
-    {
-        <(T, T)>::deserialize(from).map(|(low, high)| low..=high)
-    }
-}
-
-/// The written form of a size: `[width, height]`.
-pub(super) mod size {
-    use crate::raster::Size;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(size: &Size, to: S) -> Result<S::Ok, S::Error> {
-        (size.width, size.height).serialize(to)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
-        <(u32, u32)>::deserialize(from).map(|(width, height)| Size { width, height })
-    }
 }
 
 #[cfg(test)]

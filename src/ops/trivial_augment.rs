@@ -2,8 +2,8 @@
 
 use super::filter::Interpolation;
 use super::magnitude::{Kind, Magnitudes, Style, validate_bins};
+use super::sampling;
 use super::transform::{Drawing, Random};
-use super::{SizeEffect, sampling};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
@@ -36,26 +36,14 @@ impl TrivialAugment {
         Self { bins: 31, interpolation: Interpolation::Nearest, fill: [0; 3] }
     }
 
-    /// Number of bins that magnitudes are divided into.
-    #[must_use]
-    pub const fn bins(mut self, bins: u32) -> Self {
-        self.bins = bins;
-        self
-    }
-
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Number of bins that magnitudes are divided into.
+        bins: u32,
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
     fn style(&self) -> Style {
@@ -69,17 +57,9 @@ pub(super) const fn magnitudes(bins: u32) -> Magnitudes {
 }
 
 impl Random for TrivialAugment {
-    fn name(&self) -> &'static str {
-        "trivial_augment"
-    }
-
     fn validate(&self) -> Result<()> {
-        validate_bins(self.name(), self.bins)?;
-        sampling::validate(self.name(), self.interpolation)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
+        validate_bins(Self::NAME, self.bins)?;
+        sampling::validate(Self::NAME, self.interpolation)
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {

@@ -239,7 +239,7 @@ impl Planner {
         // Backwards: what each stage must make, and read.
         let mut needed = view.reach(Rect::full(size));
         for stage in stages.iter_mut().rev() {
-            if matches!(stage.work, Work::Pass(_, Reach::Values | Reach::Whole)) {
+            if matches!(stage.work, Work::Pass(_, Reach::Whole)) {
                 needed = Rect::full(stage.size);
             }
             stage.part = needed;
@@ -300,7 +300,7 @@ impl Stage<'_> {
         let (part, view) = (self.part, self.view.size);
         match self.work {
             Work::Gather | Work::Table(_) => part,
-            Work::Pass(_, Reach::Values | Reach::Whole) => Rect::full(view),
+            Work::Pass(_, Reach::Whole) => Rect::full(view),
             Work::Pass(_, Reach::Around(margin)) => {
                 let (x, y) = (part.x.saturating_sub(margin), part.y.saturating_sub(margin));
                 Rect {
@@ -368,7 +368,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Adds an operation. `self.size` is already the size after it.
-    fn add(&mut self, op: &'a Op, primitive: Primitive) {
+    fn add(&mut self, op: &'a Op, primitive: Primitive<'_>) {
         let done = match primitive {
             Primitive::Identity => true,
             Primitive::Turn(turn) => {
@@ -385,7 +385,7 @@ impl<'a> Lowering<'a> {
                 self.view.table(&table);
                 true
             }
-            Primitive::Pass(reach) => {
+            Primitive::Pass(_, reach) => {
                 self.stage_on_plain(Work::Pass(op, reach), self.size);
                 true
             }
@@ -433,7 +433,7 @@ impl<'a> Lowering<'a> {
 
     /// Adds an operation in the composed strategy: multiplies it if it is an affine map. `input` is the size before the
     /// operation.
-    fn compose(&mut self, op: &'a Op, primitive: Primitive, input: Size) {
+    fn compose(&mut self, op: &'a Op, primitive: Primitive<'_>, input: Size) {
         let map = match primitive {
             Primitive::Identity => return,
             Primitive::Turn(turn) => Some((turn.map(input).matrix(), None)),
@@ -441,7 +441,7 @@ impl<'a> Lowering<'a> {
                 Some(([1.0, 0.0, f64::from(x), 0.0, 1.0, f64::from(y)], None))
             }
             Primitive::Affine(sampling) => Some((sampling.matrix, Some(sampling.fill))),
-            Primitive::Crop { .. } | Primitive::Resample { .. } | Primitive::Table(_) | Primitive::Pass(_) => None,
+            Primitive::Crop { .. } | Primitive::Resample { .. } | Primitive::Table(_) | Primitive::Pass(..) => None,
         };
         match (&mut self.affine, map) {
             (Some(affine), Some((n, fill))) => {
@@ -483,7 +483,7 @@ fn fits(x: i32, y: i32, size: Size, image: Size) -> bool {
 pub(crate) fn is_multiplied(op: &Op, input: Size) -> bool {
     match op.primitive(input) {
         Primitive::Identity | Primitive::Turn(_) | Primitive::Crop { .. } | Primitive::Affine(_) => true,
-        Primitive::Resample { .. } | Primitive::Table(_) | Primitive::Pass(_) => false,
+        Primitive::Resample { .. } | Primitive::Table(_) | Primitive::Pass(..) => false,
     }
 }
 
