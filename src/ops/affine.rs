@@ -61,14 +61,6 @@ const fn one() -> f64 {
     1.0
 }
 
-/// The effect on an image.
-enum Map {
-    /// The image moves by whole pixels.
-    Move([i32; 2]),
-    /// The image is sampled at the points of this matrix.
-    Sample([f64; 6]),
-}
-
 impl Default for Affine {
     fn default() -> Self {
         Self::new()
@@ -106,13 +98,8 @@ impl Affine {
         interpolation: Interpolation,
         /// Color outside the image: red, green, blue.
         fill: [u8; 3],
-    }
-
-    /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top.
-    #[must_use]
-    pub const fn center(mut self, center: [f64; 2]) -> Self {
-        self.center = Some(center);
-        self
+        /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top.
+        center: [f64; 2] => Some,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -130,7 +117,7 @@ impl Affine {
     }
 
     /// The map from the result to an image of size `input`: the inverse of the operation, as torchvision computes it.
-    fn map(&self, input: Size) -> Map {
+    fn matrix(&self, input: Size) -> [f64; 6] {
         let [cx, cy] = self.center.unwrap_or([f64::from(input.width) * 0.5, f64::from(input.height) * 0.5]);
         let [tx, ty] = self.translate.map(f64::from);
         let (turn, [lean, fall]) = (radians(self.degrees), self.shear.map(radians));
@@ -142,14 +129,7 @@ impl Affine {
         let [m0, m1, m3, m4] = [d, -b, -c, a].map(|value| value / self.scale);
         let m2 = m0 * (-cx - tx) + m1 * (-cy - ty) + cx;
         let m5 = m3 * (-cx - tx) + m4 * (-cy - ty) + cy;
-        if [m0, m1, m3, m4] == [1.0, 0.0, 0.0, 1.0] && [m2, m5] == [-tx, -ty] {
-            return Map::Move(self.translate);
-        }
-        Map::Sample([m0, m1, m2, m3, m4, m5])
-    }
-
-    fn sampling(&self, matrix: [f64; 6]) -> Sampling {
-        Sampling { matrix, interpolation: self.interpolation, fill: Fill::Color(self.fill) }
+        [m0, m1, m2, m3, m4, m5]
     }
 }
 
@@ -179,11 +159,12 @@ impl Operation for Affine {
     }
 
     fn primitive(&self, input: Size) -> Primitive<'_> {
-        match self.map(input) {
-            Map::Move([0, 0]) => Primitive::Identity,
-            Map::Move([x, y]) => Primitive::Crop { x: -x, y: -y, fill: Fill::Color(self.fill) },
-            Map::Sample(matrix) => Primitive::Affine(self.sampling(matrix)),
+        let (matrix, fill, [x, y]) = (self.matrix(input), Fill::Color(self.fill), self.translate);
+        // Without rotation, scaling and shear, the image moves by whole pixels.
+        if matrix != [1.0, 0.0, -f64::from(x), 0.0, 1.0, -f64::from(y)] {
+            return Primitive::Affine(Sampling { matrix, interpolation: self.interpolation, fill });
         }
+        if [x, y] == [0, 0] { Primitive::Identity } else { Primitive::Crop { x: -x, y: -y, fill } }
     }
 }
 
@@ -265,13 +246,8 @@ impl RandomAffine {
     setters! {
         /// Color outside the image: red, green, blue.
         fill: [u8; 3],
-    }
-
-    /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top.
-    #[must_use]
-    pub const fn center(mut self, center: [f64; 2]) -> Self {
-        self.center = Some(center);
-        self
+        /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top.
+        center: [f64; 2] => Some,
     }
 }
 

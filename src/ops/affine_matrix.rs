@@ -72,10 +72,6 @@ impl AffineMatrix {
             Self::new(IDENTITY),
         ]
     }
-
-    fn sampling(&self) -> Sampling {
-        Sampling { matrix: self.matrix, interpolation: self.interpolation, fill: Fill::Color(self.fill) }
-    }
 }
 
 impl Operation for AffineMatrix {
@@ -87,6 +83,10 @@ impl Operation for AffineMatrix {
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        if self.matrix == IDENTITY { Primitive::Identity } else { Primitive::Affine(self.sampling()) }
+        if self.matrix == IDENTITY {
+            return Primitive::Identity;
+        }
+        let Self { matrix, interpolation, fill } = *self;
+        Primitive::Affine(Sampling { matrix, interpolation, fill: Fill::Color(fill) })
     }
 }

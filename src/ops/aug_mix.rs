@@ -1,6 +1,6 @@
 //! AugMix: an image mixed with the results of several chains of operations.
 
-use super::check::ABOVE_0;
+use super::check::{ABOVE_0, within};
 use super::filter::Interpolation;
 use super::magnitude::{Kind, Magnitudes, Style};
 use super::transform::{Drawing, Random};
@@ -61,16 +61,8 @@ impl AugMix {
         severity: u32,
         /// Number of chains.
         width: u32,
-    }
-
-    /// Number of operations in every chain. Default: 1 to 3, drawn for each chain.
-    #[must_use]
-    pub const fn depth(mut self, ops: u32) -> Self {
-        self.depth = Some(ops);
-        self
-    }
-
-    setters! {
+        /// Number of operations in every chain. Default: 1 to 3, drawn for each chain.
+        depth: u32 => Some,
         /// Parameter of the Dirichlet distributions that weights are drawn from.
         alpha: f64,
         /// Whether brightness, color, contrast and sharpness are among the operations.
@@ -128,14 +120,9 @@ pub(super) const MAGNITUDES: Magnitudes = Magnitudes {
 
 impl Random for AugMix {
     fn validate(&self) -> Result<()> {
-        if !(1..=MAGNITUDES.bins).contains(&self.severity) {
-            return Err(Error::parameter(Self::NAME, "severity", "1 to 10", self.severity));
-        }
-        for (parameter, value) in [("width", self.width), ("depth", self.depth.unwrap_or(1))] {
-            if !(1..=MOST).contains(&value) {
-                return Err(Error::parameter(Self::NAME, parameter, format!("1 to {MOST}"), value));
-            }
-        }
+        within(Self::NAME, "severity", self.severity, 1..=MAGNITUDES.bins)?;
+        within(Self::NAME, "width", self.width, 1..=MOST)?;
+        within(Self::NAME, "depth", self.depth.unwrap_or(1), 1..=MOST)?;
         if !(self.alpha >= ABOVE_0 && self.alpha.is_finite()) {
             return Err(Error::parameter(Self::NAME, "alpha", "a finite number above 0", self.alpha));
         }

@@ -30,11 +30,6 @@ impl Brightness {
     pub(super) fn examples(_size: Size) -> Vec<Self> {
         vec![Self::new(0.4), Self::new(1.37)]
     }
-
-    fn table(&self) -> Table {
-        let factor = self.factor as f32;
-        Table::new(|value| blend(0, value, factor))
-    }
 }
 
 impl Operation for Brightness {
@@ -43,6 +38,7 @@ impl Operation for Brightness {
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        Primitive::Table(self.table())
+        let factor = self.factor as f32;
+        Primitive::Table(Table::new(|value| blend(0, value, factor)))
     }
 }

@@ -1,6 +1,6 @@
 //! Combinations of transforms.
 
-use super::check::probability;
+use super::check::{probability, within};
 use super::transform::{Drawing, Random, Transform};
 use super::written::list;
 use super::{Op, SampleRng, SizeEffect};
@@ -252,9 +252,7 @@ impl Random for Maybe {
 
 impl Random for Repeat {
     fn validate(&self) -> Result<()> {
-        if self.n > MAX_REPEAT {
-            return Err(Error::parameter(Self::NAME, "n", format!("0 to {MAX_REPEAT}"), self.n));
-        }
+        within(Self::NAME, "n", self.n, 0..=MAX_REPEAT)?;
         validate_nested(&self.transforms)
     }
 

@@ -1,6 +1,6 @@
 //! Cutting out a rectangle, which may reach beyond the image.
 
-use super::check::{MAX_SIDE_PX, sides};
+use super::check::{MAX_SIDE_PX, sides, within};
 use super::fill::{Fill, opaque};
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::CropSample;
@@ -56,12 +56,8 @@ impl Operation for Crop {
     fn validate(&self) -> Result<()> {
         sides(Self::NAME, self.width, self.height)?;
         let limit = MAX_SIDE_PX as i32;
-        for (parameter, value) in [("x", self.x), ("y", self.y)] {
-            if value.unsigned_abs() > MAX_SIDE_PX {
-                return Err(Error::parameter(Self::NAME, parameter, format!("-{limit} to {limit}"), value));
-            }
-        }
-        Ok(())
+        within(Self::NAME, "x", self.x, -limit..=limit)?;
+        within(Self::NAME, "y", self.y, -limit..=limit)
     }
 
     fn size_effect(&self) -> SizeEffect {

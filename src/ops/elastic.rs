@@ -1,6 +1,6 @@
 //! Elastic deformation: each pixel moves a little, and neighboring pixels move alike.
 
-use super::check::noise_key;
+use super::check::{noise_key, pixels};
 use super::fill::packed;
 use super::filter::Interpolation;
 use super::kernel::{Kernel, KernelId, Launcher};
@@ -187,9 +187,7 @@ impl Operation for Elastic {
             let got = format!("{:?}", self.alpha);
             return Err(Error::parameter(Self::NAME, "alpha", format!("two numbers, 0 to {MAX_ALPHA}"), got));
         }
-        if !(0.0..=MAX_SIGMA).contains(&self.sigma) {
-            return Err(Error::parameter(Self::NAME, "sigma", format!("0 to {MAX_SIGMA} pixels"), self.sigma));
-        }
+        pixels(Self::NAME, "sigma", self.sigma, 0.0..=MAX_SIGMA)?;
         noise_key(Self::NAME, self.key)?;
         match self.interpolation {
             Interpolation::Nearest | Interpolation::Bilinear => Ok(()),

@@ -1,13 +1,13 @@
 //! Erasing: overwriting a rectangle with one color or with noise.
 
-use super::check::{ABOVE_0, deviation, finite, inside, noise_key, probability, range, sides};
+use super::check::{ABOVE_0, finite, inside, noise_key, not_negative, probability, range, sides, whole_range};
 use super::fill::{opaque, packed};
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::noise::{self, KEYS};
 use super::params::{DevicePointer, EraseNoiseSample, EraseSample, Output};
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Pass, Primitive, Reach, rectangle};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::raster::{Rect, Size};
 use crate::rng::SampleRng;
 use serde::{Deserialize, Serialize};
@@ -122,7 +122,7 @@ impl Operation for Erase {
     fn validate(&self) -> Result<()> {
         sides(Self::NAME, self.width, self.height)?;
         finite(Self::NAME, "value", self.value)?;
-        deviation(Self::NAME, "std", self.std)?;
+        not_negative(Self::NAME, "std", self.std)?;
         noise_key(Self::NAME, self.key)
     }
 
@@ -253,14 +253,9 @@ impl RandomErasing {
 }
 
 impl RandomErasing {
-    /// Normal noise around the value.
-    #[must_use]
-    pub const fn noise(mut self, noise: ErasingNoise) -> Self {
-        self.noise = Some(noise);
-        self
-    }
-
     setters! {
+        /// Normal noise around the value.
+        noise: ErasingNoise => Some,
         /// Standard deviation of the noise, in the value's units. Default: 1.
         std: f32,
         /// Number of rectangles, uniform in the range. They share the area.
@@ -284,12 +279,8 @@ impl Random for RandomErasing {
         range(Self::NAME, "scale", &self.scale, ABOVE_0, 1.0)?;
         range(Self::NAME, "ratio", &self.ratio, ABOVE_0, f64::INFINITY)?;
         finite(Self::NAME, "value", self.value)?;
-        deviation(Self::NAME, "std", self.std)?;
-        if !(1 <= *self.count.start() && self.count.start() <= self.count.end() && *self.count.end() <= MAX_COUNT) {
-            let expected = format!("a rising range within 1 to {MAX_COUNT}");
-            return Err(Error::parameter(Self::NAME, "count", expected, format!("{:?}", self.count)));
-        }
-        Ok(())
+        not_negative(Self::NAME, "std", self.std)?;
+        whole_range(Self::NAME, "count", &self.count, MAX_COUNT, "")
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {

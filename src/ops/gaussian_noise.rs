@@ -5,7 +5,7 @@ use super::noise::{self, KEYS};
 use super::params::NoiseSample;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Pass, Primitive, Reach, check};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
@@ -69,12 +69,8 @@ impl GaussianNoise {
 
 impl Operation for GaussianNoise {
     fn validate(&self) -> Result<()> {
-        if !(-MOST..=MOST).contains(&self.mean) {
-            return Err(Error::parameter(Self::NAME, "mean", format!("-{MOST} to {MOST}"), self.mean));
-        }
-        if !(0.0..=MOST).contains(&self.sigma) {
-            return Err(Error::parameter(Self::NAME, "sigma", format!("0 to {MOST}"), self.sigma));
-        }
+        check::within(Self::NAME, "mean", self.mean, -MOST..=MOST)?;
+        check::within(Self::NAME, "sigma", self.sigma, 0.0..=MOST)?;
         check::noise_key(Self::NAME, self.key)
     }
 

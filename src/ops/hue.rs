@@ -4,10 +4,11 @@
 //! bits twice, and a difference of one there is visible. The order of operations differs from Pillow's only where the
 //! intermediate results are exact either way. Tested on all 2^24 colors.
 
+use super::check::within;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::ColorSample;
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::{truncate_f64, wide};
 use serde::{Deserialize, Serialize};
@@ -43,10 +44,7 @@ impl Hue {
 
 impl Operation for Hue {
     fn validate(&self) -> Result<()> {
-        match self.factor {
-            -0.5..=0.5 => Ok(()),
-            factor => Err(Error::parameter(Self::NAME, "factor", "-0.5 to 0.5", factor)),
-        }
+        within(Self::NAME, "factor", self.factor, -0.5..=0.5)
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {

@@ -17,15 +17,11 @@ impl Invert {
     pub(super) fn examples(_size: Size) -> Vec<Self> {
         vec![Self]
     }
-
-    fn table(&self) -> Table {
-        Table::new(|value| 255 - value)
-    }
 }
 
 impl Operation for Invert {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        Primitive::Table(self.table())
+        Primitive::Table(Table::new(|value| 255 - value))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Encoding as JPEG and decoding again.
 
+use super::check::within;
 use super::kernel::{Kernel, Launcher};
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
@@ -34,17 +35,9 @@ impl Jpeg {
     }
 }
 
-/// Checks a quality.
-fn check_quality(name: &'static str, quality: u8) -> Result<()> {
-    match quality {
-        1..=100 => Ok(()),
-        _ => Err(Error::parameter(name, "quality", "1 to 100", quality)),
-    }
-}
-
 impl Operation for Jpeg {
     fn validate(&self) -> Result<()> {
-        check_quality(Self::NAME, self.quality)
+        within(Self::NAME, "quality", self.quality, 1..=100)
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
@@ -92,8 +85,8 @@ impl RandomJpeg {
 
 impl Random for RandomJpeg {
     fn validate(&self) -> Result<()> {
-        check_quality(Self::NAME, *self.quality.start())?;
-        check_quality(Self::NAME, *self.quality.end())?;
+        within(Self::NAME, "quality", *self.quality.start(), 1..=100)?;
+        within(Self::NAME, "quality", *self.quality.end(), 1..=100)?;
         if self.quality.is_empty() {
             return Err(Error::parameter(Self::NAME, "quality", "a rising range", format!("{:?}", self.quality)));
         }

@@ -1,13 +1,13 @@
 //! Macros for what many operations and transforms have in common.
 
-/// Methods of a type that set one field each.
+/// Methods of a type that set one field each: `field: Type`, or `field: Type => Some` for an optional field.
 macro_rules! setters {
-    ($($(#[$doc:meta])* $field:ident: $type:ty,)*) => {
+    ($($(#[$doc:meta])* $field:ident: $type:ty $(=> $some:ident)?,)*) => {
         $(
             $(#[$doc])*
             #[must_use]
             pub const fn $field(mut self, $field: $type) -> Self {
-                self.$field = $field;
+                self.$field = $($some)?($field);
                 self
             }
         )*

@@ -4,13 +4,14 @@
 //! torchvision's tables.
 
 use super::affine::Affine;
+use super::check::within;
 use super::fill::Fill;
 use super::filter::Interpolation;
 use super::transform::Drawing;
 use super::{
     Autocontrast, Brightness, Contrast, Equalize, Invert, Op, Posterize, Rotate, Saturation, Sharpness, Solarize,
 };
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::raster::Size;
 
 /// Largest number of bins of magnitudes.
@@ -89,10 +90,7 @@ fn linspace(start: f32, end: f32, i: u32, n: u32) -> f64 {
 
 /// Checks a number of bins.
 pub(super) fn validate_bins(name: &'static str, bins: u32) -> Result<()> {
-    match bins {
-        2..=MAX_BINS => Ok(()),
-        _ => Err(Error::parameter(name, "bins", format!("2 to {MAX_BINS}"), bins)),
-    }
+    within(name, "bins", bins, 2..=MAX_BINS)
 }
 
 impl Magnitudes {

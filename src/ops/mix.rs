@@ -1,6 +1,7 @@
 //! The weighted sum of an image and of the results of several chains of operations.
 
 use super::blend::blend;
+use super::check::within;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::{MixSample, Source, Target};
 use super::{CpuPass, Crop, Equalize, Fill, Hflip, Invert, Op, Operation, Pass, Primitive, Reach, Sharpness, crop};
@@ -69,7 +70,7 @@ impl Chain {
         if after == size {
             return Ok(());
         }
-        Err(Error::parameter("mix", "chains", format!("operations that keep the size, {size}"), after))
+        Err(Error::parameter(Mix::NAME, "chains", format!("operations that keep the size, {size}"), after))
     }
 }
 
@@ -107,14 +108,10 @@ impl Mix {
 
 impl Operation for Mix {
     fn validate(&self) -> Result<()> {
-        if self.chains.len() > MAX_CHAINS {
-            return Err(Error::parameter(Self::NAME, "chains", format!("0 to {MAX_CHAINS}"), self.chains.len()));
-        }
+        within(Self::NAME, "chains", self.chains.len(), 0..=MAX_CHAINS)?;
         let weights = self.chains.iter().map(|chain| ("weight", chain.weight));
         for (parameter, share) in weights.chain([("weight", self.weight), ("blend", self.blend)]) {
-            if !(0.0..=1.0).contains(&share) {
-                return Err(Error::parameter(Self::NAME, parameter, "0 to 1", share));
-            }
+            within(Self::NAME, parameter, share, 0.0..=1.0)?;
         }
         self.chains.iter().flat_map(|chain| &chain.ops).try_for_each(|op| match op {
             Op::Normalize(_) | Op::Mix(_) | Op::Custom(_) => {

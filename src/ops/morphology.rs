@@ -81,7 +81,7 @@ macro_rules! morphology {
 
         impl Random for $random {
             fn validate(&self) -> Result<()> {
-                check::kernels(Self::NAME, &self.kernel)
+                check::whole_range(Self::NAME, "kernel", &self.kernel, check::MAX_KERNEL_PX, " pixels")
             }
 
             fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {

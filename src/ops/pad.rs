@@ -1,11 +1,11 @@
 //! Adding rows and columns on each side.
 
-use super::check::MAX_SIDE_PX;
+use super::check::{MAX_SIDE_PX, pixels};
 use super::fill::Fill;
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::CropSample;
 use super::{CpuPass, Crop, Operation, Pass, Primitive, Reach, SizeEffect};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
@@ -124,9 +124,7 @@ impl Operation for Pad {
         for (parameter, value) in
             [("left", self.left), ("top", self.top), ("right", self.right), ("bottom", self.bottom)]
         {
-            if value > MAX_SIDE_PX {
-                return Err(Error::parameter(Self::NAME, parameter, format!("0 to {MAX_SIDE_PX} pixels"), value));
-            }
+            pixels(Self::NAME, parameter, value, 0..=MAX_SIDE_PX)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Perspective: the image as a plane in space, seen from another place.
 
-use super::check::{point, probability};
+use super::check::{point, probability, within};
 use super::fill::{opaque, packed};
 use super::filter::Interpolation;
 use super::interpolations::Interpolations;
@@ -77,7 +77,7 @@ impl Perspective {
     fn coefficients(&self, size: Size) -> Result<Coefficients> {
         let refuse = || {
             let expected = "four points, no three of them on a line, and four that they go to in the same way";
-            Error::parameter("perspective", "points", expected, format!("{:?}", (self.startpoints, self.endpoints)))
+            Error::parameter(Self::NAME, "points", expected, format!("{:?}", (self.startpoints, self.endpoints)))
         };
         // Like torchvision, solves in doubles and rounds the solution to single precision.
         let solved = solve(&self.startpoints, &self.endpoints).ok_or_else(refuse)?.map(|v| f64::from(v as f32));
@@ -285,9 +285,7 @@ impl RandomPerspective {
 impl Random for RandomPerspective {
     fn validate(&self) -> Result<()> {
         probability(Self::NAME, self.p)?;
-        if !(0.0..=1.0).contains(&self.distortion) {
-            return Err(Error::parameter(Self::NAME, "distortion", "0 to 1", self.distortion));
-        }
+        within(Self::NAME, "distortion", self.distortion, 0.0..=1.0)?;
         self.interpolation.validate(|interpolation| sampling::validate(Self::NAME, interpolation))
     }
 

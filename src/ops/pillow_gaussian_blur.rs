@@ -1,11 +1,11 @@
 //! Pillow's Gaussian blur, which is three box blurs.
 
-use super::check::range;
+use super::check::{pixels, range};
 use super::kernel::{Kernel, KernelId, Launcher};
 use super::params::BoxBlurSample;
 use super::transform::{Drawing, Random};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
 use serde::{Deserialize, Serialize};
@@ -80,10 +80,7 @@ impl Window {
 
 impl Operation for PillowGaussianBlur {
     fn validate(&self) -> Result<()> {
-        match self.radius {
-            0.0..=MAX_RADIUS_PX => Ok(()),
-            radius => Err(Error::parameter(Self::NAME, "radius", format!("0 to {MAX_RADIUS_PX} pixels"), radius)),
-        }
+        pixels(Self::NAME, "radius", self.radius, 0.0..=MAX_RADIUS_PX)
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {

@@ -1,9 +1,10 @@
 //! Posterization: keeping only the upper bits of each value.
 
+use super::check::within;
 use super::kernel::Kernel;
 use super::table::{self, Table};
 use super::{Operation, Primitive};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
@@ -28,23 +29,16 @@ impl Posterize {
     pub(super) fn examples(_size: Size) -> Vec<Self> {
         vec![Self::new(0), Self::new(3)]
     }
-
-    fn table(&self) -> Table {
-        let mask = (0xff00_u16 >> self.bits.min(8)) as u8;
-        Table::new(|value| value & mask)
-    }
 }
 
 impl Operation for Posterize {
     fn validate(&self) -> Result<()> {
-        match self.bits {
-            0..=8 => Ok(()),
-            bits => Err(Error::parameter(Self::NAME, "bits", "0 to 8", bits)),
-        }
+        within(Self::NAME, "bits", self.bits, 0..=8)
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        Primitive::Table(self.table())
+        let mask = (0xff00_u16 >> self.bits.min(8)) as u8;
+        Primitive::Table(Table::new(|value| value & mask))
     }
 }
 

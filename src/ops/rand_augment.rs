@@ -1,5 +1,6 @@
 //! RandAugment: several operations of random kinds, all with the same magnitude.
 
+use super::check::within;
 use super::filter::Interpolation;
 use super::magnitude::{Kind, Magnitudes, Style, validate_bins};
 use super::sampling;
@@ -76,9 +77,7 @@ pub(super) const fn magnitudes(bins: u32) -> Magnitudes {
 
 impl Random for RandAugment {
     fn validate(&self) -> Result<()> {
-        if self.ops > MAX_OPS {
-            return Err(Error::parameter(Self::NAME, "ops", format!("0 to {MAX_OPS}"), self.ops));
-        }
+        within(Self::NAME, "ops", self.ops, 0..=MAX_OPS)?;
         validate_bins(Self::NAME, self.bins)?;
         if self.magnitude >= self.bins {
             let expected = format!("0 to {}, below the number of bins", self.bins - 1);

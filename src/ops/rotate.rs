@@ -65,13 +65,8 @@ impl Rotate {
         expand: bool,
         /// Fill outside the image.
         fill: Fill,
-    }
-
-    /// The point that stays where it is, in pixels from the left and the top.
-    #[must_use]
-    pub const fn center(mut self, center: [f64; 2]) -> Self {
-        self.center = Some(center);
-        self
+        /// The point that stays where it is, in pixels from the left and the top.
+        center: [f64; 2] => Some,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -94,10 +89,6 @@ impl Rotate {
 
     fn rotation(&self, input: Size) -> Rotation {
         Rotation::new(input, self.degrees, self.expand, self.fill, self.center)
-    }
-
-    fn sampling(&self, matrix: [f64; 6]) -> Sampling {
-        Sampling { matrix, interpolation: self.interpolation, fill: self.fill }
     }
 }
 
@@ -134,7 +125,9 @@ impl Operation for Rotate {
         match self.rotation(input) {
             Rotation::None => Primitive::Identity,
             Rotation::Turn(turn) => Primitive::Turn(turn),
-            Rotation::Free { matrix, .. } => Primitive::Affine(self.sampling(matrix)),
+            Rotation::Free { matrix, .. } => {
+                Primitive::Affine(Sampling { matrix, interpolation: self.interpolation, fill: self.fill })
+            }
         }
     }
 }
@@ -183,13 +176,8 @@ impl RandomRotation {
         expand: bool,
         /// Fill outside the image.
         fill: Fill,
-    }
-
-    /// The point that stays where it is, in pixels from the left and the top.
-    #[must_use]
-    pub const fn center(mut self, center: [f64; 2]) -> Self {
-        self.center = Some(center);
-        self
+        /// The point that stays where it is, in pixels from the left and the top.
+        center: [f64; 2] => Some,
     }
 
     fn by(&self, degrees: f64, interpolation: Interpolation) -> Rotate {

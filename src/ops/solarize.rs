@@ -1,9 +1,10 @@
 //! Solarization: inverting bright values.
 
+use super::check::within;
 use super::kernel::Kernel;
 use super::table::{self, Table};
 use super::{Operation, Primitive};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
@@ -28,22 +29,15 @@ impl Solarize {
     pub(super) fn examples(_size: Size) -> Vec<Self> {
         vec![Self::new(0.0), Self::new(127.5)]
     }
-
-    fn table(&self) -> Table {
-        Table::new(|value| if f64::from(value) < self.threshold { value } else { 255 - value })
-    }
 }
 
 impl Operation for Solarize {
     fn validate(&self) -> Result<()> {
-        match self.threshold {
-            0.0..=255.0 => Ok(()),
-            threshold => Err(Error::parameter(Self::NAME, "threshold", "0 to 255", threshold)),
-        }
+        within(Self::NAME, "threshold", self.threshold, 0.0..=255.0)
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        Primitive::Table(self.table())
+        Primitive::Table(Table::new(|value| if f64::from(value) < self.threshold { value } else { 255 - value }))
     }
 }
 

@@ -39,14 +39,12 @@ impl SolarizeAdd {
     pub(super) fn examples(_size: Size) -> Vec<Self> {
         vec![Self::new(33), Self::new(110).threshold(200)]
     }
-
-    fn table(&self) -> Table {
-        Table::new(|value| if value < self.threshold { value.saturating_add(self.add) } else { value })
-    }
 }
 
 impl Operation for SolarizeAdd {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        Primitive::Table(self.table())
+        Primitive::Table(Table::new(
+            |value| if value < self.threshold { value.saturating_add(self.add) } else { value },
+        ))
     }
 }

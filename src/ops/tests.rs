@@ -267,6 +267,21 @@ fn fast_rotation_equals_plain() {
     }
 }
 
+/// Effects on the size have a default, so they are compared with results.
+#[test]
+fn effects_on_the_size_are_those_of_results() {
+    for size in SIZES {
+        for op in Op::examples(size).into_iter().filter(|op| !matches!(op, Op::Normalize(_))) {
+            let made = applied(op.clone(), &image(size, 8)).size();
+            match op.size_effect() {
+                SizeEffect::Keeps => assert_eq!(made, size, "{op:?}"),
+                SizeEffect::Becomes(becomes) => assert_eq!(made, becomes, "{op:?}"),
+                SizeEffect::Varies => {}
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_erased_is_rounded_and_cut() {
     let rect = Rect { x: 3, y: 4, width: 6, height: 20 };

@@ -14,7 +14,6 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-const NAME: &str = "timm_augment";
 /// Largest number of operations, of chains, and of operations in a chain.
 const MOST: u32 = 100;
 /// The highest level.
@@ -190,12 +189,10 @@ impl TimmAugment {
         self
     }
 
-    /// Largest move at level 10, as a part of the image's side: timm's `translate_pct`. Default: 0.3 in `augmix`,
-    /// otherwise 0.45.
-    #[must_use]
-    pub const fn translate(mut self, part: f64) -> Self {
-        self.translate = Some(part);
-        self
+    setters! {
+        /// Largest move at level 10, as a part of the image's side: timm's `translate_pct`. Default: 0.3 in `augmix`,
+        /// otherwise 0.45.
+        translate: f64 => Some,
     }
 
     fn style(&self) -> Style {
@@ -276,9 +273,14 @@ impl fmt::Display for TimmAugment {
 impl Random for TimmAugment {
     fn validate(&self) -> Result<()> {
         if !(0.0..=1.0).contains(&self.style().translate) {
-            return Err(Error::parameter(NAME, "translate", "a part of the side, 0 to 1", self.style().translate));
+            return Err(Error::parameter(
+                TimmAugment::NAME,
+                "translate",
+                "a part of the side, 0 to 1",
+                self.style().translate,
+            ));
         }
-        self.interpolation.validate(|interpolation| sampling::validate(NAME, interpolation))
+        self.interpolation.validate(|interpolation| sampling::validate(TimmAugment::NAME, interpolation))
     }
 
     fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
@@ -339,7 +341,7 @@ impl<'a> Sections<'a> {
     }
 
     fn wrong(&self, section: &str, expected: impl Into<String>) -> Error {
-        Error::parameter(NAME, "config", expected, format!("{section:?} of {:?}", self.text))
+        Error::parameter(TimmAugment::NAME, "config", expected, format!("{section:?} of {:?}", self.text))
     }
 
     fn take(&mut self, key: &str) -> Option<(&'a str, &'a str)> {

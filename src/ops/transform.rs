@@ -550,6 +550,23 @@ mod tests {
         assert!(serde_json::to_string(&Transform::from(Mine)).is_err());
     }
 
+    /// Effects on the size have a default, so they are compared with recipes.
+    #[test]
+    fn effects_on_the_size_are_those_of_recipes() {
+        let size = Size::new(64, 48);
+        for transform in all() {
+            for index in 0..20 {
+                let recipe = drawn(std::slice::from_ref(&transform), index);
+                let made = recipe.iter().fold(size, |size, op| op.output_size(size).unwrap());
+                match transform.size_effect() {
+                    SizeEffect::Keeps => assert_eq!(made, size, "{transform:?}"),
+                    SizeEffect::Becomes(becomes) => assert_eq!(made, becomes, "{transform:?}"),
+                    SizeEffect::Varies => {}
+                }
+            }
+        }
+    }
+
     #[test]
     fn what_is_read_again_draws_the_same() {
         let text = serde_json::to_string(&all()).unwrap();
