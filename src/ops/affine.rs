@@ -1,12 +1,13 @@
 //! Rotation, scaling, shear and translation in one operation.
 
+use super::affine_warp::{self, AffineWarp};
 use super::check::{point, range};
 use super::fill::Fill;
 use super::filter::Interpolation;
 use super::interpolations::Interpolations;
 use super::kernel::Kernel;
-use super::sampling::{self, Sampling};
-use super::transform::{Drawing, Random};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{Operation, Primitive};
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -68,7 +69,7 @@ impl Default for Affine {
 }
 
 impl Affine {
-    pub(super) const KERNELS: &'static [Kernel] = sampling::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = affine_warp::KERNELS;
 
     /// An operation that changes nothing yet; nearest pixel, black outside.
     #[must_use]
@@ -155,14 +156,14 @@ impl Operation for Affine {
         if let Some(center) = self.center {
             point(Self::NAME, "center", center)?;
         }
-        sampling::validate(Self::NAME, self.interpolation)
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
     fn primitive(&self, input: Size) -> Primitive<'_> {
         let (matrix, fill, [x, y]) = (self.matrix(input), Fill::Color(self.fill), self.translate);
         // Without rotation, scaling and shear, the image moves by whole pixels.
         if matrix != [1.0, 0.0, -f64::from(x), 0.0, 1.0, -f64::from(y)] {
-            return Primitive::Affine(Sampling { matrix, interpolation: self.interpolation, fill });
+            return Primitive::Affine(AffineWarp { matrix, interpolation: self.interpolation, fill });
         }
         if [x, y] == [0, 0] { Primitive::Identity } else { Primitive::Crop { x: -x, y: -y, fill } }
     }
@@ -251,7 +252,7 @@ impl RandomAffine {
     }
 }
 
-impl Random for RandomAffine {
+impl RandomTransform for RandomAffine {
     fn validate(&self) -> Result<()> {
         range(Self::NAME, "degrees", &self.degrees, f64::NEG_INFINITY, f64::INFINITY)?;
         if !self.translate.iter().all(|part| (0.0..=1.0).contains(part)) {
@@ -264,11 +265,11 @@ impl Random for RandomAffine {
         if let Some(center) = self.center {
             point(Self::NAME, "center", center)?;
         }
-        self.interpolation.validate(|interpolation| sampling::validate(Self::NAME, interpolation))
+        self.interpolation.validate(|interpolation| affine_warp::validate(Self::NAME, interpolation))
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, image) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, image) = recipe.start();
         let uniform =
             |range: &RangeInclusive<f64>, rng: &mut super::SampleRng| rng.uniform(*range.start(), *range.end());
         let degrees = uniform(&self.degrees, rng);
@@ -281,6 +282,6 @@ impl Random for RandomAffine {
         let shear = [uniform(&self.shear_x, rng), uniform(&self.shear_y, rng)];
         let interpolation = self.interpolation.draw(rng);
         let Self { fill, center, .. } = *self;
-        drawing.push(Affine { degrees, translate, scale, shear, interpolation, fill, center })
+        recipe.push(Affine { degrees, translate, scale, shear, interpolation, fill, center })
     }
 }

@@ -1,10 +1,10 @@
 //! Sampling through an affine matrix.
 
+use super::affine_warp::{self, AffineWarp};
 use super::check::finite_within;
 use super::fill::Fill;
 use super::filter::Interpolation;
 use super::kernel::Kernel;
-use super::sampling::{self, Sampling};
 use super::{Operation, Primitive};
 use crate::error::Result;
 use crate::raster::Size;
@@ -44,7 +44,7 @@ pub struct AffineMatrix {
 }
 
 impl AffineMatrix {
-    pub(super) const KERNELS: &'static [Kernel] = sampling::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = affine_warp::KERNELS;
 
     /// Sampling through `matrix`; nearest pixel, black outside.
     #[must_use]
@@ -79,7 +79,7 @@ impl Operation for AffineMatrix {
         let [a, b, c, d, e, f] = self.matrix;
         finite_within(Self::NAME, "matrix", &[a, b, d, e], MAX_STEP_PX)?;
         finite_within(Self::NAME, "matrix", &[c, f], MAX_MOVE_PX)?;
-        sampling::validate(Self::NAME, self.interpolation)
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
@@ -87,6 +87,6 @@ impl Operation for AffineMatrix {
             return Primitive::Identity;
         }
         let Self { matrix, interpolation, fill } = *self;
-        Primitive::Affine(Sampling { matrix, interpolation, fill: Fill::Color(fill) })
+        Primitive::Affine(AffineWarp { matrix, interpolation, fill: Fill::Color(fill) })
     }
 }

@@ -2,9 +2,10 @@
 
 use super::check::{ABOVE_0, within};
 use super::filter::Interpolation;
-use super::magnitude::{Kind, Magnitudes, Style};
-use super::transform::{Drawing, Random};
-use super::{Chain, Mix, Op, SampleRng, sampling};
+use super::magnitude::{AugmentKind, Magnitudes, SamplingStyle};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{Chain, Op, SampleRng, WeightedSum, affine_warp};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
@@ -74,8 +75,8 @@ impl AugMix {
         fill: [u8; 3],
     }
 
-    fn style(&self) -> Style {
-        Style { interpolation: self.interpolation, fill: self.fill }
+    fn style(&self) -> SamplingStyle {
+        SamplingStyle { interpolation: self.interpolation, fill: self.fill }
     }
 
     fn ops(&self, rng: &mut SampleRng, size: Size) -> Vec<Op> {
@@ -92,20 +93,20 @@ impl AugMix {
 }
 
 /// Kinds of operations, in torchvision's order.
-const KINDS: [Kind; 13] = [
-    Kind::ShearX,
-    Kind::ShearY,
-    Kind::TranslateX,
-    Kind::TranslateY,
-    Kind::Rotate,
-    Kind::Posterize,
-    Kind::Solarize,
-    Kind::AutoContrast,
-    Kind::Equalize,
-    Kind::Brightness,
-    Kind::Color,
-    Kind::Contrast,
-    Kind::Sharpness,
+const KINDS: [AugmentKind; 13] = [
+    AugmentKind::ShearX,
+    AugmentKind::ShearY,
+    AugmentKind::TranslateX,
+    AugmentKind::TranslateY,
+    AugmentKind::Rotate,
+    AugmentKind::Posterize,
+    AugmentKind::Solarize,
+    AugmentKind::AutoContrast,
+    AugmentKind::Equalize,
+    AugmentKind::Brightness,
+    AugmentKind::Color,
+    AugmentKind::Contrast,
+    AugmentKind::Sharpness,
 ];
 const WITHOUT_ENHANCING: usize = 9;
 
@@ -118,7 +119,7 @@ pub(super) const MAGNITUDES: Magnitudes = Magnitudes {
     posterize: (4.0, 4.0),
 };
 
-impl Random for AugMix {
+impl RandomTransform for AugMix {
     fn validate(&self) -> Result<()> {
         within(Self::NAME, "severity", self.severity, 1..=MAGNITUDES.bins)?;
         within(Self::NAME, "width", self.width, 1..=MOST)?;
@@ -126,17 +127,17 @@ impl Random for AugMix {
         if !(self.alpha >= ABOVE_0 && self.alpha.is_finite()) {
             return Err(Error::parameter(Self::NAME, "alpha", "a finite number above 0", self.alpha));
         }
-        sampling::validate(Self::NAME, self.interpolation)
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, size) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, size) = recipe.start();
         let beta = rng.dirichlet(self.alpha, 2);
         let weights = rng.dirichlet(self.alpha, self.width as usize);
         let [own, rest] = [beta[0] as f32, beta[1] as f32];
         let chains = weights.into_iter().map(|weight| Chain::new(weight as f32 * rest, self.ops(rng, size)));
-        let mix = chains.fold(Mix::new(own), Mix::chain);
-        drawing.push(mix)
+        let mix = chains.fold(WeightedSum::new(own), WeightedSum::chain);
+        recipe.push(mix)
     }
 
     fn most_steps(&self) -> u64 {

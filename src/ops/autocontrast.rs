@@ -1,7 +1,7 @@
 //! Stretching each channel's values to 0 to 255.
 
-use super::histogram::{self, Counts};
-use super::kernel::{Kernel, KernelId, Launcher};
+use super::histogram::{self, Histogram};
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
@@ -34,14 +34,14 @@ impl Pass for Autocontrast {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const TABLE: KernelId = KernelId::of("autocontrast_table_u8");
         histogram::launch(on, TABLE)
     }
 }
 
 /// The table of Pillow's `ImageOps.autocontrast`, in doubles. A channel with a single value stays as it is.
-fn stretched(counts: &Counts) -> [u8; 256] {
+fn stretched(counts: &Histogram) -> [u8; 256] {
     let low = counts.iter().position(|count| *count > 0).unwrap_or(0);
     let high = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
     if high <= low {

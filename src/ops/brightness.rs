@@ -1,9 +1,9 @@
 //! Brightness: blending with black.
 
 use super::blend::blend;
+use super::byte_table::{self, ByteTable};
 use super::check::factor;
 use super::kernel::Kernel;
-use super::table::{self, Table};
 use super::{Operation, Primitive};
 use crate::error::Result;
 use crate::raster::Size;
@@ -19,7 +19,7 @@ pub struct Brightness {
 }
 
 impl Brightness {
-    pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = byte_table::KERNELS;
 
     /// A blend that makes images `factor` times as bright.
     #[must_use]
@@ -39,6 +39,6 @@ impl Operation for Brightness {
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         let factor = self.factor as f32;
-        Primitive::Table(Table::new(|value| blend(0, value, factor)))
+        Primitive::Table(ByteTable::new(|value| blend(0, value, factor)))
     }
 }

@@ -1,7 +1,8 @@
 //! Brightness, contrast, saturation and hue at random.
 
 use super::check::range;
-use super::transform::{Drawing, Random};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{Brightness, Contrast, Hue, Op, Saturation};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
@@ -54,7 +55,7 @@ impl ColorJitter {
     }
 }
 
-impl Random for ColorJitter {
+impl RandomTransform for ColorJitter {
     fn validate(&self) -> Result<()> {
         range(Self::NAME, "brightness", &self.brightness, 0.0, f64::INFINITY)?;
         range(Self::NAME, "contrast", &self.contrast, 0.0, f64::INFINITY)?;
@@ -62,8 +63,8 @@ impl Random for ColorJitter {
         range(Self::NAME, "hue", &self.hue, -0.5, 0.5)
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         // All four numbers are drawn, so that leaving one change out does not alter the others.
         let mut factor = |range: &RangeInclusive<f64>, unchanged: f64| {
             let factor = rng.uniform(*range.start(), *range.end());
@@ -76,6 +77,6 @@ impl Random for ColorJitter {
             factor(&self.hue, 0.0).map(|factor| Hue::new(factor).into()),
         ];
         rng.shuffle(&mut jitter);
-        jitter.into_iter().flatten().try_for_each(|op| drawing.push(op))
+        jitter.into_iter().flatten().try_for_each(|op| recipe.push(op))
     }
 }

@@ -1,7 +1,8 @@
 //! Combinations of transforms.
 
 use super::check::{probability, within};
-use super::transform::{Drawing, Random, Transform};
+use super::recipe::RecipeBuilder;
+use super::transform::{RandomTransform, Transform};
 use super::written::list;
 use super::{Op, SampleRng, SizeEffect};
 use crate::error::{Error, Result};
@@ -139,7 +140,7 @@ fn most_steps_of(transforms: &[Transform]) -> u64 {
     transforms.iter().fold(1, |sum, transform| sum.saturating_add(transform.most_steps()))
 }
 
-impl Random for OneOf {
+impl RandomTransform for OneOf {
     fn validate(&self) -> Result<()> {
         if self.transforms.is_empty() {
             return Err(Error::parameter(Self::NAME, "ops", "at least one operation", "none"));
@@ -161,11 +162,11 @@ impl Random for OneOf {
     }
 
     /// A branch that is not taken keeps its regions.
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let chosen = self.choose(rng);
         let Some(transform) = self.transforms.get(chosen) else { return Ok(()) };
-        drawing.add_after(regions_of(&self.transforms[..chosen]).saturating_add(1), transform)
+        recipe.add_after(regions_of(&self.transforms[..chosen]).saturating_add(1), transform)
     }
 
     fn regions(&self) -> u32 {
@@ -177,7 +178,7 @@ impl Random for OneOf {
     }
 }
 
-impl Random for RandomOrder {
+impl RandomTransform for RandomOrder {
     fn validate(&self) -> Result<()> {
         validate_nested(&self.transforms)
     }
@@ -194,7 +195,7 @@ impl Random for RandomOrder {
     }
 
     /// Each transform keeps its regions, wherever it comes in the order.
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
         let mut region = 1_u32;
         let mut order: Vec<_> = self
             .transforms
@@ -205,9 +206,9 @@ impl Random for RandomOrder {
                 (first, transform)
             })
             .collect();
-        let (rng, _) = drawing.start();
+        let (rng, _) = recipe.start();
         rng.shuffle(&mut order);
-        order.into_iter().try_for_each(|(first, transform)| drawing.add_after(first, transform))
+        order.into_iter().try_for_each(|(first, transform)| recipe.add_after(first, transform))
     }
 
     fn regions(&self) -> u32 {
@@ -219,7 +220,7 @@ impl Random for RandomOrder {
     }
 }
 
-impl Random for Maybe {
+impl RandomTransform for Maybe {
     fn validate(&self) -> Result<()> {
         probability(Self::NAME, self.p)?;
         validate_nested(&self.transforms)
@@ -232,11 +233,11 @@ impl Random for Maybe {
         }
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         if rng.chance(self.p) {
-            drawing.skip(1);
-            self.transforms.iter().try_for_each(|transform| drawing.add(transform))?;
+            recipe.skip(1);
+            self.transforms.iter().try_for_each(|transform| recipe.add(transform))?;
         }
         Ok(())
     }
@@ -250,7 +251,7 @@ impl Random for Maybe {
     }
 }
 
-impl Random for Repeat {
+impl RandomTransform for Repeat {
     fn validate(&self) -> Result<()> {
         within(Self::NAME, "n", self.n, 0..=MAX_REPEAT)?;
         validate_nested(&self.transforms)
@@ -260,8 +261,8 @@ impl Random for Repeat {
         if self.n == 0 { SizeEffect::Keeps } else { SizeEffect::of_all(&self.transforms) }
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        (0..self.n).try_for_each(|_| self.transforms.iter().try_for_each(|transform| drawing.add(transform)))
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        (0..self.n).try_for_each(|_| self.transforms.iter().try_for_each(|transform| recipe.add(transform)))
     }
 
     fn regions(&self) -> u32 {

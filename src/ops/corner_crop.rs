@@ -1,7 +1,8 @@
 //! Cutting out a corner.
 
 use super::check::sides;
-use super::transform::{Drawing, Random};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{Crop, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -46,7 +47,7 @@ impl CornerCrop {
     }
 }
 
-impl Random for CornerCrop {
+impl RandomTransform for CornerCrop {
     fn validate(&self) -> Result<()> {
         sides(Self::NAME, self.size.width, self.size.height)
     }
@@ -55,8 +56,8 @@ impl Random for CornerCrop {
         SizeEffect::Becomes(self.size)
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let image = drawing.size();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let image = recipe.size();
         let Size { width, height } = self.size;
         if width > image.width || height > image.height {
             let expected = format!("within the image of {image}: resize it first");
@@ -69,6 +70,6 @@ impl Random for CornerCrop {
             Corner::LowerLeft => (0, bottom),
             Corner::LowerRight => (right, bottom),
         };
-        drawing.push(Crop::new(x, y, self.size))
+        recipe.push(Crop::new(x, y, self.size))
     }
 }

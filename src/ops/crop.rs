@@ -1,10 +1,11 @@
 //! Cutting out a rectangle, which may reach beyond the image.
 
 use super::check::{MAX_SIDE_PX, sides, within};
+use super::descriptors::CropSample;
 use super::fill::{Fill, opaque};
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::CropSample;
-use super::transform::{Drawing, Random};
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
@@ -101,7 +102,7 @@ impl RandomCrop {
     }
 }
 
-impl Random for RandomCrop {
+impl RandomTransform for RandomCrop {
     fn validate(&self) -> Result<()> {
         let most = MAX_SIDE_PX.saturating_sub(self.size.width.max(self.size.height));
         if self.padding > most {
@@ -116,8 +117,8 @@ impl Random for RandomCrop {
         SizeEffect::Becomes(self.size)
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, image) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, image) = recipe.start();
         let mut axis = |image: u32, wanted: u32| {
             let padded = i64::from(image) + 2 * i64::from(self.padding);
             let missing = (i64::from(wanted) - padded).max(0);
@@ -126,12 +127,12 @@ impl Random for RandomCrop {
         };
         let y = axis(image.height, self.size.height);
         let x = axis(image.width, self.size.width);
-        drawing.push(self.at(x, y))
+        recipe.push(self.at(x, y))
     }
 }
 
 /// Queues the kernel that cuts out the rectangle of `size` at (`x`, `y`).
-pub(super) fn launch(on: &mut dyn Launcher, x: i32, y: i32, size: Size, fill: Fill) -> Result<()> {
+pub(super) fn launch(on: &mut dyn CallRecorder, x: i32, y: i32, size: Size, fill: Fill) -> Result<()> {
     const CROP: KernelId = KernelId::of("crop_u8_nhwc");
     let source = on.source();
     let target = on.target(size, Rect::full(size))?;

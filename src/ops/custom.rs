@@ -1,6 +1,6 @@
 //! Operations of the caller.
 
-use super::kernel::Launcher;
+use super::kernel::CallRecorder;
 use super::transform::Transform;
 use super::{CpuPass, Op, Operation, Pass, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
@@ -108,7 +108,7 @@ impl Pass for Custom {
         Err(Error::parameter(self.name, "image", expected, got))
     }
 
-    fn launch(&self, _on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, _on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         Err(Error::Unsupported {
             feature: format!("{} on a GPU", self.name),
             remedy: "operations of the caller's own run on the CPU".to_owned(),

@@ -1,12 +1,13 @@
 //! Elastic deformation: each pixel moves a little, and neighboring pixels move alike.
 
 use super::check::{noise_key, pixels};
+use super::descriptors::ElasticSample;
 use super::fill::packed;
 use super::filter::Interpolation;
-use super::kernel::{Kernel, KernelId, Launcher};
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::noise::{self, KEYS};
-use super::params::ElasticSample;
-use super::transform::{Drawing, Random};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::memory;
@@ -220,7 +221,7 @@ impl Pass for Elastic {
         })
     }
 
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const NOISE: KernelId = KernelId::of("elastic_noise_f32");
         const ROWS: KernelId = KernelId::of("elastic_rows_f32");
         const ELASTIC: KernelId = KernelId::of("elastic_u8_nhwc");
@@ -337,14 +338,14 @@ impl RandomElastic {
     }
 }
 
-impl Random for RandomElastic {
+impl RandomTransform for RandomElastic {
     fn validate(&self) -> Result<()> {
         self.with(0).validate()
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let key = rng.below(KEYS);
-        drawing.push(self.with(key))
+        recipe.push(self.with(key))
     }
 }

@@ -1,7 +1,7 @@
 //! Spreading each channel's values evenly.
 
-use super::histogram::{self, Counts};
-use super::kernel::{Kernel, KernelId, Launcher};
+use super::histogram::{self, Histogram};
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
@@ -32,14 +32,14 @@ impl Pass for Equalize {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const TABLE: KernelId = KernelId::of("equalize_table_u8");
         histogram::launch(on, TABLE)
     }
 }
 
 /// The table of Pillow's `ImageOps.equalize`. A channel with few pixels or a single value stays as it is.
-fn equalized(counts: &Counts) -> [u8; 256] {
+fn equalized(counts: &Histogram) -> [u8; 256] {
     let total: u32 = counts.iter().sum();
     let last = counts.iter().rev().find(|count| **count > 0).copied().unwrap_or(0);
     let step = (total - last) / 255;

@@ -1,11 +1,12 @@
 //! Erasing: overwriting a rectangle with one color or with noise.
 
 use super::check::{ABOVE_0, finite, inside, noise_key, not_negative, probability, range, sides, whole_range};
+use super::descriptors::{BatchPlace, DevicePointer, EraseNoiseSample, EraseSample};
 use super::fill::{opaque, packed};
-use super::kernel::{Kernel, KernelId, Launcher};
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::noise::{self, KEYS};
-use super::params::{DevicePointer, EraseNoiseSample, EraseSample, Output};
-use super::transform::{Drawing, Random};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{CpuPass, Operation, Pass, Primitive, Reach, rectangle};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
@@ -105,7 +106,7 @@ impl Erase {
         normals: DevicePointer,
         at: Rect,
         first: [u32; 2],
-        output: Output,
+        output: BatchPlace,
     ) -> EraseNoiseSample {
         let Rect { x, y, width, height } = at;
         let (Self { value, std, key, .. }, [first_x, first_y]) = (*self, first);
@@ -153,7 +154,7 @@ impl Pass for Erase {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const ERASE: KernelId = KernelId::of("erase_u8_nhwc");
         const NOISE: KernelId = KernelId::of("erase_noise_u8_nhwc");
         let image = on.source();
@@ -161,7 +162,7 @@ impl Pass for Erase {
         let Some(Rect { x, y, width, height }) = self.within(stored) else { return Ok(()) };
         let (pixels, pitch_bytes, value) = (image.pixels, image.pitch_bytes, packed(self.color()));
         if self.std != 0.0 {
-            let output = Output { elements: pixels, row_stride: pitch_bytes, ..Output::default() };
+            let output = BatchPlace { elements: pixels, row_stride: pitch_bytes, ..BatchPlace::default() };
             let place = Rect { x, y, width, height };
             let sample = self.noise_sample(on.put(noise::normals())?, place, [stored.x, stored.y], output);
             on.call(NOISE, &sample, place.size());
@@ -273,7 +274,7 @@ impl RandomErasing {
     }
 }
 
-impl Random for RandomErasing {
+impl RandomTransform for RandomErasing {
     fn validate(&self) -> Result<()> {
         probability(Self::NAME, self.p)?;
         range(Self::NAME, "scale", &self.scale, ABOVE_0, 1.0)?;
@@ -283,8 +284,8 @@ impl Random for RandomErasing {
         whole_range(Self::NAME, "count", &self.count, MAX_COUNT, "")
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, image) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, image) = recipe.start();
         if !rng.chance(self.p) {
             return Ok(());
         }
@@ -298,7 +299,7 @@ impl Random for RandomErasing {
             Some(self.erase(rect, rng))
         });
         let erased: Vec<_> = rects.collect();
-        erased.into_iter().try_for_each(|erase| drawing.push(erase))
+        erased.into_iter().try_for_each(|erase| recipe.push(erase))
     }
 
     fn most_steps(&self) -> u64 {

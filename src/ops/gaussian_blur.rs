@@ -10,9 +10,10 @@
 //! 3. Columns next: a 64-bit sum of these sums times weights, rounded to integers, ties to even.
 
 use super::check::{ABOVE_0, MAX_KERNEL_PX, range};
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::BlurSample;
-use super::transform::{Drawing, Random};
+use super::descriptors::BlurSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
@@ -69,7 +70,7 @@ impl Pass for GaussianBlur {
         pass.replace(part.size(), |input, out| gaussian_blur(input, self.kernel, self.sigma, part, out))
     }
 
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const ROWS: KernelId = KernelId::of("gaussian_blur_rows_u8_nhwc");
         const COLUMNS: KernelId = KernelId::of("gaussian_blur_columns_u8_nhwc");
         let (source, whole) = (on.source(), on.whole());
@@ -100,16 +101,16 @@ impl RandomGaussianBlur {
     }
 }
 
-impl Random for RandomGaussianBlur {
+impl RandomTransform for RandomGaussianBlur {
     fn validate(&self) -> Result<()> {
         range(Self::NAME, "sigma", &self.sigma, ABOVE_0, f64::INFINITY)?;
         GaussianBlur::new(self.kernel, *self.sigma.start()).validate()
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let sigma = rng.uniform(*self.sigma.start(), *self.sigma.end());
-        drawing.push(GaussianBlur::new(self.kernel, sigma))
+        recipe.push(GaussianBlur::new(self.kernel, sigma))
     }
 }
 

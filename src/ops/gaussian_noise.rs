@@ -1,9 +1,10 @@
 //! Normal noise on every pixel.
 
-use super::kernel::{Kernel, KernelId, Launcher};
+use super::descriptors::NoiseSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::noise::{self, KEYS};
-use super::params::NoiseSample;
-use super::transform::{Drawing, Random};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{CpuPass, Operation, Pass, Primitive, Reach, check};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
@@ -95,7 +96,7 @@ impl Pass for GaussianNoise {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const NOISE: KernelId = KernelId::of("gaussian_noise_u8_nhwc");
         let normals = on.put(noise::normals())?;
         let image = on.source();
@@ -157,14 +158,14 @@ impl RandomGaussianNoise {
     }
 }
 
-impl Random for RandomGaussianNoise {
+impl RandomTransform for RandomGaussianNoise {
     fn validate(&self) -> Result<()> {
         self.with(0).validate()
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let key = rng.below(KEYS);
-        drawing.push(self.with(key))
+        recipe.push(self.with(key))
     }
 }

@@ -1,7 +1,7 @@
 //! Luma in all three channels.
 
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::ColorSample;
+use super::descriptors::ColorSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Image, Pixel, Rect, Size};
@@ -33,7 +33,7 @@ impl Pass for Grayscale {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const GRAYSCALE: KernelId = KernelId::of("grayscale_u8_nhwc");
         let image = on.source();
         let sample = ColorSample::of(&image);

@@ -5,8 +5,8 @@
 //! intermediate results are exact either way. Tested on all 2^24 colors.
 
 use super::check::within;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::ColorSample;
+use super::descriptors::ColorSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Image, Pixel, Rect, Size};
@@ -58,7 +58,7 @@ impl Pass for Hue {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const HUE: KernelId = KernelId::of("hue_u8_nhwc");
         let image = on.source();
         let sample = ColorSample { hue_shift: u32::from(self.shift()), ..ColorSample::of(&image) };

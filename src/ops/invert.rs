@@ -1,7 +1,7 @@
 //! Inverting each value.
 
+use super::byte_table::{self, ByteTable};
 use super::kernel::Kernel;
-use super::table::{self, Table};
 use super::{Operation, Primitive};
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct Invert;
 
 impl Invert {
-    pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = byte_table::KERNELS;
 
     pub(super) fn examples(_size: Size) -> Vec<Self> {
         vec![Self]
@@ -21,7 +21,7 @@ impl Invert {
 
 impl Operation for Invert {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        Primitive::Table(Table::new(|value| 255 - value))
+        Primitive::Table(ByteTable::new(|value| 255 - value))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Encoding as JPEG and decoding again.
 
 use super::check::within;
-use super::kernel::{Kernel, Launcher};
-use super::transform::{Drawing, Random};
+use super::kernel::{CallRecorder, Kernel};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::decode::{Decoder, probe};
 use crate::encode::{JpegOptions, encode_jpeg};
@@ -52,7 +53,7 @@ impl Pass for Jpeg {
         Decoder::new()?.decode(&bytes, &header, Rect::full(header.size), false, pass.image)
     }
 
-    fn launch(&self, _on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, _on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         Err(Error::Unsupported {
             feature: "jpeg on a GPU".to_owned(),
             remedy: "recipes with it run on the CPU".to_owned(),
@@ -83,7 +84,7 @@ impl RandomJpeg {
     }
 }
 
-impl Random for RandomJpeg {
+impl RandomTransform for RandomJpeg {
     fn validate(&self) -> Result<()> {
         within(Self::NAME, "quality", *self.quality.start(), 1..=100)?;
         within(Self::NAME, "quality", *self.quality.end(), 1..=100)?;
@@ -93,9 +94,9 @@ impl Random for RandomJpeg {
         Ok(())
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let quality = rng.within(&(u32::from(*self.quality.start())..=u32::from(*self.quality.end())));
-        drawing.push(Jpeg::new(quality as u8))
+        recipe.push(Jpeg::new(quality as u8))
     }
 }

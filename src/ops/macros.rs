@@ -42,16 +42,16 @@ macro_rules! with_probability {
             }
         }
 
-        impl $crate::ops::transform::Random for $name {
+        impl $crate::ops::transform::RandomTransform for $name {
             fn validate(&self) -> $crate::error::Result<()> {
                 $crate::ops::check::probability(Self::NAME, self.p)?;
                 self.op().validate()
             }
 
-            fn draw(&self, drawing: &mut $crate::ops::transform::Drawing<'_>) -> $crate::error::Result<()> {
-                let (rng, _) = drawing.start();
+            fn draw(&self, recipe: &mut $crate::ops::recipe::RecipeBuilder<'_>) -> $crate::error::Result<()> {
+                let (rng, _) = recipe.start();
                 if rng.chance(self.p) {
-                    drawing.push(self.op())?;
+                    recipe.push(self.op())?;
                 }
                 Ok(())
             }

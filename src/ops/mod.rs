@@ -7,13 +7,15 @@
 //! your own implement [`CustomTransform`]; an operation of your own is an [`Op::Custom`].
 
 // Files. The file of an operation holds its parameters and their written form, validation, the size of its result, its
-// lowering for a plan, its CPU pass, its kernels and how they are called, its random transform, and examples for tests
-// and benches. The CPU pass is the specification; every faster version is compared with it. The list `operations!`
-// below makes `Op`, the names and the registry of kernels from these files; the list `transforms!` makes `Transform`.
-// No match on operations has a wildcard arm, so the compiler names every place that a new operation lacks. Arithmetic
-// that operations share has files of its own: `filter` (weights of a resize), `rotation` and `sampling` (affine maps),
-// `turn` (mirrors and quarter turns), `blend`, `table`. `kernel` is what operations know of GPUs, `params` the
-// structs that kernels get.
+// primitive, its random transform, and examples for tests and benches. Most operations are a primitive that others are
+// too: a mirror, a crop, a resize, an affine warp or a table, with a CPU pass and kernels in the primitive's file. Other
+// operations have a `Pass` of their own. The CPU pass is the specification; every faster version is compared with it.
+// The list `operations!` below makes `Op`, the names and the registry of kernels from these files; the list
+// `transforms!` makes `Transform`. No match on operations has a wildcard arm, so the compiler names every place that a
+// new operation lacks. Two operations that are one algorithm share a file (`flip`, `morphology`). Arithmetic that
+// operations share has files of its own: `filter` (weights of a resize), `rotation` and `affine_warp` (affine maps),
+// `turn` (mirrors and quarter turns), `blend`, `byte_table`. `kernel` is what operations know of GPUs, `descriptors` the
+// structs that kernels get, `recipe` the drawing of recipes, `macros` what many types have in common.
 //
 // Reference. The reference is torchvision on PIL images, because published accuracies were trained on it. Results must
 // be equal on all processors: Rust neither contracts nor reorders floating-point operations, C is compiled with
@@ -46,19 +48,21 @@
 // both devices, within 2^-16 pixels of Pillow's doubles. Its bicubic sampling on a GPU first computes in whole
 // numbers, and computes a value again in doubles if it is within 2^-13 of a whole number.
 //
-// Points. An operation that reads the whole image says whether it moves pixels. If it does, `PointMap` refuses it
-// instead of guessing where points go.
+// Points. `Reach` says what part of an image a pass reads, and `Pass::moves_pixels` whether pixels move. If they do,
+// `PointMap` refuses the operation instead of guessing where points go.
 
 #[macro_use]
 mod macros;
 
 mod affine;
 mod affine_matrix;
+pub(crate) mod affine_warp;
 mod aug_mix;
 mod auto_augment;
 mod autocontrast;
 pub(crate) mod blend;
 pub(crate) mod brightness;
+pub(crate) mod byte_table;
 pub(crate) mod center_crop;
 pub(crate) mod check;
 pub(crate) mod color_jitter;
@@ -67,6 +71,7 @@ pub(crate) mod contrast;
 mod corner_crop;
 pub(crate) mod crop;
 pub(crate) mod custom;
+pub(crate) mod descriptors;
 mod elastic;
 mod equalize;
 pub(crate) mod erase;
@@ -83,13 +88,11 @@ pub(crate) mod invert;
 mod jpeg;
 pub(crate) mod kernel;
 mod magnitude;
-mod mix;
 mod morphology;
 pub(crate) mod noise;
 pub(crate) mod normalize;
 pub(crate) mod orientation;
 mod pad;
-pub(crate) mod params;
 mod permute_channels;
 mod perspective;
 mod photometric_distort;
@@ -98,17 +101,16 @@ mod point_map;
 pub(crate) mod points;
 mod posterize;
 mod rand_augment;
+pub(crate) mod recipe;
 pub(crate) mod rectangle;
 pub(crate) mod resize;
 pub(crate) mod resized_crop;
 pub(crate) mod rotate;
 pub(crate) mod rotation;
-pub(crate) mod sampling;
 pub(crate) mod saturation;
 mod sharpness;
 pub(crate) mod solarize;
 mod solarize_add;
-pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod timm_augment;
@@ -117,6 +119,7 @@ mod timm_policy;
 pub(crate) mod transform;
 mod trivial_augment;
 pub(crate) mod turn;
+mod weighted_sum;
 pub(crate) mod written;
 
 pub use crate::rng::SampleRng;
@@ -127,7 +130,6 @@ pub use erase::ErasingNoise;
 pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
 pub use interpolations::Interpolations;
-pub use mix::Chain;
 pub use pad::PadMode;
 pub use point_map::PointMap;
 pub use resize::ResizeTo;
@@ -141,16 +143,17 @@ pub use transform::{
     random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop,
     random_rotation, random_vertical_flip, repeat, three_augment,
 };
+pub use weighted_sum::Chain;
 pub use written::TransformFile;
 
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
+use affine_warp::AffineWarp;
+use byte_table::ByteTable;
 use check::MAX_SIDE_PX;
-use kernel::{Kernel, Launcher};
-use sampling::Sampling;
+use kernel::{CallRecorder, Kernel};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use table::Table;
 use turn::Turn;
 
 /// Interface of every operation.
@@ -184,7 +187,7 @@ pub(crate) trait Pass: fmt::Debug {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()>;
 
     /// Queues the pass's kernels for the part `part` of its result.
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()>;
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()>;
 
     /// Whether pixels move in the pass's own way, so that no map follows points. Default: each pixel stays in its place.
     fn moves_pixels(&self) -> bool {
@@ -209,7 +212,7 @@ pub(crate) enum Primitive<'a> {
         fill: Fill,
     },
     /// The operation samples through an affine map.
-    Affine(Sampling),
+    Affine(AffineWarp),
     /// The operation resizes a rectangle of the image to its result's size.
     Resample {
         /// The rectangle.
@@ -218,7 +221,7 @@ pub(crate) enum Primitive<'a> {
         interpolation: Interpolation,
     },
     /// The operation replaces each byte by a value that depends on that byte alone.
-    Table(Table),
+    Table(ByteTable),
     /// The operation has a pass of its own.
     Pass(&'a dyn Pass, Reach),
 }
@@ -409,7 +412,7 @@ operations! {
     /// Blends with a smoothed version.
     "sharpness" sharpness::Sharpness,
     /// Adds up the image and the results of chains of operations.
-    "mix" mix::Mix,
+    "mix" weighted_sum::WeightedSum,
     /// Adds rows and columns on each side.
     "pad" pad::Pad,
     /// Moves four points to four others.
@@ -484,7 +487,7 @@ impl Op {
     }
 
     /// Queues the operation's kernels for the part `part` of its result.
-    pub(crate) fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    pub(crate) fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         let (input, size) = (on.whole(), part.size());
         match self.primitive(input) {
             Primitive::Identity => Ok(()),
@@ -508,7 +511,7 @@ impl Op {
     pub(crate) fn needs_cpu(&self) -> bool {
         match self {
             Self::Custom(_) | Self::Jpeg(_) => true,
-            Self::Mix(mix) => mix.chains.iter().flat_map(|chain| &chain.ops).any(Self::needs_cpu),
+            Self::WeightedSum(mix) => mix.chains.iter().flat_map(|chain| &chain.ops).any(Self::needs_cpu),
             _ => false,
         }
     }

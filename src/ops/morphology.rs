@@ -3,9 +3,10 @@
 //! Equal to OpenCV's `dilate` and `erode` with a kernel of ones and the default anchor and border: output pixel x sees
 //! the pixels `x - kernel / 2 .. x - kernel / 2 + kernel` that lie inside the image.
 
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::RankSample;
-use super::transform::{Drawing, Random};
+use super::descriptors::MorphologySample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{CpuPass, Operation, Pass, Primitive, Reach, check};
 use crate::error::Result;
 use crate::raster::{Image, Rect, Size};
@@ -58,7 +59,7 @@ macro_rules! morphology {
                 pass.replace(part.size(), |input, out| filter::<$largest>(input, self.kernel, part, out))
             }
 
-            fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+            fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
                 launch(on, const { [KernelId::of($rows), KernelId::of($columns)] }, self.kernel, part)
             }
         }
@@ -79,15 +80,15 @@ macro_rules! morphology {
             }
         }
 
-        impl Random for $random {
+        impl RandomTransform for $random {
             fn validate(&self) -> Result<()> {
                 check::whole_range(Self::NAME, "kernel", &self.kernel, check::MAX_KERNEL_PX, " pixels")
             }
 
-            fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-                let (rng, _) = drawing.start();
+            fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+                let (rng, _) = recipe.start();
                 let kernel = rng.within(&self.kernel);
-                drawing.push($name::new(kernel))
+                recipe.push($name::new(kernel))
             }
         }
     };
@@ -106,13 +107,13 @@ morphology! {
 }
 
 /// Queues both kernels for the rectangle `part` of the result.
-fn launch(on: &mut dyn Launcher, [rows, columns]: [KernelId; 2], kernel: u32, part: Rect) -> Result<()> {
+fn launch(on: &mut dyn CallRecorder, [rows, columns]: [KernelId; 2], kernel: u32, part: Rect) -> Result<()> {
     let (source, whole) = (on.source(), on.whole());
     let between = Rect { x: part.x, y: source.y, width: part.width, height: source.height };
     for (pass, part) in [(rows, between), (columns, part)] {
         let source = on.source();
         let target = on.target(whole, part)?;
-        on.call(pass, &RankSample { source, target, kernel, reserved: 0 }, part.size());
+        on.call(pass, &MorphologySample { source, target, kernel, reserved: 0 }, part.size());
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Normalization: the end of a recipe, which a plan's epilogue does.
 
-use super::kernel::{Kernel, Launcher};
+use super::kernel::{CallRecorder, Kernel};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
@@ -66,7 +66,7 @@ impl Pass for Normalize {
         Err(self.misplaced())
     }
 
-    fn launch(&self, _on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, _on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         Err(self.misplaced())
     }
 }

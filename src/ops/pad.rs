@@ -1,9 +1,9 @@
 //! Adding rows and columns on each side.
 
 use super::check::{MAX_SIDE_PX, pixels};
+use super::descriptors::CropSample;
 use super::fill::Fill;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::CropSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Crop, Operation, Pass, Primitive, Reach, SizeEffect};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
@@ -160,7 +160,7 @@ impl Pass for Pad {
         })
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const CROP: KernelId = KernelId::of("crop_u8_nhwc");
         let size = self.padded(on.whole());
         let outside = if self.mode == PadMode::Reflect { CropSample::REFLECT } else { CropSample::SYMMETRIC };

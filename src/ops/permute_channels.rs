@@ -1,8 +1,9 @@
 //! Red, green and blue in another order.
 
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::ColorSample;
-use super::transform::{Drawing, Random};
+use super::descriptors::ColorSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
@@ -64,7 +65,7 @@ impl Pass for PermuteChannels {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const PERMUTE: KernelId = KernelId::of("permute_channels_u8_nhwc");
         let [red, green, blue] = self.order.map(u32::from);
         let sample = ColorSample { order: red | green << 2 | blue << 4, ..ColorSample::of(&on.source()) };
@@ -86,11 +87,11 @@ impl RandomChannelPermutation {
     }
 }
 
-impl Random for RandomChannelPermutation {
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+impl RandomTransform for RandomChannelPermutation {
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let mut order = [0, 1, 2];
         rng.shuffle(&mut order);
-        drawing.push(PermuteChannels::new(order))
+        recipe.push(PermuteChannels::new(order))
     }
 }

@@ -1,13 +1,14 @@
 //! Perspective: the image as a plane in space, seen from another place.
 
 use super::check::{point, probability, within};
+use super::descriptors::PerspectiveSample;
 use super::fill::{opaque, packed};
 use super::filter::Interpolation;
 use super::interpolations::Interpolations;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::PerspectiveSample;
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Pass, Primitive, Reach, sampling};
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{CpuPass, Operation, Pass, Primitive, Reach, affine_warp};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -43,7 +44,7 @@ const HALF: i64 = 1 << (POINT_BITS - 1);
 
 /// The map from pixel (x, y) of the result to the image: both coordinates and their divisor. Each of the three is `a (2
 /// x + 1) + b (2 y + 1) + c`.
-type Coefficients = [i64; 9];
+type Projection = [i64; 9];
 
 impl Perspective {
     pub(super) const KERNELS: &'static [Kernel] =
@@ -74,7 +75,7 @@ impl Perspective {
     }
 
     /// The map for an image of size `size`. Fails if there is none, or if it does not fit 64 bits.
-    fn coefficients(&self, size: Size) -> Result<Coefficients> {
+    fn coefficients(&self, size: Size) -> Result<Projection> {
         let refuse = || {
             let expected = "four points, no three of them on a line, and four that they go to in the same way";
             Error::parameter(Self::NAME, "points", expected, format!("{:?}", (self.startpoints, self.endpoints)))
@@ -122,7 +123,7 @@ impl Operation for Perspective {
         for (parameter, points) in [("startpoints", self.startpoints), ("endpoints", self.endpoints)] {
             points.into_iter().try_for_each(|at| point(Self::NAME, parameter, at))?;
         }
-        sampling::validate(Self::NAME, self.interpolation)
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
     fn output_size(&self, input: Size) -> Result<Size> {
@@ -155,7 +156,7 @@ impl Pass for Perspective {
         })
     }
 
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const PERSPECTIVE: KernelId = KernelId::of("perspective_u8_nhwc");
         const BICUBIC: KernelId = KernelId::of("perspective_bicubic_u8_nhwc");
         let (source, size) = (on.source(), on.whole());
@@ -174,7 +175,7 @@ impl Pass for Perspective {
 }
 
 /// The point of the image that pixel (x, y) of the result shows. `None` if it is outside an image of size `size`.
-fn point_of(coefficients: &Coefficients, x: u32, y: u32, size: Size) -> Option<[i64; 2]> {
+fn point_of(coefficients: &Projection, x: u32, y: u32, size: Size) -> Option<[i64; 2]> {
     let (x, y) = (2 * i64::from(x) + 1, 2 * i64::from(y) + 1);
     let along = |row: usize| coefficients[row] * x + coefficients[row + 1] * y + coefficients[row + 2];
     let divisor = along(6);
@@ -282,15 +283,15 @@ impl RandomPerspective {
     }
 }
 
-impl Random for RandomPerspective {
+impl RandomTransform for RandomPerspective {
     fn validate(&self) -> Result<()> {
         probability(Self::NAME, self.p)?;
         within(Self::NAME, "distortion", self.distortion, 0.0..=1.0)?;
-        self.interpolation.validate(|interpolation| sampling::validate(Self::NAME, interpolation))
+        self.interpolation.validate(|interpolation| affine_warp::validate(Self::NAME, interpolation))
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, size) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, size) = recipe.start();
         let happens = rng.chance(self.p);
         let Size { width, height } = size;
         let mut inwards = |side: u32| {
@@ -304,7 +305,7 @@ impl Random for RandomPerspective {
         let end = [a, [right - b[0], b[1]], [right - c[0], bottom - c[1]], [d[0], bottom - d[1]]];
         let op = self.between(start, end).interpolation(self.interpolation.draw(rng));
         if happens && op.coefficients(size).is_ok() {
-            drawing.push(op)?;
+            recipe.push(op)?;
         }
         Ok(())
     }

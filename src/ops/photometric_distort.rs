@@ -1,7 +1,8 @@
 //! Photometric distortion, as in the training of detectors.
 
 use super::check::{probability, range};
-use super::transform::{Drawing, Random};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{Brightness, Contrast, Hue, Op, PermuteChannels, Saturation};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
@@ -57,7 +58,7 @@ impl RandomPhotometricDistort {
     }
 }
 
-impl Random for RandomPhotometricDistort {
+impl RandomTransform for RandomPhotometricDistort {
     fn validate(&self) -> Result<()> {
         probability(Self::NAME, self.p)?;
         range(Self::NAME, "brightness", &self.brightness, 0.0, f64::INFINITY)?;
@@ -66,8 +67,8 @@ impl Random for RandomPhotometricDistort {
         range(Self::NAME, "hue", &self.hue, -0.5, 0.5)
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         // All numbers are drawn, so that a change that is left out does not alter the others.
         let mut factor = |range: &RangeInclusive<f64>| {
             let happens = rng.chance(self.p);
@@ -83,6 +84,6 @@ impl Random for RandomPhotometricDistort {
         let (before, after) = if early { (contrast, None) } else { (None, contrast) };
         let permutation = permutes.then(|| PermuteChannels::new(order).into());
         let ops: [Option<Op>; 6] = [brightness, before, saturation, hue, after, permutation];
-        ops.into_iter().flatten().try_for_each(|op| drawing.push(op))
+        ops.into_iter().flatten().try_for_each(|op| recipe.push(op))
     }
 }

@@ -1,9 +1,10 @@
 //! Pillow's Gaussian blur, which is three box blurs.
 
 use super::check::{pixels, range};
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::BoxBlurSample;
-use super::transform::{Drawing, Random};
+use super::descriptors::BoxBlurSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Image, Pixel, Rect, Size};
@@ -40,21 +41,21 @@ impl PillowGaussianBlur {
     }
 
     /// The box of each pass; `None` if the box is a single pixel.
-    fn window(&self) -> Option<Window> {
+    fn window(&self) -> Option<BoxWindow> {
         // In single precision like Pillow's C code, except for one square root.
         let variance = self.radius as f32 * self.radius as f32 / PASSES as f32;
         let length = (12.0 * f64::from(variance) + 1.0).sqrt() as f32;
         let whole = ((f64::from(length) - 1.0) / 2.0).floor() as f32;
         let rest = (2.0 * whole + 1.0) * (whole * (whole + 1.0) - 3.0 * variance);
         let radius = whole + rest / (6.0 * (variance - (whole + 1.0) * (whole + 1.0)));
-        (radius != 0.0).then(|| Window::new(radius))
+        (radius != 0.0).then(|| BoxWindow::new(radius))
     }
 }
 
 /// A box blur's window: a whole number of pixels and a part of one more pixel on either side. Weights have 24
 /// fractional bits.
 #[derive(Debug, Clone, Copy)]
-struct Window {
+struct BoxWindow {
     /// Number of pixels on either side of the middle that have full weight.
     radius: u32,
     /// Weight of these pixels and of the middle.
@@ -63,7 +64,7 @@ struct Window {
     far_weight: u32,
 }
 
-impl Window {
+impl BoxWindow {
     fn new(radius: f32) -> Self {
         const ONE: u32 = 1 << 24;
         let weight = (ONE as f32 / (radius * 2.0 + 1.0)) as u32;
@@ -111,9 +112,9 @@ impl Pass for PillowGaussianBlur {
         })
     }
 
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const BOX_BLUR: KernelId = KernelId::of("box_blur_u8_nhwc");
-        let Some(Window { radius, weight, far_weight }) = self.window() else { return Ok(()) };
+        let Some(BoxWindow { radius, weight, far_weight }) = self.window() else { return Ok(()) };
         let (first, whole) = (on.source(), on.whole());
         let stored = Rect { x: first.x, y: first.y, width: first.width, height: first.height };
         for pass in 0..2 * PASSES {
@@ -128,7 +129,7 @@ impl Pass for PillowGaussianBlur {
 }
 
 /// Blurs the stored part of an image: rows three times, then columns three times.
-fn blur(image: &mut Image, window: Window) {
+fn blur(image: &mut Image, window: BoxWindow) {
     let (width, height) = (image.size().width as usize, image.size().height as usize);
     let mut line = vec![[0; 4]; width.max(height)];
     let pixels = image.pixels_mut();
@@ -149,7 +150,7 @@ fn blur(image: &mut Image, window: Window) {
 }
 
 /// Blurs a row. Beyond its ends, its first and last pixel are repeated.
-fn blur_row(from: &[Pixel], window: Window, to: &mut [Pixel]) {
+fn blur_row(from: &[Pixel], window: BoxWindow, to: &mut [Pixel]) {
     let (radius, last) = (window.radius as usize, from.len() - 1);
     let at = |place: usize| from[place.saturating_sub(radius + 1).min(last)].map(u32::from);
     // `at(place)` is the pixel `radius + 1` before `place`. The sums start as those of the window of pixel -1.
@@ -171,7 +172,7 @@ fn add(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
 
 /// Blurs all columns of an image with rows of `width` pixels, row by row.
 #[inline(always)]
-fn blur_columns(from: &[Pixel], width: usize, window: Window, to: &mut [Pixel]) {
+fn blur_columns(from: &[Pixel], width: usize, window: BoxWindow, to: &mut [Pixel]) {
     let (radius, last) = (window.radius as usize, from.len() / width - 1);
     let row = |place: usize| {
         let y = place.saturating_sub(radius + 1).min(last);
@@ -214,14 +215,14 @@ impl RandomPillowGaussianBlur {
     }
 }
 
-impl Random for RandomPillowGaussianBlur {
+impl RandomTransform for RandomPillowGaussianBlur {
     fn validate(&self) -> Result<()> {
         range(Self::NAME, "radius", &self.radius, 0.0, MAX_RADIUS_PX)
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let radius = rng.uniform(*self.radius.start(), *self.radius.end());
-        drawing.push(PillowGaussianBlur::new(radius))
+        recipe.push(PillowGaussianBlur::new(radius))
     }
 }

@@ -1,8 +1,8 @@
 //! Posterization: keeping only the upper bits of each value.
 
+use super::byte_table::{self, ByteTable};
 use super::check::within;
 use super::kernel::Kernel;
-use super::table::{self, Table};
 use super::{Operation, Primitive};
 use crate::error::Result;
 use crate::raster::Size;
@@ -18,7 +18,7 @@ pub struct Posterize {
 }
 
 impl Posterize {
-    pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = byte_table::KERNELS;
 
     /// An operation that keeps `bits` bits, 0 to 8.
     #[must_use]
@@ -38,7 +38,7 @@ impl Operation for Posterize {
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         let mask = (0xff00_u16 >> self.bits.min(8)) as u8;
-        Primitive::Table(Table::new(|value| value & mask))
+        Primitive::Table(ByteTable::new(|value| value & mask))
     }
 }
 

@@ -1,10 +1,11 @@
 //! RandAugment: several operations of random kinds, all with the same magnitude.
 
+use super::affine_warp;
 use super::check::within;
 use super::filter::Interpolation;
-use super::magnitude::{Kind, Magnitudes, Style, validate_bins};
-use super::sampling;
-use super::transform::{Drawing, Random};
+use super::magnitude::{AugmentKind, Magnitudes, SamplingStyle, validate_bins};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -58,8 +59,8 @@ impl RandAugment {
         fill: [u8; 3],
     }
 
-    fn style(&self) -> Style {
-        Style { interpolation: self.interpolation, fill: self.fill }
+    fn style(&self) -> SamplingStyle {
+        SamplingStyle { interpolation: self.interpolation, fill: self.fill }
     }
 }
 
@@ -75,7 +76,7 @@ pub(super) const fn magnitudes(bins: u32) -> Magnitudes {
     }
 }
 
-impl Random for RandAugment {
+impl RandomTransform for RandAugment {
     fn validate(&self) -> Result<()> {
         within(Self::NAME, "ops", self.ops, 0..=MAX_OPS)?;
         validate_bins(Self::NAME, self.bins)?;
@@ -83,17 +84,18 @@ impl Random for RandAugment {
             let expected = format!("0 to {}, below the number of bins", self.bins - 1);
             return Err(Error::parameter(Self::NAME, "magnitude", expected, self.magnitude));
         }
-        sampling::validate(Self::NAME, self.interpolation)
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
-        let draws: Vec<_> =
-            (0..self.ops).map(|_| (Kind::ALL[rng.below(Kind::ALL.len() as u64) as usize], rng.below(2) == 1)).collect();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
+        let draws: Vec<_> = (0..self.ops)
+            .map(|_| (AugmentKind::ALL[rng.below(AugmentKind::ALL.len() as u64) as usize], rng.below(2) == 1))
+            .collect();
         let magnitudes = magnitudes(self.bins);
         draws
             .into_iter()
-            .try_for_each(|(kind, negative)| magnitudes.push(drawing, (kind, self.magnitude, negative), self.style()))
+            .try_for_each(|(kind, negative)| magnitudes.push(recipe, (kind, self.magnitude, negative), self.style()))
     }
 
     fn most_steps(&self) -> u64 {

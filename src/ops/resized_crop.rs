@@ -4,7 +4,8 @@ use super::check::{ABOVE_0, inside, range, side, sides};
 use super::filter::Interpolation;
 use super::interpolations::Interpolations;
 use super::kernel::Kernel;
-use super::transform::{Drawing, Random};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{Operation, Primitive, Resize, SizeEffect, rectangle};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
@@ -141,7 +142,7 @@ impl RandomResizedCrop {
     }
 }
 
-impl Random for RandomResizedCrop {
+impl RandomTransform for RandomResizedCrop {
     fn validate(&self) -> Result<()> {
         range(Self::NAME, "scale", &self.scale, ABOVE_0, 1.0)?;
         range(Self::NAME, "ratio", &self.ratio, ABOVE_0, f64::INFINITY)?;
@@ -152,10 +153,10 @@ impl Random for RandomResizedCrop {
         SizeEffect::Becomes(self.size)
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, image) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, image) = recipe.start();
         let rect = rectangle::resized_crop(rng, image, &self.scale, &self.ratio);
         let interpolation = self.interpolation.draw(rng);
-        drawing.push(ResizedCrop::new(rect, self.size).interpolation(interpolation))
+        recipe.push(ResizedCrop::new(rect, self.size).interpolation(interpolation))
     }
 }

@@ -1,13 +1,14 @@
 //! Rotation about the center or another point, by any angle.
 
+use super::affine_warp::{self, AffineWarp};
 use super::check::{point, range};
 use super::fill::Fill;
 use super::filter::Interpolation;
 use super::interpolations::Interpolations;
 use super::kernel::Kernel;
+use super::recipe::RecipeBuilder;
 use super::rotation::Rotation;
-use super::sampling::{self, Sampling};
-use super::transform::{Drawing, Random};
+use super::transform::RandomTransform;
 use super::{Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -49,7 +50,7 @@ pub struct Rotate {
 }
 
 impl Rotate {
-    pub(super) const KERNELS: &'static [Kernel] = sampling::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = affine_warp::KERNELS;
 
     /// A rotation on the same canvas; nearest pixel, black outside.
     #[must_use]
@@ -105,7 +106,7 @@ impl Operation for Rotate {
             Some(center) => point(Self::NAME, "center", center)?,
             None => {}
         }
-        sampling::validate(Self::NAME, self.interpolation)?;
+        affine_warp::validate(Self::NAME, self.interpolation)?;
         if edge && self.interpolation == Interpolation::Bicubic {
             let expected = "nearest or bilinear with the edge as fill";
             return Err(Error::parameter(Self::NAME, "interpolation", expected, "bicubic"));
@@ -126,7 +127,7 @@ impl Operation for Rotate {
             Rotation::None => Primitive::Identity,
             Rotation::Turn(turn) => Primitive::Turn(turn),
             Rotation::Free { matrix, .. } => {
-                Primitive::Affine(Sampling { matrix, interpolation: self.interpolation, fill: self.fill })
+                Primitive::Affine(AffineWarp { matrix, interpolation: self.interpolation, fill: self.fill })
             }
         }
     }
@@ -186,7 +187,7 @@ impl RandomRotation {
     }
 }
 
-impl Random for RandomRotation {
+impl RandomTransform for RandomRotation {
     fn validate(&self) -> Result<()> {
         range(Self::NAME, "degrees", &self.degrees, f64::NEG_INFINITY, f64::INFINITY)?;
         self.interpolation.validate(|interpolation| self.by(*self.degrees.start(), interpolation).validate())
@@ -196,10 +197,10 @@ impl Random for RandomRotation {
         if self.expand { SizeEffect::Varies } else { SizeEffect::Keeps }
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let degrees = rng.uniform(*self.degrees.start(), *self.degrees.end());
         let interpolation = self.interpolation.draw(rng);
-        drawing.push(self.by(degrees, interpolation))
+        recipe.push(self.by(degrees, interpolation))
     }
 }

@@ -2,9 +2,9 @@
 
 use super::blend::blend;
 use super::check::factor;
+use super::descriptors::ColorSample;
 use super::grayscale::luma;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::ColorSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Image, Rect, Size};
@@ -50,7 +50,7 @@ impl Pass for Saturation {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const SATURATION: KernelId = KernelId::of("saturation_u8_nhwc");
         let image = on.source();
         let sample = ColorSample { factor: self.factor as f32, ..ColorSample::of(&image) };

@@ -2,8 +2,8 @@
 
 use super::blend::blend;
 use super::check::factor;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::SharpnessSample;
+use super::descriptors::SharpnessSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Image, Rect, Size};
@@ -50,7 +50,7 @@ impl Pass for Sharpness {
         pass.replace(part.size(), |input, out| sharpen(input, self.factor as f32, part, out))
     }
 
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const SHARPNESS: KernelId = KernelId::of("sharpness_u8_nhwc");
         let (source, whole) = (on.source(), on.whole());
         let target = on.target(whole, part)?;

@@ -1,8 +1,8 @@
 //! Solarization: inverting bright values.
 
+use super::byte_table::{self, ByteTable};
 use super::check::within;
 use super::kernel::Kernel;
-use super::table::{self, Table};
 use super::{Operation, Primitive};
 use crate::error::Result;
 use crate::raster::Size;
@@ -18,7 +18,7 @@ pub struct Solarize {
 }
 
 impl Solarize {
-    pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = byte_table::KERNELS;
 
     /// An operation that inverts each value from `threshold` on, 0 to 255.
     #[must_use]
@@ -37,7 +37,7 @@ impl Operation for Solarize {
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        Primitive::Table(Table::new(|value| if f64::from(value) < self.threshold { value } else { 255 - value }))
+        Primitive::Table(ByteTable::new(|value| if f64::from(value) < self.threshold { value } else { 255 - value }))
     }
 }
 

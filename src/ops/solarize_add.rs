@@ -1,7 +1,7 @@
 //! Brightening dark values.
 
+use super::byte_table::{self, ByteTable};
 use super::kernel::Kernel;
-use super::table::{self, Table};
 use super::{Operation, Primitive};
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ const fn middle() -> u8 {
 }
 
 impl SolarizeAdd {
-    pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = byte_table::KERNELS;
 
     /// An operation that adds `add` to each value below 128.
     #[must_use]
@@ -43,7 +43,7 @@ impl SolarizeAdd {
 
 impl Operation for SolarizeAdd {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        Primitive::Table(Table::new(
+        Primitive::Table(ByteTable::new(
             |value| if value < self.threshold { value.saturating_add(self.add) } else { value },
         ))
     }

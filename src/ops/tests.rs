@@ -3,8 +3,8 @@
 
 mod distribution;
 
+use super::affine_warp::bilinear_plain;
 use super::rotation::Rotation;
-use super::sampling::bilinear_plain;
 use super::*;
 use crate::raster::Pixel;
 use sha2::{Digest, Sha256};
@@ -230,7 +230,7 @@ fn parts_of_rotations_equal_the_whole() {
                     if interpolation == Interpolation::Bicubic && fill == Fill::EDGE {
                         continue;
                     }
-                    let sampling = Sampling { matrix, interpolation, fill };
+                    let sampling = AffineWarp { matrix, interpolation, fill };
                     let (mut whole, mut made) = (Image::default(), Image::default());
                     sampling.make(&input, canvas, Rect::full(canvas), &mut whole);
                     for part in parts(canvas) {
@@ -258,7 +258,7 @@ fn fast_rotation_equals_plain() {
             let Rotation::Free { matrix, canvas } = Rotation::new(size, degrees, expand, fill, None) else { continue };
             let (mut fast, mut plain) = (Image::default(), Image::default());
             let part = Rect::full(canvas);
-            let sampling = Sampling { matrix, interpolation: Interpolation::Bilinear, fill };
+            let sampling = AffineWarp { matrix, interpolation: Interpolation::Bilinear, fill };
             sampling.make(&input, canvas, part, &mut fast);
             plain.reset(canvas);
             bilinear_plain(&input, matrix, fill, part, &mut plain);
@@ -316,9 +316,9 @@ fn what_cannot_be_applied_is_refused() {
         Resize::shorter_side_within(9, 9).into(),
         Resize::longer_side(0).into(),
         Perspective::new([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [0.0, 3.0]], [[0.0; 2]; 4]).into(),
-        Mix::new(1.5).into(),
-        Mix::new(0.5).chain(Chain::new(0.5, [Mix::new(0.5).into()])).into(),
-        Mix::new(0.5).chain(Chain::new(0.5, [Crop::new(0, 0, 2).into()])).into(),
+        WeightedSum::new(1.5).into(),
+        WeightedSum::new(0.5).chain(Chain::new(0.5, [WeightedSum::new(0.5).into()])).into(),
+        WeightedSum::new(0.5).chain(Chain::new(0.5, [Crop::new(0, 0, 2).into()])).into(),
         Affine::new().shear([90.0, 0.0]).into(),
         Affine::new().interpolation(Interpolation::Lanczos).into(),
         Affine::new().center([f64::NAN, 0.0]).into(),

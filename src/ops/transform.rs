@@ -3,6 +3,7 @@
 //! A transform is in the file of its operation; the list `transforms!` below makes [`Transform`] from them.
 //! Combinations of transforms are in [`combine`](super::combine).
 
+use super::recipe::RecipeBuilder;
 use super::{Op, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -13,7 +14,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Interface of every transform.
-pub(crate) trait Random {
+pub(crate) trait RandomTransform {
     /// Checks every parameter. Default: every value is allowed.
     fn validate(&self) -> Result<()> {
         Ok(())
@@ -25,7 +26,7 @@ pub(crate) trait Random {
     }
 
     /// Draws the transform's operations.
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()>;
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()>;
 
     /// Number of regions of the random stream that the transform takes, whatever is drawn, so that a draw never changes
     /// another transform's numbers. It is 1 unless the transform is a combination.
@@ -153,7 +154,7 @@ macro_rules! transforms {
         )*
 
         impl Transform {
-            fn random(&self) -> &dyn Random {
+            pub(super) fn random(&self) -> &dyn RandomTransform {
                 match self {
                     $(Self::$name(transform) => transform,)*
                     Self::Explicit(op) => op,
@@ -255,7 +256,7 @@ impl Transform {
     }
 }
 
-impl Random for Op {
+impl RandomTransform for Op {
     fn validate(&self) -> Result<()> {
         self.validate()
     }
@@ -264,95 +265,33 @@ impl Random for Op {
         self.size_effect()
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        drawing.push(self.clone())
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        recipe.push(self.clone())
     }
 }
 
-impl Random for Arc<dyn CustomTransform> {
+impl RandomTransform for Arc<dyn CustomTransform> {
     fn size_effect(&self) -> SizeEffect {
         (**self).size_effect()
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
         let name = (**self).name();
-        let (rng, before) = drawing.start();
+        let (rng, before) = recipe.start();
         for op in (**self).draw(rng, before)? {
             // The pipeline's own normalize decides the batch's type when the pipeline is built.
             if matches!(op, Op::Normalize(_)) {
                 let expected = "only 8-bit operations: normalize belongs to the pipeline";
                 return Err(Error::parameter(name, "operations", expected, op.name()));
             }
-            drawing.push(op)?;
+            recipe.push(op)?;
         }
         let expected = match (**self).size_effect() {
-            SizeEffect::Keeps if drawing.size != before => format!("unchanged, {before}"),
-            SizeEffect::Becomes(size) if drawing.size != size => format!("{size}, as it says"),
+            SizeEffect::Keeps if recipe.size() != before => format!("unchanged, {before}"),
+            SizeEffect::Becomes(size) if recipe.size() != size => format!("{size}, as it says"),
             SizeEffect::Keeps | SizeEffect::Becomes(_) | SizeEffect::Varies => return Ok(()),
         };
-        Err(Error::parameter(name, "size", expected, drawing.size))
-    }
-}
-
-/// A recipe under construction. It draws operations and tracks the image's size through them.
-pub(crate) struct Drawing<'a> {
-    rng: &'a mut SampleRng,
-    region: u32,
-    size: Size,
-    recipe: Vec<Op>,
-}
-
-/// Draws the recipe of one sample: the explicit operations of `transforms` for an image of size `size`.
-///
-/// # Errors
-/// [`Error::Parameter`] if an explicit rectangle does not fit the image, [`Error::Limits`] if the image grows too
-/// large.
-pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
-    let mut drawing = Drawing { rng, region: 0, size, recipe: Vec::with_capacity(transforms.len() + 8) };
-    transforms.iter().try_for_each(|transform| drawing.add(transform))?;
-    Ok(drawing.recipe)
-}
-
-impl Drawing<'_> {
-    /// The random numbers of the current region, starting with the first, and the image's size so far. Transforms that
-    /// draw nothing do not call this, because going to a region costs a block of the cipher.
-    pub(super) fn start(&mut self) -> (&mut SampleRng, Size) {
-        (self.rng.at(self.region), self.size)
-    }
-
-    /// The image's size so far.
-    pub(super) fn size(&self) -> Size {
-        self.size
-    }
-
-    /// Adds an operation to the recipe.
-    pub(super) fn push(&mut self, op: impl Into<Op>) -> Result<()> {
-        let op = op.into();
-        self.size = op.output_size(self.size)?;
-        self.recipe.push(op);
-        Ok(())
-    }
-
-    /// Draws a transform, and goes to the region after the transform's last.
-    pub(super) fn add(&mut self, transform: &Transform) -> Result<()> {
-        let after = self.region.saturating_add(transform.regions());
-        transform.random().draw(self)?;
-        self.region = after;
-        Ok(())
-    }
-
-    /// Draws a transform whose regions begin `regions` after the current one. The current region stays.
-    pub(super) fn add_after(&mut self, regions: u32, transform: &Transform) -> Result<()> {
-        let here = self.region;
-        self.region = here.saturating_add(regions);
-        transform.random().draw(self)?;
-        self.region = here;
-        Ok(())
-    }
-
-    /// Skips `regions` regions.
-    pub(super) fn skip(&mut self, regions: u32) {
-        self.region = self.region.saturating_add(regions);
+        Err(Error::parameter(name, "size", expected, recipe.size()))
     }
 }
 
@@ -465,6 +404,7 @@ pub fn repeat(n: u32, transforms: impl IntoIterator<Item = Transform>) -> Transf
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::recipe::draw_recipe;
     use crate::ops::{AutoAugmentPolicy, CenterCrop, Corner, ErasingNoise, Fill, Hflip, Interpolation};
 
     fn all() -> Vec<Transform> {

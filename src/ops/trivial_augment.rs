@@ -1,9 +1,10 @@
 //! TrivialAugment: one operation of a random kind with a random magnitude.
 
+use super::affine_warp;
 use super::filter::Interpolation;
-use super::magnitude::{Kind, Magnitudes, Style, validate_bins};
-use super::sampling;
-use super::transform::{Drawing, Random};
+use super::magnitude::{AugmentKind, Magnitudes, SamplingStyle, validate_bins};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
@@ -46,8 +47,8 @@ impl TrivialAugment {
         fill: [u8; 3],
     }
 
-    fn style(&self) -> Style {
-        Style { interpolation: self.interpolation, fill: self.fill }
+    fn style(&self) -> SamplingStyle {
+        SamplingStyle { interpolation: self.interpolation, fill: self.fill }
     }
 }
 
@@ -56,17 +57,17 @@ pub(super) const fn magnitudes(bins: u32) -> Magnitudes {
     Magnitudes { bins, shear: 0.99, translate: |_| 32.0, rotate: 135.0, enhance: 0.99, posterize: (8.0, 6.0) }
 }
 
-impl Random for TrivialAugment {
+impl RandomTransform for TrivialAugment {
     fn validate(&self) -> Result<()> {
         validate_bins(Self::NAME, self.bins)?;
-        sampling::validate(Self::NAME, self.interpolation)
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
-        let kind = Kind::ALL[rng.below(Kind::ALL.len() as u64) as usize];
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
+        let kind = AugmentKind::ALL[rng.below(AugmentKind::ALL.len() as u64) as usize];
         let bin = rng.below(u64::from(self.bins)) as u32;
         let negative = rng.below(2) == 1;
-        magnitudes(self.bins).push(drawing, (kind, bin, negative), self.style())
+        magnitudes(self.bins).push(recipe, (kind, bin, negative), self.style())
     }
 }

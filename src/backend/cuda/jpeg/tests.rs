@@ -8,7 +8,7 @@ use crate::decode::model::{self, Steps};
 use crate::decode::oddities::{Choices, odd};
 use crate::decode::{Baseline, Reason, indexed, probe};
 use crate::encode::{JpegColor, JpegOptions, Sampling, encode_jpeg};
-use crate::ops::params::Launch;
+use crate::ops::descriptors::Launch;
 use crate::raster::{Image, Rect, Size};
 use cuda_sim::{Counts, Kernel, LAUNCH_BYTES, Memory};
 use rand::rngs::ChaCha8Rng;

@@ -2,8 +2,8 @@
 
 use super::blend::blend;
 use super::check::within;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::{MixSample, Source, Target};
+use super::descriptors::{MixSample, SourceImage, TargetImage};
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Crop, Equalize, Fill, Hflip, Invert, Op, Operation, Pass, Primitive, Reach, Sharpness, crop};
 use crate::error::{Error, Result};
 use crate::memory;
@@ -19,16 +19,16 @@ const MAX_CHAINS: usize = 100;
 /// the chains, with a weight of 0 for the image, and then blends the sum with the image ([`blend`](Self::blend)).
 ///
 /// ```
-/// use warpfeed::ops::{Chain, Hflip, Mix, Op};
+/// use warpfeed::ops::{Chain, Hflip, WeightedSum, Op};
 ///
-/// let op: Op = Mix::new(0.5).chain(Chain::new(0.5, [Hflip.into()])).into();
+/// let op: Op = WeightedSum::new(0.5).chain(Chain::new(0.5, [Hflip.into()])).into();
 /// assert_eq!(serde_json::to_string(&op)?, r#"{"op":"mix","weight":0.5,"chains":[{"weight":0.5,"ops":[{"op":"hflip"}]}]}"#);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct Mix {
+pub struct WeightedSum {
     /// Weight of the image itself, 0 to 1.
     pub weight: f32,
     /// Chains whose results are added.
@@ -70,11 +70,11 @@ impl Chain {
         if after == size {
             return Ok(());
         }
-        Err(Error::parameter(Mix::NAME, "chains", format!("operations that keep the size, {size}"), after))
+        Err(Error::parameter(WeightedSum::NAME, "chains", format!("operations that keep the size, {size}"), after))
     }
 }
 
-impl Mix {
+impl WeightedSum {
     pub(super) const KERNELS: &'static [Kernel] =
         &[Kernel::pixels("mix_add_u8_nhwc"), Kernel::pixels("mix_cut_u8_nhwc")];
 
@@ -101,12 +101,12 @@ impl Mix {
         let [turned, inverted] = [Hflip.into(), Invert.into()];
         let mix = Self::new(0.31).chain(Chain::new(0.2, [turned, moved])).chain(Chain::new(0.4, []));
         let rest = Chain::new(0.09, [inverted, Equalize.into(), Sharpness::new(1.8).into()]);
-        let blended = Mix { weight: 0.0, ..mix.clone() }.chain(Chain::new(0.6, [Invert.into()])).blend(0.37);
+        let blended = WeightedSum { weight: 0.0, ..mix.clone() }.chain(Chain::new(0.6, [Invert.into()])).blend(0.37);
         vec![mix.chain(rest), Self::new(0.7), blended]
     }
 }
 
-impl Operation for Mix {
+impl Operation for WeightedSum {
     fn validate(&self) -> Result<()> {
         within(Self::NAME, "chains", self.chains.len(), 0..=MAX_CHAINS)?;
         let weights = self.chains.iter().map(|chain| ("weight", chain.weight));
@@ -114,7 +114,7 @@ impl Operation for Mix {
             within(Self::NAME, parameter, share, 0.0..=1.0)?;
         }
         self.chains.iter().flat_map(|chain| &chain.ops).try_for_each(|op| match op {
-            Op::Normalize(_) | Op::Mix(_) | Op::Custom(_) => {
+            Op::Normalize(_) | Op::WeightedSum(_) | Op::Custom(_) => {
                 Err(Error::parameter(Self::NAME, "chains", "operations on 8-bit images, not sums of sums", op.name()))
             }
             op => op.validate(),
@@ -131,7 +131,7 @@ impl Operation for Mix {
     }
 }
 
-impl Pass for Mix {
+impl Pass for WeightedSum {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let len = pass.image.pixels().as_flattened().len();
         let mut sums = memory::zeros::<f32>(len, "the sums of a mix", memory::FEWER_IMAGES)?;
@@ -164,13 +164,13 @@ impl Pass for Mix {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const ADD: KernelId = KernelId::of("mix_add_u8_nhwc");
         const CUT: KernelId = KernelId::of("mix_cut_u8_nhwc");
         let (original, size) = (on.source(), part.size());
         let sums = on.scratch(3 * size_of::<f32>() * size.area_px() as usize)?;
-        let add = |on: &mut dyn Launcher, image: Source, weight: f32, first: bool| {
-            let Source { pixels: image, pitch_bytes: image_pitch_bytes, width, height, .. } = image;
+        let add = |on: &mut dyn CallRecorder, image: SourceImage, weight: f32, first: bool| {
+            let SourceImage { pixels: image, pitch_bytes: image_pitch_bytes, width, height, .. } = image;
             let sample = MixSample {
                 image,
                 sums,
@@ -199,8 +199,8 @@ impl Pass for Mix {
             add(on, made, chain.weight, false);
         }
         on.go_back(original);
-        let Target { pixels: made, pitch_bytes: made_pitch_bytes, width, height, .. } = on.target(size, part)?;
-        let Source { pixels: image, pitch_bytes: image_pitch_bytes, .. } = original;
+        let TargetImage { pixels: made, pitch_bytes: made_pitch_bytes, width, height, .. } = on.target(size, part)?;
+        let SourceImage { pixels: image, pitch_bytes: image_pitch_bytes, .. } = original;
         let weight = self.blend;
         let sample =
             MixSample { image, made, sums, image_pitch_bytes, made_pitch_bytes, width, height, weight, first: 0 };
