@@ -8,14 +8,14 @@
 
 // Files. The file of an operation holds its parameters and their written form, validation, the size of its result, its
 // primitive, its random transform, and examples for tests and benches. Most operations are a primitive that others are
-// too: a mirror, a crop, a resize, an affine warp or a table, with a CPU pass and kernels in the primitive's file. Other
-// operations have a `Pass` of their own. The CPU pass is the specification; every faster version is compared with it.
-// The list `operations!` below makes `Op`, the names and the registry of kernels from these files; the list
+// too: a mirror, a crop, a resize, an affine warp or a table, with a CPU pass and kernels in the primitive's file.
+// Other operations have a `Pass` of their own. The CPU pass is the specification; every faster version is compared with
+// it. The list `operations!` below makes `Op`, the names and the registry of kernels from these files; the list
 // `transforms!` makes `Transform`. No match on operations has a wildcard arm, so the compiler names every place that a
 // new operation lacks. Two operations that are one algorithm share a file (`flip`, `morphology`). Arithmetic that
 // operations share has files of its own: `filter` (weights of a resize), `rotation` and `affine_warp` (affine maps),
-// `turn` (mirrors and quarter turns), `blend`, `byte_table`. `kernel` is what operations know of GPUs, `descriptors` the
-// structs that kernels get, `recipe` the drawing of recipes, `macros` what many types have in common.
+// `turn` (mirrors and quarter turns), `blend`, `byte_table`. `kernel` is what operations know of GPUs, `descriptors`
+// the structs that kernels get, `recipe` the drawing of recipes, `macros` what many types have in common.
 //
 // Reference. The reference is torchvision on PIL images, because published accuracies were trained on it. Results must
 // be equal on all processors: Rust neither contracts nor reorders floating-point operations, C is compiled with
@@ -189,7 +189,8 @@ pub(crate) trait Pass: fmt::Debug {
     /// Queues the pass's kernels for the part `part` of its result.
     fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()>;
 
-    /// Whether pixels move in the pass's own way, so that no map follows points. Default: each pixel stays in its place.
+    /// Whether pixels move in the pass's own way, so that no map follows points. Default: each pixel stays where it
+    /// is.
     fn moves_pixels(&self) -> bool {
         false
     }

@@ -116,7 +116,7 @@ pub use group::PipelineGroup;
 use inner::Inner;
 pub use policy::{BadLimit, BadSample, LastBatch, OnError};
 pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
-use recipes::{Crops, Stored};
+use recipes::{Stored, ViewTransforms};
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
 use std::sync::Arc;
@@ -297,7 +297,7 @@ impl Pipeline {
     /// # Ok::<(), warpfeed::Error>(())
     /// ```
     pub fn preprocessor(&self) -> Result<Preprocessor> {
-        let mut images = self.inner.recipes.views.iter().flat_map(Crops::all);
+        let mut images = self.inner.recipes.views.iter().flat_map(ViewTransforms::all);
         let (Some(transforms), None) = (images.next(), images.next()) else {
             return Err(Error::parameter("preprocessor", "views", "one, once", "several"));
         };

@@ -26,17 +26,17 @@ impl From<&Header> for Stored {
 
 /// The transforms of a view.
 #[derive(Debug)]
-pub(super) struct Crops {
+pub(super) struct ViewTransforms {
     /// One list of transforms per image.
-    pub(super) of: Vec<Vec<Transform>>,
-    /// How many times the list is repeated.
+    pub(super) images: Vec<Vec<Transform>>,
+    /// Number of times that the list is repeated.
     pub(super) times: usize,
 }
 
-impl Crops {
+impl ViewTransforms {
     /// The transforms of every image of the view, repetitions included.
     pub(super) fn all(&self) -> impl Iterator<Item = &Vec<Transform>> {
-        (0..self.times).flat_map(|_| &self.of)
+        (0..self.times).flat_map(|_| &self.images)
     }
 }
 
@@ -44,7 +44,7 @@ impl Crops {
 pub(super) struct Recipes {
     pub(super) seed: u64,
     /// The transforms of each view.
-    pub(super) views: Vec<Crops>,
+    pub(super) views: Vec<ViewTransforms>,
     /// The deterministic operations that all views begin with.
     fixed: Vec<Op>,
     pub(super) orientation: Orientation,
@@ -52,7 +52,7 @@ pub(super) struct Recipes {
 }
 
 impl Recipes {
-    pub(super) fn new(seed: u64, views: Vec<Crops>, orientation: Orientation, planner: Planner) -> Self {
+    pub(super) fn new(seed: u64, views: Vec<ViewTransforms>, orientation: Orientation, planner: Planner) -> Self {
         let fixed = |transforms: &Vec<Transform>| -> Vec<Op> {
             let fixed = transforms.iter().map_while(|op| match op {
                 Transform::Explicit(Op::Normalize(_) | Op::Erase(_) | Op::Custom(_)) => None,
@@ -65,7 +65,7 @@ impl Recipes {
             shared.truncate(shared.iter().zip(&next).take_while(|(a, b)| a == b).count());
             shared
         };
-        let fixed = views.iter().flat_map(|view| &view.of).map(fixed).reduce(shared).unwrap_or_default();
+        let fixed = views.iter().flat_map(|view| &view.images).map(fixed).reduce(shared).unwrap_or_default();
         Self { seed, views, fixed, orientation, planner }
     }
 
@@ -81,9 +81,9 @@ impl Recipes {
         let turned = oriented(stored.orientation, self.orientation);
         let size = turned.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
         let mut recipes = Vec::new();
-        for (view, crops) in (0..).zip(&self.views) {
-            for (repetition, transforms) in (0..).zip(crops.all()) {
-                let mut draw = SampleRng::for_view(self.seed, epoch, pick, view, repetition);
+        for (number, view) in (0..).zip(&self.views) {
+            for (repetition, transforms) in (0..).zip(view.all()) {
+                let mut draw = SampleRng::for_view(self.seed, epoch, pick, number, repetition);
                 let mut recipe = turned.clone();
                 recipe.append(&mut draw_recipe(transforms, &mut draw, size)?);
                 recipes.push(recipe);

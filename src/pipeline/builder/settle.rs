@@ -13,7 +13,7 @@ use crate::pipeline::Pipeline;
 use crate::pipeline::cache::{Cache, ImageCache};
 use crate::pipeline::inner::{Inner, all_positions};
 use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
-use crate::pipeline::recipes::{Crops, Recipes};
+use crate::pipeline::recipes::{Recipes, ViewTransforms};
 use crate::sampler::{Even, Partition, Sampler};
 use crate::sampling::Chosen;
 use crate::simd;
@@ -87,10 +87,10 @@ impl Builder {
     }
 
     /// The transforms of each view: its own, between the builder's first and last ones.
-    fn settle_views(&mut self) -> Result<Vec<Crops>> {
+    fn settle_views(&mut self) -> Result<Vec<ViewTransforms>> {
         let ops = std::mem::take(&mut self.ops);
         let mut all = match self.views.take() {
-            None => vec![Crops { of: vec![ops], times: 1 }],
+            None => vec![ViewTransforms { images: vec![ops], times: 1 }],
             Some((_, views)) if views.is_empty() => {
                 return Err(Error::parameter("pipeline", "views", "at least one view", "none"));
             }
@@ -100,7 +100,7 @@ impl Builder {
             }
         };
         if self.options.channels == 1 {
-            for transforms in all.iter_mut().flat_map(|view| &mut view.of) {
+            for transforms in all.iter_mut().flat_map(|view| &mut view.images) {
                 let is_normalize = |op: &Transform| matches!(op, Transform::Explicit(Op::Normalize(_)));
                 let end = transforms.iter().position(is_normalize).unwrap_or(transforms.len());
                 transforms.insert(end, Grayscale.into());
@@ -110,7 +110,7 @@ impl Builder {
     }
 
     /// Checks each parameter by itself, and the operations together.
-    fn settle_options(&mut self, views: &[Crops]) -> Result<Normalization> {
+    fn settle_options(&mut self, views: &[ViewTransforms]) -> Result<Normalization> {
         let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let within = |parameter, value: usize, least: usize, most: usize| {
             if (least..=most).contains(&value) {
@@ -155,9 +155,9 @@ impl Builder {
     }
 
     /// Checks the settings that a batch with images of different sizes cannot have.
-    fn check_unequal(&self, views: &[Crops]) -> Result<()> {
+    fn check_unequal(&self, views: &[ViewTransforms]) -> Result<()> {
         let refused = |parameter, expected: &str, got| Err(Error::parameter("build_unequal", parameter, expected, got));
-        if views.iter().flat_map(Crops::all).count() != 1 {
+        if views.iter().flat_map(ViewTransforms::all).count() != 1 {
             return refused("views", "one image of each sample", "several");
         }
         if self.mix.is_some() {
@@ -182,11 +182,11 @@ impl Builder {
     }
 
     /// Checks the operations of all views and sets the views' sizes. Returns the normalization, which all views share.
-    fn check_views(&mut self, views: &[Crops]) -> Result<Normalization> {
+    fn check_views(&mut self, views: &[ViewTransforms]) -> Result<Normalization> {
         let mut shared = None;
         for view in views {
             let mut size = None;
-            for transforms in &view.of {
+            for transforms in &view.images {
                 let (own, normalize) = check_ops(transforms)?;
                 let own = if self.unequal { None } else { Some(one_size("pipeline", own)?) };
                 if *shared.get_or_insert(normalize) != normalize {
@@ -195,10 +195,10 @@ impl Builder {
                 }
                 size = own;
             }
-            let times = view.times * view.of.len();
+            let times = view.times * view.images.len();
             self.options.views.extend(size.map(|size| ViewForm { size, times }));
         }
-        let steps = views.iter().flat_map(Crops::all).flatten();
+        let steps = views.iter().flat_map(ViewTransforms::all).flatten();
         let steps = steps.fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
         if steps > MAX_OPERATIONS {
             let expected = format!(
