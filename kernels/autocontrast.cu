@@ -1,6 +1,6 @@
 // autocontrast: makes a table for each channel from histogram.cu's counts; table.cu applies it.
 //
-// Inputs: one HistogramSample per image (params.cuh). The kernel reads the counts and writes the table.
+// Inputs: one HistogramSample per image (descriptors.cuh). The kernel reads the counts and writes the table.
 // Grid: a block of 32 x 8 threads per image, one byte of each channel per thread. It computes in doubles, like its
 // reference: 768 values per image.
 // Reference: src/ops/autocontrast.rs; byte for byte.

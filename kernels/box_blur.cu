@@ -1,6 +1,6 @@
 // box_blur: one box blur along rows or columns; three of each make Pillow's Gaussian blur.
 //
-// Inputs: one BoxBlurSample per image (params.cuh). Weights have 24 fractional bits. Beyond the stored part, its
+// Inputs: one BoxBlurSample per image (descriptors.cuh). Weights have 24 fractional bits. Beyond the stored part, its
 // outermost pixels are repeated.
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/pillow_gaussian_blur.rs; byte for byte.

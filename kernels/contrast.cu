@@ -1,7 +1,7 @@
 // contrast: blends with the mean luma of the complete image. luma_sum adds up the luma in integers, so the order of
 // additions does not matter. contrast_table makes the table of bytes, which table.cu then applies.
 //
-// Inputs: one ContrastSample per image (params.cuh), which is only read.
+// Inputs: one ContrastSample per image (descriptors.cuh), which is only read.
 // Grid: luma_sum: one pixel per thread (grid.cuh). contrast_table: a block of 32 x 8 threads per image, one byte per
 // thread.
 // Reference: src/ops/contrast.rs; byte for byte.

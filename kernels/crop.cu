@@ -1,6 +1,6 @@
 // crop: a rectangle of an image. Pixels beyond the image are a color, the image's edge or its mirror image.
 //
-// Inputs: one CropSample per image (params.cuh).
+// Inputs: one CropSample per image (descriptors.cuh).
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/crop.rs, src/ops/pad.rs; byte for byte.
 
@@ -17,7 +17,7 @@ __device__ inline int32_t mirrored(int32_t at, int32_t len) {
 }
 
 __device__ inline uint32_t cropped(const CropSample& sample, int32_t x, int32_t y) {
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     x += sample.x;
     y += sample.y;
     if (!sample.outside && (static_cast<uint32_t>(x) >= source.whole_width ||

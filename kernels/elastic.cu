@@ -1,8 +1,8 @@
 // elastic: moves every pixel by a displacement of its own, in three launches: noise, its blur along rows, and its blur
 // along columns together with the sampling.
 //
-// Inputs: one ElasticSample per image (params.cuh), which is complete. Single-precision sums are added up in the CPU's
-// order.
+// Inputs: one ElasticSample per image (descriptors.cuh), which is complete. Single-precision sums are added up in the
+// CPU's order.
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/elastic.rs; byte for byte.
 
@@ -61,7 +61,7 @@ __device__ inline void elastic_rows(const Launch& launch) {
 }
 
 __device__ inline uint32_t elastic(const ElasticSample& sample, int32_t x, int32_t y) {
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const int32_t height = static_cast<int32_t>(source.whole_height);
     const Pair field =
         blurred(sample, [&](int32_t offset) { return sample.between[pair_of(sample, x, reflect(y + offset, height))]; });

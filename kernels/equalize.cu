@@ -1,6 +1,6 @@
 // equalize: makes a table for each channel from histogram.cu's counts; table.cu applies it.
 //
-// Inputs: one HistogramSample per image (params.cuh). The kernel reads the counts and writes the table.
+// Inputs: one HistogramSample per image (descriptors.cuh). The kernel reads the counts and writes the table.
 // Grid: a block of 32 x 8 threads per image, one byte of each channel per thread.
 // Reference: src/ops/equalize.rs; byte for byte.
 

@@ -1,6 +1,6 @@
 // erase: overwrites a rectangle.
 //
-// Inputs: one EraseSample per image (params.cuh), changed in place. The grid covers the rectangle.
+// Inputs: one EraseSample per image (descriptors.cuh), changed in place. The grid covers the rectangle.
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/erase.rs; byte for byte.
 

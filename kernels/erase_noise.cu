@@ -1,6 +1,6 @@
 // erase_noise: overwrites a rectangle with normal noise, in an image of bytes or in the batch.
 //
-// Inputs: one EraseNoiseSample per image (params.cuh), changed in place. The grid covers the rectangle.
+// Inputs: one EraseNoiseSample per image (descriptors.cuh), changed in place. The grid covers the rectangle.
 // Output: elements of the type, NCHW or NHWC.
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/erase.rs, src/backend/cpu/output.rs; byte for byte.
@@ -18,7 +18,7 @@ __device__ inline void erase_noise(const Launch& launch) {
         return;
     }
     const EraseNoiseSample& sample = *here.sample;
-    const Output& output = sample.output;
+    const BatchPlace& output = sample.output;
     const uint32_t x = sample.x + here.x, y = sample.y + here.y;
     const Words words = words_of(sample.key, sample.first_x + x, sample.first_y + y);
     // Without a plane stride there is a single plane.

@@ -1,7 +1,7 @@
 // finish: the last step of the sequential strategy: normalization, cast, layout and erasures.
 //
-// Inputs: one FinishSample per image (params.cuh): a complete image of the output's size, interleaved RGB bytes with a
-// row pitch.
+// Inputs: one FinishSample per image (descriptors.cuh): a complete image of the output's size, interleaved RGB bytes
+// with a row pitch.
 // Output: elements of the type, NCHW or NHWC.
 // Grid: 256 threads per block, two output pixels per thread. blockIdx.x is the tile of 32 x 16 output pixels, with as
 // many tiles as the largest sample has; blockIdx.y is the sample.

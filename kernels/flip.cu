@@ -1,6 +1,6 @@
 // flip: mirrors and quarter turns, as any exact map of whole coordinates.
 //
-// Inputs: one FlipSample per image (params.cuh).
+// Inputs: one FlipSample per image (descriptors.cuh).
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/turn.rs; byte for byte.
 

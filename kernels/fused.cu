@@ -1,7 +1,7 @@
 // fused: a coordinate chain, a separable antialiased resize, the last view, a table of values, normalization, cast and
 // layout, in one launch for a batch of images of different sizes.
 //
-// Inputs: one FusedSample per image (params.cuh). An image is interleaved RGB bytes with a row pitch, a stored
+// Inputs: one FusedSample per image (descriptors.cuh). An image is interleaved RGB bytes with a row pitch, a stored
 // rectangle of a whole. The host makes the weights once per sample, in doubles. They take a few kilobytes, and the CPU
 // uses the same ones.
 // Output: elements of the type, NCHW or NHWC. Without a resize the kernel writes a view out; intermediate images are
@@ -38,7 +38,7 @@ struct FusedMemory {
     uint32_t between[kPieceRows * kTileWidth];
     int32_t column_weights[kWeights * kTileWidth];  // first weights of all outputs, then second weights
     int32_t row_weights[kWeights * kTileHeight];
-    Step steps[kSteps];
+    StepDescriptor steps[kSteps];
     View view;
 };
 
@@ -76,7 +76,7 @@ __device__ inline bool copy_weights(const Axis& axis, Result result, int32_t* to
 }
 
 // Gathers the view's pixels in `columns` and `rows` into `piece`, row by row.
-__device__ inline void gather(const View& view, const Step* steps, Range columns, Range rows, uint32_t* piece) {
+__device__ inline void gather(const View& view, const StepDescriptor* steps, Range columns, Range rows, uint32_t* piece) {
     const uint32_t width = columns.length(), total = width * rows.length();
     const uint32_t rows_on = kThreads / width, columns_on = kThreads % width;
     uint32_t row = threadIdx.x / width, column = threadIdx.x % width;
@@ -145,7 +145,7 @@ __device__ inline void fused(const Launch& launch) {
         return;
     }
     const FusedSample& sample = static_cast<const FusedSample*>(launch.samples)[blockIdx.y];
-    const Output& output = sample.output;
+    const BatchPlace& output = sample.output;
     if (blockIdx.x >= tiles(output)) {
         return;
     }

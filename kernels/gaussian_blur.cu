@@ -1,7 +1,7 @@
 // gaussian_blur: rows first, then columns, in integers, with reflected edges.
 //
-// Inputs: one BlurSample per image (params.cuh). The host makes the weights; the first launch writes `between`. Blocks
-// of the first launch cover source.height rows of target.width pixels.
+// Inputs: one BlurSample per image (descriptors.cuh). The host makes the weights; the first launch writes `between`.
+// Blocks of the first launch cover source.height rows of target.width pixels.
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/gaussian_blur.rs; byte for byte.
 
@@ -15,7 +15,7 @@ __device__ inline void rows(const Launch& launch) {
         return;
     }
     const BlurSample& sample = *here.sample;
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const int32_t x = static_cast<int32_t>(sample.target.x + here.x), y = static_cast<int32_t>(source.y + here.y);
     const int32_t width = static_cast<int32_t>(source.whole_width);
     const int32_t radius = static_cast<int32_t>(sample.kernel / 2);
@@ -34,7 +34,7 @@ __device__ inline void rows(const Launch& launch) {
 }
 
 __device__ inline uint32_t columns(const BlurSample& sample, int32_t x, int32_t y) {
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const int32_t height = static_cast<int32_t>(source.whole_height);
     const int32_t radius = static_cast<int32_t>(sample.kernel / 2);
     const size_t column = static_cast<size_t>(x) - sample.target.x;

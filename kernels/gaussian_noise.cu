@@ -1,6 +1,6 @@
 // gaussian_noise: adds normal noise to every channel of every pixel.
 //
-// Inputs: one NoiseSample per image (params.cuh), changed in place.
+// Inputs: one NoiseSample per image (descriptors.cuh), changed in place.
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/gaussian_noise.rs; byte for byte.
 

@@ -1,6 +1,6 @@
 // grayscale: luma in all three channels.
 //
-// Inputs: one ColorSample per image (params.cuh), changed in place.
+// Inputs: one ColorSample per image (descriptors.cuh), changed in place.
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/grayscale.rs; byte for byte.
 

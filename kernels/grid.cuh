@@ -32,7 +32,7 @@ __device__ inline void each_target_pixel(const Launch& launch, Make make) {
     if (!here.sample || !here.inside(here.sample->target.width, here.sample->target.height)) {
         return;
     }
-    const Target& target = here.sample->target;
+    const TargetImage& target = here.sample->target;
     const uint32_t pixel =
         make(*here.sample, static_cast<int32_t>(here.x + target.x), static_cast<int32_t>(here.y + target.y));
     store(target.pixels + place(target.pitch_bytes, here.x, here.y), pixel);

@@ -1,6 +1,6 @@
 // histogram: counts the pixels of an image with each value, for each channel.
 //
-// Inputs: one HistogramSample per image (params.cuh), which is only read.
+// Inputs: one HistogramSample per image (descriptors.cuh), which is only read.
 // Grid: that of grid.cuh for a 16th of the rows. A thread counts 16 pixels of a column, a block counts in shared
 // memory.
 // Reference: src/ops/histogram.rs. Counts are integers, so the order of additions does not matter.

@@ -1,6 +1,6 @@
 // hue: shifts the hue, in 8-bit HSV.
 //
-// Inputs: one ColorSample per image (params.cuh), changed in place.
+// Inputs: one ColorSample per image (descriptors.cuh), changed in place.
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/hue.rs; byte for byte.
 

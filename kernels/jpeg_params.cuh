@@ -70,11 +70,11 @@ struct JpegImage {
     uint32_t x, y, width, height;          // the rectangle, in pixels
 };
 
-static_assert(sizeof(JpegCode) == 392 && offsetof(JpegCode, symbols) == 136, "as in params.rs");
-static_assert(sizeof(JpegTables) == 2736 && offsetof(JpegTables, quant) == 2352, "as in params.rs");
-static_assert(sizeof(JpegComponent) == 56 && offsetof(JpegComponent, last_x) == 40, "as in params.rs");
-static_assert(sizeof(JpegRun) == 12 && offsetof(JpegRun, block) == 8, "as in params.rs");
-static_assert(sizeof(JpegImage) == 320 && offsetof(JpegImage, components) == 80, "as in params.rs");
-static_assert(offsetof(JpegImage, color) == 248 && offsetof(JpegImage, x) == 304, "as in params.rs");
+static_assert(sizeof(JpegCode) == 392 && offsetof(JpegCode, symbols) == 136, "as in descriptors.rs");
+static_assert(sizeof(JpegTables) == 2736 && offsetof(JpegTables, quant) == 2352, "as in descriptors.rs");
+static_assert(sizeof(JpegComponent) == 56 && offsetof(JpegComponent, last_x) == 40, "as in descriptors.rs");
+static_assert(sizeof(JpegRun) == 12 && offsetof(JpegRun, block) == 8, "as in descriptors.rs");
+static_assert(sizeof(JpegImage) == 320 && offsetof(JpegImage, components) == 80, "as in descriptors.rs");
+static_assert(offsetof(JpegImage, color) == 248 && offsetof(JpegImage, x) == 304, "as in descriptors.rs");
 
 }  // namespace warpfeed

@@ -1,9 +1,10 @@
 // mix: the weighted sum of images. mix_add adds an image to the sums; mix_cut makes an image from the sums, blended
 // with the first image.
 //
-// Inputs: one MixSample per image (params.cuh). Sums are in single precision; each product and each sum is rounded.
+// Inputs: one MixSample per image (descriptors.cuh). Sums are in single precision; each product and each sum is
+// rounded.
 // Grid: one pixel per thread (grid.cuh).
-// Reference: src/ops/mix.rs; byte for byte.
+// Reference: src/ops/weighted_sum.rs; byte for byte.
 
 #include "grid.cuh"
 

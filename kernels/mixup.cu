@@ -1,8 +1,8 @@
 // mixup: MixUp and CutMix, in the batch itself.
 //
-// Inputs: one MixupBatch, and one MixupSample per image of it (params.cuh). Elements of the type, NCHW or NHWC, are
-// changed in place. A thread goes through all images at its element's place, so that each element is read and written
-// once.
+// Inputs: one MixupBatch, and one MixupSample per image of it (descriptors.cuh). Elements of the type, NCHW or NHWC,
+// are changed in place. A thread goes through all images at its element's place, so that each element is read and
+// written once.
 // Grid: 256 threads per block, one element of an image per thread.
 // Reference: src/backend/cpu/mix.rs; byte for byte.
 

@@ -1,6 +1,6 @@
 // permute_channels: red, green and blue in another order.
 //
-// Inputs: one ColorSample per image (params.cuh), changed in place.
+// Inputs: one ColorSample per image (descriptors.cuh), changed in place.
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/permute_channels.rs; byte for byte.
 

@@ -1,7 +1,7 @@
 // perspective: an image as a plane, seen from another place. Sampling takes the nearest pixel, or the four or sixteen
 // pixels around a point.
 //
-// Inputs: one PerspectiveSample per image (params.cuh). Coefficients have 40 fractional bits.
+// Inputs: one PerspectiveSample per image (descriptors.cuh). Coefficients have 40 fractional bits.
 // Grid: one pixel per thread (grid.cuh). Each coordinate takes two 64-bit divisions.
 // Reference: src/ops/perspective.rs; byte for byte.
 
@@ -29,7 +29,7 @@ struct PerspectivePoint {
 };
 
 __device__ inline PerspectivePoint perspective_point(const PerspectiveSample& sample, int32_t x, int32_t y) {
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const int64_t twice_x = 2 * static_cast<int64_t>(x) + 1, twice_y = 2 * static_cast<int64_t>(y) + 1;
     const auto along = [&](int row) {
         return sample.coefficients[row] * twice_x + sample.coefficients[row + 1] * twice_y + sample.coefficients[row + 2];
@@ -45,7 +45,7 @@ __device__ inline PerspectivePoint perspective_point(const PerspectiveSample& sa
 }
 
 __device__ inline uint32_t perspective(const PerspectiveSample& sample, int32_t x, int32_t y) {
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const PerspectivePoint from = perspective_point(sample, x, y);
     if (!from.inside) {
         return sample.fill;
@@ -71,7 +71,7 @@ __device__ inline uint32_t perspective(const PerspectiveSample& sample, int32_t 
 }
 
 __device__ inline uint32_t perspective_bicubic(const PerspectiveSample& sample, int32_t x, int32_t y) {
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const PerspectivePoint from = perspective_point(sample, x, y);
     if (!from.inside) {
         return sample.fill;

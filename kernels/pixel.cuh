@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "params.cuh"
+#include "descriptors.cuh"
 
 namespace warpfeed {
 
@@ -64,23 +64,23 @@ __host__ __device__ inline size_t place(uint32_t pitch_bytes, int32_t x, int32_t
 }
 
 // The pixel of the whole at (x, y), which must be stored.
-__host__ __device__ inline uint32_t at(const Source& source, int32_t x, int32_t y) {
+__host__ __device__ inline uint32_t at(const SourceImage& source, int32_t x, int32_t y) {
     const int32_t column = x - static_cast<int32_t>(source.x);
     const int32_t row = y - static_cast<int32_t>(source.y);
     return load(source.pixels + place(source.pitch_bytes, column, row));
 }
 
 // The stored column for column `x` of the whole, or the nearest one; and the same for row `y`.
-__host__ __device__ inline int32_t stored_column(const Source& source, int32_t x) {
+__host__ __device__ inline int32_t stored_column(const SourceImage& source, int32_t x) {
     return clamp(x - static_cast<int32_t>(source.x), 0, static_cast<int32_t>(source.width) - 1);
 }
 
-__host__ __device__ inline int32_t stored_row(const Source& source, int32_t y) {
+__host__ __device__ inline int32_t stored_row(const SourceImage& source, int32_t y) {
     return clamp(y - static_cast<int32_t>(source.y), 0, static_cast<int32_t>(source.height) - 1);
 }
 
 // The pixel of the whole at (x, y), or the nearest stored pixel.
-__host__ __device__ inline uint32_t at_edge(const Source& source, int32_t x, int32_t y) {
+__host__ __device__ inline uint32_t at_edge(const SourceImage& source, int32_t x, int32_t y) {
     return load(source.pixels + place(source.pitch_bytes, stored_column(source, x), stored_row(source, y)));
 }
 
@@ -101,7 +101,7 @@ struct View {
 };
 
 __host__ __device__ inline View view_of(const FusedSample& sample) {
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const int32_t* exact = sample.exact;
     const int32_t pitch_bytes = static_cast<int32_t>(source.pitch_bytes);
     const int64_t x = exact[2] - static_cast<int64_t>(source.x), y = exact[5] - static_cast<int64_t>(source.y);
@@ -111,9 +111,9 @@ __host__ __device__ inline View view_of(const FusedSample& sample) {
 
 // The pixel at (x, y) of a view, found by following its coordinates back, step by step. Reference:
 // src/backend/cpu/gather.rs.
-__host__ __device__ inline uint32_t seen(const View& view, const Step* steps, int32_t x, int32_t y) {
+__host__ __device__ inline uint32_t seen(const View& view, const StepDescriptor* steps, int32_t x, int32_t y) {
     for (uint32_t i = 0; i < view.step_count; i++) {
-        const Step step = steps[i];
+        const StepDescriptor step = steps[i];
         const int32_t next_x = along(step.a[0], step.a[1], step.a[2], x, y);
         const int32_t next_y = along(step.a[3], step.a[4], step.a[5], x, y);
         if (static_cast<uint32_t>(next_x) >= step.width || static_cast<uint32_t>(next_y) >= step.height) {

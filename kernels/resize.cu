@@ -1,7 +1,7 @@
 // resize: one axis per launch, with any filter. Pixels have 8 bits between the launches.
 //
-// Inputs: one ResizeSample per image (params.cuh). The host makes the weights, leaves out an axis that does not change,
-// and orders the axes by Pillow's rule.
+// Inputs: one ResizeSample per image (descriptors.cuh). The host makes the weights, leaves out an axis that does not
+// change, and orders the axes by Pillow's rule.
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/resize.rs; byte for byte.
 

@@ -1,10 +1,11 @@
 // rotate: rotation by any angle, and any other affine map: nearest, bilinear and bicubic. The composed strategy uses
 // bilinear too.
 //
-// Inputs: one RotateSample per image (params.cuh): the matrix in doubles and in fixed point. rotate_nearest has 16.16
-// fixed point, like its reference. rotate_nearest_double is for images whose coordinates do not fit 16.16 fixed point.
+// Inputs: one RotateSample per image (descriptors.cuh): the matrix in doubles and in fixed point. rotate_nearest has
+// 16.16 fixed point, like its reference. rotate_nearest_double is for images whose coordinates do not fit 16.16 fixed
+// point.
 // Grid: one pixel per thread (grid.cuh).
-// Reference: src/ops/sampling.rs; byte for byte.
+// Reference: src/ops/affine_warp.rs; byte for byte.
 
 #include "grid.cuh"
 #include "sampling.cuh"
@@ -12,7 +13,7 @@
 namespace warpfeed {
 
 __device__ inline uint32_t nearest(const RotateSample& sample, int32_t x, int32_t y) {
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const auto along = [&](const int64_t* a) {
         // 64 bits, because points far outside count if the fill is the edge.
         const int64_t first = static_cast<int32_t>(a[0]), second = static_cast<int32_t>(a[1]);

@@ -1,5 +1,5 @@
-// Sampling at a point of an image, for rotations and other affine maps. Reference: src/ops/sampling.rs, which computes
-// in doubles.
+// Sampling at a point of an image, for rotations and other affine maps. Reference: src/ops/affine_warp.rs, which
+// computes in doubles.
 //
 // Doubles are slow on most cards, so whole numbers guess each pixel and tell whether the guess is sure. Pixels in
 // doubt, one in ten thousand with noise, are computed in doubles.
@@ -34,7 +34,7 @@ __host__ __device__ inline Guess guess_nearest(const RotateSample& sample, uint3
     if (sample.doubt == kAllInDoubt) {
         return {0, false};
     }
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const uint64_t x = coordinate(sample.fixed, column, row), y = coordinate(sample.fixed + 3, column, row);
     // A whole coordinate is a border between pixels. Two of these borders are those of the image.
     constexpr int kDropped = kPointBits - 32;
@@ -56,7 +56,7 @@ __host__ __device__ inline int32_t bounded_floor(double value) {
 
 // The same pixel in doubles. The reference adds up rows, then columns.
 __host__ __device__ inline uint32_t nearest_in_doubles(const RotateSample& sample, uint32_t column, uint32_t row) {
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const double* m = sample.matrix;
     double x = m[2] + m[1] * 0.5 + m[0] * 0.5, y = m[5] + m[4] * 0.5 + m[3] * 0.5;
     for (uint32_t i = 0; i < row; i++) {
@@ -86,7 +86,7 @@ __host__ __device__ inline Guess guess_bilinear(const RotateSample& sample, uint
     if (sample.doubt == kAllInDoubt) {
         return {0, false};
     }
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const uint64_t x = coordinate(sample.fixed, column, row), y = coordinate(sample.fixed + 3, column, row);
     // The coordinates have 12 fractional bits. Points this close to the border of the image are in doubt.
     const uint32_t near_x = static_cast<uint32_t>(x >> 32), near_y = static_cast<uint32_t>(y >> 32);
@@ -127,7 +127,7 @@ __host__ __device__ inline Guess guess_bilinear(const RotateSample& sample, uint
 
 // The same pixel in doubles.
 __host__ __device__ inline uint32_t bilinear_in_doubles(const RotateSample& sample, uint32_t column, uint32_t row) {
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const double* m = sample.matrix;
     const double to_x = static_cast<double>(column) + 0.5, to_y = static_cast<double>(row) + 0.5;
     double x = m[0] * to_x + m[1] * to_y + m[2];
@@ -178,7 +178,7 @@ __host__ __device__ inline Guess guess_bicubic(const RotateSample& sample, uint3
     if (sample.doubt == kAllInDoubt) {
         return {0, false};
     }
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const uint64_t x = coordinate(sample.fixed, column, row), y = coordinate(sample.fixed + 3, column, row);
     const uint32_t near_x = static_cast<uint32_t>(x >> 32), near_y = static_cast<uint32_t>(y >> 32);
     const uint32_t from_left = near_x + (1 << 11), from_top = near_y + (1 << 11);
@@ -226,7 +226,7 @@ __host__ __device__ inline double cubic_in_doubles(const double (&v)[4], double 
 
 // The same pixel in doubles.
 __host__ __device__ inline uint32_t bicubic_in_doubles(const RotateSample& sample, uint32_t column, uint32_t row) {
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const double* m = sample.matrix;
     const double to_x = static_cast<double>(column) + 0.5, to_y = static_cast<double>(row) + 0.5;
     const double x = m[0] * to_x + m[1] * to_y + m[2], y = m[3] * to_x + m[4] * to_y + m[5];

@@ -1,6 +1,6 @@
 // saturation: blends each pixel with its luma.
 //
-// Inputs: one ColorSample per image (params.cuh), changed in place.
+// Inputs: one ColorSample per image (descriptors.cuh), changed in place.
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/saturation.rs; byte for byte.
 

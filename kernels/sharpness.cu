@@ -1,6 +1,6 @@
 // sharpness: blends each pixel with a smoothed version. Pixels at the image's edge do not change.
 //
-// Inputs: one SharpnessSample per image (params.cuh).
+// Inputs: one SharpnessSample per image (descriptors.cuh).
 // Grid: one pixel per thread (grid.cuh).
 // Reference: src/ops/sharpness.rs; byte for byte.
 
@@ -9,7 +9,7 @@
 namespace warpfeed {
 
 __device__ inline uint32_t sharpened(const SharpnessSample& sample, int32_t x, int32_t y) {
-    const Source& source = sample.source;
+    const SourceImage& source = sample.source;
     const uint32_t middle = at(source, x, y);
     if (x == 0 || y == 0 || x + 1 == static_cast<int32_t>(source.whole_width) ||
         y + 1 == static_cast<int32_t>(source.whole_height)) {

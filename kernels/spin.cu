@@ -4,7 +4,7 @@
 // Grid: one thread, which leaves the device to the pipeline's kernels.
 // Reference: the device's clock; nothing is read or written.
 
-#include "params.cuh"
+#include "descriptors.cuh"
 
 namespace warpfeed {
 

@@ -27,15 +27,15 @@ struct Tile {
     uint32_t x, y, width, height;
 };
 
-__host__ __device__ inline uint32_t tiles_across(const Output& output) {
+__host__ __device__ inline uint32_t tiles_across(const BatchPlace& output) {
     return (output.width + kTileWidth - 1) / kTileWidth;
 }
 
-__host__ __device__ inline uint32_t tiles(const Output& output) {
+__host__ __device__ inline uint32_t tiles(const BatchPlace& output) {
     return tiles_across(output) * ((output.height + kTileHeight - 1) / kTileHeight);
 }
 
-__host__ __device__ inline Tile tile_of(const Output& output, uint32_t i) {
+__host__ __device__ inline Tile tile_of(const BatchPlace& output, uint32_t i) {
     const uint32_t across = tiles_across(output);
     const uint32_t x = i % across * kTileWidth, y = i / across * kTileHeight;
     return {x, y, smaller<uint32_t>(kTileWidth, output.width - x), smaller<uint32_t>(kTileHeight, output.height - y)};
@@ -54,7 +54,7 @@ __host__ __device__ inline T element(const T* __restrict__ table, int c, uint32_
 
 // The value of the last erasure of (x, y) for a channel; `made` if there is none.
 template <typename T>
-__host__ __device__ inline T erased(const Output& output, uint32_t x, uint32_t y, int c, T made) {
+__host__ __device__ inline T erased(const BatchPlace& output, uint32_t x, uint32_t y, int c, T made) {
 #pragma unroll 1
     for (uint32_t i = output.erasure_count; i > 0; i--) {
         const Erasure& erasure = global(output.erasures)[i - 1];
@@ -89,7 +89,7 @@ __host__ __device__ inline void store(T* to, const Group<T>& group) {
 // Writes a tile, `pixels[y * kMadeStride + x]`, with all threads of the block. Without a plane stride, writes the first
 // channel alone.
 template <typename T, Layout kLayout>
-__device__ inline void store_tile(const Output& output, const void* launch_table, const Tile& tile,
+__device__ inline void store_tile(const BatchPlace& output, const void* launch_table, const Tile& tile,
                                   const uint32_t* pixels) {
     constexpr int kLength = Group<T>::kLength;
     // A run is the consecutive elements of one row of the tile.

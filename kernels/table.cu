@@ -2,9 +2,9 @@
 // Brightness, invert, posterize and solarize are such tables; contrast, equalize and autocontrast make theirs from the
 // image.
 //
-// Inputs: one TableSample per image (params.cuh), changed in place.
+// Inputs: one TableSample per image (descriptors.cuh), changed in place.
 // Grid: one pixel per thread (grid.cuh).
-// Reference: src/ops/table.rs; byte for byte.
+// Reference: src/ops/byte_table.rs; byte for byte.
 
 #include "grid.cuh"
 

@@ -5,7 +5,7 @@
 // Grid: blocks of 256 threads. Their number determines the length of the step.
 // Reference: none; nothing is read or written.
 
-#include "params.cuh"
+#include "descriptors.cuh"
 
 namespace warpfeed {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "../../kernels/params.cuh"
+#include "../../kernels/descriptors.cuh"
 
 namespace cuda_sim {
 

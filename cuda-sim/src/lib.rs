@@ -17,7 +17,7 @@ unsafe extern "C" {
     fn cuda_sim_launch(kernel: usize, grid: *const u32, block: *const u32, launch: *const c_void) -> c_int;
 }
 
-/// The parameter of every kernel (`Launch` in kernels/params.cuh), as bytes.
+/// The parameter of every kernel (`Launch` in kernels/descriptors.cuh), as bytes.
 pub const LAUNCH_BYTES: usize = 24;
 
 /// Finds the range of memory that contains an address; the end is excluded. Returns false if there is none.
@@ -103,7 +103,7 @@ impl Kernel {
     /// [`LaunchError`].
     ///
     /// # Safety
-    /// `launch` must hold the parameters of kernels/params.cuh, and everything that it points to must exist.
+    /// `launch` must hold the parameters of kernels/descriptors.cuh, and everything that it points to must exist.
     pub unsafe fn launch(
         self,
         grid: [u32; 3],

@@ -5,15 +5,16 @@
 
 #![allow(unsafe_code)]
 
-#[path = "../../src/ops/params.rs"]
+#[path = "../../src/ops/descriptors.rs"]
 #[allow(dead_code)]
-mod params;
+mod descriptors;
 
 use cuda_sim::{Counts, Kernel, LAUNCH_BYTES, Memory};
-use params::{
-    Axis, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, ElasticSample, EraseNoiseSample,
-    EraseSample, FinishSample, FlipSample, FusedSample, HistogramSample, Launch, MixSample, NoiseSample, Output,
-    PerspectiveSample, RankSample, ResizeSample, RotateSample, SharpnessSample, Source, TableSample, Target,
+use descriptors::{
+    Axis, BatchPlace, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, ElasticSample,
+    EraseNoiseSample, EraseSample, FinishSample, FlipSample, FusedSample, HistogramSample, Launch, MixSample,
+    MorphologySample, NoiseSample, PerspectiveSample, ResizeSample, RotateSample, SharpnessSample, SourceImage,
+    TableSample, TargetImage,
 };
 
 /// The side of results, which are square, and of most images.
@@ -32,24 +33,24 @@ fn put<T: Copy>(values: &[T]) -> u64 {
     memory.address()
 }
 
-fn image(width: u32, height: u32) -> Source {
+fn image(width: u32, height: u32) -> SourceImage {
     let pitch_bytes = (3 * width).next_multiple_of(16);
     let pixels: Vec<u8> =
         (0..pitch_bytes * height).map(|i| (i.wrapping_mul(2_654_435_761).rotate_left(9) >> 24) as u8).collect();
-    Source {
+    SourceImage {
         pixels: put(&pixels),
         pitch_bytes,
         width,
         height,
         whole_width: width,
         whole_height: height,
-        ..Source::default()
+        ..SourceImage::default()
     }
 }
 
-fn target(width: u32, height: u32) -> Target {
-    let Source { pixels, pitch_bytes, .. } = image(width, height);
-    Target { pixels, pitch_bytes, width, height, ..Target::default() }
+fn target(width: u32, height: u32) -> TargetImage {
+    let SourceImage { pixels, pitch_bytes, .. } = image(width, height);
+    TargetImage { pixels, pitch_bytes, width, height, ..TargetImage::default() }
 }
 
 /// The places of a bilinear resize's weights. The weights are all equal here.
@@ -68,14 +69,14 @@ fn axis(input: u32, output: u32) -> Axis {
     Axis { starts: put(&starts), offsets: put(&offsets), weights: put(&weights), first: 0, most: most as u32 }
 }
 
-fn output(bytes: u32, nchw: bool) -> Output {
-    Output {
+fn output(bytes: u32, nchw: bool) -> BatchPlace {
+    BatchPlace {
         elements: put(&vec![0_u8; (bytes * 3 * SIDE * SIDE) as usize]),
         plane_stride: u64::from(SIDE * SIDE),
         row_stride: if nchw { SIDE } else { 3 * SIDE },
         width: SIDE,
         height: SIDE,
-        ..Output::default()
+        ..BatchPlace::default()
     }
 }
 
@@ -128,7 +129,7 @@ fn count<S: Copy>(kernel: &str, sample: S) -> Counts {
 /// The counts of each kernel for one image, in the table's order.
 fn all() -> Vec<(&'static str, Counts)> {
     let (input, out) = (image(SIDE, SIDE), target(SIDE, SIDE));
-    let Source { pixels, pitch_bytes, width, height, .. } = input;
+    let SourceImage { pixels, pitch_bytes, width, height, .. } = input;
     let table = put(&[0_u8; 256]);
     let color = ColorSample { pixels, pitch_bytes, width, height, factor: 0.7, hue_shift: 9, order: 0b01_00_10 };
     let contrast = ContrastSample { pixels, luma_sum: put(&[0_u64]), table, pitch_bytes, width, height, factor: 0.7 };
@@ -142,7 +143,7 @@ fn all() -> Vec<(&'static str, Counts)> {
         kernel: KERNEL,
         reserved: 0,
     };
-    let rank = RankSample { source: input, target: out, kernel: KERNEL, reserved: 0 };
+    let rank = MorphologySample { source: input, target: out, kernel: KERNEL, reserved: 0 };
     let (counts, sums) = (put(&[9_u32; 3 * 256]), put(&vec![0_f32; (3 * SIDE * SIDE) as usize]));
     let tables = put(&[0_u8; 3 * 256]);
     let histogram = HistogramSample { pixels, counts, table: tables, pitch_bytes, width, height, reserved: 0 };

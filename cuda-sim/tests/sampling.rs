@@ -3,9 +3,9 @@
 
 #![allow(unsafe_code)]
 
-#[path = "../../src/ops/params.rs"]
+#[path = "../../src/ops/descriptors.rs"]
 #[allow(dead_code)]
-mod params;
+mod descriptors;
 #[path = "../../src/ops/points.rs"]
 mod points;
 mod raster {
@@ -17,8 +17,8 @@ mod raster {
 }
 
 use cuda_sim::{Kernel, LAUNCH_BYTES, Memory};
-use params::{ALL_IN_DOUBT, Launch, RotateSample, Source, Target};
-use points::Points;
+use descriptors::{ALL_IN_DOUBT, Launch, RotateSample, SourceImage, TargetImage};
+use points::FixedPoints;
 use raster::Size;
 
 const NEAREST: &str = "rotate_nearest_double_u8_nhwc";
@@ -74,31 +74,31 @@ impl Case {
         Self { size, matrix, edge }
     }
 
-    fn points(&self, kernel: &str) -> Points {
+    fn points(&self, kernel: &str) -> FixedPoints {
         match kernel {
-            NEAREST => Points::nearest(self.matrix, self.size, self.size),
-            BICUBIC => Points::bicubic(self.matrix, self.size, self.size),
-            _ => Points::bilinear(self.matrix, self.size, self.size),
+            NEAREST => FixedPoints::nearest(self.matrix, self.size, self.size),
+            BICUBIC => FixedPoints::bicubic(self.matrix, self.size, self.size),
+            _ => FixedPoints::bilinear(self.matrix, self.size, self.size),
         }
     }
 
     /// The kernel's result, with `matrix` for pixels in doubt.
-    fn launch(&self, kernel: &str, matrix: [f64; 6], Points { fixed, doubt }: Points) -> Vec<u8> {
+    fn launch(&self, kernel: &str, matrix: [f64; 6], FixedPoints { fixed, doubt }: FixedPoints) -> Vec<u8> {
         let Size { width, height } = self.size;
         let pitch_bytes = 3 * width;
         let (input, output) = (upload(&pixels(self.size)), Memory::new((pitch_bytes * height) as usize, 0));
         let [r, g, b] = FILL;
         let sample = RotateSample {
-            source: Source {
+            source: SourceImage {
                 pixels: input.address(),
                 pitch_bytes,
                 width,
                 height,
                 whole_width: width,
                 whole_height: height,
-                ..Source::default()
+                ..SourceImage::default()
             },
-            target: Target { pixels: output.address(), pitch_bytes, width, height, ..Target::default() },
+            target: TargetImage { pixels: output.address(), pitch_bytes, width, height, ..TargetImage::default() },
             matrix,
             fixed,
             fill: u32::from_le_bytes([r, g, b, 0]),
@@ -121,7 +121,7 @@ impl Case {
         let points = self.points(kernel);
         assert_ne!(points.doubt, ALL_IN_DOUBT);
         let got = self.launch(kernel, self.matrix, points);
-        let want = self.launch(kernel, self.matrix, Points { fixed: [0; 6], doubt: ALL_IN_DOUBT });
+        let want = self.launch(kernel, self.matrix, FixedPoints { fixed: [0; 6], doubt: ALL_IN_DOUBT });
         let differ = got.iter().zip(&want).filter(|(got, want)| got != want).count();
         assert_eq!(differ, 0, "{kernel}: {:?} {:?} edge {}", self.size, self.matrix, self.edge);
         // If only pixels in doubt use the matrix, the others can only be the fill.
@@ -202,9 +202,9 @@ fn what_fixed_point_cannot_hold_is_all_in_doubt() {
         ([1.0, 0.0, 0.0, 0.0, f64::INFINITY, 0.0], small),
         ([0.5, 0.0, 0.0, 0.0, 0.5, 0.0], large),
     ] {
-        let all = [Points::bilinear, Points::bicubic, Points::nearest];
+        let all = [FixedPoints::bilinear, FixedPoints::bicubic, FixedPoints::nearest];
         for points in all.map(|points| points(matrix, canvas, size)) {
-            assert_eq!(points, Points { fixed: [0; 6], doubt: ALL_IN_DOUBT }, "{matrix:?}");
+            assert_eq!(points, FixedPoints { fixed: [0; 6], doubt: ALL_IN_DOUBT }, "{matrix:?}");
         }
     }
 }

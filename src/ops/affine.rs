@@ -1,16 +1,16 @@
 //! Rotation, scaling, shear and translation in one operation.
 
+use super::affine_warp::{self, AffineWarp};
 use super::check::{point, range};
-use super::crop;
 use super::fill::Fill;
 use super::filter::Interpolation;
 use super::interpolations::Interpolations;
-use super::kernel::{Kernel, Launcher};
-use super::sampling::{self, Sampling};
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, SizeEffect};
+use super::kernel::Kernel;
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{Operation, Primitive};
 use crate::error::{Error, Result};
-use crate::raster::{Rect, Size};
+use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
@@ -62,14 +62,6 @@ const fn one() -> f64 {
     1.0
 }
 
-/// The effect on an image.
-enum Map {
-    /// The image moves by whole pixels.
-    Move([i32; 2]),
-    /// The image is sampled at the points of this matrix.
-    Sample([f64; 6]),
-}
-
 impl Default for Affine {
     fn default() -> Self {
         Self::new()
@@ -77,7 +69,7 @@ impl Default for Affine {
 }
 
 impl Affine {
-    pub(super) const KERNELS: &'static [Kernel] = sampling::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = affine_warp::KERNELS;
 
     /// An operation that changes nothing yet; nearest pixel, black outside.
     #[must_use]
@@ -93,54 +85,22 @@ impl Affine {
         }
     }
 
-    /// Clockwise angle, any finite value.
-    #[must_use]
-    pub const fn degrees(mut self, degrees: f64) -> Self {
-        self.degrees = degrees;
-        self
-    }
-
-    /// Move to the right and down, in pixels.
-    #[must_use]
-    pub const fn translate(mut self, pixels: [i32; 2]) -> Self {
-        self.translate = pixels;
-        self
-    }
-
-    /// Factor by which sides become longer.
-    #[must_use]
-    pub const fn scale(mut self, scale: f64) -> Self {
-        self.scale = scale;
-        self
-    }
-
-    /// Angles in degrees by which columns lean and rows fall, -89 to 89.
-    #[must_use]
-    pub const fn shear(mut self, degrees: [f64; 2]) -> Self {
-        self.shear = degrees;
-        self
-    }
-
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
-    }
-
-    /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top.
-    #[must_use]
-    pub const fn center(mut self, center: [f64; 2]) -> Self {
-        self.center = Some(center);
-        self
+    setters! {
+        /// Clockwise angle, any finite value.
+        degrees: f64,
+        /// Move to the right and down, in pixels.
+        translate: [i32; 2],
+        /// Factor by which sides become longer.
+        scale: f64,
+        /// Angles in degrees by which columns lean and rows fall, -89 to 89.
+        shear: [f64; 2],
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
+        /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top.
+        center: [f64; 2] => Some,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -158,7 +118,7 @@ impl Affine {
     }
 
     /// The map from the result to an image of size `input`: the inverse of the operation, as torchvision computes it.
-    fn map(&self, input: Size) -> Map {
+    fn matrix(&self, input: Size) -> [f64; 6] {
         let [cx, cy] = self.center.unwrap_or([f64::from(input.width) * 0.5, f64::from(input.height) * 0.5]);
         let [tx, ty] = self.translate.map(f64::from);
         let (turn, [lean, fall]) = (radians(self.degrees), self.shear.map(radians));
@@ -170,14 +130,7 @@ impl Affine {
         let [m0, m1, m3, m4] = [d, -b, -c, a].map(|value| value / self.scale);
         let m2 = m0 * (-cx - tx) + m1 * (-cy - ty) + cx;
         let m5 = m3 * (-cx - tx) + m4 * (-cy - ty) + cy;
-        if [m0, m1, m3, m4] == [1.0, 0.0, 0.0, 1.0] && [m2, m5] == [-tx, -ty] {
-            return Map::Move(self.translate);
-        }
-        Map::Sample([m0, m1, m2, m3, m4, m5])
-    }
-
-    fn sampling(&self, matrix: [f64; 6]) -> Sampling {
-        Sampling { matrix, interpolation: self.interpolation, fill: Fill::Color(self.fill) }
+        [m0, m1, m2, m3, m4, m5]
     }
 }
 
@@ -187,59 +140,32 @@ fn radians(degrees: f64) -> f64 {
 }
 
 impl Operation for Affine {
-    fn name(&self) -> &'static str {
-        "affine"
-    }
-
     fn validate(&self) -> Result<()> {
         if !self.degrees.is_finite() {
-            return Err(Error::parameter(self.name(), "degrees", "a finite number", self.degrees));
+            return Err(Error::parameter(Self::NAME, "degrees", "a finite number", self.degrees));
         }
-        point(self.name(), "translate", self.translate.map(f64::from))?;
+        point(Self::NAME, "translate", self.translate.map(f64::from))?;
         if !(1.0 / MAX_SCALE..=MAX_SCALE).contains(&self.scale) {
             let expected = format!("1/{MAX_SCALE} to {MAX_SCALE}");
-            return Err(Error::parameter(self.name(), "scale", expected, self.scale));
+            return Err(Error::parameter(Self::NAME, "scale", expected, self.scale));
         }
         if !self.shear.iter().all(|shear| shear.abs() <= MAX_SHEAR_DEGREES) {
             let expected = format!("-{MAX_SHEAR_DEGREES} to {MAX_SHEAR_DEGREES} degrees");
-            return Err(Error::parameter(self.name(), "shear", expected, format!("{:?}", self.shear)));
+            return Err(Error::parameter(Self::NAME, "shear", expected, format!("{:?}", self.shear)));
         }
         if let Some(center) = self.center {
-            point(self.name(), "center", center)?;
+            point(Self::NAME, "center", center)?;
         }
-        sampling::validate(self.name(), self.interpolation)
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, input: Size) -> Primitive {
-        match self.map(input) {
-            Map::Move([0, 0]) => Primitive::Identity,
-            Map::Move([x, y]) => Primitive::Crop { x: -x, y: -y, fill: Fill::Color(self.fill) },
-            Map::Sample(matrix) => Primitive::Affine(self.sampling(matrix)),
+    fn primitive(&self, input: Size) -> Primitive<'_> {
+        let (matrix, fill, [x, y]) = (self.matrix(input), Fill::Color(self.fill), self.translate);
+        // Without rotation, scaling and shear, the image moves by whole pixels.
+        if matrix != [1.0, 0.0, -f64::from(x), 0.0, 1.0, -f64::from(y)] {
+            return Primitive::Affine(AffineWarp { matrix, interpolation: self.interpolation, fill });
         }
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        let size = pass.image.size();
-        pass.replace(size, |input, out| match self.map(size) {
-            Map::Move([x, y]) => crop::crop(input, -x, -y, size, Fill::Color(self.fill), out),
-            Map::Sample(matrix) => self.sampling(matrix).make(input, size, Rect::full(size), out),
-        })
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
-        let size = on.whole();
-        match self.map(size) {
-            Map::Move([x, y]) => crop::launch(on, -x, -y, size, Fill::Color(self.fill)),
-            Map::Sample(matrix) => self.sampling(matrix).launch(on, size, part),
-        }
+        if [x, y] == [0, 0] { Primitive::Identity } else { Primitive::Crop { x: -x, y: -y, fill } }
     }
 }
 
@@ -254,15 +180,15 @@ impl Operation for Affine {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomAffine {
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     degrees: RangeInclusive<f64>,
     #[serde(default)]
     translate: [f64; 2],
-    #[serde(with = "super::transform::range", default = "only_1")]
+    #[serde(with = "super::written::range", default = "only_1")]
     scale: RangeInclusive<f64>,
-    #[serde(with = "super::transform::range", default = "only_0")]
+    #[serde(with = "super::written::range", default = "only_0")]
     shear_x: RangeInclusive<f64>,
-    #[serde(with = "super::transform::range", default = "only_0")]
+    #[serde(with = "super::written::range", default = "only_0")]
     shear_y: RangeInclusive<f64>,
     #[serde(default = "Interpolations::nearest")]
     interpolation: Interpolations,
@@ -296,18 +222,11 @@ impl RandomAffine {
         }
     }
 
-    /// Largest move in either direction, as parts of the image's width and height, 0 to 1.
-    #[must_use]
-    pub const fn translate(mut self, parts: [f64; 2]) -> Self {
-        self.translate = parts;
-        self
-    }
-
-    /// Factors by which sides become longer.
-    #[must_use]
-    pub const fn scale(mut self, scale: RangeInclusive<f64>) -> Self {
-        self.scale = scale;
-        self
+    setters! {
+        /// Largest move in either direction, as parts of the image's width and height, 0 to 1.
+        translate: [f64; 2],
+        /// Factors by which sides become longer.
+        scale: RangeInclusive<f64>,
     }
 
     /// Angles in degrees by which columns lean and rows fall.
@@ -325,47 +244,32 @@ impl RandomAffine {
         self
     }
 
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
-    }
-
-    /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top.
-    #[must_use]
-    pub const fn center(mut self, center: [f64; 2]) -> Self {
-        self.center = Some(center);
-        self
+    setters! {
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
+        /// The point that rotation, scaling and shear leave where it is, in pixels from the left and the top.
+        center: [f64; 2] => Some,
     }
 }
 
-impl Random for RandomAffine {
-    fn name(&self) -> &'static str {
-        "random_affine"
-    }
-
+impl RandomTransform for RandomAffine {
     fn validate(&self) -> Result<()> {
-        range(self.name(), "degrees", &self.degrees, f64::NEG_INFINITY, f64::INFINITY)?;
+        range(Self::NAME, "degrees", &self.degrees, f64::NEG_INFINITY, f64::INFINITY)?;
         if !self.translate.iter().all(|part| (0.0..=1.0).contains(part)) {
             let got = format!("{:?}", self.translate);
-            return Err(Error::parameter(self.name(), "translate", "two parts of the image's sides, 0 to 1", got));
+            return Err(Error::parameter(Self::NAME, "translate", "two parts of the image's sides, 0 to 1", got));
         }
-        range(self.name(), "scale", &self.scale, 1.0 / MAX_SCALE, MAX_SCALE)?;
-        range(self.name(), "shear_x", &self.shear_x, -MAX_SHEAR_DEGREES, MAX_SHEAR_DEGREES)?;
-        range(self.name(), "shear_y", &self.shear_y, -MAX_SHEAR_DEGREES, MAX_SHEAR_DEGREES)?;
+        range(Self::NAME, "scale", &self.scale, 1.0 / MAX_SCALE, MAX_SCALE)?;
+        range(Self::NAME, "shear_x", &self.shear_x, -MAX_SHEAR_DEGREES, MAX_SHEAR_DEGREES)?;
+        range(Self::NAME, "shear_y", &self.shear_y, -MAX_SHEAR_DEGREES, MAX_SHEAR_DEGREES)?;
         if let Some(center) = self.center {
-            point(self.name(), "center", center)?;
+            point(Self::NAME, "center", center)?;
         }
-        self.interpolation.validate(|interpolation| sampling::validate(self.name(), interpolation))
+        self.interpolation.validate(|interpolation| affine_warp::validate(Self::NAME, interpolation))
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, image) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, image) = recipe.start();
         let uniform =
             |range: &RangeInclusive<f64>, rng: &mut super::SampleRng| rng.uniform(*range.start(), *range.end());
         let degrees = uniform(&self.degrees, rng);
@@ -378,6 +282,6 @@ impl Random for RandomAffine {
         let shear = [uniform(&self.shear_x, rng), uniform(&self.shear_y, rng)];
         let interpolation = self.interpolation.draw(rng);
         let Self { fill, center, .. } = *self;
-        drawing.push(Affine { degrees, translate, scale, shear, interpolation, fill, center })
+        recipe.push(Affine { degrees, translate, scale, shear, interpolation, fill, center })
     }
 }

@@ -1,13 +1,13 @@
 //! Sampling through an affine matrix.
 
+use super::affine_warp::{self, AffineWarp};
 use super::check::finite_within;
 use super::fill::Fill;
 use super::filter::Interpolation;
-use super::kernel::{Kernel, Launcher};
-use super::sampling::{self, Sampling};
-use super::{CpuPass, Operation, Primitive, SizeEffect};
+use super::kernel::Kernel;
+use super::{Operation, Primitive};
 use crate::error::Result;
-use crate::raster::{Rect, Size};
+use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
 /// Largest distance in the image that one pixel of the result comes to.
@@ -44,7 +44,7 @@ pub struct AffineMatrix {
 }
 
 impl AffineMatrix {
-    pub(super) const KERNELS: &'static [Kernel] = sampling::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = affine_warp::KERNELS;
 
     /// Sampling through `matrix`; nearest pixel, black outside.
     #[must_use]
@@ -52,19 +52,12 @@ impl AffineMatrix {
         Self { matrix, interpolation: Interpolation::Nearest, fill: [0; 3] }
     }
 
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -79,43 +72,21 @@ impl AffineMatrix {
             Self::new(IDENTITY),
         ]
     }
-
-    fn sampling(&self) -> Sampling {
-        Sampling { matrix: self.matrix, interpolation: self.interpolation, fill: Fill::Color(self.fill) }
-    }
 }
 
 impl Operation for AffineMatrix {
-    fn name(&self) -> &'static str {
-        "affine_matrix"
-    }
-
     fn validate(&self) -> Result<()> {
         let [a, b, c, d, e, f] = self.matrix;
-        finite_within(self.name(), "matrix", &[a, b, d, e], MAX_STEP_PX)?;
-        finite_within(self.name(), "matrix", &[c, f], MAX_MOVE_PX)?;
-        sampling::validate(self.name(), self.interpolation)
+        finite_within(Self::NAME, "matrix", &[a, b, d, e], MAX_STEP_PX)?;
+        finite_within(Self::NAME, "matrix", &[c, f], MAX_MOVE_PX)?;
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        if self.matrix == IDENTITY { Primitive::Identity } else { Primitive::Affine(self.sampling()) }
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        let size = pass.image.size();
-        pass.replace(size, |input, out| self.sampling().make(input, size, Rect::full(size), out))
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
-        let size = on.whole();
-        self.sampling().launch(on, size, part)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        if self.matrix == IDENTITY {
+            return Primitive::Identity;
+        }
+        let Self { matrix, interpolation, fill } = *self;
+        Primitive::Affine(AffineWarp { matrix, interpolation, fill: Fill::Color(fill) })
     }
 }

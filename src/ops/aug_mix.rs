@@ -1,10 +1,11 @@
 //! AugMix: an image mixed with the results of several chains of operations.
 
-use super::check::ABOVE_0;
+use super::check::{ABOVE_0, within};
 use super::filter::Interpolation;
-use super::magnitude::{Kind, Magnitudes, Style};
-use super::transform::{Drawing, Random};
-use super::{Chain, Mix, Op, SampleRng, SizeEffect, sampling};
+use super::magnitude::{AugmentKind, Magnitudes, SamplingStyle};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{Chain, Op, SampleRng, WeightedSum, affine_warp};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
@@ -56,58 +57,26 @@ impl AugMix {
         }
     }
 
-    /// Strength of the operations: the largest bin of magnitudes that is drawn, of 10.
-    #[must_use]
-    pub const fn severity(mut self, severity: u32) -> Self {
-        self.severity = severity;
-        self
+    setters! {
+        /// Strength of the operations: the largest bin of magnitudes that is drawn, of 10.
+        severity: u32,
+        /// Number of chains.
+        width: u32,
+        /// Number of operations in every chain. Default: 1 to 3, drawn for each chain.
+        depth: u32 => Some,
+        /// Parameter of the Dirichlet distributions that weights are drawn from.
+        alpha: f64,
+        /// Whether brightness, color, contrast and sharpness are among the operations.
+        all_ops: bool,
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
-    /// Number of chains.
-    #[must_use]
-    pub const fn width(mut self, chains: u32) -> Self {
-        self.width = chains;
-        self
-    }
-
-    /// Number of operations in every chain. Default: 1 to 3, drawn for each chain.
-    #[must_use]
-    pub const fn depth(mut self, ops: u32) -> Self {
-        self.depth = Some(ops);
-        self
-    }
-
-    /// Parameter of the Dirichlet distributions that weights are drawn from.
-    #[must_use]
-    pub const fn alpha(mut self, alpha: f64) -> Self {
-        self.alpha = alpha;
-        self
-    }
-
-    /// Whether brightness, color, contrast and sharpness are among the operations.
-    #[must_use]
-    pub const fn all_ops(mut self, all: bool) -> Self {
-        self.all_ops = all;
-        self
-    }
-
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
-    }
-
-    fn style(&self) -> Style {
-        Style { interpolation: self.interpolation, fill: self.fill }
+    fn style(&self) -> SamplingStyle {
+        SamplingStyle { interpolation: self.interpolation, fill: self.fill }
     }
 
     fn ops(&self, rng: &mut SampleRng, size: Size) -> Vec<Op> {
@@ -124,20 +93,20 @@ impl AugMix {
 }
 
 /// Kinds of operations, in torchvision's order.
-const KINDS: [Kind; 13] = [
-    Kind::ShearX,
-    Kind::ShearY,
-    Kind::TranslateX,
-    Kind::TranslateY,
-    Kind::Rotate,
-    Kind::Posterize,
-    Kind::Solarize,
-    Kind::AutoContrast,
-    Kind::Equalize,
-    Kind::Brightness,
-    Kind::Color,
-    Kind::Contrast,
-    Kind::Sharpness,
+const KINDS: [AugmentKind; 13] = [
+    AugmentKind::ShearX,
+    AugmentKind::ShearY,
+    AugmentKind::TranslateX,
+    AugmentKind::TranslateY,
+    AugmentKind::Rotate,
+    AugmentKind::Posterize,
+    AugmentKind::Solarize,
+    AugmentKind::AutoContrast,
+    AugmentKind::Equalize,
+    AugmentKind::Brightness,
+    AugmentKind::Color,
+    AugmentKind::Contrast,
+    AugmentKind::Sharpness,
 ];
 const WITHOUT_ENHANCING: usize = 9;
 
@@ -150,38 +119,25 @@ pub(super) const MAGNITUDES: Magnitudes = Magnitudes {
     posterize: (4.0, 4.0),
 };
 
-impl Random for AugMix {
-    fn name(&self) -> &'static str {
-        "aug_mix"
-    }
-
+impl RandomTransform for AugMix {
     fn validate(&self) -> Result<()> {
-        if !(1..=MAGNITUDES.bins).contains(&self.severity) {
-            return Err(Error::parameter(self.name(), "severity", "1 to 10", self.severity));
-        }
-        for (parameter, value) in [("width", self.width), ("depth", self.depth.unwrap_or(1))] {
-            if !(1..=MOST).contains(&value) {
-                return Err(Error::parameter(self.name(), parameter, format!("1 to {MOST}"), value));
-            }
-        }
+        within(Self::NAME, "severity", self.severity, 1..=MAGNITUDES.bins)?;
+        within(Self::NAME, "width", self.width, 1..=MOST)?;
+        within(Self::NAME, "depth", self.depth.unwrap_or(1), 1..=MOST)?;
         if !(self.alpha >= ABOVE_0 && self.alpha.is_finite()) {
-            return Err(Error::parameter(self.name(), "alpha", "a finite number above 0", self.alpha));
+            return Err(Error::parameter(Self::NAME, "alpha", "a finite number above 0", self.alpha));
         }
-        sampling::validate(self.name(), self.interpolation)
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, size) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, size) = recipe.start();
         let beta = rng.dirichlet(self.alpha, 2);
         let weights = rng.dirichlet(self.alpha, self.width as usize);
         let [own, rest] = [beta[0] as f32, beta[1] as f32];
         let chains = weights.into_iter().map(|weight| Chain::new(weight as f32 * rest, self.ops(rng, size)));
-        let mix = chains.fold(Mix::new(own), Mix::chain);
-        drawing.push(mix)
+        let mix = chains.fold(WeightedSum::new(own), WeightedSum::chain);
+        recipe.push(mix)
     }
 
     fn most_steps(&self) -> u64 {

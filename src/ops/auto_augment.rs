@@ -1,14 +1,15 @@
 //! AutoAugment: pairs of operations that a search found for a data set.
 
+use super::affine_warp;
 use super::filter::Interpolation;
-use super::magnitude::Kind::{
+use super::magnitude::AugmentKind::{
     self, AutoContrast, Brightness, Color, Contrast, Equalize, Invert, Posterize, Rotate, Sharpness, ShearX, ShearY,
     Solarize, TranslateX, TranslateY,
 };
-use super::magnitude::{Magnitudes, Style};
+use super::magnitude::{Magnitudes, SamplingStyle};
 use super::rand_augment;
-use super::transform::{Drawing, Random};
-use super::{SizeEffect, sampling};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
@@ -51,48 +52,33 @@ impl AutoAugment {
         Self { policy, interpolation: Interpolation::Nearest, fill: [0; 3] }
     }
 
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
+    setters! {
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
-    }
-
-    fn style(&self) -> Style {
-        Style { interpolation: self.interpolation, fill: self.fill }
+    fn style(&self) -> SamplingStyle {
+        SamplingStyle { interpolation: self.interpolation, fill: self.fill }
     }
 }
 
-impl Random for AutoAugment {
-    fn name(&self) -> &'static str {
-        "auto_augment"
-    }
-
+impl RandomTransform for AutoAugment {
     fn validate(&self) -> Result<()> {
-        sampling::validate(self.name(), self.interpolation)
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
         let pairs = self.policy.pairs();
-        let (rng, _) = drawing.start();
+        let (rng, _) = recipe.start();
         let chosen = rng.below(pairs.len() as u64) as usize;
         // The numbers of both operations are drawn, so that leaving one out does not change the other.
         let draws = [(); 2].map(|()| (rng.unit(), rng.below(2) == 0));
         for ((kind, p, bin), (unit, negative)) in pairs[chosen].into_iter().zip(draws) {
             if unit <= p {
-                MAGNITUDES.push(drawing, (kind, bin, negative), self.style())?;
+                MAGNITUDES.push(recipe, (kind, bin, negative), self.style())?;
             }
         }
         Ok(())
@@ -107,11 +93,11 @@ impl Random for AutoAugment {
 pub(super) const MAGNITUDES: Magnitudes = rand_augment::magnitudes(10);
 
 /// An operation's kind, its probability, and the bin of its magnitude. The bin is 0 for kinds without a magnitude.
-type Step = (Kind, f64, u32);
+type PolicyStep = (AugmentKind, f64, u32);
 
 impl AutoAugmentPolicy {
     /// The policy's pairs.
-    pub(super) const fn pairs(self) -> [[Step; 2]; 25] {
+    pub(super) const fn pairs(self) -> [[PolicyStep; 2]; 25] {
         match self {
             Self::ImageNet => IMAGENET,
             Self::Cifar10 => CIFAR10,
@@ -121,7 +107,7 @@ impl AutoAugmentPolicy {
 }
 
 #[rustfmt::skip]
-const IMAGENET: [[Step; 2]; 25] = [
+const IMAGENET: [[PolicyStep; 2]; 25] = [
     [(Posterize, 0.4, 8), (Rotate, 0.6, 9)],
     [(Solarize, 0.6, 5), (AutoContrast, 0.6, 0)],
     [(Equalize, 0.8, 0), (Equalize, 0.6, 0)],
@@ -150,7 +136,7 @@ const IMAGENET: [[Step; 2]; 25] = [
 ];
 
 #[rustfmt::skip]
-const CIFAR10: [[Step; 2]; 25] = [
+const CIFAR10: [[PolicyStep; 2]; 25] = [
     [(Invert, 0.1, 0), (Contrast, 0.2, 6)],
     [(Rotate, 0.7, 2), (TranslateX, 0.3, 9)],
     [(Sharpness, 0.8, 1), (Sharpness, 0.9, 3)],
@@ -179,7 +165,7 @@ const CIFAR10: [[Step; 2]; 25] = [
 ];
 
 #[rustfmt::skip]
-const SVHN: [[Step; 2]; 25] = [
+const SVHN: [[PolicyStep; 2]; 25] = [
     [(ShearX, 0.9, 4), (Invert, 0.2, 0)],
     [(ShearY, 0.9, 8), (Invert, 0.7, 0)],
     [(Equalize, 0.6, 0), (Solarize, 0.6, 6)],

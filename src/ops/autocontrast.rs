@@ -1,10 +1,8 @@
 //! Stretching each channel's values to 0 to 255.
 
-use super::check::probability;
-use super::histogram::{self, Counts};
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::histogram::{self, Histogram};
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
 use crate::simd::truncate_f64;
@@ -25,39 +23,25 @@ impl Autocontrast {
 }
 
 impl Operation for Autocontrast {
-    fn name(&self) -> &'static str {
-        "autocontrast"
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
+}
 
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Values)
-    }
-
+impl Pass for Autocontrast {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         histogram::pass(pass, stretched);
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const TABLE: KernelId = KernelId::of("autocontrast_table_u8");
         histogram::launch(on, TABLE)
     }
 }
 
 /// The table of Pillow's `ImageOps.autocontrast`, in doubles. A channel with a single value stays as it is.
-fn stretched(counts: &Counts) -> [u8; 256] {
+fn stretched(counts: &Histogram) -> [u8; 256] {
     let low = counts.iter().position(|count| *count > 0).unwrap_or(0);
     let high = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
     if high <= low {
@@ -68,39 +52,12 @@ fn stretched(counts: &Counts) -> [u8; 256] {
     std::array::from_fn(|value| truncate_f64(value as f64 * scale + offset) as u8)
 }
 
-/// Stretches each channel's values with a probability: torchvision's `RandomAutocontrast`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RandomAutocontrast {
-    p: f64,
-}
+with_probability! {
+    /// Stretches each channel's values with a probability: torchvision's `RandomAutocontrast`.
+    pub struct RandomAutocontrast {}
 
-impl RandomAutocontrast {
     /// A transform that acts with probability `p`.
-    #[must_use]
-    pub const fn new(p: f64) -> Self {
-        Self { p }
-    }
-}
+    pub fn new
 
-impl Random for RandomAutocontrast {
-    fn name(&self) -> &'static str {
-        "random_autocontrast"
-    }
-
-    fn validate(&self) -> Result<()> {
-        probability(self.name(), self.p)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
-        if rng.chance(self.p) {
-            drawing.push(Autocontrast)?;
-        }
-        Ok(())
-    }
+    draws: Autocontrast
 }

@@ -1,12 +1,12 @@
 //! Brightness: blending with black.
 
 use super::blend::blend;
+use super::byte_table::{self, ByteTable};
 use super::check::factor;
-use super::kernel::{Kernel, Launcher};
-use super::table::{self, Table};
-use super::{CpuPass, Operation, Primitive, SizeEffect};
+use super::kernel::Kernel;
+use super::{Operation, Primitive};
 use crate::error::Result;
-use crate::raster::{Rect, Size};
+use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
 /// Blends with black.
@@ -19,7 +19,7 @@ pub struct Brightness {
 }
 
 impl Brightness {
-    pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = byte_table::KERNELS;
 
     /// A blend that makes images `factor` times as bright.
     #[must_use]
@@ -30,40 +30,15 @@ impl Brightness {
     pub(super) fn examples(_size: Size) -> Vec<Self> {
         vec![Self::new(0.4), Self::new(1.37)]
     }
-
-    fn table(&self) -> Table {
-        let factor = self.factor as f32;
-        Table::new(|value| blend(0, value, factor))
-    }
 }
 
 impl Operation for Brightness {
-    fn name(&self) -> &'static str {
-        "brightness"
-    }
-
     fn validate(&self) -> Result<()> {
-        factor(self.name(), self.factor)
+        factor(Self::NAME, self.factor)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Table(self.table())
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        self.table().pass(pass);
-        Ok(())
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
-        self.table().launch(on)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        let factor = self.factor as f32;
+        Primitive::Table(ByteTable::new(|value| blend(0, value, factor)))
     }
 }

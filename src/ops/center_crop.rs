@@ -2,10 +2,10 @@
 
 use super::check::sides;
 use super::fill::Fill;
-use super::kernel::{Kernel, Launcher};
-use super::{CpuPass, Crop, Operation, Primitive, SizeEffect, crop};
+use super::kernel::Kernel;
+use super::{Crop, Operation, Primitive, SizeEffect};
 use crate::error::Result;
-use crate::raster::{Rect, Size};
+use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
 /// Cuts out the center. Sides that are missing are black, as in torchvision.
@@ -54,34 +54,16 @@ impl CenterCrop {
 }
 
 impl Operation for CenterCrop {
-    fn name(&self) -> &'static str {
-        "center_crop"
-    }
-
     fn validate(&self) -> Result<()> {
-        sides(self.name(), self.width, self.height)
-    }
-
-    fn output_size(&self, _input: Size) -> Result<Size> {
-        Ok(self.size())
+        sides(Self::NAME, self.width, self.height)
     }
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Becomes(self.size())
     }
 
-    fn primitive(&self, input: Size) -> Primitive {
+    fn primitive(&self, input: Size) -> Primitive<'_> {
         let (x, y) = self.place(input);
         Primitive::Crop { x, y, fill: Fill::BLACK }
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        let (x, y) = self.place(pass.image.size());
-        pass.replace(self.size(), |input, out| crop::crop(input, x, y, self.size(), Fill::BLACK, out))
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
-        let (x, y) = self.place(on.whole());
-        crop::launch(on, x, y, self.size(), Fill::BLACK)
     }
 }

@@ -5,6 +5,7 @@ use super::normalize::Normalization;
 use super::{Normalize, Op, SizeEffect, Transform};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
+use std::fmt;
 use std::ops::RangeInclusive;
 
 /// Largest side of an image in pixels, at any point of a recipe.
@@ -14,12 +15,44 @@ pub(crate) const MAX_KERNEL_PX: u32 = 255;
 /// Lower bound of values that must be above 0: an area or aspect of 0 has no logarithm and no pixels.
 pub(crate) const ABOVE_0: f64 = 1e-6;
 
+/// Checks that a number is within `allowed`. `unit` follows the limits in the message.
+fn limited<T: PartialOrd + fmt::Display>(
+    name: &'static str,
+    parameter: &'static str,
+    value: T,
+    allowed: &RangeInclusive<T>,
+    unit: &str,
+) -> Result<()> {
+    // NaN fails this test.
+    if allowed.contains(&value) {
+        return Ok(());
+    }
+    Err(Error::parameter(name, parameter, format!("{} to {}{unit}", allowed.start(), allowed.end()), value))
+}
+
+/// Checks that a number is within `allowed`.
+pub(crate) fn within<T: PartialOrd + fmt::Display>(
+    name: &'static str,
+    parameter: &'static str,
+    value: T,
+    allowed: RangeInclusive<T>,
+) -> Result<()> {
+    limited(name, parameter, value, &allowed, "")
+}
+
+/// Checks that a number of pixels is within `allowed`.
+pub(crate) fn pixels<T: PartialOrd + fmt::Display>(
+    name: &'static str,
+    parameter: &'static str,
+    value: T,
+    allowed: RangeInclusive<T>,
+) -> Result<()> {
+    limited(name, parameter, value, &allowed, " pixels")
+}
+
 /// Checks a side of an image.
 pub(crate) fn side(name: &'static str, parameter: &'static str, value: u32) -> Result<()> {
-    if value == 0 || value > MAX_SIDE_PX {
-        return Err(Error::parameter(name, parameter, format!("1 to {MAX_SIDE_PX} pixels"), value));
-    }
-    Ok(())
+    pixels(name, parameter, value, 1..=MAX_SIDE_PX)
 }
 
 /// Checks a width and a height.
@@ -30,18 +63,12 @@ pub(crate) fn sides(name: &'static str, width: u32, height: u32) -> Result<()> {
 
 /// Checks the side of a square of pixels.
 pub(crate) fn kernel(name: &'static str, value: u32) -> Result<()> {
-    if value == 0 || value > MAX_KERNEL_PX {
-        return Err(Error::parameter(name, "kernel", format!("1 to {MAX_KERNEL_PX} pixels"), value));
-    }
-    Ok(())
+    pixels(name, "kernel", value, 1..=MAX_KERNEL_PX)
 }
 
 /// Checks a factor of a blend.
 pub(crate) fn factor(name: &'static str, value: f64) -> Result<()> {
-    if !(value.is_finite() && value >= 0.0) {
-        return Err(Error::parameter(name, "factor", "a finite number, 0 or more", value));
-    }
-    Ok(())
+    not_negative(name, "factor", value)
 }
 
 /// Checks that three numbers are finite.
@@ -52,9 +79,12 @@ pub(crate) fn finite(name: &'static str, parameter: &'static str, values: [f32; 
     Ok(())
 }
 
-/// Checks a standard deviation.
-pub(crate) fn deviation(name: &'static str, parameter: &'static str, value: f32) -> Result<()> {
-    if !(value.is_finite() && value >= 0.0) {
+/// Checks that a number is finite and not negative.
+pub(crate) fn not_negative<T>(name: &'static str, parameter: &'static str, value: T) -> Result<()>
+where
+    T: Into<f64> + Copy + fmt::Display,
+{
+    if !(0.0..f64::INFINITY).contains(&value.into()) {
         return Err(Error::parameter(name, parameter, "a finite number, 0 or more", value));
     }
     Ok(())
@@ -124,13 +154,19 @@ pub(crate) fn range(
     Err(Error::parameter(name, parameter, format!("a rising range{bounds}"), format!("{start}..={end}")))
 }
 
-/// Checks a range of sides of a square of pixels.
-pub(crate) fn kernels(name: &'static str, range: &RangeInclusive<u32>) -> Result<()> {
-    if *range.start() >= 1 && range.start() <= range.end() && *range.end() <= MAX_KERNEL_PX {
+/// Checks a range of whole numbers from 1 to `most`. `unit` follows the limits in the message.
+pub(crate) fn whole_range(
+    name: &'static str,
+    parameter: &'static str,
+    range: &RangeInclusive<u32>,
+    most: u32,
+    unit: &'static str,
+) -> Result<()> {
+    if *range.start() >= 1 && range.start() <= range.end() && *range.end() <= most {
         return Ok(());
     }
-    let expected = format!("a rising range within 1 to {MAX_KERNEL_PX} pixels");
-    Err(Error::parameter(name, "kernel", expected, format!("{range:?}")))
+    let expected = format!("a rising range within 1 to {most}{unit}");
+    Err(Error::parameter(name, parameter, expected, format!("{range:?}")))
 }
 
 /// Checks operations one by one and together. Returns the size in which every image ends, if there is one, and the

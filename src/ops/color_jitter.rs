@@ -1,8 +1,9 @@
 //! Brightness, contrast, saturation and hue at random.
 
 use super::check::range;
-use super::transform::{Drawing, Random};
-use super::{Brightness, Contrast, Hue, Op, Saturation, SizeEffect};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{Brightness, Contrast, Hue, Op, Saturation};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -19,13 +20,13 @@ use std::ops::RangeInclusive;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ColorJitter {
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     brightness: RangeInclusive<f64>,
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     contrast: RangeInclusive<f64>,
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     saturation: RangeInclusive<f64>,
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     hue: RangeInclusive<f64>,
 }
 
@@ -42,53 +43,28 @@ impl ColorJitter {
         Self { brightness: 1.0..=1.0, contrast: 1.0..=1.0, saturation: 1.0..=1.0, hue: 0.0..=0.0 }
     }
 
-    /// Factors of brightness.
-    #[must_use]
-    pub const fn brightness(mut self, factors: RangeInclusive<f64>) -> Self {
-        self.brightness = factors;
-        self
-    }
-
-    /// Factors of contrast.
-    #[must_use]
-    pub const fn contrast(mut self, factors: RangeInclusive<f64>) -> Self {
-        self.contrast = factors;
-        self
-    }
-
-    /// Factors of saturation.
-    #[must_use]
-    pub const fn saturation(mut self, factors: RangeInclusive<f64>) -> Self {
-        self.saturation = factors;
-        self
-    }
-
-    /// Turns of hue, within -0.5 to 0.5.
-    #[must_use]
-    pub const fn hue(mut self, turns: RangeInclusive<f64>) -> Self {
-        self.hue = turns;
-        self
+    setters! {
+        /// Factors of brightness.
+        brightness: RangeInclusive<f64>,
+        /// Factors of contrast.
+        contrast: RangeInclusive<f64>,
+        /// Factors of saturation.
+        saturation: RangeInclusive<f64>,
+        /// Turns of hue, within -0.5 to 0.5.
+        hue: RangeInclusive<f64>,
     }
 }
 
-impl Random for ColorJitter {
-    fn name(&self) -> &'static str {
-        "color_jitter"
-    }
-
+impl RandomTransform for ColorJitter {
     fn validate(&self) -> Result<()> {
-        range(self.name(), "brightness", &self.brightness, 0.0, f64::INFINITY)?;
-        range(self.name(), "contrast", &self.contrast, 0.0, f64::INFINITY)?;
-        range(self.name(), "saturation", &self.saturation, 0.0, f64::INFINITY)?;
-        range(self.name(), "hue", &self.hue, -0.5, 0.5)
+        range(Self::NAME, "brightness", &self.brightness, 0.0, f64::INFINITY)?;
+        range(Self::NAME, "contrast", &self.contrast, 0.0, f64::INFINITY)?;
+        range(Self::NAME, "saturation", &self.saturation, 0.0, f64::INFINITY)?;
+        range(Self::NAME, "hue", &self.hue, -0.5, 0.5)
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         // All four numbers are drawn, so that leaving one change out does not alter the others.
         let mut factor = |range: &RangeInclusive<f64>, unchanged: f64| {
             let factor = rng.uniform(*range.start(), *range.end());
@@ -101,6 +77,6 @@ impl Random for ColorJitter {
             factor(&self.hue, 0.0).map(|factor| Hue::new(factor).into()),
         ];
         rng.shuffle(&mut jitter);
-        jitter.into_iter().flatten().try_for_each(|op| drawing.push(op))
+        jitter.into_iter().flatten().try_for_each(|op| recipe.push(op))
     }
 }

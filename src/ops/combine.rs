@@ -1,7 +1,8 @@
 //! Combinations of transforms.
 
-use super::check::probability;
-use super::transform::{Drawing, Random, Transform};
+use super::check::{probability, within};
+use super::recipe::RecipeBuilder;
+use super::transform::{RandomTransform, Transform};
 use super::written::list;
 use super::{Op, SampleRng, SizeEffect};
 use crate::error::{Error, Result};
@@ -139,21 +140,17 @@ fn most_steps_of(transforms: &[Transform]) -> u64 {
     transforms.iter().fold(1, |sum, transform| sum.saturating_add(transform.most_steps()))
 }
 
-impl Random for OneOf {
-    fn name(&self) -> &'static str {
-        "one_of"
-    }
-
+impl RandomTransform for OneOf {
     fn validate(&self) -> Result<()> {
         if self.transforms.is_empty() {
-            return Err(Error::parameter(self.name(), "ops", "at least one operation", "none"));
+            return Err(Error::parameter(Self::NAME, "ops", "at least one operation", "none"));
         }
         let sum: f64 = self.weights.iter().sum();
         let fit = self.weights.len() == self.transforms.len() && self.weights.iter().all(|weight| *weight >= 0.0);
         let allowed = self.weights.is_empty() || (fit && sum > 0.0 && sum.is_finite());
         if !allowed {
             let expected = format!("{} finite numbers, 0 or more and not all 0", self.transforms.len());
-            return Err(Error::parameter(self.name(), "weights", expected, format!("{:?}", self.weights)));
+            return Err(Error::parameter(Self::NAME, "weights", expected, format!("{:?}", self.weights)));
         }
         validate_nested(&self.transforms)
     }
@@ -165,11 +162,11 @@ impl Random for OneOf {
     }
 
     /// A branch that is not taken keeps its regions.
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let chosen = self.choose(rng);
         let Some(transform) = self.transforms.get(chosen) else { return Ok(()) };
-        drawing.add_after(regions_of(&self.transforms[..chosen]).saturating_add(1), transform)
+        recipe.add_after(regions_of(&self.transforms[..chosen]).saturating_add(1), transform)
     }
 
     fn regions(&self) -> u32 {
@@ -181,11 +178,7 @@ impl Random for OneOf {
     }
 }
 
-impl Random for RandomOrder {
-    fn name(&self) -> &'static str {
-        "random_order"
-    }
-
+impl RandomTransform for RandomOrder {
     fn validate(&self) -> Result<()> {
         validate_nested(&self.transforms)
     }
@@ -202,7 +195,7 @@ impl Random for RandomOrder {
     }
 
     /// Each transform keeps its regions, wherever it comes in the order.
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
         let mut region = 1_u32;
         let mut order: Vec<_> = self
             .transforms
@@ -213,9 +206,9 @@ impl Random for RandomOrder {
                 (first, transform)
             })
             .collect();
-        let (rng, _) = drawing.start();
+        let (rng, _) = recipe.start();
         rng.shuffle(&mut order);
-        order.into_iter().try_for_each(|(first, transform)| drawing.add_after(first, transform))
+        order.into_iter().try_for_each(|(first, transform)| recipe.add_after(first, transform))
     }
 
     fn regions(&self) -> u32 {
@@ -227,13 +220,9 @@ impl Random for RandomOrder {
     }
 }
 
-impl Random for Maybe {
-    fn name(&self) -> &'static str {
-        "maybe"
-    }
-
+impl RandomTransform for Maybe {
     fn validate(&self) -> Result<()> {
-        probability(self.name(), self.p)?;
+        probability(Self::NAME, self.p)?;
         validate_nested(&self.transforms)
     }
 
@@ -244,11 +233,11 @@ impl Random for Maybe {
         }
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         if rng.chance(self.p) {
-            drawing.skip(1);
-            self.transforms.iter().try_for_each(|transform| drawing.add(transform))?;
+            recipe.skip(1);
+            self.transforms.iter().try_for_each(|transform| recipe.add(transform))?;
         }
         Ok(())
     }
@@ -262,15 +251,9 @@ impl Random for Maybe {
     }
 }
 
-impl Random for Repeat {
-    fn name(&self) -> &'static str {
-        "repeat"
-    }
-
+impl RandomTransform for Repeat {
     fn validate(&self) -> Result<()> {
-        if self.n > MAX_REPEAT {
-            return Err(Error::parameter(self.name(), "n", format!("0 to {MAX_REPEAT}"), self.n));
-        }
+        within(Self::NAME, "n", self.n, 0..=MAX_REPEAT)?;
         validate_nested(&self.transforms)
     }
 
@@ -278,8 +261,8 @@ impl Random for Repeat {
         if self.n == 0 { SizeEffect::Keeps } else { SizeEffect::of_all(&self.transforms) }
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        (0..self.n).try_for_each(|_| self.transforms.iter().try_for_each(|transform| drawing.add(transform)))
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        (0..self.n).try_for_each(|_| self.transforms.iter().try_for_each(|transform| recipe.add(transform)))
     }
 
     fn regions(&self) -> u32 {

@@ -1,12 +1,12 @@
 //! Contrast: blending with the image's mean luma.
 
 use super::blend::blend;
+use super::byte_table::{self, ByteTable};
 use super::check::factor;
+use super::descriptors::{ContrastSample, SourceImage};
 use super::grayscale::luma;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::{ContrastSample, Source};
-use super::table::{self, Table};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Pixel, Rect, Size};
 use crate::simd::wide;
@@ -37,37 +37,27 @@ impl Contrast {
 }
 
 impl Operation for Contrast {
-    fn name(&self) -> &'static str {
-        "contrast"
-    }
-
     fn validate(&self) -> Result<()> {
-        factor(self.name(), self.factor)
+        factor(Self::NAME, self.factor)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Values)
-    }
-
+impl Pass for Contrast {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         debug_assert_eq!(pass.image.part(), Rect::full(pass.image.whole()), "the mean is that of the complete image");
         let (mean, factor) = (mean_luma(pass.image.pixels()), self.factor as f32);
-        Table::new(|value| blend(mean, value, factor)).pass(pass);
+        ByteTable::new(|value| blend(mean, value, factor)).pass(pass);
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const LUMA_SUM: KernelId = KernelId::of("luma_sum_u8_nhwc");
         const CONTRAST_TABLE: KernelId = KernelId::of("contrast_table_u8");
-        let Source { pixels, pitch_bytes, width, height, .. } = on.source();
+        let SourceImage { pixels, pitch_bytes, width, height, .. } = on.source();
         // The upload also sets the sum to zero.
         let luma_sum = on.put(&[0; size_of::<u64>()])?;
         let table = on.scratch(256)?;
@@ -76,7 +66,7 @@ impl Operation for Contrast {
         on.call(LUMA_SUM, &sample, Size::new(width, height));
         // A block of 32 x 8 threads makes the table.
         on.call(CONTRAST_TABLE, &sample, Size::new(32, 8));
-        table::launch(on, table, 0);
+        byte_table::launch(on, table, 0);
         Ok(())
     }
 }

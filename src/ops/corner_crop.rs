@@ -1,7 +1,8 @@
 //! Cutting out a corner.
 
 use super::check::sides;
-use super::transform::{Drawing, Random};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use super::{Crop, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -34,7 +35,7 @@ pub enum Corner {
 #[serde(deny_unknown_fields)]
 pub struct CornerCrop {
     corner: Corner,
-    #[serde(with = "super::transform::size")]
+    #[serde(with = "super::written::size")]
     size: Size,
 }
 
@@ -46,25 +47,21 @@ impl CornerCrop {
     }
 }
 
-impl Random for CornerCrop {
-    fn name(&self) -> &'static str {
-        "corner_crop"
-    }
-
+impl RandomTransform for CornerCrop {
     fn validate(&self) -> Result<()> {
-        sides(self.name(), self.size.width, self.size.height)
+        sides(Self::NAME, self.size.width, self.size.height)
     }
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Becomes(self.size)
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let image = drawing.size();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let image = recipe.size();
         let Size { width, height } = self.size;
         if width > image.width || height > image.height {
             let expected = format!("within the image of {image}: resize it first");
-            return Err(Error::parameter(self.name(), "size", expected, self.size));
+            return Err(Error::parameter(Self::NAME, "size", expected, self.size));
         }
         let (right, bottom) = ((image.width - width) as i32, (image.height - height) as i32);
         let (x, y) = match self.corner {
@@ -73,6 +70,6 @@ impl Random for CornerCrop {
             Corner::LowerLeft => (0, bottom),
             Corner::LowerRight => (right, bottom),
         };
-        drawing.push(Crop::new(x, y, self.size))
+        recipe.push(Crop::new(x, y, self.size))
     }
 }

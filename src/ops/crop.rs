@@ -1,11 +1,12 @@
 //! Cutting out a rectangle, which may reach beyond the image.
 
-use super::check::{MAX_SIDE_PX, sides};
+use super::check::{MAX_SIDE_PX, sides, within};
+use super::descriptors::CropSample;
 use super::fill::{Fill, opaque};
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::CropSample;
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, SizeEffect};
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -38,11 +39,9 @@ impl Crop {
         Self { x, y, width, height, fill: Fill::BLACK }
     }
 
-    /// Fill outside the image.
-    #[must_use]
-    pub const fn fill(mut self, fill: Fill) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Fill outside the image.
+        fill: Fill,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -55,40 +54,19 @@ impl Crop {
 }
 
 impl Operation for Crop {
-    fn name(&self) -> &'static str {
-        "crop"
-    }
-
     fn validate(&self) -> Result<()> {
-        sides(self.name(), self.width, self.height)?;
+        sides(Self::NAME, self.width, self.height)?;
         let limit = MAX_SIDE_PX as i32;
-        for (parameter, value) in [("x", self.x), ("y", self.y)] {
-            if value.unsigned_abs() > MAX_SIDE_PX {
-                return Err(Error::parameter(self.name(), parameter, format!("-{limit} to {limit}"), value));
-            }
-        }
-        Ok(())
-    }
-
-    fn output_size(&self, _input: Size) -> Result<Size> {
-        Ok(Size::new(self.width, self.height))
+        within(Self::NAME, "x", self.x, -limit..=limit)?;
+        within(Self::NAME, "y", self.y, -limit..=limit)
     }
 
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Becomes(Size::new(self.width, self.height))
     }
 
-    fn primitive(&self, _input: Size) -> Primitive {
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Crop { x: self.x, y: self.y, fill: self.fill }
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        let size = Size::new(self.width, self.height);
-        pass.replace(size, |input, out| crop(input, self.x, self.y, size, self.fill, out))
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
-        launch(on, self.x, self.y, Size::new(self.width, self.height), self.fill)
     }
 }
 
@@ -97,7 +75,7 @@ impl Operation for Crop {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomCrop {
-    #[serde(with = "super::transform::size")]
+    #[serde(with = "super::written::size")]
     size: Size,
     #[serde(default)]
     padding: u32,
@@ -112,18 +90,11 @@ impl RandomCrop {
         Self { size: size.into(), padding: 0, fill: Fill::BLACK }
     }
 
-    /// Pixels added on every side. Default: 0.
-    #[must_use]
-    pub const fn padding(mut self, padding: u32) -> Self {
-        self.padding = padding;
-        self
-    }
-
-    /// Fill outside the image.
-    #[must_use]
-    pub const fn fill(mut self, fill: Fill) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Pixels added on every side. Default: 0.
+        padding: u32,
+        /// Fill outside the image.
+        fill: Fill,
     }
 
     fn at(&self, x: i32, y: i32) -> Crop {
@@ -131,16 +102,12 @@ impl RandomCrop {
     }
 }
 
-impl Random for RandomCrop {
-    fn name(&self) -> &'static str {
-        "random_crop"
-    }
-
+impl RandomTransform for RandomCrop {
     fn validate(&self) -> Result<()> {
         let most = MAX_SIDE_PX.saturating_sub(self.size.width.max(self.size.height));
         if self.padding > most {
             let expected = format!("0 to {most}: with the rectangle's side, {MAX_SIDE_PX} pixels");
-            return Err(Error::parameter(self.name(), "padding", expected, self.padding));
+            return Err(Error::parameter(Self::NAME, "padding", expected, self.padding));
         }
         let start = -(self.padding as i32);
         self.at(start, start).validate()
@@ -150,8 +117,8 @@ impl Random for RandomCrop {
         SizeEffect::Becomes(self.size)
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, image) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, image) = recipe.start();
         let mut axis = |image: u32, wanted: u32| {
             let padded = i64::from(image) + 2 * i64::from(self.padding);
             let missing = (i64::from(wanted) - padded).max(0);
@@ -160,12 +127,12 @@ impl Random for RandomCrop {
         };
         let y = axis(image.height, self.size.height);
         let x = axis(image.width, self.size.width);
-        drawing.push(self.at(x, y))
+        recipe.push(self.at(x, y))
     }
 }
 
 /// Queues the kernel that cuts out the rectangle of `size` at (`x`, `y`).
-pub(super) fn launch(on: &mut dyn Launcher, x: i32, y: i32, size: Size, fill: Fill) -> Result<()> {
+pub(super) fn launch(on: &mut dyn CallRecorder, x: i32, y: i32, size: Size, fill: Fill) -> Result<()> {
     const CROP: KernelId = KernelId::of("crop_u8_nhwc");
     let source = on.source();
     let target = on.target(size, Rect::full(size))?;

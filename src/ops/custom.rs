@@ -1,8 +1,8 @@
 //! Operations of the caller.
 
-use super::kernel::Launcher;
+use super::kernel::CallRecorder;
 use super::transform::Transform;
-use super::{CpuPass, Op, Operation, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Op, Operation, Pass, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
 use std::fmt;
@@ -32,7 +32,7 @@ type OutputSize = dyn Fn(Size) -> Size + Send + Sync;
 /// ```
 #[derive(Clone)]
 pub struct Custom {
-    name: &'static str,
+    pub(super) name: &'static str,
     apply: Arc<Apply>,
     /// The function for the result's size. `None` if the operation keeps the size.
     output_size: Option<Arc<OutputSize>>,
@@ -79,14 +79,6 @@ impl PartialEq for Custom {
 }
 
 impl Operation for Custom {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn output_size(&self, input: Size) -> Result<Size> {
         Ok(self.output_size.as_ref().map_or(input, |size| size(input)))
     }
@@ -95,10 +87,12 @@ impl Operation for Custom {
         if self.output_size.is_some() { SizeEffect::Varies } else { SizeEffect::Keeps }
     }
 
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Whole)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
+}
 
+impl Pass for Custom {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let before = pass.image.size();
         let expected = Operation::output_size(self, before)?;
@@ -114,10 +108,14 @@ impl Operation for Custom {
         Err(Error::parameter(self.name, "image", expected, got))
     }
 
-    fn launch(&self, _on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, _on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         Err(Error::Unsupported {
             feature: format!("{} on a GPU", self.name),
             remedy: "operations of the caller's own run on the CPU".to_owned(),
         })
+    }
+
+    fn moves_pixels(&self) -> bool {
+        true
     }
 }

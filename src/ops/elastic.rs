@@ -1,13 +1,14 @@
 //! Elastic deformation: each pixel moves a little, and neighboring pixels move alike.
 
-use super::check::noise_key;
+use super::check::{noise_key, pixels};
+use super::descriptors::ElasticSample;
 use super::fill::packed;
 use super::filter::Interpolation;
-use super::kernel::{Kernel, KernelId, Launcher};
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::noise::{self, KEYS};
-use super::params::ElasticSample;
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::raster::{Image, Pixel, Rect, Size};
@@ -70,32 +71,15 @@ impl Elastic {
         Self { alpha, sigma, interpolation: Interpolation::Bilinear, fill: [0; 3], key }
     }
 
-    /// Two times the displacement in pixels that noise of 1 causes, along rows and columns.
-    #[must_use]
-    pub const fn alpha(mut self, alpha: [f64; 2]) -> Self {
-        self.alpha = alpha;
-        self
-    }
-
-    /// Standard deviation of the blur in pixels.
-    #[must_use]
-    pub const fn sigma(mut self, sigma: f64) -> Self {
-        self.sigma = sigma;
-        self
-    }
-
-    /// The filter: [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Two times the displacement in pixels that noise of 1 causes, along rows and columns.
+        alpha: [f64; 2],
+        /// Standard deviation of the blur in pixels.
+        sigma: f64,
+        /// The filter: [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
     pub(super) fn examples(_size: Size) -> Vec<Self> {
@@ -199,40 +183,28 @@ fn add(sums: &mut [Pair], weight: f32, values: &[Pair]) {
 }
 
 impl Operation for Elastic {
-    fn name(&self) -> &'static str {
-        "elastic"
-    }
-
     fn validate(&self) -> Result<()> {
         if !self.alpha.iter().all(|alpha| (0.0..=MAX_ALPHA).contains(alpha)) {
             let got = format!("{:?}", self.alpha);
-            return Err(Error::parameter(self.name(), "alpha", format!("two numbers, 0 to {MAX_ALPHA}"), got));
+            return Err(Error::parameter(Self::NAME, "alpha", format!("two numbers, 0 to {MAX_ALPHA}"), got));
         }
-        if !(0.0..=MAX_SIGMA).contains(&self.sigma) {
-            return Err(Error::parameter(self.name(), "sigma", format!("0 to {MAX_SIGMA} pixels"), self.sigma));
-        }
-        noise_key(self.name(), self.key)?;
+        pixels(Self::NAME, "sigma", self.sigma, 0.0..=MAX_SIGMA)?;
+        noise_key(Self::NAME, self.key)?;
         match self.interpolation {
             Interpolation::Nearest | Interpolation::Bilinear => Ok(()),
             other => {
                 let got = format!("{other:?}").to_lowercase();
-                Err(Error::parameter(self.name(), "interpolation", "nearest or bilinear", got))
+                Err(Error::parameter(Self::NAME, "interpolation", "nearest or bilinear", got))
             }
         }
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Whole)
-    }
-
+impl Pass for Elastic {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let size = pass.image.size();
         let displacements = self.displacements(size)?;
@@ -249,7 +221,7 @@ impl Operation for Elastic {
         })
     }
 
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const NOISE: KernelId = KernelId::of("elastic_noise_f32");
         const ROWS: KernelId = KernelId::of("elastic_rows_f32");
         const ELASTIC: KernelId = KernelId::of("elastic_u8_nhwc");
@@ -275,6 +247,10 @@ impl Operation for Elastic {
         on.call(ROWS, &sample, size);
         on.call(ELASTIC, &sample, part.size());
         Ok(())
+    }
+
+    fn moves_pixels(&self) -> bool {
+        true
     }
 }
 
@@ -345,32 +321,15 @@ impl RandomElastic {
         Self { alpha, sigma, interpolation: Interpolation::Bilinear, fill: [0; 3] }
     }
 
-    /// Two times the displacement in pixels that noise of 1 causes, along rows and columns.
-    #[must_use]
-    pub const fn alpha(mut self, alpha: [f64; 2]) -> Self {
-        self.alpha = alpha;
-        self
-    }
-
-    /// Standard deviation of the blur in pixels.
-    #[must_use]
-    pub const fn sigma(mut self, sigma: f64) -> Self {
-        self.sigma = sigma;
-        self
-    }
-
-    /// The filter: [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Two times the displacement in pixels that noise of 1 causes, along rows and columns.
+        alpha: [f64; 2],
+        /// Standard deviation of the blur in pixels.
+        sigma: f64,
+        /// The filter: [`Bilinear`](Interpolation::Bilinear) or [`Nearest`](Interpolation::Nearest).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
     fn with(&self, key: u64) -> Elastic {
@@ -379,22 +338,14 @@ impl RandomElastic {
     }
 }
 
-impl Random for RandomElastic {
-    fn name(&self) -> &'static str {
-        "random_elastic"
-    }
-
+impl RandomTransform for RandomElastic {
     fn validate(&self) -> Result<()> {
         self.with(0).validate()
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let key = rng.below(KEYS);
-        drawing.push(self.with(key))
+        recipe.push(self.with(key))
     }
 }

@@ -1,10 +1,8 @@
 //! Spreading each channel's values evenly.
 
-use super::check::probability;
-use super::histogram::{self, Counts};
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::histogram::{self, Histogram};
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -23,39 +21,25 @@ impl Equalize {
 }
 
 impl Operation for Equalize {
-    fn name(&self) -> &'static str {
-        "equalize"
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
+}
 
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Values)
-    }
-
+impl Pass for Equalize {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         histogram::pass(pass, equalized);
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const TABLE: KernelId = KernelId::of("equalize_table_u8");
         histogram::launch(on, TABLE)
     }
 }
 
 /// The table of Pillow's `ImageOps.equalize`. A channel with few pixels or a single value stays as it is.
-fn equalized(counts: &Counts) -> [u8; 256] {
+fn equalized(counts: &Histogram) -> [u8; 256] {
     let total: u32 = counts.iter().sum();
     let last = counts.iter().rev().find(|count| **count > 0).copied().unwrap_or(0);
     let step = (total - last) / 255;
@@ -70,39 +54,12 @@ fn equalized(counts: &Counts) -> [u8; 256] {
     })
 }
 
-/// Spreads each channel's values evenly with a probability: torchvision's `RandomEqualize`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RandomEqualize {
-    p: f64,
-}
+with_probability! {
+    /// Spreads each channel's values evenly with a probability: torchvision's `RandomEqualize`.
+    pub struct RandomEqualize {}
 
-impl RandomEqualize {
     /// A transform that acts with probability `p`.
-    #[must_use]
-    pub const fn new(p: f64) -> Self {
-        Self { p }
-    }
-}
+    pub fn new
 
-impl Random for RandomEqualize {
-    fn name(&self) -> &'static str {
-        "random_equalize"
-    }
-
-    fn validate(&self) -> Result<()> {
-        probability(self.name(), self.p)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
-        if rng.chance(self.p) {
-            drawing.push(Equalize)?;
-        }
-        Ok(())
-    }
+    draws: Equalize
 }

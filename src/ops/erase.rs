@@ -1,13 +1,14 @@
 //! Erasing: overwriting a rectangle with one color or with noise.
 
-use super::check::{ABOVE_0, deviation, finite, inside, noise_key, probability, range, sides};
+use super::check::{ABOVE_0, finite, inside, noise_key, not_negative, probability, range, sides, whole_range};
+use super::descriptors::{BatchPlace, DevicePointer, EraseNoiseSample, EraseSample};
 use super::fill::{opaque, packed};
-use super::kernel::{Kernel, KernelId, Launcher};
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::noise::{self, KEYS};
-use super::params::{DevicePointer, EraseNoiseSample, EraseSample, Output};
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect, rectangle};
-use crate::error::{Error, Result};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{CpuPass, Operation, Pass, Primitive, Reach, rectangle};
+use crate::error::Result;
 use crate::raster::{Rect, Size};
 use crate::rng::SampleRng;
 use serde::{Deserialize, Serialize};
@@ -59,11 +60,9 @@ impl Erase {
         Self { x, y, width, height, value: [0.0; 3], std: 0.0, key: 0 }
     }
 
-    /// Red, green, blue: 0 to 255 before [`Normalize`](crate::ops::Normalize), in normalized units after it.
-    #[must_use]
-    pub const fn value(mut self, value: [f32; 3]) -> Self {
-        self.value = value;
-        self
+    setters! {
+        /// Red, green, blue: 0 to 255 before [`Normalize`](crate::ops::Normalize), in normalized units after it.
+        value: [f32; 3],
     }
 
     /// Normal noise around the value, with the standard deviation `std` in the value's units. `key` selects the noise
@@ -107,7 +106,7 @@ impl Erase {
         normals: DevicePointer,
         at: Rect,
         first: [u32; 2],
-        output: Output,
+        output: BatchPlace,
     ) -> EraseNoiseSample {
         let Rect { x, y, width, height } = at;
         let (Self { value, std, key, .. }, [first_x, first_y]) = (*self, first);
@@ -121,30 +120,24 @@ impl Erase {
 }
 
 impl Operation for Erase {
-    fn name(&self) -> &'static str {
-        "erase"
-    }
-
     fn validate(&self) -> Result<()> {
-        sides(self.name(), self.width, self.height)?;
-        finite(self.name(), "value", self.value)?;
-        deviation(self.name(), "std", self.std)?;
-        noise_key(self.name(), self.key)
+        sides(Self::NAME, self.width, self.height)?;
+        finite(Self::NAME, "value", self.value)?;
+        not_negative(Self::NAME, "std", self.std)?;
+        noise_key(Self::NAME, self.key)
     }
 
     fn output_size(&self, input: Size) -> Result<Size> {
-        inside(self.name(), self.rect(), input)?;
+        inside(Self::NAME, self.rect(), input)?;
         Ok(input)
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Around(0))
     }
+}
 
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(0))
-    }
-
+impl Pass for Erase {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let Some(Rect { x, y, width, height }) = self.within(pass.image.part()) else { return Ok(()) };
         let part = pass.image.part();
@@ -161,7 +154,7 @@ impl Operation for Erase {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const ERASE: KernelId = KernelId::of("erase_u8_nhwc");
         const NOISE: KernelId = KernelId::of("erase_noise_u8_nhwc");
         let image = on.source();
@@ -169,7 +162,7 @@ impl Operation for Erase {
         let Some(Rect { x, y, width, height }) = self.within(stored) else { return Ok(()) };
         let (pixels, pitch_bytes, value) = (image.pixels, image.pitch_bytes, packed(self.color()));
         if self.std != 0.0 {
-            let output = Output { elements: pixels, row_stride: pitch_bytes, ..Output::default() };
+            let output = BatchPlace { elements: pixels, row_stride: pitch_bytes, ..BatchPlace::default() };
             let place = Rect { x, y, width, height };
             let sample = self.noise_sample(on.put(noise::normals())?, place, [stored.x, stored.y], output);
             on.call(NOISE, &sample, place.size());
@@ -209,9 +202,9 @@ pub enum ErasingNoise {
 #[serde(deny_unknown_fields)]
 pub struct RandomErasing {
     p: f64,
-    #[serde(with = "super::transform::range", default = "RandomErasing::usual_scale")]
+    #[serde(with = "super::written::range", default = "RandomErasing::usual_scale")]
     scale: RangeInclusive<f64>,
-    #[serde(with = "super::transform::range", default = "RandomErasing::usual_ratio")]
+    #[serde(with = "super::written::range", default = "RandomErasing::usual_ratio")]
     ratio: RangeInclusive<f64>,
     #[serde(default)]
     value: [f32; 3],
@@ -219,7 +212,7 @@ pub struct RandomErasing {
     noise: Option<ErasingNoise>,
     #[serde(default = "one")]
     std: f32,
-    #[serde(with = "super::transform::range", default = "once")]
+    #[serde(with = "super::written::range", default = "once")]
     count: RangeInclusive<u32>,
 }
 
@@ -250,48 +243,24 @@ impl RandomErasing {
         0.3..=3.3
     }
 
-    /// Part of the image's area, uniform in the range.
-    #[must_use]
-    pub const fn scale(mut self, scale: RangeInclusive<f64>) -> Self {
-        self.scale = scale;
-        self
-    }
-
-    /// Height over width, log-uniform in the range.
-    #[must_use]
-    pub const fn ratio(mut self, ratio: RangeInclusive<f64>) -> Self {
-        self.ratio = ratio;
-        self
-    }
-
-    /// Red, green, blue: 0 to 255 before normalization, in normalized units after it.
-    #[must_use]
-    pub const fn value(mut self, value: [f32; 3]) -> Self {
-        self.value = value;
-        self
+    setters! {
+        /// Part of the image's area, uniform in the range.
+        scale: RangeInclusive<f64>,
+        /// Height over width, log-uniform in the range.
+        ratio: RangeInclusive<f64>,
+        /// Red, green, blue: 0 to 255 before normalization, in normalized units after it.
+        value: [f32; 3],
     }
 }
 
 impl RandomErasing {
-    /// Normal noise around the value.
-    #[must_use]
-    pub const fn noise(mut self, noise: ErasingNoise) -> Self {
-        self.noise = Some(noise);
-        self
-    }
-
-    /// Standard deviation of the noise, in the value's units. Default: 1.
-    #[must_use]
-    pub const fn std(mut self, std: f32) -> Self {
-        self.std = std;
-        self
-    }
-
-    /// Number of rectangles, uniform in the range. They share the area.
-    #[must_use]
-    pub const fn count(mut self, count: RangeInclusive<u32>) -> Self {
-        self.count = count;
-        self
+    setters! {
+        /// Normal noise around the value.
+        noise: ErasingNoise => Some,
+        /// Standard deviation of the noise, in the value's units. Default: 1.
+        std: f32,
+        /// Number of rectangles, uniform in the range. They share the area.
+        count: RangeInclusive<u32>,
     }
 
     /// The operation that overwrites `rect`.
@@ -305,30 +274,18 @@ impl RandomErasing {
     }
 }
 
-impl Random for RandomErasing {
-    fn name(&self) -> &'static str {
-        "random_erasing"
-    }
-
+impl RandomTransform for RandomErasing {
     fn validate(&self) -> Result<()> {
-        probability(self.name(), self.p)?;
-        range(self.name(), "scale", &self.scale, ABOVE_0, 1.0)?;
-        range(self.name(), "ratio", &self.ratio, ABOVE_0, f64::INFINITY)?;
-        finite(self.name(), "value", self.value)?;
-        deviation(self.name(), "std", self.std)?;
-        if !(1 <= *self.count.start() && self.count.start() <= self.count.end() && *self.count.end() <= MAX_COUNT) {
-            let expected = format!("a rising range within 1 to {MAX_COUNT}");
-            return Err(Error::parameter(self.name(), "count", expected, format!("{:?}", self.count)));
-        }
-        Ok(())
+        probability(Self::NAME, self.p)?;
+        range(Self::NAME, "scale", &self.scale, ABOVE_0, 1.0)?;
+        range(Self::NAME, "ratio", &self.ratio, ABOVE_0, f64::INFINITY)?;
+        finite(Self::NAME, "value", self.value)?;
+        not_negative(Self::NAME, "std", self.std)?;
+        whole_range(Self::NAME, "count", &self.count, MAX_COUNT, "")
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, image) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, image) = recipe.start();
         if !rng.chance(self.p) {
             return Ok(());
         }
@@ -342,7 +299,7 @@ impl Random for RandomErasing {
             Some(self.erase(rect, rng))
         });
         let erased: Vec<_> = rects.collect();
-        erased.into_iter().try_for_each(|erase| drawing.push(erase))
+        erased.into_iter().try_for_each(|erase| recipe.push(erase))
     }
 
     fn most_steps(&self) -> u64 {

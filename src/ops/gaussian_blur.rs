@@ -10,10 +10,11 @@
 //! 3. Columns next: a 64-bit sum of these sums times weights, rounded to integers, ties to even.
 
 use super::check::{ABOVE_0, MAX_KERNEL_PX, range};
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::BlurSample;
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::descriptors::BlurSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
@@ -47,39 +48,29 @@ impl GaussianBlur {
 }
 
 impl Operation for GaussianBlur {
-    fn name(&self) -> &'static str {
-        "gaussian_blur"
-    }
-
     fn validate(&self) -> Result<()> {
         if self.kernel.is_multiple_of(2) || self.kernel > MAX_KERNEL_PX {
             let expected = format!("odd, 1 to {MAX_KERNEL_PX} pixels");
-            return Err(Error::parameter(self.name(), "kernel", expected, self.kernel));
+            return Err(Error::parameter(Self::NAME, "kernel", expected, self.kernel));
         }
         if !(self.sigma.is_finite() && self.sigma > 0.0) {
-            return Err(Error::parameter(self.name(), "sigma", "a finite number of pixels above 0", self.sigma));
+            return Err(Error::parameter(Self::NAME, "sigma", "a finite number of pixels above 0", self.sigma));
         }
         Ok(())
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Around(self.kernel / 2))
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(self.kernel / 2))
-    }
-
+impl Pass for GaussianBlur {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let part = pass.part;
         pass.replace(part.size(), |input, out| gaussian_blur(input, self.kernel, self.sigma, part, out))
     }
 
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const ROWS: KernelId = KernelId::of("gaussian_blur_rows_u8_nhwc");
         const COLUMNS: KernelId = KernelId::of("gaussian_blur_columns_u8_nhwc");
         let (source, whole) = (on.source(), on.whole());
@@ -98,7 +89,7 @@ impl Operation for GaussianBlur {
 #[serde(deny_unknown_fields)]
 pub struct RandomGaussianBlur {
     kernel: u32,
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     sigma: RangeInclusive<f64>,
 }
 
@@ -110,24 +101,16 @@ impl RandomGaussianBlur {
     }
 }
 
-impl Random for RandomGaussianBlur {
-    fn name(&self) -> &'static str {
-        "random_gaussian_blur"
-    }
-
+impl RandomTransform for RandomGaussianBlur {
     fn validate(&self) -> Result<()> {
-        range(self.name(), "sigma", &self.sigma, ABOVE_0, f64::INFINITY)?;
+        range(Self::NAME, "sigma", &self.sigma, ABOVE_0, f64::INFINITY)?;
         GaussianBlur::new(self.kernel, *self.sigma.start()).validate()
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let sigma = rng.uniform(*self.sigma.start(), *self.sigma.end());
-        drawing.push(GaussianBlur::new(self.kernel, sigma))
+        recipe.push(GaussianBlur::new(self.kernel, sigma))
     }
 }
 

@@ -1,11 +1,12 @@
 //! Normal noise on every pixel.
 
-use super::kernel::{Kernel, KernelId, Launcher};
+use super::descriptors::NoiseSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::noise::{self, KEYS};
-use super::params::NoiseSample;
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect, check};
-use crate::error::{Error, Result};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{CpuPass, Operation, Pass, Primitive, Reach, check};
+use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
@@ -50,18 +51,11 @@ impl GaussianNoise {
         Self { mean: 0.0, sigma, clip: true, key }
     }
 
-    /// Mean of the noise, for values of 0 to 1.
-    #[must_use]
-    pub const fn mean(mut self, mean: f64) -> Self {
-        self.mean = mean;
-        self
-    }
-
-    /// Whether sums are limited to 0 to 255. Otherwise they wrap around.
-    #[must_use]
-    pub const fn clip(mut self, clip: bool) -> Self {
-        self.clip = clip;
-        self
+    setters! {
+        /// Mean of the noise, for values of 0 to 1.
+        mean: f64,
+        /// Whether sums are limited to 0 to 255. Otherwise they wrap around.
+        clip: bool,
     }
 
     pub(super) fn examples(_size: Size) -> Vec<Self> {
@@ -75,32 +69,18 @@ impl GaussianNoise {
 }
 
 impl Operation for GaussianNoise {
-    fn name(&self) -> &'static str {
-        "gaussian_noise"
-    }
-
     fn validate(&self) -> Result<()> {
-        if !(-MOST..=MOST).contains(&self.mean) {
-            return Err(Error::parameter(self.name(), "mean", format!("-{MOST} to {MOST}"), self.mean));
-        }
-        if !(0.0..=MOST).contains(&self.sigma) {
-            return Err(Error::parameter(self.name(), "sigma", format!("0 to {MOST}"), self.sigma));
-        }
-        check::noise_key(self.name(), self.key)
+        check::within(Self::NAME, "mean", self.mean, -MOST..=MOST)?;
+        check::within(Self::NAME, "sigma", self.sigma, 0.0..=MOST)?;
+        check::noise_key(Self::NAME, self.key)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Around(0))
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(0))
-    }
-
+impl Pass for GaussianNoise {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let Rect { x, y, width, height } = pass.image.part();
         let ([mean, sigma], clip) = (self.of_bytes(), self.clip);
@@ -116,7 +96,7 @@ impl Operation for GaussianNoise {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const NOISE: KernelId = KernelId::of("gaussian_noise_u8_nhwc");
         let normals = on.put(noise::normals())?;
         let image = on.source();
@@ -165,18 +145,11 @@ impl RandomGaussianNoise {
         Self { mean: 0.0, sigma, clip: true }
     }
 
-    /// Mean of the noise, for values of 0 to 1.
-    #[must_use]
-    pub const fn mean(mut self, mean: f64) -> Self {
-        self.mean = mean;
-        self
-    }
-
-    /// Whether sums are limited to 0 to 255. Otherwise they wrap around.
-    #[must_use]
-    pub const fn clip(mut self, clip: bool) -> Self {
-        self.clip = clip;
-        self
+    setters! {
+        /// Mean of the noise, for values of 0 to 1.
+        mean: f64,
+        /// Whether sums are limited to 0 to 255. Otherwise they wrap around.
+        clip: bool,
     }
 
     fn with(&self, key: u64) -> GaussianNoise {
@@ -185,22 +158,14 @@ impl RandomGaussianNoise {
     }
 }
 
-impl Random for RandomGaussianNoise {
-    fn name(&self) -> &'static str {
-        "random_gaussian_noise"
-    }
-
+impl RandomTransform for RandomGaussianNoise {
     fn validate(&self) -> Result<()> {
         self.with(0).validate()
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let key = rng.below(KEYS);
-        drawing.push(self.with(key))
+        recipe.push(self.with(key))
     }
 }

@@ -1,10 +1,8 @@
 //! Luma in all three channels.
 
-use super::check::probability;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::ColorSample;
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::descriptors::ColorSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
@@ -24,32 +22,18 @@ impl Grayscale {
 }
 
 impl Operation for Grayscale {
-    fn name(&self) -> &'static str {
-        "grayscale"
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Around(0))
     }
+}
 
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(0))
-    }
-
+impl Pass for Grayscale {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         to_gray(pass.image);
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const GRAYSCALE: KernelId = KernelId::of("grayscale_u8_nhwc");
         let image = on.source();
         let sample = ColorSample::of(&image);
@@ -58,41 +42,14 @@ impl Operation for Grayscale {
     }
 }
 
-/// Grayscale with a probability.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RandomGrayscale {
-    p: f64,
-}
+with_probability! {
+    /// Grayscale with a probability.
+    pub struct RandomGrayscale {}
 
-impl RandomGrayscale {
     /// A transform that acts with probability `p`, 0 to 1.
-    #[must_use]
-    pub const fn new(p: f64) -> Self {
-        Self { p }
-    }
-}
+    pub fn new
 
-impl Random for RandomGrayscale {
-    fn name(&self) -> &'static str {
-        "random_grayscale"
-    }
-
-    fn validate(&self) -> Result<()> {
-        probability(self.name(), self.p)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
-        if rng.chance(self.p) {
-            drawing.push(Grayscale)?;
-        }
-        Ok(())
-    }
+    draws: Grayscale
 }
 
 /// Replaces each pixel by its luma.

@@ -1,9 +1,9 @@
 //! Operations that compute a table for each channel from the complete image's histogram.
 
 use super::CpuPass;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::{HistogramSample, Source};
-use super::table;
+use super::byte_table;
+use super::descriptors::{HistogramSample, SourceImage};
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use crate::error::Result;
 use crate::raster::{Pixel, Rect, Size};
 
@@ -13,10 +13,10 @@ pub(super) const COUNT: Kernel = Kernel::pixels("histogram_u8_nhwc");
 const ROWS_A_THREAD: u32 = 16;
 
 /// Histogram of a channel: the number of pixels with each value.
-pub(super) type Counts = [u32; 256];
+pub(super) type Histogram = [u32; 256];
 
 /// Applies to each channel the table that `table` makes from the channel's counts.
-pub(super) fn pass(pass: &mut CpuPass<'_>, table: impl Fn(&Counts) -> [u8; 256]) {
+pub(super) fn pass(pass: &mut CpuPass<'_>, table: impl Fn(&Histogram) -> [u8; 256]) {
     debug_assert_eq!(pass.image.part(), Rect::full(pass.image.whole()), "values are those of the complete image");
     let tables = count(pass.image.pixels()).map(|counts| table(&counts));
     for pixel in pass.image.pixels_mut() {
@@ -27,7 +27,7 @@ pub(super) fn pass(pass: &mut CpuPass<'_>, table: impl Fn(&Counts) -> [u8; 256])
 }
 
 /// The counts of red, green and blue.
-fn count(pixels: &[Pixel]) -> [Counts; 3] {
+fn count(pixels: &[Pixel]) -> [Histogram; 3] {
     // Neighboring pixels are often equal. Counting in two arrays in turn avoids waiting for the previous addition.
     let mut counts = [[[0; 256]; 3]; 2];
     let mut add = |place: usize, pixel: &Pixel| {
@@ -46,18 +46,18 @@ fn count(pixels: &[Pixel]) -> [Counts; 3] {
 }
 
 /// Queues the kernels that count, make the tables, and apply them.
-pub(super) fn launch(on: &mut dyn Launcher, make_table: KernelId) -> Result<()> {
+pub(super) fn launch(on: &mut dyn CallRecorder, make_table: KernelId) -> Result<()> {
     const HISTOGRAM: KernelId = KernelId::of(COUNT.name);
     const TABLE_BYTES: u32 = 256;
-    let Source { pixels, pitch_bytes, width, height, .. } = on.source();
+    let SourceImage { pixels, pitch_bytes, width, height, .. } = on.source();
     // The upload also sets the counts to zero.
-    let counts = on.put(&[0; 3 * size_of::<Counts>()])?;
+    let counts = on.put(&[0; 3 * size_of::<Histogram>()])?;
     let table = on.scratch(3 * TABLE_BYTES as usize)?;
     let sample = HistogramSample { pixels, counts, table, pitch_bytes, width, height, reserved: 0 };
     on.call(HISTOGRAM, &sample, Size::new(width, height.div_ceil(ROWS_A_THREAD)));
     // A block of 32 x 8 threads makes the tables.
     on.call(make_table, &sample, Size::new(32, 8));
-    table::launch(on, table, TABLE_BYTES);
+    byte_table::launch(on, table, TABLE_BYTES);
     Ok(())
 }
 

@@ -4,10 +4,11 @@
 //! bits twice, and a difference of one there is visible. The order of operations differs from Pillow's only where the
 //! intermediate results are exact either way. Tested on all 2^24 colors.
 
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::ColorSample;
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
-use crate::error::{Error, Result};
+use super::check::within;
+use super::descriptors::ColorSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
+use crate::error::Result;
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::{truncate_f64, wide};
 use serde::{Deserialize, Serialize};
@@ -42,35 +43,22 @@ impl Hue {
 }
 
 impl Operation for Hue {
-    fn name(&self) -> &'static str {
-        "hue"
-    }
-
     fn validate(&self) -> Result<()> {
-        match self.factor {
-            -0.5..=0.5 => Ok(()),
-            factor => Err(Error::parameter(self.name(), "factor", "-0.5 to 0.5", factor)),
-        }
+        within(Self::NAME, "factor", self.factor, -0.5..=0.5)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Around(0))
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(0))
-    }
-
+impl Pass for Hue {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         turn_all(pass.image, self.shift());
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const HUE: KernelId = KernelId::of("hue_u8_nhwc");
         let image = on.source();
         let sample = ColorSample { hue_shift: u32::from(self.shift()), ..ColorSample::of(&image) };

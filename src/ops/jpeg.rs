@@ -1,8 +1,10 @@
 //! Encoding as JPEG and decoding again.
 
-use super::kernel::{Kernel, Launcher};
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::check::within;
+use super::kernel::{CallRecorder, Kernel};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::decode::{Decoder, probe};
 use crate::encode::{JpegOptions, encode_jpeg};
 use crate::error::{Error, Result};
@@ -34,42 +36,24 @@ impl Jpeg {
     }
 }
 
-/// Checks a quality.
-fn check_quality(name: &'static str, quality: u8) -> Result<()> {
-    match quality {
-        1..=100 => Ok(()),
-        _ => Err(Error::parameter(name, "quality", "1 to 100", quality)),
+impl Operation for Jpeg {
+    fn validate(&self) -> Result<()> {
+        within(Self::NAME, "quality", self.quality, 1..=100)
+    }
+
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
 }
 
-impl Operation for Jpeg {
-    fn name(&self) -> &'static str {
-        "jpeg"
-    }
-
-    fn validate(&self) -> Result<()> {
-        check_quality(self.name(), self.quality)
-    }
-
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Values)
-    }
-
+impl Pass for Jpeg {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let bytes = encode_jpeg(pass.image, &JpegOptions { quality: self.quality, ..JpegOptions::default() })?;
         let header = probe(&bytes)?;
         Ok(Decoder::new()?.decode(&bytes, &header, Rect::full(header.size), false, pass.image)?)
     }
 
-    fn launch(&self, _on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, _on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         Err(Error::Unsupported {
             feature: "jpeg on a GPU".to_owned(),
             remedy: "recipes with it run on the CPU".to_owned(),
@@ -88,7 +72,7 @@ impl Operation for Jpeg {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomJpeg {
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     quality: RangeInclusive<u8>,
 }
 
@@ -100,27 +84,19 @@ impl RandomJpeg {
     }
 }
 
-impl Random for RandomJpeg {
-    fn name(&self) -> &'static str {
-        "random_jpeg"
-    }
-
+impl RandomTransform for RandomJpeg {
     fn validate(&self) -> Result<()> {
-        check_quality(self.name(), *self.quality.start())?;
-        check_quality(self.name(), *self.quality.end())?;
+        within(Self::NAME, "quality", *self.quality.start(), 1..=100)?;
+        within(Self::NAME, "quality", *self.quality.end(), 1..=100)?;
         if self.quality.is_empty() {
-            return Err(Error::parameter(self.name(), "quality", "a rising range", format!("{:?}", self.quality)));
+            return Err(Error::parameter(Self::NAME, "quality", "a rising range", format!("{:?}", self.quality)));
         }
         Ok(())
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let quality = rng.within(&(u32::from(*self.quality.start())..=u32::from(*self.quality.end())));
-        drawing.push(Jpeg::new(quality as u8))
+        recipe.push(Jpeg::new(quality as u8))
     }
 }

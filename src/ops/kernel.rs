@@ -1,17 +1,17 @@
 //! Kernels of operations: names, grids and calls.
 //!
-//! This is all that operations know of GPUs. An operation fills in its kernel's descriptor ([`params`](super::params))
-//! through a [`Launcher`], which the back end implements. The back end finds all kernels in [`REGISTRY`] and names no
-//! operation.
+//! This is all that operations know of GPUs. An operation fills in its kernel's descriptor
+//! ([`descriptors`](super::descriptors)) through a [`CallRecorder`], which the back end implements. The back end finds
+//! all kernels in [`REGISTRY`] and names no operation.
 #![allow(unsafe_code)]
 
-use super::filter::{Interpolation, PassOrder};
-use super::params::{
+use super::descriptors::{
     Axis, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, DevicePointer, ElasticSample,
     EraseNoiseSample, EraseSample, Erasure, FinishSample, FlipSample, FusedSample, HistogramSample, MixSample,
-    MixupBatch, MixupSample, NoiseSample, PerspectiveSample, RankSample, ResizeSample, RotateSample, SharpnessSample,
-    Source, Step, TableSample, Target,
+    MixupBatch, MixupSample, MorphologySample, NoiseSample, PerspectiveSample, ResizeSample, RotateSample,
+    SharpnessSample, SourceImage, StepDescriptor, TableSample, TargetImage,
 };
+use super::filter::{Interpolation, PassOrder};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
 use bytemuck::NoUninit;
@@ -22,12 +22,12 @@ use std::ops::Range;
 pub(crate) struct Kernel {
     /// Name of the function in kernels/*.cu.
     pub(crate) name: &'static str,
-    pub(crate) grid: Grid,
+    pub(crate) grid: KernelGrid,
 }
 
 /// Grid by which a kernel covers an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Grid {
+pub(crate) enum KernelGrid {
     /// One pixel per thread, in blocks of 32 x 8.
     Pixels,
     /// Tiles of 32 x 16 pixels, with a block of 256 threads each.
@@ -37,7 +37,7 @@ pub(crate) enum Grid {
 impl Kernel {
     /// A kernel with one pixel per thread.
     pub(crate) const fn pixels(name: &'static str) -> Self {
-        Self { name, grid: Grid::Pixels }
+        Self { name, grid: KernelGrid::Pixels }
     }
 }
 
@@ -99,16 +99,16 @@ const fn equal(a: &[u8], b: &[u8]) -> bool {
 }
 
 /// Makes the kernel calls of one image, in order.
-pub(crate) trait Launcher {
+pub(crate) trait CallRecorder {
     /// The current image.
-    fn source(&self) -> Source;
+    fn source(&self) -> SourceImage;
 
     /// Makes a new image, the part `part` of a whole of this size, the current one.
-    fn target(&mut self, whole: Size, part: Rect) -> Result<Target>;
+    fn target(&mut self, whole: Size, part: Rect) -> Result<TargetImage>;
 
     /// Makes an earlier image the current one again. Its memory is not reused from then on, but operations that work in
     /// place still change it.
-    fn go_back(&mut self, image: Source);
+    fn go_back(&mut self, image: SourceImage);
 
     /// Uploads a table to the device, at an address that is a multiple of 16.
     fn put(&mut self, table: &[u8]) -> Result<DevicePointer>;
@@ -126,7 +126,7 @@ pub(crate) trait Launcher {
     fn add(&mut self, kernel: KernelId, descriptor: Descriptor, extent: Size);
 }
 
-impl dyn Launcher + '_ {
+impl dyn CallRecorder + '_ {
     /// The size of the complete image. The current image may be a part of it.
     pub(crate) fn whole(&self) -> Size {
         let source = self.source();
@@ -170,14 +170,14 @@ impl Descriptor {
 macro_rules! descriptors {
     ($($type:ty,)*) => {
         $(
-            // SAFETY: plain numbers without padding; params.rs asserts that by the structs' sizes.
+            // SAFETY: plain numbers without padding; descriptors.rs asserts that by the structs' sizes.
             unsafe impl NoUninit for $type {}
         )*
     };
 }
 
 descriptors! {
-    Step,
+    StepDescriptor,
     Erasure,
     FusedSample,
     FinishSample,
@@ -186,7 +186,7 @@ descriptors! {
     RotateSample,
     ResizeSample,
     BlurSample,
-    RankSample,
+    MorphologySample,
     ContrastSample,
     ColorSample,
     TableSample,

@@ -4,13 +4,14 @@
 //! torchvision's tables.
 
 use super::affine::Affine;
+use super::check::within;
 use super::fill::Fill;
 use super::filter::Interpolation;
-use super::transform::Drawing;
+use super::recipe::RecipeBuilder;
 use super::{
     Autocontrast, Brightness, Contrast, Equalize, Invert, Op, Posterize, Rotate, Saturation, Sharpness, Solarize,
 };
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::raster::Size;
 
 /// Largest number of bins of magnitudes.
@@ -18,7 +19,7 @@ const MAX_BINS: u32 = 1000;
 
 /// A kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AugmentKind {
     Identity,
     ShearX,
     ShearY,
@@ -36,7 +37,7 @@ pub(super) enum Kind {
     Invert,
 }
 
-impl Kind {
+impl AugmentKind {
     /// The kinds of RandAugment and TrivialAugment, in torchvision's order.
     pub(super) const ALL: [Self; 14] = [
         Self::Identity,
@@ -75,7 +76,7 @@ pub(super) struct Magnitudes {
 
 /// The filter of operations that sample, and the color outside the image.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Style {
+pub(super) struct SamplingStyle {
     pub(super) interpolation: Interpolation,
     pub(super) fill: [u8; 3],
 }
@@ -89,29 +90,28 @@ fn linspace(start: f32, end: f32, i: u32, n: u32) -> f64 {
 
 /// Checks a number of bins.
 pub(super) fn validate_bins(name: &'static str, bins: u32) -> Result<()> {
-    match bins {
-        2..=MAX_BINS => Ok(()),
-        _ => Err(Error::parameter(name, "bins", format!("2 to {MAX_BINS}"), bins)),
-    }
+    within(name, "bins", bins, 2..=MAX_BINS)
 }
 
 impl Magnitudes {
     /// The magnitude of a bin of a kind, for an image of size `size`.
-    pub(super) fn of(&self, kind: Kind, bin: u32, size: Size) -> f64 {
+    pub(super) fn of(&self, kind: AugmentKind, bin: u32, size: Size) -> f64 {
         let from_0 = |end: f64| linspace(0.0, end as f32, bin, self.bins);
         match kind {
-            Kind::Identity | Kind::AutoContrast | Kind::Equalize | Kind::Invert => 0.0,
-            Kind::ShearX | Kind::ShearY => from_0(self.shear),
-            Kind::TranslateX => from_0((self.translate)(f64::from(size.width))),
-            Kind::TranslateY => from_0((self.translate)(f64::from(size.height))),
-            Kind::Rotate => from_0(self.rotate),
-            Kind::Brightness | Kind::Color | Kind::Contrast | Kind::Sharpness => from_0(self.enhance),
-            Kind::Posterize => {
+            AugmentKind::Identity | AugmentKind::AutoContrast | AugmentKind::Equalize | AugmentKind::Invert => 0.0,
+            AugmentKind::ShearX | AugmentKind::ShearY => from_0(self.shear),
+            AugmentKind::TranslateX => from_0((self.translate)(f64::from(size.width))),
+            AugmentKind::TranslateY => from_0((self.translate)(f64::from(size.height))),
+            AugmentKind::Rotate => from_0(self.rotate),
+            AugmentKind::Brightness | AugmentKind::Color | AugmentKind::Contrast | AugmentKind::Sharpness => {
+                from_0(self.enhance)
+            }
+            AugmentKind::Posterize => {
                 let (most, fewer) = self.posterize;
                 let a_bit = (f64::from(self.bins - 1) / fewer) as f32;
                 f64::from(most - (bin as f32 / a_bit).round_ties_even())
             }
-            Kind::Solarize => linspace(255.0, 0.0, bin, self.bins),
+            AugmentKind::Solarize => linspace(255.0, 0.0, bin, self.bins),
         }
     }
 
@@ -119,37 +119,46 @@ impl Magnitudes {
     /// direction, it is the opposite one. Identity adds no operation.
     pub(super) fn push(
         &self,
-        drawing: &mut Drawing<'_>,
-        (kind, bin, negative): (Kind, u32, bool),
-        style: Style,
+        recipe: &mut RecipeBuilder<'_>,
+        (kind, bin, negative): (AugmentKind, u32, bool),
+        style: SamplingStyle,
     ) -> Result<()> {
-        let size = drawing.size();
-        self.op(kind, bin, negative, size, style).map_or(Ok(()), |op| drawing.push(op))
+        let size = recipe.size();
+        self.op(kind, bin, negative, size, style).map_or(Ok(()), |op| recipe.push(op))
     }
 
     /// The operation of a kind, with the magnitude of `bin`. `None` for identity.
-    pub(super) fn op(&self, kind: Kind, bin: u32, negative: bool, size: Size, style: Style) -> Option<Op> {
+    pub(super) fn op(
+        &self,
+        kind: AugmentKind,
+        bin: u32,
+        negative: bool,
+        size: Size,
+        style: SamplingStyle,
+    ) -> Option<Op> {
         let strength = self.of(kind, bin, size);
         let signed = if negative { -strength } else { strength };
         let affine = Affine::new().interpolation(style.interpolation).fill(style.fill);
         let shear = || libm::atan(signed) * (180.0 / std::f64::consts::PI);
         let factor = 1.0 + signed;
         Some(match kind {
-            Kind::Identity => return None,
-            Kind::ShearX => affine.shear([shear(), 0.0]).center([0.0; 2]).into(),
-            Kind::ShearY => affine.shear([0.0, shear()]).center([0.0; 2]).into(),
-            Kind::TranslateX => affine.translate([signed as i32, 0]).into(),
-            Kind::TranslateY => affine.translate([0, signed as i32]).into(),
-            Kind::Rotate => Rotate::new(signed).interpolation(style.interpolation).fill(Fill::Color(style.fill)).into(),
-            Kind::Brightness => Brightness::new(factor).into(),
-            Kind::Color => Saturation::new(factor).into(),
-            Kind::Contrast => Contrast::new(factor).into(),
-            Kind::Sharpness => Sharpness::new(factor).into(),
-            Kind::Posterize => Posterize::new(strength as u8).into(),
-            Kind::Solarize => Solarize::new(strength).into(),
-            Kind::AutoContrast => Autocontrast.into(),
-            Kind::Equalize => Equalize.into(),
-            Kind::Invert => Invert.into(),
+            AugmentKind::Identity => return None,
+            AugmentKind::ShearX => affine.shear([shear(), 0.0]).center([0.0; 2]).into(),
+            AugmentKind::ShearY => affine.shear([0.0, shear()]).center([0.0; 2]).into(),
+            AugmentKind::TranslateX => affine.translate([signed as i32, 0]).into(),
+            AugmentKind::TranslateY => affine.translate([0, signed as i32]).into(),
+            AugmentKind::Rotate => {
+                Rotate::new(signed).interpolation(style.interpolation).fill(Fill::Color(style.fill)).into()
+            }
+            AugmentKind::Brightness => Brightness::new(factor).into(),
+            AugmentKind::Color => Saturation::new(factor).into(),
+            AugmentKind::Contrast => Contrast::new(factor).into(),
+            AugmentKind::Sharpness => Sharpness::new(factor).into(),
+            AugmentKind::Posterize => Posterize::new(strength as u8).into(),
+            AugmentKind::Solarize => Solarize::new(strength).into(),
+            AugmentKind::AutoContrast => Autocontrast.into(),
+            AugmentKind::Equalize => Equalize.into(),
+            AugmentKind::Invert => Invert.into(),
         })
     }
 }
@@ -190,8 +199,8 @@ mod tests {
         assert!(compared > 800, "{compared}");
     }
 
-    fn kind_of(name: &str) -> Kind {
-        let mut all = Kind::ALL.into_iter().chain([Kind::Invert]);
+    fn kind_of(name: &str) -> AugmentKind {
+        let mut all = AugmentKind::ALL.into_iter().chain([AugmentKind::Invert]);
         all.find(|kind| format!("{kind:?}") == name).unwrap_or_else(|| panic!("{name}"))
     }
 

@@ -7,13 +7,15 @@
 //! your own implement [`CustomTransform`]; an operation of your own is an [`Op::Custom`].
 
 // Files. The file of an operation holds its parameters and their written form, validation, the size of its result, its
-// lowering for a plan, its CPU pass, its kernels and how they are called, its random transform, and examples for tests
-// and benches. The CPU pass is the specification; every faster version is compared with it. The list `operations!`
-// below makes `Op`, the names and the registry of kernels from these files; the list `transforms!` makes `Transform`.
-// No match on operations has a wildcard arm, so the compiler names every place that a new operation lacks. Arithmetic
-// that operations share has files of its own: `filter` (weights of a resize), `rotation` and `sampling` (affine maps),
-// `turn` (mirrors and quarter turns), `rank`, `blend`, `table`. `kernel` is what operations know of GPUs, `params` the
-// structs that kernels get.
+// primitive, its random transform, and examples for tests and benches. Most operations are a primitive that others are
+// too: a mirror, a crop, a resize, an affine warp or a table, with a CPU pass and kernels in the primitive's file.
+// Other operations have a `Pass` of their own. The CPU pass is the specification; every faster version is compared with
+// it. The list `operations!` below makes `Op`, the names and the registry of kernels from these files; the list
+// `transforms!` makes `Transform`. No match on operations has a wildcard arm, so the compiler names every place that a
+// new operation lacks. Two operations that are one algorithm share a file (`flip`, `morphology`). Arithmetic that
+// operations share has files of its own: `filter` (weights of a resize), `rotation` and `affine_warp` (affine maps),
+// `turn` (mirrors and quarter turns), `blend`, `byte_table`. `kernel` is what operations know of GPUs, `descriptors`
+// the structs that kernels get, `recipe` the drawing of recipes, `macros` what many types have in common.
 //
 // Reference. The reference is torchvision on PIL images, because published accuracies were trained on it. Results must
 // be equal on all processors: Rust neither contracts nor reorders floating-point operations, C is compiled with
@@ -46,16 +48,21 @@
 // both devices, within 2^-16 pixels of Pillow's doubles. Its bicubic sampling on a GPU first computes in whole
 // numbers, and computes a value again in doubles if it is within 2^-13 of a whole number.
 //
-// Points. An operation that reads the whole image says whether it moves pixels. If it does, `PointMap` refuses it
-// instead of guessing where points go.
+// Points. `Reach` says what part of an image a pass reads, and `Pass::moves_pixels` whether pixels move. If they do,
+// `PointMap` refuses the operation instead of guessing where points go.
+
+#[macro_use]
+mod macros;
 
 mod affine;
 mod affine_matrix;
+pub(crate) mod affine_warp;
 mod aug_mix;
 mod auto_augment;
 mod autocontrast;
 pub(crate) mod blend;
 pub(crate) mod brightness;
+pub(crate) mod byte_table;
 pub(crate) mod center_crop;
 pub(crate) mod check;
 pub(crate) mod color_jitter;
@@ -64,17 +71,16 @@ pub(crate) mod contrast;
 mod corner_crop;
 pub(crate) mod crop;
 pub(crate) mod custom;
-pub(crate) mod dilate;
+pub(crate) mod descriptors;
 mod elastic;
 mod equalize;
 pub(crate) mod erase;
-pub(crate) mod erode;
 pub(crate) mod fill;
 pub(crate) mod filter;
+mod flip;
 pub(crate) mod gaussian_blur;
 mod gaussian_noise;
 pub(crate) mod grayscale;
-pub(crate) mod hflip;
 mod histogram;
 pub(crate) mod hue;
 mod interpolations;
@@ -82,12 +88,11 @@ pub(crate) mod invert;
 mod jpeg;
 pub(crate) mod kernel;
 mod magnitude;
-mod mix;
+mod morphology;
 pub(crate) mod noise;
 pub(crate) mod normalize;
 pub(crate) mod orientation;
 mod pad;
-pub(crate) mod params;
 mod permute_channels;
 mod perspective;
 mod photometric_distort;
@@ -96,18 +101,16 @@ mod point_map;
 pub(crate) mod points;
 mod posterize;
 mod rand_augment;
-pub(crate) mod rank;
+pub(crate) mod recipe;
 pub(crate) mod rectangle;
 pub(crate) mod resize;
 pub(crate) mod resized_crop;
 pub(crate) mod rotate;
 pub(crate) mod rotation;
-pub(crate) mod sampling;
 pub(crate) mod saturation;
 mod sharpness;
 pub(crate) mod solarize;
 mod solarize_add;
-pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod timm_augment;
@@ -116,7 +119,7 @@ mod timm_policy;
 pub(crate) mod transform;
 mod trivial_augment;
 pub(crate) mod turn;
-pub(crate) mod vflip;
+mod weighted_sum;
 pub(crate) mod written;
 
 pub use crate::rng::SampleRng;
@@ -127,7 +130,6 @@ pub use erase::ErasingNoise;
 pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
 pub use interpolations::Interpolations;
-pub use mix::Chain;
 pub use pad::PadMode;
 pub use point_map::PointMap;
 pub use resize::ResizeTo;
@@ -141,45 +143,62 @@ pub use transform::{
     random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop,
     random_rotation, random_vertical_flip, repeat, three_augment,
 };
+pub use weighted_sum::Chain;
 pub use written::TransformFile;
 
 use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
+use affine_warp::AffineWarp;
+use byte_table::ByteTable;
 use check::MAX_SIDE_PX;
-use kernel::{Kernel, Launcher};
-use sampling::Sampling;
+use kernel::{CallRecorder, Kernel};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use table::Table;
 use turn::Turn;
 
-/// Interface of every operation. It has no defaults, so that nothing can be forgotten.
+/// Interface of every operation.
 pub(crate) trait Operation: fmt::Debug {
-    /// The operation's name in the written form.
-    fn name(&self) -> &'static str;
+    /// Checks every parameter that can be checked without an image. Default: every value is allowed.
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
 
-    /// Checks every parameter that can be checked without an image.
-    fn validate(&self) -> Result<()>;
+    /// The effect on the size of any image. Default: the size stays the same.
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
 
-    /// The size of the result for an image of size `input`. The parameters are valid.
-    fn output_size(&self, input: Size) -> Result<Size>;
-
-    /// The effect on the size of any image.
-    fn size_effect(&self) -> SizeEffect;
+    /// The size of the result for an image of size `input`. The parameters are valid. Operations that do not fit every
+    /// image, or whose effect varies, have their own.
+    fn output_size(&self, input: Size) -> Result<Size> {
+        match self.size_effect() {
+            SizeEffect::Becomes(size) => Ok(size),
+            SizeEffect::Keeps | SizeEffect::Varies => Ok(input),
+        }
+    }
 
     /// The operation's form in a plan, on an image of size `input`.
-    fn primitive(&self, input: Size) -> Primitive;
+    fn primitive(&self, input: Size) -> Primitive<'_>;
+}
 
-    /// Runs the operation on the CPU.
+/// A pass of an operation's own.
+pub(crate) trait Pass: fmt::Debug {
+    /// Runs the pass on the CPU.
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()>;
 
-    /// Queues the operation's kernels for the part `part` of its result.
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()>;
+    /// Queues the pass's kernels for the part `part` of its result.
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()>;
+
+    /// Whether pixels move in the pass's own way, so that no map follows points. Default: each pixel stays where it
+    /// is.
+    fn moves_pixels(&self) -> bool {
+        false
+    }
 }
 
 /// An operation's form in a plan.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Primitive {
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Primitive<'a> {
     /// The operation changes nothing.
     Identity,
     /// The operation moves pixels and changes none.
@@ -194,7 +213,7 @@ pub(crate) enum Primitive {
         fill: Fill,
     },
     /// The operation samples through an affine map.
-    Affine(Sampling),
+    Affine(AffineWarp),
     /// The operation resizes a rectangle of the image to its result's size.
     Resample {
         /// The rectangle.
@@ -203,9 +222,9 @@ pub(crate) enum Primitive {
         interpolation: Interpolation,
     },
     /// The operation replaces each byte by a value that depends on that byte alone.
-    Table(Table),
-    /// The operation needs a pass of its own.
-    Pass(Reach),
+    Table(ByteTable),
+    /// The operation has a pass of its own.
+    Pass(&'a dyn Pass, Reach),
 }
 
 /// The part of an image that a pass reads to make a part of its result.
@@ -213,9 +232,6 @@ pub(crate) enum Primitive {
 pub(crate) enum Reach {
     /// The same part and this number of pixels around it, as far as the image has them.
     Around(u32),
-    /// The complete image, because the pass needs statistics of its values. The pass makes a complete result, and each
-    /// pixel stays at its place.
-    Values,
     /// The complete image. The pass makes a complete result.
     Whole,
 }
@@ -258,8 +274,15 @@ impl CpuPass<'_> {
 }
 
 macro_rules! operations {
-    ($($(#[$doc:meta])* $module:ident: $name:ident,)*) => {
-        $(pub use $module::$name;)*
+    ($($(#[$doc:meta])* $written:literal $module:ident::$name:ident,)*) => {
+        $(
+            pub use $module::$name;
+
+            impl $name {
+                /// The name in the written form.
+                const NAME: &'static str = $written;
+            }
+        )*
 
         /// An operation with explicit parameters. Its written form in a recipe is `{"op": "rotate", "degrees": 5,
         /// ...}`.
@@ -276,10 +299,10 @@ macro_rules! operations {
         /// # Ok::<(), serde_json::Error>(())
         /// ```
         #[derive(Clone, PartialEq, Serialize, Deserialize)]
-        #[serde(tag = "op", rename_all = "snake_case")]
+        #[serde(tag = "op")]
         #[non_exhaustive]
         pub enum Op {
-            $($(#[$doc])* $name($name),)*
+            $($(#[$doc])* #[serde(rename = $written)] $name($name),)*
             /// The caller's own code. It runs on the CPU and has no written form.
             #[serde(skip)]
             Custom(Custom),
@@ -307,6 +330,15 @@ macro_rules! operations {
                 }
             }
 
+            /// The operation's name in the written form.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$name(_) => $name::NAME,)*
+                    Self::Custom(op) => op.name,
+                }
+            }
+
             /// Operations of every kind for an image of size `size`, with parameters that reach different code paths,
             /// for tests and benches. [`Custom`](Self::Custom) is not among them.
             ///
@@ -331,82 +363,76 @@ macro_rules! operations {
 
 operations! {
     /// Mirrors left and right.
-    hflip: Hflip,
+    "hflip" flip::Hflip,
     /// Mirrors top and bottom.
-    vflip: Vflip,
+    "vflip" flip::Vflip,
     /// Rotates about the center.
-    rotate: Rotate,
+    "rotate" rotate::Rotate,
     /// Rotates, scales, shears and translates.
-    affine: Affine,
+    "affine" affine::Affine,
     /// Samples through an affine matrix.
-    affine_matrix: AffineMatrix,
+    "affine_matrix" affine_matrix::AffineMatrix,
     /// Resizes the whole image.
-    resize: Resize,
+    "resize" resize::Resize,
     /// Cuts out a rectangle, which may reach beyond the image.
-    crop: Crop,
+    "crop" crop::Crop,
     /// Cuts out the center.
-    center_crop: CenterCrop,
+    "center_crop" center_crop::CenterCrop,
     /// Cuts out a rectangle, then resizes it.
-    resized_crop: ResizedCrop,
+    "resized_crop" resized_crop::ResizedCrop,
     /// Gaussian blur.
-    gaussian_blur: GaussianBlur,
+    "gaussian_blur" gaussian_blur::GaussianBlur,
     /// Replaces each value by the largest in a square around it.
-    dilate: Dilate,
+    "dilate" morphology::Dilate,
     /// Replaces each value by the smallest in a square around it.
-    erode: Erode,
+    "erode" morphology::Erode,
     /// Blends with black.
-    brightness: Brightness,
+    "brightness" brightness::Brightness,
     /// Blends with the image's mean gray.
-    contrast: Contrast,
+    "contrast" contrast::Contrast,
     /// Blends with the image's gray version.
-    saturation: Saturation,
+    "saturation" saturation::Saturation,
     /// Shifts the hue.
-    hue: Hue,
+    "hue" hue::Hue,
     /// Replaces each pixel by its luma.
-    grayscale: Grayscale,
+    "grayscale" grayscale::Grayscale,
     /// Puts the channels in another order.
-    permute_channels: PermuteChannels,
+    "permute_channels" permute_channels::PermuteChannels,
     /// Adds normal noise.
-    gaussian_noise: GaussianNoise,
+    "gaussian_noise" gaussian_noise::GaussianNoise,
     /// Replaces each value v by 255 - v.
-    invert: Invert,
+    "invert" invert::Invert,
     /// Keeps the upper bits of each value.
-    posterize: Posterize,
+    "posterize" posterize::Posterize,
     /// Inverts the values from a threshold on.
-    solarize: Solarize,
+    "solarize" solarize::Solarize,
     /// Spreads each channel's values evenly.
-    equalize: Equalize,
+    "equalize" equalize::Equalize,
     /// Stretches each channel's values to 0 to 255.
-    autocontrast: Autocontrast,
+    "autocontrast" autocontrast::Autocontrast,
     /// Blends with a smoothed version.
-    sharpness: Sharpness,
+    "sharpness" sharpness::Sharpness,
     /// Adds up the image and the results of chains of operations.
-    mix: Mix,
+    "mix" weighted_sum::WeightedSum,
     /// Adds rows and columns on each side.
-    pad: Pad,
+    "pad" pad::Pad,
     /// Moves four points to four others.
-    perspective: Perspective,
+    "perspective" perspective::Perspective,
     /// Moves each pixel by a displacement of its own.
-    elastic: Elastic,
+    "elastic" elastic::Elastic,
     /// Pillow's Gaussian blur.
-    pillow_gaussian_blur: PillowGaussianBlur,
+    "pillow_gaussian_blur" pillow_gaussian_blur::PillowGaussianBlur,
     /// Adds a number to dark values.
-    solarize_add: SolarizeAdd,
+    "solarize_add" solarize_add::SolarizeAdd,
     /// Encodes as JPEG and decodes again.
-    jpeg: Jpeg,
+    "jpeg" jpeg::Jpeg,
     /// Overwrites a rectangle.
-    erase: Erase,
+    "erase" erase::Erase,
     /// Converts to `f32` and normalizes.
-    normalize: Normalize,
+    "normalize" normalize::Normalize,
 }
 
 impl Op {
-    /// The operation's name in the written form.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.operation().name()
-    }
-
     /// Checks every parameter that can be checked without an image.
     ///
     /// # Errors
@@ -440,18 +466,39 @@ impl Op {
     }
 
     /// The operation's form in a plan, on an image of size `input`.
-    pub(crate) fn primitive(&self, input: Size) -> Primitive {
+    pub(crate) fn primitive(&self, input: Size) -> Primitive<'_> {
         self.operation().primitive(input)
     }
 
-    /// Runs the operation on the CPU.
+    /// Runs the operation on the CPU. Only a pass of the operation's own may make a part of the result.
     pub(crate) fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        self.operation().pass(pass)
+        let (part, size) = (pass.part, pass.part.size());
+        match self.primitive(pass.image.whole()) {
+            Primitive::Identity => Ok(()),
+            Primitive::Turn(turn) => turn.pass(pass),
+            Primitive::Crop { x, y, fill } => pass.replace(size, |input, out| crop::crop(input, x, y, size, fill, out)),
+            Primitive::Affine(sampling) => pass.replace(size, |input, out| sampling.make(input, size, part, out)),
+            Primitive::Resample { window, interpolation } => resize::pass(pass, window, size, interpolation),
+            Primitive::Table(table) => {
+                table.pass(pass);
+                Ok(())
+            }
+            Primitive::Pass(own, _) => own.pass(pass),
+        }
     }
 
     /// Queues the operation's kernels for the part `part` of its result.
-    pub(crate) fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
-        self.operation().launch(on, part)
+    pub(crate) fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
+        let (input, size) = (on.whole(), part.size());
+        match self.primitive(input) {
+            Primitive::Identity => Ok(()),
+            Primitive::Turn(turn) => turn.launch(on),
+            Primitive::Crop { x, y, fill } => crop::launch(on, x, y, size, fill),
+            Primitive::Affine(sampling) => sampling.launch(on, size, part),
+            Primitive::Resample { window, interpolation } => resize::launch(on, window, size, interpolation),
+            Primitive::Table(table) => table.launch(on),
+            Primitive::Pass(own, _) => own.launch(on, part),
+        }
     }
 
     /// Applies the operation to a complete image, which becomes the result. `spare` is scratch memory.
@@ -465,7 +512,7 @@ impl Op {
     pub(crate) fn needs_cpu(&self) -> bool {
         match self {
             Self::Custom(_) | Self::Jpeg(_) => true,
-            Self::Mix(mix) => mix.chains.iter().flat_map(|chain| &chain.ops).any(Self::needs_cpu),
+            Self::WeightedSum(mix) => mix.chains.iter().flat_map(|chain| &chain.ops).any(Self::needs_cpu),
             _ => false,
         }
     }

@@ -1,7 +1,7 @@
 //! Normalization: the end of a recipe, which a plan's epilogue does.
 
-use super::kernel::{Kernel, Launcher};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::kernel::{CallRecorder, Kernel};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -39,44 +39,34 @@ impl Normalize {
 
     fn misplaced(&self) -> Error {
         let expected = "after every operation on 8-bit pixels, only erase may follow";
-        Error::parameter(self.name(), "place", expected, "an operation on 8-bit pixels")
+        Error::parameter(Self::NAME, "place", expected, "an operation on 8-bit pixels")
     }
 }
 
 impl Operation for Normalize {
-    fn name(&self) -> &'static str {
-        "normalize"
-    }
-
     fn validate(&self) -> Result<()> {
         if !self.mean.iter().all(|v| v.abs() <= MAX_MEAN) {
             let expected = format!("three numbers from -{MAX_MEAN} to {MAX_MEAN}, for values of 0 to 1");
-            return Err(Error::parameter(self.name(), "mean", expected, format!("{:?}", self.mean)));
+            return Err(Error::parameter(Self::NAME, "mean", expected, format!("{:?}", self.mean)));
         }
         if !self.std.iter().all(|v| *v > 0.0 && *v <= MAX_STD) {
             let expected = format!("three numbers above 0, up to {MAX_STD}, for values of 0 to 1");
-            return Err(Error::parameter(self.name(), "std", expected, format!("{:?}", self.std)));
+            return Err(Error::parameter(Self::NAME, "std", expected, format!("{:?}", self.std)));
         }
         Ok(())
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Values)
-    }
-
+impl Pass for Normalize {
     fn pass(&self, _pass: &mut CpuPass<'_>) -> Result<()> {
         Err(self.misplaced())
     }
 
-    fn launch(&self, _on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, _on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         Err(self.misplaced())
     }
 }

@@ -1,12 +1,11 @@
 //! Adding rows and columns on each side.
 
-use super::check::MAX_SIDE_PX;
-use super::crop;
+use super::check::{MAX_SIDE_PX, pixels};
+use super::descriptors::CropSample;
 use super::fill::Fill;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::CropSample;
-use super::{CpuPass, Crop, Operation, Primitive, Reach, SizeEffect};
-use crate::error::{Error, Result};
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::{CpuPass, Crop, Operation, Pass, Primitive, Reach, SizeEffect};
+use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
@@ -70,18 +69,11 @@ impl Pad {
         Self { left, top, right, bottom, mode: PadMode::Constant, fill: [0; 3] }
     }
 
-    /// Content of the new pixels.
-    #[must_use]
-    pub const fn mode(mut self, mode: PadMode) -> Self {
-        self.mode = mode;
-        self
-    }
-
-    /// Color of the new pixels: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, color: [u8; 3]) -> Self {
-        self.fill = color;
-        self
+    setters! {
+        /// Content of the new pixels.
+        mode: PadMode,
+        /// Color of the new pixels: red, green, blue.
+        fill: [u8; 3],
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -128,17 +120,11 @@ impl Pad {
 }
 
 impl Operation for Pad {
-    fn name(&self) -> &'static str {
-        "pad"
-    }
-
     fn validate(&self) -> Result<()> {
         for (parameter, value) in
             [("left", self.left), ("top", self.top), ("right", self.right), ("bottom", self.bottom)]
         {
-            if value > MAX_SIDE_PX {
-                return Err(Error::parameter(self.name(), parameter, format!("0 to {MAX_SIDE_PX} pixels"), value));
-            }
+            pixels(Self::NAME, parameter, value, 0..=MAX_SIDE_PX)?;
         }
         Ok(())
     }
@@ -151,19 +137,18 @@ impl Operation for Pad {
         if [self.left, self.top, self.right, self.bottom] == [0; 4] { SizeEffect::Keeps } else { SizeEffect::Varies }
     }
 
-    fn primitive(&self, input: Size) -> Primitive {
+    fn primitive(&self, input: Size) -> Primitive<'_> {
         match self.crop(self.padded(input)) {
             Some(Crop { x, y, fill, .. }) => Primitive::Crop { x, y, fill },
-            None => Primitive::Pass(Reach::Whole),
+            None => Primitive::Pass(self, Reach::Whole),
         }
     }
+}
 
+impl Pass for Pad {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let input = pass.image.size();
         let size = self.padded(input);
-        if let Some(crop) = self.crop(size) {
-            return crop.pass(pass);
-        }
         let columns = self.sources(self.left, input.width, self.right);
         let rows = self.sources(self.top, input.height, self.bottom);
         pass.replace(size, |image, out| {
@@ -175,17 +160,18 @@ impl Operation for Pad {
         })
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const CROP: KernelId = KernelId::of("crop_u8_nhwc");
         let size = self.padded(on.whole());
-        if let Some(Crop { x, y, fill, .. }) = self.crop(size) {
-            return crop::launch(on, x, y, size, fill);
-        }
         let outside = if self.mode == PadMode::Reflect { CropSample::REFLECT } else { CropSample::SYMMETRIC };
         let (x, y) = (-(self.left as i32), -(self.top as i32));
         let source = on.source();
         let target = on.target(size, Rect::full(size))?;
         on.call(CROP, &CropSample { source, target, x, y, fill: 0, outside }, size);
         Ok(())
+    }
+
+    fn moves_pixels(&self) -> bool {
+        true
     }
 }

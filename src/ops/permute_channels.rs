@@ -1,9 +1,10 @@
 //! Red, green and blue in another order.
 
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::ColorSample;
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::descriptors::ColorSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -40,32 +41,22 @@ impl PermuteChannels {
 }
 
 impl Operation for PermuteChannels {
-    fn name(&self) -> &'static str {
-        "permute_channels"
-    }
-
     fn validate(&self) -> Result<()> {
         if (0..3).all(|channel| self.order.contains(&channel)) {
             return Ok(());
         }
-        Err(Error::parameter(self.name(), "order", "0, 1 and 2 in any order", format!("{:?}", self.order)))
+        Err(Error::parameter(Self::NAME, "order", "0, 1 and 2 in any order", format!("{:?}", self.order)))
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
         match self.order {
             [0, 1, 2] => Primitive::Identity,
-            _ => Primitive::Pass(Reach::Around(0)),
+            _ => Primitive::Pass(self, Reach::Around(0)),
         }
     }
+}
 
+impl Pass for PermuteChannels {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let [red, green, blue] = self.order.map(usize::from);
         for pixel in pass.image.pixels_mut() {
@@ -74,7 +65,7 @@ impl Operation for PermuteChannels {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const PERMUTE: KernelId = KernelId::of("permute_channels_u8_nhwc");
         let [red, green, blue] = self.order.map(u32::from);
         let sample = ColorSample { order: red | green << 2 | blue << 4, ..ColorSample::of(&on.source()) };
@@ -96,23 +87,11 @@ impl RandomChannelPermutation {
     }
 }
 
-impl Random for RandomChannelPermutation {
-    fn name(&self) -> &'static str {
-        "random_channel_permutation"
-    }
-
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+impl RandomTransform for RandomChannelPermutation {
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let mut order = [0, 1, 2];
         rng.shuffle(&mut order);
-        drawing.push(PermuteChannels::new(order))
+        recipe.push(PermuteChannels::new(order))
     }
 }

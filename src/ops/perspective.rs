@@ -1,13 +1,14 @@
 //! Perspective: the image as a plane in space, seen from another place.
 
-use super::check::{point, probability};
+use super::check::{point, probability, within};
+use super::descriptors::PerspectiveSample;
 use super::fill::{opaque, packed};
 use super::filter::Interpolation;
 use super::interpolations::Interpolations;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::PerspectiveSample;
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect, sampling};
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{CpuPass, Operation, Pass, Primitive, Reach, affine_warp};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -43,7 +44,7 @@ const HALF: i64 = 1 << (POINT_BITS - 1);
 
 /// The map from pixel (x, y) of the result to the image: both coordinates and their divisor. Each of the three is `a (2
 /// x + 1) + b (2 y + 1) + c`.
-type Coefficients = [i64; 9];
+type Projection = [i64; 9];
 
 impl Perspective {
     pub(super) const KERNELS: &'static [Kernel] =
@@ -55,19 +56,12 @@ impl Perspective {
         Self { startpoints, endpoints, interpolation: Interpolation::Bilinear, fill: [0; 3] }
     }
 
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -81,10 +75,10 @@ impl Perspective {
     }
 
     /// The map for an image of size `size`. Fails if there is none, or if it does not fit 64 bits.
-    fn coefficients(&self, size: Size) -> Result<Coefficients> {
+    fn coefficients(&self, size: Size) -> Result<Projection> {
         let refuse = || {
             let expected = "four points, no three of them on a line, and four that they go to in the same way";
-            Error::parameter("perspective", "points", expected, format!("{:?}", (self.startpoints, self.endpoints)))
+            Error::parameter(Self::NAME, "points", expected, format!("{:?}", (self.startpoints, self.endpoints)))
         };
         // Like torchvision, solves in doubles and rounds the solution to single precision.
         let solved = solve(&self.startpoints, &self.endpoints).ok_or_else(refuse)?.map(|v| f64::from(v as f32));
@@ -125,29 +119,23 @@ fn solve(start: &[[f64; 2]; 4], end: &[[f64; 2]; 4]) -> Option<[f64; 8]> {
 }
 
 impl Operation for Perspective {
-    fn name(&self) -> &'static str {
-        "perspective"
-    }
-
     fn validate(&self) -> Result<()> {
         for (parameter, points) in [("startpoints", self.startpoints), ("endpoints", self.endpoints)] {
-            points.into_iter().try_for_each(|at| point(self.name(), parameter, at))?;
+            points.into_iter().try_for_each(|at| point(Self::NAME, parameter, at))?;
         }
-        sampling::validate(self.name(), self.interpolation)
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
     fn output_size(&self, input: Size) -> Result<Size> {
         self.coefficients(input).map(|_| input)
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
+}
 
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Whole)
-    }
-
+impl Pass for Perspective {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let size = pass.image.size();
         let coefficients = self.coefficients(size)?;
@@ -168,7 +156,7 @@ impl Operation for Perspective {
         })
     }
 
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const PERSPECTIVE: KernelId = KernelId::of("perspective_u8_nhwc");
         const BICUBIC: KernelId = KernelId::of("perspective_bicubic_u8_nhwc");
         let (source, size) = (on.source(), on.whole());
@@ -180,10 +168,14 @@ impl Operation for Perspective {
         on.call(kernel, &sample, part.size());
         Ok(())
     }
+
+    fn moves_pixels(&self) -> bool {
+        true
+    }
 }
 
 /// The point of the image that pixel (x, y) of the result shows. `None` if it is outside an image of size `size`.
-fn point_of(coefficients: &Coefficients, x: u32, y: u32, size: Size) -> Option<[i64; 2]> {
+fn point_of(coefficients: &Projection, x: u32, y: u32, size: Size) -> Option<[i64; 2]> {
     let (x, y) = (2 * i64::from(x) + 1, 2 * i64::from(y) + 1);
     let along = |row: usize| coefficients[row] * x + coefficients[row + 1] * y + coefficients[row + 2];
     let divisor = along(6);
@@ -281,11 +273,9 @@ impl RandomPerspective {
         self
     }
 
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
     fn between(&self, startpoints: [[f64; 2]; 4], endpoints: [[f64; 2]; 4]) -> Perspective {
@@ -293,25 +283,15 @@ impl RandomPerspective {
     }
 }
 
-impl Random for RandomPerspective {
-    fn name(&self) -> &'static str {
-        "random_perspective"
-    }
-
+impl RandomTransform for RandomPerspective {
     fn validate(&self) -> Result<()> {
-        probability(self.name(), self.p)?;
-        if !(0.0..=1.0).contains(&self.distortion) {
-            return Err(Error::parameter(self.name(), "distortion", "0 to 1", self.distortion));
-        }
-        self.interpolation.validate(|interpolation| sampling::validate(self.name(), interpolation))
+        probability(Self::NAME, self.p)?;
+        within(Self::NAME, "distortion", self.distortion, 0.0..=1.0)?;
+        self.interpolation.validate(|interpolation| affine_warp::validate(Self::NAME, interpolation))
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, size) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, size) = recipe.start();
         let happens = rng.chance(self.p);
         let Size { width, height } = size;
         let mut inwards = |side: u32| {
@@ -325,7 +305,7 @@ impl Random for RandomPerspective {
         let end = [a, [right - b[0], b[1]], [right - c[0], bottom - c[1]], [d[0], bottom - d[1]]];
         let op = self.between(start, end).interpolation(self.interpolation.draw(rng));
         if happens && op.coefficients(size).is_ok() {
-            drawing.push(op)?;
+            recipe.push(op)?;
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! Photometric distortion, as in the training of detectors.
 
 use super::check::{probability, range};
-use super::transform::{Drawing, Random};
-use super::{Brightness, Contrast, Hue, Op, PermuteChannels, Saturation, SizeEffect};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{Brightness, Contrast, Hue, Op, PermuteChannels, Saturation};
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -20,13 +21,13 @@ use std::ops::RangeInclusive;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RandomPhotometricDistort {
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     brightness: RangeInclusive<f64>,
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     contrast: RangeInclusive<f64>,
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     saturation: RangeInclusive<f64>,
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     hue: RangeInclusive<f64>,
     p: f64,
 }
@@ -45,54 +46,29 @@ impl RandomPhotometricDistort {
         Self { brightness: 0.875..=1.125, contrast: 0.5..=1.5, saturation: 0.5..=1.5, hue: -0.05..=0.05, p }
     }
 
-    /// Factors of brightness.
-    #[must_use]
-    pub const fn brightness(mut self, factors: RangeInclusive<f64>) -> Self {
-        self.brightness = factors;
-        self
-    }
-
-    /// Factors of contrast.
-    #[must_use]
-    pub const fn contrast(mut self, factors: RangeInclusive<f64>) -> Self {
-        self.contrast = factors;
-        self
-    }
-
-    /// Factors of saturation.
-    #[must_use]
-    pub const fn saturation(mut self, factors: RangeInclusive<f64>) -> Self {
-        self.saturation = factors;
-        self
-    }
-
-    /// Turns of hue, within -0.5 to 0.5.
-    #[must_use]
-    pub const fn hue(mut self, turns: RangeInclusive<f64>) -> Self {
-        self.hue = turns;
-        self
+    setters! {
+        /// Factors of brightness.
+        brightness: RangeInclusive<f64>,
+        /// Factors of contrast.
+        contrast: RangeInclusive<f64>,
+        /// Factors of saturation.
+        saturation: RangeInclusive<f64>,
+        /// Turns of hue, within -0.5 to 0.5.
+        hue: RangeInclusive<f64>,
     }
 }
 
-impl Random for RandomPhotometricDistort {
-    fn name(&self) -> &'static str {
-        "random_photometric_distort"
-    }
-
+impl RandomTransform for RandomPhotometricDistort {
     fn validate(&self) -> Result<()> {
-        probability(self.name(), self.p)?;
-        range(self.name(), "brightness", &self.brightness, 0.0, f64::INFINITY)?;
-        range(self.name(), "contrast", &self.contrast, 0.0, f64::INFINITY)?;
-        range(self.name(), "saturation", &self.saturation, 0.0, f64::INFINITY)?;
-        range(self.name(), "hue", &self.hue, -0.5, 0.5)
+        probability(Self::NAME, self.p)?;
+        range(Self::NAME, "brightness", &self.brightness, 0.0, f64::INFINITY)?;
+        range(Self::NAME, "contrast", &self.contrast, 0.0, f64::INFINITY)?;
+        range(Self::NAME, "saturation", &self.saturation, 0.0, f64::INFINITY)?;
+        range(Self::NAME, "hue", &self.hue, -0.5, 0.5)
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         // All numbers are drawn, so that a change that is left out does not alter the others.
         let mut factor = |range: &RangeInclusive<f64>| {
             let happens = rng.chance(self.p);
@@ -108,6 +84,6 @@ impl Random for RandomPhotometricDistort {
         let (before, after) = if early { (contrast, None) } else { (None, contrast) };
         let permutation = permutes.then(|| PermuteChannels::new(order).into());
         let ops: [Option<Op>; 6] = [brightness, before, saturation, hue, after, permutation];
-        ops.into_iter().flatten().try_for_each(|op| drawing.push(op))
+        ops.into_iter().flatten().try_for_each(|op| recipe.push(op))
     }
 }

@@ -1,11 +1,12 @@
 //! Pillow's Gaussian blur, which is three box blurs.
 
-use super::check::range;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::BoxBlurSample;
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
-use crate::error::{Error, Result};
+use super::check::{pixels, range};
+use super::descriptors::BoxBlurSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
+use crate::error::Result;
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
 use serde::{Deserialize, Serialize};
@@ -40,21 +41,21 @@ impl PillowGaussianBlur {
     }
 
     /// The box of each pass; `None` if the box is a single pixel.
-    fn window(&self) -> Option<Window> {
+    fn window(&self) -> Option<BoxWindow> {
         // In single precision like Pillow's C code, except for one square root.
         let variance = self.radius as f32 * self.radius as f32 / PASSES as f32;
         let length = (12.0 * f64::from(variance) + 1.0).sqrt() as f32;
         let whole = ((f64::from(length) - 1.0) / 2.0).floor() as f32;
         let rest = (2.0 * whole + 1.0) * (whole * (whole + 1.0) - 3.0 * variance);
         let radius = whole + rest / (6.0 * (variance - (whole + 1.0) * (whole + 1.0)));
-        (radius != 0.0).then(|| Window::new(radius))
+        (radius != 0.0).then(|| BoxWindow::new(radius))
     }
 }
 
 /// A box blur's window: a whole number of pixels and a part of one more pixel on either side. Weights have 24
 /// fractional bits.
 #[derive(Debug, Clone, Copy)]
-struct Window {
+struct BoxWindow {
     /// Number of pixels on either side of the middle that have full weight.
     radius: u32,
     /// Weight of these pixels and of the middle.
@@ -63,7 +64,7 @@ struct Window {
     far_weight: u32,
 }
 
-impl Window {
+impl BoxWindow {
     fn new(radius: f32) -> Self {
         const ONE: u32 = 1 << 24;
         let weight = (ONE as f32 / (radius * 2.0 + 1.0)) as u32;
@@ -79,32 +80,19 @@ impl Window {
 }
 
 impl Operation for PillowGaussianBlur {
-    fn name(&self) -> &'static str {
-        "pillow_gaussian_blur"
-    }
-
     fn validate(&self) -> Result<()> {
-        match self.radius {
-            0.0..=MAX_RADIUS_PX => Ok(()),
-            radius => Err(Error::parameter(self.name(), "radius", format!("0 to {MAX_RADIUS_PX} pixels"), radius)),
-        }
+        pixels(Self::NAME, "radius", self.radius, 0.0..=MAX_RADIUS_PX)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
         match self.window() {
-            Some(window) => Primitive::Pass(Reach::Around(PASSES * (window.radius + 1))),
+            Some(window) => Primitive::Pass(self, Reach::Around(PASSES * (window.radius + 1))),
             None => Primitive::Identity,
         }
     }
+}
 
+impl Pass for PillowGaussianBlur {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let Some(window) = self.window() else { return Ok(()) };
         let (stored, part) = (pass.image.part(), pass.part);
@@ -124,9 +112,9 @@ impl Operation for PillowGaussianBlur {
         })
     }
 
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const BOX_BLUR: KernelId = KernelId::of("box_blur_u8_nhwc");
-        let Some(Window { radius, weight, far_weight }) = self.window() else { return Ok(()) };
+        let Some(BoxWindow { radius, weight, far_weight }) = self.window() else { return Ok(()) };
         let (first, whole) = (on.source(), on.whole());
         let stored = Rect { x: first.x, y: first.y, width: first.width, height: first.height };
         for pass in 0..2 * PASSES {
@@ -141,7 +129,7 @@ impl Operation for PillowGaussianBlur {
 }
 
 /// Blurs the stored part of an image: rows three times, then columns three times.
-fn blur(image: &mut Image, window: Window) {
+fn blur(image: &mut Image, window: BoxWindow) {
     let (width, height) = (image.size().width as usize, image.size().height as usize);
     let mut line = vec![[0; 4]; width.max(height)];
     let pixels = image.pixels_mut();
@@ -162,7 +150,7 @@ fn blur(image: &mut Image, window: Window) {
 }
 
 /// Blurs a row. Beyond its ends, its first and last pixel are repeated.
-fn blur_row(from: &[Pixel], window: Window, to: &mut [Pixel]) {
+fn blur_row(from: &[Pixel], window: BoxWindow, to: &mut [Pixel]) {
     let (radius, last) = (window.radius as usize, from.len() - 1);
     let at = |place: usize| from[place.saturating_sub(radius + 1).min(last)].map(u32::from);
     // `at(place)` is the pixel `radius + 1` before `place`. The sums start as those of the window of pixel -1.
@@ -184,7 +172,7 @@ fn add(a: [u32; 4], b: [u32; 4]) -> [u32; 4] {
 
 /// Blurs all columns of an image with rows of `width` pixels, row by row.
 #[inline(always)]
-fn blur_columns(from: &[Pixel], width: usize, window: Window, to: &mut [Pixel]) {
+fn blur_columns(from: &[Pixel], width: usize, window: BoxWindow, to: &mut [Pixel]) {
     let (radius, last) = (window.radius as usize, from.len() / width - 1);
     let row = |place: usize| {
         let y = place.saturating_sub(radius + 1).min(last);
@@ -215,7 +203,7 @@ fn blur_columns(from: &[Pixel], width: usize, window: Window, to: &mut [Pixel]) 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomPillowGaussianBlur {
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     radius: RangeInclusive<f64>,
 }
 
@@ -227,22 +215,14 @@ impl RandomPillowGaussianBlur {
     }
 }
 
-impl Random for RandomPillowGaussianBlur {
-    fn name(&self) -> &'static str {
-        "random_pillow_gaussian_blur"
-    }
-
+impl RandomTransform for RandomPillowGaussianBlur {
     fn validate(&self) -> Result<()> {
-        range(self.name(), "radius", &self.radius, 0.0, MAX_RADIUS_PX)
+        range(Self::NAME, "radius", &self.radius, 0.0, MAX_RADIUS_PX)
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let radius = rng.uniform(*self.radius.start(), *self.radius.end());
-        drawing.push(PillowGaussianBlur::new(radius))
+        recipe.push(PillowGaussianBlur::new(radius))
     }
 }

@@ -1,6 +1,6 @@
 //! Maps of points through a recipe, for boxes and keypoints.
 
-use super::{Op, Primitive, Reach};
+use super::{Op, Primitive};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 
@@ -95,9 +95,8 @@ fn step(op: &Op, input: Size, output: Size) -> Result<[f64; 6]> {
         remedy: "leave it out where boxes or keypoints matter".to_owned(),
     };
     Ok(match op.primitive(input) {
-        Primitive::Identity | Primitive::Table(_) | Primitive::Pass(Reach::Around(_) | Reach::Values) => {
-            [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
-        }
+        Primitive::Pass(pass, _) if pass.moves_pixels() => return Err(unsupported()),
+        Primitive::Identity | Primitive::Table(_) | Primitive::Pass(..) => [1.0, 0.0, 0.0, 0.0, 1.0, 0.0],
         Primitive::Turn(turn) => inverse(turn.map(input).matrix()).ok_or_else(unsupported)?,
         Primitive::Affine(sampling) => inverse(sampling.matrix).ok_or_else(unsupported)?,
         Primitive::Crop { x, y, .. } => [1.0, 0.0, -f64::from(x), 0.0, 1.0, -f64::from(y)],
@@ -106,7 +105,6 @@ fn step(op: &Op, input: Size, output: Size) -> Result<[f64; 6]> {
             let y = f64::from(output.height) / f64::from(window.height);
             [x, 0.0, -x * f64::from(window.x), 0.0, y, -y * f64::from(window.y)]
         }
-        Primitive::Pass(Reach::Whole) => return Err(unsupported()),
     })
 }
 
@@ -121,6 +119,7 @@ fn inverse([a, b, c, d, e, f]: [f64; 6]) -> Option<[f64; 6]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::Reach;
     use crate::ops::filter::PassOrder;
     use crate::ops::{CenterCrop, Crop, Custom, Hflip, Interpolation, Resize, ResizedCrop, Rotate, Vflip};
     use crate::raster::{Image, Rect};
@@ -164,8 +163,10 @@ mod tests {
         let map = PointMap::new(ops, SIZE).unwrap();
         let mut compared = 0;
         // A blur near an edge shifts the center of the visible part.
-        let blurred: u32 =
-            ops.iter().map(|op| if let Primitive::Pass(Reach::Around(px)) = op.primitive(SIZE) { px } else { 0 }).sum();
+        let blurred: u32 = ops
+            .iter()
+            .map(|op| if let Primitive::Pass(_, Reach::Around(px)) = op.primitive(SIZE) { px } else { 0 })
+            .sum();
         for dot in [[9, 8], [50, 9], [30, 23], [12, 37], [40, 30], [51, 38]] {
             let around = f64::from(REACH_PX + blurred) + 2.0;
             let [x, y] = dot.map(|value| f64::from(value) + 0.5);

@@ -3,7 +3,7 @@
 //! Most cards are slow at doubles. So kernels compute the points of an affine map in whole numbers, and compute a pixel
 //! again in doubles if the error could change it. `kernels/sampling.cuh` has the other half of the argument.
 
-use super::params::ALL_IN_DOUBT;
+use super::descriptors::ALL_IN_DOUBT;
 use crate::raster::Size;
 
 /// Fractional bits of a coordinate.
@@ -13,14 +13,14 @@ const MOST_PX: f64 = (1 << 18) as f64;
 
 /// A map from pixels of a canvas to coordinates, as kernels take it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Points {
+pub(crate) struct FixedPoints {
     /// For each axis: the step to the right, the step down, and the coordinate of the first pixel.
     pub(crate) fixed: [i64; 6],
     /// Bound of the error of the kernel's result, in the kernel's unit. [`ALL_IN_DOUBT`] if the map does not fit.
     pub(crate) doubt: u32,
 }
 
-impl Points {
+impl FixedPoints {
     const UNFIT: Self = Self { fixed: [0; 6], doubt: ALL_IN_DOUBT };
 
     /// Points for `rotate_bilinear`, less half a pixel.

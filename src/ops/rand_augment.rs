@@ -1,9 +1,11 @@
 //! RandAugment: several operations of random kinds, all with the same magnitude.
 
+use super::affine_warp;
+use super::check::within;
 use super::filter::Interpolation;
-use super::magnitude::{Kind, Magnitudes, Style, validate_bins};
-use super::transform::{Drawing, Random};
-use super::{SizeEffect, sampling};
+use super::magnitude::{AugmentKind, Magnitudes, SamplingStyle, validate_bins};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -43,44 +45,22 @@ impl RandAugment {
         Self { ops: 2, magnitude: 9, bins: 31, interpolation: Interpolation::Nearest, fill: [0; 3] }
     }
 
-    /// Number of operations.
-    #[must_use]
-    pub const fn ops(mut self, ops: u32) -> Self {
-        self.ops = ops;
-        self
+    setters! {
+        /// Number of operations.
+        ops: u32,
+        /// Magnitude of all operations: a bin, starting at 0.
+        magnitude: u32,
+        /// Number of bins that magnitudes are divided into.
+        bins: u32,
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
-    /// Magnitude of all operations: a bin, starting at 0.
-    #[must_use]
-    pub const fn magnitude(mut self, magnitude: u32) -> Self {
-        self.magnitude = magnitude;
-        self
-    }
-
-    /// Number of bins that magnitudes are divided into.
-    #[must_use]
-    pub const fn bins(mut self, bins: u32) -> Self {
-        self.bins = bins;
-        self
-    }
-
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
-    }
-
-    fn style(&self) -> Style {
-        Style { interpolation: self.interpolation, fill: self.fill }
+    fn style(&self) -> SamplingStyle {
+        SamplingStyle { interpolation: self.interpolation, fill: self.fill }
     }
 }
 
@@ -96,35 +76,26 @@ pub(super) const fn magnitudes(bins: u32) -> Magnitudes {
     }
 }
 
-impl Random for RandAugment {
-    fn name(&self) -> &'static str {
-        "rand_augment"
-    }
-
+impl RandomTransform for RandAugment {
     fn validate(&self) -> Result<()> {
-        if self.ops > MAX_OPS {
-            return Err(Error::parameter(self.name(), "ops", format!("0 to {MAX_OPS}"), self.ops));
-        }
-        validate_bins(self.name(), self.bins)?;
+        within(Self::NAME, "ops", self.ops, 0..=MAX_OPS)?;
+        validate_bins(Self::NAME, self.bins)?;
         if self.magnitude >= self.bins {
             let expected = format!("0 to {}, below the number of bins", self.bins - 1);
-            return Err(Error::parameter(self.name(), "magnitude", expected, self.magnitude));
+            return Err(Error::parameter(Self::NAME, "magnitude", expected, self.magnitude));
         }
-        sampling::validate(self.name(), self.interpolation)
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
-        let draws: Vec<_> =
-            (0..self.ops).map(|_| (Kind::ALL[rng.below(Kind::ALL.len() as u64) as usize], rng.below(2) == 1)).collect();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
+        let draws: Vec<_> = (0..self.ops)
+            .map(|_| (AugmentKind::ALL[rng.below(AugmentKind::ALL.len() as u64) as usize], rng.below(2) == 1))
+            .collect();
         let magnitudes = magnitudes(self.bins);
         draws
             .into_iter()
-            .try_for_each(|(kind, negative)| magnitudes.push(drawing, (kind, self.magnitude, negative), self.style()))
+            .try_for_each(|(kind, negative)| magnitudes.push(recipe, (kind, self.magnitude, negative), self.style()))
     }
 
     fn most_steps(&self) -> u64 {

@@ -1,10 +1,10 @@
 //! Resizing with Pillow's arithmetic: one axis at a time, 8 bits in between, weights in 22-bit fixed point.
 
 use super::check::side;
+use super::descriptors::ResizeSample;
 use super::fill::Fill;
 use super::filter::{Interpolation, PassOrder, Taps, WEIGHT_BITS};
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::ResizeSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Operation, Primitive, SizeEffect, crop};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
@@ -43,7 +43,7 @@ pub enum ResizeTo {
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[serde(try_from = "WrittenResize", into = "WrittenResize")]
 #[non_exhaustive]
 pub struct Resize {
     /// The size to reach.
@@ -55,7 +55,7 @@ pub struct Resize {
 /// The written form of [`Resize`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenResize {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     width: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,10 +68,10 @@ struct Written {
     interpolation: Interpolation,
 }
 
-impl TryFrom<Written> for Resize {
+impl TryFrom<WrittenResize> for Resize {
     type Error = &'static str;
 
-    fn try_from(written: Written) -> Result<Self, Self::Error> {
+    fn try_from(written: WrittenResize) -> Result<Self, Self::Error> {
         let to = match (written.width, written.height, written.size, written.max_size) {
             (Some(width), Some(height), None, None) => ResizeTo::Exact(Size { width, height }),
             (None, None, Some(size), None) => ResizeTo::ShorterSide(size),
@@ -87,7 +87,7 @@ impl TryFrom<Written> for Resize {
     }
 }
 
-impl From<Resize> for Written {
+impl From<Resize> for WrittenResize {
     fn from(resize: Resize) -> Self {
         let (width, height, size, max_size) = match resize.to {
             ResizeTo::Exact(size) => (Some(size.width), Some(size.height), None, None),
@@ -128,11 +128,9 @@ impl Resize {
         Self { to: ResizeTo::LongerSide(side), interpolation: Interpolation::Bilinear }
     }
 
-    /// The filter.
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
+    setters! {
+        /// The filter.
+        interpolation: Interpolation,
     }
 
     pub(super) fn examples(Size { width, height }: Size) -> Vec<Self> {
@@ -149,22 +147,18 @@ impl Resize {
 }
 
 impl Operation for Resize {
-    fn name(&self) -> &'static str {
-        "resize"
-    }
-
     fn validate(&self) -> Result<()> {
         match self.to {
-            ResizeTo::Exact(Size { width, height }) => super::check::sides(self.name(), width, height),
-            ResizeTo::ShorterSide(size) => side(self.name(), "size", size),
-            ResizeTo::LongerSide(size) => side(self.name(), "max_size", size),
+            ResizeTo::Exact(Size { width, height }) => super::check::sides(Self::NAME, width, height),
+            ResizeTo::ShorterSide(size) => side(Self::NAME, "size", size),
+            ResizeTo::LongerSide(size) => side(Self::NAME, "max_size", size),
             ResizeTo::ShorterSideWithin { size, max_size } => {
                 if max_size <= size {
                     let expected = format!("larger than the shorter side, {size}");
-                    return Err(Error::parameter(self.name(), "max_size", expected, max_size));
+                    return Err(Error::parameter(Self::NAME, "max_size", expected, max_size));
                 }
-                side(self.name(), "size", size)?;
-                side(self.name(), "max_size", max_size)
+                side(Self::NAME, "size", size)?;
+                side(Self::NAME, "max_size", max_size)
             }
         }
     }
@@ -194,24 +188,14 @@ impl Operation for Resize {
         }
     }
 
-    fn primitive(&self, input: Size) -> Primitive {
+    fn primitive(&self, input: Size) -> Primitive<'_> {
         Primitive::Resample { window: Rect::full(input), interpolation: self.interpolation }
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        let size = self.output_size(pass.image.size())?;
-        self::pass(pass, Rect::full(pass.image.size()), size, self.interpolation)
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
-        let input = on.whole();
-        launch(on, Rect::full(input), self.output_size(input)?, self.interpolation)
     }
 }
 
 /// Queues the kernels that resize the rectangle `window` of the current image, one pass per axis. The current image is
 /// complete.
-pub(super) fn launch(on: &mut dyn Launcher, window: Rect, size: Size, interpolation: Interpolation) -> Result<()> {
+pub(super) fn launch(on: &mut dyn CallRecorder, window: Rect, size: Size, interpolation: Interpolation) -> Result<()> {
     const HORIZONTAL: KernelId = KernelId::of("resize_horizontal_u8_nhwc");
     const VERTICAL: KernelId = KernelId::of("resize_vertical_u8_nhwc");
     let mut input = window.size();

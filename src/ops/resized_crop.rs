@@ -3,9 +3,10 @@
 use super::check::{ABOVE_0, inside, range, side, sides};
 use super::filter::Interpolation;
 use super::interpolations::Interpolations;
-use super::kernel::{Kernel, Launcher};
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Resize, SizeEffect, rectangle, resize};
+use super::kernel::Kernel;
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{Operation, Primitive, Resize, SizeEffect, rectangle};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -44,11 +45,9 @@ impl ResizedCrop {
         Self { x, y, width, height, out_width, out_height, interpolation: Interpolation::Bilinear }
     }
 
-    /// The filter.
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
+    setters! {
+        /// The filter.
+        interpolation: Interpolation,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -68,18 +67,14 @@ impl ResizedCrop {
 }
 
 impl Operation for ResizedCrop {
-    fn name(&self) -> &'static str {
-        "resized_crop"
-    }
-
     fn validate(&self) -> Result<()> {
-        sides(self.name(), self.width, self.height)?;
-        side(self.name(), "out_width", self.out_width)?;
-        side(self.name(), "out_height", self.out_height)
+        sides(Self::NAME, self.width, self.height)?;
+        side(Self::NAME, "out_width", self.out_width)?;
+        side(Self::NAME, "out_height", self.out_height)
     }
 
     fn output_size(&self, input: Size) -> Result<Size> {
-        inside(self.name(), self.rect(), input)?;
+        inside(Self::NAME, self.rect(), input)?;
         Ok(self.size())
     }
 
@@ -87,16 +82,8 @@ impl Operation for ResizedCrop {
         SizeEffect::Becomes(self.size())
     }
 
-    fn primitive(&self, _input: Size) -> Primitive {
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Resample { window: self.rect(), interpolation: self.interpolation }
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        resize::pass(pass, self.rect(), self.size(), self.interpolation)
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
-        resize::launch(on, self.rect(), self.size(), self.interpolation)
     }
 }
 
@@ -113,11 +100,11 @@ impl Operation for ResizedCrop {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomResizedCrop {
-    #[serde(with = "super::transform::size")]
+    #[serde(with = "super::written::size")]
     size: Size,
-    #[serde(with = "super::transform::range", default = "RandomResizedCrop::usual_scale")]
+    #[serde(with = "super::written::range", default = "RandomResizedCrop::usual_scale")]
     scale: RangeInclusive<f64>,
-    #[serde(with = "super::transform::range", default = "RandomResizedCrop::usual_ratio")]
+    #[serde(with = "super::written::range", default = "RandomResizedCrop::usual_ratio")]
     ratio: RangeInclusive<f64>,
     #[serde(default)]
     interpolation: Interpolations,
@@ -140,18 +127,11 @@ impl RandomResizedCrop {
         3.0 / 4.0..=4.0 / 3.0
     }
 
-    /// Part of the image's area, uniform in the range. The range lies within 0 to 1.
-    #[must_use]
-    pub const fn scale(mut self, scale: RangeInclusive<f64>) -> Self {
-        self.scale = scale;
-        self
-    }
-
-    /// Aspect (width / height), log-uniform in the range.
-    #[must_use]
-    pub const fn ratio(mut self, ratio: RangeInclusive<f64>) -> Self {
-        self.ratio = ratio;
-        self
+    setters! {
+        /// Part of the image's area, uniform in the range. The range lies within 0 to 1.
+        scale: RangeInclusive<f64>,
+        /// Aspect (width / height), log-uniform in the range.
+        ratio: RangeInclusive<f64>,
     }
 
     /// The filter, or two of which one is drawn.
@@ -162,14 +142,10 @@ impl RandomResizedCrop {
     }
 }
 
-impl Random for RandomResizedCrop {
-    fn name(&self) -> &'static str {
-        "random_resized_crop"
-    }
-
+impl RandomTransform for RandomResizedCrop {
     fn validate(&self) -> Result<()> {
-        range(self.name(), "scale", &self.scale, ABOVE_0, 1.0)?;
-        range(self.name(), "ratio", &self.ratio, ABOVE_0, f64::INFINITY)?;
+        range(Self::NAME, "scale", &self.scale, ABOVE_0, 1.0)?;
+        range(Self::NAME, "ratio", &self.ratio, ABOVE_0, f64::INFINITY)?;
         Resize::new(self.size).validate()
     }
 
@@ -177,10 +153,10 @@ impl Random for RandomResizedCrop {
         SizeEffect::Becomes(self.size)
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, image) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, image) = recipe.start();
         let rect = rectangle::resized_crop(rng, image, &self.scale, &self.ratio);
         let interpolation = self.interpolation.draw(rng);
-        drawing.push(ResizedCrop::new(rect, self.size).interpolation(interpolation))
+        recipe.push(ResizedCrop::new(rect, self.size).interpolation(interpolation))
     }
 }

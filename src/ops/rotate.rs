@@ -1,16 +1,17 @@
 //! Rotation about the center or another point, by any angle.
 
+use super::affine_warp::{self, AffineWarp};
 use super::check::{point, range};
 use super::fill::Fill;
 use super::filter::Interpolation;
 use super::interpolations::Interpolations;
-use super::kernel::{Kernel, Launcher};
+use super::kernel::Kernel;
+use super::recipe::RecipeBuilder;
 use super::rotation::Rotation;
-use super::sampling::{self, Sampling};
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, SizeEffect};
+use super::transform::RandomTransform;
+use super::{Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
-use crate::raster::{Rect, Size};
+use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
@@ -49,7 +50,7 @@ pub struct Rotate {
 }
 
 impl Rotate {
-    pub(super) const KERNELS: &'static [Kernel] = sampling::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = affine_warp::KERNELS;
 
     /// A rotation on the same canvas; nearest pixel, black outside.
     #[must_use]
@@ -57,33 +58,16 @@ impl Rotate {
         Self { degrees, interpolation: Interpolation::Nearest, expand: false, fill: Fill::BLACK, center: None }
     }
 
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Whether the canvas grows to hold all corners.
-    #[must_use]
-    pub const fn expand(mut self, expand: bool) -> Self {
-        self.expand = expand;
-        self
-    }
-
-    /// Fill outside the image.
-    #[must_use]
-    pub const fn fill(mut self, fill: Fill) -> Self {
-        self.fill = fill;
-        self
-    }
-
-    /// The point that stays where it is, in pixels from the left and the top.
-    #[must_use]
-    pub const fn center(mut self, center: [f64; 2]) -> Self {
-        self.center = Some(center);
-        self
+    setters! {
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Whether the canvas grows to hold all corners.
+        expand: bool,
+        /// Fill outside the image.
+        fill: Fill,
+        /// The point that stays where it is, in pixels from the left and the top.
+        center: [f64; 2] => Some,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -107,33 +91,25 @@ impl Rotate {
     fn rotation(&self, input: Size) -> Rotation {
         Rotation::new(input, self.degrees, self.expand, self.fill, self.center)
     }
-
-    fn sampling(&self, matrix: [f64; 6]) -> Sampling {
-        Sampling { matrix, interpolation: self.interpolation, fill: self.fill }
-    }
 }
 
 impl Operation for Rotate {
-    fn name(&self) -> &'static str {
-        "rotate"
-    }
-
     fn validate(&self) -> Result<()> {
         if !self.degrees.is_finite() {
-            return Err(Error::parameter(self.name(), "degrees", "a finite number", self.degrees));
+            return Err(Error::parameter(Self::NAME, "degrees", "a finite number", self.degrees));
         }
         let edge = self.fill == Fill::EDGE;
         match self.center {
             Some(_) if edge => {
-                return Err(Error::parameter(self.name(), "center", "none with the edge as fill", "one"));
+                return Err(Error::parameter(Self::NAME, "center", "none with the edge as fill", "one"));
             }
-            Some(center) => point(self.name(), "center", center)?,
+            Some(center) => point(Self::NAME, "center", center)?,
             None => {}
         }
-        sampling::validate(self.name(), self.interpolation)?;
+        affine_warp::validate(Self::NAME, self.interpolation)?;
         if edge && self.interpolation == Interpolation::Bicubic {
             let expected = "nearest or bilinear with the edge as fill";
-            return Err(Error::parameter(self.name(), "interpolation", expected, "bicubic"));
+            return Err(Error::parameter(Self::NAME, "interpolation", expected, "bicubic"));
         }
         Ok(())
     }
@@ -146,29 +122,13 @@ impl Operation for Rotate {
         if self.expand { SizeEffect::Varies } else { SizeEffect::Keeps }
     }
 
-    fn primitive(&self, input: Size) -> Primitive {
+    fn primitive(&self, input: Size) -> Primitive<'_> {
         match self.rotation(input) {
             Rotation::None => Primitive::Identity,
             Rotation::Turn(turn) => Primitive::Turn(turn),
-            Rotation::Free { matrix, .. } => Primitive::Affine(self.sampling(matrix)),
-        }
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        match self.rotation(pass.image.size()) {
-            Rotation::None => Ok(()),
-            Rotation::Turn(turn) => turn.pass(pass),
-            Rotation::Free { matrix, canvas } => {
-                pass.replace(canvas, |input, out| self.sampling(matrix).make(input, canvas, Rect::full(canvas), out))
+            Rotation::Free { matrix, .. } => {
+                Primitive::Affine(AffineWarp { matrix, interpolation: self.interpolation, fill: self.fill })
             }
-        }
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
-        match self.rotation(on.whole()) {
-            Rotation::None => Ok(()),
-            Rotation::Turn(turn) => turn.launch(on),
-            Rotation::Free { matrix, canvas } => self.sampling(matrix).launch(on, canvas, part),
         }
     }
 }
@@ -185,7 +145,7 @@ impl Operation for Rotate {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomRotation {
-    #[serde(with = "super::transform::range")]
+    #[serde(with = "super::written::range")]
     degrees: RangeInclusive<f64>,
     #[serde(default = "Interpolations::nearest")]
     interpolation: Interpolations,
@@ -212,25 +172,13 @@ impl RandomRotation {
         self
     }
 
-    /// Whether the canvas grows to hold all corners.
-    #[must_use]
-    pub const fn expand(mut self, expand: bool) -> Self {
-        self.expand = expand;
-        self
-    }
-
-    /// Fill outside the image.
-    #[must_use]
-    pub const fn fill(mut self, fill: Fill) -> Self {
-        self.fill = fill;
-        self
-    }
-
-    /// The point that stays where it is, in pixels from the left and the top.
-    #[must_use]
-    pub const fn center(mut self, center: [f64; 2]) -> Self {
-        self.center = Some(center);
-        self
+    setters! {
+        /// Whether the canvas grows to hold all corners.
+        expand: bool,
+        /// Fill outside the image.
+        fill: Fill,
+        /// The point that stays where it is, in pixels from the left and the top.
+        center: [f64; 2] => Some,
     }
 
     fn by(&self, degrees: f64, interpolation: Interpolation) -> Rotate {
@@ -239,13 +187,9 @@ impl RandomRotation {
     }
 }
 
-impl Random for RandomRotation {
-    fn name(&self) -> &'static str {
-        "random_rotation"
-    }
-
+impl RandomTransform for RandomRotation {
     fn validate(&self) -> Result<()> {
-        range(self.name(), "degrees", &self.degrees, f64::NEG_INFINITY, f64::INFINITY)?;
+        range(Self::NAME, "degrees", &self.degrees, f64::NEG_INFINITY, f64::INFINITY)?;
         self.interpolation.validate(|interpolation| self.by(*self.degrees.start(), interpolation).validate())
     }
 
@@ -253,10 +197,10 @@ impl Random for RandomRotation {
         if self.expand { SizeEffect::Varies } else { SizeEffect::Keeps }
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
         let degrees = rng.uniform(*self.degrees.start(), *self.degrees.end());
         let interpolation = self.interpolation.draw(rng);
-        drawing.push(self.by(degrees, interpolation))
+        recipe.push(self.by(degrees, interpolation))
     }
 }

@@ -2,10 +2,10 @@
 
 use super::blend::blend;
 use super::check::factor;
+use super::descriptors::ColorSample;
 use super::grayscale::luma;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::ColorSample;
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Image, Rect, Size};
 use crate::simd::wide;
@@ -35,32 +35,22 @@ impl Saturation {
 }
 
 impl Operation for Saturation {
-    fn name(&self) -> &'static str {
-        "saturation"
-    }
-
     fn validate(&self) -> Result<()> {
-        factor(self.name(), self.factor)
+        factor(Self::NAME, self.factor)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Around(0))
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(0))
-    }
-
+impl Pass for Saturation {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         saturate(pass.image, self.factor as f32);
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
         const SATURATION: KernelId = KernelId::of("saturation_u8_nhwc");
         let image = on.source();
         let sample = ColorSample { factor: self.factor as f32, ..ColorSample::of(&image) };

@@ -1,11 +1,10 @@
 //! Sharpness: blending with a smoothed version.
 
 use super::blend::blend;
-use super::check::{factor, probability};
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::SharpnessSample;
-use super::transform::{Drawing, Random};
-use super::{CpuPass, Operation, Primitive, Reach, SizeEffect};
+use super::check::factor;
+use super::descriptors::SharpnessSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Image, Rect, Size};
 use crate::simd::wide;
@@ -36,32 +35,22 @@ impl Sharpness {
 }
 
 impl Operation for Sharpness {
-    fn name(&self) -> &'static str {
-        "sharpness"
-    }
-
     fn validate(&self) -> Result<()> {
-        factor(self.name(), self.factor)
+        factor(Self::NAME, self.factor)
     }
 
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Around(1))
     }
+}
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Around(1))
-    }
-
+impl Pass for Sharpness {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let part = pass.part;
         pass.replace(part.size(), |input, out| sharpen(input, self.factor as f32, part, out))
     }
 
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const SHARPNESS: KernelId = KernelId::of("sharpness_u8_nhwc");
         let (source, whole) = (on.source(), on.whole());
         let target = on.target(whole, part)?;
@@ -114,41 +103,12 @@ fn sharpen_row([above, here, below]: [&[u8]; 3], factor: f32, to: &mut [u8]) {
     }
 }
 
-/// Sharpens or smooths with a probability: torchvision's `RandomAdjustSharpness`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RandomSharpness {
-    factor: f64,
-    p: f64,
-}
+with_probability! {
+    /// Sharpens or smooths with a probability: torchvision's `RandomAdjustSharpness`.
+    pub struct RandomSharpness { factor: f64 }
 
-impl RandomSharpness {
     /// A blend with a smoothed version by `factor`, with probability `p`.
-    #[must_use]
-    pub const fn new(factor: f64, p: f64) -> Self {
-        Self { factor, p }
-    }
-}
+    pub fn new
 
-impl Random for RandomSharpness {
-    fn name(&self) -> &'static str {
-        "random_sharpness"
-    }
-
-    fn validate(&self) -> Result<()> {
-        probability(self.name(), self.p)?;
-        Sharpness::new(self.factor).validate()
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
-        if rng.chance(self.p) {
-            drawing.push(Sharpness::new(self.factor))?;
-        }
-        Ok(())
-    }
+    draws: Sharpness::new(factor)
 }

@@ -1,10 +1,9 @@
 //! Brightening dark values.
 
-use super::kernel::{Kernel, Launcher};
-use super::table::{self, Table};
-use super::{CpuPass, Operation, Primitive, SizeEffect};
-use crate::error::Result;
-use crate::raster::{Rect, Size};
+use super::byte_table::{self, ByteTable};
+use super::kernel::Kernel;
+use super::{Operation, Primitive};
+use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
 /// Adds a number to each value below a threshold; the sum is at most 255: timm's `solarize_add`.
@@ -24,7 +23,7 @@ const fn middle() -> u8 {
 }
 
 impl SolarizeAdd {
-    pub(super) const KERNELS: &'static [Kernel] = table::KERNELS;
+    pub(super) const KERNELS: &'static [Kernel] = byte_table::KERNELS;
 
     /// An operation that adds `add` to each value below 128.
     #[must_use]
@@ -32,49 +31,20 @@ impl SolarizeAdd {
         Self { add, threshold: middle() }
     }
 
-    /// The smallest value that does not change.
-    #[must_use]
-    pub const fn threshold(mut self, threshold: u8) -> Self {
-        self.threshold = threshold;
-        self
+    setters! {
+        /// The smallest value that does not change.
+        threshold: u8,
     }
 
     pub(super) fn examples(_size: Size) -> Vec<Self> {
         vec![Self::new(33), Self::new(110).threshold(200)]
     }
-
-    fn table(&self) -> Table {
-        Table::new(|value| if value < self.threshold { value.saturating_add(self.add) } else { value })
-    }
 }
 
 impl Operation for SolarizeAdd {
-    fn name(&self) -> &'static str {
-        "solarize_add"
-    }
-
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn output_size(&self, input: Size) -> Result<Size> {
-        Ok(input)
-    }
-
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Table(self.table())
-    }
-
-    fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        self.table().pass(pass);
-        Ok(())
-    }
-
-    fn launch(&self, on: &mut dyn Launcher, _part: Rect) -> Result<()> {
-        self.table().launch(on)
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Table(ByteTable::new(
+            |value| if value < self.threshold { value.saturating_add(self.add) } else { value },
+        ))
     }
 }

@@ -3,8 +3,8 @@
 
 mod distribution;
 
+use super::affine_warp::bilinear_plain;
 use super::rotation::Rotation;
-use super::sampling::bilinear_plain;
 use super::*;
 use crate::raster::Pixel;
 use sha2::{Digest, Sha256};
@@ -202,7 +202,7 @@ fn parts_equal_the_whole() {
             ops.extend((kernel % 2 == 1).then(|| GaussianBlur::new(kernel, 1.5).into()));
         }
         for op in ops {
-            let Primitive::Pass(Reach::Around(margin)) = op.primitive(size) else { continue };
+            let Primitive::Pass(_, Reach::Around(margin)) = op.primitive(size) else { continue };
             let whole = applied(op.clone(), &input);
             for part in parts(size) {
                 let (mut made, mut spare) = (part_of(&input, grown(part, margin, size)), image(Size::new(9, 9), 3));
@@ -230,7 +230,7 @@ fn parts_of_rotations_equal_the_whole() {
                     if interpolation == Interpolation::Bicubic && fill == Fill::EDGE {
                         continue;
                     }
-                    let sampling = Sampling { matrix, interpolation, fill };
+                    let sampling = AffineWarp { matrix, interpolation, fill };
                     let (mut whole, mut made) = (Image::default(), Image::default());
                     sampling.make(&input, canvas, Rect::full(canvas), &mut whole);
                     for part in parts(canvas) {
@@ -258,11 +258,26 @@ fn fast_rotation_equals_plain() {
             let Rotation::Free { matrix, canvas } = Rotation::new(size, degrees, expand, fill, None) else { continue };
             let (mut fast, mut plain) = (Image::default(), Image::default());
             let part = Rect::full(canvas);
-            let sampling = Sampling { matrix, interpolation: Interpolation::Bilinear, fill };
+            let sampling = AffineWarp { matrix, interpolation: Interpolation::Bilinear, fill };
             sampling.make(&input, canvas, part, &mut fast);
             plain.reset(canvas);
             bilinear_plain(&input, matrix, fill, part, &mut plain);
             assert_equal(&fast, &plain, (degrees, size, expand, fill));
+        }
+    }
+}
+
+/// Effects on the size have a default, so they are compared with results.
+#[test]
+fn effects_on_the_size_are_those_of_results() {
+    for size in SIZES {
+        for op in Op::examples(size).into_iter().filter(|op| !matches!(op, Op::Normalize(_))) {
+            let made = applied(op.clone(), &image(size, 8)).size();
+            match op.size_effect() {
+                SizeEffect::Keeps => assert_eq!(made, size, "{op:?}"),
+                SizeEffect::Becomes(becomes) => assert_eq!(made, becomes, "{op:?}"),
+                SizeEffect::Varies => {}
+            }
         }
     }
 }
@@ -301,9 +316,9 @@ fn what_cannot_be_applied_is_refused() {
         Resize::shorter_side_within(9, 9).into(),
         Resize::longer_side(0).into(),
         Perspective::new([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [0.0, 3.0]], [[0.0; 2]; 4]).into(),
-        Mix::new(1.5).into(),
-        Mix::new(0.5).chain(Chain::new(0.5, [Mix::new(0.5).into()])).into(),
-        Mix::new(0.5).chain(Chain::new(0.5, [Crop::new(0, 0, 2).into()])).into(),
+        WeightedSum::new(1.5).into(),
+        WeightedSum::new(0.5).chain(Chain::new(0.5, [WeightedSum::new(0.5).into()])).into(),
+        WeightedSum::new(0.5).chain(Chain::new(0.5, [Crop::new(0, 0, 2).into()])).into(),
         Affine::new().shear([90.0, 0.0]).into(),
         Affine::new().interpolation(Interpolation::Lanczos).into(),
         Affine::new().center([f64::NAN, 0.0]).into(),

@@ -3,10 +3,11 @@
 use super::check::ABOVE_0;
 use super::filter::Interpolation;
 use super::interpolations::Interpolations;
-use super::timm_kind::{Draws, Kind, Style};
-use super::timm_policy::{self as policy, Policy};
-use super::transform::{Drawing, Random};
-use super::{Chain, Mix, Op, SampleRng, SizeEffect, sampling};
+use super::recipe::RecipeBuilder;
+use super::timm_kind::{Draws, TimmKind, TimmSettings};
+use super::timm_policy::{self as policy, TimmPolicy};
+use super::transform::RandomTransform;
+use super::{Chain, Op, SampleRng, WeightedSum, affine_warp};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,6 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-const NAME: &str = "timm_augment";
 /// Largest number of operations, of chains, and of operations in a chain.
 const MOST: u32 = 100;
 /// The highest level.
@@ -51,11 +51,11 @@ const AUG_MIX_TRANSLATE: f64 = 0.3;
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[serde(try_from = "WrittenTimmAugment", into = "WrittenTimmAugment")]
 pub struct TimmAugment {
     config: String,
     suite: Suite,
-    noise: Noise,
+    noise: LevelNoise,
     fill: [u8; 3],
     interpolation: Interpolations,
     translate: Option<f64>,
@@ -66,27 +66,27 @@ pub struct TimmAugment {
 enum Suite {
     Rand { level: u32, ops: u32, p: f64, kinds: Kinds },
     AugMix { level: u32, width: u32, depth: Option<u32>, alpha: f64 },
-    Policy(Policy),
+    Policy(TimmPolicy),
 }
 
 /// The kinds of operations that are drawn from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kinds {
     /// All kinds are equally likely and may come several times.
-    Even(&'static [Kind]),
+    Even(&'static [TimmKind]),
     /// Kinds are drawn by weight and come at most once.
-    Weighted(&'static [(Kind, f64)]),
+    Weighted(&'static [(TimmKind, f64)]),
 }
 
 /// Distribution of an operation's level.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Noise {
+struct LevelNoise {
     /// Standard deviation of the level. Infinite for a level that is uniform from 0.
     std: f64,
     highest: f64,
 }
 
-impl Noise {
+impl LevelNoise {
     fn level(self, level: f64, rng: &mut SampleRng) -> f64 {
         let level = if self.std.is_infinite() {
             rng.uniform(0.0, level)
@@ -102,7 +102,7 @@ impl Noise {
 /// The written form.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct WrittenTimmAugment {
     config: String,
     #[serde(default = "imagenet_color")]
     fill: [u8; 3],
@@ -121,15 +121,15 @@ const fn random_interpolation() -> Interpolations {
     Interpolations::Either([Interpolation::Bilinear, Interpolation::Bicubic])
 }
 
-impl TryFrom<Written> for TimmAugment {
+impl TryFrom<WrittenTimmAugment> for TimmAugment {
     type Error = Error;
 
-    fn try_from(Written { config, fill, interpolation, translate }: Written) -> Result<Self> {
+    fn try_from(WrittenTimmAugment { config, fill, interpolation, translate }: WrittenTimmAugment) -> Result<Self> {
         Ok(Self { fill, interpolation, translate, ..Self::parse(&config)? })
     }
 }
 
-impl From<TimmAugment> for Written {
+impl From<TimmAugment> for WrittenTimmAugment {
     fn from(TimmAugment { config, fill, interpolation, translate, .. }: TimmAugment) -> Self {
         Self { config, fill, interpolation, translate }
     }
@@ -171,16 +171,14 @@ impl TimmAugment {
             }
         }
         sections.end()?;
-        let noise = Noise { std, highest: highest.into() };
+        let noise = LevelNoise { std, highest: highest.into() };
         let config = text.to_owned();
         Ok(Self { config, suite, noise, fill: IMAGENET_COLOR, interpolation: random_interpolation(), translate: None })
     }
 
-    /// Color outside the image: red, green, blue. timm uses `round(255 * mean)`.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
+    setters! {
+        /// Color outside the image: red, green, blue. timm uses `round(255 * mean)`.
+        fill: [u8; 3],
     }
 
     /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
@@ -192,21 +190,19 @@ impl TimmAugment {
         self
     }
 
-    /// Largest move at level 10, as a part of the image's side: timm's `translate_pct`. Default: 0.3 in `augmix`,
-    /// otherwise 0.45.
-    #[must_use]
-    pub const fn translate(mut self, part: f64) -> Self {
-        self.translate = Some(part);
-        self
+    setters! {
+        /// Largest move at level 10, as a part of the image's side: timm's `translate_pct`. Default: 0.3 in `augmix`,
+        /// otherwise 0.45.
+        translate: f64 => Some,
     }
 
-    fn style(&self) -> Style {
+    fn style(&self) -> TimmSettings {
         let usual = if let Suite::AugMix { .. } = self.suite { AUG_MIX_TRANSLATE } else { TRANSLATE };
-        Style { fill: self.fill, translate: self.translate.unwrap_or(usual) }
+        TimmSettings { fill: self.fill, translate: self.translate.unwrap_or(usual) }
     }
 
     /// The operation of a step; `None` if it is left out. All numbers are drawn in any case.
-    fn step(&self, (kind, p, level): (Kind, f64, f64), rng: &mut SampleRng, size: Size) -> Option<Op> {
+    fn step(&self, (kind, p, level): (TimmKind, f64, f64), rng: &mut SampleRng, size: Size) -> Option<Op> {
         let taken = rng.chance(p);
         let level = self.noise.level(level, rng);
         let negative = rng.below(2) == 1;
@@ -215,11 +211,16 @@ impl TimmAugment {
         taken.then(|| kind.op(draws, size, self.style())).flatten()
     }
 
-    fn steps(&self, steps: &[(Kind, f64, f64)], rng: &mut SampleRng, size: Size) -> Vec<Op> {
+    fn steps(&self, steps: &[(TimmKind, f64, f64)], rng: &mut SampleRng, size: Size) -> Vec<Op> {
         steps.iter().filter_map(|&step| self.step(step, rng, size)).collect()
     }
 
-    fn mix(&self, (level, width, depth, alpha): (u32, u32, Option<u32>, f64), rng: &mut SampleRng, size: Size) -> Mix {
+    fn mix(
+        &self,
+        (level, width, depth, alpha): (u32, u32, Option<u32>, f64),
+        rng: &mut SampleRng,
+        size: Size,
+    ) -> WeightedSum {
         let weights = rng.dirichlet(alpha, width as usize);
         let blend = rng.dirichlet(alpha, 2)[0];
         let chain = |weight: f64| {
@@ -228,12 +229,12 @@ impl TimmAugment {
             let steps: Vec<_> = kinds.into_iter().map(|kind| (kind, 1.0, f64::from(level))).collect();
             Chain::new(weight as f32, self.steps(&steps, rng, size))
         };
-        weights.into_iter().map(chain).fold(Mix::new(0.0), Mix::chain).blend(blend as f32)
+        weights.into_iter().map(chain).fold(WeightedSum::new(0.0), WeightedSum::chain).blend(blend as f32)
     }
 }
 
 impl Kinds {
-    fn draw(self, count: u32, rng: &mut SampleRng) -> Vec<Kind> {
+    fn draw(self, count: u32, rng: &mut SampleRng) -> Vec<TimmKind> {
         match self {
             Self::Even(kinds) => even(kinds, count, rng),
             Self::Weighted(kinds) => weighted(kinds, count, rng),
@@ -241,12 +242,12 @@ impl Kinds {
     }
 }
 
-fn even(kinds: &[Kind], count: u32, rng: &mut SampleRng) -> Vec<Kind> {
+fn even(kinds: &[TimmKind], count: u32, rng: &mut SampleRng) -> Vec<TimmKind> {
     (0..count).map(|_| kinds[rng.below(kinds.len() as u64) as usize]).collect()
 }
 
 /// Draws kinds in turn, each by its weight among those that are left.
-fn weighted(kinds: &[(Kind, f64)], count: u32, rng: &mut SampleRng) -> Vec<Kind> {
+fn weighted(kinds: &[(TimmKind, f64)], count: u32, rng: &mut SampleRng) -> Vec<TimmKind> {
     let mut left = kinds.to_vec();
     let draw = |_| {
         let total: f64 = left.iter().map(|(_, weight)| weight).sum();
@@ -275,24 +276,21 @@ impl fmt::Display for TimmAugment {
     }
 }
 
-impl Random for TimmAugment {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
+impl RandomTransform for TimmAugment {
     fn validate(&self) -> Result<()> {
         if !(0.0..=1.0).contains(&self.style().translate) {
-            return Err(Error::parameter(NAME, "translate", "a part of the side, 0 to 1", self.style().translate));
+            return Err(Error::parameter(
+                TimmAugment::NAME,
+                "translate",
+                "a part of the side, 0 to 1",
+                self.style().translate,
+            ));
         }
-        self.interpolation.validate(|interpolation| sampling::validate(NAME, interpolation))
+        self.interpolation.validate(|interpolation| affine_warp::validate(TimmAugment::NAME, interpolation))
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, size) = drawing.start();
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, size) = recipe.start();
         let ops = match self.suite {
             Suite::Rand { level, ops, p, kinds } => {
                 let kinds = kinds.draw(ops, rng);
@@ -307,7 +305,7 @@ impl Random for TimmAugment {
                 self.steps(row, rng, size)
             }
         };
-        ops.into_iter().try_for_each(|op| drawing.push(op))
+        ops.into_iter().try_for_each(|op| recipe.push(op))
     }
 
     fn most_steps(&self) -> u64 {
@@ -349,7 +347,7 @@ impl<'a> Sections<'a> {
     }
 
     fn wrong(&self, section: &str, expected: impl Into<String>) -> Error {
-        Error::parameter(NAME, "config", expected, format!("{section:?} of {:?}", self.text))
+        Error::parameter(TimmAugment::NAME, "config", expected, format!("{section:?} of {:?}", self.text))
     }
 
     fn take(&mut self, key: &str) -> Option<(&'a str, &'a str)> {

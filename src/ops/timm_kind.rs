@@ -12,7 +12,7 @@ use crate::raster::Size;
 /// A kind of operation. Some kinds exist twice: the increasing one changes an image more with a higher level; the other
 /// has its own scale, from the first implementations of AutoAugment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TimmKind {
     AutoContrast,
     Equalize,
     Invert,
@@ -55,16 +55,16 @@ pub(super) struct Draws {
 
 /// Settings that all operations of an augmentation share.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Style {
+pub(super) struct TimmSettings {
     /// Fill outside the image.
     pub(super) fill: [u8; 3],
     /// Largest move at level 10, as a part of the image's side.
     pub(super) translate: f64,
 }
 
-impl Kind {
+impl TimmKind {
     /// The operation for an image of size `size`. `None` if the level leaves the image as it is.
-    pub(super) fn op(self, draws: Draws, size: Size, style: Style) -> Option<Op> {
+    pub(super) fn op(self, draws: Draws, size: Size, style: TimmSettings) -> Option<Op> {
         let Draws { negative, interpolation, unit, .. } = draws;
         let share = draws.level / 10.0;
         let signed = |value: f64| if negative { -value } else { value };
@@ -127,13 +127,13 @@ fn solarize(threshold: i64) -> Option<Op> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::Kind::*;
-    use super::{Draws, Kind, Style};
+    use super::TimmKind::*;
+    use super::{Draws, TimmKind, TimmSettings};
     use crate::ops::{Interpolation, Op};
     use crate::raster::Size;
     use serde_json::Value;
 
-    const ALL: [Kind; 25] = [
+    const ALL: [TimmKind; 25] = [
         AutoContrast,
         Equalize,
         Invert,
@@ -166,7 +166,7 @@ pub(super) mod tests {
         serde_json::from_str(include_str!("../../tests/reference/timm.json")).unwrap()
     }
 
-    pub(in crate::ops) fn kind_of(name: &str) -> Kind {
+    pub(in crate::ops) fn kind_of(name: &str) -> TimmKind {
         ALL.into_iter().find(|kind| format!("{kind:?}") == name).unwrap_or_else(|| panic!("{name}"))
     }
 
@@ -196,7 +196,7 @@ pub(super) mod tests {
     }
 
     /// The parameter that timm's operation makes from its argument.
-    fn wanted(kind: Kind, argument: f64) -> Option<f64> {
+    fn wanted(kind: TimmKind, argument: f64) -> Option<f64> {
         match kind {
             Posterize | PosterizeIncreasing | PosterizeOriginal => (argument < 8.0).then_some(argument.max(0.0)),
             Solarize | SolarizeIncreasing => (argument < 256.0).then_some(argument),
@@ -213,7 +213,7 @@ pub(super) mod tests {
         let tables = tables();
         let levels: Vec<f64> =
             tables["levels"].as_array().unwrap().iter().map(|level| level.as_f64().unwrap()).collect();
-        let style = Style { fill: [1, 2, 3], translate: 0.45 };
+        let style = TimmSettings { fill: [1, 2, 3], translate: 0.45 };
         let mut compared = 0;
         for (name, signs) in tables["arguments"].as_object().unwrap() {
             for (sign, arguments) in signs.as_object().unwrap() {

@@ -1,6 +1,6 @@
 //! timm's sets of kinds, and its policies: pairs of operations that a search found.
 
-use super::timm_kind::Kind::{
+use super::timm_kind::TimmKind::{
     self, AutoContrast, Brightness, BrightnessIncreasing, Color, ColorIncreasing, Contrast, ContrastIncreasing,
     Desaturate, Equalize, GaussianBlur, GaussianBlurRand, Invert, Posterize, PosterizeIncreasing, PosterizeOriginal,
     Rotate, Sharpness, SharpnessIncreasing, ShearX, ShearY, Solarize, SolarizeAdd, SolarizeIncreasing, TranslateXRel,
@@ -8,10 +8,10 @@ use super::timm_kind::Kind::{
 };
 
 /// An operation's kind, its probability and its level.
-pub(super) type Step = (Kind, f64, f64);
+pub(super) type TimmStep = (TimmKind, f64, f64);
 
 /// A policy. One of its rows is drawn for each sample.
-pub(super) type Policy = &'static [&'static [Step]];
+pub(super) type TimmPolicy = &'static [&'static [TimmStep]];
 
 /// ImageNet's policy with which EfficientNet was trained. The argument selects the scale of posterizing.
 #[rustfmt::skip]
@@ -82,29 +82,29 @@ macro_rules! original {
 }
 
 #[rustfmt::skip]
-pub(super) const RAND: &[Kind] = &[
+pub(super) const RAND: &[TimmKind] = &[
     AutoContrast, Equalize, Invert, Rotate, Posterize, Solarize, SolarizeAdd, Color, Contrast, Brightness, Sharpness,
     ShearX, ShearY, TranslateXRel, TranslateYRel,
 ];
 
 #[rustfmt::skip]
-pub(super) const RAND_INCREASING: &[Kind] = &[
+pub(super) const RAND_INCREASING: &[TimmKind] = &[
     AutoContrast, Equalize, Invert, Rotate, PosterizeIncreasing, SolarizeIncreasing, SolarizeAdd, ColorIncreasing,
     ContrastIncreasing, BrightnessIncreasing, SharpnessIncreasing, ShearX, ShearY, TranslateXRel, TranslateYRel,
 ];
 
-pub(super) const RAND_3A: &[Kind] = &[SolarizeIncreasing, Desaturate, GaussianBlur];
+pub(super) const RAND_3A: &[TimmKind] = &[SolarizeIncreasing, Desaturate, GaussianBlur];
 
 /// Kinds and their relative probabilities.
 #[rustfmt::skip]
-pub(super) const WEIGHTED_3A: &[(Kind, f64)] = &[
+pub(super) const WEIGHTED_3A: &[(TimmKind, f64)] = &[
     (SolarizeIncreasing, 6.0), (Desaturate, 6.0), (GaussianBlur, 6.0), (Rotate, 3.0), (ShearX, 2.0), (ShearY, 2.0),
     (PosterizeIncreasing, 1.0), (AutoContrast, 1.0), (ColorIncreasing, 1.0), (SharpnessIncreasing, 1.0),
     (ContrastIncreasing, 1.0), (BrightnessIncreasing, 1.0), (Equalize, 1.0), (Invert, 1.0),
 ];
 
 #[rustfmt::skip]
-pub(super) const WEIGHTED: &[(Kind, f64)] = &[
+pub(super) const WEIGHTED: &[(TimmKind, f64)] = &[
     (Rotate, 3.0), (ShearX, 2.0), (ShearY, 2.0), (TranslateXRel, 1.0), (TranslateYRel, 1.0), (ColorIncreasing, 0.25),
     (SharpnessIncreasing, 0.25), (AutoContrast, 0.25), (SolarizeIncreasing, 0.05), (SolarizeAdd, 0.05),
     (ContrastIncreasing, 0.05), (BrightnessIncreasing, 0.05), (Equalize, 0.05), (PosterizeIncreasing, 0.05),
@@ -112,18 +112,18 @@ pub(super) const WEIGHTED: &[(Kind, f64)] = &[
 ];
 
 #[rustfmt::skip]
-pub(super) const AUG_MIX: &[Kind] = &[
+pub(super) const AUG_MIX: &[TimmKind] = &[
     AutoContrast, ColorIncreasing, ContrastIncreasing, BrightnessIncreasing, SharpnessIncreasing, Equalize, Rotate,
     PosterizeIncreasing, SolarizeIncreasing, ShearX, ShearY, TranslateXRel, TranslateYRel,
 ];
 
-pub(super) const THREE_AUGMENT: Policy =
+pub(super) const THREE_AUGMENT: TimmPolicy =
     &[&[(Solarize, 1.0, 5.0)], &[(Desaturate, 1.0, 10.0)], &[(GaussianBlurRand, 1.0, 10.0)]];
 
-pub(super) const V0: Policy = v0!(Posterize);
-pub(super) const V0R: Policy = v0!(PosterizeIncreasing);
-pub(super) const ORIGINAL: Policy = original!(PosterizeOriginal);
-pub(super) const ORIGINALR: Policy = original!(PosterizeIncreasing);
+pub(super) const V0: TimmPolicy = v0!(Posterize);
+pub(super) const V0R: TimmPolicy = v0!(PosterizeIncreasing);
+pub(super) const ORIGINAL: TimmPolicy = original!(PosterizeOriginal);
+pub(super) const ORIGINALR: TimmPolicy = original!(PosterizeIncreasing);
 
 #[cfg(test)]
 mod tests {
@@ -143,7 +143,7 @@ mod tests {
             [("v0", V0), ("v0r", V0R), ("original", ORIGINAL), ("originalr", ORIGINALR), ("3a", THREE_AUGMENT)]
         {
             let rows = tables["policies"][name].as_array().unwrap();
-            let want: Vec<Vec<Step>> =
+            let want: Vec<Vec<TimmStep>> =
                 rows.iter().map(|row| row.as_array().unwrap().iter().map(step).collect()).collect();
             assert_eq!(policy, want, "{name}");
         }

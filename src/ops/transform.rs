@@ -3,6 +3,7 @@
 //! A transform is in the file of its operation; the list `transforms!` below makes [`Transform`] from them.
 //! Combinations of transforms are in [`combine`](super::combine).
 
+use super::recipe::RecipeBuilder;
 use super::{Op, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -12,52 +13,20 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-pub use super::affine::RandomAffine;
-pub use super::aug_mix::AugMix;
-pub use super::auto_augment::AutoAugment;
-pub use super::autocontrast::RandomAutocontrast;
-pub use super::color_jitter::ColorJitter;
-pub use super::combine::{Maybe, OneOf, RandomOrder, Repeat};
-pub use super::corner_crop::CornerCrop;
-pub use super::crop::RandomCrop;
-pub use super::dilate::RandomDilation;
-pub use super::elastic::RandomElastic;
-pub use super::equalize::RandomEqualize;
-pub use super::erase::RandomErasing;
-pub use super::erode::RandomErosion;
-pub use super::gaussian_blur::RandomGaussianBlur;
-pub use super::gaussian_noise::RandomGaussianNoise;
-pub use super::grayscale::RandomGrayscale;
-pub use super::hflip::RandomHorizontalFlip;
-pub use super::invert::RandomInvert;
-pub use super::jpeg::RandomJpeg;
-pub use super::permute_channels::RandomChannelPermutation;
-pub use super::perspective::RandomPerspective;
-pub use super::photometric_distort::RandomPhotometricDistort;
-pub use super::pillow_gaussian_blur::RandomPillowGaussianBlur;
-pub use super::posterize::RandomPosterize;
-pub use super::rand_augment::RandAugment;
-pub use super::resized_crop::RandomResizedCrop;
-pub use super::rotate::RandomRotation;
-pub use super::sharpness::RandomSharpness;
-pub use super::solarize::RandomSolarize;
-pub use super::timm_augment::TimmAugment;
-pub use super::trivial_augment::TrivialAugment;
-pub use super::vflip::RandomVerticalFlip;
-
 /// Interface of every transform.
-pub(crate) trait Random {
-    /// The transform's name in the written form.
-    fn name(&self) -> &'static str;
+pub(crate) trait RandomTransform {
+    /// Checks every parameter. Default: every value is allowed.
+    fn validate(&self) -> Result<()> {
+        Ok(())
+    }
 
-    /// Checks every parameter.
-    fn validate(&self) -> Result<()>;
-
-    /// The effect on the size of any image.
-    fn size_effect(&self) -> SizeEffect;
+    /// The effect on the size of any image. Default: the size stays the same.
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Keeps
+    }
 
     /// Draws the transform's operations.
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()>;
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()>;
 
     /// Number of regions of the random stream that the transform takes, whatever is drawn, so that a draw never changes
     /// another transform's numbers. It is 1 unless the transform is a combination.
@@ -112,7 +81,16 @@ pub trait CustomTransform: Send + Sync {
 }
 
 macro_rules! transforms {
-    ($($name:ident,)*) => {
+    ($($written:literal $module:ident::$name:ident,)*) => {
+        $(
+            pub use super::$module::$name;
+
+            impl $name {
+                /// The name in the written form.
+                pub(super) const NAME: &'static str = $written;
+            }
+        )*
+
         /// A random transform: an operation whose parameters are drawn for each sample, or a combination of transforms.
         ///
         /// Each transform is a type of its own, and `into()` makes a `Transform` of it. Functions such as
@@ -136,11 +114,12 @@ macro_rules! transforms {
         /// The written form is `{"transform": "random_rotation", "degrees": [-5, 5], ...}`, or an operation in the
         /// written form of [`Op`]. The caller's own transforms have no written form.
         #[derive(Clone, Serialize)]
-        #[serde(tag = "transform", rename_all = "snake_case")]
+        #[serde(tag = "transform")]
         #[non_exhaustive]
         pub enum Transform {
             $(
                 #[doc = concat!("[`", stringify!($name), "`].")]
+                #[serde(rename = $written)]
                 $name($name),
             )*
             /// The caller's own transform.
@@ -153,9 +132,9 @@ macro_rules! transforms {
 
         /// The written form of transforms that have a name.
         #[derive(Deserialize)]
-        #[serde(tag = "transform", rename_all = "snake_case")]
+        #[serde(tag = "transform")]
         pub(super) enum Tagged {
-            $($name($name),)*
+            $(#[serde(rename = $written)] $name($name),)*
         }
 
         impl From<Tagged> for Transform {
@@ -175,11 +154,21 @@ macro_rules! transforms {
         )*
 
         impl Transform {
-            fn random(&self) -> &dyn Random {
+            pub(super) fn random(&self) -> &dyn RandomTransform {
                 match self {
                     $(Self::$name(transform) => transform,)*
                     Self::Explicit(op) => op,
                     Self::Custom(custom) => custom,
+                }
+            }
+
+            /// The transform's name, for messages.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$name(_) => $name::NAME,)*
+                    Self::Explicit(op) => op.name(),
+                    Self::Custom(custom) => custom.name(),
                 }
             }
         }
@@ -187,41 +176,41 @@ macro_rules! transforms {
 }
 
 transforms! {
-    RandomHorizontalFlip,
-    RandomVerticalFlip,
-    RandomRotation,
-    RandomAffine,
-    RandomCrop,
-    CornerCrop,
-    RandomResizedCrop,
-    ColorJitter,
-    RandomGrayscale,
-    RandomChannelPermutation,
-    RandomPhotometricDistort,
-    RandomGaussianBlur,
-    RandomGaussianNoise,
-    RandomDilation,
-    RandomErosion,
-    RandomInvert,
-    RandomPosterize,
-    RandomSolarize,
-    RandomEqualize,
-    RandomAutocontrast,
-    RandomSharpness,
-    RandomPerspective,
-    RandomElastic,
-    RandomPillowGaussianBlur,
-    RandomJpeg,
-    RandomErasing,
-    AutoAugment,
-    RandAugment,
-    TrivialAugment,
-    AugMix,
-    TimmAugment,
-    OneOf,
-    RandomOrder,
-    Maybe,
-    Repeat,
+    "random_horizontal_flip" flip::RandomHorizontalFlip,
+    "random_vertical_flip" flip::RandomVerticalFlip,
+    "random_rotation" rotate::RandomRotation,
+    "random_affine" affine::RandomAffine,
+    "random_crop" crop::RandomCrop,
+    "corner_crop" corner_crop::CornerCrop,
+    "random_resized_crop" resized_crop::RandomResizedCrop,
+    "color_jitter" color_jitter::ColorJitter,
+    "random_grayscale" grayscale::RandomGrayscale,
+    "random_channel_permutation" permute_channels::RandomChannelPermutation,
+    "random_photometric_distort" photometric_distort::RandomPhotometricDistort,
+    "random_gaussian_blur" gaussian_blur::RandomGaussianBlur,
+    "random_gaussian_noise" gaussian_noise::RandomGaussianNoise,
+    "random_dilation" morphology::RandomDilation,
+    "random_erosion" morphology::RandomErosion,
+    "random_invert" invert::RandomInvert,
+    "random_posterize" posterize::RandomPosterize,
+    "random_solarize" solarize::RandomSolarize,
+    "random_equalize" equalize::RandomEqualize,
+    "random_autocontrast" autocontrast::RandomAutocontrast,
+    "random_sharpness" sharpness::RandomSharpness,
+    "random_perspective" perspective::RandomPerspective,
+    "random_elastic" elastic::RandomElastic,
+    "random_pillow_gaussian_blur" pillow_gaussian_blur::RandomPillowGaussianBlur,
+    "random_jpeg" jpeg::RandomJpeg,
+    "random_erasing" erase::RandomErasing,
+    "auto_augment" auto_augment::AutoAugment,
+    "rand_augment" rand_augment::RandAugment,
+    "trivial_augment" trivial_augment::TrivialAugment,
+    "aug_mix" aug_mix::AugMix,
+    "timm_augment" timm_augment::TimmAugment,
+    "one_of" combine::OneOf,
+    "random_order" combine::RandomOrder,
+    "maybe" combine::Maybe,
+    "repeat" combine::Repeat,
 }
 
 impl fmt::Debug for Transform {
@@ -243,12 +232,6 @@ impl<T: CustomTransform + 'static> From<T> for Transform {
 }
 
 impl Transform {
-    /// The transform's name, for messages.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.random().name()
-    }
-
     /// Checks every parameter.
     ///
     /// # Errors
@@ -273,11 +256,7 @@ impl Transform {
     }
 }
 
-impl Random for Op {
-    fn name(&self) -> &'static str {
-        self.name()
-    }
-
+impl RandomTransform for Op {
     fn validate(&self) -> Result<()> {
         self.validate()
     }
@@ -286,103 +265,33 @@ impl Random for Op {
         self.size_effect()
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        drawing.push(self.clone())
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        recipe.push(self.clone())
     }
 }
 
-impl Random for Arc<dyn CustomTransform> {
-    fn name(&self) -> &'static str {
-        (**self).name()
-    }
-
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
-
+impl RandomTransform for Arc<dyn CustomTransform> {
     fn size_effect(&self) -> SizeEffect {
         (**self).size_effect()
     }
 
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
         let name = (**self).name();
-        let (rng, before) = drawing.start();
+        let (rng, before) = recipe.start();
         for op in (**self).draw(rng, before)? {
             // The pipeline's own normalize decides the batch's type when the pipeline is built.
             if matches!(op, Op::Normalize(_)) {
                 let expected = "only 8-bit operations: normalize belongs to the pipeline";
                 return Err(Error::parameter(name, "operations", expected, op.name()));
             }
-            drawing.push(op)?;
+            recipe.push(op)?;
         }
         let expected = match (**self).size_effect() {
-            SizeEffect::Keeps if drawing.size != before => format!("unchanged, {before}"),
-            SizeEffect::Becomes(size) if drawing.size != size => format!("{size}, as it says"),
+            SizeEffect::Keeps if recipe.size() != before => format!("unchanged, {before}"),
+            SizeEffect::Becomes(size) if recipe.size() != size => format!("{size}, as it says"),
             SizeEffect::Keeps | SizeEffect::Becomes(_) | SizeEffect::Varies => return Ok(()),
         };
-        Err(Error::parameter(name, "size", expected, drawing.size))
-    }
-}
-
-/// A recipe under construction. It draws operations and tracks the image's size through them.
-pub(crate) struct Drawing<'a> {
-    rng: &'a mut SampleRng,
-    region: u32,
-    size: Size,
-    recipe: Vec<Op>,
-}
-
-/// Draws the recipe of one sample: the explicit operations of `transforms` for an image of size `size`.
-///
-/// # Errors
-/// [`Error::Parameter`] if an explicit rectangle does not fit the image, [`Error::Limits`] if the image grows too
-/// large.
-pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
-    let mut drawing = Drawing { rng, region: 0, size, recipe: Vec::with_capacity(transforms.len() + 8) };
-    transforms.iter().try_for_each(|transform| drawing.add(transform))?;
-    Ok(drawing.recipe)
-}
-
-impl Drawing<'_> {
-    /// The random numbers of the current region, starting with the first, and the image's size so far. Transforms that
-    /// draw nothing do not call this, because going to a region costs a block of the cipher.
-    pub(super) fn start(&mut self) -> (&mut SampleRng, Size) {
-        (self.rng.at(self.region), self.size)
-    }
-
-    /// The image's size so far.
-    pub(super) fn size(&self) -> Size {
-        self.size
-    }
-
-    /// Adds an operation to the recipe.
-    pub(super) fn push(&mut self, op: impl Into<Op>) -> Result<()> {
-        let op = op.into();
-        self.size = op.output_size(self.size)?;
-        self.recipe.push(op);
-        Ok(())
-    }
-
-    /// Draws a transform, and goes to the region after the transform's last.
-    pub(super) fn add(&mut self, transform: &Transform) -> Result<()> {
-        let after = self.region.saturating_add(transform.regions());
-        transform.random().draw(self)?;
-        self.region = after;
-        Ok(())
-    }
-
-    /// Draws a transform whose regions begin `regions` after the current one. The current region stays.
-    pub(super) fn add_after(&mut self, regions: u32, transform: &Transform) -> Result<()> {
-        let here = self.region;
-        self.region = here.saturating_add(regions);
-        transform.random().draw(self)?;
-        self.region = here;
-        Ok(())
-    }
-
-    /// Skips `regions` regions.
-    pub(super) fn skip(&mut self, regions: u32) {
-        self.region = self.region.saturating_add(regions);
+        Err(Error::parameter(name, "size", expected, recipe.size()))
     }
 }
 
@@ -492,41 +401,10 @@ pub fn repeat(n: u32, transforms: impl IntoIterator<Item = Transform>) -> Transf
     Repeat::new(n, transforms).into()
 }
 
-/// The written form of a range: `[low, high]`.
-pub(super) mod range {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use std::ops::RangeInclusive;
-
-    pub(crate) fn serialize<T: Serialize, S: Serializer>(range: &RangeInclusive<T>, to: S) -> Result<S::Ok, S::Error> {
-        (range.start(), range.end()).serialize(to)
-    }
-
-    pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<RangeInclusive<T>, D::Error>
-    where
-        T: Deserialize<'de>,
-        D: Deserializer<'de>,
-    {
-        <(T, T)>::deserialize(from).map(|(low, high)| low..=high)
-    }
-}
-
-/// The written form of a size: `[width, height]`.
-pub(super) mod size {
-    use crate::raster::Size;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(size: &Size, to: S) -> Result<S::Ok, S::Error> {
-        (size.width, size.height).serialize(to)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
-        <(u32, u32)>::deserialize(from).map(|(width, height)| Size { width, height })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::recipe::draw_recipe;
     use crate::ops::{AutoAugmentPolicy, CenterCrop, Corner, ErasingNoise, Fill, Hflip, Interpolation};
 
     fn all() -> Vec<Transform> {
@@ -610,6 +488,23 @@ mod tests {
             }
         }
         assert!(serde_json::to_string(&Transform::from(Mine)).is_err());
+    }
+
+    /// Effects on the size have a default, so they are compared with recipes.
+    #[test]
+    fn effects_on_the_size_are_those_of_recipes() {
+        let size = Size::new(64, 48);
+        for transform in all() {
+            for index in 0..20 {
+                let recipe = drawn(std::slice::from_ref(&transform), index);
+                let made = recipe.iter().fold(size, |size, op| op.output_size(size).unwrap());
+                match transform.size_effect() {
+                    SizeEffect::Keeps => assert_eq!(made, size, "{transform:?}"),
+                    SizeEffect::Becomes(becomes) => assert_eq!(made, becomes, "{transform:?}"),
+                    SizeEffect::Varies => {}
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! TrivialAugment: one operation of a random kind with a random magnitude.
 
+use super::affine_warp;
 use super::filter::Interpolation;
-use super::magnitude::{Kind, Magnitudes, Style, validate_bins};
-use super::transform::{Drawing, Random};
-use super::{SizeEffect, sampling};
+use super::magnitude::{AugmentKind, Magnitudes, SamplingStyle, validate_bins};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
@@ -36,30 +37,18 @@ impl TrivialAugment {
         Self { bins: 31, interpolation: Interpolation::Nearest, fill: [0; 3] }
     }
 
-    /// Number of bins that magnitudes are divided into.
-    #[must_use]
-    pub const fn bins(mut self, bins: u32) -> Self {
-        self.bins = bins;
-        self
+    setters! {
+        /// Number of bins that magnitudes are divided into.
+        bins: u32,
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
+        /// [`Bicubic`](Interpolation::Bicubic).
+        interpolation: Interpolation,
+        /// Color outside the image: red, green, blue.
+        fill: [u8; 3],
     }
 
-    /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic).
-    #[must_use]
-    pub const fn interpolation(mut self, interpolation: Interpolation) -> Self {
-        self.interpolation = interpolation;
-        self
-    }
-
-    /// Color outside the image: red, green, blue.
-    #[must_use]
-    pub const fn fill(mut self, fill: [u8; 3]) -> Self {
-        self.fill = fill;
-        self
-    }
-
-    fn style(&self) -> Style {
-        Style { interpolation: self.interpolation, fill: self.fill }
+    fn style(&self) -> SamplingStyle {
+        SamplingStyle { interpolation: self.interpolation, fill: self.fill }
     }
 }
 
@@ -68,25 +57,17 @@ pub(super) const fn magnitudes(bins: u32) -> Magnitudes {
     Magnitudes { bins, shear: 0.99, translate: |_| 32.0, rotate: 135.0, enhance: 0.99, posterize: (8.0, 6.0) }
 }
 
-impl Random for TrivialAugment {
-    fn name(&self) -> &'static str {
-        "trivial_augment"
-    }
-
+impl RandomTransform for TrivialAugment {
     fn validate(&self) -> Result<()> {
-        validate_bins(self.name(), self.bins)?;
-        sampling::validate(self.name(), self.interpolation)
+        validate_bins(Self::NAME, self.bins)?;
+        affine_warp::validate(Self::NAME, self.interpolation)
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
-    }
-
-    fn draw(&self, drawing: &mut Drawing<'_>) -> Result<()> {
-        let (rng, _) = drawing.start();
-        let kind = Kind::ALL[rng.below(Kind::ALL.len() as u64) as usize];
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, _) = recipe.start();
+        let kind = AugmentKind::ALL[rng.below(AugmentKind::ALL.len() as u64) as usize];
         let bin = rng.below(u64::from(self.bins)) as u32;
         let negative = rng.below(2) == 1;
-        magnitudes(self.bins).push(drawing, (kind, bin, negative), self.style())
+        magnitudes(self.bins).push(recipe, (kind, bin, negative), self.style())
     }
 }

@@ -1,8 +1,8 @@
 //! Mirrors and quarter turns: pixels move and none changes.
 
 use super::CpuPass;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::FlipSample;
+use super::descriptors::FlipSample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use crate::error::Result;
 use crate::raster::{Image, Rect, Size};
 
@@ -118,7 +118,7 @@ impl Turn {
     }
 
     /// Queues the kernel.
-    pub(super) fn launch(self, on: &mut dyn Launcher) -> Result<()> {
+    pub(super) fn launch(self, on: &mut dyn CallRecorder) -> Result<()> {
         const FLIP: KernelId = KernelId::of("flip_u8_nhwc");
         let (source, input) = (on.source(), on.whole());
         let size = self.output_size(input);

@@ -184,3 +184,35 @@ impl From<Vec<Transform>> for TransformFile {
 fn is_normalize(transform: &Transform) -> bool {
     matches!(transform, Transform::Explicit(Op::Normalize(_)))
 }
+
+/// The written form of a range: `[low, high]`.
+pub(super) mod range {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::ops::RangeInclusive;
+
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(range: &RangeInclusive<T>, to: S) -> Result<S::Ok, S::Error> {
+        (range.start(), range.end()).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<RangeInclusive<T>, D::Error>
+    where
+        T: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        <(T, T)>::deserialize(from).map(|(low, high)| low..=high)
+    }
+}
+
+/// The written form of a size: `[width, height]`.
+pub(super) mod size {
+    use crate::raster::Size;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(size: &Size, to: S) -> Result<S::Ok, S::Error> {
+        (size.width, size.height).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
+        <(u32, u32)>::deserialize(from).map(|(width, height)| Size { width, height })
+    }
+}

@@ -4,7 +4,8 @@ use crate::decode::{Header, probe};
 use crate::error::Result;
 use crate::ops::Op;
 use crate::ops::orientation::{Orientation, oriented};
-use crate::ops::transform::{Transform, draw_recipe};
+use crate::ops::recipe::draw_recipe;
+use crate::ops::transform::Transform;
 use crate::plan::{Planner, Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
 use crate::rng::{Pick, SampleRng};
@@ -34,15 +35,15 @@ pub(super) struct Drawn {
 #[derive(Debug)]
 pub(super) struct ViewTransforms {
     /// One list of transforms per image.
-    pub(super) of: Vec<Vec<Transform>>,
-    /// How many times the list is repeated.
+    pub(super) images: Vec<Vec<Transform>>,
+    /// Number of times that the list is repeated.
     pub(super) times: usize,
 }
 
 impl ViewTransforms {
     /// The transforms of every image of the view, repetitions included.
     pub(super) fn all(&self) -> impl Iterator<Item = &Vec<Transform>> {
-        (0..self.times).flat_map(|_| &self.of)
+        (0..self.times).flat_map(|_| &self.images)
     }
 }
 
@@ -71,7 +72,7 @@ impl Recipes {
             shared.truncate(shared.iter().zip(&next).take_while(|(a, b)| a == b).count());
             shared
         };
-        let fixed = views.iter().flat_map(|view| &view.of).map(fixed).reduce(shared).unwrap_or_default();
+        let fixed = views.iter().flat_map(|view| &view.images).map(fixed).reduce(shared).unwrap_or_default();
         Self { seed, views, fixed, orientation, planner }
     }
 
@@ -87,9 +88,9 @@ impl Recipes {
         let turned = oriented(stored.orientation, self.orientation);
         let size = turned.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
         let mut recipes = Vec::new();
-        for (view, crops) in (0..).zip(&self.views) {
-            for (repetition, transforms) in (0..).zip(crops.all()) {
-                let mut draw = SampleRng::for_view(self.seed, epoch, pick, view, repetition);
+        for (number, view) in (0..).zip(&self.views) {
+            for (repetition, transforms) in (0..).zip(view.all()) {
+                let mut draw = SampleRng::for_view(self.seed, epoch, pick, number, repetition);
                 let mut recipe = turned.clone();
                 recipe.append(&mut draw_recipe(transforms, &mut draw, size)?);
                 recipes.push(recipe);

@@ -13,14 +13,14 @@ const MAX_TIMES: u32 = 1_000;
 #[derive(Debug, Clone)]
 pub struct View {
     /// The transforms of each image of the view.
-    crops: Vec<Vec<Transform>>,
+    images: Vec<Vec<Transform>>,
     times: u32,
 }
 
 /// Makes a view with one image of each sample, by these transforms.
 #[must_use]
 pub fn view(transforms: impl IntoIterator<Item = Transform>) -> View {
-    View { crops: vec![transforms.into_iter().collect()], times: 1 }
+    View { images: vec![transforms.into_iter().collect()], times: 1 }
 }
 
 /// torchvision's `FiveCrop`: upper left, upper right, lower left and lower right corner, then the center. A `u32` means
@@ -47,7 +47,7 @@ pub fn five_crop(size: impl Into<Size>) -> View {
     let corners = [Corner::UpperLeft, Corner::UpperRight, Corner::LowerLeft, Corner::LowerRight];
     let mut crops: Vec<Vec<Transform>> = corners.map(|corner| vec![CornerCrop::new(corner, size).into()]).into();
     crops.push(vec![CenterCrop::new(size).into()]);
-    View { crops, times: 1 }
+    View { images: crops, times: 1 }
 }
 
 /// torchvision's `TenCrop`: [`five_crop`], then the same five crops of the image flipped horizontally.
@@ -55,8 +55,8 @@ pub fn five_crop(size: impl Into<Size>) -> View {
 pub fn ten_crop(size: impl Into<Size>) -> View {
     let mut view = five_crop(size);
     let mirrored: Vec<_> =
-        view.crops.iter().map(|crop| std::iter::once(Hflip.into()).chain(crop.iter().cloned()).collect()).collect();
-    view.crops.extend(mirrored);
+        view.images.iter().map(|crop| std::iter::once(Hflip.into()).chain(crop.iter().cloned()).collect()).collect();
+    view.images.extend(mirrored);
     view
 }
 
@@ -80,6 +80,6 @@ impl View {
             return Err(Error::parameter("view", "times", format!("1 to {MAX_TIMES}"), self.times));
         }
         let whole = |crop: &Vec<Transform>| [first, crop, last].concat();
-        Ok(ViewTransforms { of: self.crops.iter().map(whole).collect(), times: self.times as usize })
+        Ok(ViewTransforms { images: self.images.iter().map(whole).collect(), times: self.times as usize })
     }
 }

@@ -1,17 +1,17 @@
 //! Plans: from a sample's operations to the stages that a back end runs.
 //!
-//! A [`Planner`] makes the plan of a recipe, and a back end is handed the plan. All three strategies give the same kind of
-//! plan, a list of stages, so a back end knows neither strategies nor recipes.
+//! A [`Planner`] makes the plan of a recipe, and a back end is handed the plan. All three strategies give the same kind
+//! of plan, a list of stages, so a back end knows neither strategies nor recipes.
 //!
 //! - *Sequential* is one pass for each operation, with nothing skipped. It is the specification.
 //! - *Fused* gives the same bytes with fewer passes, and computes only what the output needs.
 //! - *Composed* multiplies affine maps and samples once, bilinearly. Its result is different, so the caller must ask
 //!   for it.
 //!
-//! # Lowering
+//! # StageBuilder
 //!
 //! Consecutive flips, quarter turns, crops, nearest rotations, and shears and translations by the nearest pixel become
-//! one [`View`]: an exact integer map and a list of steps in 16.16 fixed point, each with its bounds and its fill. A
+//! one [`ImageView`]: an exact integer map and a list of steps in 16.16 fixed point, each with its bounds and its fill. A
 //! view finds the source of an output pixel without an intermediate image. This is exact because Pillow's nearest
 //! rotation is itself fixed-point arithmetic: if a pixel's coordinates are walked back through all steps, with the
 //! floor and the bounds test of each, the result is the pixel that as many passes give. A property test compares fused
@@ -46,14 +46,14 @@
 pub(crate) mod view;
 
 use crate::error::{Error, Result};
+use crate::ops::affine_warp::AffineWarp;
+use crate::ops::byte_table::ByteTable;
 use crate::ops::fill::Fill;
 use crate::ops::filter::{self, Interpolation, PassOrder};
 use crate::ops::rotation::fixed_point;
-use crate::ops::sampling::Sampling;
-use crate::ops::table::Table;
 use crate::ops::{Erase, Op, Primitive, Reach, check};
 use crate::raster::{Rect, Size, check_pixels};
-use view::View;
+use view::ImageView;
 
 /// The way in which a recipe is run. The three strategies give a recipe the same meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
@@ -75,15 +75,15 @@ pub enum Strategy {
 
 /// A stage's work on the view that it reads.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Work<'a> {
+pub(crate) enum StageWork<'a> {
     /// Writes the view out, for a stage that reads pixels of an image.
     Gather,
     /// Replaces each byte of the image by its value in a table; the view is plain.
-    Table(Box<Table>),
+    Table(Box<ByteTable>),
     /// Resizes.
     Resample(Resampling),
     /// Samples through an affine map; the view is plain.
-    Affine(Sampling),
+    Affine(AffineWarp),
     /// Runs one pass of an operation, on the part that the pass can be restricted to; the view is plain.
     Pass(&'a Op, Reach),
 }
@@ -100,10 +100,10 @@ pub(crate) struct Resampling {
 /// One stage of a sample's plan. It reads an image and makes the next one.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stage<'a> {
-    /// View of the image that the stage reads.
-    pub(crate) view: View,
+    /// ImageView of the image that the stage reads.
+    pub(crate) view: ImageView,
     /// The stage's work.
-    pub(crate) work: Work<'a>,
+    pub(crate) work: StageWork<'a>,
     /// Size of the stage's complete result.
     pub(crate) size: Size,
     /// The part of the stage's result that is needed.
@@ -116,18 +116,18 @@ pub(crate) enum Last {
     /// The image is the output.
     Plain,
     /// The output is a view of the image.
-    View(View),
+    View(ImageView),
     /// The image is resized while the output is written.
     Resample {
-        /// View of the image that the resize reads.
-        view: View,
+        /// ImageView of the image that the resize reads.
+        view: ImageView,
         resampling: Resampling,
         /// The part of the resize's result that is needed.
         part: Rect,
         columns: Mirror,
         rows: Mirror,
         /// Table for the bytes of the resize's result.
-        table: Option<Box<Table>>,
+        table: Option<Box<ByteTable>>,
     },
 }
 
@@ -224,32 +224,33 @@ impl Planner {
     pub(crate) fn plan_one<'a>(&self, ops: &'a [Op], input: Size) -> Result<Plan<'a>> {
         let (pixel_ops, epilogue) = split_epilogue(ops);
         let order = self.order;
-        let mut lowering = Lowering { view: View::plain(input), stages: Vec::new(), affine: None, size: input, order };
+        let mut lowering =
+            StageBuilder { view: ImageView::plain(input), stages: Vec::new(), affine: None, size: input, order };
         for op in pixel_ops {
             let input = lowering.size;
             let size = op.output_size(input)?;
             check_pixels(size, self.max_px)?;
             lowering.size = size;
             match self.strategy {
-                Strategy::Sequential => lowering.stage(Work::Pass(op, Reach::Whole), size),
+                Strategy::Sequential => lowering.stage(StageWork::Pass(op, Reach::Whole), size),
                 Strategy::Fused => lowering.add(op, op.primitive(input)),
                 Strategy::Composed => lowering.compose(op, op.primitive(input), input),
             }
         }
         lowering.end_affine(lowering.size);
-        let Lowering { view, mut stages, size, .. } = lowering;
+        let StageBuilder { view, mut stages, size, .. } = lowering;
         let epilogue = Epilogue::new(epilogue, size)?;
         // Backwards: what each stage must make, and read.
         let mut needed = view.reach(Rect::full(size));
         for stage in stages.iter_mut().rev() {
-            if matches!(stage.work, Work::Pass(_, Reach::Values | Reach::Whole)) {
+            if matches!(stage.work, StageWork::Pass(_, Reach::Whole)) {
                 needed = Rect::full(stage.size);
             }
             stage.part = needed;
             needed = stage.view.reach(stage.reads());
         }
         let last = last(view, &mut stages);
-        let needs_cpu = stages.iter().any(|stage| matches!(stage.work, Work::Pass(op, _) if op.needs_cpu()));
+        let needs_cpu = stages.iter().any(|stage| matches!(stage.work, StageWork::Pass(op, _) if op.needs_cpu()));
         Ok(Plan { decode: needed, stages, last, size, epilogue, order, needs_cpu })
     }
 }
@@ -268,27 +269,30 @@ impl Plan<'_> {
     /// part that it needs.
     fn keep_decoded(&mut self, size: Size) {
         let in_place = match (self.stages.first(), &self.last) {
-            (Some(Stage { work: Work::Pass(..) | Work::Table(_), .. }), _) => true,
+            (Some(Stage { work: StageWork::Pass(..) | StageWork::Table(_), .. }), _) => true,
             (Some(first), _) => first.view.table.is_some(),
             (None, Last::View(view)) => view.table.is_some(),
             (None, Last::Plain | Last::Resample { .. }) => false,
         };
         if in_place {
-            self.stages.insert(0, Stage { view: View::plain(size), work: Work::Gather, size, part: self.decode });
+            self.stages
+                .insert(0, Stage { view: ImageView::plain(size), work: StageWork::Gather, size, part: self.decode });
         }
     }
 }
 
 /// The step to the output. If the last stage is a resize, it writes its rows directly to the output, mirrored as the
 /// view says.
-fn last(seen: View, stages: &mut Vec<Stage<'_>>) -> Last {
-    if seen == View::plain(seen.input) && !matches!(stages.last(), Some(Stage { work: Work::Resample(_), .. })) {
+fn last(seen: ImageView, stages: &mut Vec<Stage<'_>>) -> Last {
+    if seen == ImageView::plain(seen.input)
+        && !matches!(stages.last(), Some(Stage { work: StageWork::Resample(_), .. }))
+    {
         return Last::Plain;
     }
     let exact = seen.exact;
     let mirrored = seen.steps.is_empty() && exact.xy == 0;
-    match stages.pop_if(|stage| mirrored && matches!(stage.work, Work::Resample(_))) {
-        Some(Stage { view, work: Work::Resample(resampling), part, .. }) => {
+    match stages.pop_if(|stage| mirrored && matches!(stage.work, StageWork::Resample(_))) {
+        Some(Stage { view, work: StageWork::Resample(resampling), part, .. }) => {
             let columns = Mirror { sign: exact.xx, start: exact.x0 };
             let rows = Mirror { sign: exact.yy, start: exact.y0 };
             Last::Resample { view, resampling, part, columns, rows, table: seen.table }
@@ -302,9 +306,9 @@ impl Stage<'_> {
     fn reads(&self) -> Rect {
         let (part, view) = (self.part, self.view.size);
         match self.work {
-            Work::Gather | Work::Table(_) => part,
-            Work::Pass(_, Reach::Values | Reach::Whole) => Rect::full(view),
-            Work::Pass(_, Reach::Around(margin)) => {
+            StageWork::Gather | StageWork::Table(_) => part,
+            StageWork::Pass(_, Reach::Whole) => Rect::full(view),
+            StageWork::Pass(_, Reach::Around(margin)) => {
                 let (x, y) = (part.x.saturating_sub(margin), part.y.saturating_sub(margin));
                 Rect {
                     x,
@@ -313,7 +317,7 @@ impl Stage<'_> {
                     height: (part.bottom() + margin).min(view.height) - y,
                 }
             }
-            Work::Resample(Resampling { size, interpolation, .. }) => {
+            StageWork::Resample(Resampling { size, interpolation, .. }) => {
                 let columns = filter::reach(view.width, size.width, part.x..part.right(), interpolation);
                 let rows = filter::reach(view.height, size.height, part.y..part.bottom(), interpolation);
                 Rect {
@@ -323,37 +327,37 @@ impl Stage<'_> {
                     height: rows.end - rows.start,
                 }
             }
-            Work::Affine(sampling) => sampling.reach(part, view),
+            StageWork::Affine(sampling) => sampling.reach(part, view),
         }
     }
 }
 
 /// Affine maps that the composed strategy has multiplied so far.
-struct Affine {
+struct ComposedAffine {
     matrix: [f64; 6],
     fill: Fill,
 }
 
-struct Lowering<'a> {
+struct StageBuilder<'a> {
     /// The image so far, as the next operation sees it.
-    view: View,
+    view: ImageView,
     stages: Vec<Stage<'a>>,
     /// Composed strategy: affine maps that follow the view and are not in a stage yet.
-    affine: Option<Affine>,
+    affine: Option<ComposedAffine>,
     /// Size of the image so far.
     size: Size,
     order: PassOrder,
 }
 
-impl<'a> Lowering<'a> {
+impl<'a> StageBuilder<'a> {
     /// Ends the view with a stage. The next operations see the stage's result.
-    fn stage(&mut self, work: Work<'a>, size: Size) {
-        let view = std::mem::replace(&mut self.view, View::plain(size));
+    fn stage(&mut self, work: StageWork<'a>, size: Size) {
+        let view = std::mem::replace(&mut self.view, ImageView::plain(size));
         self.stages.push(Stage { view, work, size, part: Rect::full(size) });
     }
 
     /// Like [`stage`](Self::stage), for a stage that reads an image and not a view.
-    fn stage_on_plain(&mut self, work: Work<'a>, size: Size) {
+    fn stage_on_plain(&mut self, work: StageWork<'a>, size: Size) {
         self.write_out();
         self.stage(work, size);
     }
@@ -362,16 +366,16 @@ impl<'a> Lowering<'a> {
     fn write_out(&mut self) {
         let (size, table) = (self.view.size, self.view.table.take());
         // A view of the image's corner has the image's coordinates, but it is not the whole image.
-        if self.view != View::plain(self.view.input) {
+        if self.view != ImageView::plain(self.view.input) {
             self.view.table = table;
-            self.stage(Work::Gather, size);
+            self.stage(StageWork::Gather, size);
         } else if let Some(table) = table {
-            self.stage(Work::Table(table), size);
+            self.stage(StageWork::Table(table), size);
         }
     }
 
     /// Adds an operation. `self.size` is already the size after it.
-    fn add(&mut self, op: &'a Op, primitive: Primitive) {
+    fn add(&mut self, op: &'a Op, primitive: Primitive<'_>) {
         let done = match primitive {
             Primitive::Identity => true,
             Primitive::Turn(turn) => {
@@ -388,14 +392,14 @@ impl<'a> Lowering<'a> {
                 self.view.table(&table);
                 true
             }
-            Primitive::Pass(reach) => {
-                self.stage_on_plain(Work::Pass(op, reach), self.size);
+            Primitive::Pass(_, reach) => {
+                self.stage_on_plain(StageWork::Pass(op, reach), self.size);
                 true
             }
         };
         // An operation that a view cannot express becomes a pass on the complete image.
         if !done {
-            self.stage_on_plain(Work::Pass(op, Reach::Whole), self.size);
+            self.stage_on_plain(StageWork::Pass(op, Reach::Whole), self.size);
         }
     }
 
@@ -407,7 +411,7 @@ impl<'a> Lowering<'a> {
         self.view.crop(window.x as i32, window.y as i32, window.size(), [0; 3]);
         if self.size != window.size() {
             let vertical_first = self.order.vertical_first(window.size(), self.size);
-            self.stage(Work::Resample(Resampling { size: self.size, interpolation, vertical_first }), self.size);
+            self.stage(StageWork::Resample(Resampling { size: self.size, interpolation, vertical_first }), self.size);
         }
     }
 
@@ -419,9 +423,9 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn sample(&mut self, sampling: Sampling) -> bool {
+    fn sample(&mut self, sampling: AffineWarp) -> bool {
         if sampling.interpolation != Interpolation::Nearest {
-            self.stage_on_plain(Work::Affine(sampling), self.size);
+            self.stage_on_plain(StageWork::Affine(sampling), self.size);
             return true;
         }
         let fixed = fixed_point(sampling.matrix, self.size).filter(|_| self.view.fits_fixed());
@@ -436,7 +440,7 @@ impl<'a> Lowering<'a> {
 
     /// Adds an operation in the composed strategy: multiplies it if it is an affine map. `input` is the size before the
     /// operation.
-    fn compose(&mut self, op: &'a Op, primitive: Primitive, input: Size) {
+    fn compose(&mut self, op: &'a Op, primitive: Primitive<'_>, input: Size) {
         let map = match primitive {
             Primitive::Identity => return,
             Primitive::Turn(turn) => Some((turn.map(input).matrix(), None)),
@@ -444,7 +448,7 @@ impl<'a> Lowering<'a> {
                 Some(([1.0, 0.0, f64::from(x), 0.0, 1.0, f64::from(y)], None))
             }
             Primitive::Affine(sampling) => Some((sampling.matrix, Some(sampling.fill))),
-            Primitive::Crop { .. } | Primitive::Resample { .. } | Primitive::Table(_) | Primitive::Pass(_) => None,
+            Primitive::Crop { .. } | Primitive::Resample { .. } | Primitive::Table(_) | Primitive::Pass(..) => None,
         };
         match (&mut self.affine, map) {
             (Some(affine), Some((n, fill))) => {
@@ -459,7 +463,7 @@ impl<'a> Lowering<'a> {
                 ];
                 affine.fill = fill.unwrap_or(affine.fill);
             }
-            (None, Some((matrix, Some(fill)))) => self.affine = Some(Affine { matrix, fill }),
+            (None, Some((matrix, Some(fill)))) => self.affine = Some(ComposedAffine { matrix, fill }),
             // Exact maps stay exact until an operation samples.
             _ => {
                 self.end_affine(input);
@@ -470,9 +474,9 @@ impl<'a> Lowering<'a> {
 
     /// Ends the affine map with a stage that samples through it. The result has this size.
     fn end_affine(&mut self, size: Size) {
-        if let Some(Affine { matrix, fill }) = self.affine.take() {
-            let sampling = Sampling { matrix, interpolation: Interpolation::Bilinear, fill };
-            self.stage_on_plain(Work::Affine(sampling), size);
+        if let Some(ComposedAffine { matrix, fill }) = self.affine.take() {
+            let sampling = AffineWarp { matrix, interpolation: Interpolation::Bilinear, fill };
+            self.stage_on_plain(StageWork::Affine(sampling), size);
         }
     }
 }
@@ -486,7 +490,7 @@ fn fits(x: i32, y: i32, size: Size, image: Size) -> bool {
 pub(crate) fn is_multiplied(op: &Op, input: Size) -> bool {
     match op.primitive(input) {
         Primitive::Identity | Primitive::Turn(_) | Primitive::Crop { .. } | Primitive::Affine(_) => true,
-        Primitive::Resample { .. } | Primitive::Table(_) | Primitive::Pass(_) => false,
+        Primitive::Resample { .. } | Primitive::Table(_) | Primitive::Pass(..) => false,
     }
 }
 
@@ -494,7 +498,8 @@ pub(crate) fn is_multiplied(op: &Op, input: Size) -> bool {
 mod tests {
     use super::*;
     use crate::ops::{
-        CenterCrop, Chain, Contrast, Crop, Custom, GaussianBlur, Hflip, Invert, Jpeg, Mix, Posterize, Resize, Rotate,
+        CenterCrop, Chain, Contrast, Crop, Custom, GaussianBlur, Hflip, Invert, Jpeg, Posterize, Resize, Rotate,
+        WeightedSum,
     };
 
     fn planner(strategy: Strategy) -> Planner {
@@ -514,7 +519,7 @@ mod tests {
         let sizes = [Size::new(80, 100), Size::new(80, 100), Size::new(9, 9)];
         assert_eq!(plan.stages.len(), ops.len());
         for ((stage, op), size) in plan.stages.iter().zip(&ops).zip(sizes) {
-            assert_eq!(stage.work, Work::Pass(op, Reach::Whole));
+            assert_eq!(stage.work, StageWork::Pass(op, Reach::Whole));
             assert_eq!((stage.size, stage.part), (size, Rect::full(size)));
         }
     }
@@ -557,7 +562,7 @@ mod tests {
         assert_eq!((view.steps[0].fill, view.table.is_some()), ([0; 3], true));
         // The table is applied before a resize reads the bytes.
         let ops = [invert, posterize, resize];
-        assert!(matches!(planned(&ops, Strategy::Fused).stages[..], [Stage { work: Work::Table(_), .. }]));
+        assert!(matches!(planned(&ops, Strategy::Fused).stages[..], [Stage { work: StageWork::Table(_), .. }]));
     }
 
     #[test]
@@ -565,7 +570,7 @@ mod tests {
         let recipes = [vec![Op::from(Invert)], vec![Invert.into(), Resize::new(Size::new(50, 40)).into()]];
         let size = Size::new(100, 80);
         for plan in planner(Strategy::Fused).plan(&recipes, 0, size).unwrap() {
-            let Some(Stage { work: Work::Gather, view, .. }) = plan.stages.first() else { panic!("{plan:?}") };
+            let Some(Stage { work: StageWork::Gather, view, .. }) = plan.stages.first() else { panic!("{plan:?}") };
             assert!(view.table.is_none());
         }
     }
@@ -573,7 +578,7 @@ mod tests {
     #[test]
     fn a_plan_says_whether_a_kernel_is_missing() {
         let jpeg = || Op::from(Jpeg::new(50));
-        let chain = |ops: Vec<Op>| Op::from(Mix::new(0.5).chain(Chain::new(0.5, ops)));
+        let chain = |ops: Vec<Op>| Op::from(WeightedSum::new(0.5).chain(Chain::new(0.5, ops)));
         for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
             for missing in [Custom::new("custom", |_| ()).into(), jpeg(), chain(vec![Hflip.into(), jpeg()])] {
                 let ops = [Rotate::new(5.0).into(), missing, CenterCrop::new(10).into()];
@@ -589,7 +594,10 @@ mod tests {
         let ops: [Op; 4] =
             [Rotate::new(5.0).into(), Hflip.into(), CenterCrop::new(50).into(), Rotate::new(-3.0).into()];
         let plan = planned(&ops, Strategy::Composed);
-        assert!(matches!(plan.stages[..], [Stage { work: Work::Affine(_), size: Size { width: 50, height: 50 }, .. }]));
+        assert!(matches!(
+            plan.stages[..],
+            [Stage { work: StageWork::Affine(_), size: Size { width: 50, height: 50 }, .. }]
+        ));
         assert!(ops.iter().all(|op| is_multiplied(op, Size::new(100, 80))));
     }
 }

@@ -1,6 +1,6 @@
 //! An image seen through a chain of coordinate maps, with no intermediate image.
 
-use crate::ops::table::Table;
+use crate::ops::byte_table::ByteTable;
 use crate::ops::turn::{Exact, Turn};
 use crate::raster::{Rect, Size};
 
@@ -10,7 +10,7 @@ const MAX_FIXED_SIDE_PX: u32 = 32_767;
 /// One step of a coordinate chain: `x' = (a0 x + a1 y + a2) >> 16`, `y' = (a3 x + a4 y + a5) >> 16`. If the result is
 /// outside `bounds`, the pixel is `fill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct ViewStep {
     /// Coefficients in 16.16 fixed point. Sums may wrap, because the final values fit.
     pub(crate) a: [i32; 6],
     /// Size of the image that the step reads.
@@ -19,7 +19,7 @@ pub(crate) struct Step {
     pub(crate) fill: [u8; 3],
 }
 
-impl Step {
+impl ViewStep {
     /// This step, applied to the result of an exact map (on the way from the output to the image).
     fn after(self, inner: Exact) -> Self {
         let fold = |a0: i32, a1: i32, a2: i32| {
@@ -54,27 +54,27 @@ impl Step {
 
 /// An image seen through a coordinate chain.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct View {
+pub(crate) struct ImageView {
     /// Size of the image.
     pub(crate) input: Size,
     /// Size of the view.
     pub(crate) size: Size,
     /// Steps in the order in which coordinates go through them: the step nearest the output first.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ViewStep>,
     /// Map from the last step's coordinates to the image's.
     pub(crate) exact: Exact,
     /// Table for the bytes of the image. The steps' fills have gone through it already.
-    pub(crate) table: Option<Box<Table>>,
+    pub(crate) table: Option<Box<ByteTable>>,
 }
 
-impl View {
+impl ImageView {
     /// An image as it is.
     pub(crate) fn plain(size: Size) -> Self {
         Self { input: size, size, steps: Vec::new(), exact: Exact::IDENTITY, table: None }
     }
 
     /// Applies a table to all bytes of the view, fills included.
-    pub(super) fn table(&mut self, table: &Table) {
+    pub(super) fn table(&mut self, table: &ByteTable) {
         self.steps.iter_mut().for_each(|step| table.apply(&mut step.fill));
         self.table = Some(Box::new(match &self.table {
             Some(before) => before.then(table),
@@ -93,7 +93,7 @@ impl View {
 
     /// Adds a step at the output's end of the chain.
     pub(super) fn step(&mut self, a: [i32; 6], fill: [u8; 3], size: Size) {
-        self.steps.insert(0, Step { a, bounds: self.size, fill });
+        self.steps.insert(0, ViewStep { a, bounds: self.size, fill });
         self.size = size;
     }
 

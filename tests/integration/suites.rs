@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::image::Size;
 use warpfeed::ops::{
-    AugMix, AutoAugment, AutoAugmentPolicy, CenterCrop, Interpolation, Mix, Op, RandAugment, TimmAugment, Transform,
-    TrivialAugment,
+    AugMix, AutoAugment, AutoAugmentPolicy, CenterCrop, Interpolation, Op, RandAugment, TimmAugment, Transform,
+    TrivialAugment, WeightedSum,
 };
 use warpfeed::{ApplyOptions, DType, Layout, Orientation, Pipeline, Strategy, apply, source::EncodedImages};
 
@@ -141,7 +141,7 @@ fn aug_mix_draws_weights_and_depths_as_it_says() {
     let mut depths = [0.0; 3];
     let (mut own, mut kinds) = (0.0, BTreeMap::<_, f64>::new());
     for ops in drawn(AugMix::new(), DRAWS) {
-        let [Op::Mix(Mix { weight, chains, .. })] = &ops[..] else { panic!("{ops:?}") };
+        let [Op::WeightedSum(WeightedSum { weight, chains, .. })] = &ops[..] else { panic!("{ops:?}") };
         assert_eq!(chains.len(), 3);
         let sum: f32 = chains.iter().map(|chain| chain.weight).sum::<f32>() + weight;
         assert!((sum - 1.0).abs() < 1e-5);
@@ -236,7 +236,7 @@ fn timm_aug_mix_draws_weights_depths_and_levels_as_it_says() {
     let mut depths = [0.0; 3];
     let (mut blends, mut angles, mut turns) = (0.0, 0.0, 0.0_f64);
     for ops in drawn(TimmAugment::parse("augmix-m10-w2").unwrap(), DRAWS) {
-        let [Op::Mix(Mix { weight: 0.0, chains, blend, .. })] = &ops[..] else { panic!("{ops:?}") };
+        let [Op::WeightedSum(WeightedSum { weight: 0.0, chains, blend, .. })] = &ops[..] else { panic!("{ops:?}") };
         assert!(chains.len() == 2 && (chains[0].weight + chains[1].weight - 1.0).abs() < 1e-5);
         blends += f64::from(*blend);
         for chain in chains {

@@ -4,7 +4,7 @@ use crate::config::{Config, DEVICES, MOST_DEVICES, NOOP};
 use crate::error::{self, Code, Result};
 use crate::kernels;
 use crate::memory::{enter, memory, take_refusal};
-use crate::state::{Kind, LEGACY, Operation, PER_THREAD, Place, Point, State, Work, device_of};
+use crate::state::{Kind, LEGACY, PER_THREAD, Place, Point, State, StreamOperation, Work, device_of};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::ops::{Deref, DerefMut};
@@ -231,12 +231,12 @@ impl Session {
     ) -> Result<Point> {
         let stream = self.stream(handle)?;
         let call = self.call;
-        let operation = Operation { call, after, work, injected };
+        let operation = StreamOperation { call, after, work, injected };
         if *NOOP { self.complete(stream, operation) } else { self.enqueue(stream, operation) }
     }
 
     /// Without queues: updates the counts for an operation, and runs work that the host waits for.
-    fn complete(&mut self, stream: u64, operation: Operation) -> Result<Point> {
+    fn complete(&mut self, stream: u64, operation: StreamOperation) -> Result<Point> {
         match operation.work {
             Work::Allocate { .. } | Work::Free { .. } | Work::Record { .. } => self.run(operation),
             Work::Host { .. } => {
@@ -250,7 +250,7 @@ impl Session {
 
     // The scheduler.
 
-    fn blocked_by(&self, operation: &Operation) -> Option<Point> {
+    fn blocked_by(&self, operation: &StreamOperation) -> Option<Point> {
         operation.after.iter().copied().find(|&point| !self.reached(point))
     }
 
@@ -400,7 +400,7 @@ impl Session {
         }
     }
 
-    fn run(&mut self, operation: Operation) {
+    fn run(&mut self, operation: StreamOperation) {
         let call = operation.call;
         if let Some(code) = operation.injected
             && self.sticky.is_none()

@@ -37,7 +37,7 @@ pub enum Kind {
 pub type Point = (u64, u64);
 
 /// An operation in a stream's queue.
-pub struct Operation {
+pub struct StreamOperation {
     pub call: &'static str,
     /// Points of other streams that must be reached first.
     pub after: Vec<Point>,
@@ -142,7 +142,7 @@ pub struct Stream {
     pub priority: i32,
     /// The scheduler's random preference.
     pub weight: u64,
-    pub queue: VecDeque<Operation>,
+    pub queue: VecDeque<StreamOperation>,
     pub enqueued: u64,
     pub done: u64,
     /// Whether a host function of this stream is running.
@@ -323,7 +323,7 @@ impl State {
     }
 
     /// Appends an operation to a stream's queue. Returns the point at which it is done.
-    pub fn enqueue(&mut self, stream: u64, mut operation: Operation) -> Result<Point> {
+    pub fn enqueue(&mut self, stream: u64, mut operation: StreamOperation) -> Result<Point> {
         let kind = self.streams.get(&stream).ok_or(Code::INVALID_HANDLE)?.kind;
         match kind {
             Kind::Legacy => {

@@ -2,9 +2,9 @@
 
 #![cfg(target_os = "linux")]
 
-#[path = "../../../src/ops/params.rs"]
+#[path = "../../../src/ops/descriptors.rs"]
 #[allow(dead_code)]
-mod params;
+mod descriptors;
 #[path = "../../tests/support/sim.rs"]
 #[allow(dead_code)]
 mod sim;
@@ -15,7 +15,7 @@ use cudarc::driver::{
     CudaContext, CudaSlice, CudaStream, DevicePtr, DeviceRepr, DriverError, LaunchConfig, PushKernelArg,
 };
 use cudarc::nvrtc::Ptx;
-use params::{Axis, ColorSample, FusedSample, Launch, Output, Source};
+use descriptors::{Axis, BatchPlace, ColorSample, FusedSample, Launch, SourceImage};
 use sim::{Sim, folder, open};
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
@@ -93,22 +93,22 @@ impl Halving {
         let axis = Axis { starts, offsets, weights, first: 0, most: 2 };
         let (width, height) = (WIDTH / 2, HEIGHT / 2);
         FusedSample {
-            source: Source {
+            source: SourceImage {
                 pixels,
                 pitch_bytes: 3 * WIDTH,
                 width: WIDTH,
                 height: HEIGHT,
                 whole_width: WIDTH,
                 whole_height: HEIGHT,
-                ..Source::default()
+                ..SourceImage::default()
             },
-            output: Output {
+            output: BatchPlace {
                 elements,
                 plane_stride: u64::from(width * height),
                 row_stride: width,
                 width,
                 height,
-                ..Output::default()
+                ..BatchPlace::default()
             },
             columns: axis,
             rows: axis,

@@ -6,10 +6,10 @@ use super::resample;
 use crate::decode::{DecodeOptions, Decoder, Header, PriorKnowledge};
 use crate::error::Result;
 use crate::ops::CpuPass;
+use crate::ops::byte_table::ByteTable;
 use crate::ops::filter::PassOrder;
-use crate::ops::table::Table;
-use crate::plan::view::View;
-use crate::plan::{Last, Mirror, Plan, Resampling, Stage, Work, decoded_by};
+use crate::plan::view::ImageView;
+use crate::plan::{Last, Mirror, Plan, Resampling, Stage, StageWork, decoded_by};
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::trace::{Activity, Span};
 use std::time::{Duration, Instant};
@@ -130,32 +130,32 @@ impl Executor {
         apply(stage.view.table.as_deref(), current);
         next.reserve(part.size())?;
         match &stage.work {
-            Work::Gather => {
+            StageWork::Gather => {
                 next.reset_part(stage.size, part);
                 let gather = Gather::new(&stage.view);
                 for y in 0..part.height {
                     gather.row(current, part.y + y, part.x, next.row_mut(y));
                 }
             }
-            Work::Resample(resampling) => {
+            StageWork::Resample(resampling) => {
                 next.reset_part(stage.size, part);
                 let mut emit = |y: u32, row: &[Pixel]| next.row_mut(y - part.y).copy_from_slice(row);
                 resample::resample(&stage.view, current, resampling, part, &mut self.scratch, &mut emit);
             }
-            Work::Table(table) => {
+            StageWork::Table(table) => {
                 apply(Some(table), current);
                 return Ok(());
             }
-            Work::Affine(sampling) => sampling.make(current, stage.size, part, next),
+            StageWork::Affine(sampling) => sampling.make(current, stage.size, part, next),
             // Leaves its result in the current image by itself.
-            Work::Pass(op, _) => return op.pass(&mut CpuPass { image: current, spare: next, part, order }),
+            StageWork::Pass(op, _) => return op.pass(&mut CpuPass { image: current, spare: next, part, order }),
         }
         std::mem::swap(current, next);
         Ok(())
     }
 
     /// Writes a view of the current image out.
-    fn view(&mut self, view: &View, output: &mut Output<'_>) {
+    fn view(&mut self, view: &ImageView, output: &mut Output<'_>) {
         let Size { width, height } = view.size;
         self.line.resize(width as usize, [0; 4]);
         let gather = Gather::new(view);
@@ -172,11 +172,11 @@ impl Executor {
     /// Resizes what a view shows of the current image; its rows go straight to the output, through the table.
     fn resample(
         &mut self,
-        view: &View,
+        view: &ImageView,
         resampling: &Resampling,
         part: Rect,
         [columns, rows]: [Mirror; 2],
-        table: Option<&Table>,
+        table: Option<&ByteTable>,
         output: &mut Output<'_>,
     ) {
         let made = &mut self.line;
@@ -201,7 +201,7 @@ impl Executor {
 }
 
 /// Makes the bytes of an image anew, before a view of it is read: its fills have been through the table.
-fn apply(table: Option<&Table>, image: &mut Image) {
+fn apply(table: Option<&ByteTable>, image: &mut Image) {
     if let Some(table) = table {
         table.apply(image.pixels_mut().as_flattened_mut());
     }

@@ -1,22 +1,22 @@
 //! Rows of a view: output pixels fetched through a coordinate chain, with no intermediate image.
 
 use crate::ops::turn::Exact;
-use crate::plan::view::View;
+use crate::plan::view::ImageView;
 use crate::raster::{Image, Pixel};
 
 /// Fetches rows of a view.
 pub(crate) struct Gather<'a> {
-    view: &'a View,
+    view: &'a ImageView,
     #[cfg(target_arch = "x86_64")]
-    chain: Option<avx2::Chain>,
+    chain: Option<avx2::CoordinateChain>,
 }
 
 impl<'a> Gather<'a> {
-    pub(crate) fn new(view: &'a View) -> Self {
+    pub(crate) fn new(view: &'a ImageView) -> Self {
         Self {
             view,
             #[cfg(target_arch = "x86_64")]
-            chain: avx2::Chain::new(view),
+            chain: avx2::CoordinateChain::new(view),
         }
     }
 
@@ -36,7 +36,7 @@ impl<'a> Gather<'a> {
 }
 
 /// The row of a plain view as a slice of the image.
-pub(crate) fn plain_row<'a>(view: &View, image: &'a Image, y: u32, x: u32, width: u32) -> &'a [Pixel] {
+pub(crate) fn plain_row<'a>(view: &ImageView, image: &'a Image, y: u32, x: u32, width: u32) -> &'a [Pixel] {
     debug_assert!(view.is_plain_rows());
     let part = image.part();
     let column = (x as i32 + view.exact.x0) as u32 - part.x;
@@ -72,7 +72,7 @@ fn mapped_row(exact: Exact, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
 }
 
 /// The specification of chains with steps: walks each pixel's coordinates back, a step at a time.
-fn chain_row(view: &View, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
+fn chain_row(view: &ImageView, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
     let part = image.part();
     for (column, out) in (x as i32..).zip(out.iter_mut()) {
         let (mut x, mut y) = (column, y as i32);
@@ -98,8 +98,8 @@ fn chain_row(view: &View, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx2 {
-    use super::{Image, Pixel, View};
-    use crate::plan::view::Step;
+    use super::{Image, ImageView, Pixel};
+    use crate::plan::view::ViewStep;
     use std::arch::x86_64::*;
 
     /// Vectors walked side by side, so that one's multiplications hide another's.
@@ -115,7 +115,7 @@ mod avx2 {
     }
 
     /// A chain of steps prepared for vectors.
-    pub(super) enum Chain {
+    pub(super) enum CoordinateChain {
         /// Steps near the identity or a mirror, all with one color.
         Small(Vec<SmallStep>, Color),
         /// Any steps.
@@ -146,7 +146,7 @@ mod avx2 {
 
     impl SmallStep {
         /// `None` where the remainders do not fit.
-        fn new(step: &Step) -> Option<Self> {
+        fn new(step: &ViewStep) -> Option<Self> {
             let [a0, a1, a2, a3, a4, a5] = step.a;
             let (sign_x, sign_y) = (a0.signum(), a4.signum());
             let (r0, r4) = (a0 - (sign_x << 16), a4 - (sign_y << 16));
@@ -162,9 +162,9 @@ mod avx2 {
         }
     }
 
-    impl Chain {
+    impl CoordinateChain {
         /// `None` without AVX2.
-        pub(super) fn new(view: &View) -> Option<Self> {
+        pub(super) fn new(view: &ImageView) -> Option<Self> {
             if !crate::simd::has_avx2() {
                 return None;
             }
@@ -177,7 +177,7 @@ mod avx2 {
         }
 
         /// As the plain `chain_row`.
-        pub(super) fn row(&self, view: &View, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
+        pub(super) fn row(&self, view: &ImageView, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
             let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
             let mut column = x as i32;
             for block in blocks {
@@ -197,7 +197,7 @@ mod avx2 {
         /// # Safety
         /// The image's number of pixels must fit an `i32`.
         #[target_feature(enable = "avx2")]
-        unsafe fn block(&self, view: &View, image: &Image, y: i32, x: i32, out: &mut [Pixel; BLOCK]) {
+        unsafe fn block(&self, view: &ImageView, image: &Image, y: i32, x: i32, out: &mut [Pixel; BLOCK]) {
             let walks = match self {
                 Self::Small(steps, color) => small_walk(steps, *color, y, x),
                 Self::Any => any_walk(&view.steps, y, x),
@@ -207,7 +207,7 @@ mod avx2 {
         }
     }
 
-    fn color(step: &Step) -> Color {
+    fn color(step: &ViewStep) -> Color {
         i32::from_le_bytes([step.fill[0], step.fill[1], step.fill[2], 255])
     }
 
@@ -269,7 +269,7 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2")]
-    fn any_walk(steps: &[Step], y: i32, x: i32) -> [Walk; VECTORS] {
+    fn any_walk(steps: &[ViewStep], y: i32, x: i32) -> [Walk; VECTORS] {
         let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
         let all = _mm256_set1_epi32(-1);
         let mut walks =
@@ -301,7 +301,7 @@ mod avx2 {
     /// # Safety
     /// The image's number of pixels must fit an `i32`.
     #[target_feature(enable = "avx2")]
-    unsafe fn fetch(view: &View, image: &Image, walks: &[Walk; VECTORS], out: &mut [Pixel; BLOCK]) {
+    unsafe fn fetch(view: &ImageView, image: &Image, walks: &[Walk; VECTORS], out: &mut [Pixel; BLOCK]) {
         let (part, e) = (image.part(), view.exact);
         let exact = [e.xx, e.xy, e.x0 - part.x as i32, e.yx, e.yy, e.y0 - part.y as i32].map(|v| _mm256_set1_epi32(v));
         let last_column = _mm256_set1_epi32(part.width as i32 - 1);

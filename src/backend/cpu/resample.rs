@@ -6,7 +6,7 @@ use super::vertical::vertical_pass;
 use crate::ops::filter::{Interpolation, Taps};
 use crate::ops::resize::horizontal_row;
 use crate::plan::Resampling;
-use crate::plan::view::View;
+use crate::plan::view::ImageView;
 use crate::raster::{Image, Pixel, Rect};
 use crate::simd::wide;
 
@@ -51,7 +51,7 @@ impl Columns {
 /// Resizes what `view` shows of `image`, and gives `part` of the result to `emit`, row by row (the row's
 /// place in the result, and its pixels).
 pub(crate) fn resample(
-    view: &View,
+    view: &ImageView,
     image: &Image,
     resampling: &Resampling,
     part: Rect,
@@ -164,7 +164,7 @@ fn grow(buffer: &mut Vec<Pixel>, len: usize) {
 
 /// Row `y` of the view from column `x`, where it lies or gathered into `line`.
 fn view_row<'a>(
-    view: &View,
+    view: &ImageView,
     gather: &Gather<'_>,
     image: &'a Image,
     y: u32,

@@ -4,8 +4,8 @@
 use crate::backend::cpu::output::Tables;
 use crate::cuda::driver::{self, Context, DeviceMemory, Function, Module, Stream};
 use crate::error::Result;
-use crate::ops::kernel::{Descriptor, Grid, KernelId, REGISTRY};
-use crate::ops::params::Launch;
+use crate::ops::descriptors::Launch;
+use crate::ops::kernel::{Descriptor, KernelGrid, KernelId, REGISTRY};
 use crate::raster::Size;
 use crate::tensor::DType;
 use std::sync::Arc;
@@ -63,13 +63,13 @@ impl Group {
     fn grid(&self) -> ([u32; 3], [u32; 3]) {
         let count = self.count as u32;
         let grid = match self.kernel {
-            ERASE_NOISE => Grid::Pixels,
+            ERASE_NOISE => KernelGrid::Pixels,
             // The back end's own work in tiles.
-            KernelId(kernel) => REGISTRY.get(kernel).map_or(Grid::Tiles, |kernel| kernel.grid),
+            KernelId(kernel) => REGISTRY.get(kernel).map_or(KernelGrid::Tiles, |kernel| kernel.grid),
         };
         match grid {
-            Grid::Pixels => ([self.width.div_ceil(32), self.height.div_ceil(8), count], [32, 8, 1]),
-            Grid::Tiles => ([self.tiles, count, 1], [256, 1, 1]),
+            KernelGrid::Pixels => ([self.width.div_ceil(32), self.height.div_ceil(8), count], [32, 8, 1]),
+            KernelGrid::Tiles => ([self.tiles, count, 1], [256, 1, 1]),
         }
     }
 }

@@ -5,21 +5,23 @@ use super::arena::{Arena, StagingWriter};
 use super::kernel::{Call, ERASE_NOISE, FINISH, FUSED, GATHER};
 use crate::backend::RunOptions;
 use crate::error::Result;
+use crate::ops::byte_table::ByteTable;
+use crate::ops::descriptors::{
+    Axis, BatchPlace, DevicePointer, Erasure, FinishSample, FusedSample, SourceImage, StepDescriptor, TargetImage,
+};
 use crate::ops::fill::packed;
 use crate::ops::filter::{Interpolation, PassOrder, Taps};
-use crate::ops::kernel::{Descriptor, KernelId, Launcher};
-use crate::ops::params::{Axis, DevicePointer, Erasure, FinishSample, FusedSample, Output, Source, Step, Target};
-use crate::ops::table::Table;
+use crate::ops::kernel::{CallRecorder, Descriptor, KernelId};
 use crate::ops::{Erase, noise};
-use crate::plan::view::View;
-use crate::plan::{Epilogue, Last, Plan, Resampling, Stage, Work};
+use crate::plan::view::ImageView;
+use crate::plan::{Epilogue, Last, Plan, Resampling, Stage, StageWork};
 use crate::raster::{Rect, Size};
 use crate::tensor::DType;
 use half::{bf16, f16};
 use std::mem::offset_of;
 use std::ops::Range;
 
-/// What tells a fill from other pixels: kIsFill in kernels/params.cuh.
+/// What tells a fill from other pixels: kIsFill in kernels/descriptors.cuh.
 const IS_FILL: u32 = 1 << 24;
 
 /// An image in device memory: a rectangle of a whole, 3 bytes a pixel.
@@ -90,10 +92,10 @@ pub(super) struct Lowering<'a> {
     calls: Vec<Call>,
 }
 
-impl Launcher for Lowering<'_> {
-    fn source(&self) -> Source {
+impl CallRecorder for Lowering<'_> {
+    fn source(&self) -> SourceImage {
         let DeviceImage { address, pitch_bytes, whole, part } = self.image;
-        Source {
+        SourceImage {
             pixels: address,
             pitch_bytes,
             x: part.x,
@@ -106,7 +108,7 @@ impl Launcher for Lowering<'_> {
         }
     }
 
-    fn target(&mut self, whole: Size, part: Rect) -> Result<Target> {
+    fn target(&mut self, whole: Size, part: Rect) -> Result<TargetImage> {
         let (pitch_bytes, len_bytes) = target_bytes(part);
         let (address, bytes) = match self.spare.take().filter(|(_, bytes)| *bytes >= len_bytes) {
             Some(spare) => spare,
@@ -116,14 +118,14 @@ impl Launcher for Lowering<'_> {
         self.image = DeviceImage { address, pitch_bytes, whole, part };
         self.image_bytes = bytes;
         let Rect { x, y, width, height } = part;
-        Ok(Target { pixels: address, pitch_bytes, x, y, width, height, reserved: 0 })
+        Ok(TargetImage { pixels: address, pitch_bytes, x, y, width, height, reserved: 0 })
     }
 
-    fn go_back(&mut self, image: Source) {
+    fn go_back(&mut self, image: SourceImage) {
         if self.image.address != image.pixels {
             self.spare = Some((self.image.address, self.image_bytes));
         }
-        let Source { pixels: address, pitch_bytes, x, y, width, height, whole_width, whole_height, .. } = image;
+        let SourceImage { pixels: address, pitch_bytes, x, y, width, height, whole_width, whole_height, .. } = image;
         let whole = Size::new(whole_width, whole_height);
         self.image = DeviceImage { address, pitch_bytes, whole, part: Rect { x, y, width, height } };
         // Too little for anything: it cannot become spare.
@@ -206,7 +208,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The calls so far, and those for noise and what is erased after it.
-    fn erase_in_batch(mut self, epilogue: &Epilogue, output: Output) -> Result<Vec<Call>> {
+    fn erase_in_batch(mut self, epilogue: &Epilogue, output: BatchPlace) -> Result<Vec<Call>> {
         for erase in plain_and_noisy(&epilogue.erasures).1 {
             let rect = erase.rect();
             let normals = self.put(noise::normals())?;
@@ -220,28 +222,28 @@ impl<'a> Lowering<'a> {
     fn stage(&mut self, stage: &Stage<'_>) -> Result<()> {
         let part = stage.part;
         let resize = match &stage.work {
-            Work::Gather => None,
-            Work::Table(table) => return table.launch(self),
-            Work::Resample(resampling) => Some(*resampling),
-            Work::Affine(sampling) => return sampling.launch(self, stage.size, part),
-            Work::Pass(op, _) => return op.launch(self, part),
+            StageWork::Gather => None,
+            StageWork::Table(table) => return table.launch(self),
+            StageWork::Resample(resampling) => Some(*resampling),
+            StageWork::Affine(sampling) => return sampling.launch(self, stage.size, part),
+            StageWork::Pass(op, _) => return op.launch(self, part),
         };
         let mut sample = self.fused(&stage.view, resize, part)?;
         (sample.x0, sample.y0) = (part.x as i32, part.y as i32);
         let target = self.target(stage.size, part)?;
-        sample.output = Output {
+        sample.output = BatchPlace {
             elements: target.pixels,
             row_stride: target.pitch_bytes,
             width: part.width,
             height: part.height,
-            ..Output::default()
+            ..BatchPlace::default()
         };
         self.add(GATHER, Descriptor::new(&sample), part.size());
         Ok(())
     }
 
     /// What the fused kernel needs to know of a view and a resize of which `part` is needed.
-    fn fused(&mut self, view: &View, resize: Option<Resampling>, part: Rect) -> Result<FusedSample> {
+    fn fused(&mut self, view: &ImageView, resize: Option<Resampling>, part: Rect) -> Result<FusedSample> {
         let mut sample = FusedSample {
             source: self.source(),
             exact: view.exact.packed(),
@@ -252,11 +254,17 @@ impl<'a> Lowering<'a> {
             ..FusedSample::default()
         };
         if !view.steps.is_empty() {
-            let bytes = view.steps.len() * size_of::<Step>();
+            let bytes = view.steps.len() * size_of::<StepDescriptor>();
             sample.steps = self.chunk.put_bytes(self.arena, bytes, |to| {
-                for (to, step) in to.chunks_exact_mut(size_of::<Step>()).zip(&view.steps) {
+                for (to, step) in to.chunks_exact_mut(size_of::<StepDescriptor>()).zip(&view.steps) {
                     let Size { width, height } = step.bounds;
-                    let step = Step { a: step.a, width, height, fill: packed(step.fill) | IS_FILL, reserved: [0; 3] };
+                    let step = StepDescriptor {
+                        a: step.a,
+                        width,
+                        height,
+                        fill: packed(step.fill) | IS_FILL,
+                        reserved: [0; 3],
+                    };
                     to.copy_from_slice(bytemuck::bytes_of(&step));
                 }
             })?;
@@ -275,21 +283,21 @@ impl<'a> Lowering<'a> {
     }
 
     /// A table on the device; 0 if there is none.
-    fn table(&mut self, table: Option<&Table>) -> Result<DevicePointer> {
+    fn table(&mut self, table: Option<&ByteTable>) -> Result<DevicePointer> {
         table.map_or(Ok(0), |table| self.chunk.put(self.arena, table.bytes()))
     }
 
     /// The sample's place in the batch, whose address is not known yet.
-    fn output(&mut self, epilogue: &Epilogue, Form { size, dtype, planes, channels }: Form) -> Result<Output> {
+    fn output(&mut self, epilogue: &Epilogue, Form { size, dtype, planes, channels }: Form) -> Result<BatchPlace> {
         let (plain, _) = plain_and_noisy(&epilogue.erasures);
-        let mut output = Output {
+        let mut output = BatchPlace {
             // Without a stride there is one plane.
             plane_stride: if planes && channels > 1 { size.area_px() } else { 0 },
             row_stride: if planes { size.width } else { channels * size.width },
             width: size.width,
             height: size.height,
             erasure_count: plain.len() as u32,
-            ..Output::default()
+            ..BatchPlace::default()
         };
         if !plain.is_empty() {
             let bytes = plain.len() * size_of::<Erasure>();
@@ -324,8 +332,8 @@ fn plain_and_noisy(erasures: &[Erase]) -> (&[Erase], &[Erase]) {
 
 /// Sets where in the batch the last of a sample's calls write: one that writes the image, and those that erase in it.
 pub(super) fn place(calls: &mut [Call], elements: DevicePointer) {
-    // In all three descriptors, as params.rs asserts.
-    const OFFSET: usize = offset_of!(FusedSample, output) + offset_of!(Output, elements);
+    // In all three descriptors, as descriptors.rs asserts.
+    const OFFSET: usize = offset_of!(FusedSample, output) + offset_of!(BatchPlace, elements);
     debug_assert!(calls.iter().any(|call| [FUSED, FINISH].contains(&call.kernel)));
     for call in calls.iter_mut().rev() {
         match call.kernel {

@@ -11,7 +11,7 @@ use crate::cuda::driver;
 use crate::cuda::{Buffer, CudaBuffer, Pool, labels_offset, with_labels};
 use crate::error::{Error, Result};
 use crate::mix::{MixPlan, Mixing};
-use crate::ops::params::{DevicePointer, MixupBatch, MixupSample};
+use crate::ops::descriptors::{DevicePointer, MixupBatch, MixupSample};
 use crate::raster::Size;
 use crate::tensor::Storage;
 use crate::trace::{Activity, Span};

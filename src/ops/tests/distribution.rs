@@ -1,6 +1,6 @@
 //! Tests of the distributions that transforms draw from: frequencies and independence.
 
-use crate::ops::transform::draw_recipe;
+use crate::ops::recipe::draw_recipe;
 use crate::ops::*;
 use crate::rng::SampleRng;
 use std::collections::BTreeMap;

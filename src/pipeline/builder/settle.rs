@@ -93,7 +93,7 @@ impl Builder {
     fn settle_views(&mut self) -> Result<Vec<ViewTransforms>> {
         let ops = std::mem::take(&mut self.ops);
         let mut all = match self.views.take() {
-            None => vec![ViewTransforms { of: vec![ops], times: 1 }],
+            None => vec![ViewTransforms { images: vec![ops], times: 1 }],
             Some((_, views)) if views.is_empty() => {
                 return Err(Error::parameter("pipeline", "views", "at least one view", "none"));
             }
@@ -103,7 +103,7 @@ impl Builder {
             }
         };
         if self.elements.channels == 1 {
-            for transforms in all.iter_mut().flat_map(|view| &mut view.of) {
+            for transforms in all.iter_mut().flat_map(|view| &mut view.images) {
                 let is_normalize = |op: &Transform| matches!(op, Transform::Explicit(Op::Normalize(_)));
                 let end = transforms.iter().position(is_normalize).unwrap_or(transforms.len());
                 transforms.insert(end, Grayscale.into());
@@ -193,7 +193,7 @@ impl Builder {
         let mut shared = None;
         for view in views {
             let mut size = None;
-            for transforms in &view.of {
+            for transforms in &view.images {
                 let (own, normalize) = check_ops(transforms)?;
                 let own = if self.ragged { None } else { Some(one_size("pipeline", own)?) };
                 if *shared.get_or_insert(normalize) != normalize {
@@ -202,7 +202,7 @@ impl Builder {
                 }
                 size = own;
             }
-            let times = view.times * view.of.len();
+            let times = view.times * view.images.len();
             self.options.outputs.push(OutputForm { size, times, elements: self.elements });
         }
         let steps = views.iter().flat_map(ViewTransforms::all).flatten();

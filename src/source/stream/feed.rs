@@ -117,12 +117,12 @@ impl State {
 }
 
 /// A worker's turn to pull. A panic of the stream's ends it as well.
-struct Turn<'a> {
+struct PullTurn<'a> {
     feed: &'a Feed,
     state: Option<MutexGuard<'a, State>>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> PullTurn<'a> {
     fn begin(feed: &'a Feed, mut state: MutexGuard<'a, State>) -> Self {
         state.pulling = true;
         Self { feed, state: Some(state) }
@@ -139,7 +139,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for PullTurn<'_> {
     fn drop(&mut self) {
         let mut state = self.state.take().unwrap_or_else(|| {
             let mut state = self.feed.lock();
@@ -295,7 +295,7 @@ impl Feed {
                 state.waiting.remove(&position);
                 continue;
             }
-            let mut turn = Turn::begin(self, state);
+            let mut turn = PullTurn::begin(self, state);
             while turn.state.as_ref().is_some_and(|state| state.end.is_none() && state.next <= position) {
                 turn.pull();
             }

@@ -118,7 +118,7 @@ fn refuse(parameter: &'static str, expected: &str, got: impl ToString) -> Error 
 
 impl Stream for StreamMix {
     fn begin(&self, start: &StreamStart) -> Result<Box<dyn Samples>> {
-        let mut mixed = Mixed::new(Arc::clone(&self.inner), start);
+        let mut mixed = MixedSamples::new(Arc::clone(&self.inner), start);
         if let Some(mut cursor) = start.cursor.as_deref()
             && mixed.go_on(&mut cursor).is_none()
         {
@@ -154,7 +154,7 @@ impl Stream for StreamMix {
 }
 
 /// One epoch of a mix.
-struct Mixed {
+struct MixedSamples {
     inner: Arc<Inner>,
     start: StreamStart,
     draw: SampleRng,
@@ -181,7 +181,7 @@ struct Part {
     cursor: Option<Vec<u8>>,
 }
 
-impl Mixed {
+impl MixedSamples {
     fn new(inner: Arc<Inner>, start: &StreamStart) -> Self {
         let draw = SampleRng::new(inner.seed, start.epoch, Domain::Streams, start.partition.rank().into());
         let streams = inner.streams.iter().map(|_| Part::default()).collect();
@@ -287,7 +287,7 @@ impl Mixed {
     }
 }
 
-impl Samples for Mixed {
+impl Samples for MixedSamples {
     fn next(&mut self) -> Result<Option<StreamSample>> {
         while !self.ended {
             let Some(i) = self.choose() else { break };

@@ -6,7 +6,7 @@ use super::params::JpegImage;
 use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::cuda::driver::{self, Function, Module, Stream};
 use crate::error::Result;
-use crate::ops::params::{DevicePointer, Launch};
+use crate::ops::descriptors::{DevicePointer, Launch};
 use std::sync::Arc;
 
 /// Most images of one launch: a grid's y and z are 16-bit numbers.

@@ -5,7 +5,7 @@ use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::backend::cuda::lower::packed_bytes;
 use crate::decode::{Baseline, BaselineColor, Code, DecodeWindow, Header};
 use crate::error::Result;
-use crate::ops::params::DevicePointer;
+use crate::ops::descriptors::DevicePointer;
 use crate::raster::Rect;
 use bytemuck::Zeroable as _;
 

@@ -2,7 +2,7 @@
 //! and offsets are asserted on both sides. No struct has padding.
 #![allow(unsafe_code)]
 
-use crate::ops::params::DevicePointer;
+use crate::ops::descriptors::DevicePointer;
 use bytemuck::{NoUninit, Zeroable};
 use std::mem::offset_of;
 

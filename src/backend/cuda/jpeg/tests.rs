@@ -9,7 +9,7 @@ use crate::decode::kernel_steps::{self, StepResults};
 use crate::decode::oddities::{Choices, odd};
 use crate::decode::{Baseline, Reason, indexed, probe};
 use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg};
-use crate::ops::params::Launch;
+use crate::ops::descriptors::Launch;
 use crate::raster::{Image, Rect, Size};
 use cuda_sim::{Counts, Kernel, LAUNCH_BYTES, Memory};
 use rand::rngs::ChaCha8Rng;

@@ -5,7 +5,7 @@ use crate::backend::cuda::fatbin;
 use crate::cuda::driver::{self, Context, Event, Function, Module, Stream};
 use crate::device::StreamPriority;
 use crate::error::Result;
-use crate::ops::params::Launch;
+use crate::ops::descriptors::Launch;
 use std::time::{Duration, Instant};
 
 /// How often a thread repeats: some 20 us.

@@ -6,7 +6,7 @@ use crate::cuda::CudaBuffer;
 use crate::cuda::driver::{self, Context, Event, Function, Module, Stream};
 use crate::device::StreamPriority;
 use crate::error::{Error, Result};
-use crate::ops::params::Launch;
+use crate::ops::descriptors::Launch;
 use crate::tensor::Tensor;
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-// Parameters of kernels: one `Launch` per kernel, which points to an array with one sample descriptor per image.
-// src/ops/params.rs has the same structs; both sides assert sizes and offsets.
+// Descriptors of kernels: one `Launch` per kernel, which points to an array with one sample descriptor per image.
+// src/ops/descriptors.rs has the same structs; both sides assert sizes and offsets.
 //
 // Images are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes. An image may be a stored rectangle of a
 // larger whole. Strides are in elements, offsets and sizes in pixels. All pointers are to device memory.
@@ -19,7 +19,7 @@ struct Launch {
 };
 
 // An image to read: the rectangle of `width` x `height` pixels at (`x`, `y`) of a whole.
-struct Source {
+struct SourceImage {
     const uint8_t* pixels;
     uint32_t pitch_bytes;
     uint32_t x, y, width, height;
@@ -28,7 +28,7 @@ struct Source {
 };
 
 // An image to write: the rectangle of `width` x `height` pixels at (`x`, `y`) of the complete result.
-struct Target {
+struct TargetImage {
     uint8_t* pixels;
     uint32_t pitch_bytes;
     uint32_t x, y, width, height;
@@ -40,7 +40,7 @@ struct Target {
 // vectors of 16 bytes.
 constexpr uint32_t kIsFill = 1 << 24;
 
-struct alignas(16) Step {
+struct alignas(16) StepDescriptor {
     int32_t a[6];
     uint32_t width, height;
     uint32_t fill;
@@ -66,7 +66,7 @@ struct Erasure {
 };
 
 // A sample's place in the batch. `plane_stride` is used for NCHW only.
-struct Output {
+struct BatchPlace {
     void* elements;
     const Erasure* erasures;
     uint64_t plane_stride;
@@ -78,9 +78,9 @@ struct Output {
 // fused: output pixel (x, y) is pixel (mirror_x x + x0, mirror_y y + y0) of the resized view. The view's pixel comes
 // from the image through the steps, then the exact map `exact` (xx, xy, x0, yx, yy, y0).
 struct FusedSample {
-    Source source;
-    Output output;
-    const Step* steps;
+    SourceImage source;
+    BatchPlace output;
+    const StepDescriptor* steps;
     const uint8_t* table;  // 256 bytes, applied to all pixels except the steps' fills; null for none
     Axis columns, rows;
     int32_t exact[6];
@@ -90,20 +90,20 @@ struct FusedSample {
 };
 
 struct FinishSample {
-    Source source;
-    Output output;
+    SourceImage source;
+    BatchPlace output;
 };
 
 // flip: mirrors and quarter turns. Result pixel (x, y) is pixel (xx x + xy y + x0, yx x + yy y + y0) of the whole.
 struct FlipSample {
-    Source source;
-    Target target;
+    SourceImage source;
+    TargetImage target;
     int32_t exact[6];
 };
 
 struct CropSample {
-    Source source;
-    Target target;
+    SourceImage source;
+    TargetImage target;
     int32_t x, y;
     uint32_t fill;
     uint32_t outside;  // pixels outside the image: 0 for the fill, 1 for the edge, or one of the constants below
@@ -116,8 +116,8 @@ constexpr uint32_t kReflect = 2, kSymmetric = 3;
 constexpr uint32_t kAllInDoubt = ~uint32_t{0};
 
 struct RotateSample {
-    Source source;
-    Target target;
+    SourceImage source;
+    TargetImage target;
     double matrix[6];  // map from output to input, for pixel centers
     int64_t fixed[6];  // the matrix in fixed point, with 16 (rotate_nearest) or 44 fractional bits
     uint32_t fill;
@@ -127,14 +127,14 @@ struct RotateSample {
 };
 
 struct ResizeSample {
-    Source source;
-    Target target;
+    SourceImage source;
+    TargetImage target;
     Axis axis;
 };
 
 struct BlurSample {
-    Source source;
-    Target target;
+    SourceImage source;
+    TargetImage target;
     uint32_t* between;        // source.height rows of 3 * target.width sums with 16 fractional bits
     const uint32_t* weights;  // for distances 0 to kernel / 2, with 24 fractional bits
     uint32_t kernel;
@@ -142,9 +142,9 @@ struct BlurSample {
 };
 
 // dilate, erode: one axis per launch.
-struct RankSample {
-    Source source;
-    Target target;
+struct MorphologySample {
+    SourceImage source;
+    TargetImage target;
     uint32_t kernel;
     uint32_t reserved;
 };
@@ -180,8 +180,8 @@ struct MixSample {
 };
 
 struct PerspectiveSample {
-    Source source;
-    Target target;
+    SourceImage source;
+    TargetImage target;
     int64_t coefficients[9];  // both coordinates and their divisor, for twice a pixel's place and 1; 40 fractional bits
     uint32_t fill;
     uint32_t bilinear;  // 0 for nearest
@@ -189,8 +189,8 @@ struct PerspectiveSample {
 
 // box_blur: along one axis.
 struct BoxBlurSample {
-    Source source;
-    Target target;
+    SourceImage source;
+    TargetImage target;
     uint32_t radius;      // pixels on either side of the middle that have full weight
     uint32_t weight;      // weight of these pixels, with 24 fractional bits
     uint32_t far_weight;  // weight of the two pixels next to them
@@ -198,8 +198,8 @@ struct BoxBlurSample {
 };
 
 struct SharpnessSample {
-    Source source;
-    Target target;
+    SourceImage source;
+    TargetImage target;
     float factor;
     uint32_t reserved;
 };
@@ -239,7 +239,7 @@ struct EraseNoiseSample {
     uint64_t key;
     float std;
     uint32_t first_x;  // column of the first stored pixel
-    Output output;     // sizes and erasures in it are ignored
+    BatchPlace output;     // sizes and erasures in it are ignored
     float value[3];
     uint32_t first_y;  // row of the first stored pixel
 };
@@ -251,8 +251,8 @@ struct Pair {
 
 // elastic_noise, elastic_rows, elastic: the image is complete.
 struct ElasticSample {
-    Source source;
-    Target target;
+    SourceImage source;
+    TargetImage target;
     Pair* noise;           // for each pixel of the whole image
     Pair* between;         // the noise, blurred along rows
     const float* weights;  // the blur's weights, starting with the outermost
@@ -294,40 +294,41 @@ struct MixupBatch {
     uint32_t channels;
 };
 
-static_assert(sizeof(Launch) == 24 && offsetof(Launch, count) == 16, "as in params.rs");
-static_assert(sizeof(Source) == 40 && offsetof(Source, whole_width) == 28, "as in params.rs");
-static_assert(sizeof(Target) == 32 && offsetof(Target, width) == 20, "as in params.rs");
-static_assert(sizeof(Step) == 48 && alignof(Step) == 16 && offsetof(Step, fill) == 32, "as in params.rs");
-static_assert(sizeof(Axis) == 32 && offsetof(Axis, first) == 24, "as in params.rs");
-static_assert(sizeof(Erasure) == 32 && offsetof(Erasure, value) == 16, "as in params.rs");
-static_assert(sizeof(Output) == 40 && offsetof(Output, row_stride) == 24, "as in params.rs");
-static_assert(sizeof(FusedSample) == 208, "as in params.rs");
-static_assert(offsetof(FusedSample, output) == 40 && offsetof(FusedSample, steps) == 80, "as in params.rs");
-static_assert(offsetof(FusedSample, table) == 88 && offsetof(FusedSample, columns) == 96, "as in params.rs");
-static_assert(offsetof(FusedSample, exact) == 160 && offsetof(FusedSample, mirror_x) == 184, "as in params.rs");
-static_assert(offsetof(FusedSample, step_count) == 200, "as in params.rs");
-static_assert(sizeof(FinishSample) == 80 && offsetof(FinishSample, output) == 40, "as in params.rs");
-static_assert(sizeof(FlipSample) == 96 && offsetof(FlipSample, exact) == 72, "as in params.rs");
-static_assert(sizeof(CropSample) == 88 && offsetof(CropSample, x) == 72, "as in params.rs");
-static_assert(sizeof(RotateSample) == 184 && offsetof(RotateSample, fixed) == 120, "as in params.rs");
-static_assert(offsetof(RotateSample, doubt) == 176, "as in params.rs");
-static_assert(sizeof(ResizeSample) == 104 && offsetof(ResizeSample, axis) == 72, "as in params.rs");
-static_assert(sizeof(BlurSample) == 96 && offsetof(BlurSample, kernel) == 88, "as in params.rs");
-static_assert(sizeof(RankSample) == 80 && offsetof(RankSample, kernel) == 72, "as in params.rs");
-static_assert(sizeof(ContrastSample) == 40 && offsetof(ContrastSample, factor) == 36, "as in params.rs");
-static_assert(sizeof(ColorSample) == 32 && offsetof(ColorSample, factor) == 20, "as in params.rs");
-static_assert(sizeof(TableSample) == 32 && offsetof(TableSample, stride_bytes) == 28, "as in params.rs");
-static_assert(sizeof(HistogramSample) == 40 && offsetof(HistogramSample, pitch_bytes) == 24, "as in params.rs");
-static_assert(sizeof(PerspectiveSample) == 152 && offsetof(PerspectiveSample, fill) == 144, "as in params.rs");
-static_assert(sizeof(BoxBlurSample) == 88 && offsetof(BoxBlurSample, radius) == 72, "as in params.rs");
-static_assert(sizeof(MixSample) == 48 && offsetof(MixSample, weight) == 40, "as in params.rs");
-static_assert(sizeof(SharpnessSample) == 80 && offsetof(SharpnessSample, factor) == 72, "as in params.rs");
-static_assert(sizeof(MixupSample) == 32 && offsetof(MixupSample, blend) == 24, "as in params.rs");
-static_assert(sizeof(MixupBatch) == 32 && offsetof(MixupBatch, flip) == 24, "as in params.rs");
-static_assert(sizeof(ElasticSample) == 128 && offsetof(ElasticSample, radius) == 104, "as in params.rs");
-static_assert(sizeof(NoiseSample) == 56 && offsetof(NoiseSample, mean) == 44, "as in params.rs");
-static_assert(sizeof(EraseNoiseSample) == 96 && offsetof(EraseNoiseSample, value) == 80, "as in params.rs");
-static_assert(offsetof(EraseNoiseSample, output) == 40, "as in params.rs");
-static_assert(sizeof(EraseSample) == 32 && offsetof(EraseSample, value) == 28, "as in params.rs");
+static_assert(sizeof(Launch) == 24 && offsetof(Launch, count) == 16, "as in descriptors.rs");
+static_assert(sizeof(SourceImage) == 40 && offsetof(SourceImage, whole_width) == 28, "as in descriptors.rs");
+static_assert(sizeof(TargetImage) == 32 && offsetof(TargetImage, width) == 20, "as in descriptors.rs");
+static_assert(sizeof(StepDescriptor) == 48 && alignof(StepDescriptor) == 16, "as in descriptors.rs");
+static_assert(offsetof(StepDescriptor, fill) == 32, "as in descriptors.rs");
+static_assert(sizeof(Axis) == 32 && offsetof(Axis, first) == 24, "as in descriptors.rs");
+static_assert(sizeof(Erasure) == 32 && offsetof(Erasure, value) == 16, "as in descriptors.rs");
+static_assert(sizeof(BatchPlace) == 40 && offsetof(BatchPlace, row_stride) == 24, "as in descriptors.rs");
+static_assert(sizeof(FusedSample) == 208, "as in descriptors.rs");
+static_assert(offsetof(FusedSample, output) == 40 && offsetof(FusedSample, steps) == 80, "as in descriptors.rs");
+static_assert(offsetof(FusedSample, table) == 88 && offsetof(FusedSample, columns) == 96, "as in descriptors.rs");
+static_assert(offsetof(FusedSample, exact) == 160 && offsetof(FusedSample, mirror_x) == 184, "as in descriptors.rs");
+static_assert(offsetof(FusedSample, step_count) == 200, "as in descriptors.rs");
+static_assert(sizeof(FinishSample) == 80 && offsetof(FinishSample, output) == 40, "as in descriptors.rs");
+static_assert(sizeof(FlipSample) == 96 && offsetof(FlipSample, exact) == 72, "as in descriptors.rs");
+static_assert(sizeof(CropSample) == 88 && offsetof(CropSample, x) == 72, "as in descriptors.rs");
+static_assert(sizeof(RotateSample) == 184 && offsetof(RotateSample, fixed) == 120, "as in descriptors.rs");
+static_assert(offsetof(RotateSample, doubt) == 176, "as in descriptors.rs");
+static_assert(sizeof(ResizeSample) == 104 && offsetof(ResizeSample, axis) == 72, "as in descriptors.rs");
+static_assert(sizeof(BlurSample) == 96 && offsetof(BlurSample, kernel) == 88, "as in descriptors.rs");
+static_assert(sizeof(MorphologySample) == 80 && offsetof(MorphologySample, kernel) == 72, "as in descriptors.rs");
+static_assert(sizeof(ContrastSample) == 40 && offsetof(ContrastSample, factor) == 36, "as in descriptors.rs");
+static_assert(sizeof(ColorSample) == 32 && offsetof(ColorSample, factor) == 20, "as in descriptors.rs");
+static_assert(sizeof(TableSample) == 32 && offsetof(TableSample, stride_bytes) == 28, "as in descriptors.rs");
+static_assert(sizeof(HistogramSample) == 40 && offsetof(HistogramSample, pitch_bytes) == 24, "as in descriptors.rs");
+static_assert(sizeof(PerspectiveSample) == 152 && offsetof(PerspectiveSample, fill) == 144, "as in descriptors.rs");
+static_assert(sizeof(BoxBlurSample) == 88 && offsetof(BoxBlurSample, radius) == 72, "as in descriptors.rs");
+static_assert(sizeof(MixSample) == 48 && offsetof(MixSample, weight) == 40, "as in descriptors.rs");
+static_assert(sizeof(SharpnessSample) == 80 && offsetof(SharpnessSample, factor) == 72, "as in descriptors.rs");
+static_assert(sizeof(MixupSample) == 32 && offsetof(MixupSample, blend) == 24, "as in descriptors.rs");
+static_assert(sizeof(MixupBatch) == 32 && offsetof(MixupBatch, flip) == 24, "as in descriptors.rs");
+static_assert(sizeof(ElasticSample) == 128 && offsetof(ElasticSample, radius) == 104, "as in descriptors.rs");
+static_assert(sizeof(NoiseSample) == 56 && offsetof(NoiseSample, mean) == 44, "as in descriptors.rs");
+static_assert(sizeof(EraseNoiseSample) == 96 && offsetof(EraseNoiseSample, value) == 80, "as in descriptors.rs");
+static_assert(offsetof(EraseNoiseSample, output) == 40, "as in descriptors.rs");
+static_assert(sizeof(EraseSample) == 32 && offsetof(EraseSample, value) == 28, "as in descriptors.rs");
 
 }  // namespace warpfeed

@@ -1,11 +1,10 @@
 //! The weighted sum of an image and of the results of several chains of operations.
 
 use super::blend::blend;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::{MixSample, Source, Target};
-use super::{
-    CpuPass, Crop, Equalize, Fill, Hflip, Invert, Op, Operation, Primitive, Reach, Sharpness, SizeEffect, crop,
-};
+use super::check::within;
+use super::descriptors::{MixSample, SourceImage, TargetImage};
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::{CpuPass, Crop, Equalize, Fill, Hflip, Invert, Op, Operation, Pass, Primitive, Reach, Sharpness, crop};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::raster::{Image, Rect, Size};
@@ -20,16 +19,16 @@ const MAX_CHAINS: usize = 100;
 /// the chains, with a weight of 0 for the image, and then blends the sum with the image ([`blend`](Self::blend)).
 ///
 /// ```
-/// use warpfeed::ops::{Chain, Hflip, Mix, Op};
+/// use warpfeed::ops::{Chain, Hflip, WeightedSum, Op};
 ///
-/// let op: Op = Mix::new(0.5).chain(Chain::new(0.5, [Hflip.into()])).into();
+/// let op: Op = WeightedSum::new(0.5).chain(Chain::new(0.5, [Hflip.into()])).into();
 /// assert_eq!(serde_json::to_string(&op)?, r#"{"op":"mix","weight":0.5,"chains":[{"weight":0.5,"ops":[{"op":"hflip"}]}]}"#);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
-pub struct Mix {
+pub struct WeightedSum {
     /// Weight of the image itself, 0 to 1.
     pub weight: f32,
     /// Chains whose results are added.
@@ -71,11 +70,11 @@ impl Chain {
         if after == size {
             return Ok(());
         }
-        Err(Error::parameter("mix", "chains", format!("operations that keep the size, {size}"), after))
+        Err(Error::parameter(WeightedSum::NAME, "chains", format!("operations that keep the size, {size}"), after))
     }
 }
 
-impl Mix {
+impl WeightedSum {
     pub(super) const KERNELS: &'static [Kernel] =
         &[Kernel::pixels("mix_add_u8_nhwc"), Kernel::pixels("mix_cut_u8_nhwc")];
 
@@ -92,11 +91,9 @@ impl Mix {
         self
     }
 
-    /// Blend of the image and the sum: 0 is the image, 1 the sum.
-    #[must_use]
-    pub const fn blend(mut self, blend: f32) -> Self {
-        self.blend = blend;
-        self
+    setters! {
+        /// Blend of the image and the sum: 0 is the image, 1 the sum.
+        blend: f32,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -104,29 +101,21 @@ impl Mix {
         let [turned, inverted] = [Hflip.into(), Invert.into()];
         let mix = Self::new(0.31).chain(Chain::new(0.2, [turned, moved])).chain(Chain::new(0.4, []));
         let rest = Chain::new(0.09, [inverted, Equalize.into(), Sharpness::new(1.8).into()]);
-        let blended = Mix { weight: 0.0, ..mix.clone() }.chain(Chain::new(0.6, [Invert.into()])).blend(0.37);
+        let blended = WeightedSum { weight: 0.0, ..mix.clone() }.chain(Chain::new(0.6, [Invert.into()])).blend(0.37);
         vec![mix.chain(rest), Self::new(0.7), blended]
     }
 }
 
-impl Operation for Mix {
-    fn name(&self) -> &'static str {
-        "mix"
-    }
-
+impl Operation for WeightedSum {
     fn validate(&self) -> Result<()> {
-        if self.chains.len() > MAX_CHAINS {
-            return Err(Error::parameter(self.name(), "chains", format!("0 to {MAX_CHAINS}"), self.chains.len()));
-        }
+        within(Self::NAME, "chains", self.chains.len(), 0..=MAX_CHAINS)?;
         let weights = self.chains.iter().map(|chain| ("weight", chain.weight));
         for (parameter, share) in weights.chain([("weight", self.weight), ("blend", self.blend)]) {
-            if !(0.0..=1.0).contains(&share) {
-                return Err(Error::parameter(self.name(), parameter, "0 to 1", share));
-            }
+            within(Self::NAME, parameter, share, 0.0..=1.0)?;
         }
         self.chains.iter().flat_map(|chain| &chain.ops).try_for_each(|op| match op {
-            Op::Normalize(_) | Op::Mix(_) | Op::Custom(_) => {
-                Err(Error::parameter(self.name(), "chains", "operations on 8-bit images, not sums of sums", op.name()))
+            Op::Normalize(_) | Op::WeightedSum(_) | Op::Custom(_) => {
+                Err(Error::parameter(Self::NAME, "chains", "operations on 8-bit images, not sums of sums", op.name()))
             }
             op => op.validate(),
         })
@@ -137,14 +126,12 @@ impl Operation for Mix {
         Ok(input)
     }
 
-    fn size_effect(&self) -> SizeEffect {
-        SizeEffect::Keeps
+    fn primitive(&self, _input: Size) -> Primitive<'_> {
+        Primitive::Pass(self, Reach::Whole)
     }
+}
 
-    fn primitive(&self, _input: Size) -> Primitive {
-        Primitive::Pass(Reach::Whole)
-    }
-
+impl Pass for WeightedSum {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let len = pass.image.pixels().as_flattened().len();
         let mut sums = memory::zeros::<f32>(len, "the sums of a mix", memory::FEWER_IMAGES)?;
@@ -177,13 +164,13 @@ impl Operation for Mix {
         Ok(())
     }
 
-    fn launch(&self, on: &mut dyn Launcher, part: Rect) -> Result<()> {
+    fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const ADD: KernelId = KernelId::of("mix_add_u8_nhwc");
         const CUT: KernelId = KernelId::of("mix_cut_u8_nhwc");
         let (original, size) = (on.source(), part.size());
         let sums = on.scratch(3 * size_of::<f32>() * size.area_px() as usize)?;
-        let add = |on: &mut dyn Launcher, image: Source, weight: f32, first: bool| {
-            let Source { pixels: image, pitch_bytes: image_pitch_bytes, width, height, .. } = image;
+        let add = |on: &mut dyn CallRecorder, image: SourceImage, weight: f32, first: bool| {
+            let SourceImage { pixels: image, pitch_bytes: image_pitch_bytes, width, height, .. } = image;
             let sample = MixSample {
                 image,
                 sums,
@@ -212,12 +199,16 @@ impl Operation for Mix {
             add(on, made, chain.weight, false);
         }
         on.go_back(original);
-        let Target { pixels: made, pitch_bytes: made_pitch_bytes, width, height, .. } = on.target(size, part)?;
-        let Source { pixels: image, pitch_bytes: image_pitch_bytes, .. } = original;
+        let TargetImage { pixels: made, pitch_bytes: made_pitch_bytes, width, height, .. } = on.target(size, part)?;
+        let SourceImage { pixels: image, pitch_bytes: image_pitch_bytes, .. } = original;
         let weight = self.blend;
         let sample =
             MixSample { image, made, sums, image_pitch_bytes, made_pitch_bytes, width, height, weight, first: 0 };
         on.call(CUT, &sample, size);
         Ok(())
+    }
+
+    fn moves_pixels(&self) -> bool {
+        true
     }
 }

@@ -18,8 +18,8 @@ __device__ inline uint32_t pick(uint32_t a, uint32_t b) {
 
 // The largest or smallest value in a window along one axis, limited to the image.
 template <bool kLargest, bool kRows>
-__device__ inline uint32_t rank(const RankSample& sample, int32_t x, int32_t y) {
-    const Source& source = sample.source;
+__device__ inline uint32_t rank(const MorphologySample& sample, int32_t x, int32_t y) {
+    const SourceImage& source = sample.source;
     const int32_t first = (kRows ? x : y) - static_cast<int32_t>(sample.kernel / 2);
     const int32_t low = static_cast<int32_t>(kRows ? source.x : source.y);
     const int32_t high = low + static_cast<int32_t>(kRows ? source.width : source.height);

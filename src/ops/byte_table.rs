@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::CpuPass;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::{DevicePointer, Source, TableSample};
+use super::descriptors::{DevicePointer, SourceImage, TableSample};
+use super::kernel::{CallRecorder, Kernel, KernelId};
 use crate::error::Result;
 use crate::raster::Size;
 
@@ -12,9 +12,9 @@ pub(crate) const KERNELS: &[Kernel] = &[Kernel::pixels("table_u8_nhwc")];
 
 /// A table with the new value of each byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Table([u8; 256]);
+pub(crate) struct ByteTable([u8; 256]);
 
-impl Table {
+impl ByteTable {
     pub(crate) fn new(value: impl Fn(u8) -> u8) -> Self {
         Self(std::array::from_fn(|byte| value(byte as u8)))
     }
@@ -35,7 +35,7 @@ impl Table {
     }
 
     /// Queues the table's kernel.
-    pub(crate) fn launch(&self, on: &mut dyn Launcher) -> Result<()> {
+    pub(crate) fn launch(&self, on: &mut dyn CallRecorder) -> Result<()> {
         let table = on.put(&self.0)?;
         launch(on, table, 0);
         Ok(())
@@ -64,9 +64,9 @@ impl Table {
 }
 
 /// Queues the kernel for a table of 256 bytes on the device, or for one table per channel, `stride_bytes` apart.
-pub(super) fn launch(on: &mut dyn Launcher, table: DevicePointer, stride_bytes: u32) {
+pub(super) fn launch(on: &mut dyn CallRecorder, table: DevicePointer, stride_bytes: u32) {
     const TABLE: KernelId = KernelId::of("table_u8_nhwc");
-    let Source { pixels, pitch_bytes, width, height, .. } = on.source();
+    let SourceImage { pixels, pitch_bytes, width, height, .. } = on.source();
     let sample = TableSample { pixels, table, pitch_bytes, width, height, stride_bytes };
     on.call(TABLE, &sample, Size::new(width, height));
 }
@@ -122,11 +122,11 @@ mod avx512 {
 
 #[cfg(test)]
 mod tests {
-    use super::Table;
+    use super::ByteTable;
 
     #[test]
     fn vectors_give_what_the_table_has() {
-        let table = Table::new(|byte| byte.wrapping_mul(37) ^ 0x5a);
+        let table = ByteTable::new(|byte| byte.wrapping_mul(37) ^ 0x5a);
         for len in [0, 1, 31, 32, 33, 256, 1000] {
             let bytes: Vec<u8> = (0..len).map(|i| (i * 11 % 256) as u8).collect();
             let (mut fast, mut plain) = (bytes.clone(), bytes.clone());

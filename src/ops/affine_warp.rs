@@ -4,11 +4,11 @@
 //! double precision and drop the fraction of their result. If the fill is [`Fill::EDGE`], this is DALI's `fn.rotate`:
 //! the nearest pixel of the edge continues the image without end, and bilinear rounds its result to nearest.
 
+use super::descriptors::RotateSample;
 use super::fill::{Fill, opaque};
 use super::filter::Interpolation;
-use super::kernel::{Kernel, KernelId, Launcher};
-use super::params::RotateSample;
-use super::points::Points;
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::points::FixedPoints;
 use super::rotation::fixed_point;
 use crate::error::{Error, Result};
 use crate::raster::{Image, Pixel, Rect, Size};
@@ -36,7 +36,7 @@ pub(crate) fn validate(name: &'static str, interpolation: Interpolation) -> Resu
 /// An affine map from pixel centers of a canvas to points of the image, and the way in which the image is sampled
 /// there.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Sampling {
+pub(crate) struct AffineWarp {
     /// The matrix, row by row.
     pub(crate) matrix: [f64; 6],
     /// Nearest, bilinear or, with a color as fill, bicubic.
@@ -45,7 +45,7 @@ pub(crate) struct Sampling {
     pub(crate) fill: Fill,
 }
 
-impl Sampling {
+impl AffineWarp {
     /// Makes the rectangle `part` of the canvas. `input` holds the rectangle that [`reach`](Self::reach) returns.
     pub(crate) fn make(&self, input: &Image, canvas: Size, part: Rect, out: &mut Image) {
         match self.interpolation {
@@ -56,7 +56,7 @@ impl Sampling {
     }
 
     /// Queues the kernel for the rectangle `part` of the canvas.
-    pub(crate) fn launch(&self, on: &mut dyn Launcher, canvas: Size, part: Rect) -> Result<()> {
+    pub(crate) fn launch(&self, on: &mut dyn CallRecorder, canvas: Size, part: Rect) -> Result<()> {
         const NEAREST: KernelId = KernelId::of("rotate_nearest_u8_nhwc");
         const NEAREST_DOUBLE: KernelId = KernelId::of("rotate_nearest_double_u8_nhwc");
         const BILINEAR: KernelId = KernelId::of("rotate_bilinear_u8_nhwc");
@@ -64,13 +64,13 @@ impl Sampling {
         let source = on.source();
         let target = on.target(canvas, part)?;
         let whole = Size::new(source.whole_width, source.whole_height);
-        let (kernel, Points { fixed, doubt }) = match self.interpolation {
+        let (kernel, FixedPoints { fixed, doubt }) = match self.interpolation {
             Interpolation::Nearest => match fixed_point(self.matrix, canvas) {
-                Some(fixed) => (NEAREST, Points { fixed: fixed.map(i64::from), doubt: 0 }),
-                None => (NEAREST_DOUBLE, Points::nearest(self.matrix, canvas, whole)),
+                Some(fixed) => (NEAREST, FixedPoints { fixed: fixed.map(i64::from), doubt: 0 }),
+                None => (NEAREST_DOUBLE, FixedPoints::nearest(self.matrix, canvas, whole)),
             },
-            Interpolation::Bicubic => (BICUBIC, Points::bicubic(self.matrix, canvas, whole)),
-            _ => (BILINEAR, Points::bilinear(self.matrix, canvas, whole)),
+            Interpolation::Bicubic => (BICUBIC, FixedPoints::bicubic(self.matrix, canvas, whole)),
+            _ => (BILINEAR, FixedPoints::bilinear(self.matrix, canvas, whole)),
         };
         let (fill, edge) = self.fill.packed();
         let sample = RotateSample { source, target, matrix: self.matrix, fixed, fill, edge, doubt, reserved: 0 };
@@ -101,7 +101,7 @@ impl Sampling {
 
 /// Makes the rectangle `part` of the canvas. Each pixel is the one whose area contains its point.
 ///
-/// `input` may be a part of its whole that holds the rectangle of [`Sampling::reach`].
+/// `input` may be a part of its whole that holds the rectangle of [`AffineWarp::reach`].
 fn nearest(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect, out: &mut Image) {
     out.reset_part(canvas, part);
     let Some(fixed) = fixed_point(matrix, canvas) else {
@@ -198,7 +198,7 @@ fn nearest_double(input: &Image, matrix: [f64; 6], fill: Fill, part: Rect, out: 
 
 /// Makes the rectangle `part` of the canvas, each pixel from the four pixels around its point.
 ///
-/// `input` may be a part of its whole that holds the rectangle of [`Sampling::reach`].
+/// `input` may be a part of its whole that holds the rectangle of [`AffineWarp::reach`].
 fn bilinear(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect, out: &mut Image) {
     out.reset_part(canvas, part);
     #[cfg(target_arch = "x86_64")]
@@ -220,7 +220,7 @@ pub(super) fn bilinear_plain(input: &Image, matrix: [f64; 6], fill: Fill, part: 
 
 /// Makes the rectangle `part` of the canvas, each pixel from the sixteen pixels around its point.
 ///
-/// `input` may be a part of its whole that holds the rectangle of [`Sampling::reach`].
+/// `input` may be a part of its whole that holds the rectangle of [`AffineWarp::reach`].
 fn bicubic(input: &Image, matrix: [f64; 6], canvas: Size, fill: Fill, part: Rect, out: &mut Image) {
     out.reset_part(canvas, part);
     wide(

@@ -3,20 +3,117 @@
 //! Equal to OpenCV's `dilate` and `erode` with a kernel of ones and the default anchor and border: output pixel x sees
 //! the pixels `x - kernel / 2 .. x - kernel / 2 + kernel` that lie inside the image.
 
-use super::kernel::{KernelId, Launcher};
-use super::params::RankSample;
+use super::descriptors::MorphologySample;
+use super::kernel::{CallRecorder, Kernel, KernelId};
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{CpuPass, Operation, Pass, Primitive, Reach, check};
 use crate::error::Result;
-use crate::raster::{Image, Rect};
+use crate::raster::{Image, Rect, Size};
 use crate::simd::wide;
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// An operation that takes the largest or smallest value in a square, and its random form. `$noun` is for docs.
+macro_rules! morphology {
+    (
+        $(#[$doc:meta])* pub struct $name:ident { largest: $largest:literal, kernels: [$rows:literal, $columns:literal] }
+        $noun:literal, $random:ident
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[non_exhaustive]
+        pub struct $name {
+            /// Side of the square in pixels, 1 to 255.
+            pub kernel: u32,
+        }
+
+        impl $name {
+            pub(super) const KERNELS: &'static [Kernel] = &[Kernel::pixels($rows), Kernel::pixels($columns)];
+
+            #[doc = concat!($noun, " by a square with this side in pixels.")]
+            #[must_use]
+            pub const fn new(kernel: u32) -> Self {
+                Self { kernel }
+            }
+
+            pub(super) fn examples(_size: Size) -> Vec<Self> {
+                vec![Self::new(3), Self::new(4)]
+            }
+        }
+
+        impl Operation for $name {
+            fn validate(&self) -> Result<()> {
+                check::kernel(Self::NAME, self.kernel)
+            }
+
+            fn primitive(&self, _input: Size) -> Primitive<'_> {
+                Primitive::Pass(self, Reach::Around(self.kernel / 2))
+            }
+        }
+
+        impl Pass for $name {
+            fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
+                let part = pass.part;
+                pass.replace(part.size(), |input, out| filter::<$largest>(input, self.kernel, part, out))
+            }
+
+            fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
+                launch(on, const { [KernelId::of($rows), KernelId::of($columns)] }, self.kernel, part)
+            }
+        }
+
+        #[doc = concat!($noun, " by a square whose side is uniform in a range.")]
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $random {
+            #[serde(with = "super::written::range")]
+            kernel: RangeInclusive<u32>,
+        }
+
+        impl $random {
+            #[doc = concat!($noun, " by a square whose side is uniform in `kernel` pixels.")]
+            #[must_use]
+            pub const fn new(kernel: RangeInclusive<u32>) -> Self {
+                Self { kernel }
+            }
+        }
+
+        impl RandomTransform for $random {
+            fn validate(&self) -> Result<()> {
+                check::whole_range(Self::NAME, "kernel", &self.kernel, check::MAX_KERNEL_PX, " pixels")
+            }
+
+            fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+                let (rng, _) = recipe.start();
+                let kernel = rng.within(&self.kernel);
+                recipe.push($name::new(kernel))
+            }
+        }
+    };
+}
+
+morphology! {
+    /// Replaces each value by the largest value in a square around it, for each channel: OpenCV's `dilate`.
+    pub struct Dilate { largest: true, kernels: ["dilate_rows_u8_nhwc", "dilate_columns_u8_nhwc"] }
+    "Dilation", RandomDilation
+}
+
+morphology! {
+    /// Replaces each value by the smallest value in a square around it, for each channel: OpenCV's `erode`.
+    pub struct Erode { largest: false, kernels: ["erode_rows_u8_nhwc", "erode_columns_u8_nhwc"] }
+    "Erosion", RandomErosion
+}
 
 /// Queues both kernels for the rectangle `part` of the result.
-pub(super) fn launch(on: &mut dyn Launcher, [rows, columns]: [KernelId; 2], kernel: u32, part: Rect) -> Result<()> {
+fn launch(on: &mut dyn CallRecorder, [rows, columns]: [KernelId; 2], kernel: u32, part: Rect) -> Result<()> {
     let (source, whole) = (on.source(), on.whole());
     let between = Rect { x: part.x, y: source.y, width: part.width, height: source.height };
     for (pass, part) in [(rows, between), (columns, part)] {
         let source = on.source();
         let target = on.target(whole, part)?;
-        on.call(pass, &RankSample { source, target, kernel, reserved: 0 }, part.size());
+        on.call(pass, &MorphologySample { source, target, kernel, reserved: 0 }, part.size());
     }
     Ok(())
 }
@@ -31,7 +128,7 @@ fn pick<const LARGEST: bool>(a: u8, b: u8) -> u8 {
 ///
 /// Rows are filtered first, then columns. Windows are doubled: a window of 2n values is two adjacent windows of n
 /// values, and a window of n to 2n values is two overlapping ones. So the cost grows with the logarithm of the kernel.
-pub(super) fn filter<const LARGEST: bool>(input: &Image, kernel: u32, part: Rect, out: &mut Image) {
+fn filter<const LARGEST: bool>(input: &Image, kernel: u32, part: Rect, out: &mut Image) {
     let (whole, stored) = (input.whole(), input.part());
     debug_assert!(part.fits(whole));
     out.reset_part(whole, part);

@@ -1,4 +1,4 @@
-//! Parameters of kernels: kernels/params.cuh in Rust. Both sides assert sizes and offsets.
+//! Descriptors of kernels' images: kernels/descriptors.cuh in Rust. Both sides assert sizes and offsets.
 //!
 //! Pointers are device addresses. Images are interleaved RGB, 3 bytes a pixel, with a row pitch in bytes; an image may
 //! be a stored rectangle of a larger whole. Strides are in elements, offsets and sizes in pixels. No struct has
@@ -25,7 +25,7 @@ pub(crate) struct Launch {
 /// An image to read: a rectangle of a whole image.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub(crate) struct Source {
+pub(crate) struct SourceImage {
     pub(crate) pixels: DevicePointer,
     pub(crate) pitch_bytes: u32,
     pub(crate) x: u32,
@@ -40,7 +40,7 @@ pub(crate) struct Source {
 /// An image to write: a rectangle of the complete result.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub(crate) struct Target {
+pub(crate) struct TargetImage {
     pub(crate) pixels: DevicePointer,
     pub(crate) pitch_bytes: u32,
     pub(crate) x: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Target {
 /// A step of a coordinate chain.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(16))]
-pub(crate) struct Step {
+pub(crate) struct StepDescriptor {
     pub(crate) a: [i32; 6],
     pub(crate) width: u32,
     pub(crate) height: u32,
@@ -93,7 +93,7 @@ pub(crate) struct Erasure {
 /// A sample's place in the batch.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub(crate) struct Output {
+pub(crate) struct BatchPlace {
     pub(crate) elements: DevicePointer,
     pub(crate) erasures: DevicePointer,
     /// Used for NCHW only.
@@ -108,8 +108,8 @@ pub(crate) struct Output {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct FusedSample {
-    pub(crate) source: Source,
-    pub(crate) output: Output,
+    pub(crate) source: SourceImage,
+    pub(crate) output: BatchPlace,
     pub(crate) steps: DevicePointer,
     /// Table of 256 bytes, applied to all pixels except the steps' fills; 0 for none.
     pub(crate) table: DevicePointer,
@@ -129,16 +129,16 @@ pub(crate) struct FusedSample {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct FinishSample {
-    pub(crate) source: Source,
-    pub(crate) output: Output,
+    pub(crate) source: SourceImage,
+    pub(crate) output: BatchPlace,
 }
 
 /// flip: mirrors and quarter turns.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct FlipSample {
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+    pub(crate) source: SourceImage,
+    pub(crate) target: TargetImage,
     /// xx, xy, x0, yx, yy, y0.
     pub(crate) exact: [i32; 6],
 }
@@ -147,8 +147,8 @@ pub(crate) struct FlipSample {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct CropSample {
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+    pub(crate) source: SourceImage,
+    pub(crate) target: TargetImage,
     pub(crate) x: i32,
     pub(crate) y: i32,
     pub(crate) fill: u32,
@@ -167,8 +167,8 @@ impl CropSample {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct RotateSample {
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+    pub(crate) source: SourceImage,
+    pub(crate) target: TargetImage,
     /// Map from output to input, for pixel centers.
     pub(crate) matrix: [f64; 6],
     /// The matrix in fixed point, with 16 (rotate_nearest) or 44 fractional bits.
@@ -188,8 +188,8 @@ pub(crate) const ALL_IN_DOUBT: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct ResizeSample {
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+    pub(crate) source: SourceImage,
+    pub(crate) target: TargetImage,
     pub(crate) axis: Axis,
 }
 
@@ -197,8 +197,8 @@ pub(crate) struct ResizeSample {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct BlurSample {
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+    pub(crate) source: SourceImage,
+    pub(crate) target: TargetImage,
     /// `source.height` rows of `3 * target.width` sums of 32 bits.
     pub(crate) between: DevicePointer,
     /// Weights for distances 0 to `kernel / 2`, with 24 fractional bits.
@@ -210,9 +210,9 @@ pub(crate) struct BlurSample {
 /// dilate and erode, one axis a launch.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub(crate) struct RankSample {
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+pub(crate) struct MorphologySample {
+    pub(crate) source: SourceImage,
+    pub(crate) target: TargetImage,
     pub(crate) kernel: u32,
     pub(crate) reserved: u32,
 }
@@ -267,8 +267,8 @@ pub(crate) struct MixSample {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct PerspectiveSample {
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+    pub(crate) source: SourceImage,
+    pub(crate) target: TargetImage,
     /// Coefficients of both coordinates and of their divisor, for twice a pixel's place and for 1, with 40 fractional
     /// bits.
     pub(crate) coefficients: [i64; 9],
@@ -281,8 +281,8 @@ pub(crate) struct PerspectiveSample {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct BoxBlurSample {
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+    pub(crate) source: SourceImage,
+    pub(crate) target: TargetImage,
     /// Number of pixels on either side of the middle that have full weight.
     pub(crate) radius: u32,
     /// Weight of these pixels, with 24 fractional bits.
@@ -297,8 +297,8 @@ pub(crate) struct BoxBlurSample {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct SharpnessSample {
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+    pub(crate) source: SourceImage,
+    pub(crate) target: TargetImage,
     pub(crate) factor: f32,
     pub(crate) reserved: u32,
 }
@@ -334,8 +334,8 @@ pub(crate) struct ColorSample {
 
 impl ColorSample {
     /// The descriptor of an image that is changed in place.
-    pub(crate) fn of(image: &Source) -> Self {
-        let Source { pixels, pitch_bytes, width, height, .. } = *image;
+    pub(crate) fn of(image: &SourceImage) -> Self {
+        let SourceImage { pixels, pitch_bytes, width, height, .. } = *image;
         Self { pixels, pitch_bytes, width, height, ..Self::default() }
     }
 }
@@ -344,8 +344,8 @@ impl ColorSample {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct ElasticSample {
-    pub(crate) source: Source,
-    pub(crate) target: Target,
+    pub(crate) source: SourceImage,
+    pub(crate) target: TargetImage,
     /// Two numbers in single precision for each pixel of the whole image.
     pub(crate) noise: DevicePointer,
     /// The noise, blurred along rows.
@@ -442,7 +442,7 @@ pub(crate) struct EraseNoiseSample {
     /// Column of the first stored pixel.
     pub(crate) first_x: u32,
     /// Sizes and erasures in it are ignored.
-    pub(crate) output: Output,
+    pub(crate) output: BatchPlace,
     pub(crate) value: [f32; 3],
     /// Row of the first stored pixel.
     pub(crate) first_y: u32,
@@ -450,12 +450,16 @@ pub(crate) struct EraseNoiseSample {
 
 const _: () = {
     assert!(size_of::<Launch>() == 24 && offset_of!(Launch, count) == 16);
-    assert!(size_of::<Source>() == 40 && offset_of!(Source, whole_width) == 28);
-    assert!(size_of::<Target>() == 32 && offset_of!(Target, width) == 20);
-    assert!(size_of::<Step>() == 48 && align_of::<Step>() == 16 && offset_of!(Step, fill) == 32);
+    assert!(size_of::<SourceImage>() == 40 && offset_of!(SourceImage, whole_width) == 28);
+    assert!(size_of::<TargetImage>() == 32 && offset_of!(TargetImage, width) == 20);
+    assert!(
+        size_of::<StepDescriptor>() == 48
+            && align_of::<StepDescriptor>() == 16
+            && offset_of!(StepDescriptor, fill) == 32
+    );
     assert!(size_of::<Axis>() == 32 && offset_of!(Axis, first) == 24);
     assert!(size_of::<Erasure>() == 32 && offset_of!(Erasure, value) == 16);
-    assert!(size_of::<Output>() == 40 && offset_of!(Output, row_stride) == 24);
+    assert!(size_of::<BatchPlace>() == 40 && offset_of!(BatchPlace, row_stride) == 24);
     assert!(size_of::<FusedSample>() == 208);
     assert!(offset_of!(FusedSample, output) == 40 && offset_of!(FusedSample, steps) == 80);
     assert!(offset_of!(FusedSample, table) == 88 && offset_of!(FusedSample, columns) == 96);
@@ -468,7 +472,7 @@ const _: () = {
     assert!(offset_of!(RotateSample, doubt) == 176);
     assert!(size_of::<ResizeSample>() == 104 && offset_of!(ResizeSample, axis) == 72);
     assert!(size_of::<BlurSample>() == 96 && offset_of!(BlurSample, kernel) == 88);
-    assert!(size_of::<RankSample>() == 80 && offset_of!(RankSample, kernel) == 72);
+    assert!(size_of::<MorphologySample>() == 80 && offset_of!(MorphologySample, kernel) == 72);
     assert!(size_of::<ContrastSample>() == 40 && offset_of!(ContrastSample, factor) == 36);
     assert!(size_of::<ColorSample>() == 32 && offset_of!(ColorSample, factor) == 20);
     assert!(size_of::<TableSample>() == 32 && offset_of!(TableSample, stride_bytes) == 28);

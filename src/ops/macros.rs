@@ -1,0 +1,60 @@
+//! Macros for what many operations and transforms have in common.
+
+/// Methods of a type that set one field each: `field: Type`, or `field: Type => Some` for an optional field.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $field:ident: $type:ty $(=> $some:ident)?,)*) => {
+        $(
+            $(#[$doc])*
+            #[must_use]
+            pub const fn $field(mut self, $field: $type) -> Self {
+                self.$field = $($some)?($field);
+                self
+            }
+        )*
+    };
+}
+
+/// A transform that draws one operation with a probability `p`. Its fields are those of the operation, and `p`.
+macro_rules! with_probability {
+    (
+        $(#[$doc:meta])* pub struct $name:ident { $($field:ident: $type:ty),* }
+        $(#[$new:meta])* pub fn new
+        draws: $op:expr
+    ) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($field: $type,)*
+            p: f64,
+        }
+
+        impl $name {
+            $(#[$new])*
+            #[must_use]
+            pub const fn new($($field: $type,)* p: f64) -> Self {
+                Self { $($field,)* p }
+            }
+
+            fn op(&self) -> $crate::ops::Op {
+                $(let $field = self.$field;)*
+                $op.into()
+            }
+        }
+
+        impl $crate::ops::transform::RandomTransform for $name {
+            fn validate(&self) -> $crate::error::Result<()> {
+                $crate::ops::check::probability(Self::NAME, self.p)?;
+                self.op().validate()
+            }
+
+            fn draw(&self, recipe: &mut $crate::ops::recipe::RecipeBuilder<'_>) -> $crate::error::Result<()> {
+                let (rng, _) = recipe.start();
+                if rng.chance(self.p) {
+                    recipe.push(self.op())?;
+                }
+                Ok(())
+            }
+        }
+    };
+}

@@ -1,0 +1,69 @@
+//! Drawing of recipes.
+
+use super::Op;
+use super::transform::Transform;
+use crate::error::Result;
+use crate::raster::Size;
+use crate::rng::SampleRng;
+
+/// A recipe under construction. It draws operations and tracks the image's size through them.
+pub(crate) struct RecipeBuilder<'a> {
+    rng: &'a mut SampleRng,
+    region: u32,
+    size: Size,
+    ops: Vec<Op>,
+}
+
+/// Draws the recipe of one sample: the explicit operations of `transforms` for an image of size `size`.
+///
+/// # Errors
+/// [`Error::Parameter`](crate::Error::Parameter) if an explicit rectangle does not fit the image,
+/// [`Error::Limits`](crate::Error::Limits) if the image grows too large.
+pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
+    let mut recipe = RecipeBuilder { rng, region: 0, size, ops: Vec::with_capacity(transforms.len() + 8) };
+    transforms.iter().try_for_each(|transform| recipe.add(transform))?;
+    Ok(recipe.ops)
+}
+
+impl RecipeBuilder<'_> {
+    /// The random numbers of the current region, starting with the first, and the image's size so far. Transforms that
+    /// draw nothing do not call this, because going to a region costs a block of the cipher.
+    pub(super) fn start(&mut self) -> (&mut SampleRng, Size) {
+        (self.rng.at(self.region), self.size)
+    }
+
+    /// The image's size so far.
+    pub(super) fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Adds an operation to the recipe.
+    pub(super) fn push(&mut self, op: impl Into<Op>) -> Result<()> {
+        let op = op.into();
+        self.size = op.output_size(self.size)?;
+        self.ops.push(op);
+        Ok(())
+    }
+
+    /// Draws a transform, and goes to the region after the transform's last.
+    pub(super) fn add(&mut self, transform: &Transform) -> Result<()> {
+        let after = self.region.saturating_add(transform.regions());
+        transform.random().draw(self)?;
+        self.region = after;
+        Ok(())
+    }
+
+    /// Draws a transform whose regions begin `regions` after the current one. The current region stays.
+    pub(super) fn add_after(&mut self, regions: u32, transform: &Transform) -> Result<()> {
+        let here = self.region;
+        self.region = here.saturating_add(regions);
+        transform.random().draw(self)?;
+        self.region = here;
+        Ok(())
+    }
+
+    /// Skips `regions` regions.
+    pub(super) fn skip(&mut self, regions: u32) {
+        self.region = self.region.saturating_add(regions);
+    }
+}
