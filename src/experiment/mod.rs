@@ -38,6 +38,8 @@ pub mod synth;
 mod ticks;
 pub mod train;
 pub mod trial;
+pub mod tune;
 pub mod usage;
 mod utilization;
+pub mod verdict;
 pub mod workers;

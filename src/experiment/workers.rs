@@ -5,11 +5,12 @@ use super::environment::available_memory_bytes;
 use super::published::{DEEPLIZARD, GLUON};
 use super::report::plot::{OWN, Series, grouped_bars};
 use super::report::{Cell, Report, Table};
-use super::spread::{Spread, turns};
+use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject};
-use super::train::{Run, RunTimes, evaluate, rounds_note, skipped};
+use super::train::{Run, RunTimes, SteadyState, about_setup, evaluate, skipped};
 use super::usage::{Sampling, Usage};
 use super::utilization;
+use super::verdict::{self, Choice, in_turn, level, pairs};
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
 use crate::ops::{CenterCrop, Op, Resize};
@@ -27,7 +28,8 @@ pub struct Settings {
     pub batch_sizes: Vec<usize>,
     /// Epochs of each run.
     pub epochs: u64,
-    /// Runs of each case, in turn with the others. The median counts.
+    /// Runs of each case, in turn with the others. With fewer than
+    /// [`default_rounds`](super::verdict::default_rounds), smaller differences remain hidden.
     pub rounds: u32,
     /// The operations. They must end in one size.
     pub ops: Vec<Transform>,
@@ -52,17 +54,29 @@ impl Case {
         self.runs.as_deref().unwrap_or(&[])
     }
 
+    /// A figure of the steady state in each round.
+    fn steady(&self, of: fn(&SteadyState) -> f64) -> Vec<f64> {
+        self.runs().iter().filter_map(RunTimes::steady).map(|steady| of(&steady)).collect()
+    }
+
+    fn rates(&self) -> Vec<f64> {
+        self.steady(|steady| steady.images_per_s)
+    }
+
     fn seconds(&self) -> Option<Spread> {
-        Spread::of(&self.runs().iter().filter_map(RunTimes::later_seconds).collect::<Vec<_>>())
+        Spread::of(&self.steady(|steady| steady.epoch_s))
     }
 
     fn images_per_s(&self) -> Option<Spread> {
-        Spread::of(&self.runs().iter().filter_map(RunTimes::later_images_per_s).collect::<Vec<_>>())
+        Spread::of(&self.rates())
     }
 
     fn accelerator_use(&self) -> Option<f64> {
-        let shares: Vec<f64> = self.runs().iter().filter_map(RunTimes::accelerator_use).collect();
-        Spread::of(&shares).map(|share| share.median)
+        Spread::of(&self.steady(|steady| steady.accelerator_use)).map(|share| share.median)
+    }
+
+    fn setup_s(&self) -> Vec<f64> {
+        self.runs().iter().filter_map(RunTimes::setup_s).collect()
     }
 }
 
@@ -152,16 +166,22 @@ pub fn workers(
             Series::spread(format!("batch {batch_size}"), &settings.workers.iter().map(of).collect::<Vec<_>>())
         })
         .collect();
-    let svg = grouped_bars("Seconds per epoch", "s", "workers", &groups, &series, OWN);
+    let svg = grouped_bars("Seconds per epoch, without set-up", "s", "workers", &groups, &series, OWN);
     report.plot("seconds-per-epoch", "Seconds per epoch for each number of workers and batch size", svg);
+    let of_batch_size = |batch_size: usize| -> Vec<Rates> {
+        let ran = cases.iter().filter(|case| case.batch_size == batch_size && !case.runs().is_empty());
+        ran.map(|case| Rates { workers: case.workers, rates: case.rates(), seconds: case.seconds() }).collect()
+    };
+    let comparisons: usize = settings.batch_sizes.iter().map(|&batch_size| pairs(of_batch_size(batch_size).len())).sum();
     for &batch_size in &settings.batch_sizes {
-        report.answer.extend(answer(batch_size, &cases));
+        report.answer.extend(answer(batch_size, of_batch_size(batch_size), level(comparisons)));
         let reason = cases.iter().find_map(|case| (case.batch_size == batch_size).then_some(case.runs.as_ref().err()?));
         report.tables[0].blank.extend(reason.map(|reason| format!("batches of {batch_size}: {reason}.")));
     }
     if report.answer.is_empty() {
         report.answer.push("Nothing was run; the table says why.".to_owned());
     }
+    report.answer.extend(about_setup(cases.iter().flat_map(Case::runs)));
     report.notes.extend(skipped(cases.iter().flat_map(Case::runs)));
     if learning_rate.is_none() {
         report.tables[1].blank.push("learning rate: this step has none.".to_owned());
@@ -169,17 +189,19 @@ pub fn workers(
     if cases.iter().flat_map(Case::runs).all(|run| run.epochs.iter().all(|epoch| epoch.loss.is_none())) {
         report.tables[1].blank.push("loss, accuracy: this step trains nothing (see --step).".to_owned());
     }
-    report.notes.push(rounds_note(settings.rounds));
+    report.notes.push(verdict::note(settings.rounds));
     report.notes.push(
-        "With 0 workers the trainer's thread makes each batch when it asks. Seconds per epoch and images/s are of the epochs \
-         after the first."
+        "With 0 workers the trainer's thread makes each batch when it asks. Seconds per epoch, images/s and \
+         accelerator use are of the epochs after the first, or of the only one, without set-up: of the batches after the \
+         first, for all images of an epoch."
             .to_owned(),
     );
     report.figures = json!({
         "cases": cases.iter().map(|case| json!({
-            "workers": case.workers, "batch_size": case.batch_size, "seconds_per_epoch": case.seconds(),
-            "images_per_s": case.images_per_s(), "runs": case.runs(), "not_run": case.runs.as_ref().err(),
-            "accelerator_use": case.accelerator_use(), "evaluation_accuracy": Spread::of(&case.accuracies),
+            "workers": case.workers, "batch_size": case.batch_size, "steady_seconds_per_epoch": case.seconds(),
+            "seconds_per_epoch": Spread::of(&case.runs().iter().filter_map(RunTimes::later_seconds).collect::<Vec<_>>()),
+            "steady_images_per_s": with_rounds(&case.rates()), "setup_s": with_rounds(&case.setup_s()), "runs": case.runs(), "not_run": case.runs.as_ref().err(),
+            "accelerator_use": case.accelerator_use(), "evaluation_accuracy": with_rounds(&case.accuracies),
             "utilization": utilization::figures(&case.usage),
         })).collect::<Vec<_>>(),
     });
@@ -214,22 +236,69 @@ fn cannot(pipeline: &Pipeline, batch_size: usize, images: Option<u64>) -> Option
         .then(|| format!("they take {:.1} GB of {:.1} GB free", needs as f64 / 1e9, free as f64 / 1e9))
 }
 
-/// Sentence about the smallest number of workers that is not slower than the fastest beyond doubt.
-fn answer(batch_size: usize, cases: &[Case]) -> Option<String> {
-    let ran = || {
-        cases.iter().filter(move |case| case.batch_size == batch_size).filter_map(|c| Some((c.workers, c.seconds()?)))
+/// Rates of one number of workers, by round.
+struct Rates {
+    workers: usize,
+    rates: Vec<f64>,
+    seconds: Option<Spread>,
+}
+
+/// Sentence about the smallest number of workers that is as good as the fastest.
+fn answer(batch_size: usize, mut cases: Vec<Rates>, level: f64) -> Option<String> {
+    cases.sort_by_key(|case| case.workers);
+    let rates: Vec<&[f64]> = cases.iter().map(|case| case.rates.as_slice()).collect();
+    let choice = Choice::of(&rates, level)?;
+    let workers = |case: usize| match cases[case].workers {
+        0 => "no workers".to_owned(),
+        1 => "1 worker".to_owned(),
+        workers => format!("{workers} workers"),
     };
-    let (_, fastest) = ran().min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
-    let (enough, seconds) = ran().filter(|(_, seconds)| !fastest.is_below(seconds)).min_by_key(|case| case.0)?;
-    let of_it = format!("{:.3} s per epoch ({:.3} to {:.3})", seconds.median, seconds.low, seconds.high);
-    if enough == 0 {
-        return Some(format!("Batches of {batch_size}: no workers are needed, {of_it}; none are faster beyond doubt."));
+    let measured = |case: usize| {
+        let seconds = cases[case].seconds.map(|Spread { median, low, high, .. }| {
+            format!("{median:.3} s per epoch ({low:.3} to {high:.3})")
+        });
+        format!("{}, {}", workers(case), seconds.unwrap_or_default())
+    };
+    let fastest = choice.fastest;
+    let Some(smallest) = choice.smallest else {
+        let rounds = rates[fastest].len();
+        return Some(format!(
+            "Batches of {batch_size}: cannot tell how many workers are enough: {rounds} {} measured, and {} or more could tell \
+             (--rounds). Fastest measured: {}.",
+            if rounds == 1 { "round was" } else { "rounds were" },
+            choice.rounds_needed().unwrap_or_default(),
+            measured(fastest)
+        ));
+    };
+    let mut sentence = format!(
+        "Batches of {batch_size}: {} {}",
+        measured(smallest),
+        match () {
+            () if cases.len() == 1 => "is the only number that was measured",
+            () if cases[smallest].workers == 0 => "are enough",
+            () => "is the smallest number that is enough",
+        }
+    );
+    match choice.verdicts[smallest] {
+        Some(verdict) => {
+            sentence += &format!(
+                "; against the fastest measured, {}: {}",
+                measured(fastest),
+                verdict.words("slower", "faster")
+            );
+        }
+        None if cases.len() > 1 => sentence += ", and the fastest measured",
+        None => {}
     }
-    let without = ran().find(|(workers, _)| *workers == 0).map_or_else(String::new, |(_, own)| {
-        format!("; {:.2} times as fast as without workers ({:.3} s)", own.median / seconds.median, own.median)
-    });
-    let workers = if enough == 1 { "1 worker is enough".to_owned() } else { format!("{enough} workers are enough") };
-    Some(format!("Batches of {batch_size}: {workers}, {of_it}, and no other number is faster beyond doubt{without}."))
+    let unclear: Vec<String> = choice.unclear().map(workers).collect();
+    if !unclear.is_empty() {
+        sentence += &format!("; the rounds cannot tell whether {} would be slower", unclear.join(", "));
+    }
+    if smallest > 0 && cases[0].workers == 0 {
+        let without = in_turn(&rates, 0, smallest, level).words("slower", "faster");
+        sentence += &format!("; against no workers: {without}");
+    }
+    Some(sentence + ".")
 }
 
 /// Table of the seconds per epoch, one row per number of workers.
@@ -240,7 +309,7 @@ fn summary(settings: &Settings, cases: &[Case]) -> Table {
     let columns = settings.batch_sizes.iter().flat_map(of_batch);
     let columns: Vec<String> = std::iter::once("workers".to_owned()).chain(columns).collect();
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let mut table = Table::new("seconds-per-epoch", "Seconds per epoch", &columns);
+    let mut table = Table::new("seconds-per-epoch", "Seconds per epoch, without set-up", &columns);
     for &workers in &settings.workers {
         let of = cases.iter().filter(|case| case.workers == workers).flat_map(|case| {
             let (seconds, rate) = (case.seconds(), case.images_per_s());
@@ -257,7 +326,8 @@ fn summary(settings: &Settings, cases: &[Case]) -> Table {
 
 /// Table of each case's other figures.
 fn each(cases: &[Case], evaluated: bool) -> Table {
-    let columns = ["workers", "batch size", "images/s", "accelerator use, %", "evaluation accuracy, %", "+-%"];
+    let columns =
+        ["workers", "batch size", "images/s", "accelerator use, %", "evaluation accuracy, %", "+-%", "set-up, s"];
     let mut table = Table::new("cases", "Each case", &columns);
     table.in_files_only = true;
     for case in cases.iter().filter(|case| case.runs.is_ok()) {
@@ -269,6 +339,7 @@ fn each(cases: &[Case], evaluated: bool) -> Table {
             Cell::number(case.accelerator_use().map(|share| 100.0 * share), 1),
             Cell::number(accuracy.map(|accuracy| 100.0 * accuracy.median), 1),
             Cell::number(accuracy.filter(|accuracy| accuracy.rounds > 1).map(|accuracy| 100.0 * accuracy.share()), 1),
+            Cell::number(Spread::of(&case.setup_s()).map(|setup| setup.median), 3),
         ]);
     }
     if cases.iter().all(|case| case.accuracies.is_empty()) {

@@ -17,7 +17,7 @@ use super::report::{Cell, Report, Table};
 use super::run::StageSeconds;
 use super::spread::{Spread, turns};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{NO_STEP_S, Run, RunTimes, skipped};
+use super::train::{NO_STEP_S, Run, RunTimes, SteadyState, about_setup, skipped};
 use crate::backend::cuda::measure::{self, open_twice};
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
@@ -201,6 +201,7 @@ pub fn diagnose(
     let svg = bars("A worker's time for one image", "ms", &findings.of_worker().map(stage));
     report.plot("stages", "What a worker spends its time on", svg);
     report.leading_plots = 2;
+    report.notes.extend(about_setup(measured.runs.iter().map(|(_, run)| run)));
     report.notes.extend(skipped(measured.runs.iter().map(|(_, run)| run)));
     report.notes.extend([
         format!(
@@ -208,6 +209,7 @@ pub fn diagnose(
         ),
         "Read and decode: whole images; the pipeline decodes only what its operations need, so it may be faster."
             .to_owned(),
+        "Images/s and the trainer's share are of the batches after the first of each epoch: without set-up.".to_owned(),
         "Without augmentation: a center crop in the place of all operations.".to_owned(),
         "Step alone: every batch is there when the step asks, and no worker runs beside it.".to_owned(),
     ]);
@@ -317,9 +319,10 @@ impl Measured {
         };
         let rate = match run {
             Ok(run) => {
-                let rate = run.images_per_s().unwrap_or(0.0);
+                let steady = SteadyState::of(&run.epochs);
+                let rate = steady.map_or(0.0, |steady| steady.images_per_s);
                 if part == Part::Whole {
-                    self.accelerator_use.push(run.accelerator_use().unwrap_or(0.0));
+                    self.accelerator_use.push(steady.map_or(0.0, |steady| steady.accelerator_use));
                 }
                 self.runs.push((part, run));
                 rate
