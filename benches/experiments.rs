@@ -57,10 +57,12 @@ fn report(name: &str, subject: &Subject) -> Result<Report> {
                 persistent: vec![true, false],
                 pinned: vec![true, false],
                 batch_size: 32,
+                name: Preset::Train.name().to_owned(),
                 ops,
                 strategy: Strategy::Fused,
                 time: Duration::from_secs(1),
                 rounds: 2,
+                gpus: 0,
                 baseline: true,
             };
             Ok(configurations(subject, &settings, &mut resnet18()?, &mut |_| Ok(()), progress)?.report)

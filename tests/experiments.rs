@@ -351,10 +351,12 @@ fn the_runs_of_configurations_agree_with_a_stopwatch() {
         persistent: vec![true, false],
         pinned: vec![true],
         batch_size: 4,
+        name: "crop".to_owned(),
         ops: vec![crop(16)],
         strategy: Strategy::Fused,
         time: Duration::from_millis(300),
         rounds: 1,
+        gpus: 0,
         baseline: true,
     };
     // Building is in the runs and not in their epochs; what was logged adds up to them too.
@@ -637,10 +639,12 @@ fn the_smallest_configuration_that_is_as_good_is_chosen() {
         persistent: vec![true, false],
         pinned: vec![true],
         batch_size: 4,
+        name: "crop".to_owned(),
         ops: vec![crop(8)],
         strategy: Strategy::Fused,
         time: Duration::from_millis(250),
         rounds: 2,
+        gpus: 0,
         baseline: true,
     };
     let (mut starts, mut ends, mut batches) = (0, 0, 0);

@@ -67,6 +67,14 @@ enum Arm {
 }
 
 impl Settings {
+    /// Number of comparisons of a report on so many models: each way's growth with the load, and each way against the
+    /// first at each load.
+    #[must_use]
+    pub fn comparisons(&self, models: usize) -> usize {
+        let arms = self.arms().into_iter().filter(|arm| !arm.needs_gpu() || no_gpu().is_none()).count();
+        models * (arms + arms.saturating_sub(1) * self.loads.len())
+    }
+
     /// All ways to augment.
     fn arms(&self) -> Vec<Arm> {
         let own = self.strategies.iter().map(|&strategy| Arm::A(strategy)).chain([Arm::BGpu, Arm::AGpu]);
@@ -168,7 +176,8 @@ impl Measured {
 
     /// Case `b` against case `a` of a model; `None` if either was not run.
     fn verdict(&self, model: usize, a: (u32, Arm), b: (u32, Arm)) -> Option<Verdict> {
-        let of_model: Vec<_> = self.cases.iter().filter(|((of, ..), seconds)| *of == model && !seconds.is_empty()).collect();
+        let of_model: Vec<_> =
+            self.cases.iter().filter(|((of, ..), seconds)| *of == model && !seconds.is_empty()).collect();
         let find = |(load, arm)| of_model.iter().position(|(of, _)| *of == (model, load, arm));
         let seconds: Vec<&[f64]> = of_model.iter().map(|(_, seconds)| seconds.as_slice()).collect();
         Some(in_turn(&seconds, find(a)?, find(b)?, self.level))
@@ -185,7 +194,8 @@ impl Measured {
     /// Sentences on a model. `busy`: the accelerator use at the highest load; `None` without a training step.
     fn answer(&self, model: usize, name: &str, busy: &dyn Fn(Arm) -> Option<f64>) -> Vec<String> {
         let (low, high) = self.loads;
-        let arms = self.cases.iter().filter(|((of, load, _), _)| (*of, *load) == (model, high)).map(|((.., arm), _)| *arm);
+        let arms =
+            self.cases.iter().filter(|((of, load, _), _)| (*of, *load) == (model, high)).map(|((.., arm), _)| *arm);
         let part = |arm: Arm| {
             let (from, to) = (self.seconds(model, low, arm)?, self.seconds(model, high, arm)?);
             let busy = busy(arm).map_or_else(String::new, |share| format!(", accelerator use {:.0} %", 100.0 * share));
@@ -477,5 +487,68 @@ fn answer(report: &mut Report, models: &[Model], cases: &[Case], seconds: &Measu
         for table in report.tables.iter_mut().filter(|table| ["seconds-per-epoch", "growth"].contains(&table.name)) {
             table.blank.push(format!("the GPU's columns: {reason}."));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::configurations::tests::tells;
+    use super::super::verdict::simulated::{Noise, QUIET, rates};
+    use super::*;
+
+    const ARMS: [Arm; 2] = [Arm::A(Strategy::Sequential), Arm::A(Strategy::Fused)];
+
+    /// Seconds of four models. `seconds`: those of a load and a way.
+    fn made(report: u64, seconds: impl Fn(u32, Arm) -> f64, noise: Noise) -> Measured {
+        let Settings { loads, rounds, .. } = Settings::default();
+        let of_model = |model| {
+            let keys: Vec<_> = loads.iter().flat_map(|&load| ARMS.map(|arm| (model, load, arm))).collect();
+            let medians: Vec<f64> = keys.iter().map(|&(_, load, arm)| 1.0 / seconds(load, arm)).collect();
+            let rates = rates(4 * report + model as u64, &medians, rounds, noise).into_iter();
+            let seconds = rates.map(|rates| rates.into_iter().map(|rate| 1.0 / rate).collect::<Vec<f64>>());
+            keys.into_iter().zip(seconds).collect::<Vec<_>>()
+        };
+        Measured::of((0..4).flat_map(of_model).collect()).unwrap()
+    }
+
+    fn answer(measured: &Measured, model: usize) -> String {
+        measured.answer(model, "resnet18", &|_| Some(0.5)).join(" ")
+    }
+
+    #[test]
+    fn equal_loads_are_told_apart_in_one_of_a_hundred_reports_at_most() {
+        let told = |report: &u64| {
+            let measured = made(*report, |_, _| 0.5, QUIET);
+            let saves = |model| [1, 4, 8, 12].iter().any(|&load| measured.saved(model, load, ARMS[1]).is_some());
+            (0..4).any(|model| saves(model) || tells(&answer(&measured, model)))
+        };
+        let told = (0..1_000).filter(told).count();
+        assert!(told <= 10, "{told} of 1,000 reports");
+    }
+
+    #[test]
+    fn loads_that_take_5_percent_longer_are_found() {
+        let (mut grows, mut saves) = (0, 0);
+        for report in 0..100 {
+            let measured = made(report, |load, arm| if load == 12 && arm == ARMS[0] { 0.525 } else { 0.5 }, QUIET);
+            for model in 0..4 {
+                let answer = answer(&measured, model);
+                grows += usize::from(answer.contains("longer (") && answer.contains("with A, CPU, sequential (0.5"));
+                saves += usize::from(measured.saved(model, 12, ARMS[1]).is_some());
+            }
+        }
+        assert!(grows >= 360 && saves >= 360, "{grows} and {saves} of 400 found");
+    }
+
+    #[test]
+    fn one_load_is_told_without_growth() {
+        let seconds = |arm| ((0, 4, arm), vec![0.5]);
+        let measured = Measured::of(ARMS.map(seconds).into()).unwrap();
+        let answer = answer(&measured, 0);
+        assert!(
+            answer.starts_with("resnet18: at load 4 an epoch takes 0.50 s with A, CPU, sequential, acc"),
+            "{answer}"
+        );
+        assert_eq!(measured.saved(0, 4, ARMS[1]), None, "one round shows nothing");
     }
 }

@@ -237,6 +237,7 @@ fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::spread::with_rounds;
+    use super::super::verdict::simulated::{Noise, QUIET, rates};
     use super::*;
     use serde_json::json;
 
@@ -276,13 +277,48 @@ mod tests {
         // A report without the figures of each round, or with few of them.
         let without = a.replace("each", "all");
         assert!(compare(&without, &b).unwrap().text().contains("cannot tell (a report without"));
-        let few = |by: f64| json!({ "experiment": "x", "figures": { "rate": with_rounds(&[100.0 * by; 3]) } }).to_string();
+        let few =
+            |by: f64| json!({ "experiment": "x", "figures": { "rate": with_rounds(&[100.0 * by; 3]) } }).to_string();
         let text = compare(&few(1.0), &few(0.78)).unwrap().text();
         assert!(text.contains("Cannot tell") && text.contains("cannot tell (5 rounds or more could)"), "{text}");
         let other = b.replace("augment-load", "workers");
         assert!(compare(&a, &other).unwrap_err().to_string().contains("augment-load"));
         assert!(compare(&a, "{}").unwrap_err().to_string().contains("report.json"));
         assert!(compare("[", &b).unwrap_err().is_parameter());
+    }
+
+    /// Two reports of 32 cases. `by`: how many times as much the first ten of the second report make.
+    fn made(number: u64, by: f64) -> Comparison {
+        // Rounds of one report are not in turn with those of another, so what a report's rounds share counts as noise.
+        let noise = Noise { shared: 0.01, own: 0.015, ..QUIET };
+        let report = |number: u64, by: f64| {
+            let medians: Vec<f64> = (0..32).map(|case| if case < 10 { 100.0 * by } else { 100.0 }).collect();
+            let rounds = rates(number, &medians, 16, noise);
+            let case =
+                |(i, rounds): (usize, &Vec<f64>)| json!({ "case": i, "steady_images_per_s": with_rounds(rounds) });
+            let cases: Vec<Value> = rounds.iter().enumerate().map(case).collect();
+            json!({ "experiment": "x", "figures": { "cases": cases } }).to_string()
+        };
+        compare(&report(2 * number, 1.0), &report(2 * number + 1, by)).unwrap()
+    }
+
+    #[test]
+    fn equal_reports_differ_in_one_of_a_hundred_comparisons_at_most() {
+        let differ = |number: &u64| made(*number, 1.0).figures.iter().any(|figure| figure.verdict.unwrap().differs());
+        let differ = (0..1_000).filter(differ).count();
+        assert!(differ <= 10, "{differ} of 1,000 comparisons");
+    }
+
+    #[test]
+    fn differences_of_5_percent_are_found() {
+        let of_one = |number| {
+            let found = made(number, 1.05);
+            let differ = found.figures.iter().filter(|figure| figure.verdict.unwrap().differs()).count();
+            assert!(!found.text().contains("qual"), "{}", found.text());
+            differ
+        };
+        let found: usize = (0..100).map(of_one).sum();
+        assert!((900..=1_001).contains(&found), "{found} of 1,000");
     }
 
     #[test]

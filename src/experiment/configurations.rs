@@ -16,7 +16,7 @@ use super::subject::{Model, Subject, no_gpu};
 use super::train::{LANES, NO_STEP_S, Run, RunTimes, SteadyState, about_setup, skipped};
 use super::usage::{Percentiles, Sampling, Usage, percentiles};
 use super::utilization;
-use super::verdict::{self, Choice, Verdict, in_turn, level, pairs};
+use super::verdict::{self, Choice, Verdict, default_rounds, in_turn, level, pairs};
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
 use crate::pipeline::{Builder, Pipeline};
@@ -150,6 +150,13 @@ pub fn worker_counts(cores: usize, gpus: usize) -> Vec<usize> {
     counts
 }
 
+/// Number of rounds to measure for so many configurations, the baseline included.
+#[must_use]
+pub fn rounds_for(configurations: usize) -> u32 {
+    // Half of the level may be left for the speed of a core.
+    default_rounds(2 * pairs(configurations))
+}
+
 /// Results of one configuration.
 struct Case {
     configuration: Configuration,
@@ -262,8 +269,7 @@ pub(super) fn measure_all(
     }
     report.measured();
     let rates = |case: &Case| case.figures(Round::images_per_s);
-    let measured: Vec<(Configuration, Vec<f64>)> =
-        cases.iter().map(|case| (case.configuration, rates(case))).collect();
+    let measured: Vec<(Configuration, Vec<f64>)> = cases.iter().map(|case| (case.configuration, rates(case))).collect();
     let Some(ranking) = Ranking::of(measured, shares) else {
         let got = too_large.unwrap_or_else(|| "none".to_owned());
         return Err(Error::parameter(
@@ -632,7 +638,8 @@ fn plots(report: &mut Report, cases: &[Case], own: (Option<&Case>, &Case), basel
     };
     let shown: Vec<Bar> = shown.iter().map(bar).collect();
     let caption = format!("Images per second, the best {} of {}", shown.len(), cases.len());
-    let title = format!("{caption}; the {} in orange", if own.0.is_some() { "recommended" } else { "fastest measured" });
+    let title =
+        format!("{caption}; the {} in orange", if own.0.is_some() { "recommended" } else { "fastest measured" });
     report.plot("ranking", caption, bars(&title, "1/s", &shown));
     if let Some(baseline) = baseline {
         let bar =
@@ -654,4 +661,84 @@ fn plots(report: &mut Report, cases: &[Case], own: (Option<&Case>, &Case), basel
     let name = chosen.configuration.name();
     let svg = histogram(&format!("Waits: {name}"), &chosen.waits());
     report.plot("waits", format!("How long the trainer waited for each batch: {name}"), svg);
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::verdict::simulated::{BUSY, Noise, QUIET, rates};
+    use super::*;
+
+    /// A ranking of 1 and 2 threads with prefetch 1, 2 and 4, and of a baseline, from made rounds. `of_one` and
+    /// `of_none`: rates with one thread and with the baseline, where two threads make 1,000 images/s.
+    pub(in crate::experiment) fn made(
+        report: u64,
+        (of_one, of_none): (f64, f64),
+        rounds: u32,
+        noise: Noise,
+        shares: usize,
+    ) -> Ranking {
+        let configuration =
+            |threads, prefetch| Configuration { threads, prefetch, persistent: threads > 0, pinned: None };
+        let own = [1, 2].into_iter().flat_map(|threads| [1, 2, 4].map(|prefetch| configuration(threads, prefetch)));
+        let all: Vec<Configuration> = own.chain([configuration(0, 1)]).collect();
+        let medians: Vec<f64> = all.iter().map(|c| [of_none, of_one, 1_000.0][c.threads]).collect();
+        Ranking::of(all.into_iter().zip(rates(report, &medians, rounds, noise)).collect(), shares).unwrap()
+    }
+
+    /// Whether a sentence tells a difference, as [`Verdict::words`] does.
+    pub(in crate::experiment) fn tells(answer: &str) -> bool {
+        ["slower (", "faster (", "shorter (", "longer (", "less (", "more ("]
+            .iter()
+            .any(|word| answer.contains(&format!("% {word}")))
+    }
+
+    #[test]
+    fn equal_configurations_are_told_apart_in_one_of_a_hundred_reports_at_most() {
+        for noise in [QUIET, BUSY] {
+            let rounds = rounds_for(7);
+            let told = |report: &u64| {
+                let ranking = made(*report, (1_000.0, 1_000.0), rounds, noise, 2);
+                let verdicts = ranking.choice.verdicts.iter().flatten();
+                tells(&ranking.answer().join("\n")) || verdicts.into_iter().any(Verdict::differs)
+            };
+            let told = (0..1_000).filter(told).count();
+            assert!(told <= 10, "{told} of 1,000 reports");
+        }
+    }
+
+    /// On a quiet machine, where figures vary by 2 % and rounds by another 2 %, and one figure in a hundred stalls.
+    #[test]
+    fn differences_of_5_percent_are_found() {
+        let rounds = rounds_for(6);
+        let (mut found, mut chosen) = (0, 0);
+        for report in 0..300 {
+            let ranking = made(report, (1_000.0 / 1.05, 500.0), rounds, QUIET, 2);
+            found += ranking.choice.verdicts[..3].iter().filter(|verdict| verdict.is_some_and(|v| v.differs())).count();
+            chosen += usize::from(ranking.smallest().is_some_and(|smallest| smallest.threads == 2));
+            let against_the_baseline = ranking.answer().pop().unwrap();
+            assert!(tells(&against_the_baseline), "{against_the_baseline}");
+        }
+        assert!(found >= 810 && chosen >= 270, "{found} of 900 differences found, {chosen} of 300 choices right");
+    }
+
+    #[test]
+    fn few_rounds_recommend_nothing() {
+        for rounds in [1, 3] {
+            let ranking = made(0, (600.0, 300.0), rounds, QUIET, 1);
+            let answer = ranking.answer();
+            assert_eq!(ranking.smallest(), None);
+            assert!(
+                answer[0].starts_with("Cannot tell") && answer[0].contains(" and 7 or more could tell"),
+                "{answer:?}"
+            );
+            assert!(answer[1].starts_with("Fastest measured: 2 threads"), "{answer:?}");
+            assert!(answer[2].ends_with("cannot tell (7 rounds or more could)."), "{answer:?}");
+        }
+        let one = Configuration { threads: 1, prefetch: 1, persistent: true, pinned: None };
+        let only = Ranking::of(vec![(one, vec![100.0])], 1).unwrap();
+        assert_eq!(
+            only.answer(),
+            ["The only configuration: 1 thread, prefetch 1, 100 images/s (100 to 100): --threads 1 --prefetch 1"]
+        );
+    }
 }

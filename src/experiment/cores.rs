@@ -95,7 +95,8 @@ impl Machine {
     pub(super) fn add_figures(self, report: &mut Report, of_core: Option<f64>, of_step: Option<f64>) {
         report.figures["images_per_s_a_core"] = json!(of_core);
         report.figures["images_per_s_of_the_step"] = json!(of_step);
-        report.figures["cores_needed"] = json!(of_core.zip(of_step).map(|(of_core, of_step)| self.need(of_core, of_step)));
+        report.figures["cores_needed"] =
+            json!(of_core.zip(of_step).map(|(of_core, of_step)| self.need(of_core, of_step)));
     }
 }
 
@@ -130,8 +131,8 @@ impl Way {
 /// Images per second of a core in each round, by the ways that were measured. The operations as asked come first.
 pub(super) struct CoreRates {
     /// Name of the operations.
-    pub(super) name: String,
-    pub(super) rates: Vec<(Way, Vec<f64>)>,
+    name: String,
+    rates: Vec<(Way, Vec<f64>)>,
     kept_images: usize,
     no_gpu: Option<String>,
 }
@@ -161,6 +162,11 @@ pub(super) fn measure(subject: &Subject, settings: &Settings, progress: &mut dyn
 }
 
 impl CoreRates {
+    #[cfg(test)]
+    pub(super) fn made(name: &str, rates: Vec<(Way, Vec<f64>)>) -> Self {
+        Self { name: name.to_owned(), rates, kept_images: 1, no_gpu: None }
+    }
+
     /// Spread of the operations as asked.
     fn asked(&self) -> Option<Spread> {
         self.rates.iter().find(|(way, _)| *way == Way::Asked).and_then(|(_, rates)| Spread::of(rates))
@@ -375,8 +381,7 @@ mod tests {
     fn ways_that_change_nothing_are_not_mentioned() {
         let ways = [Way::Asked, Way::Load(4), Way::Load(12), Way::Packed, Way::Cached];
         let rounds = rates(3, &[1_000.0, 1_000.0, 400.0, 1_000.0, 1_000.0], 16, QUIET);
-        let rates = ways.into_iter().zip(rounds).collect();
-        let rates = CoreRates { name: "train".to_owned(), rates, kept_images: 1, no_gpu: None };
+        let rates = CoreRates::made("train", ways.into_iter().zip(rounds).collect());
         let said = rates.answer(3_000.0, Machine { cores: 4, gpus: 1 });
         assert!(said[1].starts_with("They would need 7.") && said[1].matches('(').count() == 1, "{said:?}");
         assert!(said[1].contains("(train after 12 flips and rotations)"), "{said:?}");

@@ -237,7 +237,9 @@ pub(super) fn about_setup<'a>(runs: impl Iterator<Item = &'a RunTimes>) -> Optio
     let sum = |of: fn(&EpochTimes) -> f64| epochs.iter().map(|epoch| of(epoch)).sum::<f64>();
     let share = 100.0 * sum(|epoch| epoch.setup_s) / sum(|epoch| epoch.seconds).max(f64::MIN_POSITIVE);
     Some(match batches {
-        0 | 1 => "Every epoch has a single batch: these figures are of set-up, and tell nothing of longer epochs.".to_owned(),
+        0 | 1 => {
+            "Every epoch has a single batch: these figures are of set-up, and tell nothing of longer epochs.".to_owned()
+        }
         _ => format!(
             "The longest epoch has {batches} batches, so {share:.0} % of the time was set-up, the wait for the first batch. It is \
              told apart: all other figures are of the batches after the first."

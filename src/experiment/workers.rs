@@ -172,7 +172,8 @@ pub fn workers(
         let ran = cases.iter().filter(|case| case.batch_size == batch_size && !case.runs().is_empty());
         ran.map(|case| Rates { workers: case.workers, rates: case.rates(), seconds: case.seconds() }).collect()
     };
-    let comparisons: usize = settings.batch_sizes.iter().map(|&batch_size| pairs(of_batch_size(batch_size).len())).sum();
+    let comparisons: usize =
+        settings.batch_sizes.iter().map(|&batch_size| pairs(of_batch_size(batch_size).len())).sum();
     for &batch_size in &settings.batch_sizes {
         report.answer.extend(answer(batch_size, of_batch_size(batch_size), level(comparisons)));
         let reason = cases.iter().find_map(|case| (case.batch_size == batch_size).then_some(case.runs.as_ref().err()?));
@@ -254,9 +255,9 @@ fn answer(batch_size: usize, mut cases: Vec<Rates>, level: f64) -> Option<String
         workers => format!("{workers} workers"),
     };
     let measured = |case: usize| {
-        let seconds = cases[case].seconds.map(|Spread { median, low, high, .. }| {
-            format!("{median:.3} s per epoch ({low:.3} to {high:.3})")
-        });
+        let seconds = cases[case]
+            .seconds
+            .map(|Spread { median, low, high, .. }| format!("{median:.3} s per epoch ({low:.3} to {high:.3})"));
         format!("{}, {}", workers(case), seconds.unwrap_or_default())
     };
     let fastest = choice.fastest;
@@ -387,4 +388,51 @@ fn grid(learning_rate: Option<f64>, cases: &[Case]) -> Table {
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::configurations::tests::tells;
+    use super::super::verdict::default_rounds;
+    use super::super::verdict::simulated::{Noise, QUIET, rates};
+    use super::*;
+
+    const WORKERS: [usize; 6] = [0, 1, 2, 4, 8, 16];
+    const COMPARISONS: usize = 60;
+
+    /// The answer for one of four batch sizes.
+    fn made(report: u64, medians: &[f64], rounds: u32, noise: Noise) -> String {
+        let cases = WORKERS.into_iter().zip(rates(report, medians, rounds, noise)).map(|(workers, rates)| {
+            let seconds = Spread::of(&rates.iter().map(|rate| 200.0 / rate).collect::<Vec<_>>());
+            Rates { workers, rates, seconds }
+        });
+        answer(32, cases.collect(), level(COMPARISONS)).unwrap()
+    }
+
+    #[test]
+    fn equal_numbers_of_workers_are_told_apart_in_one_of_a_hundred_reports_at_most() {
+        let rounds = default_rounds(COMPARISONS);
+        let told = |report: &u64| {
+            (0..4).any(|batch_size| {
+                let answer = made(4 * report + batch_size, &[1_000.0; 6], rounds, QUIET);
+                tells(&answer) || !answer.starts_with("Batches of 32: no workers, ")
+            })
+        };
+        let told = (0..1_000).filter(told).count();
+        assert!(told <= 10, "{told} of 1,000 reports");
+    }
+
+    #[test]
+    fn workers_that_make_5_percent_more_are_found() {
+        let of_none = 1_000.0 / 1.05;
+        let medians = [of_none, 1_000.0, 1_000.0, 1_000.0, 1_000.0, 1_000.0];
+        let right = |report: &u64| {
+            made(*report, &medians, default_rounds(COMPARISONS), QUIET).starts_with("Batches of 32: 1 worker, ")
+        };
+        let right = (0..300).filter(right).count();
+        assert!(right >= 270, "{right} of 300 answers are right");
+        let once = made(0, &medians, 1, QUIET);
+        assert!(once.contains("cannot tell how many workers are enough: 1 round was measured"), "{once}");
+        assert!(once.contains("Fastest measured: ") && !tells(&once), "{once}");
+    }
 }

@@ -15,7 +15,7 @@ use super::environment::cores;
 use super::report::plot::{Bar, bars};
 use super::report::{Cell, Report, Table};
 use super::run::StageSeconds;
-use super::spread::{Spread, turns};
+use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{NO_STEP_S, Run, RunTimes, SteadyState, about_setup, skipped};
 use crate::backend::cuda::measure::{self, open_twice};
@@ -224,7 +224,7 @@ pub fn diagnose(
         report.tables[0].blank.push(format!("sent twice, kernels twice: {reason}."));
     }
     let spreads: Map<String, Value> =
-        Part::ALL.into_iter().map(|part| (part.name().to_owned(), json!(measured.spread(part)))).collect();
+        Part::ALL.into_iter().map(|part| (part.name().to_owned(), measured.with_rounds(part))).collect();
     report.figures = json!({ "bottleneck": bottleneck, "gain": gain, "findings": findings, "rounds": spreads });
     Ok(Diagnosis { report, bottleneck, gain })
 }
@@ -337,6 +337,12 @@ impl Measured {
     fn spread(&self, part: Part) -> Option<Spread> {
         let rates: Vec<f64> = self.rates.iter().filter(|rate| rate.0 == part).map(|rate| rate.1).collect();
         Spread::of(&rates).filter(|spread| spread.median.is_finite())
+    }
+
+    /// The rounds of a part for JSON.
+    fn with_rounds(&self, part: Part) -> Value {
+        let rates: Vec<f64> = self.rates.iter().filter(|rate| rate.0 == part).map(|rate| rate.1).collect();
+        self.spread(part).map_or(Value::Null, |_| with_rounds(&rates))
     }
 
     /// Medians. The rate of reading from a pipe is limited to `intake`, the rate at which it delivered the kept images.
