@@ -7,10 +7,10 @@
 mod plots;
 
 use super::published::{self, SAGEMAKER_DALI};
-use super::report::{Cell, Report, Table};
+use super::report::{Cell, Report, ReportTable};
 use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{Run, RunTimes, SteadyState, about_setup, skipped};
+use super::train::{RunTimes, SteadyState, TrainingRun, about_setup, skipped};
 use super::trial::{Trial, loaded};
 use super::usage::{Percentiles, Sampling, Usage, percentiles};
 use super::utilization;
@@ -22,9 +22,9 @@ use crate::plan::Strategy;
 use crate::preset::Preset;
 use serde_json::json;
 
-/// Settings of the experiment.
+/// AugmentLoadSettings of the experiment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct AugmentLoadSettings {
     /// Loads: numbers of repetitions of the flips and the rotation.
     pub loads: Vec<u32>,
     /// Images in a batch.
@@ -41,7 +41,7 @@ pub struct Settings {
     pub suite: Option<Preset>,
 }
 
-impl Default for Settings {
+impl Default for AugmentLoadSettings {
     /// The published loads and batches, one epoch in as many rounds as four models' comparisons need, sequential and
     /// fused.
     fn default() -> Self {
@@ -66,7 +66,7 @@ enum Arm {
     SuiteGpu(Preset),
 }
 
-impl Settings {
+impl AugmentLoadSettings {
     /// Number of comparisons of a report on so many models: each way's growth with the load, and each way against the
     /// first at each load.
     #[must_use]
@@ -227,7 +227,7 @@ impl Measured {
 /// [`Error::Parameter`] for settings without a load or an epoch; errors of pipelines and steps.
 pub fn augment_load(
     subject: &Subject,
-    settings: &Settings,
+    settings: &AugmentLoadSettings,
     models: &mut [Model],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report> {
@@ -324,7 +324,7 @@ pub fn augment_load(
 }
 
 /// Runs a case once more. Returns the number of worker threads.
-fn measure(subject: &Subject, settings: &Settings, model: &mut Model, case: &mut Case) -> Result<usize> {
+fn measure(subject: &Subject, settings: &AugmentLoadSettings, model: &mut Model, case: &mut Case) -> Result<usize> {
     let builder = subject.builder().batch_size(settings.batch_size);
     let load = case.load;
     let builder = builder.device(if case.arm.needs_gpu() { Device::Cuda(0) } else { Device::Cpu });
@@ -337,7 +337,7 @@ fn measure(subject: &Subject, settings: &Settings, model: &mut Model, case: &mut
     let pipeline = ops.into_iter().fold(builder, Builder::augment).build()?;
     let sampling = Sampling::start();
     let mut ignore = |_: &_| Ok(());
-    let mut run = Run::start(model.step.as_mut(), &mut ignore);
+    let mut run = TrainingRun::start(model.step.as_mut(), &mut ignore);
     for epoch in 0..settings.epochs {
         run.epoch(&pipeline, epoch, None)?;
     }
@@ -346,8 +346,8 @@ fn measure(subject: &Subject, settings: &Settings, model: &mut Model, case: &mut
     Ok(pipeline.threads())
 }
 
-/// Table of the seconds per epoch, beside the published ones.
-fn summary(settings: &Settings, models: &[Model], seconds: &Measured) -> Table {
+/// ReportTable of the seconds per epoch, beside the published ones.
+fn summary(settings: &AugmentLoadSettings, models: &[Model], seconds: &Measured) -> ReportTable {
     let arms = settings.arms();
     let (first, others) = (arms[0], &arms[1..]);
     let mut columns = vec!["model".to_owned(), "load".to_owned()];
@@ -356,8 +356,8 @@ fn summary(settings: &Settings, models: &[Model], seconds: &Measured) -> Table {
     columns.extend(["published A, s", "published B, s", "published B saves, %"].map(str::to_owned));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let title = format!("Seconds per epoch without set-up, and the time saved against {}", first.name());
-    let mut table = Table::new("seconds-per-epoch", title, &columns);
-    table.blank.push("saved time: the rounds show no difference.".to_owned());
+    let mut table = ReportTable::new("seconds-per-epoch", title, &columns);
+    let mut hidden = false;
     for (number, model) in models.iter().enumerate() {
         for &load in &settings.loads {
             let mut row = vec![model.name.as_str().into(), Cell::number(f64::from(load), 0)];
@@ -366,18 +366,26 @@ fn summary(settings: &Settings, models: &[Model], seconds: &Measured) -> Table {
                 let share = seconds.filter(|seconds| seconds.rounds > 1).map(|seconds| 100.0 * seconds.share());
                 [Cell::number(seconds.map(|seconds| seconds.median), 3), Cell::number(share, 1)]
             }));
-            row.extend(others.iter().map(|&arm| Cell::number(seconds.saved(number, load, arm), 1)));
+            let saved: Vec<Option<f64>> = others.iter().map(|&arm| seconds.saved(number, load, arm)).collect();
+            hidden |= others
+                .iter()
+                .zip(&saved)
+                .any(|(&arm, saved)| saved.is_none() && seconds.seconds(number, load, arm).is_some());
+            row.extend(saved.into_iter().map(|saved| Cell::number(saved, 1)));
             let published = published::seconds(&model.name, load);
             let (a, b) = (published.map(|p| p.trial_a_s), published.map(|p| p.trial_b_s));
             row.extend([Cell::number(a, 2), Cell::number(b, 2), Cell::number(improvement(a, b), 1)]);
             table.rows.push(row);
         }
     }
+    if hidden {
+        table.blank.push("what is saved: the rounds show no difference.".to_owned());
+    }
     table
 }
 
 /// Time that a model's times are compared with: its first way to augment at the lowest load.
-fn reference(settings: &Settings, model: usize, seconds: &Measured) -> Option<f64> {
+fn reference(settings: &AugmentLoadSettings, model: usize, seconds: &Measured) -> Option<f64> {
     let low = settings.loads.iter().min()?;
     Some(seconds.seconds(model, *low, Arm::A(*settings.strategies.first()?))?.median)
 }
@@ -388,15 +396,15 @@ fn published_growth(loads: &[u32], model: &str, load: u32, of: fn(&published::Ep
     Some(of(published::seconds(model, load)?) / low.trial_a_s)
 }
 
-/// Table of the times relative to the lowest load: measured and published ones by the same measure.
-fn growth(settings: &Settings, models: &[Model], seconds: &Measured) -> Table {
+/// ReportTable of the times relative to the lowest load: measured and published ones by the same measure.
+fn growth(settings: &AugmentLoadSettings, models: &[Model], seconds: &Measured) -> ReportTable {
     let arms = settings.arms();
     let low = settings.loads.iter().min().copied().unwrap_or(0);
     let columns = arms.iter().map(|arm| arm.name()).chain(["published A", "published B"].map(str::to_owned));
     let columns: Vec<String> = ["model", "load"].map(str::to_owned).into_iter().chain(columns).collect();
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let title = format!("Times the epoch of {} at load {low}; published, of A at load {low}", arms[0].name());
-    let mut table = Table::new("growth", title, &columns);
+    let mut table = ReportTable::new("growth", title, &columns);
     for (number, model) in models.iter().enumerate() {
         let reference = reference(settings, number, seconds);
         for &load in &settings.loads {
@@ -413,11 +421,11 @@ fn growth(settings: &Settings, models: &[Model], seconds: &Measured) -> Table {
     table
 }
 
-/// Table of all published figures.
-fn published_table() -> Table {
+/// ReportTable of all published figures.
+fn published_table() -> ReportTable {
     let title = "Published seconds per epoch, what trial B saves, and times trial A at load 1";
     let columns = ["model", "load", "A, s", "B, s", "B saves, %", "A, times", "B, times"];
-    let mut table = Table::new("published", title, &columns);
+    let mut table = ReportTable::new("published", title, &columns);
     table.in_files_only = true;
     for epoch in &published::EPOCHS {
         let growth =
@@ -435,9 +443,9 @@ fn published_table() -> Table {
     table
 }
 
-/// Table of all cases with their times.
-fn details(models: &[Model], cases: &[Case]) -> Table {
-    let mut table = Table::new(
+/// ReportTable of all cases with their times.
+fn details(models: &[Model], cases: &[Case]) -> ReportTable {
+    let mut table = ReportTable::new(
         "cases",
         "Every case",
         &[
@@ -500,7 +508,7 @@ mod tests {
 
     /// Seconds of four models. `seconds`: those of a load and a way.
     fn made(report: u64, seconds: impl Fn(u32, Arm) -> f64, noise: Noise) -> Measured {
-        let Settings { loads, rounds, .. } = Settings::default();
+        let AugmentLoadSettings { loads, rounds, .. } = AugmentLoadSettings::default();
         let of_model = |model| {
             let keys: Vec<_> = loads.iter().flat_map(|&load| ARMS.map(|arm| (model, load, arm))).collect();
             let medians: Vec<f64> = keys.iter().map(|&(_, load, arm)| 1.0 / seconds(load, arm)).collect();
@@ -532,8 +540,9 @@ mod tests {
         for report in 0..100 {
             let measured = made(report, |load, arm| if load == 12 && arm == ARMS[0] { 0.525 } else { 0.5 }, QUIET);
             for model in 0..4 {
-                let answer = answer(&measured, model);
-                grows += usize::from(answer.contains("longer (") && answer.contains("with A, CPU, sequential (0.5"));
+                let verdict = measured.verdict(model, (1, ARMS[0]), (12, ARMS[0])).unwrap();
+                grows += usize::from(matches!(verdict, Verdict::Larger(_)));
+                assert_eq!(verdict.differs(), tells(&answer(&measured, model).split(';').next().unwrap()));
                 saves += usize::from(measured.saved(model, 12, ARMS[1]).is_some());
             }
         }

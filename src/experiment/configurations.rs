@@ -10,10 +10,10 @@ use super::environment::available_memory_bytes;
 use super::events::Event;
 use super::published::{LARGER_SCALE, TIMES_THE_BASELINE};
 use super::report::plot::{Bar, bars, histogram, timeline};
-use super::report::{Cell, Report, Table};
+use super::report::{Cell, Report, ReportTable};
 use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{LANES, NO_STEP_S, Run, RunTimes, SteadyState, about_setup, skipped};
+use super::train::{LANES, NO_STEP_S, RunTimes, SteadyState, TrainingRun, about_setup, skipped};
 use super::usage::{Percentiles, Sampling, Usage, percentiles};
 use super::utilization;
 use super::verdict::{self, Choice, Verdict, default_rounds, in_turn, level, pairs};
@@ -28,9 +28,9 @@ use std::time::{Duration, Instant};
 /// Number of bars in the plot: the best configurations.
 const SHOWN: usize = 12;
 
-/// Settings of the experiment.
+/// ConfigurationsSettings of the experiment.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ConfigurationsSettings {
     /// Numbers of worker threads.
     pub threads: Vec<usize>,
     /// Numbers of prefetched batches.
@@ -116,7 +116,7 @@ impl Configuration {
 /// Results of the experiment.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Found {
+pub struct RankedConfigurations {
     /// The report.
     pub report: Report,
     /// The configuration that was measured to be the fastest.
@@ -230,11 +230,11 @@ impl Case {
 /// step.
 pub fn configurations(
     subject: &Subject,
-    settings: &Settings,
+    settings: &ConfigurationsSettings,
     model: &mut Model,
     on_event: &mut dyn FnMut(&Event) -> Result<()>,
     progress: &mut dyn FnMut(&str),
-) -> Result<Found> {
+) -> Result<RankedConfigurations> {
     let mut found = measure_all(subject, settings, model, 1, on_event, progress)?;
     let machine = Machine::here(settings.gpus);
     let needed = found.images_per_s_a_core.zip(found.step_images_per_s);
@@ -246,12 +246,12 @@ pub fn configurations(
 /// Measures every configuration and ranks them. `shares`: the share of the report's level is one of so many.
 pub(super) fn measure_all(
     subject: &Subject,
-    settings: &Settings,
+    settings: &ConfigurationsSettings,
     model: &mut Model,
     shares: usize,
     on_event: &mut dyn FnMut(&Event) -> Result<()>,
     progress: &mut dyn FnMut(&str),
-) -> Result<Found> {
+) -> Result<RankedConfigurations> {
     let question = "Which configuration keeps the trainer busy, and which is the smallest that does?";
     let mut report = subject.report("configurations", question)?;
     let Grid { configurations: grid, too_large, device } = grid(subject, settings)?;
@@ -341,7 +341,7 @@ pub(super) fn measure_all(
     });
     let step_images_per_s = needed.map(|(_, of_step)| of_step);
     let images_per_s_a_core = needed.map(|(of_core, _)| of_core);
-    Ok(Found { best: fastest, smallest, step_images_per_s, images_per_s_a_core, report })
+    Ok(RankedConfigurations { best: fastest, smallest, step_images_per_s, images_per_s_a_core, report })
 }
 
 /// Rates of all configurations by round, and the choice among them.
@@ -468,7 +468,7 @@ impl Ranking {
     }
 }
 
-fn build(subject: &Subject, settings: &Settings, configuration: Configuration) -> Result<Pipeline> {
+fn build(subject: &Subject, settings: &ConfigurationsSettings, configuration: Configuration) -> Result<Pipeline> {
     let builder = subject.builder().batch_size(settings.batch_size).strategy(settings.strategy);
     let builder = builder.threads(configuration.threads).prefetch(configuration.prefetch).entry_points(0);
     let builder = configuration.pinned.into_iter().fold(builder, Builder::pinned);
@@ -484,7 +484,7 @@ struct Grid {
     device: String,
 }
 
-fn grid(subject: &Subject, settings: &Settings) -> Result<Grid> {
+fn grid(subject: &Subject, settings: &ConfigurationsSettings) -> Result<Grid> {
     let (mut grid, mut left_out, mut device) = (Vec::new(), 0, String::new());
     let free = available_memory_bytes().unwrap_or(u64::MAX);
     let pinned: Vec<Option<bool>> = match subject.device.resolve()? {
@@ -517,7 +517,7 @@ fn grid(subject: &Subject, settings: &Settings) -> Result<Grid> {
 
 fn measure(
     subject: &Subject,
-    settings: &Settings,
+    settings: &ConfigurationsSettings,
     configuration: Configuration,
     model: &mut Model,
     round: u32,
@@ -525,7 +525,7 @@ fn measure(
 ) -> Result<Round> {
     let name = format!("{}, round {}", configuration.name(), round + 1);
     on_event(&Event::RunStart { run: name.clone(), settings: json!(configuration) })?;
-    let mut run = Run::start(model.step.as_mut(), on_event);
+    let mut run = TrainingRun::start(model.step.as_mut(), on_event);
     let begin = Instant::now();
     let mut build_s = 0.0;
     let mut timed_build = || {
@@ -556,8 +556,8 @@ fn times(case: &Case, baseline: &Case) -> f64 {
     case.images_per_s().median / baseline.images_per_s().median.max(f64::MIN_POSITIVE)
 }
 
-fn ranked(cases: &[Case], baseline: Option<&Case>, ranking: &Ranking) -> Table {
-    let mut table = Table::new(
+fn ranked(cases: &[Case], baseline: Option<&Case>, ranking: &Ranking) -> ReportTable {
+    let mut table = ReportTable::new(
         "ranking",
         "Configurations, the fastest first",
         &[
@@ -615,9 +615,9 @@ fn times_the_baseline((smallest, best): (Option<&Case>, &Case), baseline: &Case)
     own.chain(TIMES_THE_BASELINE.map(|(name, times)| (name.to_owned(), times))).collect()
 }
 
-fn against_the_baseline(own: (Option<&Case>, &Case), baseline: &Case) -> Table {
+fn against_the_baseline(own: (Option<&Case>, &Case), baseline: &Case) -> ReportTable {
     let title = "How many times as fast as the baseline: no worker, no prefetch, everything built anew";
-    let mut table = Table::new("times-the-baseline", title, &["configuration", "times the baseline"]);
+    let mut table = ReportTable::new("times-the-baseline", title, &["configuration", "times the baseline"]);
     for (name, times) in times_the_baseline(own, baseline) {
         table.rows.push(vec![name.into(), Cell::number(times, 2)]);
     }
@@ -728,11 +728,11 @@ pub(super) mod tests {
             let answer = ranking.answer();
             assert_eq!(ranking.smallest(), None);
             assert!(
-                answer[0].starts_with("Cannot tell") && answer[0].contains(" and 7 or more could tell"),
+                answer[0].starts_with("Cannot tell") && answer[0].contains(" and 8 or more could tell"),
                 "{answer:?}"
             );
             assert!(answer[1].starts_with("Fastest measured: 2 threads"), "{answer:?}");
-            assert!(answer[2].ends_with("cannot tell (7 rounds or more could)."), "{answer:?}");
+            assert!(answer[2].ends_with("cannot tell (8 rounds or more could)."), "{answer:?}");
         }
         let one = Configuration { threads: 1, prefetch: 1, persistent: true, pinned: None };
         let only = Ranking::of(vec![(one, vec![100.0])], 1).unwrap();

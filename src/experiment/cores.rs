@@ -3,13 +3,13 @@
 //! There is one figure of cores, for the command, the sentences and the tables: images per second that the step takes,
 //! divided by those that a core makes, and the cores that the trainers keep, counted once.
 
-use super::configurations::Settings;
+use super::configurations::ConfigurationsSettings;
 use super::environment::{available_memory_bytes, cores};
 use super::report::plot::{Bar, bars};
-use super::report::{Cell, Report, Table};
+use super::report::{Cell, Report, ReportTable};
 use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, next, no_gpu};
-use super::train::{Run, RunTimes};
+use super::train::{RunTimes, TrainingRun};
 use super::verdict::{in_turn, level};
 use crate::decode::{indexed, probe};
 use crate::device::{DecodePath, Device};
@@ -141,7 +141,11 @@ pub(super) struct CoreRates {
 ///
 /// # Errors
 /// The errors of pipelines.
-pub(super) fn measure(subject: &Subject, settings: &Settings, progress: &mut dyn FnMut(&str)) -> Result<CoreRates> {
+pub(super) fn measure(
+    subject: &Subject,
+    settings: &ConfigurationsSettings,
+    progress: &mut dyn FnMut(&str),
+) -> Result<CoreRates> {
     let kept = kept(subject)?;
     let no_gpu = no_gpu();
     let all = Way::ALL.into_iter().filter(|&way| way != Way::DeviceDecoding || no_gpu.is_none());
@@ -264,7 +268,12 @@ fn packed(image: &[u8]) -> Vec<u8> {
 }
 
 /// The pipeline of a way, with one worker thread.
-fn pipeline(way: Way, subject: &Subject, settings: &Settings, kept: &[(Vec<u8>, u32)]) -> Result<Pipeline> {
+fn pipeline(
+    way: Way,
+    subject: &Subject,
+    settings: &ConfigurationsSettings,
+    kept: &[(Vec<u8>, u32)],
+) -> Result<Pipeline> {
     let of = |subject: &Subject| {
         let builder = subject.builder().batch_size(settings.batch_size).strategy(settings.strategy);
         builder.threads(1).prefetch(1).entry_points(0)
@@ -298,9 +307,9 @@ fn pipeline(way: Way, subject: &Subject, settings: &Settings, kept: &[(Vec<u8>, 
     }
 }
 
-fn run(pipeline: &Pipeline, settings: &Settings) -> Result<RunTimes> {
+fn run(pipeline: &Pipeline, settings: &ConfigurationsSettings) -> Result<RunTimes> {
     let (mut none, mut ignore) = (Model::none(), |_: &_| Ok(()));
-    let mut run = Run::start(none.step.as_mut(), &mut ignore);
+    let mut run = TrainingRun::start(none.step.as_mut(), &mut ignore);
     run.for_time(pipeline, settings.time)?;
     Ok(run.finish())
 }
@@ -311,7 +320,7 @@ fn of_a_core(run: &RunTimes) -> Option<f64> {
     (run.images() > 0 && working > 0.0).then(|| run.images() as f64 / working)
 }
 
-fn table(name: &str, rates: &[(Way, Spread)], of_step: Option<f64>, machine: Machine) -> Table {
+fn table(name: &str, rates: &[(Way, Spread)], of_step: Option<f64>, machine: Machine) -> ReportTable {
     let title = match (of_step, machine.gpus) {
         (Some(of_step), 0) => format!("Cores for a step that takes {of_step:.0} images/s"),
         (Some(of_step), gpus) => format!("Cores for {gpus} GPU(s) whose step takes {of_step:.0} images/s each"),
@@ -327,7 +336,7 @@ fn table(name: &str, rates: &[(Way, Spread)], of_step: Option<f64>, machine: Mac
         "of the step's rate here, %",
         "starves",
     ];
-    let mut table = Table::new("cores", title, &columns);
+    let mut table = ReportTable::new("cores", title, &columns);
     let (trainers, have) = ((machine.gpus * machine.of_trainer()) as f64, machine.for_images() as f64);
     for (way, rate) in rates {
         let need = of_step.map(|of_step| machine.need(rate.median, of_step));

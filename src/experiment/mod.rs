@@ -9,7 +9,7 @@
 // distribution (`spread`). With three rounds it is the whole range, which contains the true median in three of four
 // cases; more rounds make it surer.
 //
-// The state file of a run (`run --state`, module `run`) is written after every batch. It is synced once a second, to a
+// The state file of a run (`run --state`, module `run_state`) is written after every batch. It is synced once a second, to a
 // second file beside it (`.NAME.synced`), because a sync costs more than a batch.
 //
 // Reports name the commit of the build, because the checkout may be at another commit when the program runs. build.rs
@@ -21,6 +21,7 @@ pub mod compare;
 pub mod configurations;
 pub mod cores;
 pub mod diagnose;
+pub mod digest;
 pub mod environment;
 pub mod events;
 pub mod gpu_check;
@@ -31,6 +32,7 @@ pub mod published;
 pub mod report;
 pub mod run;
 pub mod run_group;
+pub mod run_state;
 pub mod spread;
 pub mod step;
 pub mod subject;

@@ -2,7 +2,7 @@
 
 use super::environment::{DataSet, Environment};
 use super::report::Report;
-use super::step::{Outcome, Step};
+use super::step::{Outcome, TrainingStep};
 use crate::device::{Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::pipeline::{Batch, Builder, OnError, Pipeline};
@@ -59,7 +59,7 @@ pub struct Model {
     /// A short name for tables.
     pub name: String,
     /// The model's training step.
-    pub step: Box<dyn Step>,
+    pub step: Box<dyn TrainingStep>,
 }
 
 impl Model {
@@ -77,7 +77,7 @@ impl Model {
 
 struct NoStep;
 
-impl Step for NoStep {
+impl TrainingStep for NoStep {
     fn name(&self) -> String {
         "no training".to_owned()
     }

@@ -4,7 +4,7 @@ use super::events::Event;
 use super::report::plot::Stretch;
 use super::run::StageSeconds;
 use super::spread::Spread;
-use super::step::Step;
+use super::step::TrainingStep;
 use crate::error::Result;
 use crate::pipeline::{Pipeline, Stats};
 use serde::Serialize;
@@ -66,8 +66,8 @@ pub struct BatchTimes {
 }
 
 /// A running measurement: epochs of one or several pipelines through one training step.
-pub struct Run<'a> {
-    step: &'a mut dyn Step,
+pub struct TrainingRun<'a> {
+    step: &'a mut dyn TrainingStep,
     on_event: &'a mut dyn FnMut(&Event) -> Result<()>,
     begin: Instant,
     epochs: Vec<EpochTimes>,
@@ -126,10 +126,10 @@ impl SteadyState {
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> TrainingRun<'a> {
     /// Starts a run and its clock. `on_event` is called for every batch and epoch.
     #[must_use]
-    pub fn start(step: &'a mut dyn Step, on_event: &'a mut dyn FnMut(&Event) -> Result<()>) -> Self {
+    pub fn start(step: &'a mut dyn TrainingStep, on_event: &'a mut dyn FnMut(&Event) -> Result<()>) -> Self {
         Self { step, on_event, begin: Instant::now(), epochs: Vec::new(), batches: Vec::new(), stats: Stats::default() }
     }
 
@@ -248,7 +248,7 @@ pub(super) fn about_setup<'a>(runs: impl Iterator<Item = &'a RunTimes>) -> Optio
 }
 
 /// Share of a pipeline's images that a step classifies correctly, without training on them; `None` if it does not say.
-pub(super) fn evaluate(step: &mut dyn Step, pipeline: &Pipeline) -> Result<Option<f64>> {
+pub(super) fn evaluate(step: &mut dyn TrainingStep, pipeline: &Pipeline) -> Result<Option<f64>> {
     let (mut right, mut images) = (0.0, 0);
     for batch in pipeline.epoch(0) {
         let batch = batch?;

@@ -1,6 +1,6 @@
 //! Finds the smallest configuration that keeps a training step busy, and how many cores the step needs.
 
-use super::configurations::{Configuration, Settings, measure_all};
+use super::configurations::{Configuration, ConfigurationsSettings, measure_all};
 use super::cores::{self, CoreRates, Machine};
 use super::report::Report;
 use super::subject::{Model, Subject};
@@ -16,7 +16,7 @@ const SHARES: usize = 2;
 /// The errors of [`configurations`](super::configurations::configurations).
 pub fn tune(
     subject: &Subject,
-    settings: &Settings,
+    settings: &ConfigurationsSettings,
     model: &mut Model,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report> {

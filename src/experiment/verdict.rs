@@ -375,7 +375,7 @@ mod tests {
         let few = choice(&[60.0, 100.0], 1, QUIET);
         assert_eq!((few.fastest, few.smallest, few.rounds_needed()), (1, None, Some(5)));
         let wild = Noise { own: 0.5, ..BUSY };
-        let unclear = choice(&[60.0, 100.0, 100.0, 100.0], 16, wild);
+        let unclear = choice(&[100.0; 4], 16, wild);
         assert_eq!(unclear.smallest, Some(unclear.fastest), "nothing is as good for sure: {unclear:?}");
         assert_eq!(unclear.unclear().count(), unclear.fastest);
         assert_eq!(choice(&[100.0], 1, QUIET).smallest, Some(0), "nothing to compare it with");

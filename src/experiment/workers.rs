@@ -4,10 +4,10 @@
 use super::environment::available_memory_bytes;
 use super::published::{DEEPLIZARD, GLUON};
 use super::report::plot::{OWN, Series, grouped_bars};
-use super::report::{Cell, Report, Table};
+use super::report::{Cell, Report, ReportTable};
 use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject};
-use super::train::{Run, RunTimes, SteadyState, about_setup, evaluate, skipped};
+use super::train::{RunTimes, SteadyState, TrainingRun, about_setup, evaluate, skipped};
 use super::usage::{Sampling, Usage};
 use super::utilization;
 use super::verdict::{self, Choice, in_turn, level, pairs};
@@ -19,9 +19,9 @@ use crate::raster::Size;
 use crate::source::Input;
 use serde_json::json;
 
-/// Settings of the experiment.
+/// WorkersSettings of the experiment.
 #[derive(Clone)]
-pub struct Settings {
+pub struct WorkersSettings {
     /// Numbers of workers. With 0 the trainer's thread makes the batches.
     pub workers: Vec<usize>,
     /// Numbers of images in a batch.
@@ -87,7 +87,7 @@ impl Case {
 /// [`Error::Parameter`] for settings without workers, batches or an epoch; errors of pipelines and steps.
 pub fn workers(
     subject: &Subject,
-    settings: &Settings,
+    settings: &WorkersSettings,
     model: &mut dyn FnMut() -> Result<Model>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report> {
@@ -127,7 +127,7 @@ pub fn workers(
         let pipeline = build(*workers, *batch_size)?;
         let mut ignore = |_: &_| Ok(());
         let sampling = Sampling::start();
-        let mut run = Run::start(model.step.as_mut(), &mut ignore);
+        let mut run = TrainingRun::start(model.step.as_mut(), &mut ignore);
         for epoch in 0..settings.epochs {
             run.epoch(&pipeline, epoch, None)?;
         }
@@ -168,9 +168,9 @@ pub fn workers(
         .collect();
     let svg = grouped_bars("Seconds per epoch, without set-up", "s", "workers", &groups, &series, OWN);
     report.plot("seconds-per-epoch", "Seconds per epoch for each number of workers and batch size", svg);
-    let of_batch_size = |batch_size: usize| -> Vec<Rates> {
+    let of_batch_size = |batch_size: usize| -> Vec<WorkerRates> {
         let ran = cases.iter().filter(|case| case.batch_size == batch_size && !case.runs().is_empty());
-        ran.map(|case| Rates { workers: case.workers, rates: case.rates(), seconds: case.seconds() }).collect()
+        ran.map(|case| WorkerRates { workers: case.workers, rates: case.rates(), seconds: case.seconds() }).collect()
     };
     let comparisons: usize =
         settings.batch_sizes.iter().map(|&batch_size| pairs(of_batch_size(batch_size).len())).sum();
@@ -210,7 +210,7 @@ pub fn workers(
 }
 
 /// A pipeline over `images` for evaluation: in the size that the network was trained on, without random operations.
-fn evaluation(subject: &Subject, settings: &Settings, images: &Input) -> Result<Pipeline> {
+fn evaluation(subject: &Subject, settings: &WorkersSettings, images: &Input) -> Result<Pipeline> {
     let build = |builder: Builder, ops: Vec<Transform>| ops.into_iter().fold(builder, Builder::augment).build();
     let size = build(subject.builder(), settings.ops.clone())?.image_size();
     let ops = if settings.ops.iter().all(|op| matches!(op, Transform::Explicit(_))) {
@@ -237,15 +237,15 @@ fn cannot(pipeline: &Pipeline, batch_size: usize, images: Option<u64>) -> Option
         .then(|| format!("they take {:.1} GB of {:.1} GB free", needs as f64 / 1e9, free as f64 / 1e9))
 }
 
-/// Rates of one number of workers, by round.
-struct Rates {
+/// WorkerRates of one number of workers, by round.
+struct WorkerRates {
     workers: usize,
     rates: Vec<f64>,
     seconds: Option<Spread>,
 }
 
 /// Sentence about the smallest number of workers that is as good as the fastest.
-fn answer(batch_size: usize, mut cases: Vec<Rates>, level: f64) -> Option<String> {
+fn answer(batch_size: usize, mut cases: Vec<WorkerRates>, level: f64) -> Option<String> {
     cases.sort_by_key(|case| case.workers);
     let rates: Vec<&[f64]> = cases.iter().map(|case| case.rates.as_slice()).collect();
     let choice = Choice::of(&rates, level)?;
@@ -302,15 +302,15 @@ fn answer(batch_size: usize, mut cases: Vec<Rates>, level: f64) -> Option<String
     Some(sentence + ".")
 }
 
-/// Table of the seconds per epoch, one row per number of workers.
-fn summary(settings: &Settings, cases: &[Case]) -> Table {
+/// ReportTable of the seconds per epoch, one row per number of workers.
+fn summary(settings: &WorkersSettings, cases: &[Case]) -> ReportTable {
     let of_batch = |batch_size: &usize| {
         [format!("batch {batch_size}, s"), format!("batch {batch_size}, +-%"), format!("batch {batch_size}, images/s")]
     };
     let columns = settings.batch_sizes.iter().flat_map(of_batch);
     let columns: Vec<String> = std::iter::once("workers".to_owned()).chain(columns).collect();
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let mut table = Table::new("seconds-per-epoch", "Seconds per epoch, without set-up", &columns);
+    let mut table = ReportTable::new("seconds-per-epoch", "Seconds per epoch, without set-up", &columns);
     for &workers in &settings.workers {
         let of = cases.iter().filter(|case| case.workers == workers).flat_map(|case| {
             let (seconds, rate) = (case.seconds(), case.images_per_s());
@@ -325,11 +325,11 @@ fn summary(settings: &Settings, cases: &[Case]) -> Table {
     table
 }
 
-/// Table of each case's other figures.
-fn each(cases: &[Case], evaluated: bool) -> Table {
+/// ReportTable of each case's other figures.
+fn each(cases: &[Case], evaluated: bool) -> ReportTable {
     let columns =
         ["workers", "batch size", "images/s", "accelerator use, %", "evaluation accuracy, %", "+-%", "set-up, s"];
-    let mut table = Table::new("cases", "Each case", &columns);
+    let mut table = ReportTable::new("cases", "Each case", &columns);
     table.in_files_only = true;
     for case in cases.iter().filter(|case| case.runs.is_ok()) {
         let accuracy = Spread::of(&case.accuracies);
@@ -351,9 +351,9 @@ fn each(cases: &[Case], evaluated: bool) -> Table {
     table
 }
 
-/// Table with the published grid's columns, one row per epoch.
-fn grid(learning_rate: Option<f64>, cases: &[Case]) -> Table {
-    let mut table = Table::new(
+/// ReportTable with the published grid's columns, one row per epoch.
+fn grid(learning_rate: Option<f64>, cases: &[Case]) -> ReportTable {
+    let mut table = ReportTable::new(
         "grid",
         "Every epoch",
         &[
@@ -404,7 +404,7 @@ mod tests {
     fn made(report: u64, medians: &[f64], rounds: u32, noise: Noise) -> String {
         let cases = WORKERS.into_iter().zip(rates(report, medians, rounds, noise)).map(|(workers, rates)| {
             let seconds = Spread::of(&rates.iter().map(|rate| 200.0 / rate).collect::<Vec<_>>());
-            Rates { workers, rates, seconds }
+            WorkerRates { workers, rates, seconds }
         });
         answer(32, cases.collect(), level(COMPARISONS)).unwrap()
     }

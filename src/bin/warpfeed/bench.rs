@@ -105,7 +105,7 @@ impl AugmentLoad {
         let of_name = |name: &String| self.step.model(name, &subject);
         let mut models = self.models.iter().map(of_name).collect::<Result<Vec<_>>>()?;
         subject.threads = self.threads;
-        let mut settings = augment_load::Settings {
+        let mut settings = augment_load::AugmentLoadSettings {
             loads: self.loads,
             batch_size: self.batch_size,
             epochs: self.epochs,
@@ -174,7 +174,7 @@ impl Workers {
         let fits = |batch_size: &&usize| subject.len().is_none_or(|images| **batch_size as u64 <= images);
         let largest = self.batch_sizes.iter().filter(fits).max().copied().unwrap_or(1);
         let subject = subject.for_rounds(rounds, self.epochs, largest);
-        let settings = workers::Settings {
+        let settings = workers::WorkersSettings {
             workers: self.workers,
             batch_sizes: self.batch_sizes,
             epochs: self.epochs,

@@ -155,7 +155,12 @@ impl GridOptions {
         self.gpus.unwrap_or_else(|| Environment::here().gpus.len())
     }
 
-    pub fn settings(&self, persistent: &[bool], pinned: &[bool], baseline: bool) -> Result<configurations::Settings> {
+    pub fn settings(
+        &self,
+        persistent: &[bool],
+        pinned: &[bool],
+        baseline: bool,
+    ) -> Result<configurations::ConfigurationsSettings> {
         let threads = if self.threads.is_empty() {
             worker_counts(Environment::here().cores, self.gpus())
         } else {
@@ -165,7 +170,7 @@ impl GridOptions {
         let staged = if on_gpu { pinned.len() } else { 1 };
         let count = threads.len() * self.prefetch.len() * persistent.len() * staged + usize::from(baseline);
         let rounds = self.rounds.unwrap_or_else(|| configurations::rounds_for(count));
-        Ok(configurations::Settings {
+        Ok(configurations::ConfigurationsSettings {
             threads,
             prefetch: self.prefetch.clone(),
             persistent: persistent.to_vec(),

@@ -1,6 +1,6 @@
 //! The plots of augment-load. Plots of one kind have equal scales for comparison, unless one would dwarf another.
 
-use super::{Arm, Case, Measured, Settings, improvement, published_growth, reference};
+use super::{Arm, AugmentLoadSettings, Case, Measured, improvement, published_growth, reference};
 use crate::experiment::published;
 use crate::experiment::report::Report;
 use crate::experiment::report::plot::{OWN, Series, extent, grouped_bars, heat_map, lines, timeline};
@@ -12,7 +12,13 @@ use crate::experiment::usage::Usage;
 /// Loads with published figures.
 const PUBLISHED_LOADS: [u32; 4] = [1, 4, 8, 12];
 
-pub(super) fn add(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Case], seconds: &Measured) {
+pub(super) fn add(
+    report: &mut Report,
+    settings: &AugmentLoadSettings,
+    models: &[Model],
+    cases: &[Case],
+    seconds: &Measured,
+) {
     let mut arms: Vec<Arm> = Vec::new();
     for case in cases {
         if !arms.contains(&case.arm) {
@@ -31,7 +37,7 @@ pub(super) fn add(report: &mut Report, settings: &Settings, models: &[Model], ca
 const DWARFS: f64 = 8.0;
 
 /// Plot of the seconds per epoch, above the table.
-fn times(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Arm], seconds: &Measured) {
+fn times(report: &mut Report, settings: &AugmentLoadSettings, models: &[Model], arms: &[Arm], seconds: &Measured) {
     let groups: Vec<String> = settings.loads.iter().map(u32::to_string).collect();
     let of = |number: usize| -> Vec<Series> {
         let series = |&arm: &Arm| {
@@ -59,7 +65,7 @@ fn comparable(highs: &[f64], own: f64) -> f64 {
 }
 
 /// Plot of the growth of times, measured and published ones by the same measure and on the same scale.
-fn growth(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Arm], seconds: &Measured) {
+fn growth(report: &mut Report, settings: &AugmentLoadSettings, models: &[Model], arms: &[Arm], seconds: &Measured) {
     let xs = |loads: &[u32]| loads.iter().map(|&load| f64::from(load)).collect::<Vec<f64>>();
     let mut plots: Vec<(String, String, Vec<f64>, Vec<Series>)> = Vec::new();
     for (number, model) in models.iter().enumerate() {
@@ -108,7 +114,7 @@ fn growth(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Ar
 /// Plot of the reduction against the first way to augment, with the published reduction.
 fn improvements(
     report: &mut Report,
-    settings: &Settings,
+    settings: &AugmentLoadSettings,
     models: &[Model],
     (first, others): (Arm, &[Arm]),
     seconds: &Measured,
@@ -137,7 +143,7 @@ fn improvements(
 }
 
 /// Plots over time of the compared case: ResNet-18, or the first model that trains, at the highest load.
-fn compared(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Case]) {
+fn compared(report: &mut Report, settings: &AugmentLoadSettings, models: &[Model], cases: &[Case]) {
     let high = settings.loads.iter().max().copied().unwrap_or(0);
     let named = models.iter().position(|model| model.name == "resnet18");
     let timed = named.or_else(|| models.iter().position(|model| model.name != "none")).unwrap_or(0);
