@@ -6,8 +6,8 @@
 //
 // Figures are medians over rounds, because times of rounds are not normally distributed: disturbances make rounds
 // slower and never faster. The interval beside a median is made of order statistics and needs no assumption about the
-// distribution (`spread`). With three rounds it is the whole range, which contains the true median in three of four
-// cases; more rounds make it surer.
+// distribution (`spread`). It is no verdict: whether cases differ is decided in one place (`verdict`). Each experiment
+// makes its verdicts and sentences from rounds given as data, so that tests can give it made-up rounds.
 //
 // The state file of a run (`run --state`, module `run_state`) is written after every batch. It is synced once a second, to a
 // second file beside it (`.NAME.synced`), because a sync costs more than a batch.

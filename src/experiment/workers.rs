@@ -190,7 +190,7 @@ pub fn workers(
     if cases.iter().flat_map(Case::runs).all(|run| run.epochs.iter().all(|epoch| epoch.loss.is_none())) {
         report.tables[1].blank.push("loss, accuracy: this step trains nothing (see --step).".to_owned());
     }
-    report.notes.push(verdict::note(settings.rounds));
+    report.notes.extend([verdict::note(settings.rounds), verdict::choice_note()]);
     report.notes.push(
         "With 0 workers the trainer's thread makes each batch when it asks. Seconds per epoch, images/s and \
          accelerator use are of the epochs after the first, or of the only one, without set-up: of the batches after the \
