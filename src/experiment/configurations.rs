@@ -125,8 +125,10 @@ pub struct RankedConfigurations {
     pub smallest: Option<Configuration>,
     /// Images per second that the training step alone takes; `None` if it takes no time.
     pub step_images_per_s: Option<f64>,
-    /// Images per second that one core makes while the step runs; `None` for a step that takes no time.
-    pub(super) images_per_s_a_core: Option<f64>,
+    /// Images per second that one core makes while the step runs, in each round; none for a step that takes no time.
+    images_per_s_a_core: Vec<f64>,
+    /// Level of the report's comparisons.
+    level: f64,
 }
 
 /// Numbers of worker threads to try on `cores` processors: 1, 2, 3, 4, 6, 8, 12, ... and all available ones. Each of
@@ -154,7 +156,7 @@ pub fn worker_counts(cores: usize, gpus: usize) -> Vec<usize> {
 #[must_use]
 pub fn rounds_for(configurations: usize) -> u32 {
     // Half of the level may be left for the speed of a core.
-    default_rounds(2 * pairs(configurations))
+    default_rounds(2 * (pairs(configurations) + 1))
 }
 
 /// Results of one configuration.
@@ -205,15 +207,16 @@ impl Case {
         self.spread(|round| round.steady().map_or(0.0, |steady| steady.accelerator_use)).median
     }
 
-    /// Two figures: images per second that one core makes, and images per second that the step takes. `None` for a step
+    /// Images per second that one core makes, in each round, and images per second that the step takes. `None` for a step
     /// that takes no time.
-    fn of_core_and_step(&self) -> Option<(f64, f64)> {
+    fn of_core_and_step(&self) -> Option<(Vec<f64>, f64)> {
         let runs = || self.rounds.iter().map(|round| &round.run);
         let images = runs().map(RunTimes::images).sum::<u64>() as f64;
-        let working: f64 = runs().map(|run| run.stages.read + run.stages.decode + run.stages.augment).sum();
+        let working = |run: &RunTimes| run.stages.read + run.stages.decode + run.stages.augment;
+        let of_core = runs().filter(|run| working(run) > 0.0).map(|run| run.images() as f64 / working(run)).collect();
         let training: f64 = runs().flat_map(|run| &run.epochs).map(|epoch| epoch.train_s).sum();
         let batches = runs().flat_map(|run| &run.epochs).map(|epoch| epoch.batches).sum::<u64>() as f64;
-        (training / batches > NO_STEP_S && working > 0.0).then(|| (images / working, images / training))
+        (training / batches > NO_STEP_S).then(|| (of_core, images / training))
     }
 
     /// Waits of all rounds, without the first of each epoch.
@@ -237,9 +240,9 @@ pub fn configurations(
 ) -> Result<RankedConfigurations> {
     let mut found = measure_all(subject, settings, model, 1, on_event, progress)?;
     let machine = Machine::here(settings.gpus);
-    let needed = found.images_per_s_a_core.zip(found.step_images_per_s);
-    found.report.answer.extend(needed.map(|(of_core, of_step)| machine.sentence(&Spread::exact(of_core), of_step)));
-    machine.add_figures(&mut found.report, found.images_per_s_a_core, found.step_images_per_s);
+    let (of_core, of_step) = (&found.images_per_s_a_core, found.step_images_per_s);
+    found.report.answer.extend(of_step.and_then(|of_step| machine.sentence(of_core, of_step, found.level)));
+    machine.add_figures(&mut found.report, Spread::of(of_core).map(|of_core| of_core.median), of_step);
     Ok(found)
 }
 
@@ -340,9 +343,10 @@ pub(super) fn measure_all(
             "runs": case.rounds.iter().map(|round| &round.run).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     });
-    let step_images_per_s = needed.map(|(_, of_step)| of_step);
-    let images_per_s_a_core = needed.map(|(of_core, _)| of_core);
-    Ok(RankedConfigurations { best: fastest, smallest, step_images_per_s, images_per_s_a_core, report })
+    let step_images_per_s = needed.as_ref().map(|(_, of_step)| *of_step);
+    let images_per_s_a_core = needed.map(|(of_core, _)| of_core).unwrap_or_default();
+    let level = ranking.level;
+    Ok(RankedConfigurations { best: fastest, smallest, step_images_per_s, images_per_s_a_core, level, report })
 }
 
 /// Rates of all configurations by round, and the choice among them.
@@ -360,8 +364,8 @@ impl Ranking {
             let Configuration { threads, prefetch, persistent, .. } = *configuration;
             (configuration.is_baseline(), threads, prefetch, !persistent, configuration.pageable())
         });
-        // The fastest is chosen by the same rounds, so every pair counts.
-        let level = level(shares * pairs(cases.len()));
+        // The fastest is chosen by the same rounds, so every pair counts. One more is whether the cores are enough.
+        let level = level(shares * (pairs(cases.len()) + 1));
         let own = cases.iter().filter(|(configuration, _)| !configuration.is_baseline());
         let choice = Choice::of(&own.map(|(_, rates)| rates.as_slice()).collect::<Vec<_>>(), level)?;
         Some(Self { cases, choice, level })

@@ -10,7 +10,7 @@ use super::report::{Cell, Report, ReportTable};
 use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, next, no_gpu};
 use super::train::{RunTimes, TrainingRun};
-use super::verdict::{in_turn, level};
+use super::verdict::{above, in_turn, level};
 use crate::decode::{indexed, probe};
 use crate::device::{DecodePath, Device};
 use crate::encode::to_baseline;
@@ -61,20 +61,20 @@ impl Machine {
         self.gpus.max(1) as f64 * of_step / of_core
     }
 
-    /// Whether the loader starves the steps: none of the rounds, or all of them, say so.
-    fn starves(self, of_core: &Spread, of_step: f64) -> Option<bool> {
-        let starves = |of_core| self.need(of_core, of_step) > self.for_images() as f64;
-        let [low, high] = [starves(of_core.low), starves(of_core.high)];
-        (low == high).then_some(low)
+    /// Whether the loader starves the steps, by what a core makes in each round; `None` if the rounds cannot tell.
+    fn starves(self, of_core: &[f64], of_step: f64, level: f64) -> Option<bool> {
+        let needs: Vec<f64> = of_core.iter().map(|&of_core| self.need(of_core, of_step)).collect();
+        above(&needs, self.for_images() as f64, level)
     }
 
-    /// Sentence about the cores that the steps need.
-    pub(super) fn sentence(self, of_core: &Spread, of_step: f64) -> String {
-        let (need, have) = (self.need(of_core.median, of_step), self.for_images());
-        let enough = match self.starves(of_core, of_step) {
+    /// Sentence about the cores that the steps need, by what a core makes in each round. `None` without rounds.
+    pub(super) fn sentence(self, of_core: &[f64], of_step: f64, level: f64) -> Option<String> {
+        let median = Spread::of(of_core)?.median;
+        let (need, have) = (self.need(median, of_step), self.for_images());
+        let enough = match self.starves(of_core, of_step, level) {
             Some(true) => "too few, so the loader starves the step",
             Some(false) => "enough, so the loader does not starve the step",
-            None => "about as many; the rounds cannot tell whether they are enough",
+            None => "the rounds cannot tell whether they are enough",
         };
         let of_trainers = match self.gpus {
             0 => String::new(),
@@ -84,11 +84,10 @@ impl Machine {
             0 | 1 => "The step takes".to_owned(),
             gpus => format!("The steps of {gpus} GPUs take, each,"),
         };
-        format!(
-            "{steps} {of_step:.0} images/s, and a core makes {:.0} (read, decode, augment): the images need {need:.2} cores\
-             {of_trainers}. This machine has {have} for images: {enough}.",
-            of_core.median
-        )
+        Some(format!(
+            "{steps} {of_step:.0} images/s, and a core makes {median:.0} (read, decode, augment): the images need {need:.2} \
+             cores{of_trainers}. This machine has {have} for images: {enough}."
+        ))
     }
 
     /// Adds the figures that the sentence is made of.
@@ -171,19 +170,18 @@ impl CoreRates {
         Self { name: name.to_owned(), rates, kept_images: 1, no_gpu: None }
     }
 
-    /// Spread of the operations as asked.
-    fn asked(&self) -> Option<Spread> {
-        self.rates.iter().find(|(way, _)| *way == Way::Asked).and_then(|(_, rates)| Spread::of(rates))
+    /// Level of each comparison: each further way is compared with the first, and each with the cores that there are.
+    fn level(&self) -> f64 {
+        // The configurations have the other half of the report's level.
+        level(2 * (2 * self.rates.len() - 1))
     }
 
     /// The answer in sentences, for a step that takes `of_step` images per second.
     pub(super) fn answer(&self, of_step: f64, machine: Machine) -> Vec<String> {
-        let Some(asked) = self.asked() else { return Vec::new() };
-        let mut answer = vec![machine.sentence(&asked, of_step)];
+        let Some(first) = self.rates.iter().position(|(way, _)| *way == Way::Asked) else { return Vec::new() };
         let figures: Vec<&[f64]> = self.rates.iter().map(|(_, rates)| rates.as_slice()).collect();
-        let first = self.rates.iter().position(|(way, _)| *way == Way::Asked).unwrap_or(0);
-        // The configurations have the other half of the level.
-        let level = level(2 * (figures.len() - 1));
+        let level = self.level();
+        let mut answer: Vec<String> = machine.sentence(figures[first], of_step, level).into_iter().collect();
         let changes: Vec<String> = (0..figures.len())
             .filter(|&way| way != first && in_turn(&figures, first, way, level).differs())
             .filter_map(|way| {
@@ -201,7 +199,7 @@ impl CoreRates {
     pub(super) fn add_to(&self, report: &mut Report, of_step: Option<f64>, machine: Machine) {
         let spreads: Vec<(Way, Spread)> =
             self.rates.iter().filter_map(|(way, rates)| Some((*way, Spread::of(rates)?))).collect();
-        let mut table = table(&self.name, &spreads, of_step, machine);
+        let mut table = self.table(of_step, machine);
         table.blank.extend(self.no_gpu.as_ref().map(|reason| format!("decoded by the GPU: {reason}.")));
         report.tables.push(table);
         let need = |(way, rate): &(Way, Spread)| Some((*way, machine.need(rate.median, of_step?)));
@@ -219,10 +217,54 @@ impl CoreRates {
              comparison, and come before the operations.",
             self.kept_images
         ));
-        machine.add_figures(report, self.asked().map(|asked| asked.median), of_step);
+        let asked = spreads.iter().find(|(way, _)| *way == Way::Asked).map(|(_, rate)| rate.median);
+        machine.add_figures(report, asked, of_step);
         report.figures["a_core"] = (self.rates.iter())
             .map(|(way, rates)| json!({ "images": way.name(&self.name), "images_per_s": with_rounds(rates) }))
             .collect();
+    }
+
+    fn table(&self, of_step: Option<f64>, machine: Machine) -> ReportTable {
+        let title = match (of_step, machine.gpus) {
+            (Some(of_step), 0) => format!("Cores for a step that takes {of_step:.0} images/s"),
+            (Some(of_step), gpus) => format!("Cores for {gpus} GPU(s) whose step takes {of_step:.0} images/s each"),
+            (None, _) => "What a core makes".to_owned(),
+        };
+        let columns = [
+            "images",
+            "images/s a core",
+            "from",
+            "to",
+            "cores for images",
+            "with the trainers'",
+            "of the step's rate here, %",
+            "starves",
+        ];
+        let mut table = ReportTable::new("cores", title, &columns);
+        let (trainers, have) = ((machine.gpus * machine.of_trainer()) as f64, machine.for_images() as f64);
+        for (way, rounds) in &self.rates {
+            let Some(rate) = Spread::of(rounds) else { continue };
+            let need = of_step.map(|of_step| machine.need(rate.median, of_step));
+            let starves = of_step.map(|of_step| match machine.starves(rounds, of_step, self.level()) {
+                Some(true) => "yes",
+                Some(false) => "no",
+                None => "cannot tell",
+            });
+            table.rows.push(vec![
+                way.name(&self.name).into(),
+                Cell::number(rate.median, 0),
+                Cell::number(rate.low, 0),
+                Cell::number(rate.high, 0),
+                Cell::number(need, 2),
+                Cell::number(need.map(|need| need + trainers), 2),
+                Cell::number(need.map(|need| 100.0 * (have / need).min(1.0)), 0),
+                starves.map_or(Cell::Blank, Cell::from),
+            ]);
+        }
+        if of_step.is_none() {
+            table.blank.push("cores: the step takes no time (see --step).".to_owned());
+        }
+        table
     }
 }
 
@@ -320,48 +362,6 @@ fn of_a_core(run: &RunTimes) -> Option<f64> {
     (run.images() > 0 && working > 0.0).then(|| run.images() as f64 / working)
 }
 
-fn table(name: &str, rates: &[(Way, Spread)], of_step: Option<f64>, machine: Machine) -> ReportTable {
-    let title = match (of_step, machine.gpus) {
-        (Some(of_step), 0) => format!("Cores for a step that takes {of_step:.0} images/s"),
-        (Some(of_step), gpus) => format!("Cores for {gpus} GPU(s) whose step takes {of_step:.0} images/s each"),
-        (None, _) => "What a core makes".to_owned(),
-    };
-    let columns = [
-        "images",
-        "images/s a core",
-        "from",
-        "to",
-        "cores for images",
-        "with the trainers'",
-        "of the step's rate here, %",
-        "starves",
-    ];
-    let mut table = ReportTable::new("cores", title, &columns);
-    let (trainers, have) = ((machine.gpus * machine.of_trainer()) as f64, machine.for_images() as f64);
-    for (way, rate) in rates {
-        let need = of_step.map(|of_step| machine.need(rate.median, of_step));
-        let starves = of_step.map(|of_step| match machine.starves(rate, of_step) {
-            Some(true) => "yes",
-            Some(false) => "no",
-            None => "cannot tell",
-        });
-        table.rows.push(vec![
-            way.name(name).into(),
-            Cell::number(rate.median, 0),
-            Cell::number(rate.low, 0),
-            Cell::number(rate.high, 0),
-            Cell::number(need, 2),
-            Cell::number(need.map(|need| need + trainers), 2),
-            Cell::number(need.map(|need| 100.0 * (have / need).min(1.0)), 0),
-            starves.map_or(Cell::Blank, Cell::from),
-        ]);
-    }
-    if of_step.is_none() {
-        table.blank.push("cores: the step takes no time (see --step).".to_owned());
-    }
-    table
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::verdict::simulated::{QUIET, rates};
@@ -369,21 +369,25 @@ mod tests {
 
     #[test]
     fn who_has_too_few_cores_starves() {
-        let rate = |median: f64| Spread { median, low: 0.99 * median, high: 1.01 * median, rounds: 3 };
+        let rate = |median: f64| (0..16).map(|i| median * (0.992 + 0.001 * f64::from(i))).collect::<Vec<f64>>();
         let rates = [(Way::Asked, rate(1_000.0)), (Way::Load(12), rate(400.0)), (Way::Cached, rate(1_005.0))];
         // One core of each eight is its trainer's.
         let machine = Machine { cores: 10, gpus: 2 };
-        let table = table("train", &rates, Some(3_000.0), machine);
+        let [asked, step] = [rates[0].1.clone(), rates[1].1.clone()];
+        let rates = CoreRates::made("train", rates.into());
+        let table = rates.table(Some(3_000.0), machine);
         let row = |i: usize| table.rows[i].iter().map(Cell::text).collect::<Vec<_>>();
-        assert_eq!(row(0), ["train", "1000", "990", "1010", "6.00", "8.00", "100", "no"]);
+        assert_eq!(row(0), ["train", "1000", "996", "1003", "6.00", "8.00", "100", "no"]);
         assert_eq!(row(1)[4..], ["15.00", "17.00", "53", "yes"]);
-        let said = machine.sentence(&rates[0].1, 3_000.0);
+        let sentence = |rounds: &[f64], of_step| machine.sentence(rounds, of_step, level(1)).unwrap();
+        let said = sentence(&asked, 3_000.0);
         assert!(said.contains("need 6.00 cores, beside 2 for the trainers") && said.contains("does not"), "{said}");
-        assert!(machine.sentence(&rates[0].1, 5_000.0).contains("8 for images: too few, so the loader starves"));
-        assert!(machine.sentence(&rates[0].1, 4_000.0).contains("cannot tell"));
+        assert!(sentence(&asked, 5_000.0).contains("8 for images: too few, so the loader starves"));
+        assert!(sentence(&asked, 4_000.0).contains("cannot tell"));
+        assert!(sentence(&step[..1], 4_000.0).contains("cannot tell"), "one round tells nothing");
         let alone = Machine { cores: 2, gpus: 0 };
         assert_eq!((alone.for_images(), Machine { cores: 64, gpus: 4 }.for_images()), (2, 56));
-        assert!(super::table("train", &rates, None, alone).blank[0].contains("--step"));
+        assert!(rates.table(None, alone).blank[0].contains("--step"));
     }
 
     #[test]

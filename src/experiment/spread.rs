@@ -43,11 +43,6 @@ impl Spread {
         Some(Self { median, low, high, rounds: sorted.len() })
     }
 
-    /// A figure without a spread.
-    pub(super) fn exact(figure: f64) -> Self {
-        Self { median: figure, low: figure, high: figure, rounds: 1 }
-    }
-
     /// Half the length of the interval, as a share of the median.
     #[must_use]
     pub fn share(&self) -> f64 {

@@ -229,6 +229,21 @@ pub(super) fn in_turn(cases: &[&[f64]], a: usize, b: usize, level: f64) -> Verdi
     Verdict::of(&divided(a), &divided(b), level)
 }
 
+/// Whether figures are above a limit: `None` if the rounds cannot tell. This is the sign test, at a level from
+/// [`level`].
+pub(super) fn above(figures: &[f64], limit: f64, level: f64) -> Option<bool> {
+    let above = figures.iter().filter(|&&figure| figure > limit).count();
+    let fewer = above.min(figures.len() - above);
+    // Probability that so few of the rounds, or fewer, are on one side of the median.
+    let mut term = 2.0 * 0.5_f64.powi(figures.len().min(1_000) as i32);
+    let mut probability = term;
+    for count in 0..fewer {
+        term *= (figures.len() - count) as f64 / (count + 1) as f64;
+        probability += term;
+    }
+    (probability <= level).then_some(above > fewer)
+}
+
 /// Choice of the smallest case that is as good as the fastest.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Choice {
@@ -355,6 +370,18 @@ mod tests {
         assert_eq!([(10, 10), (9, 9), (7, 15)].map(|(n, m)| misplaced(n, m, 0.05)), [Some(23), Some(17), Some(24)]);
         assert_eq!(misplaced(0, 5, 0.05), None);
         assert_eq!((fewest_rounds(level(1)), fewest_rounds(level(15))), (5, 7));
+    }
+
+    #[test]
+    fn a_limit_is_told_by_the_signs_of_the_rounds() {
+        // 2 / 2^8 is less than 1 %, and 2 (1 + 16 + 120) / 2^16 as well.
+        let figures = |above: usize, below: usize| [vec![2.0; above], vec![1.0; below]].concat();
+        for (above_it, below, want) in
+            [(8, 0, Some(true)), (0, 8, Some(false)), (7, 0, None), (2, 14, Some(false)), (13, 3, None), (8, 8, None)]
+        {
+            assert_eq!(above(&figures(above_it, below), 1.5, LEVEL), want, "{above_it} above, {below} below");
+        }
+        assert_eq!(above(&[], 1.5, LEVEL), None);
     }
 
     #[test]
