@@ -40,31 +40,36 @@ fn report(name: &str, subject: &Subject) -> Result<Report> {
     let progress = &mut |line: &str| eprintln!("{line}");
     let ops = Preset::Train.ops();
     match name {
-        "augment-load" => {
-            augment_load(subject, &augment_load::Settings::default(), &mut [Model::none(), resnet18()?], progress)
-        }
+        "augment-load" => augment_load(
+            subject,
+            &augment_load::AugmentLoadSettings::default(),
+            &mut [Model::none(), resnet18()?],
+            progress,
+        ),
         "workers" => {
             let (counts, batch_sizes) = (vec![0, 1, 2, 4], vec![8, 32]);
             let settings =
-                workers::Settings { workers: counts, batch_sizes, epochs: 2, rounds: 1, ops, evaluation: None };
+                workers::WorkersSettings { workers: counts, batch_sizes, epochs: 2, rounds: 1, ops, evaluation: None };
             workers(subject, &settings, &mut || Ok(Model::none()), progress)
         }
         "configurations" => {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            let settings = configurations::Settings {
+            let settings = configurations::ConfigurationsSettings {
                 threads: worker_counts(cores, 0),
                 prefetch: vec![1, 2, 4],
                 persistent: vec![true, false],
                 pinned: vec![true, false],
                 batch_size: 32,
+                name: Preset::Train.name().to_owned(),
                 ops,
                 strategy: Strategy::Fused,
                 time: Duration::from_secs(1),
                 rounds: 2,
+                gpus: 0,
                 baseline: true,
             };
             Ok(configurations(subject, &settings, &mut resnet18()?, &mut |_| Ok(()), progress)?.report)
         }
-        _ => Ok(diagnose(subject, &diagnose::Settings::new(ops), &mut resnet18()?, progress)?.report),
+        _ => Ok(diagnose(subject, &diagnose::DiagnoseSettings::new(ops), &mut resnet18()?, progress)?.report),
     }
 }

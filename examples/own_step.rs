@@ -1,7 +1,7 @@
 //! Measures your own training step: how much of an epoch is training, and how much is waiting for batches?
 
 use std::time::{Duration, Instant};
-use warpfeed::experiment::step::{Outcome, Step};
+use warpfeed::experiment::step::{Outcome, TrainingStep};
 use warpfeed::{
     Batch, Pipeline, Result,
     experiment::synth::image,
@@ -12,7 +12,7 @@ use warpfeed::{
 /// Learns the mean of all pixel values.
 struct Mean(f64);
 
-impl Step for Mean {
+impl TrainingStep for Mean {
     fn name(&self) -> String {
         "the mean of all values, on the CPU".to_owned()
     }

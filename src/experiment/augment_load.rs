@@ -7,13 +7,14 @@
 mod plots;
 
 use super::published::{self, SAGEMAKER_DALI};
-use super::report::{Cell, Report, Table};
-use super::spread::{Spread, turns};
+use super::report::{Cell, Report, ReportTable};
+use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{Run, RunTimes, rounds_note, skipped};
+use super::train::{RunTimes, SteadyState, TrainingRun, about_setup, skipped};
 use super::trial::{Trial, loaded};
 use super::usage::{Percentiles, Sampling, Usage, percentiles};
 use super::utilization;
+use super::verdict::{self, Verdict, default_rounds, in_turn, level};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::Builder;
@@ -21,16 +22,17 @@ use crate::plan::Strategy;
 use crate::preset::Preset;
 use serde_json::json;
 
-/// Settings of the experiment.
+/// AugmentLoadSettings of the experiment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct AugmentLoadSettings {
     /// Loads: numbers of repetitions of the flips and the rotation.
     pub loads: Vec<u32>,
     /// Images in a batch.
     pub batch_size: usize,
     /// Epochs of each run. The first is reported separately, unless it is the only one.
     pub epochs: u64,
-    /// Runs of each case, in turn with the others. The median counts.
+    /// Runs of each case, in turn with the others. With fewer than [`default_rounds`], smaller differences remain
+    /// hidden.
     pub rounds: u32,
     /// Strategies by which the CPU runs trial A.
     pub strategies: Vec<Strategy>,
@@ -39,14 +41,15 @@ pub struct Settings {
     pub suite: Option<Preset>,
 }
 
-impl Default for Settings {
-    /// The published loads and batches, three rounds of two epochs, sequential and fused.
+impl Default for AugmentLoadSettings {
+    /// The published loads and batches, one epoch in as many rounds as four models' comparisons need, sequential and
+    /// fused.
     fn default() -> Self {
         Self {
             loads: vec![1, 4, 8, 12],
             batch_size: 32,
-            epochs: 2,
-            rounds: 3,
+            epochs: 1,
+            rounds: default_rounds(24),
             strategies: vec![Strategy::Sequential, Strategy::Fused],
             suite: None,
         }
@@ -63,7 +66,15 @@ enum Arm {
     SuiteGpu(Preset),
 }
 
-impl Settings {
+impl AugmentLoadSettings {
+    /// Number of comparisons of a report on so many models: each way's growth with the load, and each way against the
+    /// first at each load.
+    #[must_use]
+    pub fn comparisons(&self, models: usize) -> usize {
+        let arms = self.arms().into_iter().filter(|arm| !arm.needs_gpu() || no_gpu().is_none()).count();
+        models * (arms + arms.saturating_sub(1) * self.loads.len())
+    }
+
     /// All ways to augment.
     fn arms(&self) -> Vec<Arm> {
         let own = self.strategies.iter().map(|&strategy| Arm::A(strategy)).chain([Arm::BGpu, Arm::AGpu]);
@@ -103,16 +114,22 @@ struct Case {
 }
 
 impl Case {
-    fn spread(&self, of: impl Fn(&RunTimes) -> Option<f64>) -> Option<Spread> {
-        Spread::of(&self.runs.iter().filter_map(of).collect::<Vec<_>>())
+    fn figures(&self, of: impl Fn(&RunTimes) -> Option<f64>) -> Vec<f64> {
+        self.runs.iter().filter_map(of).collect()
     }
 
-    fn seconds(&self) -> Option<Spread> {
-        self.spread(RunTimes::later_seconds)
+    /// Median of a figure over the rounds.
+    fn median(&self, of: impl Fn(&RunTimes) -> Option<f64>) -> Option<f64> {
+        Spread::of(&self.figures(of)).map(|spread| spread.median)
+    }
+
+    /// A figure of the steady state in each round.
+    fn steady(&self, of: fn(&SteadyState) -> f64) -> Vec<f64> {
+        self.figures(|run| run.steady().map(|steady| of(&steady)))
     }
 
     fn accelerator_use(&self) -> Option<f64> {
-        self.spread(RunTimes::accelerator_use).map(|share| share.median)
+        Spread::of(&self.steady(|steady| steady.accelerator_use)).map(|share| share.median)
     }
 
     /// Percentiles of the waits in all rounds.
@@ -126,10 +143,82 @@ fn improvement(old: Option<f64>, new: Option<f64>) -> Option<f64> {
     Some(100.0 * (1.0 - new? / old?))
 }
 
-/// Reduction from `old` to `new`, in percent, as measured; 0 if neither is shorter beyond doubt.
-fn saved(old: Option<Spread>, new: Option<Spread>) -> Option<f64> {
-    let (old, new) = (old?, new?);
-    if old.rounds > 1 && old.equals(&new) { Some(0.0) } else { improvement(Some(old.median), Some(new.median)) }
+/// Seconds of the steady state that the images of an epoch take, of all cases by round.
+struct Measured {
+    /// Model, load and way to augment of each case, and its seconds.
+    cases: Vec<((usize, u32, Arm), Vec<f64>)>,
+    /// The lowest and the highest load.
+    loads: (u32, u32),
+    /// The way to augment that the others are compared with.
+    first: Arm,
+    level: f64,
+}
+
+impl Measured {
+    /// `None` without cases.
+    fn of(cases: Vec<((usize, u32, Arm), Vec<f64>)>) -> Option<Self> {
+        let &((_, _, first), _) = cases.first()?;
+        let loads = cases.iter().map(|((_, load, _), _)| *load);
+        let loads = (loads.clone().min()?, loads.max()?);
+        // Each way at the highest load is compared with the lowest, and at each load with the first way.
+        let grows = cases.iter().filter(|((_, load, _), _)| *load == loads.1 && loads.0 < loads.1).count();
+        let others = cases.iter().filter(|((_, _, arm), _)| *arm != first).count();
+        Some(Self { cases, loads, first, level: level(grows + others) })
+    }
+
+    fn figures(&self, case: (usize, u32, Arm)) -> Option<&[f64]> {
+        self.cases.iter().find(|(of, _)| *of == case).map(|(_, seconds)| seconds.as_slice())
+    }
+
+    fn seconds(&self, model: usize, load: u32, arm: Arm) -> Option<Spread> {
+        Spread::of(self.figures((model, load, arm))?)
+    }
+
+    /// Case `b` against case `a` of a model; `None` if either was not run.
+    fn verdict(&self, model: usize, a: (u32, Arm), b: (u32, Arm)) -> Option<Verdict> {
+        let of_model: Vec<_> =
+            self.cases.iter().filter(|((of, ..), seconds)| *of == model && !seconds.is_empty()).collect();
+        let find = |(load, arm)| of_model.iter().position(|(of, _)| *of == (model, load, arm));
+        let seconds: Vec<&[f64]> = of_model.iter().map(|(_, seconds)| seconds.as_slice()).collect();
+        Some(in_turn(&seconds, find(a)?, find(b)?, self.level))
+    }
+
+    /// Share of the time that a way saves against the first at a load, in percent; `None` if the rounds show none.
+    fn saved(&self, model: usize, load: u32, arm: Arm) -> Option<f64> {
+        match self.verdict(model, (load, self.first), (load, arm))? {
+            Verdict::Smaller(ratio) | Verdict::Larger(ratio) => Some(100.0 * (1.0 - ratio.estimate)),
+            _ => None,
+        }
+    }
+
+    /// Sentences on a model. `busy`: the accelerator use at the highest load; `None` without a training step.
+    fn answer(&self, model: usize, name: &str, busy: &dyn Fn(Arm) -> Option<f64>) -> Vec<String> {
+        let (low, high) = self.loads;
+        let arms =
+            self.cases.iter().filter(|((of, load, _), _)| (*of, *load) == (model, high)).map(|((.., arm), _)| *arm);
+        let part = |arm: Arm| {
+            let (from, to) = (self.seconds(model, low, arm)?, self.seconds(model, high, arm)?);
+            let busy = busy(arm).map_or_else(String::new, |share| format!(", accelerator use {:.0} %", 100.0 * share));
+            if low == high {
+                return Some(format!("{:.2} s with {}{busy}", to.median, arm.name()));
+            }
+            let longer = self.verdict(model, (low, arm), (high, arm))?.words("shorter", "longer");
+            Some(format!("{longer} with {} ({:.2} to {:.2} s{busy})", arm.name(), from.median, to.median))
+        };
+        let parts = arms.clone().filter_map(part).collect::<Vec<_>>().join("; ");
+        let mut answer = vec![if low == high {
+            format!("{name}: at load {high} an epoch takes {parts}.")
+        } else {
+            format!("{name}: from load {low} to {high} the time of an epoch is {parts}.")
+        }];
+        let on_gpu = arms.into_iter().find(|arm| *arm == Arm::BGpu);
+        let against = on_gpu.and_then(|arm| self.verdict(model, (high, self.first), (high, arm)));
+        answer.extend(against.map(|verdict| {
+            let words = verdict.words("shorter", "longer");
+            format!("{name}: at load {high} the time of trial B on the GPU is {words}, against {}.", self.first.name())
+        }));
+        answer
+    }
 }
 
 /// Runs every model with every load and way to augment. `progress` is called for each case.
@@ -138,7 +227,7 @@ fn saved(old: Option<Spread>, new: Option<Spread>) -> Option<f64> {
 /// [`Error::Parameter`] for settings without a load or an epoch; errors of pipelines and steps.
 pub fn augment_load(
     subject: &Subject,
-    settings: &Settings,
+    settings: &AugmentLoadSettings,
     models: &mut [Model],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report> {
@@ -176,15 +265,14 @@ pub fn augment_load(
         let case = &mut cases[number];
         let model = &mut models[case.model];
         threads = measure(subject, settings, model, case)?;
-        let seconds = case.runs.last().and_then(RunTimes::later_seconds).unwrap_or(0.0);
+        let seconds = case.runs.last().and_then(RunTimes::steady).map_or(0.0, |steady| steady.epoch_s);
         let (load, arm) = (case.load, case.arm.name());
         progress(&format!("{}/{all} {}, load {load}, {arm}: {seconds:.2} s per epoch", done + 1, model.name));
     }
     report.measured();
-    let find = |model: usize, load: u32, arm: Arm| {
-        cases.iter().find(|case| (case.model, case.load, case.arm) == (model, load, arm))
-    };
-    let seconds = |model, load, arm| find(model, load, arm).and_then(Case::seconds);
+    let seconds = cases.iter().map(|case| ((case.model, case.load, case.arm), case.steady(|steady| steady.epoch_s)));
+    let seconds = Measured::of(seconds.collect())
+        .ok_or_else(|| Error::parameter("augment-load", "strategies", "one or more", "none"))?;
     let images = cases.iter().flat_map(|case| &case.runs).flat_map(|run| run.epochs.first());
     report.settings = json!({
         "trials": arms.iter().map(|arm| arm.name()).collect::<Vec<_>>(), "loads": settings.loads,
@@ -204,16 +292,17 @@ pub fn augment_load(
         utilization::table(&["model", "load", "trial"], usage),
     ];
     report.publications.push(SAGEMAKER_DALI);
-    answer(&mut report, settings, models, &cases, no_gpu.as_deref());
+    answer(&mut report, models, &cases, &seconds, no_gpu.as_deref());
     plots::add(&mut report, settings, models, &cases, &seconds);
     report.notes.extend(skipped(cases.iter().flat_map(|case| &case.runs)));
     report.notes.extend([
-        rounds_note(settings.rounds),
-        "Seconds per epoch and images/s are of the epochs after the first, set-up included; what is saved is a share of the \
-         time, 0 where the times are equal. Heat maps and timelines are of the last round."
+        verdict::note(settings.rounds),
+        "Seconds per epoch, images/s and accelerator use are of the epochs after the first, or of the only one, without \
+         set-up: of the batches after the first, for all images of an epoch. What is saved is a share of the time, blank \
+         where the rounds show no difference. Heat maps and timelines are of the last round."
             .to_owned(),
         utilization::NOTE.to_owned(),
-        "Accelerator use is the time in the training step over the time of the epochs.".to_owned(),
+        "Accelerator use is the share of the time that was spent in the training step.".to_owned(),
         "B's operations are those published: flips both ways, 5 degrees bilinear on a growing canvas; they are more work \
          than A's. A on the GPU is the matched comparison."
             .to_owned(),
@@ -221,8 +310,11 @@ pub fn augment_load(
     report.figures = json!({
         "cases": cases.iter().map(|case| json!({
             "model": models[case.model].name, "load": case.load, "trial": case.arm.name(),
-            "seconds_per_epoch": case.seconds(), "accelerator_use": case.accelerator_use(),
-            "images_per_s": case.spread(RunTimes::later_images_per_s), "wait_s": case.waits(),
+            "seconds_per_epoch": Spread::of(&case.figures(RunTimes::later_seconds)),
+            "steady_seconds_per_epoch": seconds.seconds(case.model, case.load, case.arm),
+            "steady_images_per_s": with_rounds(&case.steady(|steady| steady.images_per_s)),
+            "setup_s": with_rounds(&case.figures(RunTimes::setup_s)),
+            "accelerator_use": case.accelerator_use(), "wait_s": case.waits(),
             "runs": case.runs, "utilization": utilization::figures(&case.usage),
         })).collect::<Vec<_>>(),
         "published": published::EPOCHS,
@@ -232,7 +324,7 @@ pub fn augment_load(
 }
 
 /// Runs a case once more. Returns the number of worker threads.
-fn measure(subject: &Subject, settings: &Settings, model: &mut Model, case: &mut Case) -> Result<usize> {
+fn measure(subject: &Subject, settings: &AugmentLoadSettings, model: &mut Model, case: &mut Case) -> Result<usize> {
     let builder = subject.builder().batch_size(settings.batch_size);
     let load = case.load;
     let builder = builder.device(if case.arm.needs_gpu() { Device::Cuda(0) } else { Device::Cpu });
@@ -245,7 +337,7 @@ fn measure(subject: &Subject, settings: &Settings, model: &mut Model, case: &mut
     let pipeline = ops.into_iter().fold(builder, Builder::augment).build()?;
     let sampling = Sampling::start();
     let mut ignore = |_: &_| Ok(());
-    let mut run = Run::start(model.step.as_mut(), &mut ignore);
+    let mut run = TrainingRun::start(model.step.as_mut(), &mut ignore);
     for epoch in 0..settings.epochs {
         run.epoch(&pipeline, epoch, None)?;
     }
@@ -254,10 +346,8 @@ fn measure(subject: &Subject, settings: &Settings, model: &mut Model, case: &mut
     Ok(pipeline.threads())
 }
 
-type Seconds<'a> = &'a dyn Fn(usize, u32, Arm) -> Option<Spread>;
-
-/// Table of the seconds per epoch, beside the published ones.
-fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table {
+/// ReportTable of the seconds per epoch, beside the published ones.
+fn summary(settings: &AugmentLoadSettings, models: &[Model], seconds: &Measured) -> ReportTable {
     let arms = settings.arms();
     let (first, others) = (arms[0], &arms[1..]);
     let mut columns = vec!["model".to_owned(), "load".to_owned()];
@@ -265,31 +355,39 @@ fn summary(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table
     columns.extend(others.iter().map(|arm| format!("{} saves, %", arm.name())));
     columns.extend(["published A, s", "published B, s", "published B saves, %"].map(str::to_owned));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let title = format!("Seconds per epoch, and the time saved against {}", first.name());
-    let mut table = Table::new("seconds-per-epoch", title, &columns);
+    let title = format!("Seconds per epoch without set-up, and the time saved against {}", first.name());
+    let mut table = ReportTable::new("seconds-per-epoch", title, &columns);
+    let mut hidden = false;
     for (number, model) in models.iter().enumerate() {
         for &load in &settings.loads {
             let mut row = vec![model.name.as_str().into(), Cell::number(f64::from(load), 0)];
             row.extend(arms.iter().flat_map(|&arm| {
-                let seconds = seconds(number, load, arm);
+                let seconds = seconds.seconds(number, load, arm);
                 let share = seconds.filter(|seconds| seconds.rounds > 1).map(|seconds| 100.0 * seconds.share());
                 [Cell::number(seconds.map(|seconds| seconds.median), 3), Cell::number(share, 1)]
             }));
-            let against = seconds(number, load, first);
-            row.extend(others.iter().map(|&arm| Cell::number(saved(against, seconds(number, load, arm)), 1)));
+            let saved: Vec<Option<f64>> = others.iter().map(|&arm| seconds.saved(number, load, arm)).collect();
+            hidden |= others
+                .iter()
+                .zip(&saved)
+                .any(|(&arm, saved)| saved.is_none() && seconds.seconds(number, load, arm).is_some());
+            row.extend(saved.into_iter().map(|saved| Cell::number(saved, 1)));
             let published = published::seconds(&model.name, load);
             let (a, b) = (published.map(|p| p.trial_a_s), published.map(|p| p.trial_b_s));
             row.extend([Cell::number(a, 2), Cell::number(b, 2), Cell::number(improvement(a, b), 1)]);
             table.rows.push(row);
         }
     }
+    if hidden {
+        table.blank.push("what is saved: the rounds show no difference.".to_owned());
+    }
     table
 }
 
 /// Time that a model's times are compared with: its first way to augment at the lowest load.
-fn reference(settings: &Settings, model: usize, seconds: Seconds<'_>) -> Option<f64> {
+fn reference(settings: &AugmentLoadSettings, model: usize, seconds: &Measured) -> Option<f64> {
     let low = settings.loads.iter().min()?;
-    Some(seconds(model, *low, Arm::A(*settings.strategies.first()?))?.median)
+    Some(seconds.seconds(model, *low, Arm::A(*settings.strategies.first()?))?.median)
 }
 
 /// Ratio of a published time to trial A's published time at the lowest load of `loads`.
@@ -298,20 +396,20 @@ fn published_growth(loads: &[u32], model: &str, load: u32, of: fn(&published::Ep
     Some(of(published::seconds(model, load)?) / low.trial_a_s)
 }
 
-/// Table of the times relative to the lowest load: measured and published ones by the same measure.
-fn growth(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table {
+/// ReportTable of the times relative to the lowest load: measured and published ones by the same measure.
+fn growth(settings: &AugmentLoadSettings, models: &[Model], seconds: &Measured) -> ReportTable {
     let arms = settings.arms();
     let low = settings.loads.iter().min().copied().unwrap_or(0);
     let columns = arms.iter().map(|arm| arm.name()).chain(["published A", "published B"].map(str::to_owned));
     let columns: Vec<String> = ["model", "load"].map(str::to_owned).into_iter().chain(columns).collect();
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let title = format!("Times the epoch of {} at load {low}; published, of A at load {low}", arms[0].name());
-    let mut table = Table::new("growth", title, &columns);
+    let mut table = ReportTable::new("growth", title, &columns);
     for (number, model) in models.iter().enumerate() {
         let reference = reference(settings, number, seconds);
         for &load in &settings.loads {
             let mut row = vec![model.name.as_str().into(), Cell::number(f64::from(load), 0)];
-            let own = |&arm: &Arm| Some(seconds(number, load, arm)?.median / reference?);
+            let own = |&arm: &Arm| Some(seconds.seconds(number, load, arm)?.median / reference?);
             row.extend(arms.iter().map(|arm| Cell::number(own(arm), 2)));
             let published = |of: fn(&published::Epoch) -> f64| {
                 Cell::number(published_growth(&settings.loads, &model.name, load, of), 2)
@@ -323,11 +421,11 @@ fn growth(settings: &Settings, models: &[Model], seconds: Seconds<'_>) -> Table 
     table
 }
 
-/// Table of all published figures.
-fn published_table() -> Table {
+/// ReportTable of all published figures.
+fn published_table() -> ReportTable {
     let title = "Published seconds per epoch, what trial B saves, and times trial A at load 1";
     let columns = ["model", "load", "A, s", "B, s", "B saves, %", "A, times", "B, times"];
-    let mut table = Table::new("published", title, &columns);
+    let mut table = ReportTable::new("published", title, &columns);
     table.in_files_only = true;
     for epoch in &published::EPOCHS {
         let growth =
@@ -345,9 +443,9 @@ fn published_table() -> Table {
     table
 }
 
-/// Table of all cases with their times.
-fn details(models: &[Model], cases: &[Case]) -> Table {
-    let mut table = Table::new(
+/// ReportTable of all cases with their times.
+fn details(models: &[Model], cases: &[Case]) -> ReportTable {
+    let mut table = ReportTable::new(
         "cases",
         "Every case",
         &[
@@ -356,6 +454,7 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
             "trial",
             "images/s",
             "per epoch, s",
+            "set-up, s",
             "first epoch, s",
             "accelerator use, %",
             "wait p50, ms",
@@ -365,14 +464,13 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
     );
     table.in_files_only = true;
     for case in cases {
-        let first =
-            Spread::of(&case.runs.iter().filter_map(|run| Some(run.epochs.first()?.seconds)).collect::<Vec<_>>());
-        let median = |spread: Option<Spread>| spread.map(|spread| spread.median);
+        let steady = |of: fn(&SteadyState) -> f64| case.median(|run| run.steady().map(|steady| of(&steady)));
         let mut row = vec![models[case.model].name.as_str().into(), Cell::number(f64::from(case.load), 0)];
         row.push(case.arm.name().into());
-        row.push(Cell::number(median(case.spread(RunTimes::later_images_per_s)), 0));
-        row.push(Cell::number(median(case.seconds()), 3));
-        row.push(Cell::number(median(first), 3));
+        row.push(Cell::number(steady(|steady| steady.images_per_s), 0));
+        row.push(Cell::number(steady(|steady| steady.epoch_s), 3));
+        row.push(Cell::number(case.median(RunTimes::setup_s), 3));
+        row.push(Cell::number(case.median(|run| Some(run.epochs.first()?.seconds)), 3));
         row.push(Cell::number(case.accelerator_use().map(|share| 100.0 * share), 1));
         let wait = case.waits();
         let ms = |of: fn(Percentiles) -> f64| Cell::number(wait.map(|p| 1e3 * of(p)), 2);
@@ -382,39 +480,16 @@ fn details(models: &[Model], cases: &[Case]) -> Table {
     table
 }
 
-fn answer(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Case], no_gpu: Option<&str>) {
-    let (Some(&low), Some(&high)) = (settings.loads.iter().min(), settings.loads.iter().max()) else { return };
+fn answer(report: &mut Report, models: &[Model], cases: &[Case], seconds: &Measured, no_gpu: Option<&str>) {
     for (number, model) in models.iter().enumerate() {
-        let mut parts = Vec::new();
-        let at = |load, arm| {
-            let found = cases.iter().find(|case| (case.model, case.load, case.arm) == (number, load, arm));
-            found.and_then(Case::seconds)
+        let busy = |arm| {
+            let case = cases.iter().find(|case| (case.model, case.load, case.arm) == (number, seconds.loads.1, arm))?;
+            case.accelerator_use().filter(|_| model.name != "none")
         };
-        for case in cases.iter().filter(|case| case.model == number && case.load == high) {
-            let (Some(from), Some(to)) = (at(low, case.arm), case.seconds()) else { continue };
-            let busy = 100.0 * case.accelerator_use().unwrap_or(0.0);
-            let busy = if model.name == "none" { String::new() } else { format!(", accelerator use {busy:.0} %") };
-            let longer = if from.rounds > 1 && from.equals(&to) {
-                "as long".to_owned()
-            } else {
-                change(to.median / from.median)
-            };
-            let times = format!("{:.2} to {:.2} s{busy}", from.median, to.median);
-            parts.push(format!("{longer} with {} ({times})", case.arm.name()));
-        }
-        let model = if model.name == "none" { "The pipeline alone" } else { &model.name };
-        let parts = parts.join("; ");
-        report.answer.push(format!("{model}: from load {low} to {high} an epoch takes {parts}."));
-        let saved = settings.strategies.first().and_then(|&first| saved(at(high, Arm::A(first)), at(high, Arm::BGpu)));
-        report.answer.extend(saved.map(|saved| {
-            let what = match saved {
-                0.0 => "takes as long".to_owned(),
-                0.0.. => format!("saves {saved:.1} % of the time"),
-                _ => format!("takes {:.2} times as long", 1.0 - saved / 100.0),
-            };
-            format!("{model}: at load {high} trial B on the GPU {what}.")
-        }));
+        let name = if model.name == "none" { "The pipeline alone" } else { &model.name };
+        report.answer.extend(seconds.answer(number, name, &busy));
     }
+    report.answer.extend(about_setup(cases.iter().flat_map(|case| &case.runs)));
     if let Some(reason) = no_gpu {
         report.answer.push("Trial B, and trial A on the GPU, were not run: there is no GPU to run them on.".to_owned());
         for table in report.tables.iter_mut().filter(|table| ["seconds-per-epoch", "growth"].contains(&table.name)) {
@@ -423,12 +498,66 @@ fn answer(report: &mut Report, settings: &Settings, models: &[Model], cases: &[C
     }
 }
 
-/// The change of a time as text.
-fn change(ratio: f64) -> String {
-    match 100.0 * (ratio - 1.0) {
-        100.0.. => format!("{ratio:.2} times as long"),
-        percent @ 0.5.. => format!("{percent:.0} % longer"),
-        percent @ ..-0.5 => format!("{:.0} % less", -percent),
-        _ => "as long".to_owned(),
+#[cfg(test)]
+mod tests {
+    use super::super::configurations::tests::tells;
+    use super::super::verdict::simulated::{Noise, QUIET, rates};
+    use super::*;
+
+    const ARMS: [Arm; 2] = [Arm::A(Strategy::Sequential), Arm::A(Strategy::Fused)];
+
+    /// Seconds of four models. `seconds`: those of a load and a way.
+    fn made(report: u64, seconds: impl Fn(u32, Arm) -> f64, noise: Noise) -> Measured {
+        let AugmentLoadSettings { loads, rounds, .. } = AugmentLoadSettings::default();
+        let of_model = |model| {
+            let keys: Vec<_> = loads.iter().flat_map(|&load| ARMS.map(|arm| (model, load, arm))).collect();
+            let medians: Vec<f64> = keys.iter().map(|&(_, load, arm)| 1.0 / seconds(load, arm)).collect();
+            let rates = rates(4 * report + model as u64, &medians, rounds, noise).into_iter();
+            let seconds = rates.map(|rates| rates.into_iter().map(|rate| 1.0 / rate).collect::<Vec<f64>>());
+            keys.into_iter().zip(seconds).collect::<Vec<_>>()
+        };
+        Measured::of((0..4).flat_map(of_model).collect()).unwrap()
+    }
+
+    fn answer(measured: &Measured, model: usize) -> String {
+        measured.answer(model, "resnet18", &|_| Some(0.5)).join(" ")
+    }
+
+    #[test]
+    fn equal_loads_are_told_apart_in_one_of_a_hundred_reports_at_most() {
+        let told = |report: &u64| {
+            let measured = made(*report, |_, _| 0.5, QUIET);
+            let saves = |model| [1, 4, 8, 12].iter().any(|&load| measured.saved(model, load, ARMS[1]).is_some());
+            (0..4).any(|model| saves(model) || tells(&answer(&measured, model)))
+        };
+        let told = (0..1_000).filter(told).count();
+        assert!(told <= 10, "{told} of 1,000 reports");
+    }
+
+    #[test]
+    fn loads_that_take_5_percent_longer_are_found() {
+        let (mut grows, mut saves) = (0, 0);
+        for report in 0..100 {
+            let measured = made(report, |load, arm| if load == 12 && arm == ARMS[0] { 0.525 } else { 0.5 }, QUIET);
+            for model in 0..4 {
+                let verdict = measured.verdict(model, (1, ARMS[0]), (12, ARMS[0])).unwrap();
+                grows += usize::from(matches!(verdict, Verdict::Larger(_)));
+                assert_eq!(verdict.differs(), tells(&answer(&measured, model).split(';').next().unwrap()));
+                saves += usize::from(measured.saved(model, 12, ARMS[1]).is_some());
+            }
+        }
+        assert!(grows >= 360 && saves >= 360, "{grows} and {saves} of 400 found");
+    }
+
+    #[test]
+    fn one_load_is_told_without_growth() {
+        let seconds = |arm| ((0, 4, arm), vec![0.5]);
+        let measured = Measured::of(ARMS.map(seconds).into()).unwrap();
+        let answer = answer(&measured, 0);
+        assert!(
+            answer.starts_with("resnet18: at load 4 an epoch takes 0.50 s with A, CPU, sequential, acc"),
+            "{answer}"
+        );
+        assert_eq!(measured.saved(0, 4, ARMS[1]), None, "one round shows nothing");
     }
 }

@@ -1,6 +1,7 @@
-//! Comparison of two reports: differences in their settings, and figures that differ by more than their spread.
+//! Comparison of two reports: differences in their settings, and the verdict on each figure.
 
 use super::spread::Spread;
+use super::verdict::{Verdict, level};
 use crate::error::{Error, Result};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -44,10 +45,10 @@ pub struct Figure {
     pub a: Spread,
     /// Figure in the second report.
     pub b: Spread,
-    /// Change from the first to the second, in percent of the first.
+    /// Change from the first to the second, in percent of the first. Only `verdict` tells whether it is one.
     pub change_percent: f64,
-    /// Whether they differ beyond doubt: [`Spread::is_below`].
-    pub differs: bool,
+    /// Whether the rounds show a difference; `None` if a report does not have the figure of each round.
+    pub verdict: Option<Verdict>,
 }
 
 /// Compares two reports that experiments wrote as JSON.
@@ -59,12 +60,14 @@ pub struct Figure {
 /// use warpfeed::experiment::compare::compare;
 ///
 /// let report = |threads, rate: f64| {
-///     let figures = format!(r#"{{"whole": {{"median": {rate}, "low": {rate}, "high": {rate}, "rounds": 3}}}}"#);
+///     let each = format!("{rate}, {rate}, {rate}, {rate}, {rate}");
+///     let spread = format!(r#""median": {rate}, "low": {rate}, "high": {rate}, "rounds": 5, "each": [{each}]"#);
+///     let figures = format!(r#"{{"whole": {{{spread}}}}}"#);
 ///     format!(r#"{{"experiment": "diagnose", "settings": {{"threads": {threads}}}, "figures": {figures}}}"#)
 /// };
 /// let found = compare(&report(2, 100.0), &report(4, 150.0))?;
 /// assert_eq!((&found.differences[0].name[..], found.differences.len()), ("settings threads", 1));
-/// assert!(found.figures[0].differs && found.figures[0].change_percent == 50.0);
+/// assert!(found.figures[0].verdict.unwrap().differs() && found.figures[0].change_percent == 50.0);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn compare(a: &str, b: &str) -> Result<Comparison> {
@@ -81,15 +84,18 @@ pub fn compare(a: &str, b: &str) -> Result<Comparison> {
     let [mut of_a, mut of_b] = [Vec::new(), Vec::new()];
     spreads("", &a["figures"], &mut of_a);
     spreads("", &b["figures"], &mut of_b);
+    let comparisons = of_a.iter().filter(|(name, _)| of_b.iter().any(|(other, _)| other == name)).count();
+    let level = level(comparisons);
     let (mut figures, mut only_in_one) = (Vec::new(), Vec::new());
-    for (name, a) in of_a {
+    for (name, (a, rounds_of_a)) in of_a {
         let Some(at) = of_b.iter().position(|(other, _)| *other == name) else {
             only_in_one.push(name);
             continue;
         };
-        let (_, b) = of_b.remove(at);
+        let (_, (b, rounds_of_b)) = of_b.remove(at);
+        let verdict = rounds_of_a.zip(rounds_of_b).map(|(a, b)| Verdict::of(&a, &b, level));
         let change_percent = if a.median > 0.0 { 100.0 * (b.median / a.median - 1.0) } else { 0.0 };
-        figures.push(Figure { name, a, b, change_percent, differs: !a.equals(&b) });
+        figures.push(Figure { name, a, b, change_percent, verdict });
     }
     only_in_one.extend(of_b.into_iter().map(|(name, _)| name));
     Ok(Comparison { experiment: experiment(&a), differences, figures, only_in_one })
@@ -118,8 +124,14 @@ fn different(part: &str, a: &Value, b: &Value, differences: &mut Vec<Difference>
     }
 }
 
-/// Adds all spreads within a value, each with the names that lead to it.
-fn spreads(name: &str, value: &Value, found: &mut Vec<(String, Spread)>) {
+/// Figures that follow from others in the same case: they would count one difference twice.
+const DERIVED: [&str; 2] = ["seconds_per_epoch", "steady_seconds_per_epoch"];
+
+/// A figure: its spread, and that of each round, if the report has it.
+type FigureRounds = (Spread, Option<Vec<f64>>);
+
+/// Adds all figures within a value, each with the names that lead to it.
+fn spreads(name: &str, value: &Value, found: &mut Vec<(String, FigureRounds)>) {
     let within = |inner: &str| if name.is_empty() { inner.to_owned() } else { format!("{name}, {inner}") };
     match value {
         Value::Object(fields) => {
@@ -127,7 +139,7 @@ fn spreads(name: &str, value: &Value, found: &mut Vec<(String, Spread)>) {
                 found.push((name.to_owned(), spread));
                 return;
             }
-            for (field, value) in fields {
+            for (field, value) in measured(fields) {
                 spreads(&within(&field.replace('_', " ")), value, found);
             }
         }
@@ -136,7 +148,7 @@ fn spreads(name: &str, value: &Value, found: &mut Vec<(String, Spread)>) {
                 // An item is identified by its fields and not by its place in the list.
                 let case = item.as_object().map(case).unwrap_or_default();
                 let Some(fields) = item.as_object().filter(|_| !case.is_empty()) else { continue };
-                for (field, value) in fields {
+                for (field, value) in measured(fields) {
                     spreads(&format!("{}, {}", within(&case), field.replace('_', " ")), value, found);
                 }
             }
@@ -145,10 +157,18 @@ fn spreads(name: &str, value: &Value, found: &mut Vec<(String, Spread)>) {
     }
 }
 
-fn spread(fields: &Map<String, Value>) -> Option<Spread> {
+/// The fields without those that follow from the images per second.
+fn measured(fields: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    let has_rate = ["steady_images_per_s", "images_per_s"].iter().any(|rate| fields.contains_key(*rate));
+    fields.iter().filter(move |(name, _)| !(has_rate && DERIVED.contains(&name.as_str())))
+}
+
+fn spread(fields: &Map<String, Value>) -> Option<FigureRounds> {
     let number = |name| fields.get(name)?.as_f64();
     let rounds = usize::try_from(fields.get("rounds")?.as_u64()?).ok()?;
-    Some(Spread { median: number("median")?, low: number("low")?, high: number("high")?, rounds })
+    let spread = Spread { median: number("median")?, low: number("low")?, high: number("high")?, rounds };
+    let each = fields.get("each").and_then(Value::as_array);
+    Some((spread, each.and_then(|each| each.iter().map(Value::as_f64).collect())))
 }
 
 /// The part of a case that identifies it: its texts and whole numbers, including its configuration's.
@@ -175,18 +195,30 @@ impl Comparison {
         if self.differences.is_empty() {
             text += "  the same machine, build and settings\n";
         }
-        let (differ, equal): (Vec<&Figure>, Vec<&Figure>) = self.figures.iter().partition(|figure| figure.differs);
-        for (title, figures) in [("Differ beyond doubt:", differ), ("Equal, within the spread of their rounds:", equal)]
-        {
-            if figures.is_empty() {
-                continue;
-            }
+        let mut groups: [(&str, Vec<&Figure>); 3] = [
+            ("Differ:", Vec::new()),
+            ("Not distinguishable:", Vec::new()),
+            ("Cannot tell, from so few rounds:", Vec::new()),
+        ];
+        for figure in &self.figures {
+            let group = match figure.verdict {
+                Some(verdict) if verdict.differs() => 0,
+                Some(Verdict::NotDistinguishable(_)) => 1,
+                _ => 2,
+            };
+            groups[group].1.push(figure);
+        }
+        for (title, figures) in groups.into_iter().filter(|(_, figures)| !figures.is_empty()) {
             text += &format!("\n{title}\n");
-            for Figure { name, a, b, change_percent, .. } in figures {
+            for Figure { name, a, b, verdict, .. } in figures {
                 let of = |spread: &Spread| {
                     format!("{} ({} to {})", digits(spread.median), digits(spread.low), digits(spread.high))
                 };
-                text += &format!("  {name}: {} -> {}, {change_percent:+.1} %\n", of(a), of(b));
+                let verdict = verdict.map_or_else(
+                    || "cannot tell (a report without the figures of each round)".to_owned(),
+                    |verdict| verdict.words("less", "more"),
+                );
+                text += &format!("  {name}: {} -> {}: {verdict}\n", of(a), of(b));
             }
         }
         if !self.only_in_one.is_empty() {
@@ -204,40 +236,89 @@ fn digits(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spread::with_rounds;
+    use super::super::verdict::simulated::{Noise, QUIET, rates};
     use super::*;
     use serde_json::json;
 
-    fn rate(rounds: [f64; 3]) -> Value {
-        json!(Spread::of(&rounds))
+    /// Ten rounds about a rate.
+    fn rate(rate: f64) -> Value {
+        with_rounds(&(0..10).map(|i| rate * (1.0 + 0.002 * f64::from(i))).collect::<Vec<_>>())
     }
 
     #[test]
     fn cases_are_found_whatever_their_place() {
-        let case =
-            |load: u32, rounds| json!({ "model": "none", "load": load, "images_per_s": rate(rounds), "use": 0.5 });
+        let case = |load: u32, figure| {
+            json!({
+                "model": "none", "load": load, "steady_images_per_s": rate(figure), "use": 0.5,
+                "seconds_per_epoch": rate(1.0 / figure), "steady_seconds_per_epoch": rate(1.0 / figure),
+            })
+        };
         let report = |cases: Value, cpu: &str| {
             let environment = json!({ "cpu": cpu, "date": format!("{cpu}'s") });
             json!({ "experiment": "augment-load", "environment": environment, "figures": { "cases": cases } })
                 .to_string()
         };
-        let a = report(json!([case(1, [99.0, 100.0, 101.0]), case(4, [50.0, 51.0, 52.0])]), "old");
-        let b = report(json!([case(4, [70.0, 71.0, 72.0]), case(1, [98.0, 100.0, 103.0]), case(8, [1.0; 3])]), "new");
+        let a = report(json!([case(1, 100.0), case(4, 51.0)]), "old");
+        let b = report(json!([case(4, 71.0), case(1, 100.5), case(8, 1.0)]), "new");
         let found = compare(&a, &b).unwrap();
         assert_eq!(found.differences.len(), 1, "{:?}", found.differences);
-        let figures: Vec<_> = found.figures.iter().map(|figure| (&figure.name[..], figure.differs)).collect();
-        let want = [("cases, load 1, none, images per s", false), ("cases, load 4, none, images per s", true)];
+        // Seconds would count each difference once more.
+        let figures: Vec<_> =
+            found.figures.iter().map(|figure| (&figure.name[..], figure.verdict.unwrap().differs())).collect();
+        let want =
+            [("cases, load 1, none, steady images per s", false), ("cases, load 4, none, steady images per s", true)];
         assert_eq!(figures, want);
-        assert_eq!(found.only_in_one, ["cases, load 8, none, images per s"]);
+        assert_eq!(found.only_in_one, ["cases, load 8, none, steady images per s"]);
         let text = found.text();
-        assert!(text.contains("51.00 (50.00 to 52.00) -> 71.00 (70.00 to 72.00), +39.2 %"), "{text}");
-        assert!(
-            text.find("Differ").unwrap() < text.find("Equal").unwrap() && text.contains("\"old\" -> \"new\""),
-            "{text}"
-        );
+        assert!(text.contains("51.46 (51.10 to 51.82) -> 71.64 (71.14 to 72.14): 39 % more ("), "{text}");
+        let [differ, same] = ["Differ:", "Not distinguishable:"].map(|title| text.find(title).unwrap());
+        assert!(differ < same && text.contains("\"old\" -> \"new\""), "{text}");
+        // A report without the figures of each round, or with few of them.
+        let without = a.replace("each", "all");
+        assert!(compare(&without, &b).unwrap().text().contains("cannot tell (a report without"));
+        let few =
+            |by: f64| json!({ "experiment": "x", "figures": { "rate": with_rounds(&[100.0 * by; 3]) } }).to_string();
+        let text = compare(&few(1.0), &few(0.78)).unwrap().text();
+        assert!(text.contains("Cannot tell") && text.contains("cannot tell (5 rounds or more could)"), "{text}");
         let other = b.replace("augment-load", "workers");
         assert!(compare(&a, &other).unwrap_err().to_string().contains("augment-load"));
         assert!(compare(&a, "{}").unwrap_err().to_string().contains("report.json"));
         assert!(compare("[", &b).unwrap_err().is_parameter());
+    }
+
+    /// Two reports of 32 cases. `by`: how many times as much the first ten of the second report make.
+    fn made(number: u64, by: f64) -> Comparison {
+        // Rounds of one report are not in turn with those of another, so what a report's rounds share counts as noise.
+        let noise = Noise { shared: 0.01, own: 0.015, ..QUIET };
+        let report = |number: u64, by: f64| {
+            let medians: Vec<f64> = (0..32).map(|case| if case < 10 { 100.0 * by } else { 100.0 }).collect();
+            let rounds = rates(number, &medians, 16, noise);
+            let case =
+                |(i, rounds): (usize, &Vec<f64>)| json!({ "case": i, "steady_images_per_s": with_rounds(rounds) });
+            let cases: Vec<Value> = rounds.iter().enumerate().map(case).collect();
+            json!({ "experiment": "x", "figures": { "cases": cases } }).to_string()
+        };
+        compare(&report(2 * number, 1.0), &report(2 * number + 1, by)).unwrap()
+    }
+
+    #[test]
+    fn equal_reports_differ_in_one_of_a_hundred_comparisons_at_most() {
+        let differ = |number: &u64| made(*number, 1.0).figures.iter().any(|figure| figure.verdict.unwrap().differs());
+        let differ = (0..1_000).filter(differ).count();
+        assert!(differ <= 10, "{differ} of 1,000 comparisons");
+    }
+
+    #[test]
+    fn differences_of_5_percent_are_found() {
+        let of_one = |number| {
+            let found = made(number, 1.05);
+            let differ = found.figures.iter().filter(|figure| figure.verdict.unwrap().differs()).count();
+            assert!(!found.text().contains("qual"), "{}", found.text());
+            differ
+        };
+        let found: usize = (0..100).map(of_one).sum();
+        assert!((900..=1_001).contains(&found), "{found} of 1,000");
     }
 
     #[test]

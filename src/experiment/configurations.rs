@@ -1,15 +1,22 @@
 //! Finds the pipeline configurations that keep a training step of a given length busy, and the smallest of them.
 
+// Configurations are ranked by the steady state: images per second after the first batch of each epoch. Set-up is told
+// apart, so that the answer is the same for a data set of 200 images and for one of 1,000. Entry points are off for the
+// same reason: they make an image faster that has come before, and images of a small set come again while a
+// configuration is measured.
+
+use super::cores::Machine;
 use super::environment::available_memory_bytes;
 use super::events::Event;
 use super::published::{LARGER_SCALE, TIMES_THE_BASELINE};
 use super::report::plot::{Bar, bars, histogram, timeline};
-use super::report::{Cell, Report, Table};
-use super::spread::{Spread, turns};
+use super::report::{Cell, Report, ReportTable};
+use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{LANES, NO_STEP_S, Run, RunTimes, rounds_note, skipped};
+use super::train::{LANES, NO_STEP_S, RunTimes, SteadyState, TrainingRun, about_setup, skipped};
 use super::usage::{Percentiles, Sampling, Usage, percentiles};
 use super::utilization;
+use super::verdict::{self, Choice, Verdict, default_rounds, in_turn, level, pairs};
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
 use crate::pipeline::{Builder, Pipeline};
@@ -21,9 +28,9 @@ use std::time::{Duration, Instant};
 /// Number of bars in the plot: the best configurations.
 const SHOWN: usize = 12;
 
-/// Settings of the experiment.
+/// ConfigurationsSettings of the experiment.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ConfigurationsSettings {
     /// Numbers of worker threads.
     pub threads: Vec<usize>,
     /// Numbers of prefetched batches.
@@ -34,14 +41,19 @@ pub struct Settings {
     pub pinned: Vec<bool>,
     /// Images in a batch.
     pub batch_size: usize,
+    /// Name of the operations in tables: that of a preset or a file.
+    pub name: String,
     /// The operations. They must end in one size.
     pub ops: Vec<Transform>,
     /// Strategy by which they are run.
     pub strategy: Strategy,
     /// Time for each configuration and round.
     pub time: Duration,
-    /// Measurements of each configuration, in turn with the others. The median counts.
+    /// Measurements of each configuration, in turn with the others. With fewer than
+    /// [`default_rounds`](super::verdict::default_rounds), smaller differences remain hidden.
     pub rounds: u32,
+    /// GPUs that train. Each keeps a core or two for its trainer.
+    pub gpus: usize,
     /// Whether the baseline is measured too: no worker thread, one batch at a time, everything built anew for each
     /// epoch.
     pub baseline: bool,
@@ -76,6 +88,12 @@ impl Configuration {
         format!("{} {threads}, prefetch {}{staged}{kept}", self.threads, self.prefetch)
     }
 
+    /// The name at the start of a sentence.
+    fn name_at_start(self) -> String {
+        let name = self.name();
+        name.strip_prefix("baseline").map_or_else(|| name.clone(), |rest| format!("Baseline{rest}"))
+    }
+
     fn pageable(self) -> bool {
         self.pinned == Some(false)
     }
@@ -98,15 +116,19 @@ impl Configuration {
 /// Results of the experiment.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Found {
+pub struct RankedConfigurations {
     /// The report.
     pub report: Report,
-    /// The fastest configuration.
+    /// The configuration that was measured to be the fastest.
     pub best: Configuration,
-    /// The smallest configuration that is not slower than the fastest beyond doubt.
-    pub smallest: Configuration,
+    /// The smallest configuration that is as good as the fastest; `None` if so few rounds cannot tell.
+    pub smallest: Option<Configuration>,
     /// Images per second that the training step alone takes; `None` if it takes no time.
     pub step_images_per_s: Option<f64>,
+    /// Images per second that one core makes while the step runs, in each round; none for a step that takes no time.
+    images_per_s_a_core: Vec<f64>,
+    /// Level of the report's comparisons.
+    level: f64,
 }
 
 /// Numbers of worker threads to try on `cores` processors: 1, 2, 3, 4, 6, 8, 12, ... and all available ones. Each of
@@ -121,14 +143,20 @@ pub struct Found {
 /// ```
 #[must_use]
 pub fn worker_counts(cores: usize, gpus: usize) -> Vec<usize> {
-    let for_each = if gpus > 0 && cores / gpus > 8 { 2 } else { 1 };
-    let most = cores.saturating_sub(gpus * for_each).max(1);
+    let most = Machine { cores, gpus }.for_images().max(1);
     let mut counts: Vec<usize> =
         (0..usize::BITS - 1).flat_map(|i| [1 << i, 3 << i]).take_while(|&count| count <= 2 * most).collect();
     counts.retain(|&count| count < most);
     counts.push(most);
     counts.sort_unstable();
     counts
+}
+
+/// Number of rounds to measure for so many configurations, the baseline included.
+#[must_use]
+pub fn rounds_for(configurations: usize) -> u32 {
+    // Half of the level may be left for the speed of a core.
+    default_rounds(2 * (pairs(configurations) + 1))
 }
 
 /// Results of one configuration.
@@ -146,19 +174,29 @@ struct Round {
 }
 
 impl Round {
-    fn images_per_s(&self) -> f64 {
-        self.run.images() as f64 / self.run.seconds.max(f64::MIN_POSITIVE)
+    fn steady(&self) -> Option<SteadyState> {
+        SteadyState::of(&self.run.epochs)
     }
 
+    fn images_per_s(&self) -> f64 {
+        self.steady().map_or(0.0, |steady| steady.images_per_s)
+    }
+
+    /// Seconds of set-up for each epoch: building the pipeline, where that is done anew, and the first batch.
     fn setup_s(&self) -> f64 {
-        self.build_s + self.run.epochs.iter().map(|epoch| epoch.setup_s).sum::<f64>()
+        let epochs = self.run.epochs.len().max(1) as f64;
+        (self.build_s + self.run.epochs.iter().map(|epoch| epoch.setup_s).sum::<f64>()) / epochs
     }
 }
 
 impl Case {
+    fn figures(&self, of: impl Fn(&Round) -> f64) -> Vec<f64> {
+        self.rounds.iter().map(of).collect()
+    }
+
     fn spread(&self, of: impl Fn(&Round) -> f64) -> Spread {
         let none = Spread { median: 0.0, low: 0.0, high: 0.0, rounds: 0 };
-        Spread::of(&self.rounds.iter().map(of).collect::<Vec<_>>()).unwrap_or(none)
+        Spread::of(&self.figures(of)).unwrap_or(none)
     }
 
     fn images_per_s(&self) -> Spread {
@@ -166,20 +204,19 @@ impl Case {
     }
 
     fn accelerator_use(&self) -> f64 {
-        self.spread(|round| round.run.accelerator_use().unwrap_or(0.0)).median
+        self.spread(|round| round.steady().map_or(0.0, |steady| steady.accelerator_use)).median
     }
 
-    /// Three figures: images per second that one core makes, images per second that the step takes, and the number of
-    /// cores that the step needs in order not to wait. `None` for a step that takes no time.
-    fn cores_needed(&self) -> Option<(f64, f64, f64)> {
+    /// Images per second that one core makes, in each round, and images per second that the step takes. `None` for a step
+    /// that takes no time.
+    fn of_core_and_step(&self) -> Option<(Vec<f64>, f64)> {
         let runs = || self.rounds.iter().map(|round| &round.run);
         let images = runs().map(RunTimes::images).sum::<u64>() as f64;
-        let working: f64 = runs().map(|run| run.stages.read + run.stages.decode + run.stages.augment).sum();
+        let working = |run: &RunTimes| run.stages.read + run.stages.decode + run.stages.augment;
+        let of_core = runs().filter(|run| working(run) > 0.0).map(|run| run.images() as f64 / working(run)).collect();
         let training: f64 = runs().flat_map(|run| &run.epochs).map(|epoch| epoch.train_s).sum();
-        let (of_core, of_step) = (images / working, images / training);
         let batches = runs().flat_map(|run| &run.epochs).map(|epoch| epoch.batches).sum::<u64>() as f64;
-        let is_step = training / batches > NO_STEP_S && of_core.is_finite();
-        is_step.then(|| (of_core, of_step, of_step / of_core))
+        (training / batches > NO_STEP_S).then(|| (of_core, images / training))
     }
 
     /// Waits of all rounds, without the first of each epoch.
@@ -196,11 +233,28 @@ impl Case {
 /// step.
 pub fn configurations(
     subject: &Subject,
-    settings: &Settings,
+    settings: &ConfigurationsSettings,
     model: &mut Model,
     on_event: &mut dyn FnMut(&Event) -> Result<()>,
     progress: &mut dyn FnMut(&str),
-) -> Result<Found> {
+) -> Result<RankedConfigurations> {
+    let mut found = measure_all(subject, settings, model, 1, on_event, progress)?;
+    let machine = Machine::here(settings.gpus);
+    let (of_core, of_step) = (&found.images_per_s_a_core, found.step_images_per_s);
+    found.report.answer.extend(of_step.and_then(|of_step| machine.sentence(of_core, of_step, found.level)));
+    machine.add_figures(&mut found.report, Spread::of(of_core).map(|of_core| of_core.median), of_step);
+    Ok(found)
+}
+
+/// Measures every configuration and ranks them. `shares`: the share of the report's level is one of so many.
+pub(super) fn measure_all(
+    subject: &Subject,
+    settings: &ConfigurationsSettings,
+    model: &mut Model,
+    shares: usize,
+    on_event: &mut dyn FnMut(&Event) -> Result<()>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<RankedConfigurations> {
     let question = "Which configuration keeps the trainer busy, and which is the smallest that does?";
     let mut report = subject.report("configurations", question)?;
     let Grid { configurations: grid, too_large, device } = grid(subject, settings)?;
@@ -217,8 +271,9 @@ pub fn configurations(
         case.rounds.push(measured);
     }
     report.measured();
-    cases.sort_by(|a, b| b.images_per_s().median.total_cmp(&a.images_per_s().median));
-    let Some(best) = cases.iter().find(|case| !case.configuration.is_baseline()) else {
+    let rates = |case: &Case| case.figures(Round::images_per_s);
+    let measured: Vec<(Configuration, Vec<f64>)> = cases.iter().map(|case| (case.configuration, rates(case))).collect();
+    let Some(ranking) = Ranking::of(measured, shares) else {
         let got = too_large.unwrap_or_else(|| "none".to_owned());
         return Err(Error::parameter(
             "configurations",
@@ -227,63 +282,25 @@ pub fn configurations(
             got,
         ));
     };
+    cases.sort_by(|a, b| b.images_per_s().median.total_cmp(&a.images_per_s().median));
+    let find = |configuration: Configuration| {
+        cases.iter().find(|case| case.configuration == configuration).unwrap_or(&cases[0])
+    };
     let baseline = cases.iter().find(|case| case.configuration.is_baseline());
-    let fastest = best.images_per_s();
-    let good = cases.iter().filter(|case| !case.configuration.is_baseline() && !case.images_per_s().is_below(&fastest));
-    let size = |case: &&Case| {
-        let Configuration { threads, prefetch, persistent, .. } = case.configuration;
-        (threads, prefetch, !persistent, case.configuration.pageable())
-    };
-    let smallest = good.min_by_key(size).unwrap_or(best);
-    let rate = |case: &Case| {
-        let Spread { median, low, high, .. } = case.images_per_s();
-        format!("{median:.0} images/s ({low:.0} to {high:.0})")
-    };
-    report.answer = vec![
-        format!(
-            "The smallest that is not slower than the fastest beyond doubt: {}, {}: {}",
-            smallest.configuration.name(),
-            rate(smallest),
-            smallest.configuration.options()
-        ),
-        format!(
-            "Fastest: {}, {}, accelerator use {:.1} %.",
-            best.configuration.name(),
-            rate(best),
-            100.0 * best.accelerator_use()
-        ),
-    ];
-    let needed = smallest.cores_needed();
-    report.answer.extend(needed.map(|(of_core, of_step, cores)| {
-        let here = super::environment::cores() as f64;
-        let starves = if cores > here { "more than this machine has, so the step waits" } else { "of which this machine has enough" };
-        format!(
-            "A core makes {of_core:.0} images/s (read, decode, augment) and the step alone takes {of_step:.0}: it needs \
-             {cores:.1} cores, {starves} ({here:.0})."
-        )
-    }));
-    if let Some(baseline) = baseline {
-        report.answer.push(format!(
-            "The baseline (no worker thread, one batch at a time, everything built anew each epoch) makes {}: the smallest is \
-             {:.2} times as fast.",
-            rate(baseline),
-            smallest.images_per_s().median / baseline.images_per_s().median.max(f64::MIN_POSITIVE)
-        ));
-    }
-    let of =
-        |pinned| move |case: &&Case| case.configuration.pinned == Some(pinned) && !case.configuration.is_baseline();
-    let best_of = |pinned| cases.iter().find(of(pinned)).map(Case::images_per_s);
-    if let (Some(pinned), Some(pageable)) = (best_of(true), best_of(false)) {
-        let difference = if pinned.equals(&pageable) {
-            "equal".to_owned()
-        } else {
-            format!("{:+.1} %", 100.0 * (pageable.median / pinned.median.max(f64::MIN_POSITIVE) - 1.0))
-        };
-        report.answer.push(format!(
-            "Pinned memory: {:.0} images/s at best; pageable memory: {:.0} ({difference}).",
-            pinned.median, pageable.median
-        ));
-    }
+    let (fastest, smallest) = (ranking.fastest(), ranking.smallest());
+    let (best, shown) = (find(fastest), find(smallest.unwrap_or(fastest)));
+    report.answer = ranking.answer();
+    let setup = shown.spread(Round::setup_s);
+    report.answer.push(format!(
+        "{}: accelerator use {:.1} %; set-up {:.3} s for each epoch ({:.3} to {:.3}).",
+        shown.configuration.name_at_start(),
+        100.0 * shown.accelerator_use(),
+        setup.median,
+        setup.low,
+        setup.high
+    ));
+    report.answer.extend(about_setup(cases.iter().flat_map(|case| &case.rounds).map(|round| &round.run)));
+    let needed = shown.of_core_and_step();
     report.settings = json!({
         "device": device, "transforms": settings.ops, "strategy": settings.strategy, "threads": settings.threads,
         "prefetch": settings.prefetch, "persistent": settings.persistent,
@@ -292,9 +309,9 @@ pub fn configurations(
         "images_per_epoch": subject.len(), "seed": subject.seed,
     });
     let usage = cases.iter().map(|case| (vec![case.configuration.name().into()], &case.usage[..]));
-    report.tables = vec![ranking(&cases, baseline), utilization::table(&["configuration"], usage)];
+    report.tables = vec![ranked(&cases, baseline, &ranking), utilization::table(&["configuration"], usage)];
     if let Some(baseline) = baseline {
-        report.tables.push(against_the_baseline(smallest, best, baseline));
+        report.tables.push(against_the_baseline((smallest.map(find), best), baseline));
         report.publications.push(LARGER_SCALE);
     }
     if best.configuration.pinned.is_none() {
@@ -302,9 +319,11 @@ pub fn configurations(
         report.tables[0].blank.push(format!("pinned: nothing is copied to a GPU ({reason})."));
     }
     let notes = [
-        Some(rounds_note(settings.rounds)),
+        Some(verdict::note(settings.rounds)),
+        Some(verdict::choice_note()),
         Some(utilization::NOTE.to_owned()),
-        Some("Set-up is building the pipeline and waiting for the first batch of each epoch; it counts, told apart from waits.".to_owned()),
+        Some("Set-up is building the pipeline and waiting for the first batch of each epoch. Images/s, accelerator use and waits are of the batches after it.".to_owned()),
+        Some("Entry points are off, since they make images faster that have come before, however many images there are: later epochs of a training may be faster.".to_owned()),
         best.configuration.pinned.map(|_| {
             "Pinned: what is copied to the GPU is staged in pinned memory, or in pageable memory.".to_owned()
         }),
@@ -312,26 +331,151 @@ pub fn configurations(
         skipped(cases.iter().flat_map(|case| &case.rounds).map(|round| &round.run)),
     ];
     report.notes.extend(notes.into_iter().flatten());
-    plots(&mut report, &cases, (smallest, best), baseline);
+    plots(&mut report, &cases, (smallest.map(find), best), baseline);
     report.figures = json!({
-        "best": best.configuration, "smallest": smallest.configuration,
-        "images_per_s_a_core": needed.map(|needed| needed.0), "images_per_s_of_the_step": needed.map(|needed| needed.1),
-        "cores_needed": needed.map(|needed| needed.2),
+        "best": fastest, "smallest": smallest,
         "ranking": cases.iter().map(|case| json!({
-            "configuration": case.configuration, "images_per_s": case.images_per_s(),
+            "configuration": case.configuration, "steady_images_per_s": with_rounds(&rates(case)),
+            "against_the_fastest": ranking.verdict(case.configuration),
             "times_the_baseline": baseline.map(|baseline| times(case, baseline)),
-            "setup_s": case.spread(Round::setup_s), "wait_s": percentiles(&case.waits()),
+            "setup_s": with_rounds(&case.figures(Round::setup_s)), "wait_s": percentiles(&case.waits()),
             "utilization": utilization::figures(&case.usage),
             "runs": case.rounds.iter().map(|round| &round.run).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     });
-    let step_images_per_s = needed.map(|needed| needed.1);
-    Ok(Found { best: best.configuration, smallest: smallest.configuration, step_images_per_s, report })
+    let step_images_per_s = needed.as_ref().map(|(_, of_step)| *of_step);
+    let images_per_s_a_core = needed.map(|(of_core, _)| of_core).unwrap_or_default();
+    let level = ranking.level;
+    Ok(RankedConfigurations { best: fastest, smallest, step_images_per_s, images_per_s_a_core, level, report })
 }
 
-fn build(subject: &Subject, settings: &Settings, configuration: Configuration) -> Result<Pipeline> {
+/// Rates of all configurations by round, and the choice among them.
+pub(super) struct Ranking {
+    /// The configurations, the smallest first, and the baseline last, if there is one.
+    cases: Vec<(Configuration, Vec<f64>)>,
+    choice: Choice,
+    level: f64,
+}
+
+impl Ranking {
+    /// Ranks configurations by their images per second in each round. `None` if there is none but the baseline.
+    pub(super) fn of(mut cases: Vec<(Configuration, Vec<f64>)>, shares: usize) -> Option<Self> {
+        cases.sort_by_key(|(configuration, _)| {
+            let Configuration { threads, prefetch, persistent, .. } = *configuration;
+            (configuration.is_baseline(), threads, prefetch, !persistent, configuration.pageable())
+        });
+        // The fastest is chosen by the same rounds, so every pair counts. One more is whether the cores are enough.
+        let level = level(shares * (pairs(cases.len()) + 1));
+        let own = cases.iter().filter(|(configuration, _)| !configuration.is_baseline());
+        let choice = Choice::of(&own.map(|(_, rates)| rates.as_slice()).collect::<Vec<_>>(), level)?;
+        Some(Self { cases, choice, level })
+    }
+
+    fn fastest(&self) -> Configuration {
+        self.cases[self.choice.fastest].0
+    }
+
+    /// The smallest configuration that is as good as the fastest; `None` if the rounds cannot tell.
+    pub(super) fn smallest(&self) -> Option<Configuration> {
+        self.choice.smallest.map(|case| self.cases[case].0)
+    }
+
+    /// The verdict on a configuration against the fastest; `None` for the fastest and the baseline.
+    fn verdict(&self, configuration: Configuration) -> Option<Verdict> {
+        let case = self.cases.iter().position(|case| case.0 == configuration)?;
+        self.choice.verdicts.get(case).copied().flatten()
+    }
+
+    /// Case `b` against case `a`, in words.
+    fn compared(&self, a: usize, b: usize) -> String {
+        let rates: Vec<&[f64]> = self.cases.iter().map(|(_, rates)| rates.as_slice()).collect();
+        in_turn(&rates, a, b, self.level).words("slower", "faster")
+    }
+
+    fn rate(&self, case: usize) -> String {
+        let rate = Spread::of(&self.cases[case].1);
+        rate.map_or_else(String::new, |Spread { median, low, high, .. }| {
+            format!("{median:.0} images/s ({low:.0} to {high:.0})")
+        })
+    }
+
+    /// The recommendation in sentences, or the reason why there is none.
+    pub(super) fn answer(&self) -> Vec<String> {
+        let fastest = self.choice.fastest;
+        let name = |case: usize| self.cases[case].0.name();
+        let measured = |case: usize| format!("{}, {}", name(case), self.rate(case));
+        let options = |case: usize| self.cases[case].0.options();
+        let mut answer = Vec::new();
+        match (self.choice.smallest, self.choice.rounds_needed()) {
+            (Some(smallest), _) if self.choice.verdicts.len() == 1 => {
+                answer.push(format!("The only configuration: {}: {}", measured(smallest), options(smallest)));
+            }
+            (Some(smallest), _) if smallest == fastest => {
+                answer.push(format!("Recommended: {}, the fastest measured: {}", measured(fastest), options(fastest)));
+            }
+            (Some(smallest), _) => {
+                answer.push(format!("Recommended: {}: {}", measured(smallest), options(smallest)));
+                let against = self.choice.verdicts[smallest].map(|verdict| verdict.words("slower", "faster"));
+                answer.push(format!(
+                    "It is the smallest that is as good as the fastest measured, {}: {}.",
+                    measured(fastest),
+                    against.unwrap_or_default()
+                ));
+            }
+            (None, needed) => {
+                let rounds = self.cases[fastest].1.len();
+                answer.push(format!(
+                    "Cannot tell which configuration to use: {rounds} {} measured, and {} or more could tell (--rounds).",
+                    if rounds == 1 { "round was" } else { "rounds were" },
+                    needed.unwrap_or_default()
+                ));
+                answer.push(format!("Fastest measured: {}: {}", measured(fastest), options(fastest)));
+            }
+        }
+        if let Some(smallest) = self.choice.smallest.filter(|&smallest| smallest > 0) {
+            let unclear: Vec<String> = self.choice.unclear().map(name).collect();
+            answer.push(match &unclear[..] {
+                [] => "Every smaller one is slower.".to_owned(),
+                [one] => format!("Of the smaller ones, the rounds cannot tell whether this is slower: {one}."),
+                many => format!(
+                    "Of the {smallest} smaller ones, the rounds cannot tell whether these are slower: {}.",
+                    many.join("; ")
+                ),
+            });
+        }
+        if let Some(baseline) = self.cases.iter().position(|(configuration, _)| configuration.is_baseline()) {
+            let shown = self.choice.smallest.unwrap_or(fastest);
+            answer.push(format!(
+                "The baseline (no worker thread, one batch at a time, everything built anew each epoch) makes {}. Against it, \
+                 {}: {}.",
+                self.rate(baseline),
+                name(shown),
+                self.compared(baseline, shown)
+            ));
+        }
+        let best_of = |pinned| {
+            let is = |case: &usize| {
+                let configuration = self.cases[*case].0;
+                configuration.pinned == Some(pinned) && !configuration.is_baseline()
+            };
+            let median = |case: &usize| Spread::of(&self.cases[*case].1).map_or(0.0, |rate| rate.median);
+            (0..self.cases.len()).filter(is).max_by(|a, b| median(a).total_cmp(&median(b)))
+        };
+        if let (Some(pinned), Some(pageable)) = (best_of(true), best_of(false)) {
+            answer.push(format!(
+                "Pinned memory: {} at best; pageable memory: {}: {}.",
+                self.rate(pinned),
+                self.rate(pageable),
+                self.compared(pinned, pageable)
+            ));
+        }
+        answer
+    }
+}
+
+fn build(subject: &Subject, settings: &ConfigurationsSettings, configuration: Configuration) -> Result<Pipeline> {
     let builder = subject.builder().batch_size(settings.batch_size).strategy(settings.strategy);
-    let builder = builder.threads(configuration.threads).prefetch(configuration.prefetch);
+    let builder = builder.threads(configuration.threads).prefetch(configuration.prefetch).entry_points(0);
     let builder = configuration.pinned.into_iter().fold(builder, Builder::pinned);
     settings.ops.iter().cloned().fold(builder, Builder::augment).build()
 }
@@ -345,7 +489,7 @@ struct Grid {
     device: String,
 }
 
-fn grid(subject: &Subject, settings: &Settings) -> Result<Grid> {
+fn grid(subject: &Subject, settings: &ConfigurationsSettings) -> Result<Grid> {
     let (mut grid, mut left_out, mut device) = (Vec::new(), 0, String::new());
     let free = available_memory_bytes().unwrap_or(u64::MAX);
     let pinned: Vec<Option<bool>> = match subject.device.resolve()? {
@@ -378,7 +522,7 @@ fn grid(subject: &Subject, settings: &Settings) -> Result<Grid> {
 
 fn measure(
     subject: &Subject,
-    settings: &Settings,
+    settings: &ConfigurationsSettings,
     configuration: Configuration,
     model: &mut Model,
     round: u32,
@@ -386,7 +530,7 @@ fn measure(
 ) -> Result<Round> {
     let name = format!("{}, round {}", configuration.name(), round + 1);
     on_event(&Event::RunStart { run: name.clone(), settings: json!(configuration) })?;
-    let mut run = Run::start(model.step.as_mut(), on_event);
+    let mut run = TrainingRun::start(model.step.as_mut(), on_event);
     let begin = Instant::now();
     let mut build_s = 0.0;
     let mut timed_build = || {
@@ -417,8 +561,8 @@ fn times(case: &Case, baseline: &Case) -> f64 {
     case.images_per_s().median / baseline.images_per_s().median.max(f64::MIN_POSITIVE)
 }
 
-fn ranking(cases: &[Case], baseline: Option<&Case>) -> Table {
-    let mut table = Table::new(
+fn ranked(cases: &[Case], baseline: Option<&Case>, ranking: &Ranking) -> ReportTable {
+    let mut table = ReportTable::new(
         "ranking",
         "Configurations, the fastest first",
         &[
@@ -429,7 +573,7 @@ fn ranking(cases: &[Case], baseline: Option<&Case>) -> Table {
             "images/s",
             "from",
             "to",
-            "of the best, %",
+            "against the fastest",
             "times the baseline",
             "accelerator use, %",
             "set-up, s",
@@ -439,7 +583,6 @@ fn ranking(cases: &[Case], baseline: Option<&Case>) -> Table {
             "wait p99, ms",
         ],
     );
-    let best = cases.first().map_or(1.0, |case| case.images_per_s().median);
     for case in cases {
         let Configuration { threads, prefetch, persistent, pinned } = case.configuration;
         let yes_or_no = |value| Cell::from(if value { "yes" } else { "no" });
@@ -454,7 +597,7 @@ fn ranking(cases: &[Case], baseline: Option<&Case>) -> Table {
             Cell::number(median, 0),
             Cell::number(low, 0),
             Cell::number(high, 0),
-            Cell::number(100.0 * median / best, 1),
+            ranking.verdict(case.configuration).map_or(Cell::Blank, |verdict| verdict.words("slower", "faster").into()),
             Cell::number(baseline.map(|baseline| times(case, baseline)), 2),
             Cell::number(100.0 * case.accelerator_use(), 1),
             Cell::number(case.spread(Round::setup_s).median, 3),
@@ -471,22 +614,23 @@ fn ranking(cases: &[Case], baseline: Option<&Case>) -> Table {
 }
 
 /// Speed relative to the baseline, measured and published, by the same measure.
-fn times_the_baseline(smallest: &Case, best: &Case, baseline: &Case) -> Vec<(String, f64)> {
-    let own = [("smallest as good", smallest), ("fastest", best)];
+fn times_the_baseline((smallest, best): (Option<&Case>, &Case), baseline: &Case) -> Vec<(String, f64)> {
+    let own = [smallest.map(|case| ("recommended", case)), Some(("fastest measured", best))].into_iter().flatten();
     let own = own.map(|(name, case)| (format!("{name}: {}", case.configuration.name()), times(case, baseline)));
-    own.into_iter().chain(TIMES_THE_BASELINE.map(|(name, times)| (name.to_owned(), times))).collect()
+    own.chain(TIMES_THE_BASELINE.map(|(name, times)| (name.to_owned(), times))).collect()
 }
 
-fn against_the_baseline(smallest: &Case, best: &Case, baseline: &Case) -> Table {
+fn against_the_baseline(own: (Option<&Case>, &Case), baseline: &Case) -> ReportTable {
     let title = "How many times as fast as the baseline: no worker, no prefetch, everything built anew";
-    let mut table = Table::new("times-the-baseline", title, &["configuration", "times the baseline"]);
-    for (name, times) in times_the_baseline(smallest, best, baseline) {
+    let mut table = ReportTable::new("times-the-baseline", title, &["configuration", "times the baseline"]);
+    for (name, times) in times_the_baseline(own, baseline) {
         table.rows.push(vec![name.into(), Cell::number(times, 2)]);
     }
     table
 }
 
-fn plots(report: &mut Report, cases: &[Case], (smallest, best): (&Case, &Case), baseline: Option<&Case>) {
+fn plots(report: &mut Report, cases: &[Case], own: (Option<&Case>, &Case), baseline: Option<&Case>) {
+    let chosen = own.0.unwrap_or(own.1);
     let shown = &cases[..cases.len().min(SHOWN)];
     let bar = |case: &Case| {
         let Spread { median, low, high, .. } = case.images_per_s();
@@ -494,23 +638,24 @@ fn plots(report: &mut Report, cases: &[Case], (smallest, best): (&Case, &Case), 
             name: case.configuration.name().replace("built anew", "anew"),
             value: median,
             interval: Some((low, high)),
-            marked: case.configuration == smallest.configuration,
+            marked: case.configuration == chosen.configuration,
         }
     };
     let shown: Vec<Bar> = shown.iter().map(bar).collect();
     let caption = format!("Images per second, the best {} of {}", shown.len(), cases.len());
-    let title = format!("{caption}; the smallest as good in orange");
+    let title =
+        format!("{caption}; the {} in orange", if own.0.is_some() { "recommended" } else { "fastest measured" });
     report.plot("ranking", caption, bars(&title, "1/s", &shown));
     if let Some(baseline) = baseline {
         let bar =
             |(name, value): (String, f64)| Bar { marked: name.starts_with("published"), name, value, interval: None };
-        let all: Vec<Bar> = times_the_baseline(smallest, best, baseline).into_iter().map(bar).collect();
+        let all: Vec<Bar> = times_the_baseline(own, baseline).into_iter().map(bar).collect();
         let caption = "Times as fast as the baseline; published in orange";
         report.plot("times-the-baseline", caption, bars(caption, "x", &all));
     }
     // The chosen configuration and the baseline beside each other, over the same time.
     let first = |case: &Case| case.rounds.first().map_or_else(Vec::new, |round| round.run.stretches());
-    let compared: Vec<&Case> = [Some(smallest), baseline].into_iter().flatten().collect();
+    let compared: Vec<&Case> = [Some(chosen), baseline].into_iter().flatten().collect();
     let until_s = compared.iter().flat_map(|case| first(case)).map(|stretch| stretch.end_s).fold(0.0, f64::max);
     for case in compared {
         let name = case.configuration.name();
@@ -518,7 +663,87 @@ fn plots(report: &mut Report, cases: &[Case], (smallest, best): (&Case, &Case), 
         let svg = timeline(&format!("Batches: {name}"), &LANES, &first(case), until_s);
         report.plot(file, format!("Set-up, fetch and train of each batch: {name}"), svg);
     }
-    let name = smallest.configuration.name();
-    let svg = histogram(&format!("Waits: {name}"), &smallest.waits());
+    let name = chosen.configuration.name();
+    let svg = histogram(&format!("Waits: {name}"), &chosen.waits());
     report.plot("waits", format!("How long the trainer waited for each batch: {name}"), svg);
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::verdict::simulated::{BUSY, Noise, QUIET, rates};
+    use super::*;
+
+    /// A ranking of 1 and 2 threads with prefetch 1, 2 and 4, and of a baseline, from made rounds. `of_one` and
+    /// `of_none`: rates with one thread and with the baseline, where two threads make 1,000 images/s.
+    pub(in crate::experiment) fn made(
+        report: u64,
+        (of_one, of_none): (f64, f64),
+        rounds: u32,
+        noise: Noise,
+        shares: usize,
+    ) -> Ranking {
+        let configuration =
+            |threads, prefetch| Configuration { threads, prefetch, persistent: threads > 0, pinned: None };
+        let own = [1, 2].into_iter().flat_map(|threads| [1, 2, 4].map(|prefetch| configuration(threads, prefetch)));
+        let all: Vec<Configuration> = own.chain([configuration(0, 1)]).collect();
+        let medians: Vec<f64> = all.iter().map(|c| [of_none, of_one, 1_000.0][c.threads]).collect();
+        Ranking::of(all.into_iter().zip(rates(report, &medians, rounds, noise)).collect(), shares).unwrap()
+    }
+
+    /// Whether a sentence tells a difference, as [`Verdict::words`] does.
+    pub(in crate::experiment) fn tells(answer: &str) -> bool {
+        ["slower (", "faster (", "shorter (", "longer (", "less (", "more ("]
+            .iter()
+            .any(|word| answer.contains(&format!("% {word}")))
+    }
+
+    #[test]
+    fn equal_configurations_are_told_apart_in_one_of_a_hundred_reports_at_most() {
+        for noise in [QUIET, BUSY] {
+            let rounds = rounds_for(7);
+            let told = |report: &u64| {
+                let ranking = made(*report, (1_000.0, 1_000.0), rounds, noise, 2);
+                let verdicts = ranking.choice.verdicts.iter().flatten();
+                tells(&ranking.answer().join("\n")) || verdicts.into_iter().any(Verdict::differs)
+            };
+            let told = (0..1_000).filter(told).count();
+            assert!(told <= 10, "{told} of 1,000 reports");
+        }
+    }
+
+    /// On a quiet machine, where figures vary by 2 % and rounds by another 2 %, and one figure in a hundred stalls.
+    #[test]
+    fn differences_of_5_percent_are_found() {
+        let rounds = rounds_for(6);
+        let (mut found, mut chosen) = (0, 0);
+        for report in 0..300 {
+            let ranking = made(report, (1_000.0 / 1.05, 500.0), rounds, QUIET, 2);
+            found += ranking.choice.verdicts[..3].iter().filter(|verdict| verdict.is_some_and(|v| v.differs())).count();
+            chosen += usize::from(ranking.smallest().is_some_and(|smallest| smallest.threads == 2));
+            let against_the_baseline = ranking.answer().pop().unwrap();
+            assert!(tells(&against_the_baseline), "{against_the_baseline}");
+        }
+        assert!(found >= 810 && chosen >= 270, "{found} of 900 differences found, {chosen} of 300 choices right");
+    }
+
+    #[test]
+    fn few_rounds_recommend_nothing() {
+        for rounds in [1, 3] {
+            let ranking = made(0, (600.0, 300.0), rounds, QUIET, 1);
+            let answer = ranking.answer();
+            assert_eq!(ranking.smallest(), None);
+            assert!(
+                answer[0].starts_with("Cannot tell") && answer[0].contains(" and 8 or more could tell"),
+                "{answer:?}"
+            );
+            assert!(answer[1].starts_with("Fastest measured: 2 threads"), "{answer:?}");
+            assert!(answer[2].ends_with("cannot tell (8 rounds or more could)."), "{answer:?}");
+        }
+        let one = Configuration { threads: 1, prefetch: 1, persistent: true, pinned: None };
+        let only = Ranking::of(vec![(one, vec![100.0])], 1).unwrap();
+        assert_eq!(
+            only.answer(),
+            ["The only configuration: 1 thread, prefetch 1, 100 images/s (100 to 100): --threads 1 --prefetch 1"]
+        );
+    }
 }

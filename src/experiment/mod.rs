@@ -6,10 +6,10 @@
 //
 // Figures are medians over rounds, because times of rounds are not normally distributed: disturbances make rounds
 // slower and never faster. The interval beside a median is made of order statistics and needs no assumption about the
-// distribution (`spread`). With three rounds it is the whole range, which contains the true median in three of four
-// cases; more rounds make it surer.
+// distribution (`spread`). It is no verdict: whether cases differ is decided in one place (`verdict`). Each experiment
+// makes its verdicts and sentences from rounds given as data, so that tests can give it made-up rounds.
 //
-// The state file of a run (`run --state`, module `run`) is written after every batch. It is synced once a second, to a
+// The state file of a run (`run --state`, module `run_state`) is written after every batch. It is synced once a second, to a
 // second file beside it (`.NAME.synced`), because a sync costs more than a batch.
 //
 // Reports name the commit of the build, because the checkout may be at another commit when the program runs. build.rs
@@ -21,6 +21,7 @@ pub mod compare;
 pub mod configurations;
 pub mod cores;
 pub mod diagnose;
+pub mod digest;
 pub mod environment;
 pub mod events;
 pub mod gpu_check;
@@ -31,6 +32,7 @@ pub mod published;
 pub mod report;
 pub mod run;
 pub mod run_group;
+pub mod run_state;
 pub mod spread;
 pub mod step;
 pub mod subject;
@@ -38,6 +40,8 @@ pub mod synth;
 mod ticks;
 pub mod train;
 pub mod trial;
+pub mod tune;
 pub mod usage;
 mod utilization;
+pub mod verdict;
 pub mod workers;

@@ -2,7 +2,7 @@
 
 use super::environment::Environment;
 use super::report::plot::{OWN, Series, grouped_bars};
-use super::report::{Cell, Report, Table};
+use super::report::{Cell, Report, ReportTable};
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -51,7 +51,7 @@ pub fn peers(json: &str) -> Result<Report> {
     let mut report =
         Report::new("peers", "How fast is warpfeed beside DALI and torchvision?", environment(&measured.machine));
     let figure = |row: &Value, contender: &str, field: &str| row[contender][field].as_f64();
-    let mut table = Table::new(
+    let mut table = ReportTable::new(
         "peers",
         "Side by side on the CPU",
         &["pipeline", "contender", "images/s", "warpfeed against it, times", "first batch, s", "peak memory, MB"],

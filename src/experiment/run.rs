@@ -1,119 +1,15 @@
 //! Runs a pipeline over whole epochs and measures it.
 
+use super::digest::Digest;
+use super::run_state::{Earlier, StateFile};
 use crate::backend::LeftToCpu;
-use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadSample, Batch, CacheUsage, Epoch, EpochState, Pipeline, Stats};
 use crate::plan::Strategy;
-use crate::tensor::{TargetBytes, TargetTensor, Targets, Tensor};
-use crate::{atomic, file};
-use serde::{Deserialize, Serialize};
-use sha2::digest::common::hazmat::SerializableState;
-use sha2::{Digest as _, Sha256};
-use std::ffi::OsString;
-use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use crate::tensor::Targets;
+use serde::Serialize;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// SHA-256 over samples in the order of delivery, without padding. It covers each sample's label (`u32`, little
-/// endian), its target if there are targets (numbers in little endian; bytes after their length as `u64`), and its
-/// output bytes. So it does not depend on threads, prefetch, batch size, or the format in which the samples are stored.
-#[derive(Debug, Clone, Default)]
-pub struct Digest {
-    hash: Sha256,
-}
-
-impl Digest {
-    /// Adds the samples of a batch.
-    ///
-    /// # Errors
-    /// [`Error::Device`] if the batch is on a device and cannot be copied.
-    pub fn add(&mut self, batch: &Batch) -> Result<()> {
-        let on_host = |view: &Tensor| match view.device() {
-            Device::Cpu => Ok(None),
-            _ => view.to_host().map(Some),
-        };
-        let targets = batch.targets().map(HostTargets::new).transpose()?;
-        let views: Vec<&Tensor> = (0..).map_while(|i| batch.view(i)).collect();
-        let copies = views.iter().copied().map(on_host).collect::<Result<Vec<_>>>()?;
-        for (i, label) in batch.labels()[..batch.len() - batch.padding()].iter().enumerate() {
-            self.hash.update(label.to_le_bytes());
-            if let Some(targets) = &targets {
-                targets.add(i, &mut self.hash)?;
-            }
-            for (view, copy) in views.iter().zip(&copies) {
-                let images = copy.as_ref().unwrap_or(view);
-                for image in (i..images.shape()[0]).step_by(batch.len()) {
-                    self.hash.update(images.image_bytes(image)?);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The digest as 64 hexadecimal digits.
-    #[must_use]
-    pub fn finish(self) -> String {
-        hexadecimal(&self.hash.finalize())
-    }
-
-    /// The unfinished state of SHA-256, for a file.
-    fn unfinished(&self) -> String {
-        hexadecimal(&self.hash.serialize())
-    }
-
-    fn from_unfinished(text: &str) -> Option<Self> {
-        let byte = |i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok();
-        let bytes = (0..text.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?;
-        // The number of blocks of 64 bytes follows SHA-256's eight words. With more the number of bits would overflow.
-        let blocks = u64::from_le_bytes(*bytes.get(32..)?.first_chunk()?);
-        let hash = Sha256::deserialize(&bytes.as_slice().try_into().ok()?).ok().filter(|_| blocks < 1 << 54)?;
-        Some(Self { hash })
-    }
-}
-
-/// A batch's targets in host memory.
-enum HostTargets<'a> {
-    Numbers(TargetTensor),
-    Bytes(&'a TargetBytes),
-}
-
-impl<'a> HostTargets<'a> {
-    fn new(targets: &'a Targets) -> Result<Self> {
-        Ok(match targets {
-            Targets::Numbers(numbers) => Self::Numbers(numbers.to_host()?),
-            Targets::Bytes(bytes) => Self::Bytes(bytes),
-        })
-    }
-
-    /// Adds the target of image `i`.
-    fn add(&self, i: usize, hash: &mut Sha256) -> Result<()> {
-        match self {
-            Self::Numbers(numbers) => {
-                let row_bytes = 4 * numbers.shape()[1];
-                let words = numbers.as_bytes()?[i * row_bytes..][..row_bytes].as_chunks::<4>().0;
-                words.iter().for_each(|&word| hash.update(u32::from_ne_bytes(word).to_le_bytes()));
-            }
-            Self::Bytes(bytes) => {
-                let bytes = bytes.get(i).unwrap_or_default();
-                hash.update((bytes.len() as u64).to_le_bytes());
-                hash.update(bytes);
-            }
-        }
-        Ok(())
-    }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
 
 /// Seconds spent in each stage, summed over all threads.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -281,130 +177,6 @@ impl EpochSpeed {
     }
 }
 
-/// Samples and batches that a run had delivered when it was interrupted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Earlier {
-    /// Samples, without padding.
-    pub images: u64,
-    /// Batches.
-    pub batches: u64,
-}
-
-/// The state file of a run. It holds the run's progress: it is written after every batch, and read to continue the run.
-/// A power loss undoes at most about a second of the run. To this end a second file, `.NAME.synced`, lies beside it
-/// until the run is done.
-#[derive(Debug, Clone)]
-pub struct StateFile {
-    /// Path of the file. The file is created with the first batch. At the end it stays, and then says that the run is
-    /// complete.
-    pub path: PathBuf,
-    /// Other settings that must not change, as text. They are compared with those that the run began with.
-    pub settings: String,
-}
-
-/// Version of the files that are written and read.
-const STATE_VERSION: u32 = 1;
-
-/// Limit of a state's size. The state of a stream with a window of a million samples takes a tenth of it.
-const MAX_STATE_BYTES: u64 = 128 << 20;
-
-/// Time between syncs, and so the part of a run that a power loss may undo.
-const SYNC_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Contents of a state file.
-#[derive(Debug, Serialize, Deserialize)]
-struct RunState {
-    version: u32,
-    settings: String,
-    epoch: EpochState,
-    delivered: Earlier,
-    /// The unfinished state of SHA-256, in hexadecimal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    digest: Option<String>,
-}
-
-impl StateFile {
-    /// The state that an earlier process left; `None` if there is no file.
-    fn read(&self) -> Result<Option<RunState>> {
-        let read = |path: &Path| file::if_there(file::read_limited(path, MAX_STATE_BYTES));
-        let Some(text) = read(&self.path)? else { return Ok(None) };
-        let refused = |expected: String, got: String| {
-            let got =
-                format!("{got} in {}: go on with the same, or remove the file to begin anew", self.path.display());
-            Err(Error::parameter("run", "state", expected, got))
-        };
-        let state: RunState = match serde_json::from_slice(&text) {
-            Ok(state) => state,
-            // After a power loss the file may be empty or torn.
-            Err(error) => match read(&self.synced_path())?.and_then(|text| serde_json::from_slice(&text).ok()) {
-                Some(state) => state,
-                None => return refused("a file that an earlier run wrote".to_owned(), error.to_string()),
-            },
-        };
-        if state.version != STATE_VERSION {
-            return refused(format!("of version {STATE_VERSION}"), format!("version {}", state.version));
-        }
-        if state.settings != self.settings {
-            return refused(format!("of a run with {}", self.settings), state.settings);
-        }
-        Ok(Some(state))
-    }
-
-    /// Path of the synced state, which survives a power loss, while the run goes on.
-    fn synced_path(&self) -> PathBuf {
-        let mut name = OsString::from(".");
-        name.push(self.path.file_name().unwrap_or_default());
-        name.push(".synced");
-        self.path.with_file_name(name)
-    }
-
-    fn writer(&self) -> Result<StateWriter<'_>> {
-        let folder = atomic::folder_of(&self.path);
-        let is_ours = |name: &str| [self.path.clone(), self.synced_path()].iter().any(|path| path.ends_with(name));
-        // If the folder is missing, writing the state will report it.
-        if folder.is_dir() {
-            atomic::remove_leftovers(folder, atomic::LEFTOVER_AGE, is_ours)?;
-        }
-        Ok(StateWriter { file: self, synced: None })
-    }
-}
-
-/// Writes states: each one to the file, which is enough if the process is killed, and once a second also to a second
-/// file, which is synced and survives a power loss. A sync after every batch would cost more than the batches.
-struct StateWriter<'a> {
-    file: &'a StateFile,
-    synced: Option<Instant>,
-}
-
-impl StateWriter<'_> {
-    fn write(&mut self, state: &RunState) -> Result<()> {
-        let text = serde_json::to_vec(state).map_err(|error| Error::io("write", &self.file.path)(error.into()))?;
-        if self.synced.is_none_or(|time| time.elapsed() >= SYNC_INTERVAL) {
-            atomic::write_synced(&self.file.synced_path(), |file| file.write_all(&text))?;
-            self.synced = Some(Instant::now());
-        }
-        atomic::write(&self.file.path, |file| file.write_all(&text))
-    }
-
-    /// Makes the last state survive a power loss.
-    fn finish(self) -> Result<()> {
-        let (path, synced_path) = (&self.file.path, self.file.synced_path());
-        let sync = || {
-            File::options()
-                .write(true)
-                .open(path)?
-                .sync_all()
-                .and_then(|()| atomic::sync_folder(atomic::folder_of(path)))
-        };
-        sync().map_err(Error::io("sync", path))?;
-        match fs::remove_file(&synced_path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", synced_path)(error)),
-            _ => Ok(()),
-        }
-    }
-}
-
 /// Progress of a run after a batch.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -471,7 +243,8 @@ pub fn run(
 /// ```
 /// use std::time::Instant;
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
-/// use warpfeed::experiment::run::{StateFile, run, run_with_state};
+/// use warpfeed::experiment::run::{run, run_with_state};
+/// use warpfeed::experiment::run_state::StateFile;
 /// use warpfeed::prelude::*;
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
@@ -543,8 +316,7 @@ fn run_epochs(
         };
         let mut save = |epoch: EpochState, delivered: Earlier, hash: &Option<Digest>| {
             let Some(writer) = &mut writer else { return Ok(()) };
-            let (settings, digest) = (writer.file.settings.clone(), hash.as_ref().map(Digest::unfinished));
-            writer.write(&RunState { version: STATE_VERSION, settings, epoch, delivered, digest })
+            writer.write(epoch, delivered, hash.as_ref().map(Digest::unfinished))
         };
         while let Some(batch) = epoch.next() {
             let batch = batch?;
@@ -575,7 +347,7 @@ fn run_epochs(
     if let Some(last) = last {
         last.images().synchronize()?;
     }
-    if let Some(writer) = writer.filter(|writer| writer.synced.is_some()) {
+    if let Some(writer) = writer {
         writer.finish()?;
     }
     let seconds = begin.elapsed().as_secs_f64();

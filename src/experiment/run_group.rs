@@ -1,6 +1,7 @@
 //! Runs the pipelines of several devices over whole epochs and measures them together.
 
-use super::run::{Digest, StageSeconds};
+use super::digest::Digest;
+use super::run::StageSeconds;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadSample, Epoch, Pipeline, PipelineGroup, Stats};
 use crate::threads;

@@ -4,10 +4,7 @@
 
 use crate::sampler::Sampler;
 use serde::Serialize;
-
-/// Figures count as equal if they differ by a smaller share, however small their spread: two measurements of the same
-/// thing differ by this much on a quiet machine.
-pub const EQUAL: f64 = 0.02;
+use serde_json::{Value, json};
 
 /// The median of a figure's rounds, and an interval. With at least six rounds, the interval contains the true median
 /// with a probability of 95 %. With fewer it goes from the smallest to the largest figure.
@@ -46,19 +43,6 @@ impl Spread {
         Some(Self { median, low, high, rounds: sorted.len() })
     }
 
-    /// Whether the figure is smaller than another beyond doubt: the intervals do not touch, and the medians differ by
-    /// [`EQUAL`] or more. False if either has only one round.
-    #[must_use]
-    pub fn is_below(&self, other: &Self) -> bool {
-        self.rounds > 1 && other.rounds > 1 && self.high < other.low && self.median < (1.0 - EQUAL) * other.median
-    }
-
-    /// Whether neither figure is smaller beyond doubt.
-    #[must_use]
-    pub fn equals(&self, other: &Self) -> bool {
-        !self.is_below(other) && !other.is_below(self)
-    }
-
     /// Half the length of the interval, as a share of the median.
     #[must_use]
     pub fn share(&self) -> f64 {
@@ -78,6 +62,15 @@ fn left_out(rounds: usize) -> usize {
         below += term;
     }
     count.saturating_sub(1)
+}
+
+/// The spread of a figure for JSON, with the figure of each round, from which `compare` makes its verdicts.
+pub(super) fn with_rounds(rounds: &[f64]) -> Value {
+    Spread::of(rounds).map_or(Value::Null, |spread| {
+        let mut value = json!(spread);
+        value["each"] = json!(rounds);
+        value
+    })
 }
 
 /// The order of measurements: all cases once in every round, shuffled by the seed.
@@ -104,17 +97,8 @@ mod tests {
         let spread = Spread::of(&figures).unwrap();
         assert_eq!((spread.low, spread.median, spread.high), (2.0, 5.0, 8.0));
         assert_eq!(Spread::of(&[1.0, 2.0]).unwrap().median, 1.5);
-    }
-
-    #[test]
-    fn only_what_lies_apart_differs() {
-        let of = |rounds: &[f64]| Spread::of(rounds).unwrap();
-        let (slow, fast) = (of(&[90.0, 95.0, 99.0]), of(&[100.0, 105.0, 110.0]));
-        assert!(slow.is_below(&fast) && !fast.is_below(&slow) && !slow.equals(&fast));
-        assert!(slow.equals(&of(&[98.0, 105.0, 110.0])), "their intervals touch");
-        assert!(of(&[100.0, 100.0]).equals(&of(&[101.0, 101.0])), "closer than any measurement");
-        assert!(of(&[1.0]).equals(&of(&[2.0])), "one round proves nothing");
-        assert!((slow.share() - 4.5 / 95.0).abs() < 1e-12);
+        assert!((spread.share() - 0.6).abs() < 1e-12);
+        assert_eq!(with_rounds(&[2.0, 1.0])["each"], json!([2.0, 1.0]));
     }
 
     #[test]

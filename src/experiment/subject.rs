@@ -2,7 +2,7 @@
 
 use super::environment::{DataSet, Environment};
 use super::report::Report;
-use super::step::{Outcome, Step};
+use super::step::{Outcome, TrainingStep};
 use crate::device::{Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::pipeline::{Batch, Builder, OnError, Pipeline};
@@ -12,6 +12,8 @@ use std::time::Instant;
 
 /// Number of images that are kept of a stream that can be read only once, unless a limit is given.
 const KEPT_IMAGES: u64 = 1_000;
+/// Whole epochs that take as long as all rounds of an experiment.
+const WHOLE_EPOCHS: u64 = 6;
 /// Limit of their size in bytes.
 const KEPT_BYTES: u64 = 1 << 30;
 
@@ -57,7 +59,7 @@ pub struct Model {
     /// A short name for tables.
     pub name: String,
     /// The model's training step.
-    pub step: Box<dyn Step>,
+    pub step: Box<dyn TrainingStep>,
 }
 
 impl Model {
@@ -75,7 +77,7 @@ impl Model {
 
 struct NoStep;
 
-impl Step for NoStep {
+impl TrainingStep for NoStep {
     fn name(&self) -> String {
         "no training".to_owned()
     }
@@ -110,8 +112,31 @@ impl Subject {
             .fold(builder.device(self.device).stream_priority(self.stream_priority), Builder::threads)
     }
 
+    /// Limits an epoch to a part of the images, unless there is a limit already: `rounds` of `epochs` take as long as six
+    /// whole epochs. An epoch has at least four batches of `batch_size`. A stream of unknown length counts as 1,000
+    /// images.
+    ///
+    /// ```
+    /// use warpfeed::experiment::subject::Subject;
+    /// use warpfeed::source::EncodedImages;
+    ///
+    /// let images = EncodedImages::new((0..960).map(|_| (Vec::new(), 0)));
+    /// let limit = |rounds| Subject::new("images", images.clone()).for_rounds(rounds, 1, 32).limit;
+    /// assert_eq!([limit(1), limit(16), limit(60)], [Some(960), Some(360), Some(128)]);
+    /// ```
+    #[must_use]
+    pub fn for_rounds(self, rounds: u32, epochs: u64, batch_size: usize) -> Self {
+        let images = self.len().unwrap_or(KEPT_IMAGES);
+        let all = u64::from(rounds.max(1)).saturating_mul(epochs.max(1));
+        let part = images.saturating_mul(WHOLE_EPOCHS).div_ceil(all).max((batch_size as u64).saturating_mul(4));
+        let part = if self.len().is_some() { part.min(images) } else { part };
+        Self { limit: self.limit.or(Some(part)), ..self }
+    }
+
     /// Number of images in an epoch; `None` for a stream without a limit.
-    pub(super) fn len(&self) -> Option<u64> {
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "this is no collection, and experiments refuse one without images")]
+    pub fn len(&self) -> Option<u64> {
         self.input.samples().into_iter().chain(self.limit).min()
     }
 

@@ -3,7 +3,8 @@
 use super::events::Event;
 use super::report::plot::Stretch;
 use super::run::StageSeconds;
-use super::step::Step;
+use super::spread::Spread;
+use super::step::TrainingStep;
 use crate::error::Result;
 use crate::pipeline::{Pipeline, Stats};
 use serde::Serialize;
@@ -36,8 +37,12 @@ pub struct EpochTimes {
     pub fetch_s: f64,
     /// Seconds in the training step.
     pub train_s: f64,
+    /// Seconds in the training step for the first batch.
+    pub first_train_s: f64,
     /// Images delivered, without padding.
     pub images: u64,
+    /// Images of the first batch.
+    pub first_images: u64,
     /// Batches delivered.
     pub batches: u64,
     /// Mean loss over the batches, if the step reports it.
@@ -61,8 +66,8 @@ pub struct BatchTimes {
 }
 
 /// A running measurement: epochs of one or several pipelines through one training step.
-pub struct Run<'a> {
-    step: &'a mut dyn Step,
+pub struct TrainingRun<'a> {
+    step: &'a mut dyn TrainingStep,
     on_event: &'a mut dyn FnMut(&Event) -> Result<()>,
     begin: Instant,
     epochs: Vec<EpochTimes>,
@@ -87,14 +92,48 @@ pub struct RunTimes {
     pub bad: u64,
 }
 
-impl<'a> Run<'a> {
+/// Steady state of epochs: all batches after the first of each. The first batch's way through the pipeline is set-up.
+/// Epochs of one batch have no steady state; if there are no others, the figures are of whole epochs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct SteadyState {
+    /// Images per second.
+    pub images_per_s: f64,
+    /// Seconds that the images of an epoch take at this rate.
+    pub epoch_s: f64,
+    /// Share of the time that was spent in the training step, 0 to 1.
+    pub accelerator_use: f64,
+}
+
+impl SteadyState {
+    /// The steady state of these epochs; `None` if they have no images.
+    #[must_use]
+    pub fn of(epochs: &[EpochTimes]) -> Option<Self> {
+        let sum = |of: &dyn Fn(&EpochTimes) -> f64| epochs.iter().map(of).sum::<f64>();
+        let all = sum(&|epoch| epoch.images as f64);
+        let mut images = all - sum(&|epoch| epoch.first_images as f64);
+        let mut train_s = sum(&|epoch| epoch.train_s - epoch.first_train_s);
+        let mut seconds = sum(&|epoch| epoch.fetch_s) + train_s;
+        if images <= 0.0 {
+            (images, train_s, seconds) = (all, sum(&|epoch| epoch.train_s), sum(&|epoch| epoch.seconds));
+        }
+        let images_per_s = images / seconds.max(f64::MIN_POSITIVE);
+        (images > 0.0).then(|| Self {
+            images_per_s,
+            epoch_s: all / epochs.len() as f64 / images_per_s,
+            accelerator_use: train_s / seconds.max(f64::MIN_POSITIVE),
+        })
+    }
+}
+
+impl<'a> TrainingRun<'a> {
     /// Starts a run and its clock. `on_event` is called for every batch and epoch.
     #[must_use]
-    pub fn start(step: &'a mut dyn Step, on_event: &'a mut dyn FnMut(&Event) -> Result<()>) -> Self {
+    pub fn start(step: &'a mut dyn TrainingStep, on_event: &'a mut dyn FnMut(&Event) -> Result<()>) -> Self {
         Self { step, on_event, begin: Instant::now(), epochs: Vec::new(), batches: Vec::new(), stats: Stats::default() }
     }
 
-    /// Runs one epoch, to its end or until `deadline` has passed.
+    /// Runs one epoch, to its end or until `deadline` has passed, but at least two batches.
     ///
     /// # Errors
     /// The errors of the pipeline, the step and `on_event`.
@@ -109,7 +148,9 @@ impl<'a> Run<'a> {
             setup_s: 0.0,
             fetch_s: 0.0,
             train_s: 0.0,
+            first_train_s: 0.0,
             images: 0,
+            first_images: 0,
             batches: 0,
             loss: None,
             accuracy: None,
@@ -130,7 +171,7 @@ impl<'a> Run<'a> {
             let first = times.batches == 0;
             let start_s = (asked - self.begin).as_secs_f64();
             if first {
-                times.setup_s = fetch_s;
+                (times.setup_s, times.first_train_s, times.first_images) = (fetch_s, train_s, images);
                 (self.on_event)(&Event::SetUp { epoch: number, start_s, seconds: fetch_s })?;
             } else {
                 times.fetch_s += fetch_s;
@@ -148,7 +189,7 @@ impl<'a> Run<'a> {
                 value.map(|value| mean.map_or(value, |mean| mean + (value - mean) / times.batches as f64))
             };
             (times.loss, times.accuracy) = (mean(times.loss, result.loss), mean(times.accuracy, result.accuracy));
-            if deadline.is_some_and(|deadline| trained >= deadline) {
+            if times.batches > 1 && deadline.is_some_and(|deadline| trained >= deadline) {
                 break;
             }
             asked = Instant::now();
@@ -162,7 +203,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Runs epochs from number 0 on until `time` has passed, but at least one batch.
+    /// Runs epochs from number 0 on until `time` has passed, but at least two batches of an epoch.
     ///
     /// # Errors
     /// The errors of [`epoch`](Self::epoch).
@@ -186,8 +227,28 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Fewest batches of an epoch whose set-up needs no mention.
+const MANY_BATCHES: u64 = 50;
+
+/// Sentence about set-up, for epochs of few batches; `None` if there are many.
+pub(super) fn about_setup<'a>(runs: impl Iterator<Item = &'a RunTimes>) -> Option<String> {
+    let epochs: Vec<&EpochTimes> = runs.flat_map(|run| &run.epochs).collect();
+    let batches = epochs.iter().map(|epoch| epoch.batches).max().filter(|&batches| batches < MANY_BATCHES)?;
+    let sum = |of: fn(&EpochTimes) -> f64| epochs.iter().map(|epoch| of(epoch)).sum::<f64>();
+    let share = 100.0 * sum(|epoch| epoch.setup_s) / sum(|epoch| epoch.seconds).max(f64::MIN_POSITIVE);
+    Some(match batches {
+        0 | 1 => {
+            "Every epoch has a single batch: these figures are of set-up, and tell nothing of longer epochs.".to_owned()
+        }
+        _ => format!(
+            "The longest epoch has {batches} batches, so {share:.0} % of the time was set-up, the wait for the first batch. It is \
+             told apart: all other figures are of the batches after the first."
+        ),
+    })
+}
+
 /// Share of a pipeline's images that a step classifies correctly, without training on them; `None` if it does not say.
-pub(super) fn evaluate(step: &mut dyn Step, pipeline: &Pipeline) -> Result<Option<f64>> {
+pub(super) fn evaluate(step: &mut dyn TrainingStep, pipeline: &Pipeline) -> Result<Option<f64>> {
     let (mut right, mut images) = (0.0, 0);
     for batch in pipeline.epoch(0) {
         let batch = batch?;
@@ -197,17 +258,6 @@ pub(super) fn evaluate(step: &mut dyn Step, pipeline: &Pipeline) -> Result<Optio
         (right, images) = (right + accuracy * count as f64, images + count);
     }
     Ok((images > 0).then(|| right / images as f64))
-}
-
-/// Note on how the figures of several rounds are summarized.
-pub(super) fn rounds_note(rounds: u32) -> String {
-    match rounds {
-        0 | 1 => "Everything was measured once, which says nothing of how sure the figures are (--rounds).".to_owned(),
-        rounds => format!(
-            "Everything was measured {rounds} times, in turn: medians, with the interval in which the rounds lie. What differs by \
-             less than that, or by less than 2 %, is equal."
-        ),
-    }
 }
 
 /// Note on samples that runs skipped; `None` if there were none.
@@ -221,20 +271,6 @@ impl RunTimes {
     #[must_use]
     pub fn images(&self) -> u64 {
         self.epochs.iter().map(|epoch| epoch.images).sum()
-    }
-
-    /// Images per second of the epochs' time; `None` if there were none.
-    #[must_use]
-    pub fn images_per_s(&self) -> Option<f64> {
-        let seconds: f64 = self.epochs.iter().map(|epoch| epoch.seconds).sum();
-        (self.images() > 0).then(|| self.images() as f64 / seconds)
-    }
-
-    /// Share of the epochs' time that was spent in the training step, 0 to 1.
-    #[must_use]
-    pub fn accelerator_use(&self) -> Option<f64> {
-        let seconds: f64 = self.epochs.iter().map(|epoch| epoch.seconds).sum();
-        (seconds > 0.0).then(|| self.epochs.iter().map(|epoch| epoch.train_s).sum::<f64>() / seconds)
     }
 
     /// Seconds of waiting for each batch, without the first batch of each epoch.
@@ -256,12 +292,16 @@ impl RunTimes {
         (!later.is_empty()).then(|| later.iter().map(|epoch| epoch.seconds).sum::<f64>() / later.len() as f64)
     }
 
-    /// Images per second in the [later](Self::later) epochs.
+    /// Steady state of the [later](Self::later) epochs; `None` if they have no images.
     #[must_use]
-    pub fn later_images_per_s(&self) -> Option<f64> {
-        let sum = |of: fn(&EpochTimes) -> f64| self.later().iter().map(of).sum::<f64>();
-        let (images, seconds) = (sum(|epoch| epoch.images as f64), sum(|epoch| epoch.seconds));
-        (images > 0.0).then(|| images / seconds)
+    pub fn steady(&self) -> Option<SteadyState> {
+        SteadyState::of(self.later())
+    }
+
+    /// Median set-up of an epoch in seconds; `None` if there are no epochs.
+    #[must_use]
+    pub fn setup_s(&self) -> Option<f64> {
+        Spread::of(&self.epochs.iter().map(|epoch| epoch.setup_s).collect::<Vec<_>>()).map(|setup| setup.median)
     }
 
     /// The first batches and their epochs as stretches of time in [`LANES`].

@@ -1,6 +1,6 @@
 //! The table of utilization, with percentiles from the minimum to the maximum.
 
-use super::report::{Cell, Table};
+use super::report::{Cell, ReportTable};
 use super::usage::{Percentiles, Usage, means, percentiles};
 use serde_json::{Map, Value, json};
 
@@ -55,10 +55,10 @@ impl Watched {
     }
 }
 
-/// Table of the cases' utilization over their rounds. `columns` are the names of the cells that identify a case.
-pub(super) fn table<'a>(columns: &[&str], cases: impl IntoIterator<Item = (Vec<Cell>, &'a [Usage])>) -> Table {
+/// ReportTable of the cases' utilization over their rounds. `columns` are the names of the cells that identify a case.
+pub(super) fn table<'a>(columns: &[&str], cases: impl IntoIterator<Item = (Vec<Cell>, &'a [Usage])>) -> ReportTable {
     let figures = ["of", "unit", "min", "p50", "p90", "p95", "p99", "max"];
-    let mut table = Table::new("utilization", "Utilization", &[columns, &figures].concat());
+    let mut table = ReportTable::new("utilization", "Utilization", &[columns, &figures].concat());
     table.in_files_only = true;
     let mut seen = [false; WATCHED.len()];
     for (names, runs) in cases {

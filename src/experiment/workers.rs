@@ -4,12 +4,13 @@
 use super::environment::available_memory_bytes;
 use super::published::{DEEPLIZARD, GLUON};
 use super::report::plot::{OWN, Series, grouped_bars};
-use super::report::{Cell, Report, Table};
-use super::spread::{Spread, turns};
+use super::report::{Cell, Report, ReportTable};
+use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject};
-use super::train::{Run, RunTimes, evaluate, rounds_note, skipped};
+use super::train::{RunTimes, SteadyState, TrainingRun, about_setup, evaluate, skipped};
 use super::usage::{Sampling, Usage};
 use super::utilization;
+use super::verdict::{self, Choice, in_turn, level, pairs};
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
 use crate::ops::{CenterCrop, Op, Resize};
@@ -18,16 +19,17 @@ use crate::raster::Size;
 use crate::source::Input;
 use serde_json::json;
 
-/// Settings of the experiment.
+/// WorkersSettings of the experiment.
 #[derive(Clone)]
-pub struct Settings {
+pub struct WorkersSettings {
     /// Numbers of workers. With 0 the trainer's thread makes the batches.
     pub workers: Vec<usize>,
     /// Numbers of images in a batch.
     pub batch_sizes: Vec<usize>,
     /// Epochs of each run.
     pub epochs: u64,
-    /// Runs of each case, in turn with the others. The median counts.
+    /// Runs of each case, in turn with the others. With fewer than
+    /// [`default_rounds`](super::verdict::default_rounds), smaller differences remain hidden.
     pub rounds: u32,
     /// The operations. They must end in one size.
     pub ops: Vec<Transform>,
@@ -52,17 +54,29 @@ impl Case {
         self.runs.as_deref().unwrap_or(&[])
     }
 
+    /// A figure of the steady state in each round.
+    fn steady(&self, of: fn(&SteadyState) -> f64) -> Vec<f64> {
+        self.runs().iter().filter_map(RunTimes::steady).map(|steady| of(&steady)).collect()
+    }
+
+    fn rates(&self) -> Vec<f64> {
+        self.steady(|steady| steady.images_per_s)
+    }
+
     fn seconds(&self) -> Option<Spread> {
-        Spread::of(&self.runs().iter().filter_map(RunTimes::later_seconds).collect::<Vec<_>>())
+        Spread::of(&self.steady(|steady| steady.epoch_s))
     }
 
     fn images_per_s(&self) -> Option<Spread> {
-        Spread::of(&self.runs().iter().filter_map(RunTimes::later_images_per_s).collect::<Vec<_>>())
+        Spread::of(&self.rates())
     }
 
     fn accelerator_use(&self) -> Option<f64> {
-        let shares: Vec<f64> = self.runs().iter().filter_map(RunTimes::accelerator_use).collect();
-        Spread::of(&shares).map(|share| share.median)
+        Spread::of(&self.steady(|steady| steady.accelerator_use)).map(|share| share.median)
+    }
+
+    fn setup_s(&self) -> Vec<f64> {
+        self.runs().iter().filter_map(RunTimes::setup_s).collect()
     }
 }
 
@@ -73,7 +87,7 @@ impl Case {
 /// [`Error::Parameter`] for settings without workers, batches or an epoch; errors of pipelines and steps.
 pub fn workers(
     subject: &Subject,
-    settings: &Settings,
+    settings: &WorkersSettings,
     model: &mut dyn FnMut() -> Result<Model>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report> {
@@ -113,7 +127,7 @@ pub fn workers(
         let pipeline = build(*workers, *batch_size)?;
         let mut ignore = |_: &_| Ok(());
         let sampling = Sampling::start();
-        let mut run = Run::start(model.step.as_mut(), &mut ignore);
+        let mut run = TrainingRun::start(model.step.as_mut(), &mut ignore);
         for epoch in 0..settings.epochs {
             run.epoch(&pipeline, epoch, None)?;
         }
@@ -152,16 +166,23 @@ pub fn workers(
             Series::spread(format!("batch {batch_size}"), &settings.workers.iter().map(of).collect::<Vec<_>>())
         })
         .collect();
-    let svg = grouped_bars("Seconds per epoch", "s", "workers", &groups, &series, OWN);
+    let svg = grouped_bars("Seconds per epoch, without set-up", "s", "workers", &groups, &series, OWN);
     report.plot("seconds-per-epoch", "Seconds per epoch for each number of workers and batch size", svg);
+    let of_batch_size = |batch_size: usize| -> Vec<WorkerRates> {
+        let ran = cases.iter().filter(|case| case.batch_size == batch_size && !case.runs().is_empty());
+        ran.map(|case| WorkerRates { workers: case.workers, rates: case.rates(), seconds: case.seconds() }).collect()
+    };
+    let comparisons: usize =
+        settings.batch_sizes.iter().map(|&batch_size| pairs(of_batch_size(batch_size).len())).sum();
     for &batch_size in &settings.batch_sizes {
-        report.answer.extend(answer(batch_size, &cases));
+        report.answer.extend(answer(batch_size, of_batch_size(batch_size), level(comparisons)));
         let reason = cases.iter().find_map(|case| (case.batch_size == batch_size).then_some(case.runs.as_ref().err()?));
         report.tables[0].blank.extend(reason.map(|reason| format!("batches of {batch_size}: {reason}.")));
     }
     if report.answer.is_empty() {
         report.answer.push("Nothing was run; the table says why.".to_owned());
     }
+    report.answer.extend(about_setup(cases.iter().flat_map(Case::runs)));
     report.notes.extend(skipped(cases.iter().flat_map(Case::runs)));
     if learning_rate.is_none() {
         report.tables[1].blank.push("learning rate: this step has none.".to_owned());
@@ -169,17 +190,19 @@ pub fn workers(
     if cases.iter().flat_map(Case::runs).all(|run| run.epochs.iter().all(|epoch| epoch.loss.is_none())) {
         report.tables[1].blank.push("loss, accuracy: this step trains nothing (see --step).".to_owned());
     }
-    report.notes.push(rounds_note(settings.rounds));
+    report.notes.extend([verdict::note(settings.rounds), verdict::choice_note()]);
     report.notes.push(
-        "With 0 workers the trainer's thread makes each batch when it asks. Seconds per epoch and images/s are of the epochs \
-         after the first."
+        "With 0 workers the trainer's thread makes each batch when it asks. Seconds per epoch, images/s and \
+         accelerator use are of the epochs after the first, or of the only one, without set-up: of the batches after the \
+         first, for all images of an epoch."
             .to_owned(),
     );
     report.figures = json!({
         "cases": cases.iter().map(|case| json!({
-            "workers": case.workers, "batch_size": case.batch_size, "seconds_per_epoch": case.seconds(),
-            "images_per_s": case.images_per_s(), "runs": case.runs(), "not_run": case.runs.as_ref().err(),
-            "accelerator_use": case.accelerator_use(), "evaluation_accuracy": Spread::of(&case.accuracies),
+            "workers": case.workers, "batch_size": case.batch_size, "steady_seconds_per_epoch": case.seconds(),
+            "seconds_per_epoch": Spread::of(&case.runs().iter().filter_map(RunTimes::later_seconds).collect::<Vec<_>>()),
+            "steady_images_per_s": with_rounds(&case.rates()), "setup_s": with_rounds(&case.setup_s()), "runs": case.runs(), "not_run": case.runs.as_ref().err(),
+            "accelerator_use": case.accelerator_use(), "evaluation_accuracy": with_rounds(&case.accuracies),
             "utilization": utilization::figures(&case.usage),
         })).collect::<Vec<_>>(),
     });
@@ -187,7 +210,7 @@ pub fn workers(
 }
 
 /// A pipeline over `images` for evaluation: in the size that the network was trained on, without random operations.
-fn evaluation(subject: &Subject, settings: &Settings, images: &Input) -> Result<Pipeline> {
+fn evaluation(subject: &Subject, settings: &WorkersSettings, images: &Input) -> Result<Pipeline> {
     let build = |builder: Builder, ops: Vec<Transform>| ops.into_iter().fold(builder, Builder::augment).build();
     let size = build(subject.builder(), settings.ops.clone())?.image_size();
     let ops = if settings.ops.iter().all(|op| matches!(op, Transform::Explicit(_))) {
@@ -214,33 +237,80 @@ fn cannot(pipeline: &Pipeline, batch_size: usize, images: Option<u64>) -> Option
         .then(|| format!("they take {:.1} GB of {:.1} GB free", needs as f64 / 1e9, free as f64 / 1e9))
 }
 
-/// Sentence about the smallest number of workers that is not slower than the fastest beyond doubt.
-fn answer(batch_size: usize, cases: &[Case]) -> Option<String> {
-    let ran = || {
-        cases.iter().filter(move |case| case.batch_size == batch_size).filter_map(|c| Some((c.workers, c.seconds()?)))
-    };
-    let (_, fastest) = ran().min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
-    let (enough, seconds) = ran().filter(|(_, seconds)| !fastest.is_below(seconds)).min_by_key(|case| case.0)?;
-    let of_it = format!("{:.3} s per epoch ({:.3} to {:.3})", seconds.median, seconds.low, seconds.high);
-    if enough == 0 {
-        return Some(format!("Batches of {batch_size}: no workers are needed, {of_it}; none are faster beyond doubt."));
-    }
-    let without = ran().find(|(workers, _)| *workers == 0).map_or_else(String::new, |(_, own)| {
-        format!("; {:.2} times as fast as without workers ({:.3} s)", own.median / seconds.median, own.median)
-    });
-    let workers = if enough == 1 { "1 worker is enough".to_owned() } else { format!("{enough} workers are enough") };
-    Some(format!("Batches of {batch_size}: {workers}, {of_it}, and no other number is faster beyond doubt{without}."))
+/// WorkerRates of one number of workers, by round.
+struct WorkerRates {
+    workers: usize,
+    rates: Vec<f64>,
+    seconds: Option<Spread>,
 }
 
-/// Table of the seconds per epoch, one row per number of workers.
-fn summary(settings: &Settings, cases: &[Case]) -> Table {
+/// Sentence about the smallest number of workers that is as good as the fastest.
+fn answer(batch_size: usize, mut cases: Vec<WorkerRates>, level: f64) -> Option<String> {
+    cases.sort_by_key(|case| case.workers);
+    let rates: Vec<&[f64]> = cases.iter().map(|case| case.rates.as_slice()).collect();
+    let choice = Choice::of(&rates, level)?;
+    let workers = |case: usize| match cases[case].workers {
+        0 => "no workers".to_owned(),
+        1 => "1 worker".to_owned(),
+        workers => format!("{workers} workers"),
+    };
+    let measured = |case: usize| {
+        let seconds = cases[case]
+            .seconds
+            .map(|Spread { median, low, high, .. }| format!("{median:.3} s per epoch ({low:.3} to {high:.3})"));
+        format!("{}, {}", workers(case), seconds.unwrap_or_default())
+    };
+    let fastest = choice.fastest;
+    let Some(smallest) = choice.smallest else {
+        let rounds = rates[fastest].len();
+        return Some(format!(
+            "Batches of {batch_size}: cannot tell how many workers are enough: {rounds} {} measured, and {} or more could tell \
+             (--rounds). Fastest measured: {}.",
+            if rounds == 1 { "round was" } else { "rounds were" },
+            choice.rounds_needed().unwrap_or_default(),
+            measured(fastest)
+        ));
+    };
+    let mut sentence = format!(
+        "Batches of {batch_size}: {} {}",
+        measured(smallest),
+        match () {
+            () if cases.len() == 1 => "is the only number that was measured",
+            () if cases[smallest].workers == 0 => "are enough",
+            () => "is the smallest number that is enough",
+        }
+    );
+    match choice.verdicts[smallest] {
+        Some(verdict) => {
+            sentence += &format!(
+                "; against the fastest measured, {}: {}",
+                measured(fastest),
+                verdict.words("slower", "faster")
+            );
+        }
+        None if cases.len() > 1 => sentence += ", and the fastest measured",
+        None => {}
+    }
+    let unclear: Vec<String> = choice.unclear().map(workers).collect();
+    if !unclear.is_empty() {
+        sentence += &format!("; the rounds cannot tell whether {} would be slower", unclear.join(", "));
+    }
+    if smallest > 0 && cases[0].workers == 0 {
+        let without = in_turn(&rates, 0, smallest, level).words("slower", "faster");
+        sentence += &format!("; against no workers: {without}");
+    }
+    Some(sentence + ".")
+}
+
+/// ReportTable of the seconds per epoch, one row per number of workers.
+fn summary(settings: &WorkersSettings, cases: &[Case]) -> ReportTable {
     let of_batch = |batch_size: &usize| {
         [format!("batch {batch_size}, s"), format!("batch {batch_size}, +-%"), format!("batch {batch_size}, images/s")]
     };
     let columns = settings.batch_sizes.iter().flat_map(of_batch);
     let columns: Vec<String> = std::iter::once("workers".to_owned()).chain(columns).collect();
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-    let mut table = Table::new("seconds-per-epoch", "Seconds per epoch", &columns);
+    let mut table = ReportTable::new("seconds-per-epoch", "Seconds per epoch, without set-up", &columns);
     for &workers in &settings.workers {
         let of = cases.iter().filter(|case| case.workers == workers).flat_map(|case| {
             let (seconds, rate) = (case.seconds(), case.images_per_s());
@@ -255,10 +325,11 @@ fn summary(settings: &Settings, cases: &[Case]) -> Table {
     table
 }
 
-/// Table of each case's other figures.
-fn each(cases: &[Case], evaluated: bool) -> Table {
-    let columns = ["workers", "batch size", "images/s", "accelerator use, %", "evaluation accuracy, %", "+-%"];
-    let mut table = Table::new("cases", "Each case", &columns);
+/// ReportTable of each case's other figures.
+fn each(cases: &[Case], evaluated: bool) -> ReportTable {
+    let columns =
+        ["workers", "batch size", "images/s", "accelerator use, %", "evaluation accuracy, %", "+-%", "set-up, s"];
+    let mut table = ReportTable::new("cases", "Each case", &columns);
     table.in_files_only = true;
     for case in cases.iter().filter(|case| case.runs.is_ok()) {
         let accuracy = Spread::of(&case.accuracies);
@@ -269,6 +340,7 @@ fn each(cases: &[Case], evaluated: bool) -> Table {
             Cell::number(case.accelerator_use().map(|share| 100.0 * share), 1),
             Cell::number(accuracy.map(|accuracy| 100.0 * accuracy.median), 1),
             Cell::number(accuracy.filter(|accuracy| accuracy.rounds > 1).map(|accuracy| 100.0 * accuracy.share()), 1),
+            Cell::number(Spread::of(&case.setup_s()).map(|setup| setup.median), 3),
         ]);
     }
     if cases.iter().all(|case| case.accuracies.is_empty()) {
@@ -279,9 +351,9 @@ fn each(cases: &[Case], evaluated: bool) -> Table {
     table
 }
 
-/// Table with the published grid's columns, one row per epoch.
-fn grid(learning_rate: Option<f64>, cases: &[Case]) -> Table {
-    let mut table = Table::new(
+/// ReportTable with the published grid's columns, one row per epoch.
+fn grid(learning_rate: Option<f64>, cases: &[Case]) -> ReportTable {
+    let mut table = ReportTable::new(
         "grid",
         "Every epoch",
         &[
@@ -316,4 +388,51 @@ fn grid(learning_rate: Option<f64>, cases: &[Case]) -> Table {
         }
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::configurations::tests::tells;
+    use super::super::verdict::default_rounds;
+    use super::super::verdict::simulated::{Noise, QUIET, rates};
+    use super::*;
+
+    const WORKERS: [usize; 6] = [0, 1, 2, 4, 8, 16];
+    const COMPARISONS: usize = 60;
+
+    /// The answer for one of four batch sizes.
+    fn made(report: u64, medians: &[f64], rounds: u32, noise: Noise) -> String {
+        let cases = WORKERS.into_iter().zip(rates(report, medians, rounds, noise)).map(|(workers, rates)| {
+            let seconds = Spread::of(&rates.iter().map(|rate| 200.0 / rate).collect::<Vec<_>>());
+            WorkerRates { workers, rates, seconds }
+        });
+        answer(32, cases.collect(), level(COMPARISONS)).unwrap()
+    }
+
+    #[test]
+    fn equal_numbers_of_workers_are_told_apart_in_one_of_a_hundred_reports_at_most() {
+        let rounds = default_rounds(COMPARISONS);
+        let told = |report: &u64| {
+            (0..4).any(|batch_size| {
+                let answer = made(4 * report + batch_size, &[1_000.0; 6], rounds, QUIET);
+                tells(&answer) || !answer.starts_with("Batches of 32: no workers, ")
+            })
+        };
+        let told = (0..1_000).filter(told).count();
+        assert!(told <= 10, "{told} of 1,000 reports");
+    }
+
+    #[test]
+    fn workers_that_make_5_percent_more_are_found() {
+        let of_none = 1_000.0 / 1.05;
+        let medians = [of_none, 1_000.0, 1_000.0, 1_000.0, 1_000.0, 1_000.0];
+        let right = |report: &u64| {
+            made(*report, &medians, default_rounds(COMPARISONS), QUIET).starts_with("Batches of 32: 1 worker, ")
+        };
+        let right = (0..300).filter(right).count();
+        assert!(right >= 270, "{right} of 300 answers are right");
+        let once = made(0, &medians, 1, QUIET);
+        assert!(once.contains("cannot tell how many workers are enough: 1 round was measured"), "{once}");
+        assert!(once.contains("Fastest measured: ") && !tells(&once), "{once}");
+    }
 }

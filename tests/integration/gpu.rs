@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
 use warpfeed::experiment::configurations::{self, configurations};
-use warpfeed::experiment::step::{Pace, StatedStep, Step};
+use warpfeed::experiment::step::{Pace, StatedStep, TrainingStep};
 use warpfeed::experiment::subject::{Model, Subject};
-use warpfeed::experiment::train::Run;
+use warpfeed::experiment::train::TrainingRun;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     ApplyOptions, Batch, Builder, DType, DecodePath, Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch,
@@ -378,7 +378,7 @@ fn a_stated_step_passes_its_time_on_the_device() {
     }
     assert!(step.name().starts_with("small, a stated 20.00 ms a batch; on cuda:0 a kernel"), "{}", step.name());
     let mut ignore = |_: &_| Ok(());
-    let mut run = Run::start(&mut step, &mut ignore);
+    let mut run = TrainingRun::start(&mut step, &mut ignore);
     run.epoch(&pipeline, 1, None).unwrap();
     let times = run.finish();
     assert!(times.epochs[0].train_s >= 4.0 * length.as_secs_f64(), "{:?}", times.epochs[0]);
@@ -393,16 +393,18 @@ fn pageable_memory_gives_the_same_and_is_a_configuration() {
     let builder = || small(source(17)).device(GPU).decode(DecodePath::Cpu);
     let [pinned, pageable] = [true, false].map(|pinned| delivered(&builder().pinned(pinned).build().unwrap(), 1));
     assert!(pinned == pageable);
-    let settings = configurations::Settings {
+    let settings = configurations::ConfigurationsSettings {
         threads: vec![1],
         prefetch: vec![1],
         persistent: vec![true],
         pinned: vec![true, false],
         batch_size: 4,
+        name: "crop".to_owned(),
         ops: vec![random_resized_crop(8)],
         strategy: Strategy::Fused,
         time: Duration::from_millis(100),
         rounds: 1,
+        gpus: 1,
         baseline: false,
     };
     let subject = Subject { device: GPU, ..Subject::new("made", source(8)) };

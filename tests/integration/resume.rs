@@ -237,7 +237,7 @@ mod command {
 
     #[test]
     fn damaged_files_cause_no_panic() {
-        use warpfeed::experiment::run::{StateFile, run_with_state};
+        use warpfeed::experiment::{run::run_with_state, run_state::StateFile};
         let folder = tempfile::tempdir().unwrap();
         let pipeline = super::small(super::source(7)).threads(0).batch_size(2).build().unwrap();
         let file = StateFile { path: folder.path().join("state.json"), settings: "small".to_owned() };

@@ -3,10 +3,10 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use warpfeed::experiment::augment_load::{Settings, augment_load};
-use warpfeed::experiment::step::{Sgd, Step};
+use warpfeed::experiment::augment_load::{AugmentLoadSettings, augment_load};
+use warpfeed::experiment::step::{Sgd, TrainingStep};
 use warpfeed::experiment::subject::{Model, Subject};
-use warpfeed::experiment::train::Run;
+use warpfeed::experiment::train::TrainingRun;
 use warpfeed::{
     DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, OnError, Pipeline, Preset, Result, Strategy,
     ops::random_horizontal_flip, source::open,
@@ -105,11 +105,13 @@ struct AugmentLoad {
     /// Add trials of this automatic augmentation: auto-augment, rand-augment, trivial-augment or aug-mix.
     #[arg(long, value_name = "NAME")]
     preset: Option<Preset>,
-    /// Epochs of each run; the first is reported separately.
-    #[arg(long, value_name = "E", default_value_t = 2)]
+    /// Epochs of each run; if there are more than one, the first is reported separately.
+    ///
+    /// Without --limit an epoch has a part of the images, so that all rounds take as long as six whole epochs.
+    #[arg(long, value_name = "E", default_value_t = 1)]
     epochs: u64,
-    /// Runs of each case, in turn with the others; the median counts.
-    #[arg(long, value_name = "R", default_value_t = 3)]
+    /// Runs of each case, in turn with the others.
+    #[arg(long, value_name = "R", default_value_t = 16)]
     rounds: u32,
     /// Write report.html, report.json, CSV and SVG files into this folder.
     #[arg(long, value_name = "FOLDER")]
@@ -128,7 +130,7 @@ impl AugmentLoad {
             StrategyName::Fused => Strategy::Fused,
             StrategyName::Sequential => Strategy::Sequential,
         });
-        let settings = Settings {
+        let settings = AugmentLoadSettings {
             loads: self.loads,
             batch_size: self.common.batch_size,
             epochs: self.epochs,
@@ -136,6 +138,7 @@ impl AugmentLoad {
             strategies: strategies.collect(),
             suite: self.preset,
         };
+        let subject = subject.for_rounds(settings.rounds, settings.epochs, settings.batch_size);
         let report = augment_load(&subject, &settings, &mut models, &mut |line| eprintln!("{line}"))?;
         if let Some(folder) = &self.out {
             report.write(folder)?;
@@ -186,7 +189,7 @@ impl Train {
             }
             Ok(())
         };
-        let mut run = Run::start(&mut step, &mut say);
+        let mut run = TrainingRun::start(&mut step, &mut say);
         for epoch in 0..self.epochs {
             run.epoch(&pipeline, epoch, None)?;
         }

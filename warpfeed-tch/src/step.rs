@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use tch::nn::{ModuleT, Optimizer, OptimizerConfig, VarStore};
 use tch::vision::resnet;
-use warpfeed::experiment::step::{Outcome, Sgd, Step};
+use warpfeed::experiment::step::{Outcome, Sgd, TrainingStep};
 use warpfeed::{Batch, DType, Error, Layout, Result};
 
 /// torchvision's ResNets (v1.5: the stride is in the 3 x 3 convolution).
@@ -53,7 +53,7 @@ static DRAWING: Mutex<()> = Mutex::new(());
 /// left out. A batch on the network's device is used without a copy; others are copied there.
 ///
 /// # Synchronization
-/// [`train`](Step::train) waits for the device, since it returns the loss and accuracy of the batch.
+/// [`train`](TrainingStep::train) waits for the device, since it returns the loss and accuracy of the batch.
 pub struct TchStep {
     network: Network,
     precision: Precision,
@@ -129,7 +129,7 @@ impl TchStep {
     }
 }
 
-impl Step for TchStep {
+impl TrainingStep for TchStep {
     fn name(&self) -> String {
         let place = match self.device {
             tch::Device::Cuda(ordinal) => format!("GPU {ordinal}"),

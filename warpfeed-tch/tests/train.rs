@@ -1,7 +1,7 @@
 //! Networks on libtorch take warpfeed's batches and learn from them.
 
 use std::process::Command;
-use warpfeed::experiment::step::{Outcome, Sgd, Step};
+use warpfeed::experiment::step::{Outcome, Sgd, TrainingStep};
 use warpfeed::experiment::synth::{image, write_folder};
 use warpfeed::{
     DType, LastBatch, Layout, Pipeline,

@@ -16,7 +16,7 @@ use nvjpeg::sys::bindings as sys_nvjpeg;
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::Arc;
 use std::time::Duration;
-use warpfeed::experiment::diagnose::{self, Bottleneck, diagnose};
+use warpfeed::experiment::diagnose::{self, TrainingBottleneck, diagnose};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{
     Batch, Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats, Strategy, StreamPriority, Tensor,
@@ -598,12 +598,12 @@ fn a_slow_link_is_found() {
     let sim = start();
     // Slow enough that a busy machine hardly changes a batch's time.
     sim.slow_copies(400_000);
-    let mut settings = diagnose::Settings::new([random_horizontal_flip(0.5), random_resized_crop(64)]);
+    let mut settings = diagnose::DiagnoseSettings::new([random_horizontal_flip(0.5), random_resized_crop(64)]);
     (settings.threads, settings.cores, settings.batch_size) = (2, 2, 1);
     // One round, so that few of all batches are made ahead.
     (settings.time, settings.rounds) = (Duration::from_secs(3), 1);
     let subject = Subject { device: Device::Cuda(0), ..Subject::new("made", images()) };
     let found = diagnose(&subject, &settings, &mut Model::none(), &mut |_| ()).unwrap();
-    assert_eq!(found.bottleneck, Bottleneck::Transfer, "{:?}", found.report.figures);
+    assert_eq!(found.bottleneck, TrainingBottleneck::Transfer, "{:?}", found.report.figures);
     assert!(found.gain.unwrap() > 1.5 && found.report.answer[2].contains("nvJPEG"), "{:?}", found.report.answer);
 }

@@ -13,6 +13,7 @@ use warpfeed::experiment::configurations::configurations;
 use warpfeed::experiment::events::EventLog;
 use warpfeed::experiment::peers::peers;
 use warpfeed::experiment::subject::Subject;
+use warpfeed::experiment::verdict::{default_rounds, pairs};
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
     Error, IMAGENET_MEAN, IMAGENET_STD, Preset, Result,
@@ -83,12 +84,14 @@ struct AugmentLoad {
     /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
-    /// Epochs of each run; the first is reported separately.
-    #[arg(long, value_name = "E", default_value_t = 2)]
+    /// Epochs of each run; if there are more than one, the first is reported separately.
+    ///
+    /// Without --limit an epoch has a part of the images, so that all rounds take as long as six whole epochs.
+    #[arg(long, value_name = "E", default_value_t = 1)]
     epochs: u64,
-    /// Runs of each case, in turn with the others; the median counts.
-    #[arg(long, value_name = "R", default_value_t = 3)]
-    rounds: u32,
+    /// Runs of each case, in turn with the others [default: as many as the verdicts need, 16 or more]
+    #[arg(long, value_name = "R")]
+    rounds: Option<u32>,
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
@@ -102,14 +105,16 @@ impl AugmentLoad {
         let of_name = |name: &String| self.step.model(name, &subject);
         let mut models = self.models.iter().map(of_name).collect::<Result<Vec<_>>>()?;
         subject.threads = self.threads;
-        let settings = augment_load::Settings {
+        let mut settings = augment_load::AugmentLoadSettings {
             loads: self.loads,
             batch_size: self.batch_size,
             epochs: self.epochs,
-            rounds: self.rounds,
+            rounds: 0,
             strategies: self.strategies.into_iter().map(Into::into).collect(),
             suite: self.preset,
         };
+        settings.rounds = self.rounds.unwrap_or_else(|| default_rounds(settings.comparisons(models.len())));
+        let subject = subject.for_rounds(settings.rounds, settings.epochs, settings.batch_size);
         let mut progress = self.report.begin()?;
         let report = augment_load(&subject, &settings, &mut models, &mut |line| progress.line(line))?;
         progress.end();
@@ -132,12 +137,14 @@ struct Workers {
     /// Images in a batch.
     #[arg(long, value_name = "B", value_delimiter = ',', num_args = 1.., default_values_t = [64, 100, 1000, 10000])]
     batch_sizes: Vec<usize>,
-    /// Epochs of each run.
-    #[arg(long, value_name = "E", default_value_t = 2)]
+    /// Epochs of each run; if there are more than one, the figures are of those after the first.
+    ///
+    /// Without --limit an epoch has a part of the images, so that all rounds take as long as six whole epochs.
+    #[arg(long, value_name = "E", default_value_t = 1)]
     epochs: u64,
-    /// Runs of each case, in turn with the others; the median counts.
-    #[arg(long, value_name = "R", default_value_t = 3)]
-    rounds: u32,
+    /// Runs of each case, in turn with the others [default: as many as the verdicts need, 16 or more]
+    #[arg(long, value_name = "R")]
+    rounds: Option<u32>,
     /// Resize images to S x S pixels, without augmentation [default: small images at their size, others by --preset]
     #[arg(long, value_name = "S")]
     size: Option<u32>,
@@ -162,11 +169,16 @@ impl Workers {
                 (mean_px < SMALL_PX).then(|| mean_px.sqrt().round().max(1.0) as u32)
             }
         };
-        let settings = workers::Settings {
+        let comparisons = pairs(self.workers.len()) * self.batch_sizes.len();
+        let rounds = self.rounds.unwrap_or_else(|| default_rounds(comparisons));
+        let fits = |batch_size: &&usize| subject.len().is_none_or(|images| **batch_size as u64 <= images);
+        let largest = self.batch_sizes.iter().filter(fits).max().copied().unwrap_or(1);
+        let subject = subject.for_rounds(rounds, self.epochs, largest);
+        let settings = workers::WorkersSettings {
             workers: self.workers,
             batch_sizes: self.batch_sizes,
             epochs: self.epochs,
-            rounds: self.rounds,
+            rounds,
             ops: size.map_or_else(|| self.preset.ops(), |side| Ok(plain(side)))?,
             evaluation: self.eval.as_deref().map(|spec| self.subject.other(spec)).transpose()?,
         };

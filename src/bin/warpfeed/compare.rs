@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use warpfeed::experiment::compare::{MAX_REPORT_BYTES, compare};
 use warpfeed::{Result, source::read_text_limited};
 
-/// Compare two reports of one experiment: settings that differ, and figures whose difference is beyond doubt
+/// Compare two reports of one experiment: settings that differ, and the verdict on each figure
 #[derive(Args)]
 pub struct Compare {
     /// report.json of a folder written by --out.

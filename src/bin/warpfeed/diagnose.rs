@@ -7,11 +7,11 @@ use super::values::seconds;
 use clap::Args;
 use std::time::Duration;
 use warpfeed::Result;
-use warpfeed::experiment::diagnose::{Settings, diagnose};
+use warpfeed::experiment::diagnose::{DiagnoseSettings, diagnose};
 
 /// Find the bottleneck: disk, decoding, augmentation, threads or the training step
 ///
-/// Measures reading alone, reading and decoding, the pipeline without augmentation, the pipeline, the training step
+/// Measures reading alone, reading and decoding, the pipeline with a center crop only, the pipeline, the training step
 /// alone, and everything together. Then says what to change.
 #[derive(Args)]
 pub struct Diagnose {
@@ -36,7 +36,7 @@ pub struct Diagnose {
     #[arg(long, value_name = "S", default_value = "3", value_parser = seconds)]
     seconds: Duration,
     /// Measurements of each part, in turn with the others; the median counts.
-    #[arg(long, value_name = "R", default_value_t = 3)]
+    #[arg(long, value_name = "R", default_value_t = 8)]
     rounds: u32,
     #[command(flatten)]
     report: ReportOptions,
@@ -44,7 +44,7 @@ pub struct Diagnose {
 
 impl Diagnose {
     pub fn run(self) -> Result<()> {
-        let mut settings = Settings::new(self.preset.ops()?);
+        let mut settings = DiagnoseSettings::new(self.preset.ops()?);
         settings.threads = self.threads.unwrap_or(settings.threads);
         (settings.batch_size, settings.time) = (self.batch_size, self.seconds);
         settings.rounds = self.rounds;

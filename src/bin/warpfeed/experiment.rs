@@ -118,6 +118,9 @@ fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -
     move |source| Error::Io { action, path: path.to_owned(), source }
 }
 
+/// Time for each configuration, over all rounds.
+const CONFIGURATION_TIME: Duration = Duration::from_secs(6);
+
 /// Options for the configurations to measure.
 #[derive(Args)]
 pub struct GridOptions {
@@ -138,12 +141,12 @@ pub struct GridOptions {
     strategy: StrategyName,
     #[command(flatten)]
     preset: PresetOptions,
-    /// Seconds for each configuration and round.
-    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
-    seconds: Duration,
-    /// Measurements of each configuration, in turn with the others; the median counts.
-    #[arg(long, value_name = "R", default_value_t = 3)]
-    rounds: u32,
+    /// Seconds for each configuration and round [default: 6 over all rounds]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<Duration>,
+    /// Measurements of each configuration, in turn with the others [default: as many as the verdicts need, 16 or more]
+    #[arg(long, value_name = "R")]
+    rounds: Option<u32>,
 }
 
 impl GridOptions {
@@ -152,22 +155,33 @@ impl GridOptions {
         self.gpus.unwrap_or_else(|| Environment::here().gpus.len())
     }
 
-    pub fn settings(&self, persistent: &[bool], pinned: &[bool], baseline: bool) -> Result<configurations::Settings> {
+    pub fn settings(
+        &self,
+        persistent: &[bool],
+        pinned: &[bool],
+        baseline: bool,
+    ) -> Result<configurations::ConfigurationsSettings> {
         let threads = if self.threads.is_empty() {
             worker_counts(Environment::here().cores, self.gpus())
         } else {
             self.threads.clone()
         };
-        Ok(configurations::Settings {
+        let on_gpu = !Environment::here().gpus.is_empty();
+        let staged = if on_gpu { pinned.len() } else { 1 };
+        let count = threads.len() * self.prefetch.len() * persistent.len() * staged + usize::from(baseline);
+        let rounds = self.rounds.unwrap_or_else(|| configurations::rounds_for(count));
+        Ok(configurations::ConfigurationsSettings {
             threads,
             prefetch: self.prefetch.clone(),
             persistent: persistent.to_vec(),
             pinned: pinned.to_vec(),
             batch_size: self.batch_size,
+            name: self.preset.name(),
             ops: self.preset.ops()?,
             strategy: self.strategy.into(),
-            time: self.seconds,
-            rounds: self.rounds,
+            time: self.seconds.unwrap_or_else(|| CONFIGURATION_TIME / rounds.max(1)),
+            rounds,
+            gpus: self.gpus(),
             baseline,
         })
     }

@@ -73,6 +73,15 @@ impl PresetOptions {
         self.file()?.into_transforms()
     }
 
+    /// Name of what was asked for, in tables: the preset with its load, or the file.
+    pub fn name(&self) -> String {
+        match &self.transforms {
+            Some(file) => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
+            None if self.load == 1 => word(&self.preset),
+            None => format!("{}, load {}", word(&self.preset), self.load),
+        }
+    }
+
     /// All transforms and views.
     fn file(&self) -> Result<TransformFile> {
         Ok(match (&self.transforms, self.preset) {

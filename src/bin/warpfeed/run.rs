@@ -8,8 +8,9 @@ use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use warpfeed::experiment::run::{Progress, RunReport, StateFile, run, run_with_state};
+use warpfeed::experiment::run::{Progress, RunReport, run, run_with_state};
 use warpfeed::experiment::run_group::{GroupReport, run_group};
+use warpfeed::experiment::run_state::StateFile;
 use warpfeed::{Device, Pipeline, Result, Stats};
 
 /// Interval at which the live line is written. Reading the counters takes microseconds.

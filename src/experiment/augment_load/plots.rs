@@ -1,6 +1,6 @@
 //! The plots of augment-load. Plots of one kind have equal scales for comparison, unless one would dwarf another.
 
-use super::{Arm, Case, Seconds, Settings, improvement, published_growth, reference, saved};
+use super::{Arm, AugmentLoadSettings, Case, Measured, improvement, published_growth, reference};
 use crate::experiment::published;
 use crate::experiment::report::Report;
 use crate::experiment::report::plot::{OWN, Series, extent, grouped_bars, heat_map, lines, timeline};
@@ -12,7 +12,13 @@ use crate::experiment::usage::Usage;
 /// Loads with published figures.
 const PUBLISHED_LOADS: [u32; 4] = [1, 4, 8, 12];
 
-pub(super) fn add(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Case], seconds: Seconds<'_>) {
+pub(super) fn add(
+    report: &mut Report,
+    settings: &AugmentLoadSettings,
+    models: &[Model],
+    cases: &[Case],
+    seconds: &Measured,
+) {
     let mut arms: Vec<Arm> = Vec::new();
     for case in cases {
         if !arms.contains(&case.arm) {
@@ -31,11 +37,11 @@ pub(super) fn add(report: &mut Report, settings: &Settings, models: &[Model], ca
 const DWARFS: f64 = 8.0;
 
 /// Plot of the seconds per epoch, above the table.
-fn times(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Arm], seconds: Seconds<'_>) {
+fn times(report: &mut Report, settings: &AugmentLoadSettings, models: &[Model], arms: &[Arm], seconds: &Measured) {
     let groups: Vec<String> = settings.loads.iter().map(u32::to_string).collect();
     let of = |number: usize| -> Vec<Series> {
         let series = |&arm: &Arm| {
-            let values: Vec<_> = settings.loads.iter().map(|&load| seconds(number, load, arm)).collect();
+            let values: Vec<_> = settings.loads.iter().map(|&load| seconds.seconds(number, load, arm)).collect();
             Series::spread(arm.name(), &values)
         };
         arms.iter().map(series).collect()
@@ -59,14 +65,14 @@ fn comparable(highs: &[f64], own: f64) -> f64 {
 }
 
 /// Plot of the growth of times, measured and published ones by the same measure and on the same scale.
-fn growth(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Arm], seconds: Seconds<'_>) {
+fn growth(report: &mut Report, settings: &AugmentLoadSettings, models: &[Model], arms: &[Arm], seconds: &Measured) {
     let xs = |loads: &[u32]| loads.iter().map(|&load| f64::from(load)).collect::<Vec<f64>>();
     let mut plots: Vec<(String, String, Vec<f64>, Vec<Series>)> = Vec::new();
     for (number, model) in models.iter().enumerate() {
         let reference = reference(settings, number, seconds);
         let own = |&arm: &Arm| {
             let at = |&load: &u32| {
-                let Spread { median, low, high, rounds } = seconds(number, load, arm)?;
+                let Spread { median, low, high, rounds } = seconds.seconds(number, load, arm)?;
                 let by = reference.filter(|&reference| reference > 0.0)?;
                 Some(Spread { median: median / by, low: low / by, high: high / by, rounds })
             };
@@ -108,14 +114,14 @@ fn growth(report: &mut Report, settings: &Settings, models: &[Model], arms: &[Ar
 /// Plot of the reduction against the first way to augment, with the published reduction.
 fn improvements(
     report: &mut Report,
-    settings: &Settings,
+    settings: &AugmentLoadSettings,
     models: &[Model],
     (first, others): (Arm, &[Arm]),
-    seconds: Seconds<'_>,
+    seconds: &Measured,
 ) {
     let of_model = |(number, model): (usize, &Model)| -> Vec<Series> {
         let own = |&arm: &Arm| {
-            let at = |&load: &u32| saved(seconds(number, load, first), seconds(number, load, arm));
+            let at = |&load: &u32| seconds.saved(number, load, arm);
             Series::new(arm.name(), settings.loads.iter().map(at).collect())
         };
         let published = |&load: &u32| {
@@ -137,7 +143,7 @@ fn improvements(
 }
 
 /// Plots over time of the compared case: ResNet-18, or the first model that trains, at the highest load.
-fn compared(report: &mut Report, settings: &Settings, models: &[Model], cases: &[Case]) {
+fn compared(report: &mut Report, settings: &AugmentLoadSettings, models: &[Model], cases: &[Case]) {
     let high = settings.loads.iter().max().copied().unwrap_or(0);
     let named = models.iter().position(|model| model.name == "resnet18");
     let timed = named.or_else(|| models.iter().position(|model| model.name != "none")).unwrap_or(0);

@@ -1,8 +1,9 @@
 //! The verdict: the bottleneck, the gain without it, and the remedy.
 
-use super::{Bottleneck, PerImage, Rates};
-use crate::experiment::report::{Cell, Table};
+use super::{PerImage, Rates, TrainingBottleneck};
+use crate::experiment::report::{Cell, ReportTable};
 use crate::experiment::subject::Storage;
+use crate::experiment::verdict::{Verdict, level};
 use serde::Serialize;
 
 /// Share of its time from which on a computing trainer is itself the bottleneck.
@@ -47,56 +48,60 @@ impl Findings {
         if rate.is_finite() && rate > 0.0 { self.rates.pipeline / rate - 1.0 } else { 0.0 }
     }
 
-    pub(super) fn bottleneck(&self) -> Bottleneck {
+    pub(super) fn bottleneck(&self) -> TrainingBottleneck {
         let (transfer, kernels) = (self.longer(self.rates.transfer_twice), self.longer(self.rates.kernels_twice));
         let PerImage { read, decode, augment } = self.per_image;
         let all = read + decode + augment;
         if self.accelerator_use >= BUSY {
-            Bottleneck::Step
+            TrainingBottleneck::Step
         } else if transfer >= LONGER && transfer >= kernels {
-            Bottleneck::Transfer
+            TrainingBottleneck::Transfer
         } else if kernels >= LONGER {
-            Bottleneck::Kernels
+            TrainingBottleneck::Kernels
         } else if self.storage == Storage::Pipe && self.rates.read < self.rates.whole {
-            Bottleneck::Pipe
+            TrainingBottleneck::Pipe
         } else if self.blocked * read > BLOCKED * all {
-            if self.storage == Storage::Network { Bottleneck::Network } else { Bottleneck::Disk }
+            if self.storage == Storage::Network { TrainingBottleneck::Network } else { TrainingBottleneck::Disk }
         } else if self.taken >= TAKEN {
-            Bottleneck::OtherWork
+            TrainingBottleneck::OtherWork
         } else if self.threads < self.cores {
-            Bottleneck::Threads
+            TrainingBottleneck::Threads
         } else if self.mean_px < TINY_PX && augment < read + decode {
-            Bottleneck::PerImage
+            TrainingBottleneck::PerImage
         } else if augment > decode {
-            Bottleneck::Augmentation
+            TrainingBottleneck::Augmentation
         } else if read > decode {
-            Bottleneck::PerImage
+            TrainingBottleneck::PerImage
         } else {
-            Bottleneck::Decode
+            TrainingBottleneck::Decode
         }
     }
 
     /// Images per second without this bottleneck; `None` if no measurement limits it.
-    pub(super) fn without(&self, bottleneck: Bottleneck) -> Option<f64> {
+    pub(super) fn without(&self, bottleneck: TrainingBottleneck) -> Option<f64> {
         let PerImage { read, decode, augment } = self.per_image;
         let all = read + decode + augment;
         let rate = match bottleneck {
-            Bottleneck::Step => self.rates.pipeline,
-            Bottleneck::Disk | Bottleneck::Network => self.capped(read * (1.0 - self.blocked) + decode + augment),
-            Bottleneck::Pipe => self.rates.whole,
+            TrainingBottleneck::Step => self.rates.pipeline,
+            TrainingBottleneck::Disk | TrainingBottleneck::Network => {
+                self.capped(read * (1.0 - self.blocked) + decode + augment)
+            }
+            TrainingBottleneck::Pipe => self.rates.whole,
             // The workers' rate if they had the processors to themselves.
-            Bottleneck::OtherWork => self.capped(all * (1.0 - self.taken)),
-            Bottleneck::Threads => (self.rates.pipeline * self.cores as f64 / self.threads as f64).min(self.rates.step),
-            Bottleneck::PerImage => self.capped(augment),
-            Bottleneck::Decode => self.capped(read + augment),
-            Bottleneck::Augmentation => self.capped(read + decode),
+            TrainingBottleneck::OtherWork => self.capped(all * (1.0 - self.taken)),
+            TrainingBottleneck::Threads => {
+                (self.rates.pipeline * self.cores as f64 / self.threads as f64).min(self.rates.step)
+            }
+            TrainingBottleneck::PerImage => self.capped(augment),
+            TrainingBottleneck::Decode => self.capped(read + augment),
+            TrainingBottleneck::Augmentation => self.capped(read + decode),
             // The workers' rate.
-            Bottleneck::Transfer | Bottleneck::Kernels => self.capped(all),
+            TrainingBottleneck::Transfer | TrainingBottleneck::Kernels => self.capped(all),
         };
         (rate.is_finite() && self.rates.whole > 0.0).then_some(rate)
     }
 
-    pub(super) fn sentence(&self, bottleneck: Bottleneck) -> String {
+    pub(super) fn sentence(&self, bottleneck: TrainingBottleneck) -> String {
         let PerImage { read, decode, augment } = self.per_image;
         let all = (read + decode + augment).max(1e-12);
         let trainer = if self.rates.step.is_finite() {
@@ -114,102 +119,110 @@ impl Findings {
             )
         };
         match bottleneck {
-            Bottleneck::Step => format!(
+            TrainingBottleneck::Step => format!(
                 "The training step is the bottleneck: the trainer computes {:.0} % of the time, and the pipeline alone would make {:.0} images/s where the step takes {:.0}.",
                 100.0 * self.accelerator_use,
                 self.rates.pipeline,
                 self.rates.step
             ),
-            Bottleneck::Disk | Bottleneck::Network => format!(
+            TrainingBottleneck::Disk | TrainingBottleneck::Network => format!(
                 "The {} is the bottleneck: workers wait for bytes {:.0} % of the time ({:.2} ms an image); {waits}.",
-                if bottleneck == Bottleneck::Disk { "disk" } else { "network" },
+                if bottleneck == TrainingBottleneck::Disk { "disk" } else { "network" },
                 100.0 * self.blocked * read / all,
                 1e3 * self.blocked * read
             ),
-            Bottleneck::Pipe => format!(
+            TrainingBottleneck::Pipe => format!(
                 "The program that writes the pipe is the bottleneck: it gave {:.0} images/s; with images from memory {waits}.",
                 self.rates.read
             ),
-            Bottleneck::OtherWork => format!(
+            TrainingBottleneck::OtherWork => format!(
                 "Other work on this machine is the bottleneck: it took {:.0} % of the processors; {waits}.",
                 100.0 * self.taken
             ),
-            Bottleneck::Threads => format!(
+            TrainingBottleneck::Threads => format!(
                 "Too few worker threads are the bottleneck: {} for {} processors; {waits}.",
                 self.threads, self.cores
             ),
-            Bottleneck::PerImage => format!(
+            TrainingBottleneck::PerImage => format!(
                 "The cost of each image, whatever its size, is the bottleneck: images of {:.0} pixels and {:.1} kB; {}; {waits}.",
                 self.mean_px,
                 self.mean_bytes / 1e3,
                 of_worker("opening, reading and beginning to decode", read + decode)
             ),
-            Bottleneck::Transfer => format!(
+            TrainingBottleneck::Transfer => format!(
                 "Copying to the GPU is the bottleneck: with each batch sent twice the pipeline takes {:.0} % longer; {waits}.",
                 100.0 * self.longer(self.rates.transfer_twice)
             ),
-            Bottleneck::Kernels => format!(
+            TrainingBottleneck::Kernels => format!(
                 "The GPU's kernels are the bottleneck: with each run twice the pipeline takes {:.0} % longer; {waits}.",
                 100.0 * self.longer(self.rates.kernels_twice)
             ),
-            Bottleneck::Decode => format!("Decoding is the bottleneck: {}; {waits}.", of_worker("it", decode)),
-            Bottleneck::Augmentation => {
+            TrainingBottleneck::Decode => format!("Decoding is the bottleneck: {}; {waits}.", of_worker("it", decode)),
+            TrainingBottleneck::Augmentation => {
                 format!("Augmentation is the bottleneck: {}; {waits}.", of_worker("it", augment))
             }
         }
     }
 
-    pub(super) fn next(&self, bottleneck: Bottleneck) -> String {
+    pub(super) fn next(&self, bottleneck: TrainingBottleneck) -> String {
         let Some(rate) = self.without(bottleneck) else {
             return "Without it nothing that was measured would hold the training up.".to_owned();
         };
         let next = if rate >= self.rates.step { "the training step" } else { "the rest of the pipeline" };
         let gain = rate / self.rates.whole;
         match bottleneck {
-            Bottleneck::Pipe => {
-                format!("A faster writer would gain up to {:.1} times.", rate / self.rates.read.max(f64::MIN_POSITIVE))
+            TrainingBottleneck::Pipe => {
+                format!(
+                    "Extrapolated: a faster writer would gain up to {:.1} times.",
+                    rate / self.rates.read.max(f64::MIN_POSITIVE)
+                )
             }
-            Bottleneck::Step => {
-                format!("A faster step would gain up to {gain:.1} times, until the pipeline is the bottleneck.")
+            TrainingBottleneck::Step => {
+                format!(
+                    "Extrapolated: a faster step would gain up to {gain:.1} times, until the pipeline is the bottleneck."
+                )
             }
-            _ => format!("Without it {next} would allow {rate:.0} images/s, {gain:.1} times as many."),
+            _ => format!(
+                "Extrapolated from the times of the stages: without it {next} would allow {rate:.0} images/s, {gain:.1} times as \
+                 many."
+            ),
         }
     }
 
-    pub(super) fn remedy(&self, bottleneck: Bottleneck) -> String {
+    pub(super) fn remedy(&self, bottleneck: TrainingBottleneck) -> String {
         let change = match bottleneck {
-            Bottleneck::Step => {
+            TrainingBottleneck::Step => {
                 "nothing in the pipeline; a faster accelerator, lower precision or a larger batch. Fewer worker threads may do (warpfeed tune)"
             }
-            Bottleneck::Disk if self.mean_bytes < SMALL_BYTES => {
+            TrainingBottleneck::Disk if self.mean_bytes < SMALL_BYTES => {
                 "pack the small files into large ones, so that they are read in a row; more worker threads hide latency; a faster or local disk"
             }
-            Bottleneck::Disk => {
+            TrainingBottleneck::Disk => {
                 "keep the images on a faster or local disk, or in memory; store them smaller; more worker threads hide latency, not lack of bandwidth"
             }
-            Bottleneck::Network => {
+            TrainingBottleneck::Network => {
                 "keep what was fetched (--shard-cache), or copy the shards to a local disk; a larger window and more worker threads hide latency, not lack of bandwidth"
             }
-            Bottleneck::Pipe => {
+            TrainingBottleneck::Pipe => {
                 "read the shards themselves, not through a pipe; or several pipes, each with a writer of its own"
             }
-            Bottleneck::OtherWork => {
+            TrainingBottleneck::OtherWork => {
                 "end the other work, or measure again when the machine is quiet: what else is slow cannot be said until then"
             }
-            Bottleneck::Threads => "give it more worker threads (--threads; warpfeed tune finds how many)",
-            Bottleneck::PerImage => {
+            TrainingBottleneck::Threads => "give it more worker threads (--threads; warpfeed tune finds how many)",
+            TrainingBottleneck::PerImage => {
                 "pack the images into large files, so that none is opened by itself, and give the pipeline more cores"
             }
-            Bottleneck::Decode => {
+            TrainingBottleneck::Decode => {
                 "store the images smaller (their sides near what the training uses), give the pipeline more cores, or decode on a GPU"
             }
-            Bottleneck::Augmentation => {
+            TrainingBottleneck::Augmentation => {
                 "use strategy fused or composed, cheaper operations, more cores, or a GPU for the operations"
             }
-            Bottleneck::Transfer => {
+            TrainingBottleneck::Transfer => {
                 "have nvJPEG decode, so that encoded images are sent and not pixels (--decode auto); store them smaller; see that the GPU has its full link, and pinned memory"
             }
-            Bottleneck::Kernels => {
+            TrainingBottleneck::Kernels => {
                 "use strategy fused or composed, cheaper operations, or a faster GPU; training shares the GPU with them"
             }
         };
@@ -223,8 +236,8 @@ impl Findings {
         [("waiting for bytes", waiting), ("reading", reading), ("decode", decode), ("augment", augment)]
     }
 
-    pub(super) fn stages(&self) -> Table {
-        let mut table = Table::new("stages", "A worker's time for one image", &["stage", "ms", "share, %"]);
+    pub(super) fn stages(&self) -> ReportTable {
+        let mut table = ReportTable::new("stages", "A worker's time for one image", &["stage", "ms", "share, %"]);
         let PerImage { read, decode, augment } = self.per_image;
         let all = (read + decode + augment).max(1e-12);
         for (name, seconds) in self.of_worker() {
@@ -234,9 +247,59 @@ impl Findings {
     }
 }
 
+/// A worker's seconds for an image in each round, by stage.
+#[derive(Debug, Clone, Default)]
+pub(super) struct StageRounds {
+    pub(super) read: Vec<f64>,
+    pub(super) decode: Vec<f64>,
+    pub(super) augment: Vec<f64>,
+}
+
+impl StageRounds {
+    /// Sentence about stages that may take as long as the one that was named; `None` if it surely takes the longest, or
+    /// if the bottleneck is no stage.
+    pub(super) fn rivals(&self, bottleneck: TrainingBottleneck) -> Option<String> {
+        let (read, decode, augment) =
+            (("reading", &self.read), ("decoding", &self.decode), ("augmentation", &self.augment));
+        let (own, others) = match bottleneck {
+            TrainingBottleneck::Decode => (decode, vec![augment, read]),
+            TrainingBottleneck::Augmentation => (augment, vec![decode]),
+            _ => return None,
+        };
+        let level = level(2);
+        let is_less = |other: &[f64]| matches!(Verdict::of(own.1, other, level), Verdict::Smaller(_));
+        let rivals: Vec<&str> = others.into_iter().filter(|(_, other)| !is_less(other)).map(|(name, _)| name).collect();
+        (!rivals.is_empty())
+            .then(|| format!(" The rounds cannot tell whether less of it goes into {}.", rivals.join(", or into ")))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::super::verdict::simulated::{QUIET, rates};
     use super::*;
+
+    fn stages(report: u64, [read, decode, augment]: [f64; 3], rounds: u32) -> StageRounds {
+        let mut rounds = rates(report, &[read, decode, augment], rounds, QUIET).into_iter();
+        let mut next = || rounds.next().unwrap();
+        StageRounds { read: next(), decode: next(), augment: next() }
+    }
+
+    #[test]
+    fn equal_stages_are_told_apart_in_one_of_a_hundred_reports_at_most() {
+        let told = |report: &u64| {
+            let stages = stages(*report, [1e-3; 3], 8);
+            [TrainingBottleneck::Decode, TrainingBottleneck::Augmentation].iter().any(|&of| stages.rivals(of).is_none())
+        };
+        let told = (0..1_000).filter(told).count();
+        assert!(told <= 10, "{told} of 1,000 reports");
+        let longer =
+            |report: &u64| stages(*report, [1e-3, 1.2e-3, 1e-3], 8).rivals(TrainingBottleneck::Decode).is_none();
+        let found = (0..300).filter(longer).count();
+        assert!(found >= 270, "{found} of 300");
+        let once = stages(0, [1e-3, 5e-3, 1e-3], 1).rivals(TrainingBottleneck::Decode).unwrap();
+        assert_eq!(once, " The rounds cannot tell whether less of it goes into augmentation, or into reading.");
+    }
 
     /// Findings for photographs on a quiet machine.
     fn of(per_image: PerImage) -> Findings {
@@ -264,22 +327,22 @@ mod tests {
             let bottleneck = findings.bottleneck();
             (bottleneck, findings.sentence(bottleneck), findings.remedy(bottleneck))
         };
-        assert_eq!(found(Storage::Disk, 1e3).0, Bottleneck::Disk);
+        assert_eq!(found(Storage::Disk, 1e3).0, TrainingBottleneck::Disk);
         let (bottleneck, sentence, remedy) = found(Storage::Network, 1e3);
-        assert_eq!(bottleneck, Bottleneck::Network);
+        assert_eq!(bottleneck, TrainingBottleneck::Network);
         assert!(sentence.starts_with("The network is") && remedy.contains("--shard-cache"), "{sentence} {remedy}");
-        assert_eq!(found(Storage::Pipe, 100.0).0, Bottleneck::Pipe);
+        assert_eq!(found(Storage::Pipe, 100.0).0, TrainingBottleneck::Pipe);
     }
 
     #[test]
     fn a_busy_machine_is_not_slow_decoding() {
         let per_image = PerImage { read: 1e-4, decode: 3e-3, augment: 1e-4 };
-        assert_eq!(of(per_image).bottleneck(), Bottleneck::Decode);
+        assert_eq!(of(per_image).bottleneck(), TrainingBottleneck::Decode);
         let busy = Findings { taken: 0.5, ..of(per_image) };
-        assert_eq!(busy.bottleneck(), Bottleneck::OtherWork);
-        assert!(busy.without(Bottleneck::OtherWork).unwrap() > of(per_image).capped(3.2e-3) * 1.9);
+        assert_eq!(busy.bottleneck(), TrainingBottleneck::OtherWork);
+        assert!(busy.without(TrainingBottleneck::OtherWork).unwrap() > of(per_image).capped(3.2e-3) * 1.9);
         let slow_step = Findings { accelerator_use: 0.95, ..busy };
-        assert_eq!(slow_step.bottleneck(), Bottleneck::Step);
+        assert_eq!(slow_step.bottleneck(), TrainingBottleneck::Step);
     }
 
     /// Workers that wait for the device show no wait of their own.
@@ -294,12 +357,12 @@ mod tests {
             (bottleneck, findings.without(bottleneck))
         };
         let workers = Some(4_000.0);
-        assert_eq!(found(510.0, 990.0, 0.5), (Bottleneck::Transfer, workers));
-        assert_eq!(found(900.0, 505.0, 0.5), (Bottleneck::Kernels, workers));
-        assert_eq!(found(510.0, 550.0, 0.95).0, Bottleneck::Step);
-        assert_eq!(found(900.0, 850.0, 0.5).0, Bottleneck::Decode);
-        assert_eq!(found(f64::INFINITY, f64::INFINITY, 0.5).0, Bottleneck::Decode);
+        assert_eq!(found(510.0, 990.0, 0.5), (TrainingBottleneck::Transfer, workers));
+        assert_eq!(found(900.0, 505.0, 0.5), (TrainingBottleneck::Kernels, workers));
+        assert_eq!(found(510.0, 550.0, 0.95).0, TrainingBottleneck::Step);
+        assert_eq!(found(900.0, 850.0, 0.5).0, TrainingBottleneck::Decode);
+        assert_eq!(found(f64::INFINITY, f64::INFINITY, 0.5).0, TrainingBottleneck::Decode);
         // Nothing was delivered, so these two parts count as unknown.
-        assert_eq!(found(0.0, 0.0, 0.5).0, Bottleneck::Decode);
+        assert_eq!(found(0.0, 0.0, 0.5).0, TrainingBottleneck::Decode);
     }
 }

@@ -13,11 +13,11 @@ mod reading;
 
 use super::environment::cores;
 use super::report::plot::{Bar, bars};
-use super::report::{Cell, Report, Table};
+use super::report::{Cell, Report, ReportTable};
 use super::run::StageSeconds;
-use super::spread::{Spread, turns};
+use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{NO_STEP_S, Run, RunTimes, skipped};
+use super::train::{NO_STEP_S, RunTimes, SteadyState, TrainingRun, about_setup, skipped};
 use crate::backend::cuda::measure::{self, open_twice};
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
@@ -25,15 +25,15 @@ use crate::ops::{CenterCrop, Op};
 use crate::pipeline::{Builder, Pipeline};
 use crate::plan::Strategy;
 use crate::raster::Size;
-use findings::Findings;
+use findings::{Findings, StageRounds};
 use reading::{Reading, read};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
-/// Settings of the experiment.
+/// DiagnoseSettings of the experiment.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct DiagnoseSettings {
     /// Images in a batch.
     pub batch_size: usize,
     /// Number of worker threads. If there are fewer than `cores`, the first remedy is more of them.
@@ -46,17 +46,17 @@ pub struct Settings {
     pub strategy: Strategy,
     /// Time for each part, over all rounds.
     pub time: Duration,
-    /// Measurements of each part, in turn with the others. The median counts.
+    /// Measurements of each part, in turn with the others. With fewer than six, no stage surely takes the longest.
     pub rounds: u32,
 }
 
-impl Settings {
-    /// Settings for these operations: a worker thread for each processor, batches of 32, and three rounds of a second
-    /// per part.
+impl DiagnoseSettings {
+    /// DiagnoseSettings for these operations: a worker thread for each processor, batches of 32, and three seconds in eight
+    /// rounds per part.
     #[must_use]
     pub fn new(ops: impl IntoIterator<Item = Transform>) -> Self {
         let (cores, ops, time) = (cores(), ops.into_iter().collect(), Duration::from_secs(3));
-        Self { batch_size: 32, threads: cores, cores, ops, strategy: Strategy::Fused, time, rounds: 3 }
+        Self { batch_size: 32, threads: cores, cores, ops, strategy: Strategy::Fused, time, rounds: 8 }
     }
 }
 
@@ -64,7 +64,7 @@ impl Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Bottleneck {
+pub enum TrainingBottleneck {
     /// The storage: workers wait for bytes.
     Disk,
     /// The network, or the server: workers wait for bytes.
@@ -97,8 +97,9 @@ pub struct Rates {
     pub read: f64,
     /// Rate of reading and decoding whole images.
     pub read_decode: f64,
-    /// Rate of the pipeline with a center crop instead of its operations, without a training step.
-    pub no_augmentation: f64,
+    /// Rate of the pipeline with a center crop instead of its operations, without a training step. It decodes other
+    /// pixels, so the difference is not the cost of the operations alone.
+    pub center_crop: f64,
     /// Rate of the pipeline without a training step.
     pub pipeline: f64,
     /// Rate of the pipeline if each batch is copied to the GPU twice; infinite on the CPU.
@@ -130,7 +131,7 @@ pub struct Diagnosis {
     /// The report.
     pub report: Report,
     /// The bottleneck.
-    pub bottleneck: Bottleneck,
+    pub bottleneck: TrainingBottleneck,
     /// Possible speed-up without the bottleneck, up to the next one; `None` if nothing else is near.
     pub gain: Option<f64>,
 }
@@ -141,7 +142,7 @@ pub struct Diagnosis {
 /// [`Error::Parameter`] for a subject without usable images; errors of pipelines and the step.
 pub fn diagnose(
     subject: &Subject,
-    settings: &Settings,
+    settings: &DiagnoseSettings,
     model: &mut Model,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Diagnosis> {
@@ -179,7 +180,9 @@ pub fn diagnose(
     };
     let bottleneck = findings.bottleneck();
     let gain = findings.without(bottleneck).map(|rate| rate / findings.rates.whole);
-    report.answer = vec![findings.sentence(bottleneck), findings.next(bottleneck), findings.remedy(bottleneck)];
+    let rivals = measured.stage_rounds().rivals(bottleneck).unwrap_or_default();
+    let sentence = findings.sentence(bottleneck) + &rivals;
+    report.answer = vec![sentence, findings.next(bottleneck), findings.remedy(bottleneck)];
     report.settings = json!({
         "device": device, "transforms": settings.ops, "strategy": settings.strategy, "threads": threads,
         "cores": settings.cores, "prefetch": prefetch, "batch_size": settings.batch_size, "step": model.about(),
@@ -201,14 +204,18 @@ pub fn diagnose(
     let svg = bars("A worker's time for one image", "ms", &findings.of_worker().map(stage));
     report.plot("stages", "What a worker spends its time on", svg);
     report.leading_plots = 2;
+    report.notes.extend(about_setup(measured.runs.iter().map(|(_, run)| run)));
     report.notes.extend(skipped(measured.runs.iter().map(|(_, run)| run)));
     report.notes.extend([
         format!(
-            "Each part was measured {rounds} times, in turn with the others: the median, and from where to where the rounds lie."
+            "Each part was measured {rounds} times, in turn with the others: the median, and the interval in which the rounds lie."
         ),
         "Read and decode: whole images; the pipeline decodes only what its operations need, so it may be faster."
             .to_owned(),
-        "Without augmentation: a center crop in the place of all operations.".to_owned(),
+        "Images/s and the trainer's share are of the batches after the first of each epoch: without set-up.".to_owned(),
+        "Center crop only: in the place of all operations. It decodes other pixels too, so it does not tell what the operations \
+         cost: the worker's times by stage do."
+            .to_owned(),
         "Step alone: every batch is there when the step asks, and no worker runs beside it.".to_owned(),
     ]);
     if on_gpu {
@@ -222,7 +229,7 @@ pub fn diagnose(
         report.tables[0].blank.push(format!("sent twice, kernels twice: {reason}."));
     }
     let spreads: Map<String, Value> =
-        Part::ALL.into_iter().map(|part| (part.name().to_owned(), json!(measured.spread(part)))).collect();
+        Part::ALL.into_iter().map(|part| (part.name().to_owned(), measured.with_rounds(part))).collect();
     report.figures = json!({ "bottleneck": bottleneck, "gain": gain, "findings": findings, "rounds": spreads });
     Ok(Diagnosis { report, bottleneck, gain })
 }
@@ -232,7 +239,7 @@ pub fn diagnose(
 enum Part {
     Read,
     ReadDecode,
-    NoAugmentation,
+    CenterCrop,
     Pipeline,
     TransferTwice,
     KernelsTwice,
@@ -244,7 +251,7 @@ impl Part {
     const ALL: [Self; 8] = [
         Self::Read,
         Self::ReadDecode,
-        Self::NoAugmentation,
+        Self::CenterCrop,
         Self::Pipeline,
         Self::TransferTwice,
         Self::KernelsTwice,
@@ -256,7 +263,7 @@ impl Part {
         match self {
             Self::Read => "read",
             Self::ReadDecode => "read, decode",
-            Self::NoAugmentation => "no augmentation",
+            Self::CenterCrop => "center crop only",
             Self::Pipeline => "pipeline alone",
             Self::TransferTwice => "sent twice",
             Self::KernelsTwice => "kernels twice",
@@ -288,7 +295,7 @@ impl Measured {
         &mut self,
         part: Part,
         subject: &Subject,
-        settings: &Settings,
+        settings: &DiagnoseSettings,
         size: Size,
         model: &mut Model,
     ) -> Result<f64> {
@@ -304,22 +311,23 @@ impl Measured {
                 Err(reading.images_per_s())
             }
             Part::Step => Err(ready(subject, settings, time, model)?),
-            Part::NoAugmentation => Ok(alone(&builder(without_augmentation(size, &settings.ops)).build()?, time)?),
+            Part::CenterCrop => Ok(alone(&builder(center_crop(size, &settings.ops)).build()?, time)?),
             Part::Pipeline => Ok(alone(&builder(all()).build()?, time)?),
             Part::TransferTwice => Ok(alone(&twice(builder(all()), measure::Part::Transfer)?, time)?),
             Part::KernelsTwice => Ok(alone(&twice(builder(all()), measure::Part::Kernels)?, time)?),
             Part::Whole => {
                 let mut ignore = |_: &_| Ok(());
-                let mut run = Run::start(model.step.as_mut(), &mut ignore);
+                let mut run = TrainingRun::start(model.step.as_mut(), &mut ignore);
                 run.for_time(&builder(all()).build()?, time)?;
                 Ok(run.finish())
             }
         };
         let rate = match run {
             Ok(run) => {
-                let rate = run.images_per_s().unwrap_or(0.0);
+                let steady = SteadyState::of(&run.epochs);
+                let rate = steady.map_or(0.0, |steady| steady.images_per_s);
                 if part == Part::Whole {
-                    self.accelerator_use.push(run.accelerator_use().unwrap_or(0.0));
+                    self.accelerator_use.push(steady.map_or(0.0, |steady| steady.accelerator_use));
                 }
                 self.runs.push((part, run));
                 rate
@@ -336,13 +344,19 @@ impl Measured {
         Spread::of(&rates).filter(|spread| spread.median.is_finite())
     }
 
+    /// The rounds of a part for JSON.
+    fn with_rounds(&self, part: Part) -> Value {
+        let rates: Vec<f64> = self.rates.iter().filter(|rate| rate.0 == part).map(|rate| rate.1).collect();
+        self.spread(part).map_or(Value::Null, |_| with_rounds(&rates))
+    }
+
     /// Medians. The rate of reading from a pipe is limited to `intake`, the rate at which it delivered the kept images.
     fn rates(&self, intake: Option<f64>) -> Rates {
         let of = |part| self.spread(part).map_or(f64::INFINITY, |spread| spread.median);
         Rates {
             read: of(Part::Read).min(intake.unwrap_or(f64::INFINITY)),
             read_decode: of(Part::ReadDecode),
-            no_augmentation: of(Part::NoAugmentation),
+            center_crop: of(Part::CenterCrop),
             pipeline: of(Part::Pipeline),
             transfer_twice: of(Part::TransferTwice),
             kernels_twice: of(Part::KernelsTwice),
@@ -351,10 +365,10 @@ impl Measured {
         }
     }
 
-    /// Table of the images per second of each part, compared with the median of the whole.
-    fn table(&self, rates: &Rates) -> Table {
+    /// ReportTable of the images per second of each part, compared with the median of the whole.
+    fn table(&self, rates: &Rates) -> ReportTable {
         let columns = ["part", "images/s", "from", "to", "of the whole, times"];
-        let mut table = Table::new("parts", "How fast each part would be alone", &columns);
+        let mut table = ReportTable::new("parts", "How fast each part would be alone", &columns);
         for part in Part::ALL {
             let spread = self.spread(part);
             let of = |of: fn(Spread) -> f64| Cell::number(spread.map(of), 0);
@@ -366,6 +380,19 @@ impl Measured {
             table.blank.push("the step alone: it does nothing.".to_owned());
         }
         table
+    }
+
+    /// Time of the pipeline's workers per image and stage, in each round.
+    fn stage_rounds(&self) -> StageRounds {
+        let runs = self.runs.iter().filter(|(part, run)| *part == Part::Pipeline && run.images() > 0);
+        let mut rounds = StageRounds::default();
+        for (_, run) in runs {
+            let images = run.images() as f64;
+            rounds.read.push(run.stages.read / images);
+            rounds.decode.push(run.stages.decode / images);
+            rounds.augment.push(run.stages.augment / images);
+        }
+        rounds
     }
 
     /// Time of the pipeline's workers per image and stage, over all rounds.
@@ -381,7 +408,7 @@ impl Measured {
     }
 }
 
-fn builder(subject: &Subject, settings: &Settings, ops: Vec<Transform>) -> Builder {
+fn builder(subject: &Subject, settings: &DiagnoseSettings, ops: Vec<Transform>) -> Builder {
     let builder = subject.builder().batch_size(settings.batch_size).threads(settings.threads);
     ops.into_iter().fold(builder.strategy(settings.strategy), Builder::augment)
 }
@@ -392,7 +419,7 @@ fn twice(builder: Builder, part: measure::Part) -> Result<Pipeline> {
 }
 
 /// A center crop to the size of a pipeline's images, and its normalization.
-fn without_augmentation(size: Size, ops: &[Transform]) -> Vec<Transform> {
+fn center_crop(size: Size, ops: &[Transform]) -> Vec<Transform> {
     let normalize = ops.iter().filter(|op| matches!(op, Transform::Explicit(Op::Normalize(_))));
     let crop = CenterCrop::new(size);
     std::iter::once(crop.into()).chain(normalize.cloned()).collect()
@@ -401,14 +428,14 @@ fn without_augmentation(size: Size, ops: &[Transform]) -> Vec<Transform> {
 /// Runs a pipeline without a training step.
 fn alone(pipeline: &Pipeline, time: Duration) -> Result<RunTimes> {
     let (mut none, mut ignore) = (Model::none(), |_: &_| Ok(()));
-    let mut run = Run::start(none.step.as_mut(), &mut ignore);
+    let mut run = TrainingRun::start(none.step.as_mut(), &mut ignore);
     run.for_time(pipeline, time)?;
     Ok(run.finish())
 }
 
 /// Images per second of the training step alone, with every batch ready and no other work; infinite if it does nothing.
 /// The step keeps the batches that it gets, so each batch is made while the clock is stopped.
-fn ready(subject: &Subject, settings: &Settings, time: Duration, model: &mut Model) -> Result<f64> {
+fn ready(subject: &Subject, settings: &DiagnoseSettings, time: Duration, model: &mut Model) -> Result<f64> {
     let builder = builder(subject, settings, settings.ops.clone()).threads(0).prefetch(1);
     let (mut step, mut images) = (Duration::ZERO, 0);
     let begin = Instant::now();

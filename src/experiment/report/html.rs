@@ -1,6 +1,6 @@
 //! A report as one HTML page without other files, network or scripts.
 
-use super::{Cell, Plot, Report, Table};
+use super::{Cell, Plot, Report, ReportTable};
 use crate::experiment::published::Publication;
 use crate::experiment::report::plot::escape;
 
@@ -65,7 +65,7 @@ fn plots(plots: &[Plot]) -> String {
     if figures.is_empty() { figures } else { format!("<div class=\"plots\">{figures}</div>\n") }
 }
 
-fn table(table: &Table) -> String {
+fn table(table: &ReportTable) -> String {
     // A column without figures is aligned like numeric ones.
     let is_number = |column: usize| !table.rows.iter().any(|row| matches!(row[column], Cell::Text(_)));
     let class = |column| if is_number(column) { " class=\"n\"" } else { "" };

@@ -39,7 +39,7 @@ pub struct Report {
     /// Other activity of the machine meanwhile; `None` if the system does not say.
     pub busy: Option<Busy>,
     /// The figures as tables.
-    pub tables: Vec<Table>,
+    pub tables: Vec<ReportTable>,
     /// Notes on how figures were measured, and why others are missing.
     pub notes: Vec<String>,
     /// Publications on the same question.
@@ -60,7 +60,7 @@ pub struct Report {
 /// Figures in rows and columns.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Table {
+pub struct ReportTable {
     /// Name of the CSV file, without the extension.
     pub name: &'static str,
     /// Title of the table.
@@ -133,7 +133,7 @@ impl Serialize for Cell {
     }
 }
 
-impl Table {
+impl ReportTable {
     /// A table without rows.
     #[must_use]
     pub fn new(name: &'static str, title: impl Into<String>, columns: &[&str]) -> Self {
@@ -318,8 +318,8 @@ fn value_in_words(value: &Value) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn table() -> Table {
-        let mut table = Table::new("times", "Seconds", &["model", "s, \"all\"", "note"]);
+    fn table() -> ReportTable {
+        let mut table = ReportTable::new("times", "Seconds", &["model", "s, \"all\"", "note"]);
         table.rows.push(vec!["ResNet-18".into(), Cell::number(1.23456, 2), "a,b".into()]);
         table.rows.push(vec!["x".into(), Cell::number(None, 2), Cell::Blank]);
         table.rows.push(vec!["y".into(), Cell::number(f64::NAN, 2), Cell::Blank]);
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_column_without_a_figure_is_not_printed_but_why_is() {
-        let mut table = Table::new("times", "Seconds", &["load", "GPU, s"]);
+        let mut table = ReportTable::new("times", "Seconds", &["load", "GPU, s"]);
         table.rows.push(vec![Cell::number(1.0, 0), Cell::Blank]);
         table.blank.push("GPU: there is none.".to_owned());
         assert_eq!(table.text(), "Seconds\nload\n   1\nBlank: GPU: there is none.\n");

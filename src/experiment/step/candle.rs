@@ -3,7 +3,7 @@
 use super::descent::Descent;
 use super::resnet::ResNet;
 use super::two_convolutions::TwoConvolutions;
-use super::{Outcome, Sgd, Step};
+use super::{Outcome, Sgd, TrainingStep};
 use crate::error::{Error, Result};
 use crate::pipeline::Batch;
 use crate::tensor::{DType, Layout, candle_failed};
@@ -125,7 +125,7 @@ fn accuracy(logits: &Tensor, labels: &Tensor) -> candle_core::Result<f64> {
     Ok(right.to_scalar::<f32>()?.into())
 }
 
-impl Step for CandleStep {
+impl TrainingStep for CandleStep {
     fn name(&self) -> String {
         self.name.clone()
     }

@@ -37,14 +37,14 @@ pub use stated::{Pace, StatedStep, published, read_lengths};
 /// A training step, which takes batches.
 ///
 /// ```
-/// use warpfeed::experiment::step::{Outcome, Step};
+/// use warpfeed::experiment::step::{Outcome, TrainingStep};
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
 /// use warpfeed::prelude::*;
 ///
 /// /// Counts images by label, and calls that training.
 /// struct Counts(Vec<u64>);
 ///
-/// impl Step for Counts {
+/// impl TrainingStep for Counts {
 ///     fn name(&self) -> String {
 ///         "counting labels on the CPU".to_owned()
 ///     }
@@ -67,7 +67,7 @@ pub use stated::{Pace, StatedStep, published, read_lengths};
 /// assert_eq!(step.0, [4, 3]);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub trait Step {
+pub trait TrainingStep {
     /// Name of the step in reports: the model and the device that it runs on.
     fn name(&self) -> String;
 

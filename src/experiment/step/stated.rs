@@ -1,6 +1,6 @@
 //! Steps of a given length, which stand in for training where no trainer can run.
 
-use super::{Outcome, Step};
+use super::{Outcome, TrainingStep};
 use crate::backend::cuda::measure::Spin;
 use crate::cuda::CudaBuffer;
 use crate::error::{Error, Result};
@@ -35,7 +35,7 @@ pub enum Pace {
 ///
 /// ```
 /// # use std::time::{Duration, Instant};
-/// use warpfeed::experiment::step::{Pace, StatedStep, Step};
+/// use warpfeed::experiment::step::{Pace, StatedStep, TrainingStep};
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
 /// use warpfeed::prelude::*;
 ///
@@ -103,7 +103,7 @@ impl StatedStep {
     }
 }
 
-impl Step for StatedStep {
+impl TrainingStep for StatedStep {
     fn name(&self) -> String {
         let of = self.images.map_or_else(|| "batch".to_owned(), |images| format!("batch of {images}"));
         let stated = format!("{}, a stated {:.2} ms a {of}", self.name, self.length.as_secs_f64() * 1e3);

@@ -1,0 +1,107 @@
+//! The digest of everything that a run delivers.
+
+use crate::device::Device;
+use crate::error::Result;
+use crate::pipeline::Batch;
+use crate::tensor::{TargetBytes, TargetTensor, Targets, Tensor};
+use sha2::digest::common::hazmat::SerializableState;
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
+
+/// SHA-256 over samples in the order of delivery, without padding. It covers each sample's label (`u32`, little
+/// endian), its target if there are targets (numbers in little endian; bytes after their length as `u64`), and its
+/// output bytes. So it does not depend on threads, prefetch, batch size, or the format in which the samples are stored.
+#[derive(Debug, Clone, Default)]
+pub struct Digest {
+    hash: Sha256,
+}
+
+impl Digest {
+    /// Adds the samples of a batch.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the batch is on a device and cannot be copied.
+    pub fn add(&mut self, batch: &Batch) -> Result<()> {
+        let on_host = |view: &Tensor| match view.device() {
+            Device::Cpu => Ok(None),
+            _ => view.to_host().map(Some),
+        };
+        let targets = batch.targets().map(HostTargets::new).transpose()?;
+        let views: Vec<&Tensor> = (0..).map_while(|i| batch.view(i)).collect();
+        let copies = views.iter().copied().map(on_host).collect::<Result<Vec<_>>>()?;
+        for (i, label) in batch.labels()[..batch.len() - batch.padding()].iter().enumerate() {
+            self.hash.update(label.to_le_bytes());
+            if let Some(targets) = &targets {
+                targets.add(i, &mut self.hash)?;
+            }
+            for (view, copy) in views.iter().zip(&copies) {
+                let images = copy.as_ref().unwrap_or(view);
+                for image in (i..images.shape()[0]).step_by(batch.len()) {
+                    self.hash.update(images.image_bytes(image)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The digest as 64 hexadecimal digits.
+    #[must_use]
+    pub fn finish(self) -> String {
+        hexadecimal(&self.hash.finalize())
+    }
+
+    /// The unfinished state of SHA-256, for a file.
+    pub(super) fn unfinished(&self) -> String {
+        hexadecimal(&self.hash.serialize())
+    }
+
+    /// The digest of a state from a file; `None` if the text is no such state.
+    pub(super) fn from_unfinished(text: &str) -> Option<Self> {
+        let byte = |i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok();
+        let bytes = (0..text.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?;
+        // The number of blocks of 64 bytes follows SHA-256's eight words. With more the number of bits would overflow.
+        let blocks = u64::from_le_bytes(*bytes.get(32..)?.first_chunk()?);
+        let hash = Sha256::deserialize(&bytes.as_slice().try_into().ok()?).ok().filter(|_| blocks < 1 << 54)?;
+        Some(Self { hash })
+    }
+}
+
+/// A batch's targets in host memory.
+enum HostTargets<'a> {
+    Numbers(TargetTensor),
+    Bytes(&'a TargetBytes),
+}
+
+impl<'a> HostTargets<'a> {
+    fn new(targets: &'a Targets) -> Result<Self> {
+        Ok(match targets {
+            Targets::Numbers(numbers) => Self::Numbers(numbers.to_host()?),
+            Targets::Bytes(bytes) => Self::Bytes(bytes),
+        })
+    }
+
+    /// Adds the target of image `i`.
+    fn add(&self, i: usize, hash: &mut Sha256) -> Result<()> {
+        match self {
+            Self::Numbers(numbers) => {
+                let row_bytes = 4 * numbers.shape()[1];
+                let words = numbers.as_bytes()?[i * row_bytes..][..row_bytes].as_chunks::<4>().0;
+                words.iter().for_each(|&word| hash.update(u32::from_ne_bytes(word).to_le_bytes()));
+            }
+            Self::Bytes(bytes) => {
+                let bytes = bytes.get(i).unwrap_or_default();
+                hash.update((bytes.len() as u64).to_le_bytes());
+                hash.update(bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
