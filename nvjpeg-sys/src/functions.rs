@@ -1,4 +1,4 @@
-//! nvJPEG's functions as pointers that are looked up at run time.
+//! nvJPEG's functions as pointers that are looked up at run time: those that `warpfeed-nvjpeg` calls.
 
 use crate::bindings::functions as types;
 
@@ -18,7 +18,7 @@ macro_rules! functions {
 
         #[allow(non_snake_case)]
         impl Functions {
-            /// The functions that every nvJPEG since CUDA 11.0 has.
+            /// Those of these functions that every nvJPEG since CUDA 11.0 has.
             pub const REQUIRED: &[&str] = &[$(stringify!($required),)*];
 
             /// The other functions, each with the first version of CUDA that is known to have it.
@@ -57,10 +57,8 @@ functions! {
         nvjpegGetCudartProperty,
         nvjpegCreateEx,
         nvjpegDestroy,
-        nvjpegGetImageInfo,
         nvjpegJpegStateCreate,
         nvjpegJpegStateDestroy,
-        nvjpegDecode,
         nvjpegDecodeBatchedInitialize,
         nvjpegDecodeBatched,
         nvjpegBufferPinnedCreate,
@@ -72,16 +70,10 @@ functions! {
         nvjpegJpegStreamCreate,
         nvjpegJpegStreamDestroy,
         nvjpegJpegStreamParse,
-        nvjpegJpegStreamGetJpegEncoding,
         nvjpegJpegStreamGetFrameDimensions,
-        nvjpegJpegStreamGetComponentsNum,
-        nvjpegJpegStreamGetComponentDimensions,
-        nvjpegJpegStreamGetChromaSubsampling,
         nvjpegDecodeParamsCreate,
         nvjpegDecodeParamsDestroy,
         nvjpegDecodeParamsSetOutputFormat,
-        nvjpegDecodeParamsSetROI,
-        nvjpegDecodeParamsSetAllowCMYK,
         nvjpegDecoderCreate,
         nvjpegDecoderDestroy,
         nvjpegDecoderJpegSupported,
@@ -91,24 +83,9 @@ functions! {
         nvjpegDecodeJpegDevice,
     }
     optional {
-        nvjpegJpegStreamParseHeader: "11.1",
-        nvjpegJpegStreamParseTables: "11.1",
-        nvjpegDecodeJpeg: "11.1",
-        nvjpegBufferPinnedRetrieve: "11.1",
-        nvjpegBufferDeviceRetrieve: "11.1",
         nvjpegDecodeBatchedPreAllocate: "11.1",
-        nvjpegDecodeBatchedParseJpegTables: "11.1",
         nvjpegDecodeBatchedSupported: "11.1",
-        nvjpegDecodeBatchedSupportedEx: "11.6",
-        nvjpegDecodeBatchedEx: "11.6",
-        nvjpegJpegStreamGetExifOrientation: "11.6",
-        nvjpegDecodeParamsSetExifOrientation: "11.6",
-        nvjpegDecodeParamsSetScaleFactor: "11.6",
-        nvjpegCreateExV2: "11.7",
-        nvjpegBufferPinnedCreateV2: "11.7",
-        nvjpegBufferDeviceCreateV2: "11.7",
         nvjpegGetHardwareDecoderInfo: "11.8",
-        nvjpegJpegStreamGetSamplePrecision: "12.3",
         nvjpegBufferPinnedResize: "12.3",
         nvjpegBufferDeviceResize: "12.3",
     }

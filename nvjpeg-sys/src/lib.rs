@@ -4,7 +4,7 @@
 //! crate `warpfeed-nvjpeg` finds the library and adds a safe layer for decoding.
 //!
 //! - [`bindings`]: the types, constants and function types of nvjpeg.h, made by bindgen.
-//! - [`Functions`]: the functions of a loaded library.
+//! - [`Functions`]: the functions of a loaded library that `warpfeed-nvjpeg` calls.
 //!
 //! ```no_run
 //! use nvjpeg_sys::{Functions, bindings, libloading};

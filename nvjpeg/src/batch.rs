@@ -3,16 +3,12 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use nvjpeg_sys::bindings::{cudaStream_t, nvjpegDecodeParams_t, nvjpegImage_t, nvjpegJpegState_t};
+use nvjpeg_sys::bindings::{cudaStream_t, nvjpegChromaSubsampling_t, nvjpegImage_t, nvjpegJpegState_t};
 
 use crate::decoder::Image;
 use crate::error::{Error, Result};
 use crate::handle::{Handle, call, call_optional};
-use crate::info::Subsampling;
-use crate::params::{DecodeParams, OutputFormat};
-
-/// Largest size of a batch.
-pub const MAX_BATCH_SIZE: usize = c_int::MAX as usize;
+use crate::params::OUTPUT_FORMAT;
 
 /// State for decoding batches, one after another, with the handle's back end.
 #[derive(Debug)]
@@ -24,7 +20,6 @@ pub struct BatchState {
     data: Vec<*const u8>,
     lengths_bytes: Vec<usize>,
     images: Vec<nvjpegImage_t>,
-    params: Vec<nvjpegDecodeParams_t>,
 }
 
 // SAFETY: nvJPEG's documentation asks for one state per thread at a time, and does not bind a state to a thread. The
@@ -53,7 +48,6 @@ impl BatchState {
             data: Vec::new(),
             lengths_bytes: Vec::new(),
             images: Vec::new(),
-            params: Vec::new(),
         })
     }
 
@@ -70,13 +64,8 @@ impl BatchState {
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] for sizes of 0 or above [`MAX_BATCH_SIZE`], or [`Error::Status`].
-    pub unsafe fn initialize(
-        &mut self,
-        batch_size: usize,
-        cpu_threads: usize,
-        output_format: OutputFormat,
-    ) -> Result<()> {
+    /// [`Error::Parameter`] for numbers of 0 or above `i32::MAX`, or [`Error::Status`].
+    pub unsafe fn initialize(&mut self, batch_size: usize, cpu_threads: usize) -> Result<()> {
         const CALL: &str = "nvjpegDecodeBatchedInitialize";
         self.batch_size = 0;
         let (size, threads) = (positive(CALL, "batch_size", batch_size)?, positive(CALL, "cpu_threads", cpu_threads)?);
@@ -84,18 +73,18 @@ impl BatchState {
         unsafe {
             call!(
                 self.handle.functions(),
-                nvjpegDecodeBatchedInitialize(self.handle.as_raw(), self.raw, size, threads, output_format.raw())
+                nvjpegDecodeBatchedInitialize(self.handle.as_raw(), self.raw, size, threads, OUTPUT_FORMAT)
             )?;
         }
         self.batch_size = batch_size;
         self.data.reserve(batch_size);
         self.lengths_bytes.reserve(batch_size);
         self.images.reserve(batch_size);
-        self.params.reserve(batch_size);
         Ok(())
     }
 
-    /// Allocates memory for batches of images up to a size, so that decoding need not allocate.
+    /// Allocates memory for batches of images up to a size, of any chroma subsampling, so that decoding need not
+    /// allocate.
     ///
     /// # Safety
     ///
@@ -108,18 +97,13 @@ impl BatchState {
     /// # Errors
     ///
     /// [`Error::MissingFunction`], [`Error::Parameter`] for sizes of 0 or above `i32::MAX`, or [`Error::Status`].
-    pub unsafe fn preallocate(
-        &mut self,
-        batch_size: usize,
-        width_px: u32,
-        height_px: u32,
-        subsampling: Subsampling,
-        output_format: OutputFormat,
-    ) -> Result<()> {
+    pub unsafe fn preallocate(&mut self, batch_size: usize, width_px: u32, height_px: u32) -> Result<()> {
         const CALL: &str = "nvjpegDecodeBatchedPreAllocate";
         let size = positive(CALL, "batch_size", batch_size)?;
         let width = positive(CALL, "width_px", width_px as usize)?;
         let height = positive(CALL, "height_px", height_px as usize)?;
+        // These images have the largest planes.
+        let subsampling = nvjpegChromaSubsampling_t::NVJPEG_CSS_444;
         // SAFETY: handle and state are valid, and the state is idle by this function's contract.
         unsafe {
             call_optional!(
@@ -130,48 +114,26 @@ impl BatchState {
                     size,
                     width,
                     height,
-                    subsampling.raw(),
-                    output_format.raw(),
+                    subsampling,
+                    OUTPUT_FORMAT,
                 )
             )
         }
     }
 
-    /// Reads Huffman and quantization tables for abbreviated images, which lack them. `jpeg` is a stream of tables.
-    ///
-    /// # Synchronization
-    ///
-    /// Complete on return.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::MissingFunction`], or [`Error::Status`].
-    pub fn parse_jpeg_tables(&mut self, jpeg: &[u8]) -> Result<()> {
-        // SAFETY: handle and state are valid; `jpeg` is readable for its length during the call, which copies it.
-        unsafe {
-            call_optional!(
-                self.handle.library(),
-                nvjpegDecodeBatchedParseJpegTables(self.handle.as_raw(), self.raw, jpeg.as_ptr(), jpeg.len())
-            )
-        }
-    }
-
     /// Decodes a batch. There are as many images and destinations as [`initialize`](Self::initialize) was told.
-    /// Parameters, if given, are one per image (part, scale, orientation; the batch defines the output format).
     ///
     /// # Safety
     ///
     /// - `stream` is a live stream of the handle's device, or null.
-    /// - Each plane that the output format has is device memory of at least its rows times its pitch in each
-    ///   destination. The pitch is at least a row. The memory stays allocated until the work is done, and no two
-    ///   destinations overlap.
+    /// - Each destination is device memory of at least its image's rows times its pitch. The pitch is at least a row.
+    ///   The memory stays allocated until the work is done, and no two destinations overlap.
     /// - Nothing else uses the destinations before the work is done. With
     ///   [`Backend::Hardware`](crate::Backend::Hardware) they must already be idle when this is called, as known from
     ///   an event or from synchronizing: the hardware decoder of Hopper does not keep the order of the stream, so
     ///   memory that was only freed on `stream` is not idle.
-    /// - Until the work is done, as known from an event or from synchronizing, the images' bytes and the parameters are
-    ///   neither changed nor dropped, and the state is neither used again nor dropped.
-    /// - The handle's back end takes images in host memory, so its name does not end in `Device`.
+    /// - Until the work is done, as known from an event or from synchronizing, the images' bytes are neither changed
+    ///   nor dropped, and the state is neither used again nor dropped.
     ///
     /// # Synchronization
     ///
@@ -180,49 +142,31 @@ impl BatchState {
     ///
     /// # Errors
     ///
-    /// [`Error::Parameter`] for numbers that do not agree or for objects of another handle; [`Error::MissingFunction`]
-    /// for parameters before CUDA 11.6; [`Error::Status`] if any image fails. nvJPEG does not say which image: call
-    /// `initialize` again, and decode the images one by one to find out.
-    pub unsafe fn decode(
-        &mut self,
-        jpegs: &[&[u8]],
-        destinations: &[Image],
-        params: Option<&[&DecodeParams]>,
-        stream: cudaStream_t,
-    ) -> Result<()> {
-        let call = if params.is_some() { "nvjpegDecodeBatchedEx" } else { "nvjpegDecodeBatched" };
-        let expected = || format!("as many as initialized for ({})", self.batch_size);
-        let counts = [
-            ("jpegs", jpegs.len()),
-            ("destinations", destinations.len()),
-            ("params", params.map_or(self.batch_size, <[_]>::len)),
-        ];
+    /// [`Error::Parameter`] for numbers that do not agree; [`Error::Status`] if any image fails. nvJPEG does not say
+    /// which image: call `initialize` again, and decode the images one by one to find out.
+    pub unsafe fn decode(&mut self, jpegs: &[&[u8]], destinations: &[Image], stream: cudaStream_t) -> Result<()> {
+        const CALL: &str = "nvjpegDecodeBatched";
         if self.batch_size == 0 {
-            return Err(Error::parameter(call, "state", "initialized for a batch size", "one that is not"));
+            return Err(Error::parameter(CALL, "state", "initialized for a batch size", "one that is not"));
         }
-        if let Some((parameter, got)) = counts.into_iter().find(|(_, count)| *count != self.batch_size) {
-            return Err(Error::parameter(call, parameter, expected(), got));
-        }
-        for params in params.unwrap_or_default() {
-            self.handle.require_same(params.handle(), call, "params")?;
+        for (parameter, got) in [("jpegs", jpegs.len()), ("destinations", destinations.len())] {
+            if got != self.batch_size {
+                let expected = format!("as many as initialized for ({})", self.batch_size);
+                return Err(Error::parameter(CALL, parameter, expected, got));
+            }
         }
 
         replace(&mut self.data, jpegs.iter().map(|jpeg| jpeg.as_ptr()));
         replace(&mut self.lengths_bytes, jpegs.iter().map(|jpeg| jpeg.len()));
         replace(&mut self.images, destinations.iter().map(|image| image.0));
-        let (handle, library) = (self.handle.as_raw(), self.handle.library());
         let (data, lengths, images) = (self.data.as_ptr(), self.lengths_bytes.as_ptr(), self.images.as_mut_ptr());
-        if let Some(params) = params {
-            replace(&mut self.params, params.iter().map(|params| params.as_raw()));
-            let params = self.params.as_mut_ptr();
-            // SAFETY: handle, state and parameters are valid and of one handle. The arrays have as many elements as the
-            // state was initialized for, and stay until the next batch. The rest is the contract.
-            unsafe {
-                call_optional!(library, nvjpegDecodeBatchedEx(handle, self.raw, data, lengths, images, params, stream))
-            }
-        } else {
-            // SAFETY: as above.
-            unsafe { call!(library.functions(), nvjpegDecodeBatched(handle, self.raw, data, lengths, images, stream)) }
+        // SAFETY: handle and state are valid. The arrays have as many elements as the state was initialized for, and
+        // stay until the next batch. The rest is the contract.
+        unsafe {
+            call!(
+                self.handle.functions(),
+                nvjpegDecodeBatched(self.handle.as_raw(), self.raw, data, lengths, images, stream)
+            )
         }
     }
 }
@@ -243,6 +187,6 @@ fn replace<T>(vector: &mut Vec<T>, items: impl Iterator<Item = T>) {
 fn positive(call: &'static str, parameter: &'static str, number: usize) -> Result<c_int> {
     match c_int::try_from(number) {
         Ok(number @ 1..) => Ok(number),
-        _ => Err(Error::parameter(call, parameter, format!("1 to {MAX_BATCH_SIZE}"), number)),
+        _ => Err(Error::parameter(call, parameter, format!("1 to {}", c_int::MAX), number)),
     }
 }

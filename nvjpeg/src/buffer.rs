@@ -2,29 +2,22 @@
 
 use std::ptr;
 
-use nvjpeg_sys::bindings::{
-    cudaStream_t, nvjpegBufferDevice_t, nvjpegBufferPinned_t, nvjpegDevAllocatorV2_t, nvjpegPinnedAllocatorV2_t,
-};
+use nvjpeg_sys::bindings::{cudaStream_t, nvjpegBufferDevice_t, nvjpegBufferPinned_t};
 
 use crate::error::Result;
-use crate::handle::{Allocator, Handle, call, call_optional};
+use crate::handle::{Handle, call, call_optional};
 
 macro_rules! buffer {
-    (
-        $(#[$doc:meta])* $name:ident, $raw:ty, $allocator:ty, $as_allocator:ident, $create:ident, $create_v2:ident,
-        $resize:ident, $destroy:ident
-    ) => {
+    ($(#[$doc:meta])* $name:ident, $raw:ty, $create:ident, $resize:ident, $destroy:ident) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $name {
             raw: $raw,
             handle: Handle,
-            /// Kept, because nvJPEG has its address.
-            _allocator: Option<Box<$allocator>>,
         }
 
         // SAFETY: nvJPEG's documentation asks for one buffer per decoding thread at a time, and does not bind a buffer
-        // to a thread. The contract of `with_allocator` says that an allocator's context may be used by every thread.
+        // to a thread.
         unsafe impl Send for $name {}
 
         impl $name {
@@ -43,37 +36,7 @@ macro_rules! buffer {
                 // SAFETY: the handle is valid; a null allocator stands for CUDA's; `raw` is written to before the call
                 // returns.
                 unsafe { call!(handle.functions(), $create(handle.as_raw(), ptr::null_mut(), &raw mut raw))? };
-                Ok(Self { raw, handle: handle.clone(), _allocator: None })
-            }
-
-            /// An empty buffer whose memory the caller provides.
-            ///
-            /// # Safety
-            ///
-            /// The conditions of [`Handle::with_allocators`], until the buffer is dropped.
-            ///
-            /// # Synchronization
-            ///
-            /// Complete on return.
-            ///
-            /// # Errors
-            ///
-            /// [`Error::MissingFunction`](crate::Error::MissingFunction) before CUDA 11.7, or
-            /// [`Error::Status`](crate::Error::Status).
-            pub unsafe fn with_allocator(handle: &Handle, allocator: Allocator) -> Result<Self> {
-                handle.report_drop_error()?;
-                let mut raw = ptr::null_mut();
-                let mut kept = Box::new(allocator.$as_allocator());
-                // SAFETY: the handle is valid; the allocator is as nvJPEG wants it by this function's contract, and at
-                // an address that stays the same until the buffer is destroyed; `raw` is written to before the call
-                // returns.
-                unsafe {
-                    call_optional!(
-                        handle.library(),
-                        $create_v2(handle.as_raw(), &raw mut *kept, &raw mut raw)
-                    )?;
-                }
-                Ok(Self { raw, handle: handle.clone(), _allocator: Some(kept) })
+                Ok(Self { raw, handle: handle.clone() })
             }
 
             /// Reserves at least `size_bytes` bytes, so that decoding need not allocate.
@@ -118,12 +81,10 @@ macro_rules! buffer {
 
 buffer! {
     /// Pinned host memory, which the host phase writes and the transfer reads.
-    PinnedBuffer, nvjpegBufferPinned_t, nvjpegPinnedAllocatorV2_t, pinned, nvjpegBufferPinnedCreate,
-    nvjpegBufferPinnedCreateV2, nvjpegBufferPinnedResize, nvjpegBufferPinnedDestroy
+    PinnedBuffer, nvjpegBufferPinned_t, nvjpegBufferPinnedCreate, nvjpegBufferPinnedResize, nvjpegBufferPinnedDestroy
 }
 
 buffer! {
     /// Device memory, which the transfer writes and the device phase works in.
-    DeviceBuffer, nvjpegBufferDevice_t, nvjpegDevAllocatorV2_t, device, nvjpegBufferDeviceCreate,
-    nvjpegBufferDeviceCreateV2, nvjpegBufferDeviceResize, nvjpegBufferDeviceDestroy
+    DeviceBuffer, nvjpegBufferDevice_t, nvjpegBufferDeviceCreate, nvjpegBufferDeviceResize, nvjpegBufferDeviceDestroy
 }

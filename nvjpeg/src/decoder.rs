@@ -9,9 +9,9 @@ use crate::buffer::{DeviceBuffer, PinnedBuffer};
 use crate::error::{Error, Result};
 use crate::handle::{Backend, Handle, call};
 use crate::params::DecodeParams;
-use crate::stream::{Header, Jpeg};
+use crate::stream::Jpeg;
 
-/// Device memory for a decoded image: up to four planes, each with its address and row pitch.
+/// Device memory for a decoded image, interleaved RGB: its address and row pitch.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct Image(pub(crate) nvjpegImage_t);
@@ -23,21 +23,12 @@ unsafe impl Send for Image {}
 unsafe impl Sync for Image {}
 
 impl Image {
-    /// One plane for the interleaved formats, with rows of 3 bytes a pixel.
+    /// An image at an address, with the number of bytes from one row to the next. A row has 3 bytes a pixel.
     #[must_use]
     pub fn interleaved(address: *mut u8, pitch_bytes: usize) -> Self {
-        Self::planes(&[(address, pitch_bytes)])
-    }
-
-    /// Up to four planes, each with its address and the number of bytes from one row to the next. Planes beyond the
-    /// fourth are ignored.
-    #[must_use]
-    pub fn planes(planes: &[(*mut u8, usize)]) -> Self {
         const N: usize = NVJPEG_MAX_COMPONENT as usize;
         let mut image = nvjpegImage_t { channel: [ptr::null_mut(); N], pitch: [0; N] };
-        for (index, (address, pitch_bytes)) in planes.iter().take(N).enumerate() {
-            (image.channel[index], image.pitch[index]) = (*address, *pitch_bytes);
-        }
+        (image.channel[0], image.pitch[0]) = (address, pitch_bytes);
         Self(image)
     }
 }
@@ -88,7 +79,7 @@ impl Decoder {
     /// # Errors
     ///
     /// [`Error::Parameter`] for objects of another handle, or [`Error::Status`].
-    pub fn supports(&self, jpeg: &Header<'_>, params: &DecodeParams) -> Result<bool> {
+    pub fn supports(&self, jpeg: &Jpeg<'_>, params: &DecodeParams) -> Result<bool> {
         const CALL: &str = "nvjpegDecoderJpegSupported";
         self.handle().require_same(jpeg.handle(), CALL, "jpeg")?;
         self.handle().require_same(params.handle(), CALL, "params")?;
@@ -224,7 +215,7 @@ impl DecoderState {
     /// # Safety
     ///
     /// - The last call on this state was a successful [`decode_host`](Self::decode_host) of this `jpeg`, and its
-    ///   parameters have been neither changed nor dropped since.
+    ///   parameters have not been dropped since.
     /// - `stream` is a live stream of the handle's device, or null. No work uses the device buffer, except work that
     ///   `stream` waits for.
     /// - Until the copy is done, as known from an event or from synchronizing, no other host phase writes the pinned
@@ -262,10 +253,9 @@ impl DecoderState {
     /// # Safety
     ///
     /// - The last call on this state was a successful [`transfer_to_device`](Self::transfer_to_device) on the same
-    ///   `stream`, and the parameters of [`decode_host`](Self::decode_host) have been neither changed nor dropped
-    ///   since.
-    /// - Each plane of `destination` that the output format has is device memory of at least its rows times its pitch.
-    ///   The pitch is at least a row. The memory stays allocated until the work is done.
+    ///   `stream`, and the parameters of [`decode_host`](Self::decode_host) have not been dropped since.
+    /// - `destination` is device memory of at least the image's rows times its pitch. The pitch is at least a row. The
+    ///   memory stays allocated until the work is done.
     /// - Nothing else uses the destination before the work is done. With [`Backend::Hardware`] it must already be idle
     ///   when this is called, as known from an event or from synchronizing: the hardware decoder of Hopper does not
     ///   keep the order of the stream.

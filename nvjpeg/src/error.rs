@@ -72,13 +72,6 @@ impl Error {
         }
     }
 
-    /// Whether this image is at fault, or is of a kind that nvJPEG does not support. Another image may work, and so may
-    /// another decoder for this image.
-    #[must_use]
-    pub fn is_image(&self) -> bool {
-        self.status().is_some_and(Status::is_image)
-    }
-
     pub(crate) fn parameter(
         call: &'static str,
         parameter: &'static str,
@@ -136,8 +129,7 @@ pub enum Status {
 
 impl Status {
     /// The status for nvJPEG's number; `None` for success.
-    #[must_use]
-    pub fn from_raw(raw: nvjpegStatus_t) -> Option<Self> {
+    pub(crate) fn from_raw(raw: nvjpegStatus_t) -> Option<Self> {
         Some(match raw {
             nvjpegStatus_t::NVJPEG_STATUS_SUCCESS => return None,
             nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED => Self::NotInitialized,
@@ -223,12 +215,6 @@ impl Status {
             Self::Unknown(_) => "it is newer than this crate; see the documentation of the nvJPEG that is installed",
         }
     }
-
-    /// Whether the image is at fault, or is of a kind that the back end does not support.
-    #[must_use]
-    pub fn is_image(self) -> bool {
-        matches!(self, Self::BadJpeg | Self::JpegNotSupported | Self::IncompleteBitstream)
-    }
 }
 
 /// Fails unless the status is success.
@@ -254,13 +240,11 @@ mod tests {
 
     #[test]
     fn a_status_reads_as_call_name_code_and_sentence() {
-        let error = check("nvjpegDecode", nvjpegStatus_t::NVJPEG_STATUS_BAD_JPEG).unwrap_err();
+        let error = check("nvjpegDecodeBatched", nvjpegStatus_t::NVJPEG_STATUS_BAD_JPEG).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "nvjpegDecode: NVJPEG_STATUS_BAD_JPEG (3): the image is damaged or no JPEG; another decoder may still \
+            "nvjpegDecodeBatched: NVJPEG_STATUS_BAD_JPEG (3): the image is damaged or no JPEG; another decoder may still \
              read part of it"
         );
-        assert!(error.is_image());
-        assert!(!check("nvjpegDecode", nvjpegStatus_t(99)).unwrap_err().is_image());
     }
 }

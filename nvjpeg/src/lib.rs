@@ -6,12 +6,12 @@
 //! - [`Library`]: the loaded library and its functions.
 //! - [`Handle`], [`JpegStream`], [`DecodeParams`], [`Decoder`], [`DecoderState`], [`BatchState`], [`PinnedBuffer`] and
 //!   [`DeviceBuffer`]: nvJPEG's objects. Each is destroyed when it is dropped, after the objects made from it.
-//! - [`sys`]: the raw bindings, for functions that the safe layer lacks.
+//! - [`sys`]: the raw bindings, for what the safe layer lacks. It decodes whole images to interleaved RGB.
 //!
 //! ```no_run
 //! use nvjpeg::{
 //!     Backend, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, JpegStream, Library,
-//!     OutputFormat, PinnedBuffer,
+//!     PinnedBuffer,
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,12 +24,11 @@
 //! state.attach_pinned(PinnedBuffer::new(&handle)?)?;
 //! state.attach_device(DeviceBuffer::new(&handle)?)?;
 //! let mut parser = JpegStream::new(&handle)?;
-//! let mut params = DecodeParams::new(&handle)?;
-//! params.set_output_format(OutputFormat::RgbInterleaved)?;
+//! let params = DecodeParams::new(&handle)?;
 //!
 //! let bytes = std::fs::read("photo.jpg")?;
 //! let jpeg = parser.parse(&bytes)?;
-//! let pitch_bytes = 3 * jpeg.info()?.width_px as usize;
+//! let pitch_bytes = 3 * jpeg.size()?.width_px as usize;
 //! state.decode_host(&params, &jpeg)?;
 //! // SAFETY: `device_pointer` is the start of height x pitch idle bytes on the device; everything lives until the
 //! // stream has been synchronized.
@@ -44,35 +43,33 @@
 //! # Threads
 //!
 //! By NVIDIA's documentation, streams, states and buffers belong to one thread at a time ([`Send`], not [`Sync`]). The
-//! handle and the decoder hold nothing of a decode, so all threads share them ([`Sync`]); the same is true of
-//! parameters once they are set. The device is that of the CUDA context which is current on the calling thread. It must
-//! be the same in every call on a handle and on objects made from it, drops included.
+//! handle, the decoder and the parameters hold nothing of a decode, so all threads share them ([`Sync`]). The device is
+//! that of the CUDA context which is current on the calling thread. It must be the same in every call on a handle and
+//! on objects made from it, drops included.
 //!
 //! # Drops
 //!
 //! Dropping never panics. If nvJPEG refuses to destroy an object, the first such status is kept. The next creation on
-//! the same handle returns it, or [`Handle::take_drop_error`]. If destroying the handle itself fails, the status is
-//! ignored, because nobody is left to ask.
+//! the same handle returns it. If destroying the handle itself fails, the status is ignored, because nobody is left to
+//! ask.
 
 mod batch;
 mod buffer;
 mod decoder;
 mod error;
 mod handle;
-mod info;
 mod library;
 mod params;
 mod stream;
 
-pub use batch::{BatchState, MAX_BATCH_SIZE};
+pub use batch::BatchState;
 pub use buffer::{DeviceBuffer, PinnedBuffer};
 pub use decoder::{Decoder, DecoderState, Image};
 pub use error::{Attempt, Error, Result, Status};
-pub use handle::{Allocator, Allocators, Backend, Flags, Handle, HardwareDecoders};
-pub use info::{ComponentSize, Encoding, ImageInfo, Orientation, Subsampling};
+pub use handle::{Backend, Flags, Handle, HardwareDecoders};
 pub use library::{Library, PATH_VARIABLE, Version, probe_nvcuvid};
 pub use nvjpeg_sys as sys;
 pub use nvjpeg_sys::Functions;
 pub use nvjpeg_sys::bindings::cudaStream_t as CudaStream;
-pub use params::{DecodeParams, OutputFormat, Roi, Scale};
-pub use stream::{Header, Jpeg, JpegStream};
+pub use params::DecodeParams;
+pub use stream::{Jpeg, JpegStream, Size};

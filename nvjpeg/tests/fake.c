@@ -20,12 +20,6 @@ typedef struct {
     unsigned char *channel[4];
     size_t pitch[4];
 } image;
-typedef struct {
-    int (*allocate)(void *, void **, size_t, void *);
-    int (*free)(void *, void *, size_t, void *);
-    void *context;
-} allocator;
-
 enum { SUCCESS = 0, INVALID_PARAMETER = 2, BAD_JPEG = 3 };
 
 static char events[1 << 16];
@@ -86,29 +80,14 @@ status nvjpegGetCudartProperty(int which, int *value) {
 }
 status nvjpegCreateEx(int backend, void *device, void *pinned, unsigned flags, object **out) {
     char line[64];
-    snprintf(line, sizeof line, "backend %d flags %u allocators %d", backend, flags, device || pinned);
+    (void)device, (void)pinned;
+    snprintf(line, sizeof line, "backend %d flags %u", backend, flags);
     log_event(line);
     return make(__func__, out);
 }
 status nvjpegDestroy(object *handle) { return destroy(__func__, handle); }
-status nvjpegGetImageInfo(object *handle, bytes data, size_t length, int *count, int *css, int *widths, int *heights) {
-    (void)handle;
-    BEGIN;
-    if (length < 5 || data[0] != 'J')
-        return BAD_JPEG;
-    *count = data[3];
-    *css = data[3] == 1 ? 6 : 2;
-    for (int i = 0; i < 4; i++) {
-        int shift = i > 0;
-        widths[i] = i < data[3] ? (data[1] + shift) >> shift : 0;
-        heights[i] = i < data[3] ? (data[2] + shift) >> shift : 0;
-    }
-    return SUCCESS;
-}
 status nvjpegJpegStateCreate(object *handle, object **out) { (void)handle; return make(__func__, out); }
 status nvjpegJpegStateDestroy(object *state) { return destroy(__func__, state); }
-status nvjpegDecode(void) { return INVALID_PARAMETER; }
-
 static int batch;
 status nvjpegDecodeBatchedInitialize(object *handle, object *state, int size, int threads, int format) {
     (void)handle, (void)state, (void)threads, (void)format;
@@ -116,18 +95,15 @@ status nvjpegDecodeBatchedInitialize(object *handle, object *state, int size, in
     batch = size;
     return SUCCESS;
 }
-static status decode_batch(const bytes *data, const size_t *lengths, image *destinations) {
-    for (int i = 0; i < batch; i++) {
-        if (lengths[i] < 5 || data[i][0] != 'J')
-            return BAD_JPEG;
-        memset(destinations[i].channel[0], data[i][4], destinations[i].pitch[0] * data[i][2]);
-    }
-    return SUCCESS;
-}
 status nvjpegDecodeBatched(object *h, object *s, const bytes *data, const size_t *lengths, image *out, void *stream) {
     (void)h, (void)s, (void)stream;
     BEGIN;
-    return decode_batch(data, lengths, out);
+    for (int i = 0; i < batch; i++) {
+        if (lengths[i] < 5 || data[i][0] != 'J')
+            return BAD_JPEG;
+        memset(out[i].channel[0], data[i][4], out[i].pitch[0] * data[i][2]);
+    }
+    return SUCCESS;
 }
 
 status nvjpegBufferPinnedCreate(object *h, void *a, object **out) { (void)h, (void)a; return make(__func__, out); }
@@ -155,30 +131,9 @@ status nvjpegJpegStreamParse(object *handle, bytes data, size_t length, int meta
     stream->data = data;
     return SUCCESS;
 }
-status nvjpegJpegStreamGetJpegEncoding(object *stream, int *encoding) {
-    (void)stream;
-    *encoding = 0xc2;
-    return SUCCESS;
-}
 status nvjpegJpegStreamGetFrameDimensions(object *stream, unsigned *width, unsigned *height) {
     *width = stream->data[1];
     *height = stream->data[2];
-    return SUCCESS;
-}
-status nvjpegJpegStreamGetComponentsNum(object *stream, unsigned *count) {
-    *count = stream->data[3];
-    return SUCCESS;
-}
-status nvjpegJpegStreamGetComponentDimensions(object *stream, unsigned index, unsigned *width, unsigned *height) {
-    unsigned shift = index > 0;
-    if (index > 3)
-        return INVALID_PARAMETER;
-    *width = (stream->data[1] + shift) >> shift;
-    *height = (stream->data[2] + shift) >> shift;
-    return SUCCESS;
-}
-status nvjpegJpegStreamGetChromaSubsampling(object *stream, int *css) {
-    *css = stream->data[3] == 1 ? 6 : stream->data[3] == 3 ? 2 : -1;
     return SUCCESS;
 }
 
@@ -186,16 +141,9 @@ status nvjpegDecodeParamsCreate(object *handle, object **out) { (void)handle; re
 status nvjpegDecodeParamsDestroy(object *params) { return destroy(__func__, params); }
 status nvjpegDecodeParamsSetOutputFormat(object *params, int format) {
     (void)params;
-    return format > 10 ? INVALID_PARAMETER : SUCCESS;
+    BEGIN;
+    return format == 5 ? SUCCESS : INVALID_PARAMETER;
 }
-status nvjpegDecodeParamsSetROI(object *params, int left, int top, int width, int height) {
-    char line[64];
-    (void)params;
-    snprintf(line, sizeof line, "roi %d %d %d %d", left, top, width, height);
-    log_event(line);
-    return SUCCESS;
-}
-status nvjpegDecodeParamsSetAllowCMYK(object *params, int allow) { (void)params, (void)allow; return SUCCESS; }
 
 #ifndef WITHOUT_DECODER
 status nvjpegDecoderCreate(object *handle, int kind, object **out) { (void)handle, (void)kind; return make(__func__, out); }
@@ -231,40 +179,15 @@ status nvjpegDecodeJpegDevice(object *h, object *decoder, object *state, image *
 }
 
 #ifndef WITHOUT_OPTIONAL
-status nvjpegCreateExV2(int backend, allocator *device, allocator *pinned, unsigned flags, object **out) {
-    void *memory = NULL;
-    (void)backend, (void)flags;
-    /* Takes and gives back memory, so that a test sees its functions called. */
-    if (device->allocate(device->context, &memory, 256, NULL) || device->free(device->context, memory, 256, NULL))
-        return 5;
-    if (pinned->allocate(pinned->context, &memory, 512, NULL) || pinned->free(pinned->context, memory, 512, NULL))
-        return 5;
-    return make(__func__, out);
-}
 status nvjpegGetHardwareDecoderInfo(object *handle, unsigned *engines, unsigned *cores) {
     (void)handle;
     *engines = 7;
     *cores = 1;
     return SUCCESS;
 }
-status nvjpegJpegStreamParseHeader(object *handle, bytes data, size_t length, object *stream) {
-    return nvjpegJpegStreamParse(handle, data, length, 0, 0, stream);
-}
-status nvjpegJpegStreamGetExifOrientation(object *stream, int *orientation) {
-    (void)stream;
-    *orientation = 6;
+status nvjpegDecodeBatchedSupported(object *handle, object *stream, int *unsupported) {
+    (void)handle;
+    *unsupported = stream->data[3] != 3;
     return SUCCESS;
-}
-status nvjpegDecodeBatchedSupportedEx(object *handle, object *stream, object *params, int *unsupported) {
-    return nvjpegDecoderJpegSupported(handle, stream, params, unsupported);
-}
-status nvjpegDecodeBatchedEx(object *h, object *s, const bytes *data, const size_t *lengths, image *out, object **params,
-                             void *stream) {
-    (void)h, (void)s, (void)stream;
-    BEGIN;
-    for (int i = 0; i < batch; i++)
-        if (!params[i])
-            return INVALID_PARAMETER;
-    return decode_batch(data, lengths, out);
 }
 #endif

@@ -2,16 +2,14 @@
 #![cfg(unix)]
 
 use std::env;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nvjpeg::{
-    Allocator, Allocators, Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Encoding, Error,
-    Flags, Handle, Image, JpegStream, Library, Orientation, OutputFormat, PinnedBuffer, Roi, Scale, Status,
-    Subsampling,
+    Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Error, Flags, Handle, Image, JpegStream,
+    Library, PinnedBuffer, Status,
 };
 
 /// An image in the stand-in's format: 5 x 3, three components, all bytes 42.
@@ -82,7 +80,7 @@ fn version_and_path_are_those_of_the_file() {
 #[test]
 fn missing_optional_functions_are_errors_only_when_they_are_called() {
     let fake = Fake::new(&["-DWITHOUT_OPTIONAL"]);
-    assert!(fake.library.functions().nvjpegDecodeBatchedEx.is_none());
+    assert!(fake.library.functions().nvjpegDecodeBatchedSupported.is_none());
     let handle = fake.handle();
 
     let error = handle.hardware_decoders().unwrap_err();
@@ -90,12 +88,13 @@ fn missing_optional_functions_are_errors_only_when_they_are_called() {
     let text = error.to_string();
     assert!(text.contains("libnvjpeg.so.12 has no nvjpegGetHardwareDecoderInfo: those since CUDA 11.8 do"), "{text}");
 
-    let mut params = DecodeParams::new(&handle).unwrap();
-    assert!(matches!(params.set_scale(Scale::Half), Err(Error::MissingFunction { .. })));
-    assert!(matches!(params.set_orientation(Orientation::Rotate90), Err(Error::MissingFunction { .. })));
+    let mut buffer = PinnedBuffer::new(&handle).unwrap();
+    let mut batch = BatchState::new(&handle).unwrap();
+    // SAFETY: nothing is under way, and the stream is null.
+    let results = unsafe { [buffer.reserve(1, ptr::null_mut()), batch.preallocate(1, 1, 1)] };
+    assert!(results.iter().all(|result| matches!(result, Err(Error::MissingFunction { .. }))), "{results:?}");
     let mut stream = JpegStream::new(&handle).unwrap();
-    assert!(matches!(stream.parse_header(IMAGE), Err(Error::MissingFunction { .. })));
-    assert!(stream.parse(IMAGE).is_ok());
+    assert!(matches!(stream.parse(IMAGE).unwrap().is_for_batches(), Err(Error::MissingFunction { .. })));
 }
 
 #[test]
@@ -152,9 +151,8 @@ fn every_status_becomes_an_error_with_call_name_and_code() {
 #[test]
 fn backend_and_flags_arrive() {
     let fake = Fake::new(&[]);
-    let flags = Flags::UPSAMPLING_WITH_INTERPOLATION | Flags::REDUCED_MEMORY;
-    drop(Handle::new(&fake.library, Backend::GpuHybrid, flags).unwrap());
-    assert_eq!(fake.log(), ["backend 2 flags 40 allocators 0", "nvjpegCreateEx", "nvjpegDestroy"]);
+    drop(Handle::new(&fake.library, Backend::GpuHybrid, Flags::UPSAMPLING_WITH_INTERPOLATION).unwrap());
+    assert_eq!(fake.log(), ["backend 2 flags 32", "nvjpegCreateEx", "nvjpegDestroy"]);
 }
 
 #[test]
@@ -204,34 +202,27 @@ fn a_failing_destruction_is_reported_by_the_next_creation_the_first_one_first() 
     let error = BatchState::new(&handle).unwrap_err();
     assert_eq!(error, Error::Status { call: "nvjpegJpegStreamDestroy", status: Status::ExecutionFailed });
     assert!(BatchState::new(&handle).is_ok(), "once");
-    assert_eq!(handle.take_drop_error(), None);
 }
 
 #[test]
-fn headers_are_read_in_one_call_and_in_steps() {
+fn a_good_image_is_parsed_after_rubbish() {
     let fake = Fake::new(&[]);
     let handle = fake.handle();
-    let quick = handle.image_info(IMAGE).unwrap();
     let mut stream = JpegStream::new(&handle).unwrap();
-    let header = stream.parse_header(IMAGE).unwrap();
-    assert_eq!(header.info().unwrap(), quick);
-    assert_eq!((quick.width_px, quick.height_px, quick.subsampling), (5, 3, Subsampling::S420));
-    let sizes: Vec<_> = quick.components().iter().map(|size| (size.width_px, size.height_px)).collect();
-    assert_eq!(sizes, [(5, 3), (3, 2), (3, 2)]);
-    assert_eq!(header.encoding().unwrap(), Encoding::Progressive);
-    assert_eq!(header.orientation().unwrap(), Orientation::Rotate90);
-
-    // The image has more components than there is room for.
-    let five = stream.parse(&[b'J', 5, 3, 5, 0]).unwrap().info().unwrap();
-    assert_eq!((five.components().len(), five.subsampling), (4, Subsampling::Unknown));
-    assert_eq!(handle.image_info(&[b'J', 5, 3, 200, 0]).unwrap().components().len(), 4);
-
-    // A good image decodes after rubbish.
     for rubbish in [&b""[..], b"J", b"rubbish"] {
-        assert_eq!(handle.image_info(rubbish).unwrap_err().status(), Some(Status::BadJpeg));
-        assert!(stream.parse(rubbish).unwrap_err().is_image());
+        assert_eq!(stream.parse(rubbish).unwrap_err().status(), Some(Status::BadJpeg));
     }
-    assert!(stream.parse(IMAGE).is_ok());
+    let size = stream.parse(IMAGE).unwrap().size().unwrap();
+    assert_eq!((size.width_px, size.height_px), (5, 3));
+}
+
+#[test]
+fn parameters_that_lack_their_format_are_destroyed() {
+    let fake = Fake::new(&[]);
+    let handle = fake.handle();
+    fake.fail("nvjpegDecodeParamsSetOutputFormat", 2);
+    assert_eq!(DecodeParams::new(&handle).unwrap_err().status(), Some(Status::InvalidParameter));
+    assert!(fake.log().ends_with(&["nvjpegDecodeParamsCreate".to_owned(), "nvjpegDecodeParamsDestroy".to_owned()]));
 }
 
 #[test]
@@ -241,8 +232,7 @@ fn a_image_is_decoded_in_phases() {
     let decoder = Decoder::new(&handle, Backend::Hybrid).unwrap();
     let mut state = DecoderState::new(&decoder).unwrap();
     let mut stream = JpegStream::new(&handle).unwrap();
-    let mut params = DecodeParams::new(&handle).unwrap();
-    params.set_output_format(OutputFormat::RgbInterleaved).unwrap();
+    let params = DecodeParams::new(&handle).unwrap();
     let jpeg = stream.parse(IMAGE).unwrap();
     assert!(decoder.supports(&jpeg, &params).unwrap(), "nvJPEG's 0 is yes");
 
@@ -291,89 +281,34 @@ fn objects_of_another_handle_are_refused() {
 }
 
 #[test]
-fn a_part_of_a_image_is_asked_for_in_pixels() {
-    let fake = Fake::new(&[]);
-    let handle = fake.handle();
-    let mut params = DecodeParams::new(&handle).unwrap();
-    let roi = Roi { left_px: 1, top_px: 2, width_px: 3, height_px: 4 };
-    params.set_roi(Some(roi)).unwrap();
-    params.set_roi(None).unwrap();
-    assert!(fake.log().ends_with(&["roi 1 2 3 4".to_owned(), "roi 0 0 -1 -1".to_owned()]));
-    for wrong in [Roi { width_px: 0, ..roi }, Roi { height_px: 0, ..roi }, Roi { left_px: u32::MAX, ..roi }] {
-        assert!(matches!(params.set_roi(Some(wrong)), Err(Error::Parameter { parameter: "roi", .. })));
-    }
-}
-
-#[test]
 fn batches_have_the_size_that_they_were_initialized_for() {
     let fake = Fake::new(&[]);
     let handle = fake.handle();
     let mut state = BatchState::new(&handle).unwrap();
-    let params = DecodeParams::new(&handle).unwrap();
     let second = &[b'J', 5, 3, 3, 7][..];
     let mut pixels = [vec![0; 45], vec![0; 45]];
     let destinations = pixels.each_mut().map(|pixels| Image::interleaved(pixels.as_mut_ptr(), 15));
     let stream = ptr::null_mut();
     // SAFETY: the stand-in decodes to host memory, in the call; the destinations have 3 rows of 15 bytes.
     unsafe {
-        let error = state.decode(&[IMAGE, second], &destinations, None, stream).unwrap_err();
+        let error = state.decode(&[IMAGE, second], &destinations, stream).unwrap_err();
         assert!(error.to_string().contains("state must be initialized for a batch size"), "{error}");
-        assert!(state.initialize(0, 1, OutputFormat::RgbInterleaved).is_err());
-        state.initialize(2, 1, OutputFormat::RgbInterleaved).unwrap();
-        let error = state.decode(&[IMAGE], &destinations, None, stream).unwrap_err();
+        assert!(state.initialize(0, 1).is_err());
+        state.initialize(2, 1).unwrap();
+        let error = state.decode(&[IMAGE], &destinations, stream).unwrap_err();
         assert_eq!(error.to_string(), "nvjpegDecodeBatched: jpegs must be as many as initialized for (2), got 1");
-        assert!(state.decode(&[IMAGE, second], &destinations[..1], None, stream).is_err());
-        assert!(state.decode(&[IMAGE, second], &destinations, Some(&[&params]), stream).is_err());
+        assert!(state.decode(&[IMAGE, second], &destinations[..1], stream).is_err());
 
-        state.decode(&[IMAGE, second], &destinations, None, stream).unwrap();
-        state.decode(&[IMAGE, second], &destinations, Some(&[&params, &params]), stream).unwrap();
-        let error = state.decode(&[IMAGE, b"rubbish"], &destinations, None, stream).unwrap_err();
-        assert!(error.is_image());
+        state.decode(&[IMAGE, second], &destinations, stream).unwrap();
+        let error = state.decode(&[IMAGE, b"rubbish"], &destinations, stream).unwrap_err();
+        assert_eq!(error.status(), Some(Status::BadJpeg));
     }
     assert_eq!(pixels, [vec![42; 45], vec![7; 45]]);
 
     let mut parser = JpegStream::new(&handle).unwrap();
-    let jpeg = parser.parse(IMAGE).unwrap();
-    assert!(jpeg.is_for_batches(Some(&params)).unwrap());
-    assert!(matches!(jpeg.is_for_batches(None), Err(Error::MissingFunction { .. })), "fake.c has only the other");
-}
-
-unsafe extern "C" fn allocate(
-    context: *mut c_void,
-    out: *mut *mut c_void,
-    size: usize,
-    _: *mut CudaStreamTag,
-) -> c_int {
-    // SAFETY: the context is the counter of the test below, `out` the caller's pointer.
-    unsafe {
-        (*context.cast::<AtomicUsize>()).fetch_add(size, Ordering::Relaxed);
-        *out = context;
-    }
-    0
-}
-
-unsafe extern "C" fn free(_: *mut c_void, _: *mut c_void, _: usize, _: *mut CudaStreamTag) -> c_int {
-    0
-}
-
-type CudaStreamTag = nvjpeg::sys::bindings::CUstream_st;
-
-#[test]
-fn allocators_are_called_with_their_contexts() {
-    let fake = Fake::new(&[]);
-    let (device, pinned) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let allocator =
-        |counter: &AtomicUsize| Allocator { allocate, free, context: ptr::from_ref(counter).cast_mut().cast() };
-    let allocators = Allocators { device: allocator(&device), pinned: allocator(&pinned) };
-    // SAFETY: the stand-in does not use the memory; the counters live as long as the handle.
-    let handle = unsafe { Handle::with_allocators(&fake.library, Backend::Default, Flags::NONE, allocators) }.unwrap();
-    assert_eq!((device.load(Ordering::Relaxed), pinned.load(Ordering::Relaxed)), (256, 512));
+    assert!(parser.parse(IMAGE).unwrap().is_for_batches().unwrap(), "nvJPEG's 0 is yes");
+    assert!(!parser.parse(&[b'J', 5, 3, 1, 0]).unwrap().is_for_batches().unwrap());
     assert_eq!(handle.hardware_decoders().unwrap().engines, 7);
-
-    let old = Fake::new(&["-DWITHOUT_OPTIONAL"]);
-    // SAFETY: as above.
-    let result = unsafe { Handle::with_allocators(&old.library, Backend::Default, Flags::NONE, allocators) };
-    assert!(matches!(result, Err(Error::MissingFunction { function: "nvjpegCreateExV2", .. })));
 }
 
 #[test]
@@ -383,7 +318,10 @@ fn workers_share_a_handle_and_a_decoder() {
     let decoder = Decoder::new(&handle, Backend::Hybrid).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| assert_eq!(handle.image_info(IMAGE).unwrap().width_px, 5));
+            scope.spawn(|| {
+                let mut parser = JpegStream::new(&handle).unwrap();
+                assert_eq!(parser.parse(IMAGE).unwrap().size().unwrap().width_px, 5);
+            });
         }
         let state = DecoderState::new(&decoder).unwrap();
         scope.spawn(move || drop(state));

@@ -1,7 +1,8 @@
-//! Images and random numbers that the tests share.
+//! Images, random numbers and readers that the tests share.
 
 #![allow(dead_code)]
 
+pub mod npy;
 pub mod ragged;
 pub mod recipes;
 pub mod views;

@@ -2,7 +2,7 @@
 
 #![cfg(feature = "cli")]
 
-use crate::common;
+use crate::common::{self, npy::read_npy};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -334,18 +334,6 @@ fn images_are_kept_decoded() {
 
 // ---- apply ----
 
-/// An array from an .npy file: its type, its shape, its values.
-fn npy(path: &Path) -> (String, Vec<u64>, Vec<f32>) {
-    let bytes = fs::read(path).unwrap();
-    let npy = npyz::NpyFile::new(&bytes[..]).unwrap();
-    let (kind, shape) = (npy.dtype().descr(), npy.shape().to_vec());
-    let values = match kind.as_str() {
-        "'|u1'" => npy.into_vec::<u8>().unwrap().into_iter().map(f32::from).collect(),
-        _ => npy.into_vec::<f32>().unwrap(),
-    };
-    (kind, shape, values)
-}
-
 struct Applied {
     folder: tempfile::TempDir,
     image: PathBuf,
@@ -379,7 +367,7 @@ impl Applied {
         let output = self.run(ops, "out.npy", options);
         assert!(output.status.success(), "{ops}: {}", text(&output.stderr));
         assert_eq!((text(&output.stdout), text(&output.stderr)), (String::new(), String::new()));
-        npy(&self.out("out.npy"))
+        read_npy(&self.out("out.npy"))
     }
 }
 
@@ -387,7 +375,7 @@ impl Applied {
 fn apply_knows_every_operation() {
     let applied = Applied::new();
     let plain = applied.array("[]", &[]);
-    assert_eq!((plain.0.as_str(), &plain.1[..]), ("'|u1'", &[50, 40, 3][..]), "upright: 40 wide, 50 high");
+    assert_eq!((plain.0.as_str(), &plain.1[..]), ("|u1", &[50, 40, 3][..]), "upright: 40 wide, 50 high");
     let mut seen = Vec::new();
     for (op, shape) in [
         (r#"{"op": "hflip"}"#, [50, 40, 3]),
@@ -423,7 +411,7 @@ fn apply_knows_every_operation() {
         seen.push(got);
     }
     let normalized = applied.array(r#"[{"op": "normalize", "mean": [0.5, 0, 0], "std": [2, 1, 0.5]}]"#, &[]);
-    assert_eq!((normalized.0.as_str(), &normalized.1[..]), ("'<f4'", &[3, 50, 40][..]));
+    assert_eq!((normalized.0.as_str(), &normalized.1[..]), ("<f4", &[3, 50, 40][..]));
     for (i, value) in normalized.2.iter().enumerate() {
         let (c, at) = (i / 2000, i % 2000);
         let v = plain.2[3 * at + c] / 255.0;
@@ -557,7 +545,7 @@ fn a_recipe_replayed_gives_the_pipelines_pixels() {
         let (ops, out) = (folder.path().join("ops.json"), folder.path().join("out.npy"));
         fs::write(&ops, recipe).unwrap();
         stdout(&["apply", &name, "--ops", path(&ops), "--orientation", "ignore", "-o", path(&out)]);
-        let (_, shape, values) = npy(&out);
+        let (_, shape, values) = read_npy(&out);
         let want: Vec<f32> = batch.unwrap().images().as_bytes().unwrap().iter().map(|&byte| byte.into()).collect();
         assert_eq!(shape, [24, 20, 3]);
         assert!(values == want, "{name}");
@@ -579,7 +567,7 @@ fn a_sample_of_any_source_is_replayed_by_index_or_name() {
         fs::write(&ops, recipe).unwrap();
         let options = ["--ops", path(&ops), "--orientation", "ignore", "-o", path(&out)];
         stdout(&[&["apply", source], sample, &options].concat());
-        npy(&out).2
+        read_npy(&out).2
     };
     let want = applied(images(), &["--index", "0"]);
     assert!(applied(images(), &["--name", first]) == want && applied(path(&shards), &["--index", "0"]) == want);

@@ -6,6 +6,7 @@
 //! `tests/reference` holds cases on images of the project's own. `scripts/test` also runs
 //! those in the folder that `WARPFEED_SHARED` names (`reference/` and `data/photos/`).
 
+use crate::common::npy::read_npy;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -61,22 +62,6 @@ fn files(dir: &Path, found: &mut HashMap<String, PathBuf>) {
     }
 }
 
-fn read_array(path: &Path) -> Vec<f64> {
-    fn values<R: std::io::Read>(npy: npyz::NpyFile<R>) -> Vec<f64> {
-        match npy.dtype().descr().as_str() {
-            "'|u1'" => npy.into_vec::<u8>().unwrap().into_iter().map(f64::from).collect(),
-            "'<f4'" => npy.into_vec::<f32>().unwrap().into_iter().map(f64::from).collect(),
-            other => panic!("unexpected type {other}"),
-        }
-    }
-    if path.extension().is_some_and(|e| e == "npz") {
-        let mut archive = npyz::npz::NpzArchive::open(path).unwrap();
-        let name = archive.array_names().next().unwrap().to_owned();
-        return values(archive.by_name(&name).unwrap().unwrap());
-    }
-    values(npyz::NpyFile::new(&fs::read(path).unwrap()[..]).unwrap())
-}
-
 fn values(tensor: &Tensor) -> Vec<f64> {
     match tensor.dtype() {
         DType::F32 => tensor.as_slice::<f32>().unwrap().iter().map(|v| f64::from(*v)).collect(),
@@ -100,9 +85,9 @@ fn difference(case: &Case, folder: &Path, got: &Tensor) -> Option<String> {
         Compare::Close { max_abs, share } => {
             let array = case.array.as_ref().unwrap();
             let want = [folder.join(array), folder.join("arrays").join(array)];
-            let want = read_array(want.iter().find(|path| path.exists()).unwrap());
+            let (_, _, want) = read_npy(want.iter().find(|path| path.exists()).unwrap());
             let got = values(got);
-            let off = got.iter().zip(&want).map(|(got, want)| (got - want).abs());
+            let off = got.iter().zip(&want).map(|(got, want)| (got - f64::from(*want)).abs());
             let beyond = off.filter(|off| *off > max_abs).count() as f64 / want.len() as f64;
             (beyond > share).then(|| format!("{beyond} off by more than {max_abs}, {share} allowed"))
         }

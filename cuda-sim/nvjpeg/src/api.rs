@@ -1,8 +1,8 @@
 //! The exported functions, in the order of nvjpeg.h.
 
-use crate::buffer::{Allocator, Buffer};
+use crate::buffer::Buffer;
 use crate::driver::driver;
-use crate::jpeg::{ImageLayout, Parameters, Result, Source, checksum, decode};
+use crate::jpeg::{Result, Source, checksum, decode};
 use crate::object::{
     DECODERS, DEVICE, DecodeParams, Decoder, HANDLES, Handle, InFlight, JpegStream, PARAMETERS, PINNED, Phase, STATES,
     STREAMS, State, StateInner, Table, lock,
@@ -10,12 +10,11 @@ use crate::object::{
 use crate::work::{Decoded, Destination, Work};
 use nvjpeg_sys::bindings::{
     cudaStream_t, functions, libraryPropertyType, nvjpegBackend_t, nvjpegBufferDevice_t, nvjpegBufferPinned_t,
-    nvjpegChromaSubsampling_t, nvjpegDecodeParams_t, nvjpegDevAllocator_t, nvjpegDevAllocatorV2_t,
-    nvjpegExifOrientation_t, nvjpegHandle_t, nvjpegImage_t, nvjpegJpegDecoder_t, nvjpegJpegEncoding_t,
-    nvjpegJpegState_t, nvjpegJpegStream_t, nvjpegOutputFormat_t, nvjpegPinnedAllocator_t, nvjpegPinnedAllocatorV2_t,
-    nvjpegScaleFactor_t, nvjpegStatus_t,
+    nvjpegChromaSubsampling_t, nvjpegDecodeParams_t, nvjpegDevAllocator_t, nvjpegHandle_t, nvjpegImage_t,
+    nvjpegJpegDecoder_t, nvjpegJpegState_t, nvjpegJpegStream_t, nvjpegOutputFormat_t, nvjpegPinnedAllocator_t,
+    nvjpegStatus_t,
 };
-use std::ffi::{CStr, c_int, c_uchar, c_uint, c_void};
+use std::ffi::{CStr, c_int, c_uchar, c_uint};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -113,18 +112,6 @@ fn set<T>(out: *mut T, value: T) -> Result<()> {
     Ok(())
 }
 
-fn create(
-    call: Call,
-    backend: nvjpegBackend_t,
-    device: Allocator,
-    pinned: Allocator,
-    out: *mut nvjpegHandle_t,
-) -> Result<()> {
-    require_backend(backend)?;
-    call.may_lack_memory()?;
-    HANDLES.insert(Handle { backend, busy: AtomicBool::new(false), device, pinned }, out)
-}
-
 fn require_backend(backend: nvjpegBackend_t) -> Result<()> {
     match backend {
         HARDWARE if *ENGINES == 0 => Err(nvjpegStatus_t::NVJPEG_STATUS_ARCH_MISMATCH),
@@ -136,28 +123,10 @@ fn require_backend(backend: nvjpegBackend_t) -> Result<()> {
     }
 }
 
-/// Decodes a source's image, for a call that decodes it in a batch or alone.
-fn decoded(
-    source: Source,
-    backend: nvjpegBackend_t,
-    parameters: &Parameters,
-    destination: *const nvjpegImage_t,
-) -> Result<Decoded> {
-    let checksum = checksum(&source);
-    let (layout, pixels) = decode(&source, backend, parameters)?;
-    let destination = to(destination, layout, backend)?;
-    Ok(Decoded { source, checksum, pixels, destination })
-}
-
-fn to(image: *const nvjpegImage_t, layout: ImageLayout, backend: nvjpegBackend_t) -> Result<Destination> {
+fn to(image: *const nvjpegImage_t, source: &Source, backend: nvjpegBackend_t) -> Result<Destination> {
     // SAFETY: null, or by nvJPEG's contract an image.
     let image = unsafe { image.as_ref() }.ok_or(INVALID)?;
-    Destination::new(image, layout, backend == HARDWARE).ok_or(INVALID)
-}
-
-/// Queues the decoding of images that belong to one call.
-fn submit(call: Call, state: &State, images: Vec<Decoded>, stream: cudaStream_t) -> Result<()> {
-    call.enqueue(stream, Work::Decode { images, tokens: vec![state.flight.begin()] })
+    Destination::new(image, source.info.size(), backend == HARDWARE).ok_or(INVALID)
 }
 
 fn decode_batch(
@@ -166,7 +135,6 @@ fn decode_batch(
     data: *const *const c_uchar,
     lengths: *const usize,
     destinations: *mut nvjpegImage_t,
-    parameters: *mut nvjpegDecodeParams_t,
     stream: cudaStream_t,
 ) -> Result<()> {
     if *NOOP {
@@ -187,14 +155,10 @@ fn decode_batch(
     for i in 0..count {
         // SAFETY: the arrays have as many elements as the state was initialized for, by nvJPEG's contract.
         let (data, len, destination) = unsafe { (*data.add(i), *lengths.add(i), destinations.add(i)) };
-        let mut values = Parameters::default();
-        if !parameters.is_null() {
-            // SAFETY: as above.
-            let own = unsafe { *parameters.add(i) };
-            values = *lock(&PARAMETERS.get(own)?.values);
-        }
-        values.format = format;
-        images.push(decoded(Source::parse(data, len, false)?, backend, &values, destination)?);
+        let source = Source::parse(data, len, false)?;
+        let (checksum, pixels) = (checksum(&source), decode(&source, backend, format)?);
+        let destination = to(destination, &source, backend)?;
+        images.push(Decoded { source, checksum, pixels, destination });
     }
     let most = |side: fn(&Decoded) -> usize| images.iter().map(side).max().unwrap_or(0);
     reserve_scratch(state, count, most(Decoded::row_bytes), most(Decoded::rows))?;
@@ -202,7 +166,7 @@ fn decode_batch(
         images.iter_mut().for_each(Decoded::forget);
     }
     self::count(backend, images.len());
-    submit(call, state, images, stream)
+    call.enqueue(stream, Work::Decode { images, tokens: vec![state.flight.begin()] })
 }
 
 /// Held by the thread that queues a batch on the hardware. Batches that two threads queue at the same time are not told
@@ -226,12 +190,11 @@ impl Drop for Turn<'_> {
 
 /// Reserves memory for this number of images of this size. It grows as necessary.
 fn reserve_scratch(state: &State, images: usize, row_bytes: usize, height: usize) -> Result<()> {
-    let handle = &state.handle;
     let mut inner = lock(&state.inner);
-    let new = || [handle.device, handle.pinned].map(|allocator| Buffer::new(handle.clone(), allocator));
+    let new = || [true, false].map(|device| Buffer::new(state.handle.clone(), device));
     let scratch = inner.scratch.get_or_insert_with(new);
     let bytes = images.saturating_mul(row_bytes).saturating_mul(height).max(1);
-    scratch.iter().try_for_each(|buffer| buffer.reserve(bytes, std::ptr::null_mut()).map(drop))
+    scratch.iter().try_for_each(|buffer| buffer.reserve(bytes).map(drop))
 }
 
 /// Frees all buffers. In a failed context each reports the failure and is freed.
@@ -239,68 +202,34 @@ fn free_all(buffers: &[Buffer]) -> Result<()> {
     buffers.iter().map(Buffer::free).fold(Ok(()), Result::and)
 }
 
-fn parse(
-    call: Call,
-    handle: nvjpegHandle_t,
-    data: *const c_uchar,
-    len: usize,
-    copy: bool,
-    header_only: bool,
-    stream: nvjpegJpegStream_t,
-) -> Result<()> {
-    let stream = STREAMS.get(stream)?;
-    if !Arc::ptr_eq(&stream.handle, &HANDLES.get(handle)?) {
-        return Err(call.misuse("the stream was made of another handle"));
-    }
-    *lock(&stream.source) = None;
-    stream.header_only.store(header_only, Ordering::Relaxed);
-    let source = Source::parse(data, len, copy)?;
-    *lock(&stream.source) = Some(source);
-    Ok(())
-}
-
 fn parsed(stream: nvjpegJpegStream_t) -> Result<Source> {
     lock(&STREAMS.get(stream)?.source).clone().ok_or(nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED)
-}
-
-/// A source to decode. Its header alone is not enough.
-fn parsed_whole(stream: nvjpegJpegStream_t) -> Result<Source> {
-    if STREAMS.get(stream)?.header_only.load(Ordering::Relaxed) {
-        return Err(nvjpegStatus_t::NVJPEG_STATUS_NOT_INITIALIZED);
-    }
-    parsed(stream)
 }
 
 fn insert_buffer<H>(
     call: Call,
     table: &Table<Buffer>,
     handle: nvjpegHandle_t,
-    allocator: Allocator,
+    device: bool,
     out: *mut *mut H,
 ) -> Result<()> {
     let handle = HANDLES.get(handle)?;
     call.may_lack_memory()?;
-    table.insert(Buffer::new(handle, allocator), out)
+    table.insert(Buffer::new(handle, device), out)
 }
 
-fn resize_buffer(call: Call, buffer: &Buffer, bytes: usize, stream: cudaStream_t) -> Result<()> {
+fn resize_buffer(call: Call, buffer: &Buffer, bytes: usize) -> Result<()> {
     if *NOOP {
         return Ok(());
     }
     call.require_idle(&buffer.flight, "the buffer")?;
     call.may_lack_memory()?;
-    buffer.reserve(bytes, stream).map(drop)
+    buffer.reserve(bytes).map(drop)
 }
 
 fn destroy_buffer(call: Call, buffer: &Buffer) -> Result<()> {
     let idle = call.require_idle(&buffer.flight, "the buffer");
     buffer.free().and(idle)
-}
-
-fn retrieve_buffer(buffer: &Buffer, bytes: *mut usize, address: *mut *mut c_void) -> Result<()> {
-    let memory = buffer.memory();
-    set(bytes, memory.1)?;
-    set(address, memory.0 as *mut c_void)
 }
 
 fn new_state(handle: Arc<Handle>, decoder: Option<Arc<Decoder>>) -> State {
@@ -320,18 +249,24 @@ fn decoder_state(
     Ok((decoder, state))
 }
 
-fn host_phase(call: Call, decoder: &Decoder, state: &State, source: Source, parameters: &Parameters) -> Result<()> {
+fn host_phase(
+    call: Call,
+    decoder: &Decoder,
+    state: &State,
+    source: Source,
+    format: nvjpegOutputFormat_t,
+) -> Result<()> {
     let pinned = lock(&state.inner).pinned.clone().ok_or(INVALID)?;
     call.require_idle(&pinned.flight, "the pinned buffer")?;
     call.may_fail()?;
     let checksum = checksum(&source);
     lock(&state.inner).image = None;
-    let (layout, pixels) = decode(&source, decoder.backend, parameters)?;
+    let pixels = decode(&source, decoder.backend, format)?;
     count(decoder.backend, 1);
-    let address = pinned.reserve(pixels.len(), std::ptr::null_mut())?;
+    let address = pinned.reserve(pixels.len())?;
     // SAFETY: the buffer has room for so many bytes, and no queued work uses it, as seen above.
     unsafe { std::ptr::copy_nonoverlapping(pixels.as_ptr(), address as *mut u8, pixels.len()) };
-    lock(&state.inner).image = Some(Phase { source, checksum, layout, transferred_to: None });
+    lock(&state.inner).image = Some(Phase { source, checksum, bytes: pixels.len(), transferred_to: None });
     Ok(())
 }
 
@@ -343,12 +278,12 @@ fn transfer_phase(call: Call, state: &State, stream: cudaStream_t) -> Result<()>
         (inner.image.clone(), inner.pinned.clone().ok_or(INVALID)?, inner.device.clone().ok_or(INVALID)?)
     };
     let Some(image) = image else { return Err(call.misuse("there was no host phase")) };
-    let bytes = image.layout.bytes();
+    let bytes = image.bytes;
     let (from, held) = pinned.memory();
     if held < bytes {
         return Err(call.misuse("the pinned buffer is not the one of the host phase"));
     }
-    let to = device.reserve(bytes, stream)?;
+    let to = device.reserve(bytes)?;
     let tokens = vec![pinned.flight.begin(), device.flight.begin()];
     let Phase { source, checksum, .. } = image;
     call.enqueue(stream, Work::Transfer { source, checksum, from, to, bytes, tokens })?;
@@ -367,16 +302,16 @@ fn device_phase(
 ) -> Result<()> {
     call.may_fail()?;
     let image = lock(&state.inner).image.take();
-    let Some(Phase { layout, transferred_to: Some(device), .. }) = image else {
+    let Some(Phase { source, bytes, transferred_to: Some(device), .. }) = image else {
         return Err(call.misuse("there was no transfer"));
     };
-    let destination = to(destination, layout, decoder.backend)?;
-    let (from, bytes) = (device.memory().0, layout.bytes());
+    let destination = to(destination, &source, decoder.backend)?;
+    let from = device.memory().0;
     let tokens = vec![state.flight.begin(), device.flight.begin()];
     call.enqueue(stream, Work::Finish { from, bytes, destination, tokens })
 }
 
-/// Whether a back end of a handle supports a parsed image. A header alone does not show how many scans follow.
+/// Whether a back end of a handle supports a parsed image.
 fn is_supported(
     call: Call,
     handle: &Arc<Handle>,
@@ -388,8 +323,7 @@ fn is_supported(
     if !Arc::ptr_eq(&stream.handle, handle) {
         return Err(call.misuse("the stream was made of another handle"));
     }
-    let header_only = stream.header_only.load(Ordering::Relaxed);
-    set(out, c_int::from(!source.info.is_taken_by(backend, header_only)))
+    set(out, c_int::from(!source.info.is_taken_by(backend)))
 }
 
 fn version(property: libraryPropertyType, out: *mut c_int) -> Result<()> {
@@ -409,16 +343,12 @@ api! {
         version(property, out)
     }
     fn nvjpegCreateEx(
-        call, backend: nvjpegBackend_t, device: *mut nvjpegDevAllocator_t, pinned: *mut nvjpegPinnedAllocator_t,
+        call, backend: nvjpegBackend_t, _device: *mut nvjpegDevAllocator_t, _pinned: *mut nvjpegPinnedAllocator_t,
         _flags: c_uint, out: *mut nvjpegHandle_t,
     ) {
-        create(call, backend, Allocator::device(device), Allocator::pinned(pinned), out)
-    }
-    fn nvjpegCreateExV2(
-        call, backend: nvjpegBackend_t, device: *mut nvjpegDevAllocatorV2_t, pinned: *mut nvjpegPinnedAllocatorV2_t,
-        _flags: c_uint, out: *mut nvjpegHandle_t,
-    ) {
-        create(call, backend, Allocator::device_on_stream(device), Allocator::pinned_on_stream(pinned), out)
+        require_backend(backend)?;
+        call.may_lack_memory()?;
+        HANDLES.insert(Handle { backend, busy: AtomicBool::new(false) }, out)
     }
     fn nvjpegDestroy(call, handle: nvjpegHandle_t) {
         let handle = HANDLES.remove(handle)?;
@@ -444,40 +374,6 @@ api! {
         let scratch = lock(&state.inner).scratch.take();
         free_all(scratch.as_ref().map_or(&[], |scratch| scratch)).and(idle)
     }
-    fn nvjpegGetImageInfo(
-        call, handle: nvjpegHandle_t, data: *const c_uchar, len: usize, components: *mut c_int,
-        subsampling: *mut nvjpegChromaSubsampling_t, widths: *mut c_int, heights: *mut c_int,
-    ) {
-        HANDLES.get(handle)?;
-        let info = Source::parse(data, len, false)?.info;
-        if widths.is_null() || heights.is_null() {
-            return Err(INVALID);
-        }
-        for i in 0..4 {
-            let size = info.component(i).map_or((0, 0), |size| (size.width as c_int, size.height as c_int));
-            // SAFETY: not null, so by nvJPEG's contract arrays of four.
-            unsafe {
-                widths.add(i).write(size.0);
-                heights.add(i).write(size.1);
-            }
-        }
-        set(components, info.header.components.into())?;
-        set(subsampling, info.subsampling())
-    }
-    fn nvjpegDecode(
-        call, handle: nvjpegHandle_t, state: nvjpegJpegState_t, data: *const c_uchar, len: usize,
-        format: nvjpegOutputFormat_t, destination: *mut nvjpegImage_t, stream: cudaStream_t,
-    ) {
-        let (handle, state) = (HANDLES.get(handle)?, STATES.get(state)?);
-        if *NOOP {
-            return Ok(());
-        }
-        call.require_idle(&state.flight, "the state")?;
-        call.may_fail()?;
-        let parameters = Parameters { format, ..Parameters::default() };
-        let image = decoded(Source::parse(data, len, false)?, handle.backend, &parameters, destination)?;
-        submit(call, &state, vec![image], stream)
-    }
     fn nvjpegDecodeBatchedInitialize(
         call, handle: nvjpegHandle_t, state: nvjpegJpegState_t, batch_size: c_int, threads: c_int,
         format: nvjpegOutputFormat_t,
@@ -500,8 +396,7 @@ api! {
         destinations: *mut nvjpegImage_t, stream: cudaStream_t,
     ) {
         HANDLES.get(handle)?;
-        let none = std::ptr::null_mut();
-        decode_batch(call, &*STATES.get(state)?, data, lengths, destinations, none, stream)
+        decode_batch(call, &*STATES.get(state)?, data, lengths, destinations, stream)
     }
     fn nvjpegDecodeBatchedPreAllocate(
         call, handle: nvjpegHandle_t, state: nvjpegJpegState_t, batch_size: c_int, width: c_int, height: c_int,
@@ -516,49 +411,28 @@ api! {
         call.may_lack_memory()?;
         if *NOOP { Ok(()) } else { reserve_scratch(&state, batch_size as usize, 3 * width as usize, height as usize) }
     }
-    fn nvjpegDecodeBatchedParseJpegTables(
-        call, _handle: nvjpegHandle_t, _state: nvjpegJpegState_t, _data: *const c_uchar, _len: usize,
-    ) {
-        Err(NOT_HERE)
-    }
 
     fn nvjpegBufferPinnedCreate(
-        call, handle: nvjpegHandle_t, allocator: *mut nvjpegPinnedAllocator_t, out: *mut nvjpegBufferPinned_t,
+        call, handle: nvjpegHandle_t, _allocator: *mut nvjpegPinnedAllocator_t, out: *mut nvjpegBufferPinned_t,
     ) {
-        insert_buffer(call, &PINNED, handle, Allocator::pinned(allocator), out)
+        insert_buffer(call, &PINNED, handle, false, out)
     }
-    fn nvjpegBufferPinnedCreateV2(
-        call, handle: nvjpegHandle_t, allocator: *mut nvjpegPinnedAllocatorV2_t, out: *mut nvjpegBufferPinned_t,
-    ) {
-        insert_buffer(call, &PINNED, handle, Allocator::pinned_on_stream(allocator), out)
-    }
-    fn nvjpegBufferPinnedResize(call, buffer: nvjpegBufferPinned_t, bytes: usize, stream: cudaStream_t) {
-        resize_buffer(call, &*PINNED.get(buffer)?, bytes, stream)
+    fn nvjpegBufferPinnedResize(call, buffer: nvjpegBufferPinned_t, bytes: usize, _stream: cudaStream_t) {
+        resize_buffer(call, &*PINNED.get(buffer)?, bytes)
     }
     fn nvjpegBufferPinnedDestroy(call, buffer: nvjpegBufferPinned_t) {
         destroy_buffer(call, &*PINNED.remove(buffer)?)
     }
     fn nvjpegBufferDeviceCreate(
-        call, handle: nvjpegHandle_t, allocator: *mut nvjpegDevAllocator_t, out: *mut nvjpegBufferDevice_t,
+        call, handle: nvjpegHandle_t, _allocator: *mut nvjpegDevAllocator_t, out: *mut nvjpegBufferDevice_t,
     ) {
-        insert_buffer(call, &DEVICE, handle, Allocator::device(allocator), out)
+        insert_buffer(call, &DEVICE, handle, true, out)
     }
-    fn nvjpegBufferDeviceCreateV2(
-        call, handle: nvjpegHandle_t, allocator: *mut nvjpegDevAllocatorV2_t, out: *mut nvjpegBufferDevice_t,
-    ) {
-        insert_buffer(call, &DEVICE, handle, Allocator::device_on_stream(allocator), out)
-    }
-    fn nvjpegBufferDeviceResize(call, buffer: nvjpegBufferDevice_t, bytes: usize, stream: cudaStream_t) {
-        resize_buffer(call, &*DEVICE.get(buffer)?, bytes, stream)
+    fn nvjpegBufferDeviceResize(call, buffer: nvjpegBufferDevice_t, bytes: usize, _stream: cudaStream_t) {
+        resize_buffer(call, &*DEVICE.get(buffer)?, bytes)
     }
     fn nvjpegBufferDeviceDestroy(call, buffer: nvjpegBufferDevice_t) {
         destroy_buffer(call, &*DEVICE.remove(buffer)?)
-    }
-    fn nvjpegBufferPinnedRetrieve(call, buffer: nvjpegBufferPinned_t, bytes: *mut usize, address: *mut *mut c_void) {
-        retrieve_buffer(&*PINNED.get(buffer)?, bytes, address)
-    }
-    fn nvjpegBufferDeviceRetrieve(call, buffer: nvjpegBufferDevice_t, bytes: *mut usize, address: *mut *mut c_void) {
-        retrieve_buffer(&*DEVICE.get(buffer)?, bytes, address)
     }
     fn nvjpegStateAttachPinnedBuffer(call, state: nvjpegJpegState_t, buffer: nvjpegBufferPinned_t) {
         let buffer = PINNED.get(buffer)?;
@@ -574,7 +448,7 @@ api! {
     fn nvjpegJpegStreamCreate(call, handle: nvjpegHandle_t, out: *mut nvjpegJpegStream_t) {
         let handle = HANDLES.get(handle)?;
         call.may_lack_memory()?;
-        STREAMS.insert(JpegStream { handle, source: Default::default(), header_only: AtomicBool::new(false) }, out)
+        STREAMS.insert(JpegStream { handle, source: Default::default() }, out)
     }
     fn nvjpegJpegStreamDestroy(call, stream: nvjpegJpegStream_t) {
         STREAMS.remove(stream).map(drop)
@@ -583,23 +457,13 @@ api! {
         call, handle: nvjpegHandle_t, data: *const c_uchar, len: usize, _save_metadata: c_int, save_stream: c_int,
         stream: nvjpegJpegStream_t,
     ) {
-        parse(call, handle, data, len, save_stream != 0, false, stream)
-    }
-    fn nvjpegJpegStreamParseHeader(
-        call, handle: nvjpegHandle_t, data: *const c_uchar, len: usize, stream: nvjpegJpegStream_t,
-    ) {
-        parse(call, handle, data, len, false, true, stream)
-    }
-    fn nvjpegJpegStreamParseTables(
-        call, _handle: nvjpegHandle_t, _data: *const c_uchar, _len: usize, _stream: nvjpegJpegStream_t,
-    ) {
-        Err(NOT_HERE)
-    }
-    fn nvjpegJpegStreamGetJpegEncoding(call, stream: nvjpegJpegStream_t, out: *mut nvjpegJpegEncoding_t) {
-        let process = parsed(stream)?.info.process;
-        let known = matches!(process, 0xC0..=0xC3);
-        let unknown = nvjpegJpegEncoding_t::NVJPEG_ENCODING_UNKNOWN;
-        set(out, if known { nvjpegJpegEncoding_t(process.into()) } else { unknown })
+        let stream = STREAMS.get(stream)?;
+        if !Arc::ptr_eq(&stream.handle, &HANDLES.get(handle)?) {
+            return Err(call.misuse("the stream was made of another handle"));
+        }
+        *lock(&stream.source) = None;
+        *lock(&stream.source) = Some(Source::parse(data, len, save_stream != 0)?);
+        Ok(())
     }
     fn nvjpegJpegStreamGetFrameDimensions(
         call, stream: nvjpegJpegStream_t, width: *mut c_uint, height: *mut c_uint,
@@ -608,58 +472,17 @@ api! {
         set(width, size.width)?;
         set(height, size.height)
     }
-    fn nvjpegJpegStreamGetComponentsNum(call, stream: nvjpegJpegStream_t, out: *mut c_uint) {
-        set(out, parsed(stream)?.info.header.components.into())
-    }
-    fn nvjpegJpegStreamGetComponentDimensions(
-        call, stream: nvjpegJpegStream_t, component: c_uint, width: *mut c_uint, height: *mut c_uint,
-    ) {
-        let size = parsed(stream)?.info.component(component as usize).ok_or(INVALID)?;
-        set(width, size.width)?;
-        set(height, size.height)
-    }
-    fn nvjpegJpegStreamGetExifOrientation(call, stream: nvjpegJpegStream_t, out: *mut nvjpegExifOrientation_t) {
-        set(out, nvjpegExifOrientation_t(parsed(stream)?.info.header.orientation.into()))
-    }
-    fn nvjpegJpegStreamGetSamplePrecision(call, stream: nvjpegJpegStream_t, out: *mut c_uint) {
-        set(out, parsed(stream)?.info.header.precision_bits.into())
-    }
-    fn nvjpegJpegStreamGetChromaSubsampling(
-        call, stream: nvjpegJpegStream_t, out: *mut nvjpegChromaSubsampling_t,
-    ) {
-        set(out, parsed(stream)?.info.subsampling())
-    }
 
     fn nvjpegDecodeParamsCreate(call, handle: nvjpegHandle_t, out: *mut nvjpegDecodeParams_t) {
         let handle = HANDLES.get(handle)?;
         call.may_lack_memory()?;
-        PARAMETERS.insert(DecodeParams { _handle: handle, values: Default::default() }, out)
+        PARAMETERS.insert(DecodeParams { _handle: handle, format: nvjpegOutputFormat_t::NVJPEG_OUTPUT_UNCHANGED.into() }, out)
     }
     fn nvjpegDecodeParamsDestroy(call, parameters: nvjpegDecodeParams_t) {
         PARAMETERS.remove(parameters).map(drop)
     }
     fn nvjpegDecodeParamsSetOutputFormat(call, parameters: nvjpegDecodeParams_t, format: nvjpegOutputFormat_t) {
-        lock(&PARAMETERS.get(parameters)?.values).format = format;
-        Ok(())
-    }
-    fn nvjpegDecodeParamsSetROI(
-        call, parameters: nvjpegDecodeParams_t, left: c_int, top: c_int, width: c_int, height: c_int,
-    ) {
-        lock(&PARAMETERS.get(parameters)?.values).roi = [left, top, width, height];
-        Ok(())
-    }
-    fn nvjpegDecodeParamsSetAllowCMYK(call, parameters: nvjpegDecodeParams_t, _allow: c_int) {
-        // None are taken.
-        PARAMETERS.get(parameters).map(drop)
-    }
-    fn nvjpegDecodeParamsSetScaleFactor(call, parameters: nvjpegDecodeParams_t, scale: nvjpegScaleFactor_t) {
-        lock(&PARAMETERS.get(parameters)?.values).scale = scale;
-        Ok(())
-    }
-    fn nvjpegDecodeParamsSetExifOrientation(
-        call, parameters: nvjpegDecodeParams_t, orientation: nvjpegExifOrientation_t,
-    ) {
-        lock(&PARAMETERS.get(parameters)?.values).orientation = orientation;
+        *lock(&PARAMETERS.get(parameters)?.format) = format;
         Ok(())
     }
 
@@ -688,13 +511,6 @@ api! {
         let handle = HANDLES.get(handle)?;
         is_supported(call, &handle, handle.backend, stream, out)
     }
-    fn nvjpegDecodeBatchedSupportedEx(
-        call, handle: nvjpegHandle_t, stream: nvjpegJpegStream_t, parameters: nvjpegDecodeParams_t, out: *mut c_int,
-    ) {
-        PARAMETERS.get(parameters)?;
-        let handle = HANDLES.get(handle)?;
-        is_supported(call, &handle, handle.backend, stream, out)
-    }
     fn nvjpegDecoderStateCreate(
         call, handle: nvjpegHandle_t, decoder: nvjpegJpegDecoder_t, out: *mut nvjpegJpegState_t,
     ) {
@@ -705,20 +521,6 @@ api! {
         call.may_lack_memory()?;
         STATES.insert(new_state(handle, Some(decoder)), out)
     }
-    fn nvjpegDecodeJpeg(
-        call, _handle: nvjpegHandle_t, decoder: nvjpegJpegDecoder_t, state: nvjpegJpegState_t,
-        stream: nvjpegJpegStream_t, destination: *mut nvjpegImage_t, parameters: nvjpegDecodeParams_t,
-        cuda_stream: cudaStream_t,
-    ) {
-        let (decoder, state) = decoder_state(call, decoder, state)?;
-        if *NOOP {
-            return Ok(());
-        }
-        let parameters = *lock(&PARAMETERS.get(parameters)?.values);
-        host_phase(call, &decoder, &state, parsed_whole(stream)?, &parameters)?;
-        transfer_phase(call, &state, cuda_stream)?;
-        device_phase(call, &decoder, &state, destination, cuda_stream)
-    }
     fn nvjpegDecodeJpegHost(
         call, _handle: nvjpegHandle_t, decoder: nvjpegJpegDecoder_t, state: nvjpegJpegState_t,
         parameters: nvjpegDecodeParams_t, stream: nvjpegJpegStream_t,
@@ -727,8 +529,8 @@ api! {
         if *NOOP {
             return Ok(());
         }
-        let parameters = *lock(&PARAMETERS.get(parameters)?.values);
-        host_phase(call, &decoder, &state, parsed_whole(stream)?, &parameters)
+        let format = *lock(&PARAMETERS.get(parameters)?.format);
+        host_phase(call, &decoder, &state, parsed(stream)?, format)
     }
     fn nvjpegDecodeJpegTransferToDevice(
         call, _handle: nvjpegHandle_t, decoder: nvjpegJpegDecoder_t, state: nvjpegJpegState_t,
@@ -743,12 +545,5 @@ api! {
     ) {
         let (decoder, state) = decoder_state(call, decoder, state)?;
         if *NOOP { Ok(()) } else { device_phase(call, &decoder, &state, destination, stream) }
-    }
-    fn nvjpegDecodeBatchedEx(
-        call, handle: nvjpegHandle_t, state: nvjpegJpegState_t, data: *const *const c_uchar, lengths: *const usize,
-        destinations: *mut nvjpegImage_t, parameters: *mut nvjpegDecodeParams_t, stream: cudaStream_t,
-    ) {
-        HANDLES.get(handle)?;
-        decode_batch(call, &*STATES.get(state)?, data, lengths, destinations, parameters, stream)
     }
 }

@@ -1,7 +1,7 @@
 //! Faults of a broken nvJPEG that programs must notice: `CUDA_SIM_NVJPEG`.
 
-use crate::jpeg::ImageLayout;
 use std::sync::LazyLock;
+use warpfeed_image::Size;
 
 /// A fault of every decoder, which none of them reports.
 #[derive(Clone, Copy, PartialEq)]
@@ -32,16 +32,16 @@ const OFF: u8 = 40;
 
 /// Makes a block of 8 x 8 pixels wrong, as far as it lies in the image, in some images. `number` determines the images
 /// and the place.
-pub fn spoil_a_block(layout: ImageLayout, number: u64, pixels: &mut [u8]) {
+pub fn spoil_a_block(size: Size, number: u64, pixels: &mut [u8]) {
     if !number.is_multiple_of(3) {
         return;
     }
-    let values = layout.row_bytes() / layout.width();
-    let column = 8 * (number as usize / 3 % layout.width().div_ceil(8));
-    let row = 8 * (number as usize / 7 % layout.rows().div_ceil(8));
-    let columns = column..(column + 8).min(layout.width());
-    for line in pixels.chunks_exact_mut(layout.row_bytes()).take(layout.rows()).skip(row).take(8) {
-        for value in &mut line[columns.start * values..columns.end * values] {
+    let (width, height) = (size.width as usize, size.height as usize);
+    let column = 8 * (number as usize / 3 % width.div_ceil(8));
+    let row = 8 * (number as usize / 7 % height.div_ceil(8));
+    let columns = 3 * column..3 * (column + 8).min(width);
+    for line in pixels.chunks_exact_mut(3 * width).skip(row).take(8) {
+        for value in &mut line[columns.clone()] {
             *value = if *value < 128 { *value + OFF } else { *value - OFF };
         }
     }

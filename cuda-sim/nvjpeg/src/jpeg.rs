@@ -2,8 +2,8 @@
 
 use crate::fault::{FAULT, Fault, spoil_a_block};
 use nvjpeg_sys::bindings::{
-    nvjpegBackend_t as Backend, nvjpegChromaSubsampling_t as Subsampling, nvjpegExifOrientation_t as Orientation,
-    nvjpegOutputFormat_t as Format, nvjpegScaleFactor_t as Scale, nvjpegStatus_t as Status,
+    nvjpegBackend_t as Backend, nvjpegChromaSubsampling_t as Subsampling, nvjpegOutputFormat_t as Format,
+    nvjpegStatus_t as Status,
 };
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hasher};
@@ -71,9 +71,9 @@ pub fn checksum(source: &Source) -> u64 {
 
 /// The content of a header.
 pub struct Info {
-    pub header: Header,
+    header: Header,
     /// Second byte of the frame's marker.
-    pub process: u8,
+    process: u8,
     /// Components of the first scan.
     scan_components: u8,
 }
@@ -92,7 +92,7 @@ impl Info {
         self.header.size
     }
 
-    pub fn subsampling(&self) -> Subsampling {
+    fn subsampling(&self) -> Subsampling {
         let [luma, first, second, _] = self.header.sampling;
         match self.header.components {
             1 => Subsampling::NVJPEG_CSS_GRAY,
@@ -114,18 +114,8 @@ impl Info {
         }
     }
 
-    /// The size of a component's plane.
-    pub fn component(&self, index: usize) -> Option<Size> {
-        let count = usize::from(self.header.components).min(4);
-        let most = |of: fn(&(u8, u8)) -> u8| self.header.sampling[..count].iter().map(of).max().unwrap_or(1).max(1);
-        let (across, down) = (most(|factors| factors.0), most(|factors| factors.1));
-        let &(h, v) = self.header.sampling[..count].get(index)?;
-        let side = |side: u32, factor: u8, most: u8| (side * u32::from(factor)).div_ceil(u32::from(most));
-        Some(Size::new(side(self.size().width, h, across), side(self.size().height, v, down)))
-    }
-
-    /// Whether a back end supports the image. With `header_only`, the scans that follow do not count.
-    pub fn is_taken_by(&self, backend: Backend, header_only: bool) -> bool {
+    /// Whether a back end supports the image.
+    pub fn is_taken_by(&self, backend: Backend) -> bool {
         let css = self.subsampling();
         let color = matches!(self.header.components, 1 | 3) && css != Subsampling::NVJPEG_CSS_UNKNOWN;
         let sequential = matches!(self.process, 0xC0 | 0xC1);
@@ -136,7 +126,7 @@ impl Info {
                     css,
                     Subsampling::NVJPEG_CSS_411 | Subsampling::NVJPEG_CSS_410 | Subsampling::NVJPEG_CSS_410V
                 );
-                let single_scan = header_only || self.scan_components == self.header.components;
+                let single_scan = self.scan_components == self.header.components;
                 let size = self.size().width.max(self.size().height) <= MAX_HARDWARE_SIDE;
                 common && sequential && sampling && single_scan && size
             }
@@ -168,94 +158,20 @@ fn markers(bytes: &[u8]) -> Option<(u8, u8)> {
     }
 }
 
-/// Parameters of a decoded image.
-#[derive(Clone, Copy)]
-pub struct Parameters {
-    pub format: Format,
-    /// Left, top, width, height. Negative sizes mean the whole image.
-    pub roi: [i32; 4],
-    pub scale: Scale,
-    pub orientation: Orientation,
-}
-
-impl Default for Parameters {
-    fn default() -> Self {
-        Self {
-            format: Format::NVJPEG_OUTPUT_UNCHANGED,
-            roi: [0, 0, -1, -1],
-            scale: Scale::NVJPEG_SCALE_NONE,
-            orientation: Orientation::NVJPEG_ORIENTATION_NORMAL,
-        }
-    }
-}
-
-impl Parameters {
-    fn part(&self, size: Size) -> Result<Rect> {
-        let [x, y, width, height] = self.roi;
-        if (width, height) == (-1, -1) {
-            return Ok(Rect { x: 0, y: 0, width: size.width, height: size.height });
-        }
-        let number = |value: i32| u32::try_from(value).map_err(|_| Status::NVJPEG_STATUS_INVALID_PARAMETER);
-        let part = Rect { x: number(x)?, y: number(y)?, width: number(width)?, height: number(height)? };
-        let fits = |start: u32, length: u32, whole: u32| length > 0 && start < whole && length <= whole - start;
-        let inside = fits(part.x, part.width, size.width) && fits(part.y, part.height, size.height);
-        if inside { Ok(part) } else { Err(Status::NVJPEG_STATUS_INVALID_PARAMETER) }
-    }
-}
-
-/// Layout of decoded pixels: planes one after the other, rows without gaps.
-#[derive(Clone, Copy)]
-pub struct ImageLayout {
-    size: Size,
-    format: Format,
-}
-
-impl ImageLayout {
-    fn is_interleaved(self) -> bool {
-        matches!(self.format, Format::NVJPEG_OUTPUT_RGBI | Format::NVJPEG_OUTPUT_BGRI)
-    }
-
-    pub fn planes(self) -> usize {
-        if self.is_interleaved() { 1 } else { 3 }
-    }
-
-    pub fn width(self) -> usize {
-        self.size.width as usize
-    }
-
-    pub fn rows(self) -> usize {
-        self.size.height as usize
-    }
-
-    pub fn row_bytes(self) -> usize {
-        self.width() * if self.is_interleaved() { 3 } else { 1 }
-    }
-
-    pub fn bytes(self) -> usize {
-        self.planes() * self.rows() * self.row_bytes()
-    }
-}
-
 thread_local! {
     static DECODER: RefCell<Option<(Decoder, Image)>> = const { RefCell::new(None) };
 }
 
-/// Decodes an image as the back end would.
-pub fn decode(source: &Source, backend: Backend, parameters: &Parameters) -> Result<(ImageLayout, Vec<u8>)> {
+/// Decodes an image as the back end would, to RGB with rows without gaps.
+pub fn decode(source: &Source, backend: Backend, format: Format) -> Result<Vec<u8>> {
     let info = &source.info;
-    if !info.is_taken_by(backend, false) || *FAULT == Fault::Refuse {
+    if !info.is_taken_by(backend) || *FAULT == Fault::Refuse {
         return Err(UNSUPPORTED);
     }
-    let (rgb, bgr) = match parameters.format {
-        Format::NVJPEG_OUTPUT_RGB | Format::NVJPEG_OUTPUT_RGBI => (true, false),
-        Format::NVJPEG_OUTPUT_BGR | Format::NVJPEG_OUTPUT_BGRI => (false, true),
-        _ => (false, false),
-    };
-    let upright = [Orientation::NVJPEG_ORIENTATION_UNKNOWN, Orientation::NVJPEG_ORIENTATION_NORMAL];
-    if !(rgb || bgr) || parameters.scale != Scale::NVJPEG_SCALE_NONE || !upright.contains(&parameters.orientation) {
+    if format != Format::NVJPEG_OUTPUT_RGBI {
         return Err(NOT_HERE);
     }
-    let part = parameters.part(info.size())?;
+    let Size { width, height } = info.size();
     DECODER.with_borrow_mut(|decoder| {
         if decoder.is_none() {
             let made = Decoder::new().map_err(|_| Status::NVJPEG_STATUS_ALLOCATOR_FAILURE)?;
@@ -265,19 +181,11 @@ pub fn decode(source: &Source, backend: Backend, parameters: &Parameters) -> Res
         let bytes = source.bytes();
         // As much as there is of a truncated image is decoded, without a message.
         let cut_off = !bytes.windows(2).rev().any(|pair| pair == [0xFF, 0xD9]);
-        decoder.decode(bytes, &info.header, part, cut_off, image).map_err(|_| BAD)?;
-        let layout = ImageLayout { size: Size::new(part.width, part.height), format: parameters.format };
-        let channels = if rgb { [0, 1, 2] } else { [2, 1, 0] };
-        let pixels = image.pixels();
-        let mut out = Vec::with_capacity(layout.bytes());
-        if layout.is_interleaved() {
-            out.extend(pixels.iter().flat_map(|pixel| channels.map(|channel| pixel[channel])));
-        } else {
-            channels.iter().for_each(|&channel| out.extend(pixels.iter().map(|pixel| pixel[channel])));
-        }
+        decoder.decode(bytes, &info.header, Rect { x: 0, y: 0, width, height }, cut_off, image).map_err(|_| BAD)?;
+        let mut out: Vec<u8> = image.pixels().iter().flat_map(|[red, green, blue, _]| [*red, *green, *blue]).collect();
         if *FAULT == Fault::Wrong {
-            spoil_a_block(layout, checksum(source), &mut out);
+            spoil_a_block(info.size(), checksum(source), &mut out);
         }
-        Ok((layout, out))
+        Ok(out)
     })
 }

@@ -1,7 +1,7 @@
 //! nvJPEG's objects by their handles, which are numbers. None is used twice.
 
-use crate::buffer::{Allocator, Buffer};
-use crate::jpeg::{Parameters, Result, Source};
+use crate::buffer::Buffer;
+use crate::jpeg::{Result, Source};
 use nvjpeg_sys::bindings::{nvjpegBackend_t, nvjpegOutputFormat_t, nvjpegStatus_t as Status};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -80,8 +80,6 @@ pub struct Handle {
     pub backend: nvjpegBackend_t,
     /// Whether a thread is in a call that decodes a batch.
     pub busy: AtomicBool,
-    pub device: Allocator,
-    pub pinned: Allocator,
 }
 
 pub struct Decoder {
@@ -89,7 +87,7 @@ pub struct Decoder {
     pub backend: nvjpegBackend_t,
 }
 
-/// State of a decoder; without one, state for batches and for images decoded in one call.
+/// State of a decoder; without one, state for batches.
 pub struct State {
     pub handle: Arc<Handle>,
     pub decoder: Option<Arc<Decoder>>,
@@ -115,7 +113,7 @@ pub struct StateInner {
 pub struct Phase {
     pub source: Source,
     pub checksum: u64,
-    pub layout: crate::jpeg::ImageLayout,
+    pub bytes: usize,
     /// The device buffer, once the transfer is queued.
     pub transferred_to: Option<Arc<Buffer>>,
 }
@@ -123,12 +121,10 @@ pub struct Phase {
 pub struct JpegStream {
     pub handle: Arc<Handle>,
     pub source: Mutex<Option<Source>>,
-    /// Whether only the header was parsed.
-    pub header_only: AtomicBool,
 }
 
 pub struct DecodeParams {
     /// Kept, so that the handle is known to be in use.
     pub _handle: Arc<Handle>,
-    pub values: Mutex<Parameters>,
+    pub format: Mutex<nvjpegOutputFormat_t>,
 }

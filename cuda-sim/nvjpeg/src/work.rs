@@ -1,9 +1,10 @@
 //! Work that is queued on streams.
 
 use crate::fault::{FAULT, Fault};
-use crate::jpeg::{ImageLayout, Source, checksum};
+use crate::jpeg::{Source, checksum};
 use crate::object::Token;
 use nvjpeg_sys::bindings::nvjpegImage_t;
+use warpfeed_image::Size;
 
 /// Memory that an operation accesses: the driver's `Touch`.
 #[repr(C)]
@@ -15,43 +16,46 @@ pub struct Touch {
     ahead: bool,
 }
 
-/// Planes to write: addresses and row pitches.
+/// Device memory for an image.
 pub struct Destination {
-    planes: Vec<(usize, usize)>,
-    layout: ImageLayout,
+    address: usize,
+    pitch: usize,
+    size: Size,
+    /// Whether the image is written at all.
+    is_written: bool,
     /// Whether the back end writes ahead of the stream's order.
     ahead: bool,
 }
 
 impl Destination {
-    /// The destination of an image. `None` if a plane is missing or its rows overlap.
-    pub fn new(image: &nvjpegImage_t, layout: ImageLayout, ahead: bool) -> Option<Self> {
-        let planes: Vec<_> = (0..layout.planes()).map(|i| (image.channel[i] as usize, image.pitch[i])).collect();
-        let fits = planes.iter().all(|&(address, pitch)| address != 0 && pitch >= layout.row_bytes());
-        fits.then_some(Self { planes, layout, ahead: ahead && *FAULT != Fault::Nothing })
+    /// The destination of an image. `None` if it is missing or its rows overlap.
+    pub fn new(image: &nvjpegImage_t, size: Size, ahead: bool) -> Option<Self> {
+        let is_written = *FAULT != Fault::Nothing;
+        let (address, pitch) = (image.channel[0] as usize, image.pitch[0]);
+        let to = Self { address, pitch, size, is_written, ahead: ahead && is_written };
+        (address != 0 && pitch >= to.row_bytes()).then_some(to)
     }
 
-    fn touches(&self) -> impl Iterator<Item = Touch> {
-        let (rows, row_bytes) = (self.layout.rows(), self.layout.row_bytes());
-        self.planes.iter().map(move |&(address, pitch)| {
-            let bytes = ((rows - 1).saturating_mul(pitch)).saturating_add(row_bytes);
-            Touch { address, bytes, ahead: self.ahead }
-        })
+    fn row_bytes(&self) -> usize {
+        3 * self.size.width as usize
+    }
+
+    fn rows(&self) -> usize {
+        self.size.height as usize
+    }
+
+    fn touch(&self) -> Touch {
+        let bytes = (self.rows() - 1).saturating_mul(self.pitch).saturating_add(self.row_bytes());
+        Touch { address: self.address, bytes, ahead: self.ahead }
     }
 
     /// # Safety
-    /// The planes may be written now, and a whole image of the layout may be read at `from`.
+    /// The destination may be written now, and a whole image may be read at `from`.
     unsafe fn write(&self, from: *const u8) {
-        if *FAULT == Fault::Nothing {
-            return;
-        }
-        let (rows, row_bytes) = (self.layout.rows(), self.layout.row_bytes());
-        for (plane, &(address, pitch)) in self.planes.iter().enumerate() {
-            for row in 0..rows {
-                let at = (plane * rows + row) * row_bytes;
-                // SAFETY: the rows lie within the memory that the caller promises, as `touches` counts it.
-                unsafe { std::ptr::copy(from.add(at), (address + row * pitch) as *mut u8, row_bytes) };
-            }
+        for row in (0..self.rows()).filter(|_| self.is_written) {
+            let to = (self.address + row * self.pitch) as *mut u8;
+            // SAFETY: the rows lie within the memory that the caller promises, as `touch` counts it.
+            unsafe { std::ptr::copy(from.add(row * self.row_bytes()), to, self.row_bytes()) };
         }
     }
 }
@@ -66,16 +70,16 @@ pub struct Decoded {
 
 impl Decoded {
     pub fn row_bytes(&self) -> usize {
-        self.destination.layout.row_bytes()
+        self.destination.row_bytes()
     }
 
     pub fn rows(&self) -> usize {
-        self.destination.layout.rows()
+        self.destination.rows()
     }
 
     /// Never writes the image, as was reported of RTX 50 cards.
     pub fn forget(&mut self) {
-        self.destination.planes.clear();
+        (self.destination.is_written, self.destination.ahead) = (false, false);
     }
 }
 
@@ -98,13 +102,13 @@ impl Work {
                 touches
             }
             Self::Finish { from, bytes, destination, .. } => {
-                std::iter::once(touch(*from, *bytes)).chain(destination.touches()).collect()
+                vec![touch(*from, *bytes), destination.touch()]
             }
             Self::Decode { images, .. } => images
                 .iter()
                 .flat_map(|image| {
                     let read = image.source.borrowed().map(|(address, bytes)| touch(address, bytes));
-                    image.destination.touches().chain(read)
+                    std::iter::once(image.destination.touch()).chain(read)
                 })
                 .collect(),
         }
@@ -124,7 +128,7 @@ impl Work {
                 drop(tokens);
             }
             Self::Finish { from, destination, tokens, .. } => {
-                // SAFETY: the driver has checked the buffer and the planes.
+                // SAFETY: the driver has checked the buffer and the destination.
                 unsafe { destination.write(from as *const u8) };
                 drop(tokens);
             }
@@ -133,7 +137,7 @@ impl Work {
                     if checksum(&image.source) != image.checksum {
                         spoil(&mut image.pixels);
                     }
-                    // SAFETY: the driver has checked the planes; the pixels are of the same layout.
+                    // SAFETY: the driver has checked the destination; the pixels are of the same size.
                     unsafe { image.destination.write(image.pixels.as_ptr()) };
                 }
                 drop(tokens);

@@ -8,7 +8,7 @@ mod sim;
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtr, DriverError};
 use nvjpeg::{
     Backend, BatchState, CudaStream as Stream, DecodeParams, Decoder, DecoderState, DeviceBuffer, Error, Flags, Handle,
-    Image, JpegStream, Library, OutputFormat, PinnedBuffer, Roi, Status,
+    Image, JpegStream, Library, PinnedBuffer, Status,
 };
 use sim::{Sim, folder};
 use std::sync::Arc;
@@ -73,16 +73,12 @@ fn size(jpeg: &[u8]) -> Size {
     probe(jpeg).unwrap().size
 }
 
-/// A part of an image, decoded by warpfeed's decoder, as RGB.
-fn expected(jpeg: &[u8], part: Rect) -> Vec<u8> {
+/// An image, decoded by warpfeed's decoder, as RGB.
+fn expected(jpeg: &[u8]) -> Vec<u8> {
     let (header, mut image) = (probe(jpeg).unwrap(), warpfeed::image::Image::default());
-    warpfeed::image::Decoder::new().unwrap().decode(jpeg, &header, part, false, &mut image).unwrap();
+    let whole = Rect { x: 0, y: 0, width: header.size.width, height: header.size.height };
+    warpfeed::image::Decoder::new().unwrap().decode(jpeg, &header, whole, false, &mut image).unwrap();
     image.pixels().iter().flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect()
-}
-
-fn whole(jpeg: &[u8]) -> Rect {
-    let Size { width, height } = size(jpeg);
-    Rect { x: 0, y: 0, width, height }
 }
 
 fn library() -> Library {
@@ -123,9 +119,8 @@ impl Worker {
         let mut state = DecoderState::new(&Decoder::new(&handle, backend)?)?;
         state.attach_pinned(PinnedBuffer::new(&handle)?)?;
         state.attach_device(DeviceBuffer::new(&handle)?)?;
-        let mut params = DecodeParams::new(&handle)?;
-        params.set_output_format(OutputFormat::RgbInterleaved)?;
-        Ok(Self { state, parser: JpegStream::new(&handle)?, params, handle })
+        let (parser, params) = (JpegStream::new(&handle)?, DecodeParams::new(&handle)?);
+        Ok(Self { state, parser, params, handle })
     }
 
     /// Queues the decoding of an image.
@@ -140,23 +135,18 @@ impl Worker {
     }
 }
 
-/// Decodes images one after another: each whole, then in part.
+/// Decodes images one after another.
 fn one_by_one(images: &[Vec<u8>], backend: Backend) -> Result<()> {
     let stream = stream()?;
     let mut worker = Worker::new(backend)?;
     for jpeg in images {
-        let whole = whole(jpeg);
-        let part = Rect { x: whole.width / 3, y: whole.height / 4, width: whole.width.div_ceil(2), height: 1 };
-        for part in [whole, part] {
-            let roi = Roi { left_px: part.x, top_px: part.y, width_px: part.width, height_px: part.height };
-            worker.params.set_roi((part != whole).then_some(roi))?;
-            let memory = stream.alloc_zeros::<u8>(3 * (part.width * part.height) as usize)?;
-            // The hardware does not wait for the stream.
-            stream.synchronize()?;
-            worker.decode(jpeg, &memory, part.width, &stream)?;
-            assert!(stream.clone_dtoh(&memory)? == expected(jpeg, part), "{part:?} of {whole:?}");
-            stream.synchronize()?;
-        }
+        let size = size(jpeg);
+        let memory = stream.alloc_zeros::<u8>(3 * size.area_px() as usize)?;
+        // The hardware does not wait for the stream.
+        stream.synchronize()?;
+        worker.decode(jpeg, &memory, size.width, &stream)?;
+        assert!(stream.clone_dtoh(&memory)? == expected(jpeg), "{size:?}");
+        stream.synchronize()?;
     }
     Ok(())
 }
@@ -166,7 +156,7 @@ fn batch(jpegs: &mut [Vec<u8>], backend: Backend, before_sync: impl FnOnce(&mut 
     let stream = stream()?;
     let mut state = BatchState::new(&handle(backend)?)?;
     // SAFETY: the state is new.
-    unsafe { state.initialize(jpegs.len(), 1, OutputFormat::RgbInterleaved)? };
+    unsafe { state.initialize(jpegs.len(), 1)? };
     let sizes: Vec<Size> = jpegs.iter().map(|jpeg| size(jpeg)).collect();
     let memory = sizes.iter().map(|size| stream.alloc_zeros::<u8>(3 * size.area_px() as usize));
     let memory = memory.collect::<std::result::Result<Vec<_>, _>>()?;
@@ -174,7 +164,7 @@ fn batch(jpegs: &mut [Vec<u8>], backend: Backend, before_sync: impl FnOnce(&mut 
     let destinations: Vec<Image> = memory.iter().zip(&sizes).map(|(memory, size)| image(memory, size.width)).collect();
     let encoded: Vec<&[u8]> = jpegs.iter().map(Vec::as_slice).collect();
     // SAFETY: the destinations are idle; all is kept until the stream is synchronised.
-    unsafe { state.decode(&encoded, &destinations, None, raw(&stream))? };
+    unsafe { state.decode(&encoded, &destinations, raw(&stream))? };
     before_sync(jpegs);
     stream.synchronize()?;
     Ok(memory.iter().map(|memory| stream.clone_dtoh(memory)).collect::<std::result::Result<_, _>>()?)
@@ -196,32 +186,11 @@ fn images_have_the_bytes_of_warpfeeds_decoder() {
             let mut images = images(progressive);
             one_by_one(&images, backend).unwrap_or_else(|error| panic!("{seed}: {error:?}, {}", sim.message()));
             is_clean(&sim, seed);
-            let want: Vec<_> = images.iter().map(|jpeg| expected(jpeg, whole(jpeg))).collect();
+            let want: Vec<_> = images.iter().map(|jpeg| expected(jpeg)).collect();
             assert!(batch(&mut images, backend, |_| ()).unwrap() == want, "seed {seed}, {backend:?}");
             is_clean(&sim, seed);
         }
     }
-}
-
-#[test]
-fn planes_have_the_bytes_of_interleaved_images() {
-    let _sim = Sim::start();
-    let stream = stream().unwrap();
-    let jpeg = jpeg(Size::new(20, 10), &JpegOptions::default());
-    let mut worker = Worker::new(Backend::Hybrid).unwrap();
-    worker.params.set_output_format(OutputFormat::Rgb).unwrap();
-    let memory = stream.alloc_zeros::<u8>(600).unwrap();
-    let first = memory.device_ptr(&stream).0 as *mut u8;
-    let planes = [0, 200, 400].map(|offset| (first.wrapping_add(offset), 20));
-    let parsed = worker.parser.parse(&jpeg).unwrap();
-    worker.state.decode_host(&worker.params, &parsed).unwrap();
-    // SAFETY: everything is kept until the copy synchronizes the stream.
-    unsafe {
-        worker.state.transfer_to_device(&parsed, raw(&stream)).unwrap();
-        worker.state.decode_device(&Image::planes(&planes), raw(&stream)).unwrap();
-    }
-    let (want, got) = (expected(&jpeg, whole(&jpeg)), stream.clone_dtoh(&memory).unwrap());
-    assert!((0..200).all(|i| (0..3).all(|channel| got[200 * channel + i] == want[3 * i + channel])));
 }
 
 #[test]
@@ -250,7 +219,7 @@ fn each_back_end_refuses_what_it_cannot_decode() {
             let jpeg = parser.parse(bytes).unwrap();
             let decoder = Decoder::new(&handle, backend).unwrap();
             assert_eq!(decoder.supports(&jpeg, &params).unwrap(), taken, "{name}, {backend:?}");
-            assert_eq!(jpeg.is_for_batches(None).unwrap(), taken, "{name}, {backend:?}");
+            assert_eq!(jpeg.is_for_batches().unwrap(), taken, "{name}, {backend:?}");
             let decoded = batch(&mut [bytes.clone()], backend, |_| ());
             let status = decoded.as_ref().err().and_then(Failure::status);
             assert_eq!(status, (!taken).then_some(Status::JpegNotSupported), "{name}, {backend:?}");
@@ -274,7 +243,7 @@ fn damaged_images_are_refused() {
     worker.decode(&bytes[..bytes.len() - 40], &memory, 40, &stream).unwrap();
     stream.synchronize().unwrap();
     worker.decode(&bytes, &memory, 40, &stream).unwrap();
-    assert!(stream.clone_dtoh(&memory).unwrap() == expected(&bytes, whole(&bytes)));
+    assert!(stream.clone_dtoh(&memory).unwrap() == expected(&bytes));
     stream.synchronize().unwrap();
     assert_eq!(sim.message(), "");
 }
@@ -294,7 +263,7 @@ fn caught(sim: &Sim, shows: impl Fn() -> bool) -> usize {
 fn compressed_bytes_changed_too_early_show() {
     let sim = Sim::start();
     let spoil = |images: &mut [Vec<u8>]| images.iter_mut().for_each(|bytes| bytes.fill(0));
-    let want: Vec<_> = images(false).iter().map(|jpeg| expected(jpeg, whole(jpeg))).collect();
+    let want: Vec<_> = images(false).iter().map(|jpeg| expected(jpeg)).collect();
     for backend in [Backend::Hardware, Backend::Hybrid] {
         assert!(caught(&sim, || batch(&mut images(false), backend, spoil).unwrap() != want) > 0, "{backend:?}");
     }
@@ -302,10 +271,10 @@ fn compressed_bytes_changed_too_early_show() {
     let wrong = || {
         let stream = stream().unwrap();
         let mut bytes = images(false).remove(0);
-        let (part, want) = (whole(&bytes), expected(&bytes, whole(&bytes)));
+        let (width, want) = (size(&bytes).width, expected(&bytes));
         let memory = stream.alloc_zeros::<u8>(want.len()).unwrap();
         let mut worker = Worker::new(Backend::Hybrid).unwrap();
-        worker.decode(&bytes, &memory, part.width, &stream).unwrap();
+        worker.decode(&bytes, &memory, width, &stream).unwrap();
         bytes.fill(0);
         stream.synchronize().unwrap();
         stream.clone_dtoh(&memory).unwrap() != want
@@ -327,7 +296,7 @@ fn two(between: impl Fn(&CudaStream, &mut Worker) -> Option<PinnedBuffer>) -> Re
     second?;
     waited?;
     for memory in &memory {
-        assert!(stream.clone_dtoh(memory)? == expected(&bytes, whole(&bytes)));
+        assert!(stream.clone_dtoh(memory)? == expected(&bytes));
     }
     stream.synchronize()?;
     Ok(())
@@ -382,15 +351,15 @@ fn recycled_in_stream_order(backend: Backend) -> bool {
     let bytes = [jpeg(Size::new(30, 10), &JpegOptions::default())];
     let mut state = BatchState::new(&handle(backend).unwrap()).unwrap();
     // SAFETY: the state is new.
-    unsafe { state.initialize(1, 1, OutputFormat::RgbInterleaved).unwrap() };
+    unsafe { state.initialize(1, 1).unwrap() };
     let memory = stream.clone_htod(&[7u8; 900]).unwrap();
     let mut seen = stream.alloc_zeros::<u8>(900).unwrap();
     stream.synchronize().unwrap();
     stream.memcpy_dtod(&memory, &mut seen).unwrap();
     // SAFETY: all is kept until the stream is synchronised; that the destination is in use is what this is about.
-    unsafe { state.decode(&[&bytes[0]], &[image(&memory, 30)], None, raw(&stream)).unwrap() };
+    unsafe { state.decode(&[&bytes[0]], &[image(&memory, 30)], raw(&stream)).unwrap() };
     stream.synchronize().unwrap();
-    assert!(stream.clone_dtoh(&memory).unwrap() == expected(&bytes[0], whole(&bytes[0])));
+    assert!(stream.clone_dtoh(&memory).unwrap() == expected(&bytes[0]));
     stream.clone_dtoh(&seen).unwrap() == [7; 900]
 }
 

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::raster::Size;
 use nvjpeg::{
     Backend, BatchState, DecodeParams, Decoder, DecoderState, DeviceBuffer, Flags, Handle, Image, Jpeg, JpegStream,
-    Library, OutputFormat, PinnedBuffer, Subsampling,
+    Library, PinnedBuffer,
 };
 use std::sync::{Arc, Mutex};
 
@@ -182,7 +182,7 @@ impl HardwareBatch {
         self.began.record(&hardware.stream)?;
         // SAFETY: destinations are as large as the images are by their headers, which nvJPEG itself has read
         // (`WorkerDecoder::is_for_hardware`), idle, and apart from each other; the rest is the contract.
-        let queued = unsafe { self.state.decode(&encoded, &images, None, hardware.stream.raw().cast()) };
+        let queued = unsafe { self.state.decode(&encoded, &images, hardware.stream.raw().cast()) };
         self.ended.record(&hardware.stream)?;
         if queued.is_err() {
             self.initialized = 0;
@@ -198,7 +198,7 @@ impl HardwareBatch {
         if self.initialized != jobs.len() {
             self.initialized = 0;
             // SAFETY: none is under way, by contract.
-            unsafe { self.state.initialize(jobs.len(), 1, OutputFormat::RgbInterleaved)? };
+            unsafe { self.state.initialize(jobs.len(), 1)? };
             self.initialized = jobs.len();
         }
         let most = |side: fn(&Size) -> u32| jobs.iter().map(|job| side(&job.size)).max().unwrap_or(1);
@@ -208,14 +208,14 @@ impl HardwareBatch {
             // Half as wide and high again, so that slightly larger images need no more.
             let roomy = |side: u32, had: u32| had.max(side.saturating_add(side / 2));
             let size = Size::new(roomy(width, size.width), roomy(height, size.height));
-            let (images, format) = (jobs.len().max(images), OutputFormat::RgbInterleaved);
+            let images = jobs.len().max(images);
             self.reserved = (images, size);
             let pixels: u64 = jobs.iter().map(|job| job.size.area_px()).sum();
             // Not where a few images are much larger than the others. Then, and where it is refused, decoding takes memory
             // as it needs it.
             if size.area_px().saturating_mul(images as u64) <= MOST_RESERVED.saturating_mul(pixels) {
                 // SAFETY: none is under way, by contract.
-                let _ = unsafe { self.state.preallocate(images, size.width, size.height, Subsampling::S444, format) };
+                let _ = unsafe { self.state.preallocate(images, size.width, size.height) };
             }
         }
         Ok(())
@@ -274,8 +274,7 @@ impl Slot {
         hybrid.attach_pinned(pinned)?;
         hybrid.attach_device(device)?;
         let gpu_hybrid = decoders.gpu_hybrid.as_ref().map(DecoderState::new).transpose()?;
-        let mut params = DecodeParams::new(handle)?;
-        params.set_output_format(OutputFormat::RgbInterleaved)?;
+        let params = DecodeParams::new(handle)?;
         let (parser, done) = (JpegStream::new(handle)?, Event::new(context)?);
         Ok(Self { hybrid, gpu_hybrid, on_gpu: false, parser, params, encoded: None, done })
     }
@@ -306,7 +305,7 @@ impl WorkerDecoder {
     pub(super) fn is_for_hardware(&mut self, bytes: &[u8], size: Size) -> bool {
         let taken = |parser: &mut JpegStream| -> nvjpeg::Result<bool> {
             let jpeg = parser.parse(bytes)?;
-            let supported = match jpeg.is_for_batches(None) {
+            let supported = match jpeg.is_for_batches() {
                 // Early versions cannot be asked.
                 Err(nvjpeg::Error::MissingFunction { .. }) => true,
                 supported => supported?,
@@ -426,6 +425,6 @@ impl Drop for WorkerDecoder {
 
 /// Whether nvJPEG reads this size from an image.
 fn has_size(jpeg: &Jpeg<'_>, size: Size) -> nvjpeg::Result<bool> {
-    let info = jpeg.info()?;
-    Ok((info.width_px, info.height_px) == (size.width, size.height))
+    let found = jpeg.size()?;
+    Ok((found.width_px, found.height_px) == (size.width, size.height))
 }
