@@ -29,6 +29,14 @@ pub enum Error {
         /// The decoder's message.
         message: String,
     },
+    /// The sample's image does not fit an operation, such as a crop that is larger than the image.
+    #[error("{operation}: {message}")]
+    Unfit {
+        /// The operation or transform.
+        operation: &'static str,
+        /// The reason.
+        message: String,
+    },
     /// A sample's target is missing, or does not fit the [`TargetSpec`](crate::TargetSpec).
     #[error("target {field}: {message}")]
     Target {
@@ -189,6 +197,7 @@ impl Error {
             Self::Sample { source, .. } => source.is_bad_sample(),
             Self::Io { source, .. } => MachineFault::of(source).is_none(),
             Self::Decode { .. }
+            | Self::Unfit { .. }
             | Self::Target { .. }
             | Self::Limits { .. }
             | Self::Foreign { bad_sample: true, .. } => true,
@@ -253,6 +262,10 @@ impl Error {
         got: impl ToString,
     ) -> Self {
         Self::Parameter { operation, parameter, expected: expected.into(), got: got.to_string() }
+    }
+
+    pub(crate) fn unfit(operation: &'static str, message: impl Into<String>) -> Self {
+        Self::Unfit { operation, message: message.into() }
     }
 
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {

@@ -60,8 +60,10 @@ impl RandomTransform for CornerCrop {
         let image = recipe.size();
         let Size { width, height } = self.size;
         if width > image.width || height > image.height {
-            let expected = format!("within the image of {image}: resize it first");
-            return Err(Error::parameter(Self::NAME, "size", expected, self.size));
+            return Err(Error::unfit(
+                Self::NAME,
+                format!("{} is larger than the image of {image}: resize it first", self.size),
+            ));
         }
         let (right, bottom) = ((image.width - width) as i32, (image.height - height) as i32);
         let (x, y) = match self.corner {

@@ -81,13 +81,19 @@ pub struct RandomCrop {
     padding: u32,
     #[serde(default)]
     fill: Fill,
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pad_if_needed: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl RandomCrop {
     /// A crop of this size; no padding, black outside the image. A `u32` as size is a square.
     #[must_use]
     pub fn new(size: impl Into<Size>) -> Self {
-        Self { size: size.into(), padding: 0, fill: Fill::BLACK }
+        Self { size: size.into(), padding: 0, fill: Fill::BLACK, pad_if_needed: true }
     }
 
     setters! {
@@ -95,6 +101,9 @@ impl RandomCrop {
         padding: u32,
         /// Fill outside the image.
         fill: Fill,
+        /// Whether a padded image that is smaller than the rectangle is padded further. Default: true, unlike
+        /// torchvision's. With false such an image is a bad sample.
+        pad_if_needed: bool,
     }
 
     fn at(&self, x: i32, y: i32) -> Crop {
@@ -119,6 +128,13 @@ impl RandomTransform for RandomCrop {
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
         let (rng, image) = recipe.start();
+        let fits = |image: u32, wanted: u32| u64::from(image) + 2 * u64::from(self.padding) >= u64::from(wanted);
+        if !self.pad_if_needed && !(fits(image.width, self.size.width) && fits(image.height, self.size.height)) {
+            return Err(Error::unfit(
+                Self::NAME,
+                format!("a rectangle of {} is larger than the padded image of {image}", self.size),
+            ));
+        }
         let mut axis = |image: u32, wanted: u32| {
             let padded = i64::from(image) + 2 * i64::from(self.padding);
             let missing = (i64::from(wanted) - padded).max(0);

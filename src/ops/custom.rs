@@ -36,13 +36,14 @@ pub struct Custom {
     apply: Arc<Apply>,
     /// The function for the result's size. `None` if the operation keeps the size.
     output_size: Option<Arc<OutputSize>>,
+    keeps_places: bool,
 }
 
 impl Custom {
     /// An operation that changes the pixels of a complete image and keeps its size. Messages use `name`.
     #[must_use]
     pub fn new(name: &'static str, apply: impl Fn(&mut Image) + Send + Sync + 'static) -> Self {
-        Self { name, apply: Arc::new(apply), output_size: None }
+        Self { name, apply: Arc::new(apply), output_size: None, keeps_places: false }
     }
 
     /// Sets the function that computes the result's size from the image's size. It must return the size that the
@@ -50,6 +51,14 @@ impl Custom {
     #[must_use]
     pub fn output_size(mut self, size: impl Fn(Size) -> Size + Send + Sync + 'static) -> Self {
         self.output_size = Some(Arc::new(size));
+        self
+    }
+
+    /// Says that the operation moves no pixel, so that [`PointMap`](super::PointMap) maps boxes and keypoints through
+    /// it: each pixel of the result shows what the same pixel showed before, as after a change of color or noise.
+    #[must_use]
+    pub fn keeps_places(mut self) -> Self {
+        self.keeps_places = true;
         self
     }
 }
@@ -116,6 +125,6 @@ impl Pass for Custom {
     }
 
     fn moves_pixels(&self) -> bool {
-        true
+        !self.keeps_places || self.output_size.is_some()
     }
 }

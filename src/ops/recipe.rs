@@ -12,6 +12,14 @@ pub(crate) struct RecipeBuilder<'a> {
     region: u32,
     size: Size,
     ops: Vec<Op>,
+    is_padded: bool,
+}
+
+/// Operations drawn for an image.
+pub(crate) struct Recipe {
+    pub(crate) ops: Vec<Op>,
+    /// Whether a crop was larger than the image, so that its fill shows.
+    pub(crate) is_padded: bool,
 }
 
 /// Draws the recipe of one sample: the explicit operations of `transforms` for an image of size `size`.
@@ -19,10 +27,11 @@ pub(crate) struct RecipeBuilder<'a> {
 /// # Errors
 /// [`Error::Parameter`](crate::Error::Parameter) if an explicit rectangle does not fit the image,
 /// [`Error::Limits`](crate::Error::Limits) if the image grows too large.
-pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
-    let mut recipe = RecipeBuilder { rng, region: 0, size, ops: Vec::with_capacity(transforms.len() + 8) };
+pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, size: Size) -> Result<Recipe> {
+    let mut recipe =
+        RecipeBuilder { rng, region: 0, size, ops: Vec::with_capacity(transforms.len() + 8), is_padded: false };
     transforms.iter().try_for_each(|transform| recipe.add(transform))?;
-    Ok(recipe.ops)
+    Ok(Recipe { ops: recipe.ops, is_padded: recipe.is_padded })
 }
 
 impl RecipeBuilder<'_> {
@@ -40,7 +49,11 @@ impl RecipeBuilder<'_> {
     /// Adds an operation to the recipe.
     pub(super) fn push(&mut self, op: impl Into<Op>) -> Result<()> {
         let op = op.into();
-        self.size = op.output_size(self.size)?;
+        let before = self.size;
+        self.size = op.output_size(before)?;
+        if let Op::Crop(_) | Op::CenterCrop(_) = op {
+            self.is_padded |= self.size.width > before.width || self.size.height > before.height;
+        }
         self.ops.push(op);
         Ok(())
     }

@@ -454,7 +454,7 @@ mod tests {
     }
 
     fn drawn(transforms: &[Transform], index: u64) -> Vec<Op> {
-        draw_recipe(transforms, &mut SampleRng::for_sample(7, 1, index), Size::new(64, 48)).unwrap()
+        draw_recipe(transforms, &mut SampleRng::for_sample(7, 1, index), Size::new(64, 48)).unwrap().ops
     }
 
     #[test]

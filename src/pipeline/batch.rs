@@ -167,7 +167,7 @@ impl<I> Batch<I> {
     pub fn recipes(&self, i: usize) -> Result<Vec<Vec<Op>>> {
         let expected = || Error::parameter("Batch::recipes", "i", format!("below {}", self.len()), i);
         let drawn = self.drawn.get(i).copied().ok_or_else(expected)?;
-        self.moment.setup.recipes.draw(self.moment.epoch, drawn)
+        self.moment.setup.recipes.draw(self.moment.epoch, drawn).map(|drawn| drawn.recipes)
     }
 
     /// Number of samples, padding included.

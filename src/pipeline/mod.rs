@@ -422,6 +422,7 @@ impl<I> Pipeline<I> {
         source.read(index, &Want::IMAGE, &mut sample)?;
         let header = self.setup.recipes.header(sample.bytes())?;
         let pick = Pick { index, repetition };
-        self.setup.recipes.draw(epoch, Drawn { pick, stored: Stored::from(&header) })
+        let drawn = self.setup.recipes.draw(epoch, Drawn { pick, stored: Stored::from(&header) })?;
+        Ok(drawn.recipes)
     }
 }

@@ -31,6 +31,13 @@ pub(super) struct Drawn {
     pub(super) stored: Stored,
 }
 
+/// The recipes of a sample, one for each of its images.
+pub(super) struct SampleRecipes {
+    pub(super) recipes: Vec<Vec<Op>>,
+    /// Whether a crop was larger than the image, so that its fill shows.
+    pub(super) is_padded: bool,
+}
+
 /// The transforms of a view.
 #[derive(Debug)]
 pub(super) struct ViewTransforms {
@@ -84,19 +91,21 @@ impl Recipes {
     }
 
     /// Draws the operations of every image that a batch has of a sample, view after view.
-    pub(super) fn draw(&self, epoch: u64, Drawn { pick, stored }: Drawn) -> Result<Vec<Vec<Op>>> {
+    pub(super) fn draw(&self, epoch: u64, Drawn { pick, stored }: Drawn) -> Result<SampleRecipes> {
         let turned = oriented(stored.orientation, self.orientation);
         let size = turned.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
-        let mut recipes = Vec::new();
+        let (mut recipes, mut is_padded) = (Vec::new(), false);
         for (number, view) in (0..).zip(&self.views) {
             for (repetition, transforms) in (0..).zip(view.all()) {
                 let mut draw = SampleRng::for_view(self.seed, epoch, pick, number, repetition);
                 let mut recipe = turned.clone();
-                recipe.append(&mut draw_recipe(transforms, &mut draw, size)?);
+                let mut own = draw_recipe(transforms, &mut draw, size)?;
+                is_padded |= own.is_padded;
+                recipe.append(&mut own.ops);
                 recipes.push(recipe);
             }
         }
-        Ok(recipes)
+        Ok(SampleRecipes { recipes, is_padded })
     }
 
     /// The leading deterministic operations, which are run before an image is cached.

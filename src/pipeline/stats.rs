@@ -48,6 +48,9 @@ pub struct Stats {
     /// Images that the crate's own decoder on the device left to the CPU, by reason. They are included in
     /// [`decoded_cpu`](Self::decoded_cpu), or bad.
     pub left_to_cpu: LeftToCpu,
+    /// Samples that were smaller than a crop, so that its fill shows beside the image
+    /// ([`RandomCrop::pad_if_needed`](crate::ops::RandomCrop::pad_if_needed)).
+    pub padded: u64,
     /// Images that came decoded from the cache.
     pub cached: u64,
     /// Sum of the distances, in positions, that the samples of a stream moved from their places in it.
@@ -112,6 +115,7 @@ impl std::ops::AddAssign for Stats {
         self.decoded_restarts += other.decoded_restarts;
         self.decoded_entry_points += other.decoded_entry_points;
         self.left_to_cpu += other.left_to_cpu;
+        self.padded += other.padded;
         self.cached += other.cached;
         self.moved += other.moved;
         self.moved_most = self.moved_most.max(other.moved_most);
@@ -130,6 +134,7 @@ pub(super) struct Counters {
     augment: AtomicU64,
     mix: AtomicU64,
     decoded: Mutex<Decoded>,
+    padded: AtomicU64,
     cached: AtomicU64,
     worker_wait: AtomicU64,
 }
@@ -162,6 +167,11 @@ impl Counters {
         self.decoded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Counts a sample that was smaller than a crop.
+    pub(super) fn add_padded(&self) {
+        self.padded.fetch_add(1, Relaxed);
+    }
+
     /// Counts an image from the cache, which took `time` to find.
     pub(super) fn add_cached(&self, time: Duration) {
         self.cached.fetch_add(1, Relaxed);
@@ -190,6 +200,7 @@ impl Counters {
             decoded_restarts: decoded.restarts,
             decoded_entry_points: decoded.entry_points,
             left_to_cpu: decoded.left,
+            padded: self.padded.load(Relaxed),
             cached: self.cached.load(Relaxed),
             worker_wait: time(&self.worker_wait),
             ..Stats::default()

@@ -143,7 +143,10 @@ impl<'a> Worker<'a> {
         let Loaded { encoded, header, stored, cached_ops } = image;
         let start = Instant::now();
         let drawn = recipes.draw(context.epoch, Drawn { pick, stored })?;
-        let plans = recipes.planner.plan(&drawn, cached_ops.unwrap_or(0), header.size)?;
+        if drawn.is_padded {
+            context.counters.add_padded();
+        }
+        let plans = recipes.planner.plan(&drawn.recipes, cached_ops.unwrap_or(0), header.size)?;
         context.counters.add_augment(start.elapsed());
         let own = self.own()?;
         let sample = PlannedSample { place, header: &header, plans: &plans, later };

@@ -11,7 +11,7 @@ const SIZE: Size = Size::new(200, 150);
 fn drawn(transforms: impl Into<Vec<Transform>>, samples: u64) -> Vec<Vec<Op>> {
     let transforms = transforms.into();
     transforms.iter().for_each(|transform| transform.validate().unwrap());
-    (0..samples).map(|i| draw_recipe(&transforms, &mut SampleRng::for_sample(3, 0, i), SIZE).unwrap()).collect()
+    (0..samples).map(|i| draw_recipe(&transforms, &mut SampleRng::for_sample(3, 0, i), SIZE).unwrap().ops).collect()
 }
 
 /// Fails if Pearson's statistic exceeds the value that one in a million exceeds, by Wilson and Hilferty.
