@@ -2,9 +2,8 @@
 
 mod common;
 
-use common::source;
+use common::{Asking, source};
 use serde_json::Value;
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::path::Path;
 use std::process::Command;
@@ -24,7 +23,7 @@ use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
     Batch, Builder, Device, Pipeline, Preset, Result, Strategy,
     ops::{CenterCrop, Transform, random_horizontal_flip, random_resized_crop, random_rotation, repeat},
-    source::{EncodedImages, Sample, Source, Want},
+    source::{EncodedImages, Source, Want},
 };
 
 /// A training step that sleeps, and keeps its own account of it.
@@ -71,31 +70,17 @@ fn crop(side: u32) -> Transform {
     random_resized_crop(side)
 }
 
-/// Images that come slowly.
-struct Slow {
-    images: EncodedImages,
-    delay: Duration,
-    reads: Reads,
-}
-
-/// When each was asked for.
+/// When each image was asked for.
 type Reads = Arc<Mutex<Vec<Instant>>>;
 
-impl Source for Slow {
-    fn len(&self) -> u64 {
-        self.images.len()
-    }
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
-        self.reads.lock().unwrap().push(Instant::now());
-        std::thread::sleep(self.delay);
-        self.images.read(index, want, sample)
-    }
-    fn label(&self, index: u64) -> u32 {
-        self.images.label(index)
-    }
-    fn name(&self, index: u64) -> Cow<'_, str> {
-        self.images.name(index)
-    }
+/// Images that come slowly.
+fn slow(images: EncodedImages, delay: Duration, reads: &Reads) -> impl Source + use<> {
+    let reads = Arc::clone(reads);
+    Asking(images, move |_, _: &Want<'_>| {
+        reads.lock().unwrap().push(Instant::now());
+        std::thread::sleep(delay);
+        Ok(())
+    })
 }
 
 // ---- diagnose ----
@@ -135,7 +120,7 @@ fn large() -> EncodedImages {
 
 #[test]
 fn a_slow_disk_is_found() {
-    let source = Slow { images: source(16), delay: Duration::from_millis(30), reads: Reads::default() };
+    let source = slow(source(16), Duration::from_millis(30), &Reads::default());
     // Without a step, here and below where a gain is asked for: a busy machine's sleep is so long that it bounds the gain.
     let found = diagnosed(source, |_| (), 0);
     assert_eq!(found.bottleneck, TrainingBottleneck::Disk, "{:?}", found.report.answer);
@@ -413,7 +398,7 @@ fn the_rates_of_diagnose_agree_with_a_stopwatch() {
     const IMAGES: u64 = 40;
     let (calls, mut progressed) = (Rc::default(), Vec::new());
     let reads: Reads = Arc::default();
-    let source = Slow { images: source(IMAGES), delay: Duration::from_millis(5), reads: Arc::clone(&reads) };
+    let source = slow(source(IMAGES), Duration::from_millis(5), &reads);
     let mut settings = diagnose::DiagnoseSettings::new([crop(16)]);
     (settings.threads, settings.cores, settings.batch_size) = (2, 2, 4);
     (settings.time, settings.rounds) = (Duration::from_millis(500), 1);

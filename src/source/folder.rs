@@ -391,10 +391,11 @@ fn identity(folder: &Path) -> Result<Identity> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn tree(files: &[&str]) -> tempfile::TempDir {
+    /// A folder of files, each with its own name as content, and of folders, whose names end in `/`.
+    pub(in crate::source) fn tree(files: &[&str]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for file in files {
             let path = root.path().join(file);

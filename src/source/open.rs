@@ -1,6 +1,7 @@
 //! From the name of a source to the source.
 
 use super::packed::Packed;
+use super::spec::{self, refuse};
 use super::splits::{self, Split};
 #[cfg(feature = "cloud")]
 use super::stream::ShardCache;
@@ -11,7 +12,7 @@ use super::stream::is_pipe;
 use super::stream::remote::{Remote, SCANS};
 use super::{
     CifarFiles, Compose, IdxFile, ImageFolder, Input, ListFile, RecordFormat, RecordOptions, RecordShards,
-    RecordStream, StreamOptions, imagenet, spec,
+    RecordStream, StreamOptions, imagenet,
 };
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -357,10 +358,6 @@ impl OpenOptions {
 /// ```
 pub fn open(spec: impl AsRef<Path>) -> Result<Input> {
     OpenOptions::default().open(spec)
-}
-
-fn refuse(expected: &str, got: impl ToString) -> Error {
-    Error::parameter("open", "source", expected, got)
 }
 
 /// The format that all names tell.

@@ -34,7 +34,7 @@ pub(super) fn files(spec: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn refuse(expected: &str, got: impl ToString) -> Error {
+pub(in crate::source) fn refuse(expected: &str, got: impl ToString) -> Error {
     Error::parameter("open", "source", expected, got)
 }
 

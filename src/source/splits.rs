@@ -232,16 +232,7 @@ fn class_folder_splits(listing: &Listing) -> Result<Vec<Split>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn tree(files: &[&str]) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        for file in files {
-            let path = root.path().join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "").unwrap();
-        }
-        root
-    }
+    use crate::source::folder::tests::tree;
 
     /// The files of each split, from the root.
     fn found(root: &tempfile::TempDir) -> Vec<(String, Vec<String>)> {

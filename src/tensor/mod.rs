@@ -111,15 +111,40 @@ pub(crate) enum Storage {
 }
 
 impl Storage {
+    fn cuda(&self) -> Option<&CudaBuffer> {
+        match self {
+            Self::Host(_) => None,
+            Self::Cuda(buffer) => Some(buffer),
+        }
+    }
+
+    fn device(&self) -> Device {
+        self.cuda().map_or(Device::Cpu, |buffer| Device::Cuda(buffer.ordinal()))
+    }
+
+    /// The first `len_bytes` bytes, which must be in host memory.
+    fn as_bytes(&self, len_bytes: usize) -> Result<&[u8]> {
+        match self {
+            Self::Host(buffer) => Ok(&buffer.as_bytes()[..len_bytes]),
+            Self::Cuda(_) => Err(on_device(self.device())),
+        }
+    }
+
+    /// A copy of the first `len_bytes` bytes in host memory.
+    fn to_host(&self, dtype: DType, len_bytes: usize) -> Result<HostBuffer> {
+        let mut copy = HostBuffer::new(dtype, len_bytes)?;
+        match self {
+            Self::Host(buffer) => copy.as_bytes_mut().copy_from_slice(&buffer.as_bytes()[..len_bytes]),
+            Self::Cuda(buffer) => buffer.read(copy.as_bytes_mut())?,
+        }
+        Ok(copy)
+    }
+
     /// The first `len_bytes` bytes in host memory. They are copied only if they are on a device.
     pub(crate) fn into_host(self, dtype: DType, len_bytes: usize) -> Result<HostBuffer> {
         match self {
             Self::Host(buffer) => Ok(buffer),
-            Self::Cuda(buffer) => {
-                let mut copy = HostBuffer::new(dtype, len_bytes)?;
-                buffer.read(copy.as_bytes_mut())?;
-                Ok(copy)
-            }
+            Self::Cuda(_) => self.to_host(dtype, len_bytes),
         }
     }
 }
@@ -194,10 +219,7 @@ impl Tensor {
     /// The device that holds the elements. [`Device::Cpu`] is host memory.
     #[must_use]
     pub fn device(&self) -> Device {
-        match self.storage {
-            Storage::Host(_) => Device::Cpu,
-            Storage::Cuda(ref buffer) => Device::Cuda(buffer.ordinal()),
-        }
+        self.storage.device()
     }
 
     /// Whether the elements are in pinned host memory ([`Builder::pin_batches`](crate::Builder::pin_batches)).
@@ -209,10 +231,7 @@ impl Tensor {
     /// The device memory that holds the elements; `None` if they are in host memory.
     #[must_use]
     pub fn cuda(&self) -> Option<&CudaBuffer> {
-        match &self.storage {
-            Storage::Host(_) => None,
-            Storage::Cuda(buffer) => Some(buffer),
-        }
+        self.storage.cuda()
     }
 
     /// Waits until the elements are complete. In host memory they always are.
@@ -232,10 +251,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::Unsupported`] if the tensor is on a device: [`to_host`](Self::to_host) copies it.
     pub fn as_bytes(&self) -> Result<&[u8]> {
-        match &self.storage {
-            Storage::Host(buffer) => Ok(&buffer.as_bytes()[..self.len_bytes()]),
-            Storage::Cuda(_) => Err(on_device(self.device())),
-        }
+        self.storage.as_bytes(self.len_bytes())
     }
 
     /// All elements as bytes that can be changed in place. See [`as_bytes`](Self::as_bytes).
@@ -281,11 +297,7 @@ impl Tensor {
     /// # Errors
     /// [`Error::Device`] if a device fails; [`Error::OutOfMemory`] if there is no memory for the copy.
     pub fn to_host(&self) -> Result<Self> {
-        let mut copy = HostBuffer::new(self.dtype, self.len_bytes())?;
-        match &self.storage {
-            Storage::Host(buffer) => copy.as_bytes_mut().copy_from_slice(&buffer.as_bytes()[..self.len_bytes()]),
-            Storage::Cuda(buffer) => buffer.read(copy.as_bytes_mut())?,
-        }
+        let copy = self.storage.to_host(self.dtype, self.len_bytes())?;
         Ok(Self::new(Storage::Host(copy), self.shape, self.dtype, self.layout))
     }
 

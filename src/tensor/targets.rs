@@ -1,6 +1,6 @@
 //! The targets of a batch.
 
-use super::{DType, HostBuffer, Storage};
+use super::{DType, Storage};
 use crate::cuda::CudaBuffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -78,27 +78,18 @@ impl TargetTensor {
     /// The device that holds the numbers. [`Device::Cpu`] is host memory.
     #[must_use]
     pub fn device(&self) -> Device {
-        self.cuda().map_or(Device::Cpu, |buffer| Device::Cuda(buffer.ordinal()))
+        self.storage.device()
     }
 
     /// The device memory that holds the numbers; `None` if they are in host memory.
     #[must_use]
     pub fn cuda(&self) -> Option<&CudaBuffer> {
-        match &self.storage {
-            Storage::Host(_) => None,
-            Storage::Cuda(buffer) => Some(buffer),
-        }
+        self.storage.cuda()
     }
 
     /// All numbers as bytes in the machine's byte order.
     pub(crate) fn as_bytes(&self) -> Result<&[u8]> {
-        match &self.storage {
-            Storage::Host(buffer) => Ok(&buffer.as_bytes()[..self.len_bytes()]),
-            Storage::Cuda(_) => Err(Error::Unsupported {
-                feature: format!("reading targets on {} in place", self.device()),
-                remedy: "copy them with to_host() first".to_owned(),
-            }),
-        }
+        self.storage.as_bytes(self.len_bytes())
     }
 
     /// All numbers. The first image's come first.
@@ -119,11 +110,7 @@ impl TargetTensor {
     /// # Errors
     /// [`Error::Device`] if a device fails; [`Error::OutOfMemory`] if there is no memory for the copy.
     pub fn to_host(&self) -> Result<Self> {
-        let mut copy = HostBuffer::new(DType::F32, self.len_bytes())?;
-        match &self.storage {
-            Storage::Host(_) => copy.as_bytes_mut().copy_from_slice(self.as_bytes()?),
-            Storage::Cuda(buffer) => buffer.read(copy.as_bytes_mut())?,
-        }
+        let copy = self.storage.to_host(DType::F32, self.len_bytes())?;
         Ok(Self { storage: Storage::Host(copy), ..*self })
     }
 

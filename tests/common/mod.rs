@@ -7,9 +7,14 @@ pub mod ragged;
 pub mod recipes;
 pub mod views;
 
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
 use warpfeed::{
+    Batch, Builder, Device, Error, Pipeline, Result,
     image::{ChromaSampling, Image, JpegOptions, Size, encode_jpeg},
-    source::EncodedImages,
+    ops::{random_horizontal_flip, random_resized_crop, random_rotation},
+    source::{EncodedImages, Input, Sample, Source, Want, open},
 };
 
 /// A small generator for tests: xorshift64*.
@@ -66,11 +71,7 @@ pub fn source(count: u64) -> EncodedImages {
 }
 
 /// A pipeline over `source` that exercises order, random draws and pixels at little cost: 24 x 20 pixels.
-pub fn small(source: impl Into<warpfeed::source::Input>) -> warpfeed::Builder {
-    use warpfeed::{
-        Pipeline,
-        ops::{random_horizontal_flip, random_resized_crop, random_rotation},
-    };
+pub fn small(source: impl Into<Input>) -> Builder {
     Pipeline::builder(source)
         .shuffle(7)
         .threads(2)
@@ -78,6 +79,24 @@ pub fn small(source: impl Into<warpfeed::source::Input>) -> warpfeed::Builder {
         .augment(random_horizontal_flip(0.5))
         .augment(random_rotation(-20.0..=20.0))
         .augment(random_resized_crop(Size::new(24, 20)))
+}
+
+/// A cheap pipeline with random draws, in the source's own order.
+pub fn in_order(source: impl Into<Input>) -> Builder {
+    Pipeline::builder(source)
+        .seed(7)
+        .threads(2)
+        .batch_size(4)
+        .augment(random_horizontal_flip(0.5))
+        .augment(random_resized_crop(Size::new(24, 20)))
+}
+
+pub fn on_cpu(builder: Builder) -> Pipeline {
+    builder.device(Device::Cpu).build().unwrap()
+}
+
+pub fn data_set(path: &Path) -> Arc<dyn Source> {
+    open(path).unwrap().into_data_set().unwrap()
 }
 
 /// A sample as it was delivered.
@@ -89,7 +108,7 @@ pub struct Delivered {
 }
 
 /// The samples of a batch, padding left out.
-pub fn samples(batch: &warpfeed::Batch) -> Vec<Delivered> {
+pub fn samples(batch: &Batch) -> Vec<Delivered> {
     let images = batch.images().to_host().unwrap();
     (0..batch.len() - batch.padding())
         .map(|i| Delivered {
@@ -100,9 +119,19 @@ pub fn samples(batch: &warpfeed::Batch) -> Vec<Delivered> {
         .collect()
 }
 
+/// Every sample of these batches, in order.
+pub fn all(batches: impl Iterator<Item = Result<Batch>>) -> Vec<Delivered> {
+    batches.flat_map(|batch| samples(&batch.unwrap())).collect()
+}
+
 /// Every sample of an epoch, in order.
-pub fn delivered(pipeline: &warpfeed::Pipeline, epoch: u64) -> Vec<Delivered> {
-    pipeline.epoch(epoch).flat_map(|batch| samples(&batch.unwrap())).collect()
+pub fn delivered(pipeline: &Pipeline, epoch: u64) -> Vec<Delivered> {
+    all(pipeline.epoch(epoch))
+}
+
+/// Every sample of an epoch of the pipeline that a builder makes.
+pub fn built_epoch(builder: Builder, epoch: u64) -> Vec<Delivered> {
+    delivered(&builder.build().unwrap(), epoch)
 }
 
 /// The JSON that a command printed, which must have succeeded.
@@ -112,9 +141,37 @@ pub fn report(output: &std::process::Output) -> serde_json::Value {
 }
 
 /// The files of a folder, by their names.
-pub fn files(folder: &std::path::Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+pub fn files(folder: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
+}
+
+/// Images; a function is called before each is read, and may fail.
+pub struct Asking<F>(pub EncodedImages, pub F);
+
+impl<F: Fn(u64, &Want<'_>) -> Result<()> + Send + Sync> Source for Asking<F> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+        (self.1)(index, want)?;
+        self.0.read(index, want, sample)
+    }
+    fn label(&self, index: u64) -> u32 {
+        self.0.label(index)
+    }
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        self.0.name(index)
+    }
+    fn classes(&self) -> &[String] {
+        self.0.classes()
+    }
+}
+
+/// The error of the operating system with this number, met when an image's file was opened.
+pub fn cannot_open(index: u64, number: i32) -> Error {
+    let source = std::io::Error::from_raw_os_error(number);
+    Error::Io { action: "open", path: format!("images/{index}.jpg").into(), source }
 }
 
 /// A source whose samples at some positions cannot be decoded.
@@ -123,16 +180,11 @@ pub struct WithBad {
     pub bad: Vec<u64>,
 }
 
-impl warpfeed::source::Source for WithBad {
+impl Source for WithBad {
     fn len(&self) -> u64 {
         self.good.len()
     }
-    fn read<'a>(
-        &'a self,
-        index: u64,
-        want: &warpfeed::source::Want<'_>,
-        sample: &mut warpfeed::source::Sample<'a>,
-    ) -> warpfeed::Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         self.good.read(index, want, sample)?;
         if self.bad.contains(&index) {
             sample.keep(0..sample.bytes().len() / 2);
@@ -142,7 +194,7 @@ impl warpfeed::source::Source for WithBad {
     fn label(&self, index: u64) -> u32 {
         self.good.label(index)
     }
-    fn name(&self, index: u64) -> std::borrow::Cow<'_, str> {
+    fn name(&self, index: u64) -> Cow<'_, str> {
         format!("folder/{index}.jpg").into()
     }
 }

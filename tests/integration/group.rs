@@ -1,6 +1,6 @@
 //! Several devices of one process: what ranks in processes deliver, whatever becomes of one of them.
 
-use crate::common::{Delivered, WithBad, delivered, samples, small, source};
+use crate::common::{Delivered, WithBad, all as rest, delivered, samples, small, source};
 use std::thread;
 use warpfeed::source::{Input, OpenOptions};
 use warpfeed::{
@@ -21,10 +21,6 @@ fn rank(builder: Builder, rank: usize, ranks: usize) -> Vec<Delivered> {
 fn each(epochs: Vec<Epoch>) -> Vec<Vec<Delivered>> {
     let threads: Vec<_> = epochs.into_iter().map(|epoch| thread::spawn(|| rest(epoch))).collect();
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-}
-
-fn rest(epoch: Epoch) -> Vec<Delivered> {
-    epoch.flat_map(|batch| samples(&batch.unwrap())).collect()
 }
 
 #[test]

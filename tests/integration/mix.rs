@@ -1,9 +1,7 @@
 //! MixUp and CutMix in pipelines. What they make of given shares is compared in src/backend/cpu/mix.rs.
 
-use crate::common::{self, small, source};
-use warpfeed::{
-    Batch, Builder, DType, Device, LastBatch, Layout, Mix, OnError, Partition, Pipeline, TargetSpec, Targets,
-};
+use crate::common::{self, on_cpu, small, source};
+use warpfeed::{Batch, DType, Device, LastBatch, Layout, Mix, OnError, Partition, Pipeline, TargetSpec, Targets};
 
 const SPECS: [&str; 6] = [
     "torchvision=0.4/0",
@@ -16,10 +14,6 @@ const SPECS: [&str; 6] = [
 
 fn mix(text: &str) -> Mix {
     text.parse().unwrap()
-}
-
-fn built(builder: Builder) -> Pipeline {
-    builder.device(Device::Cpu).build().unwrap()
 }
 
 fn batches(pipeline: &Pipeline) -> Vec<Batch> {
@@ -46,7 +40,7 @@ fn all(batches: &[Batch]) -> Vec<(Vec<u8>, Vec<f32>, Vec<f32>)> {
 fn batches_are_mixed_as_they_say() {
     for text in SPECS {
         let builder = || small(source(23)).targets(TargetSpec::soft(10).smoothing(0.1));
-        let (plain, mixed) = (batches(&built(builder())), batches(&built(builder().mix(mix(text)))));
+        let (plain, mixed) = (batches(&on_cpu(builder())), batches(&on_cpu(builder().mix(mix(text)))));
         let mut changed = 0;
         for (plain, batch) in plain.iter().zip(&mixed) {
             let (count, by) = (batch.len(), batch.mixed().unwrap());
@@ -83,27 +77,27 @@ fn batches_are_mixed_as_they_say() {
 fn threads_prefetch_and_resuming_do_not_matter_and_ranks_draw_their_own() {
     for text in SPECS {
         let builder = || small(source(23)).targets(TargetSpec::soft(10)).mix(mix(text));
-        let whole = all(&batches(&built(builder())));
-        assert_eq!(all(&batches(&built(builder().threads(0).prefetch(4)))), whole, "{text}");
-        let pipeline = built(builder());
+        let whole = all(&batches(&on_cpu(builder())));
+        assert_eq!(all(&batches(&on_cpu(builder().threads(0).prefetch(4)))), whole, "{text}");
+        let pipeline = on_cpu(builder());
         let state = pipeline.epoch(1).nth(1).unwrap().unwrap().state();
         let rest: Vec<Batch> = pipeline.resume(&state).unwrap().map(Result::unwrap).collect();
         assert_eq!(all(&rest), whole[2..], "{text}");
 
-        let error = built(builder().batch_size(6)).resume(&state).unwrap_err().to_string();
+        let error = on_cpu(builder().batch_size(6)).resume(&state).unwrap_err().to_string();
         assert!(error.contains("of 6 images") && error.contains("of 5 images"), "{error}");
-        let error = built(small(source(23))).resume(&state).unwrap_err().to_string();
+        let error = on_cpu(small(source(23))).resume(&state).unwrap_err().to_string();
         assert!(error.contains("no mixing"), "{error}");
 
         let shares = |rank| {
-            let pipeline = built(builder().partition(Partition::new(rank, 2).unwrap()));
+            let pipeline = on_cpu(builder().partition(Partition::new(rank, 2).unwrap()));
             all(&batches(&pipeline)).into_iter().map(|(_, _, shares)| shares).collect::<Vec<_>>()
         };
         assert_ne!(shares(0), shares(1), "{text}");
     }
     // Without mixing another batch size resumes as ever.
-    let state = built(small(source(23))).epoch(1).next().unwrap().unwrap().state();
-    assert!(built(small(source(23)).batch_size(6)).resume(&state).is_ok());
+    let state = on_cpu(small(source(23))).epoch(1).next().unwrap().unwrap().state();
+    assert!(on_cpu(small(source(23)).batch_size(6)).resume(&state).is_ok());
 }
 
 #[test]
@@ -111,7 +105,7 @@ fn short_and_padded_batches_are_mixed_as_they_are() {
     for (text, last) in SPECS.into_iter().flat_map(|text| [(text, LastBatch::Keep), (text, LastBatch::Pad)]) {
         let bad = common::WithBad { good: source(23), bad: vec![0, 7, 8] };
         let builder = small(bad).last_batch(last).on_error(OnError::Skip).mix(mix(text));
-        for batch in batches(&built(builder)) {
+        for batch in batches(&on_cpu(builder)) {
             let mixed = batch.mixed().unwrap();
             assert_eq!((mixed.shares().len(), mixed.partners().len()), (batch.len(), batch.len()));
         }
@@ -122,7 +116,7 @@ fn short_and_padded_batches_are_mixed_as_they_are() {
 fn every_output_type_is_mixed_and_labels_alone_are_left_as_they_are() {
     for (dtype, layout) in [(DType::U8, Layout::Nhwc), (DType::F16, Layout::Nchw), (DType::Bf16, Layout::Nhwc)] {
         let builder = || small(source(23)).output(dtype, layout).targets(TargetSpec::class(10));
-        let (plain, mixed) = (batches(&built(builder())), batches(&built(builder().mix(mix("timm=0.8/0")))));
+        let (plain, mixed) = (batches(&on_cpu(builder())), batches(&on_cpu(builder().mix(mix("timm=0.8/0")))));
         for (plain, mixed) in plain.iter().zip(&mixed) {
             assert!(plain.images().as_bytes().unwrap() != mixed.images().as_bytes().unwrap());
             let Some(Targets::Numbers(classes)) = mixed.targets() else { unreachable!("they were asked for") };

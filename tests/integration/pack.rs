@@ -1,16 +1,15 @@
 //! Packing: the same images in every form, whatever interrupts it.
 
-use crate::common::{self, delivered, image, jpeg, small};
+use crate::common::{self, Asking, data_set, delivered, image, jpeg, small};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
-use std::sync::Arc;
 use warpfeed::pack::{PackOptions, PackReport, pack, verify};
 use warpfeed::{
     BadLimit, Error, Rank,
     image::{Decoder, Image, JpegColor, JpegOptions, Rect, Size, encode_jpeg, probe},
-    source::{EncodedImages, RecordFormat, Sample, Source, Want, open},
+    source::{EncodedImages, RecordFormat, Source, Want, open},
 };
 
 const FORMATS: [RecordFormat; 3] = [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord];
@@ -27,10 +26,6 @@ fn large() -> EncodedImages {
 }
 
 /// Each sample's bytes and label.
-fn data_set(path: &Path) -> Arc<dyn Source> {
-    open(path).unwrap().into_data_set().unwrap()
-}
-
 fn contents(source: &dyn Source) -> Vec<(Vec<u8>, u32)> {
     (0..source.len()).map(|i| (source.encoded(i).unwrap(), source.label(i))).collect()
 }
@@ -313,31 +308,19 @@ fn what_is_lost_afterwards_is_packed_again() {
 }
 
 /// A source that cannot be read on after some samples, as if the process had been killed there.
-struct Breaks(EncodedImages, u64);
+fn breaks(images: EncodedImages, after: u64) -> impl Source {
+    Asking(images, move |index, _: &Want<'_>| match index < after {
+        true => Ok(()),
+        false => Err(Error::Unsupported { feature: "reading on".into(), remedy: "call again".into() }),
+    })
+}
 
 /// A source whose samples in a range meet an error of the system's.
-struct Faulty(EncodedImages, std::ops::Range<u64>, i32);
-
-impl Source for Faulty {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> warpfeed::Result<()> {
-        if self.1.contains(&index) {
-            let source = std::io::Error::from_raw_os_error(self.2);
-            return Err(Error::Io { action: "open", path: format!("images/{index}.jpg").into(), source });
-        }
-        self.0.read(index, want, sample)
-    }
-    fn label(&self, index: u64) -> u32 {
-        self.0.label(index)
-    }
-    fn name(&self, index: u64) -> std::borrow::Cow<'_, str> {
-        self.0.name(index)
-    }
-    fn classes(&self) -> &[String] {
-        self.0.classes()
-    }
+fn faulty(images: EncodedImages, at: std::ops::Range<u64>, number: i32) -> impl Source {
+    Asking(images, move |index, _: &Want<'_>| match at.contains(&index) {
+        true => Err(common::cannot_open(index, number)),
+        false => Ok(()),
+    })
 }
 
 #[test]
@@ -350,7 +333,7 @@ fn faults_of_the_machine_end_packing_and_leave_nothing_out() {
     let whole = folder.path().join("whole/train");
     pack(&large(), &whole, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap();
     let out = folder.path().join("train");
-    let error = pack(&Faulty(large(), 25..26, EMFILE), &out, &options(RecordFormat::WebDataset), &mut |_| {});
+    let error = pack(&faulty(large(), 25..26, EMFILE), &out, &options(RecordFormat::WebDataset), &mut |_| {});
     let text = error.unwrap_err().to_string();
     assert!(text.contains("images/25.jpg") && text.contains("ulimit -n"), "{text}");
     let report = pack(&large(), &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap();
@@ -358,14 +341,14 @@ fn faults_of_the_machine_end_packing_and_leave_nothing_out() {
     assert_eq!(files(&out), files(&whole));
     // A disk that fails at one sample, or at several in a row.
     let out = folder.path().join("disk/train");
-    let error = pack(&Faulty(large(), 20..23, EIO), &out, &options(RecordFormat::WebDataset), &mut |_| {});
+    let error = pack(&faulty(large(), 20..23, EIO), &out, &options(RecordFormat::WebDataset), &mut |_| {});
     let text = error.unwrap_err().to_string();
     assert!(text.contains("images/22.jpg") && text.contains("check the disk"), "{text}");
-    let report = pack(&Faulty(large(), 20..22, EIO), &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap();
+    let report = pack(&faulty(large(), 20..22, EIO), &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap();
     assert_eq!((report.bad_count, report.images), (2, 38));
     // A file that may not be read is a bad sample, as ever.
     let out = folder.path().join("denied/train");
-    let report = pack(&Faulty(large(), 25..26, EACCES), &out, &options(RecordFormat::WebDataset), &mut |_| {});
+    let report = pack(&faulty(large(), 25..26, EACCES), &out, &options(RecordFormat::WebDataset), &mut |_| {});
     assert_eq!(report.unwrap().bad_count, 1);
 }
 
@@ -459,7 +442,7 @@ fn every_flipped_bit_of_the_manifest_is_found() {
     images[7].0.clear();
     let source = EncodedImages::new(images).with_classes((0..10).map(|i| format!("class {i}")));
     let tar = options(RecordFormat::WebDataset);
-    pack(&Breaks(source.clone(), 25), &out, &tar, &mut |_| {}).unwrap_err();
+    pack(&breaks(source.clone(), 25), &out, &tar, &mut |_| {}).unwrap_err();
     assert!(verify(&out, &mut |_| {}).unwrap().manifest_verified);
     assert!(pack(&source, &out, &tar, &mut |_| {}).unwrap().resumed_images > 0);
     let (whole, manifest) = (files(&out), out.join("pack.json"));
@@ -529,36 +512,21 @@ fn a_damaged_manifest_is_named_and_everything_packed_anew() {
 #[test]
 #[cfg(target_os = "linux")]
 fn two_runs_do_not_pack_into_one_folder() {
-    /// A source that is read when it is let.
-    struct Waits(EncodedImages, std::sync::Barrier);
-
-    impl Source for Waits {
-        fn len(&self) -> u64 {
-            self.0.len()
-        }
-        fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> warpfeed::Result<()> {
-            if index == 0 {
-                self.1.wait(); // It has begun,
-                self.1.wait(); // and may go on.
-            }
-            self.0.read(index, want, sample)
-        }
-        fn label(&self, index: u64) -> u32 {
-            self.0.label(index)
-        }
-        fn name(&self, index: u64) -> std::borrow::Cow<'_, str> {
-            self.0.name(index)
-        }
-    }
-
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("train");
-    let waits = Waits(large(), std::sync::Barrier::new(2));
+    let barrier = std::sync::Barrier::new(2);
+    let waits = Asking(large(), |index, _: &Want<'_>| {
+        if index == 0 {
+            barrier.wait(); // It has begun,
+            barrier.wait(); // and may go on.
+        }
+        Ok(())
+    });
     std::thread::scope(|scope| {
         let first = scope.spawn(|| pack(&waits, &out, &options(RecordFormat::WebDataset), &mut |_| {}));
-        waits.1.wait();
+        barrier.wait();
         let error = pack(&large(), &out, &options(RecordFormat::RecordIo), &mut |_| {}).unwrap_err();
-        waits.1.wait();
+        barrier.wait();
         let text = error.to_string();
         assert!(error.is_parameter() && text.contains("no other run") && text.contains("as webdataset"), "{text}");
         assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
@@ -583,27 +551,6 @@ fn a_pipe_in_the_place_of_the_manifest_is_not_waited_for() {
     }
 }
 
-impl Source for Breaks {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> warpfeed::Result<()> {
-        if index >= self.1 {
-            return Err(Error::Unsupported { feature: "reading on".into(), remedy: "call again".into() });
-        }
-        self.0.read(index, want, sample)
-    }
-    fn label(&self, index: u64) -> u32 {
-        self.0.label(index)
-    }
-    fn name(&self, index: u64) -> std::borrow::Cow<'_, str> {
-        self.0.name(index)
-    }
-    fn classes(&self) -> &[String] {
-        self.0.classes()
-    }
-}
-
 #[test]
 fn an_interrupted_run_goes_on_and_its_folder_is_no_source_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
@@ -612,7 +559,7 @@ fn an_interrupted_run_goes_on_and_its_folder_is_no_source_meanwhile() {
         pack(&large(), &whole, &options(format), &mut |_| {}).unwrap();
         let out = folder.path().join(format!("{format:?}/train"));
         for until in [0, 15, 30] {
-            let error = pack(&Breaks(large(), until), &out, &options(format), &mut |_| {}).unwrap_err();
+            let error = pack(&breaks(large(), until), &out, &options(format), &mut |_| {}).unwrap_err();
             assert!(matches!(error, Error::Unsupported { .. }), "{error}");
             assert!(open(&out).is_err(), "{format:?} after {until} samples");
             // What has its name is whole.

@@ -1,6 +1,6 @@
 //! The pipeline as a whole: what it delivers, what it refuses, and how it ends.
 
-use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, samples, small, source};
+use crate::common::{self, Asking, Delivered, Random, WithBad, delivered, jpeg, samples, small, source};
 use half::{bf16, f16};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -378,37 +378,14 @@ fn too_many_bad_samples_end_the_epoch_at_the_same_batch_for_any_number_of_thread
     }
 }
 
-/// Fails at some samples with an error of the operating system.
-struct Failing {
-    good: EncodedImages,
-    error: i32,
-    at: fn(u64) -> bool,
-}
-
-impl Source for Failing {
-    fn len(&self) -> u64 {
-        self.good.len()
-    }
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
-        if (self.at)(index) {
-            let source = std::io::Error::from_raw_os_error(self.error);
-            return Err(Error::Io { action: "open", path: format!("{index}.jpg").into(), source });
-        }
-        self.good.read(index, want, sample)
-    }
-    fn label(&self, index: u64) -> u32 {
-        self.good.label(index)
-    }
-    fn name(&self, index: u64) -> Cow<'_, str> {
-        format!("{index}.jpg").into()
-    }
-}
-
 #[test]
 #[cfg(target_os = "linux")]
 fn what_every_sample_would_meet_is_no_samples_fault() {
-    let end = |error, at, policy| {
-        let source = Failing { good: source(20), error, at };
+    let end = |number, at: fn(u64) -> bool, policy| {
+        let source = Asking(source(20), move |index, _: &Want<'_>| match at(index) {
+            true => Err(common::cannot_open(index, number)),
+            false => Ok(()),
+        });
         let pipeline = Pipeline::builder(source).center_crop(8).batch_size(5).threads(1).on_error(policy).build();
         let mut epoch = pipeline.unwrap().epoch(0);
         let error = epoch.find_map(Result::err).map(|error| error.to_string());

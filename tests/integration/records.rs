@@ -1,9 +1,8 @@
 //! Shards of records: whole, damaged, and lying.
 
-use crate::common::{self, Random};
+use crate::common::{self, Random, data_set};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use warpfeed::{
     Error, OnError, Pipeline, Result,
     image::Size,
@@ -131,10 +130,6 @@ fn no_index() -> RecordOptions {
 type Read = Result<(Vec<u8>, u32), String>;
 
 /// Each sample's bytes and label, or why it cannot be read.
-fn data_set(path: &Path) -> Arc<dyn Source> {
-    open(path).unwrap().into_data_set().unwrap()
-}
-
 fn contents(source: &dyn Source) -> Vec<Read> {
     let read = |i| match source.encoded(i) {
         Ok(bytes) => Ok((bytes, source.label(i))),

@@ -1,7 +1,7 @@
 //! Remote shards: what files give, from front to back and in any order, in good and bad moods of the server.
 #![cfg(feature = "cloud")]
 
-use crate::common::{self, Delivered, delivered, samples, source};
+use crate::common::{self, built_epoch as epoch, delivered, in_order, samples, source};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,25 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, ImageCache, OnError, Pipeline,
-    image::Size,
-    ops::{random_horizontal_flip, random_resized_crop},
+    ImageCache, OnError,
     source::{EncodedImages, Input, OpenOptions, RecordFormat, RecordOptions, ShardCache, Source, SourceFormat, open},
 };
-
-/// A cheap pipeline with random draws, in the source's own order.
-fn in_order(source: impl Into<Input>) -> Builder {
-    Pipeline::builder(source)
-        .seed(7)
-        .threads(2)
-        .batch_size(4)
-        .augment(random_horizontal_flip(0.5))
-        .augment(random_resized_crop(Size::new(24, 20)))
-}
-
-fn epoch(builder: Builder, epoch: u64) -> Vec<Delivered> {
-    delivered(&builder.build().unwrap(), epoch)
-}
 
 /// A web server that has its moods.
 struct Server {

@@ -1,17 +1,13 @@
 //! An epoch goes on where it stood: in another pipeline, with other threads, to the very next sample.
 
-use crate::common::{self, Delivered, WithBad, samples, small, source};
-use warpfeed::{Batch, Builder, Epoch, EpochState, LastBatch, OnError, Partition, Result, image::Size};
+use crate::common::{self, Delivered, WithBad, all, samples, small, source};
+use warpfeed::{Batch, Builder, EpochState, LastBatch, OnError, Partition, Result, image::Size};
 
 /// A state as it comes back from a file.
 fn written(state: &EpochState) -> EpochState {
     let text = serde_json::to_string(state).unwrap();
     assert!(text.len() < 300, "{text}");
     serde_json::from_str(&text).unwrap()
-}
-
-fn all(epoch: Epoch) -> Vec<Delivered> {
-    epoch.flat_map(|batch| samples(&batch.unwrap())).collect()
 }
 
 /// Takes an epoch batch by batch, each in a pipeline of its own that goes on from the one before.

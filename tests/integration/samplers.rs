@@ -1,17 +1,13 @@
 //! Samples that come more than once an epoch, or not at all: in pipelines.
 
-use crate::common::{self, Delivered, WithBad, delivered, small, source};
+use crate::common::{self, Delivered, WithBad, delivered, on_cpu, small, source};
 use std::collections::BTreeMap;
 use warpfeed::prelude::random_resized_crop;
 use warpfeed::source::{Compose, Concat, Input, OpenOptions, Source};
 use warpfeed::{
-    ApplyOptions, Builder, DType, Device, ImageCache, LastBatch, Layout, OnError, Orientation, Partition, Pipeline,
-    Sampling, apply, five_crop, view,
+    ApplyOptions, Builder, DType, ImageCache, LastBatch, Layout, OnError, Orientation, Partition, Pipeline, Sampling,
+    apply, five_crop, view,
 };
-
-fn built(builder: Builder) -> Pipeline {
-    builder.device(Device::Cpu).build().unwrap()
-}
 
 fn samplings() -> [Sampling; 4] {
     [
@@ -25,10 +21,10 @@ fn samplings() -> [Sampling; 4] {
 #[test]
 fn the_first_time_a_sample_is_what_it_is_in_any_order_and_then_another() {
     let usual: BTreeMap<u64, Delivered> =
-        delivered(&built(small(source(23))), 1).into_iter().map(|sample| (sample.index, sample)).collect();
+        delivered(&on_cpu(small(source(23))), 1).into_iter().map(|sample| (sample.index, sample)).collect();
     for sampling in samplings() {
         let mut seen = BTreeMap::<u64, Vec<Vec<u8>>>::new();
-        for sample in delivered(&built(small(source(23)).sampler(sampling.clone())), 1) {
+        for sample in delivered(&on_cpu(small(source(23)).sampler(sampling.clone())), 1) {
             seen.entry(sample.index).or_default().push(sample.bytes);
         }
         for (index, mut images) in seen {
@@ -45,18 +41,18 @@ fn the_first_time_a_sample_is_what_it_is_in_any_order_and_then_another() {
 fn threads_batches_ranks_resuming_and_caches_do_not_matter() {
     for sampling in samplings() {
         let builder = || small(source(23)).sampler(sampling.clone());
-        let whole = delivered(&built(builder()), 1);
-        assert_eq!(delivered(&built(builder().threads(0).batch_size(7)), 1), whole, "{sampling:?}");
-        let part = |rank| delivered(&built(builder().partition(Partition::new(rank, 3).unwrap())), 1);
+        let whole = delivered(&on_cpu(builder()), 1);
+        assert_eq!(delivered(&on_cpu(builder().threads(0).batch_size(7)), 1), whole, "{sampling:?}");
+        let part = |rank| delivered(&on_cpu(builder().partition(Partition::new(rank, 3).unwrap())), 1);
         for (rank, part) in (0..3).map(|rank| (rank as usize, part(rank))) {
             assert!(part.iter().eq(whole.iter().skip(rank).step_by(3)), "{sampling:?}");
         }
-        let pipeline = built(builder());
+        let pipeline = on_cpu(builder());
         let first = pipeline.epoch(1).next().unwrap().unwrap();
         let rest = pipeline.resume(&first.state()).unwrap();
         let rest: Vec<Delivered> = rest.flat_map(|batch| common::samples(&batch.unwrap())).collect();
         assert_eq!(rest, whole[5..], "{sampling:?}");
-        let cached = built(builder().cache(ImageCache::memory(1 << 24)));
+        let cached = on_cpu(builder().cache(ImageCache::memory(1 << 24)));
         delivered(&cached, 0);
         assert_eq!(delivered(&cached, 1), whole, "{sampling:?}");
         assert_eq!(pipeline.len(), Some(whole.len() as u64));
@@ -68,16 +64,16 @@ fn threads_batches_ranks_resuming_and_caches_do_not_matter() {
 fn batches_have_a_fixed_share_of_each_source() {
     let both = || Concat::new([source(23).into_source(), source(5).into_source()]).unwrap();
     let builder = || small(both()).batch_size(5).sampler(both().shares([4, 1]).unwrap());
-    let whole = delivered(&built(builder()), 1);
+    let whole = delivered(&on_cpu(builder()), 1);
     // Six batches of 4 for the first source, which has 23: none is left out.
     assert_eq!(whole.len(), 30);
     let shares = |samples: &[Delivered]| {
         assert!(samples.chunks(5).all(|batch| batch.iter().filter(|sample| sample.index >= 23).count() == 1));
     };
     shares(&whole);
-    assert_eq!(delivered(&built(builder().threads(0)), 1), whole);
+    assert_eq!(delivered(&on_cpu(builder().threads(0)), 1), whole);
     let ranks: Vec<Vec<Delivered>> =
-        (0..3).map(|rank| delivered(&built(builder().partition(Partition::new(rank, 3).unwrap())), 1)).collect();
+        (0..3).map(|rank| delivered(&on_cpu(builder().partition(Partition::new(rank, 3).unwrap())), 1)).collect();
     ranks.iter().for_each(|own| shares(own));
     let mut once: Vec<u64> = ranks.concat().iter().map(|sample| sample.index).filter(|&index| index < 23).collect();
     once.sort_unstable();
@@ -88,13 +84,13 @@ fn batches_have_a_fixed_share_of_each_source() {
     let with_bad = |source| WithBad { good: source, bad: vec![1, 2] }.into_source();
     let both_bad = Concat::new([with_bad(source(23)), with_bad(source(5))]).unwrap();
     let sampler = both_bad.shares([4, 1]).unwrap();
-    shares(&delivered(&built(small(both_bad).sampler(sampler).on_error(OnError::Substitute)), 1));
+    shares(&delivered(&on_cpu(small(both_bad).sampler(sampler).on_error(OnError::Substitute)), 1));
     let error = builder().batch_size(6).build().unwrap_err().to_string();
     assert!(error.contains("batch_size must be 5"), "{error}");
     for counts in [vec![4], vec![4, 0]] {
         assert!(both().shares(counts).unwrap_err().is_parameter());
     }
-    let pipeline = built(builder());
+    let pipeline = on_cpu(builder());
     let state = pipeline.epoch(1).next().unwrap().unwrap().state();
     let rest: Vec<Delivered> = pipeline.resume(&state).unwrap().flat_map(|b| common::samples(&b.unwrap())).collect();
     assert_eq!(rest, whole[5..]);
@@ -104,11 +100,11 @@ fn batches_have_a_fixed_share_of_each_source() {
 fn a_state_of_another_sampler_is_refused() {
     let state = |sampling: Option<Sampling>| {
         let builder = sampling.into_iter().fold(small(source(23)), Builder::sampler);
-        built(builder).epoch(1).next().unwrap().unwrap().state()
+        on_cpu(builder).epoch(1).next().unwrap().unwrap().state()
     };
     let states = samplings().map(|sampling| state(Some(sampling)));
     for (i, sampling) in samplings().into_iter().enumerate() {
-        let pipeline = built(small(source(23)).sampler(sampling));
+        let pipeline = on_cpu(small(source(23)).sampler(sampling));
         for (j, state) in states.iter().enumerate() {
             let resumed = pipeline.resume(state).map(drop);
             assert_eq!(resumed.is_ok(), i == j, "{i} {j}: {resumed:?}");
@@ -116,17 +112,17 @@ fn a_state_of_another_sampler_is_refused() {
         let error = pipeline.resume(&state(None)).unwrap_err().to_string();
         assert!(error.contains("sampler"), "{error}");
     }
-    assert!(built(small(source(23))).resume(&states[0]).is_err());
+    assert!(on_cpu(small(source(23))).resume(&states[0]).is_err());
 }
 
 #[test]
 fn bad_samples_are_substituted_by_any_other() {
     let bad = || WithBad { good: source(23), bad: vec![3, 4, 5] };
     let builder = || small(bad()).sampler(Sampling::repeated(3).positions(69)).on_error(OnError::Substitute);
-    let all = delivered(&built(builder()), 1);
+    let all = delivered(&on_cpu(builder()), 1);
     assert_eq!(all.len(), 69);
     assert!(all.iter().all(|sample| !(3..6).contains(&sample.index)));
-    assert_eq!(delivered(&built(builder().threads(0)), 1), all);
+    assert_eq!(delivered(&on_cpu(builder().threads(0)), 1), all);
 }
 
 #[test]
@@ -154,7 +150,7 @@ fn each_occurrence_is_replayed_from_its_batch() {
             .last_batch(LastBatch::Pad)
             .views([view([random_resized_crop(8)]).times(2), five_crop(16)]),
     ];
-    for pipeline in pipelines.map(|builder| built(builder.output(DType::U8, Layout::Nhwc))) {
+    for pipeline in pipelines.map(|builder| on_cpu(builder.output(DType::U8, Layout::Nhwc))) {
         for batch in (0..2).flat_map(|_| pipeline.epoch(1)).map(Result::unwrap) {
             let (repetitions, sizes) = (batch.repetitions(), batch.stored_sizes());
             assert_eq!((repetitions.len(), sizes.len()), (batch.len(), batch.len()));

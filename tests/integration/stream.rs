@@ -1,14 +1,12 @@
 //! Shards read from front to back, from files and pipes: what random access gives, nothing lost, nothing twice.
 
-use crate::common::{self, Delivered, delivered, samples};
+use crate::common::{self, Delivered, built_epoch as epoch, delivered, in_order, samples};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, EpochState, Error, LastBatch, OnError, Partition, Pipeline,
-    image::Size,
-    ops::{random_horizontal_flip, random_resized_crop},
+    EpochState, Error, LastBatch, OnError, Partition, Pipeline,
     source::{
         AtEnd, EncodedImages, Input, OpenOptions, RecordFormat, RecordOptions, RecordStream, Stream, StreamMix,
         StreamOptions, StreamStart, open,
@@ -38,22 +36,8 @@ fn shards(folder: &Path) -> Vec<PathBuf> {
     shards
 }
 
-/// A cheap pipeline with random draws, in the source's own order.
-fn in_order(source: impl Into<Input>) -> Builder {
-    Pipeline::builder(source)
-        .seed(7)
-        .threads(2)
-        .batch_size(4)
-        .augment(random_horizontal_flip(0.5))
-        .augment(random_resized_crop(Size::new(24, 20)))
-}
-
 fn streamed(path: &Path, window: usize) -> Input {
     OpenOptions { window: Some(window), ..OpenOptions::default() }.open(path).unwrap()
-}
-
-fn epoch(builder: Builder, epoch: u64) -> Vec<Delivered> {
-    delivered(&builder.build().unwrap(), epoch)
 }
 
 fn sorted(delivered: &[Delivered]) -> Vec<u64> {

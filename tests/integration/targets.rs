@@ -1,7 +1,6 @@
 //! Targets from every source, in every order, and what becomes of bad ones.
 
-use crate::common::{jpeg, small, source};
-use std::borrow::Cow;
+use crate::common::{Asking, jpeg, small, source};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::source::{
-    Compose, Concat, EncodedImages, ImageFolder, Input, ListFile, OpenOptions, RecordFormat, Sample, Source, Want, open,
+    Compose, Concat, EncodedImages, ImageFolder, Input, ListFile, OpenOptions, RecordFormat, Source, Want, open,
 };
 use warpfeed::{
     Batch, Builder, Device, ImageCache, LastBatch, OnError, Partition, Pipeline, Target, TargetSpec, TargetType,
@@ -232,28 +231,16 @@ fn features_of_tfrecord_are_packed_as_parts_of_webdataset_under_their_names() {
 
 #[test]
 fn a_source_is_asked_for_image_and_target_at_once() {
-    /// Counts calls: reads alone, targets alone, both together.
-    struct Asked(EncodedImages, Arc<[AtomicUsize; 3]>);
-
-    impl Source for Asked {
-        fn len(&self) -> u64 {
-            self.0.len()
-        }
-        fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> warpfeed::Result<()> {
-            let kind = if !want.image { 1 } else { 2 * usize::from(want.field.is_some()) };
-            self.1[kind].fetch_add(1, Relaxed);
-            self.0.read(index, want, sample)
-        }
-        fn label(&self, index: u64) -> u32 {
-            self.0.label(index)
-        }
-        fn name(&self, index: u64) -> Cow<'_, str> {
-            self.0.name(index)
-        }
-    }
-
     let counts = Arc::<[AtomicUsize; 3]>::default();
-    let asked = || Asked(images(), Arc::clone(&counts));
+    // Counts calls: reads alone, targets alone, both together.
+    let asked = || {
+        let counts = Arc::clone(&counts);
+        Asking(images(), move |_, want: &Want<'_>| {
+            let kind = if !want.image { 1 } else { 2 * usize::from(want.field.is_some()) };
+            counts[kind].fetch_add(1, Relaxed);
+            Ok(())
+        })
+    };
     let composed = [
         asked().into_source(),
         asked().subset(0..IMAGES).unwrap().into_source(),

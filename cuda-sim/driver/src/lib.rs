@@ -15,4 +15,5 @@ mod error;
 mod kernels;
 mod memory;
 mod random;
+mod report;
 mod state;

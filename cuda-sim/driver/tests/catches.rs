@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Mistake, Pinned, Sim, code, device_address, expected, kernel, launch, loader, one_block};
+use common::sim::Sim;
+use common::{Mistake, Pinned, code, device_address, expected, kernel, launch, loader, one_block, start};
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, CudaSlice, DriverError, result};
 
@@ -20,7 +21,7 @@ fn caught(sim: &Sim, mistake: Mistake) -> usize {
 
 #[test]
 fn a_right_program_is_right_for_a_thousand_seeds() {
-    let sim = Sim::start();
+    let sim = start();
     for seed in 0..1000 {
         sim.reset(seed);
         let bytes = loader(Mistake::None).unwrap_or_else(|error| panic!("seed {seed}: {error}, {}", sim.message()));
@@ -32,7 +33,7 @@ fn a_right_program_is_right_for_a_thousand_seeds() {
 
 #[test]
 fn each_missing_wait_shows_for_some_seed() {
-    let sim = Sim::start();
+    let sim = start();
     for mistake in [
         Mistake::NoUploadWait,
         Mistake::NoKernelWait,
@@ -48,7 +49,7 @@ fn each_missing_wait_shows_for_some_seed() {
 
 #[test]
 fn a_seed_replays() {
-    let sim = Sim::start();
+    let sim = start();
     let run = |seed| {
         sim.reset(seed);
         (loader(Mistake::NoUploadWait), sim.report())
@@ -64,7 +65,7 @@ fn a_seed_replays() {
 
 #[test]
 fn a_copy_to_freed_memory_fails_the_context() {
-    let sim = Sim::start();
+    let sim = start();
     let context = CudaContext::new(0).unwrap();
     let stream = context.new_stream().unwrap();
     // SAFETY: the mistake is the test.
@@ -89,7 +90,7 @@ fn a_copy_to_freed_memory_fails_the_context() {
 
 #[test]
 fn memory_freed_while_another_stream_uses_it_is_caught() {
-    let sim = Sim::start();
+    let sim = start();
     let run = |wait: bool| -> Result<(), DriverError> {
         let context = CudaContext::new(0)?;
         // SAFETY: the streams are ordered by hand, or not.
@@ -121,7 +122,7 @@ fn memory_freed_while_another_stream_uses_it_is_caught() {
 
 #[test]
 fn a_synchronous_upload_from_pageable_memory_is_not_done_when_it_returns() {
-    let sim = Sim::start();
+    let sim = start();
     let run = |wait: bool| {
         let context = CudaContext::new(0).unwrap();
         let other = context.new_stream().unwrap();
@@ -149,7 +150,7 @@ fn a_synchronous_upload_from_pageable_memory_is_not_done_when_it_returns() {
 /// for only one of them.
 #[test]
 fn a_reader_that_cudarc_forgets_is_caught() {
-    let sim = Sim::start();
+    let sim = start();
     let mut wrong = 0;
     for seed in 0..100 {
         sim.reset(seed);
@@ -167,7 +168,7 @@ fn a_reader_that_cudarc_forgets_is_caught() {
 
 #[test]
 fn memory_used_before_its_allocation_on_another_stream_is_caught() {
-    let sim = Sim::start();
+    let sim = start();
     let mut caught = 0;
     for seed in 0..100 {
         sim.reset(seed);
@@ -188,7 +189,7 @@ fn memory_used_before_its_allocation_on_another_stream_is_caught() {
 
 #[test]
 fn accesses_out_of_bounds_are_caught() {
-    let sim = Sim::start();
+    let sim = start();
     type Program = fn(&CudaSlice<u8>, &std::sync::Arc<CudaContext>) -> Result<(), DriverError>;
     // SAFETY: in each, the mistake is the test; the memory that is touched in the end is the fence of the allocation.
     let programs: [(&str, &str, Program); 7] = [
@@ -243,7 +244,7 @@ fn accesses_out_of_bounds_are_caught() {
 
 #[test]
 fn a_kernel_that_fails_is_reported_at_a_later_call() {
-    let sim = Sim::start();
+    let sim = start();
     let context = CudaContext::new(0).unwrap();
     let stream = context.new_stream().unwrap();
     let (well, ill) = (kernel(&context, "status_0").unwrap(), kernel(&context, "status_2").unwrap());
@@ -258,7 +259,7 @@ fn a_kernel_that_fails_is_reported_at_a_later_call() {
 
 #[test]
 fn fresh_and_freed_memory_is_poisoned() {
-    let sim = Sim::start();
+    let sim = start();
     sim.reset(1);
     let context = CudaContext::new(0).unwrap();
     let stream = context.default_stream();
@@ -275,7 +276,7 @@ fn fresh_and_freed_memory_is_poisoned() {
 
 #[test]
 fn freeing_twice_is_refused() {
-    let _sim = Sim::start();
+    let _sim = start();
     let _context = CudaContext::new(0).unwrap();
     // SAFETY: the mistake is the test.
     unsafe {
@@ -288,7 +289,7 @@ fn freeing_twice_is_refused() {
 
 #[test]
 fn leaks_are_counted() {
-    let sim = Sim::start();
+    let sim = start();
     let context = CudaContext::new(0).unwrap();
     let stream = context.new_stream().unwrap();
     let before = sim.report();
@@ -328,7 +329,7 @@ fn a_leak_can_fail_the_process() {
 #[test]
 #[ignore = "leaks; a_leak_can_fail_the_process runs it in a process of its own"]
 fn leak_on_purpose() {
-    let _sim = Sim::start();
+    let _sim = start();
     let context = CudaContext::new(0).unwrap();
     // SAFETY: leaking is safe.
     let address = unsafe { result::malloc_sync(77) }.unwrap();
@@ -338,7 +339,7 @@ fn leak_on_purpose() {
 
 #[test]
 fn injected_failures_come_out_as_errors_and_leave_nothing_behind() {
-    let sim = Sim::start();
+    let sim = start();
     let (mut failed, mut sticky, mut calls) = (0, 0, std::collections::BTreeSet::new());
     for seed in 0..1000 {
         sim.reset_with_failures(seed, 0.03);

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Mistake, Sim, expected, kernel, loader, one_block};
+use common::{Mistake, expected, kernel, loader, one_block, start};
 use cudarc::driver::{CudaContext, CudaSlice, PushKernelArg};
 
 const BYTES: usize = 24;
@@ -23,7 +23,7 @@ impl Numbers {
 
 #[test]
 fn random_programs_give_what_their_steps_give_in_order() {
-    let sim = Sim::start();
+    let sim = start();
     for seed in 0..2000 {
         sim.reset(seed);
         let mut numbers = Numbers(seed / 2);
@@ -76,7 +76,7 @@ fn random_programs_give_what_their_steps_give_in_order() {
 
 #[test]
 fn threads_with_failures_end() {
-    let sim = Sim::start();
+    let sim = start();
     let mut wrong = 0;
     for seed in 0..100 {
         sim.reset_with_failures(seed, 0.01);

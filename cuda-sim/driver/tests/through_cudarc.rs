@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{IMAGE, Pinned, Sim, code, device_address, has_symbol, kernel, launch, library_path, one_block};
+use common::sim::folder;
+use common::{IMAGE, Pinned, code, device_address, has_symbol, kernel, launch, one_block, start};
 use cudarc::driver::sys::{self, CUevent_flags, CUresult};
 use cudarc::driver::{CudaContext, CudaSlice, LaunchConfig, PushKernelArg, result};
 use cudarc::nvrtc::Ptx;
@@ -33,14 +34,14 @@ const CALLED_BY_CUDARC: &str = "cuCtxCreate_v3 cuCtxDestroy_v2 cuCtxGetCacheConf
 
 #[test]
 fn every_symbol_that_cudarc_calls_is_there() {
-    let _sim = Sim::start();
+    let _sim = start();
     let missing: Vec<&str> = CALLED_BY_CUDARC.split_whitespace().filter(|name| !has_symbol(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]
 fn the_device_describes_itself() {
-    let _sim = Sim::start();
+    let _sim = start();
     assert_eq!(CudaContext::device_count().unwrap(), 1);
     let context = CudaContext::new(0).unwrap();
     assert_eq!(context.name().unwrap(), "simulated device");
@@ -57,7 +58,7 @@ fn the_device_describes_itself() {
 
 #[test]
 fn bytes_go_up_through_a_kernel_and_down() {
-    let sim = Sim::start();
+    let sim = start();
     for seed in 0..50 {
         sim.reset(seed);
         let context = CudaContext::new(0).unwrap();
@@ -83,7 +84,7 @@ fn bytes_go_up_through_a_kernel_and_down() {
 
 #[test]
 fn events_order_streams() {
-    let sim = Sim::start();
+    let sim = start();
     for seed in 0..200 {
         sim.reset(seed);
         let context = CudaContext::new(0).unwrap();
@@ -113,7 +114,7 @@ impl ForkPair for std::sync::Arc<CudaContext> {
 
 #[test]
 fn pinned_memory_goes_both_ways() {
-    let _sim = Sim::start();
+    let _sim = start();
     let context = CudaContext::new(0).unwrap();
     let stream = context.new_stream().unwrap();
     // SAFETY: written before it is read.
@@ -128,7 +129,7 @@ fn pinned_memory_goes_both_ways() {
 
 #[test]
 fn pageable_memory_is_read_before_the_call_returns_and_pinned_memory_is_not() {
-    let sim = Sim::start();
+    let sim = start();
     let mut later = 0;
     for seed in 0..100 {
         sim.reset(seed);
@@ -154,7 +155,7 @@ fn pageable_memory_is_read_before_the_call_returns_and_pinned_memory_is_not() {
 
 #[test]
 fn the_legacy_stream_waits_for_blocking_streams_and_they_for_it() {
-    let sim = Sim::start();
+    let sim = start();
     for seed in 0..200 {
         sim.reset(seed);
         let context = CudaContext::new(0).unwrap();
@@ -188,7 +189,7 @@ unsafe extern "C" fn count_and_call(refused: *mut std::ffi::c_void) {
 
 #[test]
 fn host_functions_run_in_stream_order_and_may_not_call_cuda() {
-    let sim = Sim::start();
+    let sim = start();
     for seed in 0..20 {
         sim.reset(seed);
         let context = CudaContext::new(0).unwrap();
@@ -211,7 +212,7 @@ fn host_functions_run_in_stream_order_and_may_not_call_cuda() {
 
 #[test]
 fn limits_of_the_device_are_kept() {
-    let sim = Sim::start();
+    let sim = start();
     let context = CudaContext::new(0).unwrap();
     let stream = context.default_stream();
     let function = kernel(&context, "add_one").unwrap();
@@ -250,7 +251,7 @@ fn limits_of_the_device_are_kept() {
 
 #[test]
 fn several_threads_share_the_device() {
-    let sim = Sim::start();
+    let sim = start();
     for seed in 0..20 {
         sim.reset(seed);
         let context = CudaContext::new(0).unwrap();
@@ -275,14 +276,14 @@ fn several_threads_share_the_device() {
 
 #[test]
 fn kernels_come_from_a_shared_object() {
-    let kernels = library_path().ancestors().find_map(|folder| {
+    let kernels = folder().ancestors().find_map(|folder| {
         let path = folder.join("examples/libsim_kernels.so");
         path.exists().then_some(path)
     });
     let output = std::process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../run"))
         .arg(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "store_and_load", "--nocapture"])
-        .env("CUDA_SIM_LIBRARIES", library_path().parent().unwrap())
+        .env("CUDA_SIM_LIBRARIES", folder())
         .env("CUDA_SIM_KERNELS", kernels.expect("cargo test builds the example sim_kernels"))
         .output()
         .unwrap();

@@ -6,7 +6,6 @@
 #[allow(dead_code)]
 mod descriptors;
 #[path = "../../tests/support/sim.rs"]
-#[allow(dead_code)]
 mod sim;
 
 use cuda_sim::{Kernel, LAUNCH_BYTES, Memory};

@@ -3,7 +3,6 @@
 #![cfg(target_os = "linux")]
 
 #[path = "../../tests/support/sim.rs"]
-#[allow(dead_code)]
 mod sim;
 
 use cuda_sim::{Kernel, LAUNCH_BYTES};

@@ -3,13 +3,11 @@
 
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "this program takes epochs and not pipelines")]
 mod common;
 #[path = "../../tests/support/sim.rs"]
-#[allow(dead_code)]
 mod sim;
 
-use common::{Batches, seeds};
+use common::{Batches, painted, seeds};
 use cudarc::driver::{CudaContext, sys};
 use sim::Sim;
 use std::sync::Once;
@@ -18,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 use warpfeed::{
     DecodePath, Device, Epoch, OnError, Pipeline, PipelineGroup, Result,
-    image::{Image, JpegOptions, Size, encode_jpeg},
+    image::{JpegOptions, Size, encode_jpeg},
     ops::{random_horizontal_flip, random_resized_crop, random_rotation},
     source::EncodedImages,
 };
@@ -34,10 +32,7 @@ fn start() -> Sim {
 
 fn images(count: u32) -> EncodedImages {
     EncodedImages::new((0..count).map(|i| {
-        let mut image = Image::new(Size::new(17 + i % 20, 31 - i % 13));
-        for (j, pixel) in (0..).zip(image.pixels_mut()) {
-            *pixel = [(7 * i + 3 * j) as u8, (j * j / 5) as u8, (i * j) as u8, 255];
-        }
+        let image = painted(Size::new(17 + i % 20, 31 - i % 13), i);
         let options = JpegOptions { progressive: i % 5 == 4, ..JpegOptions::default() };
         (encode_jpeg(&image, &options).unwrap(), i)
     }))

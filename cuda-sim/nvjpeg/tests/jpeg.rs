@@ -7,18 +7,17 @@
 
 mod common;
 #[path = "../../tests/support/sim.rs"]
-#[allow(dead_code)]
 mod sim;
 
-use common::{Batches, batches, seeds, start};
+use common::{Batches, batches, builder, seeds, start};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::{
-    Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats, Strategy,
+    Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats,
     image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg, probe},
-    ops::{GaussianBlur, random_crop, random_horizontal_flip, random_resized_crop, random_rotation},
+    ops::{random_crop, random_resized_crop},
     source::{EncodedImages, Source as _},
 };
 
@@ -62,18 +61,10 @@ fn images() -> EncodedImages {
     EncodedImages::new(images.into_iter().zip(0..))
 }
 
-/// The pipeline of a seed, which also decides the order of the device's work.
+/// The pipeline of a seed.
 fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipeline> {
-    Pipeline::builder(source.clone())
-        .shuffle(seed)
-        .threads(seed as usize % 3)
-        .prefetch(1 + seed as usize % 2)
+    builder(source, seed)
         .batch_size(3 + seed as usize % 4)
-        .augment(random_horizontal_flip(0.5))
-        .augment(random_rotation(-20.0..=20.0))
-        .augment(GaussianBlur::new(3, 0.8))
-        .augment(random_resized_crop(Size::new(9, 7)))
-        .strategy([Strategy::Fused, Strategy::Fused, Strategy::Sequential][seed as usize % 3])
         .on_error([OnError::Skip, OnError::Substitute][seed as usize % 2])
         .decode([DecodePath::Device, DecodePath::Exact][seed as usize / 2 % 2])
         .device(device)

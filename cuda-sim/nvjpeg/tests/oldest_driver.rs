@@ -5,8 +5,12 @@
 
 #![cfg(target_os = "linux")]
 
+mod common;
+#[path = "../../tests/support/sim.rs"]
+mod sim;
+
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use std::path::{Path, PathBuf};
+use sim::folder;
 use warpfeed::{
     DecodePath, Device, Pipeline,
     image::{Image, JpegOptions, Size, encode_jpeg},
@@ -23,12 +27,6 @@ const NEWER: [&str; 7] = [
     "cuMemPrefetchAsync_v2",
     "cuStreamGetCaptureInfo_v3",
 ];
-
-fn folder() -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let found = exe.ancestors().skip(1).take(2).find(|folder| folder.join("libcuda_sim_driver.so").exists());
-    found.map(Path::to_owned).expect("cargo builds the libraries before the test")
-}
 
 /// The simulated driver with these functions under other names.
 fn without(names: &[&str]) -> Library {
@@ -53,14 +51,8 @@ fn a_driver_for_cuda_12_0_is_enough() {
     // SAFETY: the function is only looked up, not called.
     let is_there = |name: &str| unsafe { driver.get::<extern "C" fn()>(name.as_bytes()) }.is_ok();
     assert!(is_there("cuEventElapsedTime") && !NEWER.iter().any(|name| is_there(name)));
-    for (name, value) in [
-        ("WARPFEED_KERNELS", Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels.image")),
-        ("WARPFEED_NVJPEG", folder().join("libcuda_sim_nvjpeg.so")),
-        ("CUDA_SIM_KERNELS", folder().join("libcuda_sim_kernels.so")),
-    ] {
-        // SAFETY: this is the only test of the process, and no other thread runs.
-        unsafe { std::env::set_var(name, value) };
-    }
+    // SAFETY: this is the only test of the process, and no other thread runs.
+    unsafe { common::name_libraries() };
     let image = |i: u32| {
         let mut image = Image::new(Size::new(40, 30 + i));
         image.pixels_mut().iter_mut().zip(i..).for_each(|(pixel, i)| *pixel = [i as u8, (3 * i) as u8, 5, 255]);

@@ -9,7 +9,7 @@ mod common;
 #[path = "../../tests/support/sim.rs"]
 mod sim;
 
-use common::{Batches, batches, seeds, start};
+use common::{Batches, batches, builder, painted, seeds, start};
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use dlpark::versioned::Dlpack;
 use nvjpeg::sys::bindings as sys_nvjpeg;
@@ -19,9 +19,9 @@ use std::time::Duration;
 use warpfeed::experiment::diagnose::{self, TrainingBottleneck, diagnose};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{
-    Batch, Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats, Strategy, StreamPriority, Tensor,
+    Batch, Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats, StreamPriority, Tensor,
     image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg},
-    ops::{GaussianBlur, random_horizontal_flip, random_resized_crop, random_rotation},
+    ops::{random_horizontal_flip, random_resized_crop, random_rotation},
     source::EncodedImages,
 };
 
@@ -30,38 +30,21 @@ const IMAGES: u32 = 13;
 /// Baseline images, progressive and gray ones, and one that no GPU supports.
 fn images() -> EncodedImages {
     EncodedImages::new((0..IMAGES).map(|i| {
-        let mut image = Image::new(Size::new(17 + i, 31 - i));
-        for (j, pixel) in (0..).zip(image.pixels_mut()) {
-            *pixel = [(7 * i + 3 * j) as u8, (j * j / 5) as u8, (i * j) as u8, 255];
-        }
         let options = JpegOptions {
             sampling: if i % 2 == 0 { ChromaSampling::S420 } else { ChromaSampling::S444 },
             progressive: i % 5 == 4,
             color: [JpegColor::Ycc, JpegColor::Ycc, JpegColor::Gray, JpegColor::Cmyk][i as usize % 4],
             ..JpegOptions::default()
         };
-        (encode_jpeg(&image, &options).unwrap(), i)
+        (encode_jpeg(&painted(Size::new(17 + i, 31 - i), i), &options).unwrap(), i)
     }))
 }
 
-/// The pipeline of a seed, which also decides the order of the device's work.
+/// The pipeline of a seed.
 fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipeline> {
     let paths = [DecodePath::Auto, DecodePath::Hardware, DecodePath::Hybrid, DecodePath::Fastest, DecodePath::Cpu];
-    let strategies = [Strategy::Fused, Strategy::Fused, Strategy::Sequential];
-    Pipeline::builder(source.clone())
-        .shuffle(seed)
-        .threads(seed as usize % 3)
-        .prefetch(1 + seed as usize % 2)
-        .batch_size(3 + seed as usize % 3)
-        .augment(random_horizontal_flip(0.5))
-        .augment(random_rotation(-20.0..=20.0))
-        .augment(GaussianBlur::new(3, 0.8))
-        .augment(random_resized_crop(Size::new(9, 7)))
-        .strategy(strategies[seed as usize % 3])
-        .on_error(OnError::Skip)
-        .decode(paths[seed as usize % 5])
-        .device(device)
-        .build()
+    let builder = builder(source, seed).batch_size(3 + seed as usize % 3).on_error(OnError::Skip);
+    builder.decode(paths[seed as usize % 5]).device(device).build()
 }
 
 fn expected(source: &EncodedImages, seed: u64) -> Batches {

@@ -3,9 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, reason = "other tests need the rest")]
 mod common;
-#[allow(dead_code, reason = "other tests need the rest")]
 #[path = "../../tests/support/sim.rs"]
 mod sim;
 

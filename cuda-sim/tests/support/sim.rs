@@ -1,33 +1,16 @@
 //! The simulated driver, loaded before anything looks for one. For tests of workspace members that use it.
 
+#![allow(dead_code, reason = "each test program uses some of this")]
+
+#[path = "../../driver/src/report.rs"]
+mod report;
+
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The counts that `cuda_sim_report` returns.
-#[repr(C)]
-#[derive(Clone, Copy, Default, Debug, PartialEq)]
-pub struct Report {
-    pub allocations: u64,
-    pub allocation_bytes: u64,
-    pub host_allocations: u64,
-    pub streams: u64,
-    pub events: u64,
-    pub modules: u64,
-    pub contexts: u64,
-    pub lost: u64,
-    pub pending: u64,
-    pub operations_run: u64,
-    pub kernels_run: u64,
-    pub injected_failures: u64,
-    pub illegal_accesses: u64,
-    pub peak_bytes: u64,
-    pub allocation_calls: u64,
-    pub spinning_waits: u64,
-    pub pageable_inputs: u64,
-    pub urgent_streams: u64,
-}
+pub use report::Report;
 
 impl Report {
     pub fn alive(&self) -> u64 {
@@ -66,7 +49,7 @@ fn text(write: extern "C" fn(*mut c_char, usize) -> usize) -> String {
 }
 
 /// The simulation. One test at a time holds it.
-pub struct Sim(&'static Driver, #[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
+pub struct Sim(&'static Driver, MutexGuard<'static, ()>);
 
 impl Sim {
     pub fn start() -> Self {
@@ -100,7 +83,6 @@ impl Sim {
         (self.0.reset)(seed, 0, 0.0, 64 << 20);
     }
 
-    #[allow(dead_code, reason = "not every test needs it")]
     pub fn reset_with_memory(&self, seed: u64, memory_bytes: usize) {
         (self.0.reset)(seed, 0, 0.0, memory_bytes);
     }
@@ -109,12 +91,10 @@ impl Sim {
         (self.0.reset)(seed, seed, rate, 64 << 20);
     }
 
-    #[allow(dead_code, reason = "not every test needs it")]
     pub fn slow_copies(&self, bytes_per_s: u64) {
         (self.0.slow_copies)(bytes_per_s);
     }
 
-    #[allow(dead_code, reason = "not every test needs it")]
     pub fn capability(&self, major: c_int, minor: c_int) {
         (self.0.capability)(major, minor);
     }
@@ -125,14 +105,12 @@ impl Sim {
         report
     }
 
-    #[allow(dead_code, reason = "not every test needs it")]
     pub fn report_of(&self, device: c_int) -> Report {
         let mut report = Report::default();
         assert!((self.0.report_of)(device, &mut report), "there is no device {device}");
         report
     }
 
-    #[allow(dead_code, reason = "not every test needs it")]
     pub fn break_device(&self, device: c_int) {
         assert!((self.0.break_device)(device), "there is no device {device}");
     }
@@ -143,7 +121,6 @@ impl Sim {
     }
 
     /// All ranges that a profiler has heard of, one per line: `sample 3 of batch 0/read`.
-    #[allow(dead_code, reason = "not every test needs it")]
     pub fn ranges(&self) -> String {
         text(self.0.ranges)
     }

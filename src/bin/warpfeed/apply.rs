@@ -2,7 +2,6 @@
 
 use super::options::{OrientationName, StrategyName};
 use super::source::{SourceArgs, one_sample};
-use super::values::{decode_path, device};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use warpfeed::{
@@ -46,10 +45,10 @@ pub struct Apply {
     #[arg(long)]
     accept_truncated: bool,
     /// Device for the operations: auto, cpu, cuda, cuda:I.
-    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
     /// JPEG decoder for a GPU: auto (nvJPEG), fastest (all, by measured speed), cpu, hybrid (nvJPEG), hardware.
-    #[arg(long, value_name = "PATH", default_value = "cpu", value_parser = decode_path)]
+    #[arg(long, value_name = "PATH", default_value = "cpu")]
     decode: DecodePath,
 }
 

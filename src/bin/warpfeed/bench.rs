@@ -4,7 +4,6 @@ use super::diagnose::Diagnose;
 use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions, unused_name};
 use super::models::{ModelOptions, StepOptions};
 use super::options::{PresetOptions, StrategyName};
-use super::values::preset;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use warpfeed::experiment::augment_load::{self, augment_load};
@@ -79,7 +78,7 @@ struct AugmentLoad {
     /// Add trials of this automatic augmentation: auto-augment, rand-augment, trivial-augment or aug-mix.
     ///
     /// It is repeated as often as the operations of the published trials.
-    #[arg(long, value_name = "NAME", value_parser = preset)]
+    #[arg(long, value_name = "NAME")]
     preset: Option<Preset>,
     /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]

@@ -1,7 +1,6 @@
 //! `warpfeed check-gpu`: checks that a device computes correctly.
 
 use super::output::{print, print_json, say};
-use super::values::device;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::fmt::Write;
@@ -27,7 +26,7 @@ pub struct CheckGpu {
     /// Folder of class folders (or list file) of photographs to decode besides the images made for the check.
     images: Option<PathBuf>,
     /// Device to check.
-    #[arg(long, value_name = "DEVICE", default_value = "cuda", value_parser = device)]
+    #[arg(long, value_name = "DEVICE", default_value = "cuda")]
     device: Device,
     /// Compare at most this many photographs.
     #[arg(long, value_name = "N", default_value_t = 200)]

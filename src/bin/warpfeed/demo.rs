@@ -1,7 +1,6 @@
 //! `warpfeed demo`: the standard pipeline and the augmentation load, on a folder or on generated images.
 
 use super::output::{bytes, escape, print, print_json, progress};
-use super::values::device;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -33,7 +32,7 @@ pub struct Demo {
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
     /// Device for augmentations: auto, cpu, cuda, cuda:I.
-    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
     /// Print one JSON object instead of a table.
     #[arg(long)]

@@ -3,7 +3,7 @@
 use super::options::{PresetOptions, StrategyName, StreamPriorityName};
 use super::output::{Progress, print, print_json, say};
 use super::source::SourceArgs;
-use super::values::{device, seconds};
+use super::values::seconds;
 use clap::Args;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -33,7 +33,7 @@ pub struct SubjectOptions {
 #[derive(Args)]
 pub struct DeviceOptions {
     /// Device for augmentations: auto, cpu, cuda, cuda:I.
-    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
     /// Priority of the pipeline's streams on a GPU.
     #[arg(long, value_enum, default_value_t)]

@@ -1,7 +1,7 @@
 //! Options that several commands share, and their values in the library.
 
 use super::source::SourceArgs;
-use super::values::{RankName, bad_limit, decode_path, device, mix, rank, size, targets};
+use super::values::{RankName, bad_limit, size};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -254,7 +254,7 @@ pub struct PipelineOptions {
     ///
     /// auto takes the rank from torchrun, Open MPI, PMI or Slurm; without one of them it is 0/1. Of its machine, the
     /// rank uses the GPU with its local number, and leaves the other ranks their processors.
-    #[arg(long, value_name = "R/W", value_parser = rank)]
+    #[arg(long, value_name = "R/W")]
     rank: Option<RankName>,
     /// Give every rank the same number of batches: a rank with one image fewer repeats one, as padding.
     ///
@@ -268,13 +268,13 @@ pub struct PipelineOptions {
     ///
     /// A colon and the name of their field may follow, as in multi-hot=80:json.tags. Default: none; with a published
     /// recipe that mixes, soft targets of the source's classes.
-    #[arg(long, value_name = "SPEC", value_parser = targets)]
+    #[arg(long, value_name = "SPEC")]
     targets: Option<TargetSpec>,
     /// Mix the images of each batch: torchvision=A/B or timm=A/B with the alphas of MixUp and CutMix.
     ///
     /// Options may follow after commas: mode=pair or elem, probability=P, switch=P, minmax=A/B, uncorrected. Default:
     /// as a published recipe does, else no mixing.
-    #[arg(long, value_name = "SPEC", value_parser = mix)]
+    #[arg(long, value_name = "SPEC")]
     mix: Option<Mix>,
     /// Deliver images in the source's order.
     #[arg(long)]
@@ -313,14 +313,14 @@ pub struct PipelineOptions {
     #[arg(long, value_name = "PX")]
     resize_first: Option<u32>,
     /// Device for augmentations: auto, cpu, cuda, cuda:I.
-    #[arg(long, value_name = "DEVICE", default_value = "auto", value_parser = device)]
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
     /// JPEG decoder for a GPU: auto, exact, device, cpu, hybrid, hardware or fastest.
     ///
     /// auto is nvJPEG, and exact without nvJPEG. exact shares the work between GPU and CPU, and device decodes on the
     /// GPU; both, like cpu, make the CPU's bytes. hybrid and hardware are nvJPEG's decoders, the latter on the GPU's
     /// hardware. fastest shares the work between nvJPEG and CPU, by measured speed.
-    #[arg(long, value_name = "PATH", default_value = "auto", value_parser = decode_path)]
+    #[arg(long, value_name = "PATH", default_value = "auto")]
     decode: DecodePath,
     /// Limit of GPU memory for in-flight batches, in bytes [default: half of the free memory]
     #[arg(long, value_name = "BYTES")]

@@ -1,8 +1,8 @@
 //! `warpfeed pack`: a source into shards.
 
 use super::output::{bytes, escape, print, print_json, progress, say};
-use super::source::{FieldArgs, format};
-use super::values::{RankName, bad_limit, rank, size};
+use super::source::FieldArgs;
+use super::values::{RankName, bad_limit, size};
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ struct Job {
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: ShardFormat,
     /// Format of the source if its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
-    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    #[arg(long, value_name = "FORMAT")]
     from: Option<SourceFormat>,
     /// Largest size of a shard in bytes, or with kB, MB, GB.
     #[arg(long, value_name = "SIZE", default_value = "128MB", value_parser = size)]
@@ -84,7 +84,7 @@ struct Job {
     ///
     /// All processes get the same other arguments. Shards then have a fixed number of images, and do not depend on the
     /// number of processes.
-    #[arg(long, value_name = "R/W", value_parser = rank)]
+    #[arg(long, value_name = "R/W")]
     rank: Option<RankName>,
 }
 

@@ -10,10 +10,6 @@ use warpfeed::{
 /// Largest file of class names, in bytes.
 const MAX_CLASSES_BYTES: u64 = 1 << 26;
 
-pub fn format(text: &str) -> std::result::Result<SourceFormat, String> {
-    text.parse().map_err(|error: warpfeed::Error| error.to_string())
-}
-
 /// Options for the split of a data set and the fields of its records.
 #[derive(Args)]
 pub struct FieldArgs {
@@ -66,7 +62,7 @@ pub struct SourceArgs {
     /// Format of the source if its name does not tell.
     ///
     /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100.
-    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    #[arg(long, value_name = "FORMAT")]
     format: Option<SourceFormat>,
     #[command(flatten)]
     fields: FieldArgs,

@@ -1,25 +1,16 @@
-//! Parsers for values on the command line: sizes, times, devices, limits.
+//! Parsers for values on the command line that are not types of the library: sizes, times, limits, numbers of devices.
 
+use std::str::FromStr;
 use std::time::Duration;
-use warpfeed::{BadLimit, DecodePath, Device, Mix, Preset, Rank, TargetSpec};
-
-/// Parses a device: `auto`, `cpu`, `cuda`, `cuda:I`.
-pub fn device(text: &str) -> std::result::Result<Device, String> {
-    text.parse().map_err(|error: warpfeed::Error| error.to_string())
-}
-
-/// Parses the name of a preset.
-pub fn preset(text: &str) -> std::result::Result<Preset, String> {
-    text.parse().map_err(|error: warpfeed::Error| error.to_string())
-}
+use warpfeed::{BadLimit, Device, Rank};
 
 /// Parses one of several devices: the number of a GPU, or a device.
-pub fn one_device(text: &str) -> std::result::Result<Device, String> {
-    text.parse().map_or_else(|_| device(text), |ordinal| Ok(Device::Cuda(ordinal)))
+pub fn one_device(text: &str) -> warpfeed::Result<Device> {
+    text.parse().map_or_else(|_| text.parse(), |ordinal| Ok(Device::Cuda(ordinal)))
 }
 
 /// Parses a size in bytes: `128MB`, `1GB`, `2GiB`, `500kB` or a number of bytes.
-pub fn size(text: &str) -> std::result::Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 8] = [
         ("kB", 1_000),
         ("MB", 1_000_000),
@@ -38,7 +29,7 @@ pub fn size(text: &str) -> std::result::Result<u64, String> {
 }
 
 /// Parses a limit on bad samples: a number, or a share such as `1%`.
-pub fn bad_limit(text: &str) -> std::result::Result<BadLimit, String> {
+pub fn bad_limit(text: &str) -> Result<BadLimit, String> {
     let limit = match text.strip_suffix('%') {
         Some(percent) => percent
             .parse()
@@ -50,23 +41,8 @@ pub fn bad_limit(text: &str) -> std::result::Result<BadLimit, String> {
     limit.ok_or_else(|| format!("a number, or a share from 0% to 100%, not {text}"))
 }
 
-/// Parses a decode path: `auto`, `exact`, `device`, `fastest`, `cpu`, `hybrid`, `hardware`.
-pub fn decode_path(text: &str) -> std::result::Result<DecodePath, String> {
-    text.parse().map_err(|error: warpfeed::Error| error.to_string())
-}
-
-/// Parses a description of targets and their field.
-pub fn targets(text: &str) -> std::result::Result<TargetSpec, String> {
-    text.parse().map_err(|error: warpfeed::Error| error.to_string())
-}
-
-/// Parses a description of mixing.
-pub fn mix(text: &str) -> std::result::Result<Mix, String> {
-    text.parse().map_err(|error: warpfeed::Error| error.to_string())
-}
-
 /// Parses a time in seconds.
-pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds, more than 0, such as 2.5".to_owned())
 }
@@ -89,9 +65,10 @@ impl RankName {
 }
 
 /// Parses a rank: `auto` or `R/W`.
-pub fn rank(text: &str) -> Result<RankName, String> {
-    match text {
-        "auto" => Ok(RankName::Auto),
-        _ => text.parse().map(RankName::Given).map_err(|error: warpfeed::Error| error.to_string()),
+impl FromStr for RankName {
+    type Err = warpfeed::Error;
+
+    fn from_str(text: &str) -> warpfeed::Result<Self> {
+        if text == "auto" { Ok(Self::Auto) } else { text.parse().map(Self::Given) }
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::file::read_up_to;
 use crate::source::packed::{MANIFEST, MAX_BYTES, Packed, PackedFolder};
 use crate::source::records::{self, AHEAD_BYTES};
-use crate::source::spec::{self, MAX_NAMES};
+use crate::source::spec::{self, MAX_NAMES, refuse};
 use crate::source::window::ReadAt;
 use crate::store::{Answer, Fetcher, Object, patiently, told};
 use object_store::ObjectMeta;
@@ -64,7 +64,7 @@ impl Remote {
         let mut this = Self::new(address, cache)?;
         let mut folders = std::mem::take(&mut this.shards).into_iter();
         let (Some(folder), None) = (folders.next(), folders.next()) else {
-            return Err(refused("a pattern with braces or with wildcards, not with both", &address.public()));
+            return Err(refuse("a pattern with braces or with wildcards, not with both", &address.public()));
         };
         let (server, path) = (folder.server.clone(), folder.path.clone());
         let found = this.fetcher.fetch(async move { server.list(&path).await }).wait(&AtomicBool::new(false));
@@ -75,7 +75,7 @@ impl Remote {
         this.packed = manifest.map(|path| folder.inside(path));
         paths.retain(|path| path.filename().is_some_and(&fits));
         if paths.len() > MAX_NAMES {
-            return Err(refused(&format!("a pattern for at most {MAX_NAMES} shards"), &folder.url));
+            return Err(refuse(&format!("a pattern for at most {MAX_NAMES} shards"), &folder.url));
         }
         paths.sort_unstable();
         this.shards.extend(paths.into_iter().map(|path| folder.inside(path)));
@@ -94,7 +94,7 @@ impl Remote {
         let packed = PackedFolder::<Packed>::of(&text).whole(folder.as_ref())?;
         if !packed.as_ref().is_some_and(|packed| packed.complete) {
             let got = format!("{folder}, which is not: run it again");
-            return Err(refused("a folder that `warpfeed pack` has finished", &got));
+            return Err(refuse("a folder that `warpfeed pack` has finished", &got));
         }
         let names = |object: &Object| object.path.filename().unwrap_or_default().to_owned();
         Ok(packed.filter(|packed| self.shards.iter().map(names).all(|name| packed.names(name.as_ref()))))
@@ -118,10 +118,6 @@ impl Remote {
         let bytes = RemoteBytes { number: shard, fetch, fetcher, ahead };
         Ok(records::Shard::remote(&name, len_bytes, version, Box::new(bytes)))
     }
-}
-
-fn refused(expected: &str, got: &str) -> Error {
-    Error::parameter("open", "source", expected, got)
 }
 
 fn broken(url: &str, offset: u64, error: &dyn Display) -> Error {

@@ -7,7 +7,8 @@ use crate::call::{Needs, Out, Session, call};
 use crate::config::DEVICES;
 use crate::error::{Code, Result};
 use crate::memory::{check, memory, refuse, scribble, take_refusal};
-use crate::state::{External, Place, Report, Work};
+use crate::report::Report;
+use crate::state::{External, Place, Work};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Whether device code may access `bytes` bytes at `address` now: allocated device memory, or pinned memory. If not,

@@ -1,46 +1,19 @@
-//! Loads the simulated driver before cudarc looks for one, and holds the kernels and programs of the tests.
+//! The kernels and programs of the tests.
 
 #![allow(dead_code, reason = "each test file uses some of this")]
+
+#[path = "../../../tests/support/sim.rs"]
+pub mod sim;
 
 use cudarc::driver::sys::{CUevent_flags, CUresult};
 use cudarc::driver::{
     CudaContext, CudaEvent, CudaFunction, CudaSlice, CudaStream, DriverError, LaunchConfig, PushKernelArg, result,
 };
 use cudarc::nvrtc::Ptx;
-use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
-/// The counts that `cuda_sim_report` returns.
-#[repr(C)]
-#[derive(Clone, Copy, Default, Debug, PartialEq)]
-pub struct Report {
-    pub allocations: u64,
-    pub allocation_bytes: u64,
-    pub host_allocations: u64,
-    pub streams: u64,
-    pub events: u64,
-    pub modules: u64,
-    pub contexts: u64,
-    pub lost: u64,
-    pub pending: u64,
-    pub operations_run: u64,
-    pub kernels_run: u64,
-    pub injected_failures: u64,
-    pub illegal_accesses: u64,
-    pub peak_bytes: u64,
-    pub allocation_calls: u64,
-    pub spinning_waits: u64,
-    pub pageable_inputs: u64,
-    pub urgent_streams: u64,
-}
-
-impl Report {
-    pub fn alive(&self) -> u64 {
-        self.allocations + self.host_allocations + self.streams + self.events + self.modules + self.lost
-    }
-}
+use libloading::os::unix::Library;
+use sim::{Sim, open};
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Arc, OnceLock};
 
 /// An image that stands for the kernels registered here.
 pub const IMAGE: &[u8] = b"cuda-sim kernels\n";
@@ -48,51 +21,30 @@ pub const IMAGE: &[u8] = b"cuda-sim kernels\n";
 type LaunchWith = extern "C" fn(*mut c_void, *const u32, *const u32, u32, *const *mut c_void) -> c_int;
 type Launch = extern "C" fn(*const u32, *const u32, u32, *const *mut c_void);
 
+/// The driver, and its function that kernels ask before they access memory.
 struct Driver {
     library: Library,
-    reset: extern "C" fn(u64, u64, f64, usize),
-    report: extern "C" fn(*mut Report),
-    message: extern "C" fn(*mut c_char, usize) -> usize,
     check: extern "C" fn(*const u8, usize) -> bool,
-}
-
-/// The built library is beside the test's executable, or one folder above if it is uplifted.
-pub fn library_path() -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    exe.ancestors()
-        .skip(1)
-        .take(2)
-        .map(|folder| folder.join("libcuda_sim_driver.so"))
-        .find(|path| path.exists())
-        .expect("libcuda_sim_driver.so lies in cargo's target folder")
 }
 
 fn driver() -> &'static Driver {
     static DRIVER: OnceLock<Driver> = OnceLock::new();
     DRIVER.get_or_init(|| {
-        // SAFETY: the library is the one this package builds; its symbols have the types given to them here. It stays
-        // loaded as long as the static.
+        let library = open("libcuda_sim_driver.so");
+        // SAFETY: the symbols have the types given to them here, and the library stays loaded as long as the static.
         unsafe {
-            let library = Library::open(Some(library_path()), RTLD_NOW | RTLD_GLOBAL).unwrap();
-            let driver = Driver {
-                reset: *library.get(b"cuda_sim_reset").unwrap(),
-                report: *library.get(b"cuda_sim_report").unwrap(),
-                message: *library.get(b"cuda_sim_message").unwrap(),
-                check: *library.get(b"cuda_sim_check").unwrap(),
-                library,
-            };
+            let check = *library.get(b"cuda_sim_check").unwrap();
             type Sized = extern "C" fn(*const c_char, Launch, usize, *const usize);
-            let sized = *driver.library.get::<Sized>(b"cuda_sim_register_kernel_sized").unwrap();
-            let unsized_ =
-                *driver.library.get::<extern "C" fn(*const c_char, Launch)>(b"cuda_sim_register_kernel").unwrap();
+            let sized = library.get::<Sized>(b"cuda_sim_register_kernel_sized").unwrap();
             sized(c"add_one".as_ptr(), add_one, 2, [8usize, 8].as_ptr());
             sized(c"write_unguarded".as_ptr(), write_unguarded, 2, [8usize, 8].as_ptr());
             type With = extern "C" fn(*const c_char, LaunchWith, *mut c_void, usize, *const usize);
-            let with = *driver.library.get::<With>(b"cuda_sim_register_kernel_with").unwrap();
+            let with = library.get::<With>(b"cuda_sim_register_kernel_with").unwrap();
             with(c"status_0".as_ptr(), status, std::ptr::null_mut(), 0, std::ptr::null());
             with(c"status_2".as_ptr(), status, std::ptr::without_provenance_mut(2), 0, std::ptr::null());
+            let unsized_ = library.get::<extern "C" fn(*const c_char, Launch)>(b"cuda_sim_register_kernel").unwrap();
             unsized_(c"add_one_unsized".as_ptr(), add_one);
-            driver
+            Driver { library, check }
         }
     })
 }
@@ -135,40 +87,14 @@ extern "C" fn status(
     data.addr() as c_int
 }
 
-/// The simulation. One test at a time holds it.
-pub struct Sim(#[allow(dead_code, reason = "held")] MutexGuard<'static, ()>);
-
-impl Sim {
-    pub fn start() -> Self {
-        static ONE: Mutex<()> = Mutex::new(());
-        let sim = Sim(ONE.lock().unwrap_or_else(PoisonError::into_inner));
-        sim.reset(0);
-        let name = CudaContext::new(0).and_then(|context| context.name()).unwrap();
-        assert_eq!(name, "simulated device", "cudarc found another driver: run the tests through cuda-sim/run");
-        sim.reset(0);
-        sim
-    }
-
-    pub fn reset(&self, seed: u64) {
-        (driver().reset)(seed, 0, 0.0, 64 << 20);
-    }
-
-    pub fn reset_with_failures(&self, seed: u64, rate: f64) {
-        (driver().reset)(seed, seed, rate, 64 << 20);
-    }
-
-    pub fn report(&self) -> Report {
-        let mut report = Report::default();
-        (driver().report)(&mut report);
-        report
-    }
-
-    /// All failures, one per line.
-    pub fn message(&self) -> String {
-        let mut bytes = [0u8; 8192];
-        (driver().message)(bytes.as_mut_ptr().cast(), bytes.len());
-        CStr::from_bytes_until_nul(&bytes).unwrap().to_str().unwrap().to_owned()
-    }
+/// The simulation, with the kernels of these tests.
+pub fn start() -> Sim {
+    let sim = Sim::start();
+    driver();
+    let name = CudaContext::new(0).and_then(|context| context.name()).unwrap();
+    assert_eq!(name, "simulated device", "cudarc found another driver: run the tests through cuda-sim/run");
+    sim.reset(0);
+    sim
 }
 
 /// The code of an error, for comparisons.

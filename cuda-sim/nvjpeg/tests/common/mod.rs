@@ -1,8 +1,15 @@
 //! Code that tests of warpfeed's pipeline on the simulated device share.
 
+#![allow(dead_code, reason = "each test program uses some of this")]
+
 use crate::sim::{Sim, folder};
 use std::path::Path;
-use warpfeed::{Batch, Pipeline, Result};
+use warpfeed::{
+    Batch, Builder, Pipeline, Result, Strategy,
+    image::{Image, Size},
+    ops::{GaussianBlur, random_horizontal_flip, random_resized_crop, random_rotation},
+    source::EncodedImages,
+};
 
 /// Number of seeds that are tried.
 pub fn seeds() -> u64 {
@@ -12,16 +19,48 @@ pub fn seeds() -> u64 {
 /// The simulation, with everything that warpfeed looks for.
 pub fn start() -> Sim {
     let sim = Sim::start();
+    // SAFETY: the tests of a program hold `sim`, so no other thread of them reads the environment meanwhile.
+    unsafe { name_libraries() };
+    sim
+}
+
+/// Names the simulated libraries for warpfeed.
+///
+/// # Safety
+///
+/// No other thread reads the environment.
+pub unsafe fn name_libraries() {
     let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels.image");
     for (name, value) in [
         ("WARPFEED_KERNELS", kernels),
         ("WARPFEED_NVJPEG", folder().join("libcuda_sim_nvjpeg.so")),
         ("CUDA_SIM_KERNELS", folder().join("libcuda_sim_kernels.so")),
     ] {
-        // SAFETY: the tests of a program hold `sim`, so no other thread of them reads the environment meanwhile.
+        // SAFETY: by this function's contract.
         unsafe { std::env::set_var(name, value) };
     }
-    sim
+}
+
+/// An image of gradients, with some detail.
+pub fn painted(size: Size, i: u32) -> Image {
+    let mut image = Image::new(size);
+    for (j, pixel) in (0..).zip(image.pixels_mut()) {
+        *pixel = [(7 * i + 3 * j) as u8, (j * j / 5) as u8, (i * j) as u8, 255];
+    }
+    image
+}
+
+/// A pipeline with the threads, prefetch and strategy of a seed, which also decides the order of the device's work.
+pub fn builder(source: &EncodedImages, seed: u64) -> Builder {
+    Pipeline::builder(source.clone())
+        .shuffle(seed)
+        .threads(seed as usize % 3)
+        .prefetch(1 + seed as usize % 2)
+        .augment(random_horizontal_flip(0.5))
+        .augment(random_rotation(-20.0..=20.0))
+        .augment(GaussianBlur::new(3, 0.8))
+        .augment(random_resized_crop(Size::new(9, 7)))
+        .strategy([Strategy::Fused, Strategy::Fused, Strategy::Sequential][seed as usize % 3])
 }
 
 /// The indices of each batch's samples, and its bytes.
