@@ -191,7 +191,12 @@ impl<'a> Segments<'a> {
             at = start + len;
             match marker {
                 0xC0 | 0xC1 => {
-                    let (entries, _) = segment[6..].as_chunks::<3>();
+                    let (entries, _) = segment.get(6..).ok_or(Reason::Header)?.as_chunks::<3>();
+                    // Where samples lie in memory depends on the factors. A header of another image has others.
+                    let factors = entries.iter().map(|entry| (entry[1] >> 4, entry[1] & 15));
+                    if !factors.eq(header.sampling.into_iter().take(header.components.into())) {
+                        return Err(Reason::Header);
+                    }
                     this.components = entries.iter().map(|entry| (entry[0], entry[2].into())).collect();
                 }
                 0xC4 => this.define_codes(segment)?,

@@ -335,6 +335,29 @@ mod tests {
         assert!(!lanes.has_lanes() || noticed > 450, "{noticed}");
     }
 
+    /// A header that was changed, or is another image's, leads to no samples outside of memory.
+    #[test]
+    fn a_header_with_other_sampling_factors_changes_no_pixel() {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let size = Size::new(300, 263);
+        let options = JpegOptions { sampling: ChromaSampling::S444, ..JpegOptions::default() };
+        let jpeg = encode_jpeg(&image(size, &mut rng), &options).unwrap();
+        let header = probe(&jpeg).unwrap();
+        let mut other = header.clone();
+        other.sampling[0] = (1, 2);
+        for mut decoder in decoders() {
+            let store = EntryPointStore::new(1 << 20);
+            let options = DecodeOptions { accept_truncated: false, entry_points: Some(&store) };
+            let mut decode = |header| {
+                let mut out = Image::default();
+                decoder.decode(&jpeg, header, Rect { width: 200, ..Rect::full(size) }, options, &mut out).unwrap();
+                out
+            };
+            let want = decode(&header);
+            assert!([&other, &header, &other].into_iter().all(|header| decode(header).pixels() == want.pixels()));
+        }
+    }
+
     #[test]
     fn no_more_is_kept_than_there_is_room_for() {
         let mut rng = ChaCha8Rng::seed_from_u64(4);

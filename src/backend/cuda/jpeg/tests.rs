@@ -1,4 +1,4 @@
-//! The kernels against the model, step by step.
+//! The kernels against the same steps in plain code.
 #![allow(unsafe_code)]
 
 use super::kernels::DecodeStep;
@@ -95,8 +95,8 @@ impl Simulated {
     }
 }
 
-/// Runs the kernels on images together, and compares what each step of each image gives with the model; the reasons for
-/// which images are flagged.
+/// Runs the kernels on images together, and compares what each step of each image gives with the plain code. Returns the
+/// reasons for which images are flagged.
 fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Reason>> {
     let simulated = Simulated::new(jpegs);
     let models: Vec<Result<StepResults, Reason>> =
@@ -158,7 +158,7 @@ fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Re
     });
     let flags = |(i, model): (usize, &Result<StepResults, Reason>)| {
         let found = reason_of_status(simulated.status(i));
-        // Of several reasons the model names the one that comes first in the data.
+        // Of several reasons the plain code names the one that comes first in the data.
         assert_eq!(found.is_some(), model.is_err(), "{what:?}, image {i}: {found:?}");
         found
     };
@@ -233,7 +233,7 @@ fn threads_fall_into_step() {
     assert_eq!(compare(&[(&never, whole)], &"RGB"), [Some(Reason::Unsynchronized)]);
 }
 
-/// Whatever the data are: what the model decodes is decoded alike, and what it flags is flagged.
+/// Whatever the data are: what the plain code decodes is decoded alike, and what it flags is flagged.
 #[test]
 fn damaged_data_are_flagged_or_decoded_alike() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);

@@ -1,4 +1,4 @@
-//! Tests that compare the model with the CPU's decoder.
+//! Tests that compare the steps with the CPU's decoder.
 
 use super::*;
 use crate::decode::indexed;
@@ -49,7 +49,7 @@ fn on_cpu(bytes: &[u8], part: Rect) -> crate::Result<Image> {
     Ok(out)
 }
 
-/// The model's pixels, which must be the CPU's, or the reason why it decodes nothing.
+/// The steps' pixels, which must be the CPU's, or the reason why they decode nothing.
 fn checked(bytes: &[u8], part: Rect, what: &dyn std::fmt::Debug) -> Result<Image, Reason> {
     let got = decode(bytes, &probe(bytes).unwrap(), part)?.image;
     let want = on_cpu(bytes, part).unwrap_or_else(|error| panic!("{what:?}, {part:?}: not flagged, and {error}"));
