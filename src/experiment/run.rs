@@ -6,6 +6,7 @@ use crate::backend::LeftToCpu;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadSample, Batch, CacheUsage, Epoch, EpochState, Pipeline, Stats};
 use crate::plan::Strategy;
+use crate::source::SourceSummary;
 use crate::tensor::Targets;
 use serde::Serialize;
 use std::ops::Range;
@@ -124,6 +125,10 @@ pub struct RunReport {
     pub peak_rss_bytes: Option<u64>,
     /// Number of images by decoder.
     pub decoded: DecoderCounts,
+    /// What the source has, and what it passed over.
+    pub source: SourceSummary,
+    /// Images that were smaller than a crop, so that its fill shows beside them.
+    pub padded: u64,
     /// Images that came decoded from the cache.
     pub cached: u64,
     /// Contents of the image cache at the end; `None` without one.
@@ -374,6 +379,8 @@ fn run_epochs(
             for_memory: stats.decoded_for_memory,
             left_to_cpu: stats.left_to_cpu,
         },
+        source: pipeline.source_summary(),
+        padded: stats.padded,
         cached: stats.cached,
         cache: pipeline.cache_usage(),
         targets,

@@ -97,7 +97,7 @@ impl Subject {
             intake: None,
             limit: None,
             threads: None,
-            seed: 42,
+            seed: 0,
             device: Device::Auto,
             stream_priority: StreamPriority::default(),
         }

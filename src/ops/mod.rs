@@ -63,6 +63,7 @@ mod autocontrast;
 pub(crate) mod blend;
 pub(crate) mod brightness;
 pub(crate) mod byte_table;
+mod catalog;
 pub(crate) mod center_crop;
 pub(crate) mod check;
 pub(crate) mod color_jitter;
@@ -124,6 +125,7 @@ pub(crate) mod written;
 
 pub use crate::rng::SampleRng;
 pub use auto_augment::AutoAugmentPolicy;
+pub use catalog::{CatalogEntry, catalog};
 pub use corner_crop::Corner;
 pub use custom::Custom;
 pub use erase::ErasingNoise;
@@ -323,6 +325,10 @@ macro_rules! operations {
         )*
 
         impl Op {
+            /// The names of all operations in the written form.
+            #[cfg(test)]
+            const NAMES: &'static [&'static str] = &[$($written),*];
+
             fn operation(&self) -> &dyn Operation {
                 match self {
                     $(Self::$name(op) => op,)*

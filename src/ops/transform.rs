@@ -154,6 +154,10 @@ macro_rules! transforms {
         )*
 
         impl Transform {
+            /// The names of all transforms in the written form.
+            #[cfg(test)]
+            pub(super) const NAMES: &'static [&'static str] = &[$($written),*];
+
             pub(super) fn random(&self) -> &dyn RandomTransform {
                 match self {
                     $(Self::$name(transform) => transform,)*

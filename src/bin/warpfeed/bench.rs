@@ -62,18 +62,18 @@ struct AugmentLoad {
     #[command(flatten)]
     subject: SubjectOptions,
     /// Loads: numbers of repetitions of the flips and the rotation.
-    #[arg(long, value_name = "N", value_delimiter = ',', num_args = 1.., default_values_t = [1, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=1000))]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=1000))]
     loads: Vec<u32>,
     /// Models: none, resnet18, resnet50, resnet152, milliseconds, or candle-resnet18, candle-resnet50, candle-cnn.
     ///
     /// none is the pipeline alone. The ResNets are steps of the length published for a V100. candle's networks need the
     /// feature candle. They train on a GPU with the feature candle-cuda, else on the CPU.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', num_args = 1.., default_values = ["none", "resnet18", "resnet50", "resnet152"])]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_values = ["none", "resnet18", "resnet50", "resnet152"])]
     models: Vec<String>,
     #[command(flatten)]
     step: ModelOptions,
     /// Strategies by which the CPU runs trial A.
-    #[arg(long, value_enum, value_delimiter = ',', num_args = 1.., default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
     strategies: Vec<StrategyName>,
     /// Add trials of this automatic augmentation: auto-augment, rand-augment, trivial-augment or aug-mix.
     ///
@@ -131,10 +131,10 @@ struct Workers {
     #[command(flatten)]
     device: DeviceOptions,
     /// Numbers of workers.
-    #[arg(long, value_name = "W", value_delimiter = ',', num_args = 1.., default_values_t = [0, 1, 2, 4, 8, 16])]
+    #[arg(long, value_name = "W", value_delimiter = ',', default_values_t = [0, 1, 2, 4, 8, 16])]
     workers: Vec<usize>,
     /// Images in a batch.
-    #[arg(long, value_name = "B", value_delimiter = ',', num_args = 1.., default_values_t = [64, 100, 1000, 10000])]
+    #[arg(long, value_name = "B", value_delimiter = ',', default_values_t = [64, 100, 1000, 10000])]
     batch_sizes: Vec<usize>,
     /// Epochs of each run; if there are more than one, the figures are of those after the first.
     ///

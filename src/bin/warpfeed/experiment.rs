@@ -22,10 +22,10 @@ pub struct SubjectOptions {
     #[command(flatten)]
     source: SourceArgs,
     /// End each epoch after K images.
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Seed of order and random transforms.
-    #[arg(long, value_name = "S", default_value_t = 42)]
+    #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
 }
 
@@ -125,10 +125,10 @@ const CONFIGURATION_TIME: Duration = Duration::from_secs(6);
 #[derive(Args)]
 pub struct GridOptions {
     /// Numbers of worker threads [default: 1, 2, 3, 4, 6, 8, ... and all processors but the trainers']
-    #[arg(long, value_name = "T", value_delimiter = ',', num_args = 1..)]
+    #[arg(long, value_name = "T", value_delimiter = ',')]
     threads: Vec<usize>,
     /// Numbers of prefetched batches.
-    #[arg(long, value_name = "P", value_delimiter = ',', num_args = 1.., default_values_t = [1, 2, 4])]
+    #[arg(long, value_name = "P", value_delimiter = ',', default_values_t = [1, 2, 4])]
     prefetch: Vec<usize>,
     /// GPUs that train; each takes a core or two for its trainer [default: the GPUs of this machine]
     #[arg(long, value_name = "G")]

@@ -17,14 +17,15 @@ mod recipe;
 mod run;
 mod source;
 mod synth;
+mod transforms;
 mod tune;
 mod values;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 use std::time::Instant;
-use warpfeed::Result;
+use warpfeed::{Error, Result};
 
 /// Feeds images to GPUs: decodes, augments and batches them, and measures how fast.
 #[derive(Parser)]
@@ -47,6 +48,7 @@ enum Command {
     Recipe(recipe::Recipe),
     Pack(pack::Pack),
     Synth(synth::Synth),
+    Transforms(transforms::Transforms),
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
     Tune(tune::Tune),
@@ -60,6 +62,9 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             output::say(format_args!("warpfeed: {error}"));
+            if let Some(hint) = hint(&error) {
+                output::say(hint);
+            }
             output::exit_code(&error)
         }
     }
@@ -74,6 +79,7 @@ fn run(command: Command, started: Instant) -> Result<ExitCode> {
         Command::Recipe(recipe) => recipe.run(),
         Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
+        Command::Transforms(transforms) => transforms.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Bench(bench) => bench.run(),
         Command::Tune(tune) => tune.run(),
@@ -88,6 +94,9 @@ fn not_run(instead: clap::Error) -> Result<ExitCode> {
     if !instead.use_stderr() {
         return output::written(instead.print()).map(|()| ExitCode::SUCCESS);
     }
+    if let Some(hint) = list_with_blanks(std::env::args()) {
+        output::say(hint);
+    }
     // Without color: `say` escapes control characters, since arguments may be names of files.
     instead.render().to_string().trim_end().lines().for_each(output::say);
     if instead.kind() == ErrorKind::UnknownArgument
@@ -99,6 +108,38 @@ fn not_run(instead: clap::Error) -> Result<ExitCode> {
         ));
     }
     Ok(ExitCode::from(2))
+}
+
+/// What the command line could have said instead, for some errors.
+fn hint(error: &Error) -> Option<String> {
+    let arguments = || std::env::args();
+    let takes_policy = arguments().nth(1).is_some_and(|command| command == "run");
+    if error.is_bad_sample() && matches!(error, Error::Sample { .. }) && takes_policy {
+        return Some("--on-error skip, or substitute, goes on without it".to_owned());
+    }
+    list_with_blanks(arguments())
+}
+
+/// A hint for an option that takes a list and was given one with blanks, so that its second value was taken for an
+/// argument.
+fn list_with_blanks(arguments: impl Iterator<Item = String>) -> Option<String> {
+    let arguments: Vec<String> = arguments.collect();
+    let mut command = &Cli::command();
+    for name in &arguments[1..] {
+        command = command.find_subcommand(name).unwrap_or(command);
+    }
+    let takes_list = |flag: &str| {
+        let option = command.get_arguments().find(|option| option.get_long() == flag.strip_prefix("--"));
+        option.is_some_and(|option| option.get_value_delimiter().is_some())
+    };
+    let is_value = |argument: &String| !argument.starts_with('-');
+    let found = arguments.windows(3).find(|three| {
+        takes_list(&three[0]) && is_value(&three[1]) && is_value(&three[2]) && !std::path::Path::new(&three[2]).exists()
+    });
+    found.map(|three| {
+        let flag = &three[0];
+        format!("{flag} takes one list without blanks, {flag} A,B: what follows a blank is taken for SOURCE")
+    })
 }
 
 /// The feature that an unknown option needs, if it is not part of this build.

@@ -154,6 +154,14 @@ fn text(report: &RunReport) -> String {
         report.device,
         format!("{:?}", report.strategy).to_lowercase(),
     );
+    let _ = writeln!(text, "source        {}", escape(&report.source));
+    if report.padded > 0 {
+        let _ = writeln!(
+            text,
+            "padded        {} of {} images were smaller than a crop: its fill shows beside them",
+            report.padded, report.images
+        );
+    }
     if let [first, .., last] = &report.each_epoch[..] {
         let _ = writeln!(
             text,

@@ -9,23 +9,29 @@ pub fn one_device(text: &str) -> warpfeed::Result<Device> {
     text.parse().map_or_else(|_| text.parse(), |ordinal| Ok(Device::Cuda(ordinal)))
 }
 
-/// Parses a size in bytes: `128MB`, `1GB`, `2GiB`, `500kB` or a number of bytes.
+/// Parses a size: `128MB`, `1GB`, `2GiB`, `500kB`, `700B`, or 0.
 pub fn size(text: &str) -> Result<u64, String> {
-    const UNITS: [(&str, u64); 8] = [
+    const UNITS: [(&str, u64); 9] = [
         ("kB", 1_000),
         ("MB", 1_000_000),
         ("GB", 1_000_000_000),
         ("KiB", 1 << 10),
         ("MiB", 1 << 20),
         ("GiB", 1 << 30),
+        ("TB", 1_000_000_000_000),
+        ("TiB", 1 << 40),
         ("B", 1),
-        ("", 1),
     ];
+    if text == "0" {
+        return Ok(0);
+    }
     let parse = |(unit, bytes): (&str, u64)| {
         let number: u64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
         number.checked_mul(bytes)
     };
-    UNITS.into_iter().find_map(parse).ok_or_else(|| format!("a size such as 128MB, not {text}"))
+    UNITS.into_iter().find_map(parse).ok_or_else(|| {
+        format!("a number with its unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), such as 4GB, not {text}")
+    })
 }
 
 /// Parses a limit on bad samples: a number, or a share such as `1%`.
