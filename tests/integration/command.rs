@@ -159,6 +159,60 @@ fn digests_depend_on_what_is_made_alone() {
 }
 
 #[test]
+fn a_run_says_what_its_source_has() {
+    assert_eq!(run(&[])["source"], json!({"images": 23, "classes": 4, "passed_over": 0, "kinds": []}));
+    assert!(stdout(&["run", images()]).contains("source        23 images, 4 classes\n"));
+    let flat = tempfile::tempdir().unwrap();
+    let photo = Path::new(images()).join("class-0/00.jpg");
+    for name in ["a.jpg", "b.jpg", "notes.txt", "list.TXT", "LICENSE"] {
+        fs::copy(&photo, flat.path().join(name)).unwrap();
+    }
+    let words = stdout(&["run", path(flat.path())]);
+    assert!(words.contains("2 images, 1 class, 3 files passed over (2 .txt, 1 without an ending)\n"), "{words}");
+}
+
+#[test]
+fn images_smaller_than_a_crop_are_counted_or_bad() {
+    let large = r#"[{"transform": "random_crop", "size": [500, 500]}]"#;
+    let (_folder, file) = transforms(large);
+    let options = ["--transforms", path(&file)];
+    assert_eq!(run(&options)["padded"], 23);
+    let words = stdout(&[&["run", images()], &options[..]].concat());
+    assert!(words.contains("padded        23 of 23 images were smaller"), "{words}");
+    assert!(run(&[])["padded"] == 0 && !stdout(&["run", images()]).contains("padded"));
+    let (_folder, file) = transforms(&large.replace("[500, 500]", "[500, 500], \"pad_if_needed\": false"));
+    let message = failure(&["run", images(), "--transforms", path(&file)], 1);
+    assert!(message.contains("larger than the padded image") && message.contains("--on-error skip"), "{message}");
+}
+
+#[test]
+fn wrong_lists_and_sizes_say_what_is_right() {
+    for args in [&["tune", "--threads", "1", "2", images()][..], &["bench", "workers", "--batch-sizes", "8", "16"]] {
+        let output = output(args);
+        let message = text(&output.stderr);
+        assert!(!output.status.success() && message.contains("one list without blanks"), "{args:?}: {message}");
+    }
+    for size in ["4", "4G"] {
+        let message = failure(&["run", images(), "--image-cache", size], 2);
+        assert!(message.contains("GB") && message.contains("GiB"), "{message}");
+    }
+}
+
+#[test]
+fn all_transforms_are_listed() {
+    let list: Value = serde_json::from_str(&stdout(&["transforms", "--json"])).unwrap();
+    let words = stdout(&["transforms"]);
+    for entry in list.as_array().unwrap() {
+        assert!(words.contains(entry["constructor"].as_str().unwrap()), "{entry}");
+        let (_folder, file) =
+            transforms(&format!("[{}, {{\"op\": \"center_crop\", \"width\": 8, \"height\": 8}}]", entry["written"]));
+        if entry["name"] != "normalize" && entry["name"] != "erase" && entry["name"] != "random_erasing" {
+            stdout(&["run", images(), "--limit", "1", "--transforms", path(&file)]);
+        }
+    }
+}
+
+#[test]
 fn counts_follow_the_options() {
     let counts = |options: &[&str]| {
         let report = run(options);
