@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::sim::folder;
+use common::sim::{folder, through_run};
 use common::{IMAGE, Pinned, code, device_address, has_symbol, kernel, launch, one_block, start};
 use cudarc::driver::sys::{self, CUevent_flags, CUresult};
 use cudarc::driver::{CudaContext, CudaSlice, LaunchConfig, PushKernelArg, result};
@@ -280,15 +280,8 @@ fn kernels_come_from_a_shared_object() {
         let path = folder.join("examples/libsim_kernels.so");
         path.exists().then_some(path)
     });
-    let output = std::process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../run"))
-        .arg(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "store_and_load", "--nocapture"])
-        .env("CUDA_SIM_LIBRARIES", folder())
-        .env("CUDA_SIM_KERNELS", kernels.expect("cargo test builds the example sim_kernels"))
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("on simulated device"), "{output:?}");
+    let kernels = kernels.expect("cargo test builds the example sim_kernels");
+    assert!(through_run("store_and_load", &[("CUDA_SIM_KERNELS", &kernels)]).contains("on simulated device"));
 }
 
 /// This test does not load the driver: cudarc finds the one that `run` sets up.

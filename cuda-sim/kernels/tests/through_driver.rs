@@ -15,7 +15,7 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::Ptx;
 use descriptors::{Axis, BatchPlace, ColorSample, FusedSample, Launch, SourceImage};
-use sim::{Sim, folder, open};
+use sim::{Sim, open, through_run};
 use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
@@ -260,14 +260,7 @@ fn what_is_no_image_is_refused() {
 
 #[test]
 fn run_gives_a_program_the_driver_and_the_kernels() {
-    let output = std::process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../run"))
-        .arg(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "as_run_sets_it_up", "--nocapture"])
-        .env("CUDA_SIM_LIBRARIES", folder())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("on simulated device"), "{output:?}");
+    assert!(through_run("as_run_sets_it_up", &[]).contains("on simulated device"));
 }
 
 /// This test does not load the driver by itself.

@@ -10,7 +10,8 @@ use nvjpeg::{
     Backend, BatchState, CudaStream as Stream, DecodeParams, Decoder, DecoderState, DeviceBuffer, Error, Flags, Handle,
     Image, JpegStream, Library, PinnedBuffer, Status,
 };
-use sim::{Sim, folder};
+use sim::{Sim, folder, through_run};
+use std::path::Path;
 use std::sync::Arc;
 use warpfeed::image::{ChromaSampling, JpegColor, JpegOptions, Rect, Size, encode_jpeg, probe};
 
@@ -425,22 +426,9 @@ fn memory_that_is_not_given_back_is_counted() {
     assert_eq!(after.allocations, 1);
 }
 
-/// Runs an ignored test in a process of its own, through the script.
-fn through_run(test: &str, variable: &str, value: &str) {
-    let output = std::process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../run"))
-        .arg(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", test, "--nocapture"])
-        .env("CUDA_SIM_LIBRARIES", folder())
-        .env(variable, value)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
-}
-
 #[test]
 fn a_card_without_hardware_decoders_has_no_hardware_back_end() {
-    through_run("without_hardware_decoders", "CUDA_SIM_NVJPEG_ENGINES", "0");
+    through_run("without_hardware_decoders", &[("CUDA_SIM_NVJPEG_ENGINES", Path::new("0"))]);
 }
 
 #[test]
@@ -454,7 +442,7 @@ fn without_hardware_decoders() {
 
 #[test]
 fn without_work_nothing_is_written() {
-    through_run("noop", "CUDA_SIM_NOOP", "1");
+    through_run("noop", &[("CUDA_SIM_NOOP", Path::new("1"))]);
 }
 
 #[test]

@@ -31,6 +31,20 @@ pub fn open(name: &str) -> Library {
     unsafe { Library::open(Some(folder().join(name)), RTLD_NOW | RTLD_GLOBAL) }.unwrap()
 }
 
+/// Runs an ignored test of this program in a process of its own, through the script `run`; what it printed.
+pub fn through_run(test: &str, variables: &[(&str, &Path)]) -> String {
+    let output = std::process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../run"))
+        .arg(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", test, "--nocapture"])
+        .env("CUDA_SIM_LIBRARIES", folder())
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
+    text.into_owned()
+}
+
 struct Driver {
     reset: extern "C" fn(u64, u64, f64, usize),
     slow_copies: extern "C" fn(u64),
