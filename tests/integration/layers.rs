@@ -51,16 +51,15 @@ const MODULES: &[(&str, &str)] = &[
     ("preprocess", "backend device engine error memory ops plan preset tensor threads"),
     (
         "pipeline",
-        "atomic backend device error file memory mix ops plan preprocess preset rng sampler sampling \
-         source targets tensor threads trace unoptimized",
+        "atomic backend device error file memory mix ops plan preprocess preset rng sampler sampling source targets tensor \
+         threads trace unoptimized",
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda error"),
     ("pack", "address atomic error file ops pipeline rank source store targets threads"),
     (
         "experiment",
-        "atomic backend cuda device error file mix ops pipeline plan preset rng sampler sheet source \
-         tensor threads",
+        "atomic backend cuda device error file mix ops pipeline plan preset rng sampler sheet source tensor threads",
     ),
 ];
 

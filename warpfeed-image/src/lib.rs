@@ -26,12 +26,12 @@
 //! | a header, a decoder, its options | [`decode`] |
 //! | entry points, which make later decodes of an image cheaper | [`decode::EntryPointStore`] |
 //! | an index of rows in the image itself, which does the same from the first decode on | [`decode::indexed`] |
-//! | headers lowered for a decoder on another device | [`decode::Baseline`], [`decode::Window`] |
 //! | JPEG and PNG files | [`encode`] |
 //! | images in memory, sizes and rectangles | [`raster`] |
 //!
-//! The names that most programs use are in the root as well. The modules `memory` and `simd` are hidden: they are for
-//! warpfeed, whose operations allocate and use vector instructions in the same way, and no version number covers them.
+//! The names that most programs use are in the root as well. Some names are hidden, because only warpfeed needs them and no
+//! version number covers them: the modules `memory` and `simd`, since its operations allocate and use vector instructions
+//! in the same way, and in `decode` the headers lowered to tables, which its decoder on CUDA devices reads.
 //!
 //! # Limits
 //!

@@ -18,7 +18,7 @@ fn image() -> Image {
     let mut image = Image::new(SIZE);
     for y in 0..SIZE.height {
         for (pixel, x) in image.row_mut(y).iter_mut().zip(0..) {
-            let noise = if x > 200 && y > 150 { (x * 7919 ^ y * 104_729) >> 3 } else { 0 };
+            let noise = if x > 200 && y > 150 { ((x * 7919) ^ (y * 104_729)) >> 3 } else { 0 };
             *pixel = [x / 2 + noise, y + noise, (x + y) / 3, 255].map(|value| value as u8);
         }
     }
