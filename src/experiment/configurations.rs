@@ -88,12 +88,6 @@ impl Configuration {
         format!("{} {threads}, prefetch {}{staged}{kept}", self.threads, self.prefetch)
     }
 
-    /// The name at the start of a sentence.
-    fn name_at_start(self) -> String {
-        let name = self.name();
-        name.strip_prefix("baseline").map_or_else(|| name.clone(), |rest| format!("Baseline{rest}"))
-    }
-
     fn pageable(self) -> bool {
         self.pinned == Some(false)
     }
@@ -290,17 +284,19 @@ pub(super) fn measure_all(
     let (fastest, smallest) = (ranking.fastest(), ranking.smallest());
     let (best, shown) = (find(fastest), find(smallest.unwrap_or(fastest)));
     report.answer = ranking.answer();
-    let setup = shown.spread(Round::setup_s);
+    let (setup, needed) = (shown.spread(Round::setup_s), shown.of_core_and_step());
+    let busy = match needed {
+        Some(_) => format!("accelerator use {:.1} %; ", 100.0 * shown.accelerator_use()),
+        None => String::new(),
+    };
     report.answer.push(format!(
-        "{}: accelerator use {:.1} %; set-up {:.3} s for each epoch ({:.3} to {:.3}).",
-        shown.configuration.name_at_start(),
-        100.0 * shown.accelerator_use(),
+        "{}: {busy}set-up {:.3} s for each epoch ({:.3} to {:.3}).",
+        shown.configuration.name(),
         setup.median,
         setup.low,
         setup.high
     ));
     report.answer.extend(about_setup(cases.iter().flat_map(|case| &case.rounds).map(|round| &round.run)));
-    let needed = shown.of_core_and_step();
     report.settings = json!({
         "device": device, "transforms": settings.ops, "strategy": settings.strategy, "threads": settings.threads,
         "prefetch": settings.prefetch, "persistent": settings.persistent,

@@ -241,7 +241,7 @@ pub(super) fn about_setup<'a>(runs: impl Iterator<Item = &'a RunTimes>) -> Optio
             "Every epoch has a single batch: these figures are of set-up, and tell nothing of longer epochs.".to_owned()
         }
         _ => format!(
-            "The longest epoch has {batches} batches, so {share:.0} % of the time was set-up, the wait for the first batch. It is \
+            "The longest epoch that was measured has {batches} batches, so {share:.0} % of the time was set-up, the wait for the first batch. It is \
              told apart: all other figures are of the batches after the first."
         ),
     })
