@@ -318,7 +318,7 @@ pub(super) fn measure_all(
         Some(verdict::note(settings.rounds)),
         Some(verdict::choice_note()),
         Some(utilization::NOTE.to_owned()),
-        Some("Set-up is building the pipeline and waiting for the first batch of each epoch. Images/s, accelerator use and waits are of the batches after it.".to_owned()),
+        Some("Set-up is building the pipeline and waiting for the first batch of each epoch. Images/s and accelerator use are of the batches between set-up and the end of an epoch.".to_owned()),
         Some("Entry points are off, since they make images faster that have come before, however many images there are: later epochs of a training may be faster.".to_owned()),
         best.configuration.pinned.map(|_| {
             "Pinned: what is copied to the GPU is staged in pinned memory, or in pageable memory.".to_owned()
