@@ -298,7 +298,7 @@ pub fn augment_load(
     report.notes.extend([
         verdict::note(settings.rounds),
         "Seconds per epoch, images/s and accelerator use are of the epochs after the first, or of the only one, without \
-         set-up: of the batches after the first, for all images of an epoch. What is saved is a share of the time, blank \
+         set-up: of the batches between it and the end, for all images of an epoch. What is saved is a share of the time, blank \
          where the rounds show no difference. Heat maps and timelines are of the last round."
             .to_owned(),
         utilization::NOTE.to_owned(),

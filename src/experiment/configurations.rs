@@ -88,12 +88,6 @@ impl Configuration {
         format!("{} {threads}, prefetch {}{staged}{kept}", self.threads, self.prefetch)
     }
 
-    /// The name at the start of a sentence.
-    fn name_at_start(self) -> String {
-        let name = self.name();
-        name.strip_prefix("baseline").map_or_else(|| name.clone(), |rest| format!("Baseline{rest}"))
-    }
-
     fn pageable(self) -> bool {
         self.pinned == Some(false)
     }
@@ -290,17 +284,19 @@ pub(super) fn measure_all(
     let (fastest, smallest) = (ranking.fastest(), ranking.smallest());
     let (best, shown) = (find(fastest), find(smallest.unwrap_or(fastest)));
     report.answer = ranking.answer();
-    let setup = shown.spread(Round::setup_s);
+    let (setup, needed) = (shown.spread(Round::setup_s), shown.of_core_and_step());
+    let busy = match needed {
+        Some(_) => format!("accelerator use {:.1} %; ", 100.0 * shown.accelerator_use()),
+        None => String::new(),
+    };
     report.answer.push(format!(
-        "{}: accelerator use {:.1} %; set-up {:.3} s for each epoch ({:.3} to {:.3}).",
-        shown.configuration.name_at_start(),
-        100.0 * shown.accelerator_use(),
+        "{}: {busy}set-up {:.3} s for each epoch ({:.3} to {:.3}).",
+        shown.configuration.name(),
         setup.median,
         setup.low,
         setup.high
     ));
     report.answer.extend(about_setup(cases.iter().flat_map(|case| &case.rounds).map(|round| &round.run)));
-    let needed = shown.of_core_and_step();
     report.settings = json!({
         "device": device, "transforms": settings.ops, "strategy": settings.strategy, "threads": settings.threads,
         "prefetch": settings.prefetch, "persistent": settings.persistent,
@@ -322,7 +318,7 @@ pub(super) fn measure_all(
         Some(verdict::note(settings.rounds)),
         Some(verdict::choice_note()),
         Some(utilization::NOTE.to_owned()),
-        Some("Set-up is building the pipeline and waiting for the first batch of each epoch. Images/s, accelerator use and waits are of the batches after it.".to_owned()),
+        Some("Set-up is building the pipeline and waiting for the first batch of each epoch. Images/s and accelerator use are of the batches between set-up and the end of an epoch.".to_owned()),
         Some("Entry points are off, since they make images faster that have come before, however many images there are: later epochs of a training may be faster.".to_owned()),
         best.configuration.pinned.map(|_| {
             "Pinned: what is copied to the GPU is staged in pinned memory, or in pageable memory.".to_owned()

@@ -37,14 +37,16 @@ pub struct EpochTimes {
     pub fetch_s: f64,
     /// Seconds in the training step.
     pub train_s: f64,
-    /// Seconds in the training step for the first batch.
-    pub first_train_s: f64,
     /// Images delivered, without padding.
     pub images: u64,
-    /// Images of the first batch.
-    pub first_images: u64,
     /// Batches delivered.
     pub batches: u64,
+    /// Seconds of the steady state: waiting for its batches, and training on them. See [`SteadyState`].
+    pub steady_s: f64,
+    /// Seconds in the training step in the steady state.
+    pub steady_train_s: f64,
+    /// Images of the steady state.
+    pub steady_images: u64,
     /// Mean loss over the batches, if the step reports it.
     pub loss: Option<f64>,
     /// Mean accuracy over the batches, 0 to 1, if the step reports it.
@@ -92,8 +94,10 @@ pub struct RunTimes {
     pub bad: u64,
 }
 
-/// Steady state of epochs: all batches after the first of each. The first batch's way through the pipeline is set-up.
-/// Epochs of one batch have no steady state; if there are no others, the figures are of whole epochs.
+/// Steady state of epochs: the batches between set-up and the end. The first batch of each epoch is set-up. At its end
+/// the threads finish what they have begun, which would make many threads look faster; so as many of the last batches
+/// are left out as hold an image for each thread, except in an epoch that was cut short. Epochs of one batch have no
+/// steady state; if there are no others, the figures are of whole epochs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct SteadyState {
@@ -109,13 +113,12 @@ impl SteadyState {
     /// The steady state of these epochs; `None` if they have no images.
     #[must_use]
     pub fn of(epochs: &[EpochTimes]) -> Option<Self> {
-        let sum = |of: &dyn Fn(&EpochTimes) -> f64| epochs.iter().map(of).sum::<f64>();
-        let all = sum(&|epoch| epoch.images as f64);
-        let mut images = all - sum(&|epoch| epoch.first_images as f64);
-        let mut train_s = sum(&|epoch| epoch.train_s - epoch.first_train_s);
-        let mut seconds = sum(&|epoch| epoch.fetch_s) + train_s;
+        let sum = |of: fn(&EpochTimes) -> f64| epochs.iter().map(of).sum::<f64>();
+        let all = sum(|epoch| epoch.images as f64);
+        let mut images = sum(|epoch| epoch.steady_images as f64);
+        let (mut train_s, mut seconds) = (sum(|epoch| epoch.steady_train_s), sum(|epoch| epoch.steady_s));
         if images <= 0.0 {
-            (images, train_s, seconds) = (all, sum(&|epoch| epoch.train_s), sum(&|epoch| epoch.seconds));
+            (images, train_s, seconds) = (all, sum(|epoch| epoch.train_s), sum(|epoch| epoch.seconds));
         }
         let images_per_s = images / seconds.max(f64::MIN_POSITIVE);
         (images > 0.0).then(|| Self {
@@ -148,14 +151,15 @@ impl<'a> TrainingRun<'a> {
             setup_s: 0.0,
             fetch_s: 0.0,
             train_s: 0.0,
-            first_train_s: 0.0,
             images: 0,
-            first_images: 0,
             batches: 0,
+            steady_s: 0.0,
+            steady_train_s: 0.0,
+            steady_images: 0,
             loss: None,
             accuracy: None,
         };
-        let mut asked = begin;
+        let (mut asked, mut cut, mut batches) = (begin, false, Vec::new());
         let mut epoch = pipeline.epoch(number);
         for batch in epoch.by_ref() {
             let batch = batch?;
@@ -171,7 +175,7 @@ impl<'a> TrainingRun<'a> {
             let first = times.batches == 0;
             let start_s = (asked - self.begin).as_secs_f64();
             if first {
-                (times.setup_s, times.first_train_s, times.first_images) = (fetch_s, train_s, images);
+                times.setup_s = fetch_s;
                 (self.on_event)(&Event::SetUp { epoch: number, start_s, seconds: fetch_s })?;
             } else {
                 times.fetch_s += fetch_s;
@@ -179,6 +183,7 @@ impl<'a> TrainingRun<'a> {
             if self.batches.len() < KEPT_BATCHES {
                 self.batches.push(BatchTimes { start_s, first, fetch_s, train_s });
             }
+            batches.push((fetch_s, train_s, images));
             let (batch, fetch_s) = (times.batches, if first { 0.0 } else { fetch_s });
             (self.on_event)(&Event::Batch { epoch: number, batch, start_s, fetch_s, train_s, images })?;
             times.train_s += train_s;
@@ -189,7 +194,8 @@ impl<'a> TrainingRun<'a> {
                 value.map(|value| mean.map_or(value, |mean| mean + (value - mean) / times.batches as f64))
             };
             (times.loss, times.accuracy) = (mean(times.loss, result.loss), mean(times.accuracy, result.accuracy));
-            if times.batches > 1 && deadline.is_some_and(|deadline| trained >= deadline) {
+            cut = times.batches > 1 && deadline.is_some_and(|deadline| trained >= deadline);
+            if cut {
                 break;
             }
             asked = Instant::now();
@@ -197,6 +203,15 @@ impl<'a> TrainingRun<'a> {
         self.stats += epoch.stats();
         drop(epoch);
         times.seconds = begin.elapsed().as_secs_f64();
+        // At the end of an epoch, the images that the threads have begun are finished, and no others are begun.
+        let largest = batches.iter().map(|(.., images)| *images as usize).max().unwrap_or(1);
+        let last = if cut { 0 } else { pipeline.threads().div_ceil(largest.max(1)) };
+        let steady = batches.len().saturating_sub(1 + last).max(1);
+        for (fetch_s, train_s, images) in batches.iter().skip(1).take(steady) {
+            times.steady_s += fetch_s + train_s;
+            times.steady_train_s += train_s;
+            times.steady_images += images;
+        }
         let EpochTimes { seconds, images, loss, accuracy, .. } = times;
         (self.on_event)(&Event::Epoch { epoch: number, start_s, seconds, images, loss, accuracy })?;
         self.epochs.push(times);
@@ -241,8 +256,8 @@ pub(super) fn about_setup<'a>(runs: impl Iterator<Item = &'a RunTimes>) -> Optio
             "Every epoch has a single batch: these figures are of set-up, and tell nothing of longer epochs.".to_owned()
         }
         _ => format!(
-            "The longest epoch has {batches} batches, so {share:.0} % of the time was set-up, the wait for the first batch. It is \
-             told apart: all other figures are of the batches after the first."
+            "The longest epoch that was measured has {batches} batches, so {share:.0} % of the time was set-up, the wait for the first batch. It is \
+             told apart: other figures are of the batches between set-up and the end."
         ),
     })
 }

@@ -193,8 +193,7 @@ pub fn workers(
     report.notes.extend([verdict::note(settings.rounds), verdict::choice_note()]);
     report.notes.push(
         "With 0 workers the trainer's thread makes each batch when it asks. Seconds per epoch, images/s and \
-         accelerator use are of the epochs after the first, or of the only one, without set-up: of the batches after the \
-         first, for all images of an epoch."
+         accelerator use are of the epochs after the first, or of the only one, without set-up: of the batches between it and the end, for all images of an epoch."
             .to_owned(),
     );
     report.figures = json!({

@@ -212,7 +212,7 @@ pub fn diagnose(
         ),
         "Read and decode: whole images; the pipeline decodes only what its operations need, so it may be faster."
             .to_owned(),
-        "Images/s and the trainer's share are of the batches after the first of each epoch: without set-up.".to_owned(),
+        "Images/s and the trainer's share are of the batches between set-up and the end of an epoch.".to_owned(),
         "Center crop only: in the place of all operations. It decodes other pixels too, so it does not tell what the operations \
          cost: the worker's times by stage do."
             .to_owned(),
