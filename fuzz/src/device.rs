@@ -8,7 +8,7 @@ use warpfeed::{
     BadLimit, DType, DecodePath, Device, Layout, OnError, Pipeline, Result,
     image::{Image, JpegOptions, Size, encode_jpeg, probe},
     ops::random_crop,
-    source::Source,
+    source::{Sample, Source, Want},
 };
 
 /// Side of the crop in pixels. Nothing is resized, so wrong pixels do not average out.

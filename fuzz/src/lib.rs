@@ -220,7 +220,7 @@ pub fn baseline(data: &[u8]) {
         let packing = PackOptions { baseline: true, restarts, workers: 1, max_side_px, ..PackOptions::new(format) };
         if let Ok(report) = pack(&source, &out, &packing, &mut |_| {}) {
             let packed = RecordShards::open(format, &report.shards, &options()).expect("shards that were just written");
-            image(packed.encoded(0).expect("the image that was packed"));
+            image(&packed.encoded(0).expect("the image that was packed"));
         }
         let _ = fs::remove_dir_all(out);
     }
