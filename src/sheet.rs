@@ -99,7 +99,7 @@ pub fn write_image(image: &Image, path: impl AsRef<Path>) -> Result<()> {
                 image,
                 &JpegOptions { quality: 95, sampling: ChromaSampling::S444, ..JpegOptions::default() },
             )?;
-            atomic::write_output(path, |file| Ok(file.write_all(&jpeg)?))
+            atomic::write_output(path, |file| file.write_all(&jpeg))
         }
         _ => {
             let expected = "a file ending in .png, .jpg or .jpeg";

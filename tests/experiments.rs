@@ -604,7 +604,6 @@ fn every_case_of_augment_load_is_reported_and_what_cannot_run_is_blank() {
         "growth-none",
         "growth-resnet18",
         "growth-resnet18-published",
-        "improvement-none",
         "improvement-resnet18",
         "utilization-resnet18-a-cpu-fused",
         "timeline-resnet18-a-cpu-sequential",
@@ -806,7 +805,7 @@ fn streams_are_measured() {
     let own = env!("CARGO_BIN_EXE_warpfeed");
     for args in [
         "bench diagnose --seconds 0.2 --rounds 2",
-        "bench workers --workers 0 1 --batch-sizes 8 --epochs 1 --rounds 1",
+        "bench workers --workers 0,1 --batch-sizes 8 --epochs 1 --rounds 1",
         "bench augment-load --loads 1 --models none --epochs 1 --rounds 1",
         "tune --threads 1 --prefetch 1 --seconds 0.1 --rounds 1",
     ] {

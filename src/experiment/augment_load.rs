@@ -542,7 +542,7 @@ mod tests {
             for model in 0..4 {
                 let verdict = measured.verdict(model, (1, ARMS[0]), (12, ARMS[0])).unwrap();
                 grows += usize::from(matches!(verdict, Verdict::Larger(_)));
-                assert_eq!(verdict.differs(), tells(&answer(&measured, model).split(';').next().unwrap()));
+                assert_eq!(verdict.differs(), tells(answer(&measured, model).split(';').next().unwrap()));
                 saves += usize::from(measured.saved(model, 12, ARMS[1]).is_some());
             }
         }

@@ -380,7 +380,7 @@ mod tests {
         let rates = CoreRates::made("train", rates.into());
         let table = rates.table(Some(3_000.0), machine);
         let row = |i: usize| table.rows[i].iter().map(Cell::text).collect::<Vec<_>>();
-        assert_eq!(row(0), ["train", "1000", "996", "1003", "6.00", "8.00", "100", "no"]);
+        assert_eq!(row(0), ["train", "1000", "995", "1004", "6.00", "8.00", "100", "no"]);
         assert_eq!(row(1)[4..], ["15.00", "17.00", "53", "yes"]);
         let sentence = |rounds: &[f64], of_step| machine.sentence(rounds, of_step, level(1)).unwrap();
         let said = sentence(&asked, 3_000.0);

@@ -162,7 +162,7 @@ pub fn pairs(cases: usize) -> usize {
 ///
 /// ```
 /// use warpfeed::experiment::verdict::default_rounds;
-/// assert_eq!((default_rounds(1), default_rounds(15), default_rounds(2_556)), (16, 16, 22));
+/// assert_eq!((default_rounds(1), default_rounds(15), default_rounds(2_556)), (16, 16, 20));
 /// ```
 #[must_use]
 pub fn default_rounds(comparisons: usize) -> u32 {

@@ -129,7 +129,8 @@ impl RandomTransform for RandomCrop {
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
         let (rng, image) = recipe.start();
         let fits = |image: u32, wanted: u32| u64::from(image) + 2 * u64::from(self.padding) >= u64::from(wanted);
-        if !self.pad_if_needed && !(fits(image.width, self.size.width) && fits(image.height, self.size.height)) {
+        let fits = fits(image.width, self.size.width) && fits(image.height, self.size.height);
+        if !(fits || self.pad_if_needed) {
             return Err(Error::unfit(
                 Self::NAME,
                 format!("a rectangle of {} is larger than the padded image of {image}", self.size),

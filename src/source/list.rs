@@ -312,7 +312,6 @@ mod tests {
             (b"a.jpg\t4294967296\n", 1),
             (b"\t5\n", 1),
             (b"a\0b.jpg\t5\n", 1),
-            (b"\xff\xd8\xff\xe0\0\x10JFIF\0", 1),
             (b"#path\tlabel\ttext\ttext\na.jpg\t1\tx\ty\n", 1),
             (b"#path\tlabel\ttext\na.jpg\t1\tx\ty\n", 2),
             (&long, 2),
@@ -323,6 +322,8 @@ mod tests {
             assert!(error.is_parameter() && message.ends_with(&format!("list.tsv line {line}")), "{message}");
             assert!(message.len() < 400, "{message}");
         }
+        let (_folder, image) = open(b"\xff\xd8\xff\xe0\0\x10JFIF\0");
+        assert!(image.unwrap_err().to_string().contains("list.tsv, an image itself"));
         for empty in [&b""[..], b"\n\n", b"# nothing\n"] {
             assert!(open(empty).1.unwrap_err().to_string().contains("without any"));
         }

@@ -304,12 +304,23 @@ fn bad_targets_are_bad_samples_under_the_policy() {
 }
 
 #[test]
-fn fields_that_no_sample_has_end_the_epoch() {
+fn fields_that_no_sample_has_are_refused_or_end_the_epoch() {
     let (_folder, path) = packed(RecordFormat::RecordIo, "label");
     for (input, field) in [(Input::from(images()), "box"), (open(&path).unwrap(), "txt"), (streamed(&path), "txt")] {
+        let is_stream = matches!(input, Input::Stream(_));
         let builder = small(input).targets(TargetSpec::bytes().field(field)).on_error(OnError::Skip);
-        let error = builder.device(Device::Cpu).build().unwrap().epoch(0).next().unwrap().unwrap_err();
+        let error = match builder.device(Device::Cpu).build() {
+            Ok(pipeline) if is_stream => pipeline.epoch(0).next().unwrap().unwrap_err(),
+            refused => refused.unwrap_err(),
+        };
         assert!(error.is_parameter() && error.to_string().contains(field), "{error}");
+    }
+    // So are fewer classes than the source has, if its labels are the targets.
+    let named = || images().with_classes(["a", "b", "c"]);
+    let build = |spec: &str| small(named()).targets(spec.parse().unwrap()).device(Device::Cpu).build().map(drop);
+    assert!(build("class=3").is_ok() && build("soft=9").is_ok() && build("class=2:txt").is_ok());
+    for spec in ["class=2", "soft=2/0.1"] {
+        assert!(build(spec).unwrap_err().to_string().contains("3 or more"), "{spec}");
     }
 }
 

@@ -64,7 +64,7 @@ impl Remote {
         let mut this = Self::new(address, cache)?;
         let mut folders = std::mem::take(&mut this.shards).into_iter();
         let (Some(folder), None) = (folders.next(), folders.next()) else {
-            return Err(refuse("a pattern with braces or with wildcards, not with both", &address.public()));
+            return Err(refuse("a pattern with braces or with wildcards, not with both", address.public()));
         };
         let (server, path) = (folder.server.clone(), folder.path.clone());
         let found = this.fetcher.fetch(async move { server.list(&path).await }).wait(&AtomicBool::new(false));
