@@ -55,7 +55,7 @@
 //! | resuming after an interruption | [`EpochState`], [`Pipeline::resume`] |
 //! | single images | [`image`]: decoding, JPEG encoding, PNG and NumPy files, contact sheets |
 //! | packing shards | [`pack`] |
-//! | measuring | [`experiment`], [`doctor`](doctor()) |
+//! | measuring | `experiment`, [`doctor`](doctor()) |
 //!
 //! # What is promised
 //!
@@ -82,13 +82,13 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `cli` (default) | the command `warpfeed`; it implies `experiment` |
-//! | `experiment` | the module [`experiment`], which measures pipelines and makes images to measure them on |
+//! | `experiment` | the module `experiment`, which measures pipelines and makes images to measure them on |
 //! | `webp` (default) | WebP images; without it they are bad samples |
 //! | `cloud` | shards at `http://`, `https://`, `s3://`, `gs://` and `az://` |
 //! | `parquet` | Parquet files of images, as Hugging Face publishes data sets |
-//! | `candle` | batches as tensors of candle 0.11 ([`Tensor::into_candle`], [`Batch::into_candle`]), on the CPU without a copy |
+//! | `candle` | batches as tensors of candle 0.11 (`Tensor::into_candle`, `Batch::into_candle`), on the CPU without a copy |
 //! | `candle-cuda` | the same on a GPU without a copy; needs the CUDA toolkit, and has only been type-checked so far |
-//! | `dlpack` | batches as DLPack tensors, without a copy ([`Tensor::into_dlpack`]) |
+//! | `dlpack` | batches as DLPack tensors, without a copy (`Tensor::into_dlpack`) |
 //! | `tracing` | spans of the crate `tracing` (target `warpfeed`, level trace) around the work on each sample and batch |
 //! | `full` | all of these except `candle-cuda` |
 //!

@@ -28,7 +28,7 @@ impl Device {
     /// Says whether this device can run a pipeline, and if not, why.
     ///
     /// # Errors
-    /// [`Error::Device`] with what was looked for.
+    /// [`Error::Device`](crate::Error::Device) with what was looked for.
     pub fn available(self) -> Result<()> {
         match self {
             Self::Auto | Self::Cpu => Ok(()),

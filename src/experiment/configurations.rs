@@ -50,7 +50,7 @@ pub struct ConfigurationsSettings {
     /// Time for each configuration and round.
     pub time: Duration,
     /// Measurements of each configuration, in turn with the others. With fewer than
-    /// [`default_rounds`](super::verdict::default_rounds), smaller differences remain hidden.
+    /// [`default_rounds`], smaller differences remain hidden.
     pub rounds: u32,
     /// GPUs that train. Each keeps a core or two for its trainer.
     pub gpus: usize,

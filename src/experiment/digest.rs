@@ -20,7 +20,7 @@ impl Digest {
     /// Adds the samples of a batch.
     ///
     /// # Errors
-    /// [`Error::Device`] if the batch is on a device and cannot be copied.
+    /// [`Error::Device`](crate::Error::Device) if the batch is on a device and cannot be copied.
     pub fn add(&mut self, batch: &Batch) -> Result<()> {
         let on_host = |view: &Tensor| match view.device() {
             Device::Cpu => Ok(None),

@@ -24,7 +24,7 @@ const MOST: u64 = u32::MAX as u64;
 /// The samples of an epoch and their order, if that is not each sample once ([`Builder::sampler`]).
 ///
 /// The order depends on the seed, the epoch and the number of samples alone. Ranks take positions of this one order, as
-/// with any other ([`Sampler`]). A sample that comes again in an epoch is transformed anew: the number of its earlier
+/// with any other ([`Sampler`](crate::Sampler)). A sample that comes again in an epoch is transformed anew: the number of its earlier
 /// occurrences in the epoch is part of its random key. Its first occurrence draws the same numbers as in any other
 /// order. An epoch takes at most 24 bytes of memory per sample and per position.
 ///
