@@ -381,7 +381,7 @@ mod tests {
         let table = rates.table(Some(3_000.0), machine);
         let row = |i: usize| table.rows[i].iter().map(Cell::text).collect::<Vec<_>>();
         assert_eq!(row(0), ["train", "1000", "995", "1004", "6.00", "8.00", "100", "no"]);
-        assert_eq!(row(1)[4..], ["15.00", "17.00", "53", "yes"]);
+        assert_eq!(row(1)[4..], ["15.01", "17.01", "53", "yes"]);
         let sentence = |rounds: &[f64], of_step| machine.sentence(rounds, of_step, level(1)).unwrap();
         let said = sentence(&asked, 3_000.0);
         assert!(said.contains("need 6.00 cores, beside 2 for the trainers") && said.contains("does not"), "{said}");
