@@ -276,7 +276,7 @@ fn answer(batch_size: usize, mut cases: Vec<WorkerRates>, level: f64) -> Option<
         match () {
             () if cases.len() == 1 => "is the only number that was measured",
             () if cases[smallest].workers == 0 => "are enough",
-            () => "is the smallest number that is enough",
+            () => "is the smallest number that is surely enough",
         }
     );
     match choice.verdicts[smallest] {
