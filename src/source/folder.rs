@@ -75,7 +75,7 @@ struct Folder {
     label: u32,
     /// Index of the folder's first image.
     first: u64,
-    /// Start of the folder's names in [`ImageFolder::names`].
+    /// Start of the folder's names in `ImageFolder::names`.
     names: u64,
 }
 
@@ -110,7 +110,7 @@ impl ImageFolder {
             found.classes = vec![own_name(root)];
             found.add(&top, 0);
         } else {
-            // Like torchvision, ignores files beside class folders.
+            // Like torchvision, skips files beside class folders.
             for name in top.spans.iter().map(|&span| top.name(span)) {
                 walk.skipped.add(&format!("{} beside the class folders", ending(name)));
             }

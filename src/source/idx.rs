@@ -17,9 +17,9 @@ const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 
 /// Raw images of 8 bits in an IDX file, such as MNIST's `train-images-idx3-ubyte`, with the labels in a second file.
 ///
-/// The shape of the images is `[N, H, W]`, `[N, H, W, 1]`, `[N, H, W, 3]`, `[N, 1, H, W]` or `[N, 3, H, W]`. The name of
-/// the labels' file has `labels` for `images` and `idx1` for `idx3` or `idx4`. Either file may be compressed (`.gz`) and
-/// is then unpacked into memory.
+/// The shape of the images is `[N, H, W]`, `[N, H, W, 1]`, `[N, H, W, 3]`, `[N, 1, H, W]` or `[N, 3, H, W]`. The name
+/// of the labels' file has `labels` for `images` and `idx1` for `idx3` or `idx4`. Either file may be compressed (`.gz`)
+/// and is then unpacked into memory.
 ///
 /// [`read`](Source::read) gives an image as PNM: a short header followed by the pixels.
 ///
