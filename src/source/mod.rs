@@ -1,4 +1,4 @@
-//! Where encoded samples come from: folders, lists, shards and files of arrays on disk, memory, streams.
+//! Sources of encoded samples: folders, lists, shards and files of arrays on disk, memory, streams.
 //!
 //! [`open`] recognizes the kind by the name. A [`Source`] has a length and is read in any order; a [`Stream`] is read
 //! once, from front to back. A [`Pipeline`](crate::Pipeline) takes either, including your own.

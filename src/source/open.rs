@@ -120,8 +120,8 @@ fn shard_of(name: &str) -> Option<usize> {
 pub struct OpenOptions {
     /// Format of the source. Default: by its name.
     pub format: Option<SourceFormat>,
-    /// Split to open in a folder that holds several: `train`, `val` (or `validation`, `valid`), `test`, or the data set's
-    /// own name for it. [`open`] lists these folders.
+    /// Split to open in a folder that holds several: `train`, `val` (or `validation`, `valid`), `test`, or the data
+    /// set's own name for it. [`open`] lists these folders.
     pub split: Option<String>,
     /// Options for reading shards.
     pub records: RecordOptions,
@@ -318,8 +318,8 @@ impl OpenOptions {
 /// Opens the source that `spec` names:
 ///
 /// - a folder of class folders as [`ImageFolder`];
-/// - a folder without folders but with shards of one format as these shards, sorted by name, unless `warpfeed pack` has
-///   not finished it;
+/// - a folder without folders but with shards of one format as these shards, sorted by name; refused if `warpfeed pack`
+///   has not finished it;
 /// - files that end in `.tar`, `.rec`, `.tfrecord`, `.tfrecords` or `-00000-of-00008` as [`RecordShards`];
 /// - files that end in `.parquet`, with the feature `parquet`;
 /// - a file that has `idx3-ubyte` or `idx4-ubyte` in its name as [`IdxFile`];
@@ -347,13 +347,14 @@ impl OpenOptions {
 /// **Remote shards.** Credentials, region and endpoint of a store come from the variables that its own programs read
 /// (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, ...). A login in a URL (`https://user:password@host/...`) is sent as basic
 /// authorization, and a signed query (`?X-Amz-Signature=...`, `?sig=...`) is sent unchanged. Neither is printed or
-/// stored, and no credentials follow a redirect to another server. Answers of servers are bounded: a range by the number
-/// of requested bytes, the listing of a folder by 128 MiB and a million shards, any other answer by 1 MiB. Opening,
-/// reading and dropping work inside and outside of any async runtime; they block the calling thread, like reading a file.
+/// stored, and no credentials follow a redirect to another server. Answers of servers are bounded: a range by the
+/// number of requested bytes, the listing of a folder by 128 MiB and a million shards, any other answer by 1 MiB.
+/// Opening, reading and dropping work inside and outside of any async runtime; they block the calling thread, like
+/// reading a file.
 ///
 /// # Errors
-/// [`Error::Io`] if the source does not exist or cannot be read, [`Error::Parameter`] if a pattern fits no file or files
-/// of different formats, or a set of shards is not complete; and the errors of the kind of source.
+/// [`Error::Io`] if the source does not exist or cannot be read, [`Error::Parameter`] if a pattern fits no file or
+/// files of different formats, or a set of shards is not complete; and the errors of the kind of source.
 ///
 /// ```
 /// let folder = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ impl<'a> Want<'a> {
         Self { image: false, ..self }
     }
 
-    /// Wants the content of a field, too.
+    /// Also wants the content of `field`.
     #[must_use]
     pub fn and_field(self, field: Option<&'a str>) -> Self {
         Self { field, ..self }
@@ -77,7 +77,7 @@ pub struct Sample<'a> {
     target: Option<Target>,
 }
 
-/// Where the encoded image is.
+/// Location of the encoded image.
 #[derive(Debug)]
 enum Bytes<'a> {
     /// Range of the buffer.

@@ -43,8 +43,8 @@ impl Concat {
     /// repeat ([`Compose::choose`]).
     ///
     /// # Errors
-    /// The errors of [`new`](Self::new), and [`Error::Parameter`] if a weight is not positive, or if a source would give
-    /// no sample.
+    /// The errors of [`new`](Self::new), and [`Error::Parameter`] if a weight is not positive, or if a source would
+    /// give no sample.
     pub fn mix(sources: impl IntoIterator<Item = (Arc<dyn Source>, f64)>, len: u64, seed: u64) -> Result<Self> {
         let (sources, weights): (Vec<_>, Vec<f64>) = sources.into_iter().unzip();
         let sum: f64 = weights.iter().sum();

@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Makes data sets from a data set. Each of them is a [`Source`] like any other: it is shuffled, partitioned over ranks,
-/// resumed and prefetched like the original.
+/// Makes data sets from a data set. Each of them is a [`Source`] like any other: it is shuffled, partitioned over
+/// ranks, resumed and prefetched like the original.
 ///
 /// A part numbers its samples from 0. The random transforms of a sample depend on this new index.
 ///
@@ -43,7 +43,7 @@ pub trait Compose: Source + Sized + 'static {
         Arc::new(self)
     }
 
-    /// Selects the samples at `indices`, in this order. An index may come several times, each time as a separate sample.
+    /// Selects the samples at `indices`, in this order. Each occurrence of an index is a separate sample.
     ///
     /// # Errors
     /// [`Error::Parameter`] for an index beyond the last sample.
@@ -152,8 +152,8 @@ pub trait Compose: Source + Sized + 'static {
         Ok(parts(self.into_source(), &train, &validation))
     }
 
-    /// Chooses `count` samples: all samples `count / len` times, and for the remainder a part drawn by `seed`. Repeated
-    /// samples are separate samples. The choice is the same in each epoch.
+    /// Chooses `count` samples: all samples `count / len` times (rounded down), and for the rest a part drawn by `seed`.
+    /// Repeated samples are separate samples. The choice is the same in each epoch.
     ///
     /// # Errors
     /// [`Error::Parameter`] if `count` is 0 or the source has no samples.
@@ -214,8 +214,8 @@ pub trait Compose: Source + Sized + 'static {
         Ok(MapLabels::new(self.into_source(), classes, move |index, _| labels[index as usize]))
     }
 
-    /// Replaces each label by the position of its class in `classes`, so that data sets whose classes are in another order
-    /// or incomplete can be combined. A label without a class becomes [`u32::MAX`].
+    /// Replaces each label by the position of its class in `classes`, so that data sets whose classes are in another
+    /// order or incomplete can be combined. A label without a class becomes [`u32::MAX`].
     ///
     /// # Errors
     /// [`Error::Parameter`] if the source names no classes, or one that is not among `classes`.

@@ -39,7 +39,7 @@ impl Subset {
         }
     }
 
-    /// Returns the index of sample `index` in the source. May panic if there is no such sample, as [`Source::label`] may.
+    /// Returns the index of sample `index` in the source. May panic if there is no such sample.
     fn at(&self, index: u64) -> u64 {
         match &self.indices {
             Indices::Narrow(indices) => indices[index as usize].into(),

@@ -32,10 +32,10 @@ const MAX_FAULTS: usize = 100_000;
 /// Images in Parquet files: a column of structs `{bytes, path}`, as Hugging Face stores its `Image`, or of binary
 /// values. Needs the feature `parquet`.
 ///
-/// Unless [`RecordOptions`] name columns, the images are in `image` (or `image.bytes`), `img`, or `bytes`, and the labels
-/// in `label` or `labels`. Labels are numbers, or names, which are numbered in sorted order. The names of Hugging Face's
-/// `ClassLabel` are the [`classes`](Source::classes). Rows come in the given order of the files. A row whose image is
-/// null, or whose label is not a class, gives [`Error::Decode`] when it is read.
+/// Unless [`RecordOptions`] name columns, the images are in `image` (or `image.bytes`), `img`, or `bytes`, and the
+/// labels in `label` or `labels`. Labels are numbers, or names, which are numbered in sorted order. The names of
+/// Hugging Face's `ClassLabel` are the [`classes`](Source::classes). Rows come in the given order of the files. A row
+/// whose image is null, or whose label is not a class, gives [`Error::Decode`] when it is read.
 ///
 /// All labels are in memory, 4 bytes each. Reading an image decompresses the page that holds it and keeps the page for
 /// the next image. So reading in the order of the files is fast; in any other order, each image costs a page (usually
@@ -179,8 +179,8 @@ impl ParquetFiles {
     /// Opens `files`, in this order.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Decode`] if a file cannot be read, [`Error::Parameter`] if a file lacks the columns, or
-    /// if there are no rows.
+    /// [`Error::Io`] or [`Error::Decode`] if a file cannot be read, [`Error::Parameter`] if a file lacks the columns,
+    /// or if there are no rows.
     pub fn open(files: &[PathBuf], options: &RecordOptions) -> Result<Self> {
         options.without_classes("Parquet files")?;
         let mut this = Self {
@@ -417,8 +417,8 @@ impl Source for ParquetFiles {
         self.labels.len() as u64
     }
 
-    /// A field is a column, named like `box.list.element` or `box`. Each row holds a number, text or bytes, or a list of
-    /// numbers. A column is read one row group at a time; the last four groups are kept in memory.
+    /// A field is a column, named like `box.list.element` or `box`. Each row holds a number, text or bytes, or a list
+    /// of numbers. A column is read one row group at a time; the last four groups are kept in memory.
     fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("ParquetFiles::read", index, self.len()));
