@@ -152,8 +152,8 @@ pub trait Compose: Source + Sized + 'static {
         Ok(parts(self.into_source(), &train, &validation))
     }
 
-    /// Chooses `count` samples: all samples `count / len` times (rounded down), and for the rest a part drawn by `seed`.
-    /// Repeated samples are separate samples. The choice is the same in each epoch.
+    /// Chooses `count` samples: all samples `count / len` times (rounded down), and for the rest a part drawn by
+    /// `seed`. Repeated samples are separate samples. The choice is the same in each epoch.
     ///
     /// # Errors
     /// [`Error::Parameter`] if `count` is 0 or the source has no samples.
