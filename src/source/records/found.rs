@@ -73,8 +73,8 @@ impl Texts {
     }
 }
 
-/// What a scan finds in a shard. Damage is a sample too, one that gives an error when it is read, so that the
-/// pipeline's policy decides about it and it is counted and named as every bad sample is.
+/// The records of a shard. Damage is a record too, whose reading fails, so that the pipeline's policy decides about it
+/// and it is counted and named like every bad sample.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ScannedShard {
     pub(super) records: Vec<Record>,
