@@ -134,8 +134,9 @@ impl RecordShards {
     /// Opens `shards`, in the given order.
     ///
     /// # Errors
-    /// [`Error::Io`] if a shard cannot be read, [`Error::Parameter`] if there is no shard, no shard has a sample, or
-    /// some labels are numbers and some names.
+    /// [`Error::Io`] if a shard cannot be read, [`Error::Decode`] if the shards hold only damage, [`Error::Parameter`] if
+    /// there is no shard, no shard has a sample, a shard is not a regular file, some labels are numbers and some names,
+    /// or a class is named twice.
     pub fn open(format: RecordFormat, shards: &[PathBuf], options: &RecordOptions) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most_open());
         Self::open_each(format, shards.len(), &|shard| Shard::file(&shards[shard]), threads, options)

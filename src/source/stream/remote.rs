@@ -191,7 +191,7 @@ struct Coming {
 }
 
 impl Ahead {
-    /// Frees `len_bytes` by dropping the oldest samples.
+    /// Makes room for a sample of `len_bytes` by dropping the oldest ones.
     fn make_room(&mut self, len_bytes: u64) {
         while (self.len_bytes + len_bytes > AHEAD_BYTES || self.coming.len() == AHEAD_SAMPLES)
             && let Some(oldest) = self.coming.pop_front()
