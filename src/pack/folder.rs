@@ -26,7 +26,7 @@ impl Place for Folder {
 
     fn make(&self, folder: &str) -> Result<()> {
         fs::create_dir_all(self.path(folder)).map_err(Error::io("make", &self.0))?;
-        // It may be new.
+        // The folder may be new.
         let parent = atomic::folder_of(&self.0);
         atomic::sync_folder(parent).map_err(Error::io("sync", parent))
     }
