@@ -6,11 +6,11 @@
 // that the files are right (`tests/formats/check.py`, docs/sources.md).
 //
 // Interruption and power loss. Every file of a shard is synced, renamed, and its folder synced, before `pack.json`
-// names it. `pack.json` is written after each shard, with a checksum of each, and makes an incomplete folder refuse to
-// open. Resuming then trusts names and lengths. `pack --verify` reads the contents: CRC-32C costs an eighth of SHA-256
-// with SHA instructions, and finds the errors of disks and copies. A damaged `pack.json` has no checksums to trust, so
-// `pack` starts anew, and removes only files of its own naming scheme. `pack.json` ends with the CRC-32C of its own text,
-// because its counts cannot be compared with anything else. One without a checksum, from an earlier version, is read too.
+// names it. `pack.json` is written after each shard, with a checksum of each. While it is incomplete, the folder
+// refuses to open. Resuming trusts names and lengths; `pack --verify` reads the contents. CRC-32C is cheaper than
+// SHA-256 and finds the errors of disks and copies. A damaged `pack.json` has no checksums to trust, so `pack` starts
+// anew, and removes only files of its own naming scheme. `pack.json` ends with the CRC-32C of its own text, because its
+// counts cannot be compared with anything else. One without a checksum, from an earlier version, is accepted too.
 //
 // One run at a time packs into a folder. It holds an flock, which the system releases however the process ends. Names
 // of temporary files are random, because in containers every process may have the number 1.
