@@ -1,5 +1,5 @@
-//! A back end of any kind. Pipelines, `apply` and `Preprocessor` run on it, and nobody outside of this folder asks which
-//! kind it is.
+//! A back end of any kind. Pipelines, `apply` and `Preprocessor` run on it, and no code outside this folder depends on
+//! the kind.
 
 use super::cpu::{self, Cpu};
 use super::cuda::{self, Gpu};
