@@ -167,8 +167,8 @@ mod tests {
     use serde_json::Value;
     use sha2::{Digest, Sha256};
 
-    /// Images, byte for byte, and targets, within a unit of f32's last place of 1, are those of torchvision and timm for the same
-    /// shares and rectangles (tests/reference/mix.py).
+    /// Compares images and targets with those of torchvision and timm for the same shares and rectangles
+    /// (tests/reference/mix.py): images byte for byte, targets within one unit in the last place of an f32 of 1.
     #[test]
     fn mixed_batches_are_torchvisions_and_timms() {
         let mut cases = 0;
