@@ -1,4 +1,4 @@
-//! A worker thread's decoders and memory, and what the CPU decodes with them for the device.
+//! A worker thread's decoders and memory, and CPU decoding for the device.
 #![allow(unsafe_code)]
 
 use super::arena::{Allocation, Arena, StagingWriter};
@@ -13,24 +13,24 @@ use crate::memory;
 use crate::ops::filter::Taps;
 use crate::raster::{Image, Pixel, Rect};
 
-/// Images above this many pixels give their memory back after use: 16 Mpx, 64 MiB.
+/// Images above this many pixels free their memory after use: 16 Mpx, 64 MiB.
 const KEEP_PX: usize = 16 << 20;
 
-/// A worker thread's decoders and memory, kept over samples.
+/// A worker thread's decoders and memory, kept from sample to sample.
 pub(crate) struct Worker {
-    /// For operations of the caller's own, which have no kernel.
+    /// Runs the caller's own operations, which have no kernel.
     pub(super) executor: Executor,
     decoder: Decoder,
     image: Image,
-    /// Of an image with an index of its rows: where they start.
+    /// The starts of the rows of an image that has an index of them.
     pub(super) row_starts: Vec<usize>,
     pub(super) taps: Taps,
     /// Staging memory for small tables.
     pub(super) staging: StagingWriter,
-    /// The number of the batch that the staging memory is of.
+    /// The number of the batch that the staging memory belongs to.
     pub(super) staging_of: u64,
     pub(super) nvjpeg: Option<Scoped<WorkerDecoder>>,
-    /// What was decoded since it was asked last.
+    /// Number of images decoded since [`take_decoded`](Self::take_decoded) was called last.
     pub(super) decoded: Decoded,
 }
 
@@ -49,12 +49,12 @@ impl Worker {
         })
     }
 
-    /// What the decoders have decoded since this was asked last.
+    /// Returns and resets the counts of decoded images.
     pub(super) fn take_decoded(&mut self) -> Decoded {
         std::mem::take(&mut self.decoded)
     }
 
-    /// Waits for what its decoder has queued.
+    /// Waits for the work that its decoder has queued.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.nvjpeg.as_ref().map_or(Ok(()), |nvjpeg| nvjpeg.synchronize())
     }
