@@ -72,10 +72,11 @@ impl Worker {
         Ok(DeviceImage { address: pixels.address(), pitch_bytes: 3 * part.width, whole: header.size, part })
     }
 
-    /// Decodes on the CPU what another decoder has refused, to where that would have: the pixels of `part`.
+    /// Decodes on the CPU an image that another decoder has refused, to that decoder's destination: the pixels of
+    /// `part`.
     ///
     /// # Safety
-    /// `destination` has room for them, and nobody but work that is queued on `stream` uses it before this returns.
+    /// `destination` has room for the pixels, and only work that is queued on `stream` uses it before this returns.
     pub(super) unsafe fn decode_instead(
         &mut self,
         how: DecodeOptions<'_>,
@@ -85,7 +86,7 @@ impl Worker {
         stream: &Stream,
     ) -> Result<()> {
         let header = probe(bytes)?;
-        // Not of the batch's memory, of which the image has its share already.
+        // Host memory, because the image has its share of the batch's memory already.
         let room = |len| memory::zeros::<u8>(len, "an image", memory::FEWER_IMAGES);
         let pixels = self.decode(how, bytes, &header, part, room)?;
         // SAFETY: the contract; the pixels live until the copy has been waited for.

@@ -1,8 +1,8 @@
-//! The JPEG decoder of this crate, on the device. Its pixels are the CPU decoder's.
+//! This crate's own JPEG decoder on the device. Its pixels equal the CPU decoder's.
 //!
-//! `decoder` takes an image: headers are parsed, memory is found, and the data are put where the device will have them.
-//! When the batch is complete, it queues the kernels (`kernels`, `batch`), and has the CPU decode the images that they
-//! flag. `lower` makes descriptors (`params`). `decode::kernel_steps` has the computation of each kernel as plain code.
+//! `decoder` takes an image: it parses the headers, takes memory, and writes the data to staging memory. When the batch
+//! is complete, it queues the kernels (`kernels`, `batch`) and decodes on the CPU the images that they flag. `lower`
+//! makes descriptors (`params`). `decode::kernel_steps` has the computation of each kernel as plain code.
 //!
 //! The device never decides that an image is bad. Kernels flag everything unusual. The CPU decodes flagged images, and
 //! it alone says whether they are bad, so `device` and `exact` have the CPU's bytes and the CPU's bad samples. For this
