@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Number of samples whose mean size decides how many samples fill a shard.
 const SIZED_SAMPLES: u64 = 256;
 
-/// How long a listing of the others' shards is used. It saves asking for each record.
+/// Longest time for which a listing of the others' shards is used. It saves asking for each record.
 const LIST_AGAIN: Duration = Duration::from_secs(30);
 
 /// Pause before checking again a process that holds a lock.

@@ -120,8 +120,8 @@ impl Prepared {
         self.pairs(to, |[mut left, mut right], groups| {
             let (mut low, mut high) = (half, _mm512_setzero_si512());
             for group in groups {
-                // SAFETY: start + 4 * groups <= the row's length, in pixels of 4 bytes; the weights are aligned to 64 bytes
-                // by the struct, and the pixels' loads need no alignment.
+                // SAFETY: start + 4 * groups <= the row's length, in pixels of 4 bytes; the weights are aligned to 64
+                // bytes by the struct, and the pixels' loads need no alignment.
                 let (pixels, low_weights, high_weights) = unsafe {
                     let left = _mm_loadu_si128(from.as_ptr().add(left).cast());
                     let right = _mm_loadu_si128(from.as_ptr().add(right).cast());

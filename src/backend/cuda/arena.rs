@@ -251,7 +251,7 @@ impl Arena {
     /// Takes all memory back for the next batch.
     ///
     /// No work on the device uses the arena's memory any more, and no [`Allocation`] or [`Held`] is left.
-    /// No work that uses the arena's memory is under way on the device, and no [`Allocation`] or [`Held`] is left.
+    /// No work on the device uses the arena's memory any more, and no [`Allocation`] or [`Held`] is left.
     pub(super) unsafe fn reset(&mut self) {
         let (context, limit_bytes, pinned) = (&self.context, self.limit_bytes, self.pinned);
         let Blocks { staging, scratch, encoded } = self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner);

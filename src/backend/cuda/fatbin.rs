@@ -20,7 +20,7 @@ const LIMIT_BYTES: u64 = 64 << 20;
 pub(crate) const REMEDY: &str = "get NVIDIA's compiler and rebuild: scripts/setup in a checkout, the CUDA toolkit \
     anywhere (cargo clean -p warpfeed makes cargo look again); or name a compiled image by WARPFEED_KERNELS";
 
-/// The image to load: the file that `$WARPFEED_KERNELS` names if it is set, else what is embedded.
+/// The image to load: the file that `$WARPFEED_KERNELS` names if it is set, otherwise the embedded one.
 ///
 /// # Errors
 /// [`Error::Device`] if nothing is embedded, with the reason and the remedy, or if the file cannot be read or has more

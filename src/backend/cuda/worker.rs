@@ -89,12 +89,12 @@ impl Worker {
         // Host memory, because the image has its share of the batch's memory already.
         let room = |len| memory::zeros::<u8>(len, "an image", memory::FEWER_IMAGES);
         let pixels = self.decode(how, bytes, &header, part, room)?;
-        // SAFETY: the contract; the pixels live until the copy has been waited for.
+        // SAFETY: this function's contract; the pixels live until the copy has been waited for.
         unsafe { driver::upload(destination, pixels.as_ptr(), pixels.len(), stream)? };
         stream.synchronize()
     }
 
-    /// Decodes `part` on the CPU to memory that `room` gives: RGB bytes, row by row.
+    /// Decodes `part` on the CPU to memory from `room`: RGB bytes, row by row.
     fn decode<M: Pixels>(
         &mut self,
         how: DecodeOptions<'_>,
@@ -138,10 +138,10 @@ impl Pixels for Vec<u8> {
     }
 }
 
-/// Pixels without their fourth byte.
+/// Copies pixels without their fourth byte.
 fn pack(pixels: &[Pixel], out: &mut [u8]) {
     debug_assert_eq!(out.len(), 3 * pixels.len());
-    // Four pixels at a time: twelve bytes are three whole words.
+    // Four pixels at a time, because their twelve bytes are three whole words.
     let (fours, rest) = pixels.as_chunks::<4>();
     let (words, _) = out.as_chunks_mut::<12>();
     for (four, out) in fours.iter().zip(words) {

@@ -78,7 +78,7 @@ impl Spin {
 
 impl Drop for Spin {
     fn drop(&mut self) {
-        // The kernel's code is unloaded with this.
+        // Wait, because dropping this unloads the kernel's code.
         let _ = self.ended.enter().and_then(|_entered| self.stream.synchronize());
     }
 }
