@@ -57,9 +57,9 @@ impl Encoded {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the bytes are the buffer's, or the source's, which lends them for as long as it is borrowed. Both are
-        // kept here and neither is changed: the source is only ever borrowed, and the buffer, whose contents do not move
-        // with it, is given away with the last use of the bytes. Shared bytes are kept here as well, and never change.
+        // SAFETY: the bytes belong to the buffer, or to the source, which lends them for as long as it is borrowed, or
+        // are shared. Their owner is kept here and they never change: the source is only borrowed, and the buffer,
+        // whose contents do not move with it, is given away only after the last use of the bytes.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len_bytes) }
     }
 

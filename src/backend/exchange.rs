@@ -9,7 +9,7 @@ use crate::tensor::{Annotations, Storage, Tensor};
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// One sample's work.
+/// One sample and its plans.
 pub(crate) struct PlannedSample<'a> {
     /// The sample's place in its batch.
     pub(crate) place: usize,

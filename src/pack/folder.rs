@@ -40,7 +40,7 @@ impl Place for Folder {
         let mut listing = Listing::default();
         for entry in entries {
             let entry = entry.map_err(Error::io("list", &folder))?;
-            // A file may be gone by now, or be a link to one.
+            // The entry may be a link to a file, or a file that has been removed by now.
             let found = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file);
             let name = entry.file_name().to_string_lossy().into_owned();
             listing.0.insert(name, found.map(|metadata| metadata.len()));

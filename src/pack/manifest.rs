@@ -67,7 +67,7 @@ impl SavedOptions {
 pub(super) struct PackedFile {
     pub name: String,
     pub bytes: u64,
-    /// [`PackedFile::checksum`]
+    /// The checksum, as [`PackedFile::checksum`] writes it.
     pub crc32c: String,
 }
 
@@ -170,7 +170,7 @@ impl Manifest {
     pub(super) fn write(&self, place: &dyn Place) -> Result<()> {
         place.write(MANIFEST, &mut |file| {
             let mut text = serde_json::to_vec_pretty(self)?;
-            // The checksum comes before the bracket at the end.
+            // The checksum goes before the closing bracket.
             text.truncate(text.len().saturating_sub("\n}".len()));
             file.write_all(&text)?;
             file.write_all(last_lines(&text).as_bytes())

@@ -1,9 +1,9 @@
-//! Packs images into shards, which are read in long runs instead of as single files.
+//! Packs images into shards, which are read sequentially instead of as single files.
 
-// Order. Workers prepare samples, four ahead each, and the samples are written in order, so the shards do not depend
-// on the workers. TFRecord's file names contain the number of shards, so these shards are hidden files until the end.
-// Progressive JPEGs become baseline through libjpeg's coefficients, and tests compare all pixels. Other programs check
-// that the files are right (`tests/formats/check.py`, docs/sources.md).
+// Order. Workers prepare up to four samples each ahead, and the samples are written in order, so the shards do not
+// depend on the number of workers. TFRecord's file names contain the number of shards, so these shards are hidden files
+// until the end. Progressive JPEGs become baseline through libjpeg's coefficients, and tests compare all pixels. Other
+// programs check that the files are right (`tests/formats/check.py`, docs/sources.md).
 //
 // Interruption and power loss. Every file of a shard is synced, renamed, and its folder synced, before `pack.json`
 // names it. `pack.json` is written after each shard, with a checksum of each. While it is incomplete, the folder
@@ -15,11 +15,11 @@
 // One run at a time packs into a folder. It holds an flock, which the system releases however the process ends. Names
 // of temporary files are random, because in containers every process may have the number 1.
 //
-// Many processes (`together`). Each must know where a shard ends without hearing of the others, so a shard has a fixed
+// Several processes (`together`). Each must know where a shard ends without communication, so a shard has a fixed
 // number of the source's samples, bad ones included. A file lock says which process is writing a shard; the system
-// releases it when that process ends. A record beside the shard says that it is complete. Ranks only say where to
-// begin looking for work. The last process to finish puts the records into `pack.json`, so a folder is complete or
-// not, as with one process.
+// releases it when that process ends. A record beside the shard says that it is complete. A rank only says where to
+// begin looking for work. The last process to finish puts the records into `pack.json`, so a folder is complete or not,
+// as with one process.
 //
 // Shards go to a `Place`: a folder, or a folder at an object store. The packer knows nothing else. A place lists,
 // reads, writes whole files, renames, and locks if it can.
@@ -53,13 +53,13 @@ use serde::Serialize;
 use shards::{ShardWriter, write_shards};
 use std::path::{Path, PathBuf};
 
-/// Smaller shards are no better than single files.
+/// Smallest size of a shard in bytes. Smaller ones are no better than single files.
 const MIN_SHARD_BYTES: u64 = 1_000_000;
 
 /// Number of bad samples of each shard whose errors are kept. All bad samples are counted.
 const MAX_BAD_KEPT: usize = 1_000;
 
-/// How images are packed.
+/// Options of packing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PackOptions {
     /// The format of the shards.
@@ -86,7 +86,7 @@ pub struct PackOptions {
     /// Limit of the source's bad samples. Without a limit, packing fails if the first 100 samples, or all, are bad: an
     /// unmounted disk is no data set.
     pub max_bad: Option<BadLimit>,
-    /// Worker threads, 1 to 1,024.
+    /// Number of worker threads, 1 to 1,024. Default: one for each processor.
     pub workers: usize,
     /// This process's rank, if several processes pack into one folder together. They may run on different machines that
     /// share a file system with `flock(2)` locks, or an object store.
@@ -191,10 +191,11 @@ pub struct PackReport {
 /// process without a rank.
 ///
 /// # Errors
-/// [`Error::Parameter`] for options out of range, a folder with other contents, one that was begun with another source
-/// or other options or into which another run is packing, or a label that the format cannot hold;
+/// [`Error::Parameter`] for options out of range, a folder with other contents, a folder that was begun with another
+/// source or other options, a folder that another run is packing into, or a label that the format cannot hold;
 /// [`Error::TooManyBad`]; [`Error::Io`] if the folder cannot be written or the machine or the store is at fault;
-/// [`Error::Unsupported`] for an address without the feature `cloud`; [`Error::Thread`] if the workers cannot be started.
+/// [`Error::Unsupported`] for an address without the feature `cloud`; [`Error::Thread`] if the workers cannot be
+/// started.
 ///
 /// ```
 /// use warpfeed::pack::{PackOptions, pack};

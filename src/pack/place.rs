@@ -153,7 +153,7 @@ impl dyn Place + '_ {
     }
 }
 
-/// The place of a path or an address.
+/// Opens the place at a path or an address.
 pub(super) fn open(out: &Path) -> Result<Box<dyn Place>> {
     match out.to_str().and_then(Address::parse) {
         #[cfg(feature = "cloud")]

@@ -97,7 +97,7 @@ impl<'a> Preparer<'a> {
         self.source.prefetch(index);
     }
 
-    /// The source's name of a sample.
+    /// The name of a sample in the source.
     pub fn name(&self, index: u64) -> String {
         self.source.name(index).into_owned()
     }

@@ -32,7 +32,7 @@ const BATCHES: usize = 2;
 /// Largest batch, in images.
 const MAX_BATCH: usize = 1 << 20;
 
-/// How a [`Preprocessor`] works.
+/// Options of a [`Preprocessor`].
 #[derive(Debug, Clone, Copy)]
 pub struct PreprocessorOptions {
     /// Type of the tensors' elements. Without normalization, f32, f16 and bf16 values are 0 to 1.
@@ -108,8 +108,9 @@ impl Preprocessor {
     /// A preprocessor that applies `ops`, which must end in one size.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for operations or options that are out of range or do not fit each other; [`Error::Device`] if
-    /// the device is not there; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there is no memory for a batch.
+    /// [`Error::Parameter`] for operations or options that are out of range or do not fit each other; [`Error::Device`]
+    /// if the device does not exist; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there is no memory for a
+    /// batch.
     pub fn new(ops: impl IntoIterator<Item = Op>, options: &PreprocessorOptions) -> Result<Self> {
         let run = RunOptions {
             decode: options.decode,

@@ -102,9 +102,9 @@ impl Slot<'_> {
         self.views.iter().flat_map(move |view| {
             (0..view.times).map(move |repetition| {
                 let offset = (repetition * view.samples + place) * view.image_bytes;
-                // SAFETY: the image lies inside the buffer, which has room for `samples` in each repetition (`new`, and
-                // `HostBatch::new` of `place`), and stays in place while the batch is borrowed. Nobody else has the slot,
-                // and no two of these images overlap.
+                // SAFETY: the image lies inside the buffer, which has room for `samples` samples in each repetition
+                // (`new`; `HostBatch::new` limits `place`), and stays in place while the batch is borrowed. Nobody else
+                // has the slot, and no two of these images overlap.
                 unsafe { std::slice::from_raw_parts_mut(view.start.add(offset), view.image_bytes) }
             })
         })

@@ -122,7 +122,7 @@ mod avx2 {
         Any,
     }
 
-    /// A step whose linear part is a diagonal of ones, plus or minus, and a remainder that fits 16 bits.
+    /// A step whose linear part is a diagonal of 1 or -1 plus a remainder that fits 16 bits.
     ///
     /// A coordinate pair is one 32-bit lane, x in the lower half. Multiples of 65536 pass through the shift by 16, so
     /// `x' = +-x + ((r0 x + r1 y + a2) >> 16)`; and because `x'` fits 16 bits, it does not matter that sums wrap.

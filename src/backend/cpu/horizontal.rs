@@ -98,7 +98,7 @@ impl Prepared {
     }
 
     /// # Safety
-    /// `from` must be as long as `prepare` was told.
+    /// `from` must have the length that `prepare` was told.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")]
     unsafe fn vectors_512(&self, from: &[Pixel], to: &mut [Pixel]) {
         // The order of the weights: the left output's first two pixels, the right one's, then their other two. Each
@@ -146,7 +146,7 @@ impl Prepared {
     }
 
     /// # Safety
-    /// `from` must be as long as `prepare` was told.
+    /// `from` must have the length that `prepare` was told.
     #[target_feature(enable = "avx2")]
     unsafe fn vectors_256(&self, from: &[Pixel], to: &mut [Pixel]) {
         // Bytes of two neighboring pixels become pairs of 16-bit numbers, one pair for each channel.

@@ -3,21 +3,20 @@
 //! Vector code for AVX2 and AVX-512 is chosen at run time. It stands beside plain code, and tests compare the two for
 //! equal bytes.
 //!
-//! Pixels are RGBX, four bytes with 255 in the fourth. A pixel is then one aligned load or store, which is worth a
-//! third more memory.
+//! Pixels are RGBX: four bytes, the fourth of which is 255. A pixel is then one aligned load or store, at the price of
+//! a third more memory.
 //!
-//! Resizing. Weights are computed in doubles, normalized, and rounded to 22-bit fixed point; the result of each pass is
-//! rounded to 8 bits, and the passes come in Pillow 13's order. The horizontal pass cuts weights into 15 low bits and
-//! the rest, so that 16-bit multiplications sum them exactly. A ring of rows keeps only the rows that the vertical pass
-//! still needs. So neither the view nor the image between the passes is ever stored, and rows go straight to the
-//! output.
+//! Resizing. Weights are computed in doubles, normalized, and rounded to 22-bit fixed point. The result of each pass is
+//! rounded to 8 bits, and the passes come in Pillow 13's order. The horizontal pass splits weights into 15 low bits and
+//! the rest, so that 16-bit multiplications sum them exactly. A ring keeps only the rows that the vertical pass still
+//! needs. So neither the view nor the image between the passes is ever stored, and rows go straight to the output.
 //!
 //! Rotation. *Nearest*: for small angles a step is a mirror plus a remainder that fits 16 bits, so x and y share a
-//! 32-bit lane and one multiply-add moves both; other steps take 32-bit lanes. *Bilinear*: Pillow computes in doubles.
-//! Here single precision computes all pixels, and a result within 1/4096 of a change of the byte, about one pixel in a
-//! thousand, is computed again in doubles. That gives equal bytes at 2.5 times the speed.
+//! 32-bit lane and one multiply-add moves both. Other steps take 32-bit lanes. *Bilinear*: Pillow computes in doubles.
+//! Here all pixels are computed in single precision; those within 1/4096 of a change of the byte, about one in a
+//! thousand, are computed again in doubles. That gives equal bytes in less than half the time.
 //!
-//! Output. Normalizing is a table of 256 values for each channel; f16 and bf16 are its f32 values rounded to nearest
+//! Output. A table of 256 values for each channel normalizes bytes; f16 and bf16 are its f32 values rounded to nearest
 //! even.
 
 mod batch;

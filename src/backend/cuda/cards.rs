@@ -24,7 +24,7 @@ pub(crate) fn cards() -> Result<Vec<Card>> {
 fn card(ordinal: i32) -> Result<Card> {
     let device = check("cuDeviceGet", result::device::get(ordinal))?;
     let number = |attribute| {
-        // SAFETY: the device is one that the driver gave.
+        // SAFETY: the driver has returned this device.
         check("cuDeviceGetAttribute", unsafe { result::device::get_attribute(device, attribute) })
     };
     Ok(Card {
@@ -45,7 +45,7 @@ pub(crate) fn pci_addresses() -> Result<Vec<CString>> {
         let device = check("cuDeviceGet", result::device::get(ordinal))?;
         // Longer than the longest address, `00000000:00:00.0`.
         let mut address = [0_u8; 32];
-        // SAFETY: the buffer is as long as the call is told; the device is one that the driver gave.
+        // SAFETY: the buffer is as long as the call is told; the driver has returned this device.
         let found = unsafe {
             sys::cuDeviceGetPCIBusId(address.as_mut_ptr().cast::<c_char>(), address.len() as i32, device).result()
         };

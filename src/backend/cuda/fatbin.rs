@@ -23,8 +23,8 @@ pub(crate) const REMEDY: &str = "get NVIDIA's compiler and rebuild: scripts/setu
 /// The image to load: the file that `$WARPFEED_KERNELS` names if it is set, otherwise the embedded one.
 ///
 /// # Errors
-/// [`Error::Device`] if nothing is embedded, with the reason and the remedy, or if the file cannot be read or has more
-/// than 64 MiB.
+/// [`Error::Device`] if no kernels are embedded, with the reason and the remedy, or if the file cannot be read or has
+/// more than 64 MiB.
 pub(crate) fn fatbin() -> Result<Cow<'static, [u8]>> {
     choose(path(), EMBEDDED)
 }

@@ -23,10 +23,10 @@ const GPU_HYBRID_PX: u64 = 1_000_000;
 const MOST_RESERVED: u64 = 8;
 /// Largest number of pixels for which a slot reserves memory.
 const MOST_RESERVED_PX: usize = 4 << 20;
-/// Cards on which the hardware decoder is used without being asked for, by compute capability: A100 and A30 (8.0), H100,
-/// H200 and their like (9.0), B200 (10.0), B300 (10.3). Only data-center cards have these numbers, whatever they are
-/// called. GeForce and workstation cards share theirs with data-center cards (8.9, 12.0), and on RTX 50 cards (12.0)
-/// nvJPEG was reported to succeed at batches without having written their images.
+/// Compute capabilities of the cards on which the hardware decoder is used without being asked for: A100 and A30 (8.0),
+/// H100, H200 and similar ones (9.0), B200 (10.0), B300 (10.3). Only data-center cards have these numbers. GeForce and
+/// workstation cards share theirs with data-center cards (8.9, 12.0), and on RTX 50 cards (12.0) nvJPEG was reported to
+/// succeed at batches without having written their images.
 const DATA_CENTER: [(i32, i32); 4] = [(8, 0), (9, 0), (10, 0), (10, 3)];
 
 impl From<nvjpeg::Error> for Error {

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::raster::Size;
 use std::sync::Arc;
 
-/// An encoded image, and its size by its header.
+/// An encoded image, and the size in its header.
 pub(crate) type Whole = (Arc<[u8]>, Size);
 
 /// One of nvJPEG's decoders on a device.
