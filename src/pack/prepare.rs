@@ -92,7 +92,7 @@ impl<'a> Preparer<'a> {
         Self { source, options }
     }
 
-    /// Tells the source that a sample will be read.
+    /// Announces to the source that a sample will be read.
     pub fn announce(&self, index: u64) {
         self.source.prefetch(index);
     }

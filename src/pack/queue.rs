@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Number of samples that a source which prefetches learns of before they are read.
+/// Number of samples that are announced to the source before they are read, so that it can fetch them.
 const ANNOUNCED: u64 = 64;
 
 /// Number of samples for each worker that may be prepared before they are written.
