@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The recipe of every image: operations that draw nothing, and how they are planned.
+/// The recipe of every image: operations without random draws, and how they are planned.
 #[derive(Debug, Clone)]
 pub(crate) struct FixedRecipe {
     pub(crate) ops: Vec<Op>,
@@ -26,7 +26,7 @@ pub(crate) struct FixedRecipe {
 }
 
 impl FixedRecipe {
-    /// Reads the header of an encoded image and holds it against the limit.
+    /// Reads the header of an encoded image and checks its size against the limit.
     pub(crate) fn header(&self, bytes: &[u8]) -> Result<Header> {
         let header = probe(bytes)?;
         check_pixels(header.size, self.planner.max_px)?;
@@ -41,17 +41,17 @@ impl FixedRecipe {
     }
 }
 
-/// A back end for calls: it decodes, plans and runs the images of a call, on the caller's thread and as many more as are asked
-/// for. Several threads may call it at a time.
+/// A back end for calls. It decodes, plans and runs the images of a call on the caller's thread and on as many more as
+/// the options ask for. Several threads may call it at once.
 pub(crate) struct Engine {
     backend: AnyBackend,
     options: Arc<RunOptions>,
     recipe: FixedRecipe,
 }
 
-/// The reason why a call gives no tensor.
+/// The reason why a call returns no tensor.
 pub(crate) struct Failure {
-    /// The number of the image that is at fault, if one is.
+    /// The number of the image that caused it; `None` if no image did.
     pub(crate) image: Option<usize>,
     pub(crate) error: Error,
 }
@@ -68,14 +68,14 @@ impl Failure {
     }
 }
 
-/// A function that puts the encoded bytes of an image, by its number, into an empty buffer.
+/// A function that puts the encoded bytes of image `i` into an empty buffer.
 type Read<'a> = dyn Fn(usize, &mut Vec<u8>) -> Result<()> + Sync + 'a;
 
 impl Engine {
-    /// An engine for calls of up to `options.batch_images` images, which come out as `output` says.
+    /// Opens an engine for calls of up to `options.batch_images` images, whose tensors have the form `output`.
     ///
     /// # Errors
-    /// Those of [`backend::open`].
+    /// The errors of [`backend::open`].
     pub(crate) fn open(
         device: Device,
         mut options: RunOptions,
@@ -105,7 +105,7 @@ impl Engine {
         })
     }
 
-    /// Makes a tensor of so many images, which `read` gives.
+    /// Makes a tensor of `images` images, which `read` provides.
     pub(crate) fn run_read(&self, images: usize, read: &Read<'_>) -> Result<Tensor, Failure> {
         let backend = &self.backend;
         let mut batch = backend.begin(images)?;
@@ -125,7 +125,8 @@ impl Engine {
         Ok(images.into_iter().next().ok_or_else(missing)?)
     }
 
-    /// Runs all images into their places; the caller's worker. The failure is that of the first image that has one.
+    /// Runs all images into their places and returns the caller's worker. Fails with the failure of the lowest-numbered
+    /// image.
     fn fill(&self, batch: &AnyBatch, images: usize, read: &Read<'_>) -> Result<AnyWorker, Failure> {
         let backend = &self.backend;
         let next = AtomicUsize::new(0);
@@ -140,12 +141,12 @@ impl Engine {
                 match catch_unwind(AssertUnwindSafe(one)) {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => {
-                        // The images after it need not be made any more.
+                        // Stops the others: the images after this one are not needed any more.
                         next.fetch_max(images, Relaxed);
                         backend.give_worker(worker);
                         return Err(Failure::of(i, error));
                     }
-                    // Whatever the worker was doing is half done.
+                    // The worker is not used again, because its work was interrupted.
                     Err(panic) => return Err(Failure::of(i, Error::panic(panic.as_ref()))),
                 }
             }
@@ -153,7 +154,7 @@ impl Engine {
         let more = self.options.threads.min(images).saturating_sub(1);
         let (own, others) = std::thread::scope(|scope| {
             let start = |i| threads::spawn_scoped(scope, format!("warpfeed-{i}"), work);
-            // Fewer threads than asked for are slower, not wrong.
+            // If a thread cannot be started, the call is slower, but not wrong.
             let others: Vec<_> = (0..more).map_while(|i| start(i).ok()).collect();
             let own = work();
             let join = |other: std::thread::ScopedJoinHandle<'_, _>| {
@@ -165,7 +166,7 @@ impl Engine {
         for done in others.into_iter().chain([own]) {
             match done {
                 Ok(worker) => workers.push(worker),
-                // One that is no image's fault comes first.
+                // A failure without an image number comes first.
                 Err(failure) if first.as_ref().is_none_or(|first| failure.image < first.image) => first = Some(failure),
                 Err(_) => {}
             }

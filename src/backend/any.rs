@@ -1,5 +1,5 @@
-//! A back end of any kind. Pipelines, `apply` and `Preprocessor` run on it, and nobody outside of this folder asks which
-//! kind it is.
+//! A back end of any kind. Pipelines, `apply` and `Preprocessor` run on it, and no code outside this folder depends on
+//! the kind.
 
 use super::cpu::{self, Cpu};
 use super::cuda::{self, Gpu};
@@ -14,19 +14,19 @@ pub(crate) enum AnyBackend {
     Cuda(Box<Gpu>),
 }
 
-/// A worker of [`AnyBackend`], of the same kind.
+/// A worker of the same kind of back end.
 pub(crate) enum AnyWorker {
     Cpu(Box<cpu::Worker>),
     Cuda(Box<cuda::Worker>),
 }
 
-/// A batch of [`AnyBackend`], of the same kind.
+/// A batch of the same kind of back end.
 pub(crate) enum AnyBatch {
     Cpu(cpu::Batch),
     Cuda(Box<cuda::InFlight>),
 }
 
-/// The error for a worker or a batch of another back end, which would be a defect of this crate.
+/// The error for a worker or a batch of a different back end, which would be a defect of this crate.
 fn mixed_up() -> Error {
     Error::Panic { message: "a worker or a batch is of another back end".to_owned() }
 }

@@ -6,7 +6,7 @@ use crate::source::{Reader, Sample, Source, Want};
 use crate::targets::Target;
 use std::sync::Arc;
 
-/// Encoded bytes that stay where they are until a device has read them.
+/// Encoded bytes that stay at their address until a device has read them.
 pub(crate) struct Encoded {
     bytes: *const u8,
     len_bytes: usize,
@@ -14,21 +14,21 @@ pub(crate) struct Encoded {
     _owner: Owner,
 }
 
-/// What the bytes are of, where they are not the buffer's.
+/// The owner of the bytes, if the buffer does not hold them.
 enum Owner {
     Buffer,
-    /// A source, which may have lent its own.
+    /// A source, which may have lent its own memory.
     Source(#[expect(dead_code, reason = "kept alive")] Arc<dyn Source>),
     Others(#[expect(dead_code, reason = "kept alive")] Arc<[u8]>),
 }
 
-// SAFETY: the bytes are plain memory that only this reads, and its owners may both be sent.
+// SAFETY: the bytes are plain memory that is only read through this, and both owners are `Send`.
 unsafe impl Send for Encoded {}
 // SAFETY: as above; through a shared reference they are only read.
 unsafe impl Sync for Encoded {}
 
 impl Encoded {
-    /// Reads what is wanted of sample `index`, into `buffer` if the source does not lend its own memory.
+    /// Reads the wanted part of sample `index`, into `buffer` if the source does not lend its own memory.
     pub(crate) fn read(
         reader: &Reader,
         index: u64,
@@ -46,24 +46,24 @@ impl Encoded {
         Ok((Self { bytes, len_bytes, buffer: sample.into_buffer(), _owner: Owner::Source(Arc::clone(source)) }, target))
     }
 
-    /// Bytes that others use too.
+    /// Bytes that are shared with others.
     pub(crate) fn shared(bytes: Arc<[u8]>) -> Self {
         Self { bytes: bytes.as_ptr(), len_bytes: bytes.len(), buffer: Vec::new(), _owner: Owner::Others(bytes) }
     }
 
-    /// All of a buffer.
+    /// All bytes of a buffer.
     pub(crate) fn owned(buffer: Vec<u8>) -> Self {
         Self { bytes: buffer.as_ptr(), len_bytes: buffer.len(), buffer, _owner: Owner::Buffer }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the bytes are the buffer's, or the source's, which lends them for as long as it is borrowed. Both are
-        // kept here and neither is changed: the source is only ever borrowed, and the buffer, whose contents do not move
-        // with it, is given away with the last use of the bytes. Shared bytes are kept here as well, and never change.
+        // SAFETY: the bytes belong to the buffer, or to the source, which lends them for as long as it is borrowed, or
+        // are shared. Their owner is kept here and they never change: the source is only borrowed, and the buffer,
+        // whose contents do not move with it, is given away only after the last use of the bytes.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len_bytes) }
     }
 
-    /// Ends the use of the bytes; the buffer, for the next sample.
+    /// Ends the use of the bytes and returns the buffer for the next sample.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }

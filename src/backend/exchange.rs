@@ -1,4 +1,4 @@
-//! What a pipeline and a back end hand each other for a batch.
+//! Types that a pipeline and a back end exchange for a batch.
 
 use super::Decoded;
 use crate::decode::Header;
@@ -9,23 +9,23 @@ use crate::tensor::{Annotations, Storage, Tensor};
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// One sample's work.
+/// One sample and its plans.
 pub(crate) struct PlannedSample<'a> {
-    /// Its place in its batch.
+    /// The sample's place in its batch.
     pub(crate) place: usize,
     pub(crate) header: &'a Header,
-    /// The plan of each image that the batch has of it, orientation included: a view's repetitions, then those of the next.
-    /// The images of a view come out in its size.
+    /// One plan for each image that the batch has of the sample, orientation included: all repetitions of the first
+    /// view, then those of the next. The images of a view have the view's size.
     pub(crate) plans: &'a [Plan<'a>],
-    /// Whether part of the work may be left to be done with the whole batch ([`Backend::settle`]), which may then show
-    /// that the sample is bad.
+    /// Whether part of the work may be left to [`Backend::settle`], for the whole batch at once, which may then report
+    /// the sample as bad.
     pub(crate) later: bool,
 }
 
-/// What was left to be done with a whole batch.
+/// The result of the work that was left for the whole batch.
 #[derive(Default)]
 pub(crate) struct Settled {
-    /// The places of samples that cannot be used after all.
+    /// The places and errors of samples that turned out to be bad.
     pub(crate) bad: Vec<(usize, Error)>,
     pub(crate) decoded: Decoded,
 }
@@ -37,23 +37,24 @@ impl AddAssign for Settled {
     }
 }
 
-/// What a batch ends with.
+/// The final contents of a batch.
 pub(crate) struct End<'a> {
     /// The places of the samples that are delivered, in this order.
     pub(crate) places: &'a [usize],
-    /// How many repetitions of the last one follow.
+    /// Number of repetitions of the last sample that follow as padding.
     pub(crate) padding: usize,
-    /// Of the samples and the padding.
+    /// The annotations of the samples and the padding.
     pub(crate) annotations: &'a Annotations,
-    /// How the images of the only view, one of each sample, are mixed at last, if they are.
+    /// How the images are mixed at the end; `None` if they are not. Mixing requires a single view with one image of
+    /// each sample.
     pub(crate) mix: Option<&'a MixPlan>,
 }
 
-/// A batch where its device is: a tensor for each output, or for each image of an output of images with sizes of their
-/// own; and targets that are numbers.
+/// A finished batch on its device: a tensor for each output (or one for each image, if the images have sizes of their
+/// own), and numeric targets.
 pub(crate) struct Finished {
     pub(crate) images: Vec<Tensor>,
     pub(crate) targets: Option<Storage>,
-    /// What mixing took on the host.
+    /// Time that mixing took on the host.
     pub(crate) mix: Duration,
 }

@@ -4,7 +4,7 @@ use crate::decode::Reason;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use std::ops::AddAssign;
 
-/// The reason that the kernels report for an image (kernels/jpeg.cuh); `None` if they found nothing odd.
+/// The reason that the kernels report for an image (kernels/jpeg.cuh). `None` if they found nothing unusual.
 pub(super) fn reason_of_status(status: u32) -> Option<Reason> {
     match status {
         0 => None,
@@ -30,7 +30,7 @@ impl LeftToCpu {
         Reason::NAMES.iter().copied().zip(self.0).filter(|(_, images)| *images > 0)
     }
 
-    /// Number of images of all reasons.
+    /// Number of images over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().sum()

@@ -1,10 +1,10 @@
-//! Back ends, which run samples' plans and make batches of them: on the CPU, or on a CUDA device.
+//! Back ends, which run samples' plans and make batches: on the CPU, or on a CUDA device.
 //!
-//! A back end knows stages. `plan` has settled everything else: strategy, which resize is last, mirrors, quarter turns,
-//! sizes and limits. A pipeline sees a back end through [`Backend`] alone: a batch is begun, worker threads run samples
-//! into their places in it, and the thread that has run the last sample finishes it. A back end's worker and its batch
-//! storage are its own types. It names no operation and no strategy, and `pipeline` names no back end. Another kind of
-//! device (ROCm, wgpu) is another folder here, a variant of [`Device`] and one of [`AnyBackend`].
+//! A back end only knows stages. `plan` has settled everything else: strategy, which resize is last, mirrors, quarter
+//! turns, sizes and limits. A pipeline uses a back end only through [`Backend`]: it begins a batch, worker threads run
+//! samples into their places, and the thread that has run the last sample finishes the batch. Worker and batch storage
+//! are types of the back end. A back end names no operation and no strategy, and `pipeline` names no back end. Another
+//! kind of device (ROCm, wgpu) is another folder here, a variant of [`Device`] and a variant of [`AnyBackend`].
 
 mod any;
 mod cpu;
@@ -31,18 +31,18 @@ use crate::plan::Plan;
 
 /// Runs plans and makes batches.
 pub(crate) trait Backend: Send + Sync {
-    /// One thread's decoders and memory.
+    /// The decoders and memory of one thread.
     type Worker: Send;
     /// A batch being filled, by several threads at once.
     type Batch: Send + Sync;
 
-    /// The device in words.
+    /// The device's name, for people.
     fn name(&self) -> &str;
 
-    /// Most memory of a device that batches take while they are being filled or under way.
+    /// Largest device memory of the batches that are being filled or in flight, in bytes.
     fn device_bytes(&self) -> u64;
 
-    /// Takes up the work of the calling thread.
+    /// Makes a worker for the calling thread.
     fn worker(&self) -> Result<Self::Worker>;
 
     /// Keeps a worker for another epoch.
@@ -54,10 +54,11 @@ pub(crate) trait Backend: Send + Sync {
     /// Keeps a buffer for another sample.
     fn give_buffer(&self, worker: &mut Self::Worker, buffer: Vec<u8>);
 
-    /// Begins a batch of up to so many samples.
+    /// Begins a batch of up to `samples` samples.
     fn begin(&self, samples: usize) -> Result<Self::Batch>;
 
-    /// Decodes one sample, once, and runs its plans into its place of the batch. What was there is replaced.
+    /// Decodes a sample once and runs its plans into its place in the batch. Earlier contents of the place are
+    /// replaced.
     fn run(
         &self,
         worker: &mut Self::Worker,
@@ -66,10 +67,10 @@ pub(crate) trait Backend: Send + Sync {
         sample: &PlannedSample<'_>,
     ) -> Result<WorkStats>;
 
-    /// What a worker counted for a sample whose [`run`](Self::run) failed.
+    /// Returns a worker's counts for a sample whose [`run`](Self::run) failed.
     fn take_counts(&self, worker: &mut Self::Worker) -> Decoded;
 
-    /// Decodes an image and runs a plan on it, but for its epilogue, to host memory: RGB bytes, row by row.
+    /// Decodes an image and runs a plan without its epilogue, to host memory: RGB bytes, row by row.
     fn run_to_host(
         &self,
         worker: &mut Self::Worker,
@@ -79,16 +80,16 @@ pub(crate) trait Backend: Send + Sync {
         out: &mut [u8],
     ) -> Result<WorkStats>;
 
-    /// Does what was left to be done with the whole batch, once every sample has been run.
+    /// Does the work that was left for the whole batch, once every sample has been run.
     ///
     /// # Errors
-    /// What ends the epoch; the batch is then to be abandoned.
+    /// Any error ends the epoch; the batch must then be abandoned.
     fn settle(&self, worker: &mut Self::Worker, batch: &mut Self::Batch) -> Result<Settled>;
 
-    /// Makes a batch of what its samples have become: each view of the samples at the given places, in this order, and after
-    /// them repetitions of the last for padding. A view's second images follow all of its first ones.
+    /// Makes the tensors of a batch: for each view, the samples at the given places, in this order, then repetitions of
+    /// the last sample as padding. A view's second images follow all of its first ones.
     fn finish(&self, batch: Self::Batch, end: &End<'_>) -> Result<Finished>;
 
-    /// Gives up a batch that will not be finished.
+    /// Abandons a batch that will not be finished.
     fn abandon(&self, batch: Self::Batch);
 }

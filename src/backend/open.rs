@@ -1,4 +1,4 @@
-//! The choice of a back end.
+//! Opens a back end for a device.
 
 use super::cpu::{Cpu, output::Tables};
 use super::cuda::{self, Gpu};
@@ -8,14 +8,14 @@ use crate::error::Result;
 use crate::ops::normalize::Normalization;
 use std::sync::Arc;
 
-/// A function that sets up a back end: [`open`], or an experiment's own.
+/// A function that opens a back end: [`open`], or an experiment's own.
 pub(crate) type Open<'a> = dyn Fn(Device, &Arc<RunOptions>, Normalization) -> Result<AnyBackend> + 'a;
 
-/// Sets up the back end for `device`.
+/// Opens the back end for `device`.
 ///
 /// # Errors
-/// [`Error::Device`] if the device asked for is not there; [`Error::OutOfMemory`] and [`Error::OutOfDeviceMemory`] if not
-/// even one batch has room.
+/// [`Error::Device`] if the device does not exist; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there is
+/// no memory for one batch.
 pub(crate) fn open(device: Device, options: &Arc<RunOptions>, normalize: Normalization) -> Result<AnyBackend> {
     let tables = Tables::new(options.elements().dtype, normalize);
     match device.resolve()? {
@@ -25,10 +25,10 @@ pub(crate) fn open(device: Device, options: &Arc<RunOptions>, normalize: Normali
 }
 
 impl Device {
-    /// Says whether this device can run a pipeline, and if not, why.
+    /// Checks whether this device can run a pipeline.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) with what was looked for.
+    /// [`Error::Device`](crate::Error::Device) with the reason if it cannot.
     pub fn available(self) -> Result<()> {
         match self {
             Self::Auto | Self::Cpu => Ok(()),
@@ -36,7 +36,7 @@ impl Device {
         }
     }
 
-    /// The CUDA device to use, if any.
+    /// The ordinal of the CUDA device to use; `None` for the CPU.
     pub(crate) fn resolve(self) -> Result<Option<u32>> {
         match self {
             Self::Cpu => Ok(None),

@@ -1,4 +1,4 @@
-//! Settings by which samples become batches.
+//! Settings for turning samples into batches.
 
 use crate::decode::{DecodeOptions, EntryPointStore};
 use crate::device::{DecodePath, StreamPriority};
@@ -6,40 +6,40 @@ use crate::raster::Size;
 use crate::tensor::{DType, Layout, Storage, Tensor};
 use std::sync::Arc;
 
-/// Batches being filled or ready unless a builder says otherwise: one ready, one being filled.
+/// Default number of batches being filled or ready: one of each.
 const DEFAULT_PREFETCH: usize = 2;
 
-/// Settings by which samples become batches, for a pipeline and its back end. Whoever opens a back end names those that
-/// differ from [`default`](Self::default).
+/// Settings for turning samples into batches, shared by a pipeline and its back end. Callers start from
+/// [`default`](Self::default) and set those that differ.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOptions {
-    /// What a batch has of each sample: one output for each view, or one of images of any size. They differ in size and
-    /// number of images alone: tables and kernels are those of the first one's elements.
+    /// The outputs of a batch: one for each view, or a single one of images of any size. They differ only in image size
+    /// and number of images; tables and kernels are made for the first one's elements.
     pub(crate) outputs: Vec<OutputForm>,
     pub(crate) decode: DecodePath,
     pub(crate) accept_truncated: bool,
-    /// What is known of images that were decoded before.
+    /// Entry points of images that were decoded before.
     pub(crate) entry_points: Option<Arc<EntryPointStore>>,
     pub(crate) batch_size: usize,
-    /// Most images that a batch has: fewer than `batch_size` where an epoch has no more.
+    /// Largest number of images in a batch: less than `batch_size` if an epoch has fewer.
     pub(crate) batch_images: usize,
-    /// Most bytes of a sample's target, numbers or not.
+    /// Largest size of a sample's target in bytes, for numbers and bytes alike.
     pub(crate) target_bytes: u64,
-    /// Batches being filled or ready ahead of the consumer.
+    /// Number of batches being filled or ready ahead of the consumer.
     pub(crate) prefetch: usize,
-    /// Worker threads; 0 if the consumer's does their work.
+    /// Number of worker threads. With 0 the consumer's thread does their work.
     pub(crate) threads: usize,
-    /// Most device memory of the batches that are being filled or under way; a share of what is free if not given.
+    /// Largest device memory of the batches being filled or in flight, in bytes. Default: a share of the free memory.
     pub(crate) device_memory_bytes: Option<u64>,
-    /// Whether what is copied to a device is staged in pinned memory.
+    /// Whether memory for copies to a device is pinned.
     pub(crate) pinned: bool,
-    /// The CUDA device whose trainer copies batches from host memory, which are pinned then.
+    /// The CUDA device whose trainer copies batches from host memory. The batches are then pinned.
     pub(crate) pin_batches: Option<u32>,
     pub(crate) stream_priority: StreamPriority,
 }
 
 impl Default for RunOptions {
-    /// A builder's defaults.
+    /// The defaults of a builder.
     fn default() -> Self {
         Self {
             outputs: Vec::new(),
@@ -60,7 +60,7 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
-    /// How the CPU decodes.
+    /// The CPU decoder's options.
     pub(crate) fn how(&self) -> DecodeOptions<'_> {
         DecodeOptions { accept_truncated: self.accept_truncated, entry_points: self.entry_points.as_deref() }
     }
@@ -70,13 +70,12 @@ impl RunOptions {
         self.outputs.iter().any(|output| output.size.is_none())
     }
 
-    /// The form of all outputs' elements.
+    /// The element form of all outputs.
     pub(crate) fn elements(&self) -> Elements {
         self.outputs.first().map_or_else(Elements::default, |output| output.elements)
     }
 
-    /// Most bytes of all that a batch has of one sample: its images, of which none has more than `max_px` pixels, and its
-    /// target.
+    /// Largest size in bytes of one sample in a batch: its images, each of at most `max_px` pixels, and its target.
     pub(crate) fn sample_bytes(&self, max_px: u64) -> u64 {
         let bytes = |output: &OutputForm| {
             let area_px = output.size.map_or(max_px, Size::area_px);
@@ -85,51 +84,51 @@ impl RunOptions {
         self.outputs.iter().map(bytes).fold(self.target_bytes, u64::saturating_add)
     }
 
-    /// How many images a batch has of a sample.
+    /// Number of images that a batch has of each sample.
     pub(crate) fn images_of_a_sample(&self) -> usize {
         self.outputs.iter().map(|output| output.times).sum()
     }
 
-    /// How many tensors' memory is kept for later batches, for each output.
+    /// Number of tensors for each output whose memory is kept for later batches.
     pub(crate) fn kept_tensors(&self) -> usize {
         self.batches_at_a_time() * if self.is_ragged() { self.batch_images } else { 1 }
     }
 
-    /// Batches that there may be at a time: those being filled or ready, and one that the consumer holds or a device is
-    /// still at work on.
+    /// Number of batches that exist at a time: those being filled or ready, and one that the consumer holds or a device
+    /// is still working on.
     pub(crate) fn batches_at_a_time(&self) -> usize {
         self.prefetch + 1
     }
 }
 
-/// An output: images that a batch has of each sample.
+/// The form of an output, which has one or more images of each sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutputForm {
-    /// Size of its images; `None` if each has a size of its own.
+    /// Size of the images. `None` if each has a size of its own.
     pub(crate) size: Option<Size>,
-    /// How many images of each sample.
+    /// Number of images of each sample.
     pub(crate) times: usize,
     pub(crate) elements: Elements,
 }
 
 impl OutputForm {
-    /// Size of every image; 0 x 0 if each has a size of its own.
+    /// Size of every image. 0 x 0 if each has a size of its own.
     pub(crate) fn one_size(&self) -> Size {
         self.size.unwrap_or(Size::new(0, 0))
     }
 
-    /// Bytes of the images of so many samples. Of images with sizes of their own none: their memory is taken one by one.
+    /// Bytes of the images of `samples` samples. 0 if images have sizes of their own: their memory is taken one by one.
     pub(crate) fn len_bytes(&self, samples: usize) -> usize {
         self.size.map_or(0, |size| samples * self.times * self.elements.image_bytes(size))
     }
 }
 
-/// The elements of an output's tensors.
+/// The form of the elements of an output's tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Elements {
     pub(crate) dtype: DType,
     pub(crate) layout: Layout,
-    /// 3, or 1: of gray pixels the first.
+    /// Number of channels: 3, or 1 for the first channel of gray pixels.
     pub(crate) channels: usize,
 }
 
@@ -140,7 +139,7 @@ impl Default for Elements {
 }
 
 impl Elements {
-    /// A tensor of so many images of a size.
+    /// A tensor of `images` images of this size.
     pub(crate) fn tensor(self, storage: Storage, size: Size, images: usize) -> Tensor {
         let (width, height) = (size.width as usize, size.height as usize);
         let shape = match self.layout {
@@ -150,7 +149,7 @@ impl Elements {
         Tensor::new(storage, shape, self.dtype, self.layout)
     }
 
-    /// Bytes of one image of a size.
+    /// Bytes of one image of this size.
     pub(crate) fn image_bytes(self, size: Size) -> usize {
         self.pixel_bytes() * size.area_px() as usize
     }
@@ -159,7 +158,7 @@ impl Elements {
         self.channels * self.dtype.size_bytes()
     }
 
-    /// Whether channels lie in planes, as one alone does in either layout.
+    /// Whether channels are stored as planes. A single channel is a plane in either layout.
     pub(crate) fn has_planes(self) -> bool {
         self.layout == Layout::Nchw || self.channels == 1
     }

@@ -1,8 +1,8 @@
-//! A store of things that are used again: one thread gives them, and the next takes them.
+//! A store of reusable objects: one thread gives them, and another takes them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Things that nobody uses for the time being, up to a number.
+/// Unused objects, up to a largest number.
 #[derive(Debug)]
 pub(super) struct Spares<T> {
     most: usize,
@@ -10,17 +10,17 @@ pub(super) struct Spares<T> {
 }
 
 impl<T> Spares<T> {
-    /// A store for at most so many.
+    /// A store for at most `most` objects.
     pub(super) fn new(most: usize) -> Self {
         Self { most, things: Mutex::default() }
     }
 
-    /// A thing that was kept, if there is one.
+    /// Takes an object, if there is one.
     pub(super) fn take(&self) -> Option<T> {
         self.all().pop()
     }
 
-    /// Keeps a thing, or drops it if there are as many as may be.
+    /// Keeps an object, or drops it if the store is full.
     pub(super) fn give(&self, thing: T) {
         let mut things = self.all();
         if things.len() < self.most {
@@ -28,7 +28,7 @@ impl<T> Spares<T> {
         }
     }
 
-    /// All things that are kept. Nobody else takes or gives any meanwhile.
+    /// Locks the store and returns all its objects.
     pub(super) fn all(&self) -> MutexGuard<'_, Vec<T>> {
         self.things.lock().unwrap_or_else(PoisonError::into_inner)
     }

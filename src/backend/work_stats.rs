@@ -1,11 +1,11 @@
-//! Counts of a back end: who decoded, and how long the work took.
+//! Counts of a back end: images by decoder, and time taken.
 
 use super::LeftToCpu;
 use crate::decode::PriorKnowledge;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// What a piece of work took, and who decoded.
+/// Time that work took, and number of images by decoder.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WorkStats {
     pub(crate) decode: Duration,
@@ -13,21 +13,21 @@ pub(crate) struct WorkStats {
     pub(crate) decoded: Decoded,
 }
 
-/// How many images each decoder has decoded.
+/// Number of images by decoder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Decoded {
     pub(crate) cpu: u64,
     pub(crate) hybrid: u64,
     pub(crate) hardware: u64,
-    /// The crate's own decoder on a device.
+    /// Images decoded by the crate's own decoder on a device.
     pub(crate) device: u64,
-    /// Of those by the CPU: a device decoder would have, had there been device memory for the whole image.
+    /// Images that the CPU decoded because device memory for the whole image was missing.
     pub(crate) for_memory: u64,
-    /// Of those by the CPU: codes were passed over by means of an index of rows.
+    /// Images for which the CPU skipped codes by an index of rows.
     pub(crate) restarts: u64,
-    /// Of those by the CPU: from entry points.
+    /// Images that the CPU decoded from entry points.
     pub(crate) entry_points: u64,
-    /// Of those by the CPU: why the crate's own decoder on a device left them to it.
+    /// Images that the crate's own device decoder left to the CPU, by reason.
     pub(crate) left: LeftToCpu,
 }
 

@@ -26,7 +26,7 @@ impl Place for Folder {
 
     fn make(&self, folder: &str) -> Result<()> {
         fs::create_dir_all(self.path(folder)).map_err(Error::io("make", &self.0))?;
-        // It may be new.
+        // The folder may be new.
         let parent = atomic::folder_of(&self.0);
         atomic::sync_folder(parent).map_err(Error::io("sync", parent))
     }
@@ -40,7 +40,7 @@ impl Place for Folder {
         let mut listing = Listing::default();
         for entry in entries {
             let entry = entry.map_err(Error::io("list", &folder))?;
-            // A file may be gone by now, or be a link to one.
+            // The entry may be a link to a file, or a file that has been removed by now.
             let found = fs::metadata(entry.path()).ok().filter(fs::Metadata::is_file);
             let name = entry.file_name().to_string_lossy().into_owned();
             listing.0.insert(name, found.map(|metadata| metadata.len()));

@@ -1,25 +1,26 @@
-//! One run at a time packs into a folder, and one process at a time makes a shard.
+//! Locks: one run at a time packs into a folder, and one process at a time writes a shard.
 
 use crate::error::{Error, Result};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
-/// Nobody's description of a run is longer.
+/// Most bytes that are read of another run's description.
 const MAX_BYTES: u64 = 1_000;
 
-/// Keeps other processes out of a folder, or from a shard of it. The system takes it back when the process ends, however
-/// it ends, so a killed run leaves a file but no lock. File systems without locks, and systems other than Linux, keep
-/// nobody out.
+/// Keeps other processes away from a folder or from one of its shards. The system releases the lock when the process
+/// ends, however it ends, so a killed run leaves a file but no lock. On file systems without locks, and on systems
+/// other than Linux, every process gets the lock.
 #[derive(Debug)]
 pub(super) struct Lock {
     path: PathBuf,
-    /// Locked while it is open.
+    /// Holds the lock while it is open.
     _file: File,
 }
 
 impl Lock {
-    /// Locks the file at `path` and writes down that `job` has done so. What another has written, if that has locked it.
+    /// Locks the file at `path` and writes `job` into it. If another process has locked the file, returns that
+    /// process's text.
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be written.
@@ -33,7 +34,7 @@ impl Lock {
                     file.take(MAX_BYTES).read_to_end(&mut other)?;
                     return Ok(Err(String::from_utf8_lossy(&other).trim().to_owned()));
                 }
-                // The run before may have removed the file between its opening and its locking.
+                // The previous run may have removed the file after it was opened here and before it was locked.
                 if is_at(&file, &path) {
                     file.set_len(0)?;
                     file.rewind()?;
@@ -48,23 +49,23 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A file that stays is locked by nobody.
+        // If the file cannot be removed, it stays, but nobody has locked it.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// A job and who does it, for people.
+/// Describes the process and its job, for people.
 fn described(job: &str) -> String {
     format!("process {}{}, {job}", std::process::id(), host())
 }
 
-/// On which machine, where the system says.
+/// The name of this machine, if the system tells it.
 fn host() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { String::new() } else { format!(" on {}", name.trim()) }
 }
 
-/// Locks the file unless another process has.
+/// Locks the file. Returns `false` if another process has locked it.
 #[cfg(target_os = "linux")]
 fn try_lock(file: &File) -> io::Result<bool> {
     use rustix::fs::{FlockOperation, flock};
@@ -81,7 +82,7 @@ fn try_lock(_file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether `path` is the name of this file.
+/// Whether `path` still names this file.
 #[cfg(target_os = "linux")]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -102,7 +103,7 @@ mod tests {
     fn a_locked_file_names_its_job_and_an_unlocked_one_is_free() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
-        // Of a killed run.
+        // Left by a killed run.
         fs::write(&path, "process 1, which was killed in the middle of a long description").unwrap();
         let lock = Lock::try_take(path.clone(), "the first job").unwrap().unwrap();
         let text = Lock::try_take(path.clone(), "the second job").unwrap().unwrap_err();

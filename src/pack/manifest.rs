@@ -1,4 +1,4 @@
-//! How far packing has come, in `pack.json` beside the shards.
+//! `pack.json` beside the shards, which records the progress of packing.
 
 use super::place::Place;
 use super::prepare::{Done, Prepared};
@@ -11,25 +11,25 @@ use serde::{Deserialize, Serialize};
 
 const VERSION: u32 = 2;
 
-/// What `pack.json` says.
+/// The contents of `pack.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     version: u32,
-    /// [`Source::fingerprint`], 16 hexadecimal digits: not every reader of JSON keeps 64 bits.
+    /// [`Source::fingerprint`] as 16 hexadecimal digits, because not every JSON reader keeps 64 bits.
     source: String,
-    /// Samples of the source.
+    /// Number of samples in the source.
     samples: u64,
     pub(super) options: SavedOptions,
-    /// Samples of the source in each shard but the last, where several processes pack together.
+    /// Number of source samples in each shard but the last, if several processes pack together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) shard_samples: Option<u64>,
-    /// Whether all shards are there.
+    /// Whether all shards are complete.
     pub(super) complete: bool,
     classes: Vec<String>,
     pub(super) shards: Vec<PackedShard>,
 }
 
-/// The options that decide about the shards' bytes.
+/// The options that affect the shards' bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct SavedOptions {
     format: String,
@@ -62,12 +62,12 @@ impl SavedOptions {
     }
 }
 
-/// A file as it was written.
+/// The record of a written file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct PackedFile {
     pub name: String,
     pub bytes: u64,
-    /// [`PackedFile::checksum`]
+    /// The checksum, as [`PackedFile::checksum`] writes it.
     pub crc32c: String,
 }
 
@@ -76,7 +76,7 @@ impl PackedFile {
         Self { name, bytes, crc32c: Self::checksum(crc32c) }
     }
 
-    /// A checksum as the manifest has it: 8 hexadecimal digits, as other programs print it.
+    /// A checksum in the manifest's form: 8 hexadecimal digits, as other programs print it.
     pub fn checksum(crc32c: u32) -> String {
         format!("{crc32c:08x}")
     }
@@ -85,9 +85,9 @@ impl PackedFile {
 /// A complete shard.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct PackedShard {
-    /// The shard itself and, of RecordIO, its index file.
+    /// The shard itself and, for RecordIO, its index file.
     pub files: Vec<PackedFile>,
-    /// The source's sample behind the shard's last one.
+    /// Index of the source sample after the shard's last one.
     pub end: u64,
     pub images: u64,
     pub shrunk: u64,
@@ -111,7 +111,7 @@ impl PackedShard {
         }
     }
 
-    /// Bytes of the shard itself.
+    /// Size of the shard itself in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.first().map_or(0, |file| file.bytes)
     }
@@ -136,7 +136,7 @@ impl PackedShard {
         }
     }
 
-    /// Takes over what a shard without images has counted.
+    /// Adds the counts of a shard without images.
     pub fn take_bad(&mut self, empty: Self) {
         self.end = empty.end;
         self.bad_count += empty.bad_count;
@@ -144,7 +144,7 @@ impl PackedShard {
         self.bad.truncate(MAX_BAD_KEPT);
     }
 
-    /// The error for a source that had no image for the very first shard.
+    /// The error for a source that has no image for the first shard.
     pub fn nothing(&self) -> Error {
         let first =
             self.bad.first().map_or_else(|| "no samples".to_owned(), |bad| format!("{}: {}", bad.path, bad.error));
@@ -170,14 +170,14 @@ impl Manifest {
     pub(super) fn write(&self, place: &dyn Place) -> Result<()> {
         place.write(MANIFEST, &mut |file| {
             let mut text = serde_json::to_vec_pretty(self)?;
-            // The checksum comes before the bracket at the end.
+            // The checksum goes before the closing bracket.
             text.truncate(text.len().saturating_sub("\n}".len()));
             file.write_all(&text)?;
             file.write_all(last_lines(&text).as_bytes())
         })
     }
 
-    /// In what this differs from a manifest of another call; `None` if nothing keeps that one from going on.
+    /// The first difference from another call's manifest. `None` if packing can continue from that manifest.
     pub(super) fn differs(&self, other: &Self) -> Option<String> {
         let (mine, others) = (&self.options, &other.options);
         [
@@ -198,7 +198,7 @@ impl Manifest {
         .map(|(what, mine, others)| format!("{what} {mine}, not {others}"))
     }
 
-    /// What identifies the work, for people.
+    /// Describes the job, for people.
     pub(super) fn job(&self) -> String {
         format!("packing {} samples (source {}) as {}", self.samples, self.source, self.options.format)
     }

@@ -1,25 +1,25 @@
-//! Packs images into shards, which are read in long runs instead of as single files.
+//! Packs images into shards, which are read sequentially instead of as single files.
 
-// Order. Workers prepare samples, four ahead each, and the samples are written in order, so the shards do not depend
-// on the workers. TFRecord's file names contain the number of shards, so these shards are hidden files until the end.
-// Progressive JPEGs become baseline through libjpeg's coefficients, and tests compare all pixels. Other programs check
-// that the files are right (`tests/formats/check.py`, docs/sources.md).
+// Order. Workers prepare up to four samples each ahead, and the samples are written in order, so the shards do not
+// depend on the number of workers. TFRecord's file names contain the number of shards, so these shards are hidden files
+// until the end. Progressive JPEGs become baseline through libjpeg's coefficients, and tests compare all pixels. Other
+// programs check that the files are right (`tests/formats/check.py`, docs/sources.md).
 //
 // Interruption and power loss. Every file of a shard is synced, renamed, and its folder synced, before `pack.json`
-// names it. `pack.json` is written after each shard, with a checksum of each, and makes an incomplete folder refuse to
-// open. Resuming then trusts names and lengths. `pack --verify` reads the contents: CRC-32C costs an eighth of SHA-256
-// with SHA instructions, and finds the errors of disks and copies. A damaged `pack.json` has no checksums to trust, so
-// `pack` starts anew, and removes only files of its own naming scheme. `pack.json` ends with the CRC-32C of its own text,
-// because its counts cannot be compared with anything else. One without a checksum, from an earlier version, is read too.
+// names it. `pack.json` is written after each shard, with a checksum of each. While it is incomplete, the folder
+// refuses to open. Resuming trusts names and lengths; `pack --verify` reads the contents. CRC-32C is cheaper than
+// SHA-256 and finds the errors of disks and copies. A damaged `pack.json` has no checksums to trust, so `pack` starts
+// anew, and removes only files of its own naming scheme. `pack.json` ends with the CRC-32C of its own text, because its
+// counts cannot be compared with anything else. One without a checksum, from an earlier version, is accepted too.
 //
 // One run at a time packs into a folder. It holds an flock, which the system releases however the process ends. Names
 // of temporary files are random, because in containers every process may have the number 1.
 //
-// Many processes (`together`). Each must know where a shard ends without hearing of the others, so a shard has a fixed
+// Several processes (`together`). Each must know where a shard ends without communication, so a shard has a fixed
 // number of the source's samples, bad ones included. A file lock says which process is writing a shard; the system
-// releases it when that process ends. A record beside the shard says that it is complete. Ranks only say where to
-// begin looking for work. The last process to finish puts the records into `pack.json`, so a folder is complete or
-// not, as with one process.
+// releases it when that process ends. A record beside the shard says that it is complete. A rank only says where to
+// begin looking for work. The last process to finish puts the records into `pack.json`, so a folder is complete or not,
+// as with one process.
 //
 // Shards go to a `Place`: a folder, or a folder at an object store. The packer knows nothing else. A place lists,
 // reads, writes whole files, renames, and locks if it can.
@@ -53,48 +53,48 @@ use serde::Serialize;
 use shards::{ShardWriter, write_shards};
 use std::path::{Path, PathBuf};
 
-/// Smaller shards are no better than single files.
+/// Smallest size of a shard in bytes. Smaller ones are no better than single files.
 const MIN_SHARD_BYTES: u64 = 1_000_000;
 
-/// Bad samples of each shard that are kept with their errors; all are counted.
+/// Number of bad samples of each shard whose errors are kept. All bad samples are counted.
 const MAX_BAD_KEPT: usize = 1_000;
 
-/// How images are packed.
+/// Options of packing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PackOptions {
     /// The format of the shards.
     pub format: RecordFormat,
-    /// A shard is ended before it grows beyond this many bytes, 1 MB or more. A single larger image has its own.
+    /// Largest size of a shard in bytes, 1 MB or more. A single larger image gets a shard of its own.
     pub shard_bytes: u64,
-    /// Images whose longer side has more pixels are turned upright, shrunk to it (bilinear, as torchvision resizes),
-    /// and encoded as JPEG.
+    /// Longest side. Larger images are turned upright, shrunk to it (bilinear, as torchvision resizes), and encoded as
+    /// JPEG.
     pub max_side_px: Option<u32>,
-    /// The quality of what is encoded, 1 to 100.
+    /// Quality of the images that are encoded, 1 to 100.
     pub quality: u8,
-    /// Makes baseline JPEGs of progressive ones, which loses nothing, and YCbCr ones of those in CMYK, by encoding them
-    /// again with full color resolution; for decoders in hardware.
+    /// Converts JPEGs for hardware decoders: progressive ones become baseline without loss, and CMYK ones are encoded
+    /// again as YCbCr with full color resolution.
     pub baseline: bool,
-    /// Puts a restart marker behind each row of MCUs of JPEGs, and an index of the rows in front of them, so that the CPU
-    /// decodes a crop without what lies above it and to its right. It loses nothing: the coefficients are copied, and
-    /// images are decoded before and after and compared. Progressive images become baseline. What cannot be written so (12
-    /// bits, lossless, damaged) is copied as it is.
+    /// Adds a restart marker after each row of MCUs of a JPEG, and an index of the rows before the first one, so that
+    /// the CPU decodes a crop without the rows above it and the columns to its right. Nothing is lost: the coefficients
+    /// are copied, and the image is decoded before and after and compared. Progressive images become baseline. JPEGs
+    /// that do not allow this (12 bits, lossless, damaged) are copied unchanged.
     pub restarts: bool,
-    /// A field of the source that is packed with its images, under the same name: see [`Source::target`]. None if not given.
-    /// WebDataset has it as a part, or, where it is `json.FIELD`, as a field of one; TFRecord as a feature; RecordIO has
-    /// the array `label` alone, whose first number is the label.
+    /// A field of the source that is packed with its images under the same name: see [`Source::target`]. Default: none.
+    /// WebDataset stores it as a part, or `json.FIELD` as a field of a JSON part; TFRecord stores it as a feature;
+    /// RecordIO allows only the array `label`, whose first number is the label.
     pub target: Option<String>,
-    /// How many samples of the source may be bad. If there is no limit, packing fails where the first 100 samples, or
-    /// all, are bad: an unmounted disk is no data set.
+    /// Limit of the source's bad samples. Without a limit, packing fails if the first 100 samples, or all, are bad: an
+    /// unmounted disk is no data set.
     pub max_bad: Option<BadLimit>,
-    /// Worker threads, 1 to 1,024.
+    /// Number of worker threads, 1 to 1,024. Default: one for each processor.
     pub workers: usize,
-    /// Of several processes that pack into one folder together: which of them this is. They may be on different machines
-    /// that share a file system with the locks of `flock(2)`, or an object store.
+    /// This process's rank, if several processes pack into one folder together. They may run on different machines that
+    /// share a file system with `flock(2)` locks, or an object store.
     pub rank: Option<Rank>,
 }
 
 impl PackOptions {
-    /// 128 MB a shard, images as they are, quality 90, a worker for each processor.
+    /// Default options: 128 MB a shard, images unchanged, quality 90, one worker for each processor.
     #[must_use]
     pub fn new(format: RecordFormat) -> Self {
         Self {
@@ -127,72 +127,75 @@ impl PackOptions {
     }
 }
 
-/// What packing did. Numbers and shards are those of the whole folder, with what was there before.
+/// The result of packing. Counts and shards are those of the whole folder, earlier runs included.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct PackReport {
     /// The shards, in order.
     pub shards: Vec<PathBuf>,
-    /// Images in them.
+    /// Number of images in the shards.
     pub images: u64,
-    /// Of these, how many were there already from an earlier, interrupted run, or come from other processes.
+    /// Number of these images that an earlier, interrupted run or other processes packed.
     pub resumed_images: u64,
-    /// Bytes in all shards.
+    /// Size of all shards in bytes.
     pub bytes: u64,
-    /// Images that were shrunk.
+    /// Number of images that were shrunk.
     pub shrunk: u64,
-    /// Progressive JPEGs that were made baseline, without loss.
+    /// Number of progressive JPEGs that were made baseline, without loss.
     pub made_baseline: u64,
-    /// JPEGs in CMYK that were encoded again.
+    /// Number of CMYK JPEGs that were encoded again.
     pub made_ycc: u64,
-    /// JPEGs with restart markers and an index of their rows.
+    /// Number of JPEGs with restart markers and an index of their rows.
     pub restarts: u64,
-    /// Samples that could not be used and were left out.
+    /// Number of samples that could not be used and were left out.
     pub bad_count: u64,
-    /// The first 1,000 of them of each shard.
+    /// The first 1,000 bad samples of each shard.
     pub bad: Vec<BadSample>,
-    /// Why `pack.json` of an earlier run could not be understood, so that everything was packed anew.
+    /// Why `pack.json` of an earlier run could not be read, so that everything was packed anew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged_manifest: Option<String>,
 }
 
-/// Packs all samples of `source`, in its order, into shards in the folder `out`: a path, or with the feature `cloud` an
-/// address at an object store (`s3://bucket/train`, `gs://`, `az://`).
+/// Packs all samples of `source`, in its order, into shards in the folder `out`: a path or, with the feature `cloud`,
+/// an address at an object store (`s3://bucket/train`, `gs://`, `az://`).
 ///
-/// The files are called after the folder: in `train`, they are `train-000000.tar`; `train-000000.rec` with
-/// `train-000000.idx`; `train-00000-of-00008.tfrecord`. Keys and identifiers are the samples' indices. Images are copied
-/// byte for byte unless the options ask for more. The shards are the same for any number of workers.
+/// The files are named after the folder: in `train`, they are `train-000000.tar`, or `train-000000.rec` with
+/// `train-000000.idx`, or `train-00000-of-00008.tfrecord`. Keys and identifiers are the samples' indices. Images are
+/// copied byte for byte unless the options ask for more. The shards are the same for any number of workers.
 ///
-/// A sample is bad, and left out, if it cannot be read, has no image's header, is a JPEG without end that does not
-/// decode whole, or fails to be made what was asked for. Faults of the machine (no more file descriptors, memory or
-/// room on the disk, a server that is gone, a disk that fails at several samples in a row) end packing; nothing is left out
-/// because of them. So do more bad samples than [`PackOptions::max_bad`].
+/// A sample is bad, and left out, if it cannot be read, has no image header, is a JPEG without an end marker that does
+/// not decode completely, or cannot be converted as the options ask. Faults of the machine (no more file descriptors,
+/// memory or disk space, an unreachable server, a disk that fails at several samples in a row) end packing, and so do
+/// more bad samples than [`PackOptions::max_bad`].
 ///
-/// Each shard takes its name once it is complete and on the disk. `pack.json` beside them says how far packing has come
-/// and has a checksum of each ([`verify`]); after an interruption, a power loss included, the same call goes on from
-/// there. Where `pack.json` itself is damaged, all is packed anew. The folder is a source ([`open`](crate::source::open)) when
-/// it is complete. One run at a time packs into a folder. In memory are, for each worker, four encoded images and two
-/// decoded ones.
+/// Each shard gets its name when it is complete and on the disk. `pack.json` beside the shards records the progress and
+/// a checksum of each file ([`verify`]). After an interruption, even a power loss, the same call continues from there.
+/// If `pack.json` itself is damaged, everything is packed anew. The complete folder is a source
+/// ([`open`](crate::source::open)). One run at a time packs into a folder. Each worker holds four encoded images and
+/// two decoded ones in memory.
 ///
-/// `progress` hears how many samples are done, those of an earlier run and of other processes included.
+/// `progress` receives the number of finished samples, those of earlier runs and other processes included.
 ///
-/// **At object stores** the same bytes come, with credentials from the variables that [`open`](crate::source::open) reads. A
-/// shard of more than 8 MiB goes up in parts of 8 MiB, four at a time, which are 40 MiB more in memory. It is there when it
-/// is complete. The parts that interrupted runs have sent are given up at the end. Requests that fail are repeated. Stores
-/// have no locks: of two runs into one folder the first to complete a shard goes on, and the other ends with an error.
+/// **At object stores** the shards have the same bytes. Credentials come from the variables that
+/// [`open`](crate::source::open) reads. A shard of more than 8 MiB is uploaded in parts of 8 MiB, four at a time, which
+/// takes another 40 MiB of memory. It appears when it is complete. Failed requests are repeated. The end of packing
+/// aborts the uploads of interrupted runs. Stores have no locks: if two runs pack into one folder, the first to
+/// complete a shard continues, and the other ends with an error.
 ///
-/// **Several processes** pack together where each has a [`PackOptions::rank`]. Every process makes its part of the shards,
-/// then those that nobody has made, and returns when all are there: the report is of the whole folder. Processes may join,
-/// leave and die at any time. Locks keep two from the same shard; at a store both may make it, with the same bytes. A shard then has a fixed number of the source's samples, bad ones included, so
-/// that no process need know what others leave out: as many as fill [`PackOptions::shard_bytes`] by the mean of 256 samples
-/// spread evenly over the source. So the shards are the same for any number of processes, and not those that one process
-/// without a rank makes.
+/// **Several processes** pack together if each has a [`PackOptions::rank`]. Every process makes its part of the shards,
+/// then those that nobody has made, and returns when all are complete, with a report of the whole folder. Processes may
+/// join, leave and die at any time. Locks keep two processes from the same shard; at a store both may make it, with the
+/// same bytes. Each shard has a fixed number of the source's samples, bad ones included, so that no process needs to
+/// know which samples others leave out. The number fills [`PackOptions::shard_bytes`] by the mean size of 256 samples
+/// spread evenly over the source. So the shards are the same for any number of processes, but differ from those of a
+/// process without a rank.
 ///
 /// # Errors
-/// [`Error::Parameter`] for options out of range, a folder with other contents, one that was begun with another source
-/// or other options or into which another run is packing, or a label that the format cannot hold;
+/// [`Error::Parameter`] for options out of range, a folder with other contents, a folder that was begun with another
+/// source or other options, a folder that another run is packing into, or a label that the format cannot hold;
 /// [`Error::TooManyBad`]; [`Error::Io`] if the folder cannot be written or the machine or the store is at fault;
-/// [`Error::Unsupported`] for an address without the feature `cloud`; [`Error::Thread`] if the workers cannot be started.
+/// [`Error::Unsupported`] for an address without the feature `cloud`; [`Error::Thread`] if the workers cannot be
+/// started.
 ///
 /// ```
 /// use warpfeed::pack::{PackOptions, pack};
@@ -249,10 +252,10 @@ pub fn pack(
     Ok(report(manifest, place, resumed_images, damaged_manifest))
 }
 
-/// The report of what is complete already. That takes no claim, so it may be on a disk that cannot be written to.
+/// The report of a folder that is already complete. It takes no claim, so the folder may be on a read-only disk.
 fn finished(place: &dyn Place, name: &str, options: &PackOptions, fresh: &Manifest) -> Result<Option<PackReport>> {
     let PackedFolder::Whole(manifest) = place.manifest()? else { return Ok(None) };
-    // The number of samples in a shard is a result, but that there is one is an option.
+    // Whether shards have a fixed number of samples is an option; the number itself is a result.
     let mut fresh = fresh.clone();
     fresh.shard_samples = manifest.shard_samples;
     if !manifest.complete
@@ -262,7 +265,7 @@ fn finished(place: &dyn Place, name: &str, options: &PackOptions, fresh: &Manife
     {
         return Ok(None);
     }
-    // The last process may have been killed before it did so.
+    // The last process may have been killed before it cleared the job's folder.
     place.clear_job();
     let resumed_images = manifest.shards.iter().map(|shard| shard.images).sum();
     Ok(Some(report(manifest, place, resumed_images, None)))
@@ -285,8 +288,9 @@ fn report(manifest: Manifest, place: &dyn Place, resumed_images: u64, damaged_ma
     }
 }
 
-/// The manifest to go on from, which fits what the place holds; a new one for an empty place or one whose manifest is
-/// damaged, and then why it is. `alone`, all that killed writes have left is removed, else what is old.
+/// The manifest to continue from, without shards that the place has lost. An empty place or a damaged manifest gives a
+/// new one; for a damaged manifest the reason comes with it. With `alone` it removes all leftovers of killed writes,
+/// else only old ones.
 fn begin(
     fresh: Manifest,
     place: &dyn Place,
@@ -308,7 +312,7 @@ fn begin(
         if damaged.is_some() && is_ours(&found) {
             stale.push(found);
         } else if damaged.is_none() && found == MANIFEST {
-            // It was not there before.
+            // The manifest was not there before.
             return Err(place.taken("another run"));
         } else if !(found.starts_with('.') || damaged.is_some() && found == MANIFEST) {
             let why = damaged.map_or_else(String::new, |why| format!(" and a {MANIFEST} that is of no use: {why}"));
@@ -316,13 +320,13 @@ fn begin(
             return Err(Error::parameter("pack", "out", "an empty or new folder", got));
         }
     }
-    // Their number and order are not known any more.
+    // Without the manifest, the number and order of these shards are unknown.
     place.remove(&stale)?;
     fresh.write(place)?;
     Ok((fresh, damaged))
 }
 
-/// An earlier run's manifest with the shards that are still there.
+/// An earlier run's manifest, with the shards that are still there.
 fn go_on(
     mut manifest: Manifest,
     fresh: &Manifest,
@@ -343,11 +347,11 @@ fn go_on(
     Ok(manifest)
 }
 
-/// How many shards, from the first one on, lie there as they were written.
+/// Number of shards, from the first one on, that are there with the recorded lengths.
 fn whole_shards(manifest: &Manifest, found: &Listing, name: &str, format: RecordFormat) -> usize {
     let count = manifest.shards.len();
     let is_whole = |(i, shard): (usize, &PackedShard)| {
-        // The run may have ended while shards were given their last names.
+        // The run may have ended while it gave the shards their final names.
         let mut named = shard.clone();
         named.rename(names::final_name(format, name, i, count));
         found.has_whole(shard) || found.has_whole(&named)
@@ -355,7 +359,7 @@ fn whole_shards(manifest: &Manifest, found: &Listing, name: &str, format: Record
     manifest.shards.iter().enumerate().take_while(|&shard| is_whole(shard)).count()
 }
 
-/// Gives all shards their names, and the place its completeness. Nothing of the job stays.
+/// Gives all shards their final names, marks the manifest complete, and clears the job's folder.
 fn finish(place: &dyn Place, name: &str, format: RecordFormat, manifest: &mut Manifest) -> Result<()> {
     let (count, mut renamed) = (manifest.shards.len(), Vec::new());
     for (i, shard) in manifest.shards.iter_mut().enumerate() {
@@ -365,7 +369,7 @@ fn finish(place: &dyn Place, name: &str, format: RecordFormat, manifest: &mut Ma
             shard.rename(named);
         }
     }
-    // The names before the manifest that says so.
+    // Rename before the manifest says that the names are final.
     place.rename(&renamed)?;
     manifest.complete = true;
     manifest.write(place)?;

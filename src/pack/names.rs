@@ -2,12 +2,12 @@
 
 use crate::source::RecordFormat;
 
-/// The name of shard `i` until all are complete.
+/// The name of shard `i` until all shards are complete.
 pub(super) fn hidden_name(format: RecordFormat, name: &str, i: usize) -> String {
     match format {
         RecordFormat::WebDataset => format!("{name}-{i:06}.tar"),
         RecordFormat::RecordIo => format!("{name}-{i:06}.rec"),
-        // The name has the number of shards, which only the last one tells.
+        // The final name contains the number of shards, which is known only at the end.
         RecordFormat::TfRecord => format!(".{name}-{i:05}.tfrecord"),
     }
 }
@@ -25,7 +25,8 @@ pub(super) fn final_name(format: RecordFormat, name: &str, i: usize, count: usiz
     }
 }
 
-/// Whether a file of this name is a shard of the folder `name`, whatever their number, or belongs to one.
+/// Whether `file` is the name of a shard of the folder `name`, or of a shard's index file, whatever the number of
+/// shards.
 pub(super) fn is_name(format: RecordFormat, name: &str, file: &str) -> bool {
     let is_number = |text: &str| text.len() >= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
     let behind = |file: &str, ending| file.strip_prefix(name)?.strip_prefix('-')?.strip_suffix(ending).map(is_number);

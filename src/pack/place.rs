@@ -1,6 +1,6 @@
-//! Where packed shards go: a folder, or a folder at an object store.
+//! Destinations of packed shards: a folder, or a folder at an object store.
 //!
-//! A folder has locks. A store has none: there two processes of a job may make the same shard, with the same bytes.
+//! A folder has locks. A store has none, so two processes of a job may make the same shard there, with the same bytes.
 
 use super::PackOptions;
 use super::folder::Folder;
@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// The folder in a place for what is there while several processes pack.
+/// The hidden folder in a place for the state of several processes that pack together.
 pub(super) const JOB: &str = ".pack";
 
-/// What a folder of a place holds: names, with the lengths of files.
+/// The contents of a folder: names, with the lengths of files.
 #[derive(Default)]
 pub(super) struct Listing(pub BTreeMap<String, Option<u64>>);
 
@@ -28,8 +28,8 @@ impl Listing {
         self.0.contains_key(file)
     }
 
-    /// Whether a file lies there as it was written, by name and length. Both are on the disk before a manifest names
-    /// them; [`verify`](super::verify) reads the contents too.
+    /// Whether the folder has this file, by name and length. A file is on the disk before a manifest names it;
+    /// [`verify`](super::verify) also reads the contents.
     pub fn is_whole(&self, file: &PackedFile) -> bool {
         self.0.get(&file.name) == Some(&Some(file.bytes))
     }
@@ -39,84 +39,84 @@ impl Listing {
     }
 }
 
-/// What one process does at a time.
+/// The part of the work that one process claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClaimOf {
-    /// All of it, or what must be done once for all.
+    /// The whole job, or a step that must be done once for all processes.
     All,
-    /// The shard of this number.
+    /// The shard with this number.
     Shard(usize),
 }
 
-/// Keeps other processes from a work until it is dropped. `None` where a place cannot keep them from it.
+/// Keeps other processes from a piece of work until it is dropped. `None` where the place has no locks.
 pub(super) type Claim = Option<Lock>;
 
-/// Writes what a file is to hold.
+/// A function that writes a file's contents.
 pub(super) type Contents<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
-/// A folder, or a folder at a store. Names are relative to it.
+/// A folder, or a folder at a store. File names are relative to it.
 ///
-/// A file takes its name when it is whole and survives a power loss, or it is not there at all.
+/// A file gets its name when it is complete and would survive a power loss. Before that, it does not exist.
 pub(super) trait Place: Sync {
-    /// The last part of its path, if that is text.
+    /// The last part of the place's path. `None` if it is not text.
     fn name(&self) -> Option<String>;
 
-    /// The path or address of a file in it; its own for an empty name.
+    /// The path or address of a file in the place; an empty name gives the place's own.
     fn path(&self, file: &str) -> PathBuf;
 
-    /// Refuses what it cannot hold.
+    /// Refuses options that the place does not support.
     fn check(&self, _options: &PackOptions) -> Result<()> {
         Ok(())
     }
 
-    /// How many shards it can hold.
+    /// Largest number of shards that the place can hold.
     fn most_shards(&self) -> usize {
         usize::MAX
     }
 
-    /// Makes it and a folder in it, if they are missing.
+    /// Makes the place, and a folder in it, if they are missing.
     fn make(&self, folder: &str) -> Result<()>;
 
-    /// What is in it, or in a folder in it: nothing, if there is none.
+    /// Lists the place, or a folder in it. A missing folder gives an empty list.
     fn list(&self, folder: &str) -> Result<Listing>;
 
-    /// The length of a file, and its bytes; `None` if there is none.
+    /// The length of a file and a reader of its bytes. `None` if there is no such file.
     fn open(&self, file: &str) -> Result<Option<(u64, Box<dyn Read>)>>;
 
-    /// The contents of a file, up to the length that a manifest may have; `None` if there is none.
+    /// The contents of a file, up to the largest length of a manifest. `None` if there is no such file.
     fn read(&self, file: &str) -> Result<Option<Vec<u8>>> {
         let Some((_, bytes)) = self.open(file)? else { return Ok(None) };
         read_up_to(bytes, MAX_BYTES).map(Some).map_err(Error::io("read", self.path(file)))
     }
 
-    /// The contents of small files.
+    /// The contents of small files, in the same order.
     fn read_each(&self, files: &[String]) -> Result<Vec<Option<Vec<u8>>>> {
         files.iter().map(|file| self.read(file)).collect()
     }
 
-    /// Writes a file. A store that knows conditions writes [`MANIFEST`] only over the manifest that was read or written here
-    /// last, or over the same text.
+    /// Writes a file. A store with conditional writes replaces [`MANIFEST`] only if it is as this process last read or
+    /// wrote it, or already has the same text.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a manifest that another run has written meanwhile; [`Error::Io`].
+    /// [`Error::Parameter`] if another run has written the manifest meanwhile; [`Error::Io`].
     fn write(&self, file: &str, contents: Contents) -> Result<()>;
 
-    /// Gives files other names. One that is missing has its new name already, if there is a file of that.
+    /// Renames files. A missing file counts as renamed if there is a file with the new name.
     fn rename(&self, names: &[(String, String)]) -> Result<()>;
 
-    /// Removes files, those that are still there.
+    /// Removes files. Missing files are no error.
     fn remove(&self, files: &[String]) -> Result<()>;
 
-    /// Removes what killed writes of files that `is_ours` knows have left beside them: all of it, or that of processes which
-    /// are dead by its age.
+    /// Removes leftovers of killed writes to files for which `is_ours` is true: all of them, or only those old enough
+    /// to belong to dead processes.
     fn remove_leftovers(&self, _all: bool, _is_ours: &dyn Fn(&str) -> bool) -> Result<()> {
         Ok(())
     }
 
-    /// Removes the folder [`JOB`], once all is complete, as far as that is possible: what stays is hidden and does no harm.
+    /// Removes the folder [`JOB`] after packing, as far as possible. Files that remain are hidden and harmless.
     fn clear_job(&self);
 
-    /// Claims a work, and says for whom. The other process's description, if one has the work.
+    /// Claims a piece of work in the name of `job`. If another process has it, returns that process's description.
     fn claim(&self, _work: ClaimOf, _job: &str) -> Result<Result<Claim, String>> {
         Ok(Ok(None))
     }
@@ -127,22 +127,22 @@ impl dyn Place + '_ {
         Ok(self.read(MANIFEST)?.map_or(PackedFolder::Nothing, |text| PackedFolder::of(&text)))
     }
 
-    /// Claims all of it.
+    /// Claims the whole job.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with the other job, if another run has.
+    /// [`Error::Parameter`] with the other job's description, if another run has the claim.
     pub fn claim_all(&self, job: &str) -> Result<Claim> {
         self.claim(ClaimOf::All, job)?.map_err(|other| self.taken(&other))
     }
 
-    /// The error for a place into which another run packs.
+    /// The error for a place that another run is packing into.
     pub fn taken(&self, other: &str) -> Error {
         let out = self.path("");
         let got = format!("{}, into which {other} packs: wait for its end, or take another", out.display());
         Error::parameter("pack", "out", "a folder that no other run is packing into", got)
     }
 
-    /// Refuses more shards than it can hold.
+    /// Refuses more shards than the place can hold.
     pub fn check_shards(&self, shards: usize) -> Result<()> {
         let most = self.most_shards();
         if shards <= most {
@@ -153,7 +153,7 @@ impl dyn Place + '_ {
     }
 }
 
-/// The place of a path or an address.
+/// Opens the place at a path or an address.
 pub(super) fn open(out: &Path) -> Result<Box<dyn Place>> {
     match out.to_str().and_then(Address::parse) {
         #[cfg(feature = "cloud")]

@@ -1,4 +1,4 @@
-//! From a sample of the source to the bytes that are packed.
+//! Turns a sample of the source into the bytes that are packed.
 
 use super::PackOptions;
 use crate::decode::{Decoder, Format, Header, has_end, indexed, is_indexed, probe};
@@ -12,7 +12,7 @@ use crate::source::records::NewSample;
 use crate::source::{Sample, Source, Want};
 use crate::targets::Target;
 
-/// What became of an image.
+/// The conversion that an image went through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Done {
     Copied,
@@ -25,24 +25,24 @@ pub(super) enum Done {
 pub(super) struct Prepared {
     pub bytes: Vec<u8>,
     pub label: u32,
-    /// The ending of its file name.
+    /// The extension of its file name.
     pub ending: &'static str,
     pub done: Done,
-    /// Whether it is a JPEG with restart markers and an index of its rows.
+    /// Whether the image is a JPEG with restart markers and an index of its rows.
     pub restarts: bool,
-    /// The field that is packed with it, and its target.
+    /// The name and the target of the field that is packed with the image.
     pub target: Option<(String, Target)>,
 }
 
 impl Prepared {
-    /// It as sample `index` of its shards.
+    /// The record of the image as sample `index` of its shards.
     pub fn record(&self, index: u64) -> NewSample<'_> {
         let target = self.target.as_ref().map(|(field, target)| (field.as_str(), target));
         NewSample { index, label: self.label, image: &self.bytes, ending: self.ending, target }
     }
 }
 
-/// What one worker needs.
+/// The decoder and memory of one worker.
 pub(super) struct Scratch {
     decoder: Decoder,
     image: Image,
@@ -54,15 +54,15 @@ impl Scratch {
         Ok(Self { decoder: Decoder::new()?, image: Image::default(), other: Image::default() })
     }
 
-    /// Decodes an image as it is stored, all of it.
+    /// Decodes a whole image as it is stored.
     fn decode(&mut self, bytes: &[u8], header: &Header) -> Result<()> {
         Ok(self.decoder.decode(bytes, header, Rect::full(header.size), false, &mut self.image)?)
     }
 
-    /// A JPEG with restart markers, an index of its rows, and the same pixels; `None` if it cannot be had.
+    /// Returns a JPEG with restart markers, an index of its rows, and the same pixels. `None` if that is not possible.
     ///
     /// # Errors
-    /// Those that are not the image's fault.
+    /// Errors that are not the image's fault.
     fn with_restarts(&mut self, bytes: &[u8], header: &Header) -> Result<Option<Vec<u8>>> {
         if is_indexed(bytes, header) {
             return Ok(Some(bytes.to_vec()));
@@ -75,12 +75,13 @@ impl Scratch {
         let Some(written) = indexed(&written) else { return Ok(None) };
         std::mem::swap(&mut self.image, &mut self.other);
         self.decode(&written, &probe(&written)?)?;
-        // Of progressive images that lack coefficients libjpeg guesses some, which it does not of baseline ones.
+        // libjpeg guesses missing coefficients of progressive images, but not of baseline ones, so the pixels may
+        // differ.
         Ok((self.image.pixels() == self.other.pixels()).then_some(written))
     }
 }
 
-/// Reads samples and makes of them what the options ask for.
+/// Reads samples and converts them as the options ask.
 pub(super) struct Preparer<'a> {
     source: &'a dyn Source,
     options: &'a PackOptions,
@@ -91,12 +92,12 @@ impl<'a> Preparer<'a> {
         Self { source, options }
     }
 
-    /// Says that a sample will be read.
+    /// Announces to the source that a sample will be read.
     pub fn announce(&self, index: u64) {
         self.source.prefetch(index);
     }
 
-    /// The source's name of a sample.
+    /// The name of a sample in the source.
     pub fn name(&self, index: u64) -> String {
         self.source.name(index).into_owned()
     }
@@ -122,7 +123,8 @@ impl<'a> Preparer<'a> {
         let encoded = |image: &Image, mut options: JpegOptions, done| {
             if restarts {
                 options.restart_interval_rows = 1;
-                // The factors of a single component mean nothing but how many rows are decoded at a time.
+                // A single component's sampling factors have no meaning except the number of rows that are decoded at a
+                // time.
                 if options.color == JpegColor::Gray {
                     options.sampling = ChromaSampling::S444;
                 }

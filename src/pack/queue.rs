@@ -1,4 +1,4 @@
-//! Workers prepare samples side by side; they come out in order.
+//! Workers prepare samples in parallel; the samples come out in order.
 
 use super::prepare::{Prepared, Preparer, Scratch};
 use crate::error::{Error, Result};
@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A source that fetches hears of so many samples before they are read.
+/// Number of samples that are announced to the source before they are read, so that it can fetch them.
 const ANNOUNCED: u64 = 64;
 
-/// Samples for each worker that may be prepared before they are written.
+/// Number of samples for each worker that may be prepared before they are written.
 const AHEAD: u64 = 4;
 
 pub(super) struct Queue {
@@ -22,9 +22,9 @@ pub(super) struct Queue {
 }
 
 struct State {
-    /// The next sample that a worker takes.
+    /// Index of the next sample that a worker takes.
     take: u64,
-    /// The next sample that comes out.
+    /// Index of the next sample that comes out.
     give: u64,
     ready: BTreeMap<u64, Result<Prepared>>,
     stopped: bool,
@@ -36,7 +36,7 @@ impl Queue {
         Self { end: samples.end, workers, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Runs the workers while `write` takes what they prepare.
+    /// Runs the workers while `write` takes the prepared samples.
     pub fn run(&self, prepare: &Preparer, write: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
         let mut work = Vec::with_capacity(self.workers);
         for _ in 0..self.workers {
@@ -45,7 +45,8 @@ impl Queue {
         let next = self.lock().take;
         (next..self.end.min(next + ANNOUNCED)).for_each(|index| prepare.announce(index));
         std::thread::scope(|scope| {
-            // Also when `write` panics or a worker cannot be started, or the other workers would be waited for.
+            // Stops the workers even if `write` panics or a worker cannot be started; otherwise the scope would wait
+            // for them.
             let _stop = Stop(self);
             for (i, work) in work.into_iter().enumerate() {
                 spawn_scoped(scope, format!("warpfeed-pack-{i}"), move || self.work(prepare, work))?;
@@ -75,7 +76,7 @@ impl Queue {
             let index = state.take;
             state.take += 1;
             drop(state);
-            // A source is often the caller's.
+            // The source may be the caller's own code, which can panic.
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 if self.end - index > ANNOUNCED {
                     prepare.announce(index + ANNOUNCED);
@@ -88,7 +89,7 @@ impl Queue {
         }
     }
 
-    /// The next sample in order, with its index, once it is prepared; `None` behind the last.
+    /// Waits for the next sample in order and returns it with its index. `None` after the last sample.
     pub fn next(&self) -> Option<(u64, Result<Prepared>)> {
         let mut state = self.lock();
         if state.give >= self.end {
@@ -106,7 +107,7 @@ impl Queue {
         }
     }
 
-    /// Behind the last sample.
+    /// The index after the last sample.
     pub fn end(&self) -> u64 {
         self.end
     }

@@ -1,4 +1,4 @@
-//! Writes what workers prepare into shards.
+//! Writes prepared samples into shards.
 
 use super::manifest::{Manifest, PackedFile, PackedShard};
 use super::place::Place;
@@ -10,7 +10,7 @@ use crate::pipeline::{BadLimit, IO_FAILURES, Losses, Tally, io_failure};
 use crate::source::RecordFormat;
 use std::io::{self, Write};
 
-/// Writes what comes out of the queue into shards, each followed by the manifest.
+/// Writes all samples of the queue into shards. After each shard it writes the manifest.
 pub(super) fn write_shards(
     writer: &ShardWriter,
     name: &str,
@@ -32,7 +32,7 @@ pub(super) fn write_shards(
         if shard.images == 0 {
             let files: Vec<String> = shard.files.drain(..).map(|file| file.name).collect();
             place.remove(&files)?;
-            // Bad samples at the very end belong to the last shard, so that they are not lost.
+            // Bad samples at the very end are counted in the last shard, so that they are not lost.
             let Some(last) = manifest.shards.last_mut() else { return Err(shard.nothing()) };
             last.take_bad(shard);
             return manifest.write(place);
@@ -45,20 +45,21 @@ pub(super) fn write_shards(
     }
 }
 
-/// Writes one shard of what comes out of a queue.
+/// Writes one shard of samples from a queue.
 pub(super) struct ShardWriter<'a> {
     pub queue: &'a Queue,
     pub prepare: &'a Preparer<'a>,
     pub place: &'a dyn Place,
     pub options: &'a PackOptions,
-    /// The shard ends before it grows beyond this; without it, with the queue.
+    /// The shard ends before it exceeds this size. `None`: it ends with the queue.
     pub limit_bytes: Option<u64>,
-    /// Is called before a shard takes its name. An error keeps it from that.
+    /// Called before a shard gets its name. An error prevents that.
     pub check: &'a dyn Fn() -> Result<()>,
 }
 
 impl ShardWriter<'_> {
-    /// Writes shard `i` of `name` as `file`, from the sample `begin` on. What does not fit into it is left in `waiting`.
+    /// Writes shard `i` of `name` as `file`, starting with the sample `begin`. A sample that does not fit remains in
+    /// `waiting`.
     pub fn write(
         &self,
         (file, name, i): (String, &str, usize),
@@ -123,10 +124,10 @@ impl ShardWriter<'_> {
     }
 }
 
-/// Holds bad samples against the limit, those of earlier runs included.
+/// Counts bad samples and compares their number with the limit. Those of earlier runs count too.
 pub(super) struct BadCount {
     tally: Tally,
-    /// Samples in a row that the system failed to read.
+    /// Number of consecutive samples that the system failed to read.
     io_failures: u32,
 }
 
@@ -152,13 +153,13 @@ impl BadCount {
         self.tally.add(1, Losses { bad: 1, leading: 1, first: Some(Box::new(error)) })
     }
 
-    /// There are no more samples.
+    /// Checks the limit at the end of the samples.
     pub fn end(&mut self) -> Result<()> {
         self.tally.end()
     }
 }
 
-/// A file in the making, whose length and checksum are taken on the way.
+/// A file being written, whose length and checksum are computed on the way.
 struct Summed<'a> {
     file: &'a mut dyn Write,
     len_bytes: u64,
@@ -173,7 +174,7 @@ impl Summed<'_> {
     }
 }
 
-/// Writes a file and takes its length and checksum.
+/// Writes a file and computes its length and checksum.
 fn write_summed(
     place: &dyn Place,
     name: String,

@@ -1,9 +1,10 @@
 //! Several processes pack into one place.
 //!
-//! The manifest says how many samples a shard has, so each process knows all shards. It makes its own part of them, and then
-//! what the others have not made yet. In the folder `.pack` lie a record of each shard that is made, and where there are
-//! locks that of each which is being made, until a process that finds all records puts them into the manifest. The lock of
-//! a process that has ended, however it has ended, is free. Without locks two may make the same shard, with the same bytes.
+//! The manifest says how many samples a shard has, so each process knows the limits of all shards. It makes its own
+//! part of them, then those that the others have not made yet. The folder `.pack` holds a record of each complete shard
+//! and, where the place has locks, a lock for each shard being made. A process that finds all records puts them into
+//! the manifest. The lock of a process that has ended is free. Without locks two processes may make the same shard,
+//! with the same bytes.
 
 use super::manifest::{Manifest, PackedShard};
 use super::place::{Claim, ClaimOf, JOB, Place};
@@ -19,16 +20,16 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// Samples whose size says how many fill a shard.
+/// Number of samples whose mean size decides how many samples fill a shard.
 const SIZED_SAMPLES: u64 = 256;
 
-/// How long a listing of the others' shards serves. It saves asking for the record of each.
+/// Longest time for which a listing of the others' shards is used. It saves asking for each record.
 const LIST_AGAIN: Duration = Duration::from_secs(30);
 
-/// How long to wait before looking again at what a process with a lock is doing.
+/// Pause before checking again a process that holds a lock.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What all processes know.
+/// The job, as all processes know it.
 struct Job<'a> {
     source: &'a dyn Source,
     place: &'a dyn Place,
@@ -38,13 +39,13 @@ struct Job<'a> {
     shards: usize,
 }
 
-/// What became of a shard.
+/// The result of trying to make a shard.
 enum Outcome {
-    /// It was made, with so many images.
+    /// It was made here, with this number of images.
     Made(u64),
-    /// Another process had made it.
+    /// Another process has made it.
     There,
-    /// Another process makes it.
+    /// Another process is making it.
     Others,
     /// The whole job is complete.
     AllThere,
@@ -71,12 +72,12 @@ pub(super) fn pack(
         manifest = job.complete(manifest)?;
     }
     let images: u64 = manifest.shards.iter().map(|shard| shard.images).sum();
-    // One that was lost after it was made counts twice.
+    // A shard that was lost after it was made counts twice.
     Ok(report(manifest, place, images.saturating_sub(own_images), damaged_manifest))
 }
 
-/// The manifest that all processes go by: what another has written, or else a new one, with the number of samples in a
-/// shard.
+/// The manifest that all processes use: the one that another process has written or, if there is none, a new one with
+/// the number of samples in a shard.
 fn plan(
     source: &dyn Source,
     place: &dyn Place,
@@ -103,7 +104,7 @@ fn plan(
             place.clear_job();
             return Ok((manifest, None));
         }
-        // Some were lost afterwards: the others need not be made again.
+        // Some shards were lost after packing. Keep the records of the others, so that they are not made again.
         for (i, shard) in manifest.shards.iter().enumerate().filter(|(_, shard)| found.has_whole(shard)) {
             keep_record(place, i, shard)?;
         }
@@ -116,14 +117,15 @@ fn plan(
         fresh.shard_samples = Some(shard_samples(source, options.shard_bytes)?);
     }
     let begin = begin(fresh.clone(), place, name, options, false);
-    // Another may have begun, and even completed it, since the manifest was read.
+    // Another process may have begun, or even completed, the job since the manifest was read.
     begin.or_else(|error| {
         let found = place.manifest().ok().and_then(|found| begun(found, &mut fresh));
         found.map(|found| (found, None)).ok_or(error)
     })
 }
 
-/// What others that pack the same together have begun. From any that pack together `fresh` takes the samples in a shard.
+/// The manifest of this same job, if another process has begun it. `fresh` takes the number of samples in a shard from
+/// any manifest of several processes.
 fn begun(found: PackedFolder<Manifest>, fresh: &mut Manifest) -> Option<Manifest> {
     let PackedFolder::Whole(found) = found else { return None };
     if found.shard_samples.is_some() {
@@ -132,8 +134,8 @@ fn begun(found: PackedFolder<Manifest>, fresh: &mut Manifest) -> Option<Manifest
     (found.shard_samples.is_some() && found.differs(fresh).is_none()).then_some(found)
 }
 
-/// Claims what one process does for all. `None` after a pause, if one of the others does so; a run that packs alone is
-/// not waited for.
+/// Claims the steps that one process does for all. If another process of the job has the claim, pauses and returns
+/// `None`. It does not wait for a run that packs alone.
 fn claim_all(place: &dyn Place, fresh: &Manifest) -> Result<Option<Claim>> {
     let alone = matches!(place.manifest()?, PackedFolder::Whole(found) if found.shard_samples.is_none());
     if alone {
@@ -146,7 +148,7 @@ fn claim_all(place: &dyn Place, fresh: &Manifest) -> Result<Option<Claim>> {
     Ok(claim)
 }
 
-/// How many samples fill a shard, by the mean of some that are spread evenly and can be read.
+/// The number of samples that fill a shard, by the mean size of readable samples spread evenly over the source.
 fn shard_samples(source: &dyn Source, shard_bytes: u64) -> Result<u64> {
     let count = source.len().min(SIZED_SAMPLES);
     let at = |i: u64| (u128::from(i) * u128::from(source.len()) / u128::from(count)) as u64;
@@ -162,7 +164,7 @@ fn shard_samples(source: &dyn Source, shard_bytes: u64) -> Result<u64> {
     Ok((shard_bytes.saturating_mul(read.max(1)) / sum.max(1)).max(1))
 }
 
-/// Where the record of shard `i` lies.
+/// The name of the record of shard `i`.
 fn record_name(i: usize) -> String {
     format!("{JOB}/{i:06}.json")
 }
@@ -171,7 +173,7 @@ fn keep_record(place: &dyn Place, i: usize, shard: &PackedShard) -> Result<()> {
     place.write(&record_name(i), &mut |file| Ok(serde_json::to_writer(file, shard)?))
 }
 
-/// What the text of a record says. One that cannot be understood is none: the shard is made again.
+/// Parses a record. A record that cannot be parsed counts as missing: the shard is made again.
 fn record(text: Option<Vec<u8>>) -> Option<PackedShard> {
     serde_json::from_slice(&text?).ok()
 }
@@ -185,11 +187,11 @@ impl Job<'_> {
         self.source.len().min((i as u64 + 1).saturating_mul(self.shard_samples))
     }
 
-    /// The shards that are made, by the names of their records and files. Records of shards that were lost since are
-    /// removed.
+    /// The shards that are complete, by the names of their records and files. Records of shards that were lost since
+    /// are removed.
     fn made(&self) -> Result<HashSet<usize>> {
         let Self { name, options, place, .. } = *self;
-        // In this order: a shard is there before its record.
+        // Records first: a shard exists before its record.
         let (records, files) = (place.list(JOB)?, place.list("")?);
         let has_files = |i: &usize| {
             let shard = names::final_name(options.format, name, *i, self.shards);
@@ -203,11 +205,12 @@ impl Job<'_> {
         Ok(made)
     }
 
-    /// Makes the shards that nobody else makes, until all are there. Returns the number of images in its own.
+    /// Makes the shards that nobody else makes, until all are complete. Returns the number of images in its own shards.
     fn make(&self, rank: Rank, manifest: &Manifest, progress: &mut dyn FnMut(u64)) -> Result<u64> {
         let prepare = Preparer::new(self.source, self.options);
         let mut losses = BadCount::new(manifest, self.source.len(), self.options.max_bad)?;
-        // First its own part, then that of the others in an order of its own, so that they seldom meet.
+        // First this process's own part, then the others' shards in an order of its own, so that two processes seldom
+        // meet.
         let begin = |part: u32| (self.shards as u64 * u64::from(part) / u64::from(rank.world_size())) as usize;
         let own = begin(rank.rank())..begin(rank.rank() + 1);
         let order = RandomState::new();
@@ -246,7 +249,7 @@ impl Job<'_> {
         Ok(images)
     }
 
-    /// Makes shard `i`, unless another process does or has.
+    /// Makes shard `i`, unless another process is making it or has made it.
     fn take(
         &self,
         i: usize,
@@ -257,7 +260,7 @@ impl Job<'_> {
         let _claim = match self.place.claim(ClaimOf::Shard(i), &format!("making shard {i}")) {
             Ok(Ok(claim)) => claim,
             Ok(Err(_)) => return Ok(Outcome::Others),
-            // Locks and records go with the last shard.
+            // Locks and records are removed after the last shard.
             Err(_) if self.is_complete()? => return Ok(Outcome::AllThere),
             Err(error) => return Err(error),
         };
@@ -266,11 +269,11 @@ impl Job<'_> {
         }
         let shard = self.shard(i, prepare, losses, progress);
         let made = shard.and_then(|shard| keep_record(self.place, i, &shard).map(|()| Outcome::Made(shard.images)));
-        // Another may have made it meanwhile.
+        // Another process may have made it meanwhile.
         made.or_else(|error| self.there(i).ok().flatten().ok_or(error))
     }
 
-    /// Whether shard `i` is made, or all.
+    /// Whether shard `i`, or the whole job, is complete.
     fn there(&self, i: usize) -> Result<Option<Outcome>> {
         if record(self.place.read(&record_name(i))?).is_some() {
             return Ok(Some(Outcome::There));
@@ -290,7 +293,7 @@ impl Job<'_> {
         let queue = Queue::new(begin..self.end(i), options.workers);
         let mut shard = PackedShard::default();
         queue.run(prepare, |queue| {
-            // One that is there is not replaced: it may be read already.
+            // A complete shard is not replaced, because somebody may be reading it.
             let check = &|| self.there(i)?.map_or(Ok(()), |_| Err(place.taken("another process")));
             let writer = ShardWriter { queue, prepare, place, options, limit_bytes: None, check };
             let file = names::final_name(options.format, name, i, self.shards);
@@ -304,8 +307,8 @@ impl Job<'_> {
         Ok(matches!(self.place.manifest()?, PackedFolder::Whole(manifest) if manifest.complete))
     }
 
-    /// The manifest with all records, unless another process has written it meanwhile. It is not complete if a shard has
-    /// turned out not to be what its record says, which is then made again.
+    /// Writes the manifest with all records, unless another process has written it meanwhile. The manifest is not
+    /// complete if a shard does not match its record; that shard is made again.
     fn complete(&self, mut manifest: Manifest) -> Result<Manifest> {
         let place = self.place;
         let _claim = loop {
@@ -334,20 +337,20 @@ impl Job<'_> {
         if let Some(empty) = manifest.shards.iter().find(|_| manifest.shards.iter().all(|shard| shard.images == 0)) {
             return Err(empty.nothing());
         }
-        // Nobody writes any more.
+        // No process is writing any more.
         place.remove_leftovers(true, &|file| names::is_name(self.options.format, self.name, file))?;
         let finished = finish(place, self.name, self.options.format, &mut manifest);
-        // Another may have finished it meanwhile.
+        // Another process may have finished the job meanwhile.
         finished.map(|()| manifest).or_else(|error| self.found_complete().ok().flatten().ok_or(error))
     }
 
-    /// The manifest that another process has completed.
+    /// The manifest, if another process has completed it.
     fn found_complete(&self) -> Result<Option<Manifest>> {
         let PackedFolder::Whole(found) = self.place.manifest()? else { return Ok(None) };
         if !found.complete {
             return Ok(None);
         }
-        // This process may have written a record since.
+        // This process may have written a record since then.
         self.place.clear_job();
         Ok(Some(found))
     }

@@ -8,47 +8,47 @@ use serde::Serialize;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes that are read at once.
+/// Number of bytes that are read at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What reading packed shards again has found.
+/// The result of [`verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Shards that the manifest names.
+    /// Number of shards that the manifest names.
     pub shards: u64,
-    /// Images in them.
+    /// Number of images in the shards.
     pub images: u64,
-    /// Bytes in them.
+    /// Size of the shards in bytes.
     pub bytes: u64,
     /// Whether the whole source is packed.
     pub complete: bool,
-    /// Whether `pack.json` has a checksum of itself. One that an earlier version wrote has none, so its counts are not
-    /// verified.
+    /// Whether `pack.json` has a checksum of its own text. Earlier versions wrote none, so the counts in such a file
+    /// are not verified.
     pub manifest_verified: bool,
-    /// The files that are not what was packed.
+    /// The files that differ from what was packed.
     pub damaged: Vec<DamagedFile>,
 }
 
-/// A file that is not what was packed.
+/// A file that differs from what was packed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DamagedFile {
-    /// The file.
+    /// The path or address of the file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// How the file differs.
     pub error: String,
 }
 
-/// Reads all shards that [`pack`](super::pack) has written to `folder`, a path or an address, and compares their lengths
-/// and checksums (CRC-32C) with those in `pack.json`, which has a checksum of itself.
+/// Reads all shards that [`pack`](super::pack) has written to `folder`, a path or an address, and compares their
+/// lengths and checksums (CRC-32C) with those in `pack.json`, which has a checksum of its own text.
 ///
-/// A damaged file is repaired by removing it and packing again, which goes on from the shard before it.
+/// To repair a damaged file, remove it and pack again: packing continues from the shard before it.
 ///
-/// `progress` hears how many images' shards have been read.
+/// `progress` receives the number of images in the shards that have been read.
 ///
 /// # Errors
-/// [`Error::Parameter`] if the folder has no `pack.json`; [`Error::Io`] if that is damaged or the machine fails to read.
+/// [`Error::Parameter`] if the folder has no `pack.json`; [`Error::Io`] if `pack.json` is damaged or reading fails.
 ///
 /// ```
 /// use warpfeed::pack::{PackOptions, pack, verify};
@@ -100,7 +100,7 @@ pub fn verify(folder: &Path, progress: &mut dyn FnMut(u64)) -> Result<VerifyRepo
     Ok(report)
 }
 
-/// In what a file differs from what was packed.
+/// Describes how a file differs from what was packed. `None` if it does not.
 fn difference(place: &dyn Place, packed: &PackedFile) -> Result<Option<String>> {
     let Some((len_bytes, mut file)) = place.open(&packed.name)? else { return Ok(Some("it is missing".to_owned())) };
     if len_bytes != packed.bytes {

@@ -27,35 +27,35 @@ use crate::tensor::{DType, Layout, Tensor};
 use crate::threads::MAX_THREADS;
 use serde_json::{Map, Value};
 
-/// Batches whose memory is kept: one that is being made, and one that the caller holds.
+/// Number of batches whose memory is kept: one being made, and one that the caller holds.
 const BATCHES: usize = 2;
-/// Largest batch.
+/// Largest batch, in images.
 const MAX_BATCH: usize = 1 << 20;
 
-/// How a [`Preprocessor`] works.
+/// Options of a [`Preprocessor`].
 #[derive(Debug, Clone, Copy)]
 pub struct PreprocessorOptions {
-    /// Type of the tensors' elements; without normalization f32, f16 and bf16 are 0 to 1.
+    /// Type of the tensors' elements. Without normalization, f32, f16 and bf16 values are 0 to 1.
     pub dtype: DType,
     /// Order of the tensors' dimensions.
     pub layout: Layout,
-    /// Most images of one call.
+    /// Largest number of images in one call.
     pub max_batch: usize,
-    /// Threads that share a call's images; with 0 or 1 the caller's alone works.
+    /// Number of threads that share a call's images. With 0 or 1 only the caller's thread works.
     pub threads: usize,
-    /// Where the operations run, and where the tensors are.
+    /// The device that runs the operations and holds the tensors.
     pub device: Device,
-    /// Who decodes JPEGs where they run on a GPU.
+    /// The decoder of JPEGs if the operations run on a GPU.
     pub decode: DecodePath,
     /// How the operations are run.
     pub strategy: Strategy,
-    /// Which pass of a resize comes first.
+    /// The pass of a resize that comes first.
     pub pass_order: PassOrder,
-    /// What to do with an EXIF orientation tag.
+    /// Treatment of an EXIF orientation tag.
     pub orientation: Orientation,
-    /// Takes a truncated JPEG as it is.
+    /// Whether truncated JPEGs are accepted.
     pub accept_truncated: bool,
-    /// Largest image accepted, in pixels, as stored and at any point of the operations.
+    /// Largest image accepted, in pixels, as stored and after each operation.
     pub max_pixels: u64,
 }
 
@@ -77,9 +77,9 @@ impl Default for PreprocessorOptions {
     }
 }
 
-/// Makes tensors of images for a model that serves or is evaluated: built once, then called. It draws nothing, keeps its
-/// decoders and memory from call to call, and starts no thread unless asked. Calls from several threads do not wait for
-/// each other. On the CPU, or with [`DecodePath::Cpu`], its tensors are torchvision's.
+/// Makes tensors of images for a model that serves or is evaluated. It is built once, then called. It draws nothing at
+/// random, keeps its decoders and memory from call to call, and starts no threads unless asked. Calls from several
+/// threads do not wait for each other. On the CPU, or with [`DecodePath::Cpu`], its tensors equal torchvision's.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -105,11 +105,12 @@ impl std::fmt::Debug for Preprocessor {
 }
 
 impl Preprocessor {
-    /// One that puts images through `ops`, which must end in one size.
+    /// A preprocessor that applies `ops`, which must end in one size.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for operations or options that are out of range or do not fit each other; [`Error::Device`] if
-    /// the device is not there; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there is no memory for a batch.
+    /// [`Error::Parameter`] for operations or options that are out of range or do not fit each other; [`Error::Device`]
+    /// if the device does not exist; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there is no memory for a
+    /// batch.
     pub fn new(ops: impl IntoIterator<Item = Op>, options: &PreprocessorOptions) -> Result<Self> {
         let run = RunOptions {
             decode: options.decode,
@@ -126,16 +127,17 @@ impl Preprocessor {
         Self::open(recipe, run, elements, options.device)
     }
 
-    /// One with the operations of a preset that draws nothing; normalized, unless `options` ask for bytes.
+    /// A preprocessor with the operations of a preset without random draws. It normalizes, unless `options` ask for
+    /// bytes.
     ///
     /// # Errors
-    /// As of [`new`](Self::new); [`Error::Parameter`] for a preset that draws.
+    /// The errors of [`new`](Self::new); [`Error::Parameter`] for a preset with random draws.
     pub fn of(preset: Preset, options: &PreprocessorOptions) -> Result<Self> {
         let transforms = if options.dtype == DType::U8 { preset.pixel_ops() } else { preset.ops() };
         Self::new(explicit(&transforms)?, options)
     }
 
-    /// One with the operations and settings of a pipeline, whose transforms draw nothing.
+    /// A preprocessor with the operations and settings of a pipeline, whose transforms draw nothing at random.
     pub(crate) fn like(
         transforms: &[Transform],
         options: &RunOptions,
@@ -168,13 +170,13 @@ impl Preprocessor {
         Engine::open(device, run, recipe, output, normalize).map(|engine| Self { engine })
     }
 
-    /// Width and height of every image of a tensor.
+    /// Width and height of every image in a tensor.
     #[must_use]
     pub fn image_size(&self) -> Size {
         self.engine.options().outputs[0].one_size()
     }
 
-    /// Most images of one call.
+    /// Largest number of images in one call.
     #[must_use]
     pub fn max_batch(&self) -> usize {
         self.engine.options().batch_images
@@ -183,23 +185,23 @@ impl Preprocessor {
     /// Decodes images and makes a tensor of them, in their order.
     ///
     /// # Synchronization
-    /// On a GPU the tensor is complete when the device gets there: see [`Tensor::synchronize`].
+    /// On a GPU this may return before the tensor is complete: see [`Tensor::synchronize`].
     ///
     /// # Errors
-    /// [`Error::Parameter`] if there are no images or more than [`max_batch`](Self::max_batch); [`Error::Sample`] with the
-    /// number of the first image that cannot be used, and why.
+    /// [`Error::Parameter`] if there are no images or more than [`max_batch`](Self::max_batch); [`Error::Sample`] with
+    /// the number of the first image that cannot be used, and the reason.
     pub fn run(&self, images: &[&[u8]]) -> Result<Tensor> {
         self.check(images.len())?;
         self.engine.run(images).map_err(failed)
     }
 
-    /// The same of images that are decoded already. Of a part of an image the stored pixels are taken.
+    /// Makes a tensor of images that are decoded already. For a part of an image, the stored pixels are used.
     ///
     /// # Synchronization
-    /// As of [`run`](Self::run).
+    /// See [`run`](Self::run).
     ///
     /// # Errors
-    /// As of [`run`](Self::run).
+    /// The errors of [`run`](Self::run).
     pub fn run_images(&self, images: &[&Image]) -> Result<Tensor> {
         self.check(images.len())?;
         let read = |i: usize, buffer: &mut Vec<u8>| {
@@ -221,13 +223,13 @@ impl Preprocessor {
     }
 }
 
-/// The error for a failure, which names the image that is at fault, if one is.
+/// The error for a failure. It names the image that caused it, if one did.
 fn failed(Failure { image, error }: Failure) -> Error {
     let Some(i) = image else { return error };
     Error::Sample { index: i as u64, name: format!("image {i} of the call"), source: Box::new(error) }
 }
 
-/// The operations of transforms that draw nothing.
+/// The operations of transforms without random draws.
 fn explicit(transforms: &[Transform]) -> Result<Vec<Op>> {
     let op = |transform: &Transform| match transform {
         Transform::Explicit(op) => Ok(op.clone()),
@@ -238,12 +240,12 @@ fn explicit(transforms: &[Transform]) -> Result<Vec<Op>> {
     transforms.iter().map(op).collect()
 }
 
-/// Reads a model's settings: a JSON object.
+/// Parses a model's settings, a JSON object.
 fn object(what: &'static str, text: &str) -> Result<Map<String, Value>> {
     serde_json::from_str(text).map_err(|error| Error::parameter(what, "the settings", "a JSON object", error))
 }
 
-/// A setting that is not known, or has a value that cannot be served.
+/// The error for a setting that is unknown or has an unsupported value.
 fn unsupported(what: &str, setting: &str, value: &Value) -> Error {
     Error::Unsupported {
         feature: format!("{what} with {setting:?}: {value}"),
@@ -251,13 +253,13 @@ fn unsupported(what: &str, setting: &str, value: &Value) -> Error {
     }
 }
 
-/// Three numbers.
+/// Parses a setting of three numbers.
 fn three(what: &'static str, setting: &'static str, value: &Value) -> Result<[f32; 3]> {
     let wrong = || Error::parameter(what, setting, "three numbers", value);
     serde_json::from_value(value.clone()).map_err(|_| wrong())
 }
 
-/// A side in pixels.
+/// Parses a side in pixels.
 fn side(what: &'static str, setting: &'static str, value: &Value) -> Result<u32> {
     let side = value.as_u64().and_then(|side| u32::try_from(side).ok()).filter(|side| *side > 0);
     side.ok_or_else(|| Error::parameter(what, setting, "a number of pixels", value))

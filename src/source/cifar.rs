@@ -1,4 +1,4 @@
-//! CIFAR-10 and CIFAR-100 in their binary version: raw pixels behind their labels.
+//! CIFAR-10 and CIFAR-100 in their binary version: labels followed by raw pixels.
 
 use super::idx::interleave;
 use super::window::read_exact_at;
@@ -16,13 +16,13 @@ const SIDE: u32 = 32;
 const CHANNELS: u8 = 3;
 const IMAGE_BYTES: usize = (SIDE * SIDE) as usize * CHANNELS as usize;
 
-/// The field of targets that CIFAR-100 has beside its label: the superclass.
+/// The field of CIFAR-100's second label, the superclass.
 const COARSE: &str = "coarse";
 
-/// Largest file of class names, in bytes.
+/// Largest size of a file of class names, in bytes.
 const MAX_NAMES_BYTES: u64 = 1 << 16;
 
-/// Which of the two it is.
+/// The data set that files belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Records of a label and an image.
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// The file beside the images that names the classes, one a line.
+    /// Name of the file beside the images that names the classes, one on each line.
     fn names(self) -> &'static str {
         match self {
             Self::Cifar10 => "batches.meta.txt",
@@ -56,10 +56,11 @@ impl Kind {
 }
 
 /// CIFAR-10 or CIFAR-100 in the binary version: `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`, or
-/// `train.bin` and `test.bin`. Class names come from the file beside them, where it is there.
+/// `train.bin` and `test.bin`. Class names come from `batches.meta.txt` or `fine_label_names.txt` beside these files,
+/// if it exists.
 ///
 /// The label of CIFAR-100 is the fine one; the coarse one is the field `coarse` of its targets.
-/// [`read`](Source::read) gives an image as PNM, which is its pixels behind a short header.
+/// [`read`](Source::read) gives an image as PNM: a short header followed by the pixels.
 ///
 /// ```
 /// # use warpfeed::source::{CifarFiles, Source};
@@ -75,7 +76,7 @@ impl Kind {
 pub struct CifarFiles {
     kind: Kind,
     files: Vec<Batch>,
-    /// Of each sample its labels, as the files have them.
+    /// The label bytes of each sample, as in the files.
     labels: Vec<u8>,
     classes: Vec<String>,
 }
@@ -84,7 +85,7 @@ pub struct CifarFiles {
 struct Batch {
     path: PathBuf,
     file: File,
-    /// Index of its first image.
+    /// Index of the file's first image.
     first: u64,
 }
 
@@ -92,8 +93,8 @@ impl CifarFiles {
     /// Opens files of CIFAR-10, in this order.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read, [`Error::Decode`] if it is not one of CIFAR-10, [`Error::Parameter`] for no
-    /// file.
+    /// [`Error::Io`] if a file cannot be read, [`Error::Decode`] if it is not a file of CIFAR-10, [`Error::Parameter`]
+    /// if there are no files.
     pub fn cifar10(files: &[PathBuf]) -> Result<Self> {
         Self::open(Kind::Cifar10, files)
     }
@@ -101,7 +102,7 @@ impl CifarFiles {
     /// Opens files of CIFAR-100, in this order.
     ///
     /// # Errors
-    /// As [`cifar10`](Self::cifar10).
+    /// The errors of [`cifar10`](Self::cifar10), for files of CIFAR-100.
     pub fn cifar100(files: &[PathBuf]) -> Result<Self> {
         Self::open(Kind::Cifar100, files)
     }
@@ -145,14 +146,14 @@ impl CifarFiles {
         (self.kind.label_bytes() + IMAGE_BYTES) as u64
     }
 
-    /// The file of an image, and its number there.
+    /// Returns the file of an image, and the image's number in that file.
     fn batch(&self, index: u64) -> (&Batch, u64) {
         let batch = &self.files[self.files.partition_point(|batch| batch.first <= index) - 1];
         (batch, index - batch.first)
     }
 }
 
-/// The names of the classes, from the file beside `file`; none where it is missing.
+/// Reads the names of the classes from the file beside `file`. Returns none if that file is missing.
 fn classes(kind: Kind, file: &Path) -> Result<Vec<String>> {
     let path = file.with_file_name(kind.names());
     let Some(text) = if_there(read_text_limited(&path, MAX_NAMES_BYTES))? else { return Ok(Vec::new()) };
@@ -169,7 +170,7 @@ impl Source for CifarFiles {
         (self.labels.len() / self.kind.label_bytes()) as u64
     }
 
-    /// The field `coarse` in CIFAR-100.
+    /// CIFAR-100 has the field `coarse`.
     fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("CifarFiles::read", index, self.len()));

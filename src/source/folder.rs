@@ -13,29 +13,30 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most kinds of files that are told apart among those that are passed over.
+/// Largest number of kinds of skipped files that are counted apart.
 const MAX_KINDS: usize = 16;
 
 const ENDINGS: [&[u8]; 6] = [b".jpg", b".jpeg", b".png", b".webp", b".pgm", b".ppm"];
 
-/// File names of one folder are counted in `u32`; more become another [`Folder`] of the same path.
+/// Largest number of bytes of file names in one [`Folder`], whose positions are `u32`. More names become another
+/// [`Folder`] of the same path.
 const FOLDER_NAMES_BYTES: u64 = if cfg!(test) { 64 } else { u32::MAX as u64 };
 
 /// Images in class folders: `root/cat/1.jpg`, `root/dog/old/2.png`, ...
 ///
-/// Samples and labels come in the order of torchvision's `ImageFolder`: the class folders sorted by name give the
-/// labels 0, 1, 2, ...; within a class, folders are sorted by their whole path, and within a folder file names; all by
-/// Unicode code points. Images are the files that end in `.jpg`, `.jpeg`, `.png`, `.webp`, `.pgm` or `.ppm`, in upper or
-/// lower case; others are passed over and, unless their name starts with a dot, counted. Symbolic links are followed; one that
-/// leads back to a folder it lies in is passed over and counted.
+/// Samples and labels come in the order of torchvision's `ImageFolder`. The class folders, sorted by name, get the
+/// labels 0, 1, 2, ... Within a class, folders are sorted by their whole path, and within a folder files are sorted by
+/// name, all by Unicode code points. Images are the files that end in `.jpg`, `.jpeg`, `.png`, `.webp`, `.pgm` or
+/// `.ppm`, in upper or lower case. Other files are skipped and counted, unless their name starts with a dot. Symbolic
+/// links are followed; a link to a folder that contains it is skipped and counted.
 ///
-/// Where it differs from torchvision:
-/// - a class folder without images keeps its label and has no samples, which torchvision refuses;
+/// Differences from torchvision:
+/// - a class folder without images keeps its label and has no samples; torchvision refuses it;
 /// - a folder that has images only directly in it is one class, named after the folder;
 /// - of torchvision's endings, `.bmp`, `.tif` and `.tiff` are not images here;
 /// - a folder that cannot be listed is an error, not an empty folder.
 ///
-/// The files are not opened until they are read, and take the length of their name and 4 bytes each.
+/// The files are not opened until they are read. Each takes the length of its name and 4 bytes of memory.
 ///
 /// ```
 /// # use warpfeed::source::{ImageFolder, Source};
@@ -55,26 +56,26 @@ const FOLDER_NAMES_BYTES: u64 = if cfg!(test) { 64 } else { u32::MAX as u64 };
 pub struct ImageFolder {
     root: PathBuf,
     classes: Vec<String>,
-    /// All file names in one piece: a million allocations would cost more than the names.
+    /// All file names in one allocation: a million allocations would cost more than the names.
     names: Vec<u8>,
-    /// Where each name ends, counted from where its folder's names start.
+    /// End of each name, relative to the start of its folder's names.
     ends: Vec<u32>,
     /// The folders that hold images, in order.
     folders: Vec<Folder>,
     skipped: Skipped,
-    /// What lies beside the images, once a target was asked for.
+    /// The metadata files beside the images; `None` until the first target is read.
     metadata: Arc<Mutex<Option<Arc<Metadata>>>>,
 }
 
 /// A folder that holds images.
 #[derive(Debug, Clone)]
 struct Folder {
-    /// From the root; the slash between parts is `/` whatever the system's.
+    /// Path from the root. The separator is `/` on all systems.
     path: Box<[u8]>,
     label: u32,
-    /// Index of its first image.
+    /// Index of the folder's first image.
     first: u64,
-    /// Where its names start in `names`.
+    /// Start of the folder's names in `ImageFolder::names`.
     names: u64,
 }
 
@@ -82,7 +83,7 @@ impl ImageFolder {
     /// Lists the images below `root`.
     ///
     /// # Errors
-    /// [`Error::Io`] if a folder cannot be listed, or if there is not one image.
+    /// [`Error::Io`] if a folder cannot be listed, or if there is no image.
     pub fn open(root: impl AsRef<Path>) -> Result<Self> {
         let root = root.as_ref();
         let mut walk = Walk { skipped: Skipped::default(), ancestors: vec![identity(root)?], listings: Vec::new() };
@@ -109,7 +110,7 @@ impl ImageFolder {
             found.classes = vec![own_name(root)];
             found.add(&top, 0);
         } else {
-            // In a folder of class folders, torchvision does not look at files beside them.
+            // Like torchvision, skips files beside class folders.
             for name in top.spans.iter().map(|&span| top.name(span)) {
                 walk.skipped.add(&format!("{} beside the class folders", ending(name)));
             }
@@ -150,7 +151,7 @@ impl ImageFolder {
         &self.folders[self.folders.partition_point(|folder| folder.first <= index) - 1]
     }
 
-    /// What lies beside the images in the folder itself and in those that hold images, read the first time.
+    /// Returns the metadata files of the root and of the folders that hold images. The first call reads them.
     fn metadata(&self) -> Result<Arc<Metadata>> {
         let mut metadata = self.metadata.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(metadata) = &*metadata {
@@ -158,13 +159,13 @@ impl ImageFolder {
         }
         let below = self.folders.iter().filter(|folder| !folder.path.is_empty());
         let mut folders: Vec<PathBuf> = below.map(|folder| self.root.join(path_from_bytes(&folder.path))).collect();
-        // A folder of very many images is in the list several times.
+        // A folder with very many images has several entries in `folders`.
         folders.dedup();
         folders.push(self.root.clone());
         Ok(Arc::clone(metadata.insert(Arc::new(Metadata::read(folders)?))))
     }
 
-    /// Where the image `index` lies.
+    /// Returns the path of image `index`.
     ///
     /// # Panics
     /// If `index` is not below the number of samples.
@@ -189,8 +190,9 @@ impl Source for ImageFolder {
         self.ends.len() as u64
     }
 
-    /// A field is a column of `metadata.csv` or `metadata.jsonl` in the folder itself or in one that holds images, whose
-    /// `file_name` is the image's path from there. They are held in memory from the first target on.
+    /// A field is a column of `metadata.csv` or `metadata.jsonl` in the root or in a folder that holds images. The
+    /// column `file_name` is the image's path from that folder. The first read of a target loads these files into
+    /// memory.
     fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("ImageFolder::read", index, self.len()));
@@ -236,14 +238,14 @@ impl Source for ImageFolder {
     }
 }
 
-/// The folders directly in `root`, which are the classes of an [`ImageFolder`], in the order of their labels.
+/// Lists the folders directly in `root`, which are the classes of an [`ImageFolder`], in the order of their labels.
 pub(super) fn class_folders(root: &Path) -> Result<Vec<String>> {
     let mut folders = Walk { skipped: Skipped::default(), ancestors: Vec::new(), listings: Vec::new() }.list(root)?.1;
     folders.sort_unstable_by(|a, b| by_code_points(a, b));
     Ok(folders.into_iter().map(|name| String::from_utf8_lossy(&name).into_owned()).collect())
 }
 
-/// The images directly in one folder, sorted, while the tree is walked.
+/// The images directly in one folder, sorted by name.
 struct Listing {
     path: Vec<u8>,
     names: Vec<u8>,
@@ -257,7 +259,7 @@ impl Listing {
     }
 }
 
-/// Files that were passed over.
+/// Numbers of skipped files, in all and by kind.
 #[derive(Debug, Clone, Default)]
 struct Skipped {
     files: u64,
@@ -272,7 +274,7 @@ impl Skipped {
     }
 }
 
-/// The ending of a file's name in lower case, with its dot.
+/// Returns the ending of a file's name in lower case, with its dot.
 fn ending(name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name);
     match Path::new(&*name).extension() {
@@ -283,13 +285,13 @@ fn ending(name: &[u8]) -> String {
 
 struct Walk {
     skipped: Skipped,
-    /// The folders from the root to the present one, to see when a link leads back to one of them.
+    /// The folders from the root to the current one, to detect links that lead back to one of them.
     ancestors: Vec<Identity>,
     listings: Vec<Listing>,
 }
 
 impl Walk {
-    /// Lists the folder `path` (from the root) and all below it.
+    /// Lists the folder `path` (from the root) and all folders below it.
     fn descend(&mut self, root: &Path, path: Vec<u8>) -> Result<()> {
         let folder = root.join(path_from_bytes(&path));
         let identity = identity(&folder)?;
@@ -309,7 +311,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The images and the names of the folders directly in `folder`.
+    /// Returns the images directly in `folder`, sorted, and the names of the folders directly in it.
     fn list(&mut self, folder: &Path) -> Result<(Listing, Vec<Vec<u8>>)> {
         let mut listing = Listing { path: Vec::new(), names: Vec::new(), spans: Vec::new() };
         let mut folders = Vec::new();
@@ -317,9 +319,9 @@ impl Walk {
             let entry = entry.map_err(Error::io("list", folder))?;
             let name = entry.file_name();
             let name = name.as_encoded_bytes();
-            // Most systems tell the type with the name; only links need another call.
+            // Most systems return the type with the name; only links need another system call.
             let kind = entry.file_type().map_err(|error| Error::io("look at", entry.path())(error))?;
-            // A link that leads nowhere stays in the list by its name, as in torchvision: reading it says what is wrong.
+            // A broken link with the name of an image stays in the list, as in torchvision; reading it is an error.
             let target =
                 if kind.is_symlink() { fs::metadata(entry.path()).ok().map(|m| m.file_type()) } else { Some(kind) };
             if target.is_some_and(|kind| kind.is_dir()) {
@@ -350,8 +352,8 @@ fn too_many(what: &str, folder: &Path) -> Error {
     Error::parameter("ImageFolder::open", "root", format!("a folder with fewer {what}"), folder.display())
 }
 
-/// How Python sorts file names: by code points, where bytes that are no UTF-8 count as U+DC80 to U+DCFF. For UTF-8
-/// that is the order of the bytes.
+/// Compares file names as Python does: by code points, where bytes that are not UTF-8 count as U+DC80 to U+DCFF. For
+/// valid UTF-8 this is the order of the bytes.
 fn by_code_points(a: &[u8], b: &[u8]) -> Ordering {
     if std::str::from_utf8(a).is_ok() && std::str::from_utf8(b).is_ok() {
         return a.cmp(b);
@@ -366,14 +368,14 @@ fn by_code_points(a: &[u8], b: &[u8]) -> Ordering {
     code_points(a).cmp(&code_points(b))
 }
 
-/// The last part of a folder's path, also where it was given as `.` or `..`.
+/// Returns the last part of a folder's path, resolved if the path is `.` or `..`.
 fn own_name(folder: &Path) -> String {
     let whole = fs::canonicalize(folder).unwrap_or_default();
     let name = folder.file_name().or(whole.file_name()).unwrap_or(OsStr::new("images"));
     name.to_string_lossy().into_owned()
 }
 
-/// What tells a folder from all others, whichever path leads to it.
+/// Identifies a folder, whichever path leads to it.
 #[cfg(unix)]
 type Identity = (u64, u64);
 #[cfg(not(unix))]
@@ -394,7 +396,7 @@ fn identity(folder: &Path) -> Result<Identity> {
 pub(super) mod tests {
     use super::*;
 
-    /// A folder of files, each with its own name as content, and of folders, whose names end in `/`.
+    /// Makes a tree of files, each with its own name as content, and of folders, whose names end in `/`.
     pub(in crate::source) fn tree(files: &[&str]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for file in files {
@@ -420,7 +422,7 @@ pub(super) mod tests {
         samples(root).into_iter().map(|(path, _)| path).collect()
     }
 
-    /// The expected order is what torchvision 0.29 gave for this tree.
+    /// The expected order is torchvision 0.29's for this tree.
     #[test]
     fn the_order_is_torchvisions() {
         let root = tree(&[
@@ -517,7 +519,7 @@ pub(super) mod tests {
 
     #[test]
     fn long_folders_are_held_in_pieces() {
-        // Under test a piece holds 64 bytes of names.
+        // In tests a `Folder` holds 64 bytes of names.
         let names: Vec<String> = (0..50).map(|i| format!("a/{:0>1$}.jpg", i, 1 + i * 3)).collect();
         let root = tree(&names.iter().map(String::as_str).collect::<Vec<_>>());
         let mut want = names.clone();

@@ -1,4 +1,4 @@
-//! IDX files, as MNIST comes in: raw pixels.
+//! IDX files of raw pixels, the format of MNIST.
 
 use super::window::read_exact_at;
 use super::{MAX_ENCODED_BYTES, Sample, Source, Want, no_such_sample};
@@ -12,16 +12,16 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// The largest file that is unpacked into memory, in bytes: 4 GiB.
+/// Largest size of a file that is unpacked into memory, in bytes: 4 GiB.
 const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 
-/// Raw images of 8 bits in an IDX file, such as MNIST's `train-images-idx3-ubyte`, with the labels in another.
+/// Raw images of 8 bits in an IDX file, such as MNIST's `train-images-idx3-ubyte`, with the labels in a second file.
 ///
-/// The file has the images as `[N, H, W]`, as `[N, H, W, 1]` or `[N, H, W, 3]`, or as `[N, 1, H, W]` or
-/// `[N, 3, H, W]`. The labels are in the file whose name has `labels` for `images` and `idx1` for `idx3` or `idx4`. Either
-/// may be compressed (`.gz`); what is compressed is unpacked into memory.
+/// The shape of the images is `[N, H, W]`, `[N, H, W, 1]`, `[N, H, W, 3]`, `[N, 1, H, W]` or `[N, 3, H, W]`. The name
+/// of the labels' file has `labels` for `images` and `idx1` for `idx3` or `idx4`. Either file may be compressed (`.gz`)
+/// and is then unpacked into memory.
 ///
-/// [`read`](Source::read) gives an image as PNM, which is its pixels behind a short header.
+/// [`read`](Source::read) gives an image as PNM: a short header followed by the pixels.
 ///
 /// ```
 /// # use warpfeed::source::{IdxFile, Source};
@@ -42,7 +42,7 @@ pub struct IdxFile {
     /// The PNM header that all images share.
     header: String,
     channels: u8,
-    /// Channel after channel, not pixel after pixel.
+    /// Whether the file stores an image channel by channel, not pixel by pixel.
     planar: bool,
     image_bytes: usize,
     labels: Vec<u8>,
@@ -50,18 +50,18 @@ pub struct IdxFile {
 
 #[derive(Debug)]
 enum Pixels {
-    /// In the file, from this offset on.
+    /// The file, and the offset of its first pixel.
     File(File, u64),
-    /// Unpacked, from this offset on.
+    /// The unpacked file, and the offset of its first pixel.
     Memory(Vec<u8>, usize),
 }
 
-/// The sizes that a file begins with.
+/// The header of a file.
 struct Dimensions {
     sizes: Vec<u32>,
-    /// Bytes of the header.
+    /// Number of bytes of the header.
     start: u64,
-    /// Bytes of header and contents.
+    /// Number of bytes of header and contents.
     total: u64,
 }
 
@@ -69,7 +69,7 @@ fn damaged(path: &Path, message: &str) -> Error {
     Error::decode("IDX", format!("{}: {message}", path.display()))
 }
 
-/// Reads the sizes of a file of unsigned bytes.
+/// Reads the header of a file of unsigned bytes.
 fn dimensions(path: &Path, reader: &mut impl Read) -> Result<Dimensions> {
     let mut read = |bytes: &mut [u8]| match reader.read_exact(bytes) {
         Ok(()) => Ok(()),
@@ -102,7 +102,7 @@ fn is_gz(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"))
 }
 
-/// Reads the sizes of a file, which may be compressed. What is not must be as long as they say.
+/// Opens a file, which may be compressed, and reads its header. Checks the length of a file that is not compressed.
 fn open(path: &Path) -> Result<(File, Dimensions)> {
     let (file, metadata) = open_with_metadata(path)?;
     let found = if is_gz(path) {
@@ -124,11 +124,11 @@ fn open(path: &Path) -> Result<(File, Dimensions)> {
     Ok((file, found))
 }
 
-/// Reads a whole file, unpacked if it is compressed, which must be neither shorter nor longer than its sizes say.
+/// Reads a whole file, unpacked if it is compressed. Its length must be the one that its header gives.
 fn contents(path: &Path, mut file: &File, found: &Dimensions) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = file.seek(SeekFrom::Start(0)).and_then(|_| {
-        // Grows with what is there, whatever the header says.
+        // The buffer grows with the data, not with the claim of the header.
         let limit = found.total + 1;
         if is_gz(path) {
             GzDecoder::new(file).take(limit).read_to_end(&mut bytes)
@@ -149,7 +149,7 @@ fn check_len(path: &Path, len_bytes: u64, found: &Dimensions) -> Result<()> {
     Err(damaged(path, &format!("{than} bytes than the {} of its sizes {:?}", found.total, found.sizes)))
 }
 
-/// The file of labels that belongs to a file of images.
+/// Finds the file of labels that belongs to a file of images.
 fn labels_of(images: &Path) -> Result<PathBuf> {
     let name = images.file_name().unwrap_or_default().to_string_lossy();
     let plain = name.strip_suffix(".gz").unwrap_or(&name);
@@ -169,9 +169,9 @@ impl IdxFile {
     /// Opens the images at `images` and the labels that belong to them.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read, [`Error::Decode`] if it is no such file or not as long as it says,
-    /// [`Error::Parameter`] if there are no labels, not as many as images, or no images,
-    /// [`Error::Limits`] if a compressed file unpacks to more than 4 GiB.
+    /// [`Error::Io`] if a file cannot be read, [`Error::Decode`] if it is not such a file, its length differs from its
+    /// header or it has no images, [`Error::Parameter`] if there is no file of labels, or their number is not that of
+    /// the images, [`Error::Limits`] if a compressed file unpacks to more than 4 GiB.
     pub fn open(images: impl AsRef<Path>) -> Result<Self> {
         let path = images.as_ref();
         let (file, found) = open(path)?;
@@ -203,7 +203,7 @@ impl IdxFile {
     }
 }
 
-/// Makes pixel after pixel of what lies behind `head`, which is channel after channel.
+/// Interleaves the channels of an image whose planes follow the first `head` bytes of `buffer`.
 pub(super) fn interleave(buffer: &mut Vec<u8>, head: usize, channels: u8) {
     let planes = buffer.split_off(head);
     let plane_bytes = planes.len() / usize::from(channels);
@@ -212,13 +212,13 @@ pub(super) fn interleave(buffer: &mut Vec<u8>, head: usize, channels: u8) {
     }
 }
 
-/// Reads the labels of so many `images`, which are in the file `of`.
+/// Reads the labels in `path` for the given number of `images`, which are in the file `of`.
 fn labels(path: &Path, images: u32, of: &Path) -> Result<Vec<u8>> {
     let (file, found) = open(path)?;
     let [count] = found.sizes[..] else {
         return Err(damaged(path, &format!("sizes {:?} are no labels", found.sizes)));
     };
-    // Compared before they are read, as a file may claim any number.
+    // Checked before reading, because a header may claim any number.
     if count != images {
         let got = format!("{count} labels and {images} images in {}", of.display());
         return Err(Error::parameter("IdxFile::open", "labels", "as many as images", got));
@@ -331,7 +331,7 @@ mod tests {
         ] {
             for (images, labels, ending) in [(images.clone(), labels.clone(), ""), (gz(&images), gz(&labels), ".gz")] {
                 let error = opened(&images, &labels, ending).unwrap_err().to_string();
-                // A compressed file that claims 16 GiB is refused for that.
+                // A compressed file that claims 16 GiB is over the limit.
                 assert!(error.contains(says) || error.contains("over the limit"), "{error}");
             }
         }

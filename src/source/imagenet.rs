@@ -1,5 +1,5 @@
-//! ImageNet's validation images of 2012, whose labels are in its development kit: one number for each image, by the order
-//! of the images' names, and a MATLAB file that says which class a number means.
+//! ImageNet's validation images of 2012, with the labels from the development kit: a file with one number for each
+//! image, in the order of the images' names, and a MATLAB file that maps these numbers to classes.
 
 use super::Source;
 use super::compose::{Compose, Described, MapLabels};
@@ -13,14 +13,14 @@ use std::sync::Arc;
 const LABELS: &str = "data/ILSVRC2012_validation_ground_truth.txt";
 const CLASSES: &str = "data/meta.mat";
 
-/// The classes that images belong to have the numbers 1 to 1,000; those above them in the tree have larger ones.
+/// Number of classes that images belong to, numbered from 1. The classes above them in the tree have larger numbers.
 const CLASS_COUNT: usize = 1_000;
 
-/// No file of the development kit is larger, packed or not.
+/// Largest size of a file of the development kit, in bytes, packed or not.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The validation `images` with their labels from the development kit, a folder or a `.tar.gz` file. Label 0 is the
-/// first class by its identifier (`n01440764`), as in the training set.
+/// Gives the validation `images` their labels from the development kit, a folder or a `.tar.gz` file. The labels number
+/// the classes in the order of their identifiers, from 0 (`n01440764`), as in the training set.
 pub(super) fn validation(images: Arc<dyn Source>, devkit: &Path) -> Result<MapLabels> {
     let [labels, classes] = read(devkit)?;
     let wrong = |message: String| Error::decode("ImageNet", format!("{}: {message}", devkit.display()));
@@ -30,11 +30,11 @@ pub(super) fn validation(images: Arc<dyn Source>, devkit: &Path) -> Result<MapLa
         .map(|number| number.parse().ok().filter(|number| (1..=classes.len()).contains(number)))
         .collect::<Option<Vec<usize>>>()
         .ok_or_else(|| wrong(format!("{LABELS} has lines that are no numbers from 1 to {}", classes.len())))?;
-    // By number; label 0 is the first by name.
+    // The kit's numbers and the labels are in different orders.
     let by_number = classes.clone();
     classes.sort_unstable();
     let label = |image: Described<'_>| {
-        // ILSVRC2012_val_00000001.JPEG is the first.
+        // The first image is ILSVRC2012_val_00000001.JPEG.
         let name = image.name.rsplit('/').next().unwrap_or_default();
         let digits = name.split('.').next().and_then(|stem| stem.rsplit('_').next());
         let number = digits.and_then(|digits| digits.parse::<usize>().ok()).and_then(|number| number.checked_sub(1));
@@ -45,7 +45,7 @@ pub(super) fn validation(images: Arc<dyn Source>, devkit: &Path) -> Result<MapLa
     images.relabel(classes.clone(), label)
 }
 
-/// The files with the labels and the classes.
+/// Reads the files with the labels and the classes.
 fn read(devkit: &Path) -> Result<[Vec<u8>; 2]> {
     if devkit.is_dir() {
         let read = |name| read_limited(devkit.join(name), MAX_BYTES);
@@ -60,8 +60,8 @@ fn read(devkit: &Path) -> Result<[Vec<u8>; 2]> {
     Ok([member(LABELS)?, member(CLASSES)?])
 }
 
-/// The identifiers of the classes by their numbers, from 1 on: the fields `ILSVRC2012_ID` and `WNID` of the structs `synsets`
-/// in a MATLAB file.
+/// Returns the identifiers of the classes in the order of their numbers, from 1: the fields `WNID` and `ILSVRC2012_ID`
+/// of the structs `synsets` in a MATLAB file.
 fn classes_of(file: &[u8]) -> Result<Vec<String>, String> {
     let mut content = file.get(128..).filter(|_| &file[126..128] == b"IM").ok_or("it is no MATLAB 5 file")?;
     let (mut kind, mut synsets) = element(&mut content).ok_or(TORN)?;
@@ -97,7 +97,8 @@ fn classes_of(file: &[u8]) -> Result<Vec<String>, String> {
     Ok(classes)
 }
 
-// MATLAB's MAT-file format, version 5, as MathWorks describes it: elements of a type, a length and data, filled up to 8 bytes.
+// MATLAB's MAT-file format, version 5, as MathWorks describes it: each element has a type, a length and data, padded to
+// a multiple of 8 bytes.
 
 const MATRIX: u32 = 14;
 const COMPRESSED: u32 = 15;
@@ -105,32 +106,32 @@ const COMPRESSED: u32 = 15;
 const STRUCTS: u8 = 2;
 const TORN: &str = "it ends in the middle";
 
-/// Takes an element off: its type and its data.
+/// Removes the first element from `rest` and returns its type and its data.
 fn element<'a>(rest: &mut &'a [u8]) -> Option<(u32, &'a [u8])> {
     let (tag, behind) = rest.split_first_chunk::<4>()?;
     let tag = u32::from_le_bytes(*tag);
     let (data, behind) = if tag >> 16 != 0 {
-        // Up to 4 bytes take the place of the length.
+        // A small element: the tag holds the length too, and up to 4 bytes of data follow.
         let (data, behind) = behind.split_at_checked(4)?;
         (data.get(..(tag >> 16) as usize)?, behind)
     } else {
         let (len, behind) = behind.split_first_chunk::<4>()?;
         let (data, behind) = behind.split_at_checked(u32::from_le_bytes(*len) as usize)?;
         let fill = if tag == COMPRESSED { 0 } else { data.len().next_multiple_of(8) - data.len() };
-        // The last element need not be filled up.
+        // The last element may lack its padding.
         (data, behind.get(fill..).unwrap_or_default())
     };
     *rest = behind;
     Some((tag & 0xffff, data))
 }
 
-/// The names of the fields of structs, and the fields' values, a matrix each, struct after struct.
+/// The names of the fields of structs, and the fields' values: one matrix for each value, struct by struct.
 struct Fields<'a> {
     names: Vec<String>,
     values: &'a [u8],
 }
 
-/// What lies in a matrix behind its flags, sizes and name, and its class.
+/// Returns the class of a matrix, and its content after flags, sizes and name.
 fn matrix(mut content: &[u8]) -> Option<(u8, &[u8])> {
     let (_, flags) = element(&mut content)?;
     element(&mut content)?;
@@ -151,12 +152,12 @@ fn structs(content: &[u8]) -> Option<Fields<'_>> {
     (!names.is_empty()).then_some(Fields { names, values: content })
 }
 
-/// The numbers, or codes of letters, of a matrix.
+/// Returns the numbers or the character codes in a matrix.
 fn values(content: &[u8]) -> Option<Vec<f64>> {
     let (_, mut content) = matrix(content)?;
     let (kind, data) = element(&mut content)?;
     Some(match kind {
-        // Of one byte: whole numbers, and UTF-8, which identifiers do not leave ASCII in.
+        // Integers of one byte, and UTF-8, in which identifiers are ASCII.
         1 | 2 | 16 => data.iter().map(|&byte| byte.into()).collect(),
         3 | 4 | 17 => data.as_chunks::<2>().0.iter().map(|&bytes| u16::from_le_bytes(bytes).into()).collect(),
         5 | 6 => data.as_chunks::<4>().0.iter().map(|&bytes| u32::from_le_bytes(bytes).into()).collect(),
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(source.classes(), ["n01440764", "n01443537", "n02119789"]);
         assert_eq!((0..3).map(|i| source.label(i)).collect::<Vec<_>>(), [0, 2, 1]);
 
-        // The same from the archive that it comes in.
+        // The labels are the same when the kit is read from its archive.
         let mut archive = Vec::new();
         for (name, content) in [("kit/readme.txt", &b"-"[..]), ("kit/data/meta.mat", &meta()), (LABELS, b"1 3 2 3")] {
             tar::write_member(name, content, &mut archive);

@@ -1,4 +1,4 @@
-//! What a pipeline reads, and where the samples of one epoch are read.
+//! The input of a pipeline, and the reader of the samples of one epoch.
 
 use super::compose::{kfold_numbers, split_numbers};
 use super::stream::Feed;
@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a pipeline reads: a data set, whose samples are counted and can be read in any order, or a stream, whose samples
-/// come one after the other until it ends.
+/// The input of a pipeline: a data set, which has a known number of samples that can be read in any order, or a stream,
+/// whose samples come one after the other until it ends.
 ///
-/// [`Pipeline::builder`](crate::Pipeline::builder) takes whatever becomes one: any [`Source`], a [`RecordStream`], what
-/// [`open`](crate::source::open) gives, and a [`Stream`] of your own by [`Input::stream`].
+/// [`Pipeline::builder`](crate::Pipeline::builder) takes everything that converts into an input: any [`Source`], a
+/// [`RecordStream`], the result of [`open`](crate::source::open), and your own [`Stream`] by [`Input::stream`].
 ///
 /// ```
 /// use warpfeed::source::{EncodedImages, Input, Source};
@@ -32,16 +32,16 @@ pub enum Input {
 }
 
 impl Input {
-    /// A stream of your own.
+    /// Makes an input of your own stream.
     #[must_use]
     pub fn stream(stream: impl Stream + 'static) -> Self {
         Self::Stream(Arc::new(stream))
     }
 
-    /// The data set, for those who read samples by their index.
+    /// Returns the data set, for callers that read samples by index.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if it is a stream.
+    /// [`Error::Unsupported`] if the input is a stream.
     pub fn into_data_set(self) -> Result<Arc<dyn Source>> {
         match self {
             Self::DataSet(source) => Ok(source),
@@ -52,8 +52,9 @@ impl Input {
         }
     }
 
-    /// Two parts: what is left to train on, and a share of `0 < validation < 1`, drawn by `seed`: samples of a data set, as
-    /// [`Compose::split`] takes them, and whole shards of a stream.
+    /// Splits the input into a part for training and a part for validation. The latter is a share of
+    /// `0 < validation < 1`, drawn by `seed`: samples of a data set, as in [`Compose::split`], or whole shards of a
+    /// stream.
     ///
     /// ```
     /// # use warpfeed::pack::{PackOptions, pack};
@@ -87,12 +88,12 @@ impl Input {
         }
     }
 
-    /// Fold `fold` of `folds` for cross-validation: what to train on, and the fold, as of [`Compose::kfold`]; of a stream,
-    /// whole shards.
+    /// Splits the input for cross-validation into the part for training and fold `fold` of `folds`: samples of a data
+    /// set, as in [`Compose::kfold`], or whole shards of a stream.
     ///
     /// # Errors
-    /// [`Error::Parameter`] unless there are 2 folds or more, no more than samples or shards, and `fold` is one of them;
-    /// [`Error::Unsupported`] for a stream that has no parts.
+    /// [`Error::Parameter`] if there are fewer than 2 folds or more than samples or shards, or if `fold` is not one of
+    /// them; [`Error::Unsupported`] for a stream that has no parts.
     pub fn kfold(self, folds: u32, fold: u32, seed: u64) -> Result<(Self, Self)> {
         match self {
             Self::DataSet(source) => {
@@ -102,10 +103,10 @@ impl Input {
         }
     }
 
-    /// The stream, for those who read one sample after the other.
+    /// Returns the stream, for callers that read one sample after the other.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if it is a data set.
+    /// [`Error::Unsupported`] if the input is a data set.
     pub fn into_stream(self) -> Result<Arc<dyn Stream>> {
         match self {
             Self::Stream(stream) => Ok(stream),
@@ -116,7 +117,7 @@ impl Input {
         }
     }
 
-    /// The names of the labels, label 0 first; empty where labels have no names.
+    /// The names of the labels, label 0 first; empty if labels have no names.
     #[must_use]
     pub fn classes(&self) -> &[String] {
         match self {
@@ -125,7 +126,7 @@ impl Input {
         }
     }
 
-    /// What it has, and what was passed over.
+    /// Returns the numbers of images, classes and skipped files.
     #[must_use]
     pub fn summary(&self) -> SourceSummary {
         let (passed_over, skipped) = match self {
@@ -136,7 +137,7 @@ impl Input {
         SourceSummary { images: self.samples(), classes: self.classes().len(), passed_over, kinds }
     }
 
-    /// What tells it from others where an epoch is resumed.
+    /// A number that identifies the input when an epoch is resumed.
     pub(crate) fn fingerprint(&self) -> u64 {
         match self {
             Self::DataSet(source) => source.fingerprint(),
@@ -144,7 +145,7 @@ impl Input {
         }
     }
 
-    /// Number of samples; `None` of a stream.
+    /// Number of samples; `None` for a stream.
     pub(crate) fn samples(&self) -> Option<u64> {
         match self {
             Self::DataSet(source) => Some(source.len()),
@@ -152,7 +153,7 @@ impl Input {
         }
     }
 
-    /// Encoded bytes that it holds at most, beside those of the samples that are worked on.
+    /// Largest number of encoded bytes that the input holds, without those of the samples that are being processed.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Self::DataSet(source) => source.ahead_bytes(),
@@ -161,7 +162,8 @@ impl Input {
     }
 }
 
-/// What a source has, and what was passed over because it is not an image by its name.
+/// Numbers of a source's images and classes, and of the files that were skipped because their names are not names of
+/// images.
 ///
 /// ```
 /// use warpfeed::source::{ImageFolder, Input};
@@ -183,13 +185,13 @@ pub struct SourceSummary {
     pub images: Option<u64>,
     /// Number of classes; 0 if labels have no names.
     pub classes: usize,
-    /// Number of files that were passed over.
+    /// Number of files that were skipped.
     pub passed_over: u64,
-    /// These files by kind, where the source tells them apart, the most frequent kind first.
+    /// Skipped files by kind, the most frequent kind first; empty if the source does not tell kinds apart.
     pub kinds: Vec<SkippedFiles>,
 }
 
-/// Files of one kind that were passed over.
+/// Skipped files of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SkippedFiles {
@@ -221,7 +223,7 @@ impl fmt::Display for SourceSummary {
     }
 }
 
-/// Two parts of a stream.
+/// Returns two parts of a stream, each by the numbers of its shards.
 fn parts(stream: &dyn Stream, (train, held_out): &(Vec<u64>, Vec<u64>)) -> Result<(Input, Input)> {
     Ok((stream.part(train)?.into(), stream.part(held_out)?.into()))
 }
@@ -256,14 +258,14 @@ impl From<Box<dyn Stream>> for Input {
     }
 }
 
-/// Where the samples of one epoch are read.
+/// Reader of the samples of one epoch.
 pub(crate) enum Reader {
     DataSet(Arc<dyn Source>),
     Stream(Arc<Feed>),
 }
 
 impl Reader {
-    /// The stream, if it is one.
+    /// Returns the feed if the input is a stream.
     pub fn feed(&self) -> Option<&Feed> {
         match self {
             Self::DataSet(_) => None,
@@ -271,7 +273,7 @@ impl Reader {
         }
     }
 
-    /// Says that sample `index` will be read.
+    /// Tells a data set that sample `index` will be read.
     pub fn prefetch(&self, index: u64) {
         if let Self::DataSet(source) = self {
             source.prefetch(index);
@@ -286,7 +288,7 @@ impl Reader {
         }
     }
 
-    /// The content of the field that is wanted, if one is, of a sample whose image is not.
+    /// Returns the content of the wanted field, if any, of a sample whose image is not read.
     pub fn target(&self, index: u64, want: &Want<'_>) -> Result<Option<Target>> {
         match self {
             Self::DataSet(_) if want.field.is_none() => Ok(None),
@@ -299,7 +301,7 @@ impl Reader {
         }
     }
 
-    /// Its path or key, for messages.
+    /// Path or key of a sample, for messages.
     pub fn name(&self, index: u64) -> Cow<'_, str> {
         match self {
             Self::DataSet(source) => source.name(index),

@@ -1,4 +1,4 @@
-//! A list file: a path and a label a line.
+//! A list file: each line has a path and a label.
 
 use super::{Sample, Source, Want, no_fields, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
@@ -9,21 +9,21 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Longer lines are not paths: a file without line ends must not be read whole into one.
+/// Largest length of a line, so that a file without line ends is not read whole as one line.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// The longest list, in bytes: 4 GiB.
+/// Largest size of a list, in bytes: 4 GiB.
 const MAX_LIST_BYTES: u64 = 4 << 30;
 
 /// Images named by a list file: lines of path, tab, label.
 ///
-/// A list whose first line is `#path`, a tab, and the names of more columns, with tabs between them, has these columns: its
-/// paths hold no tabs, the label is in the column `label` if there is one (0 if not), and the others are fields of
-/// targets, held in memory.
-///
 /// The label is a whole number from 0 to 4,294,967,295. Relative paths start at the folder of the list. Blank lines
 /// and lines that start with `#` are skipped, and lines may end in CR LF. The label follows the last tab, so a path may
 /// hold tabs; on Unix it may hold any bytes.
+///
+/// A list may name more columns in its first line: `#path` and the names, separated by tabs. Paths of such a list hold
+/// no tabs. The column `label` has the labels; without it, all labels are 0. The other columns are fields of targets,
+/// held in memory.
 ///
 /// ```
 /// # use warpfeed::source::{ListFile, Source};
@@ -38,13 +38,13 @@ const MAX_LIST_BYTES: u64 = 4 << 30;
 #[derive(Debug, Clone)]
 pub struct ListFile {
     folder: PathBuf,
-    /// All paths in one piece, and where each ends: a million allocations would cost more than the paths.
+    /// All paths in one allocation, and the end of each: a million allocations would cost more than the paths.
     paths: Vec<u8>,
     ends: Vec<u64>,
     labels: Vec<u32>,
-    /// The names of the columns behind the path, if the list names them.
+    /// Names of the columns after the path, if the list names them.
     columns: Vec<String>,
-    /// What the lines have behind the path, where columns are named, and where each line's ends.
+    /// The part of each line after the path, and its end, if the list names its columns.
     values: Vec<u8>,
     value_ends: Vec<u64>,
 }
@@ -52,15 +52,15 @@ pub struct ListFile {
 /// First bytes of images.
 const IMAGES: [&[u8]; 3] = [b"\xff\xd8\xff", b"\x89PNG", b"RIFF"];
 
-/// What the first line of a list with named columns begins with.
+/// Beginning of the first line of a list with named columns.
 const COLUMNS: &[u8] = b"#path\t";
 
 impl ListFile {
-    /// Reads the list at `path`. The images themselves are not looked at.
+    /// Reads the list at `path`. The images are not opened.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read, [`Error::Parameter`] with file and line number if a line is not path, tab,
-    /// label, or if there is no such line at all, [`Error::Limits`] if it is longer than 4 GiB.
+    /// [`Error::Io`] if the list cannot be read, [`Error::Parameter`] with file and line number if a line is not path,
+    /// tab, label, or if there is no such line at all, [`Error::Limits`] if the list is longer than 4 GiB.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let (file, metadata) = open_with_metadata(path)?;
@@ -151,7 +151,7 @@ impl ListFile {
         Ok(list)
     }
 
-    /// Path and label of a line where columns are named.
+    /// Returns the path and the label of a line of a list with named columns.
     fn parse_columns<'a>(&self, line: &'a [u8]) -> Option<(&'a [u8], u32)> {
         let mut parts = line.split(|&byte| byte == b'\t');
         let path = parts.next().filter(|path| !path.is_empty() && !path.contains(&0))?;
@@ -168,7 +168,7 @@ impl ListFile {
         whole(path, label)
     }
 
-    /// Where the image `index` lies.
+    /// Returns the path of image `index`.
     ///
     /// # Panics
     /// If `index` is not below the number of samples.
@@ -190,10 +190,10 @@ fn parse(line: &[u8]) -> Option<(&[u8], u32)> {
     whole(&line[..tab], &line[tab + 1..]).filter(|(path, _)| !path.is_empty() && !path.contains(&0))
 }
 
-/// A path and its label, where that is a whole number and the system can have such a path.
+/// Returns the path and its label, if the label is a whole number and the path is valid on this system.
 fn whole<'a>(path: &'a [u8], label: &[u8]) -> Option<(&'a [u8], u32)> {
     let label = label.trim_ascii();
-    // `u32::from_str` would take a plus sign.
+    // `u32::from_str` would accept a plus sign.
     if !label.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -203,14 +203,14 @@ fn whole<'a>(path: &'a [u8], label: &[u8]) -> Option<(&'a [u8], u32)> {
     Some((path, std::str::from_utf8(label).ok()?.parse().ok()?))
 }
 
-/// The start of a line, fit for a message.
+/// Returns the start of a line, escaped for a message.
 fn shown(line: &[u8]) -> String {
     let start = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
     format!("{start:?}{}", if line.len() > 80 { "..." } else { "" })
 }
 
 impl ListFile {
-    /// The number of a column, the path's not counted.
+    /// Returns the number of a column, not counting the path.
     fn column(&self, field: &str) -> Result<usize> {
         let column = self.columns.iter().position(|column| column == field);
         column.ok_or_else(|| no_fields(format!("the columns {:?}", self.columns), field))
@@ -282,7 +282,7 @@ mod tests {
     fn a_list_over_the_limit_is_refused_before_it_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("list.tsv");
-        // It takes no room on the disk.
+        // A sparse file, which takes no space on the disk.
         std::fs::File::create(&path).unwrap().set_len(MAX_LIST_BYTES + 1).unwrap();
         let error = ListFile::open(&path).unwrap_err();
         assert!(matches!(error, Error::Limits { got, limit, .. } if got == limit + 1), "{error}");

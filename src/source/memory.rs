@@ -21,12 +21,12 @@ use std::collections::BTreeMap;
 pub struct EncodedImages {
     images: Vec<(Vec<u8>, u32)>,
     classes: Vec<String>,
-    /// By field, as many as images each.
+    /// Targets by field, one for each image.
     targets: BTreeMap<String, Vec<Target>>,
 }
 
 impl EncodedImages {
-    /// The images in this order: their bytes (a JPEG, PNG or WebP file each) and labels.
+    /// Makes a source of images in this order: the bytes of each (a JPEG, PNG or WebP file) and its label.
     #[must_use]
     pub fn new(images: impl IntoIterator<Item = (Vec<u8>, u32)>) -> Self {
         Self { images: images.into_iter().collect(), ..Self::default() }
@@ -42,7 +42,7 @@ impl EncodedImages {
     /// Adds a field of targets, one for each image.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if there are not as many as images.
+    /// [`Error::Parameter`] if the numbers of targets and images differ.
     pub fn with_targets(mut self, field: impl Into<String>, targets: impl IntoIterator<Item = Target>) -> Result<Self> {
         let targets: Vec<Target> = targets.into_iter().collect();
         if targets.len() != self.images.len() {
@@ -53,7 +53,7 @@ impl EncodedImages {
         Ok(self)
     }
 
-    /// The targets of a field, one for each image.
+    /// Returns the targets of a field, one for each image.
     fn field(&self, field: &str) -> Result<&[Target]> {
         let fields = || self.targets.keys().cloned().collect::<Vec<_>>().join(", ");
         self.targets.get(field).map(Vec::as_slice).ok_or_else(|| no_fields(fields(), field))
@@ -94,7 +94,7 @@ impl Source for EncodedImages {
 
 /// Images in memory as arrays of RGB bytes, each with its label.
 ///
-/// A pipeline takes them as they are, without decoding. They take 3 bytes a pixel.
+/// A pipeline uses the pixels without decoding. Each pixel takes 3 bytes.
 ///
 /// ```
 /// use warpfeed::{DType, Layout, Pipeline, source::DecodedImages, image::Size};
@@ -113,13 +113,13 @@ impl Source for EncodedImages {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct DecodedImages {
-    /// With a PNM header each, so that the pipeline knows them as one of its formats.
+    /// Each image has a PNM header, so that the pipeline reads it like an image of any other format.
     images: EncodedImages,
 }
 
 impl DecodedImages {
-    /// The images in this order: their sizes, their pixels row by row with red, green and blue by turns, and their
-    /// labels. The pixels are copied once, here.
+    /// Makes a source of images in this order: the size of each, its pixels row by row with interleaved red, green and
+    /// blue values, and its label. The pixels are copied once, here.
     ///
     /// # Errors
     /// [`Error::Parameter`] if a size is empty or the pixels are not `3 * width * height` bytes.
@@ -149,7 +149,7 @@ impl DecodedImages {
     /// Adds a field of targets, one for each image.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if there are not as many as images.
+    /// [`Error::Parameter`] if the numbers of targets and images differ.
     pub fn with_targets(self, field: impl Into<String>, targets: impl IntoIterator<Item = Target>) -> Result<Self> {
         Ok(Self { images: self.images.with_targets(field, targets)? })
     }

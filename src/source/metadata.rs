@@ -1,4 +1,4 @@
-//! What lies beside images in `metadata.csv` and `metadata.jsonl`, as Hugging Face's imagefolder has it.
+//! Data beside images in `metadata.csv` and `metadata.jsonl`, the format of Hugging Face's imagefolder.
 
 use super::records::tar::json_field;
 use crate::error::{Error, Result};
@@ -11,13 +11,13 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The column that names an image, from the folder of the file.
+/// The column with the path of an image, relative to the folder of the metadata file.
 const FILE_NAME: &str = "file_name";
 
-/// The longest file, in bytes: 4 GiB, held in memory.
+/// Largest size of a metadata file, in bytes: 4 GiB, held in memory.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// The rows of all such files of a source, by the path of their image.
+/// The rows of all metadata files of a source, by the path of their image.
 #[derive(Debug, Default)]
 pub(super) struct Metadata {
     files: Vec<File>,
@@ -28,7 +28,7 @@ pub(super) struct Metadata {
 struct File {
     path: PathBuf,
     text: Vec<u8>,
-    /// The names of the columns; `None` of JSON lines, which have their own.
+    /// Names of the columns of CSV; `None` for JSON lines, each of which names its own.
     columns: Option<Vec<Vec<u8>>>,
 }
 
@@ -37,7 +37,7 @@ fn refuse<T>(expected: &str, got: String) -> Result<T> {
 }
 
 impl Metadata {
-    /// Reads the files in `folders`, as far as there are.
+    /// Reads the metadata files that exist in `folders`.
     pub fn read(folders: impl IntoIterator<Item = PathBuf>) -> Result<Self> {
         let mut this = Self::default();
         for folder in folders {
@@ -79,12 +79,13 @@ impl Metadata {
         Ok(())
     }
 
-    /// Whether there is no such file.
+    /// Whether there are no metadata files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// What the row of an image has in a column; `None` if there is no such row or column. What is wrong names the file.
+    /// Returns the value of a column in an image's row; `None` if there is no such row or column. The error names the
+    /// file.
     pub fn target(&self, image: &Path, column: &str) -> Result<Option<Target>, String> {
         let Some((number, row)) = self.rows.get(image) else { return Ok(None) };
         let File { path, text, columns } = &self.files[*number];
@@ -94,7 +95,7 @@ impl Metadata {
 }
 
 impl File {
-    /// The file with this text, and the byte at which its first row begins.
+    /// Makes a file of its text, and returns it with the position of the byte at which its first row begins.
     fn new(path: PathBuf, text: Vec<u8>) -> Result<(Self, usize)> {
         let start = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         let is_csv = path.extension().is_some_and(|ending| ending == "csv");
@@ -104,7 +105,7 @@ impl File {
         }
         let header = this.row(start)?;
         let names = fields(&this.text[header.clone()]);
-        // A column without a name cannot be asked for.
+        // Several columns may lack a name, because no field can ask for them.
         let mut before = HashSet::new();
         if let Some(name) = names.iter().find(|name| !name.is_empty() && !before.insert(*name)) {
             let got = format!("the column {} twice", String::from_utf8_lossy(name));
@@ -117,7 +118,7 @@ impl File {
         Ok((this, header.end))
     }
 
-    /// The file's path and the number of the line that has byte `at`.
+    /// Returns the file's path and the number of the line that contains byte `at`, for messages.
     fn line(&self, at: usize) -> String {
         let number = 1 + self.text[..at].iter().filter(|&&byte| byte == b'\n').count();
         format!("{} line {number}", self.path.display())
@@ -127,7 +128,7 @@ impl File {
         refuse(expected, format!("{got} in {}", self.line(at)))
     }
 
-    /// The range of the row that begins at byte `at`.
+    /// Returns the range of the row that begins at byte `at`.
     fn row(&self, at: usize) -> Result<Range<usize>> {
         if self.columns.is_none() {
             let end = self.text[at..].iter().position(|&byte| byte == b'\n');
@@ -139,7 +140,7 @@ impl File {
         }
     }
 
-    /// The path of a row's image.
+    /// Returns the path of a row's image, from the folder of the file.
     fn image(&self, row: &Range<usize>) -> Result<Vec<u8>> {
         let bytes = &self.text[row.clone()];
         let wrong = match &self.columns {
@@ -157,11 +158,11 @@ impl File {
     }
 }
 
-/// Requirements on rows, for messages.
+/// Requirements for rows, for messages.
 const WITH_PATHS: &str = "with the column file_name and a path in each row";
 const ROWS: &str = "rows of one cell for each column, texts with commas in quotation marks, or of one JSON object";
 
-/// Visitor of a JSON object that refuses a name that comes twice: a reader would take one of the two values.
+/// Visitor of a JSON object that refuses duplicate names, of which a reader would silently take one.
 struct Names;
 
 impl<'de> Visitor<'de> for Names {
@@ -183,7 +184,7 @@ impl<'de> Visitor<'de> for Names {
     }
 }
 
-/// What a row has in a column.
+/// Returns the value of a column in a row.
 fn field(columns: Option<&[Vec<u8>]>, row: &[u8], name: &str) -> Result<Option<Target>, String> {
     let Some(columns) = columns else { return json_field(row, name) };
     let Some(at) = columns.iter().position(|column| column == name.as_bytes()) else { return Ok(None) };
@@ -191,8 +192,8 @@ fn field(columns: Option<&[Vec<u8>]>, row: &[u8], name: &str) -> Result<Option<T
     Ok((at < values.len()).then(|| Target::Bytes(values.swap_remove(at))))
 }
 
-/// The range of the CSV record that begins at `start`: up to the line end that is not between quotation marks. `None` if
-/// a quotation mark has no partner.
+/// Returns the range of the CSV record that begins at `start`: up to the first line end outside of quotation marks.
+/// `None` if a quotation mark has no partner.
 fn record(text: &[u8], start: usize) -> Option<Range<usize>> {
     let mut quoted = false;
     for (at, byte) in text.iter().enumerate().skip(start) {
@@ -205,7 +206,8 @@ fn record(text: &[u8], start: usize) -> Option<Range<usize>> {
     (!quoted).then_some(start..text.len())
 }
 
-/// The fields of a CSV record (RFC 4180): separated by commas, between quotation marks or not, which stand twice for one.
+/// Splits a CSV record (RFC 4180) into its fields, which are separated by commas and may be quoted. Inside of a quoted
+/// field, two quotation marks stand for one.
 fn fields(record: &[u8]) -> Vec<Vec<u8>> {
     let record = record.strip_suffix(b"\n").unwrap_or(record);
     let record = record.strip_suffix(b"\r").unwrap_or(record);
@@ -259,7 +261,7 @@ mod tests {
         assert_eq!((target(inner.join("3.jpg"), "text"), target(inner.join("4.jpg"), "text")), (None, None));
     }
 
-    /// What reading such a file says.
+    /// Returns the message of the error for a file with this text.
     fn refused(name: &str, text: &str) -> String {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(name), text).unwrap();
@@ -270,13 +272,13 @@ mod tests {
 
     #[test]
     fn rows_that_do_not_fit_the_header_are_refused_with_file_and_line() {
-        // The comma of a text that stands without quotation marks moves what follows by a column.
+        // A comma in a text without quotation marks shifts the following columns.
         for (row, cells) in [("2.jpg,a cat, asleep,7", 4), ("2.jpg,a cat", 2), ("2.jpg,a cat,7,", 4)] {
             let message = refused("metadata.csv", &format!("file_name,text,class\n1.jpg,dog,3\n{row}\n3.jpg,fox,1\n"));
             let says = format!("{cells} cells where the first line has 3 in ");
             assert!(message.contains(&says) && message.ends_with("metadata.csv line 3"), "{message}");
         }
-        // It would take all that follows into one cell.
+        // An unpaired quotation mark would take the rest of the file into one cell.
         let message = refused("metadata.csv", "file_name,text\n1.jpg,\"12\" tall\n2.jpg,5\" tall\n3.jpg,six\n");
         assert!(message.contains("quotation marks in pairs") && message.ends_with("metadata.csv line 3"), "{message}");
     }
@@ -298,7 +300,7 @@ mod tests {
             let message = refused(name, text);
             assert!(message.contains(says) && message.ends_with(&format!("{name} line {line}")), "{message}");
         }
-        // Two files may be about one image too.
+        // Rows of two files may be of one image, too.
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("cat");
         std::fs::create_dir(&inner).unwrap();
@@ -306,10 +308,10 @@ mod tests {
         std::fs::write(inner.join("metadata.csv"), "file_name,text\n2.jpg,zwei\n").unwrap();
         let error = Metadata::read([folder.path().to_owned(), inner.clone()]).unwrap_err().to_string();
         assert!(error.contains("metadata.csv line 3 in ") && error.ends_with("cat/metadata.csv line 2"), "{error}");
-        // Columns without a name, as spreadsheets write them, are nobody's.
+        // Columns without a name, as spreadsheets write them, are ignored.
         std::fs::write(inner.join("metadata.csv"), "file_name,,\n3.jpg,,\n").unwrap();
         Metadata::read([folder.path().to_owned(), inner.clone()]).unwrap();
-        // Both kinds side by side: neither is taken for the other.
+        // A folder with both files is refused: neither file has precedence.
         std::fs::write(inner.join("metadata.jsonl"), "").unwrap();
         let error = Metadata::read([folder.path().to_owned(), inner]).unwrap_err().to_string();
         assert!(error.contains("cat/metadata.csv and ") && error.contains("cat/metadata.jsonl: remove"), "{error}");

@@ -1,15 +1,15 @@
-//! Where encoded samples come from: folders, lists, shards and files of arrays on disk, memory, streams.
+//! Sources of encoded samples: folders, lists, shards and files of arrays on disk, memory, streams.
 //!
 //! [`open`] recognizes the kind by the name. A [`Source`] has a length and is read in any order; a [`Stream`] is read
 //! once, from front to back. A [`Pipeline`](crate::Pipeline) takes either, including your own.
 
 // A data set and a stream have a trait each, because the pipeline treats them differently in order, states and
-// policies. One trait for both would have methods without a meaning for one of them.
+// policies. In one trait for both, some methods would have no meaning for one of them.
 //
 // Splits. A folder with `train` and `val` in it looks like a data set of two classes, so whoever opens such a folder
-// must name a split. The classes of all splits are those of `train`: if validation lacks a class, the labels after it
-// must not shift. ImageNet's archives of archives are a label option of tar (`folder`), not a format: the parser
-// enters an archive when it finds one.
+// must name a split. All splits use the classes of `train`: if validation lacks a class, the labels after it must not
+// shift. ImageNet's archives of archives are a label option of tar (`folder`), not a format: the parser enters an
+// archive when it finds one.
 //
 // Fingerprints. A source's fingerprint covers its length, its classes, the labels of 1,024 evenly spread samples, and
 // the last part of their names. So it need not make 10 million names, and a folder may move. A change to other samples
@@ -19,9 +19,9 @@
 // others, so nothing else has to know of raw pixels.
 //
 // Parquet is read with the crate `parquet`, without Arrow. Up to 32 column readers are kept, each at the place where
-// it can continue. In order, that costs one decompression a page; in a shuffled epoch, a page for each row, so large
-// sets should be packed first. Calls into the crate are guarded against panics. The crate bounds a page by its header,
-// at most 2 GiB.
+// it can continue. Reading in order decompresses each page once. A shuffled epoch decompresses a page for each row, so
+// large sets should be packed first. Calls into the crate are guarded against panics. The crate takes the size of a
+// page from its header, at most 2 GiB.
 
 mod cifar;
 mod compose;
@@ -73,14 +73,14 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The largest encoded image that is read, in bytes: 256 MiB.
+/// Size of the largest encoded image that is read, in bytes: 256 MiB.
 pub const MAX_ENCODED_BYTES: u64 = 256 << 20;
 
-/// A buffer that has grown beyond this for one giant file is given back at the next.
+/// A buffer that is larger than this, because of one giant file, is freed when a file below this size is read.
 const KEEP_BUFFER_BYTES: usize = 16 << 20;
 
-/// A data set: a number of encoded images (JPEG, PNG, WebP, PNM), each with a label, that can be read in any order and from
-/// several threads at once. Samples that can only be had one after the other are a [`Stream`].
+/// A data set: a number of encoded images (JPEG, PNG, WebP, PNM), each with a label, that can be read in any order and
+/// from several threads at once. Samples that can only be read one after the other are a [`Stream`].
 ///
 /// Implement it to feed images from anywhere:
 ///
@@ -116,47 +116,48 @@ pub trait Source: Send + Sync {
     /// Number of samples.
     fn len(&self) -> u64;
 
-    /// Whether there are none.
+    /// Whether the source has no samples.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Reads what is wanted of sample `index` into `sample`, whose earlier content does not matter: the encoded image,
-    /// lent from the source's memory or read into the sample's buffer, and the content of a field. A source without
-    /// fields need not look at `want`, unless it waits for others: then it gives up soon after
-    /// [`Want::is_stopped`] has become true.
+    /// Reads the parts of sample `index` that `want` names into `sample`: the encoded image, lent from the source's
+    /// memory or read into the sample's buffer, and the content of a field. The earlier content of `sample` does not
+    /// matter. A source without fields may ignore `want`, unless reading waits for something: then it gives up soon
+    /// after [`Want::is_stopped`] has become true.
     ///
     /// # Errors
     /// [`Error::Io`] if the sample cannot be read, [`Error::Limits`] if it is larger than the source's limit,
-    /// [`Error::Target`] if the sample has no such field or it is damaged, which makes the sample a bad one;
+    /// [`Error::Target`] if the sample has no such field or the field is damaged, which makes the sample a bad one,
     /// [`Error::Parameter`] if there is no such sample, or if no sample of the source can have such a field.
     fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()>;
 
-    /// A copy of the encoded bytes of sample `index`.
+    /// Returns a copy of the encoded bytes of sample `index`.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read).
+    /// The errors of [`read`](Self::read).
     fn encoded(&self, index: u64) -> Result<Vec<u8>> {
         let mut sample = Sample::default();
         self.read(index, &Want::IMAGE, &mut sample)?;
         Ok(sample.bytes().to_vec())
     }
 
-    /// The content of a field of sample `index`.
+    /// Returns the content of a field of sample `index`.
     ///
     /// # Errors
-    /// Those of [`read`](Self::read).
+    /// The errors of [`read`](Self::read).
     fn target(&self, index: u64, field: &str) -> Result<Target> {
         let (mut sample, want) = (Sample::default(), Want::field(field));
         self.read(index, &want, &mut sample)?;
         sample.take_target(&want)?.ok_or_else(|| targets::missing(field))
     }
 
-    /// Says that sample `index` will be read soon, if nothing comes between, to those that have to fetch it. It returns at
-    /// once.
+    /// Tells the source that sample `index` will probably be read soon, so that it can begin to fetch the sample if it
+    /// has to. Returns at once.
     fn prefetch(&self, _index: u64) {}
 
-    /// Bytes that are held at most of what was fetched by [`prefetch`](Self::prefetch) and has not been read.
+    /// Largest number of bytes that the source holds of samples that [`prefetch`](Self::prefetch) has fetched and that
+    /// have not been read. Default: 0.
     fn ahead_bytes(&self) -> u64 {
         0
     }
@@ -167,41 +168,42 @@ pub trait Source: Send + Sync {
     /// The path or key of sample `index`, for messages. May panic if there is no such sample.
     fn name(&self, index: u64) -> Cow<'_, str>;
 
-    /// The names of the labels, label 0 first; empty where labels have no names.
+    /// The names of the labels, label 0 first; empty if labels have no names.
     fn classes(&self) -> &[String] {
         &[]
     }
 
-    /// How many files lie among the samples that are not images by their name and were passed over.
+    /// Number of files among the samples that were skipped because their names are not names of images.
     fn skipped_files(&self) -> u64 {
         0
     }
 
-    /// The same files by kind (`.txt`, or a reason), each with its number, the most frequent first. Default: none.
+    /// Number of skipped files by kind (`.txt`, or a reason), the most frequent kind first. Default: none.
     fn skipped_kinds(&self) -> Vec<(String, u64)> {
         Vec::new()
     }
 
-    /// Checks whether samples can have this field. Default: yes. A pipeline asks before it is built, so that a field
-    /// that no sample can have is not found out by the first sample.
+    /// Checks whether samples can have this field. Default: yes. Building a pipeline calls this, so that a field that
+    /// no sample can have is reported before the first sample is read.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if no sample can have it.
+    /// [`Error::Parameter`] if no sample can have the field.
     fn check_field(&self, _field: &str) -> Result<()> {
         Ok(())
     }
 
-    /// What tells this source from others where an epoch is resumed: the same in every process and version, and
-    /// different where samples or their order differ. Called once a pipeline.
+    /// A number that identifies this source when an epoch is resumed: the same in every process and version, and
+    /// different if samples or their order differ. Called once for each pipeline.
     ///
-    /// Unless a source knows better: 64 bits of SHA-256 over the number of samples, the classes, and the labels and
-    /// names of up to 1,024 samples spread evenly. Of names the last part counts, so that a folder may move.
+    /// Default: 64 bits of SHA-256 over the number of samples, the classes, and the labels and names of up to 1,024
+    /// samples spread evenly. Only the last part of a name counts, so that a folder may move.
     fn fingerprint(&self) -> u64 {
         fingerprint(self)
     }
 }
 
-/// Samples that a fingerprint looks at: names of 10 million are not all made.
+/// Largest number of samples whose names and labels go into a fingerprint, so that not all names of a large source
+/// have to be made.
 const FINGERPRINT_SAMPLES: u64 = 1_024;
 
 fn fingerprint(source: &(impl Source + ?Sized)) -> u64 {
@@ -215,7 +217,7 @@ fn fingerprint(source: &(impl Source + ?Sized)) -> u64 {
     source.classes().iter().for_each(|class| add(class.as_bytes()));
     let looked_at = len.min(FINGERPRINT_SAMPLES);
     for i in 0..looked_at {
-        // The first and the last are among them.
+        // Includes the first and the last sample.
         let index = (u128::from(i) * u128::from(len - 1) / u128::from((looked_at - 1).max(1))) as u64;
         let name = source.name(index);
         add(name.rsplit(['/', '\\']).next().unwrap_or(&name).as_bytes());
@@ -269,7 +271,7 @@ macro_rules! forward {
 
 forward!(Box<S>, Arc<S>, &S);
 
-/// Kinds of files with their numbers, equal kinds together, the most frequent first.
+/// Adds up the numbers of files of equal kinds and returns the kinds, the most frequent first.
 fn most_frequent(kinds: impl IntoIterator<Item = (String, u64)>) -> Vec<(String, u64)> {
     let mut counts = BTreeMap::<String, u64>::new();
     kinds.into_iter().for_each(|(kind, files)| *counts.entry(kind).or_default() += files);
@@ -278,7 +280,7 @@ fn most_frequent(kinds: impl IntoIterator<Item = (String, u64)>) -> Vec<(String,
     counts
 }
 
-/// The error for a field that no sample can have, of those that there are.
+/// The error for a field that no sample can have. `there_are` says which fields the source has.
 fn no_fields(there_are: impl std::fmt::Display, field: &str) -> Error {
     Error::parameter("targets", "field", format!("one that the source has, which has {there_are}"), field)
 }
@@ -309,8 +311,8 @@ fn read_file_within<'a>(path: &Path, buffer: &'a mut Vec<u8>, limit: u64) -> Res
     if buffer.capacity() > KEEP_BUFFER_BYTES && expected < KEEP_BUFFER_BYTES as u64 {
         *buffer = Vec::new();
     }
-    // One byte more than expected, so that the end shows without another buffer. What a longer file left in the buffer
-    // is overwritten or cut off, so it need not be cleared.
+    // One byte more than expected, so that reading finds the end of the file without growing the buffer. The buffer
+    // need not be cleared: the rest of an earlier file is overwritten or cut off.
     let wanted = expected as usize + 1;
     if buffer.len() < wanted {
         crate::memory::reserve(buffer, wanted, "an encoded image", crate::memory::FEWER_IMAGES)?;
@@ -322,7 +324,7 @@ fn read_file_within<'a>(path: &Path, buffer: &'a mut Vec<u8>, limit: u64) -> Res
             return Err(too_large(filled as u64));
         }
         if filled == buffer.len() {
-            // It has grown since its size was asked.
+            // The file has grown since its size was read.
             let len = filled + (filled / 2).max(64 << 10);
             crate::memory::lengthen(buffer, len, "an encoded image", crate::memory::FEWER_IMAGES)?;
         }
@@ -337,7 +339,7 @@ fn read_file_within<'a>(path: &Path, buffer: &'a mut Vec<u8>, limit: u64) -> Res
     Ok(buffer)
 }
 
-/// The path whose bytes were stored, as they came from the operating system.
+/// Returns the path with these bytes, which came from the operating system.
 fn path_from_bytes(bytes: &[u8]) -> Cow<'_, Path> {
     #[cfg(unix)]
     {
@@ -375,7 +377,7 @@ mod tests {
     fn too_large_files_are_refused_before_they_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("huge.jpg");
-        // A sparse file: nothing is written.
+        // A sparse file, which takes no space on the disk.
         File::create(&path).unwrap().set_len(MAX_ENCODED_BYTES + 1).unwrap();
         let mut buffer = Vec::new();
         let error = read_file(&path, &mut buffer).unwrap_err();
@@ -390,7 +392,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn a_file_may_hold_more_than_its_size_says() {
-        // Files of /proc have size 0 and contents, as a file that grows while it is read.
+        // Files of /proc have size 0 but contents, like a file that grows while it is read.
         let path = Path::new("/proc/self/status");
         let mut buffer = Vec::new();
         assert!(read_file(path, &mut buffer).unwrap().starts_with(b"Name:"));
@@ -456,7 +458,7 @@ mod tests {
         let many = |len: u32| EncodedImages::new((0..len).map(|label| (Vec::new(), label))).fingerprint();
         assert!(many(5000) != many(5001) && many(5000) == many(5000));
         assert_eq!(many(0), EncodedImages::default().fingerprint());
-        // A promise: states that were written down stay valid. Never change it.
+        // Never change this value: saved states hold fingerprints and have to stay valid.
         assert_eq!(many(3), GOLDEN_FINGERPRINT);
     }
 
@@ -488,7 +490,7 @@ mod tests {
         assert!(open(root.path()).err().unwrap().to_string().contains("one of train, val"));
         let folders = OpenOptions { format: Some(SourceFormat::Folder), ..OpenOptions::default() };
         assert_eq!(folders.open(root.path()).unwrap().classes(), ["train", "val"]);
-        // A class that nothing was trained on.
+        // A class that the training split does not have.
         std::fs::create_dir(root.path().join("val/elk")).unwrap();
         assert!(open_split("val").err().unwrap().to_string().contains("elk"));
         let other = OpenOptions { split: Some("val".to_owned()), ..OpenOptions::default() };

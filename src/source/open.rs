@@ -1,4 +1,4 @@
-//! From the name of a source to the source.
+//! Opens a source by its name.
 
 use super::packed::Packed;
 use super::spec::{self, refuse};
@@ -20,7 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The forms in which images are stored.
+/// The formats in which images are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SourceFormat {
@@ -57,7 +57,7 @@ impl SourceFormat {
         ("cifar100", Self::Cifar100),
     ];
 
-    /// What a file's name tells; `None` if it tells nothing.
+    /// Returns the format that a file's name tells, if any.
     pub(super) fn by_name(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
@@ -68,7 +68,7 @@ impl SourceFormat {
             "parquet" => Some(Self::Parquet),
             "bin" if name.starts_with("data_batch_") || name == "test_batch.bin" => Some(Self::Cifar10),
             _ if name.contains("idx3-ubyte") || name.contains("idx4-ubyte") => Some(Self::Idx),
-            // TensorFlow's own way: train-00000-of-01024, train.tfrecord-00000-of-01024.
+            // TensorFlow's names of shards: train-00000-of-01024, train.tfrecord-00000-of-01024.
             _ => shard_of(&name).map(|_| Self::TfRecord),
         }
     }
@@ -95,7 +95,7 @@ impl FromStr for SourceFormat {
     }
 }
 
-/// The N of `...-00003-of-0000N`, with or without an ending behind it.
+/// Returns the N of `...-00003-of-0000N`, with or without the ending `.tfrecord`.
 fn shard_of(name: &str) -> Option<usize> {
     let stem = name.strip_suffix(".tfrecord").unwrap_or(name);
     let (before, count) = stem.rsplit_once("-of-")?;
@@ -104,7 +104,7 @@ fn shard_of(name: &str) -> Option<usize> {
     if digits(number) && digits(count) { count.parse().ok() } else { None }
 }
 
-/// How a source is opened: what its name alone does not tell. The default is for names that tell all.
+/// Options for opening a source, for what its name does not tell. The default relies on the name alone.
 ///
 /// ```
 /// use warpfeed::source::{OpenOptions, Source, SourceFormat};
@@ -118,20 +118,20 @@ fn shard_of(name: &str) -> Option<usize> {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OpenOptions {
-    /// The form, where its name does not tell it.
+    /// Format of the source. Default: by its name.
     pub format: Option<SourceFormat>,
-    /// Which split of a folder that holds several: `train`, `val` (or `validation`, `valid`), `test`, or as the data set calls
-    /// it. [`open`] says which folders these are.
+    /// Split to open in a folder that holds several: `train`, `val` (or `validation`, `valid`), `test`, or the data
+    /// set's own name for it. [`open`] lists these folders.
     pub split: Option<String>,
-    /// How shards are read.
+    /// Options for reading shards.
     pub records: RecordOptions,
-    /// Reads shards from front to back as [`RecordStream`]s, with a window of so many samples to shuffle in. What has no
-    /// random access is read so anyhow, with a window of 1,000 where this says nothing.
+    /// Reads shards from front to back as a [`RecordStream`] and shuffles in a window of this many samples. Sources
+    /// without random access are always read in this way, by default with a window of 1,000.
     pub window: Option<usize>,
-    /// Reads remote shards in any order as [`RecordShards`], each sample by a request of its own. An index is made first,
-    /// by reading the headers of all records, and kept. What has no random access is refused.
+    /// Reads remote shards in any order as [`RecordShards`], with one request for each sample. Opening first builds an
+    /// index from the headers of all records, and keeps it. Refused for sources without random access.
     pub random_access: bool,
-    /// Where what was fetched of remote shards is kept; nowhere if not given.
+    /// Cache for the fetched parts of remote shards. Default: none.
     #[cfg(feature = "cloud")]
     pub cache: Option<ShardCache>,
 }
@@ -140,7 +140,7 @@ impl OpenOptions {
     /// Opens the source that `spec` names: see [`open`].
     ///
     /// # Errors
-    /// Those of [`open`].
+    /// The errors of [`open`].
     pub fn open(&self, spec: impl AsRef<Path>) -> Result<Input> {
         let spec = spec.as_ref();
         if self.random_access && (self.window.is_some() || spec == Path::new("-")) {
@@ -167,7 +167,7 @@ impl OpenOptions {
         self.open_files(files)
     }
 
-    /// Opens a split of a data set. Its classes are those of the data set, whether it has images of them or not.
+    /// Opens a split of a data set. The split has all classes of the data set, including those without images in it.
     fn open_split(&self, split: Split) -> Result<Input> {
         let mut options = Self { split: None, format: self.format.or(split.format), ..self.clone() };
         if options.records.label.is_none() {
@@ -251,7 +251,7 @@ impl OpenOptions {
         }
     }
 
-    /// The format of a stream, which was given or `told` by its name.
+    /// Returns the format of a stream: the one in the options, or `told` by its name.
     fn stream_format(&self, told: Option<SourceFormat>) -> Result<RecordFormat> {
         match self.format.or(told) {
             Some(SourceFormat::WebDataset) => Ok(RecordFormat::WebDataset),
@@ -317,36 +317,44 @@ impl OpenOptions {
 
 /// Opens the source that `spec` names:
 ///
-/// - a folder: of class folders as [`ImageFolder`]; one that holds no folders but shards of one format as these shards,
-///   sorted by name; one that `warpfeed pack` has not finished is refused;
+/// - a folder of class folders as [`ImageFolder`];
+/// - a folder without folders but with shards of one format as these shards, sorted by name; refused if `warpfeed pack`
+///   has not finished it;
 /// - files that end in `.tar`, `.rec`, `.tfrecord`, `.tfrecords` or `-00000-of-00008` as [`RecordShards`];
 /// - files that end in `.parquet`, with the feature `parquet`;
 /// - a file that has `idx3-ubyte` or `idx4-ubyte` in its name as [`IdxFile`];
 /// - any other file as [`ListFile`];
 /// - CIFAR's `data_batch_*.bin` and `test_batch.bin` as [`CifarFiles`];
-/// - pipes, and `-` for standard input, as [`RecordStream`]; with the feature `cloud` so are shards at `http://`,
-///   `https://`, `s3://`, `gs://` and `az://`, or all of a folder there that can be listed.
+/// - pipes, and `-` for standard input, as [`RecordStream`];
+/// - with the feature `cloud`, shards at `http://`, `https://`, `s3://`, `gs://` and `az://`, or all shards of a folder
+///   there that can be listed, as [`RecordStream`].
 ///
-/// **Splits.** A folder that holds several splits of a data set is opened with [`OpenOptions::split`], and refused without:
-/// folders named `train`, `val` and `test` (or as `validation` and others) and nothing but such, whose classes are then those
-/// of `train`; shards whose names begin with these; a data set in the cache of Hugging Face's hub (`datasets--USER--NAME`), or a
-/// clone of one; CIFAR-10's and CIFAR-100's binary files; MNIST's files; ImageNet's own archives
-/// (`ILSVRC2012_img_train.tar`, `ILSVRC2012_img_val.tar` with its labels from `ILSVRC2012_devkit_t12`). With the format
-/// [`SourceFormat::Folder`] its folders are classes, whatever they are called.
+/// [`OpenOptions`] changes these defaults. A pattern may name several shards: `train-{000000..000146}.tar`,
+/// `{train,extra}-*.tar`, `part-?[0-4].rec`.
 ///
-/// Shards may be named by a pattern: `train-{000000..000146}.tar`, `{train,extra}-*.tar`, `part-?[0-4].rec`.
-/// [`OpenOptions`] has more.
+/// **Splits.** A folder that holds several splits of a data set needs [`OpenOptions::split`]. Such folders are:
+///
+/// - folders that hold only folders named `train`, `val` and `test` (or `validation` and others); all splits have the
+///   classes of `train`;
+/// - folders with shards whose names begin with names of splits;
+/// - data sets in the cache of Hugging Face's hub (`datasets--USER--NAME`), or clones of them;
+/// - CIFAR-10's and CIFAR-100's binary files, and MNIST's files;
+/// - ImageNet's own archives (`ILSVRC2012_img_train.tar`, and `ILSVRC2012_img_val.tar` with its labels from
+///   `ILSVRC2012_devkit_t12`).
+///
+/// With the format [`SourceFormat::Folder`], all folders in a folder are classes, whatever their names.
 ///
 /// **Remote shards.** Credentials, region and endpoint of a store come from the variables that its own programs read
 /// (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, ...). A login in a URL (`https://user:password@host/...`) is sent as basic
-/// authorization, and a signed query (`?X-Amz-Signature=...`, `?sig=...`) as it is; neither is printed or written down, and
-/// no credentials follow a redirect to another server. What a server sends is bounded: a range by what was asked for, the
-/// listing of a folder by 128 MiB and a million shards, any other answer by 1 MiB. Opening, reading and dropping work inside
-/// of any async runtime and outside; they block the thread that calls, as reading a file does.
+/// authorization, and a signed query (`?X-Amz-Signature=...`, `?sig=...`) is sent unchanged. Neither is printed or
+/// stored, and no credentials follow a redirect to another server. Answers of servers are bounded: a range by the
+/// number of requested bytes, the listing of a folder by 128 MiB and a million shards, any other answer by 1 MiB.
+/// Opening, reading and dropping work inside and outside of any async runtime; they block the calling thread, like
+/// reading a file.
 ///
 /// # Errors
-/// [`Error::Io`] if there is nothing or it cannot be read, [`Error::Parameter`] if a pattern fits no file or files of
-/// different formats, or a set of shards is not complete; and those of the source.
+/// [`Error::Io`] if the source does not exist or cannot be read, [`Error::Parameter`] if a pattern fits no file or
+/// files of different formats, or a set of shards is not complete; and the errors of the kind of source.
 ///
 /// ```
 /// let folder = tempfile::tempdir().unwrap();
@@ -360,7 +368,7 @@ pub fn open(spec: impl AsRef<Path>) -> Result<Input> {
     OpenOptions::default().open(spec)
 }
 
-/// The format that all names tell.
+/// Returns the format that all names tell.
 fn common_format(files: &[PathBuf]) -> Result<SourceFormat> {
     let format = |path: &PathBuf| SourceFormat::by_name(path).unwrap_or(SourceFormat::List);
     let first = format(&files[0]);
@@ -378,7 +386,8 @@ fn common_format(files: &[PathBuf]) -> Result<SourceFormat> {
     Ok(first)
 }
 
-/// The names of the classes, where `warpfeed pack` made all these shards. A damaged manifest only lacks them.
+/// Returns the names of the classes if `warpfeed pack` made all these shards, otherwise none. A damaged manifest is not
+/// an error here.
 fn classes_of(shards: &[PathBuf]) -> Vec<String> {
     let manifest = shards[0].parent().and_then(|folder| Packed::read(folder).ok().flatten());
     let packed = |path: &PathBuf, manifest: &Packed| {
@@ -388,7 +397,7 @@ fn classes_of(shards: &[PathBuf]) -> Vec<String> {
     ours.map_or_else(Vec::new, |manifest| manifest.classes)
 }
 
-/// The shards in a folder, sorted by name, if it holds shards of one format and no folders.
+/// Returns the shards in a folder, sorted by name, if it holds shards of one format and no folders.
 fn shards_in(folder: &Path, format: Option<SourceFormat>) -> Result<Option<Vec<PathBuf>>> {
     let mut shards = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {

@@ -1,4 +1,4 @@
-//! What `warpfeed pack` writes down of its shards (`pack.json`), as far as reading them needs it.
+//! The manifest that `warpfeed pack` writes beside its shards (`pack.json`), as far as readers of the shards need it.
 
 use crate::error::{Error, Result};
 use crate::file;
@@ -8,19 +8,19 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
-/// The manifest's name.
+/// Name of the manifest's file.
 pub(crate) const MANIFEST: &str = "pack.json";
 
-/// No manifest is larger: a million shards take a tenth of it.
+/// Largest size of a manifest, in bytes: ten times that of a million shards.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
 
-/// The last lines of a manifest: the checksum (CRC-32C) of the text before them.
+/// Returns the last lines of a manifest: the checksum (CRC-32C) of the text before them.
 pub(crate) fn last_lines(text: &[u8]) -> String {
     format!(",\n  \"crc32c\": \"{:08x}\"\n}}\n", crc32c::crc32c(text))
 }
 
-/// Whether the last lines of a manifest fit the text before them. `None` for a manifest that an earlier version wrote: it has
-/// no checksum, and ends with its list of shards.
+/// Whether the checksum in the last lines of a manifest fits the text before them. `None` for a manifest of an earlier
+/// version, which has no checksum and ends with its list of shards.
 pub(crate) fn is_sound(manifest: &[u8]) -> Option<bool> {
     if manifest.ends_with(b"]\n}\n") {
         return None;
@@ -29,11 +29,11 @@ pub(crate) fn is_sound(manifest: &[u8]) -> Option<bool> {
     Some(last == last_lines(text).as_bytes())
 }
 
-/// What stands where a folder has its manifest.
+/// The state of the manifest in a folder: missing, valid or damaged.
 pub(crate) enum PackedFolder<T> {
     Nothing,
     Whole(T),
-    /// Why it cannot be understood: it is empty, torn, changed, or of another version.
+    /// The reason why it cannot be read: it is empty, cut off, changed, or of another version.
     Damaged(String),
 }
 
@@ -43,7 +43,7 @@ impl<T: DeserializeOwned> PackedFolder<T> {
         Ok(text.map_or(Self::Nothing, |text| Self::of(&text)))
     }
 
-    /// What the text of a manifest says.
+    /// Parses the text of a manifest.
     pub(crate) fn of(text: &[u8]) -> Self {
         match serde_json::from_slice(text) {
             Ok(_) if is_sound(text) == Some(false) => {
@@ -55,7 +55,7 @@ impl<T: DeserializeOwned> PackedFolder<T> {
         }
     }
 
-    /// The manifest, if there is one.
+    /// Returns the manifest, if there is one.
     ///
     /// # Errors
     /// [`Error::Io`] if it is damaged.
@@ -72,10 +72,10 @@ impl<T: DeserializeOwned> PackedFolder<T> {
     }
 }
 
-/// A folder of packed shards.
+/// The manifest of a folder of packed shards.
 #[derive(Deserialize)]
 pub(crate) struct Packed {
-    /// Whether all shards are there.
+    /// Whether all shards have been written.
     pub(super) complete: bool,
     pub(super) classes: Vec<String>,
     shards: Vec<PackedShard>,
@@ -93,7 +93,7 @@ struct PackedFile {
 }
 
 impl Packed {
-    /// What the manifest in `folder` says, if there is one.
+    /// Reads the manifest in `folder`, if there is one.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be read or is damaged.

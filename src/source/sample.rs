@@ -1,4 +1,4 @@
-//! A sample as a source gives it, and what a reader wants of it.
+//! A sample that a source reads, and the parts of it that a reader wants.
 
 use super::no_fields;
 use crate::error::Result;
@@ -6,13 +6,13 @@ use crate::targets::Target;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What a reader wants of a sample ([`Source::read`](super::Source::read)).
+/// The parts of a sample that a reader wants ([`Source::read`](super::Source::read)).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Want<'a> {
     /// Whether the encoded image is wanted.
     pub image: bool,
-    /// The field whose content is wanted as the target; `None` if no field is.
+    /// The field whose content is wanted as the target; `None` if no field is wanted.
     pub field: Option<&'a str>,
     stopped: Option<&'a AtomicBool>,
 }
@@ -21,7 +21,7 @@ impl<'a> Want<'a> {
     /// The encoded image.
     pub const IMAGE: Self = Self { image: true, field: None, stopped: None };
 
-    /// The content of a field, without the image.
+    /// Wants the content of a field, without the image.
     #[must_use]
     pub fn field(field: &'a str) -> Self {
         Self::IMAGE.and_field(Some(field)).without_image()
@@ -33,33 +33,33 @@ impl<'a> Want<'a> {
         Self { image: false, ..self }
     }
 
-    /// The content of a field in addition.
+    /// Also wants the content of `field`.
     #[must_use]
     pub fn and_field(self, field: Option<&'a str>) -> Self {
         Self { field, ..self }
     }
 
-    /// Lets the reader give up: soon after `stopped` has become true, a source that waits for others returns an error.
+    /// Lets the reader give up: soon after `stopped` has become true, a source that waits returns an error.
     #[must_use]
     pub fn unless(self, stopped: &'a AtomicBool) -> Self {
         Self { stopped: Some(stopped), ..self }
     }
 
-    /// Becomes true when the reader gives up.
+    /// The flag that becomes true when the reader gives up.
     pub(super) fn stopped(&self) -> &AtomicBool {
         static NEVER: AtomicBool = AtomicBool::new(false);
         self.stopped.unwrap_or(&NEVER)
     }
 
-    /// Whether the reader has given up. A source that waits, as for a network, asks this now and then.
+    /// Whether the reader has given up. A source that waits, for example for a network, checks this repeatedly.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped().load(Relaxed)
     }
 }
 
-/// A sample while it is read: the encoded image and, if wanted, a field's content. Its buffer serves again for the next
-/// sample.
+/// A sample that is being read: the encoded image and, if wanted, a field's content. The next sample may reuse its
+/// buffer.
 ///
 /// ```
 /// use warpfeed::source::{EncodedImages, Sample, Source, Want};
@@ -77,12 +77,12 @@ pub struct Sample<'a> {
     target: Option<Target>,
 }
 
-/// Where the encoded image is.
+/// Location of the encoded image.
 #[derive(Debug)]
 enum Bytes<'a> {
-    /// In a part of the buffer.
+    /// Range of the buffer.
     Buffer(Range<usize>),
-    /// In the source's memory.
+    /// Memory of the source.
     Lent(&'a [u8]),
 }
 
@@ -93,19 +93,20 @@ impl Default for Bytes<'_> {
 }
 
 impl<'a> Sample<'a> {
-    /// An empty sample with a buffer that was used before.
+    /// Makes an empty sample that reuses a buffer.
     #[must_use]
     pub fn with_buffer(buffer: Vec<u8>) -> Self {
         Self { buffer, ..Self::default() }
     }
 
-    /// Makes the buffer the place of the encoded image. A source that has no memory to lend replaces its content.
+    /// Makes the buffer the encoded image and returns it. A source that has no memory to lend replaces its content.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.bytes = Bytes::default();
         &mut self.buffer
     }
 
-    /// Makes a part of what [`bytes`](Self::bytes) gives the encoded image. It ends where the bytes end, if not before.
+    /// Keeps only a range of the present [`bytes`](Self::bytes) as the encoded image. A range beyond their end is cut
+    /// off there.
     pub fn keep(&mut self, part: Range<usize>) {
         let within = |len: usize| part.start.min(len)..part.end.clamp(part.start.min(len), len);
         match &mut self.bytes {
@@ -140,13 +141,13 @@ impl<'a> Sample<'a> {
     /// Takes the content of the field that was wanted.
     ///
     /// # Errors
-    /// [`Error::Parameter`](crate::Error::Parameter) if the source has not set it, as it knows no fields.
+    /// [`Error::Parameter`](crate::Error::Parameter) if the source has not set it, because it has no fields.
     pub(crate) fn take_target(&mut self, want: &Want<'_>) -> Result<Option<Target>> {
         let Some(field) = want.field else { return Ok(None) };
         self.target.take().ok_or_else(|| no_fields("a label alone", field)).map(Some)
     }
 
-    /// Gives the buffer up.
+    /// Returns the buffer, to reuse it.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }

@@ -1,17 +1,18 @@
-//! From the name of a source to the files that it means: braces, globs, folders of shards.
+//! The files that the name of a source stands for: braces and wildcards.
 
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// More names than this in one pattern are a slip of the keyboard.
+/// Largest number of files that one pattern may name; more are probably a typing error.
 pub(super) const MAX_NAMES: usize = 1_000_000;
 
-/// As in a shell, a wildcard does not stand for the dot that hides a file.
+/// Options of wildcards. As in a shell, a wildcard does not match the leading dot of a hidden file.
 pub(super) const WILDCARDS: glob::MatchOptions =
     glob::MatchOptions { case_sensitive: true, require_literal_separator: false, require_literal_leading_dot: true };
 
-/// The files that `spec` names, in order: itself where it exists, otherwise what its braces (`{000..146}`, `{a,b}`) and
-/// wildcards (`*`, `?`, `[a-z]`) stand for. Names that braces give must exist; a wildcard must match at least one file.
+/// Returns the files that `spec` names, in order: `spec` itself if it exists or is no pattern, otherwise the expansion
+/// of its braces (`{000..146}`, `{a,b}`) and wildcards (`*`, `?`, `[a-z]`). A wildcard must match at least one file;
+/// other names are checked when they are opened.
 pub(super) fn files(spec: &Path) -> Result<Vec<PathBuf>> {
     let pattern = spec.to_str().filter(|text| text.contains(['{', '*', '?', '[']) && !spec.exists());
     let Some(pattern) = pattern else { return Ok(vec![spec.to_owned()]) };
@@ -43,7 +44,8 @@ fn check_count(count: usize, pattern: &str) -> Result<()> {
     if count > MAX_NAMES { Err(allowed()) } else { Ok(()) }
 }
 
-/// What the braces of `pattern` stand for, as in a shell: the first varies slowest. A brace that is none stays.
+/// Expands the braces of `pattern` as in a shell: the first varies slowest. Braces with neither a range nor a comma
+/// stay as they are.
 pub(super) fn expand(pattern: &str) -> Result<Vec<String>> {
     let mut names = vec![String::new()];
     let mut rest = pattern;
@@ -63,7 +65,8 @@ pub(super) fn expand(pattern: &str) -> Result<Vec<String>> {
     Ok(names.into_iter().map(|name| name + rest).collect())
 }
 
-/// The numbers of `000..146`, with as many digits as the longer of its ends where one begins with a zero.
+/// Returns the numbers of a range such as `000..146`. If one end begins with a zero, all numbers have as many digits as
+/// the longer end.
 fn numbers(range: &str, pattern: &str) -> Result<Option<Vec<String>>> {
     let Some((first, last)) = range.split_once("..") else { return Ok(None) };
     let digits = |text: &str| !text.is_empty() && text.len() <= 18 && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Folders that hold the splits of a data set, as data sets lie about.
+//! Folders that hold the splits of a data set, in the layouts in which data sets are published.
 
 use super::SourceFormat;
 use super::folder::class_folders;
@@ -8,28 +8,28 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// The usual splits, each with the names that it goes by.
+/// The usual splits, each with its usual names.
 const USUAL: [&[&str]; 3] = [&["train", "training"], &["val", "valid", "validation", "dev"], &["test", "testing"]];
 
-/// The folder, and the start of the archive, that ImageNet's labels of 2012 come in.
+/// Name of the folder, and beginning of the name of the archive, of the development kit with ImageNet's labels of 2012.
 const DEVKIT: &str = "ILSVRC2012_devkit_t12";
 
-/// Largest `refs/main`, in bytes: a revision's name.
+/// Largest size of `refs/main`, which holds the name of a revision, in bytes.
 const MAX_REF_BYTES: u64 = 1 << 10;
 
 /// A split of a data set.
 #[derive(Debug, PartialEq)]
 pub(super) struct Split {
     name: String,
-    /// A folder, or files of one format.
+    /// One folder, or files of one format.
     pub files: Vec<PathBuf>,
-    /// Their format, where their names do not tell it.
+    /// Format of the files; `None` if their names tell it.
     pub format: Option<SourceFormat>,
-    /// The part of a record that is its label, where it is not the usual one.
+    /// The part of a record that is its label; `None` for the usual one.
     pub label: Option<&'static str>,
-    /// What has the labels of ImageNet's validation images: the folder, or the archive, of its development kit.
+    /// Folder or archive of the development kit, which has the labels of ImageNet's validation images.
     pub devkit: Option<PathBuf>,
-    /// The classes of the data set, where the split has a folder for each of them.
+    /// Classes of the data set, if splits are folders of class folders; empty otherwise.
     pub classes: Vec<String>,
 }
 
@@ -38,20 +38,20 @@ impl Split {
         Self { name: name.to_owned(), files, format: None, label: None, devkit: None, classes: Vec::new() }
     }
 
-    /// Whether it is what somebody means who says `wanted`.
+    /// Whether `wanted` is the name of this split or another usual name of it.
     fn is(&self, wanted: &str) -> bool {
         self.name == wanted || usual(&self.name).is_some() && usual(&self.name) == usual(wanted)
     }
 }
 
-/// Which of the usual splits goes by this name.
+/// Returns the number of the usual split with this name.
 fn usual(name: &str) -> Option<usize> {
     let name = name.to_ascii_lowercase();
     USUAL.iter().position(|names| names.contains(&name.as_str()))
 }
 
-/// The split `wanted` of the data set in `folder`, or its only one; `None` where the folder holds no splits and none is
-/// wanted.
+/// Returns the split `wanted` of the data set in `folder`, or its only split. `None` if the folder holds no splits and
+/// none is wanted.
 pub(super) fn find(folder: &Path, wanted: Option<&str>) -> Result<Option<Split>> {
     let mut splits = splits(folder)?;
     let names = || splits.iter().map(|split| split.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -83,7 +83,7 @@ impl Listing {
         let mut listing = Self { folder: folder.to_owned(), files: Vec::new(), folders: Vec::new() };
         for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
             let path = entry.map_err(Error::io("list", folder))?.path();
-            // Nothing that is a part of these data sets has a name that is not UTF-8.
+            // All files of these data sets have names that are UTF-8.
             let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| !name.starts_with('.'))
             else {
                 continue;
@@ -100,7 +100,7 @@ impl Listing {
         self.files.iter().any(|name| name == file)
     }
 
-    /// The paths of the files whose names are `wanted`.
+    /// Returns the paths of the files for whose names `wanted` returns true.
     fn paths(&self, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         self.files.iter().filter(|name| wanted(name)).map(|name| self.folder.join(name)).collect()
     }
@@ -111,7 +111,7 @@ fn splits(folder: &Path) -> Result<Vec<Split>> {
     if let Some(snapshot) = snapshot(&listing)? {
         let mut found = splits(&snapshot)?;
         if found.is_empty() {
-            // As Hugging Face calls what has no name.
+            // Hugging Face's name for a data set without splits.
             found.push(Split::new("train", vec![snapshot]));
         }
         return Ok(found);
@@ -122,15 +122,15 @@ fn splits(folder: &Path) -> Result<Vec<Split>> {
             return Ok(found);
         }
     }
-    // Where data sets on Hugging Face's hub have their files.
+    // Data sets on Hugging Face's hub have their files in `data`.
     if listing.folders == ["data"] {
         return shards(&Listing::new(&folder.join("data"))?);
     }
     Ok(Vec::new())
 }
 
-/// The files of a data set in the cache of Hugging Face's hub (`datasets--USER--NAME`): of the revision that is `main`, or
-/// of the only one.
+/// Returns the folder of a data set in the cache of Hugging Face's hub (`datasets--USER--NAME`): the revision that is
+/// `main`, or the only one.
 fn snapshot(listing: &Listing) -> Result<Option<PathBuf>> {
     let has = |name: &str| listing.folders.iter().any(|folder| folder == name);
     if !has("snapshots") || !has("blobs") && !has("refs") {
@@ -140,7 +140,7 @@ fn snapshot(listing: &Listing) -> Result<Option<PathBuf>> {
     let main = listing.folder.join("refs/main");
     if let Some(revision) = if_there(read_text_limited(&main, MAX_REF_BYTES))? {
         let revision = revision.trim();
-        // Whoever supplies the cache must not choose another folder of this machine.
+        // A cache from elsewhere must not be able to name a folder outside of itself.
         if Path::new(revision).components().ne([Component::Normal(revision.as_ref())]) {
             let expected = "a cache whose refs/main holds the name of a folder in snapshots, and no path: give the folder \
                             of a revision";
@@ -162,7 +162,8 @@ fn snapshot(listing: &Listing) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Data sets whose files have names of their own: CIFAR-10, CIFAR-100, MNIST and its likes, ImageNet's archives.
+/// Finds the splits of data sets with fixed file names: CIFAR-10, CIFAR-100, MNIST and data sets with its names,
+/// ImageNet's archives.
 fn published(listing: &Listing) -> Result<Vec<Split>> {
     let with = |name: &str, files: Vec<PathBuf>, format| Split { format, ..Split::new(name, files) };
     let numbered = |name: &str| name.strip_prefix("data_batch_").and_then(|rest| rest.strip_suffix(".bin")).is_some();
@@ -178,7 +179,7 @@ fn published(listing: &Listing) -> Result<Vec<Split>> {
     } else {
         let [mut train, mut test] =
             ["train-images-idx3-ubyte", "t10k-images-idx3-ubyte"].map(|name| listing.paths(idx(name)));
-        // Unpacked and packed: the same.
+        // A folder may have the unpacked and the packed file; either will do.
         train.truncate(1);
         test.truncate(1);
         let tar = |file: &'static str| listing.paths(move |name| name == file);
@@ -198,7 +199,8 @@ fn published(listing: &Listing) -> Result<Vec<Split>> {
     Ok(found.into_iter().filter(|split| !split.files.is_empty()).collect())
 }
 
-/// Shards that begin with the name of their split: `train-00000-of-00002.parquet`, `val-000000.tar`, `test.tfrecord`.
+/// Finds splits of shards whose names begin with that of the split: `train-00000-of-00002.parquet`, `val-000000.tar`,
+/// `test.tfrecord`.
 fn shards(listing: &Listing) -> Result<Vec<Split>> {
     let mut found: BTreeMap<&str, Vec<PathBuf>> = BTreeMap::new();
     for name in &listing.files {
@@ -216,7 +218,8 @@ fn shards(listing: &Listing) -> Result<Vec<Split>> {
     Ok(found.into_iter().map(|(name, files)| Split::new(name, files)).collect())
 }
 
-/// Folders with the names of splits, and nothing but such: `train/cat/1.jpg`, `val/cat/2.jpg`.
+/// Finds splits that are folders of class folders, if all folders have names of splits: `train/cat/1.jpg`,
+/// `val/cat/2.jpg`.
 fn class_folder_splits(listing: &Listing) -> Result<Vec<Split>> {
     let is_train = |name: &&String| usual(name) == Some(0);
     let Some(train) = listing.folders.iter().find(is_train) else { return Ok(Vec::new()) };
@@ -234,7 +237,7 @@ mod tests {
     use super::*;
     use crate::source::folder::tests::tree;
 
-    /// The files of each split, from the root.
+    /// Returns the name of each split and its files, relative to the root.
     fn found(root: &tempfile::TempDir) -> Vec<(String, Vec<String>)> {
         let path = |path: &PathBuf| path.strip_prefix(root.path()).unwrap().to_str().unwrap().to_owned();
         let splits = splits(root.path()).unwrap();
@@ -283,7 +286,7 @@ mod tests {
                 &["ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar", "ILSVRC2012_devkit_t12.tar.gz"],
                 vec![split("train", &["ILSVRC2012_img_train.tar"]), split("val", &["ILSVRC2012_img_val.tar"])],
             ),
-            // No splits: a data set of two vehicles, shards of one data set, class folders.
+            // Without splits: classes of vehicles (one is called train), shards of one data set, class folders.
             (&["train/1.jpg", "tram/1.jpg"], vec![]),
             (&["train-000000.tar", "train-000001.tar"], vec![]),
             (&["a-0.tar", "b-0.tar"], vec![]),

@@ -1,4 +1,4 @@
-//! The bytes of a shard: at any position, or as they come.
+//! Readers of the bytes of a shard: at any position, or from front to back.
 
 use super::records::bytes::Bytes;
 use crate::error::{Error, Result};
@@ -7,13 +7,14 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-/// Read at once while a shard is scanned. Small enough that images of 100 kB are passed over, not read.
+/// Number of bytes that are read at once while a shard is scanned. Small enough that images of 100 kB are skipped, not
+/// read.
 const WINDOW_BYTES: usize = 8 << 10;
 
-/// What it grows to where small images are remote.
+/// Largest number of bytes that are read at once, for small images in remote shards.
 const MAX_WINDOW_BYTES: usize = 1 << 20;
 
-/// Reads `buffer.len()` bytes from `offset` on.
+/// Fills `buffer` with the bytes from `offset` on.
 pub(super) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     #[cfg(unix)]
     return std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset);
@@ -35,33 +36,33 @@ pub(super) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::
 
 /// Bytes that can be read at any position.
 pub(super) trait ReadAt: Send + Sync {
-    /// Fills `buffer` with what lies from `offset` on.
+    /// Fills `buffer` with the bytes from `offset` on.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
 
-    /// The same for a whole sample, which a cache may keep. Who waits for it gives up once `stopped` is set.
+    /// Fills `buffer` with a whole sample, which a cache may keep. Gives up waiting once `stopped` is set.
     fn read_sample(&self, buffer: &mut [u8], offset: u64, _stopped: &AtomicBool) -> Result<()> {
         self.read_at(buffer, offset)
     }
 
-    /// Says that a sample will be read.
+    /// Announces that a sample will be read.
     fn prefetch(&self, _offset: u64, _len_bytes: u64) {}
 
-    /// So many bytes take as long to read as one more request takes beside its bytes.
+    /// Number of bytes that take as long to read as the fixed cost of one request. Default: 0.
     fn delay_bytes(&self) -> u64 {
         0
     }
 }
 
-/// A file seen through a small buffer, from front to back.
+/// A file that is scanned from front to back through a small buffer.
 pub(super) struct Window<'a> {
     file: &'a dyn ReadAt,
     len_bytes: u64,
     buffer: Vec<u8>,
-    /// Where in the file the buffer starts.
+    /// Position of the buffer's start in the file.
     start: u64,
-    /// How much is read at once.
+    /// Number of bytes that are read at once.
     ahead: usize,
-    /// Where what was asked for last ends.
+    /// End of the range that was requested last.
     asked_to: u64,
 }
 
@@ -85,8 +86,9 @@ impl Bytes for Window<'_> {
         }
         let (end, read_to) = (offset + len_bytes as u64, self.start + self.buffer.len() as u64);
         if offset < self.start || end > read_to {
-            // Where what is passed over is less than a request costs, it is read as well, more and more at once. That is
-            // what lies behind what was asked for, however much more was read: one large read leads to no other.
+            // If reading the gap takes less time than a request, the gap is read too, in growing windows. The gap is
+            // measured from the end of the last requested range, not of the buffer, so that one large read does not
+            // cause another.
             let near = self.file.delay_bytes() > offset.saturating_sub(self.asked_to);
             self.ahead = if near { (2 * self.ahead).min(MAX_WINDOW_BYTES) } else { WINDOW_BYTES };
             let wanted = self.ahead.max(len_bytes) as u64;
@@ -118,24 +120,24 @@ impl Bytes for Window<'_> {
     }
 }
 
-/// Memory that is taken for a piece of a stream before it has come. More is taken as it comes.
+/// Largest number of bytes that are allocated before a piece of a stream is read. The buffer grows as data arrive.
 const TRUSTED_BYTES: u64 = 1 << 20;
 
-/// What comes once, from front to back.
+/// A shard that can be read only once, from front to back.
 pub(super) struct Forward {
     /// The shard's name, for messages.
     pub name: String,
     read: Box<dyn Read + Send>,
-    /// What has come and may be looked at again.
+    /// Bytes that have been read and may be requested again.
     buffer: Vec<u8>,
-    /// Where in the shard the buffer starts.
+    /// Position of the buffer's start in the shard.
     start: u64,
-    /// Whether nothing follows.
+    /// Whether the end of the shard has been reached.
     ended: bool,
 }
 
 impl Forward {
-    /// Over a shard, from byte `at` on.
+    /// Makes a reader of a shard whose next byte is byte `at`.
     pub fn new(name: String, read: Box<dyn Read + Send>, at: u64) -> Self {
         Self { name, read, buffer: Vec::new(), start: at, ended: false }
     }
@@ -144,7 +146,7 @@ impl Forward {
         Error::Stream { shard: self.name.clone(), offset: self.read_to(), message: error.to_string() }
     }
 
-    /// Gives up what lies before `offset`, which need not have come. `false` if the shard ends before.
+    /// Discards all bytes before `offset`, including those not read yet. Returns `false` if the shard ends before.
     fn pass(&mut self, offset: u64) -> Result<bool> {
         let gone = offset.saturating_sub(self.start).min(self.buffer.len() as u64);
         self.buffer.drain(..gone as usize);
@@ -159,7 +161,7 @@ impl Forward {
         Ok(self.start >= offset)
     }
 
-    /// Reads on up to `end`, behind what is in the buffer.
+    /// Appends the bytes up to `end` to the buffer.
     fn fill(&mut self, end: u64) -> Result<()> {
         let wanted = end.saturating_sub(self.read_to());
         if wanted > 0 {
@@ -170,7 +172,7 @@ impl Forward {
     }
 }
 
-/// Reads `wanted` bytes, or all that there are, behind those in `bytes`.
+/// Appends `wanted` bytes, or as many as there are, to `bytes`. Returns their number.
 fn append(read: &mut dyn Read, wanted: u64, bytes: &mut Vec<u8>) -> io::Result<u64> {
     bytes.try_reserve_exact(wanted.min(TRUSTED_BYTES) as usize)?;
     read.take(wanted).read_to_end(bytes).map(|read| read as u64)
@@ -214,7 +216,7 @@ impl Bytes for Forward {
     }
 
     fn end_before(&mut self, offset: u64) -> Result<Option<u64>> {
-        // What was looked at before the end may be looked at again.
+        // At the end the buffer is kept, because its bytes may be requested again.
         if !self.ended && self.read_to() < offset {
             self.pass(offset)?;
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Limit of all answers to one listing together, in bytes: some 300,000 shards of S3.
 pub(super) const MAX_LISTING_BYTES: u64 = 128 << 20;
 
-/// Bytes that an answer to a listing counts at least, so that endless empty answers reach the limit too.
+/// Smallest number of bytes that an answer to a listing counts as, so that endless empty answers reach the limit.
 const LISTING_ANSWER_BYTES: u64 = 64 << 10;
 
 /// Limit of an answer that is neither a listing nor a range of a shard, such as a store's login.
@@ -50,7 +50,7 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// A login of the server of `url` by `user:password`, percent-encoded as in a URL.
+    /// The login `user:password`, percent-encoded as in a URL, for the server of `url`.
     pub fn basic(url: &Url, login: &str) -> Option<Self> {
         use base64::Engine;
         let login = base64::engine::general_purpose::STANDARD.encode(percent_decoded(login));
@@ -245,7 +245,7 @@ impl Service {
 
 /// A server's error message without the signature that it may repeat.
 fn without_query(explanation: &[u8], url: &Url) -> Vec<u8> {
-    /// Shorter values are no signatures, and may be parts of words.
+    /// Shorter values are not signatures, and may be parts of words.
     const SIGNATURE_BYTES: usize = 8;
     let mut text = String::from_utf8_lossy(explanation).into_owned();
     for (_, value) in url.query_pairs().filter(|(_, value)| value.len() >= SIGNATURE_BYTES) {
@@ -260,7 +260,7 @@ fn range_bytes(range: &str) -> Option<u64> {
     last.parse::<u64>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
 }
 
-/// The URL of a redirect; `None` if the answer is none.
+/// The URL of a redirect; `None` if the answer is not a redirect.
 fn redirect(response: &Response, url: &Url) -> Option<Url> {
     use StatusCode as S;
     let status = [S::MOVED_PERMANENTLY, S::FOUND, S::SEE_OTHER, S::TEMPORARY_REDIRECT, S::PERMANENT_REDIRECT];
@@ -281,7 +281,7 @@ fn harmless(headers: HeaderMap) -> HeaderMap {
         .collect()
 }
 
-/// An error that repeating the request does not help against.
+/// An error that a repeated request would meet again.
 fn wrong(what: &'static str) -> HttpError {
     HttpError::new_boxed(HttpErrorKind::Unknown, what.into())
 }

@@ -20,9 +20,9 @@ pub(crate) struct HostBuffer {
     home: Option<Arc<Pool>>,
 }
 
-/// Vectors of the element's type, so that a trainer whose tensors are vectors can take them as they are. The type is
-/// not a cache line: the system gives zeroed pages only for memory aligned to at most 16 bytes; memory with a larger
-/// alignment would be zeroed by hand.
+/// Vectors of the element's type, so that a trainer whose tensors are vectors can take them unchanged. The type is not
+/// a cache line, because the system gives zeroed pages only for memory aligned to at most 16 bytes; memory with a
+/// larger alignment would have to be zeroed.
 pub(super) enum Elements {
     F32(Vec<f32>),
     F16(Vec<f16>),
@@ -34,7 +34,7 @@ impl HostBuffer {
     /// A buffer of `len_bytes` zero bytes, which must be a whole number of elements.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if the memory cannot be had.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is not enough memory.
     pub(crate) fn new(dtype: DType, len_bytes: usize) -> Result<Self> {
         const LINE_BYTES: usize = 64;
         Self::aligned(dtype, len_bytes, LINE_BYTES)

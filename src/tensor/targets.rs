@@ -183,7 +183,7 @@ impl TargetBytes {
     }
 }
 
-/// What a batch has of its samples beside their images, in host memory while the batch is made.
+/// The labels and targets of a batch's samples, in host memory while the batch is made.
 pub(crate) struct Annotations {
     labels: Vec<u32>,
     /// `None` if no targets were asked for.
@@ -197,7 +197,7 @@ impl Annotations {
         Self { labels, rows: spec.map(|spec| Rows::new(spec, samples.into_iter().filter_map(|sample| sample.target))) }
     }
 
-    /// Those of images without any: the label 0.
+    /// Annotations of images without any: the label is 0.
     pub(crate) fn none(samples: usize) -> Self {
         Self { labels: vec![0; samples], rows: None }
     }

@@ -5,15 +5,15 @@ use crate::error::{Error, Result};
 use crate::tensor::HostBuffer;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The buffer of one view of a batch: the first image of each sample, then the second of each, and so on, as far apart as
-/// the largest batch has samples.
+/// The buffer of one view of a batch: the first images of all samples, then the second ones, and so on. Each of these
+/// sections has room for the samples of the largest batch.
 pub(super) struct HostView {
     buffer: HostBuffer,
     start: *mut u8,
     image_bytes: usize,
-    /// Images of each sample.
+    /// Number of images of each sample.
     times: usize,
-    /// Samples that there is room for.
+    /// Number of samples that have room.
     samples: usize,
 }
 
@@ -24,8 +24,8 @@ impl HostView {
         Self { buffer, start, image_bytes, times, samples }
     }
 
-    /// The images of the samples at `places` at its beginning, in this rising order, and after them `padding` copies of the
-    /// last of them, for each repetition of the view.
+    /// Moves the images of the samples at `places`, which must be in rising order, to the beginning of the buffer.
+    /// After them it puts `padding` copies of the last one. It does so for each repetition of the view.
     fn close_up(&mut self, places: &[usize], padding: usize) {
         let (bytes, image_bytes) = (self.buffer.as_bytes_mut(), self.image_bytes);
         let mut copy = |to: usize, from: usize| {
@@ -33,7 +33,7 @@ impl HostView {
                 bytes.copy_within(from * image_bytes..(from + 1) * image_bytes, to * image_bytes);
             }
         };
-        // Nothing is overwritten before it was copied: no image moves up.
+        // Every image moves towards the beginning or stays, so no image is overwritten before it was copied.
         let mut to = 0;
         for repetition in 0..self.times {
             for place in places {
@@ -48,31 +48,31 @@ impl HostView {
     }
 }
 
-/// The buffers of a batch, written by several workers at once, each to slots of its own.
+/// The buffers of a batch. Several workers write them at once, each to slots of its own.
 pub(crate) struct HostBatch {
     views: Vec<HostView>,
-    /// Which slots are in use.
+    /// Whether each slot is in use.
     taken: Vec<AtomicBool>,
 }
 
-// SAFETY: each `start` points into its `buffer`, which is owned and never reallocated while in here.
+// SAFETY: each `start` points into its `buffer`, which is owned and not reallocated while it is here.
 unsafe impl Send for HostBatch {}
-// SAFETY: through a shared reference the buffers are reached by slots alone, of which `taken` lets nobody have one that
-// somebody else has.
+// SAFETY: a shared reference gives access to the buffers only through slots, and `taken` gives each slot to one holder
+// at a time.
 unsafe impl Sync for HostBatch {}
 
 impl HostBatch {
-    /// A batch of `slots` slots in buffers that have as many.
+    /// A batch of `slots` slots, for which the buffers must have room.
     pub(super) fn new(views: Vec<HostView>, slots: usize) -> Self {
         let room = views.iter().map(|view| view.samples).min().unwrap_or(0);
         debug_assert!(slots <= room);
         Self { views, taken: (0..slots.min(room)).map(|_| AtomicBool::new(false)).collect() }
     }
 
-    /// Slot `i`, for the caller alone until it is dropped.
+    /// Returns slot `i`, for exclusive use until it is dropped.
     ///
     /// # Errors
-    /// [`Error::Panic`] if there is no such slot or somebody has it, which would be a defect of this crate.
+    /// [`Error::Panic`] if there is no such slot or it is in use, which would be a defect of this crate.
     pub(super) fn slot(&self, i: usize) -> Result<Slot<'_>> {
         let taken = self.taken.get(i).filter(|taken| !taken.swap(true, Ordering::Acquire));
         let taken =
@@ -80,15 +80,15 @@ impl HostBatch {
         Ok(Slot { views: &self.views, place: i, taken })
     }
 
-    /// The buffers with the slots at `places` at their beginnings, in this rising order, and after them `padding` copies of
-    /// the last of them.
+    /// The buffers with the slots at `places`, which must be in rising order, at their beginnings. After them come
+    /// `padding` copies of the last one.
     pub(super) fn into_buffers(mut self, places: &[usize], padding: usize) -> Vec<HostBuffer> {
         self.views.iter_mut().for_each(|view| view.close_up(places, padding));
         self.views.into_iter().map(|view| view.buffer).collect()
     }
 }
 
-/// One slot of a batch: a place in each repetition of each view.
+/// One slot of a batch: a sample's place in each repetition of each view.
 pub(super) struct Slot<'a> {
     views: &'a [HostView],
     place: usize,
@@ -102,9 +102,9 @@ impl Slot<'_> {
         self.views.iter().flat_map(move |view| {
             (0..view.times).map(move |repetition| {
                 let offset = (repetition * view.samples + place) * view.image_bytes;
-                // SAFETY: the image lies inside the buffer, which has room for `samples` in each repetition (`new`, and
-                // `HostBatch::new` of `place`), and stays in place while the batch is borrowed. Nobody else has the slot,
-                // and no two of these images overlap.
+                // SAFETY: the image lies inside the buffer, which has room for `samples` samples in each repetition
+                // (`new`; `HostBatch::new` limits `place`), and stays in place while the batch is borrowed. Nobody else
+                // has the slot, and no two of these images overlap.
                 unsafe { std::slice::from_raw_parts_mut(view.start.add(offset), view.image_bytes) }
             })
         })

@@ -14,29 +14,29 @@ use crate::raster::{Image, Pixel, Rect, Size};
 use crate::trace::{Activity, Span};
 use std::time::{Duration, Instant};
 
-/// Images above this many pixels give their memory back after use: 16 Mpx, 64 MiB a buffer.
+/// Images above this many pixels free their memory after use: 16 Mpx, 64 MiB a buffer.
 const KEEP_PX: usize = 16 << 20;
 
-/// One sample's work.
+/// The encoded image of one sample, and how to decode it.
 pub(crate) struct Job<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) header: &'a Header,
     pub(crate) how: DecodeOptions<'a>,
 }
 
-/// Where a job's time went.
+/// The times of a job's parts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) decode: Duration,
     pub(crate) augment: Duration,
-    /// What saved some.
+    /// Prior knowledge that saved decoding time.
     pub(crate) knew: PriorKnowledge,
 }
 
-/// A decoder and the memory that a worker thread needs, kept over samples.
+/// A decoder and the memory of a worker thread, kept from sample to sample.
 pub(crate) struct Executor {
     decoder: Decoder,
-    /// What was decoded, where several images are made of it.
+    /// The decoded image, if several images are made of it.
     decoded: Image,
     current: Image,
     next: Image,
@@ -56,10 +56,11 @@ impl Executor {
         })
     }
 
-    /// Decodes once, and for each plan runs the stages and writes the result to its output, whose size is the plan's.
+    /// Decodes once. Then, for each plan, runs the stages and writes the result to its output, whose size is the
+    /// plan's.
     ///
     /// # Errors
-    /// [`Error::Decode`](crate::Error::Decode) for damaged bytes; what the operations refuse.
+    /// [`Error::Decode`](crate::Error::Decode) for damaged bytes; the errors of operations.
     pub(super) fn run(&mut self, job: &Job<'_>, plans: &[Plan<'_>], outputs: &mut [Output<'_>]) -> Result<Times> {
         let times = self.run_plans(job, plans, outputs);
         for image in [&mut self.decoded, &mut self.current, &mut self.next] {
@@ -84,7 +85,7 @@ impl Executor {
         Ok(Times { decode, augment: start.elapsed(), knew })
     }
 
-    /// Runs a plan that leaves the decoded image as it is.
+    /// Runs a plan and preserves the decoded image.
     fn run_on_decoded(&mut self, plan: &Plan<'_>, output: &mut Output<'_>) -> Result<()> {
         std::mem::swap(&mut self.current, &mut self.decoded);
         let Some((first, rest)) = plan.stages.split_first() else {
@@ -93,14 +94,14 @@ impl Executor {
             return Ok(());
         };
         self.stage(first, plan.order)?;
-        // The stage has left what it read where the next one would write.
+        // The stage has swapped its input, the decoded image, into `next`. Later stages would overwrite it there.
         std::mem::swap(&mut self.next, &mut self.decoded);
         rest.iter().try_for_each(|stage| self.stage(stage, plan.order))?;
         self.finish(plan, output);
         Ok(())
     }
 
-    /// Writes the end of a plan out, from the current image.
+    /// Runs the end of a plan on the current image and writes the result out.
     fn finish(&mut self, plan: &Plan<'_>, output: &mut Output<'_>) {
         match &plan.last {
             Last::Plain => (0..plan.size.height).for_each(|y| output.row(y, self.current.row(y))),
@@ -115,7 +116,7 @@ impl Executor {
         output.end(&plan.epilogue);
     }
 
-    /// How long it took, and what was known of the image.
+    /// Decodes `part` into the current image. Returns the time taken and what was known of the image.
     fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, PriorKnowledge)> {
         let start = Instant::now();
         let _decode = Span::enter(Activity::Decode);
@@ -147,14 +148,14 @@ impl Executor {
                 return Ok(());
             }
             StageWork::Affine(sampling) => sampling.make(current, stage.size, part, next),
-            // Leaves its result in the current image by itself.
+            // A pass leaves its result in the current image itself.
             StageWork::Pass(op, _) => return op.pass(&mut CpuPass { image: current, spare: next, part, order }),
         }
         std::mem::swap(current, next);
         Ok(())
     }
 
-    /// Writes a view of the current image out.
+    /// Writes a view of the current image to the output.
     fn view(&mut self, view: &ImageView, output: &mut Output<'_>) {
         let Size { width, height } = view.size;
         self.line.resize(width as usize, [0; 4]);
@@ -169,7 +170,7 @@ impl Executor {
         }
     }
 
-    /// Resizes what a view shows of the current image; its rows go straight to the output, through the table.
+    /// Resizes a view of the current image. The rows go through the table straight to the output.
     fn resample(
         &mut self,
         view: &ImageView,
@@ -200,7 +201,7 @@ impl Executor {
     }
 }
 
-/// Makes the bytes of an image anew, before a view of it is read: its fills have been through the table.
+/// Applies a table to an image before a view of it is read. Fill colors have been through the table already.
 fn apply(table: Option<&ByteTable>, image: &mut Image) {
     if let Some(table) = table {
         table.apply(image.pixels_mut().as_flattened_mut());

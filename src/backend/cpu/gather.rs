@@ -1,4 +1,4 @@
-//! Rows of a view: output pixels fetched through a coordinate chain, with no intermediate image.
+//! Rows of a view: output pixels are fetched through a coordinate chain, without an intermediate image.
 
 use crate::ops::turn::Exact;
 use crate::plan::view::ImageView;
@@ -20,7 +20,7 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Row `y` of the view, columns `x` onwards, as seen on `image` (or the part of it that the view reaches).
+    /// Writes row `y` of the view, from column `x`, to `out`. `image` must hold the part that the view reaches.
     pub(crate) fn row(&self, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
         if self.view.steps.is_empty() {
             return mapped_row(self.view.exact, image, y, x, out);
@@ -44,7 +44,7 @@ pub(crate) fn plain_row<'a>(view: &ImageView, image: &'a Image, y: u32, x: u32, 
     &image.row(row)[column as usize..][..width as usize]
 }
 
-/// A row seen through mirrors, turns and crops alone.
+/// A row of a view that consists of mirrors, turns and crops only.
 fn mapped_row(exact: Exact, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
     let part = image.part();
     let (x, y) = (x as i32, y as i32);
@@ -71,7 +71,7 @@ fn mapped_row(exact: Exact, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
     }
 }
 
-/// The specification of chains with steps: walks each pixel's coordinates back, a step at a time.
+/// The specification of chains with steps: maps each pixel's coordinates back, one step at a time.
 fn chain_row(view: &ImageView, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
     let part = image.part();
     for (column, out) in (x as i32..).zip(out.iter_mut()) {
@@ -102,11 +102,11 @@ mod avx2 {
     use crate::plan::view::ViewStep;
     use std::arch::x86_64::*;
 
-    /// Vectors walked side by side, so that one's multiplications hide another's.
+    /// Number of vectors that are processed together, so that the latencies of their multiplications overlap.
     const VECTORS: usize = 4;
     const LANES: usize = 8;
     const BLOCK: usize = VECTORS * LANES;
-    /// The color of what an image shows outside, with the fourth byte of a pixel.
+    /// The color outside of an image, including the fourth byte of a pixel.
     type Color = i32;
 
     /// Whether the image's pixels can be indexed by a signed 32-bit number.
@@ -122,21 +122,21 @@ mod avx2 {
         Any,
     }
 
-    /// A step whose linear part is a diagonal of ones, plus or minus, and a remainder that fits 16 bits.
+    /// A step whose linear part is a diagonal of 1 or -1 plus a remainder that fits 16 bits.
     ///
     /// A coordinate pair is one 32-bit lane, x in the lower half. Multiples of 65536 pass through the shift by 16, so
     /// `x' = +-x + ((r0 x + r1 y + a2) >> 16)`; and because `x'` fits 16 bits, it does not matter that sums wrap.
     #[derive(Clone, Copy)]
     pub(super) struct SmallStep {
-        /// r0 and r1, r3 and r4: the remainders, each pair as one lane.
+        /// The remainders r0 and r1, and r3 and r4, each pair in one lane.
         remainder_x: i32,
         remainder_y: i32,
-        /// a2 and a5.
+        /// The offsets a2 and a5.
         offset_x: i32,
         offset_y: i32,
-        /// The signs of the ones, as one lane.
+        /// The signs of the diagonal, in one lane.
         signs: i32,
-        /// Last column and last row, as one lane.
+        /// Last column and last row, in one lane.
         last: i32,
     }
 
@@ -145,7 +145,7 @@ mod avx2 {
     }
 
     impl SmallStep {
-        /// `None` where the remainders do not fit.
+        /// `None` if the remainders do not fit.
         fn new(step: &ViewStep) -> Option<Self> {
             let [a0, a1, a2, a3, a4, a5] = step.a;
             let (sign_x, sign_y) = (a0.signum(), a4.signum());
@@ -176,12 +176,12 @@ mod avx2 {
             })
         }
 
-        /// As the plain `chain_row`.
+        /// The result is that of the plain `chain_row`.
         pub(super) fn row(&self, view: &ImageView, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
             let (blocks, rest) = out.as_chunks_mut::<BLOCK>();
             let mut column = x as i32;
             for block in blocks {
-                // SAFETY: a chain exists only where the processor has AVX2; the caller has seen that the pixels are
+                // SAFETY: a chain exists only if the processor has AVX2; the caller has checked that the pixels are
                 // indexable.
                 unsafe { self.block(view, image, y as i32, column, block) };
                 column += BLOCK as i32;
@@ -202,7 +202,7 @@ mod avx2 {
                 Self::Small(steps, color) => small_walk(steps, *color, y, x),
                 Self::Any => any_walk(&view.steps, y, x),
             };
-            // SAFETY: the caller's promise.
+            // SAFETY: this function's contract.
             unsafe { fetch(view, image, &walks, out) };
         }
     }
@@ -211,7 +211,7 @@ mod avx2 {
         i32::from_le_bytes([step.fill[0], step.fill[1], step.fill[2], 255])
     }
 
-    /// Where eight pixels come from, which of them are still inside, and what the others show.
+    /// The source coordinates of eight pixels, which of them are still inside, and the color of the others.
     #[derive(Clone, Copy)]
     struct Walk {
         x: __m256i,
@@ -239,7 +239,7 @@ mod avx2 {
             for (pair, inside) in pairs.iter_mut().zip(&mut inside) {
                 let x = _mm256_add_epi32(_mm256_madd_epi16(*pair, remainder_x), offset_x);
                 let y = _mm256_add_epi32(_mm256_madd_epi16(*pair, remainder_y), offset_y);
-                // The upper halves of both, x's in the lower one.
+                // The upper halves of both; x goes to the lower half.
                 let moved = _mm256_blend_epi16::<0b1010_1010>(_mm256_srli_epi32::<16>(x), y);
                 *pair = _mm256_add_epi16(moved, _mm256_sign_epi16(*pair, signs));
                 let at_most = _mm256_cmpeq_epi16(_mm256_min_epu16(*pair, last), *pair);
@@ -251,7 +251,7 @@ mod avx2 {
         for ((walk, pair), inside) in walks.iter_mut().zip(pairs).zip(inside) {
             walk.x = _mm256_and_si256(pair, _mm256_set1_epi32(0xffff));
             walk.y = _mm256_srli_epi32::<16>(pair);
-            // Both halves of a lane.
+            // Both halves of a lane must be inside.
             walk.inside = _mm256_cmpeq_epi32(inside, _mm256_set1_epi32(-1));
         }
         walks
@@ -286,7 +286,8 @@ mod avx2 {
                 let x = _mm256_srai_epi32::<16>(linear(a[0], a[1], a[2], walk.x, walk.y));
                 let y = _mm256_srai_epi32::<16>(linear(a[3], a[4], a[5], walk.x, walk.y));
                 let inside = _mm256_and_si256(at_most(x, last_column), at_most(y, last_row));
-                // The color of the first step that a pixel leaves the image at: later ones find it outside.
+                // A pixel gets the color of the first step at which it leaves the image; for later steps it is outside
+                // already.
                 let leaves = _mm256_andnot_si256(inside, walk.inside);
                 walk.color = _mm256_blendv_epi8(walk.color, fill, leaves);
                 walk.inside = _mm256_and_si256(walk.inside, inside);
@@ -315,19 +316,19 @@ mod avx2 {
             let stored = _mm256_and_si256(at_most(column, last_column), at_most(row, last_row));
             let inside = _mm256_and_si256(walk.inside, stored);
             let index = _mm256_add_epi32(_mm256_mullo_epi32(row, width), column);
-            // Single loads are faster than a gather, as long as none is to be left out.
+            // Single loads are faster than a gather, if all pixels are inside.
             if _mm256_movemask_epi8(inside) == -1 {
                 let mut indices = [0_u32; LANES];
                 // SAFETY: `indices` is 8 numbers of 4 bytes; the store needs no alignment.
                 unsafe { _mm256_storeu_si256(indices.as_mut_ptr().cast(), index) };
                 for (out, index) in out.iter_mut().zip(indices) {
-                    // SAFETY: all lanes have 0 <= column < width and 0 <= row < height of what is stored.
+                    // SAFETY: all lanes have 0 <= column < width and 0 <= row < height of the stored image.
                     *out = unsafe { *image.pixels().get_unchecked(index as usize) };
                 }
                 continue;
             }
-            // SAFETY: lanes that are read have 0 <= column < width and 0 <= row < height of what is stored, so the
-            // index is below the number of pixels, which fits an i32 (the caller's promise); the others are masked.
+            // SAFETY: lanes that are read have 0 <= column < width and 0 <= row < height of the stored image, so the
+            // index is below the number of pixels, which fits an i32 (this function's contract); the others are masked.
             let color = unsafe { _mm256_mask_i32gather_epi32::<4>(walk.color, pixels, index, inside) };
             // SAFETY: `out` is 8 pixels of 4 bytes; the store needs no alignment.
             unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), color) };
@@ -348,7 +349,7 @@ mod tests {
         Rotate::new(degrees).expand(expand).fill(Fill::Color(fill)).into()
     }
 
-    /// Every row of what `ops` make of an image, by vectors and by the plain walk.
+    /// Compares every row of a view of `ops` by vectors with the plain specification.
     fn check(ops: &[Op]) {
         let size = Size::new(53, 37);
         let mut image = Image::new(size);

@@ -1,9 +1,10 @@
 //! The horizontal pass of a resize with AVX2 or AVX-512: two output pixels at a time, equal to
 //! [`horizontal_row`](crate::ops::resize::horizontal_row).
 //!
-//! `_mm256_madd_epi16` multiplies pairs of 16-bit numbers and adds them up, but weights have 22 fractional bits. So each
-//! weight is cut into 15 low bits and the rest, the two are summed apart, and put together at the end: exact, because
-//! 32-bit sums may wrap as long as the true result fits. AVX-512 adds the products to a sum in the same instruction.
+//! `_mm256_madd_epi16` multiplies pairs of 16-bit numbers and adds the products, but weights have 22 fractional bits.
+//! So each weight is split into 15 low bits and the rest, which are summed separately and combined at the end. This is
+//! exact, because 32-bit sums may wrap as long as the true result fits. AVX-512 adds the products to a sum in the same
+//! instruction.
 
 #![allow(unsafe_code)]
 
@@ -12,36 +13,36 @@ use crate::raster::Pixel;
 use crate::simd::{has_avx2, has_avx512};
 use std::arch::x86_64::*;
 
-/// Input pixels that one group of weights covers.
+/// Number of input pixels that one group of weights covers.
 const GROUP: usize = 4;
 
-/// Weights of a group for two output pixels, one a lane, as the multiplication takes them: for each channel the weights
-/// of two neighboring pixels.
+/// Weights of a group for two output pixels, one in each lane, in the order of the multiplication: for each channel the
+/// weights of two neighboring pixels.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 struct Weights {
-    /// Low parts of the first two pixels' weights, then of the other two's.
+    /// Low parts: the first two pixels' weights, then those of the other two.
     low: [[i16; 16]; 2],
-    /// The rest of them.
+    /// High parts, in the same order.
     high: [[i16; 16]; 2],
 }
 
-/// Weights of a whole row, in the form that the vectors take.
+/// Weights of a whole row, in the form for vectors.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
-    /// The first input pixel of each output pixel; an even number.
+    /// The first input pixel of each output pixel. The number of entries is even.
     starts: Vec<u32>,
-    /// For each pair of output pixels, its groups.
+    /// The groups of each pair of output pixels.
     weights: Vec<Weights>,
-    /// Groups a pair.
+    /// Number of groups of each pair.
     groups: usize,
-    /// Length of the row that is read.
+    /// Length of the input row in pixels.
     width: usize,
 }
 
 impl Prepared {
-    /// Prepares `taps` for rows of `width` pixels. `false` if they are not for vectors: no AVX2, or a row so short that
-    /// a group would reach beyond it.
+    /// Prepares `taps` for rows of `width` pixels. Returns `false` if vectors cannot be used: without AVX2, or if the
+    /// row is shorter than the groups of an output pixel.
     pub(crate) fn prepare(&mut self, taps: &Taps, width: usize) -> bool {
         self.groups = taps.most().div_ceil(GROUP);
         self.width = width;
@@ -54,9 +55,9 @@ impl Prepared {
         self.weights.clear();
         self.weights.resize(outputs / 2 * self.groups, Weights { low: [[0; 16]; 2], high: [[0; 16]; 2] });
         for i in 0..outputs {
-            // An odd last one is done twice over; the copy is not stored.
+            // If the number of outputs is odd, the last one is computed twice and stored once.
             let (tap_start, weights) = taps.of(i.min(taps.len() - 1));
-            // A group that would reach beyond the row begins earlier, with weights of 0.
+            // Groups that would reach beyond the row begin earlier, with weights of 0.
             let start = tap_start.min(width - reach);
             self.starts.push(start as u32);
             let groups = &mut self.weights[i / 2 * self.groups..][..self.groups];
@@ -73,7 +74,7 @@ impl Prepared {
         true
     }
 
-    /// Resizes one row, as long as [`prepare`](Self::prepare) was told.
+    /// Resizes one row of the prepared width.
     pub(crate) fn row(&self, from: &[Pixel], to: &mut [Pixel]) {
         assert!(from.len() == self.width && to.len().next_multiple_of(2) == self.starts.len());
         // SAFETY: `prepare` found AVX2, and all starts plus the groups' reach are within the row, whose length was just
@@ -81,7 +82,8 @@ impl Prepared {
         unsafe { if has_avx512() { self.vectors_512(from, to) } else { self.vectors_256(from, to) } };
     }
 
-    /// Makes the row with `sums`, which gives the two pixels of a pair from their first input pixels and their weights.
+    /// Computes the row with `sums`, which returns both pixels of a pair from their first input pixels and their
+    /// weights.
     #[inline(always)]
     fn pairs(&self, to: &mut [Pixel], sums: impl Fn([usize; 2], &[Weights]) -> [Pixel; 2]) {
         let mut pairs = self.starts.as_chunks::<2>().0.iter().zip(self.weights.chunks_exact(self.groups));
@@ -96,11 +98,11 @@ impl Prepared {
     }
 
     /// # Safety
-    /// `from` must be as long as `prepare` was told.
+    /// `from` must have the length that `prepare` was told.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")]
     unsafe fn vectors_512(&self, from: &[Pixel], to: &mut [Pixel]) {
-        // As the weights lie: the left output's first two pixels, the right one's, then their other two; of each channel
-        // two neighboring pixels' bytes as 16-bit numbers.
+        // The order of the weights: the left output's first two pixels, the right one's, then their other two. Each
+        // channel has the bytes of two neighboring pixels as 16-bit numbers.
         const ORDER: [u8; 64] = {
             let mut order = [0; 64];
             let mut i = 0;
@@ -118,8 +120,8 @@ impl Prepared {
         self.pairs(to, |[mut left, mut right], groups| {
             let (mut low, mut high) = (half, _mm512_setzero_si512());
             for group in groups {
-                // SAFETY: start + 4 * groups <= the row's length, in pixels of 4 bytes; the weights are aligned to 64 bytes
-                // by the struct, and the pixels' loads need no alignment.
+                // SAFETY: start + 4 * groups <= the row's length, in pixels of 4 bytes; the weights are aligned to 64
+                // bytes by the struct, and the pixels' loads need no alignment.
                 let (pixels, low_weights, high_weights) = unsafe {
                     let left = _mm_loadu_si128(from.as_ptr().add(left).cast());
                     let right = _mm_loadu_si128(from.as_ptr().add(right).cast());
@@ -144,10 +146,10 @@ impl Prepared {
     }
 
     /// # Safety
-    /// `from` must be as long as `prepare` was told.
+    /// `from` must have the length that `prepare` was told.
     #[target_feature(enable = "avx2")]
     unsafe fn vectors_256(&self, from: &[Pixel], to: &mut [Pixel]) {
-        // Bytes of two neighboring pixels to pairs of 16-bit numbers, a channel each.
+        // Bytes of two neighboring pixels become pairs of 16-bit numbers, one pair for each channel.
         const X: i8 = -1;
         let first = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, X, 4, X, 1, X, 5, X, 2, X, 6, X, 3, X, 7, X));
         let second = _mm256_broadcastsi128_si256(_mm_setr_epi8(8, X, 12, X, 9, X, 13, X, 10, X, 14, X, 11, X, 15, X));
@@ -206,8 +208,8 @@ mod tests {
                 horizontal_row(&from, &taps, &mut want);
                 prepared.row(&from, &mut got);
                 assert_eq!(got, want, "{input} to {output} {interpolation:?}");
-                // Where AVX-512 is, `row` has not come here.
-                // SAFETY: the row is as long as `prepare` was told, and it has found AVX2.
+                // With AVX-512, `row` has not used this code.
+                // SAFETY: the row has the length that `prepare` was told, and `prepare` has found AVX2.
                 unsafe { prepared.vectors_256(&from, &mut got) };
                 assert_eq!(got, want, "{input} to {output} {interpolation:?}, AVX2");
             }

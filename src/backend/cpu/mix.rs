@@ -7,11 +7,11 @@ use crate::tensor::DType;
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-/// Bytes of each image that are mixed before those that follow: so many of two images stay in the processor's nearest
-/// cache.
+/// Number of bytes of each image that are mixed at a time, so that those of two images stay in the processor's
+/// first-level cache.
 const BLOCK_BYTES: usize = 8 << 10;
 
-/// Mixes the images in `batch`, which are of this size and have these elements, as the plan says.
+/// Mixes the images in `batch`, of this size and with these elements, as the plan says.
 pub(super) fn mix(batch: &mut [u8], plan: &MixPlan, size: Size, elements: Elements) {
     let rows = Rows { planes: elements.has_planes(), channels: elements.channels, size };
     mix_rows(batch, plan, elements.dtype, rows);
@@ -68,22 +68,22 @@ impl Mixable for u8 {
     }
 }
 
-/// The rows of an image: of one channel, or of interleaved ones.
+/// The rows of an image, each of one channel or of interleaved channels.
 #[derive(Clone, Copy)]
 struct Rows {
-    /// Whether each channel has its own.
+    /// Whether each channel has its own rows.
     planes: bool,
     channels: usize,
     size: Size,
 }
 
 impl Rows {
-    /// Elements of a row.
+    /// Number of elements in a row.
     fn len(self) -> usize {
         self.elements_px() * self.size.width as usize
     }
 
-    /// Elements that a pixel has in a row.
+    /// Number of elements of a pixel in a row.
     fn elements_px(self) -> usize {
         if self.planes { 1 } else { self.channels }
     }
@@ -93,7 +93,8 @@ impl Rows {
     }
 }
 
-/// In-place mixing needs one image's own elements longer than they are there: those of the first image that changes.
+/// Mixes in place. The original elements of the image that changes first are copied, because another image needs them
+/// later.
 fn mix_as<T: Mixable>(batch: &mut [T], plan: &MixPlan, rows: Rows) {
     let (len, image_len, images) = (rows.len(), rows.len() * rows.count(), plan.images.len());
     let block_rows = (BLOCK_BYTES / (len * size_of::<T>())).max(1);
@@ -115,7 +116,7 @@ fn mix_as<T: Mixable>(batch: &mut [T], plan: &MixPlan, rows: Rows) {
         } else {
             own.clear();
             own.extend_from_slice(&batch[at(images - 1)]);
-            // From the last one on: the one before it has not been mixed yet.
+            // From the last image to the first, so that each one's partner has not been mixed yet.
             for image in (1..images).rev() {
                 let (before, behind) = batch.split_at_mut(image * image_len);
                 block.mix(&mut behind[range.clone()], &before[at(image - 1)], plan.images[image]);
@@ -125,7 +126,7 @@ fn mix_as<T: Mixable>(batch: &mut [T], plan: &MixPlan, rows: Rows) {
     }
 }
 
-/// Some rows of each image.
+/// A range of rows of each image.
 #[derive(Clone, Copy)]
 struct Block {
     rows: Rows,
@@ -166,8 +167,8 @@ mod tests {
     use serde_json::Value;
     use sha2::{Digest, Sha256};
 
-    /// Images, byte for byte, and targets, within a unit of f32's last place of 1, are those of torchvision and timm for the same
-    /// shares and rectangles (tests/reference/mix.py).
+    /// Compares images and targets with those of torchvision and timm for the same shares and rectangles
+    /// (tests/reference/mix.py): images byte for byte, targets within one unit in the last place of an f32 of 1.
     #[test]
     fn mixed_batches_are_torchvisions_and_timms() {
         let mut cases = 0;
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(cases, 40);
     }
 
-    /// The result written out: every element from copies of both images.
+    /// The result by definition: every element from copies of both images.
     fn plainly<T: Mixable>(batch: &[T], plan: &MixPlan, Rows { planes, channels, size }: Rows) -> Vec<T> {
         let (images, pixels) = (plan.images.len(), size.area_px() as usize);
         let len = channels * pixels;

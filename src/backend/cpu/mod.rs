@@ -3,21 +3,20 @@
 //! Vector code for AVX2 and AVX-512 is chosen at run time. It stands beside plain code, and tests compare the two for
 //! equal bytes.
 //!
-//! Pixels are RGBX, four bytes with 255 in the fourth. A pixel is then one aligned load or store, which is worth a
-//! third more memory.
+//! Pixels are RGBX: four bytes, the fourth of which is 255. A pixel is then one aligned load or store, at the price of
+//! a third more memory.
 //!
-//! Resizing. Weights are computed in doubles, normalized, and rounded to 22-bit fixed point; the result of each pass is
-//! rounded to 8 bits, and the passes come in Pillow 13's order. The horizontal pass cuts weights into 15 low bits and
-//! the rest, so that 16-bit multiplications sum them exactly. A ring of rows keeps only the rows that the vertical pass
-//! still needs. So neither the view nor the image between the passes is ever stored, and rows go straight to the
-//! output.
+//! Resizing. Weights are computed in doubles, normalized, and rounded to 22-bit fixed point. The result of each pass is
+//! rounded to 8 bits, and the passes come in Pillow 13's order. The horizontal pass splits weights into 15 low bits and
+//! the rest, so that 16-bit multiplications sum them exactly. A ring keeps only the rows that the vertical pass still
+//! needs. So neither the view nor the image between the passes is ever stored, and rows go straight to the output.
 //!
 //! Rotation. *Nearest*: for small angles a step is a mirror plus a remainder that fits 16 bits, so x and y share a
-//! 32-bit lane and one multiply-add moves both; other steps take 32-bit lanes. *Bilinear*: Pillow computes in doubles.
-//! Here single precision computes all pixels, and a result within 1/4096 of a change of the byte, about one pixel in a
-//! thousand, is computed again in doubles. That gives equal bytes at 2.5 times the speed.
+//! 32-bit lane and one multiply-add moves both. Other steps take 32-bit lanes. *Bilinear*: Pillow computes in doubles.
+//! Here all pixels are computed in single precision; those within 1/4096 of a change of the byte, about one in a
+//! thousand, are computed again in doubles. That gives equal bytes in less than half the time.
 //!
-//! Output. Normalizing is a table of 256 values for each channel; f16 and bf16 are its f32 values rounded to nearest
+//! Output. A table of 256 values for each channel normalizes bytes; f16 and bf16 are its f32 values rounded to nearest
 //! even.
 
 mod batch;
@@ -46,36 +45,36 @@ use output::{Output, Tables};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Most batches whose memory is tried when a pipeline is built.
+/// Largest number of batches whose memory is tried when a pipeline is built.
 const TRIED_BATCHES: usize = 8;
-/// Memory tried for each worker beside the batches: its stack, its decoder and an image of moderate size.
+/// Bytes tried for each worker beside the batches: its stack, its decoder and an image of moderate size.
 const WORKER_BYTES: usize = 8 << 20;
 
 /// The CPU, set up for one pipeline.
 pub(crate) struct Cpu {
     options: Arc<RunOptions>,
     tables: Tables,
-    /// Of each output.
+    /// The memory of each output.
     pools: Vec<Arc<Pool>>,
-    /// For targets that are numbers.
+    /// The memory of numeric targets.
     targets: Arc<Pool>,
-    /// Of threads that have ended, for the next epoch's.
+    /// Workers of threads that have ended, for the next epoch.
     workers: Spares<Worker>,
 }
 
 /// A thread's decoder and memory.
 pub(crate) struct Worker {
     executor: Executor,
-    /// For encoded bytes.
+    /// The buffer for encoded bytes.
     buffer: Vec<u8>,
 }
 
 impl Cpu {
-    /// Sets it up, and tries whether the batches that there are at a time, up to a number, and the workers have room in
-    /// memory: the system gives pages when they are first touched, so this takes no time.
+    /// Opens the CPU and tries whether there is memory for the workers and for the batches that exist at a time, at
+    /// most [`TRIED_BATCHES`]. This takes no time, because the system provides pages only when they are first touched.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if they have not.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is not enough memory.
     pub(super) fn open(options: &Arc<RunOptions>, tables: Tables) -> Result<Self> {
         let pins = options.pin_batches.map(driver::context).transpose()?;
         let pool = |output: &OutputForm| {
@@ -97,12 +96,12 @@ impl Cpu {
 /// A batch being filled.
 pub(crate) enum Batch {
     Views(HostBatch),
-    /// By their places, images that each have a size of their own.
+    /// Images with sizes of their own, by their places.
     Ragged(Vec<Mutex<Option<(Size, HostBuffer)>>>),
 }
 
 impl Cpu {
-    /// Mixes the images of a batch, if they are mixed; what it took.
+    /// Mixes the images of a batch, if `end` asks for it. Returns the time taken.
     fn mix(&self, views: &mut [HostBuffer], end: &End<'_>) -> Duration {
         let Some(plan) = end.mix.filter(|plan| plan.changes()) else { return Duration::ZERO };
         let start = Instant::now();
@@ -116,19 +115,19 @@ impl Cpu {
 }
 
 impl RunOptions {
-    /// What is to be done with one encoded image on the CPU.
+    /// The job of decoding one encoded image.
     pub(crate) fn job<'a>(&'a self, bytes: &'a [u8], header: &'a Header) -> Job<'a> {
         Job { bytes, header, how: self.how() }
     }
 }
 
-/// One image has been decoded by the CPU.
+/// The counts for one image that the CPU has decoded.
 fn work(times: Times) -> WorkStats {
     let decoded = Decoded { cpu: 1, ..times.knew.into() };
     WorkStats { decode: times.decode, augment: times.augment, decoded }
 }
 
-/// Decodes an image and runs plans on it but for their epilogues, each to RGB bytes.
+/// Decodes an image and runs plans without their epilogues, each to RGB bytes.
 pub(crate) fn run_to_rgb<'a>(
     executor: &mut Executor,
     job: &Job<'_>,

@@ -1,4 +1,4 @@
-//! From bytes to the elements of a batch: normalized or not, planes or interleaved.
+//! Turns bytes into the elements of a batch: normalized or not, in planes or interleaved.
 
 use crate::raster::Pixel;
 use crate::simd::{wide, widest};
@@ -9,7 +9,7 @@ pub(crate) trait Cast: Copy + Default + PartialEq + Send + Sync + bytemuck::Pod 
     /// Whether elements are plain bytes, not values between 0 and 1.
     const BYTES: bool = false;
 
-    /// The nearest element, ties to even.
+    /// The nearest element; ties go to even.
     fn from_f32(value: f32) -> Self;
 
     /// The nearest elements.
@@ -44,7 +44,7 @@ impl Cast for bf16 {
     #[inline(always)]
     fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
-        // Not a number stays so: there is no such value here, but rounding could make it infinite.
+        // NaN stays NaN. It does not occur here, but rounding could make it infinite.
         if value.is_nan() {
             return Self::NAN;
         }
@@ -61,18 +61,18 @@ impl Cast for u8 {
     }
 }
 
-/// What each byte becomes, for each channel.
+/// The element for each byte value of each channel.
 ///
-/// `f32`: `(v / 255 - mean) / std`, rounded after each operation, or `v / 255`. `f16` and `bf16`: the nearest to that.
-/// `u8`: the byte itself.
+/// `f32`: `(v / 255 - mean) / std`, rounded after each operation, or `v / 255`. `f16` and `bf16`: the `f32` value
+/// rounded to the nearest. `u8`: the byte itself.
 pub(crate) struct Table<T> {
     values: [[T; 256]; 3],
-    /// The same by arithmetic, where that gives the same bits for all 256 bytes.
+    /// Arithmetic for the same elements, if it gives the same bits for all 256 bytes.
     arithmetic: Option<[Arithmetic; 3]>,
 }
 
-/// `(v / 255 - mean) / std` for one channel, divisions by multiplication: the quotient from the rounded reciprocal is
-/// off by its last bit at most, which a remainder computed without rounding sets right.
+/// `(v / 255 - mean) / std` for one channel, with multiplications instead of divisions. The quotient by the rounded
+/// reciprocal is wrong in its last bit at most. A remainder that is computed without rounding corrects it.
 #[derive(Clone, Copy)]
 struct Arithmetic {
     mean: f32,
@@ -93,12 +93,12 @@ impl Arithmetic {
 }
 
 impl<T: Cast> Table<T> {
-    /// What each byte of each channel becomes.
+    /// The element for each byte value of each channel.
     pub(crate) fn values(&self) -> &[[T; 256]; 3] {
         &self.values
     }
 
-    /// The table for a mean and a standard deviation of each channel, or for none.
+    /// The table for a mean and a standard deviation of each channel, or without normalization.
     pub(crate) fn new(normalize: Option<([f32; 3], [f32; 3])>) -> Self {
         let exact = |byte: u8, channel: usize| {
             let value = f32::from(byte) / 255.0;
@@ -123,7 +123,7 @@ impl<T: Cast> Table<T> {
         Self { values, arithmetic: holds.then_some(arithmetic) }
     }
 
-    /// Writes the first channels of a row into planes' rows, each of the row's length.
+    /// Writes the first channels of a row to rows of planes, each as long as the row.
     pub(crate) fn planes<const N: usize>(&self, row: &[Pixel], planes: [&mut [T]; N]) {
         widest(
             #[inline(always)]
@@ -131,7 +131,7 @@ impl<T: Cast> Table<T> {
         );
     }
 
-    /// Writes a row into a row of three elements a pixel.
+    /// Writes a row to a row of three interleaved elements a pixel.
     pub(crate) fn interleaved(&self, row: &[Pixel], to: &mut [T]) {
         wide(
             #[inline(always)]
@@ -156,7 +156,7 @@ impl<T: Cast> Table<T> {
             let (pixels, pixels_rest) = row.as_chunks::<STEP>();
             for (elements, pixels) in steps.iter_mut().zip(pixels) {
                 for i in 0..STEP {
-                    // Shifting whole pixels vectorises better than picking bytes.
+                    // The compiler vectorizes shifts of whole pixels better than selected bytes.
                     values[i] = arithmetic.value((u32::from_le_bytes(pixels[i]) >> (8 * channel)) as u8);
                 }
                 T::convert(&values, elements);
@@ -176,7 +176,7 @@ impl<T: Cast> Table<T> {
     }
 }
 
-/// Elements made at once.
+/// Number of elements that are computed at once.
 const STEP: usize = 32;
 
 #[cfg(test)]
@@ -206,7 +206,7 @@ mod tests {
         let (mean, std) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
         let value = |channel: usize, byte: u8| (f32::from(byte) / 255.0 - mean[channel]) / std[channel];
         let normalized = Some((mean, std));
-        // Around the number of pixels that are made at once, and all bytes.
+        // Lengths around the number of pixels that are computed at once, and enough for all byte values.
         for len in [1, 2, 31, 32, 33, 65, 600] {
             let row: Vec<Pixel> = (0..len).map(|x| [x as u8, (x * 7) as u8, 255 - x as u8, 255]).collect();
             let row = &row[..];
@@ -215,7 +215,7 @@ mod tests {
             check(row, normalized, |channel, byte| half::bf16::from_f32(value(channel, byte)));
             check(row, None, |_, byte| f32::from(byte) / 255.0);
             check(row, None, |_, byte| byte);
-            // Where arithmetic by reciprocals overflows, the table must be used.
+            // If arithmetic by reciprocals overflows, the table must be used.
             let (mean, std) = ([0.0, 1e30, -0.5], [1e-40, 1e-30, f32::MAX]);
             check(row, Some((mean, std)), |channel, byte| (f32::from(byte) / 255.0 - mean[channel]) / std[channel]);
         }

@@ -1,4 +1,4 @@
-//! The last step on the CPU: rows of 8-bit pixels into a sample's place in the batch, normalized and cast.
+//! The last step on the CPU: writes rows of 8-bit pixels to a sample's place in the batch, normalized and cast.
 
 use super::normalize::{Cast, Table};
 use crate::backend::Elements;
@@ -9,10 +9,10 @@ use crate::tensor::{DType, Layout};
 use half::{bf16, f16};
 use std::sync::LazyLock;
 
-/// The table that leaves bytes as they are.
+/// The tables that leave bytes unchanged.
 static BYTES: LazyLock<Tables> = LazyLock::new(|| Tables::new(DType::U8, None));
 
-/// What each byte value becomes, in the output's type.
+/// The output element for each byte value, for any output type.
 pub(crate) enum Tables {
     F32(Box<Table<f32>>),
     F16(Box<Table<f16>>),
@@ -31,7 +31,7 @@ impl Tables {
         }
     }
 
-    /// The elements of all bytes of the first channel, then of the others, as they lie in memory.
+    /// The elements for all bytes of the first channel, then of the others, as they are in memory.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::F32(table) => bytemuck::cast_slice(table.values()),
@@ -52,18 +52,18 @@ pub(crate) struct Output<'a> {
     epilogue: bool,
 }
 
-/// How the elements of an image lie.
+/// The order of an image's elements.
 #[derive(Debug, Clone, Copy)]
 enum Order {
-    /// The first channel alone.
+    /// Only the first channel.
     Gray,
     Planes,
     Interleaved,
 }
 
 impl<'a> Output<'a> {
-    /// `bytes` must be as long as an image of `size` in the tables' type, and aligned for it. Of one channel it is the
-    /// first.
+    /// An output for an image of `size`. `bytes` must have the image's length in the tables' type, and its alignment.
+    /// With one channel, the first is written.
     pub(crate) fn new(bytes: &'a mut [u8], size: Size, tables: &'a Tables, elements: Elements) -> Self {
         let order = match elements.layout {
             _ if elements.channels == 1 => Order::Gray,
@@ -73,7 +73,7 @@ impl<'a> Output<'a> {
         Self { bytes, size, tables, order, epilogue: true }
     }
 
-    /// An output of RGB bytes, row by row, as they are before a plan's epilogue.
+    /// An output of RGB bytes, row by row, without a plan's epilogue.
     pub(super) fn rgb(bytes: &'a mut [u8], size: Size) -> Self {
         let elements = Elements { dtype: DType::U8, layout: Layout::Nhwc, channels: 3 };
         Self { epilogue: false, ..Self::new(bytes, size, &BYTES, elements) }
@@ -91,7 +91,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Ends an image whose rows are written.
+    /// Completes an image after its last row.
     pub(super) fn end(&mut self, epilogue: &Epilogue) {
         if self.epilogue {
             epilogue.erasures.iter().for_each(|erasure| self.erase(erasure));
@@ -106,7 +106,7 @@ impl<'a> Output<'a> {
             Tables::F16(_) => overwrite::<f16>(bytemuck::cast_slice_mut(self.bytes), size, order, erase),
             Tables::Bf16(_) => overwrite::<bf16>(bytemuck::cast_slice_mut(self.bytes), size, order, erase),
             Tables::U8(_) => {
-                // A color is rounded as on 8-bit images.
+                // A color is rounded, as on 8-bit images.
                 let value = if erase.std == 0.0 { erase.value.map(f32::round) } else { erase.value };
                 overwrite::<u8>(self.bytes, size, order, &erase.value(value));
             }
@@ -114,7 +114,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// The rows `y` of an image's planes.
+/// Row `y` of each plane of an image.
 fn plane_rows<T, const N: usize>(out: &mut [T], size: Size, y: u32) -> [&mut [T]; N] {
     let (width, plane) = (size.width as usize, size.area_px() as usize);
     let row = y as usize * width;

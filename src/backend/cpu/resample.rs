@@ -1,5 +1,5 @@
-//! Separable, antialiased resizing of a view, row by row: equal to [`resize`](crate::ops::resize), without an intermediate
-//! image. The rows that the vertical pass still needs wait in a ring.
+//! Separable, antialiased resizing of a view, row by row, without an intermediate image. Equal to
+//! [`resize`](crate::ops::resize). A ring keeps the rows that the vertical pass still needs.
 
 use super::gather::{Gather, plain_row};
 use super::vertical::vertical_pass;
@@ -10,7 +10,7 @@ use crate::plan::view::ImageView;
 use crate::raster::{Image, Pixel, Rect};
 use crate::simd::wide;
 
-/// Memory of [`resample`], kept over calls.
+/// Memory of [`resample`], kept from call to call.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     columns: Columns,
@@ -30,12 +30,12 @@ struct Columns {
     taps: Taps,
     #[cfg(target_arch = "x86_64")]
     prepared: super::horizontal::Prepared,
-    /// Whether the prepared ones serve.
+    /// Whether the weights prepared for vectors are used.
     vectors: bool,
 }
 
 impl Columns {
-    /// Resizes one row of the columns that the weights reach.
+    /// Resizes one row, which has the columns that the weights reach.
     fn row(&self, from: &[Pixel], to: &mut [Pixel]) {
         #[cfg(target_arch = "x86_64")]
         if self.vectors {
@@ -48,8 +48,7 @@ impl Columns {
     }
 }
 
-/// Resizes what `view` shows of `image`, and gives `part` of the result to `emit`, row by row (the row's
-/// place in the result, and its pixels).
+/// Resizes `view` of `image` and passes each row of `part` of the result to `emit`, with its position in the result.
 pub(crate) fn resample(
     view: &ImageView,
     image: &Image,
@@ -116,11 +115,11 @@ pub(crate) fn resample(
         return;
     }
 
-    // What the ring holds: rows of the view, or rows that the horizontal pass has been over.
+    // The ring holds rows of the view, or the results of the horizontal pass.
     let horizontal_first = horizontal && !vertical_first;
     let ring_width = if horizontal_first { out_width } else { width };
     let ring_rows = rows.most();
-    // Where the view's rows are the image's own, the vertical pass reads them where they are.
+    // If the view's rows are rows of the image, the vertical pass reads them in the image.
     let in_place = !horizontal_first && view.is_plain_rows();
     if !in_place {
         grow(ring, ring_width * ring_rows);
@@ -162,7 +161,7 @@ fn grow(buffer: &mut Vec<Pixel>, len: usize) {
     }
 }
 
-/// Row `y` of the view from column `x`, where it lies or gathered into `line`.
+/// Row `y` of the view from column `x`: a slice of the image, or gathered into `line`.
 fn view_row<'a>(
     view: &ImageView,
     gather: &Gather<'_>,

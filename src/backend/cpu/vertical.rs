@@ -1,8 +1,8 @@
 //! The vertical pass of a resize: one row out of several.
 //!
-//! With AVX-512 a product of two neighboring rows' bytes with their weights, and its sum, is one instruction. As in the
-//! horizontal pass weights are cut in two, which their 16 bits want, and the sums put together at the end: equal to
-//! [`vertical_row`].
+//! With AVX-512, one instruction multiplies two neighboring rows' bytes with their weights and adds the products to a
+//! sum. Weights are split in two, as in the horizontal pass, to fit 16 bits, and the sums are combined at the end. The
+//! result equals [`vertical_row`].
 
 #![allow(unsafe_code)]
 
@@ -10,11 +10,11 @@ use crate::ops::resize::vertical_row;
 use crate::raster::Pixel;
 use crate::simd::wide;
 
-/// Most rows that are found once, not anew for each step of the pass. More are needed only where an image becomes less than a
-/// fifteenth of its height, or with Lanczos less than a fifth.
+/// Largest number of rows whose addresses are found once, not for each step of the pass. More are needed only if an
+/// image shrinks to less than a fifteenth of its height, or with Lanczos to less than a fifth.
 const MOST: usize = 32;
 
-/// Makes `out` of as many rows as there are weights, each at least as long.
+/// Computes `out` from one row for each weight. Each row must be at least as long as `out`.
 pub(super) fn vertical_pass<'a>(row: impl Fn(usize) -> &'a [Pixel], weights: &[i32], out: &mut [Pixel]) {
     let mut found: [&[u8]; MOST] = [&[]; MOST];
     let Some(rows) = found.get_mut(..weights.len()) else {
@@ -49,8 +49,8 @@ mod avx512 {
     /// There must be as many rows as weights, at most [`MOST`], and each at least as long as `to`.
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     pub(super) unsafe fn vertical(rows: &[&[u8]], weights: &[i32], to: &mut [u8]) {
-        // Of each two rows: their first bytes, and their weights' parts as pairs of 16 bits. An odd last row is taken with
-        // itself, which weighs nothing.
+        // For each two rows: their first bytes, and the parts of their weights as pairs of 16 bits. An odd last row is
+        // paired with itself, with a weight of 0.
         let mut pairs = [([to.as_ptr(); 2], [0_i32; 2]); MOST.div_ceil(2)];
         let pairs = &mut pairs[..weights.len().div_ceil(2)];
         let two = rows.chunks(2).zip(weights.chunks(2));
@@ -81,10 +81,10 @@ mod avx512 {
         let mut low = [_mm512_set1_epi32(1 << (WEIGHT_BITS - 1)); 4];
         let mut high = [zero; 4];
         for (starts, weights) in pairs {
-            // SAFETY: the caller's promise.
+            // SAFETY: this function's contract.
             let rows = starts.map(|start| unsafe { _mm512_maskz_loadu_epi8(mask, start.add(at).cast()) });
             let weights = weights.map(|pair| _mm512_set1_epi32(pair));
-            // Bytes of both rows beside each other, then each as 16 bits.
+            // Interleaves the bytes of both rows and widens them to 16 bits.
             let halves = [_mm512_unpacklo_epi8(rows[0], rows[1]), _mm512_unpackhi_epi8(rows[0], rows[1])];
             for (half, both) in halves.into_iter().enumerate() {
                 let values = [_mm512_unpacklo_epi8(both, zero), _mm512_unpackhi_epi8(both, zero)];
@@ -99,7 +99,7 @@ mod avx512 {
             let sum = _mm512_add_epi32(low[place], _mm512_slli_epi32::<LOW_BITS>(high[place]));
             _mm512_srai_epi32::<WEIGHT_BITS>(sum)
         };
-        // Packing takes the vectors apart as unpacking has put them together.
+        // Packing restores the order that unpacking has changed.
         let halves = [_mm512_packs_epi32(value(0), value(1)), _mm512_packs_epi32(value(2), value(3))];
         _mm512_packus_epi16(halves[0], halves[1])
     }
@@ -110,7 +110,7 @@ pub(super) mod tests {
     use super::*;
     use crate::ops::filter::{Interpolation, Taps};
 
-    /// Pixels at the extremes, where sums are largest and results are clipped.
+    /// Pixels with extreme values, for which sums are largest and results are clipped.
     pub(in super::super) fn extremes(width: usize, seed: usize) -> Vec<Pixel> {
         let mut state = seed as u32;
         let mut random = || {

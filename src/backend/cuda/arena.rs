@@ -1,8 +1,8 @@
-//! Memory of one in-flight batch: what the host writes and the device reads, what only the device uses, and the encoded
-//! bytes that the hardware decoder reads.
+//! The memory of one in-flight batch: staging memory, which the host writes and the device reads; scratch memory, which
+//! only the device uses; and copies of encoded bytes for the hardware decoder.
 //!
-//! All are taken piece by piece from a few blocks, which are emptied together when the batch is done. A batch that
-//! needed several blocks finds one of that size the next time, so that in the steady state nothing is allocated and all
+//! Pieces are taken from a few blocks, which are emptied together when the batch is done. If a batch needed several
+//! blocks, they are replaced by a single one of that size. So in the steady state nothing is allocated, and everything
 //! that the host wrote goes to the device in one copy.
 #![allow(unsafe_code)]
 
@@ -12,20 +12,20 @@ use crate::error::{Error, Result};
 use bytemuck::NoUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Pieces begin at multiples of this: a kernel's widest load, and a line of the device's cache for images.
+/// Alignment of pieces: enough for a kernel's widest load, and a line of the device's cache for images.
 const ALIGN_BYTES: usize = 128;
-/// The first block of either kind.
+/// Size of the first block of each kind.
 const FIRST_BLOCK_BYTES: usize = 4 << 20;
-/// What a worker takes at a time for small tables.
+/// Bytes of staging memory that a worker takes at a time for small tables.
 pub(super) const CHUNK_BYTES: usize = 32 << 10;
 
 /// Memory of one batch.
 #[derive(Debug)]
 pub(super) struct Arena {
     context: Context,
-    /// Most device memory of all blocks together.
+    /// Largest device memory of all blocks together.
     limit_bytes: usize,
-    /// Whether the host's memory is.
+    /// Whether the host memory is pinned.
     pinned: bool,
     blocks: Mutex<Blocks>,
 }
@@ -37,12 +37,12 @@ struct Blocks {
     encoded: Stack<Arc<HostMemory>>,
 }
 
-/// Memory that pieces are taken from, one behind the other.
+/// Memory from which pieces are taken in order.
 trait Block {
     fn len_bytes(&self) -> usize;
 }
 
-/// Blocks of one kind, of which the last is being filled, each with the bytes that are used of it.
+/// Blocks of one kind, each with its number of used bytes. Pieces come from the last block.
 #[derive(Debug)]
 struct Stack<B>(Vec<(B, usize)>);
 
@@ -57,12 +57,13 @@ impl<B: Block> Stack<B> {
         self.0.iter().map(|(block, _)| block.len_bytes()).sum()
     }
 
-    /// Bytes of the last block, and how many of them are not used.
+    /// Size of the last block, and the number of its unused bytes.
     fn last(&self) -> (usize, usize) {
         self.0.last().map_or((0, 0), |(block, used)| (block.len_bytes(), block.len_bytes() - used))
     }
 
-    /// The block with the next `len` bytes, and where in it they begin. `last` had room, or is followed by `more`.
+    /// Takes the next `len` bytes. Returns their block and their offset in it. `more` makes a new block if the last one
+    /// has too little room.
     fn take(&mut self, len: usize, more: impl FnOnce() -> Result<B>) -> Result<(&B, usize)> {
         if self.0.is_empty() || self.last().1 < len {
             let block = more()?;
@@ -79,8 +80,9 @@ impl<B: Block> Stack<B> {
         Ok((block, offset))
     }
 
-    /// Takes all back. Several blocks become one for as much as was used of them, and an eighth more, since batches
-    /// differ, but of at most `limit_bytes`; where there is no memory for it, the next batch takes blocks of its own.
+    /// Takes all pieces back. Several blocks are replaced by a single one, an eighth larger than their used bytes
+    /// because batches differ, but at most `limit_bytes`. If there is no memory for it, the next batch makes new
+    /// blocks.
     fn reset(&mut self, limit_bytes: usize, make: impl FnOnce(usize) -> Result<B>) {
         if self.0.len() > 1 {
             let used: usize = self.0.iter().map(|(_, used)| used).sum();
@@ -92,12 +94,12 @@ impl<B: Block> Stack<B> {
     }
 }
 
-/// Memory of the host, and as much of the device's, which it is copied to.
+/// Host memory, and equally large device memory that it is copied to.
 #[derive(Debug)]
 struct Staging {
     host: Arc<HostMemory>,
     device: DeviceMemory,
-    /// Bytes that were copied already.
+    /// Number of bytes that were copied already.
     sent: usize,
 }
 
@@ -126,7 +128,7 @@ impl Block for Arc<HostMemory> {
     }
 }
 
-/// A copy of encoded bytes in the host's memory, pinned where the arena's is.
+/// A copy of encoded bytes in host memory. It is pinned if the arena's memory is.
 #[derive(Debug)]
 pub(super) struct Held {
     host: Arc<HostMemory>,
@@ -136,13 +138,13 @@ pub(super) struct Held {
 
 impl Held {
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: they lie within the block, which this keeps alive, were written before this was made (`Arena::hold`),
-        // and are given out anew only after this is gone (`Arena::reset`).
+        // SAFETY: the bytes lie within the block, which this keeps alive. They were written before this was made
+        // (`Arena::hold`), and are reused only after it is gone (`Arena::reset`).
         unsafe { std::slice::from_raw_parts(self.host.start().add(self.offset), self.len_bytes) }
     }
 }
 
-/// A piece of staging memory: the host writes it, and the device has it after [`Arena::upload`].
+/// A piece of staging memory. The host writes it, and [`Arena::upload`] copies it to the device.
 #[derive(Debug)]
 pub(super) struct Allocation {
     host: Arc<HostMemory>,
@@ -152,21 +154,21 @@ pub(super) struct Allocation {
 }
 
 impl Allocation {
-    /// Where the device will have it.
+    /// The address of the piece on the device.
     pub(super) fn address(&self) -> u64 {
         self.device
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the piece lies within the block, which it keeps alive, and pieces of a block do not overlap
-        // (`Blocks::piece`). Copies to the device read it only after the batch has been filled (`Arena::upload`), and a
-        // block's pieces are given out anew only after all of that is done (`Arena::reset`).
+        // (`Stack::take`). Copies to the device read it only after the batch has been filled (`Arena::upload`), and the
+        // block's pieces are reused only after these copies are done (`Arena::reset`).
         unsafe { std::slice::from_raw_parts_mut(self.host.start().add(self.offset), self.len_bytes) }
     }
 }
 
 impl Arena {
-    /// An arena without memory as yet, of at most `limit_bytes` on the device.
+    /// An arena without any blocks, which takes at most `limit_bytes` on the device.
     pub(super) fn new(context: &Context, limit_bytes: usize, pinned: bool) -> Self {
         Self { context: Arc::clone(context), limit_bytes, pinned, blocks: Mutex::default() }
     }
@@ -175,7 +177,7 @@ impl Arena {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Staging memory. The call may wait for the device to allocate.
+    /// Takes staging memory. The call may wait for the device to allocate.
     pub(super) fn piece(&self, len_bytes: usize) -> Result<Allocation> {
         let mut blocks = self.lock();
         let len = len_bytes.next_multiple_of(ALIGN_BYTES);
@@ -194,20 +196,21 @@ impl Arena {
             blocks.encoded.take(len, || HostMemory::new(&self.context, size, self.pinned).map(Arc::new))?;
         let host = Arc::clone(block);
         drop(blocks);
-        // SAFETY: the place lies within the block, which stays, and is nobody else's.
+        // SAFETY: the bytes lie within the block, which stays allocated, and belong to nobody else.
         unsafe { host.start().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(Held { host, offset, len_bytes: bytes.len() })
     }
 
-    /// Device memory that nothing uses: the host knows it to be idle.
+    /// Takes device memory that no work on the device uses.
     pub(super) fn scratch(&self, len_bytes: usize) -> Result<u64> {
         self.scratch_sparing(len_bytes, 0)
     }
 
-    /// The same, if at least `spared_bytes` are left for other allocations, all of which may be staging memory.
+    /// Takes device memory as [`scratch`](Self::scratch) does, if at least `spared_bytes` remain for other allocations,
+    /// even if all of those are staging memory.
     ///
     /// # Errors
-    /// [`Error::OutOfDeviceMemory`] if they are not.
+    /// [`Error::OutOfDeviceMemory`] if less would remain.
     pub(super) fn scratch_sparing(&self, len_bytes: usize, spared_bytes: usize) -> Result<u64> {
         let mut blocks = self.lock();
         let len = len_bytes.next_multiple_of(ALIGN_BYTES);
@@ -217,7 +220,7 @@ impl Arena {
         }
         let size = blocks.next_size(blocks.scratch.last(), len, self.limit_bytes);
         if spared_bytes > 0 {
-            // A further block here leaves less for one of staging memory.
+            // A new block here would leave less for a block of staging memory.
             let taken = if blocks.scratch.last().1 < len { *size.as_ref().unwrap_or(&usize::MAX) } else { 0 };
             let left = blocks.free_bytes(self.limit_bytes).saturating_sub(taken) + blocks.staging.last().1;
             if left < spared_bytes {
@@ -228,7 +231,7 @@ impl Arena {
         Ok(block.address() + offset as u64)
     }
 
-    /// Queues the copy of all pieces that were taken since the last one to the device.
+    /// Queues the copy to the device of all pieces that were taken since the last call.
     ///
     /// # Safety
     /// None of these pieces is written any more. The arena is neither reset nor dropped before the copies are done.
@@ -237,7 +240,7 @@ impl Arena {
             let (from, len_bytes) = (block.sent, *used - block.sent);
             let address = block.device.address() + from as u64;
             queue(Part::Transfer, &|| {
-                // SAFETY: both blocks are at least as long as what is used of them; the rest is the contract.
+                // SAFETY: both blocks are at least as long as their used bytes; the rest is the contract.
                 unsafe { driver::upload(address, block.host.start().add(from), len_bytes, stream) }
             })?;
             block.sent = *used;
@@ -247,8 +250,8 @@ impl Arena {
 
     /// Takes all memory back for the next batch.
     ///
-    /// # Safety
-    /// No work that uses the arena's memory is under way on the device, and no [`Allocation`] or [`Held`] is left.
+    /// No work on the device uses the arena's memory any more, and no [`Allocation`] or [`Held`] is left.
+    /// No work on the device uses the arena's memory any more, and no [`Allocation`] or [`Held`] is left.
     pub(super) unsafe fn reset(&mut self) {
         let (context, limit_bytes, pinned) = (&self.context, self.limit_bytes, self.pinned);
         let Blocks { staging, scratch, encoded } = self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -260,7 +263,7 @@ impl Arena {
     }
 }
 
-/// The error of a batch that needs `len` bytes more than the `free` ones.
+/// The error of a batch that needs `len` bytes, but has only `free`.
 fn no_room(len: usize, free: usize) -> Error {
     Error::OutOfDeviceMemory {
         what: "a batch",
@@ -271,18 +274,18 @@ fn no_room(len: usize, free: usize) -> Error {
 }
 
 impl Blocks {
-    /// Bytes of the limit that no block has.
+    /// Number of bytes of the limit that are in no block.
     fn free_bytes(&self, limit_bytes: usize) -> usize {
         limit_bytes.saturating_sub(self.staging.bytes() + self.scratch.bytes())
     }
 
-    /// Bytes that can still be allocated: in no block yet, or in the last blocks behind what is used of them.
+    /// Number of bytes that can still be allocated: outside of blocks, or unused in the last ones.
     fn room_bytes(&self, limit_bytes: usize) -> usize {
         self.free_bytes(limit_bytes) + self.staging.last().1 + self.scratch.last().1
     }
 
-    /// The size of a further block that holds `len` bytes behind one of `last_bytes`: twice as large, if the limit then
-    /// has as much left for blocks of the other kind.
+    /// The size of a new block that holds `len` bytes. It is twice as large as the last one if the limit leaves as much
+    /// for blocks of the other kind.
     fn next_size(&self, (last_bytes, _): (usize, usize), len: usize, limit_bytes: usize) -> Result<usize> {
         let free = self.free_bytes(limit_bytes);
         if len > free {
@@ -292,7 +295,7 @@ impl Blocks {
     }
 }
 
-/// Staging memory for small tables, taken from an arena in larger pieces: one for each worker and batch.
+/// Staging memory for small tables, taken from an arena in larger pieces. Each worker has one for each batch.
 #[derive(Debug, Default)]
 pub(super) struct StagingWriter {
     piece: Option<Allocation>,
@@ -300,14 +303,14 @@ pub(super) struct StagingWriter {
 }
 
 impl StagingWriter {
-    /// Puts values where the device will have them; their address, a multiple of 16.
+    /// Copies values to staging memory. Returns their address on the device, a multiple of 16.
     pub(super) fn put<T: NoUninit>(&mut self, arena: &Arena, values: &[T]) -> Result<u64> {
         const { assert!(align_of::<T>() <= 16) };
         let bytes: &[u8] = bytemuck::cast_slice(values);
         self.put_bytes(arena, bytes.len(), |to| to.copy_from_slice(bytes))
     }
 
-    /// The same for `len_bytes` bytes that `write` fills in.
+    /// Has `write` fill in `len_bytes` bytes of staging memory. Returns their address on the device, a multiple of 16.
     pub(super) fn put_bytes(&mut self, arena: &Arena, len_bytes: usize, write: impl FnOnce(&mut [u8])) -> Result<u64> {
         let start = self.used.next_multiple_of(16);
         if let Some(piece) = self.piece.as_mut().filter(|piece| start + len_bytes <= piece.len_bytes) {

@@ -1,4 +1,4 @@
-//! The in-flight batches of a pipeline, which are used again and again.
+//! The in-flight batches of a pipeline, which are reused.
 #![allow(unsafe_code)]
 
 use super::in_flight::InFlight;
@@ -9,20 +9,20 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// The in-flight batches of a pipeline: each is used again once the device is done with it.
+/// The in-flight batches of a pipeline. Each is reused once the device is done with it.
 pub(super) struct Batches {
     context: Context,
-    /// Most device memory of a batch, in bytes.
+    /// Largest device memory of a batch, in bytes.
     pub(super) limit_bytes: usize,
     pinned: bool,
     /// Largest number of in-flight batches.
     most: usize,
     idle: Mutex<Idle>,
-    /// The number of the batch that was begun last.
+    /// Number of the batch that was begun last.
     numbers: AtomicU64,
 }
 
-/// In-flight batches that no samples are being put into: the one submitted first is the first to be done.
+/// In-flight batches that are not being filled, in the order of submission, so the first one is done first.
 #[derive(Default)]
 struct Idle {
     batches: VecDeque<InFlight>,
@@ -36,10 +36,11 @@ impl Batches {
         Self { context: Arc::clone(context), limit_bytes, pinned, most, idle, numbers }
     }
 
-    /// Begins a batch of so many samples. `done` is told what the memory was used for, which the device is done with.
+    /// Begins a batch of `samples` samples. `done` receives the batch that used the memory before and is complete.
     ///
     /// # Synchronization
-    /// Waits until the device is done with the memory, which it is unless it is behind by all batches in flight.
+    /// Waits until the device is done with the memory. It usually is; otherwise all in-flight batches are still on the
+    /// device.
     pub(super) fn begin(&self, samples: usize, done: impl FnOnce(&mut InFlight) -> Result<()>) -> Result<InFlight> {
         let idle = {
             let mut idle = lock(&self.idle);
@@ -60,7 +61,7 @@ impl Batches {
         begun
     }
 
-    /// Makes the memory of a batch ready for another.
+    /// Prepares the memory of a completed batch for another.
     fn recycle(
         &self,
         mut batch: InFlight,
@@ -69,8 +70,8 @@ impl Batches {
     ) -> Result<InFlight> {
         batch.done.synchronize()?;
         done(&mut batch)?;
-        // SAFETY: all of its work has just been waited for; allocations live no longer than the call that writes them,
-        // but for workers' staging memory, which is of an earlier number and so never written again.
+        // SAFETY: all work of the batch has just been waited for. Allocations live no longer than the call that writes
+        // them, except workers' staging memory, which belongs to an earlier batch number and so is never written again.
         unsafe { batch.arena.reset() };
         batch.begin(1 + self.numbers.fetch_add(1, Relaxed), samples);
         Ok(batch)
@@ -81,13 +82,13 @@ impl Batches {
         lock(&self.idle).batches.push_back(batch);
     }
 
-    /// Takes back a batch that was not submitted and of which nothing is under way.
+    /// Takes back a batch that was not submitted and has no work on the device.
     pub(super) fn give_up(&self, mut batch: InFlight) {
         batch.begin(0, 0);
         self.give(batch);
     }
 
-    /// Makes room for another in the place of one that is lost.
+    /// Allows another batch to replace one that is lost.
     pub(super) fn lose(&self) {
         lock(&self.idle).made -= 1;
     }

@@ -2,14 +2,14 @@
 
 use crate::backend::spares::Spares;
 
-/// Buffers above this are freed after use.
+/// Buffers above this size are freed after use.
 const KEEP_BYTES: usize = 4 << 20;
 
-/// Buffers of samples that nothing reads any more, for the next samples.
+/// Buffers of samples that nobody reads any more, for the next samples.
 pub(super) struct Buffers(Spares<Vec<u8>>);
 
 impl Buffers {
-    /// A store for at most so many.
+    /// A store for at most `most` buffers.
     pub(super) fn new(most: usize) -> Self {
         Self(Spares::new(most))
     }

@@ -1,4 +1,4 @@
-//! The GPUs that the driver shows, in its order, by which a device is chosen.
+//! The GPUs that the driver shows, in its order. A device's ordinal refers to this order.
 #![allow(unsafe_code)]
 
 use crate::cuda::driver::{check, device_count};
@@ -11,12 +11,12 @@ use std::ffi::{CStr, CString, c_char};
 #[derive(Debug, Clone)]
 pub(crate) struct Card {
     pub(crate) name: String,
-    /// Major and minor number.
+    /// Major and minor number of the compute capability.
     pub(crate) capability: (i32, i32),
     pub(crate) memory_bytes: usize,
 }
 
-/// All of them: none where there is no driver.
+/// All GPUs. The list is empty if there is no driver.
 pub(crate) fn cards() -> Result<Vec<Card>> {
     (0..device_count()?).map(card).collect()
 }
@@ -24,7 +24,7 @@ pub(crate) fn cards() -> Result<Vec<Card>> {
 fn card(ordinal: i32) -> Result<Card> {
     let device = check("cuDeviceGet", result::device::get(ordinal))?;
     let number = |attribute| {
-        // SAFETY: the device is one that the driver gave.
+        // SAFETY: the driver has returned this device.
         check("cuDeviceGetAttribute", unsafe { result::device::get_attribute(device, attribute) })
     };
     Ok(Card {
@@ -38,14 +38,14 @@ fn card(ordinal: i32) -> Result<Card> {
     })
 }
 
-/// Where each of them is on the PCI bus, by which other libraries know it: they number GPUs in orders of their own.
+/// The PCI bus address of each GPU. Other libraries number GPUs in different orders, but know these addresses.
 #[cfg(feature = "experiment")]
 pub(crate) fn pci_addresses() -> Result<Vec<CString>> {
     let address = |ordinal| {
         let device = check("cuDeviceGet", result::device::get(ordinal))?;
-        // More than the longest, `00000000:00:00.0`.
+        // Longer than the longest address, `00000000:00:00.0`.
         let mut address = [0_u8; 32];
-        // SAFETY: the buffer is as long as the call is told; the device is one that the driver gave.
+        // SAFETY: the buffer is as long as the call is told; the driver has returned this device.
         let found = unsafe {
             sys::cuDeviceGetPCIBusId(address.as_mut_ptr().cast::<c_char>(), address.len() as i32, device).result()
         };

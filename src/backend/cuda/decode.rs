@@ -1,4 +1,4 @@
-//! The decoders of a pipeline: nvJPEG on the worker's stream, decoders on the device that take a batch together, and the
+//! The decoders of a pipeline: nvJPEG on the worker's stream, decoders on the device that take whole batches, and the
 //! CPU.
 
 use super::buffers::Buffers;
@@ -19,40 +19,40 @@ use crate::raster::Rect;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// An image on its way to the kernels.
+/// A decoded image, or one that a decoder on the device will decode, for the kernels to read.
 pub(super) struct Source {
     pub(super) image: DeviceImage,
     pub(super) by: By,
-    /// Device memory that was taken for it and is not needed.
+    /// Device memory that was taken for the image but is not needed.
     pub(super) spare: Option<Spare>,
 }
 
-/// Who decodes an image.
+/// The decoder of an image.
 pub(super) enum By {
     Cpu,
     Hybrid,
-    /// Later, with the others of its batch.
+    /// The hardware decoder, later, with other images of the batch.
     Hardware(HardwareJob),
-    /// The kernels, with the others of its batch.
+    /// The crate's own kernels, later, with other images of the batch.
     Device(Box<Job>),
 }
 
-/// The decoders of one pipeline on a device, and which image goes to which.
+/// The decoders of one pipeline on a device. They choose a decoder for each image.
 pub(super) struct Decoders {
     options: Arc<RunOptions>,
     router: Router,
     nvjpeg: Option<Scoped<Nvjpeg>>,
     own: DeviceDecoder,
-    /// For encoded bytes.
+    /// Buffers for encoded bytes.
     pub(super) buffers: Buffers,
     streams: Arc<Streams>,
 }
 
 impl Decoders {
-    /// Opens what the options' path needs.
+    /// Opens the decoders that the options' path needs.
     ///
     /// # Errors
-    /// [`Error::Device`] if the path names a decoder that is not there.
+    /// [`Error::Device`] if a decoder that the path names is missing.
     pub(super) fn open(options: &Arc<RunOptions>, own: DeviceDecoder, streams: &Arc<Streams>) -> Result<Self> {
         let nvjpeg = Nvjpeg::open(&streams.context, options.decode, options.stream_priority)?;
         let hardware = nvjpeg.as_ref().is_some_and(|nvjpeg| nvjpeg.hardware.is_some());
@@ -61,17 +61,17 @@ impl Decoders {
         Ok(Self { options: Arc::clone(options), router, nvjpeg, own, buffers, streams: Arc::clone(streams) })
     }
 
-    /// The device's hardware decoder, if it has one and is to use it.
+    /// The device's hardware decoder, if the pipeline uses one.
     fn hardware(&self) -> Option<&HardwareDecoder> {
         self.nvjpeg.as_ref().and_then(|nvjpeg| nvjpeg.hardware.as_ref())
     }
 
-    /// Makes a worker for the thread that calls.
+    /// Makes a worker for the calling thread.
     pub(super) fn worker(&self) -> Result<Worker> {
         Worker::new(self.nvjpeg.as_ref().map(|nvjpeg| nvjpeg.worker(&self.streams.context)).transpose()?)
     }
 
-    /// Decodes, or sees to it that a decoder on the device will with the whole batch.
+    /// Decodes an image, or leaves it to a decoder on the device that decodes the batch together.
     pub(super) fn decode(
         &self,
         worker: &mut Worker,
@@ -103,7 +103,7 @@ impl Decoders {
                     batch.is_decoding(event);
                     return Ok(Source { image, by: By::Hybrid, spare });
                 }
-                // Whatever nvJPEG has against it, the CPU says whether the image is bad.
+                // Whatever the reason for nvJPEG's refusal, the CPU decides whether the image is bad.
                 Err(back) => (encoded, spare) = (back, Some((destination, packed_bytes(size)))),
             }
         }
@@ -117,8 +117,8 @@ impl Decoders {
         Ok(Source { image, by: By::Cpu, spare })
     }
 
-    /// Has the CPU decode the part that is needed of an image that nvJPEG has taken: its plans found no more memory
-    /// beside the whole image, whose memory it then has.
+    /// Decodes the needed part of an image on the CPU after another decoder had taken the whole image. This is for
+    /// plans that find no memory beside the whole image; they get the image's memory.
     pub(super) fn decode_again(
         &self,
         worker: &mut Worker,
@@ -152,9 +152,9 @@ impl Decoders {
         Ok(Source { image, by: By::Cpu, spare })
     }
 
-    /// Device memory for the whole of an image that nvJPEG is to decode, and the worker's decoder; `None` if the CPU is to
-    /// decode it. That is also where the batch's share of memory has no room for the whole
-    /// image: only the part that is needed takes room then.
+    /// Returns device memory for a whole image and the worker's nvJPEG decoder. `None` if the CPU is to decode the
+    /// image, for example because the batch's share of memory has no room for the whole image: the CPU uploads only the
+    /// needed part.
     fn whole_image<'a>(
         &self,
         worker: &'a mut Worker,
@@ -167,12 +167,12 @@ impl Decoders {
         let size = header.size;
         let Worker { nvjpeg, decoded, .. } = worker;
         let Some(nvjpeg) = nvjpeg.as_mut().filter(|_| route != Route::Cpu) else { return Ok(None) };
-        // nvJPEG may fill in what is missing at the end. Whether that is good enough, the CPU decides.
+        // nvJPEG may fill in a missing end. The CPU decides whether the image is acceptable.
         if !has_end(encoded.bytes(), header) {
             return Ok(None);
         }
-        // What is left to each of the other samples: as much as this one needs if the CPU decodes it, once for the part
-        // and once for what is made of it. And to this one's plans: also what their stages take beside the whole image.
+        // Memory that must remain. Each of the other samples gets as much as this one needs if the CPU decodes it: for
+        // the decoded part and for the results. This sample's plans get what their stages take beside the whole image.
         let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
         let each_bytes = packed_bytes(decoded_by(plans).size()) + made_bytes;
         let own_bytes = if plans.len() > 1 { 0 } else { packed_bytes(size) };
@@ -191,10 +191,10 @@ impl Decoders {
         }
     }
 
-    /// Has the device decode what was left to be decoded with the whole batch.
+    /// Decodes on the device the images that were left for the whole batch.
     ///
     /// # Errors
-    /// What ends the epoch; the batch is then to be abandoned.
+    /// Any error ends the epoch; the batch must then be abandoned.
     pub(super) fn settle(&self, worker: &mut Worker, batch: &mut InFlight) -> Result<Settled> {
         let mut settled = self.own.settle(worker, batch, &self.buffers)?;
         if let Some(hardware) = self.hardware() {
@@ -203,7 +203,7 @@ impl Decoders {
         Ok(settled)
     }
 
-    /// Learns how long the device took for a batch that it is done with.
+    /// Records the device's decoding times for a completed batch.
     ///
     /// # Synchronization
     /// Waits for the hardware decoder's part of the batch.
@@ -222,7 +222,7 @@ impl Decoders {
         Ok(())
     }
 
-    /// Waits for all that the hardware decoder was given.
+    /// Waits for all work of the hardware decoder.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.hardware().map_or(Ok(()), |hardware| hardware.stream.synchronize())
     }

@@ -1,4 +1,4 @@
-//! The compiled kernels: one fat binary of all of kernels/*.cu, which build.rs makes and this embeds.
+//! The compiled kernels: one fat binary of all of kernels/*.cu, which build.rs makes and this file embeds.
 
 use crate::error::{Error, Result};
 use crate::file;
@@ -6,24 +6,25 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Names a file to load instead of what is embedded: a fat binary, or a cubin for the device.
+/// Environment variable that names a file to load instead of the embedded kernels: a fat binary, or a cubin for the
+/// device.
 pub(crate) const PATH_VARIABLE: &str = "WARPFEED_KERNELS";
 
-/// What build.rs made; empty where it found no compiler.
+/// The fat binary from build.rs. Empty if build.rs found no compiler.
 static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbin"));
 
-/// Many times the size of all kernels for all cards: what is longer is another file.
+/// Largest size of a file of kernels, many times that of all kernels for all cards. A larger file is not one.
 const LIMIT_BYTES: u64 = 64 << 20;
 
-/// How kernels get in.
+/// Advice for a build without kernels.
 pub(crate) const REMEDY: &str = "get NVIDIA's compiler and rebuild: scripts/setup in a checkout, the CUDA toolkit \
     anywhere (cargo clean -p warpfeed makes cargo look again); or name a compiled image by WARPFEED_KERNELS";
 
-/// The image to load: the file that `$WARPFEED_KERNELS` names if it is set, else what is embedded.
+/// The image to load: the file that `$WARPFEED_KERNELS` names if it is set, otherwise the embedded one.
 ///
 /// # Errors
-/// [`Error::Device`] if nothing is embedded, with the reason and the remedy, or if the file cannot be read or has more
-/// than 64 MiB.
+/// [`Error::Device`] if no kernels are embedded, with the reason and the remedy, or if the file cannot be read or has
+/// more than 64 MiB.
 pub(crate) fn fatbin() -> Result<Cow<'static, [u8]>> {
     choose(path(), EMBEDDED)
 }
@@ -33,18 +34,18 @@ pub(crate) fn path() -> Option<PathBuf> {
     std::env::var_os(PATH_VARIABLE).filter(|path: &OsString| !path.is_empty()).map(PathBuf::from)
 }
 
-/// The compute capabilities that machine code is embedded for, ascending, as 90 for 9.0; PTX is that of the first. None
-/// where no kernels are embedded.
+/// The compute capabilities with embedded machine code, ascending, as 90 for 9.0. The embedded PTX is for the first
+/// one. Empty if no kernels are embedded.
 pub(crate) fn architectures() -> impl Iterator<Item = u32> {
     env!("WARPFEED_ARCHITECTURES").split(' ').filter_map(|number| number.parse().ok())
 }
 
-/// The version of the compiler that made what is embedded, as `"13.0"`; empty where no kernels are.
+/// The version of the compiler of the embedded kernels, as `"13.0"`. Empty if no kernels are embedded.
 pub(crate) fn compiler() -> &'static str {
     env!("WARPFEED_CUDA_VERSION")
 }
 
-/// Why no kernels are embedded, where none are.
+/// The reason why no kernels are embedded. `None` if there are kernels.
 pub(crate) fn lack() -> Option<&'static str> {
     Some(env!("WARPFEED_WITHOUT_KERNELS")).filter(|lack| !lack.is_empty())
 }

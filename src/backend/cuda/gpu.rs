@@ -1,9 +1,9 @@
-//! The GPU back end: the device with what a pipeline needs of it.
+//! The GPU back end: a device and everything that a pipeline needs on it.
 //!
-//! A sample is read and planned, its plans are lowered to calls, and its tables and (if the CPU decodes) its pixels are written
-//! to pinned memory by the worker thread that has taken it. The worker that finishes a batch sends all of that in one
-//! copy, queues the launches behind it and behind what nvJPEG decodes, and hands the batch over with an event. The host
-//! waits for the device only before it uses memory again.
+//! A worker thread reads and plans a sample, lowers its plans to calls, and writes its tables and (if the CPU decodes)
+//! its pixels to pinned memory. The worker that finishes a batch sends all of that in one copy, queues the launches
+//! after it and after nvJPEG's work, and hands the batch over with an event. The host waits for the device only before
+//! it reuses memory.
 
 use super::batches::Batches;
 use super::decode::Decoders;
@@ -25,7 +25,7 @@ use crate::error::Result;
 use crate::plan::Plan;
 use std::sync::Arc;
 
-/// A device, set up for one pipeline: the parts that a batch goes through, in this order.
+/// A device, opened for one pipeline. The parts are in the order in which a batch uses them.
 pub(crate) struct Gpu {
     options: Arc<RunOptions>,
     name: String,
@@ -37,16 +37,16 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// Sets a device up, and tries whether a batch has room in its memory.
+    /// Opens a device and tries whether there is memory for a batch.
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) with what is missing and the remedy;
-    /// [`Error::OutOfDeviceMemory`](crate::Error::OutOfDeviceMemory) if there is no room.
+    /// [`Error::Device`](crate::Error::Device) with the missing component and a remedy;
+    /// [`Error::OutOfDeviceMemory`](crate::Error::OutOfDeviceMemory) if there is no memory.
     pub(crate) fn open(ordinal: u32, options: &Arc<RunOptions>, tables: &Tables) -> Result<Self> {
         Self::open_by(ordinal, options, tables, once)
     }
 
-    /// Opens the device as `open` does. `queue` queues the parts of batches.
+    /// Opens the device as `open` does. `queue` is used to queue the parts of batches.
     pub(super) fn open_by(ordinal: u32, options: &Arc<RunOptions>, tables: &Tables, queue: Queue) -> Result<Self> {
         let image = fatbin::fatbin()?;
         let context = driver::context(ordinal)?;
@@ -60,7 +60,7 @@ impl Gpu {
         let decoders = Decoders::open(options, own, &streams)?;
         let outputs = Outputs::open(options, kernels, &streams, ordinal)?;
         let (free, _) = driver::check("cuMemGetInfo", context.mem_get_info())?;
-        // Half of what is free is left to the trainer, and to nvJPEG's own memory.
+        // Half of the free memory is left to the trainer and to nvJPEG's own memory.
         let memory_bytes = options.device_memory_bytes.map_or(free / 2, |bytes| bytes as usize);
         let in_flight = options.batches_at_a_time();
         Ok(Self {
@@ -74,18 +74,18 @@ impl Gpu {
         })
     }
 
-    /// Waits for all that was queued by anybody.
+    /// Waits for all queued work.
     fn synchronize(&self) -> Result<()> {
         self.workers.all().iter().try_for_each(Worker::synchronize)?;
         self.decoders.synchronize()?;
         self.streams.synchronize()
     }
 
-    /// Gives a batch up: waits for whatever of it is under way.
+    /// Abandons a batch, after waiting for its work.
     fn give_up(&self, batch: InFlight) {
         let decoded = batch.decoding().iter().try_for_each(|event| event.synchronize());
         let waited = decoded.and_then(|()| self.decoders.synchronize()).and_then(|()| self.streams.synchronize());
-        // Where that fails, the context has, and its work with it: the memory is not used again.
+        // If waiting fails, the context has failed, and its work with it. The memory is not reused.
         match waited {
             Ok(()) => self.batches.give_up(batch),
             Err(_) => self.batches.lose(),
@@ -176,7 +176,7 @@ impl Backend for Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // Where that fails, the context has, and its work with it.
+        // If this fails, the context has failed, and its work with it.
         let _ = self.streams.enter().and_then(|_entered| self.synchronize());
     }
 }

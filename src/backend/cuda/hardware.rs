@@ -1,4 +1,4 @@
-//! The hardware decoder's share of a batch, and the CPU's where the hardware decoder refuses images.
+//! Decodes the hardware decoder's images of a batch, and on the CPU those that the hardware decoder refuses.
 #![allow(unsafe_code)]
 
 use super::in_flight::InFlight;
@@ -10,11 +10,10 @@ use crate::decode::DecodeOptions;
 use crate::error::Result;
 use crate::raster::Rect;
 
-/// Has the hardware decoder decode what was left to it, and the CPU what that refuses.
+/// Decodes the images that were left to the hardware decoder, and on the CPU those that it refuses.
 ///
 /// # Errors
-/// [`Error::Device`](crate::Error::Device) or [`Error::Cuda`](crate::Error::Cuda), after which the batch is to be
-/// abandoned.
+/// [`Error::Device`](crate::Error::Device) or [`Error::Cuda`](crate::Error::Cuda); the batch must then be abandoned.
 pub(super) fn settle(
     hardware: &HardwareDecoder,
     worker: &mut Worker,
@@ -36,9 +35,9 @@ pub(super) fn settle(
         none => none.insert(hardware.batch(&streams.context)?),
     };
     let borrowed: Vec<&HardwareJob> = jobs.iter().map(|(_, job)| job).collect();
-    // SAFETY: what the state was last used for has been waited for. The jobs' bytes and destinations are the batch's,
-    // whose memory is used again only after the hardware decoder has been waited for; destinations are idle since the
-    // batch began.
+    // SAFETY: the state's last work has been waited for. The jobs' bytes and destinations belong to the batch, whose
+    // memory is reused only after the hardware decoder has been waited for. Destinations have been idle since the batch
+    // began.
     if unsafe { state.decode(hardware, &borrowed) }.is_ok() {
         batch.on_hardware = jobs.len();
         let decoded = Decoded { hardware: jobs.len() as u64, ..Decoded::default() };
@@ -50,7 +49,8 @@ pub(super) fn settle(
     let mut bad = Vec::new();
     for (place, job) in refused {
         let (bytes, part) = (job.encoded.bytes(), Rect::full(job.size));
-        // SAFETY: the destination is the batch's and as large as the image, and the hardware decoder has been waited for.
+        // SAFETY: the destination belongs to the batch and is as large as the image, and the hardware decoder has been
+        // waited for.
         if let Err(error) = unsafe { worker.decode_instead(how, bytes, part, job.destination, &streams.copy) } {
             bad.push((*place, error));
         }
@@ -58,18 +58,18 @@ pub(super) fn settle(
     Ok(Settled { bad, decoded: worker.take_decoded() })
 }
 
-/// Finds out which of the jobs of a batch the hardware decoder refuses, as nvJPEG does not say: it decodes them again by
+/// Finds the jobs of a batch that the hardware decoder refuses. nvJPEG does not name them, so they are decoded again by
 /// halves.
 ///
 /// # Synchronization
-/// The others are decoded when it returns.
+/// The accepted images are decoded when this returns.
 fn narrow_down<'a>(
     hardware: &HardwareDecoder,
     state: &mut HardwareBatch,
     jobs: &'a [(usize, HardwareJob)],
     refused: &mut Vec<&'a (usize, HardwareJob)>,
 ) -> Result<()> {
-    // Some of them may be under way.
+    // Some jobs may still be running.
     hardware.stream.synchronize()?;
     if let [job] = jobs {
         refused.push(job);
@@ -78,7 +78,7 @@ fn narrow_down<'a>(
     let (front, back) = jobs.split_at(jobs.len() / 2);
     for half in [front, back] {
         let borrowed: Vec<&HardwareJob> = half.iter().map(|(_, job)| job).collect();
-        // SAFETY: as in `settle`; what was queued before has been waited for.
+        // SAFETY: as in `settle`; all work that was queued before has been waited for.
         if unsafe { state.decode(hardware, &borrowed) }.is_err() {
             narrow_down(hardware, state, half, refused)?;
         }

@@ -1,4 +1,4 @@
-//! An in-flight batch: its memory, and what its samples still need.
+//! An in-flight batch: its memory, and the remaining work of its samples.
 
 use super::arena::Arena;
 use super::jpeg::{Decoding, Job};
@@ -11,37 +11,37 @@ use crate::raster::Size;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A sample whose plans have become calls.
+/// A sample whose plans have been lowered to calls.
 pub(super) struct Prepared {
-    /// Of the first of its images.
+    /// Size of the first of its images.
     pub(super) size: Size,
-    /// Of each of its images.
+    /// The calls of each of its images.
     pub(super) calls: Vec<Vec<Call>>,
-    /// Still encoded: the hardware decoder decodes it with the others of its batch.
+    /// The encoded image, if the hardware decoder decodes it with others of its batch.
     pub(super) hardware_job: Option<HardwareJob>,
-    /// Still encoded: the kernels decode it with the others of its batch.
+    /// The encoded image, if the kernels decode it with others of its batch.
     pub(super) jpeg_job: Option<Box<Job>>,
 }
 
-/// A batch being filled, then on the device, then used again for another.
+/// A batch that is filled, runs on the device, and is then reused for another one.
 pub(crate) struct InFlight {
-    /// Tells this use from others of the same memory.
+    /// Tells this use of the memory from others.
     pub(super) number: u64,
     pub(super) arena: Arena,
     samples: Mutex<Vec<Option<Prepared>>>,
-    /// How many of them are not there yet.
+    /// Number of samples that are still missing.
     unprepared: AtomicUsize,
-    /// What workers' streams have been given to do for it, a stream an event.
+    /// Events after the work for this batch on workers' streams, one for each stream.
     decoding: Mutex<Vec<Arc<Event>>>,
-    /// All that the last use has queued is done.
+    /// Passes when all work of the last use is done.
     pub(super) done: Event,
-    /// The pieces have arrived on the device.
+    /// Passes when the staged pieces have arrived on the device.
     pub(super) uploaded: Event,
     hardware: Mutex<Option<Scoped<HardwareBatch>>>,
-    /// How many images the hardware decoder is at work on.
+    /// Number of images that the hardware decoder is working on.
     pub(super) on_hardware: usize,
     jpeg: Mutex<Option<Decoding>>,
-    /// How many images the kernels decode.
+    /// Number of images that the kernels decode.
     pub(super) on_device: usize,
 }
 
@@ -62,7 +62,7 @@ impl InFlight {
         })
     }
 
-    /// Makes it the next batch, of so many samples. Whoever calls it has waited for what it did before.
+    /// Makes this the next batch, of `samples` samples. The caller has waited for its earlier work.
     pub(super) fn begin(&mut self, number: u64, samples: usize) {
         self.number = number;
         (self.on_hardware, self.on_device) = (0, 0);
@@ -73,8 +73,8 @@ impl InFlight {
         self.decoding.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Notes that a worker's stream decodes into its memory. That is in use until the event has passed, whatever becomes
-    /// of the sample.
+    /// Notes that a worker's stream decodes into the batch's memory. The memory is in use until the event has passed,
+    /// even if the sample fails.
     pub(super) fn is_decoding(&self, queued: Arc<Event>) {
         let mut decoding = lock(&self.decoding);
         if !decoding.iter().any(|known| Arc::ptr_eq(known, &queued)) {
@@ -82,7 +82,7 @@ impl InFlight {
         }
     }
 
-    /// What workers' streams are at work on.
+    /// The events after the work on workers' streams.
     pub(super) fn decoding(&self) -> Vec<Arc<Event>> {
         lock(&self.decoding).clone()
     }
@@ -95,7 +95,7 @@ impl InFlight {
         }
     }
 
-    /// How many samples are still to be put in, or were found to be bad.
+    /// Number of samples that are still to be added, or were found to be bad.
     pub(super) fn unprepared(&self) -> usize {
         self.unprepared.load(Relaxed)
     }

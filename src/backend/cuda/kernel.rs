@@ -1,4 +1,4 @@
-//! The kernels of kernels/*.cu: those of operations and the back end's own, their grids and launches.
+//! The kernels of kernels/*.cu: the operations' and the back end's own, with their grids and launches.
 #![allow(unsafe_code)]
 
 use crate::backend::cpu::output::Tables;
@@ -10,18 +10,18 @@ use crate::raster::Size;
 use crate::tensor::DType;
 use std::sync::Arc;
 
-/// Most samples of one launch: a grid's y and z are 16-bit numbers.
+/// Largest number of samples in one launch: a grid's y and z are 16-bit numbers.
 const MAX_SAMPLES: usize = 65_535;
 
-/// Views and resizes into an image of bytes.
+/// Gathers a view or a resize into an image of bytes.
 pub(super) const GATHER: KernelId = KernelId(REGISTRY.len());
-/// The same into the batch.
+/// Gathers a view or a resize into the batch.
 pub(super) const FUSED: KernelId = KernelId(REGISTRY.len() + 1);
-/// An image into the batch.
+/// Writes an image into the batch.
 pub(super) const FINISH: KernelId = KernelId(REGISTRY.len() + 2);
-/// Noise into a rectangle of the batch.
+/// Writes noise into a rectangle of the batch.
 pub(super) const ERASE_NOISE: KernelId = KernelId(REGISTRY.len() + 3);
-/// The kernels of operations and these four.
+/// Number of kernels: the operations' and these four.
 const COUNT: usize = REGISTRY.len() + 4;
 
 /// One image's share of a launch.
@@ -29,25 +29,25 @@ const COUNT: usize = REGISTRY.len() + 4;
 pub(super) struct Call {
     pub(super) kernel: KernelId,
     pub(super) descriptor: Descriptor,
-    /// The pixels that the kernel makes or changes.
+    /// Size of the area that the kernel writes.
     pub(super) extent: Size,
 }
 
-/// One launch: calls of one kernel, whose descriptors lie one after the other.
+/// One launch: calls of one kernel, whose descriptors are contiguous.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) kernel: KernelId,
-    /// Where the descriptors will lie on the device.
+    /// Address of the descriptors on the device.
     pub(super) samples: u64,
     pub(super) count: usize,
-    /// Of all calls together.
+    /// Largest extent of all calls.
     width: u32,
     height: u32,
     tiles: u32,
 }
 
 impl Group {
-    /// The launch of `calls`, which are of one kernel; at most 65,535.
+    /// The launch of `calls`, at most 65,535 of the same kernel.
     fn new(calls: &[Call]) -> Self {
         let most = |of: fn(Size) -> u32| calls.iter().map(|call| of(call.extent)).max().unwrap_or(0);
         Self {
@@ -64,7 +64,7 @@ impl Group {
         let count = self.count as u32;
         let grid = match self.kernel {
             ERASE_NOISE => KernelGrid::Pixels,
-            // The back end's own work in tiles.
+            // The back end's own kernels work in tiles.
             KernelId(kernel) => REGISTRY.get(kernel).map_or(KernelGrid::Tiles, |kernel| kernel.grid),
         };
         match grid {
@@ -74,10 +74,10 @@ impl Group {
     }
 }
 
-/// Sorts the calls of several images, each image's in order, into as few launches as come of taking, again and
-/// again, the kernel that most images wait for. `emit` is handed each launch and its calls.
+/// Groups the calls of several images, each image's in order, into few launches: repeatedly takes the kernel that most
+/// images wait for. `emit` receives each launch and its calls.
 pub(super) fn group(images: &[Vec<Call>], mut emit: impl FnMut(Group, &[Call]) -> Result<()>) -> Result<()> {
-    // Where each image stands, and which of them wait for which kernel.
+    // The position of each image in its calls, and the images that wait for each kernel.
     let mut at = vec![0; images.len()];
     let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); COUNT];
     let enqueue = |waiting: &mut Vec<Vec<usize>>, image: usize, at: usize| {
@@ -107,21 +107,21 @@ pub(super) fn group(images: &[Vec<Call>], mut emit: impl FnMut(Group, &[Call]) -
     }
 }
 
-/// The kernels that plans are run by, each resolved once.
+/// The kernels that run plans, each resolved once.
 #[derive(Debug)]
 pub(super) struct Kernels {
-    /// By their identities, each with its name.
+    /// The kernels by their identities, with their names.
     functions: Vec<(Function, String)>,
-    /// That of whole batches.
+    /// The kernel that mixes whole batches.
     mix: (Function, String),
-    /// What each byte becomes, for the kernels that write the batch.
+    /// The element for each byte value, for the kernels that write the batch.
     table: DeviceMemory,
     /// Keeps the functions valid.
     _module: Arc<Module>,
 }
 
 impl Kernels {
-    /// Resolves the kernels of a module for one type of the output, in planes or interleaved, whose elements `tables` has.
+    /// Resolves the kernels of a module for one output type, in planes or interleaved. `tables` has the elements.
     ///
     /// # Synchronization
     /// Waits for the copy of the tables on `stream`.
@@ -134,7 +134,7 @@ impl Kernels {
     ) -> Result<Self> {
         let layout = if planes { "nchw" } else { "nhwc" };
         let of_operations = REGISTRY.iter().map(|kernel| kernel.name.to_owned());
-        // A batch of bytes has no noise: that follows normalization.
+        // A batch of bytes has no noise, because noise follows normalization.
         let noise = if dtype == DType::U8 { "u8_nhwc".to_owned() } else { format!("{dtype}_{layout}") };
         let own = [
             "fused_u8_nhwc".to_owned(),
@@ -148,7 +148,7 @@ impl Kernels {
         let mix = (module.function(&mix)?, mix);
         let bytes = tables.bytes();
         let table = DeviceMemory::new(context, bytes.len())?;
-        // SAFETY: both are as long as the bytes; the stream is waited for before anything else happens to either.
+        // SAFETY: both are as long as the bytes, and the stream is waited for before either is used again.
         unsafe { driver::upload(table.address(), bytes.as_ptr(), bytes.len(), stream)? };
         stream.synchronize()?;
         Ok(Self { functions, mix, table, _module: Arc::clone(module) })
@@ -157,29 +157,29 @@ impl Kernels {
     /// Queues the mixing of a batch of `count` images of `size`.
     ///
     /// # Safety
-    /// `batch`, the device address of a `MixupBatch`, and all that it points to are valid when the launch runs and until it is
-    /// done.
+    /// `batch`, the device address of a `MixupBatch`, and all memory that it points to are valid from the launch's run
+    /// until its end.
     pub(super) unsafe fn launch_mix(&self, batch: u64, count: usize, size: Size, stream: &Stream) -> Result<()> {
         const THREADS: u32 = 256;
         let (function, name) = &self.mix;
         let launch = Launch { samples: batch, table: 0, count: count as u32, reserved: 0 };
         let blocks = (3 * size.area_px()).div_ceil(THREADS.into()) as u32;
-        // SAFETY: the parameter is the one that every kernel takes; the rest is the contract.
+        // SAFETY: all kernels take this parameter; the rest is the contract.
         unsafe { driver::launch(name, *function, [blocks, 1, 1], [THREADS, 1, 1], stream, &launch) }
     }
 
     /// Queues a launch.
     ///
     /// # Safety
-    /// The descriptors will lie where the group says when the launch runs, and all that they point to is valid until it
-    /// is done.
+    /// When the launch runs, the descriptors are at the group's address, and all memory that they point to is valid
+    /// until it is done.
     pub(super) unsafe fn launch(&self, group: &Group, stream: &Stream) -> Result<()> {
         let (function, name) = &self.functions[group.kernel.0];
-        // The gather makes bytes, whatever the batch's type.
+        // The gather kernel writes bytes, whatever the batch's type.
         let table = if group.kernel == GATHER { 0 } else { self.table.address() };
         let launch = Launch { samples: group.samples, table, count: group.count as u32, reserved: 0 };
         let (grid, block) = group.grid();
-        // SAFETY: the parameter is the one that every kernel takes; the rest is the contract.
+        // SAFETY: all kernels take this parameter; the rest is the contract.
         unsafe { driver::launch(name, *function, grid, block, stream, &launch) }
     }
 }

@@ -1,4 +1,4 @@
-//! From a sample's plan to its share of launches: the host's half of the back end's own kernels, and the memory that
+//! Lowers a sample's plan to its share of launches: the host's half of the back end's own kernels, and the memory that
 //! operations' kernels work in.
 
 use super::arena::{Arena, StagingWriter};
@@ -21,10 +21,10 @@ use half::{bf16, f16};
 use std::mem::offset_of;
 use std::ops::Range;
 
-/// What tells a fill from other pixels: kIsFill in kernels/descriptors.cuh.
+/// The bit that marks a fill color: kIsFill in kernels/descriptors.cuh.
 const IS_FILL: u32 = 1 << 24;
 
-/// An image in device memory: a rectangle of a whole, 3 bytes a pixel.
+/// An image in device memory: a rectangle of a whole image, 3 bytes a pixel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DeviceImage {
     pub(super) address: u64,
@@ -33,10 +33,10 @@ pub(super) struct DeviceImage {
     pub(super) part: Rect,
 }
 
-/// Device memory by its address and bytes.
+/// Device memory: its address and its size in bytes.
 pub(super) type Spare = (u64, usize);
 
-/// Bytes of an image whose rows lie without gaps.
+/// Bytes of an image whose rows have no gaps.
 pub(super) fn packed_bytes(size: Size) -> usize {
     3 * size.area_px() as usize
 }
@@ -47,8 +47,8 @@ fn target_bytes(part: Rect) -> (u32, usize) {
     (pitch_bytes, pitch_bytes as usize * part.height as usize)
 }
 
-/// Device memory that the results of a plan's stages take at most, beside a decoded image of which they may write
-/// `image_bytes`: a stage writes where the one before it has read, if that is large enough.
+/// Largest device memory that the results of a plan's stages take, beside a decoded image of which they may overwrite
+/// `image_bytes`. A stage writes where the one before it has read, if that is large enough.
 pub(super) fn stages_bytes(plan: &Plan<'_>, image_bytes: usize) -> usize {
     let (mut image, mut spare, mut taken) = (image_bytes, 0, 0);
     for stage in &plan.stages {
@@ -60,12 +60,12 @@ pub(super) fn stages_bytes(plan: &Plan<'_>, image_bytes: usize) -> usize {
     taken
 }
 
-/// What a batch is made of, and in what form.
+/// Size and element form of the images in a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
     pub(super) size: Size,
     pub(super) dtype: DType,
-    /// Whether channels lie in planes; else they are interleaved.
+    /// Whether channels are in planes. Otherwise they are interleaved.
     pub(super) planes: bool,
     pub(super) channels: u32,
 }
@@ -85,9 +85,9 @@ pub(super) struct Lowering<'a> {
     taps: &'a mut Taps,
     order: PassOrder,
     image: DeviceImage,
-    /// Bytes of the memory that the current image lies in, as far as later calls may write it.
+    /// Bytes of the current image's memory that later calls may overwrite.
     image_bytes: usize,
-    /// Memory that the sample no longer needs: by the time a later call writes it, earlier ones have read it.
+    /// Memory that the sample no longer needs: when a later call writes it, earlier calls have read it.
     spare: Option<Spare>,
     calls: Vec<Call>,
 }
@@ -128,7 +128,7 @@ impl CallRecorder for Lowering<'_> {
         let SourceImage { pixels: address, pitch_bytes, x, y, width, height, whole_width, whole_height, .. } = image;
         let whole = Size::new(whole_width, whole_height);
         self.image = DeviceImage { address, pitch_bytes, whole, part: Rect { x, y, width, height } };
-        // Too little for anything: it cannot become spare.
+        // Later calls may not overwrite the image, so its memory must not become spare.
         self.image_bytes = 0;
     }
 
@@ -164,8 +164,8 @@ impl CallRecorder for Lowering<'_> {
 }
 
 impl<'a> Lowering<'a> {
-    /// Begins with a decoded image, which stays as it is if others read it too, and with memory that calls may write, if
-    /// there is any.
+    /// Begins with a decoded image and with spare memory, if there is any. If the image is `shared` with others, calls
+    /// do not overwrite it.
     pub(super) fn new(
         arena: &'a Arena,
         chunk: &'a mut StagingWriter,
@@ -179,7 +179,7 @@ impl<'a> Lowering<'a> {
         Self { arena, chunk, taps, order, image, image_bytes, spare, calls: Vec::new() }
     }
 
-    /// The calls of a plan: its stages, then the way into the batch; a resize at the end goes there straight.
+    /// The calls of a plan: its stages, then those that write the batch. A resize at the end writes the batch directly.
     pub(super) fn run(mut self, plan: &Plan<'_>, form: Form) -> Result<Vec<Call>> {
         for stage in &plan.stages {
             self.stage(stage)?;
@@ -200,14 +200,14 @@ impl<'a> Lowering<'a> {
         self.erase_in_batch(&plan.epilogue, fused.output)
     }
 
-    /// Writes the current image, as it is, into the batch.
+    /// Adds the call that writes the unchanged current image to the batch.
     pub(super) fn finish(mut self, epilogue: &Epilogue, form: Form) -> Result<Vec<Call>> {
         let sample = FinishSample { source: self.source(), output: self.output(epilogue, form)? };
         self.add(FINISH, Descriptor::new(&sample), form.size);
         self.erase_in_batch(epilogue, sample.output)
     }
 
-    /// The calls so far, and those for noise and what is erased after it.
+    /// Adds the calls for the first erasure with noise and all after it. Returns all calls.
     fn erase_in_batch(mut self, epilogue: &Epilogue, output: BatchPlace) -> Result<Vec<Call>> {
         for erase in plain_and_noisy(&epilogue.erasures).1 {
             let rect = erase.rect();
@@ -218,7 +218,7 @@ impl<'a> Lowering<'a> {
         Ok(self.calls)
     }
 
-    /// A stage's part of its result.
+    /// Adds the calls for the stage's part of its result.
     fn stage(&mut self, stage: &Stage<'_>) -> Result<()> {
         let part = stage.part;
         let resize = match &stage.work {
@@ -242,7 +242,7 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// What the fused kernel needs to know of a view and a resize of which `part` is needed.
+    /// The fused kernel's descriptor for `part` of a view and a resize.
     fn fused(&mut self, view: &ImageView, resize: Option<Resampling>, part: Rect) -> Result<FusedSample> {
         let mut sample = FusedSample {
             source: self.source(),
@@ -282,16 +282,16 @@ impl<'a> Lowering<'a> {
         Ok(sample)
     }
 
-    /// A table on the device; 0 if there is none.
+    /// The device address of a table; 0 if there is none.
     fn table(&mut self, table: Option<&ByteTable>) -> Result<DevicePointer> {
         table.map_or(Ok(0), |table| self.chunk.put(self.arena, table.bytes()))
     }
 
-    /// The sample's place in the batch, whose address is not known yet.
+    /// The sample's place in the batch, without its address, which is not known yet.
     fn output(&mut self, epilogue: &Epilogue, Form { size, dtype, planes, channels }: Form) -> Result<BatchPlace> {
         let (plain, _) = plain_and_noisy(&epilogue.erasures);
         let mut output = BatchPlace {
-            // Without a stride there is one plane.
+            // A stride of 0 means one plane.
             plane_stride: if planes && channels > 1 { size.area_px() } else { 0 },
             row_stride: if planes { size.width } else { channels * size.width },
             width: size.width,
@@ -315,7 +315,7 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// A value in the output's type, as bits.
+/// The bits of a value in the output's type.
 fn bits(dtype: DType, value: f32) -> u32 {
     match dtype {
         DType::U8 => u32::from(value.round().clamp(0.0, 255.0) as u8),
@@ -325,14 +325,14 @@ fn bits(dtype: DType, value: f32) -> u32 {
     }
 }
 
-/// Erasures that the kernels which write the batch do by themselves, and those from the first with noise on.
+/// Splits erasures into those that the kernels which write the batch do, and the first one with noise and all after it.
 fn plain_and_noisy(erasures: &[Erase]) -> (&[Erase], &[Erase]) {
     erasures.split_at(erasures.iter().position(|erase| erase.std != 0.0).unwrap_or(erasures.len()))
 }
 
-/// Sets where in the batch the last of a sample's calls write: one that writes the image, and those that erase in it.
+/// Sets the address in the batch in a sample's last calls: those that write the image and those that erase in it.
 pub(super) fn place(calls: &mut [Call], elements: DevicePointer) {
-    // In all three descriptors, as descriptors.rs asserts.
+    // The offset is the same in all three descriptors, as descriptors.rs asserts.
     const OFFSET: usize = offset_of!(FusedSample, output) + offset_of!(BatchPlace, elements);
     debug_assert!(calls.iter().any(|call| [FUSED, FINISH].contains(&call.kernel)));
     for call in calls.iter_mut().rev() {

@@ -108,7 +108,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a CUDA device can run pipelines, and if not, why.
+/// Checks whether a CUDA device can run pipelines; the error has the reason if it cannot.
 pub(crate) fn available(ordinal: u32) -> Result<()> {
     driver::context(ordinal)?;
     fatbin::fatbin().map(drop)

@@ -14,18 +14,19 @@ use nvjpeg::{
 };
 use std::sync::{Arc, Mutex};
 
-/// Images that a worker has under way on the device while it works on the next one's Huffman codes.
+/// Number of images that a worker has on the device while it decodes the next one's Huffman codes.
 pub(super) const RING: usize = 3;
-/// Above this many pixels the device decodes Huffman codes too: DALI's threshold (`hybrid_huffman_threshold`).
+/// For images with more pixels, the device also decodes Huffman codes. DALI has the same threshold
+/// (`hybrid_huffman_threshold`).
 const GPU_HYBRID_PX: u64 = 1_000_000;
-/// Pixels of a batch for which memory is reserved at most, as a multiple of those that it has.
+/// Memory is reserved for at most this many times the pixels of the batch.
 const MOST_RESERVED: u64 = 8;
-/// Pixels of an image for which memory is reserved at most.
+/// Largest number of pixels for which a slot reserves memory.
 const MOST_RESERVED_PX: usize = 4 << 20;
-/// Cards on which the hardware decoder is used without being asked for, by compute capability: A100 and A30 (8.0), H100,
-/// H200 and their like (9.0), B200 (10.0), B300 (10.3). Only data-center cards have these numbers, whatever they are
-/// called. GeForce and workstation cards share theirs with data-center cards (8.9, 12.0), and on RTX 50 cards (12.0)
-/// nvJPEG was reported to succeed at batches without having written their images.
+/// Compute capabilities of the cards on which the hardware decoder is used without being asked for: A100 and A30 (8.0),
+/// H100, H200 and similar ones (9.0), B200 (10.0), B300 (10.3). Only data-center cards have these numbers. GeForce and
+/// workstation cards share theirs with data-center cards (8.9, 12.0), and on RTX 50 cards (12.0) nvJPEG was reported to
+/// succeed at batches without having written their images.
 const DATA_CENTER: [(i32, i32); 4] = [(8, 0), (9, 0), (10, 0), (10, 3)];
 
 impl From<nvjpeg::Error> for Error {
@@ -45,16 +46,16 @@ pub(super) struct Nvjpeg {
     handle: Handle,
     decoders: Decoders,
     pub(super) hardware: Option<HardwareDecoder>,
-    /// Of all streams.
+    /// The priority of all streams.
     priority: StreamPriority,
 }
 
-/// Who decodes single images.
+/// The decoders of single images.
 #[derive(Clone)]
 struct Decoders {
-    /// Huffman codes on the host.
+    /// Decodes Huffman codes on the host.
     hybrid: Decoder,
-    /// Huffman codes on the device, where nvJPEG has that.
+    /// Decodes Huffman codes on the device, if nvJPEG can.
     gpu_hybrid: Option<Decoder>,
 }
 
@@ -62,13 +63,14 @@ struct Decoders {
 pub(super) struct HardwareDecoder {
     handle: Handle,
     pub(super) stream: Stream,
-    /// Held by the thread that queues a batch: batches that are finished together go one behind the other, each between
-    /// its own events.
+    /// Held by the thread that queues a batch: batches that are finished at the same time are queued one after the
+    /// other, each between its own events.
     turn: Mutex<()>,
 }
 
 impl Nvjpeg {
-    /// What `path` needs of nvJPEG: nothing, or as much as there is, or an error that says what is not there.
+    /// Opens nvJPEG for `path`. `None` if the path does not use nvJPEG, or works without a missing one; otherwise an
+    /// error says what is missing.
     pub(super) fn open(context: &Context, path: DecodePath, priority: StreamPriority) -> Result<Option<Scoped<Self>>> {
         let best_effort = match path {
             DecodePath::Cpu | DecodePath::Device | DecodePath::Exact => return Ok(None),
@@ -77,7 +79,7 @@ impl Nvjpeg {
         };
         let _entered = driver::enter(context)?;
         match Self::load(context, path, priority) {
-            // Without it there still is the CPU; `warpfeed doctor` says why.
+            // Without nvJPEG the CPU decodes; `warpfeed doctor` gives the reason.
             Err(_) if best_effort => Ok(None),
             loaded => loaded.map(|nvjpeg| Some(Scoped::new(context, nvjpeg))),
         }
@@ -85,7 +87,7 @@ impl Nvjpeg {
 
     fn load(context: &Context, path: DecodePath, priority: StreamPriority) -> Result<Self> {
         let library = Library::load()?;
-        // Chroma as libjpeg interpolates it; before CUDA 12.1 there was no such flag.
+        // Chroma is interpolated as in libjpeg. Before CUDA 12.1 this flag did not exist.
         let handle = Handle::new(&library, Backend::Default, Flags::UPSAMPLING_WITH_INTERPOLATION)
             .or_else(|_| Handle::new(&library, Backend::Default, Flags::NONE))?;
         let hybrid = Decoder::new(&handle, Backend::Hybrid)?;
@@ -99,7 +101,7 @@ impl Nvjpeg {
         Ok(Self { handle, decoders: Decoders { hybrid, gpu_hybrid }, hardware, priority })
     }
 
-    /// Decoders for one worker.
+    /// Makes the decoders of one worker.
     pub(super) fn worker(&self, context: &Context) -> Result<Scoped<WorkerDecoder>> {
         let hardware = self.hardware.as_ref().map(|hardware| JpegStream::new(&hardware.handle)).transpose()?;
         let decoder = WorkerDecoder {
@@ -127,7 +129,7 @@ impl HardwareDecoder {
                 );
                 Error::Device { call: "open the hardware decoder".to_owned(), message: format!("{error}; {reason}") }
             })?;
-        // Versions before CUDA 11.8 cannot say how many there are, only refuse.
+        // Versions before CUDA 11.8 cannot tell the number of engines; they only refuse.
         if handle.hardware_decoders().is_ok_and(|found| found.engines == 0) {
             let message = "this device has none: use --decode auto or hybrid".to_owned();
             return Err(Error::Device { call: "open the hardware decoder".to_owned(), message });
@@ -135,7 +137,7 @@ impl HardwareDecoder {
         Ok(Self { handle, stream: Stream::new(context, priority)?, turn: Mutex::default() })
     }
 
-    /// What a batch needs to be decoded by the hardware decoder.
+    /// Makes the state of a batch in the hardware decoder.
     pub(super) fn batch(&self, context: &Context) -> Result<Scoped<HardwareBatch>> {
         let state = BatchState::new(&self.handle)?;
         let (began, ended) = (Event::timed(context)?, Event::timed(context)?);
@@ -147,17 +149,17 @@ impl HardwareDecoder {
 /// An image for the hardware decoder.
 pub(super) struct HardwareJob {
     pub(super) encoded: Held,
-    /// Device memory for the whole image, rows without gaps, that the host knows to be idle: the hardware decoder of Hopper does
-    /// not wait for what was queued before.
+    /// Device memory for the whole image, without gaps between rows. The host knows it to be idle, because Hopper's
+    /// hardware decoder does not wait for work queued earlier.
     pub(super) destination: u64,
     pub(super) size: Size,
 }
 
-/// One batch's state in the hardware decoder; the next batch's is another.
+/// The state of one in-flight batch in the hardware decoder.
 pub(super) struct HardwareBatch {
     state: BatchState,
     initialized: usize,
-    /// How many images of which size nvJPEG has memory for.
+    /// The number and size of images that nvJPEG has reserved memory for.
     reserved: (usize, Size),
     began: Event,
     ended: Event,
@@ -167,7 +169,7 @@ impl HardwareBatch {
     /// Queues the decoding of `jobs` on the hardware decoder's stream.
     ///
     /// # Safety
-    /// No earlier batch of this state is under way. The jobs stay as they are until the work is done.
+    /// No earlier batch of this state is running. The jobs stay unchanged until the work is done.
     pub(super) unsafe fn decode(&mut self, hardware: &HardwareDecoder, jobs: &[&HardwareJob]) -> Result<()> {
         let encoded: Vec<&[u8]> = jobs.iter().map(|job| job.encoded.bytes()).collect();
         let images: Vec<Image> = jobs
@@ -175,13 +177,13 @@ impl HardwareBatch {
             .map(|job| Image::interleaved(job.destination as *mut u8, 3 * job.size.width as usize))
             .collect();
         let _turn = lock(&hardware.turn);
-        // SAFETY: none is under way, by contract.
+        // SAFETY: no batch is running, by contract.
         unsafe { self.reserve(jobs)? };
-        // Nothing is queued on the stream but batches, one behind the other. So this is recorded when the batch before has
-        // ended, or now. On Hopper, whose hardware decoder begins during the call, that is before it does.
+        // The stream holds nothing but batches, one after the other. So this event is recorded when the previous batch
+        // has ended. Hopper's hardware decoder begins during the call, so the event must be recorded before the call.
         self.began.record(&hardware.stream)?;
         // SAFETY: destinations are as large as the images are by their headers, which nvJPEG itself has read
-        // (`WorkerDecoder::is_for_hardware`), idle, and apart from each other; the rest is the contract.
+        // (`WorkerDecoder::is_for_hardware`). They are idle and do not overlap. The rest is the contract.
         let queued = unsafe { self.state.decode(&encoded, &images, hardware.stream.raw().cast()) };
         self.ended.record(&hardware.stream)?;
         if queued.is_err() {
@@ -190,14 +192,15 @@ impl HardwareBatch {
         Ok(queued?)
     }
 
-    /// Makes it ready for a batch, with memory for its images: what nvJPEG takes while it decodes makes the device wait.
+    /// Prepares the state for a batch and reserves memory for its images. Memory that nvJPEG allocates while it decodes
+    /// makes the device wait.
     ///
     /// # Safety
-    /// No earlier batch of this state is under way.
+    /// No earlier batch of this state is running.
     unsafe fn reserve(&mut self, jobs: &[&HardwareJob]) -> Result<()> {
         if self.initialized != jobs.len() {
             self.initialized = 0;
-            // SAFETY: none is under way, by contract.
+            // SAFETY: no batch is running, by contract.
             unsafe { self.state.initialize(jobs.len(), 1)? };
             self.initialized = jobs.len();
         }
@@ -205,48 +208,48 @@ impl HardwareBatch {
         let (width, height) = (most(|size| size.width), most(|size| size.height));
         let (images, size) = self.reserved;
         if jobs.len() > images || width > size.width || height > size.height {
-            // Half as wide and high again, so that slightly larger images need no more.
+            // Half as wide and high again, so that slightly larger images need no new memory.
             let roomy = |side: u32, had: u32| had.max(side.saturating_add(side / 2));
             let size = Size::new(roomy(width, size.width), roomy(height, size.height));
             let images = jobs.len().max(images);
             self.reserved = (images, size);
             let pixels: u64 = jobs.iter().map(|job| job.size.area_px()).sum();
-            // Not where a few images are much larger than the others. Then, and where it is refused, decoding takes memory
-            // as it needs it.
+            // Nothing is reserved if a few images are much larger than the others. Then, or if reserving fails,
+            // decoding allocates memory as it needs it.
             if size.area_px().saturating_mul(images as u64) <= MOST_RESERVED.saturating_mul(pixels) {
-                // SAFETY: none is under way, by contract.
+                // SAFETY: no batch is running, by contract.
                 let _ = unsafe { self.state.preallocate(images, size.width, size.height) };
             }
         }
         Ok(())
     }
 
-    /// The event behind the batch.
+    /// The event after the batch.
     pub(super) fn ended(&self) -> &Event {
         &self.ended
     }
 
-    /// How long the batch took once the one before it had ended, if it has ended too.
+    /// The batch's time after the previous batch had ended. `None` if it has not ended yet.
     pub(super) fn took_ms(&self) -> Option<f32> {
         self.ended.since_ms(&self.began)
     }
 }
 
-/// One worker's way through nvJPEG: its part in the hybrid decoder, and the questions to the hardware decoder.
+/// One worker's part of nvJPEG: its hybrid decoder, and the parser for the hardware decoder.
 pub(super) struct WorkerDecoder {
     slots: Vec<Option<Slot>>,
     next: usize,
-    /// Parses for the hardware decoder, if there is one.
+    /// Parses images for the hardware decoder, if there is one.
     hardware: Option<JpegStream>,
     handle: Handle,
     decoders: Decoders,
-    /// All that has been queued on the stream.
+    /// Passes when all work queued on the stream is done.
     queued: Arc<Event>,
     stream: Stream,
     context: Context,
 }
 
-/// What one image under way needs.
+/// The state and buffers of one image on the device.
 struct Slot {
     hybrid: DecoderState,
     gpu_hybrid: Option<DecoderState>,
@@ -259,15 +262,15 @@ struct Slot {
 }
 
 impl Slot {
-    /// A slot with memory for images of the size, and up to twice as large, which nvJPEG need not take while it decodes:
-    /// that makes the device wait.
+    /// A slot with memory for images of this size and somewhat larger ones. Memory that nvJPEG allocates while it
+    /// decodes makes the device wait.
     fn new(decoder: &WorkerDecoder, size: Size) -> Result<Self> {
         let WorkerDecoder { handle, decoders, stream, context, .. } = decoder;
         let (mut pinned, mut device) = (PinnedBuffer::new(handle)?, DeviceBuffer::new(handle)?);
         let pixels = (size.area_px() as usize).next_power_of_two().min(MOST_RESERVED_PX);
         let raw = stream.raw().cast();
-        // Coefficients of 16 bits, and on the device the planes that they become. Where that is refused, or nvJPEG is
-        // older than CUDA 12.3, the buffers grow as images need it.
+        // Memory for coefficients of 16 bits and, on the device, the planes that are made of them. If it is refused, or
+        // nvJPEG is older than CUDA 12.3, the buffers grow as images need it.
         // SAFETY: the stream is alive, and nothing uses the buffers yet.
         let _ = unsafe { pinned.reserve(6 * pixels, raw).and_then(|()| device.reserve(9 * pixels, raw)) };
         let mut hybrid = DecoderState::new(&decoders.hybrid)?;
@@ -280,7 +283,7 @@ impl Slot {
     }
 }
 
-/// The state for an image, which the slot's buffers are attached to.
+/// The decoder state for an image, with the slot's buffers attached.
 fn state<'a>(
     hybrid: &'a mut DecoderState,
     gpu_hybrid: Option<&'a mut DecoderState>,
@@ -299,14 +302,13 @@ fn state<'a>(
 }
 
 impl WorkerDecoder {
-    /// Whether the hardware decoder takes the image, and reads the same size from it: what it writes must fit what is
-    /// taken for it. All of the image is parsed, since its header alone does not show how many scans it has, or that it
-    /// is damaged.
+    /// Whether the hardware decoder takes the image and reads the same size from it. The size must match because the
+    /// destination has this size. The whole image is parsed, because a header shows neither several scans nor damage.
     pub(super) fn is_for_hardware(&mut self, bytes: &[u8], size: Size) -> bool {
         let taken = |parser: &mut JpegStream| -> nvjpeg::Result<bool> {
             let jpeg = parser.parse(bytes)?;
             let supported = match jpeg.is_for_batches() {
-                // Early versions cannot be asked.
+                // Early versions of nvJPEG do not have this function.
                 Err(nvjpeg::Error::MissingFunction { .. }) => true,
                 supported => supported?,
             };
@@ -315,10 +317,10 @@ impl WorkerDecoder {
         self.hardware.as_mut().is_some_and(|parser| taken(parser).unwrap_or(false))
     }
 
-    /// Decodes an image to device memory: its Huffman codes now, the rest queued. If nvJPEG cannot, for whatever reason,
-    /// the bytes come back, for another decoder.
+    /// Decodes an image to device memory: its Huffman codes now, and the rest as queued work. If nvJPEG cannot, for
+    /// whatever reason, the bytes are returned for another decoder.
     ///
-    /// `destination` has room for the whole image and is in no use by work that the host has not waited for.
+    /// `destination` has room for the whole image, and all work that uses it has been waited for.
     pub(super) fn decode(
         &mut self,
         encoded: Encoded,
@@ -334,7 +336,7 @@ impl WorkerDecoder {
                 Err(_) => return Err(encoded),
             },
         };
-        // As a rule it is done; if not, the device is behind, and there is nothing better to do than to wait for it.
+        // The slot is usually done. If not, the device is slower than the host, and waiting is right.
         if !slot.done.is_done() && slot.done.synchronize().is_err() {
             return Err(encoded);
         }
@@ -346,8 +348,8 @@ impl WorkerDecoder {
                 Ok(Queued { event: Arc::clone(&self.queued), buffer })
             }
             Err(Failure { queued, .. }) => {
-                // What is queued of it may still read the slot's memory, or be half done: the slot ends with it. Where
-                // waiting fails, the context has, and its work with it.
+                // Queued work may still read the slot's memory, or the slot may be in an unknown state, so the slot is
+                // dropped. If waiting fails, the context has failed, and its work with it.
                 if queued {
                     let _ = self.stream.synchronize();
                 } else {
@@ -368,13 +370,13 @@ impl WorkerDecoder {
         }
         let decoder = self.decoders.gpu_hybrid.as_ref().filter(|_| size.area_px() > GPU_HYBRID_PX);
         let wanted = decoder.is_some_and(|decoder| decoder.supports(&jpeg, params).unwrap_or(false));
-        // A slot that may have lost its buffers ends.
+        // A slot that may have lost its buffers is dropped.
         let state = state(hybrid, gpu_hybrid.as_mut(), on_gpu, wanted).map_err(device)?;
         state.decode_host(params, &jpeg).map_err(host)?;
         let image = Image::interleaved(destination as *mut u8, 3 * size.width as usize);
         let stream = self.stream.raw().cast();
         // SAFETY: the host phase of this image has just succeeded. Buffers, parameters and bytes stay in the slot,
-        // which is not used again before its event has passed. The destination is as large as the image, and idle.
+        // which is not reused before its event has passed. The destination is as large as the image, and idle.
         unsafe {
             state.transfer_to_device(&jpeg, stream).map_err(device)?;
             state.decode_device(&image, stream).map_err(device)?;
@@ -386,7 +388,7 @@ impl WorkerDecoder {
     /// The bytes of the image that was decoded last, for another decoder.
     ///
     /// # Synchronization
-    /// Waits for all that was queued.
+    /// Waits for all queued work.
     pub(super) fn take_back(&mut self) -> Result<Encoded> {
         self.stream.synchronize()?;
         let last = (self.next + RING - 1) % RING;
@@ -397,28 +399,28 @@ impl WorkerDecoder {
         })
     }
 
-    /// Waits for all that was queued.
+    /// Waits for all queued work.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.stream.synchronize()
     }
 }
 
-/// An image that nvJPEG will decode.
+/// An image that nvJPEG is decoding.
 pub(super) struct Queued {
-    /// What the batch has to wait for.
+    /// The event that the batch has to wait for.
     pub(super) event: Arc<Event>,
-    /// Of an earlier image, no longer needed.
+    /// The buffer of an earlier image, which is no longer needed.
     pub(super) buffer: Option<Vec<u8>>,
 }
 
-/// An image was not decoded; whether any of it has been queued.
+/// A failure to decode an image, and whether any of its work was queued.
 struct Failure {
     queued: bool,
 }
 
 impl Drop for WorkerDecoder {
     fn drop(&mut self) {
-        // Where that fails, the context has, and its work with it.
+        // If this fails, the context has failed, and its work with it.
         let _ = self.stream.synchronize();
     }
 }

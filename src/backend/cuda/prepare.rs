@@ -1,4 +1,4 @@
-//! One sample's way to the device: decoded, or given to a decoder there, and its plans lowered to calls.
+//! Prepares one sample: decodes it, or leaves it to a decoder on the device, and lowers its plans to calls.
 
 use super::arena::{Allocation, StagingWriter};
 use super::decode::{By, Decoders, Source};
@@ -14,7 +14,7 @@ use crate::raster::Rect;
 use crate::trace::{Activity, Span};
 use std::time::Instant;
 
-/// A sample on its way, on a worker's thread, into a batch.
+/// A sample that a worker's thread is preparing for a batch.
 pub(super) struct Preparation<'a> {
     options: &'a RunOptions,
     decoders: &'a Decoders,
@@ -35,7 +35,7 @@ impl<'a> Preparation<'a> {
         Self { options, decoders, worker, batch }
     }
 
-    /// Decodes and lowers the sample into its place of the batch.
+    /// Decodes and lowers the sample, and puts it into its place of the batch.
     pub(super) fn run(mut self, encoded: Encoded, sample: &PlannedSample<'_>) -> Result<WorkStats> {
         let (prepared, work) = if sample.plans.iter().any(|plan| plan.needs_cpu) {
             let prepared = self.on_cpu(&encoded, sample)?;
@@ -86,7 +86,7 @@ impl<'a> Preparation<'a> {
         plans.iter().map(lower).collect()
     }
 
-    /// Runs plans on the CPU but for their epilogues: some passes have no kernel.
+    /// Runs plans on the CPU without their epilogues, for passes that have no kernel.
     fn on_cpu(
         &mut self,
         encoded: &Encoded,

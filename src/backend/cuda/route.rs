@@ -1,4 +1,4 @@
-//! Which decoder an image goes to.
+//! Chooses the decoder of each image.
 
 use crate::decode::{Format, Header};
 use crate::device::DecodePath;
@@ -17,14 +17,14 @@ pub(super) enum Route {
 
 /// The longest side that the hardware decoder takes, in pixels.
 const MAX_HARDWARE_SIDE_PX: u32 = 16_000;
-/// The share of a decoder on the device of the images that it can take, before its speed is known: what DALI begins with.
+/// Share of the images that a decoder on the device gets before its speed is known: the initial value of DALI.
 const FIRST_SHARE: f64 = 0.65;
-/// How fast a measurement replaces earlier ones.
+/// Weight of a new measurement against the earlier ones.
 const WEIGHT: f64 = 0.05;
-/// Of so many images on the host, one goes to the slower of its decoders, to see whether it still is.
+/// One in this many images on the host goes to the slower host decoder, to check whether it still is the slower one.
 const EXPLORE: u32 = 64;
 
-/// Sends each image to a decoder: by its header alone, or, on the fastest and the exact path, where it will be done first.
+/// Chooses a decoder for each image: by its header alone or, on the fastest and the exact path, by measured speed.
 #[derive(Debug)]
 pub(super) struct Router {
     path: DecodePath,
@@ -36,7 +36,7 @@ pub(super) struct Router {
 
 #[derive(Debug, Default)]
 struct Balance {
-    /// A thread's time for an encoded byte, in nanoseconds: the CPU's decoder, the hybrid one's host part.
+    /// A thread's time for an encoded byte, in nanoseconds: for the CPU's decoder and for the hybrid one's host part.
     cpu_ns: Option<f64>,
     hybrid_ns: Option<f64>,
     /// A thread's time for an image, in nanoseconds.
@@ -45,14 +45,14 @@ struct Balance {
     hardware_ns: Option<f64>,
     /// The kernels' time for an image, in nanoseconds.
     device_ns: Option<f64>,
-    /// What the device's decoder is owed, in images.
+    /// Number of images that the device's decoder is still owed.
     owed: f64,
-    /// Images that went to the host's decoders.
+    /// Number of images that went to the host's decoders.
     host: u32,
 }
 
 impl Router {
-    /// A router for what nvJPEG offers here.
+    /// A router for the decoders that nvJPEG has here.
     pub(super) fn new(path: DecodePath, hybrid: bool, hardware: bool, threads: usize) -> Self {
         let path = match path {
             DecodePath::Auto | DecodePath::Fastest if !hybrid => DecodePath::Exact,
@@ -61,11 +61,11 @@ impl Router {
         Self { path, hybrid, hardware, threads: threads.max(1) as f64, balance: Mutex::default() }
     }
 
-    /// Where this image goes first; `later`: also to decoders that decode a batch together.
+    /// The decoder that tries this image first. With `later`, decoders that decode a batch together are allowed.
     pub(super) fn route(&self, header: &Header, later: bool) -> Route {
         match self.path {
             DecodePath::Device if later => return Route::Device,
-            // What the decoder does not take says why.
+            // Images that the device's decoder does not take go to it too, because it counts the reasons.
             DecodePath::Exact if later => {
                 let to_device = !is_jpeg_for_device(header)
                     || self.balance(|balance| balance.is_due(balance.device_ns, self.threads));
@@ -88,7 +88,7 @@ impl Router {
         work(&mut self.balance.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What an image of so many encoded bytes took of a thread's time.
+    /// Records a thread's time for an image of `bytes` encoded bytes.
     pub(super) fn measured(&self, route: Route, bytes: usize, time: Duration) {
         let ns = time.as_nanos() as f64;
         self.balance(|balance| {
@@ -102,12 +102,12 @@ impl Router {
         });
     }
 
-    /// What the hardware decoder took for so many images.
+    /// Records the hardware decoder's time for `images` images.
     pub(super) fn hardware_took(&self, images: usize, time_ms: f32) {
         self.balance(|balance| average(&mut balance.hardware_ns, ns_an_image(images, time_ms)));
     }
 
-    /// What the kernels took for so many images.
+    /// Records the kernels' time for `images` images.
     pub(super) fn device_took(&self, images: usize, time_ms: f32) {
         self.balance(|balance| average(&mut balance.device_ns, ns_an_image(images, time_ms)));
     }
@@ -122,8 +122,8 @@ fn average(value: &mut Option<f64>, new: f64) {
 }
 
 impl Balance {
-    /// Whether an image goes to a decoder on the device, which takes `device_ns` for one, and not to the threads. Both sides
-    /// end together if each gets what it can do in the same time.
+    /// Whether the next image goes to a decoder on the device, which takes `device_ns` for one, instead of the threads.
+    /// Both finish together if each gets what it can do in the same time.
     fn is_due(&mut self, device_ns: Option<f64>, threads: f64) -> bool {
         self.owed += match (device_ns, self.host_ns) {
             (Some(device), Some(host)) => host / (host + device * threads),
@@ -149,7 +149,7 @@ impl Balance {
     }
 }
 
-/// Whether nvJPEG can be asked to decode an image: Huffman coding, 8 bits a sample, gray or YCbCr.
+/// Whether nvJPEG can try to decode an image: Huffman coding, 8 bits a sample, gray or YCbCr.
 fn is_jpeg_for_nvjpeg(header: &Header) -> bool {
     header.format == Format::Jpeg
         && matches!(header.process, 0xC0..=0xC2)
@@ -158,7 +158,7 @@ fn is_jpeg_for_nvjpeg(header: &Header) -> bool {
         && !header.rgb
 }
 
-/// Whether the crate's own decoder can be asked to decode an image: Huffman coding in one pass, 8 bits a sample, no CMYK.
+/// Whether the crate's own decoder can try to decode an image: Huffman coding in one pass, 8 bits a sample, no CMYK.
 fn is_jpeg_for_device(header: &Header) -> bool {
     header.format == Format::Jpeg
         && matches!(header.process, 0xC0 | 0xC1)
@@ -166,7 +166,7 @@ fn is_jpeg_for_device(header: &Header) -> bool {
         && matches!(header.components, 1 | 3)
 }
 
-/// Whether the hardware decoder can be asked to decode an image: a single scan, a usual sampling.
+/// Whether the hardware decoder can try to decode an image: a single scan, a usual sampling.
 fn is_jpeg_for_hardware(header: &Header) -> bool {
     let [luma, blue, red, _] = header.sampling;
     let sampling = match header.components {
@@ -209,14 +209,14 @@ mod tests {
             assert_eq!(routes(DecodePath::Auto, hardware), routes(DecodePath::Hardware, hardware));
         }
         assert_eq!(routes(DecodePath::Device, true), [Route::Device; 3]);
-        // What a batch decodes together is not for substitutes.
+        // Substitutes never go to decoders that decode a batch together.
         let device = Router::new(DecodePath::Device, true, true, 2);
         assert_eq!(device.route(&baseline, false), Route::Cpu);
         let odd = jpeg(&JpegOptions { sampling: ChromaSampling::S440, ..JpegOptions::default() });
         assert_eq!(Router::new(DecodePath::Hardware, true, true, 2).route(&odd, true), Route::Hardware);
     }
 
-    /// Of 1,000 images, how many the kernels get on the exact path.
+    /// Number of images, of 1,000, that the kernels get on the exact path.
     fn exact_share(path: DecodePath, cpu_us: u64, device_us: f32, threads: usize) -> usize {
         let router = Router::new(path, path == DecodePath::Exact, true, threads);
         let header = jpeg(&JpegOptions::default());
@@ -233,14 +233,14 @@ mod tests {
         }
         assert!(exact_share(DecodePath::Exact, 400, 4.0, 1) > 980);
         assert!(exact_share(DecodePath::Exact, 400, 4_000.0, 8) < 20);
-        // They are asked for what they do not take, and say why.
+        // Images that the kernels do not take go to them too, because they count the reasons.
         let progressive = jpeg(&JpegOptions { progressive: true, ..JpegOptions::default() });
         let router = Router::new(DecodePath::Exact, true, true, 8);
         assert!((0..10).all(|_| router.route(&progressive, true) == Route::Device));
         assert_eq!(router.route(&progressive, false), Route::Cpu);
     }
 
-    /// Of 1,000 images, how many go where once these times are known.
+    /// Number of images, of 1,000, for each decoder once these times are known.
     fn shares(cpu_us: u64, hybrid_us: u64, hardware_us: f32, threads: usize) -> [usize; 3] {
         let router = Router::new(DecodePath::Fastest, true, true, threads);
         let header = jpeg(&JpegOptions::default());

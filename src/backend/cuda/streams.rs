@@ -1,4 +1,4 @@
-//! The streams of one pipeline on a device: copies to the device are queued on one, kernels on the other.
+//! The streams of one pipeline on a device: one for copies to the device, one for kernels.
 #![allow(unsafe_code)]
 
 use super::in_flight::InFlight;
@@ -7,28 +7,28 @@ use crate::device::StreamPriority;
 use crate::error::Result;
 use crate::trace::{Activity, Span};
 
-/// A part of a batch's way over the device.
+/// A part of a batch's work on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The copy to the device.
     Transfer,
-    /// The kernels of its plans.
+    /// The kernels of the batch's plans.
     Kernels,
 }
 
-/// A function that has a part queued: [`once`], but where an experiment measures what the part costs.
+/// A function that queues a part: [`once`], or an experiment's own that measures the cost of the part.
 pub(super) type Queue = fn(Part, &dyn Fn() -> Result<()>) -> Result<()>;
 
-/// Has a part queued.
+/// Queues a part once.
 pub(super) fn once(_: Part, queue: &dyn Fn() -> Result<()>) -> Result<()> {
     queue()
 }
 
-/// A context and two streams of it.
+/// A context and two of its streams.
 pub(super) struct Streams {
-    /// Of kernels.
+    /// The stream of kernels.
     pub(super) compute: Stream,
-    /// Of copies to the device.
+    /// The stream of copies to the device.
     pub(super) copy: Stream,
     pub(super) context: Context,
     queue: Queue,
@@ -45,23 +45,23 @@ impl Streams {
         driver::enter(&self.context)
     }
 
-    /// Queues a part of a batch's way.
+    /// Queues a part of a batch.
     pub(super) fn queue(&self, part: Part, queue: &dyn Fn() -> Result<()>) -> Result<()> {
         (self.queue)(part, queue)
     }
 
-    /// Queues the copy of what the host has written for a batch since this was called last. Launches that are queued later
-    /// come behind it.
+    /// Queues the copy of all data that the host has written for a batch since the last call. Launches that are queued
+    /// later wait for it.
     pub(super) fn upload(&self, batch: &InFlight) -> Result<()> {
         let _upload = Span::enter(Activity::Upload);
-        // SAFETY: what was written is not written again; its memory is neither reset nor dropped before `done` has passed
-        // (`Batches::begin`), or the streams have been waited for (`Gpu::abandon`).
+        // SAFETY: the data are not written again. Their memory is neither reset nor dropped before `done` has passed
+        // (`Batches::begin`) or the streams have been waited for (`Gpu::abandon`).
         unsafe { batch.arena.upload(&self.copy, self.queue)? };
         batch.uploaded.record(&self.copy)?;
         self.compute.wait(&batch.uploaded)
     }
 
-    /// Waits for all that was queued by anybody.
+    /// Waits for all work on both streams.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.copy.synchronize()?;
         self.compute.synchronize()

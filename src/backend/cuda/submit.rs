@@ -1,4 +1,4 @@
-//! The end of a batch on the host: everything that is left is queued on the device.
+//! The end of a batch on the host: queues all remaining work on the device.
 #![allow(unsafe_code)]
 
 use super::arena::StagingWriter;
@@ -19,22 +19,22 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Memory of tensors, and the kernels that write it.
+/// The memory of tensors, and the kernels that write it.
 pub(super) struct Outputs {
     options: Arc<RunOptions>,
-    /// Of each output.
+    /// The memory of each output.
     images: Vec<Arc<Pool>>,
-    /// For targets that are numbers.
+    /// The memory of numeric targets.
     targets: Arc<Pool>,
     kernels: Kernels,
     streams: Arc<Streams>,
 }
 
 impl Outputs {
-    /// Tries whether a batch has room in the memory of device `ordinal`.
+    /// Opens the outputs and tries whether device `ordinal` has memory for a batch.
     ///
     /// # Errors
-    /// [`Error::OutOfDeviceMemory`] if there is no room.
+    /// [`Error::OutOfDeviceMemory`] if it has not.
     pub(super) fn open(
         options: &Arc<RunOptions>,
         kernels: Kernels,
@@ -50,17 +50,18 @@ impl Outputs {
         Ok(Self { options: Arc::clone(options), images, targets, kernels, streams: Arc::clone(streams) })
     }
 
-    /// Queues all that is left to be done for a batch.
+    /// Queues all remaining work of a batch.
     ///
     /// # Synchronization
-    /// Returns at once; what it gives is complete when the device gets there.
+    /// Returns at once. The tensors are complete when the device gets there.
     ///
     /// # Errors
-    /// [`Error::Device`]; the batch is then to be abandoned.
+    /// [`Error::Device`]; the batch must then be abandoned.
     pub(super) fn submit(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Finished> {
         let (rooms, targets) = (self.rooms(batch, end)?, self.take_targets(end)?);
         if let Err(error) = self.queue(batch, &rooms, targets.as_ref(), end) {
-            // Before the memory goes: some of what was queued may write it. Where that fails, the context has.
+            // Wait before the memory is freed, because queued work may write it. If waiting fails, the context has
+            // failed.
             let _ = self.streams.synchronize();
             return Err(error);
         }
@@ -77,7 +78,7 @@ impl Outputs {
         })
     }
 
-    /// Memory for the tensors of a batch: one for each view, or for each image that has a size of its own.
+    /// Memory for the tensors of a batch: one for each view, or one for each image if images have sizes of their own.
     fn rooms(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Vec<OutputMemory<'_>>> {
         if !self.options.is_ragged() {
             let samples = 0..end.annotations.labels().len();
@@ -95,7 +96,7 @@ impl Outputs {
         end.places.iter().enumerate().map(room).collect()
     }
 
-    /// Takes so many bytes of a pool for `times` images of a size of each sample.
+    /// Takes memory from a pool for `times` images of a size of each sample.
     fn room<'a>(
         &self,
         (pool, bytes): (&'a Arc<Pool>, usize),
@@ -108,7 +109,7 @@ impl Outputs {
         Ok(OutputMemory { buffer, pool, size, image_bytes, samples, times })
     }
 
-    /// Writes down how a batch of one view is mixed; where the descriptor will lie.
+    /// Stages the descriptor of the mixing of a batch with one view. Returns its address on the device.
     fn stage_mix(
         &self,
         plan: &MixPlan,
@@ -191,32 +192,32 @@ impl Outputs {
         }
         buffers().flat_map(|buffer| &buffer.users).try_for_each(|user| compute.wait(user))?;
         self.streams.queue(Part::Kernels, &|| {
-            // SAFETY: descriptors and all that they point to lie in the arena, uploaded or decoded before, or in the
-            // batch's buffer, whose earlier users the stream has been made to wait for.
+            // SAFETY: descriptors and all memory that they point to lie in the arena, uploaded or decoded before, or in
+            // the batch's buffer, whose earlier users the stream has been made to wait for.
             groups.iter().try_for_each(|group| unsafe { self.kernels.launch(group, compute) })
         })?;
         let last = places.len() - 1;
         for room in rooms.iter().filter(|_| padding > 0) {
             for (from, i) in room.addresses(last).flat_map(|last| (1..=padding).map(move |i| (last, i))) {
                 let to = from + (i * room.image_bytes) as u64;
-                // SAFETY: both lie in the view's buffer, an image or more apart.
+                // SAFETY: both lie in the view's buffer, at least one image apart.
                 unsafe { driver::copy(to, from, room.image_bytes, compute)? };
             }
         }
         for room in rooms {
             let to = room.buffer.address() + labels_offset(room.len_bytes()) as u64;
             let from = staged_labels + (room.samples.start * size_of::<u32>()) as u64;
-            // SAFETY: the buffer has room for the labels of its samples, which are among those that were staged.
+            // SAFETY: the buffer has room for the labels of its samples, which are among the staged ones.
             unsafe { driver::copy(to, from, room.samples.len() * size_of::<u32>(), compute)? };
         }
         for (size, staged) in staged_mixes {
-            // SAFETY: what it reads beside the batch lies in the arena, uploaded before; the view's images are complete, as
-            // many as there are labels.
+            // SAFETY: everything that it reads beside the batch lies in the arena, uploaded before. The view's images
+            // are complete, and there are as many as labels.
             unsafe { self.kernels.launch_mix(staged, labels.len(), size, compute)? };
         }
         if let (Some(buffer), Some(targets), Some(staged)) = (targets, end.annotations.numbers(), staged_targets) {
             buffer.users.iter().try_for_each(|user| compute.wait(user))?;
-            // SAFETY: the buffer has room for the targets of a full batch, and its earlier users are waited for.
+            // SAFETY: the buffer has room for the targets of a full batch, and the stream waits for its earlier users.
             unsafe { driver::copy(buffer.address(), staged, targets.len(), compute)? };
             buffer.ready.record(compute)?;
         }
@@ -232,16 +233,16 @@ impl RunOptions {
     }
 }
 
-/// Memory of a tensor, and what goes there.
+/// The memory of a tensor, and its contents.
 struct OutputMemory<'a> {
     buffer: Buffer,
-    /// Where it goes back to.
+    /// The pool that the memory returns to.
     pool: &'a Arc<Pool>,
     size: Size,
     image_bytes: usize,
-    /// Which of the batch's samples, padding included.
+    /// The samples of the batch, padding included, that the tensor holds.
     samples: Range<usize>,
-    /// How many images of each: all first ones, then all second ones.
+    /// Number of images of each sample: all first ones, then all second ones.
     times: usize,
 }
 
@@ -254,7 +255,7 @@ impl OutputMemory<'_> {
         self.images() * self.image_bytes
     }
 
-    /// Where the images of sample `i` go.
+    /// The addresses of the images of sample `i`.
     fn addresses(&self, i: usize) -> impl Iterator<Item = u64> {
         let place = move |time| time * self.samples.len() + i - self.samples.start;
         (0..self.times).map(move |time| self.buffer.address() + (place(time) * self.image_bytes) as u64)

@@ -1,4 +1,4 @@
-//! A worker thread's decoders and memory, and what the CPU decodes with them for the device.
+//! A worker thread's decoders and memory, and CPU decoding for the device.
 #![allow(unsafe_code)]
 
 use super::arena::{Allocation, Arena, StagingWriter};
@@ -13,24 +13,24 @@ use crate::memory;
 use crate::ops::filter::Taps;
 use crate::raster::{Image, Pixel, Rect};
 
-/// Images above this many pixels give their memory back after use: 16 Mpx, 64 MiB.
+/// Images above this many pixels free their memory after use: 16 Mpx, 64 MiB.
 const KEEP_PX: usize = 16 << 20;
 
-/// A worker thread's decoders and memory, kept over samples.
+/// A worker thread's decoders and memory, kept from sample to sample.
 pub(crate) struct Worker {
-    /// For operations of the caller's own, which have no kernel.
+    /// Runs the caller's own operations, which have no kernel.
     pub(super) executor: Executor,
     decoder: Decoder,
     image: Image,
-    /// Of an image with an index of its rows: where they start.
+    /// The starts of the rows of an image that has an index of them.
     pub(super) row_starts: Vec<usize>,
     pub(super) taps: Taps,
     /// Staging memory for small tables.
     pub(super) staging: StagingWriter,
-    /// The number of the batch that the staging memory is of.
+    /// The number of the batch that the staging memory belongs to.
     pub(super) staging_of: u64,
     pub(super) nvjpeg: Option<Scoped<WorkerDecoder>>,
-    /// What was decoded since it was asked last.
+    /// Number of images decoded since [`take_decoded`](Self::take_decoded) was called last.
     pub(super) decoded: Decoded,
 }
 
@@ -49,12 +49,12 @@ impl Worker {
         })
     }
 
-    /// What the decoders have decoded since this was asked last.
+    /// Returns and resets the counts of decoded images.
     pub(super) fn take_decoded(&mut self) -> Decoded {
         std::mem::take(&mut self.decoded)
     }
 
-    /// Waits for what its decoder has queued.
+    /// Waits for the work that its decoder has queued.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.nvjpeg.as_ref().map_or(Ok(()), |nvjpeg| nvjpeg.synchronize())
     }
@@ -72,10 +72,11 @@ impl Worker {
         Ok(DeviceImage { address: pixels.address(), pitch_bytes: 3 * part.width, whole: header.size, part })
     }
 
-    /// Decodes on the CPU what another decoder has refused, to where that would have: the pixels of `part`.
+    /// Decodes on the CPU an image that another decoder has refused, to that decoder's destination: the pixels of
+    /// `part`.
     ///
     /// # Safety
-    /// `destination` has room for them, and nobody but work that is queued on `stream` uses it before this returns.
+    /// `destination` has room for the pixels, and only work that is queued on `stream` uses it before this returns.
     pub(super) unsafe fn decode_instead(
         &mut self,
         how: DecodeOptions<'_>,
@@ -85,15 +86,15 @@ impl Worker {
         stream: &Stream,
     ) -> Result<()> {
         let header = probe(bytes)?;
-        // Not of the batch's memory, of which the image has its share already.
+        // Host memory, because the image has its share of the batch's memory already.
         let room = |len| memory::zeros::<u8>(len, "an image", memory::FEWER_IMAGES);
         let pixels = self.decode(how, bytes, &header, part, room)?;
-        // SAFETY: the contract; the pixels live until the copy has been waited for.
+        // SAFETY: this function's contract; the pixels live until the copy has been waited for.
         unsafe { driver::upload(destination, pixels.as_ptr(), pixels.len(), stream)? };
         stream.synchronize()
     }
 
-    /// Decodes `part` on the CPU to memory that `room` gives: RGB bytes, row by row.
+    /// Decodes `part` on the CPU to memory from `room`: RGB bytes, row by row.
     fn decode<M: Pixels>(
         &mut self,
         how: DecodeOptions<'_>,
@@ -137,10 +138,10 @@ impl Pixels for Vec<u8> {
     }
 }
 
-/// Pixels without their fourth byte.
+/// Copies pixels without their fourth byte.
 fn pack(pixels: &[Pixel], out: &mut [u8]) {
     debug_assert_eq!(out.len(), 3 * pixels.len());
-    // Four pixels at a time: twelve bytes are three whole words.
+    // Four pixels at a time, because their twelve bytes are three whole words.
     let (fours, rest) = pixels.as_chunks::<4>();
     let (words, _) = out.as_chunks_mut::<12>();
     for (four, out) in fours.iter().zip(words) {

@@ -1,23 +1,23 @@
 //! A folder of shards at an object store.
 //!
-//! An object is there whole or not at all, and stays, so nothing need be synced or hidden until it is complete. `upload`
-//! writes objects in parts.
+//! An object is there whole or not at all, and stays, so nothing needs to be synced, or hidden until it is complete.
+//! `upload` writes objects in parts.
 //!
-//! There are no locks. Two processes that make one shard write the same bytes. So each makes its own part, and then, in a
-//! random order, the shards without a record. Before a shard is completed, its record is looked for once more. The
-//! manifest is written on the condition that it is as it was last read or written here, or has the same text already. So
-//! no run sets another back, and runs with other options do not mix.
+//! There are no locks. Two processes that make one shard write the same bytes. So each makes its own part, and then, in
+//! a random order, the shards without a record. Before a shard is completed, its record is looked up once more. The
+//! manifest is written on the condition that it is as it was last read or written here, or has the same text already.
+//! So no run undoes the work of another, and runs with other options do not mix.
 //!
 //! Uploads. An object of up to 8 MiB is written in one request, a larger one in parts of 8 MiB, four at once. Before
-//! its first part, an upload is written down in an object of its own. object_store cannot list uploads, so only this
-//! lets a run abort uploads after a kill, when all is packed. An upload that was begun but not yet written down may be
-//! left over, but it has no parts. An upload that fails is complete if an object of its length is there: the answer may
-//! have been lost, or another process of the job was faster. At Azure's store, the last request of that process drops
-//! the parts of all others.
+//! its first part, an upload is recorded in an object of its own. object_store cannot list uploads, so only the record
+//! lets a run abort uploads of killed runs after packing. An upload that was begun but not yet recorded may be left
+//! over, but it has no parts. An upload that fails is complete if an object of its length is there: the answer may have
+//! been lost, or another process of the job was faster. At Azure's store, the last request of that process drops the
+//! parts of all others.
 //!
-//! Listings. There are as many records as shards. Records are listed at the beginning, and again at most every 30 s when
-//! a shard turns out to be made already. A folder at a store holds at most 250,000 shards, because a listing is bounded
-//! by 128 MiB.
+//! Listings. There are as many records as shards. Records are listed at the beginning, and again at most every 30 s
+//! when a shard turns out to be made already. A folder at a store holds at most 250,000 shards, because a listing is
+//! limited to 128 MiB.
 
 mod upload;
 
@@ -39,20 +39,20 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use upload::{Upload, abort_uploads};
 
-/// Small requests side by side.
+/// Number of small requests that are sent in parallel.
 const SIDE_BY_SIDE: usize = 32;
 
-/// A listing of more would not be read: it has 128 MiB at most.
+/// Largest number of shards: a listing of more would exceed 128 MiB and would not be read.
 const MOST_SHARDS: usize = 250_000;
 
-/// What stores copy in one request, which gives a TFRecord shard its name.
+/// Largest object that stores copy in one request. TFRecord shards are copied to their final names.
 const MAX_COPY_BYTES: u64 = 5_000_000_000;
 
 pub(super) struct Store {
     folder: Object,
     uploads: Arc<dyn MultipartStore>,
     fetcher: Arc<Fetcher>,
-    /// The manifest that was read or written here last.
+    /// The version of the manifest that was last read or written here.
     manifest: Mutex<Option<UpdateVersion>>,
 }
 
@@ -87,7 +87,7 @@ impl Store {
         Object { url: self.url(file), path: self.object_path(file), ..self.folder.clone() }
     }
 
-    /// What comes of requests to the store.
+    /// Runs requests to the store and waits for their result.
     fn run<T: Send + 'static>(
         &self,
         requests: impl Future<Output = object_store::Result<T>> + Send + 'static,
@@ -101,8 +101,8 @@ impl Store {
         self.run(async move { patiently(|| server.objects.put(&path, contents.clone())).await.map(drop) })
     }
 
-    /// Writes a manifest over the one that was read or written here last. It goes in one request: those of an upload in
-    /// parts have no conditions.
+    /// Writes a manifest over the version that was last read or written here. It uses a single request, because uploads
+    /// in parts have no conditions.
     fn put_manifest(&self, text: Vec<u8>) -> Result<()> {
         let mut seen = self.manifest.lock().unwrap_or_else(PoisonError::into_inner);
         let (object, text) = (self.object(MANIFEST), PutPayload::from(text));
@@ -113,7 +113,7 @@ impl Store {
         Ok(())
     }
 
-    /// What a store answers to many small requests, in their order.
+    /// Sends many small requests and returns the answers in their order.
     fn ask_each<I, T, F>(
         &self,
         items: impl IntoIterator<Item = I>,
@@ -146,8 +146,8 @@ fn wait<T>(answer: Answer<object_store::Result<T>>) -> object_store::Result<T> {
     answer.wait(&AtomicBool::new(false)).map_err(given_up)?
 }
 
-/// Writes an object under a condition, if the store has conditions. `None` if the condition is not met, unless that is as
-/// the object has this text already: from an earlier request, whose answer was lost, or from another process of the job.
+/// Writes an object under a condition, if the store has conditions. `None` if the condition is not met, unless the
+/// object has this text already: from an earlier request whose answer was lost, or from another process of the job.
 async fn put_if(object: &Object, text: PutPayload, mode: PutMode) -> object_store::Result<Option<UpdateVersion>> {
     let put = |mode: PutMode| object.server.objects.put_opts(&object.path, text.clone(), mode.into());
     let answer = match patiently(|| put(mode.clone())).await {
@@ -171,7 +171,7 @@ fn version(meta: ObjectMeta) -> UpdateVersion {
     UpdateVersion { e_tag: meta.e_tag, version: meta.version }
 }
 
-/// Nothing where there is no such object.
+/// Turns the error for a missing object into `None`.
 fn unless_missing<T>(answer: object_store::Result<T>) -> object_store::Result<Option<T>> {
     match answer {
         Err(object_store::Error::NotFound { .. }) => Ok(None),
@@ -225,7 +225,7 @@ impl Place for Store {
         Ok(opened.map(|(len_bytes, bytes)| (len_bytes, bytes as Box<dyn Read>)))
     }
 
-    /// It may be written anew meanwhile.
+    /// Reads the text together with its version, because another process may write it again.
     fn read(&self, file: &str) -> Result<Option<Vec<u8>>> {
         let object = self.object(file);
         let answer = self.run(async move { object.contents(MAX_BYTES).await });
@@ -282,7 +282,7 @@ impl Place for Store {
         answers.into_iter().zip(files).try_for_each(removed)
     }
 
-    /// Uploads that were begun and never finished are given up: they cost room, and are no objects.
+    /// Aborts uploads that were begun and never finished: they take space at the store, and are no objects.
     fn clear_job(&self) {
         let _ = abort_uploads(self);
         if let Ok(found) = self.list(JOB) {

@@ -1,7 +1,8 @@
-//! Writes an object: a small one at once, a large one in parts, of which a few are on their way at a time.
+//! Writes an object: a small one in one request, a large one in parts, several at a time.
 //!
-//! An upload in parts is written down in a small object of its own before its first part is sent. So what a killed process
-//! has sent can be given up when all is complete; until then a store keeps it, and charges for it.
+//! Before its first part is sent, an upload in parts is recorded in a small object of its own. So when packing is
+//! complete, the parts that a killed process has sent can be aborted. Until then the store keeps them and charges for
+//! them.
 
 use super::{Place, Store, unless_missing, wait};
 use crate::error::{Error, Result};
@@ -16,37 +17,38 @@ use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Where uploads are written down.
+/// The folder of the records of uploads.
 pub(super) const FOLDER: &str = ".pack/uploads";
 
-/// The size of a part, but for the last. Stores want 5 MiB or more, and some want parts of one size.
+/// Size of every part but the last, in bytes. Stores require 5 MiB or more, and some require equal sizes.
 const PART_BYTES: usize = 8 << 20;
 
-/// S3's and Google's stores take 10,000 parts. A fifth is kept for shards whose size is an estimate.
+/// Largest size of an object. S3 and Google's store take 10,000 parts; a fifth is reserved for shards whose size is an
+/// estimate.
 pub(super) const MAX_BYTES: u64 = 8_000 * PART_BYTES as u64;
 
-/// Parts on their way side by side.
+/// Number of parts that are sent in parallel.
 const AT_ONCE: usize = 4;
 
-/// How long giving up an upload may take where something has failed already.
+/// Longest time to abort an upload after an error.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An upload in parts, as it is written down.
+/// The record of an upload in parts.
 #[derive(Serialize, Deserialize)]
 struct Begun {
-    /// The object's name in the folder.
+    /// Name of the object in the folder.
     file: String,
     id: MultipartId,
 }
 
-/// An object in the making. Dropped before it is finished, it never was.
+/// An object being written. If it is dropped before it is finished, no object appears.
 pub(super) struct Upload<'a> {
     store: &'a Store,
     file: &'a str,
     path: ObjectPath,
     part: Vec<u8>,
     len_bytes: u64,
-    /// The upload in parts and where it is written down, once there is one.
+    /// The upload in parts and the name of its record, once it has begun.
     begun: Option<(Begun, String)>,
     sent: usize,
     coming: VecDeque<Answer<object_store::Result<PartId>>>,
@@ -60,7 +62,7 @@ impl<'a> Upload<'a> {
         Self { store, file, path, part, len_bytes: 0, begun, sent: 0, coming, parts }
     }
 
-    /// The upload's number at the store; begins it, if need be.
+    /// The upload's identifier at the store. Begins the upload if necessary.
     fn id(&mut self) -> object_store::Result<MultipartId> {
         if let Some((begun, _)) = &self.begun {
             return Ok(begun.id.clone());
@@ -75,7 +77,7 @@ impl<'a> Upload<'a> {
         Ok(id)
     }
 
-    /// Sends the part that is gathered.
+    /// Sends the current part.
     fn send(&mut self) -> object_store::Result<()> {
         let id = self.id()?;
         if self.coming.len() == AT_ONCE {
@@ -89,7 +91,7 @@ impl<'a> Upload<'a> {
         Ok(())
     }
 
-    /// Waits for the oldest part on its way.
+    /// Waits for the oldest part being sent.
     fn receive(&mut self) -> object_store::Result<()> {
         if let Some(part) = self.coming.pop_front() {
             self.parts.push(wait(part)?);
@@ -97,7 +99,7 @@ impl<'a> Upload<'a> {
         Ok(())
     }
 
-    /// Has the object be there. Before that, nobody sees anything of it.
+    /// Completes the object. It is visible to nobody before that.
     pub fn finish(mut self) -> io::Result<()> {
         self.complete().map_err(told)
     }
@@ -117,8 +119,8 @@ impl<'a> Upload<'a> {
         let (server, len_bytes) = (self.store.server(), self.len_bytes);
         self.store.run(async move {
             match patiently(|| uploads.complete_multipart(&path, &id, parts.clone())).await {
-                // It may be complete: by an earlier request, whose answer was lost, or by another process, which makes the
-                // same. At Azure's store that drops the parts of all others.
+                // The object may be complete: by an earlier request whose answer was lost, or by another process that
+                // wrote the same bytes. At Azure's store, that process's last request drops the parts of all others.
                 Err(error) => {
                     let there = patiently(|| server.objects.head(&path)).await;
                     if there.is_ok_and(|found| found.size == len_bytes) { Ok(()) } else { Err(error) }
@@ -127,8 +129,8 @@ impl<'a> Upload<'a> {
             }
         })?;
         if let Some((begun, note)) = self.begun.take() {
-            // Parts are left if another process has completed it. What stays of it is found to be complete, whenever somebody
-            // looks.
+            // If another process has completed the object, this upload's parts remain. If aborting fails, the next
+            // process that cleans up repeats it.
             let _ = self.store.run(abort(self.store, begun, note));
         }
         Ok(())
@@ -155,16 +157,16 @@ impl Drop for Upload<'_> {
     fn drop(&mut self) {
         self.coming.clear();
         if let Some((begun, note)) = self.begun.take() {
-            // The first error is the one to report; what is left is given up by the next process.
+            // The first error is the one to report. If this fails, the next process aborts the upload.
             let given_up = abort(self.store, begun, note);
-            // The clock is that of the fetcher's thread.
+            // The timeout needs the runtime of the fetcher's thread.
             let in_time = async move { tokio::time::timeout(PATIENCE, given_up).await };
             let _ = self.store.fetcher.fetch(in_time).wait(&AtomicBool::new(false));
         }
     }
 }
 
-/// Gives an upload up. One that is complete, or given up already, has no parts.
+/// Aborts an upload. One that is complete, or aborted already, has no parts.
 fn abort(store: &Store, begun: Begun, note: String) -> impl Future<Output = object_store::Result<()>> + Send + use<> {
     let (uploads, path) = (store.uploads.clone(), store.object_path(&begun.file));
     let (server, note) = (store.server(), store.object_path(&note));
@@ -174,7 +176,7 @@ fn abort(store: &Store, begun: Begun, note: String) -> impl Future<Output = obje
     }
 }
 
-/// Gives up the uploads that are written down.
+/// Aborts the recorded uploads.
 pub(super) fn abort_uploads(store: &Store) -> Result<()> {
     let notes: Vec<String> = store.list(FOLDER)?.0.into_keys().map(|note| format!("{FOLDER}/{note}")).collect();
     for (text, note) in store.read_each(&notes)?.into_iter().zip(notes) {

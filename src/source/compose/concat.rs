@@ -7,19 +7,19 @@ use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Several sources, one behind the other.
+/// Several sources, one after the other.
 pub struct Concat {
     pub(crate) sources: Vec<Arc<dyn Source>>,
-    /// The index behind each one's last sample.
+    /// For each source, the index after its last sample.
     ends: Vec<u64>,
 }
 
 impl Concat {
-    /// The samples of `sources`, in this order. Their classes must be the same: [`Compose::align_classes`] and
-    /// [`Compose::map_labels`] make them so.
+    /// Concatenates `sources`, in this order. They must have the same classes, which [`Compose::align_classes`] and
+    /// [`Compose::map_labels`] can give them.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for no source, and for sources whose classes differ.
+    /// [`Error::Parameter`] if there is no source, or if the classes of sources differ.
     pub fn new(sources: impl IntoIterator<Item = Arc<dyn Source>>) -> Result<Self> {
         let sources: Vec<Arc<dyn Source>> = sources.into_iter().collect();
         let Some(first) = sources.first() else {
@@ -38,13 +38,13 @@ impl Concat {
         Ok(Self { sources, ends })
     }
 
-    /// A mix of `len` samples: a share of each source that goes with its weight, the largest remainders rounded up. A
-    /// source that has more samples than its share gives some of them, drawn by `seed`; one that has fewer gives them
-    /// several times ([`Compose::choose`]).
+    /// Mixes sources to `len` samples. The share of each source is proportional to its weight, the largest remainders
+    /// rounded up. From a source with more samples than its share, `seed` draws some; samples of a source with fewer
+    /// repeat ([`Compose::choose`]).
     ///
     /// # Errors
-    /// Those of [`new`](Self::new), and [`Error::Parameter`] for weights that are not positive, and for a length with which
-    /// a source would give no sample.
+    /// The errors of [`new`](Self::new), and [`Error::Parameter`] if a weight is not positive, or if a source would
+    /// give no sample.
     pub fn mix(sources: impl IntoIterator<Item = (Arc<dyn Source>, f64)>, len: u64, seed: u64) -> Result<Self> {
         let (sources, weights): (Vec<_>, Vec<f64>) = sources.into_iter().unzip();
         let sum: f64 = weights.iter().sum();
@@ -62,7 +62,7 @@ impl Concat {
         Self::new(chosen.collect::<Result<Vec<_>>>()?)
     }
 
-    /// Which source sample `index` is of, and its index there.
+    /// Returns the source of sample `index`, and the sample's index in it.
     fn find(&self, index: u64) -> Option<(&Arc<dyn Source>, u64)> {
         let number = self.ends.partition_point(|&end| end <= index);
         let start = if number == 0 { 0 } else { self.ends[number - 1] };
@@ -114,7 +114,7 @@ impl Source for Concat {
         self.sources.iter().try_for_each(|source| source.check_field(field))
     }
 
-    /// Of all sources, in their order.
+    /// Combines the fingerprints of all sources, in their order.
     fn fingerprint(&self) -> u64 {
         let mut hash = Sha256::new();
         hash.update(b"concat\0\0");

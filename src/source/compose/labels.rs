@@ -1,4 +1,4 @@
-//! Other labels.
+//! Sources with other labels.
 
 use super::first_8_bytes;
 use crate::error::Result;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 pub struct MapLabels {
     source: Arc<dyn Source>,
     classes: Vec<String>,
-    /// The label of a sample by its index and its label in the source.
+    /// Returns the label of a sample from its index and its label in the source.
     map: Box<dyn Fn(u64, u32) -> u32 + Send + Sync>,
 }
 
 impl MapLabels {
-    /// `map` is asked for the label of a sample by its index and its label in `source`.
+    /// Makes a source in which `map` returns the label of a sample from its index and its label in `source`.
     pub(super) fn new(
         source: Arc<dyn Source>,
         classes: Vec<String>,
@@ -67,7 +67,7 @@ impl Source for MapLabels {
         self.source.check_field(field)
     }
 
-    /// Of the source, and of the labels and classes of up to 1,024 samples.
+    /// Combines the fingerprint of the source, the classes, and the labels of up to 1,024 samples.
     fn fingerprint(&self) -> u64 {
         let mut hash = Sha256::new();
         hash.update(b"labels\0\0");

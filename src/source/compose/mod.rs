@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What makes other data sets of a data set. Each is a [`Source`] as any other: shuffled, partitioned over ranks,
-/// resumed and fetched ahead as the one that it is made of.
+/// Makes data sets from a data set. Each of them is a [`Source`] like any other: it is shuffled, partitioned over
+/// ranks, resumed and prefetched like the original.
 ///
-/// A part has indices of its own, from 0 on, by which its samples' transforms are drawn.
+/// A part numbers its samples from 0. The random transforms of a sample depend on this new index.
 ///
 /// ```
 /// use warpfeed::source::{Compose, Concat, EncodedImages, Source};
@@ -38,12 +38,12 @@ use std::sync::Arc;
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub trait Compose: Source + Sized + 'static {
-    /// It, shared with others.
+    /// Makes a shared pointer to the source.
     fn into_source(self) -> Arc<dyn Source> {
         Arc::new(self)
     }
 
-    /// The samples at `indices`, in this order. An index may come several times, each time as a sample of its own.
+    /// Selects the samples at `indices`, in this order. Each occurrence of an index is a separate sample.
     ///
     /// # Errors
     /// [`Error::Parameter`] for an index beyond the last sample.
@@ -56,8 +56,8 @@ pub trait Compose: Source + Sized + 'static {
         Ok(Subset::new(self.into_source(), &indices))
     }
 
-    /// The same samples with targets in `field` that `of` computes, or looks up, from a sample's index, label and name.
-    /// A pipeline delivers them by [`TargetSpec::field`](crate::TargetSpec::field).
+    /// Adds targets in `field`, which `of` computes or looks up from a sample's index, label and name. A pipeline
+    /// delivers them by [`TargetSpec::field`](crate::TargetSpec::field).
     ///
     /// ```
     /// use warpfeed::prelude::*;
@@ -81,10 +81,10 @@ pub trait Compose: Source + Sized + 'static {
         WithTargets::new(self.into_source(), field.into(), of)
     }
 
-    /// The samples that `keep` returns true for, in their order.
+    /// Selects the samples for which `keep` returns true, in their order.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if there is none.
+    /// [`Error::Parameter`] if there is no such sample.
     fn filter(self, mut keep: impl FnMut(Described<'_>) -> bool) -> Result<Subset> {
         let described = |index| Described { index, label: self.label(index), name: self.name(index) };
         let kept: Vec<u64> = (0..self.len()).filter(|&index| keep(described(index))).collect();
@@ -95,11 +95,11 @@ pub trait Compose: Source + Sized + 'static {
         Ok(Subset::new(self.into_source(), &kept))
     }
 
-    /// Two parts: what is left to train on, and a share of `0 < validation < 1` of all samples, rounded, drawn by `seed`.
-    /// Each is in the order of the source.
+    /// Splits the samples into a part for training and a part for validation. The latter is a share of
+    /// `0 < validation < 1` of all samples, rounded, drawn by `seed`. Each part is in the order of the source.
     ///
-    /// The split depends on the number of samples, the share and the seed alone. It is another thing than the ranks'
-    /// [`Partition`](crate::Partition), which is taken anew from each epoch's order.
+    /// The split depends only on the number of samples, the share and the seed. It is not the ranks'
+    /// [`Partition`](crate::Partition), which is taken from the order of each epoch.
     ///
     /// # Errors
     /// [`Error::Parameter`] if a part would have no sample.
@@ -108,11 +108,11 @@ pub trait Compose: Source + Sized + 'static {
         Ok(parts(self.into_source(), &train, &validation))
     }
 
-    /// As [`split`](Self::split), with the same share of each label as nearly as whole samples allow: each label gets its
-    /// share rounded down, and those that lose most by that get one more, until the whole has its share.
+    /// Splits as [`split`](Self::split) does, with the same share of each label as nearly as whole samples allow: each
+    /// label gets its share rounded down, and those that lose most by that get one more, until the whole has its share.
     ///
     /// # Errors
-    /// Those of [`split`](Self::split).
+    /// The errors of [`split`](Self::split).
     fn split_stratified(self, validation: f64, seed: u64) -> Result<(Subset, Subset)> {
         let wanted = held_out(self.len(), "samples", validation)?;
         let strata = strata(&self, seed);
@@ -133,30 +133,30 @@ pub trait Compose: Source + Sized + 'static {
         Ok(parts(self.into_source(), &train, &held_out))
     }
 
-    /// Fold `fold` of `folds` for cross-validation: what to train on, and the fold. The folds of a seed hold every sample
-    /// once together, and differ in length by one at most.
+    /// Splits the samples for cross-validation into the part for training and fold `fold` of `folds`. With the same
+    /// seed, every sample is in exactly one fold, and the lengths of folds differ by at most one.
     ///
     /// # Errors
-    /// [`Error::Parameter`] unless there are 2 folds or more, no more than samples, and `fold` is one of them.
+    /// [`Error::Parameter`] if there are fewer than 2 folds or more than samples, or if `fold` is not one of them.
     fn kfold(self, folds: u32, fold: u32, seed: u64) -> Result<(Subset, Subset)> {
         let (train, validation) = fold_numbers(&drawn(self.len(), seed), "samples", folds, fold)?;
         Ok(parts(self.into_source(), &train, &validation))
     }
 
-    /// As [`kfold`](Self::kfold), with the same share of each label as nearly as whole samples allow.
+    /// Splits as [`kfold`](Self::kfold) does, with the same share of each label as nearly as whole samples allow.
     ///
     /// # Errors
-    /// Those of [`kfold`](Self::kfold).
+    /// The errors of [`kfold`](Self::kfold).
     fn kfold_stratified(self, folds: u32, fold: u32, seed: u64) -> Result<(Subset, Subset)> {
         let (train, validation) = fold_numbers(&strata(&self, seed).concat(), "samples", folds, fold)?;
         Ok(parts(self.into_source(), &train, &validation))
     }
 
-    /// `count` samples: each as often as `count` allows, and of those that are left a part drawn by `seed`, as samples
-    /// of their own. The choice is the same in each epoch.
+    /// Chooses `count` samples: all samples `count / len` times (rounded down), and for the rest a part drawn by
+    /// `seed`. Repeated samples are separate samples. The choice is the same in each epoch.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a count of 0, and for a source without samples.
+    /// [`Error::Parameter`] if `count` is 0 or the source has no samples.
     fn choose(self, count: u64, seed: u64) -> Result<Subset> {
         let len = self.len();
         if count == 0 || len == 0 {
@@ -169,7 +169,8 @@ pub trait Compose: Source + Sized + 'static {
         Ok(Subset::new(self.into_source(), &indices))
     }
 
-    /// Other labels: `map` is asked for each, and `classes` are their names, label 0 first (none for labels without).
+    /// Replaces each label by the result of `map`. `classes` are the names of the new labels, label 0 first; empty if
+    /// they have no names.
     fn map_labels(
         self,
         classes: impl IntoIterator<Item = impl Into<String>>,
@@ -179,8 +180,10 @@ pub trait Compose: Source + Sized + 'static {
         MapLabels::new(self.into_source(), classes, move |_, label| map(label))
     }
 
-    /// Other labels, by whatever tells them: `label` is asked for each sample once, by its index, name and old label.
-    /// `classes` are their names, label 0 first (none for labels without). For labels in a table of file names:
+    /// Replaces the label of each sample by the result of `label`, which is called once with the sample's index, name
+    /// and old label. `classes` are the names of the new labels, label 0 first; empty if they have no names.
+    ///
+    /// For example, labels from a table of file names:
     ///
     /// ```
     /// use std::collections::HashMap;
@@ -199,7 +202,7 @@ pub trait Compose: Source + Sized + 'static {
     /// ```
     ///
     /// # Errors
-    /// Those of `label`.
+    /// The errors of `label`.
     fn relabel(
         self,
         classes: impl IntoIterator<Item = impl Into<String>>,
@@ -211,11 +214,11 @@ pub trait Compose: Source + Sized + 'static {
         Ok(MapLabels::new(self.into_source(), classes, move |index, _| labels[index as usize]))
     }
 
-    /// The same samples with the labels that their classes have among `classes`: so data sets that name their classes in
-    /// another order, or have only some of them, come together. A label beyond its classes becomes [`u32::MAX`].
+    /// Replaces each label by the position of its class in `classes`, so that data sets whose classes are in another
+    /// order or incomplete can be combined. A label without a class becomes [`u32::MAX`].
     ///
     /// # Errors
-    /// [`Error::Parameter`] if it names no classes, or one that is not among `classes`.
+    /// [`Error::Parameter`] if the source names no classes, or one that is not among `classes`.
     fn align_classes(self, classes: impl IntoIterator<Item = impl Into<String>>) -> Result<MapLabels> {
         let classes: Vec<String> = classes.into_iter().map(Into::into).collect();
         let refuse = |got: String| Error::parameter("align_classes", "classes", "all classes of the source", got);
@@ -234,35 +237,35 @@ pub trait Compose: Source + Sized + 'static {
 
 impl<S: Source + Sized + 'static> Compose for S {}
 
-/// A sample as [`Compose::filter`] is shown it.
+/// Description of a sample for the functions of [`Compose`].
 #[derive(Debug, Clone)]
 pub struct Described<'a> {
-    /// Its index.
+    /// Index of the sample.
     pub index: u64,
-    /// Its label.
+    /// Label of the sample.
     pub label: u32,
-    /// Its path or key.
+    /// Path or key of the sample.
     pub name: Cow<'a, str>,
 }
 
-/// Two parts of shards, for streams, which cannot be split by sample: as [`Compose::split`] splits samples.
+/// Splits shards as [`Compose::split`] splits samples, for streams, which cannot be split by sample.
 ///
 /// # Errors
-/// Those of [`Compose::split`].
+/// The errors of [`Compose::split`].
 pub fn split_shards(shards: &[PathBuf], validation: f64, seed: u64) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let (train, validation) = split_numbers(shards.len() as u64, "shards", validation, seed)?;
     let part = |numbers: &[u64]| numbers.iter().map(|&number| shards[number as usize].clone()).collect();
     Ok((part(&train), part(&validation)))
 }
 
-/// The numbers below `len` in an order drawn by `seed`.
+/// Returns the numbers below `len` in an order drawn by `seed`.
 fn drawn(len: u64, seed: u64) -> Vec<u64> {
     let mut order: Vec<u64> = (0..len).collect();
     SampleRng::new(seed, 0, Domain::Split, 0).shuffle(&mut order);
     order
 }
 
-/// How many of `len` samples or shards are held out.
+/// Returns the number of samples or shards, out of `len`, that are held out.
 fn held_out(len: u64, what: &str, validation: f64) -> Result<u64> {
     let count = (len as f64 * validation).round();
     if !(0.0..1.0).contains(&validation) || count < 1.0 || count >= len as f64 {
@@ -272,7 +275,7 @@ fn held_out(len: u64, what: &str, validation: f64) -> Result<u64> {
     Ok(count as u64)
 }
 
-/// The numbers of the samples or shards to train on, and of those that are held out.
+/// Returns the numbers of the samples or shards for training, and of those that are held out.
 pub(super) fn split_numbers(len: u64, what: &str, validation: f64, seed: u64) -> Result<(Vec<u64>, Vec<u64>)> {
     let count = held_out(len, what, validation)?;
     let mut order = drawn(len, seed);
@@ -282,12 +285,12 @@ pub(super) fn split_numbers(len: u64, what: &str, validation: f64, seed: u64) ->
     Ok((train.to_vec(), validation.to_vec()))
 }
 
-/// The same for a fold of `len` samples or shards in an order drawn by `seed`.
+/// Returns the numbers for training and those of a fold of `len` samples or shards in an order drawn by `seed`.
 pub(super) fn kfold_numbers(len: u64, what: &str, folds: (u32, u32), seed: u64) -> Result<(Vec<u64>, Vec<u64>)> {
     fold_numbers(&drawn(len, seed), what, folds.0, folds.1)
 }
 
-/// The same for a fold of samples or shards in this order.
+/// Returns the numbers for training and those of a fold of samples or shards in the given order.
 fn fold_numbers(order: &[u64], what: &str, folds: u32, fold: u32) -> Result<(Vec<u64>, Vec<u64>)> {
     let len = order.len();
     if folds < 2 || folds as usize > len || fold >= folds {
@@ -303,7 +306,7 @@ fn fold_numbers(order: &[u64], what: &str, folds: u32, fold: u32) -> Result<(Vec
     Ok((part(false), part(true)))
 }
 
-/// The samples of each label, in an order drawn by `seed`.
+/// Returns the samples of each label, in an order drawn by `seed`.
 fn strata(source: &impl Source, seed: u64) -> Vec<Vec<u64>> {
     let mut by_label = BTreeMap::<u32, Vec<u64>>::new();
     (0..source.len()).for_each(|index| by_label.entry(source.label(index)).or_default().push(index));
@@ -314,7 +317,7 @@ fn strata(source: &impl Source, seed: u64) -> Vec<Vec<u64>> {
     by_label.into_iter().map(shuffled).collect()
 }
 
-/// Both parts of a source.
+/// Makes both parts of a source.
 fn parts(source: Arc<dyn Source>, train: &[u64], validation: &[u64]) -> (Subset, Subset) {
     (Subset::new(Arc::clone(&source), train), Subset::new(source, validation))
 }
@@ -329,7 +332,7 @@ mod tests {
     use crate::source::{EncodedImages, Sample, Want};
     use std::sync::Mutex;
 
-    /// Each sample's bytes are its number. Labels 0, 1, 2 are had by 60, 30 and 10 of 100.
+    /// Makes samples whose bytes are their numbers. Of 100 samples, 60, 30 and 10 have the labels 0, 1 and 2.
     fn numbers(len: u64) -> EncodedImages {
         let label = |i: u64| match i % 10 {
             0..6 => 0,
@@ -383,8 +386,8 @@ mod tests {
         assert!(split_shards(&shards[..1], 0.5, 42).unwrap_err().is_parameter());
     }
 
-    /// A split is a promise: training on what was validation spoils both. Never change these, which another program
-    /// computed.
+    /// Never change these values, which another program computed: if a split changed between runs, a model would be
+    /// trained on samples of its validation set.
     #[test]
     fn golden_splits() {
         assert_eq!(all(&numbers(12).split(0.25, 42).unwrap().1), GOLDEN_SPLIT);
@@ -403,7 +406,7 @@ mod tests {
         assert_eq!(labels(&train), BTreeMap::from([(0, 45), (1, 22), (2, 8)]));
         for fold in 0..7 {
             let counts = labels(&numbers(100).kfold_stratified(7, fold, 5).unwrap().1);
-            // 60, 30 and 10 by 7.
+            // A seventh of 60, 30 and 10.
             assert!((8..=9).contains(&counts[&0]) && (4..=5).contains(&counts[&1]) && (1..=2).contains(&counts[&2]));
         }
     }
@@ -438,7 +441,7 @@ mod tests {
         let filtered = numbers(10).filter(|sample| sample.label == 1 && sample.name.contains('7')).unwrap();
         assert_eq!(filtered.indices().collect::<Vec<_>>(), [7]);
         assert!(numbers(10).filter(|_| false).unwrap_err().is_parameter());
-        // A part of a part.
+        // A subset of a subset.
         assert_eq!(all(&part.subset([1]).unwrap()), [0]);
     }
 
@@ -458,7 +461,7 @@ mod tests {
         assert!(numbers(3).align_classes(["a", "b"]).unwrap_err().is_parameter());
 
         let mix = Concat::mix(two().into_iter().zip([3.0, 1.0]), 10, 1).unwrap();
-        // 7.5 and 2.5: the remainders are equal, so the first has one more.
+        // The shares are 7.5 and 2.5. The remainders are equal, so the first source has one sample more.
         assert_eq!(all(&mix)[..6], [0, 1, 2, 0, 1, 2]);
         assert_eq!((mix.len(), &all(&mix)[8..]), (10, &[9, 8][..]));
         for weights in [[0.0, 1.0], [f64::NAN, 1.0], [1e9, 1.0]] {
@@ -477,7 +480,7 @@ mod tests {
         let mut seen = vec![
             source().fingerprint(),
             source().subset(0..2000).unwrap().fingerprint(),
-            // The same but for two samples, which no sample of names would show.
+            // Two samples are swapped that are not among those whose names are hashed.
             source().subset((0..998).chain([999, 998]).chain(1000..2000)).unwrap().fingerprint(),
             source().split(0.5, 1).unwrap().0.fingerprint(),
             source().split(0.5, 2).unwrap().0.fingerprint(),

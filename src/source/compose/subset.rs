@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Some samples of a source: 4 bytes each (8 if the source has more than 2^32).
+/// Some samples of a source. Each takes 4 bytes (8 if the source has 2^32 samples or more).
 pub struct Subset {
     source: Arc<dyn Source>,
     indices: Indices,
@@ -19,7 +19,7 @@ enum Indices {
 }
 
 impl Subset {
-    /// The samples at `indices`, all of which there are.
+    /// Makes a subset of the samples at `indices`, which must all exist.
     pub(super) fn new(source: Arc<dyn Source>, indices: &[u64]) -> Self {
         let narrow = u32::try_from(source.len()).is_ok();
         let indices = if narrow {
@@ -30,7 +30,7 @@ impl Subset {
         Self { source, indices }
     }
 
-    /// The index in the source of sample `index`.
+    /// Returns the index of sample `index` in the source; `None` if there is no such sample.
     fn get(&self, index: u64) -> Option<u64> {
         let index = usize::try_from(index).ok()?;
         match &self.indices {
@@ -39,7 +39,7 @@ impl Subset {
         }
     }
 
-    /// As of [`get`](Self::get). May panic if there is no such sample, as [`Source::label`] may.
+    /// Returns the index of sample `index` in the source. May panic if there is no such sample.
     fn at(&self, index: u64) -> u64 {
         match &self.indices {
             Indices::Narrow(indices) => indices[index as usize].into(),
@@ -47,7 +47,7 @@ impl Subset {
         }
     }
 
-    /// The samples' indices in the source, in order.
+    /// Returns the samples' indices in the source, in order.
     pub fn indices(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.len()).map(|index| self.at(index))
     }
@@ -100,7 +100,7 @@ impl Source for Subset {
         self.source.check_field(field)
     }
 
-    /// Of the source and all indices.
+    /// Combines the fingerprint of the source and all indices.
     fn fingerprint(&self) -> u64 {
         let mut hash = Sha256::new();
         hash.update(b"subset\0\0");

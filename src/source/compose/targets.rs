@@ -7,7 +7,8 @@ use crate::targets::Target;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A source with a field of targets of its own. [`Compose::targets`](super::Compose::targets) makes it.
+/// A source with an additional field of targets, which a function computes. Made by
+/// [`Compose::targets`](super::Compose::targets).
 pub struct WithTargets {
     source: Arc<dyn Source>,
     field: String,
@@ -73,7 +74,7 @@ impl Source for WithTargets {
         if field == self.field { Ok(()) } else { self.source.check_field(field) }
     }
 
-    /// That of the source: targets do not decide which samples come.
+    /// The fingerprint of the source, because targets do not change which samples come.
     fn fingerprint(&self) -> u64 {
         self.source.fingerprint()
     }

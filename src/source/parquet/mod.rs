@@ -1,4 +1,4 @@
-//! Parquet files with images, as data sets come from Hugging Face.
+//! Parquet files with images, the format of data sets from Hugging Face.
 
 mod targets;
 
@@ -23,22 +23,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Places in files that are kept to read on from, where as many files may be open; each holds a decompressed page.
+/// Largest number of kept [`Cursor`]s, each with a decompressed page; lower if fewer files may be open.
 const MAX_CURSORS: usize = 32;
 
-/// Labels that cannot be used, of all files.
+/// Largest number of unusable labels in all files together.
 const MAX_FAULTS: usize = 100_000;
 
 /// Images in Parquet files: a column of structs `{bytes, path}`, as Hugging Face stores its `Image`, or of binary
 /// values. Needs the feature `parquet`.
 ///
-/// Unless [`RecordOptions`] name columns, the images are in `image` (or `image.bytes`), `img`, or `bytes`, and the labels
-/// in `label` or `labels`: numbers, or names, which are then numbered in sorted order. The names of Hugging Face's
-/// `ClassLabel` are the [`classes`](Source::classes). Rows come in the order of the files as given. A row whose image is
-/// null, or whose label is no class, gives [`Error::Decode`] when it is read.
+/// Unless [`RecordOptions`] name columns, the images are in `image` (or `image.bytes`), `img`, or `bytes`, and the
+/// labels in `label` or `labels`. Labels are numbers, or names, which are numbered in sorted order. The names of
+/// Hugging Face's `ClassLabel` are the [`classes`](Source::classes). Rows come in the given order of the files. A row
+/// whose image is null, or whose label is not a class, gives [`Error::Decode`] when it is read.
 ///
-/// All labels are in memory, 4 bytes each. A page of a column is decompressed to read one image of it, and kept for
-/// the next one: files are read fast in their order, and at the cost of a page (usually 1 MB) for each image otherwise.
+/// All labels are in memory, 4 bytes each. Reading an image decompresses the page that holds it and keeps the page for
+/// the next image. So reading in the order of the files is fast; in any other order, each image costs a page (usually
+/// 1 MB).
 pub struct ParquetFiles {
     files: Vec<PathBuf>,
     metadata: Vec<ParquetMetaData>,
@@ -46,45 +47,45 @@ pub struct ParquetFiles {
     images: Vec<usize>,
     groups: Vec<Group>,
     labels: Vec<u32>,
-    /// Rows that cannot be used, and why.
+    /// Rows that cannot be used, each with the reason.
     faults: BTreeMap<u64, String>,
     classes: Vec<String>,
     cursors: Mutex<Vec<Cursor>>,
     max_cursors: usize,
-    /// The targets of the row groups that were read last.
+    /// The targets of the row groups that were read last, the oldest first.
     targets: Mutex<VecDeque<TargetGroup>>,
 }
 
-/// A column of a row group, as targets.
+/// The targets in a column of a row group.
 struct TargetGroup {
     group: usize,
     column: String,
     rows: Arc<Vec<Option<Target>>>,
 }
 
-/// So many columns of row groups are kept as targets.
+/// Largest number of kept [`TargetGroup`]s.
 const TARGET_GROUPS: usize = 4;
 
 /// A row group.
 struct Group {
     file: usize,
-    /// Its number in the file.
+    /// Number of the group in the file.
     number: usize,
-    /// Index of its first row.
+    /// Index of the group's first row in all files.
     first: u64,
 }
 
-/// A place in a row group to read on from.
+/// A position in a row group where reading can continue.
 struct Cursor {
     group: usize,
-    /// The row that comes next, counted in the group.
+    /// Number of the next row in the group.
     next: u64,
     reader: ColumnReaderImpl<ByteArrayType>,
 }
 
-/// A file whose end is an error to whoever reads on behind it. The library skips what it does not know of a page's header
-/// element by element, as many as a damaged header claims, and takes the end of a file for an element without bytes: it
-/// would count for minutes. Nor does it ask for memory for what a file cannot hold.
+/// A file in which reading past the end is an error. The library skips unknown parts of a page's header element by
+/// element, as many as a damaged header claims, and takes the end of a file for an element without bytes, so it would
+/// count for minutes. This type also refuses ranges beyond the end before memory is allocated for them.
 struct Shard {
     file: File,
     len_bytes: u64,
@@ -118,7 +119,7 @@ impl ChunkReader for Shard {
     }
 }
 
-/// A reader whose end is an error.
+/// A reader that returns an error at its end.
 struct NeverAtEnd<R>(R);
 
 impl<R: Read> Read for NeverAtEnd<R> {
@@ -134,7 +135,7 @@ fn damaged(path: &Path, message: impl std::fmt::Display) -> Error {
     Error::decode("Parquet", format!("{}: {message}", path.display()))
 }
 
-/// Calls into the library, which on damaged files may also panic.
+/// Calls the library and turns its errors and panics, which damaged files can cause, into [`Error::Decode`].
 fn guarded<T>(path: &Path, call: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(|error| damaged(path, error)),
@@ -142,7 +143,7 @@ fn guarded<T>(path: &Path, call: impl FnOnce() -> parquet::errors::Result<T>) ->
     }
 }
 
-/// The column named by `wanted`, or the first of `usual` that is there. Of a struct, its `bytes`.
+/// Returns the column named by `wanted`, or the first of `usual` that exists. For a struct, this is its field `bytes`.
 fn column(metadata: &ParquetMetaData, wanted: Option<&str>, usual: &[&str]) -> Option<usize> {
     let schema = metadata.file_metadata().schema_descr();
     let find = |name: &str| {
@@ -158,7 +159,7 @@ fn column_names(metadata: &ParquetMetaData) -> String {
     columns.iter().map(|column| column.path().string()).collect::<Vec<_>>().join(", ")
 }
 
-/// A reader of one column of a row group.
+/// Makes a reader of one column of a row group.
 fn reader<T: DataType>(
     path: &Path,
     metadata: &ParquetMetaData,
@@ -178,8 +179,8 @@ impl ParquetFiles {
     /// Opens `files`, in this order.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Decode`] if a file cannot be read, [`Error::Parameter`] if it has no such columns, or
-    /// there is no row.
+    /// [`Error::Io`] or [`Error::Decode`] if a file cannot be read, [`Error::Parameter`] if a file lacks the columns,
+    /// or if there are no rows.
     pub fn open(files: &[PathBuf], options: &RecordOptions) -> Result<Self> {
         options.without_classes("Parquet files")?;
         let mut this = Self {
@@ -220,7 +221,8 @@ impl ParquetFiles {
             if let Some(label) = label.filter(|_| this.classes.is_empty()) {
                 this.classes = class_names(&metadata, label);
             }
-            // A few bytes of runs can claim any number of rows; but each has an image.
+            // Run-length coding can claim any number of rows in a few bytes. But each row has an image, so a valid file
+            // has at least as many bytes as rows.
             let groups = metadata.row_groups().iter();
             let rows = groups.fold(0_u64, |rows, group| rows.saturating_add(group.num_rows().unsigned_abs()));
             if rows > len_bytes {
@@ -253,7 +255,7 @@ impl ParquetFiles {
         Ok(this)
     }
 
-    /// Reads all labels of a row group: its number, the column, and how many rows it says that it has.
+    /// Reads all labels of a row group, given by its number, the column, and the number of rows that it claims to have.
     fn read_labels(
         &mut self,
         path: &Path,
@@ -303,7 +305,7 @@ impl ParquetFiles {
         self.groups.partition_point(|group| group.first <= index) - 1
     }
 
-    /// The targets in `column` of a row group.
+    /// Returns the targets in `column` of a row group, and keeps them for later calls.
     fn targets(&self, group: usize, column: &str) -> Result<Arc<Vec<Option<Target>>>> {
         let kept = || self.targets.lock().unwrap_or_else(PoisonError::into_inner);
         let is = |kept: &&TargetGroup| kept.group == group && kept.column == column;
@@ -320,7 +322,7 @@ impl ParquetFiles {
         Ok(rows)
     }
 
-    /// The place to read on from that is nearest before a row, or the beginning of its group.
+    /// Takes the kept cursor that is nearest before a row, or makes one at the beginning of the row's group.
     fn cursor(&self, group: usize, row: u64) -> Result<Cursor> {
         let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
         let before = |cursor: &Cursor| cursor.group == group && cursor.next <= row;
@@ -334,7 +336,7 @@ impl ParquetFiles {
         Ok(Cursor { group, next: 0, reader })
     }
 
-    /// Reads the image of row `index` of all files, which is in `group`.
+    /// Reads the image of row `index`, counted over all files, which is in `group`.
     fn image(&self, index: u64, group: usize, buffer: &mut Vec<u8>) -> Result<()> {
         let (path, row) = (&self.files[self.groups[group].file], index - self.groups[group].first);
         let wrong = |message: &str| damaged(path, format!("row {index}: {message}"));
@@ -372,7 +374,7 @@ impl ParquetFiles {
     }
 }
 
-/// The values of a column in a row group, `None` where one is null.
+/// Reads the values of a column in a row group; `None` for null.
 fn values<T: DataType, V>(
     (path, metadata, group, column): (&Path, &ParquetMetaData, usize, usize),
     rows: u64,
@@ -398,7 +400,7 @@ fn values<T: DataType, V>(
     Ok(all)
 }
 
-/// The names of the classes from Hugging Face's description of the columns.
+/// Returns the names of the classes from Hugging Face's description of the columns; empty if it has none.
 fn class_names(metadata: &ParquetMetaData, label: usize) -> Vec<String> {
     let file = metadata.file_metadata();
     let column = file.schema_descr().column(label).path().string();
@@ -415,8 +417,8 @@ impl Source for ParquetFiles {
         self.labels.len() as u64
     }
 
-    /// A field is a column by its name, `box.list.element` or `box`: numbers, texts or bytes, one or a list a row. A row
-    /// group of it is in memory at a time, and the last four are kept.
+    /// A field is a column, named like `box.list.element` or `box`. Each row holds a number, text or bytes, or a list
+    /// of numbers. A column is read one row group at a time; the last four groups are kept in memory.
     fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("ParquetFiles::read", index, self.len()));

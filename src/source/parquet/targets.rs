@@ -11,7 +11,7 @@ use parquet::data_type::{
 use parquet::file::metadata::ParquetMetaData;
 use std::path::Path;
 
-/// Reads a column of a row group: for each row its target, `None` where it is null.
+/// Reads a column of a row group. Returns the target of each row, `None` for null.
 pub(super) fn read(path: &Path, metadata: &ParquetMetaData, group: usize, name: &str) -> Result<Vec<Option<Target>>> {
     let schema = metadata.file_metadata().schema_descr();
     let is = |&i: &usize| {
@@ -52,14 +52,14 @@ fn integers(values: impl Iterator<Item = i64>) -> Option<Target> {
     Some(Target::Integers(values.collect()))
 }
 
-/// The rows of a column, each made a target of its values.
+/// Reads the rows of a column and makes a target of the values of each.
 fn rows<T: DataType>(
     (path, metadata, group, column): (&Path, &ParquetMetaData, usize, usize),
     target: impl Fn(&[T::T]) -> Option<Target>,
 ) -> Result<Vec<Option<Target>>> {
     let descriptor = metadata.file_metadata().schema_descr().column(column);
     let (defined, repeats) = (descriptor.max_def_level(), descriptor.max_rep_level() > 0);
-    // A list that is there and empty is defined one level less than the elements that it might have, null or not.
+    // The definition level of an empty list is one below the lowest level of an element, null or not.
     let empty = defined - i16::from(descriptor.self_type().is_optional()) - 1;
     let mut reader = reader::<T>(path, metadata, group, column)?;
     let count = usize::try_from(metadata.row_group(group).num_rows()).unwrap_or(0);
@@ -74,7 +74,7 @@ fn rows<T: DataType>(
         }
         let (mut value, mut level) = (0, 0);
         while level < levels.max(values.len()) {
-            // A row goes on to the next level that repeats nothing.
+            // A row ends before the next value whose repetition level is 0.
             let start = level;
             level += 1;
             while repeats && repetitions.get(level).is_some_and(|&repetition| repetition > 0) {

@@ -1,29 +1,29 @@
-//! The bytes of a shard as parsers look at them.
+//! The interface through which parsers read a shard's bytes.
 
 use crate::error::Result;
 use std::ops::Range;
 
-/// The bytes of a shard, which parsers look at from front to back.
+/// The bytes of a shard, which a parser reads from front to back.
 pub(crate) trait Bytes {
-    /// Whether images must be taken in passing, as the bytes come once.
+    /// Whether the bytes come only once, so that the parser must copy images while it passes them.
     const ONCE: bool;
 
-    /// `len_bytes` bytes from `offset` on; `None` if the shard ends before. Callers bound `len_bytes`.
+    /// Returns `len_bytes` bytes from `offset` on; `None` if the shard ends before that. Callers bound `len_bytes`.
     fn at(&mut self, offset: u64, len_bytes: usize) -> Result<Option<&[u8]>>;
 
-    /// Makes that what lies at `range` can be looked at in any order, as far as it is there.
+    /// Makes the bytes in `range` readable in any order, as far as the shard has them.
     fn hold(&mut self, range: Range<u64>) -> Result<()>;
 
-    /// Adds what lies at `range` to `image` where bytes come once. `false` if the shard ends before.
+    /// Appends the bytes in `range` to `image` if bytes come only once. Returns `false` if the shard ends before that.
     fn take(&mut self, range: Range<u64>, image: &mut Vec<u8>) -> Result<bool>;
 
-    /// Where the shard ends, if that is before `offset`. What lies before `offset` is passed over.
+    /// Returns the shard's end if it is before `offset`. Skips the bytes before `offset`.
     fn end_before(&mut self, offset: u64) -> Result<Option<u64>>;
 
-    /// How far has been read.
+    /// Returns the position up to which the shard was read.
     fn read_to(&self) -> u64;
 
-    /// As [`at`](Self::at), for a fixed number of bytes.
+    /// Like [`at`](Self::at), for a fixed number of bytes.
     fn array<const N: usize>(&mut self, offset: u64) -> Result<Option<[u8; N]>> {
         Ok(self.at(offset, N)?.and_then(|bytes| bytes.try_into().ok()))
     }

@@ -1,4 +1,4 @@
-//! What parsers find, and why they end.
+//! The entries that parsers find, and the faults that end parsing.
 
 use super::label::Label;
 use crate::error::{Error, Result};
@@ -6,24 +6,24 @@ use crate::source::MAX_ENCODED_BYTES;
 use crate::targets::Target;
 use std::ops::Range;
 
-/// What a parser finds: a sample, or what is wrong in its place. Damage behind which nothing can be made out is the last.
+/// A sample, or a fault in its place. After damage that hides where the next record starts, no entry follows.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Where all that belongs to it lies. Of damage: as far as was read.
+    /// The bytes of all parts of the sample. For damage: the bytes that were read.
     pub part: Range<u64>,
-    /// Where its image lies; where its record lies if that is in several parts; what is damaged.
+    /// Offset of the image; of the record, if that is in several parts; or of the damage.
     pub offset: u64,
-    /// The image's length in bytes, or that of all parts.
+    /// The image's length in bytes, or the length of all parts.
     pub len_bytes: u64,
     /// Whether its record is in several parts.
     pub split: bool,
     /// The image's name in an archive.
     pub member: Vec<u8>,
-    /// The image, where bytes come once.
+    /// The image, if the bytes come only once.
     pub image: Vec<u8>,
-    /// The label, or why there is no sample.
+    /// The label, or the reason why there is no sample.
     pub label: Result<Label, String>,
-    /// What is in the field that was asked for, if the sample has it, or what is wrong with it.
+    /// The content of the requested field, if the sample has it, or the reason why it is unusable.
     pub target: Option<Result<Target, String>>,
 }
 
@@ -33,17 +33,17 @@ impl Entry {
         Self { part, offset, len_bytes: 0, split: false, member, image, label: Ok(Label::None), target: None }
     }
 
-    /// What cannot be used, for `message`.
+    /// Returns an entry that cannot be used, with the reason `message`.
     pub fn bad(part: Range<u64>, offset: u64, message: impl Into<String>) -> Self {
         Self { label: Err(message.into()), ..Self::new(part, offset) }
     }
 }
 
-/// Why a shard cannot be parsed on.
+/// The reasons why a shard cannot be parsed further.
 pub(super) enum Fault {
-    /// What came is no record.
+    /// The bytes are not a record.
     Damaged(String),
-    /// The bytes cannot be had.
+    /// The bytes could not be read.
     Failed(Error),
 }
 
@@ -65,7 +65,7 @@ impl From<Error> for Fault {
     }
 }
 
-/// What is wrong with an image that is too long.
+/// Returns the message for an image that is too long.
 pub(super) fn too_long(len_bytes: u64) -> String {
     format!("its length of {len_bytes} bytes is over the limit of {MAX_ENCODED_BYTES}")
 }

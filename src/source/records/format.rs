@@ -12,13 +12,13 @@ use std::fmt::Display;
 #[non_exhaustive]
 pub enum RecordFormat {
     /// Tar archives in the manner of WebDataset: consecutive files whose names agree up to the first dot are the parts
-    /// of one sample. Of each sample the first part that ends in .jpg, .jpeg, .png, .webp, .pgm or .ppm is its image,
-    /// and its label is in the part .cls (a number or a name), otherwise in the field `label` of .json. An image or a label
-    /// with the ending of one that the sample has already begins another sample. POSIX pax headers and GNU long names are
-    /// understood. Links and devices inside are passed over.
+    /// of one sample. The image is the first part that ends in .jpg, .jpeg, .png, .webp, .pgm or .ppm. The label is the
+    /// part .cls (a number or a name), otherwise the field `label` of .json. An image or a label with an ending that
+    /// the sample already has begins the next sample. POSIX pax headers and GNU long names are understood. Links and
+    /// devices are skipped.
     WebDataset,
     /// MXNet's RecordIO, as its im2rec writes it. Of several labels the first counts. Records come in the order of the
-    /// .rec file; the .idx beside it is not needed.
+    /// .rec file; the .idx file is not needed.
     RecordIo,
     /// TensorFlow's TFRecord files of `tf.train.Example`: the image is the feature `image/encoded`, the label
     /// `image/class/label`, taken as it stands (some data sets count from 1). The checksums are checked.
@@ -26,7 +26,7 @@ pub enum RecordFormat {
 }
 
 impl RecordFormat {
-    /// The format that a file's name tells, by its ending.
+    /// Returns the format of files with this ending.
     pub(in crate::source) fn by_ending(ending: &str) -> Option<Self> {
         match ending {
             "tar" => Some(Self::WebDataset),
@@ -36,7 +36,7 @@ impl RecordFormat {
         }
     }
 
-    /// Refuses a field of targets that no record can have.
+    /// Rejects a field of targets that no record can have.
     pub(in crate::source) fn check_field(self, field: Option<&str>) -> Result<()> {
         match (self, field) {
             (Self::RecordIo, Some(field)) if field != recordio::LABELS => {
@@ -46,7 +46,7 @@ impl RecordFormat {
         }
     }
 
-    /// No record takes less of its shard.
+    /// Returns the smallest number of bytes that a record can take.
     pub(super) fn min_record_bytes(self) -> u64 {
         match self {
             Self::WebDataset => tar::BLOCK_BYTES,
@@ -68,7 +68,7 @@ impl RecordFormat {
         Ok(())
     }
 
-    /// Refuses to pack a field of targets that could not be read again.
+    /// Rejects a field of targets that could not be read again after packing.
     ///
     /// # Errors
     /// [`Error::Parameter`] with what the format can hold.
@@ -81,10 +81,10 @@ impl RecordFormat {
         if is_kept { Ok(()) } else { Err(Error::parameter("pack", "target", expected, field)) }
     }
 
-    /// Refuses a target that would not come back as it is.
+    /// Rejects a target that packing would change.
     ///
     /// # Errors
-    /// [`Error::Target`], by which its sample is bad.
+    /// [`Error::Target`], which makes the sample bad.
     pub(crate) fn check_packed(self, field: &str, target: &Target, label: u32) -> Result<()> {
         match self {
             Self::WebDataset => tar::check(field, target),
@@ -94,7 +94,7 @@ impl RecordFormat {
         .map_err(|message| targets::wrong(Some(field), message))
     }
 
-    /// What ends a shard.
+    /// Returns the bytes that end a shard.
     pub(crate) fn end(self) -> &'static [u8] {
         match self {
             Self::WebDataset => tar::END,
@@ -102,7 +102,7 @@ impl RecordFormat {
         }
     }
 
-    /// The name in messages.
+    /// Returns the format's name in messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::WebDataset => "tar",
@@ -119,7 +119,7 @@ pub(crate) struct NewSample<'a> {
     pub(crate) image: &'a [u8],
     /// The ending of the image's file name.
     pub(crate) ending: &'a str,
-    /// What the field of targets that is packed is called, and its target.
+    /// The name of the packed field of targets, and its target.
     pub(crate) target: Option<(&'a str, &'a Target)>,
 }
 
@@ -128,7 +128,7 @@ pub(in crate::source) fn damaged(format: RecordFormat, shard: impl Display, offs
     Error::decode(format.name(), format!("{shard} at byte {offset}: {message}"))
 }
 
-/// The error for shards, so many and the first of this name, that hold no sample but so many other records.
+/// The error for `shards` shards, the first named `first`, that hold no sample and `others` other records.
 pub(in crate::source) fn no_samples(
     format: RecordFormat,
     options: &RecordOptions,

@@ -1,25 +1,25 @@
-//! What a scan finds in a shard.
+//! The results of scanning a shard.
 
 use super::entry::Entry;
 use super::label::Label;
 use crate::source::MAX_ENCODED_BYTES;
 use std::collections::HashMap;
 
-/// Different texts (names of labels, kinds of damage) that are kept of one shard.
+/// Largest number of different texts (names of labels, kinds of damage) that are kept for one shard.
 const MAX_TEXTS: usize = 100_000;
 
-/// Where a sample lies in its shard: 16 bytes, which a million samples in memory are multiplied with.
+/// The place of a sample in its shard. 16 bytes, since every sample of a data set has one in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Where its image starts; where the record starts if it is in several parts; what the fault is about.
+    /// Offset of the image; of the record, if that is in several parts; or of the fault.
     pub(super) offset: u64,
-    /// The length in bytes, below 2^29; [`SPLIT`]; what `label` is, from [`LABEL_SHIFT`] on.
+    /// The length in bytes (below 2^29), [`SPLIT`], and the kind of `label` from [`LABEL_SHIFT`] on.
     pub(super) len_and_kind: u32,
-    /// The label, or the number of its name or of the fault among the texts.
+    /// The label, or the number of its name or of the fault's text.
     pub(super) label: u32,
 }
 
-/// The record is in several parts.
+/// The bit of a record in several parts.
 const SPLIT: u32 = 1 << 31;
 const LABEL_SHIFT: u32 = 29;
 const LEN_MASK: u32 = (1 << LABEL_SHIFT) - 1;
@@ -29,7 +29,7 @@ pub(super) const NAME: u32 = 1;
 pub(super) const UNLABELED: u32 = 2;
 pub(super) const FAULT: u32 = 3;
 
-/// The number of a text beyond [`MAX_TEXTS`].
+/// The number of all texts beyond [`MAX_TEXTS`].
 pub(super) const NO_TEXT: u32 = u32::MAX;
 
 const _: () = assert!(MAX_ENCODED_BYTES <= LEN_MASK as u64);
@@ -61,7 +61,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// The text's number; `None` once there are too many.
+    /// Returns the text's number; `None` if there are too many texts.
     pub(super) fn number(&mut self, text: &str) -> Option<u32> {
         if let Some(&number) = self.numbers.get(text) {
             return Some(number);
@@ -73,8 +73,8 @@ impl Texts {
     }
 }
 
-/// What a scan finds in a shard. Damage is a sample too, one that gives an error when it is read, so that the
-/// pipeline's policy decides about it and it is counted and named as every bad sample is.
+/// The records of a shard. Damage is a record too, whose reading fails, so that the pipeline's policy decides about it
+/// and it is counted and named like every bad sample.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ScannedShard {
     pub(super) records: Vec<Record>,
@@ -91,7 +91,7 @@ impl ScannedShard {
         }
     }
 
-    /// A sample of `len_bytes`, which are below the limit, at `offset`.
+    /// Adds a sample of `len_bytes`, which is below the limit, at `offset`.
     pub(super) fn sample(&mut self, offset: u64, len_bytes: u64, split: bool, label: Label) {
         let (kind, label) = match label {
             Label::Number(label) => (NUMBER, label),
@@ -105,7 +105,7 @@ impl ScannedShard {
         self.records.push(Record { offset, len_and_kind: len_bytes as u32 | split | kind << LABEL_SHIFT, label });
     }
 
-    /// A sample that cannot be had, or the rest of a shard that cannot be made out.
+    /// Adds a sample that cannot be read, or the unreadable rest of a shard.
     pub(super) fn fault(&mut self, offset: u64, message: &str) {
         let number = self.faults.number(message).unwrap_or(NO_TEXT);
         self.records.push(Record { offset, len_and_kind: FAULT << LABEL_SHIFT, label: number });

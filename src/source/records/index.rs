@@ -1,8 +1,9 @@
-//! The index of a shard, kept so that it need not be scanned again.
+//! The index of a shard, stored so that the shard need not be scanned again.
 //!
-//! All numbers are little endian: [`MAGIC`], the [`Key`] (three `u64`), the number of records passed over (`u64`), of
-//! records (`u64`), of names and of faults (`u32` each); then names and faults, each its length in bytes (`u32`) and
-//! UTF-8; then the records, offset (`u64`), length and kind, label (`u32` each); then the CRC-32C of all before (`u32`).
+//! All numbers are little endian: [`MAGIC`], the [`Key`] (three `u64`), the number of skipped records (`u64`), the
+//! number of records (`u64`), the numbers of names and of faults (`u32` each); then names and faults, each as length in
+//! bytes (`u32`) and UTF-8; then the records, each as offset (`u64`), length and kind (`u32`), label (`u32`); then the
+//! CRC-32C of all bytes before it (`u32`).
 
 use super::found::{FAULT, NAME, Record, ScannedShard, Texts};
 use super::shard::Shard;
@@ -15,16 +16,16 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-/// The last byte is the version of this format and of what scanning makes of shards.
+/// The last byte is the version of this format and of the scan's results.
 const MAGIC: &[u8; 8] = b"wfindex\x02";
 const HEADER_BYTES: usize = 8 + 3 * 8 + 8 + 8 + 4 + 4;
 const RECORD_BYTES: usize = 16;
 const CRC_BYTES: usize = 4;
 
-/// Names of labels have no more than 256 bytes, and descriptions of faults are shorter than this.
+/// Upper bound of a text: names of labels have at most 256 bytes, and descriptions of faults are shorter than this.
 const MAX_TEXT_BYTES: u64 = 1024;
 
-/// What an index was made from.
+/// The properties of the shard and the options that an index was made from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Key {
     len_bytes: u64,
@@ -32,7 +33,7 @@ pub(super) struct Key {
     version: u64,
     /// Start of the SHA-256 of format and options.
     options: u64,
-    /// How many bytes of the shard a record takes at least, by its format.
+    /// Smallest number of bytes that a record of the shard's format takes.
     min_record_bytes: u64,
 }
 
@@ -49,7 +50,7 @@ impl Key {
     }
 }
 
-/// Where a shard's index may lie: beside it if it is a file, and in the user's cache folder.
+/// Returns the places for a shard's index: beside the shard if it is a file, and in the user's cache folder.
 fn locations(shard: &Shard) -> impl Iterator<Item = PathBuf> {
     let beside = (!shard.is_remote()).then(|| {
         let mut name = OsString::from(".");
@@ -68,7 +69,7 @@ fn locations(shard: &Shard) -> impl Iterator<Item = PathBuf> {
     beside.into_iter().chain(in_cache)
 }
 
-/// The kept index of a shard, if it is there, undamaged, and made from this.
+/// Loads the stored index of a shard, if there is one that is undamaged and matches `key`.
 pub(super) fn load(shard: &Shard, key: &Key) -> Option<ScannedShard> {
     locations(shard).find_map(|location| {
         let (mut file, metadata) = open_with_metadata(&location).ok()?;
@@ -86,7 +87,7 @@ pub(super) fn load(shard: &Shard, key: &Key) -> Option<ScannedShard> {
     })
 }
 
-/// The numbers in an index's header, behind its key.
+/// The numbers in an index's header, after its key.
 struct Counts {
     skipped_files: u64,
     records: u64,
@@ -95,13 +96,13 @@ struct Counts {
 }
 
 impl Counts {
-    /// Whether an index of `len_bytes` may have so much in it, and its shard too: one that claims more is not read.
+    /// Whether an index of `len_bytes` and its shard can hold these numbers. An index that claims more is not read.
     fn fit(&self, len_bytes: u64, key: &Key) -> bool {
         let texts = u64::from(self.names) + u64::from(self.faults);
         let frame_bytes = (HEADER_BYTES + CRC_BYTES) as u64;
         let records = self.records.saturating_mul(RECORD_BYTES as u64).saturating_add(frame_bytes);
         let most = records.saturating_add(texts * (4 + MAX_TEXT_BYTES));
-        // The last record may be what is left of one.
+        // The last record may be a truncated one.
         self.records <= key.len_bytes / key.min_record_bytes + 1
             && texts <= self.records
             && (records..=most).contains(&len_bytes)
@@ -165,12 +166,11 @@ fn u32_le(rest: &mut &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*number))
 }
 
-/// Keeps what a scan found. Where neither can be written, the next one scans again.
+/// Stores the results of a scan. If no place is writable, the shard is scanned again the next time.
 pub(super) fn keep(shard: &Shard, key: &Key, found: &ScannedShard) {
     let bytes = bytes(key, found);
     for location in locations(shard) {
-        // In the cache it is in a folder of ours.
-        // What is no file is not ours, and a pipe would be waited for.
+        // Skips anything but a file: it is not an index, and opening a pipe would block.
         if fs::metadata(&location).is_ok_and(|there| !there.is_file()) {
             continue;
         }

@@ -1,14 +1,14 @@
-//! Labels as they are written in shards.
+//! Parsing of the labels in shards.
 
 use serde_json::Value;
 
-/// Longer texts are no names of classes.
+/// Longer texts are not names of classes.
 const MAX_NAME_BYTES: usize = 256;
 
-/// A sample's label as it was found.
+/// A sample's label as the shard has it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Label {
-    /// There is none.
+    /// The sample has no label.
     None,
     /// A class's number.
     Number(u32),
@@ -16,7 +16,7 @@ pub(crate) enum Label {
     Name(String),
 }
 
-/// A label written as text: a number, or a name.
+/// Parses a label written as text: a number or a name.
 pub(crate) fn from_text(text: &[u8]) -> Result<Label, String> {
     let text = text.trim_ascii();
     let shown = || String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned();
@@ -25,12 +25,12 @@ pub(crate) fn from_text(text: &[u8]) -> Result<Label, String> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse().map(Label::Number).map_err(|_| wrong());
     }
-    // Minus one, one half and infinity are no names.
+    // Numbers such as -1, 0.5 and inf are not names.
     let name = !text.is_empty() && text.len() <= MAX_NAME_BYTES && text.parse::<f64>().is_err();
     if name && !text.contains(char::is_control) { Ok(Label::Name(text.to_owned())) } else { Err(wrong()) }
 }
 
-/// The name of a class, whatever it consists of.
+/// Returns the name of a class, which may also look like a number.
 pub(crate) fn from_name(name: &[u8]) -> Result<Label, String> {
     match std::str::from_utf8(name) {
         Ok(name) if name.len() <= MAX_NAME_BYTES && !name.contains(char::is_control) => {
@@ -40,7 +40,7 @@ pub(crate) fn from_name(name: &[u8]) -> Result<Label, String> {
     }
 }
 
-/// The label in the field `field` of a JSON object.
+/// Returns the label in the field `field` of a JSON object.
 pub(crate) fn from_json(text: &[u8], field: &str) -> Result<Label, String> {
     let object: Value = serde_json::from_slice(text).map_err(|error| format!("its JSON is damaged: {error}"))?;
     match object.get(field) {
@@ -51,15 +51,15 @@ pub(crate) fn from_json(text: &[u8], field: &str) -> Result<Label, String> {
     }
 }
 
-/// A label stored as a whole number.
+/// Returns a label stored as an integer.
 pub(crate) fn from_integer(number: i64) -> Result<Label, String> {
     let wrong = |_| format!("its label is {number}, not a number from 0 to 4294967295");
     u32::try_from(number).map(Label::Number).map_err(wrong)
 }
 
-/// A label stored as a floating-point number.
+/// Returns a label stored as a floating-point number.
 pub(crate) fn from_float(number: f32) -> Result<Label, String> {
-    // Beyond 2^24 such numbers cannot tell classes apart.
+    // Beyond 2^24, f32 cannot tell neighboring integers apart.
     if number.fract() == 0.0 && (0.0..=16_777_216.0).contains(&number) {
         return Ok(Label::Number(number as u32));
     }

@@ -70,27 +70,29 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 pub(super) use tar::FOLDER;
 
-/// Bytes of samples of remote shards that are fetched before they are read.
+/// Bytes of samples of remote shards that may be fetched before they are read.
 pub(super) const AHEAD_BYTES: u64 = 64 << 20;
 
 /// Images in shards of records: WebDataset tar archives, MXNet's RecordIO, TFRecord.
 ///
-/// Samples come in the order of the shards as given, and in each in the order of the file. An index of 16 bytes a sample
-/// is in memory. It is made by passing over all shards, in parallel, and kept for the next time (see
-/// [`RecordOptions::keep_index`]); an index whose shard has another size or time of change is made anew.
+/// Samples come in the order of the shards as given, and within a shard in the order of the file. An index in memory
+/// takes 16 bytes for each sample. A parallel scan of all shards makes it, and it is stored for the next time (see
+/// [`RecordOptions::keep_index`]). If the size or modification time of a shard has changed, its index is made again.
 ///
-/// Labels that are names are numbered in the order of the sorted names, which are then the [`classes`](Source::classes).
-/// Where no sample has a label, all labels are 0; where only some have none, these cannot be read.
+/// Labels that are names are numbered in the order of the sorted names, which are then the
+/// [`classes`](Source::classes). If no sample has a label, all labels are 0; if only some have none, those cannot be
+/// read.
 ///
-/// Damage does not prevent opening. A record that cannot be made out, and the rest of a shard behind it, count as one
-/// sample whose [`read`](Source::read) gives [`Error::Decode`] with shard and offset: a pipeline's
-/// [`OnError`](crate::OnError) decides about it. So does a shard that does not end as its format says: a tar archive
-/// ends with two blocks of zeros, and behind these has no more zeros than fill up a record of 20 blocks, or of up to 1 MiB
-/// if that is a power of two. Files are read by position and not mapped into memory, since a mapped file that is truncated
-/// meanwhile ends the process. A quarter of the files that the process may open stay open, 1,024 at most.
+/// Damage does not prevent opening. A damaged record, together with the rest of its shard, counts as one sample whose
+/// [`read`](Source::read) returns [`Error::Decode`] with shard and offset; a pipeline's [`OnError`](crate::OnError)
+/// decides about it. A shard that does not end as its format says has such a sample too: a tar archive ends with two
+/// blocks of zeros and may have as many more zeros as fill up a record of 20 blocks, or of a power of two of up to 1
+/// MiB. Files are read by position and not mapped into memory, since truncating a mapped file ends the process that
+/// reads it. A quarter of the files that the process may open stay open, 1,024 at most.
 ///
-/// An index is believed only if it is no longer than its shard's length allows: a record for each 512 bytes of a tar
-/// archive, 8 of a RecordIO file, 16 of a TFRecord file, and 1 kB for each kind of damage or name of a label.
+/// An index is used only if its shard can hold so many records, at least 512 bytes each in a tar archive, 8 in a
+/// RecordIO file and 16 in a TFRecord file, and if no name of a label and no description of damage takes more than 1
+/// kB.
 ///
 /// ```
 /// # use warpfeed::source::{RecordFormat, RecordOptions, RecordShards, Source};
@@ -129,17 +131,18 @@ pub struct RecordShards {
 }
 
 impl RecordShards {
-    /// Opens `shards`, in this order.
+    /// Opens `shards`, in the given order.
     ///
     /// # Errors
-    /// [`Error::Io`] if a shard or its index cannot be read, [`Error::Parameter`] if there is no shard or no sample in
-    /// any of them, or some labels are numbers and some names.
+    /// [`Error::Io`] if a shard cannot be read, [`Error::Decode`] if the shards hold only damage, [`Error::Parameter`] if
+    /// there is no shard, no shard has a sample, a shard is not a regular file, some labels are numbers and some names,
+    /// or a class is named twice.
     pub fn open(format: RecordFormat, shards: &[PathBuf], options: &RecordOptions) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most_open());
         Self::open_each(format, shards.len(), &|shard| Shard::file(&shards[shard]), threads, options)
     }
 
-    /// Opens `count` shards that `open` gives, scanned by as many `threads`.
+    /// Opens `count` shards with `open` and scans them on at most `threads` threads.
     pub(super) fn open_each(
         format: RecordFormat,
         count: usize,
@@ -175,7 +178,7 @@ impl RecordShards {
             shard.first = this.records.len() as u64;
             this.shards.push(shard);
             this.skipped_files += found.skipped_files;
-            // The texts of all shards share their numbers.
+            // Texts are numbered anew, over all shards.
             let names: Vec<Option<u32>> = found.names.list.iter().map(|name| numbers.get(name).copied()).collect();
             let kept: Vec<u32> = found.faults.list.iter().map(|text| faults.number(text).unwrap_or(NO_TEXT)).collect();
             for mut record in found.records {
@@ -208,7 +211,7 @@ impl RecordShards {
         Ok(this)
     }
 
-    /// Names the classes, unless the labels did, where there is a name for every label.
+    /// Names the classes, unless the labels did or a label has no name among `classes`.
     pub(super) fn with_classes(mut self, classes: Vec<String>) -> Self {
         let labels = self.records.iter().filter(|record| record.label_kind() != FAULT).map(|record| record.label);
         if self.classes.is_empty() && labels.max().is_none_or(|last| (last as usize) < classes.len()) {
@@ -217,7 +220,7 @@ impl RecordShards {
         self
     }
 
-    /// The error for shards without one sample: the first damage, or what was looked for.
+    /// The error for shards without a sample: the first damage, or the parts that were expected.
     fn no_samples(&self) -> Error {
         if !self.records.is_empty() {
             return self.damaged(0);
@@ -231,7 +234,7 @@ impl RecordShards {
         &self.shards[self.shards.partition_point(|shard| shard.first <= index) - 1]
     }
 
-    /// A sample's record, and its shard, open.
+    /// Returns a sample's record, its shard, and the opened shard.
     fn find(&self, index: u64, operation: &'static str) -> Result<(Record, &Shard, Handle<'_>)> {
         let found = usize::try_from(index).ok().and_then(|index| self.records.get(index));
         let record = *found.ok_or_else(|| no_such_sample(operation, index, self.len()))?;
@@ -242,13 +245,13 @@ impl RecordShards {
         Ok((record, shard, shard.open(&self.kept_open)?))
     }
 
-    /// How many bytes are read of a record: in TFRecord their checksum as well.
+    /// Number of bytes that are read for a record, in TFRecord with the checksum.
     fn read_bytes(&self, record: Record) -> usize {
         record.len_bytes() as usize
             + if self.format == RecordFormat::TfRecord { tfrecord::CRC_BYTES as usize } else { 0 }
     }
 
-    /// What a field of sample `index` has.
+    /// Reads the target in a field of sample `index`.
     fn target_of(
         &self,
         (index, record, field): (u64, Record, &str),
@@ -269,7 +272,7 @@ impl RecordShards {
         }
     }
 
-    /// The error of a record that is a fault.
+    /// The error for a record that is a fault.
     fn damaged(&self, index: u64) -> Error {
         let record = self.records[index as usize];
         let message = self.faults.get(record.label as usize).map_or("it is damaged", String::as_str);
@@ -277,7 +280,7 @@ impl RecordShards {
     }
 }
 
-/// Makes `buffer` `len_bytes` long without clearing what will be overwritten, and gives a giant one back.
+/// Resizes `buffer` to `len_bytes` without clearing the bytes that it had, and frees it first if it is very large.
 fn sized(buffer: &mut Vec<u8>, len_bytes: usize) -> Result<&mut [u8]> {
     if buffer.capacity() > KEEP_BUFFER_BYTES && len_bytes < KEEP_BUFFER_BYTES {
         *buffer = Vec::new();
@@ -292,10 +295,10 @@ impl Source for RecordShards {
         self.records.len() as u64
     }
 
-    /// A field is, in WebDataset, a part by its ending, or by `json.FIELD` a field of one; a feature in TFRecord; the array
-    /// of labels, `label`, in RecordIO. The first target of a shard, unless it is TFRecord, scans the shard's headers for
-    /// where its samples begin, which takes 8 bytes a sample. A record of TFRecord has both image and field, and is read
-    /// once.
+    /// A field is, in WebDataset, a part by its ending, or `json.FIELD`, a field of the JSON part; in TFRecord, a
+    /// feature; in RecordIO, `label`, the array of labels. The first target that is read from a shard scans its headers
+    /// for the places where samples begin, which takes 8 bytes of memory for each sample. TFRecord needs no such scan:
+    /// a record holds both image and field and is read once.
     fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         self.format.check_field(want.field)?;
         let (record, shard, file) = self.find(index, "RecordShards::read")?;
@@ -349,7 +352,7 @@ impl Source for RecordShards {
         self.format.check_field(Some(field))
     }
 
-    /// Shard and file name in WebDataset, shard and offset in the others. Reads the file name from the shard.
+    /// Shard and file name in WebDataset, where the file name is read from the shard; otherwise shard and offset.
     fn name(&self, index: u64) -> Cow<'_, str> {
         let (shard, record) = (self.shard(index), self.records[index as usize]);
         let member = match self.format {
@@ -372,7 +375,7 @@ impl Source for RecordShards {
         self.skipped_files
     }
 
-    /// Over the lengths and labels of all samples: the same for the same records in other shards.
+    /// A hash of the lengths and labels of all samples, which does not depend on how they are split into shards.
     fn fingerprint(&self) -> u64 {
         let mut hash = Sha256::new();
         for class in &self.classes {
@@ -397,7 +400,7 @@ impl std::fmt::Debug for RecordShards {
     }
 }
 
-/// The target that was found in a field, if it is there and whole.
+/// Returns the target found in a field, or the error for one that is missing or damaged.
 fn found_target(field: &str, found: Option<Result<Target, String>>) -> Result<Target> {
     let found = found.ok_or_else(|| targets::missing(field))?;
     found.map_err(|message| targets::wrong(Some(field), message))
@@ -416,7 +419,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Remote bytes whose reading is counted.
+    /// Remote bytes that count how often they are read.
     struct Counted(Vec<u8>, Arc<AtomicUsize>);
 
     impl super::super::window::ReadAt for Counted {

@@ -1,42 +1,43 @@
-//! How shards are read.
+//! The options for reading shards.
 
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 
-/// How shards are read.
+/// Options for reading shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordOptions {
-    /// Which part of a sample is its image: an ending (`left.jpg`) in WebDataset, a feature's name in TFRecord. `None`
-    /// for the usual one.
+    /// The part of a sample that is its image: an ending (`left.jpg`) in WebDataset, a feature's name in TFRecord.
+    /// Default: the part that [`RecordFormat`](super::RecordFormat) names.
     pub image: Option<String>,
-    /// Which part is its label: an ending (`cls`), an ending and a field (`json.species`), or `folder`, in WebDataset; a
-    /// feature's name in TFRecord. `None` for the usual one.
+    /// The part that is the label: in WebDataset an ending (`cls`), an ending and a field (`json.species`), or
+    /// `folder`; in TFRecord a feature's name. Default: the part that [`RecordFormat`](super::RecordFormat) names.
     ///
-    /// With `folder` the label of an image is the name of the folder that it has in the archive, or of the archive in the
-    /// archive, as ImageNet comes (`ILSVRC2012_img_train.tar` holds an archive a class).
+    /// With `folder` an image's label is the name of its folder in the archive, or of the inner archive that holds it.
+    /// ImageNet comes that way: `ILSVRC2012_img_train.tar` holds one archive for each class.
     pub label: Option<String>,
-    /// The names of the classes, label 0 first, by which labels that are names become numbers. Without them
-    /// [`RecordShards`](super::RecordShards) sorts the names that there are, and a stream, which cannot know them all, refuses names.
+    /// The names of the classes, label 0 first, which turn labels that are names into numbers. If empty,
+    /// [`RecordShards`](super::RecordShards) sorts the names that it finds; a stream, which cannot know all names,
+    /// rejects labels that are names.
     pub classes: Vec<String>,
-    /// Whether an index is kept for the next time, in a hidden file beside each shard or, where that cannot be written
-    /// and for remote shards, in the user's cache folder (`$XDG_CACHE_HOME/warpfeed`).
+    /// Whether an index is stored for the next time. It is a hidden file beside each shard; for remote shards and in
+    /// folders that are not writable it is in the user's cache folder (`$XDG_CACHE_HOME/warpfeed`).
     pub keep_index: bool,
 }
 
 impl Default for RecordOptions {
-    /// The usual image and label; the index is kept.
+    /// The default image and label, with a stored index.
     fn default() -> Self {
         Self { image: None, label: None, classes: Vec::new(), keep_index: true }
     }
 }
 
 impl RecordOptions {
-    /// The labels of the classes that are named.
+    /// Returns the label of each named class.
     pub(in crate::source) fn numbers(&self) -> Result<HashMap<String, u32>> {
         numbers(&self.classes)
     }
 
-    /// Refuses names of classes for what has its own.
+    /// Rejects names of classes for a source that has its own.
     pub(in crate::source) fn without_classes(&self, source: &str) -> Result<()> {
         if self.classes.is_empty() {
             return Ok(());
@@ -44,7 +45,7 @@ impl RecordOptions {
         Err(Error::parameter("open", "classes", "given for tar, RecordIO or TFRecord shards", source))
     }
 
-    /// A label that is a number, unless classes are named and it is beyond them.
+    /// Checks a label that is a number: if classes are named, it must be one of theirs.
     pub(in crate::source) fn check_class(&self, label: u32) -> Result<u32, String> {
         if self.classes.is_empty() || (label as usize) < self.classes.len() {
             return Ok(label);
@@ -53,7 +54,7 @@ impl RecordOptions {
     }
 }
 
-/// The labels of classes by their names.
+/// Returns the labels of classes by their names.
 pub(super) fn numbers(classes: &[String]) -> Result<HashMap<String, u32>> {
     let mut numbers = HashMap::with_capacity(classes.len());
     for (label, name) in (0..).zip(classes) {
@@ -64,7 +65,7 @@ pub(super) fn numbers(classes: &[String]) -> Result<HashMap<String, u32>> {
     Ok(numbers)
 }
 
-/// Why a name is no label.
+/// Returns the message for a name that is not a class.
 pub(in crate::source) fn no_class(name: &str) -> String {
     format!("its label {name:?} is not among the classes that were given")
 }

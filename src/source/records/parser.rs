@@ -1,6 +1,6 @@
-//! One parser a format, for shards that are read in any order and for those that come once.
+//! One parser for each format, both for shards that are read in any order and for shards that come once.
 //!
-//! A parser goes from record to record, over [`Bytes`]. It says where images lie, and takes their bytes along where they
+//! A parser goes from record to record over [`Bytes`]. It reports where images lie and copies their bytes if they
 //! cannot be read again. So both ways of reading find the same samples and the same damage.
 
 use super::bytes::Bytes;
@@ -22,7 +22,7 @@ enum Records {
     TfRecord(tfrecord::Parser),
 }
 
-/// What follows.
+/// The rest of the shard.
 enum Rest {
     Records,
     Damage(Entry),
@@ -30,7 +30,7 @@ enum Rest {
 }
 
 impl Parser {
-    /// For a shard, or the rest of one from the record at byte `at` on. Of each sample it takes what is in `field` along.
+    /// Creates a parser of a shard from the record at byte `at` on, which also returns each sample's `field`.
     pub fn new(format: RecordFormat, options: &RecordOptions, field: Option<&str>, at: u64) -> Self {
         let records = match format {
             RecordFormat::WebDataset => Records::Tar(Box::new(tar::Parser::new(options, field, at))),
@@ -40,7 +40,7 @@ impl Parser {
         Self { records, rest: Rest::Records }
     }
 
-    /// The next sample or damage; `None` at the end.
+    /// Returns the next sample or fault; `None` at the end.
     pub fn next(&mut self, bytes: &mut impl Bytes) -> Result<Option<Entry>> {
         let mut found = None;
         while let Rest::Records = self.rest {
@@ -62,7 +62,7 @@ impl Parser {
                 return Ok(found);
             }
         }
-        // What is whole is not lost with what is behind it.
+        // A complete sample before the damage is not lost.
         if let Records::Tar(parser) = &mut self.records
             && let Some(found) = parser.finish()
         {
@@ -74,7 +74,7 @@ impl Parser {
         }
     }
 
-    /// Where the record starts that is looked at next.
+    /// Offset of the next record.
     fn at(&self) -> u64 {
         match &self.records {
             Records::Tar(parser) => parser.at,
@@ -83,7 +83,7 @@ impl Parser {
         }
     }
 
-    /// Where what [`next`](Self::next) gives starts, as far as it is known: from there another parser goes on.
+    /// Offset at which another parser must start to return the same next entry, as far as it is known.
     pub fn rest(&self) -> u64 {
         match &self.records {
             Records::Tar(parser) => parser.open_sample().unwrap_or(parser.at),
@@ -91,7 +91,7 @@ impl Parser {
         }
     }
 
-    /// Records that were passed over, as they hold no image.
+    /// Number of records without an image, which were skipped.
     pub fn skipped_files(&self) -> u64 {
         match &self.records {
             Records::Tar(parser) => parser.skipped_files,

@@ -10,21 +10,21 @@ use crate::source::window::Window;
 use crate::targets::{self, MAX_TARGET_BYTES, Target};
 use std::ops::Range;
 
-/// Each part starts with it. Where it occurs in the data at a multiple of four bytes, the record is cut there.
+/// The first bytes of each part. A record whose data contain them at a multiple of four bytes is cut there.
 const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
 
-/// Magic and length, which no record goes without.
+/// Bytes of magic and length, which every record has.
 pub(super) const HEAD_BYTES: u64 = 8;
 
-/// Bytes of the image header up to the labels: their number, a label, and two identifiers.
+/// Bytes of the image header before the labels: number of labels, one label, and two identifiers.
 const IMAGE_HEADER_BYTES: u64 = 24;
 
-/// The image header and the first of several labels.
+/// Bytes up to the end of the first of several labels.
 const LABEL_END_BYTES: usize = IMAGE_HEADER_BYTES as usize + 4;
 
 /// One part of a record.
 struct Part {
-    /// Where its data start.
+    /// Offset of the part's data.
     start: u64,
     len_bytes: u64,
     /// 0 for a whole record, otherwise 1 for its first part, 2 for one in the middle, 3 for its last.
@@ -32,7 +32,7 @@ struct Part {
 }
 
 impl Part {
-    /// The part at `at`.
+    /// Reads the head of the part at `at`.
     fn read(bytes: &mut impl Bytes, at: u64) -> Result<Self, Fault> {
         let Some(head) = bytes.array::<{ HEAD_BYTES as usize }>(at)? else {
             return Err("the file ends in the middle of a record's head".into());
@@ -49,28 +49,28 @@ impl Part {
         self.start + self.len_bytes
     }
 
-    /// Where the next part or record starts.
+    /// Offset of the next part or record.
     fn next(&self) -> u64 {
         self.start + self.len_bytes.next_multiple_of(4)
     }
 
-    /// Whether it begins a record.
+    /// Whether the part begins a record.
     fn is_first(&self) -> bool {
         self.continuation < 2
     }
 
-    /// Whether it ends a record.
+    /// Whether the part ends a record.
     fn is_last(&self) -> bool {
         matches!(self.continuation, 0 | 3)
     }
 
-    /// Its first bytes, `wanted` of them at most.
+    /// Returns the first bytes of the part, at most `wanted`.
     fn head<'a>(&self, bytes: &'a mut impl Bytes, wanted: usize) -> Result<&'a [u8], Fault> {
         let wanted = self.len_bytes.min(wanted as u64) as usize;
         Ok(bytes.at(self.start, wanted)?.unwrap_or_default())
     }
 
-    /// Passes over what has not been read of it.
+    /// Skips the rest of the part, which must be there.
     fn check_end(&self, bytes: &mut impl Bytes) -> Result<(), Fault> {
         match bytes.end_before(self.end())? {
             Some(end) => {
@@ -82,10 +82,11 @@ impl Part {
     }
 }
 
-/// The field that is the array of labels.
+/// The field of targets that stands for the array of labels.
 pub(super) const LABELS: &str = "label";
 
-/// All labels, from as much of a record as has them: the header's own where there is no array.
+/// Returns all labels from the beginning of a record; without an array, the header's own label. `None` if `bytes` ends
+/// before them.
 fn labels(bytes: &[u8]) -> Option<Result<Target, String>> {
     let (words, _) = bytes.as_chunks::<4>();
     let count = u32::from_le_bytes(*words.first()?);
@@ -96,27 +97,27 @@ fn labels(bytes: &[u8]) -> Option<Result<Target, String>> {
     Some(Ok(Target::Floats(labels.iter().map(|&label| f32::from_le_bytes(label)).collect())))
 }
 
-/// How much of a record is looked at for its labels.
+/// Number of bytes of a record that are read for its labels.
 const fn head_bytes(labels: bool) -> usize {
     if labels { LABEL_END_BYTES + MAX_TARGET_BYTES as usize } else { LABEL_END_BYTES }
 }
 
-/// The label and where the image starts, from the first bytes of a record: as much as [`LABEL_END_BYTES`] of it.
+/// Returns the label and the offset of the image in the record, from the record's first [`LABEL_END_BYTES`] bytes.
 fn image_header(bytes: &[u8]) -> Result<(Result<Label, String>, u64), String> {
     let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes);
     let short = || "the record is too short for an image header".to_owned();
     let labels = word(0).filter(|_| bytes.len() as u64 >= IMAGE_HEADER_BYTES).ok_or_else(short)?;
-    // With several labels the header's own is unused and they follow it.
+    // If there are several labels, the header's own is unused and they follow the header.
     let label = word(if labels == 0 { 4 } else { IMAGE_HEADER_BYTES as usize }).ok_or_else(short)?;
     Ok((label::from_float(f32::from_bits(label)), IMAGE_HEADER_BYTES + 4 * u64::from(labels)))
 }
 
-/// Goes over the records of a file.
+/// Parses the records of a file one by one.
 pub(super) struct Parser {
-    /// Where the next record starts.
+    /// Offset of the next record.
     pub at: u64,
     pub skipped_files: u64,
-    /// Whether the labels are a target.
+    /// Whether the labels are wanted as a target.
     labels: bool,
 }
 
@@ -125,7 +126,7 @@ impl Parser {
         Self { at, skipped_files: 0, labels: field == Some(LABELS) }
     }
 
-    /// Takes up the next record. `false` at the end.
+    /// Parses the next record. Returns `false` at the end.
     pub fn step<B: Bytes>(&mut self, bytes: &mut B, found: &mut Option<Entry>) -> Result<bool, Fault> {
         if bytes.at(self.at, 1)?.is_none() {
             let filled = bytes.end_before(self.at)?.is_none();
@@ -151,7 +152,7 @@ impl Parser {
     }
 }
 
-/// Takes up a record in one part, whose label it gives: none if it holds no image.
+/// Parses a record in one part and returns its label; [`Label::None`] if it holds no image.
 fn whole(
     bytes: &mut impl Bytes,
     part: &Part,
@@ -178,7 +179,7 @@ fn whole(
     Ok(label)
 }
 
-/// Takes up a record in several parts, of which `part` is the first. It is put together with its header.
+/// Parses a record in several parts, the first of which is `part`. Joins them, including the image header.
 fn split<B: Bytes>(
     bytes: &mut B,
     mut part: Part,
@@ -215,7 +216,7 @@ fn split<B: Bytes>(
             if B::ONCE && entry.len_bytes <= MAX_ENCODED_BYTES {
                 entry.image.drain(..image as usize);
             }
-            // With its header, as it is read.
+            // The length includes the header, because reading the record joins it too.
             checked(label, if image < entry.len_bytes { entry.len_bytes } else { 0 })
         }
         Ok(_) => Err(MANY_LABELS.to_owned()),
@@ -223,7 +224,8 @@ fn split<B: Bytes>(
     })
 }
 
-/// The label of an image of `len_bytes`. Indices of other programs begin with a record that has labels only.
+/// Returns the label of an image of `len_bytes`. Records without image bytes occur: indices made by other programs
+/// begin with a record that has labels only.
 fn checked(label: Result<Label, String>, len_bytes: u64) -> Result<Label, String> {
     match len_bytes {
         0 => Ok(Label::None),
@@ -234,7 +236,7 @@ fn checked(label: Result<Label, String>, len_bytes: u64) -> Result<Label, String
 
 const MANY_LABELS: &str = "it has more labels than it has room for";
 
-/// Reads the image of the record at `at`, which is in several parts, into `buffer`.
+/// Reads the image of the record in several parts at `at` into `buffer`.
 pub(super) fn read_split(window: Window, at: u64, buffer: &mut Vec<u8>) -> Result<Result<(), String>> {
     let mut found = None;
     match (Parser::new(None, at).step(&mut InPassing(window), &mut found), found) {
@@ -248,7 +250,7 @@ pub(super) fn read_split(window: Window, at: u64, buffer: &mut Vec<u8>) -> Resul
     }
 }
 
-/// What can be read in any order, read as if it came once.
+/// A window that behaves as if its bytes came only once.
 struct InPassing<'a>(Window<'a>);
 
 impl Bytes for InPassing<'_> {
@@ -277,7 +279,7 @@ impl Bytes for InPassing<'_> {
     }
 }
 
-/// Refuses a target that is no array of labels: of several labels the first is the class.
+/// Rejects a target that is not an array of labels whose first one is the class.
 pub(super) fn check(target: &Target, label: u32) -> Result<(), String> {
     match target.f32s()?.first() {
         Some(&first) if first == label as f32 => Ok(()),
@@ -285,7 +287,7 @@ pub(super) fn check(target: &Target, label: u32) -> Result<(), String> {
     }
 }
 
-/// Appends a record with MXNet's image header, cut where its data have the magic number at a multiple of four bytes.
+/// Appends a record with MXNet's image header, cut where its data contain the magic number at a multiple of four bytes.
 pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
     let label = sample.label as f32;
     if label as u64 != u64::from(sample.label) || sample.label > 1 << 24 {

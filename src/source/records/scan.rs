@@ -11,7 +11,7 @@ use crate::source::window::Window;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Scans all shards, or takes their indices, on `threads` threads at most.
+/// Scans all shards, or loads their indices, on at most `threads` threads.
 pub(super) fn scan_all(
     format: RecordFormat,
     count: usize,
@@ -30,14 +30,14 @@ pub(super) fn scan_all(
             let failed = outcome.is_err();
             *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
             if failed {
-                // The rest would be scanned for nothing.
+                // Stops the other threads: an error makes their results useless.
                 next.store(count, Ordering::Relaxed);
             }
         }
     };
     std::thread::scope(|scope| {
         for i in 1..threads.min(count) {
-            // Where the system gives no more threads, those that there are scan all.
+            // If the system gives no more threads, the existing ones scan all shards.
             if std::thread::Builder::new().name(format!("scan {i}")).spawn_scoped(scope, work).is_err() {
                 break;
             }
@@ -47,7 +47,7 @@ pub(super) fn scan_all(
     results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
-/// Scans one shard, or takes its index where that is right.
+/// Scans one shard, or loads its index if that matches.
 fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<ScannedShard> {
     let key = index::Key::new(format, options, shard);
     if let Some(found) = options.keep_index.then(|| index::load(shard, &key)).flatten() {
@@ -67,7 +67,7 @@ fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<
     Ok(found)
 }
 
-/// Where the samples of a shard begin.
+/// Returns the offsets at which the samples of a shard begin.
 pub(super) fn starts(format: RecordFormat, options: &RecordOptions, shard: &Shard) -> Result<Vec<u64>> {
     let file = shard.open_once()?;
     let mut window = Window::new(&file, shard.len_bytes);

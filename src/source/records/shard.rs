@@ -13,15 +13,15 @@ use std::time::UNIX_EPOCH;
 
 /// A file of records.
 pub(in crate::source) struct Shard {
-    /// Its path or address.
+    /// The shard's path or address.
     pub(super) name: PathBuf,
     pub(super) len_bytes: u64,
-    /// What tells it from another of this name and length: of a file the time of its last change, in nanoseconds since
+    /// Distinguishes contents of the same name and length. For a file: its modification time, in nanoseconds since
     /// 1970.
     pub(super) version: u64,
-    /// Index of its first sample.
+    /// Index of the shard's first sample in the source.
     pub(super) first: u64,
-    /// Where its samples begin, once that was asked for.
+    /// Offsets of the shard's samples, once they were needed.
     starts: Mutex<Option<Vec<u64>>>,
     content: Content,
 }
@@ -33,7 +33,7 @@ enum Content {
 }
 
 impl Shard {
-    /// The file at `path`.
+    /// Describes the file at `path`.
     pub(super) fn file(path: &Path) -> Result<Self> {
         let metadata = fs::metadata(path).map_err(Error::io("open", path))?;
         if !metadata.is_file() {
@@ -51,7 +51,7 @@ impl Shard {
         })
     }
 
-    /// A remote shard at `address`.
+    /// Describes a remote shard at `address`.
     #[cfg(feature = "cloud")]
     pub fn remote(address: &str, len_bytes: u64, version: u64, bytes: Box<dyn ReadAt>) -> Self {
         Self {
@@ -64,7 +64,8 @@ impl Shard {
         }
     }
 
-    /// Where sample `index` of the source begins, which `scan` finds for all of the shard the first time.
+    /// Returns the offset of sample `index` of the source. The first call runs `scan`, which finds the offsets of all
+    /// samples of the shard.
     pub(super) fn start(&self, index: u64, scan: impl FnOnce(&Self) -> Result<Vec<u64>>) -> Result<u64> {
         let mut starts = self.starts.lock().unwrap_or_else(PoisonError::into_inner);
         let starts = match &mut *starts {
@@ -82,7 +83,7 @@ impl Shard {
         matches!(self.content, Content::Remote(_))
     }
 
-    /// Its bytes, by a file that may stay open.
+    /// Opens the shard. A file stays open afterwards, in `kept`.
     pub(super) fn open(&self, kept: &OpenFiles) -> Result<Handle<'_>> {
         if self.is_remote() {
             return self.open_once();
@@ -97,14 +98,14 @@ impl Shard {
         Ok(handle)
     }
 
-    /// Tells a remote shard that a sample will be read.
+    /// Announces to a remote shard that a sample will be read.
     pub(super) fn prefetch(&self, offset: u64, len_bytes: u64) {
         if let Content::Remote(bytes) = &self.content {
             bytes.prefetch(offset, len_bytes);
         }
     }
 
-    /// Its bytes, by a file that is closed afterwards and must be as long as it was when it was listed.
+    /// Opens the shard. A file is closed afterwards, and its length must not have changed since it was listed.
     pub(super) fn open_once(&self) -> Result<Handle<'_>> {
         if let Content::Remote(bytes) = &self.content {
             return Ok(Handle::Remote(&**bytes));
@@ -124,7 +125,7 @@ fn modified_ns(file: &Metadata) -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Files of shards that stay open between reads. Those that were not read for longest make room.
+/// Files of shards that stay open between reads. The least recently used file is closed first.
 pub(super) struct OpenFiles {
     most: usize,
     files: Mutex<Files>,
@@ -132,13 +133,13 @@ pub(super) struct OpenFiles {
 
 #[derive(Default)]
 struct Files {
-    /// By the index of the shard's first sample: the file, and when it was read last.
+    /// By the index of the shard's first sample: the file, and the number of its last read.
     open: HashMap<u64, (Arc<File>, u64)>,
     reads: u64,
 }
 
 impl OpenFiles {
-    /// No more than `most` files.
+    /// Keeps at most `most` files open.
     pub fn new(most: usize) -> Self {
         Self { most, files: Mutex::default() }
     }

@@ -1,4 +1,4 @@
-//! Tar archives in the manner of WebDataset. Headers as POSIX.1-2001 (ustar, pax) and the GNU tar manual describe them.
+//! Tar archives in the manner of WebDataset. POSIX.1-2001 (ustar, pax) and the GNU tar manual describe the headers.
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
@@ -12,29 +12,29 @@ use crate::targets::{self, MAX_TARGET_BYTES, Target};
 use serde_json::Value;
 use std::ops::Range;
 
-/// What archives consist of, and no member goes without.
+/// Bytes of a block, the unit of archives; a member takes one at least.
 pub(super) const BLOCK_BYTES: u64 = 512;
 
-/// What an archive ends with: two blocks of zeros.
+/// Bytes of the two blocks of zeros that end an archive.
 const END_BYTES: u64 = 2 * BLOCK_BYTES;
 pub(crate) const END: &[u8] = &[0; END_BYTES as usize];
 
-/// Long names, and pax headers, are no longer than this.
+/// Upper bound of long names and pax headers.
 const MAX_NAME_BYTES: u64 = 1 << 20;
 
-/// Parts that hold labels are no longer than this.
+/// Upper bound of parts that hold labels.
 const MAX_LABEL_BYTES: u64 = 1 << 20;
 
-/// The endings of images, without their dot, in lower case.
+/// The endings of images, without the dot, in lower case.
 const IMAGES: [&str; 6] = ["jpg", "jpeg", "png", "webp", "pgm", "ppm"];
 
 /// A member's header.
 #[derive(Debug, PartialEq)]
 struct Header {
     name: Vec<u8>,
-    /// Bytes of content, which follow the header and are filled up to whole blocks.
+    /// Bytes of the content, which follows the header and is padded to whole blocks.
     len_bytes: u64,
-    /// What the member is: `b'0'` for a regular file.
+    /// The member's type: `b'0'` for a regular file.
     kind: u8,
 }
 
@@ -54,7 +54,7 @@ fn header(block: &[u8; BLOCK_BYTES as usize]) -> Result<Option<Header>, &'static
     }
     let mut name = text(&block[..100]).to_vec();
     let prefix = text(&block[345..500]);
-    // GNU's own format keeps times where ustar has a prefix.
+    // GNU's own format stores times where ustar has a prefix.
     if &block[257..263] == b"ustar\0" && !prefix.is_empty() {
         name = [prefix, b"/", &name].concat();
     }
@@ -64,12 +64,12 @@ fn header(block: &[u8; BLOCK_BYTES as usize]) -> Result<Option<Header>, &'static
     Ok(Some(Header { name, len_bytes, kind }))
 }
 
-/// A field up to its zero.
+/// Returns a field up to its first zero byte.
 fn text(field: &[u8]) -> &[u8] {
     &field[..field.iter().position(|&byte| byte == 0).unwrap_or(field.len())]
 }
 
-/// An octal number, or, marked by the first bit, a binary one.
+/// Parses an octal number, or a binary one, which the first bit marks.
 fn number(field: &[u8]) -> Option<u64> {
     if field[0] & 0x80 != 0 {
         let digits = [&[field[0] & 0x7f], &field[1..]].concat();
@@ -82,7 +82,7 @@ fn number(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// Name and size from a pax header: lines of length, blank, keyword, equals sign, value.
+/// Reads name and size from a pax header, whose lines consist of length, blank, keyword, equals sign, value.
 fn pax(mut lines: &[u8], name: &mut Option<Vec<u8>>, len_bytes: &mut Option<u64>) -> Result<(), String> {
     let damaged = || "the extended header is damaged".to_owned();
     while !lines.is_empty() {
@@ -107,7 +107,7 @@ fn pax(mut lines: &[u8], name: &mut Option<Vec<u8>>, len_bytes: &mut Option<u64>
     Ok(())
 }
 
-/// What an archive in an archive ends in.
+/// The ending of inner archives.
 const ARCHIVE: &[u8] = b".tar";
 
 fn has_archive(name: &[u8]) -> bool {
@@ -116,7 +116,7 @@ fn has_archive(name: &[u8]) -> bool {
 
 const SPARSE: &str = "sparse files are not supported";
 
-/// Splits a member's name into its sample's key and its ending, as WebDataset does: at the first dot behind the last
+/// Splits a member's name into its sample's key and its ending, as WebDataset does: at the first dot after the last
 /// slash. `None` for names that have no dot or begin with it, and for WebDataset's own (`__name__`).
 fn key_and_ending(name: &[u8]) -> Option<(&[u8], String)> {
     let base = name.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
@@ -127,28 +127,28 @@ fn key_and_ending(name: &[u8]) -> Option<(&[u8], String)> {
     Some((&name[..dot], std::str::from_utf8(&name[dot + 1..]).ok()?.to_ascii_lowercase()))
 }
 
-/// What [`RecordOptions::label`] says where an image's folder is its label.
+/// The value of [`RecordOptions::label`] that makes an image's folder its label.
 pub(crate) const FOLDER: &str = "folder";
 
-/// Which parts of a sample count.
+/// The parts of a sample that are used.
 struct Parts {
     image: Option<String>,
-    /// Whether the label is the folder that an image is in, or the archive in the archive.
+    /// Whether the label is the image's folder, or the inner archive that holds it.
     by_folder: bool,
-    /// Ending and, in JSON, field; the first that is there.
+    /// Ending and, in JSON, field of each part that may hold the label. The first one that a sample has counts.
     labels: Vec<(String, Option<String>)>,
-    /// Of the target, if one was asked for.
+    /// Ending and, in JSON, field of the target, if one is wanted.
     target: Option<(String, Option<String>)>,
 }
 
-/// What stands for a slash in an ending. [`can_name`] lets no percent sign into a name, so that no two names have one ending.
+/// The replacement of a slash in an ending. [`can_name`] rejects percent signs, so no two names share an ending.
 const SLASH: &str = "%2f";
 
 /// Splits the name of a part into its ending and, in JSON, a field.
 fn ending_and_field(name: &str) -> (String, Option<String>) {
     match name.rsplit_once('.') {
         Some((ending, field)) if ending.ends_with("json") => (ending.to_ascii_lowercase(), Some(field.to_owned())),
-        // No ending has a slash, as features of TFRecord may.
+        // Features of TFRecord may have slashes in their names, endings may not.
         _ => (name.to_ascii_lowercase().replace('/', SLASH), None),
     }
 }
@@ -172,12 +172,13 @@ impl Parts {
         self.image.as_ref().map_or_else(|| IMAGES.contains(&ending), |image| image == ending)
     }
 
-    /// By which of the ways to give a label this part gives one; the lowest counts.
+    /// Returns the place of this ending among the parts that may hold the label. The lowest one counts.
     fn label_priority(&self, ending: &str) -> Option<usize> {
         self.labels.iter().position(|(label, _)| label == ending)
     }
 
-    /// The target in the part with this ending: all of it, or a field of JSON. `None` if that is not there.
+    /// Returns the target in a part with the target's ending: all of it, or a field of JSON. `None` if the field is
+    /// missing.
     fn target(&self, content: &[u8]) -> Option<Result<Target, String>> {
         match self.target.as_ref()? {
             (_, None) => Some(Ok(Target::Bytes(content.to_vec()))),
@@ -193,7 +194,8 @@ impl Parts {
     }
 }
 
-/// The field `field` of a JSON object: a text's own bytes, otherwise JSON.
+/// Returns the field `field` of a JSON object: the bytes of a text, or any other value as JSON. `None` if it is
+/// missing.
 pub(crate) fn json_field(object: &[u8], field: &str) -> Result<Option<Target>, String> {
     let object: Value = serde_json::from_slice(object).map_err(|error| format!("its JSON is damaged: {error}"))?;
     Ok(match object.get(field) {
@@ -203,48 +205,48 @@ pub(crate) fn json_field(object: &[u8], field: &str) -> Result<Option<Target>, S
     })
 }
 
-/// The sample that is being put together.
+/// The sample whose parts are being collected.
 struct TarSample {
     key: Vec<u8>,
-    /// Its image once that has come, and the image's ending.
+    /// The entry and the ending of the image, both filled in when the image has come.
     entry: Entry,
     ending: Option<String>,
-    /// The label, and by which of the ways it is given.
+    /// The label, and the place of its part among [`Parts::labels`].
     label: Option<(usize, Result<Label, String>)>,
-    /// A bit for each way to give a label that it has a part for.
+    /// One bit for each of [`Parts::labels`] that the sample has.
     priorities: u32,
     target: Option<Result<Target, String>>,
 }
 
 impl TarSample {
-    /// One whose first part is at byte `start`.
+    /// Creates a sample whose first part is at byte `start`.
     fn new(key: &[u8], start: u64) -> Self {
         let (key, entry) = (key.to_owned(), Entry::new(start..start, start));
         Self { key, entry, ending: None, label: None, priorities: 0, target: None }
     }
 }
 
-/// Goes over the members of an archive.
+/// Parses the members of an archive one by one.
 pub(super) struct Parser {
     parts: Parts,
-    /// Where the next member starts, with the headers that extend it.
+    /// Offset of the next member, including the headers that extend it.
     pub at: u64,
     sample: Option<TarSample>,
-    /// The archive in the archive that `at` is in.
+    /// The inner archive that `at` is in.
     inner: Option<Inner>,
-    /// What is wrong with one, behind the sample that is being put together.
+    /// Damage of an inner archive, which is returned after the current sample.
     damage: Option<Entry>,
     pub skipped_files: u64,
 }
 
-/// An archive in an archive: ImageNet has one for each class.
+/// An inner archive. ImageNet has one for each class.
 struct Inner {
     class: Vec<u8>,
-    /// Where the archive goes on that it is in.
+    /// Offset at which the outer archive continues.
     end: u64,
 }
 
-/// A regular file: its name and where it lies.
+/// A regular file: its name and the place of its content.
 struct File {
     name: Vec<u8>,
     content: Range<u64>,
@@ -261,12 +263,12 @@ impl Parser {
         Self { parts: Parts::new(options, target), at, sample: None, inner: None, damage: None, skipped_files: 0 }
     }
 
-    /// Where the sample starts that is being put together.
+    /// Returns the offset of the current sample.
     pub fn open_sample(&self) -> Option<u64> {
         self.sample.as_ref().map(|sample| sample.entry.part.start)
     }
 
-    /// The sample whose last part has come, if it has an image.
+    /// Ends the current sample and returns it if it has an image.
     pub fn finish(&mut self) -> Option<Entry> {
         let TarSample { mut entry, ending, label, target, .. } = self.sample.take()?;
         if ending.is_none() {
@@ -280,7 +282,7 @@ impl Parser {
         Some(entry)
     }
 
-    /// Takes up one member with the headers that extend it. `false` at the archive's end.
+    /// Parses one member and the headers that extend it. Returns `false` at the archive's end.
     pub fn step<B: Bytes>(&mut self, bytes: &mut B, found: &mut Option<Entry>) -> Result<bool, Fault> {
         if self.damage.is_some() {
             *found = self.finish().or_else(|| self.damage.take());
@@ -289,7 +291,7 @@ impl Parser {
         let outcome = self.member(bytes, found);
         let Err(Fault::Damaged(message)) = &outcome else { return outcome };
         let Some(Inner { class, end }) = self.inner.take() else { return outcome };
-        // The archives behind it are as they were.
+        // The inner archives after it are still readable.
         let message = format!("{message}; the rest of {}.tar in it cannot be read", String::from_utf8_lossy(&class));
         self.damage = Some(Entry::bad(self.at..end, self.at, message));
         self.at = end;
@@ -339,14 +341,14 @@ impl Parser {
                     Some(name) if header.kind == b'L' => long_name = Some(text(name).to_vec()),
                     Some(lines) => pax(lines, &mut long_name, &mut long_len_bytes)?,
                 },
-                // What holds for all members, and long names of links: nothing that is needed here.
+                // Global headers and long names of links are not needed.
                 b'g' | b'K' => {}
                 b'S' => return Err(SPARSE.into()),
                 b'0' | b'7' => {
                     let name = long_name.take().unwrap_or(header.name);
                     file = Some(File { name, content: content.clone() });
                 }
-                // Links are not followed, whatever they name; of a folder there is nothing to miss.
+                // Links are not followed. Folders do not count as skipped, since they have no content.
                 kind => self.skipped_files += u64::from(kind != b'5'),
             }
             if let Some(file) = file {
@@ -367,7 +369,7 @@ impl Parser {
         }
     }
 
-    /// Goes on in an archive in the archive.
+    /// Continues inside an inner archive.
     fn enter<B: Bytes>(&mut self, file: File) -> Result<bool, Fault> {
         if B::ONCE {
             return Err(Fault::Failed(Error::Unsupported {
@@ -385,7 +387,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// The label of an image by its folder or the archive that it is in.
+    /// Returns an image's label: the name of its folder or of the inner archive that holds it.
     fn folder(&self, name: &[u8]) -> Result<Label, String> {
         let folder = match &self.inner {
             Some(inner) => Some(&inner.class[..]),
@@ -394,7 +396,7 @@ impl Parser {
         folder.map_or(Ok(Label::None), label::from_name)
     }
 
-    /// What is wrong where the archive ends before a whole header at `offset`.
+    /// Returns the fault for an archive that ends before a whole header at `offset`.
     fn cut_off(&self, bytes: &mut impl Bytes, offset: u64) -> Result<Fault> {
         Ok(match bytes.end_before(offset + 1)? {
             None => "the archive ends in the middle of a header".into(),
@@ -404,8 +406,8 @@ impl Parser {
         })
     }
 
-    /// Whether the archive ends at the zeros that begin here. If samples were behind them, or had been where they are, they
-    /// would be lost in silence.
+    /// Checks that the archive ends with the zeros that begin here. Samples after them, or overwritten by them, would
+    /// be lost silently.
     fn end(&self, bytes: &mut impl Bytes) -> Result<bool, Fault> {
         let is_zero = |block: &[u8]| block.iter().all(|&byte| byte == 0);
         let mut offset = self.at;
@@ -429,7 +431,7 @@ impl Parser {
         Ok(false)
     }
 
-    /// Takes up a regular file.
+    /// Adds a regular file to the current sample, or to a new one.
     fn file(&mut self, bytes: &mut impl Bytes, file: File, found: &mut Option<Entry>) -> Result<(), Fault> {
         let Some((key, ending)) = key_and_ending(&file.name) else {
             self.skipped_files += u64::from(!file.name.starts_with(b"__"));
@@ -437,7 +439,7 @@ impl Parser {
         };
         let is_image = self.parts.is_image(&ending);
         let priority = if is_image { None } else { self.parts.label_priority(&ending) };
-        // A part that the sample has already is the next one's.
+        // A part that the sample already has belongs to the next sample.
         let goes_on = |sample: &TarSample| {
             let has = sample.ending.as_ref() == Some(&ending)
                 || priority.is_some_and(|priority| sample.priorities >> priority & 1 == 1);
@@ -469,7 +471,7 @@ impl Parser {
                 bytes.take(file.content, &mut entry.image)?
             };
             if !whole {
-                // The sample is lost with the rest of the archive.
+                // The archive ends here, so the sample is lost.
                 return Ok(());
             }
             if self.parts.by_folder {
@@ -487,7 +489,7 @@ impl Parser {
                     let Some(content) = bytes.at(file.content.start, len_bytes as usize)? else { return Ok(()) };
                     self.parts.label(priority, content)
                 };
-                // A JSON part without the field leaves the others to be looked at.
+                // If a JSON part lacks the field, another part may still give the label.
                 if label != Ok(Label::None) {
                     sample.label = Some((priority, label));
                 }
@@ -501,15 +503,15 @@ impl Parser {
 const NO_MEMBER: &str = "a long name is followed by no member";
 const NO_END: &str = "the archive ends without the two blocks of zeros that end it";
 
-/// How many bytes an archive is filled up to a multiple of, seen from where it ends. Most programs fill up to 20 blocks;
-/// those that are asked for longer records, of a power of two usually, do not go beyond 1 MiB.
+/// Returns the number of bytes to whose multiple an archive that ends at `end` may be padded. Most programs pad to 20
+/// blocks. Longer records are usually a power of two and at most 1 MiB.
 fn record_bytes(end: u64) -> u64 {
     const USUAL: u64 = 20 * BLOCK_BYTES;
     const MOST: u64 = 1 << 20;
     (1 << end.trailing_zeros().min(MOST.trailing_zeros())).max(USUAL)
 }
 
-/// The name in the header before the content at `offset`; of a long one, its beginning.
+/// Returns the name in the header before the content at `offset`; for a long name, its beginning.
 pub(super) fn name_before(file: &dyn ReadAt, offset: u64) -> Option<String> {
     let mut block = [0; BLOCK_BYTES as usize];
     file.read_at(&mut block, offset.checked_sub(BLOCK_BYTES)?).ok()?;
@@ -517,7 +519,7 @@ pub(super) fn name_before(file: &dyn ReadAt, offset: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&header.name).into_owned())
 }
 
-/// The content of a file in an archive in memory, whose path ends in `name`.
+/// Returns the content of the file whose path ends in `name`, from an archive in memory.
 pub(crate) fn member<'a>(archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut rest = archive;
     loop {
@@ -531,10 +533,10 @@ pub(crate) fn member<'a>(archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
     }
 }
 
-/// Names of fields that a packed sample can have beside image and label.
+/// Description of the fields that a packed sample can have in addition to image and label.
 pub(super) const NAMED: &str = "an ending in lower case that is no image's and not cls, or json.FIELD";
 
-/// Whether [`write`] can write such a field so that it is found again.
+/// Whether [`write`] can write this field so that reading finds it.
 pub(super) fn can_name(field: &str) -> bool {
     let (ending, json) = ending_and_field(field);
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '_' | '/');
@@ -547,7 +549,7 @@ pub(super) fn can_name(field: &str) -> bool {
     }
 }
 
-/// Refuses a target that would not come back from JSON.
+/// Rejects a target that JSON would change.
 pub(super) fn check(field: &str, target: &Target) -> Result<(), String> {
     match target {
         Target::Bytes(bytes) if ending_and_field(field).1.is_some() && std::str::from_utf8(bytes).is_err() => {
@@ -560,7 +562,7 @@ pub(super) fn check(field: &str, target: &Target) -> Result<(), String> {
     }
 }
 
-/// Appends a sample: its image, its label as `cls`, and its target as a part or a field of JSON.
+/// Appends a sample: its image, its label as `cls`, and its target as a part or as a field of JSON.
 pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
     write_member(&format!("{:09}.{}", sample.index, sample.ending), sample.image, out);
     write_member(&format!("{:09}.cls", sample.index), sample.label.to_string().as_bytes(), out);
@@ -574,7 +576,7 @@ pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
     write_member(&format!("{:09}.{ending}", sample.index), &content, out);
 }
 
-/// A member of a tar archive, ustar; without time and owner, so that equal images give equal shards.
+/// Appends a ustar member, without time and owner, so that equal images give equal shards.
 pub(crate) fn write_member(name: &str, content: &[u8], out: &mut Vec<u8>) {
     let mut header = [0; BLOCK_BYTES as usize];
     let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);
@@ -582,7 +584,7 @@ pub(crate) fn write_member(name: &str, content: &[u8], out: &mut Vec<u8>) {
     put(100, b"0000644\0");
     put(108, b"0000000\0");
     put(116, b"0000000\0");
-    // No encoded image has more than 256 MiB.
+    // The length fits: no encoded image has more than 256 MiB.
     put(124, format!("{:011o}\0", content.len()).as_bytes());
     put(136, b"00000000000\0");
     put(148, b"        ");
@@ -601,7 +603,8 @@ mod tests {
 
     #[test]
     fn keys_and_endings_are_webdatasets() {
-        // What webdataset 1.0.2's base_plus_ext gives, in lower case; but to it `a/.hidden` is a part of `a/`.
+        // The results of webdataset 1.0.2's base_plus_ext, in lower case, except that there `a/.hidden` is a part of
+        // `a/`.
         let cases: &[(&str, Option<(&str, &str)>)] = &[
             ("000.jpg", Some(("000", "jpg"))),
             ("a/b.c/000.left.JPG", Some(("a/b.c/000", "left.jpg"))),
@@ -640,7 +643,7 @@ mod tests {
         assert_eq!(read(b"22 GNU.sparse.major=1\n"), Err(SPARSE.to_owned()));
     }
 
-    /// Name, label and image of each sample of an archive in memory, with labels by folder, and what is wrong in it.
+    /// Returns name and label of each sample of an archive in memory, with labels by folder, and its faults.
     fn by_folder(archive: &[u8]) -> (Vec<(String, Label)>, Vec<String>) {
         let options = RecordOptions { label: Some(FOLDER.to_owned()), ..RecordOptions::default() };
         let mut parser = super::super::Parser::new(super::super::RecordFormat::WebDataset, &options, None, 0);
@@ -658,7 +661,7 @@ mod tests {
         (found, wrong)
     }
 
-    /// An archive of images that hold their own name.
+    /// Makes an archive of images whose content is their name.
     fn archive(names: &[&str]) -> Vec<u8> {
         let mut archive = Vec::new();
         names.iter().for_each(|name| write_member(name, name.rsplit('/').next().unwrap().as_bytes(), &mut archive));
@@ -681,7 +684,7 @@ mod tests {
     #[test]
     fn archives_in_an_archive_are_classes() {
         let mut all = Vec::new();
-        // Images of one name in two classes, an empty class, and one whose archive is not filled up to whole records.
+        // Images of one name in two classes, an empty class, and an inner archive that is not padded to whole records.
         for (class, names) in
             [("n01", &["1.JPEG", "2.JPEG"][..]), ("n02", &[]), ("n03", &["1.JPEG"]), ("n04", &["1.JPEG"])]
         {
@@ -696,14 +699,14 @@ mod tests {
         let want = want.map(|(image, class)| (image.to_owned(), name(class)));
         assert_eq!(by_folder(&whole), (want.to_vec(), Vec::new()));
 
-        // Damage in one leaves the others as they are.
+        // Damage in one inner archive does not affect the others.
         let mut damaged = whole.clone();
         damaged[512 + 1024 + 10] ^= 1;
         let (found, wrong) = by_folder(&damaged);
         assert_eq!(found, [want[0].clone(), want[2].clone(), want[3].clone()]);
         assert!(wrong.len() == 1 && wrong[0].contains("the rest of n01.tar"), "{wrong:?}");
 
-        // Wherever it ends, what is whole is found, and what is missing is said.
+        // Wherever the archive is cut, complete samples are found and the missing rest is reported.
         for end in (0..whole.len()).step_by(100) {
             let (found, wrong) = by_folder(&whole[..end]);
             assert!(want.starts_with(&found) && !wrong.is_empty(), "{end} bytes: {found:?} {wrong:?}");

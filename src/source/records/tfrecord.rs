@@ -1,5 +1,5 @@
-//! TFRecord files of `tf.train.Example`. The framing is TensorFlow's (`record_writer.h`), the messages those of its
-//! `example.proto` and `feature.proto` in protobuf's wire format.
+//! TFRecord files of `tf.train.Example`. TensorFlow's `record_writer.h` defines the framing, its `example.proto` and
+//! `feature.proto` the messages, in protobuf's wire format.
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
@@ -17,44 +17,44 @@ pub(super) const IMAGE: &str = "image/encoded";
 /// The feature that holds the label.
 const LABEL: &str = "image/class/label";
 
-/// Length and its checksum.
+/// Bytes of a record's length and the checksum of the length.
 pub(super) const HEAD_BYTES: u64 = 12;
-/// The checksum of the data, behind them.
+/// Bytes of the checksum that follows the data.
 pub(super) const CRC_BYTES: u64 = 4;
-/// What no record goes without.
+/// Bytes of an empty record.
 pub(super) const MIN_BYTES: u64 = HEAD_BYTES + CRC_BYTES;
 
-/// Names of features, and labels that are text, are no longer than this.
+/// Upper bound of names of features and of labels that are text.
 const MAX_TEXT_BYTES: u64 = 4096;
 
-/// The checksum of `data`.
+/// Returns the masked checksum of `data`.
 fn masked_crc(data: &[u8]) -> u32 {
     masked(crc32c::crc32c(data))
 }
 
-/// CRC-32C, turned and moved so that a checksum of data that hold checksums is still one.
+/// Masks a CRC-32C as TFRecord does, since the CRC of data that contain CRCs is weak.
 fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// The length that a record's head gives; `None` if its checksum is wrong.
+/// Returns the length in a record's head; `None` if its checksum is wrong.
 fn head(bytes: &[u8; HEAD_BYTES as usize]) -> Option<u64> {
     let (len_bytes, crc) = bytes.split_first_chunk::<8>()?;
     (masked_crc(len_bytes).to_le_bytes() == crc).then(|| u64::from_le_bytes(*len_bytes))
 }
 
-/// What is damaged in a message.
+/// The message for a damaged example.
 const DAMAGED: &str = "the example's message is damaged";
 const WRONG_CHECKSUM: &str = "the checksum of the record's data is wrong";
 
-/// A field of a message: its number, and where its content lies or, for whole numbers, what they are.
+/// A field of a message: its number, and its value if that is an integer, otherwise the place of its content.
 enum Field {
     Number(u64, u64),
     Bytes(u64, Range<u64>),
     Other,
 }
 
-/// Reads a varint at `at`, which it moves behind it.
+/// Reads the varint at `at` and moves `at` past it.
 fn varint(bytes: &mut impl Bytes, at: &mut u64, end: u64) -> Result<Option<u64>> {
     let len = end.saturating_sub(*at).min(10) as usize;
     let Some(found) = bytes.at(*at, len)? else { return Ok(None) };
@@ -69,7 +69,7 @@ fn varint(bytes: &mut impl Bytes, at: &mut u64, end: u64) -> Result<Option<u64>>
     Ok(None)
 }
 
-/// Reads the field at `at`, which it moves behind it.
+/// Reads the field at `at` and moves `at` past it.
 fn field(bytes: &mut impl Bytes, at: &mut u64, end: u64) -> Result<Option<Field>> {
     let Some(tag) = varint(bytes, at, end)? else { return Ok(None) };
     let skipped = match tag & 7 {
@@ -92,13 +92,13 @@ fn field(bytes: &mut impl Bytes, at: &mut u64, end: u64) -> Result<Option<Field>
 /// An example's image, label and target.
 #[derive(Debug, PartialEq)]
 struct Example {
-    /// Where the image lies.
+    /// Place of the image.
     image: Option<Range<u64>>,
     label: Result<Label, String>,
     target: Option<Result<Target, String>>,
 }
 
-/// The names of the features that are looked for.
+/// The names of the wanted features.
 #[derive(Clone, Copy)]
 struct Names<'a> {
     image: &'a str,
@@ -106,7 +106,7 @@ struct Names<'a> {
     target: Option<&'a str>,
 }
 
-/// Finds the features of these names in the message that lies at `range`.
+/// Finds the named features in the message at `range`.
 fn example(bytes: &mut impl Bytes, range: Range<u64>, names: Names<'_>) -> Result<Result<Example, &'static str>> {
     let mut found = Example { image: None, label: Ok(Label::None), target: None };
     let mut at = range.start;
@@ -135,7 +135,7 @@ fn example(bytes: &mut impl Bytes, range: Range<u64>, names: Names<'_>) -> Resul
     Ok(Ok(found))
 }
 
-/// Looks at an entry of the map: a name (1) and a feature (2). `None`: it is damaged.
+/// Reads an entry of the map: a name (1) and a feature (2). `None` if it is damaged.
 fn feature(bytes: &mut impl Bytes, entry: Range<u64>, names: Names<'_>, found: &mut Example) -> Result<Option<()>> {
     let (mut name, mut value, mut at) = (None, None, entry.start);
     while at < entry.end {
@@ -193,7 +193,7 @@ fn feature(bytes: &mut impl Bytes, entry: Range<u64>, names: Names<'_>, found: &
     Ok(Some(()))
 }
 
-/// The values of a feature that is a target. `None`: it is damaged; `Some(None)`: it has no list.
+/// Reads the values of a feature that is a target. `None` if it is damaged; `Some(None)` if it has no list.
 fn target_values(bytes: &mut impl Bytes, value: Range<u64>) -> Result<Option<Option<Result<Target, String>>>> {
     let mut at = value.start;
     while at < value.end {
@@ -213,7 +213,7 @@ fn target_values(bytes: &mut impl Bytes, value: Range<u64>) -> Result<Option<Opt
     Ok(Some(None))
 }
 
-/// The first value of a BytesList.
+/// Returns the first value of a BytesList.
 fn byte_list(mut list: &[u8]) -> Option<Vec<u8>> {
     let (mut at, end) = (0, list.len() as u64);
     while at < end {
@@ -224,7 +224,7 @@ fn byte_list(mut list: &[u8]) -> Option<Vec<u8>> {
     Some(Vec::new())
 }
 
-/// The values of a FloatList, packed or one by one.
+/// Returns the values of a FloatList, packed or one by one.
 fn float_list(mut list: &[u8]) -> Option<Vec<f32>> {
     let (mut values, mut at, end) = (Vec::new(), 0, list.len() as u64);
     let floats = |bytes: &[u8]| {
@@ -241,7 +241,7 @@ fn float_list(mut list: &[u8]) -> Option<Vec<f32>> {
     Some(values)
 }
 
-/// The values of an Int64List, packed or one by one.
+/// Returns the values of an Int64List, packed or one by one.
 fn integer_list(mut list: &[u8]) -> Option<Vec<i64>> {
     let (mut values, mut at, end) = (Vec::new(), 0, list.len() as u64);
     while at < end {
@@ -259,7 +259,7 @@ fn integer_list(mut list: &[u8]) -> Option<Vec<i64>> {
     Some(values)
 }
 
-/// The first value of a list, which is its field 1. `None`: it is damaged; `Some(None)`: it is empty.
+/// Returns the first value of a list, which is its field 1. `None` if the list is damaged; `Some(None)` if it is empty.
 fn first_value(bytes: &mut impl Bytes, list: Range<u64>) -> Result<Option<Option<Field>>> {
     let mut at = list.start;
     while at < list.end {
@@ -272,7 +272,7 @@ fn first_value(bytes: &mut impl Bytes, list: Range<u64>) -> Result<Option<Option
     Ok(Some(None))
 }
 
-/// Whether the checksum behind the data at `data` is theirs.
+/// Whether the data in `data` match the checksum after them.
 fn is_whole(bytes: &mut impl Bytes, data: Range<u64>) -> Result<bool> {
     const AT_ONCE: u64 = 64 << 10;
     let (mut crc, mut at) = (0, data.start);
@@ -285,15 +285,15 @@ fn is_whole(bytes: &mut impl Bytes, data: Range<u64>) -> Result<bool> {
     Ok(bytes.array(data.end)?.is_some_and(|stored| masked(crc) == u32::from_le_bytes(stored)))
 }
 
-/// Goes over the records of a file.
+/// Parses the records of a file one by one.
 pub(super) struct Parser {
-    /// Where the next record starts.
+    /// Offset of the next record.
     pub at: u64,
     pub skipped_files: u64,
     image: String,
     label: String,
     target: Option<String>,
-    /// What kind of label the last record has whose checksum was looked at, if it is a sample.
+    /// The kind of label of the last record whose checksum was verified, if that is a sample.
     checked: Option<Discriminant<Label>>,
 }
 
@@ -304,11 +304,11 @@ impl Parser {
         Self { at, skipped_files: 0, image, label, target: target.map(str::to_owned), checked: None }
     }
 
-    /// Takes up the next record. `false` at the end.
+    /// Parses the next record. Returns `false` at the end.
     ///
-    /// Its checksum is looked at where the bytes come once, and otherwise when it is read. But damage could make it pass for
-    /// one without an image, or with another kind of label than all others, so what differs from the one before is
-    /// looked at here.
+    /// If bytes come only once, the checksum is verified here, otherwise when the record is read. But damage could make
+    /// a record look like one without an image or with another kind of label. So a record that differs from the one
+    /// before in these is verified here too.
     pub fn step<B: Bytes>(&mut self, bytes: &mut B, found: &mut Option<Entry>) -> Result<bool, Fault> {
         let Some(head_bytes) = bytes.array(self.at)? else {
             let ended = bytes.end_before(self.at + 1)?.is_some();
@@ -318,7 +318,7 @@ impl Parser {
         let len_bytes = head(&head_bytes).ok_or(wrong)?;
         let start = self.at + HEAD_BYTES;
         let data = start..start.saturating_add(len_bytes);
-        // Behind the data comes their checksum.
+        // The data are followed by their checksum.
         let part = self.at..data.end.saturating_add(CRC_BYTES);
         let too_long = Some(len_bytes).filter(|&len_bytes| len_bytes > MAX_ENCODED_BYTES - CRC_BYTES).map(too_long);
         if too_long.is_none() {
@@ -336,7 +336,8 @@ impl Parser {
         Ok(true)
     }
 
-    /// What the data at `data` are, which are no more than the limit and whole.
+    /// Parses the complete record with the data in `data`, whose length is within the limit. `None` if it holds no
+    /// image.
     fn record<B: Bytes>(&mut self, bytes: &mut B, data: Range<u64>, part: Range<u64>) -> Result<Option<Entry>, Fault> {
         let names = Names { image: &self.image, label: &self.label, target: self.target.as_deref() };
         let example = example(bytes, data.clone(), names)?;
@@ -366,11 +367,11 @@ impl Parser {
     }
 }
 
-/// The place of a record's image, and its target.
+/// The place of a record's image in the record, and its target.
 pub(super) type ImageAndTarget = (Range<usize>, Option<Result<Target, String>>);
 
-/// Where the image lies in a record's data, which their checksum follows, and what its feature `target` holds, if one is
-/// given and there.
+/// Verifies a record's data, which their checksum follows, and returns the place of the image and the content of the
+/// feature `target`, if that is wanted and there.
 pub(super) fn checked_image(
     mut record: &[u8],
     image: Option<&str>,
@@ -388,10 +389,10 @@ pub(super) fn checked_image(
     Ok((range.start as usize..range.end as usize, found.target))
 }
 
-/// Names of features that a packed sample can have beside image and label.
+/// Description of the names of features that a packed sample can have in addition to image and label.
 pub(super) const NAMED: &str = "the name of a feature, another than image/encoded and image/class/label";
 
-/// Whether [`write`] can write such a feature.
+/// Whether [`write`] can write a feature of this name.
 pub(super) fn can_name(field: &str) -> bool {
     field != IMAGE && field != LABEL && !field.is_empty() && field.len() as u64 <= MAX_TEXT_BYTES
 }
@@ -411,7 +412,7 @@ pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
     out.extend(masked_crc(&example).to_le_bytes());
 }
 
-/// The feature of a target, of the kind that its values have.
+/// Returns the feature of a target, with a list of the type of its values.
 fn write_target(name: &str, target: &Target) -> Vec<u8> {
     let packed = |numbers: &[i64]| {
         let mut packed = Vec::new();
@@ -429,12 +430,12 @@ fn write_target(name: &str, target: &Target) -> Vec<u8> {
     }
 }
 
-/// An entry of the map of features: its name, and its list, which is of a kind.
+/// Returns an entry of the map of features: its name, and its list of type `kind`.
 fn write_feature(name: &str, kind: u8, list: &[u8]) -> Vec<u8> {
     write_field(1, &[write_field(1, name.as_bytes()), write_field(2, &write_field(kind, list))].concat())
 }
 
-/// A field of a message that holds bytes.
+/// Returns a field of a message that holds bytes.
 fn write_field(number: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(content.len() + 11);
     bytes.push(number << 3 | 2);

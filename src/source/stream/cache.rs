@@ -1,4 +1,4 @@
-//! A folder of what was fetched of remote shards.
+//! The shard cache: a folder with fetched ranges of remote shards.
 
 use crate::atomic;
 use crate::error::{Error, Result};
@@ -9,30 +9,30 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// Where fetched ranges are kept on disk.
+/// The place and size of a shard cache, which stores fetched ranges on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardCache {
-    /// The folder, which is made if it is missing. Several processes may share it.
+    /// The folder, which is created if it is missing. Several processes may share it.
     pub folder: PathBuf,
-    /// Bytes that the ranges in it take at most; the oldest make room.
+    /// Largest number of bytes of all ranges in the folder. The least recently used ranges are removed first.
     pub size_bytes: u64,
 }
 
-/// The ending of the cache's files, by which it knows them from others.
+/// The ending that tells the cache's files from others.
 const ENDING: &str = ".warpfeed-range";
 
-/// So many processes may fill a cache at once without it outgrowing its size.
+/// Number of processes that may fill a cache at once without exceeding its size.
 const SHARERS: u64 = 16;
 
-/// One process's hand on a cache.
+/// A process's access to a shard cache.
 pub(super) struct Cache {
     at: ShardCache,
-    /// Bytes that may come in before the folder is looked through again: where samples are kept one by one, it has a
-    /// million files.
+    /// Bytes that may be added before the folder is listed again. If samples are cached one by one, it has a million
+    /// files.
     free_bytes: Mutex<u64>,
 }
 
-/// A cache that cannot be read or written is none: the range is fetched.
+/// Errors of reading and writing the cache are ignored: the range is fetched.
 impl Cache {
     pub fn open(at: ShardCache) -> Result<Self> {
         fs::create_dir_all(&at.folder).map_err(Error::io("make the folder", &at.folder))?;
@@ -51,7 +51,7 @@ impl Cache {
         let mut bytes = read_up_to(&file, len_bytes + 4).ok()?;
         let crc = u32::from_le_bytes(*bytes.last_chunk()?);
         bytes.truncate(len_bytes as usize);
-        // What was used lately goes last.
+        // The modification time is the time of the last use.
         let _ = file.set_modified(SystemTime::now());
         (crc32c::crc32c(&bytes) == crc).then_some(bytes)
     }
@@ -63,7 +63,7 @@ impl Cache {
         }
     }
 
-    /// Removes the oldest ranges if `needed` bytes have no room otherwise; `None` if they cannot have it.
+    /// Removes the least recently used ranges if `needed` bytes do not fit otherwise; `None` if they cannot fit.
     fn make_room(&self, needed: u64) -> Option<()> {
         let mut free = self.free_bytes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rest) = free.checked_sub(needed) {
@@ -76,7 +76,7 @@ impl Cache {
         let mut ranges = Vec::new();
         for entry in fs::read_dir(&self.at.folder).ok()? {
             let entry = entry.ok()?;
-            // What a killed process has left half written counts too.
+            // The unfinished files of a killed process count too.
             if entry.file_name().to_str().is_some_and(|name| name.contains(ENDING))
                 && let Ok(metadata) = entry.metadata()
             {
@@ -86,7 +86,7 @@ impl Cache {
         let mut taken: u64 = ranges.iter().map(|(_, len_bytes, _)| len_bytes).sum();
         if taken > room {
             ranges.sort_unstable();
-            // Some more goes, so that it need not be done again at once.
+            // Frees an eighth more, so that the next range does not list the folder again.
             let enough = room.saturating_sub(size / 8);
             for (_, len_bytes, path) in ranges {
                 if taken <= enough {

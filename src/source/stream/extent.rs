@@ -1,43 +1,42 @@
-//! Where samples lie in a stream, by which it goes on in another process without reading what it has given.
+//! The places of samples in a stream, with which another process resumes it without reading delivered samples.
 
 use super::StreamSample;
 use crate::error::{Error, Result};
 
-/// Where a sample lies in a stream.
+/// The place of a sample in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// Its shard, counted in the order of the epoch.
+    /// The shard's number in the order of the epoch.
     pub turn: u32,
-    /// Where all that belongs to it starts in the shard, in bytes.
+    /// Offset in the shard at which the sample's parts start, in bytes.
     pub start: u64,
-    /// Where that ends. Of damage: no less than what showed it.
+    /// Offset in the shard at which the sample's parts end. For damage it is at or after the bytes that show it.
     pub end: u64,
 }
 
-/// A sample and where it lies.
+/// A sample and its place.
 pub(super) struct Located {
     pub extent: Extent,
-    /// Or why there is none: an error of a bad sample.
+    /// The sample, or the error of a bad sample.
     pub sample: Result<StreamSample>,
 }
 
-/// Samples in the order in which they lie.
+/// Samples in the order of their shards.
 pub(super) trait InOrder: Send {
-    /// The next one; `None` at the end. An error ends the stream.
+    /// Returns the next sample; `None` at the end. An error ends the stream.
     fn next(&mut self) -> Result<Option<Located>>;
 
-    /// Reads samples that were given before.
+    /// Reads samples that were returned before.
     fn reread(&mut self, extents: &[Extent]) -> Result<Vec<Result<StreamSample>>>;
 
-    /// Writes down where it stands, and which versions of the shards `turns` it has seen. `None` if it cannot go on from
-    /// there.
+    /// Appends the position, and the versions of the shards `turns`, to `cursor`. `None` if the stream cannot resume.
     fn write(&self, turns: &[u32], cursor: &mut Vec<u8>) -> Option<()>;
 
-    /// Goes to what [`write`](Self::write) has written. `None` if that is damaged.
+    /// Moves to the position that [`write`](Self::write) wrote. `None` if the cursor is damaged.
     fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()>;
 }
 
-/// Writes a number: seven bits a byte, the lowest first; all but the last byte have the upper bit.
+/// Appends a number in bytes of seven bits, the lowest bits first. All bytes but the last have the upper bit set.
 pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -46,7 +45,7 @@ pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Reads what [`put`] has written.
+/// Reads a number that [`put`] wrote. `None` if it is damaged.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
@@ -60,7 +59,7 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Largest count or offset in a cursor: sums of two do not overflow.
+/// Largest count or offset in a cursor. The sum of two does not overflow.
 const MAX_COUNT: u64 = 1 << 62;
 
 /// Reads a count or an offset.
@@ -68,7 +67,7 @@ pub(super) fn take_count(bytes: &mut &[u8]) -> Option<u64> {
     take(bytes).filter(|&count| count <= MAX_COUNT)
 }
 
-/// Reads a yes or no.
+/// Reads a flag.
 pub(super) fn take_flag(bytes: &mut &[u8]) -> Option<bool> {
     match take(bytes)? {
         0 => Some(false),
@@ -77,7 +76,7 @@ pub(super) fn take_flag(bytes: &mut &[u8]) -> Option<bool> {
     }
 }
 
-/// Error for a cursor that no such stream has given.
+/// The error for a damaged cursor, or one of another stream or epoch.
 pub(super) fn damaged() -> Error {
     Error::parameter("stream", "cursor", "one that such a stream has given, of the same epoch", "a damaged one")
 }

@@ -1,4 +1,4 @@
-//! A stream as the workers of an epoch see it: samples by position, asked for in any order within a few.
+//! Gives the workers of an epoch the samples of a stream by position, in nearly consecutive order.
 
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
@@ -8,16 +8,15 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// One epoch of a stream. A sample's index is its place in the order of delivery: that of the whole stream where there is
-/// one rank, and among the samples of all ranks, counted in turn, where there are several.
+/// One epoch of a stream. A sample's index is its place in the order of delivery, counted over all ranks in turn.
 pub(crate) struct Feed {
     stream: Arc<dyn Stream>,
     start: StreamStart,
-    /// Position of the first sample that is wanted.
+    /// Position of the first sample to deliver.
     first: u64,
-    /// How many samples' names and labels are kept after they were read.
+    /// Number of samples whose names and labels are kept after they were read.
     known: usize,
-    /// Samples from one cursor to the next that is kept, and how many are kept.
+    /// Number of samples from one stored cursor to the next, and number of stored cursors.
     every: u64,
     keep_cursors: usize,
     state: Mutex<State>,
@@ -27,41 +26,41 @@ pub(crate) struct Feed {
 
 #[derive(Default)]
 struct State {
-    /// `None` until the first sample is asked for, and while a worker pulls.
+    /// `None` until the first sample is requested, and while a worker pulls.
     samples: Option<Box<dyn Samples>>,
-    /// Whether a worker pulls, which it does without the lock.
+    /// Whether a worker is pulling a sample, which it does without the lock.
     pulling: bool,
-    /// The position of the sample that comes next.
+    /// Position of the next sample of the stream.
     next: u64,
-    /// Samples that came before they were asked for: as many as there are workers at most.
+    /// Samples that were pulled before a worker requested them, at most one for each worker.
     early: BTreeMap<u64, Result<StreamSample>>,
-    /// Who waits for the sample at a position, which another worker pulls.
+    /// The waiting workers, by the position of the sample that another worker pulls for them.
     waiting: BTreeMap<u64, Arc<Condvar>>,
-    /// What outlasts a sample's bytes, by position.
+    /// Labels, names and targets by position, which are needed longer than the samples' bytes.
     known: BTreeMap<u64, Known>,
-    /// Where the stream stood before the sample at a position.
+    /// The stream's cursor before the sample at a position; `None` if it has none.
     cursors: VecDeque<(u64, Option<Vec<u8>>)>,
     end: Option<Ending>,
 }
 
-/// What is known of a sample after its bytes were given away.
+/// The part of a sample that is kept after its bytes were taken.
 struct Known {
     label: u32,
     name: String,
-    /// Until it is asked for.
+    /// The target; `None` after it was taken.
     target: Option<Target>,
 }
 
-/// How a stream came to its end.
+/// The reason why a stream has ended.
 enum Ending {
     Done,
-    /// It had no sample at all.
+    /// The stream had no sample at all.
     Empty,
     Failed(Error),
 }
 
 impl Ending {
-    /// What those are told who ask for a sample that does not come.
+    /// The answer to a request for a sample that will not come.
     fn answer(&self) -> Result<Option<StreamSample>> {
         match self {
             Self::Done => Ok(None),
@@ -74,7 +73,7 @@ impl Ending {
     }
 }
 
-/// The same error for another worker: whose is reported must not depend on who pulled.
+/// Copies an error for another worker, so that the reported error does not depend on which worker pulled.
 fn copy(error: &Error) -> Error {
     match error {
         Error::Parameter { operation, parameter, expected, got } => {
@@ -101,14 +100,14 @@ fn broken(message: impl ToString) -> Error {
     Error::Stream { shard: "the stream".to_owned(), offset: 0, message: message.to_string() }
 }
 
-/// Error for a state whose position no epoch of the stream has.
+/// The error for a state whose position is beyond the end of the stream.
 fn beyond(end: u64, position: u64) -> Error {
     Error::parameter("resume", "state", format!("at a position up to {end}, the end of the stream"), position)
 }
 
 impl State {
-    /// Ends the turn of the worker that pulled. The next is whoever waits for the earliest sample that has not come; all
-    /// are told where none comes any more.
+    /// Ends the pulling worker's turn. Wakes the worker that waits for the earliest missing sample; at the end of the
+    /// stream, all workers.
     fn end_turn(&mut self) {
         self.pulling = false;
         let woken = if self.end.is_some() { usize::MAX } else { 1 };
@@ -116,7 +115,7 @@ impl State {
     }
 }
 
-/// A worker's turn to pull. A panic of the stream's ends it as well.
+/// A worker's turn to pull. Dropping it ends the turn, also when the stream panics.
 struct PullTurn<'a> {
     feed: &'a Feed,
     state: Option<MutexGuard<'a, State>>,
@@ -128,10 +127,10 @@ impl<'a> PullTurn<'a> {
         Self { feed, state: Some(state) }
     }
 
-    /// Pulls one sample, and keeps it for whoever asks for it.
+    /// Pulls one sample and stores it for the worker that requests it.
     fn pull(&mut self) {
         let samples = self.state.take().and_then(|mut state| state.samples.take());
-        // Without the lock: a writer that stalls holds up nobody whose sample has come.
+        // Without the lock, so that a stalled writer delays no worker whose sample has come.
         let (samples, pulled) = self.feed.pull(samples);
         let mut state = self.feed.lock();
         self.feed.keep(&mut state, samples, pulled);
@@ -151,8 +150,8 @@ impl Drop for PullTurn<'_> {
 }
 
 impl Feed {
-    /// The samples from position `first` on, in batches of `batch_size`, of which the consumer has at most `ahead` still to
-    /// come when the next one is begun. `threads` ask for samples.
+    /// Delivers the samples from position `first` on, in batches of `batch_size`, to `threads` workers. When a batch
+    /// begins, at most `ahead` earlier batches are still to be consumed.
     pub fn new(
         stream: Arc<dyn Stream>,
         start: StreamStart,
@@ -160,11 +159,11 @@ impl Feed {
         (batch_size, ahead, threads): (usize, usize, usize),
     ) -> Self {
         let (moved, moved_most) = (AtomicU64::new(0), AtomicU64::new(0));
-        // Without a cursor, what was given before is passed over.
+        // Without a cursor, delivered samples are read again and skipped.
         let next = if start.cursor.is_some() { first } else { 0 };
         let cursors = VecDeque::from([(first, start.cursor.clone())]);
         let state = Mutex::new(State { next, cursors, ..State::default() });
-        // A device's hardware decoder may ask for the name of a sample of any batch that is on its way.
+        // A device's hardware decoder may request the name of a sample of any in-flight batch.
         let known = batch_size.saturating_mul(ahead + 2).saturating_add(threads);
         Self {
             stream,
@@ -179,7 +178,7 @@ impl Feed {
         }
     }
 
-    /// What is to be known to go on from `position`, where a batch begins; `None` if the stream has to be read again.
+    /// Returns the stream's cursor at `position`, the start of a batch; `None` if the stream must be read again.
     pub fn cursor(&self, position: u64) -> Option<Vec<u8>> {
         self.lock().cursors.iter().find(|(at, _)| *at == position)?.1.clone()
     }
@@ -190,7 +189,7 @@ impl Feed {
         matches!(state.end, Some(Ending::Done)) && self.position(index) >= state.next
     }
 
-    /// How far samples have moved from their places in the stream so far: all together, and the one that moved most.
+    /// How far samples were moved from their places in the stream so far: the sum, and the largest distance.
     pub fn moved(&self) -> (u64, u64) {
         (self.moved.load(Relaxed), self.moved_most.load(Relaxed))
     }
@@ -200,11 +199,11 @@ impl Feed {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The stream's own code does not run under the lock.
+        // The stream's own code does not run under the lock, so a poisoned state is still consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next sample of the stream, which is begun if it was not yet.
+    /// Takes the next sample of the stream, and begins the stream first if needed.
     fn pull(&self, samples: Option<Box<dyn Samples>>) -> (Option<Box<dyn Samples>>, Result<Option<Pulled>>) {
         let mut samples = match samples.map_or_else(|| self.stream.begin(&self.start), Ok) {
             Ok(samples) => samples,
@@ -220,7 +219,7 @@ impl Feed {
         (Some(samples), Ok(Some(Pulled { sample, origin })))
     }
 
-    /// Keeps what was pulled, and where the stream stands.
+    /// Stores the pulled sample and, at the end of a batch, the stream's cursor.
     fn keep(&self, state: &mut State, samples: Option<Box<dyn Samples>>, pulled: Result<Option<Pulled>>) {
         let at = state.next;
         match pulled {
@@ -237,7 +236,7 @@ impl Feed {
             Ok(None) => {
                 state.end = Some(match at {
                     0 => Ending::Empty,
-                    // It was read again from the start, and is shorter than it was.
+                    // The stream was read again from the start and is shorter than before.
                     end if end < self.first => Ending::Failed(beyond(end, self.first)),
                     _ => Ending::Done,
                 });
@@ -276,7 +275,7 @@ impl Feed {
         }
     }
 
-    /// The sample at `position`: one that has come, or else pulled by this worker if no other pulls.
+    /// Returns the sample at `position`. This worker pulls it if it has not come and no other worker pulls.
     fn take(&self, position: u64) -> Result<Option<StreamSample>> {
         let mut state = self.lock();
         loop {
@@ -305,14 +304,14 @@ impl Feed {
     }
 }
 
-/// A sample as the stream gave it, or why it is a bad one, and where it stood in the stream's own order.
+/// A sample or the error of a bad one, and its place in the stream's own order.
 struct Pulled {
     sample: Result<StreamSample>,
     origin: Option<u64>,
 }
 
 impl Feed {
-    /// The encoded bytes of sample `index`.
+    /// Returns the encoded bytes of sample `index`.
     pub fn read(&self, index: u64) -> Result<Vec<u8>> {
         let sample = self.take(self.position(index))?.ok_or_else(|| {
             let got = format!("{index}, and the stream has ended, or has gone by");
@@ -321,19 +320,19 @@ impl Feed {
         Ok(sample.bytes)
     }
 
-    /// The label of a sample that has been read.
+    /// Returns the label of a sample that was read.
     pub fn label(&self, index: u64) -> u32 {
         self.lock().known.get(&self.position(index)).map_or(0, |known| known.label)
     }
 
-    /// Takes the content of a field, if one is wanted, of a sample that has been read.
+    /// Takes the target of a sample that was read, if `field` is given.
     pub fn target(&self, index: u64, field: Option<&str>) -> Result<Option<Target>> {
         let Some(field) = field else { return Ok(None) };
         let found = self.lock().known.get_mut(&self.position(index)).and_then(|known| known.target.take());
         found.ok_or_else(|| targets::missing(field)).map(Some)
     }
 
-    /// Its path or key, for messages.
+    /// Returns the sample's path or key, for messages.
     pub fn name(&self, index: u64) -> String {
         let name = self.lock().known.get(&self.position(index)).map(|known| known.name.clone());
         name.unwrap_or_else(|| format!("sample {index} of the stream"))

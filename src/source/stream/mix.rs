@@ -1,4 +1,4 @@
-//! Several streams as one.
+//! A stream that interleaves several streams.
 
 use super::extent::{damaged, put, take, take_count, take_flag};
 use super::{Samples, Stream, StreamSample, StreamStart};
@@ -8,20 +8,20 @@ use crate::source::Input;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// What becomes of a [`StreamMix`] when one of its streams has ended.
+/// The behavior of a [`StreamMix`] when one of its streams ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtEnd {
-    /// It ends too, whatever the others still have.
+    /// The mix ends, even if other streams have samples left.
     Stop,
-    /// The others go on until they have ended: every sample comes once.
+    /// The other streams continue until all have ended, so every sample comes once.
     GoOn,
-    /// The stream begins again, shuffled anew where the pipeline shuffles, until each has ended once.
+    /// The stream begins again, in a new order if the pipeline shuffles, until each stream has ended once.
     Repeat,
 }
 
-/// Streams that are interleaved: which one the next sample is of is drawn from the seed and the epoch. Each stream is shuffled
-/// and shared among ranks by itself, and an epoch is resumed at the very sample, where it is so with each of them. To leave
-/// some shards out, split a stream before ([`Input::split`]). Data sets are mixed by [`Concat`](crate::source::Concat).
+/// Interleaved streams. The seed and the epoch determine the stream of each sample. Each stream is shuffled and
+/// partitioned among ranks by itself. An epoch resumes at the exact sample if each of the streams does. To leave out
+/// some shards, split a stream before mixing ([`Input::split`]). For data sets use [`Concat`](crate::source::Concat).
 ///
 /// ```no_run
 /// use warpfeed::prelude::*;
@@ -47,11 +47,11 @@ struct Inner {
     seed: u64,
 }
 
-/// How much of each stream comes.
+/// The share of each stream.
 enum Shares {
-    /// On average.
+    /// The average share.
     Weights(Vec<f64>),
-    /// In every run of as many samples as the sum.
+    /// Number of samples of each stream in every run whose length is the sum of these numbers.
     Counts(Vec<u32>),
 }
 
@@ -62,11 +62,11 @@ impl std::fmt::Debug for StreamMix {
 }
 
 impl StreamMix {
-    /// Each sample is of a stream drawn by weight, from `seed` and the epoch.
+    /// Draws the stream of each sample by weight, from `seed` and the epoch.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for no stream, a weight that is not positive, streams whose classes differ, one that cannot be
-    /// read again with [`AtEnd::Repeat`], and a data set.
+    /// [`Error::Parameter`] if there is no stream, a weight is not positive and finite, classes differ between streams,
+    /// an input is a data set, or a stream cannot be read again with [`AtEnd::Repeat`].
     pub fn by_weight(streams: impl IntoIterator<Item = (Input, f64)>, at_end: AtEnd, seed: u64) -> Result<Self> {
         let (inputs, weights): (Vec<_>, Vec<f64>) = streams.into_iter().unzip();
         if let Some(wrong) = weights.iter().find(|weight| !(weight.is_finite() && **weight > 0.0)) {
@@ -75,11 +75,12 @@ impl StreamMix {
         Self::new(inputs, Shares::Weights(weights), at_end, seed)
     }
 
-    /// In every run of samples as long as the sum of the counts, the first at the epoch's beginning, each stream has its
-    /// count, in places drawn from `seed` and the epoch: so has each batch, where that is the batch size.
+    /// Divides the epoch into runs whose length is the sum of the counts, in each of which every stream has its count
+    /// of samples, in places drawn from `seed` and the epoch. With a batch size of that sum each batch is a run.
     ///
     /// # Errors
-    /// Those of [`by_weight`](Self::by_weight), for counts of 0, and [`AtEnd::GoOn`], with which the shares would not last.
+    /// The errors of [`by_weight`](Self::by_weight), with counts of 0 in place of weights, and [`Error::Parameter`] for
+    /// [`AtEnd::GoOn`], which would not keep the counts.
     pub fn by_count(streams: impl IntoIterator<Item = (Input, u32)>, at_end: AtEnd, seed: u64) -> Result<Self> {
         let (inputs, counts): (Vec<_>, Vec<u32>) = streams.into_iter().unzip();
         if counts.contains(&0) {
@@ -139,7 +140,7 @@ impl Stream for StreamMix {
         self.inner.streams.iter().all(|stream| stream.repeats())
     }
 
-    /// Over all streams, their shares, and how they are mixed.
+    /// A hash of all streams, their shares, and the way of mixing.
     fn fingerprint(&self) -> u64 {
         let Inner { streams, shares, at_end, seed } = &*self.inner;
         let mut hash = Sha256::new();
@@ -158,26 +159,26 @@ struct MixedSamples {
     inner: Arc<Inner>,
     start: StreamStart,
     draw: SampleRng,
-    /// How many numbers were drawn, and samples given.
+    /// Number of draws, and of returned samples.
     drawn: u64,
     given: u64,
-    /// Of a run by counts, what is still to come of each stream.
+    /// Samples of each stream that the current run still lacks; empty for weights.
     left: Vec<u32>,
     streams: Vec<Part>,
     origin: Option<u64>,
     ended: bool,
 }
 
-/// One of the streams.
+/// The state of one of the streams.
 #[derive(Default)]
 struct Part {
-    /// `None` until it is begun, and once it has ended.
+    /// `None` before the stream begins and after it has ended.
     samples: Option<Box<dyn Samples>>,
-    /// How often it has ended.
+    /// Number of times that the stream has ended.
     passes: u64,
-    /// Samples that it has given in this pass.
+    /// Number of samples that were returned in this pass.
     given: u64,
-    /// Where it is to go on, until it is begun.
+    /// Position to resume from, until the stream begins.
     cursor: Option<Vec<u8>>,
 }
 
@@ -193,7 +194,7 @@ impl MixedSamples {
         Self { inner, start, draw, drawn: 0, given: 0, left, streams, origin: None, ended: false }
     }
 
-    /// Draws the stream that the next sample is of; `None` if all have ended.
+    /// Draws the stream of the next sample; `None` if all streams have ended.
     fn choose(&mut self) -> Option<usize> {
         self.drawn += 1;
         match &self.inner.shares {
@@ -201,7 +202,7 @@ impl MixedSamples {
                 let goes_on = |i: usize| self.inner.at_end == AtEnd::Repeat || self.streams[i].passes == 0;
                 let live = || (0..weights.len()).filter(|&i| goes_on(i));
                 let mut rest = self.draw.unit() * live().map(|i| weights[i]).sum::<f64>();
-                // Rounding may leave something behind the last.
+                // Rounding may leave a rest after the last weight.
                 let found = live().find(|&i| {
                     rest -= weights[i];
                     rest < 0.0
@@ -222,13 +223,13 @@ impl MixedSamples {
         }
     }
 
-    /// The next sample of stream `i` in this pass; `None` at its end.
+    /// Returns the next sample of stream `i` in this pass; `None` at its end.
     fn pull(&mut self, i: usize) -> Result<Option<StreamSample>> {
         let part = &mut self.streams[i];
         let samples = match &mut part.samples {
             Some(samples) => samples,
             none => {
-                // A pass is to the stream an epoch of its own.
+                // For the stream, each pass is an epoch of its own.
                 let epoch = self.start.epoch ^ part.passes << 32;
                 let start = StreamStart { epoch, cursor: part.cursor.take(), ..self.start.clone() };
                 none.insert(self.inner.streams[i].begin(&start)?)
@@ -238,7 +239,7 @@ impl MixedSamples {
         if matches!(next, Ok(None)) {
             return next;
         }
-        // As far from its place here as in its own stream.
+        // The distance from its place is the same in the mix as in its own stream.
         let at = self.given - part.given;
         self.origin = samples.origin().map(|origin| origin.saturating_add(at));
         part.given += 1;
@@ -249,7 +250,7 @@ impl MixedSamples {
         next
     }
 
-    /// Notes that stream `i` has ended. Whether the mix has.
+    /// Records that stream `i` has ended. Returns whether the mix has ended.
     fn end(&mut self, i: usize) -> Result<bool> {
         let part = &mut self.streams[i];
         let was_empty = part.given == 0;
@@ -265,13 +266,13 @@ impl MixedSamples {
         Ok(all || self.inner.at_end == AtEnd::Stop)
     }
 
-    /// Goes to a cursor. `None` if that is damaged.
+    /// Moves to a cursor. `None` if it is damaged.
     fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()> {
         (self.drawn, self.given) = (take_count(cursor)?, take_count(cursor)?);
         self.draw.skip(self.drawn);
         self.ended = take_flag(cursor)?;
         for left in &mut self.left {
-            // Before it is read it is the stream's whole count.
+            // `left` still has the stream's whole count, which is the upper bound.
             *left = take(cursor).filter(|&now| now <= u64::from(*left))?.try_into().ok()?;
         }
         for part in &mut self.streams {
@@ -335,7 +336,7 @@ mod tests {
     use crate::sampler::Partition;
     use crate::source::EncodedImages;
 
-    /// Labels from `first` on, another order in each epoch that is shuffled; every fifth sample is bad.
+    /// Labels from `first` on, in another order in each shuffled epoch; every fifth sample is bad.
     struct Numbers {
         first: u32,
         count: u32,
@@ -405,7 +406,7 @@ mod tests {
         StreamMix::by_count([(numbers(0, 40), 3), (numbers(100, 30), 1)], at_end, 7).unwrap()
     }
 
-    /// The labels that come, of bad samples too, and the cursor behind each.
+    /// Returns all labels, of bad samples too, and the cursor after each.
     fn all(mix: &StreamMix, start: &StreamStart) -> Vec<(u32, Vec<u8>)> {
         let mut samples = mix.begin(start).unwrap();
         let mut all = Vec::new();
@@ -420,7 +421,7 @@ mod tests {
                 Err(Error::Decode { message, .. }) => message.parse().unwrap(),
                 Err(error) => panic!("{error}"),
             };
-            // Nothing is shuffled within the streams, so nothing has moved.
+            // The streams are not shuffled, so no sample has moved.
             assert!(start.shuffle.is_some() || samples.origin() == Some(all.len() as u64 + given(start)));
             all.push((label, samples.cursor().unwrap()));
         }
@@ -500,7 +501,7 @@ mod tests {
         }
     }
 
-    /// These orders are a promise, computed by a Python program of its own. Never change them.
+    /// These orders are a promise, computed by a separate Python program. Never change them.
     #[test]
     fn golden_order() {
         let first = |mix: StreamMix| labels(&mix, &StreamStart::whole(0)).into_iter().take(12).collect::<Vec<_>>();
@@ -527,7 +528,7 @@ mod tests {
         ] {
             assert!(error.is_parameter() && error.to_string().contains(says), "{error}");
         }
-        // An empty stream is not begun for ever.
+        // An empty stream is not restarted forever.
         let empty = StreamMix::by_count([(numbers(0, 4), 1), (numbers(9, 0), 1)], AtEnd::Repeat, 0).unwrap();
         let mut samples = empty.begin(&StreamStart::whole(0)).unwrap();
         let error = (0..9).find_map(|_| samples.next().err()).unwrap();

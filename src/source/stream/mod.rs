@@ -1,4 +1,4 @@
-//! Samples that come one after the other: from a pipe, or from remote shards.
+//! Samples that come one after another, from a pipe or from remote shards.
 //!
 //! # From a stream to workers
 //!
@@ -70,35 +70,35 @@ use std::sync::atomic::AtomicBool;
 pub struct StreamSample {
     /// The encoded image.
     pub bytes: Vec<u8>,
-    /// Its label.
+    /// The image's label.
     pub label: u32,
-    /// Its path or key, for messages.
+    /// The sample's path or key, for messages.
     pub name: String,
-    /// What is in the field that was asked for ([`StreamStart::field`]).
+    /// The content of the requested field ([`StreamStart::field`]).
     pub target: Option<Target>,
 }
 
-/// What a stream is to begin with.
+/// The parameters with which an epoch of a stream begins.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StreamStart {
-    /// Which epoch.
+    /// The number of the epoch.
     pub epoch: u64,
-    /// The seed to shuffle by; `None` for the stream's own order.
+    /// The seed for shuffling; `None` for the stream's own order.
     pub shuffle: Option<u64>,
-    /// The part that is asked for; the parts of all ranks together must be the whole.
+    /// The part to read. The parts of all ranks together must be the whole stream.
     pub partition: Partition,
-    /// The field of the samples whose contents are targets ([`StreamSample::target`]); `None` if only labels are.
+    /// The field whose contents are the targets ([`StreamSample::target`]); `None` if only labels are wanted.
     pub field: Option<String>,
-    /// Where to go on: what [`Samples::cursor`] gave of such an epoch; `None` for the beginning.
+    /// The position to resume from, which [`Samples::cursor`] returned in such an epoch; `None` for the beginning.
     pub cursor: Option<Vec<u8>>,
-    /// Becomes true when the epoch is dropped, which waits for [`Samples::next`]: whoever waits in there for more should
-    /// then give an error, which nobody sees.
+    /// Becomes true when the epoch is dropped. Dropping waits for [`Samples::next`], so code that waits in there should
+    /// then return an error, which nobody sees.
     pub stopped: Arc<AtomicBool>,
 }
 
 impl StreamStart {
-    /// All of epoch `epoch`, from its beginning, in the stream's own order.
+    /// Begins epoch `epoch` at its start, unpartitioned and in the stream's own order.
     #[must_use]
     pub fn whole(epoch: u64) -> Self {
         let (partition, stopped) = (Partition::default(), Arc::default());
@@ -106,8 +106,8 @@ impl StreamStart {
     }
 }
 
-/// Samples that come one after the other, and whose number nobody knows before their end, as from a pipe or over a network:
-/// what a data set is with a length and random access, see [`Source`](crate::source::Source).
+/// Samples that come one after another and whose number is not known beforehand, as from a pipe or over a network. For
+/// a data set with a length and random access see [`Source`](crate::source::Source).
 ///
 /// Implement it to feed images from anywhere:
 ///
@@ -146,35 +146,33 @@ impl StreamStart {
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub trait Stream: Send + Sync {
-    /// Begins an epoch: the same samples in the same order whenever `start` is the same.
+    /// Begins an epoch. The same `start` must give the same samples in the same order.
     ///
     /// # Errors
-    /// Whatever prevents it; the epoch then ends with this error.
+    /// Any error that prevents the start, which ends the epoch.
     fn begin(&self, start: &StreamStart) -> Result<Box<dyn Samples>>;
 
-    /// Encoded bytes that one epoch holds at most, beside those of the sample that is handed over.
+    /// Largest number of encoded bytes that one epoch holds, without those of the delivered sample.
     fn memory_bytes(&self) -> u64 {
         0
     }
 
-    /// The names of the labels, label 0 first; empty where labels have no names.
+    /// The names of the labels, label 0 first; empty if labels have no names.
     fn classes(&self) -> &[String] {
         &[]
     }
 
-    /// Whether more than one epoch can be read: not of a pipe, whose samples are gone once they were read.
+    /// Whether more than one epoch can be read. A pipe returns `false`: its samples are gone once they were read.
     fn repeats(&self) -> bool {
         true
     }
 
-    /// How many shards it has, of which its parts are made ([`Input::split`](crate::source::Input::split)): 1 unless a stream
-    /// knows better.
+    /// Number of shards, of which parts can be made ([`Input::split`](crate::source::Input::split)). Default: 1.
     fn shards(&self) -> u64 {
         1
     }
 
-    /// The stream of the shards with these numbers alone, from 0, in this order. Unless a stream knows better, it has no
-    /// parts.
+    /// Returns a stream of only the shards with these numbers, counted from 0, in this order. Default: an error.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for a stream without parts; [`Error::Parameter`] if there is no such shard.
@@ -185,8 +183,8 @@ pub trait Stream: Send + Sync {
         })
     }
 
-    /// What tells this stream from others where an epoch is resumed: the same in every process and version, and different
-    /// where samples or their order differ. Called once a pipeline. Unless a stream knows better, its classes count.
+    /// A hash that identifies this stream when an epoch is resumed: the same in every process and version, and
+    /// different if samples or their order differ. Called once for each pipeline. Default: a hash of the classes.
     fn fingerprint(&self) -> u64 {
         let mut hash = Sha256::new();
         self.classes().iter().for_each(|class| hash.update(format!("{class}\0")));
@@ -196,22 +194,22 @@ pub trait Stream: Send + Sync {
 
 /// The samples of one epoch of a [`Stream`].
 pub trait Samples: Send {
-    /// The next sample; `None` at the end.
+    /// Returns the next sample; `None` at the end.
     ///
     /// # Errors
-    /// An error with [`is_bad_sample`](crate::Error::is_bad_sample) stands for one sample, after which others may follow;
-    /// what becomes of it is the pipeline's [`OnError`](crate::OnError). Any other ends the epoch.
+    /// An error with [`is_bad_sample`](crate::Error::is_bad_sample) stands for one sample, after which others may
+    /// follow; the pipeline's [`OnError`](crate::OnError) decides about it. Any other error ends the epoch.
     fn next(&mut self) -> Result<Option<StreamSample>>;
 
-    /// How many samples came in before the last one that was given: where it stood in the stream's own order, as far as
-    /// this part of it goes. `None` where samples keep their places.
+    /// Place of the last returned sample in the stream's own order: the number of samples of this part that came before
+    /// it. `None` if samples keep their places.
     fn origin(&self) -> Option<u64> {
         None
     }
 
-    /// Where it stands: what must be known to go on behind the last sample that was given, as bytes that mean something to
-    /// this stream alone ([`StreamStart::cursor`]). It is asked for once a batch, and is part of the epoch's state. `None`
-    /// if there is no way but to read again from the start, and to pass over what was given.
+    /// Returns the position after the last returned sample, from which [`StreamStart::cursor`] resumes. Only this
+    /// stream understands the bytes. Called once for each batch; the epoch's state contains the result. `None` if
+    /// resuming must read the stream again from the start and skip the delivered samples.
     fn cursor(&self) -> Option<Vec<u8>> {
         None
     }

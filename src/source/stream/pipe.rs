@@ -1,4 +1,4 @@
-//! Pipes, whose writers may stall: who waits for bytes gives up once the epoch is dropped.
+//! Pipes. Their writers may stall, so waiting for bytes ends when the epoch is dropped.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ pub(super) struct Pipe<R> {
 }
 
 impl<R> Pipe<R> {
-    /// Over what is open.
+    /// Reads from an open pipe.
     pub fn over(read: R, stopped: Arc<AtomicBool>) -> Self {
         Self { read, stopped }
     }
@@ -35,8 +35,8 @@ impl<R: Read> Read for Pipe<R> {
     }
 }
 
-/// Linux: a pipe that was opened without waiting is at no end before it has had a writer, which other systems keep
-/// differently.
+/// The implementation for Linux. There, a pipe that was opened without waiting is not at its end before it has had a
+/// writer; other systems differ.
 #[cfg(target_os = "linux")]
 mod polled {
     use super::{Arc, AtomicBool, File, Path, Pipe, Read, io};
@@ -47,7 +47,7 @@ mod polled {
     use std::os::unix::fs::OpenOptionsExt;
     use std::sync::atomic::Ordering::Relaxed;
 
-    /// How often whether it was stopped is looked at.
+    /// Longest wait before `stopped` is checked again.
     const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
     impl Pipe<File> {

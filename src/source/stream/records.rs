@@ -1,4 +1,4 @@
-//! Shards of records read from front to back.
+//! Streams of records, which read shards from front to back.
 
 use super::extent::{Extent, InOrder, Located, damaged as damaged_cursor, put, take, take_count};
 use super::shards::{Files, Shard, Shards, StandardInput};
@@ -21,12 +21,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// How a stream of records is read.
+/// Options for reading a stream of records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// Which parts of a record count.
+    /// The parts of a record that are read.
     pub records: RecordOptions,
-    /// Samples that stand in the window from which shuffled epochs draw: 1 keeps the order within shards.
+    /// Number of samples in the window from which shuffled epochs draw. With 1 the order within shards is kept.
     pub window: usize,
 }
 
@@ -39,11 +39,11 @@ impl Default for StreamOptions {
 
 /// Shards of records as a [`Stream`]: WebDataset tar archives, MXNet's RecordIO, TFRecord, read from front to back.
 ///
-/// Shuffled epochs take the shards in a random order, and draw samples from a window that the stream passes through
-/// ([`StreamOptions::window`]). Several ranks take whole shards where there are as many, otherwise every n-th sample of
-/// all. A sample's random operations are drawn by its place in the order of delivery.
+/// Shuffled epochs read the shards in a random order and draw samples from a window ([`StreamOptions::window`]) that
+/// passes over the stream. If there are at least as many shards as ranks, each rank reads whole shards; otherwise each
+/// of n ranks takes every n-th sample. A sample's place in the order of delivery determines its random operations.
 ///
-/// Labels are numbers, or names of the [`classes`](RecordOptions::classes) that are given: a stream does not know all names
+/// Labels are numbers, or names among the given [`classes`](RecordOptions::classes): a stream does not know all names
 /// before its end.
 ///
 /// ```
@@ -79,10 +79,10 @@ pub struct RecordStream {
 struct Inner {
     format: RecordFormat,
     shards: Arc<dyn Shards>,
-    /// Which of them are read, in this order.
+    /// The shards that are read, in this order.
     own: Vec<usize>,
     options: StreamOptions,
-    /// Labels by the names of the classes.
+    /// The labels by the names of the classes.
     classes: HashMap<String, u32>,
 }
 
@@ -99,10 +99,10 @@ impl std::fmt::Debug for RecordStream {
 }
 
 impl RecordStream {
-    /// Local shards or pipes in this order. They are opened when it is their turn.
+    /// Opens local shards or pipes, in this order. Each file is opened when its turn comes.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if there is no shard or no place in the window.
+    /// [`Error::Parameter`] if there is no shard, the window is 0, or a class is named twice.
     pub fn open(
         format: RecordFormat,
         shards: impl IntoIterator<Item = PathBuf>,
@@ -111,10 +111,10 @@ impl RecordStream {
         Self::new(format, Box::new(Files(shards.into_iter().collect())), options)
     }
 
-    /// Standard input, for one epoch.
+    /// Reads standard input, for one epoch.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if there is no place in the window.
+    /// [`Error::Parameter`] if the window is 0 or a class is named twice.
     pub fn standard_input(format: RecordFormat, options: StreamOptions) -> Result<Self> {
         Self::new(format, Box::new(StandardInput::default()), options)
     }
@@ -178,11 +178,11 @@ impl Stream for RecordStream {
     }
 
     fn memory_bytes(&self) -> u64 {
-        // A sample more than fills the window may stand in it, and one is being read.
+        // The last sample of the window may exceed its limit, and one more is being read.
         WINDOW_BYTES + 2 * MAX_ENCODED_BYTES + AHEAD_BYTES + self.inner.shards.memory_bytes()
     }
 
-    /// Over the shards' names, their format and how they are read.
+    /// A hash of the shards' names, their format and the options.
     fn fingerprint(&self) -> u64 {
         let Inner { format, shards, own, options, .. } = &*self.inner;
         let mut hash = Sha256::new();
@@ -228,7 +228,7 @@ impl Stream for RecordStream {
 
 /// A shard that is being read.
 struct Input {
-    /// Which it is in the order of the epoch.
+    /// The shard's number in the order of the epoch.
     turn: u32,
     bytes: Forward,
     parser: Parser,
@@ -238,15 +238,15 @@ struct Input {
 struct Records {
     inner: Arc<Inner>,
     order: Vec<usize>,
-    /// Which of the order is opened next, and at which byte.
+    /// The number, in `order`, of the next shard to open, and the byte to start at.
     turn: u32,
     from: u64,
     current: Option<Input>,
-    /// The field that targets are in, if they are asked for.
+    /// The field of the targets, if they are wanted.
     field: Option<String>,
-    /// Whether samples have labels, as the first one says.
+    /// Whether samples have labels, according to the first one.
     labeled: Option<bool>,
-    /// Of the shards that were read, by turn.
+    /// The versions of the shards that were read, by turn.
     versions: BTreeMap<u32, u64>,
     seekable: bool,
     /// Whether there was any sample, good or bad.
@@ -255,19 +255,18 @@ struct Records {
     stopped: Arc<AtomicBool>,
 }
 
-/// Samples that are read once more are read together if no more than this is between them: what else a request's delay
-/// costs.
+/// Largest gap between samples that are read again together: reading so many bytes takes as long as a request's delay.
 const GAP_BYTES: u64 = 256 << 10;
 
-/// As much is read together at most, but for a sample that is longer by itself.
+/// Largest number of bytes that are read again together, unless a single sample is longer.
 const RUN_BYTES: u64 = 2 << 20;
 
-/// So many such runs are under way at once, while they have no more bytes than this together.
+/// Number of such runs that are read at once, as long as they have fewer than [`AHEAD_BYTES`] together.
 const RUNS_AHEAD: usize = 16;
 const AHEAD_BYTES: u64 = RUNS_AHEAD as u64 * RUN_BYTES;
 
 impl Records {
-    /// A sample of what was found in a shard, or why it is none.
+    /// Makes a sample of an entry, or returns the reason why it is none.
     fn sample(&mut self, shard: &str, found: Entry) -> Result<StreamSample> {
         let Entry { offset, image: bytes, member, label, target, .. } = found;
         let bad = |message: String| damaged(self.inner.format, shard, offset, &message);
@@ -309,14 +308,14 @@ impl Records {
         }
     }
 
-    /// The error for shards without one sample.
+    /// The error for shards without a sample.
     fn no_samples(&self) -> Error {
         let Inner { format, shards, options, .. } = &*self.inner;
         let first = self.order.first().map_or_else(String::new, |&shard| shards.name(shard));
         no_samples(*format, &options.records, (self.order.len(), &first), self.skipped_files)
     }
 
-    /// The shard whose turn it is, in the version that was seen before, if any was.
+    /// Opens the shard of a turn. An error if its version differs from the one seen before.
     fn find(&mut self, turn: u32) -> Result<Box<dyn Shard>> {
         let number = self.order[turn as usize];
         let shard = self.inner.shards.find(number, &self.stopped)?;
@@ -339,7 +338,7 @@ impl Records {
         Ok(Input { turn, bytes: Forward::new(name, read, offset), parser })
     }
 
-    /// The next sample of a shard, which is at its end if there is none.
+    /// Returns the next sample of a shard; `None` at its end.
     fn locate(&mut self, input: &mut Input) -> Result<Option<Located>> {
         let Some(found) = input.parser.next(&mut input.bytes)? else { return Ok(None) };
         let extent = Extent { turn: input.turn, start: found.part.start, end: found.part.end };
@@ -374,7 +373,7 @@ impl InOrder for Records {
     }
 
     fn reread(&mut self, extents: &[Extent]) -> Result<Vec<Result<StreamSample>>> {
-        // The cursor has the version of each shard that it has samples of.
+        // A valid cursor has the version of each shard in its window.
         if extents.iter().any(|extent| !self.versions.contains_key(&extent.turn)) {
             return Err(damaged_cursor());
         }
@@ -440,7 +439,7 @@ impl InOrder for Records {
         put(cursor, turn.into());
         put(cursor, from);
         put(cursor, self.labeled.map_or(2, u64::from));
-        // The shard that is read on from counts too, where it has been begun.
+        // The current shard is included if it was begun.
         let last = Some(turn).filter(|turn| turns.last() != Some(turn) && self.versions.contains_key(turn));
         put(cursor, turns.len() as u64 + u64::from(last.is_some()));
         for turn in turns.iter().copied().chain(last) {
@@ -451,11 +450,11 @@ impl InOrder for Records {
     }
 
     fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()> {
-        // Pipes give no cursors.
+        // Pipes have no cursors.
         let turns = Some(self.order.len() as u64).filter(|_| self.seekable)?;
         self.turn = take(cursor).filter(|&turn| turn <= turns)?.try_into().ok()?;
         self.from = take_count(cursor)?;
-        // Where it goes on elsewhere than at the beginning, samples were before.
+        // Any other position than the beginning follows a sample.
         self.any = (self.turn, self.from) != (0, 0);
         self.labeled = match take(cursor)? {
             2 => None,

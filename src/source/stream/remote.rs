@@ -1,8 +1,7 @@
-//! Remote shards: at web servers that know ranges, in S3 and stores like it, at Google and in Azure.
+//! Remote shards: at web servers that support ranges, in S3 and compatible stores, at Google and in Azure.
 //!
-//! Read from front to back, a shard is fetched in ranges of [`RANGE_BYTES`], [`AHEAD`] of them at once. A range that does
-//! not come is asked for again, with growing pauses; what came before it is kept. A shard that changes meanwhile is noticed
-//! by its tag.
+//! Streams fetch a shard in ranges of [`RANGE_BYTES`], [`AHEAD`] of them at once. A range that fails is requested
+//! again, with growing pauses; earlier ranges are kept. The tag reveals a shard that changes meanwhile.
 
 use super::cache::{Cache, ShardCache};
 use super::shards::{Shard, Shards};
@@ -24,25 +23,25 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are fetched at once: long enough that a request's delay does not count, as S3's makers advise (8 to 16 MB).
+/// Bytes of a range, so many that a request's delay does not matter. S3's guidelines advise 8 to 16 MB.
 const RANGE_BYTES: u64 = 8 << 20;
 
-/// What a request's delay costs beside its bytes: 10 to 20 ms at the 2 MB/s that each of so many gets of a fast line.
+/// Bytes whose transfer takes as long as a request's delay: 10 to 20 ms at 2 MB/s for each of many connections.
 const DELAY_BYTES: u64 = 32 << 10;
 
-/// Shards whose headers are read side by side where an index is made.
+/// Number of shards whose headers are scanned at once for an index.
 pub(in crate::source) const SCANS: usize = 64;
 
-/// So many samples that were announced are fetched before they are read.
+/// Largest number of announced samples that are fetched before they are read.
 const AHEAD_SAMPLES: usize = 256;
 
-/// Ranges of a shard that are fetched side by side.
+/// Number of ranges of a shard that are fetched at once.
 const AHEAD: usize = 4;
 
 /// Shards at URLs.
 pub(in crate::source) struct Remote {
     shards: Vec<Object>,
-    /// What `warpfeed pack` has written down beside them.
+    /// The manifest that `warpfeed pack` wrote beside the shards.
     packed: Option<Object>,
     fetcher: Arc<Fetcher>,
     ahead: Arc<Mutex<Ahead>>,
@@ -50,7 +49,7 @@ pub(in crate::source) struct Remote {
 }
 
 impl Remote {
-    /// The shards that the braces of `address` stand for, which are not asked for yet.
+    /// Names the shards that the braces of `address` stand for, without requesting them.
     pub fn new(address: Address<'_>, cache: Option<ShardCache>) -> Result<Self> {
         let cache = cache.map(Cache::open).transpose()?.map(Arc::new);
         let mut servers = HashMap::new();
@@ -59,7 +58,7 @@ impl Remote {
         Ok(Self { shards, packed: None, fetcher: Arc::new(Fetcher::start()?), ahead: Arc::default(), cache })
     }
 
-    /// The shards in the folder at `address`, sorted, as far as `fits` takes their names.
+    /// Lists the shards in the folder at `address` whose names `fits` accepts, sorted.
     pub fn list(address: Address<'_>, fits: impl Fn(&str) -> bool, cache: Option<ShardCache>) -> Result<Self> {
         let mut this = Self::new(address, cache)?;
         let mut folders = std::mem::take(&mut this.shards).into_iter();
@@ -82,8 +81,7 @@ impl Remote {
         Ok(this)
     }
 
-    /// What `warpfeed pack` says of a folder that was listed, if it made the shards. A folder that it has not finished is
-    /// refused.
+    /// Returns the manifest of a listed folder if `warpfeed pack` made the shards. Rejects an unfinished folder.
     pub fn packed(&self) -> Result<Option<Packed>> {
         let Some(manifest) = &self.packed else { return Ok(None) };
         let (folder, _) = manifest.url.rsplit_once('/').unwrap_or_default();
@@ -100,7 +98,7 @@ impl Remote {
         Ok(packed.filter(|packed| self.shards.iter().map(names).all(|name| packed.names(name.as_ref()))))
     }
 
-    /// How the ranges of a shard are had, as it is now.
+    /// Requests the head of a shard, with which its ranges are fetched.
     fn find(&self, shard: usize, stopped: &AtomicBool) -> Result<Fetch> {
         let object = self.shards[shard].clone();
         let asked = object.clone();
@@ -110,7 +108,7 @@ impl Remote {
         Ok(Fetch { object, meta, cache: self.cache.clone() })
     }
 
-    /// A shard as it is now, for reading at any position.
+    /// Opens the current version of a shard for random access.
     pub fn shard(&self, shard: usize) -> Result<records::Shard> {
         let fetch = self.find(shard, &AtomicBool::new(false))?;
         let (name, len_bytes, version) = (fetch.object.url.clone(), fetch.meta.size, fetch.version_number());
@@ -147,7 +145,7 @@ impl Shards for Remote {
     }
 }
 
-/// One shard.
+/// One remote shard of a stream.
 struct RemoteShard {
     fetch: Arc<Fetch>,
     fetcher: Arc<Fetcher>,
@@ -165,7 +163,7 @@ impl Shard for RemoteShard {
     }
 }
 
-/// The length of an object and its bytes from front to back; `None` if there is none.
+/// Returns the length of an object and its bytes from front to back; `None` if it does not exist.
 pub(crate) fn open(object: &Object, fetcher: &Arc<Fetcher>) -> Result<Option<(u64, Box<dyn Read + Send>)>> {
     let (asked, stopped) = (object.clone(), Arc::default());
     let head = fetcher.fetch(async move { patiently(|| asked.head()).await }).wait(&stopped);
@@ -179,7 +177,7 @@ pub(crate) fn open(object: &Object, fetcher: &Arc<Fetcher>) -> Result<Option<(u6
     Ok(Some((len_bytes, Box::new(Ranges::new(fetch, Arc::clone(fetcher), stopped, 0..len_bytes)))))
 }
 
-/// Samples that are fetched before they are read, by shard and offset, the oldest first.
+/// Samples that are fetched before they are read, the oldest first.
 #[derive(Default)]
 struct Ahead {
     coming: VecDeque<Coming>,
@@ -193,7 +191,7 @@ struct Coming {
 }
 
 impl Ahead {
-    /// Makes room, by giving up samples that nobody has read.
+    /// Makes room for a sample of `len_bytes` by dropping the oldest ones.
     fn make_room(&mut self, len_bytes: u64) {
         while (self.len_bytes + len_bytes > AHEAD_BYTES || self.coming.len() == AHEAD_SAMPLES)
             && let Some(oldest) = self.coming.pop_front()
@@ -213,9 +211,9 @@ impl Ahead {
     }
 }
 
-/// The bytes of a shard at any position.
+/// Random access to a shard.
 struct RemoteBytes {
-    /// Which of the shards it is.
+    /// The shard's number.
     number: usize,
     fetch: Arc<Fetch>,
     fetcher: Arc<Fetcher>,
@@ -227,7 +225,7 @@ impl RemoteBytes {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fills `buffer` with what comes.
+    /// Waits for the fetched bytes and copies them into `buffer`.
     fn fill(
         &self,
         buffer: &mut [u8],
@@ -240,7 +238,7 @@ impl RemoteBytes {
         Ok(())
     }
 
-    /// A sample's bytes, from the cache or the store.
+    /// Starts to fetch a sample's bytes from the cache or the store.
     fn sample(&self, offset: u64, len_bytes: u64) -> Answer<io::Result<Vec<u8>>> {
         let fetch = Arc::clone(&self.fetch);
         self.fetcher.fetch(async move { fetch.range(offset, offset + len_bytes).await })
@@ -276,14 +274,14 @@ impl ReadAt for RemoteBytes {
     }
 }
 
-/// Bytes of a shard on their way.
+/// A shard's bytes from front to back, in ranges that are being fetched.
 struct Ranges {
     fetch: Arc<Fetch>,
     fetcher: Arc<Fetcher>,
     stopped: Arc<AtomicBool>,
-    /// Where the range begins that is asked for next.
+    /// Offset of the next range to request.
     asked: u64,
-    /// Where the last one ends.
+    /// End of the last range.
     end: u64,
     coming: VecDeque<Answer<io::Result<Vec<u8>>>>,
     current: io::Cursor<Vec<u8>>,
@@ -298,10 +296,10 @@ impl Ranges {
         ranges
     }
 
-    /// Has as many ranges on their way as may be.
+    /// Requests ranges until [`AHEAD`] are being fetched.
     fn ask(&mut self) {
         while self.coming.len() < AHEAD && self.asked < self.end {
-            // Ranges begin at the same bytes wherever reading begins, so that those in the cache serve.
+            // All ranges but the first start at multiples of RANGE_BYTES, so that cached ranges can be used again.
             let end = (self.asked + 1).next_multiple_of(RANGE_BYTES).min(self.end);
             let (fetch, start) = (Arc::clone(&self.fetch), self.asked);
             self.coming.push_back(self.fetcher.fetch(async move { fetch.range(start, end).await }));
@@ -324,7 +322,7 @@ impl Read for Ranges {
     }
 }
 
-/// How the ranges of a shard are had.
+/// The head of a shard and its cache, with which its ranges are fetched.
 struct Fetch {
     object: Object,
     meta: ObjectMeta,
@@ -332,7 +330,7 @@ struct Fetch {
 }
 
 impl Fetch {
-    /// From the cache, or from the store and then kept.
+    /// Returns a range from the cache, or fetches it from the store and adds it to the cache.
     async fn range(&self, start: u64, end: u64) -> io::Result<Vec<u8>> {
         if let Some(bytes) = self.cache.as_ref().and_then(|cache| cache.get(&self.key(start, end), end - start)) {
             return Ok(bytes);
@@ -344,7 +342,7 @@ impl Fetch {
         Ok(bytes)
     }
 
-    /// From the store.
+    /// Fetches a range from the store.
     async fn ask(&self, start: u64, end: u64) -> io::Result<Vec<u8>> {
         if start == end {
             return Ok(Vec::new());
@@ -356,19 +354,19 @@ impl Fetch {
         })
     }
 
-    /// By what a shard is known from one that was at its address before.
+    /// Identifies this version of the shard among those at its address.
     fn version(&self) -> String {
         let changed = self.meta.last_modified.timestamp_millis();
         format!("{:?}\n{changed}\n{}", self.meta.e_tag, self.meta.size)
     }
 
-    /// The same as a number.
+    /// A hash of [`version`](Self::version).
     fn version_number(&self) -> u64 {
         let hash = Sha256::digest(self.version());
         hash.first_chunk().map_or(0, |start| u64::from_le_bytes(*start))
     }
 
-    /// What a range is called in the cache: by where it is from, and which version of that.
+    /// Returns a range's name in the cache, which depends on the URL, the version and the place.
     fn key(&self, start: u64, end: u64) -> String {
         let url = match &self.object.variant {
             Some(variant) => format!("{}?{variant}", self.object.url),

@@ -1,4 +1,4 @@
-//! Where the bytes of a stream's shards come from: local files, pipes, standard input.
+//! The shards of a stream: local files, pipes, standard input.
 
 use super::pipe::Pipe;
 use crate::error::{Error, Result};
@@ -9,24 +9,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Local files are read in pieces of this size.
+/// Bytes of one read from a local file.
 const READ_BYTES: usize = 256 << 10;
 
 /// The shards of a stream.
 pub(in crate::source) trait Shards: Send + Sync {
-    /// How many shards there are.
+    /// Number of shards.
     fn count(&self) -> usize;
 
-    /// A shard's path or address.
+    /// Returns a shard's path or address.
     fn name(&self, shard: usize) -> String;
 
-    /// A shard as it is now. Who waits for its bytes gives up once `stopped` is set.
+    /// Opens a shard in its current version. Waiting for its bytes ends once `stopped` is set.
     fn find(&self, shard: usize, stopped: &Arc<AtomicBool>) -> Result<Box<dyn Shard>>;
 
-    /// Whether shards can be read from any byte on, and more than once.
+    /// Whether shards can be read more than once and from any byte on.
     fn seekable(&self) -> bool;
 
-    /// Bytes that reading holds at most.
+    /// Largest number of bytes that reading holds.
     fn memory_bytes(&self) -> u64 {
         READ_BYTES as u64
     }
@@ -34,10 +34,10 @@ pub(in crate::source) trait Shards: Send + Sync {
 
 /// One shard.
 pub(in crate::source) trait Shard: Send {
-    /// Changes with the shard.
+    /// Changes whenever the shard changes.
     fn version(&self) -> u64;
 
-    /// Its bytes in `part`, as far as there are.
+    /// Returns the bytes of the shard that are in `part`.
     fn read(&self, part: Range<u64>) -> Result<Box<dyn Read + Send>>;
 }
 
@@ -80,7 +80,7 @@ impl Shards for Files {
 }
 
 impl Shard for LocalFile {
-    /// The size: the time of the last change is another where files were copied.
+    /// The size. The modification time would differ after files were copied.
     fn version(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |metadata| metadata.len())
     }

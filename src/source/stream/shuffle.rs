@@ -1,4 +1,4 @@
-//! What changes the order of a stream, or leaves out what is another rank's.
+//! Adapters that shuffle a stream or take one rank's samples of it.
 
 use super::extent::{Extent, InOrder, Located, put, take, take_count};
 use super::{Samples, StreamSample};
@@ -7,7 +7,7 @@ use crate::rng::{Domain, SampleRng};
 use crate::sampler::Partition;
 use crate::targets::Target;
 
-/// Samples as they come.
+/// Samples in the stream's order.
 pub(super) struct Unshuffled(pub Box<dyn InOrder>);
 
 impl Samples for Unshuffled {
@@ -22,10 +22,10 @@ impl Samples for Unshuffled {
     }
 }
 
-/// The samples that stand in a window are drawn one by one, each making room for the next of the stream.
+/// Draws samples one by one from a window. The next sample of the stream takes the place of each drawn one.
 ///
-/// The window is full at `window` samples or [`WINDOW_BYTES`], whichever comes first, so what it makes of a stream
-/// depends on the seed and the stream alone.
+/// The window is full at `window` samples or [`WINDOW_BYTES`], whichever comes first, so the order depends only on the
+/// seed and the stream.
 pub(super) struct Shuffled {
     samples: Box<dyn InOrder>,
     window: usize,
@@ -35,34 +35,34 @@ pub(super) struct Shuffled {
     ended: bool,
     draw: SampleRng,
     origin: u64,
-    /// What stood in the window where it goes on, by number and extent, until it has been read again.
+    /// The window's samples when resuming, by number and extent, until they have been read again.
     stood: Vec<(u64, Extent)>,
 }
 
 /// A sample in the window.
 struct Held {
-    /// Its number in the stream.
+    /// The sample's number in the stream.
     origin: u64,
     located: Located,
 }
 
-/// Encoded bytes in a window at which it counts as full. A sample more may stand in it.
+/// Encoded bytes at which a window is full. One more sample may exceed it.
 pub(super) const WINDOW_BYTES: u64 = 256 << 20;
 
 impl Shuffled {
-    /// `rank` has draws of its own.
+    /// Creates a window. Each `rank` has its own draws.
     pub fn new(samples: Box<dyn InOrder>, window: usize, seed: u64, epoch: u64, rank: u32) -> Self {
         let draw = SampleRng::new(seed, epoch, Domain::Window, rank.into());
         let (held, stood) = (Vec::new(), Vec::new());
         Self { samples, window, held, held_bytes: 0, came_in: 0, ended: false, draw, origin: 0, stood }
     }
 
-    /// Goes to a cursor, before the first sample. `None` if that is damaged.
+    /// Moves to a cursor, before the first sample. `None` if the cursor is damaged.
     pub fn go_on(&mut self, cursor: &mut &[u8]) -> Option<()> {
         self.came_in = take_count(cursor)?;
-        // A window that has given a sample is not full.
+        // A window is not full after it has returned a sample.
         let held = take_count(cursor).filter(|&held| held < self.window as u64)?;
-        // Nothing came out that was not drawn: two words of the keystream each.
+        // One draw was made for each sample that left the window.
         self.draw.skip(self.came_in.checked_sub(held)?);
         for _ in 0..held {
             let origin = self.came_in.checked_sub(take_count(cursor)?)?;
@@ -95,7 +95,7 @@ impl Samples for Shuffled {
             }
         }
         while !self.ended && self.held.len() < self.window && self.held_bytes < WINDOW_BYTES {
-            // Bad samples stand in line as others do; what ends the stream ends it now.
+            // Bad samples enter the window like others. Other errors end the stream at once.
             let Some(located) = self.samples.next()? else {
                 self.ended = true;
                 break;
@@ -133,7 +133,7 @@ impl Samples for Shuffled {
     }
 }
 
-/// Every n-th sample of a stream: one rank's, where there are fewer shards than ranks.
+/// Every n-th sample of a stream, for one rank if there are fewer shards than ranks.
 pub(super) struct Strided {
     pub samples: Box<dyn InOrder>,
     pub part: Partition,
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// What comes, bad samples as 1000, what ends a stream as 2000.
+    /// Returns all labels; 1000 stands for a bad sample, 2000 for an error that ends the stream.
     fn all(mut samples: impl Samples) -> Vec<u32> {
         let mut all = Vec::new();
         loop {
@@ -233,7 +233,7 @@ mod tests {
         let order = all(shuffled(60, 10, 1));
         assert_eq!(order, all(shuffled(60, 10, 1)));
         assert!(order != all(shuffled(60, 10, 2)) && order != all(shuffled(60, 11, 1)));
-        // Nothing comes more than a window too early.
+        // No sample comes earlier by more than the window.
         assert!(order.iter().enumerate().all(|(at, &number)| number == 1000 || number < at as u32 + 10));
         let mut sorted = order.clone();
         sorted.sort_unstable();
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// This order is a promise, as the sampler's are. Never change it.
+    /// This order is a promise, like those of the sampler. Never change it.
     #[test]
     fn golden_order() {
         assert_eq!(all(shuffled(7, 4, 42)), GOLDEN);

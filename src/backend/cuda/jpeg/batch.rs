@@ -5,21 +5,21 @@ use super::kernels::{JpegKernels, Staged};
 use crate::cuda::driver::{self, Context, Event, HostMemory, Stream};
 use crate::error::Result;
 
-/// What the decoder needs of an in-flight batch.
+/// The decoder's state for an in-flight batch.
 pub(in crate::backend::cuda) struct Decoding {
-    /// A word for each image of a full batch, which the device copies here: why it flags the image.
+    /// One word for each image of a full batch, copied here by the device: the reason for which it flags the image.
     status: HostMemory,
-    /// The words are here.
+    /// Passes when the words have arrived.
     judged: Event,
     began: Event,
     ended: Event,
 }
 
 impl Decoding {
-    /// For batches of up to so many images.
+    /// State for batches of up to `images` images.
     pub(super) fn new(context: &Context, images: usize) -> Result<Self> {
         Ok(Self {
-            // Pinned whatever the rest is: the host would wait for a copy to pageable memory in the call.
+            // Pinned even if other memory is not, because a copy to pageable memory would block the call.
             status: HostMemory::new(context, images * size_of::<u32>(), true)?,
             judged: Event::new(context)?,
             began: Event::timed(context)?,
@@ -27,7 +27,7 @@ impl Decoding {
         })
     }
 
-    /// How long the device took for the last batch, which it is done with.
+    /// The device's time for the last batch, which must be complete.
     pub(in crate::backend::cuda) fn took_ms(&self) -> Option<f32> {
         self.ended.since_ms(&self.began)
     }
@@ -35,8 +35,8 @@ impl Decoding {
     /// Queues the launches, and waits for the images' status.
     ///
     /// # Safety
-    /// The stream has been made to wait for the batch's staging memory, which is used again only after the batch is done.
-    /// The batch has no more images than this is for.
+    /// The stream has been made to wait for the batch's staging memory, which is reused only after the batch is done.
+    /// The batch has no more images than [`new`](Self::new) was told.
     pub(super) unsafe fn queue(
         &mut self,
         images: &Staged,
@@ -44,17 +44,17 @@ impl Decoding {
         compute: &Stream,
     ) -> Result<Vec<u32>> {
         self.began.record(compute)?;
-        // SAFETY: the images and all that they point to lie in the batch's arena; the rest is the contract.
+        // SAFETY: the images and all memory that they point to lie in the batch's arena; the rest is the contract.
         unsafe { images.judge(kernels, compute)? };
         let (status, len_bytes) = (self.status.start(), size_of::<u32>() * images.len());
-        // SAFETY: there is a word for each image of a full batch, and nobody touches them before the event.
+        // SAFETY: there is a word for each image of a full batch, and nobody uses the words before the event.
         unsafe { driver::download_later(status, images.status(), len_bytes, compute)? };
         self.judged.record(compute)?;
         // SAFETY: as above.
         unsafe { images.make(kernels, compute)? };
         self.ended.record(compute)?;
         self.judged.synchronize()?;
-        // SAFETY: written by the copy that was just waited for; pinned memory begins at a page.
+        // SAFETY: the copy that wrote the words has just been waited for; pinned memory begins at a page.
         Ok(unsafe { std::slice::from_raw_parts(status.cast::<u32>(), images.len()) }.to_vec())
     }
 }

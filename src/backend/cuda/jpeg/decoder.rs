@@ -1,4 +1,4 @@
-//! The crate's own decoder as the back end sees it: it takes images, and decodes those of a batch together.
+//! The crate's own decoder, as the back end sees it: it takes single images and decodes those of a batch together.
 #![allow(unsafe_code)]
 
 use super::batch::Decoding;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// An image whose data are in the batch's staging memory.
 pub(in crate::backend::cuda) struct Job {
     pub(super) image: JpegImage,
-    /// For the CPU, if the device flags the image.
+    /// The encoded bytes for the CPU, if the device flags the image.
     pub(in crate::backend::cuda) encoded: Encoded,
     pub(super) part: Rect,
 }
@@ -47,7 +47,7 @@ impl DeviceDecoder {
         Self { options: Arc::clone(options), kernels, streams: Arc::clone(streams) }
     }
 
-    /// Has the device decode the part of an image that its plans need, or gives the image back.
+    /// Leaves the needed part of an image to the device, or returns the image for the CPU.
     pub(in crate::backend::cuda) fn take(
         &self,
         worker: &mut Worker,
@@ -66,13 +66,13 @@ impl DeviceDecoder {
             }
         };
         let lowered = Lowered::new(&image, bytes, header, part, &mut worker.row_starts);
-        // Memory for the other samples, as if the CPU decoded them, and for the plans of this sample.
+        // Memory that must remain: for the other samples, as if the CPU decoded them, and for the plans of this sample.
         let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
         let each_bytes = packed_bytes(part.size()) + made_bytes;
         let writable_bytes = if plans.len() > 1 { 0 } else { packed_bytes(part.size()) };
         let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, writable_bytes)).sum();
         let own_bytes = stages_bytes + lowered.staged_bytes();
-        // Small tables: of each worker, and of the decoder's and the batch's end.
+        // Small tables of each worker, of the decoder, and of the end of the batch.
         let tables_bytes = (self.options.threads + 2) * CHUNK_BYTES;
         let left_bytes = batch.unprepared().saturating_mul(each_bytes) + own_bytes + tables_bytes;
         let mut taken = None;
@@ -83,7 +83,7 @@ impl DeviceDecoder {
         match placed {
             Ok((address, image)) => {
                 let decoded = DeviceImage { address, pitch_bytes: 3 * part.width, whole: header.size, part };
-                // By the time a stage writes there, the decoder is done with it.
+                // When a stage writes to this memory, the decoder is done with it.
                 let (own, len_bytes) = (lowered.pixels_end, lowered.len_bytes);
                 let spare = Some((address + own as u64, len_bytes - own));
                 Ok(Ok(Source { image: decoded, by: By::Device(Box::new(Job { image, encoded, part })), spare }))
@@ -97,14 +97,14 @@ impl DeviceDecoder {
         }
     }
 
-    /// Has the device decode what was left to it, and the CPU what the device flags.
+    /// Decodes the images that were left to the device, and on the CPU those that the device flags.
     ///
     /// # Synchronization
-    /// Waits until the device knows which images it flags. Their pixels may come later, in the order of the stream that
-    /// kernels run on.
+    /// Waits until the device has reported the images that it flags. Their pixels may be written later, in the order of
+    /// the kernels' stream.
     ///
     /// # Errors
-    /// [`Error::Cuda`](crate::Error::Cuda) or another that ends the epoch, after which the batch is to be abandoned.
+    /// [`Error::Cuda`](crate::Error::Cuda) or another one that ends the epoch; the batch must then be abandoned.
     pub(in crate::backend::cuda) fn settle(
         &self,
         worker: &mut Worker,
@@ -121,7 +121,7 @@ impl DeviceDecoder {
             return Ok(Settled::default());
         }
         let status = self.queue(batch, &jobs)?;
-        // What this worker puts from now on is not in the copy that is under way.
+        // The copy that is running does not include what this worker stages from now on.
         worker.staging = StagingWriter::default();
         batch.on_device = jobs.len();
         let mut bad = Vec::new();
@@ -132,8 +132,8 @@ impl DeviceDecoder {
                     worker.decoded.left.add(reason);
                     let Job { image, encoded, part } = &*job;
                     let (how, bytes, to) = (self.options.how(), encoded.bytes(), image.pixels);
-                    // SAFETY: the pixels are the batch's and as many as the part has. All that the stream does before is
-                    // this decoder's, and its readers come behind.
+                    // SAFETY: the destination belongs to the batch and has the size of the part. All earlier work on
+                    // the stream belongs to this decoder, and readers of the pixels come later on the stream.
                     let decoded = unsafe { worker.decode_instead(how, bytes, *part, to, &self.streams.compute) };
                     if let Err(error) = decoded {
                         bad.push((place, error));
@@ -155,8 +155,8 @@ impl DeviceDecoder {
             Some(state) => state,
             none => none.insert(Decoding::new(&self.streams.context, self.options.batch_images)?),
         };
-        // SAFETY: the stream has been made to wait for the staging memory, which is used again only after the batch is done;
-        // a batch has at most so many images.
+        // SAFETY: the stream has been made to wait for the staging memory, which is reused only after the batch is
+        // done. `batch_images` is the largest number of images in a batch.
         unsafe { state.queue(&staged, &self.kernels, &self.streams.compute) }
     }
 }

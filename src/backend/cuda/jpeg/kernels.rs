@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::ops::descriptors::{DevicePointer, Launch};
 use std::sync::Arc;
 
-/// Most images of one launch: a grid's y and z are 16-bit numbers.
+/// Largest number of images in one launch: a grid's y and z are 16-bit numbers.
 pub(super) const MAX_IMAGES: usize = 65_535;
 
-/// The kernels, in the order of the work.
+/// The kernels, in the order of their execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DecodeStep {
     Unstuff,
@@ -25,12 +25,12 @@ pub(super) enum DecodeStep {
 }
 
 impl DecodeStep {
-    /// What an image's status depends on.
+    /// The steps that determine an image's status.
     pub(super) const JUDGING: [Self; 4] = [Self::Unstuff, Self::Sync, Self::Clear, Self::Coefficients];
-    /// The rest.
+    /// The remaining steps.
     pub(super) const MAKING: [Self; 3] = [Self::Dc, Self::Idct, Self::Rgb];
 
-    /// The function in kernels/*.cu.
+    /// The name of the function in kernels/*.cu.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Unstuff => "jpeg_unstuff",
@@ -43,7 +43,7 @@ impl DecodeStep {
         }
     }
 
-    /// Grid and block for images together; `None` if none of them needs the step.
+    /// Grid and block for these images together. `None` if no image needs the step.
     pub(super) fn grid(self, images: &[JpegImage]) -> Option<([u32; 3], [u32; 3])> {
         let count = images.len() as u32;
         let most = |of: fn(&JpegImage) -> u32| images.iter().map(of).max().unwrap_or(0);
@@ -59,7 +59,7 @@ impl DecodeStep {
                 Some(([runs.div_ceil(64), count, 1], [64, 1, 1]))
             }
             Self::Rgb => {
-                // Four pixels a thread, of which one or two may lie beside the rectangle.
+                // Four pixels a thread, of which one or two may lie outside of the rectangle.
                 let (width, height) = (most(|image| image.width / 2 + 1), most(|image| image.height / 2 + 1));
                 Some(([width.div_ceil(32), height.div_ceil(8), count], [32, 8, 1]))
             }
@@ -67,7 +67,7 @@ impl DecodeStep {
     }
 }
 
-/// The functions of a loaded image, each resolved once.
+/// The functions of a loaded module, each resolved once.
 #[derive(Debug)]
 pub(in crate::backend::cuda) struct JpegKernels {
     functions: Vec<(DecodeStep, Function)>,
@@ -83,11 +83,11 @@ impl JpegKernels {
         Ok(Self { functions, _module: Arc::clone(module) })
     }
 
-    /// Queues steps for images, whose descriptors will lie at `at`.
+    /// Queues steps for images whose descriptors are at `at`.
     ///
     /// # Safety
-    /// When the launches run, the images lie there, and all that they point to is theirs, as `Lowered` says, until they are
-    /// done.
+    /// When the launches run, the descriptors are there, and until the launches are done the images own all memory that
+    /// they point to, as `Lowered` says.
     unsafe fn launch(
         &self,
         steps: &[DecodeStep],
@@ -99,7 +99,7 @@ impl JpegKernels {
             for (chunk, begin) in images.chunks(MAX_IMAGES).zip((at..).step_by(MAX_IMAGES * size_of::<JpegImage>())) {
                 let Some((grid, block)) = step.grid(chunk) else { continue };
                 let launch = Launch { samples: begin, table: 0, count: chunk.len() as u32, reserved: 0 };
-                // SAFETY: the parameter is the one that every kernel takes; the rest is the contract.
+                // SAFETY: all kernels take this parameter; the rest is the contract.
                 unsafe { driver::launch(step.name(), *function, grid, block, stream, &launch)? };
             }
         }
@@ -110,14 +110,14 @@ impl JpegKernels {
 /// Images that are to be decoded together, with their descriptors in staging memory.
 pub(in crate::backend::cuda) struct Staged {
     images: Vec<JpegImage>,
-    /// Where the descriptors will lie.
+    /// Address of the descriptors.
     at: DevicePointer,
-    /// Where the images' status will lie: a word for each, 0 until a kernel flags the image.
+    /// Address of the images' status: one word each, 0 until a kernel flags the image.
     status: DevicePointer,
 }
 
 impl Staged {
-    /// Stages descriptors of images that have no status as yet.
+    /// Stages descriptors of images without a status.
     pub(in crate::backend::cuda) fn new(
         mut images: Vec<JpegImage>,
         arena: &Arena,
@@ -131,21 +131,21 @@ impl Staged {
         Ok(Self { images, at, status })
     }
 
-    /// How many images there are.
+    /// Number of images.
     pub(in crate::backend::cuda) fn len(&self) -> usize {
         self.images.len()
     }
 
-    /// Where the images' status will lie.
+    /// Address of the images' status.
     pub(in crate::backend::cuda) fn status(&self) -> DevicePointer {
         self.status
     }
 
-    /// Queues the steps that the images' status depends on.
+    /// Queues the steps that determine the images' status.
     ///
     /// # Safety
-    /// When the launches run, the staging memory has arrived, and all that the images point to is theirs, as [`Lowered`]
-    /// says, until they are done.
+    /// When the launches run, the staging memory has arrived, and until they are done the images own all memory that
+    /// they point to, as [`Lowered`] says.
     ///
     /// [`Lowered`]: super::lower::Lowered
     pub(in crate::backend::cuda) unsafe fn judge(&self, kernels: &JpegKernels, stream: &Stream) -> Result<()> {
@@ -153,10 +153,10 @@ impl Staged {
         unsafe { kernels.launch(&DecodeStep::JUDGING, &self.images, self.at, stream) }
     }
 
-    /// Queues the rest, behind [`judge`](Self::judge).
+    /// Queues the remaining steps, after [`judge`](Self::judge).
     ///
     /// # Safety
-    /// As of [`judge`](Self::judge).
+    /// The contract of [`judge`](Self::judge).
     pub(in crate::backend::cuda) unsafe fn make(&self, kernels: &JpegKernels, stream: &Stream) -> Result<()> {
         // SAFETY: the contract.
         unsafe { kernels.launch(&DecodeStep::MAKING, &self.images, self.at, stream) }

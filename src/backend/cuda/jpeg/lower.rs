@@ -1,4 +1,4 @@
-//! From an image's headers to what the kernels are handed, and the device memory that they take for it.
+//! Lowers an image's headers to the kernels' descriptor, and computes the device memory that the kernels need for it.
 
 use super::params::{JpegCode, JpegComponent, JpegImage, JpegRun, JpegTables};
 use crate::backend::cuda::arena::{Arena, StagingWriter};
@@ -9,28 +9,28 @@ use crate::ops::descriptors::DevicePointer;
 use crate::raster::Rect;
 use bytemuck::Zeroable as _;
 
-/// Threads that share an image without restarts.
+/// Number of threads that share an image without restarts.
 pub(super) const RUNS: usize = 256;
-/// How often they note their state, and the least of a thread's share: as in kernels/jpeg_sync.cu.
+/// Number of bits after which a thread notes its state, and the smallest share of a thread: as in kernels/jpeg_sync.cu.
 const CHECK_BITS: usize = 256;
 const MIN_SHARE_BITS: usize = 1024;
 
-/// Pieces of an image's memory begin at multiples of this.
+/// Alignment of the pieces of an image's memory.
 const ALIGN_BYTES: usize = 128;
 
-/// An image as the kernels are handed it, but for addresses: its memory begins at 0.
+/// An image's descriptor without addresses: its memory begins at 0.
 pub(in crate::backend::cuda) struct Lowered<'a> {
     source: &'a Baseline,
     image: JpegImage,
     /// The part of the encoded bytes that is needed.
     pub(in crate::backend::cuda) data: &'a [u8],
-    /// Bytes of its memory.
+    /// Bytes of device memory that the image needs.
     pub(in crate::backend::cuda) len_bytes: usize,
-    /// Where in it the pixels end. What comes then is used by its own kernels only.
+    /// The offset after the pixels. The memory from there on is used only by the decoder's own kernels.
     pub(super) pixels_end: usize,
 }
 
-/// Takes pieces of memory, one behind the other.
+/// Takes pieces of memory, one after the other.
 struct Pieces(usize);
 
 impl Pieces {
@@ -41,7 +41,7 @@ impl Pieces {
     }
 }
 
-/// Most states that the threads note of so many bits.
+/// Largest number of states that the threads note for this many bits.
 fn checks(bits: usize) -> usize {
     let share_bits = bits.div_ceil(RUNS).next_multiple_of(CHECK_BITS).max(MIN_SHARE_BITS);
     RUNS * share_bits / CHECK_BITS
@@ -52,7 +52,7 @@ fn code(code: &Code) -> JpegCode {
 }
 
 impl<'a> Lowered<'a> {
-    /// Lowers the rectangle `part` of an image. `row_starts` is memory.
+    /// Lowers the rectangle `part` of an image. `row_starts` is reused memory.
     pub(in crate::backend::cuda) fn new(
         source: &'a Baseline,
         encoded: &'a [u8],
@@ -71,7 +71,7 @@ impl<'a> Lowered<'a> {
         let mut pieces = Pieces(0);
         let pixels = pieces.take(packed_bytes(part.size()));
         let pixels_end = pieces.0;
-        // Zeros behind the data, up to a whole word.
+        // Zeros after the data, up to a whole word.
         let bytes = pieces.take(data_bytes + 12);
         let bounds = pieces.take(size_of::<u32>() * (segments + 1));
         let (runs, states) = if segment_blocks == 0 { (RUNS, checks(8 * data_bytes)) } else { (0, 0) };
@@ -87,7 +87,8 @@ impl<'a> Lowered<'a> {
             let (x, y) = (8 * component.columns * window.columns.start, 8 * component.rows * window.rows.start);
             let column_samples = 8 * component.rows * rows;
             let whole = (source.size.width.div_ceil(across), source.size.height.div_ceil(down));
-            // libjpeg interpolates pairs of pixels, beside each other only in more than two samples, and repeats the rest.
+            // libjpeg interpolates between pairs of samples, horizontally only if there are more than two in a row, and
+            // repeats samples otherwise.
             let (wide, pairs) = (whole.0 > 2, matches!((across, down), (1 | 2, 1 | 2)));
             *lowered = JpegComponent {
                 samples: pieces.take(row_samples as usize * column_samples as usize),
@@ -142,7 +143,7 @@ impl<'a> Lowered<'a> {
         Self { source, image, data, len_bytes: pieces.0, pixels_end }
     }
 
-    /// Bytes of staging memory that it takes.
+    /// Bytes of staging memory that the image needs.
     pub(super) fn staged_bytes(&self) -> usize {
         self.data.len() + size_of::<JpegTables>()
     }
@@ -157,7 +158,7 @@ impl<'a> Lowered<'a> {
         tables
     }
 
-    /// The image with its memory at `memory`, and its data and its tables in staging memory.
+    /// The descriptor with the image's memory at `memory`. Writes data and tables to staging memory.
     pub(in crate::backend::cuda) fn place(
         &self,
         arena: &Arena,
@@ -170,7 +171,7 @@ impl<'a> Lowered<'a> {
         Ok(self.at(memory, piece.address(), tables))
     }
 
-    /// The image with its memory at `memory`, its data and its tables where they will be; without a status as yet.
+    /// The descriptor with these addresses of the image's memory, its data and its tables, and without a status.
     pub(super) fn at(&self, memory: DevicePointer, data: DevicePointer, tables: DevicePointer) -> JpegImage {
         let mut image = JpegImage { data, tables, ..self.image };
         let JpegImage { bytes, bounds, runs, checks, dc, ac, pixels, .. } = &mut image;

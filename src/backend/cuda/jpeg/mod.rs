@@ -1,16 +1,16 @@
-//! The JPEG decoder of this crate, on the device. Its pixels are the CPU decoder's.
+//! This crate's own JPEG decoder on the device. Its pixels equal the CPU decoder's.
 //!
-//! `decoder` takes an image: headers are parsed, memory is found, and the data are put where the device will have them.
-//! When the batch is complete, it queues the kernels (`kernels`, `batch`), and has the CPU decode the images that they
-//! flag. `lower` makes descriptors (`params`). `decode::kernel_steps` has the computation of each kernel as plain code.
+//! `decoder` takes an image: it parses the headers, takes memory, and writes the data to staging memory. When the batch
+//! is complete, it queues the kernels (`kernels`, `batch`) and decodes on the CPU the images that they flag. `lower`
+//! makes descriptors (`params`). `decode::kernel_steps` has the computation of each kernel as plain code.
 //!
-//! The device never decides that an image is bad. Kernels flag everything unusual. The CPU decodes flagged images, and
-//! it alone says whether they are bad, so `device` and `exact` have the CPU's bytes and the CPU's bad samples. For this
-//! the host waits once a batch for one word an image. The words are copied back right after the Huffman kernel, while
-//! the transforms are queued already. Flagged images are decoded into the place of their pixels before other stages are
-//! queued, so nothing runs twice. Encoded data are sent before that wait, descriptors after it. The decoder's memory is
-//! one piece for each image in the batch's arena, pixels first. When the pixels are done, the rest becomes memory for
-//! the recipe's stages, which follow on the same stream.
+//! The device never decides that an image is bad. Kernels flag everything unusual, and the CPU decodes flagged images.
+//! It alone says whether they are bad, so `device` and `exact` have the CPU's bytes and the CPU's bad samples. For this
+//! the host waits once in each batch, for one word for each image. The words are copied back right after the Huffman
+//! kernel, while the transforms are queued already. Flagged images are decoded into the place of their pixels before
+//! other stages are queued, so nothing runs twice. Encoded data are sent before that wait, descriptors after it. The
+//! decoder's memory is one piece for each image in the batch's arena, pixels first. When the pixels are done, the rest
+//! becomes memory for the recipe's stages, which follow on the same stream.
 
 mod batch;
 mod decoder;

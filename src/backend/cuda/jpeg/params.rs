@@ -1,5 +1,5 @@
-//! What the kernels of the JPEG decoder are handed: kernels/jpeg_params.cuh in Rust, where the fields are explained. Sizes
-//! and offsets are asserted on both sides. No struct has padding.
+//! Parameters of the JPEG decoder's kernels: kernels/jpeg_params.cuh in Rust, which explains the fields. Sizes and
+//! offsets are asserted on both sides. No struct has padding.
 #![allow(unsafe_code)]
 
 use crate::ops::descriptors::DevicePointer;
@@ -23,7 +23,7 @@ pub(super) struct JpegTables {
     pub(super) quant: [[u16; 64]; 3],
 }
 
-/// A component's samples.
+/// The samples of a component.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(super) struct JpegComponent {
@@ -42,7 +42,7 @@ pub(super) struct JpegComponent {
     pub(super) blends_down: u32,
 }
 
-/// The start of a run, which the kernels write.
+/// The start of a run, written by the kernels.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct JpegRun {
@@ -51,7 +51,7 @@ pub(super) struct JpegRun {
     pub(super) block: u32,
 }
 
-/// An image, for all kernels.
+/// The descriptor of an image, for all kernels.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(in crate::backend::cuda) struct JpegImage {
@@ -95,7 +95,7 @@ const _: () = {
     assert!(offset_of!(JpegImage, color) == 248 && offset_of!(JpegImage, x) == 304);
 };
 
-// SAFETY: plain numbers without padding, as the sizes above show, of which zeros are values.
+// SAFETY: plain numbers without padding, as the sizes above show, for which zero bits are valid.
 unsafe impl Zeroable for JpegTables {}
 // SAFETY: as above.
 unsafe impl NoUninit for JpegTables {}

@@ -1,4 +1,4 @@
-//! The kernels against the same steps in plain code.
+//! Compares the kernels with the same steps in plain code.
 #![allow(unsafe_code)]
 
 use super::kernels::DecodeStep;
@@ -18,23 +18,23 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Images in simulated memory, of which nothing but the data is there yet.
+/// Images in simulated memory, which initially holds only their data.
 struct Simulated {
     images: Vec<JpegImage>,
-    /// Of each image: its own memory, its data, its tables, its status.
+    /// For each image: its own memory, its data, its tables, its status.
     memory: Vec<[Memory; 4]>,
     descriptors: Memory,
 }
 
 fn put(bytes: &[u8]) -> Memory {
-    // Whole vectors are read.
+    // Kernels read whole vectors.
     let mut memory = Memory::new(bytes.len().next_multiple_of(16), 0);
     memory.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
     memory
 }
 
 impl Simulated {
-    /// The images that no header keeps from the device.
+    /// The images whose headers allow the device's decoder.
     fn new(jpegs: &[(&[u8], Rect)]) -> Self {
         let (mut images, mut memory) = (Vec::new(), Vec::new());
         for (bytes, part) in jpegs {
@@ -56,13 +56,13 @@ impl Simulated {
     }
 
     fn run(&self, step: DecodeStep) {
-        // SAFETY: all that the launch points to is there.
+        // SAFETY: all memory that the launch points to exists.
         self.with_launch(step, |kernel, grid, block, launch| unsafe { kernel.launch(grid, block, launch) }.unwrap());
     }
 
-    /// What a step does to memory.
+    /// The effects of a step on memory.
     fn counted(&self, step: DecodeStep) -> Option<Counts> {
-        // SAFETY: all that the launch points to is there, and no other launch runs.
+        // SAFETY: all memory that the launch points to exists, and no other launch runs.
         self.with_launch(step, |kernel, grid, block, launch| unsafe { kernel.counted(grid, block, launch) }.unwrap())
     }
 
@@ -71,7 +71,7 @@ impl Simulated {
         step: DecodeStep,
         run: impl FnOnce(Kernel, [u32; 3], [u32; 3], &[u8; LAUNCH_BYTES]) -> T,
     ) -> Option<T> {
-        // While a launch is counted, no other runs.
+        // While a launch is counted, no other one runs.
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let (grid, block) = step.grid(&self.images)?;
@@ -95,7 +95,7 @@ impl Simulated {
     }
 }
 
-/// Runs the kernels on images together, and compares what each step of each image gives with the plain code. Returns the
+/// Runs the kernels on images together, and compares each step's result for each image with the plain code. Returns the
 /// reasons for which images are flagged.
 fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Reason>> {
     let simulated = Simulated::new(jpegs);
@@ -158,7 +158,8 @@ fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Re
     });
     let flags = |(i, model): (usize, &Result<StepResults, Reason>)| {
         let found = reason_of_status(simulated.status(i));
-        // Of several reasons the plain code names the one that comes first in the data.
+        // If there are several reasons, the plain code reports the first in the data, but the kernels may report
+        // another.
         assert_eq!(found.is_some(), model.is_err(), "{what:?}, image {i}: {found:?}");
         found
     };
@@ -192,7 +193,7 @@ fn each_step_of_batches_of_images_of_any_size() {
         for (width, height) in [(1, 1), (5, 4), (33, 17), (100, 36), (131, 97)] {
             let source = image(Size::new(width, height), &mut rng);
             for color in [JpegColor::Ycc, JpegColor::Rgb, JpegColor::Gray] {
-                // Without restarts, and with one code for all components, the phase is never found.
+                // Without restarts and with one code for all components, threads never find the phase.
                 let least = u16::from(color == JpegColor::Rgb);
                 for restart_interval_rows in least..3 {
                     let sampling = ChromaSampling { horizontal, vertical };
@@ -210,7 +211,7 @@ fn each_step_of_batches_of_images_of_any_size() {
     }
 }
 
-/// Shares of more than one interval between noted states, and data of more than one round of the threads that unstuff.
+/// Shares with several intervals between noted states, and more data than the unstuffing threads read in one round.
 #[test]
 fn threads_fall_into_step() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
@@ -233,7 +234,7 @@ fn threads_fall_into_step() {
     assert_eq!(compare(&[(&never, whole)], &"RGB"), [Some(Reason::Unsynchronized)]);
 }
 
-/// Whatever the data are: what the plain code decodes is decoded alike, and what it flags is flagged.
+/// For any data: images that the plain code decodes have the same pixels, and images that it flags are flagged.
 #[test]
 fn damaged_data_are_flagged_or_decoded_alike() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
@@ -282,14 +283,14 @@ fn damaged_data_are_flagged_or_decoded_alike() {
     assert!(decoded > 250 && flagged > 250, "{decoded} decoded, {flagged} flagged");
 }
 
-/// What the kernels do to memory for an image of 500 x 375 pixels in 4:2:0, as kernels/README.md has it.
+/// The kernels' effects on memory for a 4:2:0 image of 500 x 375 pixels, as in kernels/README.md.
 #[test]
 fn the_readme_has_the_counts() {
     let readme = include_str!("../../../../kernels/README.md");
     let mut rng = ChaCha8Rng::seed_from_u64(4);
     let size = Size::new(500, 375);
     let mut source = image(size, &mut rng);
-    // As many bits a pixel as photographs have, about four.
+    // About four bits a pixel, as in photographs.
     source.pixels_mut().iter_mut().for_each(|pixel| *pixel = pixel.map(|value| value / 2));
     let mut wrong = Vec::new();
     for (what, restart_interval_rows) in [("", 0), (", with restarts", 1)] {
@@ -311,7 +312,7 @@ fn the_readme_has_the_counts() {
             let row = readme.lines().find(|line| line.starts_with(&format!("| `{name}` | ")));
             let cells: Vec<Option<f64>> =
                 row.map_or(Vec::new(), |row| row.split(" | ").map(|cell| cell.parse().ok()).collect());
-            // The kernel, its bytes, registers and shared memory come before.
+            // The columns before are the kernel, its bytes, registers and shared memory.
             let close = |got: f64, at: usize| {
                 cells.get(at).copied().flatten().is_some_and(|want| (got - want).abs() <= 0.1 * got + 0.01)
             };

@@ -1,4 +1,4 @@
-//! Batches of images that the device decodes when nothing is done with their pixels: its speed alone.
+//! Batches of images that the device decodes without using the pixels, to measure the decoder alone.
 #![allow(unsafe_code)]
 
 use crate::backend::cuda::arena::{Arena, CHUNK_BYTES, StagingWriter};
@@ -9,14 +9,13 @@ use crate::decode::{Baseline, probe};
 use crate::error::{Error, Result};
 use crate::raster::Rect;
 
-/// For tables, descriptors and status.
+/// Bytes reserved for tables, descriptors and status.
 const SPARED_BYTES: usize = 8 * CHUNK_BYTES;
 
-/// A batch that is used again and again. Its host work is a pipeline's: headers are parsed, data are copied to staging memory
-/// and sent.
+/// A reused batch. The host does the work of a pipeline: it parses headers and copies data to staging memory.
 pub(super) struct Alone {
     arena: Arena,
-    /// Where the images' status is.
+    /// Address of the images' status.
     status: u64,
     images: usize,
     row_starts: Vec<usize>,
@@ -24,7 +23,7 @@ pub(super) struct Alone {
 }
 
 impl Alone {
-    /// One that takes at most `limit_bytes` of the device's memory.
+    /// A batch that takes at most `limit_bytes` of device memory.
     pub(super) fn new(context: &Context, limit_bytes: usize) -> Result<Self> {
         Ok(Self {
             arena: Arena::new(context, limit_bytes, true),
@@ -35,26 +34,26 @@ impl Alone {
         })
     }
 
-    /// Waits for the last call's images; how many they were.
+    /// Waits for the images of the last call. Returns their number.
     pub(super) fn finish(&mut self) -> Result<usize> {
         self.done.synchronize()?;
         Ok(std::mem::take(&mut self.images))
     }
 
-    /// Waits for the last call's images; how many of them the device does not flag.
+    /// Waits for the images of the last call. Returns the number of those that the device does not flag.
     pub(super) fn take_good(&mut self, stream: &Stream) -> Result<usize> {
         let mut words = vec![0; 4 * self.finish()?];
-        // SAFETY: there is a word for each image, and nothing else uses them.
+        // SAFETY: there is a word for each image, and nothing else uses the words.
         unsafe { driver::download(&mut words, self.status, stream)? };
         let is_good = |word: &&[u8]| word.iter().all(|&byte| byte == 0);
         Ok(words.chunks_exact(4).filter(is_good).count())
     }
 
-    /// Queues the decoding of rectangles of images, behind what was queued on `stream`: of those that are for the device, as
-    /// many as have room.
+    /// Queues the decoding of rectangles of images on `stream`: of those that the device can decode, as many as there
+    /// is memory for.
     ///
     /// # Safety
-    /// This is dropped only when the stream is done.
+    /// This is dropped only after the stream is done.
     pub(super) unsafe fn decode(
         &mut self,
         kernels: &JpegKernels,
@@ -62,7 +61,7 @@ impl Alone {
         stream: &Stream,
     ) -> Result<()> {
         self.finish()?;
-        // SAFETY: the last call's work has been waited for, and its pieces are gone.
+        // SAFETY: the last call's work has been waited for, and its pieces are dropped.
         unsafe { self.arena.reset() };
         let mut staging = StagingWriter::default();
         let mut lowered = Vec::new();
@@ -81,9 +80,10 @@ impl Alone {
         }
         let staged = Staged::new(lowered, &self.arena, &mut staging)?;
         (self.status, self.images) = (staged.status(), staged.len());
-        // SAFETY: nothing of the arena is written any more, and it is reset when the event has been waited for.
+        // SAFETY: nothing in the arena is written any more, and it is reset only after the event has been waited for.
         unsafe { self.arena.upload(stream, once)? };
-        // SAFETY: the images and all that they point to lie in the arena, which the same stream has filled before.
+        // SAFETY: the images and all memory that they point to lie in the arena, which the same stream has filled
+        // before.
         unsafe {
             staged.judge(kernels, stream)?;
             staged.make(kernels, stream)?;

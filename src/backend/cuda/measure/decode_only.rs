@@ -1,4 +1,4 @@
-//! Decoders that have nothing else to do: how many images they decode, and what they take from a training step beside them.
+//! Decoders without other work: how many images they decode, and how much they slow down a training step beside them.
 #![allow(unsafe_code)]
 
 use super::alone::Alone;
@@ -20,34 +20,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Images in a batch for the hardware decoder or the crate's own; two batches are under way.
+/// Number of images in a batch for the hardware decoder or the crate's own. Two batches are queued at a time.
 const BATCH: usize = 64;
 
-/// About how long the training step takes when nothing is decoded.
+/// Approximate length of the training step when nothing is decoded.
 const STEP: Duration = Duration::from_millis(5);
 
-/// What is decoded of each image.
+/// The area of an image that is decoded.
 pub(crate) type Area = fn(Size) -> Rect;
 
-/// Who decodes, what, and on how many threads.
+/// The decoders to measure, their images and their threads.
 pub(crate) struct Decoders {
     pub(crate) path: DecodePath,
-    /// nvJPEG takes images as a whole.
+    /// The area of each image that is decoded. nvJPEG decodes whole images.
     pub(crate) area: Area,
     pub(crate) images: EncodedImages,
     pub(crate) threads: usize,
 }
 
-/// How a training step went beside decoders.
+/// The times of a training step alone and beside decoders.
 pub(crate) struct Beside {
     pub(crate) images_per_s: f64,
     pub(crate) alone_ms: f64,
     pub(crate) beside_ms: f64,
 }
 
-/// Decodes the images again and again, and says how many a second: on `threads` threads by the hybrid decoder or the crate's
-/// own, on the device's hardware decoder, or, for [`DecodePath::Auto`], by nvJPEG's both at the same time. What a decoder
-/// does not take is left out. The clock runs for `duration`, once all are at work.
+/// Decodes the images again and again, and returns images/s. The hybrid decoder and the crate's own run on `threads`
+/// threads; [`DecodePath::Auto`] runs the hybrid and the hardware decoder at the same time. Images that a decoder does
+/// not take are left out. The clock runs for `duration`, after all decoders have started.
 pub(crate) fn decode_only(ordinal: u32, decoders: Decoders, duration: Duration) -> Result<f64> {
     let context = driver::context(ordinal)?;
     let _entered = driver::enter(&context)?;
@@ -68,7 +68,7 @@ pub(crate) fn beside_a_step(ordinal: u32, decoders: Decoders, duration: Duration
     Ok(Beside { images_per_s, alone_ms, beside_ms })
 }
 
-/// Has the decoders work while `measure` runs: what that gives, and how many images a second were decoded meanwhile.
+/// Runs the decoders while `measure` runs. Returns its result and the images/s decoded meanwhile.
 fn while_decoding<T>(
     context: &Context,
     decoders: Decoders,
@@ -129,7 +129,7 @@ fn while_decoding<T>(
             Ok(())
         })();
         let measured = spawned.and_then(|()| {
-            // Decoders take their memory with their first images.
+            // Decoders allocate memory for their first images.
             std::thread::sleep(duration / 4);
             let (begin, before) = (Instant::now(), run.decoded.load(Ordering::Relaxed));
             let measured = measure()?;
@@ -146,13 +146,13 @@ struct DecodeRun {
     images: u64,
     reader: Reader,
     area: Area,
-    /// Images decoded so far.
+    /// Number of images decoded so far.
     decoded: AtomicU64,
     stop: AtomicBool,
     context: Context,
 }
 
-/// Images that the hybrid decoder takes, and the bytes of the largest.
+/// Images that the hybrid decoder takes, and the largest size of their pixels in bytes.
 struct HybridImages {
     indices: Vec<u64>,
     largest: usize,
@@ -163,12 +163,12 @@ struct HybridImages {
 struct OwnImages {
     indices: Vec<u64>,
     kernels: JpegKernels,
-    /// Of the device's memory, for each of a worker's two batches.
+    /// Device memory for each of a worker's two batches.
     batch_bytes: usize,
     next: AtomicU64,
 }
 
-/// Two batches for the hardware decoder, the memory of their bytes, and that which they are decoded to.
+/// Two batches for the hardware decoder, with the memory of their encoded bytes and of their pixels.
 struct HardwareJobs {
     batches: [Vec<HardwareJob>; 2],
     _encoded: Arena,
@@ -201,11 +201,11 @@ impl DecodeRun {
         Ok((!indices.is_empty()).then(|| HybridImages { indices, largest, next: AtomicU64::new(0) }))
     }
 
-    /// One worker of the hybrid decoder.
+    /// Runs one worker of the hybrid decoder.
     fn hybrid(&self, nvjpeg: &Nvjpeg, images: &HybridImages) -> Result<()> {
         let _entered = driver::enter(&self.context)?;
         let mut decoder = nvjpeg.worker(&self.context)?;
-        // The decoder waits for the image of as many calls ago.
+        // The decoder waits for the image that was decoded [`RING`] calls ago.
         let memory: Vec<_> =
             (0..RING).map(|_| DeviceMemory::new(&self.context, images.largest)).collect::<Result<_>>()?;
         let mut buffer = Vec::new();
@@ -224,7 +224,7 @@ impl DecodeRun {
         decoder.synchronize()
     }
 
-    /// The images that kernels decode and do not flag.
+    /// The images that the kernels decode without flags.
     fn images_for_own(&self, threads: usize) -> Result<Option<OwnImages>> {
         let module = Arc::new(Module::load(&self.context, &fatbin::fatbin()?)?);
         let (free, _) = driver::check("cuMemGetInfo", self.context.mem_get_info())?;
@@ -235,7 +235,7 @@ impl DecodeRun {
         let mut batch = Alone::new(&self.context, own.batch_bytes)?;
         for index in 0..self.images {
             let (encoded, size) = self.read(index, Vec::new())?;
-            // SAFETY: waited for before the next one, and before `batch` is dropped.
+            // SAFETY: the stream is waited for before the next call, and before `batch` is dropped.
             let decoded = unsafe { batch.decode(&own.kernels, &[(encoded.bytes(), (self.area)(size))], &stream) };
             let finished = decoded.and_then(|()| batch.take_good(&stream));
             stream.synchronize()?;
@@ -246,7 +246,7 @@ impl DecodeRun {
         Ok((!own.indices.is_empty()).then_some(own))
     }
 
-    /// One worker of the crate's own decoder, with a batch queued behind the one that the device decodes.
+    /// Runs one worker of the crate's own decoder, with one batch queued after the one being decoded.
     fn own(&self, images: &OwnImages) -> Result<()> {
         let _entered = driver::enter(&self.context)?;
         let stream = Stream::new(&self.context, StreamPriority::default())?;
@@ -276,7 +276,7 @@ impl DecodeRun {
             let (encoded, size) = self.read(round % self.images.max(1), Vec::new())?;
             let target = DeviceMemory::new(&self.context, packed_bytes(size))?;
             let job = HardwareJob { encoded: arena.hold(encoded.bytes())?, destination: target.address(), size };
-            // SAFETY: one at a time, each waited for.
+            // SAFETY: one image at a time, and each is waited for.
             let taken = unsafe { probe.decode(hardware, &[&job]) };
             hardware.stream.synchronize()?;
             memory.push(target);
@@ -288,7 +288,7 @@ impl DecodeRun {
         Ok(some.then_some(HardwareJobs { batches, _encoded: arena, _memory: memory }))
     }
 
-    /// Keeps the hardware decoder at work, with a batch queued behind the one that it decodes.
+    /// Keeps the hardware decoder busy, with one batch queued after the one being decoded.
     fn hardware(&self, hardware: &HardwareDecoder, jobs: &HardwareJobs) -> Result<()> {
         let _entered = driver::enter(&self.context)?;
         let mut states: Vec<(Scoped<HardwareBatch>, usize)> =
@@ -298,8 +298,8 @@ impl DecodeRun {
             batch.ended().synchronize()?;
             self.decoded.fetch_add(std::mem::take(queued) as u64, Ordering::Relaxed);
             let borrowed: Vec<&HardwareJob> = jobs.batches[at].iter().collect();
-            // SAFETY: this state's last batch has just been waited for; jobs and memory outlive the work, which is waited
-            // for below.
+            // SAFETY: this state's last batch has just been waited for. Jobs and memory outlive the work, which is
+            // waited for below.
             unsafe { batch.decode(hardware, &borrowed)? };
             *queued = borrowed.len();
             Ok(())

@@ -1,5 +1,5 @@
-//! Decoding whole images by one of nvJPEG's decoders, to memory whose bytes are known before: what the decoder does not
-//! write, shows.
+//! Decodes whole images by one of nvJPEG's decoders, to memory that is filled with known bytes before, so that pixels
+//! which the decoder does not write show.
 #![allow(unsafe_code)]
 
 use crate::backend::Encoded;
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::raster::Size;
 use std::sync::Arc;
 
-/// An encoded image, and its size by its header.
+/// An encoded image, and the size in its header.
 pub(crate) type Whole = (Arc<[u8]>, Size);
 
 /// One of nvJPEG's decoders on a device.
@@ -24,7 +24,7 @@ pub(crate) struct WholeDecoder {
     worker: Scoped<WorkerDecoder>,
     hardware: Option<Scoped<HardwareBatch>>,
     nvjpeg: Scoped<Nvjpeg>,
-    /// For copies.
+    /// The stream for copies.
     stream: Stream,
     context: Context,
 }
@@ -51,16 +51,16 @@ impl WholeDecoder {
         Ok(Self { route, router, worker, hardware, nvjpeg, stream, context })
     }
 
-    /// Whether pipelines give it an image with this header.
+    /// Whether pipelines give the decoder images with this header.
     pub(crate) fn takes(&self, header: &Header) -> bool {
         self.router.route(header, true) == self.route
     }
 
-    /// Decodes images together, each into memory that is full of `poison` before: their pixels, three bytes each. `None`
-    /// for an image that is refused.
+    /// Decodes images together. Each one's memory is filled with `poison` before. Returns their pixels, three bytes
+    /// each; `None` for an image that is refused.
     ///
     /// # Synchronization
-    /// All is done when this returns.
+    /// All work is done when this returns.
     pub(crate) fn decode(&mut self, images: &[Whole], poison: u8) -> Result<Vec<Option<Vec<u8>>>> {
         let _entered = driver::enter(&self.context)?;
         let memory = images.iter().map(|(_, size)| DeviceMemory::new(&self.context, packed_bytes(*size)));
@@ -73,7 +73,7 @@ impl WholeDecoder {
         memory.iter().zip(taken).map(|(memory, taken)| taken.then(|| self.bytes(memory)).transpose()).collect()
     }
 
-    /// Which of the images it has decoded.
+    /// Returns for each image whether the hybrid decoder has decoded it.
     fn by_hybrid(&mut self, images: &[Whole], memory: &[DeviceMemory]) -> Result<Vec<bool>> {
         let mut taken = Vec::with_capacity(images.len());
         for ((bytes, size), memory) in images.iter().zip(memory) {
@@ -84,7 +84,8 @@ impl WholeDecoder {
         Ok(taken)
     }
 
-    /// Which of the images it has decoded: all of them as one batch or, where that is refused, each alone.
+    /// Returns for each image whether the hardware decoder has decoded it: in one batch or, if the batch is refused,
+    /// one by one.
     fn by_hardware(&mut self, images: &[Whole], memory: &[DeviceMemory], poison: u8) -> Result<Vec<bool>> {
         let arena = Arena::new(&self.context, 0, true);
         let mut jobs = Vec::with_capacity(images.len());
@@ -107,13 +108,13 @@ impl WholeDecoder {
         Ok(taken)
     }
 
-    /// Whether the hardware decoder has decoded these; it is waited for either way.
+    /// Whether the hardware decoder has decoded these images. It is waited for in any case.
     fn batch(&mut self, jobs: &[&HardwareJob]) -> Result<bool> {
         let (Some(hardware), Some(batch)) = (&self.nvjpeg.hardware, &mut self.hardware) else { return Ok(false) };
         if jobs.is_empty() {
             return Ok(true);
         }
-        // SAFETY: this state's last batch was waited for below, and so is this one, which the jobs outlive.
+        // SAFETY: this state's last batch was waited for below, and so is this one, during which the jobs live.
         let queued = unsafe { batch.decode(hardware, jobs) };
         hardware.stream.synchronize()?;
         Ok(queued.is_ok())
@@ -128,7 +129,7 @@ impl WholeDecoder {
 
     fn bytes(&self, memory: &DeviceMemory) -> Result<Vec<u8>> {
         let mut bytes = vec![0; memory.len_bytes()];
-        // SAFETY: the memory is as long as the bytes, and what wrote it has been waited for.
+        // SAFETY: the memory is as long as the bytes, and the work that wrote it has been waited for.
         unsafe { driver::download(&mut bytes, memory.address(), &self.stream)? };
         Ok(bytes)
     }

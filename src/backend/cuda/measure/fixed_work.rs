@@ -1,4 +1,5 @@
-//! A training step of a fixed amount of work on a device. Unlike a stretch of time, it takes longer beside other work.
+//! A training step with a fixed amount of work on a device. Unlike a step of fixed length, it takes longer beside other
+//! work.
 #![allow(unsafe_code)]
 
 use crate::backend::cuda::fatbin;
@@ -8,13 +9,13 @@ use crate::error::Result;
 use crate::ops::descriptors::Launch;
 use std::time::{Duration, Instant};
 
-/// How often a thread repeats: some 20 us.
+/// Number of repetitions in a thread, about 20 us.
 const REPEATS: u32 = 8_192;
-/// What a step begins with when its length is sought, in blocks, and the most it has.
+/// Number of blocks with which the search for the step's length begins, and the largest number.
 const FIRST_BLOCKS: u32 = 32;
 const MAX_BLOCKS: u32 = 1 << 24;
 
-/// The step, on a stream of its own.
+/// The step, with a stream of its own.
 pub(super) struct FixedWork {
     function: Function,
     stream: Stream,
@@ -26,8 +27,8 @@ pub(super) struct FixedWork {
 }
 
 impl FixedWork {
-    /// A step that takes about `length` while the device does nothing else. The priority is that of a stream that a trainer
-    /// makes without one.
+    /// A step that takes about `length` while the device does nothing else. Its priority is the default of a trainer's
+    /// stream.
     pub(super) fn new(context: &Context, length: Duration) -> Result<Self> {
         let module = Module::load(context, &fatbin::fatbin()?)?;
         let mut work = Self {
@@ -38,7 +39,7 @@ impl FixedWork {
             blocks: FIRST_BLOCKS,
             _module: module,
         };
-        // Once more than it takes: the first launch waits for the kernel's code.
+        // One more run, because the first launch waits until the kernel's code is loaded.
         work.run()?;
         loop {
             let began = Instant::now();
@@ -50,18 +51,18 @@ impl FixedWork {
         }
     }
 
-    /// Runs a step, and says how long it took on the device.
+    /// Runs a step and returns its time on the device.
     fn run(&mut self) -> Result<Option<f32>> {
         let launch = Launch { samples: 0, table: 0, count: REPEATS, reserved: 0 };
         self.began.record(&self.stream)?;
-        // SAFETY: the parameter is the one that every kernel takes, and this one touches no memory.
+        // SAFETY: all kernels take this parameter, and this one touches no memory.
         unsafe { driver::launch("work", self.function, [self.blocks, 1, 1], [256, 1, 1], &self.stream, &launch)? };
         self.ended.record(&self.stream)?;
         self.ended.synchronize()?;
         Ok(self.ended.since_ms(&self.began))
     }
 
-    /// Runs steps one after the other for so long; the median of their lengths in milliseconds.
+    /// Runs steps one after the other for `duration`. Returns the median of their times in milliseconds.
     pub(super) fn median_ms(&mut self, duration: Duration) -> Result<f64> {
         let (began, mut lengths) = (Instant::now(), Vec::new());
         while lengths.is_empty() || began.elapsed() < duration {

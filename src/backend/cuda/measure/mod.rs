@@ -1,9 +1,9 @@
-//! Measurements on a device, for experiments: decoders with nothing else to do, and stand-ins for training. Only this folder
-//! has them, so that the back end has none of what pipelines do not use.
+//! Measurements on a device, for experiments: decoders without other work, and substitutes for training. Pipelines do
+//! not use this folder.
 //!
-//! `decode_only` says how fast decoders alone are (the crate's own with `alone`), `decode_whole` what nvJPEG makes of an
-//! image. `spin` is a training step of stated length, `fixed_work` one of a fixed amount of work. `twice` has a pipeline's
-//! device do a part of the work twice.
+//! `decode_only` measures the speed of decoders alone (the crate's own with `alone`). `decode_whole` returns the pixels
+//! that nvJPEG makes of an image. `spin` is a training step of fixed length, `fixed_work` one of a fixed amount of
+//! work. `twice` makes a pipeline's device do a part of the work twice.
 
 mod alone;
 pub(crate) mod decode_only;

@@ -1,4 +1,4 @@
-//! A stretch of time on a device: what stands in for training there.
+//! A kernel that only passes time on a device, as a substitute for training.
 #![allow(unsafe_code)]
 
 use crate::backend::cuda::fatbin;
@@ -10,7 +10,7 @@ use crate::ops::descriptors::Launch;
 use crate::tensor::Tensor;
 use std::time::Duration;
 
-/// Kernels of stated length on one device, one after the other, each behind the batch that it is for.
+/// Kernels of given lengths on one device, one after the other, each after the batch that it is for.
 #[derive(Debug)]
 pub(crate) struct Spin {
     ordinal: u32,
@@ -18,9 +18,9 @@ pub(crate) struct Spin {
     stream: Stream,
     began: Event,
     ended: Event,
-    /// Whether one was queued since it was last waited for.
+    /// Whether a kernel was queued since the last wait.
     queued: bool,
-    /// Of the kernels that were waited for.
+    /// Number of kernels that were waited for.
     count: u64,
     sum_ms: f64,
 }
@@ -30,25 +30,25 @@ impl Spin {
         let context = batch.context();
         let _entered = driver::enter(context)?;
         let kernel = SpinKernel::load(context, &fatbin::fatbin()?)?;
-        // A training step goes before the next batches.
+        // A training step has priority over the next batches.
         let stream = Stream::new(context, StreamPriority::High)?;
         let (began, ended) = (Event::timed(context)?, Event::timed(context)?);
         Ok(Self { ordinal: batch.ordinal(), kernel, stream, began, ended, queued: false, count: 0, sum_ms: 0.0 })
     }
 
-    /// The number of the device.
+    /// The ordinal of the device.
     pub(crate) fn ordinal(&self) -> u32 {
         self.ordinal
     }
 
-    /// Queues one behind a batch on this device, whose memory is in use to its end.
+    /// Queues a kernel after a batch on this device. The batch's memory is in use until the kernel ends.
     pub(crate) fn queue(&mut self, images: Tensor, length: Duration) -> Result<()> {
         let length_us = u32::try_from(length.as_nanos().div_ceil(1_000)).map_err(|_| {
             Error::parameter("StatedStep::train", "length", "at most 4294 s on a GPU", format!("{length:?}"))
         })?;
         let Some(buffer) = images.cuda() else { return Ok(()) };
         let _entered = self.ended.enter()?;
-        // SAFETY: a stream of the device's one primary context; the tensor is dropped before this returns.
+        // SAFETY: the stream belongs to the device's one primary context; the tensor is dropped before this returns.
         unsafe { buffer.on_raw_stream(self.stream.raw())? };
         self.began.record(&self.stream)?;
         self.kernel.launch(length_us, &self.stream)?;
@@ -56,7 +56,7 @@ impl Spin {
         self.ended.record(&self.stream)
     }
 
-    /// Waits for the last one.
+    /// Waits for the last kernel.
     pub(crate) fn finish(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.queued) {
             return Ok(());
@@ -70,7 +70,7 @@ impl Spin {
         Ok(())
     }
 
-    /// How long the kernels took that were waited for, on average.
+    /// Mean time of the kernels that were waited for.
     pub(crate) fn mean_ms(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ms / self.count as f64)
     }
@@ -78,12 +78,12 @@ impl Spin {
 
 impl Drop for Spin {
     fn drop(&mut self) {
-        // The kernel's code goes with this.
+        // Wait, because dropping this unloads the kernel's code.
         let _ = self.ended.enter().and_then(|_entered| self.stream.synchronize());
     }
 }
 
-/// The kernel that passes time. It is for no pipeline, and takes no samples.
+/// The kernel that passes time. It belongs to no pipeline and takes no samples.
 #[derive(Debug)]
 struct SpinKernel {
     function: Function,
@@ -97,10 +97,10 @@ impl SpinKernel {
         Ok(Self { function: module.function("spin")?, _module: module })
     }
 
-    /// Queues a launch that takes so many microseconds.
+    /// Queues a launch that takes `length_us` microseconds.
     fn launch(&self, length_us: u32, stream: &Stream) -> Result<()> {
         let launch = Launch { samples: 0, table: 0, count: length_us, reserved: 0 };
-        // SAFETY: the parameter is the one that every kernel takes, and this one touches no memory.
+        // SAFETY: all kernels take this parameter, and this one touches no memory.
         unsafe { driver::launch("spin", self.function, [1; 3], [1; 3], stream, &launch) }
     }
 }

@@ -1,4 +1,4 @@
-//! A back end whose device does a part of each batch's way twice: the time of the whole then shows what the part costs.
+//! A back end whose device does one part of each batch twice: the longer total time shows the cost of the part.
 
 use crate::backend::cpu::output::Tables;
 use crate::backend::cuda::Gpu;
@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::ops::normalize::Normalization;
 use std::sync::Arc;
 
-/// As [`backend::open`], with `part` done twice where the device is a GPU. Kernels that work in place then make other
-/// pixels.
+/// Opens a back end as [`backend::open`] does. If the device is a GPU, it does `part` twice; kernels that work in place
+/// then make different pixels.
 pub(crate) fn open_twice(
     part: Part,
     device: Device,
