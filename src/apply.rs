@@ -1,6 +1,6 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs.
 
-use crate::backend::{Elements, OutputForm, RunOptions};
+use crate::backend::{OutputForm, PixelForm, RunOptions};
 use crate::device::{DecodePath, Device};
 use crate::engine::{Engine, FixedRecipe};
 use crate::error::Result;
@@ -81,7 +81,7 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
         threads: 1,
         ..RunOptions::default()
     };
-    let output = OutputForm { size: Some(size), times: 1, elements: Elements { dtype, layout, channels: 3 } };
+    let output = OutputForm { size: Some(size), times: 1, elements: PixelForm { dtype, layout, channels: 3 } };
     let engine = Engine::open(options.device, run, recipe, output, epilogue.normalize)?;
     engine.run(&[bytes]).map_err(|failure| failure.error)?.into_host()
 }

@@ -285,7 +285,7 @@ impl Error {
     }
 }
 
-/// The same error, with the same text.
+/// Converts an error of `warpfeed-image` to the variant of the same name, with the same text.
 impl From<warpfeed_image::Error> for Error {
     fn from(error: warpfeed_image::Error) -> Self {
         use warpfeed_image::Error as Image;

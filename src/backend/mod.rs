@@ -22,7 +22,7 @@ pub(crate) use encoded::Encoded;
 pub(crate) use exchange::{End, Finished, PlannedSample, Settled};
 pub use left_to_cpu::LeftToCpu;
 pub(crate) use open::{Open, open};
-pub(crate) use options::{Elements, OutputForm, RunOptions};
+pub(crate) use options::{OutputForm, PixelForm, RunOptions};
 pub(crate) use work_stats::{Decoded, WorkStats};
 
 use crate::decode::Header;

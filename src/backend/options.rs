@@ -71,8 +71,8 @@ impl RunOptions {
     }
 
     /// The element form of all outputs.
-    pub(crate) fn elements(&self) -> Elements {
-        self.outputs.first().map_or_else(Elements::default, |output| output.elements)
+    pub(crate) fn elements(&self) -> PixelForm {
+        self.outputs.first().map_or_else(PixelForm::default, |output| output.elements)
     }
 
     /// Largest size in bytes of one sample in a batch: its images, each of at most `max_px` pixels, and its target.
@@ -108,7 +108,7 @@ pub(crate) struct OutputForm {
     pub(crate) size: Option<Size>,
     /// Number of images of each sample.
     pub(crate) times: usize,
-    pub(crate) elements: Elements,
+    pub(crate) elements: PixelForm,
 }
 
 impl OutputForm {
@@ -125,20 +125,20 @@ impl OutputForm {
 
 /// The form of the elements of an output's tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Elements {
+pub(crate) struct PixelForm {
     pub(crate) dtype: DType,
     pub(crate) layout: Layout,
     /// Number of channels: 3, or 1 for the first channel of gray pixels.
     pub(crate) channels: usize,
 }
 
-impl Default for Elements {
+impl Default for PixelForm {
     fn default() -> Self {
         Self { dtype: DType::F32, layout: Layout::Nchw, channels: 3 }
     }
 }
 
-impl Elements {
+impl PixelForm {
     /// A tensor of `images` images of this size.
     pub(crate) fn tensor(self, storage: Storage, size: Size, images: usize) -> Tensor {
         let (width, height) = (size.width as usize, size.height as usize);

@@ -1,4 +1,4 @@
-//! How many cores a training step needs, and how load, packing, caching and decoding on the device change that.
+//! Number of cores that a training step needs, and how load, packing, caching and decoding on the device change that.
 //!
 //! There is one figure of cores, for the command, the sentences and the tables: images per second that the step takes,
 //! divided by those that a core makes, and the cores that the trainers keep, counted once.

@@ -32,7 +32,7 @@ pub struct PreviewedSample {
     pub column: u32,
     /// Index of the sample in the source.
     pub index: u64,
-    /// How often it came before in the epoch.
+    /// Number of times that it came before in the epoch.
     pub repetition: u32,
     /// Its path or key; `None` for a stream.
     pub name: Option<String>,

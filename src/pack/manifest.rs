@@ -1,7 +1,7 @@
 //! `pack.json` beside the shards, which records the progress of packing.
 
 use super::place::Place;
-use super::prepare::{Done, Prepared};
+use super::prepare::{Done, PackableImage};
 use super::{MAX_BAD_KEPT, PackOptions};
 use crate::error::{Error, Result};
 use crate::pipeline::BadSample;
@@ -117,7 +117,7 @@ impl PackedShard {
     }
 
     /// Counts an image that was written.
-    pub fn count(&mut self, sample: &Prepared) {
+    pub fn count(&mut self, sample: &PackableImage) {
         self.images += 1;
         self.restarts += u64::from(sample.restarts);
         match sample.done {

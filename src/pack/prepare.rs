@@ -22,7 +22,7 @@ pub(super) enum Done {
 }
 
 /// An image to be packed.
-pub(super) struct Prepared {
+pub(super) struct PackableImage {
     pub bytes: Vec<u8>,
     pub label: u32,
     /// The extension of its file name.
@@ -34,7 +34,7 @@ pub(super) struct Prepared {
     pub target: Option<(String, Target)>,
 }
 
-impl Prepared {
+impl PackableImage {
     /// The record of the image as sample `index` of its shards.
     pub fn record(&self, index: u64) -> NewSample<'_> {
         let target = self.target.as_ref().map(|(field, target)| (field.as_str(), target));
@@ -43,13 +43,13 @@ impl Prepared {
 }
 
 /// The decoder and memory of one worker.
-pub(super) struct Scratch {
+pub(super) struct PackScratch {
     decoder: Decoder,
     image: Image,
     other: Image,
 }
 
-impl Scratch {
+impl PackScratch {
     pub fn new() -> Result<Self> {
         Ok(Self { decoder: Decoder::new()?, image: Image::default(), other: Image::default() })
     }
@@ -102,7 +102,7 @@ impl<'a> Preparer<'a> {
         self.source.name(index).into_owned()
     }
 
-    pub fn sample(&self, index: u64, work: &mut Scratch) -> Result<Prepared> {
+    pub fn sample(&self, index: u64, work: &mut PackScratch) -> Result<PackableImage> {
         let (field, label) = (self.options.target.as_deref(), self.source.label(index));
         let (mut sample, want) = (Sample::default(), Want::IMAGE.and_field(field));
         self.source.read(index, &want, &mut sample)?;
@@ -111,15 +111,16 @@ impl<'a> Preparer<'a> {
             self.options.format.check_packed(field, target, label)?;
         }
         let target = target.map(|(field, target)| (field.to_owned(), target));
-        Ok(Prepared { target, ..self.image(sample.bytes(), label, work)? })
+        Ok(PackableImage { target, ..self.image(sample.bytes(), label, work)? })
     }
 
-    fn image(&self, bytes: &[u8], label: u32, work: &mut Scratch) -> Result<Prepared> {
+    fn image(&self, bytes: &[u8], label: u32, work: &mut PackScratch) -> Result<PackableImage> {
         let header = probe(bytes)?;
         check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
         let longer = header.size.width.max(header.size.height);
         let restarts = self.options.restarts;
-        let jpeg = |bytes, done, restarts| Ok(Prepared { bytes, label, ending: "jpg", done, restarts, target: None });
+        let jpeg =
+            |bytes, done, restarts| Ok(PackableImage { bytes, label, ending: "jpg", done, restarts, target: None });
         let encoded = |image: &Image, mut options: JpegOptions, done| {
             if restarts {
                 options.restart_interval_rows = 1;
@@ -170,7 +171,7 @@ impl<'a> Preparer<'a> {
         }
         let ending = header.file_extension();
         let bytes = bytes.to_vec();
-        Ok(Prepared { bytes, label, ending, done: Done::Copied, restarts: false, target: None })
+        Ok(PackableImage { bytes, label, ending, done: Done::Copied, restarts: false, target: None })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Workers prepare samples in parallel; the samples come out in order.
 
-use super::prepare::{Prepared, Preparer, Scratch};
+use super::prepare::{PackScratch, PackableImage, Preparer};
 use crate::error::{Error, Result};
 use crate::threads::spawn_scoped;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ struct State {
     take: u64,
     /// Index of the next sample that comes out.
     give: u64,
-    ready: BTreeMap<u64, Result<Prepared>>,
+    ready: BTreeMap<u64, Result<PackableImage>>,
     stopped: bool,
 }
 
@@ -40,7 +40,7 @@ impl Queue {
     pub fn run(&self, prepare: &Preparer, write: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
         let mut work = Vec::with_capacity(self.workers);
         for _ in 0..self.workers {
-            work.push(Scratch::new()?);
+            work.push(PackScratch::new()?);
         }
         let next = self.lock().take;
         (next..self.end.min(next + ANNOUNCED)).for_each(|index| prepare.announce(index));
@@ -63,7 +63,7 @@ impl Queue {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self, prepare: &Preparer, mut work: Scratch) {
+    fn work(&self, prepare: &Preparer, mut work: PackScratch) {
         let ahead = AHEAD * self.workers as u64;
         loop {
             let mut state = self.lock();
@@ -90,7 +90,7 @@ impl Queue {
     }
 
     /// Waits for the next sample in order and returns it with its index. `None` after the last sample.
-    pub fn next(&self) -> Option<(u64, Result<Prepared>)> {
+    pub fn next(&self) -> Option<(u64, Result<PackableImage>)> {
         let mut state = self.lock();
         if state.give >= self.end {
             return None;

@@ -2,7 +2,7 @@
 
 use super::manifest::{Manifest, PackedFile, PackedShard};
 use super::place::Place;
-use super::prepare::{Prepared, Preparer};
+use super::prepare::{PackableImage, Preparer};
 use super::queue::Queue;
 use super::{PackOptions, names};
 use crate::error::{Error, Result};
@@ -64,7 +64,7 @@ impl ShardWriter<'_> {
         &self,
         (file, name, i): (String, &str, usize),
         begin: u64,
-        waiting: &mut Option<(u64, Result<Prepared>)>,
+        waiting: &mut Option<(u64, Result<PackableImage>)>,
         losses: &mut BadCount,
         progress: &mut dyn FnMut(u64),
     ) -> Result<PackedShard> {

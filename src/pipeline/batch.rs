@@ -125,7 +125,7 @@ impl<I> Batch<I> {
         &self.indices
     }
 
-    /// How often each sample came before in the epoch: 0, unless a sampler repeats samples
+    /// Number of times that each sample came before in the epoch: 0, unless a sampler repeats samples
     /// ([`Builder::sampler`](crate::Builder::sampler)).
     #[must_use]
     pub fn repetitions(&self) -> Vec<u32> {

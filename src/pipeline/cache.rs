@@ -141,7 +141,7 @@ pub(super) struct Loaded {
     pub(super) header: Header,
     /// The image as the source has it.
     pub(super) stored: Stored,
-    /// How many operations, from the front of each recipe, were run before the image was cached; `None` if it comes from
+    /// Number of operations, from the front of each recipe, that were run before the image was cached; `None` if it comes from
     /// the source.
     pub(super) cached_ops: Option<usize>,
 }

@@ -94,7 +94,7 @@ impl Context {
         own * u64::from(partition.world_size()) + u64::from(partition.rank())
     }
 
-    /// What is read of a sample whose image is not in the cache.
+    /// The parts of a sample that are read if its image is not in the cache.
     fn want(&self) -> Want<'_> {
         let field = self.setup.targets.as_ref().and_then(|spec| spec.field.as_deref());
         Want::IMAGE.and_field(field).unless(&self.stopped)
@@ -106,7 +106,7 @@ impl Context {
         Ok((encoded, self.annotation(index, target)?))
     }
 
-    /// Reads of a sample what its image is not.
+    /// Reads everything of a sample but its image.
     pub(super) fn read_annotation(&self, index: u64) -> Result<Annotation> {
         let target = self.reader.target(index, &self.want().without_image())?;
         self.annotation(index, target)

@@ -9,7 +9,7 @@ mod timm;
 pub use hugging_face::hugging_face_ops;
 pub use timm::timm_ops;
 
-use crate::backend::{Elements, OutputForm, RunOptions};
+use crate::backend::{OutputForm, PixelForm, RunOptions};
 use crate::decode::pnm_header;
 use crate::device::{DecodePath, Device};
 use crate::engine::{Engine, Failure, FixedRecipe};
@@ -123,7 +123,7 @@ impl Preprocessor {
         };
         let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
         let recipe = FixedRecipe { ops: ops.into_iter().collect(), orientation: options.orientation, planner };
-        let elements = Elements { dtype: options.dtype, layout: options.layout, channels: 3 };
+        let elements = PixelForm { dtype: options.dtype, layout: options.layout, channels: 3 };
         Self::open(recipe, run, elements, options.device)
     }
 
@@ -151,7 +151,7 @@ impl Preprocessor {
         Self::open(recipe, run, options.elements(), device)
     }
 
-    fn open(recipe: FixedRecipe, run: RunOptions, elements: Elements, device: Device) -> Result<Self> {
+    fn open(recipe: FixedRecipe, run: RunOptions, elements: PixelForm, device: Device) -> Result<Self> {
         let within = |parameter, value, least, most| {
             if (least..=most).contains(&value) {
                 return Ok(());

@@ -248,7 +248,7 @@ impl FromStr for TargetSpec {
     }
 }
 
-/// What is known of a sample beside its image, in the form that batches have it in.
+/// A sample's label and target, in the form that batches have them in.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Annotation {
     pub(crate) label: u32,

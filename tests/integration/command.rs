@@ -192,6 +192,11 @@ fn wrong_lists_and_sizes_say_what_is_right() {
         let message = text(&output.stderr);
         assert!(!output.status.success() && message.contains("one list without blanks"), "{args:?}: {message}");
     }
+    // A list that is right has nothing to do with another error.
+    let message = failure(&["run", "--devices", "0,1", "/no/such/folder"], 3);
+    assert!(!message.contains("without blanks"), "{message}");
+    let message = failure(&["tune", "--threads", "1,2", "/no/such/folder"], 1);
+    assert!(message.contains("/no/such/folder") && !message.contains("without blanks"), "{message}");
     for size in ["4", "4G"] {
         let message = failure(&["run", images(), "--image-cache", size], 2);
         assert!(message.contains("GB") && message.contains("GiB"), "{message}");

@@ -1,6 +1,6 @@
 //! MixUp and CutMix in a batch in host memory, in place: the specification of kernels/mixup.cu.
 
-use crate::backend::Elements;
+use crate::backend::PixelForm;
 use crate::mix::{MixPlan, MixedImage, Mixing};
 use crate::raster::{Rect, Size};
 use crate::tensor::DType;
@@ -12,7 +12,7 @@ use half::{bf16, f16};
 const BLOCK_BYTES: usize = 8 << 10;
 
 /// Mixes the images in `batch`, of this size and with these elements, as the plan says.
-pub(super) fn mix(batch: &mut [u8], plan: &MixPlan, size: Size, elements: Elements) {
+pub(super) fn mix(batch: &mut [u8], plan: &MixPlan, size: Size, elements: PixelForm) {
     let rows = Rows { planes: elements.has_planes(), channels: elements.channels, size };
     mix_rows(batch, plan, elements.dtype, rows);
 }

@@ -1,7 +1,7 @@
 //! The last step on the CPU: writes rows of 8-bit pixels to a sample's place in the batch, normalized and cast.
 
 use super::normalize::{Cast, Table};
-use crate::backend::Elements;
+use crate::backend::PixelForm;
 use crate::ops::{Erase, noise};
 use crate::plan::Epilogue;
 use crate::raster::{Pixel, Size};
@@ -64,7 +64,7 @@ enum Order {
 impl<'a> Output<'a> {
     /// An output for an image of `size`. `bytes` must have the image's length in the tables' type, and its alignment.
     /// With one channel, the first is written.
-    pub(crate) fn new(bytes: &'a mut [u8], size: Size, tables: &'a Tables, elements: Elements) -> Self {
+    pub(crate) fn new(bytes: &'a mut [u8], size: Size, tables: &'a Tables, elements: PixelForm) -> Self {
         let order = match elements.layout {
             _ if elements.channels == 1 => Order::Gray,
             Layout::Nchw => Order::Planes,
@@ -75,7 +75,7 @@ impl<'a> Output<'a> {
 
     /// An output of RGB bytes, row by row, without a plan's epilogue.
     pub(super) fn rgb(bytes: &'a mut [u8], size: Size) -> Self {
-        let elements = Elements { dtype: DType::U8, layout: Layout::Nhwc, channels: 3 };
+        let elements = PixelForm { dtype: DType::U8, layout: Layout::Nhwc, channels: 3 };
         Self { epilogue: false, ..Self::new(bytes, size, &BYTES, elements) }
     }
 

@@ -113,8 +113,9 @@ fn not_run(instead: clap::Error) -> Result<ExitCode> {
 /// What the command line could have said instead, for some errors.
 fn hint(error: &Error) -> Option<String> {
     let arguments = || std::env::args();
-    let takes_policy = arguments().nth(1).is_some_and(|command| command == "run");
-    if error.is_bad_sample() && matches!(error, Error::Sample { .. }) && takes_policy {
+    let has_default_policy = arguments().nth(1).is_some_and(|command| command == "run")
+        && !arguments().any(|argument| argument.starts_with("--on-error"));
+    if error.is_bad_sample() && matches!(error, Error::Sample { .. }) && has_default_policy {
         return Some("--on-error skip, or substitute, goes on without it".to_owned());
     }
     list_with_blanks(arguments())
@@ -132,12 +133,17 @@ fn list_with_blanks(arguments: impl Iterator<Item = String>) -> Option<String> {
         let option = command.get_arguments().find(|option| option.get_long() == flag.strip_prefix("--"));
         option.is_some_and(|option| option.get_value_delimiter().is_some())
     };
-    let is_value = |argument: &String| !argument.starts_with('-');
-    let found = arguments.windows(3).find(|three| {
-        takes_list(&three[0]) && is_value(&three[1]) && is_value(&three[2]) && !std::path::Path::new(&three[2]).exists()
-    });
-    found.map(|three| {
-        let flag = &three[0];
+    let is_value = |argument: Option<&String>| argument.is_some_and(|argument| !argument.starts_with('-'));
+    // What follows the list is SOURCE, unless it is a number, or one more argument follows.
+    let is_second = |at: usize| {
+        let is_number = |argument: &String| argument.bytes().all(|byte| byte.is_ascii_digit());
+        let follows = arguments.get(at);
+        is_value(follows) && (follows.is_some_and(is_number) || is_value(arguments.get(at + 1)))
+    };
+    let found = (1..arguments.len())
+        .find(|&at| takes_list(&arguments[at]) && is_value(arguments.get(at + 1)) && is_second(at + 2));
+    found.map(|at| {
+        let flag = &arguments[at];
         format!("{flag} takes one list without blanks, {flag} A,B: what follows a blank is taken for SOURCE")
     })
 }

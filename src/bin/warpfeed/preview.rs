@@ -40,7 +40,7 @@ pub struct PreviewArgs {
     json: bool,
 }
 
-/// What is printed as JSON.
+/// The output as JSON.
 #[derive(Serialize)]
 struct Printed {
     sheet: PathBuf,

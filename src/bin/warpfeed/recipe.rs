@@ -17,7 +17,7 @@ pub struct Recipe {
     source: SourceArgs,
     #[command(flatten)]
     sample: SampleArgs,
-    /// How often the sample came before in the epoch, with a preset that repeats samples.
+    /// Number of times that the sample came before in the epoch, with a preset that repeats samples.
     #[arg(long, value_name = "N", default_value_t = 0)]
     repetition: u32,
     /// Number of the epoch.

@@ -6,7 +6,7 @@ use super::cache::ImageCache;
 use super::policy::{BadLimit, LastBatch, OnError, Policy};
 use super::view::View;
 use super::{Pipeline, PipelineGroup, RaggedPipeline};
-use crate::backend::{self, Elements, RunOptions};
+use crate::backend::{self, PixelForm, RunOptions};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
@@ -94,7 +94,7 @@ pub struct Builder {
     orientation: Orientation,
     planner: Planner,
     /// The elements of all outputs.
-    elements: Elements,
+    elements: PixelForm,
     /// Options of the run. `build` settles those that depend on the operations and the machine.
     options: RunOptions,
 }
@@ -127,7 +127,7 @@ impl Builder {
             policy: Policy::default(),
             orientation: Orientation::default(),
             planner: Planner { strategy: Strategy::default(), order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS },
-            elements: Elements::default(),
+            elements: PixelForm::default(),
             options: RunOptions::default(),
         }
     }

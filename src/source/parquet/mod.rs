@@ -443,6 +443,10 @@ impl Source for ParquetFiles {
         format!("{path} row {}", index - first).into()
     }
 
+    fn check_field(&self, field: &str) -> Result<()> {
+        self.metadata.iter().try_for_each(|metadata| targets::find(metadata, field).map(drop))
+    }
+
     fn classes(&self) -> &[String] {
         &self.classes
     }
@@ -613,6 +617,7 @@ mod tests {
         }
         assert!(source.targets.lock().unwrap().len() <= TARGET_GROUPS);
         assert!(source.target(0, "bag").unwrap_err().is_parameter());
+        assert!(source.check_field("bag").unwrap_err().is_parameter() && source.check_field("box").is_ok());
     }
 
     #[test]

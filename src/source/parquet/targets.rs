@@ -11,8 +11,11 @@ use parquet::data_type::{
 use parquet::file::metadata::ParquetMetaData;
 use std::path::Path;
 
-/// Reads a column of a row group. Returns the target of each row, `None` for null.
-pub(super) fn read(path: &Path, metadata: &ParquetMetaData, group: usize, name: &str) -> Result<Vec<Option<Target>>> {
+/// Finds the only column of this name, or below it, that holds one value or one list in a row.
+///
+/// # Errors
+/// [`Error::Parameter`](crate::Error::Parameter) if there is none.
+pub(super) fn find(metadata: &ParquetMetaData, name: &str) -> Result<usize> {
     let schema = metadata.file_metadata().schema_descr();
     let is = |&i: &usize| {
         let path = schema.column(i).path().string();
@@ -25,6 +28,12 @@ pub(super) fn read(path: &Path, metadata: &ParquetMetaData, group: usize, name: 
     if schema.column(column).max_rep_level() > 1 {
         return Err(no_fields(format!("lists of lists in {name}"), name));
     }
+    Ok(column)
+}
+
+/// Reads a column of a row group. Returns the target of each row, `None` for null.
+pub(super) fn read(path: &Path, metadata: &ParquetMetaData, group: usize, name: &str) -> Result<Vec<Option<Target>>> {
+    let (schema, column) = (metadata.file_metadata().schema_descr(), find(metadata, name)?);
     let place = (path, metadata, group, column);
     let bytes = |values: Vec<&[u8]>| match values[..] {
         [value] => Some(Target::Bytes(value.to_vec())),

@@ -92,6 +92,9 @@ fn copy(error: &Error) -> Error {
         }
         &Error::OutOfMemory { what, bytes, remedy } => Error::OutOfMemory { what, bytes, remedy },
         Error::Panic { message } => Error::Panic { message: message.clone() },
+        Error::Foreign { source, bad_sample } => {
+            Error::Foreign { source: source.to_string().into(), bad_sample: *bad_sample }
+        }
         other => broken(other),
     }
 }
@@ -351,6 +354,7 @@ mod tests {
             Error::Io { action: "read", path: "a.tar".into(), source: io::Error::other("it is odd") },
             Error::OutOfMemory { what: "a window", bytes: 7, remedy: "use a smaller one" },
             Error::Panic { message: "odd".to_owned() },
+            Error::foreign("the database is gone"),
             Error::Stream { shard: "a.tar".to_owned(), offset: 3, message: "odd".to_owned() },
             Error::parameter("open", "label", "a number", "none"),
         ] {

@@ -1,4 +1,4 @@
-//! The same work as `../decode.rs` by libjpeg-turbo itself: accurate integer DCT and fancy upsampling, four bytes a
+//! Does the work of `../decode.rs` with libjpeg-turbo itself: accurate integer DCT and fancy upsampling, four bytes a
 //! pixel. Rectangles begin at the MCU to the left, as libjpeg-turbo asks for.
 
 #[path = "../../common/mod.rs"]
