@@ -18,7 +18,7 @@ macro_rules! functions {
 
         #[allow(non_snake_case)]
         impl Functions {
-            /// Those of these functions that every nvJPEG since CUDA 11.0 has.
+            /// The functions of this list that every nvJPEG since CUDA 11.0 has.
             pub const REQUIRED: &[&str] = &[$(stringify!($required),)*];
 
             /// The other functions, each with the first version of CUDA that is known to have it.

@@ -116,7 +116,7 @@ impl ImageFolder {
             }
         }
         if found.ends.is_empty() {
-            let (folders, others) = (found.classes.len(), walk.skipped.files);
+            let (folders, others) = (found.classes.len(), walk.skipped.files());
             let none = format!(
                 "it has {folders} folders, {others} other files, and no file that ends in .jpg, .jpeg, .png, .webp, .pgm or \
                  .ppm: give a folder of class folders with images, or one of images"
@@ -230,7 +230,7 @@ impl Source for ImageFolder {
     }
 
     fn skipped_files(&self) -> u64 {
-        self.skipped.files
+        self.skipped.files()
     }
 
     fn skipped_kinds(&self) -> Vec<(String, u64)> {
@@ -262,13 +262,15 @@ impl Listing {
 /// Numbers of skipped files, in all and by kind.
 #[derive(Debug, Clone, Default)]
 struct Skipped {
-    files: u64,
     kinds: BTreeMap<String, u64>,
 }
 
 impl Skipped {
+    fn files(&self) -> u64 {
+        self.kinds.values().sum()
+    }
+
     fn add(&mut self, kind: &str) {
-        self.files += 1;
         let kind = if self.kinds.len() < MAX_KINDS || self.kinds.contains_key(kind) { kind } else { "others" };
         *self.kinds.entry(kind.to_owned()).or_default() += 1;
     }

@@ -1,6 +1,6 @@
 //! Images in memory, encoded or as RGB bytes.
 
-use super::{Sample, Source, Want, no_fields, no_such_sample};
+use super::{Sample, Source, Want, as_in, no_fields, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -156,29 +156,7 @@ impl DecodedImages {
 }
 
 impl Source for DecodedImages {
-    fn len(&self) -> u64 {
-        self.images.len()
-    }
-
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
-        self.images.read(index, want, sample)
-    }
-
-    fn label(&self, index: u64) -> u32 {
-        self.images.label(index)
-    }
-
-    fn name(&self, index: u64) -> Cow<'_, str> {
-        self.images.name(index)
-    }
-
-    fn check_field(&self, field: &str) -> Result<()> {
-        self.images.check_field(field)
-    }
-
-    fn classes(&self) -> &[String] {
-        self.images.classes()
-    }
+    as_in!(|self| self.images; len read label name classes check_field);
 }
 
 #[cfg(test)]

@@ -226,44 +226,71 @@ fn fingerprint(source: &(impl Source + ?Sized)) -> u64 {
     hash.finalize().iter().take(8).fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
+/// Methods of [`Source`] that are those of another source, which `$of` makes of `self`.
+macro_rules! as_in {
+    (|$self:ident| $of:expr; $($method:ident)*) => { $(as_in!(@$method $self, $of);)* };
+    (@len $self:ident, $of:expr) => {
+        fn len(&$self) -> u64 {
+            $of.len()
+        }
+    };
+    (@read $self:ident, $of:expr) => {
+        fn read<'a>(&'a $self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+            $of.read(index, want, sample)
+        }
+    };
+    (@prefetch $self:ident, $of:expr) => {
+        fn prefetch(&$self, index: u64) {
+            $of.prefetch(index);
+        }
+    };
+    (@ahead_bytes $self:ident, $of:expr) => {
+        fn ahead_bytes(&$self) -> u64 {
+            $of.ahead_bytes()
+        }
+    };
+    (@label $self:ident, $of:expr) => {
+        fn label(&$self, index: u64) -> u32 {
+            $of.label(index)
+        }
+    };
+    (@name $self:ident, $of:expr) => {
+        fn name(&$self, index: u64) -> Cow<'_, str> {
+            $of.name(index)
+        }
+    };
+    (@classes $self:ident, $of:expr) => {
+        fn classes(&$self) -> &[String] {
+            $of.classes()
+        }
+    };
+    (@skipped $self:ident, $of:expr) => {
+        fn skipped_files(&$self) -> u64 {
+            $of.skipped_files()
+        }
+        fn skipped_kinds(&$self) -> Vec<(String, u64)> {
+            $of.skipped_kinds()
+        }
+    };
+    (@check_field $self:ident, $of:expr) => {
+        fn check_field(&$self, field: &str) -> Result<()> {
+            $of.check_field(field)
+        }
+    };
+    (@fingerprint $self:ident, $of:expr) => {
+        fn fingerprint(&$self) -> u64 {
+            $of.fingerprint()
+        }
+    };
+}
+use as_in;
+
 macro_rules! forward {
     ($($pointer:ty),*) => {$(
         impl<S: Source + ?Sized> Source for $pointer {
-            fn len(&self) -> u64 {
-                (**self).len()
-            }
-            fn is_empty(&self) -> bool {
-                (**self).is_empty()
-            }
-            fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
-                (**self).read(index, want, sample)
-            }
-            fn prefetch(&self, index: u64) {
-                (**self).prefetch(index);
-            }
-            fn ahead_bytes(&self) -> u64 {
-                (**self).ahead_bytes()
-            }
-            fn label(&self, index: u64) -> u32 {
-                (**self).label(index)
-            }
-            fn name(&self, index: u64) -> Cow<'_, str> {
-                (**self).name(index)
-            }
-            fn classes(&self) -> &[String] {
-                (**self).classes()
-            }
-            fn skipped_files(&self) -> u64 {
-                (**self).skipped_files()
-            }
-            fn skipped_kinds(&self) -> Vec<(String, u64)> {
-                (**self).skipped_kinds()
-            }
-            fn check_field(&self, field: &str) -> Result<()> {
-                (**self).check_field(field)
-            }
-            fn fingerprint(&self) -> u64 {
-                (**self).fingerprint()
+            as_in! {
+                |self| (**self);
+                len read prefetch ahead_bytes label name classes skipped check_field fingerprint
             }
         }
     )*};

@@ -2,7 +2,7 @@
 
 use super::first_8_bytes;
 use crate::error::Result;
-use crate::source::{Sample, Source, Want};
+use crate::source::{Sample, Source, Want, as_in};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,44 +27,14 @@ impl MapLabels {
 }
 
 impl Source for MapLabels {
-    fn len(&self) -> u64 {
-        self.source.len()
-    }
-
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
-        self.source.read(index, want, sample)
-    }
-
-    fn prefetch(&self, index: u64) {
-        self.source.prefetch(index);
-    }
-
-    fn ahead_bytes(&self) -> u64 {
-        self.source.ahead_bytes()
-    }
+    as_in!(|self| self.source; len read prefetch ahead_bytes name skipped check_field);
 
     fn label(&self, index: u64) -> u32 {
         (self.map)(index, self.source.label(index))
     }
 
-    fn name(&self, index: u64) -> Cow<'_, str> {
-        self.source.name(index)
-    }
-
     fn classes(&self) -> &[String] {
         &self.classes
-    }
-
-    fn skipped_files(&self) -> u64 {
-        self.source.skipped_files()
-    }
-
-    fn skipped_kinds(&self) -> Vec<(String, u64)> {
-        self.source.skipped_kinds()
-    }
-
-    fn check_field(&self, field: &str) -> Result<()> {
-        self.source.check_field(field)
     }
 
     /// Combines the fingerprint of the source, the classes, and the labels of up to 1,024 samples.

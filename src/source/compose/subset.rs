@@ -2,7 +2,7 @@
 
 use super::first_8_bytes;
 use crate::error::Result;
-use crate::source::{Sample, Source, Want, no_such_sample};
+use crate::source::{Sample, Source, Want, as_in, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -54,6 +54,8 @@ impl Subset {
 }
 
 impl Source for Subset {
+    as_in!(|self| self.source; ahead_bytes classes skipped check_field);
+
     fn len(&self) -> u64 {
         match &self.indices {
             Indices::Narrow(indices) => indices.len() as u64,
@@ -72,32 +74,12 @@ impl Source for Subset {
         }
     }
 
-    fn ahead_bytes(&self) -> u64 {
-        self.source.ahead_bytes()
-    }
-
     fn label(&self, index: u64) -> u32 {
         self.source.label(self.at(index))
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
         self.source.name(self.at(index))
-    }
-
-    fn classes(&self) -> &[String] {
-        self.source.classes()
-    }
-
-    fn skipped_files(&self) -> u64 {
-        self.source.skipped_files()
-    }
-
-    fn skipped_kinds(&self) -> Vec<(String, u64)> {
-        self.source.skipped_kinds()
-    }
-
-    fn check_field(&self, field: &str) -> Result<()> {
-        self.source.check_field(field)
     }
 
     /// Combines the fingerprint of the source and all indices.

@@ -2,7 +2,7 @@
 
 use super::Described;
 use crate::error::Result;
-use crate::source::{Sample, Source, Want};
+use crate::source::{Sample, Source, Want, as_in};
 use crate::targets::Target;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,9 +26,8 @@ impl WithTargets {
 }
 
 impl Source for WithTargets {
-    fn len(&self) -> u64 {
-        self.source.len()
-    }
+    // Targets do not decide which samples come, so the fingerprint is the source's.
+    as_in!(|self| self.source; len prefetch ahead_bytes label name classes skipped fingerprint);
 
     fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if want.field != Some(&self.field) {
@@ -42,41 +41,8 @@ impl Source for WithTargets {
         Ok(())
     }
 
-    fn prefetch(&self, index: u64) {
-        self.source.prefetch(index);
-    }
-
-    fn ahead_bytes(&self) -> u64 {
-        self.source.ahead_bytes()
-    }
-
-    fn label(&self, index: u64) -> u32 {
-        self.source.label(index)
-    }
-
-    fn name(&self, index: u64) -> Cow<'_, str> {
-        self.source.name(index)
-    }
-
-    fn classes(&self) -> &[String] {
-        self.source.classes()
-    }
-
-    fn skipped_files(&self) -> u64 {
-        self.source.skipped_files()
-    }
-
-    fn skipped_kinds(&self) -> Vec<(String, u64)> {
-        self.source.skipped_kinds()
-    }
-
     fn check_field(&self, field: &str) -> Result<()> {
         if field == self.field { Ok(()) } else { self.source.check_field(field) }
-    }
-
-    /// The fingerprint of the source, because targets do not change which samples come.
-    fn fingerprint(&self) -> u64 {
-        self.source.fingerprint()
     }
 }
 
