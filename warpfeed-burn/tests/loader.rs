@@ -3,6 +3,7 @@
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use warpfeed::prelude::*;
 use warpfeed::{
     Mix, Partition, TargetSpec,
@@ -11,13 +12,14 @@ use warpfeed::{
 };
 use warpfeed_burn::{ImageBatch, IntoBurn, Loader};
 
-/// So many images, each of a gray of its own.
+/// An image of a gray of its own.
+fn jpeg(i: u32) -> Vec<u8> {
+    let mut image = Image::new(Size::new(40, 30));
+    image.pixels_mut().fill([(i * 7 % 256) as u8; 4]);
+    encode_jpeg(&image, &JpegOptions::default()).unwrap()
+}
+
 fn images(count: u32) -> EncodedImages {
-    let jpeg = |i: u32| {
-        let mut image = Image::new(Size::new(40, 30));
-        image.pixels_mut().fill([(i * 7 % 256) as u8; 4]);
-        encode_jpeg(&image, &JpegOptions::default()).unwrap()
-    };
     EncodedImages::new((0..count).map(|i| (jpeg(i), i % 4)))
 }
 
@@ -105,8 +107,50 @@ fn types_are_what_they_were() {
     let want = batch.images().as_bytes().unwrap().to_vec();
     let tensor = batch.into_images().into_burn_int(&Device::flex()).unwrap();
     assert_eq!(tensor.into_data().as_bytes(), want);
-    let loader = Loader::new(images(4), &Device::flex(), bytes).unwrap();
-    assert!(loader.iter().next().unwrap().unwrap_err().to_string().contains("into_burn_int"));
+    assert!(Loader::new(images(4), &Device::flex(), bytes).unwrap_err().to_string().contains("into_burn_int"));
+}
+
+#[test]
+fn targets_that_burn_cannot_have_are_refused_when_the_loader_is_built() {
+    for wrong in [TargetSpec::class(4), TargetSpec::bytes().field("txt")] {
+        let error = Loader::new(images(4), &Device::flex(), move |builder| small(builder).targets(wrong.clone()));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("floats") || error.contains("txt"), "{error}");
+    }
+}
+
+#[test]
+fn a_loader_continues_in_mid_epoch_and_tells_about_its_latest_pass() {
+    let damaged = |i: u32| (if i == 5 { b"no image".to_vec() } else { jpeg(i) }, i % 4);
+    let source = EncodedImages::new((0..10).map(damaged));
+    let skipping = |builder: Builder| small(builder).on_error(warpfeed::OnError::Skip);
+    let loader = Arc::new(Loader::new(source.clone(), &Device::flex(), skipping).unwrap());
+    assert!(loader.state().is_none() && loader.stats().is_none() && loader.bad().is_empty());
+    // As burn's learner does.
+    let learner = loader.to_device(&Device::flex());
+    let whole: Vec<Vec<u64>> = learner.iter().map(|batch| batch.unwrap().indices).collect();
+    assert_eq!((loader.stats().unwrap().images, loader.bad().len(), loader.bad()[0].index), (9, 1, 5));
+
+    let interrupted = Loader::new(source.clone(), &Device::flex(), skipping).unwrap();
+    let mut batches = interrupted.iter();
+    assert_eq!(batches.next().unwrap().unwrap().indices, whole[0]);
+    let state = interrupted.state().unwrap();
+    assert_eq!((state.epoch(), interrupted.stats().unwrap().batches), (0, 1));
+    drop(batches);
+    assert_eq!((interrupted.state().unwrap(), interrupted.stats().unwrap().batches), (state.clone(), 1));
+
+    let resumed = Loader::new(source, &Device::flex(), skipping).unwrap().resuming(&state).unwrap();
+    let parts = resumed.slice(0, 5);
+    assert!(parts.iter().next().unwrap().unwrap_err().to_string().contains("starting_at"));
+    let resumed = resumed.to_device(&Device::flex());
+    let mut rest = resumed.iter();
+    assert_eq!(rest.progress().items_processed as u64, state.position());
+    let indices: Vec<Vec<u64>> = rest.by_ref().map(|batch| batch.unwrap().indices).collect();
+    assert_eq!(indices, whole[1..]);
+    drop(rest);
+    assert_eq!(resumed.iter().count(), whole.len(), "the next epoch is whole");
+    let other = Loader::new(images(11), &Device::flex(), small).unwrap();
+    assert!(other.resuming(&state).is_err());
 }
 
 #[test]
