@@ -3,7 +3,7 @@
 use warpfeed::{
     DType, Layout, Pipeline, Result,
     image::{Image, JpegOptions, Size, encode_jpeg},
-    ops::{Crop, Custom, CustomTransform, Op, Rotate, SampleRng},
+    ops::{Crop, Custom, CustomTransform, Op, Rotate, SampleInfo, SampleRng},
     source::EncodedImages,
 };
 
@@ -19,9 +19,10 @@ impl CustomTransform for Salt {
     }
 
     /// Draws all random numbers, from `rng` alone. The closure that runs later only applies them.
-    fn draw(&self, rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
-        let grains = (size.area_px() as f64 * rng.uniform(0.0, self.most)) as u64;
-        let places: Vec<u64> = (0..grains).map(|_| rng.below(size.area_px())).collect();
+    fn draw(&self, rng: &mut SampleRng, sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
+        let area_px = sample.size.area_px();
+        let grains = (area_px as f64 * rng.uniform(0.0, self.most)) as u64;
+        let places: Vec<u64> = (0..grains).map(|_| rng.below(area_px)).collect();
         let salt = Custom::new("salt", move |image: &mut Image| {
             for &place in &places {
                 image.pixels_mut()[place as usize] = [255; 4];
@@ -40,9 +41,9 @@ impl CustomTransform for Jigger {
         "jigger"
     }
 
-    fn draw(&self, rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
+    fn draw(&self, rng: &mut SampleRng, sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
         let (x, y) = (rng.below(9) as i32 - 4, rng.below(9) as i32 - 4);
-        Ok(vec![Crop::new(x, y, size).into(), Rotate::new(rng.uniform(-3.0, 3.0)).into()])
+        Ok(vec![Crop::new(x, y, sample.size).into(), Rotate::new(rng.uniform(-3.0, 3.0)).into()])
     }
 }
 

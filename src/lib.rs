@@ -157,8 +157,8 @@ pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 pub use rank::Rank;
 pub use sampler::{Even, Order, Partition, Sampler};
 pub use sampling::{EpochOrder, Sampling};
-pub use targets::{MAX_TARGET_BYTES, Target, TargetSpec};
-pub use tensor::{DType, Element, Layout, TargetBytes, TargetElement, TargetTensor, TargetType, Targets, Tensor};
+pub use targets::{MAX_TARGET_BYTES, Target, TargetSpec, TargetType};
+pub use tensor::{DType, Element, Layout, TargetBytes, TargetElement, TargetTensor, Targets, Tensor};
 
 /// Single images: decoding, encoding, writing. Most of it is the crate `warpfeed-image`.
 pub mod image {

@@ -173,8 +173,8 @@ impl RandomTransform for OneOf {
         regions_of(&self.transforms).saturating_add(1)
     }
 
-    fn most_steps(&self) -> u64 {
-        most_steps_of(&self.transforms)
+    fn parts(&self) -> &[Transform] {
+        &self.transforms
     }
 }
 
@@ -215,8 +215,8 @@ impl RandomTransform for RandomOrder {
         regions_of(&self.transforms).saturating_add(1)
     }
 
-    fn most_steps(&self) -> u64 {
-        most_steps_of(&self.transforms)
+    fn parts(&self) -> &[Transform] {
+        &self.transforms
     }
 }
 
@@ -246,8 +246,8 @@ impl RandomTransform for Maybe {
         regions_of(&self.transforms).saturating_add(1)
     }
 
-    fn most_steps(&self) -> u64 {
-        most_steps_of(&self.transforms)
+    fn parts(&self) -> &[Transform] {
+        &self.transforms
     }
 }
 
@@ -267,6 +267,10 @@ impl RandomTransform for Repeat {
 
     fn regions(&self) -> u32 {
         self.n.saturating_mul(regions_of(&self.transforms))
+    }
+
+    fn parts(&self) -> &[Transform] {
+        &self.transforms
     }
 
     fn most_steps(&self) -> u64 {

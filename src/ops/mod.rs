@@ -141,9 +141,9 @@ pub use transform::{
     RandomErasing, RandomErosion, RandomGaussianBlur, RandomGaussianNoise, RandomGrayscale, RandomHorizontalFlip,
     RandomInvert, RandomJpeg, RandomOrder, RandomPerspective, RandomPhotometricDistort, RandomPillowGaussianBlur,
     RandomPosterize, RandomResizedCrop, RandomRotation, RandomSharpness, RandomSolarize, RandomVerticalFlip, Repeat,
-    TimmAugment, Transform, TrivialAugment, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation,
-    random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop,
-    random_rotation, random_vertical_flip, repeat, three_augment,
+    SampleInfo, TimmAugment, Transform, TrivialAugment, color_jitter, gaussian_blur, maybe, one_of, random_crop,
+    random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order,
+    random_resized_crop, random_rotation, random_vertical_flip, repeat, three_augment,
 };
 pub use weighted_sum::Chain;
 pub use written::TransformFile;

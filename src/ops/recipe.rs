@@ -1,7 +1,7 @@
 //! Drawing of recipes.
 
 use super::Op;
-use super::transform::Transform;
+use super::transform::{SampleInfo, Transform};
 use crate::error::Result;
 use crate::raster::Size;
 use crate::rng::SampleRng;
@@ -10,7 +10,8 @@ use crate::rng::SampleRng;
 pub(crate) struct RecipeBuilder<'a> {
     rng: &'a mut SampleRng,
     region: u32,
-    size: Size,
+    /// The sample, with the image's size so far.
+    sample: SampleInfo<'a>,
     ops: Vec<Op>,
     is_padded: bool,
 }
@@ -22,37 +23,43 @@ pub(crate) struct Recipe {
     pub(crate) is_padded: bool,
 }
 
-/// Draws the recipe of one sample: the explicit operations of `transforms` for an image of size `size`.
+/// Draws the recipe of one sample: the explicit operations of `transforms` for its image.
 ///
 /// # Errors
 /// [`Error::Parameter`](crate::Error::Parameter) if an explicit rectangle does not fit the image,
 /// [`Error::Limits`](crate::Error::Limits) if the image grows too large.
-pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, size: Size) -> Result<Recipe> {
+pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, sample: SampleInfo<'_>) -> Result<Recipe> {
     let mut recipe =
-        RecipeBuilder { rng, region: 0, size, ops: Vec::with_capacity(transforms.len() + 8), is_padded: false };
+        RecipeBuilder { rng, region: 0, sample, ops: Vec::with_capacity(transforms.len() + 8), is_padded: false };
     transforms.iter().try_for_each(|transform| recipe.add(transform))?;
     Ok(Recipe { ops: recipe.ops, is_padded: recipe.is_padded })
 }
 
-impl RecipeBuilder<'_> {
+impl<'a> RecipeBuilder<'a> {
     /// The random numbers of the current region, starting with the first, and the image's size so far. Transforms that
     /// draw nothing do not call this, because going to a region costs a block of the cipher.
     pub(super) fn start(&mut self) -> (&mut SampleRng, Size) {
-        (self.rng.at(self.region), self.size)
+        (self.rng.at(self.region), self.sample.size)
     }
 
     /// The image's size so far.
     pub(super) fn size(&self) -> Size {
-        self.size
+        self.sample.size
+    }
+
+    /// The sample, with the image's size so far.
+    pub(super) fn sample(&self) -> SampleInfo<'a> {
+        self.sample
     }
 
     /// Adds an operation to the recipe.
     pub(super) fn push(&mut self, op: impl Into<Op>) -> Result<()> {
         let op = op.into();
-        let before = self.size;
-        self.size = op.output_size(before)?;
+        let before = self.sample.size;
+        let after = op.output_size(before)?;
+        self.sample.size = after;
         if let Op::Crop(_) | Op::CenterCrop(_) = op {
-            self.is_padded |= self.size.width > before.width || self.size.height > before.height;
+            self.is_padded |= after.width > before.width || after.height > before.height;
         }
         self.ops.push(op);
         Ok(())

@@ -7,7 +7,8 @@ use super::recipe::RecipeBuilder;
 use super::{Op, SizeEffect};
 use crate::error::{Error, Result};
 use crate::raster::Size;
-use crate::rng::SampleRng;
+use crate::rng::{Pick, SampleRng};
+use crate::targets::{Annotation, Target};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -34,9 +35,41 @@ pub(crate) trait RandomTransform {
         1
     }
 
-    /// Upper bound of the steps that drawing takes, however the transform is nested.
+    /// The transforms that this one combines. Default: none.
+    fn parts(&self) -> &[Transform] {
+        &[]
+    }
+
+    /// Upper bound of the steps that drawing takes, however the transform is nested. Default: one, and those of its parts.
     fn most_steps(&self) -> u64 {
-        1
+        self.parts().iter().fold(1, |sum, transform| sum.saturating_add(transform.most_steps()))
+    }
+}
+
+/// The sample that operations are drawn for.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct SampleInfo<'a> {
+    /// Index of the sample in the source.
+    pub index: u64,
+    /// Number of times that the sample came before in the epoch: 0, unless a sampler repeats samples.
+    pub repetition: u32,
+    /// The image's size at this place among the transforms.
+    pub size: Size,
+    /// The sample's label.
+    pub label: u32,
+    /// The sample's target in the form that [`Builder::targets`](crate::Builder::targets) asks for: a class, floats or
+    /// bytes; `None` without targets.
+    pub target: Option<&'a Target>,
+}
+
+impl<'a> SampleInfo<'a> {
+    pub(crate) fn new(
+        Pick { index, repetition }: Pick,
+        size: Size,
+        Annotation { label, target }: &'a Annotation,
+    ) -> Self {
+        Self { index, repetition, size, label: *label, target: target.as_ref() }
     }
 }
 
@@ -44,17 +77,18 @@ pub(crate) trait RandomTransform {
 ///
 /// ```
 /// use warpfeed::prelude::*;
-/// use warpfeed::{ops::{Brightness, CustomTransform, Op, SampleRng}, image::{Image, JpegOptions, encode_jpeg}};
+/// use warpfeed::{ops::{Brightness, CustomTransform, Op, SampleInfo, SampleRng}, image::{Image, JpegOptions, encode_jpeg}};
 ///
-/// /// Darker at random, never brighter.
+/// /// Darker at random, never brighter, and images of class 1 more than others.
 /// struct Dusk;
 ///
 /// impl CustomTransform for Dusk {
 ///     fn name(&self) -> &'static str {
 ///         "dusk"
 ///     }
-///     fn draw(&self, rng: &mut SampleRng, _size: Size) -> warpfeed::Result<Vec<Op>> {
-///         Ok(vec![Brightness::new(rng.uniform(0.2, 1.0)).into()])
+///     fn draw(&self, rng: &mut SampleRng, sample: &SampleInfo<'_>) -> warpfeed::Result<Vec<Op>> {
+///         let most = if sample.label == 1 { 0.5 } else { 1.0 };
+///         Ok(vec![Brightness::new(rng.uniform(0.2, most)).into()])
 ///     }
 /// }
 ///
@@ -67,12 +101,12 @@ pub trait CustomTransform: Send + Sync {
     /// The transform's name, for messages.
     fn name(&self) -> &'static str;
 
-    /// Draws the operations for an image of size `size`. All randomness must come from `rng`, so that a sample's pixels
-    /// do not depend on threads, batches or the machine.
+    /// Draws the operations for an image of a sample. All randomness must come from `rng`, so that a sample's pixels do
+    /// not depend on threads, batches or the machine.
     ///
     /// # Errors
     /// An error ends the epoch as an error on this sample.
-    fn draw(&self, rng: &mut SampleRng, size: Size) -> Result<Vec<Op>>;
+    fn draw(&self, rng: &mut SampleRng, sample: &SampleInfo<'_>) -> Result<Vec<Op>>;
 
     /// The effect of the operations on the image's size. It is checked on every draw. Default: the size stays the same.
     fn size_effect(&self) -> SizeEffect {
@@ -254,6 +288,11 @@ impl Transform {
         self.random().most_steps()
     }
 
+    /// Whether it is a custom transform, or combines one with others.
+    pub(crate) fn has_custom(&self) -> bool {
+        matches!(self, Self::Custom(_)) || self.random().parts().iter().any(Self::has_custom)
+    }
+
     /// Number of regions of the random stream that the transform takes.
     pub(super) fn regions(&self) -> u32 {
         self.random().regions()
@@ -281,8 +320,9 @@ impl RandomTransform for Arc<dyn CustomTransform> {
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
         let name = (**self).name();
+        let sample = recipe.sample();
         let (rng, before) = recipe.start();
-        for op in (**self).draw(rng, before)? {
+        for op in (**self).draw(rng, &sample)? {
             // The pipeline's own normalize decides the batch's type when the pipeline is built.
             if matches!(op, Op::Normalize(_)) {
                 let expected = "only 8-bit operations: normalize belongs to the pipeline";
@@ -458,7 +498,9 @@ mod tests {
     }
 
     fn drawn(transforms: &[Transform], index: u64) -> Vec<Op> {
-        draw_recipe(transforms, &mut SampleRng::for_sample(7, 1, index), Size::new(64, 48)).unwrap().ops
+        let annotation = Annotation::default();
+        let sample = SampleInfo::new(Pick { index, repetition: 0 }, Size::new(64, 48), &annotation);
+        draw_recipe(transforms, &mut SampleRng::for_sample(7, 1, index), sample).unwrap().ops
     }
 
     #[test]
@@ -487,7 +529,7 @@ mod tests {
             fn name(&self) -> &'static str {
                 "mine"
             }
-            fn draw(&self, _rng: &mut SampleRng, _size: Size) -> Result<Vec<Op>> {
+            fn draw(&self, _rng: &mut SampleRng, _sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
                 Ok(Vec::new())
             }
         }

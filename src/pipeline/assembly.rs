@@ -67,6 +67,8 @@ pub(super) struct Parts {
     pub(super) images: Vec<Tensor>,
     pub(super) labels: Vec<u32>,
     pub(super) drawn: Vec<Drawn>,
+    /// The annotations that recipes were drawn by; empty if recipes do not depend on them.
+    pub(super) seen: Vec<Annotation>,
     pub(super) targets: Option<Targets>,
     pub(super) mixed: Option<Mixed>,
     pub(super) padding: usize,

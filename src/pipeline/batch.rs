@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::mix::Mixed;
 use crate::ops::Op;
 use crate::raster::Size;
+use crate::targets::Annotation;
 use crate::tensor::{Targets, Tensor};
 
 /// BatchImages ready for a training step, with their labels. Dropping a batch gives its memory back to the pipeline.
@@ -38,6 +39,7 @@ pub struct Batch<I = Tensor> {
     labels: Vec<u32>,
     indices: Vec<u64>,
     drawn: Vec<Drawn>,
+    seen: Vec<Annotation>,
     targets: Option<Targets>,
     mixed: Option<Mixed>,
     padding: usize,
@@ -73,9 +75,9 @@ mod sealed {
 
 impl<I: BatchImages> Batch<I> {
     pub(super) fn new(parts: Parts, moment: Moment) -> Self {
-        let Parts { images, labels, drawn, targets, mixed, padding } = parts;
+        let Parts { images, labels, drawn, seen, targets, mixed, padding } = parts;
         let indices = drawn.iter().map(|drawn| drawn.pick.index).collect();
-        Self { views: I::views(images), labels, indices, drawn, targets, mixed, padding, moment }
+        Self { views: I::views(images), labels, indices, drawn, seen, targets, mixed, padding, moment }
     }
 }
 
@@ -167,7 +169,9 @@ impl<I> Batch<I> {
     pub fn recipes(&self, i: usize) -> Result<Vec<Vec<Op>>> {
         let expected = || Error::parameter("Batch::recipes", "i", format!("below {}", self.len()), i);
         let drawn = self.drawn.get(i).copied().ok_or_else(expected)?;
-        self.moment.setup.recipes.draw(self.moment.epoch, drawn).map(|drawn| drawn.recipes)
+        let seen = self.seen.get(i);
+        let unseen = Annotation::default();
+        self.moment.setup.recipes.draw(self.moment.epoch, drawn, seen.unwrap_or(&unseen)).map(|drawn| drawn.recipes)
     }
 
     /// Number of samples, padding included.

@@ -107,7 +107,8 @@ use crate::preprocess::Preprocessor;
 use crate::raster::Size;
 use crate::rng::Pick;
 use crate::source::{Input, Sample, SourceSummary, Want};
-use crate::tensor::Tensor;
+use crate::targets::{Annotation, TargetSpec};
+use crate::tensor::{DType, Tensor};
 pub use batch::{Batch, BatchImages};
 pub use builder::{Builder, MemoryBound};
 use cache::Cache;
@@ -350,6 +351,18 @@ impl<I> Pipeline<I> {
         self.backend.name().to_owned()
     }
 
+    /// Type of the elements of images in batches.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.setup.options.elements().dtype
+    }
+
+    /// The targets that batches have; `None` without [`Builder::targets`].
+    #[must_use]
+    pub fn targets(&self) -> Option<&TargetSpec> {
+        self.setup.targets.as_ref()
+    }
+
     /// Strategy by which recipes are run ([`Builder::strategy`]).
     #[must_use]
     pub fn strategy(&self) -> Strategy {
@@ -419,10 +432,13 @@ impl<I> Pipeline<I> {
             return Err(Error::parameter("recipe", "index", format!("below {}", source.len()), index));
         }
         let mut sample = Sample::default();
-        source.read(index, &Want::IMAGE, &mut sample)?;
+        let spec = self.setup.targets.as_ref().filter(|_| self.setup.recipes.see_annotations);
+        let want = Want::IMAGE.and_field(spec.and_then(|spec| spec.field.as_deref()));
+        source.read(index, &want, &mut sample)?;
+        let annotation = Annotation::new(spec, source.label(index), sample.take_target(&want)?)?;
         let header = self.setup.recipes.header(sample.bytes())?;
         let pick = Pick { index, repetition };
-        let drawn = self.setup.recipes.draw(epoch, Drawn { pick, stored: Stored::from(&header) })?;
+        let drawn = self.setup.recipes.draw(epoch, Drawn { pick, stored: Stored::from(&header) }, &annotation)?;
         Ok(drawn.recipes)
     }
 }

@@ -5,10 +5,11 @@ use crate::error::Result;
 use crate::ops::Op;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::recipe::draw_recipe;
-use crate::ops::transform::Transform;
+use crate::ops::transform::{SampleInfo, Transform};
 use crate::plan::{Planner, Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
 use crate::rng::{Pick, SampleRng};
+use crate::targets::Annotation;
 
 /// Properties of a stored image that its recipe depends on.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +25,8 @@ impl From<&Header> for Stored {
     }
 }
 
-/// Everything that a sample's recipes depend on beside the pipeline's settings and the epoch.
+/// What a sample's recipes depend on beside the pipeline's settings, the epoch and, if a transform is custom, the sample's
+/// annotation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drawn {
     pub(super) pick: Pick,
@@ -61,6 +63,8 @@ pub(super) struct Recipes {
     pub(super) views: Vec<ViewTransforms>,
     /// The deterministic operations that all views begin with.
     fixed: Vec<Op>,
+    /// Whether a transform is custom, so that recipes depend on annotations too.
+    pub(super) see_annotations: bool,
     pub(super) orientation: Orientation,
     pub(super) planner: Planner,
 }
@@ -80,7 +84,8 @@ impl Recipes {
             shared
         };
         let fixed = views.iter().flat_map(|view| &view.images).map(fixed).reduce(shared).unwrap_or_default();
-        Self { seed, views, fixed, orientation, planner }
+        let see_annotations = views.iter().flat_map(|view| &view.images).flatten().any(Transform::has_custom);
+        Self { seed, views, fixed, see_annotations, orientation, planner }
     }
 
     /// Reads the header of an encoded image and checks it against the limits.
@@ -91,7 +96,12 @@ impl Recipes {
     }
 
     /// Draws the operations of every image that a batch has of a sample, view after view.
-    pub(super) fn draw(&self, epoch: u64, Drawn { pick, stored }: Drawn) -> Result<SampleRecipes> {
+    pub(super) fn draw(
+        &self,
+        epoch: u64,
+        Drawn { pick, stored }: Drawn,
+        annotation: &Annotation,
+    ) -> Result<SampleRecipes> {
         let turned = oriented(stored.orientation, self.orientation);
         let size = turned.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
         let (mut recipes, mut is_padded) = (Vec::new(), false);
@@ -99,7 +109,7 @@ impl Recipes {
             for (repetition, transforms) in (0..).zip(view.all()) {
                 let mut draw = SampleRng::for_view(self.seed, epoch, pick, number, repetition);
                 let mut recipe = turned.clone();
-                let mut own = draw_recipe(transforms, &mut draw, size)?;
+                let mut own = draw_recipe(transforms, &mut draw, SampleInfo::new(pick, size, annotation))?;
                 is_padded |= own.is_padded;
                 recipe.append(&mut own.ops);
                 recipes.push(recipe);

@@ -106,7 +106,8 @@ impl<'a> Worker<'a> {
         if let Some(kept) = cache.and_then(|cache| cache.known(counters, index, &mut buffer)) {
             backend.give_buffer(own, buffer);
             let annotation = context.read_annotation(index)?;
-            return self.run(pick, kept, to).map(|stored| (annotation, stored));
+            let stored = self.run(pick, &annotation, kept, to)?;
+            return Ok((annotation, stored));
         }
         let start = Instant::now();
         let reading = Span::enter(Activity::Read);
@@ -129,20 +130,22 @@ impl<'a> Worker<'a> {
             }
             None => Loaded { encoded, stored: Stored::from(&header), header, cached_ops: None },
         };
-        self.run(pick, image, to).map(|stored| (annotation, stored))
+        let stored = self.run(pick, &annotation, image, to)?;
+        Ok((annotation, stored))
     }
 
     /// Draws a sample's recipes, and runs of them what has not been run yet. Returns what they depend on.
     fn run(
         &mut self,
         pick: Pick,
+        annotation: &Annotation,
         image: Loaded,
         &Destination { batch, place, later }: &Destination<'_>,
     ) -> Result<Stored> {
         let (context, backend, recipes) = (self.context, self.backend, &self.context.setup.recipes);
         let Loaded { encoded, header, stored, cached_ops } = image;
         let start = Instant::now();
-        let drawn = recipes.draw(context.epoch, Drawn { pick, stored })?;
+        let drawn = recipes.draw(context.epoch, Drawn { pick, stored }, annotation)?;
         if drawn.is_padded {
             context.counters.add_padded();
         }
@@ -202,6 +205,7 @@ impl<'a> Worker<'a> {
         let end = number * setup.options.batch_size as u64 + positions as u64;
         let unpadded = context.positions - context.padding;
         let images = filled - (end.saturating_sub(unpadded) as usize).min(filled);
+        let seen = if setup.recipes.see_annotations { annotations.clone() } else { Vec::new() };
         let mut annotations = Annotations::new(setup.targets.as_ref(), annotations);
         let plan =
             setup.mix.as_ref().zip(setup.options.outputs.first().and_then(|first| first.size)).map(|(mix, size)| {
@@ -218,7 +222,7 @@ impl<'a> Worker<'a> {
         context.counters.add_mix(finished.mix);
         let padding = drawn.len() - images;
         let (labels, targets) = annotations.finish(finished.targets);
-        let parts = Parts { images: finished.images, labels, drawn, targets, mixed, padding };
+        let parts = Parts { images: finished.images, labels, drawn, seen, targets, mixed, padding };
         Ok(Made { parts: Some(parts), losses })
     }
 

@@ -1,7 +1,7 @@
 //! Targets of samples other than their class: their form in sources and in batches.
 //!
-//! A source returns a target as it is stored. The specification makes a row of it before the image is decoded, so a bad
-//! target costs no decoding, and the policy for bad samples decides about it. The rows of a batch are one buffer on the
+//! A source returns a target as it is stored. The specification gives it the form that batches have before the image is
+//! decoded, so a bad target costs no decoding, and the policy for bad samples decides about it. The rows of a batch are one buffer on the
 //! images' device, from a pool of its own, so targets can be given away without the images. In a tar shard, parts of a
 //! sample may come before its image, and the shard's index knows only the image. So the first target asked for in a
 //! shard finds where its samples begin, and 8 bytes a sample are kept. A pipeline that asks for no targets pays
@@ -10,8 +10,8 @@
 mod numbers;
 mod spec;
 
-pub use spec::TargetSpec;
-pub(crate) use spec::{Annotation, Form, Row};
+pub(crate) use spec::{Annotation, Form};
+pub use spec::{TargetSpec, TargetType};
 
 use crate::error::Error;
 

@@ -1,4 +1,4 @@
-//! The specification of a batch's targets, and a sample's row of them.
+//! The specification of a batch's targets, and a sample's label and target by it.
 
 use super::{MAX_TARGET_BYTES, Target, too_long, wrong};
 use crate::error::{Error, Result};
@@ -39,6 +39,15 @@ pub(crate) enum Form {
     Floats { len: u32 },
     Soft { classes: u32, smoothing: f64 },
     Bytes,
+}
+
+/// The type of a target's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TargetType {
+    /// 32-bit floating point.
+    F32,
+    /// 32-bit unsigned integers, such as class numbers.
+    U32,
 }
 
 impl TargetSpec {
@@ -96,6 +105,16 @@ impl TargetSpec {
         self
     }
 
+    /// The type of the numbers that batches have; `None` for bytes.
+    #[must_use]
+    pub fn element(&self) -> Option<TargetType> {
+        match self.form {
+            Form::Class { .. } => Some(TargetType::U32),
+            Form::MultiHot { .. } | Form::Floats { .. } | Form::Soft { .. } => Some(TargetType::F32),
+            Form::Bytes => None,
+        }
+    }
+
     /// Number of numbers per sample; 0 for bytes.
     pub(crate) fn len(&self) -> usize {
         match self.form {
@@ -145,15 +164,15 @@ impl TargetSpec {
         Err(Error::parameter("targets", "classes", expected, classes))
     }
 
-    /// A sample's row of a batch's targets.
+    /// A sample's target in this form: a class, floats or bytes.
     ///
     /// # Errors
     /// [`Error::Target`] if the target does not have this form.
-    pub(crate) fn row(&self, target: Target) -> Result<Row> {
+    pub(crate) fn row(&self, target: Target) -> Result<Target> {
         self.make(target).map_err(|message| wrong(self.field.as_deref(), message))
     }
 
-    fn make(&self, target: Target) -> Result<Row, String> {
+    fn make(&self, target: Target) -> Result<Target, String> {
         if target.len_bytes() > MAX_TARGET_BYTES {
             return Err(too_long(target.len_bytes()));
         }
@@ -164,13 +183,13 @@ impl TargetSpec {
                 .ok_or_else(|| format!("it has {number}, not a class from 0 to {}", classes - 1))
         };
         let row = match (self.form, target) {
-            (Form::Bytes, Target::Bytes(bytes)) => return Ok(Row::Bytes(bytes)),
+            (Form::Bytes, Target::Bytes(bytes)) => return Ok(Target::Bytes(bytes)),
             (Form::Bytes, _) => return Err("it is numbers, and bytes were asked for".to_owned()),
             (form, target) => (form, target.numbers()?),
         };
         match row {
             (Form::Class { classes }, numbers) => match numbers[..] {
-                [number] => class(number, classes).map(Row::Class),
+                [number] => class(number, classes).map(Target::Class),
                 _ => Err(format!("it has {} numbers, not that of one class", numbers.len())),
             },
             (Form::MultiHot { classes }, numbers) => {
@@ -178,13 +197,13 @@ impl TargetSpec {
                 for number in numbers {
                     row[class(number, classes)? as usize] = 1.0;
                 }
-                Ok(Row::Floats(row))
+                Ok(Target::Floats(row))
             }
             (Form::Soft { classes, smoothing }, numbers) if numbers.len() == 1 && classes > 1 => {
                 let off = smoothing / f64::from(classes);
                 let mut row = vec![off as f32; classes as usize];
                 row[class(numbers[0], classes)? as usize] = (1.0 - smoothing + off) as f32;
-                Ok(Row::Floats(row))
+                Ok(Target::Floats(row))
             }
             (_, numbers) if numbers.len() != self.len() => {
                 Err(format!("it has {} numbers, not {}", numbers.len(), self.len()))
@@ -198,7 +217,7 @@ impl TargetSpec {
                 }
                 match numbers.iter().find(|number| (**number as f32).is_infinite()) {
                     Some(number) => Err(format!("it has {number}, which f32 cannot hold")),
-                    None => Ok(Row::Floats(numbers.into_iter().map(|number| number as f32).collect())),
+                    None => Ok(Target::Floats(numbers.into_iter().map(|number| number as f32).collect())),
                 }
             }
         }
@@ -249,11 +268,11 @@ impl FromStr for TargetSpec {
 }
 
 /// A sample's label and target, in the form that batches have them in.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Annotation {
     pub(crate) label: u32,
-    /// `None` if no targets were asked for.
-    pub(crate) target: Option<Row>,
+    /// A class, floats or bytes; `None` if no targets were asked for.
+    pub(crate) target: Option<Target>,
 }
 
 impl Annotation {
@@ -264,36 +283,28 @@ impl Annotation {
     }
 }
 
-/// A sample's row of a batch's targets.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Row {
-    Class(u32),
-    Floats(Vec<f32>),
-    Bytes(Vec<u8>),
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn row(spec: &str, target: Target) -> Result<Row> {
+    fn row(spec: &str, target: Target) -> Result<Target> {
         spec.parse::<TargetSpec>().unwrap().row(target)
     }
 
     #[test]
     fn targets_become_what_was_asked_for() {
         let text = |text: &str| Target::Bytes(text.as_bytes().to_vec());
-        assert_eq!(row("class=10", Target::Class(7)).unwrap(), Row::Class(7));
-        assert_eq!(row("class=10:json.kind", text("7")).unwrap(), Row::Class(7));
-        let hot = Row::Floats(vec![0.0, 1.0, 0.0, 1.0]);
+        assert_eq!(row("class=10", Target::Class(7)).unwrap(), Target::Class(7));
+        assert_eq!(row("class=10:json.kind", text("7")).unwrap(), Target::Class(7));
+        let hot = Target::Floats(vec![0.0, 1.0, 0.0, 1.0]);
         assert_eq!(row("multi-hot=4", text("[3, 1, 3]")).unwrap(), hot);
-        assert_eq!(row("multi-hot=4", Target::Integers(vec![])).unwrap(), Row::Floats(vec![0.0; 4]));
-        assert_eq!(row("float=2", text("0.5 -1e3")).unwrap(), Row::Floats(vec![0.5, -1000.0]));
-        assert_eq!(row("soft=2", Target::Floats(vec![0.25, 0.75])).unwrap(), Row::Floats(vec![0.25, 0.75]));
+        assert_eq!(row("multi-hot=4", Target::Integers(vec![])).unwrap(), Target::Floats(vec![0.0; 4]));
+        assert_eq!(row("float=2", text("0.5 -1e3")).unwrap(), Target::Floats(vec![0.5, -1000.0]));
+        assert_eq!(row("soft=2", Target::Floats(vec![0.25, 0.75])).unwrap(), Target::Floats(vec![0.25, 0.75]));
         // timm: off 0.1 / 4, on 1 - 0.1 + 0.1 / 4.
-        let smooth = Row::Floats(vec![0.025, 0.925, 0.025, 0.025]);
+        let smooth = Target::Floats(vec![0.025, 0.925, 0.025, 0.025]);
         assert_eq!(row("soft=4/0.1", Target::Class(1)).unwrap(), smooth);
-        assert_eq!(row("bytes:txt", text("a cat")).unwrap(), Row::Bytes(b"a cat".to_vec()));
+        assert_eq!(row("bytes:txt", text("a cat")).unwrap(), Target::Bytes(b"a cat".to_vec()));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) use host::{HostBuffer, Pool};
 pub use npy::write_npy;
 use std::fmt;
 pub(crate) use targets::Annotations;
-pub use targets::{TargetBytes, TargetElement, TargetTensor, TargetType, Targets};
+pub use targets::{TargetBytes, TargetElement, TargetTensor, Targets};
 
 /// The type of a tensor's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]

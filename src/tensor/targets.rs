@@ -5,7 +5,7 @@ use crate::cuda::CudaBuffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::mix::MixPlan;
-use crate::targets::{Annotation, Form, Row, TargetSpec};
+use crate::targets::{Annotation, Form, Target, TargetSpec, TargetType};
 use bytemuck::Pod;
 
 /// The targets of a batch, in the order of its images.
@@ -29,15 +29,6 @@ pub enum Targets {
     Numbers(TargetTensor),
     /// Bytes of any length for each image, in host memory.
     Bytes(TargetBytes),
-}
-
-/// The type of a target's numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum TargetType {
-    /// 32-bit floating point.
-    F32,
-    /// 32-bit unsigned integers, such as class numbers.
-    U32,
 }
 
 /// A Rust type that a target's numbers can be read as.
@@ -246,15 +237,15 @@ enum Rows {
 }
 
 impl Rows {
-    fn new(spec: &TargetSpec, rows: impl Iterator<Item = Row>) -> Self {
+    fn new(spec: &TargetSpec, rows: impl Iterator<Item = Target>) -> Self {
         match spec.form {
             Form::Class { .. } => {
-                Self::Classes(rows.map(|row| if let Row::Class(class) = row { class } else { 0 }).collect())
+                Self::Classes(rows.map(|row| if let Target::Class(class) = row { class } else { 0 }).collect())
             }
             Form::Bytes => {
                 let mut bytes = TargetBytes { values: Vec::new(), offsets: vec![0] };
                 for row in rows {
-                    if let Row::Bytes(row) = row {
+                    if let Target::Bytes(row) = row {
                         bytes.values.extend(row);
                     }
                     bytes.offsets.push(bytes.values.len() as u64);
@@ -264,7 +255,7 @@ impl Rows {
             Form::MultiHot { .. } | Form::Floats { .. } | Form::Soft { .. } => {
                 let mut floats = Vec::new();
                 for row in rows {
-                    if let Row::Floats(row) = row {
+                    if let Target::Floats(row) = row {
                         floats.extend(row);
                     }
                 }

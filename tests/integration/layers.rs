@@ -29,12 +29,12 @@ const MODULES: &[(&str, &str)] = &[
     ("npy", "atomic error"),
     ("sheet", "atomic error"),
     ("threads", "error"),
-    // What is done to images.
-    ("ops", "error file memory rng"),
+    // Labels and targets, and what is done to images.
+    ("targets", "error npy"),
+    ("ops", "error file memory rng targets"),
     ("plan", "error ops"),
     ("mix", "error rng"),
     // Samples, and the order that they come in.
-    ("targets", "error npy"),
     ("sampler", "error rng"),
     ("rank", "device error sampler"),
     ("store", "address error file"),

@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::{
     ApplyOptions, BadLimit, Batch, Builder, DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout,
-    OnError, Orientation, Partition, Pipeline, Result, Strategy, Tensor, apply,
+    OnError, Orientation, Partition, Pipeline, Result, Strategy, Target, TargetSpec, Tensor, apply,
     image::{ChromaSampling, Image, JpegOptions, Rect, Size, encode_jpeg},
     ops::{
         Brightness, CenterCrop, Contrast, Crop, Custom, CustomTransform, Dilate, Erase, Erode, Fill, GaussianBlur,
         Grayscale, Hflip, Hue, Interpolation, Normalize, Op, RandomResizedCrop, RandomRotation, ResizedCrop, Rotate,
-        SampleRng, Saturation, SizeEffect, Transform, Vflip, color_jitter, gaussian_blur, maybe, one_of, random_crop,
-        random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_resized_crop,
-        random_rotation, random_vertical_flip, repeat,
+        SampleInfo, SampleRng, Saturation, SizeEffect, Transform, Vflip, color_jitter, gaussian_blur, maybe, one_of,
+        random_crop, random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip,
+        random_resized_crop, random_rotation, random_vertical_flip, repeat,
     },
-    source::{EncodedImages, MAX_ENCODED_BYTES, Sample, Source, Want},
+    source::{Compose, EncodedImages, MAX_ENCODED_BYTES, Sample, Source, Want},
 };
 
 fn report(pipeline: &Pipeline, epochs: std::ops::Range<u64>) -> RunReport {
@@ -536,7 +536,7 @@ impl CustomTransform for Wrong {
     fn name(&self) -> &'static str {
         "wrong"
     }
-    fn draw(&self, _rng: &mut SampleRng, _size: Size) -> Result<Vec<Op>> {
+    fn draw(&self, _rng: &mut SampleRng, _sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
         Ok(if self.armed.load(SeqCst) { (self.ops)() } else { Vec::new() })
     }
 }
@@ -595,8 +595,8 @@ fn a_custom_operation_does_its_work() {
         fn name(&self) -> &'static str {
             "darken"
         }
-        fn draw(&self, rng: &mut SampleRng, size: Size) -> Result<Vec<Op>> {
-            assert!(size.width >= 30 || size == Size::new(24, 20));
+        fn draw(&self, rng: &mut SampleRng, sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
+            assert!(sample.size.width >= 30 || sample.size == Size::new(24, 20));
             let by = rng.below(100) as u8;
             let apply = move |image: &mut Image| {
                 image.pixels_mut().iter_mut().for_each(|p| p.iter_mut().for_each(|v| *v = v.saturating_sub(by)));
@@ -616,6 +616,47 @@ fn a_custom_operation_does_its_work() {
     assert_ne!(fused, digest(&build(Strategy::Fused, false), 1));
 }
 
+/// Recipes depend on what the transform sees, and they are the same when they are drawn again, from the batch without its
+/// targets and from the source.
+#[test]
+fn a_custom_transform_sees_index_label_and_target() {
+    struct Told;
+    impl CustomTransform for Told {
+        fn name(&self) -> &'static str {
+            "told"
+        }
+        fn draw(&self, _rng: &mut SampleRng, sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
+            let Some(Target::Floats(target)) = sample.target else { return Ok(Vec::new()) };
+            Ok(vec![Brightness::new(told(sample.index, sample.label, target[0])).into()])
+        }
+    }
+    fn told(index: u64, label: u32, target: f32) -> f64 {
+        0.1 + index as f64 / 100.0 + f64::from(label) / 10.0 + f64::from(target)
+    }
+    let target = |index: u64| index as f32 / 16.0;
+    let images =
+        source(10).targets("weight", move |sample| Ok(Target::Floats(vec![target(sample.index)]))).into_source();
+    let labels: Vec<u32> = (0..10).map(|index| images.label(index)).collect();
+    for transform in [Transform::from(Told), maybe(1.0, [Told.into()])] {
+        let builder = small(Arc::clone(&images)).shuffle(3).batch_size(4).last_batch(LastBatch::Pad);
+        let builder = builder.augment(transform).targets(TargetSpec::floats(1).field("weight"));
+        let pipeline = builder.build().unwrap();
+        for batch in pipeline.epoch(1) {
+            let mut batch = batch.unwrap();
+            drop(batch.take_targets());
+            for (i, &index) in batch.indices().iter().enumerate() {
+                let recipe = batch.recipes(i).unwrap().remove(0);
+                assert_eq!(recipe, pipeline.recipe(1, index).unwrap());
+                let want = told(index, labels[index as usize], target(index));
+                assert!(
+                    matches!(recipe.last(), Some(Op::Brightness(drawn)) if drawn.factor == want),
+                    "{index}: {recipe:?}"
+                );
+            }
+        }
+    }
+}
+
 /// What says that it changes the size may; what does otherwise than it says is an error.
 #[test]
 fn a_custom_transform_may_change_the_size() {
@@ -626,7 +667,7 @@ fn a_custom_transform_may_change_the_size() {
         fn name(&self) -> &'static str {
             "thumbnail"
         }
-        fn draw(&self, _rng: &mut SampleRng, _size: Size) -> Result<Vec<Op>> {
+        fn draw(&self, _rng: &mut SampleRng, _sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
             let apply = |image: &mut Image| {
                 let mut thumbnail = Image::new(Size::new(8, 6));
                 thumbnail.pixels_mut().fill(image.pixels()[0]);

@@ -2,7 +2,8 @@
 
 use crate::ops::recipe::draw_recipe;
 use crate::ops::*;
-use crate::rng::SampleRng;
+use crate::rng::{Pick, SampleRng};
+use crate::targets::Annotation;
 use std::collections::BTreeMap;
 
 const SIZE: Size = Size::new(200, 150);
@@ -11,7 +12,12 @@ const SIZE: Size = Size::new(200, 150);
 fn drawn(transforms: impl Into<Vec<Transform>>, samples: u64) -> Vec<Vec<Op>> {
     let transforms = transforms.into();
     transforms.iter().for_each(|transform| transform.validate().unwrap());
-    (0..samples).map(|i| draw_recipe(&transforms, &mut SampleRng::for_sample(3, 0, i), SIZE).unwrap().ops).collect()
+    let annotation = Annotation::default();
+    let draw = |index| {
+        let sample = SampleInfo::new(Pick { index, repetition: 0 }, SIZE, &annotation);
+        draw_recipe(&transforms, &mut SampleRng::for_sample(3, 0, index), sample).unwrap().ops
+    };
+    (0..samples).map(draw).collect()
 }
 
 /// Fails if Pearson's statistic exceeds the value that one in a million exceeds, by Wilson and Hilferty.
