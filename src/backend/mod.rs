@@ -15,6 +15,7 @@ mod left_to_cpu;
 mod open;
 mod options;
 mod spares;
+mod twice;
 mod work_stats;
 
 pub(crate) use any::{AnyBackend, AnyBatch, AnyWorker};
@@ -23,6 +24,7 @@ pub(crate) use exchange::{End, Finished, PlannedSample, Settled};
 pub use left_to_cpu::LeftToCpu;
 pub(crate) use open::{Open, open};
 pub(crate) use options::{OutputForm, PixelForm, RunOptions};
+pub(crate) use twice::{Twice, open_twice};
 pub(crate) use work_stats::{Decoded, WorkStats};
 
 use crate::decode::Header;

@@ -2,6 +2,7 @@
 
 use super::nvml::Nvml;
 use crate::backend::cuda::cards::{Card, cards, pci_addresses};
+use crate::cuda::driver::driver_is_there;
 use crate::decode::{libjpeg_has_simd, probe};
 use crate::error::{Error, Result};
 use crate::source::{Input, Sample, Source, Stream, StreamStart, Want};
@@ -9,6 +10,9 @@ use serde::Serialize;
 use std::fs::read_to_string;
 use std::num::NonZero;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The reason for no GPU where no driver is installed. Reports about the CPU name no remedy.
+pub(super) const NO_DRIVER: &str = "no NVIDIA driver on this machine";
 
 /// Most images that are read for the summary of a data set.
 const LOOKED_AT: u64 = 1_000;
@@ -79,6 +83,7 @@ impl Environment {
         let (cards, no_gpu) = match cards() {
             Ok(cards) if cards.is_empty() => (cards, Some("NVIDIA's driver shows no GPU".to_owned())),
             Ok(cards) => (cards, None),
+            Err(_) if !driver_is_there() => (Vec::new(), Some(NO_DRIVER.to_owned())),
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         let nvml = Nvml::open(&pci_addresses().unwrap_or_default()).ok();

@@ -3,6 +3,7 @@
 use super::gather::{Gather, plain_row};
 use super::output::Output;
 use super::resample;
+use crate::backend::Twice;
 use crate::decode::{DecodeOptions, Decoder, Header, PriorKnowledge};
 use crate::error::Result;
 use crate::ops::CpuPass;
@@ -42,6 +43,8 @@ pub(crate) struct Executor {
     next: Image,
     scratch: resample::Scratch,
     line: Vec<Pixel>,
+    /// What is done twice, to measure its cost.
+    twice: Option<Twice>,
 }
 
 impl Executor {
@@ -53,7 +56,13 @@ impl Executor {
             next: Image::default(),
             scratch: resample::Scratch::default(),
             line: Vec::new(),
+            twice: None,
         })
+    }
+
+    /// Does a part of the work twice.
+    pub(super) fn doing_twice(self, what: Option<Twice>) -> Self {
+        Self { twice: what, ..self }
     }
 
     /// Decodes once. Then, for each plan, runs the stages and writes the result to its output, whose size is the
@@ -70,19 +79,48 @@ impl Executor {
     }
 
     fn run_plans(&mut self, job: &Job<'_>, plans: &[Plan<'_>], outputs: &mut [Output<'_>]) -> Result<Times> {
-        let (decode, knew) = self.decode(job, decoded_by(plans))?;
+        let part = decoded_by(plans);
+        if self.twice == Some(Twice::Decode) {
+            self.decode(job, part)?;
+        }
+        let (decode, knew) = self.decode(job, part)?;
         let start = Instant::now();
         let _augment = Span::enter(Activity::Augment);
+        if self.twice == Some(Twice::Operations) {
+            self.run_before(plans, outputs)?;
+        }
         if let [plan] = plans
             && let [output] = outputs
         {
-            plan.stages.iter().try_for_each(|stage| self.stage(stage, plan.order))?;
-            self.finish(plan, output);
+            self.run_on_current(plan, output)?;
         } else {
             std::mem::swap(&mut self.current, &mut self.decoded);
             plans.iter().zip(outputs).try_for_each(|(plan, output)| self.run_on_decoded(plan, output))?;
         }
         Ok(Times { decode, augment: start.elapsed(), knew })
+    }
+
+    /// Runs the plans and leaves the decoded image as the current one.
+    fn run_before(&mut self, plans: &[Plan<'_>], outputs: &mut [Output<'_>]) -> Result<()> {
+        if let ([plan], [output]) = (plans, &mut *outputs)
+            && changes_in_place(plan)
+        {
+            let decoded = self.current.clone();
+            self.run_on_current(plan, output)?;
+            self.current = decoded;
+            return Ok(());
+        }
+        std::mem::swap(&mut self.current, &mut self.decoded);
+        plans.iter().zip(outputs).try_for_each(|(plan, output)| self.run_on_decoded(plan, output))?;
+        std::mem::swap(&mut self.current, &mut self.decoded);
+        Ok(())
+    }
+
+    /// Runs a plan.
+    fn run_on_current(&mut self, plan: &Plan<'_>, output: &mut Output<'_>) -> Result<()> {
+        plan.stages.iter().try_for_each(|stage| self.stage(stage, plan.order))?;
+        self.finish(plan, output);
+        Ok(())
     }
 
     /// Runs a plan and preserves the decoded image.
@@ -198,6 +236,17 @@ impl Executor {
             output.row(y as u32, made);
         };
         resample::resample(view, &self.current, resampling, part, &mut self.scratch, &mut emit);
+    }
+}
+
+/// Whether a plan changes the decoded image where it is.
+fn changes_in_place(plan: &Plan<'_>) -> bool {
+    match (plan.stages.first(), &plan.last) {
+        (Some(stage), _) => {
+            stage.view.table.is_some() || matches!(stage.work, StageWork::Table(_) | StageWork::Pass(..))
+        }
+        (None, Last::View(view)) => view.table.is_some(),
+        (None, _) => false,
     }
 }
 

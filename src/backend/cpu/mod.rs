@@ -31,7 +31,9 @@ mod resample;
 mod vertical;
 
 use super::spares::Spares;
-use super::{Backend, Decoded, Encoded, End, Finished, OutputForm, PlannedSample, RunOptions, Settled, WorkStats};
+use super::{
+    Backend, Decoded, Encoded, End, Finished, OutputForm, PlannedSample, RunOptions, Settled, Twice, WorkStats,
+};
 use crate::cuda::driver;
 use crate::decode::Header;
 use crate::error::{Error, Result};
@@ -60,6 +62,8 @@ pub(crate) struct Cpu {
     targets: Arc<Pool>,
     /// Workers of threads that have ended, for the next epoch.
     workers: Spares<Worker>,
+    /// What is done twice, to measure its cost.
+    twice: Option<Twice>,
 }
 
 /// A thread's decoder and memory.
@@ -89,7 +93,12 @@ impl Cpu {
         drop((memory::zeros::<u8>(workers, "the workers beside the batches", memory::SMALLER_BATCHES)?, batches));
         let targets = Arc::new(Pool::new(DType::F32, options.batches_at_a_time()));
         let workers = Spares::new(options.threads.max(1));
-        Ok(Self { options: Arc::clone(options), tables, pools, targets, workers })
+        Ok(Self { options: Arc::clone(options), tables, pools, targets, workers, twice: None })
+    }
+
+    /// Does a part of the work twice.
+    pub(super) fn doing_twice(self, what: Twice) -> Self {
+        Self { twice: Some(what), ..self }
     }
 }
 
@@ -152,7 +161,8 @@ impl Backend for Cpu {
     }
 
     fn worker(&self) -> Result<Worker> {
-        self.workers.take().map_or_else(|| Ok(Worker { executor: Executor::new()?, buffer: Vec::new() }), Ok)
+        let new = || Ok(Worker { executor: Executor::new()?.doing_twice(self.twice), buffer: Vec::new() });
+        self.workers.take().map_or_else(new, Ok)
     }
 
     fn give_worker(&self, worker: Worker) {

@@ -47,7 +47,12 @@ impl Gpu {
     }
 
     /// Opens the device as `open` does. `queue` is used to queue the parts of batches.
-    pub(super) fn open_by(ordinal: u32, options: &Arc<RunOptions>, tables: &Tables, queue: Queue) -> Result<Self> {
+    pub(in crate::backend) fn open_by(
+        ordinal: u32,
+        options: &Arc<RunOptions>,
+        tables: &Tables,
+        queue: Queue,
+    ) -> Result<Self> {
         let image = fatbin::fatbin()?;
         let context = driver::context(ordinal)?;
         let _entered = driver::enter(&context)?;

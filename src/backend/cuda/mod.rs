@@ -98,6 +98,7 @@ mod worker;
 
 pub(crate) use gpu::Gpu;
 pub(crate) use in_flight::InFlight;
+pub(super) use streams::{Part, Queue};
 pub(crate) use worker::Worker;
 
 use crate::cuda::driver;

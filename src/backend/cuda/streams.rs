@@ -17,7 +17,7 @@ pub(crate) enum Part {
 }
 
 /// A function that queues a part: [`once`], or an experiment's own that measures the cost of the part.
-pub(super) type Queue = fn(Part, &dyn Fn() -> Result<()>) -> Result<()>;
+pub(in crate::backend) type Queue = fn(Part, &dyn Fn() -> Result<()>) -> Result<()>;
 
 /// Queues a part once.
 pub(super) fn once(_: Part, queue: &dyn Fn() -> Result<()>) -> Result<()> {

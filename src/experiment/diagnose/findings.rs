@@ -48,6 +48,15 @@ impl Findings {
         if rate.is_finite() && rate > 0.0 { self.rates.pipeline / rate - 1.0 } else { 0.0 }
     }
 
+    /// What a part costs the pipeline, by the rate with the part done twice.
+    fn done_twice(&self, rate: f64) -> String {
+        if rate.is_finite() && rate > 0.0 {
+            format!("; done twice, the pipeline takes {:.0} % longer", 100.0 * self.longer(rate))
+        } else {
+            String::new()
+        }
+    }
+
     pub(super) fn bottleneck(&self) -> TrainingBottleneck {
         let (transfer, kernels) = (self.longer(self.rates.transfer_twice), self.longer(self.rates.kernels_twice));
         let PerImage { read, decode, augment } = self.per_image;
@@ -157,9 +166,13 @@ impl Findings {
                 "The GPU's kernels are the bottleneck: with each run twice the pipeline takes {:.0} % longer; {waits}.",
                 100.0 * self.longer(self.rates.kernels_twice)
             ),
-            TrainingBottleneck::Decode => format!("Decoding is the bottleneck: {}; {waits}.", of_worker("it", decode)),
+            TrainingBottleneck::Decode => {
+                let twice = self.done_twice(self.rates.decode_twice);
+                format!("Decoding is the bottleneck: {}{twice}; {waits}.", of_worker("it", decode))
+            }
             TrainingBottleneck::Augmentation => {
-                format!("Augmentation is the bottleneck: {}; {waits}.", of_worker("it", augment))
+                let twice = self.done_twice(self.rates.operations_twice);
+                format!("Augmentation is the bottleneck: {}{twice}; {waits}.", of_worker("it", augment))
             }
         }
     }

@@ -1,8 +1,8 @@
-//! Finds out why a trainer waits, by measuring the pipeline with parts left out, one after the other.
+//! Finds out why a trainer waits, by measuring the pipeline alone, its parts, and with one part of its work done twice.
 
-// On a GPU, copies and kernels run at the same time, so their own durations do not show what they cost, and neither
-// would leaving one out. So each of them is done twice. The one that makes the pipeline nearly twice as slow is the
-// bottleneck.
+// A part is not left out but done twice, because a pipeline without one of its operations decodes other pixels. On a GPU,
+// copies and kernels run at the same time, so their own durations do not show what they cost: the one that makes the
+// pipeline nearly twice as slow when it is done twice is the bottleneck.
 //
 // A machine that is busy with other work is a finding of its own. Other processes slow every stage of a worker by the
 // same factor; decoding would then be named, because it is the longest stage. Waiting for bytes and waiting for the
@@ -18,13 +18,11 @@ use super::run::StageSeconds;
 use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{NO_STEP_S, RunTimes, SteadyState, TrainingRun, about_setup, skipped};
-use crate::backend::cuda::measure::{self, open_twice};
+use crate::backend::{Twice, open, open_twice};
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
-use crate::ops::{CenterCrop, Op};
 use crate::pipeline::{Builder, Pipeline};
 use crate::plan::Strategy;
-use crate::raster::Size;
 use findings::{Findings, StageRounds};
 use reading::{Reading, read};
 use serde::Serialize;
@@ -97,11 +95,12 @@ pub struct Rates {
     pub read: f64,
     /// Rate of reading and decoding whole images.
     pub read_decode: f64,
-    /// Rate of the pipeline with a center crop instead of its operations, without a training step. It decodes other
-    /// pixels, so the difference is not the cost of the operations alone.
-    pub center_crop: f64,
     /// Rate of the pipeline without a training step.
     pub pipeline: f64,
+    /// Rate of the pipeline if the CPU decodes the pixels of each image twice; infinite on a GPU.
+    pub decode_twice: f64,
+    /// Rate of the pipeline if the CPU runs the operations twice on what was decoded once; infinite on a GPU.
+    pub operations_twice: f64,
     /// Rate of the pipeline if each batch is copied to the GPU twice; infinite on the CPU.
     pub transfer_twice: f64,
     /// Rate of the pipeline if the GPU's kernels run twice; infinite on the CPU.
@@ -152,15 +151,15 @@ pub fn diagnose(
     let threads = settings.threads.max(1);
     // Built first, so that settings that a pipeline refuses are reported before anything is measured.
     let whole = builder(subject, settings, settings.ops.clone()).build()?;
-    let (device, size, prefetch) = (whole.device_name(), whole.image_size(), whole.prefetch());
+    let (device, prefetch) = (whole.device_name(), whole.prefetch());
     // Frees its memory on the device for the measured pipelines.
     drop(whole);
-    let parts: Vec<Part> = Part::ALL.into_iter().filter(|part| on_gpu || !part.is_of_gpu()).collect();
+    let parts: Vec<Part> = Part::ALL.into_iter().filter(|part| part.is_measured(on_gpu)).collect();
     let rounds = settings.rounds.max(1);
     let mut measured = Measured::default();
     for (done, (_, part)) in turns(parts.len(), rounds, subject.seed).into_iter().enumerate() {
         let part = parts[part];
-        let rate = measured.add(part, subject, settings, size, model)?;
+        let rate = measured.add(part, subject, settings, model)?;
         let stated = if rate.is_finite() { format!("{rate:.0} images/s") } else { "no time".to_owned() };
         progress(&format!("{}/{} {}: {stated}", done + 1, parts.len() * rounds as usize, part.name()));
     }
@@ -213,17 +212,15 @@ pub fn diagnose(
         "Read and decode: whole images; the pipeline decodes only what its operations need, so it may be faster."
             .to_owned(),
         "Images/s and the trainer's share are of the batches between set-up and the end of an epoch.".to_owned(),
-        "Center crop only: in the place of all operations. It decodes other pixels too, so it does not tell what the operations \
-         cost: the worker's times by stage do."
-            .to_owned(),
         "Step alone: every batch is there when the step asks, and no worker runs beside it.".to_owned(),
     ]);
+    report.notes.push(
+        "Twice: the pipeline with this part of its work done once more for the same pixels, and nothing else changed. How much \
+         longer it then takes is what the part costs it; what takes time beside something slower does not show."
+            .to_owned(),
+    );
     if on_gpu {
-        report.notes.push(
-            "Sent twice, kernels twice: the pipeline with each batch copied to the GPU once more, and with the GPU's kernels \
-             run once more. What takes time beside something slower does not show."
-                .to_owned(),
-        );
+        report.tables[0].blank.push("decoded twice, operations twice: the operations run on the GPU.".to_owned());
     } else {
         let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
         report.tables[0].blank.push(format!("sent twice, kernels twice: {reason}."));
@@ -239,8 +236,9 @@ pub fn diagnose(
 enum Part {
     Read,
     ReadDecode,
-    CenterCrop,
     Pipeline,
+    DecodeTwice,
+    OperationsTwice,
     TransferTwice,
     KernelsTwice,
     Step,
@@ -248,11 +246,12 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Read,
         Self::ReadDecode,
-        Self::CenterCrop,
         Self::Pipeline,
+        Self::DecodeTwice,
+        Self::OperationsTwice,
         Self::TransferTwice,
         Self::KernelsTwice,
         Self::Step,
@@ -263,8 +262,9 @@ impl Part {
         match self {
             Self::Read => "read",
             Self::ReadDecode => "read, decode",
-            Self::CenterCrop => "center crop only",
             Self::Pipeline => "pipeline alone",
+            Self::DecodeTwice => "decoded twice",
+            Self::OperationsTwice => "operations twice",
             Self::TransferTwice => "sent twice",
             Self::KernelsTwice => "kernels twice",
             Self::Step => "step alone",
@@ -272,8 +272,24 @@ impl Part {
         }
     }
 
-    fn is_of_gpu(self) -> bool {
-        matches!(self, Self::TransferTwice | Self::KernelsTwice)
+    /// What the part does twice.
+    fn twice(self) -> Option<Twice> {
+        match self {
+            Self::DecodeTwice => Some(Twice::Decode),
+            Self::OperationsTwice => Some(Twice::Operations),
+            Self::TransferTwice => Some(Twice::Transfer),
+            Self::KernelsTwice => Some(Twice::Kernels),
+            _ => None,
+        }
+    }
+
+    /// Whether the part is measured where operations run on a GPU, or on the CPU.
+    fn is_measured(self, on_gpu: bool) -> bool {
+        match self.twice() {
+            Some(Twice::Decode | Twice::Operations) => !on_gpu,
+            Some(Twice::Transfer | Twice::Kernels) => on_gpu,
+            None => true,
+        }
     }
 }
 
@@ -291,17 +307,9 @@ struct Measured {
 
 impl Measured {
     /// Measures a part once more. Returns images per second, infinite for a step that does nothing.
-    fn add(
-        &mut self,
-        part: Part,
-        subject: &Subject,
-        settings: &DiagnoseSettings,
-        size: Size,
-        model: &mut Model,
-    ) -> Result<f64> {
+    fn add(&mut self, part: Part, subject: &Subject, settings: &DiagnoseSettings, model: &mut Model) -> Result<f64> {
         let time = settings.time / settings.rounds.max(1);
-        let builder = |ops| builder(subject, settings, ops);
-        let all = || settings.ops.clone();
+        let builder = builder(subject, settings, settings.ops.clone());
         let run = match part {
             Part::Read | Part::ReadDecode => {
                 let reading = read(subject, settings.threads.max(1), time, part == Part::ReadDecode)?;
@@ -311,16 +319,19 @@ impl Measured {
                 Err(reading.images_per_s())
             }
             Part::Step => Err(ready(subject, settings, time, model)?),
-            Part::CenterCrop => Ok(alone(&builder(center_crop(size, &settings.ops)).build()?, time)?),
-            Part::Pipeline => Ok(alone(&builder(all()).build()?, time)?),
-            Part::TransferTwice => Ok(alone(&twice(builder(all()), measure::Part::Transfer)?, time)?),
-            Part::KernelsTwice => Ok(alone(&twice(builder(all()), measure::Part::Kernels)?, time)?),
             Part::Whole => {
                 let mut ignore = |_: &_| Ok(());
                 let mut run = TrainingRun::start(model.step.as_mut(), &mut ignore);
-                run.for_time(&builder(all()).build()?, time)?;
+                run.for_time(&builder.build()?, time)?;
                 Ok(run.finish())
             }
+            _ => Ok(alone(
+                &builder.build_on(&|device, options, normalize| match part.twice() {
+                    Some(what) => open_twice(what, device, options, normalize),
+                    None => open(device, options, normalize),
+                })?,
+                time,
+            )?),
         };
         let rate = match run {
             Ok(run) => {
@@ -356,8 +367,9 @@ impl Measured {
         Rates {
             read: of(Part::Read).min(intake.unwrap_or(f64::INFINITY)),
             read_decode: of(Part::ReadDecode),
-            center_crop: of(Part::CenterCrop),
             pipeline: of(Part::Pipeline),
+            decode_twice: of(Part::DecodeTwice),
+            operations_twice: of(Part::OperationsTwice),
             transfer_twice: of(Part::TransferTwice),
             kernels_twice: of(Part::KernelsTwice),
             step: of(Part::Step),
@@ -367,14 +379,17 @@ impl Measured {
 
     /// ReportTable of the images per second of each part, compared with the median of the whole.
     fn table(&self, rates: &Rates) -> ReportTable {
-        let columns = ["part", "images/s", "from", "to", "of the whole, times"];
+        let columns = ["part", "images/s", "from", "to", "of the whole, times", "longer than alone, %"];
         let mut table = ReportTable::new("parts", "How fast each part would be alone", &columns);
         for part in Part::ALL {
             let spread = self.spread(part);
             let of = |of: fn(Spread) -> f64| Cell::number(spread.map(of), 0);
             let times = spread.map(|spread| spread.median / rates.whole.max(1e-9));
             let row = [of(|spread| spread.median), of(|spread| spread.low), of(|spread| spread.high)];
-            table.rows.push([part.name().into()].into_iter().chain(row).chain([Cell::number(times, 2)]).collect());
+            let longer =
+                spread.filter(|_| part.twice().is_some()).map(|spread| 100.0 * (rates.pipeline / spread.median - 1.0));
+            let last = [Cell::number(times, 2), Cell::number(longer, 0)];
+            table.rows.push([part.name().into()].into_iter().chain(row).chain(last).collect());
         }
         if rates.step.is_infinite() {
             table.blank.push("the step alone: it does nothing.".to_owned());
@@ -411,18 +426,6 @@ impl Measured {
 fn builder(subject: &Subject, settings: &DiagnoseSettings, ops: Vec<Transform>) -> Builder {
     let builder = subject.builder().batch_size(settings.batch_size).threads(settings.threads);
     ops.into_iter().fold(builder.strategy(settings.strategy), Builder::augment)
-}
-
-/// A pipeline whose GPU does a part of each batch's way twice.
-fn twice(builder: Builder, part: measure::Part) -> Result<Pipeline> {
-    builder.build_on(&|device, options, normalize| open_twice(part, device, options, normalize))
-}
-
-/// A center crop to the size of a pipeline's images, and its normalization.
-fn center_crop(size: Size, ops: &[Transform]) -> Vec<Transform> {
-    let normalize = ops.iter().filter(|op| matches!(op, Transform::Explicit(Op::Normalize(_))));
-    let crop = CenterCrop::new(size);
-    std::iter::once(crop.into()).chain(normalize.cloned()).collect()
 }
 
 /// Runs a pipeline without a training step.

@@ -3,14 +3,12 @@
 //!
 //! `decode_only` measures the speed of decoders alone (the crate's own with `alone`). `decode_whole` returns the pixels
 //! that nvJPEG makes of an image. `spin` is a training step of fixed length, `fixed_work` one of a fixed amount of
-//! work. `twice` makes a pipeline's device do a part of the work twice.
+//! work.
 
 mod alone;
 pub(crate) mod decode_only;
 pub(crate) mod decode_whole;
 mod fixed_work;
 mod spin;
-mod twice;
 
 pub(crate) use spin::Spin;
-pub(crate) use twice::{Part, open_twice};
