@@ -36,6 +36,7 @@ pub mod run_state;
 pub mod spread;
 pub mod step;
 pub mod subject;
+pub mod supply;
 pub mod synth;
 mod ticks;
 pub mod train;

@@ -5,8 +5,8 @@ use super::report::plot::Stretch;
 use super::run::StageSeconds;
 use super::spread::Spread;
 use super::step::TrainingStep;
-use crate::error::Result;
-use crate::pipeline::{Pipeline, Stats};
+use crate::error::{Error, Result};
+use crate::pipeline::{Builder, Pipeline, Stats};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -260,6 +260,32 @@ pub(super) fn about_setup<'a>(runs: impl Iterator<Item = &'a RunTimes>) -> Optio
              told apart: other figures are of the batches between set-up and the end."
         ),
     })
+}
+
+/// Images per second of the training step alone, with every batch ready and no other work; infinite if it does nothing.
+/// The step keeps the batches that it gets, so each batch is made while the clock is stopped.
+///
+/// # Errors
+/// [`Error::Parameter`] for a source without usable images; errors of the pipeline and the step.
+pub(super) fn step_alone(builder: Builder, time: Duration, step: &mut dyn TrainingStep) -> Result<f64> {
+    let (mut trained, mut images, mut batches) = (Duration::ZERO, 0, 0_u32);
+    let begin = Instant::now();
+    for batch in builder.threads(0).prefetch(1).build()?.epoch(0) {
+        let batch = batch?;
+        batch.images().synchronize()?;
+        let (start, len) = (Instant::now(), batch.len());
+        step.train(batch)?;
+        step.finish()?;
+        (trained, images, batches) = (trained + start.elapsed(), images + len, batches + 1);
+        if begin.elapsed() >= time {
+            break;
+        }
+    }
+    if images == 0 {
+        return Err(Error::parameter("bench", "source", "images that can be used", "none"));
+    }
+    let seconds = trained.as_secs_f64();
+    Ok(if seconds < NO_STEP_S * f64::from(batches) { f64::INFINITY } else { images as f64 / seconds })
 }
 
 /// Share of a pipeline's images that a step classifies correctly, without training on them; `None` if it does not say.

@@ -1,23 +1,21 @@
 //! `warpfeed bench`: the experiments, each with its report.
 
 use super::diagnose::Diagnose;
-use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions, unused_name};
+use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions};
 use super::models::{ModelOptions, StepOptions};
 use super::options::{PresetOptions, StrategyName};
+use super::peers::Peers;
+use super::supply::Supply;
 use clap::{Args, Subcommand};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use warpfeed::experiment::augment_load::{self, augment_load};
-use warpfeed::experiment::compare::MAX_REPORT_BYTES;
 use warpfeed::experiment::configurations::configurations;
 use warpfeed::experiment::events::EventLog;
-use warpfeed::experiment::peers::peers;
-use warpfeed::experiment::subject::Subject;
 use warpfeed::experiment::verdict::{default_rounds, pairs};
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
-    Error, IMAGENET_MEAN, IMAGENET_STD, Preset, Result,
+    IMAGENET_MEAN, IMAGENET_STD, Preset, Result,
     ops::{Normalize, Resize, Transform},
-    source::{ImageFolder, read_text_limited},
 };
 
 /// Smaller images are trained on at their own size.
@@ -39,6 +37,7 @@ enum Experiment {
     Configurations(Configurations),
     Diagnose(Diagnose),
     Peers(Peers),
+    Supply(Supply),
 }
 
 impl Bench {
@@ -49,6 +48,7 @@ impl Bench {
             Experiment::Configurations(configurations) => configurations.run(),
             Experiment::Diagnose(diagnose) => diagnose.run(),
             Experiment::Peers(peers) => peers.run(),
+            Experiment::Supply(supply) => supply.run(),
         }
     }
 }
@@ -226,77 +226,5 @@ impl Configurations {
         let found = configurations(&subject, &settings, &mut model, &mut on_event, progressed)?;
         progress.end();
         self.report.finish(found.report)
-    }
-}
-
-/// Compare warpfeed with DALI and torchvision, on the same images and operations
-///
-/// Runs benches/peers/run of warpfeed's repository, or reports the results of an earlier run. The script needs Python,
-/// and installs several gigabytes into an environment beside itself.
-#[derive(Args)]
-struct Peers {
-    /// Folder of class folders with JPEGs.
-    #[arg(required_unless_present = "from")]
-    dir: Option<PathBuf>,
-    /// Report this file, written by benches/peers/run --out.
-    #[arg(long, value_name = "FILE.json", conflicts_with = "dir")]
-    from: Option<PathBuf>,
-    /// The script to run.
-    #[arg(long, value_name = "FILE", default_value = "benches/peers/run")]
-    script: PathBuf,
-    /// A Python with the peers installed [default: an environment that the script makes]
-    #[arg(long, value_name = "FILE")]
-    python: Option<PathBuf>,
-    /// Worker threads of each loader.
-    #[arg(long, value_name = "T", default_value_t = 2)]
-    threads: usize,
-    /// Measurements of each row; the median counts.
-    #[arg(long, value_name = "R", default_value_t = 3)]
-    rounds: u32,
-    #[command(flatten)]
-    report: ReportOptions,
-}
-
-impl Peers {
-    fn run(self) -> Result<()> {
-        // The script prints its own progress.
-        self.report.begin()?.end();
-        let report = match (&self.from, &self.dir) {
-            (Some(file), _) => peers(&read_text_limited(file, MAX_REPORT_BYTES)?)?,
-            (None, dir) => {
-                let dir = dir.as_deref().unwrap_or(Path::new("."));
-                // Checked first, so that a folder without images is reported before anything is installed.
-                let data_set = Subject::new(dir.display().to_string(), ImageFolder::open(dir)?).data_set()?;
-                let mut report = peers(&self.measure(dir)?)?;
-                report.data_set = Some(data_set);
-                report
-            }
-        };
-        self.report.finish(report)
-    }
-
-    /// Runs the script and returns its results.
-    fn measure(&self, dir: &Path) -> Result<String> {
-        let failed = |source| Error::Io { action: "run", path: self.script.clone(), source };
-        let own = std::env::current_exe().map_err(failed)?;
-        let out = std::env::temp_dir().join(unused_name());
-        let mut command = std::process::Command::new(&self.script);
-        command.arg(dir).arg("--out").arg(&out).arg("--warpfeed").arg(own);
-        command.args(["--threads", &self.threads.to_string(), "--rounds", &self.rounds.to_string()]);
-        if let Some(python) = &self.python {
-            command.arg("--python").arg(python);
-        }
-        // The script's table would repeat the report. Its progress goes to standard error.
-        let status = command.stdout(std::process::Stdio::null()).status().map_err(|error| {
-            let message = format!("{error}: give --script, the benches/peers/run of warpfeed's repository");
-            failed(std::io::Error::new(error.kind(), message))
-        })?;
-        if !status.success() {
-            return Err(failed(std::io::Error::other(format!("it ended with {status}; what it said is above"))));
-        }
-        let json = read_text_limited(&out, MAX_REPORT_BYTES);
-        // The file was temporary.
-        let _ = std::fs::remove_file(&out);
-        json
     }
 }

@@ -17,9 +17,9 @@ use super::report::{Cell, Report, ReportTable};
 use super::run::StageSeconds;
 use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{NO_STEP_S, RunTimes, SteadyState, TrainingRun, about_setup, skipped};
+use super::train::{RunTimes, SteadyState, TrainingRun, about_setup, skipped, step_alone};
 use crate::backend::{Twice, open, open_twice};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ops::transform::Transform;
 use crate::pipeline::{Builder, Pipeline};
 use crate::plan::Strategy;
@@ -27,7 +27,7 @@ use findings::{Findings, StageRounds};
 use reading::{Reading, read};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// DiagnoseSettings of the experiment.
 #[derive(Debug, Clone)]
@@ -318,7 +318,7 @@ impl Measured {
                 }
                 Err(reading.images_per_s())
             }
-            Part::Step => Err(ready(subject, settings, time, model)?),
+            Part::Step => Err(step_alone(builder, time, model.step.as_mut())?),
             Part::Whole => {
                 let mut ignore = |_: &_| Ok(());
                 let mut run = TrainingRun::start(model.step.as_mut(), &mut ignore);
@@ -434,28 +434,4 @@ fn alone(pipeline: &Pipeline, time: Duration) -> Result<RunTimes> {
     let mut run = TrainingRun::start(none.step.as_mut(), &mut ignore);
     run.for_time(pipeline, time)?;
     Ok(run.finish())
-}
-
-/// Images per second of the training step alone, with every batch ready and no other work; infinite if it does nothing.
-/// The step keeps the batches that it gets, so each batch is made while the clock is stopped.
-fn ready(subject: &Subject, settings: &DiagnoseSettings, time: Duration, model: &mut Model) -> Result<f64> {
-    let builder = builder(subject, settings, settings.ops.clone()).threads(0).prefetch(1);
-    let (mut step, mut images) = (Duration::ZERO, 0);
-    let begin = Instant::now();
-    for batch in builder.build()?.epoch(0) {
-        let batch = batch?;
-        batch.images().synchronize()?;
-        let (start, len) = (Instant::now(), batch.len());
-        model.step.train(batch)?;
-        model.step.finish()?;
-        (step, images) = (step + start.elapsed(), images + len);
-        if begin.elapsed() >= time {
-            break;
-        }
-    }
-    if images == 0 {
-        return Err(Error::parameter("diagnose", "source", "images that can be used", "none"));
-    }
-    let a_batch_s = step.as_secs_f64() * settings.batch_size as f64 / images as f64;
-    Ok(if a_batch_s < NO_STEP_S { f64::INFINITY } else { settings.batch_size as f64 / a_batch_s })
 }

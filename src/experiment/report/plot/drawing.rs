@@ -130,6 +130,16 @@ impl Drawing {
         );
     }
 
+    /// Draws a dashed line across the plot at height `y`, with its name above it.
+    pub(super) fn level(&mut self, left: f64, y: f64, name: &str) {
+        let _ = write!(
+            self.body,
+            "<path d=\"M{left:.1} {y:.1}H{:.1}\" stroke=\"{TEXT}\" stroke-width=\"1.5\" stroke-dasharray=\"6 4\" fill=\"none\"/>",
+            WIDTH - RIGHT
+        );
+        self.text(WIDTH - RIGHT - 2.0, y - 4.0, "end", SMALL, name);
+    }
+
     /// Draws an error bar: a line with a short line across each end.
     pub(super) fn error_bar(&mut self, from: (f64, f64), to: (f64, f64)) {
         const HALF: f64 = 3.0;

@@ -182,11 +182,29 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
 /// A plot with a line for each series over the places `xs`, with marks. A missing value leaves a gap.
 #[must_use]
 pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series], at_least: Range) -> String {
+    lines_and_levels(title, unit, of, xs, series, &[], at_least)
+}
+
+/// A plot as [`lines`] makes it, with a named horizontal line at each level.
+#[must_use]
+pub fn lines_and_levels(
+    title: &str,
+    unit: &str,
+    of: &str,
+    xs: &[f64],
+    series: &[Series],
+    levels: &[(String, f64)],
+    at_least: Range,
+) -> String {
     let mut drawing = Drawing::new(title);
     drawing.legend(series, true);
     let (low, high) = extent(series);
-    let (low, high) = range([low, high, at_least.0, at_least.1].into_iter());
+    let values = levels.iter().map(|level| level.1).chain([low, high, at_least.0, at_least.1]);
+    let (low, high) = range(values);
     let (y, left) = drawing.scale(low, high, unit);
+    for (name, value) in levels {
+        drawing.level(left, y(*value), name);
+    }
     let last = xs.iter().copied().fold(1.0, f64::max);
     let x = |value: f64| left + 12.0 + (WIDTH - left - RIGHT - 24.0) * value / last;
     for (number, series) in series.iter().enumerate() {
@@ -216,7 +234,11 @@ pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series], a
     }
     drawing.places(named.iter().map(|&place| (x(place), place.to_string())), WIDTH, of);
     let places: Vec<String> = xs.iter().map(f64::to_string).collect();
-    drawing.finish(&in_words(&places, of, series, unit))
+    let mut words = in_words(&places, of, series, unit);
+    for (name, value) in levels {
+        words += &format!(" {name}: {} {unit}.", short(*value));
+    }
+    drawing.finish(&words)
 }
 
 #[cfg(test)]
