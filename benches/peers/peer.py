@@ -1,10 +1,11 @@
 """Times one peer of warpfeed on the CPU and prints one JSON object.
 
-    python peer.py dali|torchvision PIPELINE FOLDER [--load N] [--full-decode] [--threads T] [--batch-size B]
+    python peer.py dali|torchvision PIPELINE FOLDER [--load N] [--full-decode] [--step-ms M] [--threads T] [--batch-size B]
 
 PIPELINE is train, rand-augment or trivial-augment (train with RandAugment(2, 9) or TrivialAugmentWide), trial-a or trial-b.
 The clock (`seconds`) runs from the first request for a batch to the last batch; imports and building the pipeline are
-before it, and so is DALI's one batch of warm-up. `first_batch_s` runs from before building to the first batch.
+before it, and so is DALI's one batch of warm-up. With --step-ms the program sleeps so long after each batch, as if it waited for a
+GPU that trains. `first_batch_s` runs from before building to the first batch.
 `peak_rss_bytes` sums the peaks of the main process and of its workers.
 """
 
@@ -115,6 +116,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--load", type=int, default=1)
     parser.add_argument("--full-decode", action="store_true", help="DALI: decode all of the image, then crop")
+    parser.add_argument("--step-ms", type=float, default=0, help="milliseconds that training on a batch takes")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=32)
     args = parser.parse_args()
@@ -139,6 +141,7 @@ def main():
         now = time.perf_counter()
         first_batch_s = first_batch_s or now - begin
         images += size
+        time.sleep(args.step_ms / 1000)
         # A worker leaves as soon as its work is done, so its peak has to be read before.
         rss = max(rss, peak_rss_bytes())
     seconds = now - start
