@@ -96,11 +96,10 @@ pub fn peers(json: &str) -> Result<Report> {
             let Some(rate) = rate else { continue };
             let is_peer = number >= OWN_CONTENDERS;
             let ratio = |own: Option<f64>| own.filter(|_| is_peer).map(|own| own / rate.median);
-            against.extend(
-                ratio(own)
-                    .zip(ratio(first))
-                    .map(|(later, first)| format!("{later:.1} times {name} ({first:.1} times in the first epoch)")),
-            );
+            against.extend(ratio(own).map(|later| {
+                let first = ratio(first).map(|first| format!(" ({first:.1} times in the first epoch)"));
+                format!("{later:.1} times {name}{}", first.unwrap_or_default())
+            }));
             table.rows.push(vec![
                 pipeline.as_str().into(),
                 name.into(),
