@@ -1,7 +1,7 @@
 //! Batches in device memory: buffers, the order of work on them, and their pool.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, Event, Stream};
+use super::driver::{self, Context, DeviceMemory, Event, MemoryPool, Stream};
 use crate::device::StreamPriority;
 use crate::error::{Error, Result};
 use cudarc::driver::{CudaStream, sys};
@@ -36,9 +36,10 @@ impl Buffer {
     }
 
     /// Waits until the buffer is idle and frees it.
-    fn free(self) {
-        // An error means that the context has failed, and its work has ended.
-        let _ = self.settle();
+    fn free(mut self) {
+        if self.settle().is_ok() {
+            self.memory.idle();
+        }
     }
 }
 
@@ -59,6 +60,7 @@ pub(crate) struct Pool {
     ordinal: u32,
     /// Stream for copies to the host.
     reader: Stream,
+    memory: Arc<MemoryPool>,
     keep: usize,
     /// Free buffers. The one that was given back first is taken first: its users are most likely done with it.
     free: Mutex<VecDeque<Buffer>>,
@@ -68,7 +70,8 @@ impl Pool {
     /// A pool that keeps at most `keep` buffers.
     pub(crate) fn new(context: &Context, ordinal: u32, keep: usize) -> Result<Self> {
         let (context, reader) = (Arc::clone(context), Stream::new(context, StreamPriority::Low)?);
-        Ok(Self { context, ordinal, reader, keep, free: Mutex::default() })
+        let memory = Arc::new(MemoryPool::new(&context)?);
+        Ok(Self { context, ordinal, reader, memory, keep, free: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Buffer>> {
@@ -87,7 +90,7 @@ impl Pool {
         if let Some(buffer) = free {
             return Ok(buffer);
         }
-        let memory = DeviceMemory::queued(stream, len_bytes)?;
+        let memory = self.memory.allocate(stream, len_bytes)?;
         Ok(Buffer { memory, ready: Event::new(&self.context)?, users: Vec::new() })
     }
 
@@ -204,7 +207,9 @@ impl CudaBuffer {
     /// after the work that is queued there until this buffer is dropped.
     ///
     /// # Errors
-    /// [`Error::Device`] if the driver refuses, or if an earlier call on the device has failed.
+    /// [`Error::Parameter`] for a stream of another device, and for one that captures a graph, in which the work would run
+    /// only later, on whatever the memory then holds; [`Error::Device`] if the driver refuses, or if an earlier call on the
+    /// device has failed.
     pub fn on_stream(&self, stream: &Arc<CudaStream>) -> Result<u64> {
         // SAFETY: the stream is alive, and kept so.
         unsafe { self.wait(User::Cudarc(Arc::clone(stream))) }
@@ -233,7 +238,10 @@ impl CudaBuffer {
         let _entered = driver::enter(&self.pool.context)?;
         let buffer = self.buffer()?;
         // SAFETY: the contract.
-        unsafe { driver::wait(user.raw(), &buffer.ready)? };
+        unsafe {
+            driver::check_user(&self.pool.context, user.raw())?;
+            driver::wait(user.raw(), &buffer.ready)?;
+        }
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if !users.iter().any(|known| known.raw() == user.raw()) {
             users.push(user);
@@ -336,7 +344,7 @@ impl Drop for CudaBuffer {
                 buffer.users = events;
                 self.pool.give(buffer);
             }
-            // The context has failed, and its work has ended.
+            // Where its users stand is not known, so it waits for the whole device.
             Err(_) => drop(buffer),
         }
     }

@@ -92,9 +92,15 @@ fn retained(ordinal: u32) -> Result<Context> {
 
 /// Keeps a context current on this thread until it is dropped, then restores the one before. A trainer's thread may
 /// have its own context current, even one of another device.
+///
+/// Meanwhile this thread's calls do not disturb other threads that capture a graph. While a trainer captures one in
+/// the global mode, a call that might synchronize, such as asking for an event, is refused on every thread, and the capture
+/// is lost. In the relaxed mode it is neither. No stream of a pipeline is ever captured, so nothing here needs the guard.
 #[must_use]
 pub(crate) struct Entered {
     pushed: bool,
+    /// The thread's mode before; `None` if the driver refused to change it.
+    capture_mode: Option<sys::CUstreamCaptureMode>,
     /// Not `Send`: a context is current on one thread.
     _thread: PhantomData<*const ()>,
 }
@@ -107,17 +113,40 @@ pub(crate) fn enter(context: &Context) -> Result<Entered> {
         // SAFETY: the context is retained, or the driver refuses it.
         check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(context.cu_ctx()) }.result())?;
     }
-    Ok(Entered { pushed, _thread: PhantomData })
+    let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    // SAFETY: the mode is read, and the one before is written, before the call returns.
+    let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) }.result();
+    Ok(Entered { pushed, capture_mode: exchanged.is_ok().then_some(mode), _thread: PhantomData })
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
+        if let Some(mut mode) = self.capture_mode {
+            // SAFETY: as in `enter`.
+            let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
+        }
         if self.pushed {
             let mut popped = std::ptr::null_mut();
             // SAFETY: it was pushed on this thread, and whatever was pushed since has been popped.
             let _ = unsafe { sys::cuCtxPopCurrent_v2(&raw mut popped) };
         }
     }
+}
+
+/// Waits until the device has done all work that was queued in the context, on every stream.
+///
+/// # Errors
+/// [`Error::Device`] if the context has failed, or while one of its streams captures a graph.
+pub(crate) fn wait_for_all(context: &Context) -> Result<()> {
+    let _entered = enter(context)?;
+    check("cuCtxSynchronize", result::ctx::synchronize())
+}
+
+/// Whether a call was refused because a stream captures a graph.
+pub(crate) fn is_capture(error: &Error) -> bool {
+    const FIRST: u32 = sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED as u32;
+    const LAST: u32 = sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD as u32;
+    matches!(error, Error::Cuda { code: FIRST..=LAST, .. })
 }
 
 /// A value whose context must be current when it is dropped, such as nvJPEG's objects.
@@ -266,6 +295,30 @@ pub(crate) unsafe fn wait(stream: sys::CUstream, event: &Event) -> Result<()> {
     check("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream, event.raw, flags) })
 }
 
+/// Checks that a stream can wait for a batch of this context, which must be current: it is of the same context, and
+/// captures no graph.
+///
+/// # Safety
+/// `stream` is a live stream, or one of the default streams.
+pub(crate) unsafe fn check_user(context: &Context, stream: sys::CUstream) -> Result<()> {
+    let refuse = |expected: &str, got: &str| Err(Error::parameter("CudaBuffer::on_stream", "stream", expected, got));
+    let mut owner = std::ptr::null_mut();
+    // SAFETY: alive, by contract; the context is written before the call returns.
+    check("cuStreamGetCtx", unsafe { sys::cuStreamGetCtx(stream, &raw mut owner) }.result())?;
+    if owner != context.cu_ctx() {
+        return refuse("one of the batch's device", "a stream of another device, or of another context");
+    }
+    let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    // SAFETY: as above.
+    let asked = unsafe { sys::cuStreamIsCapturing(stream, &raw mut status) }.result();
+    // The legacy default stream cannot be asked while another stream of the context captures, and cannot capture itself.
+    if asked.is_ok() && status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+        let expected = "one that captures no graph: copy the batch into the graph's own memory before its launch";
+        return refuse(expected, "a stream that captures");
+    }
+    Ok(())
+}
+
 /// A point in a stream's work. An event that was never recorded counts as passed.
 #[derive(Debug)]
 pub(crate) struct Event {
@@ -324,11 +377,11 @@ impl Event {
         check("cuEventSynchronize", unsafe { result::event::synchronize(self.raw) })
     }
 
-    /// Whether the recorded work is done. Errors count as done: the next call reports them.
+    /// Whether the recorded work is known to be done.
     pub(crate) fn is_done(&self) -> bool {
+        let Ok(_entered) = self.enter() else { return false };
         // SAFETY: the event is alive.
-        let state = unsafe { result::event::query(self.raw) };
-        !matches!(state, Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_READY)))
+        unsafe { result::event::query(self.raw) }.is_ok()
     }
 
     /// Milliseconds from `start` to this event. Both must be timed, recorded and done.
@@ -364,12 +417,17 @@ impl Drop for Event {
     }
 }
 
-/// Device memory. When it is dropped, its owner must have made sure that nothing uses it any more.
+/// Device memory. Freeing memory of a pool does not wait for its users on a card. So an owner that has waited for them
+/// says so ([`idle`](Self::idle)). Other memory waits for the whole device when it is dropped; it is lost if nobody can wait.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
     address: sys::CUdeviceptr,
     len_bytes: usize,
     context: Context,
+    /// Whether nothing uses it any more.
+    is_idle: bool,
+    /// The pool that the memory is from, which must live as long.
+    _pool: Option<Arc<MemoryPool>>,
 }
 
 impl DeviceMemory {
@@ -381,37 +439,23 @@ impl DeviceMemory {
         let _entered = enter(context)?;
         // SAFETY: what it holds is written before it is read.
         let address = allocated(context, "cuMemAlloc", len_bytes, unsafe { result::malloc_sync(len_bytes.max(1)) })?;
-        Ok(Self { address, len_bytes, context: Arc::clone(context) })
+        Ok(Self { address, len_bytes, context: Arc::clone(context), is_idle: false, _pool: None })
     }
 
-    /// Allocates in the order of `stream`, for work that is queued there or waits for it. The memory comes from the
-    /// device's default pool if the device has one. The pool keeps freed memory, so this is cheap.
-    pub(crate) fn queued(stream: &Stream, len_bytes: usize) -> Result<Self> {
-        let context = &stream.context;
-        if !context.has_async_alloc() {
-            return Self::new(context, len_bytes);
-        }
-        let _entered = enter(context)?;
-        // SAFETY: the device is the context's; the threshold is a 64-bit number.
-        unsafe {
-            let pool = check("cuDeviceGetDefaultMemPool", result::device::get_default_mem_pool(context.cu_device()))?;
-            let mut threshold_bytes = u64::MAX;
-            let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-            let value = (&raw mut threshold_bytes).cast::<c_void>();
-            check("cuMemPoolSetAttribute", result::mem_pool::set_attribute(pool, threshold, value))?;
-        }
-        // SAFETY: what it holds is written before it is read.
-        let address = unsafe { result::malloc_async(stream.raw, len_bytes.max(1)) };
-        let address = allocated(context, "cuMemAllocAsync", len_bytes, address)?;
-        Ok(Self { address, len_bytes, context: Arc::clone(context) })
+    /// Says that nothing uses the memory any more.
+    pub(crate) fn idle(&mut self) {
+        self.is_idle = true;
     }
 
     /// Gives the memory to a caller who frees it.
     #[cfg(feature = "candle-cuda")]
     pub(crate) fn leak(self) -> u64 {
         let mut this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the context is dropped once: `this` is never used again.
-        unsafe { std::ptr::drop_in_place(&raw mut this.context) };
+        // SAFETY: both are dropped once: `this` is never used again. A pool that is destroyed goes once its memory is freed.
+        unsafe {
+            std::ptr::drop_in_place(&raw mut this.context);
+            std::ptr::drop_in_place(&raw mut this._pool);
+        }
         this.address
     }
 
@@ -426,9 +470,72 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
+        // In a failed context nothing runs any more. While a trainer captures a graph, nobody can wait: better lost.
+        if !self.is_idle && wait_for_all(&self.context).is_err_and(|error| is_capture(&error)) {
+            return;
+        }
         let _entered = enter(&self.context);
-        // SAFETY: it was allocated by `new` and is freed once.
+        // SAFETY: it was allocated by `new` or a pool, is freed once, and nothing uses it any more.
         let _ = unsafe { result::free_sync(self.address) };
+    }
+}
+
+/// A stream-ordered pool of device memory. It keeps freed memory until it is dropped, so allocations are cheap. The
+/// device's default pool stays as the trainer has set it.
+#[derive(Debug)]
+pub(crate) struct MemoryPool {
+    /// `None` on devices without pools.
+    raw: Option<sys::CUmemoryPool>,
+    context: Context,
+}
+
+// SAFETY: as for streams.
+unsafe impl Send for MemoryPool {}
+// SAFETY: as above.
+unsafe impl Sync for MemoryPool {}
+
+impl MemoryPool {
+    pub(crate) fn new(context: &Context) -> Result<Self> {
+        if !context.has_async_alloc() {
+            return Ok(Self { raw: None, context: Arc::clone(context) });
+        }
+        let _entered = enter(context)?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: zeros are valid in every field, and mean none of what is not set below.
+        let mut properties: sys::CUmemPoolProps = unsafe { std::mem::zeroed() };
+        properties.allocType = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        properties.location.id = context.cu_device();
+        // SAFETY: the pool is written before the call returns.
+        check("cuMemPoolCreate", unsafe { sys::cuMemPoolCreate(&raw mut raw, &raw const properties) }.result())?;
+        let pool = Self { raw: Some(raw), context: Arc::clone(context) };
+        let mut threshold_bytes = u64::MAX;
+        let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        let value = (&raw mut threshold_bytes).cast::<c_void>();
+        // SAFETY: the pool is alive; the threshold is a 64-bit number.
+        check("cuMemPoolSetAttribute", unsafe { result::mem_pool::set_attribute(raw, threshold, value) })?;
+        Ok(pool)
+    }
+
+    /// Allocates in the order of `stream`, for work that is queued there or waits for it.
+    pub(crate) fn allocate(self: &Arc<Self>, stream: &Stream, len_bytes: usize) -> Result<DeviceMemory> {
+        let Some(raw) = self.raw else { return DeviceMemory::new(&self.context, len_bytes) };
+        let (context, mut address) = (&stream.context, 0);
+        let _entered = enter(context)?;
+        // SAFETY: the address is written before the call returns, and what the memory holds before it is read.
+        let made = unsafe { sys::cuMemAllocFromPoolAsync(&raw mut address, len_bytes.max(1), raw, stream.raw) };
+        allocated(context, "cuMemAllocFromPoolAsync", len_bytes, made.result())?;
+        let (context, pool) = (Arc::clone(context), Some(Arc::clone(self)));
+        Ok(DeviceMemory { address, len_bytes, context, is_idle: false, _pool: pool })
+    }
+}
+
+impl Drop for MemoryPool {
+    fn drop(&mut self) {
+        let Some(raw) = self.raw else { return };
+        let _entered = enter(&self.context);
+        // SAFETY: the pool is alive and its owner is gone; it goes once memory that was given away is freed.
+        let _ = unsafe { sys::cuMemPoolDestroy(raw) };
     }
 }
 
@@ -528,10 +635,17 @@ impl Pin {
         check("cuMemHostRegister", pinned)?;
         Ok(Self { start, context: Arc::clone(context) })
     }
+
+    /// The context that was named when the memory was pinned.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
+        // The device may still read it: see the pool of host memory. Of a failed context nothing does.
+        let _ = wait_for_all(&self.context);
         let _entered = enter(&self.context);
         // SAFETY: it was pinned by `new` and is still allocated.
         let _ = unsafe { sys::cuMemHostUnregister(self.start.as_ptr().cast()) };

@@ -3,6 +3,7 @@
 use super::environment::Environment;
 use super::report::plot::{OWN, Series, grouped_bars};
 use super::report::{Cell, Report, ReportTable};
+use super::spread::Spread;
 use crate::error::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -27,6 +28,23 @@ struct Measured {
     /// Medians by pipeline and loader.
     medians: Map<String, Value>,
     equal_bytes: bool,
+    /// Every run.
+    runs: Vec<Run>,
+}
+
+#[derive(Deserialize)]
+struct Run {
+    row: String,
+    contender: String,
+    images_per_s: f64,
+}
+
+impl Measured {
+    /// The images per second of a loader with a pipeline, over its rounds.
+    fn rate(&self, pipeline: &str, contender: &str) -> Option<Spread> {
+        let of = |run: &&Run| (run.row.as_str(), run.contender.as_str()) == (pipeline, contender);
+        Spread::of(&self.runs.iter().filter(of).map(|run| run.images_per_s).collect::<Vec<_>>())
+    }
 }
 
 #[derive(Deserialize)]
@@ -54,23 +72,42 @@ pub fn peers(json: &str) -> Result<Report> {
     let mut table = ReportTable::new(
         "peers",
         "Side by side on the CPU",
-        &["pipeline", "contender", "images/s", "warpfeed against it, times", "first batch, s", "peak memory, MB"],
+        &[
+            "pipeline",
+            "contender",
+            "images/s",
+            "from",
+            "to",
+            "warpfeed against it, times",
+            "its first epoch, times",
+            "first batch, s",
+            "peak memory, MB",
+        ],
     );
     let mut series: Vec<Series> = CONTENDERS.map(|(_, name)| Series::new(name, Vec::new())).into();
     for (pipeline, row) in &measured.medians {
-        let own = figure(row, "warpfeed", "images_per_s");
+        let own = measured.rate(pipeline, "warpfeed").map(|rate| rate.median);
+        let first = measured.rate(pipeline, "warpfeed-first").map(|rate| rate.median);
         let mut against = Vec::new();
         for (number, ((contender, name), series)) in CONTENDERS.into_iter().zip(&mut series).enumerate() {
-            let rate = figure(row, contender, "images_per_s");
-            series.values.push(rate);
+            let rate = measured.rate(pipeline, contender);
+            series.values.push(rate.map(|rate| rate.median));
+            series.intervals.push(rate.map(|rate| (rate.low, rate.high)));
             let Some(rate) = rate else { continue };
-            let ratio = own.map(|own| own / rate);
-            against.extend(ratio.filter(|_| number >= OWN_CONTENDERS).map(|ratio| format!("{ratio:.1} times {name}")));
+            let is_peer = number >= OWN_CONTENDERS;
+            let ratio = |own: Option<f64>| own.filter(|_| is_peer).map(|own| own / rate.median);
+            against.extend(ratio(own).map(|later| {
+                let first = ratio(first).map(|first| format!(" ({first:.1} times in the first epoch)"));
+                format!("{later:.1} times {name}{}", first.unwrap_or_default())
+            }));
             table.rows.push(vec![
                 pipeline.as_str().into(),
                 name.into(),
-                Cell::number(rate, 0),
-                Cell::number(ratio, 2),
+                Cell::number(rate.median, 0),
+                Cell::number(rate.low, 0),
+                Cell::number(rate.high, 0),
+                Cell::number(ratio(own), 2),
+                Cell::number(ratio(first), 2),
                 Cell::number(figure(row, contender, "first_batch_s"), 3),
                 Cell::number(figure(row, contender, "peak_rss_bytes").map(|bytes| bytes / 1e6), 0),
             ]);
@@ -91,9 +128,10 @@ pub fn peers(json: &str) -> Result<Report> {
          the third epoch and later, and of the first epoch, which has no such places. The others run at the same speed in \
          every epoch."
             .to_owned(),
-        "Each contender's figure is the median of its rounds, measured in turn with the others. Which of them run a \
-         pipeline is the script's choice: one that is missing there was not run."
+        "Each contender's figure is the median of its rounds, measured in turn with the others, and the interval in which they \
+         lie. Which of them run a pipeline is the script's choice: one that is missing there was not run."
             .to_owned(),
+        "A step is a training step of this length after each batch, as for a GPU that trains meanwhile.".to_owned(),
         format!(
             "Fused and sequential strategy at N = 12 gave {} bytes.",
             if measured.equal_bytes { "equal" } else { "DIFFERENT" }

@@ -19,8 +19,9 @@ impl Tensor {
     /// Between devices the elements are copied, through host memory, and the batch's memory goes back to the pipeline.
     ///
     /// # Synchronization
-    /// The given tensor may be used, and its memory filled again, as soon as this returns: a copy is ordered before
-    /// candle's later work on `device`. Without a copy, candle's stream is made to wait for the batch.
+    /// A copy is ordered before candle's later work on `device`. From a pinned batch
+    /// ([`Builder::pin_batches`](crate::Builder::pin_batches)) it runs later, and the pipeline waits for it before it fills
+    /// the memory again. Without a copy, candle's stream is made to wait for the batch.
     ///
     /// # Errors
     /// [`Error::Device`] if candle cannot copy the tensor to `device`.

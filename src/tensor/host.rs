@@ -1,7 +1,7 @@
 //! Host memory of batches, and the pool that it is taken from.
 
 use super::{DType, Element};
-use crate::cuda::driver::{Context, Pin};
+use crate::cuda::driver::{self, Context, Pin};
 use crate::error::Result;
 use crate::memory;
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
@@ -73,6 +73,11 @@ impl HostBuffer {
     /// Whether the buffer is pinned.
     pub(crate) fn is_pinned(&self) -> bool {
         self.pin.is_some()
+    }
+
+    /// Waits until the device no longer reads a pinned buffer. Others it never reads later.
+    pub(super) fn wait_for_readers(&self) -> Result<()> {
+        self.pin.as_ref().map_or(Ok(()), |pin| driver::wait_for_all(pin.context()))
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -149,13 +154,41 @@ impl Elements {
 }
 
 /// A pool of buffers. Reuse saves page faults, which fresh memory costs every 4 KiB.
+///
+/// The rule for pinned buffers: until a batch is dropped, its consumer may queue work that reads the batch on any stream of
+/// the device, and the pool fills the buffer again only after that work. Copies from pinned memory run later than the call
+/// that asks for them, and no consumer says when: candle and burn copy from a slice, libtorch from a tensor that it got by
+/// DLPack. So before a buffer is used again, the pool waits for all work that was queued in the context when the buffer came
+/// back. A wait covers all buffers that came back before it, so there is less than one for each batch.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    free: Mutex<Vec<HostBuffer>>,
+    free: Mutex<Spares>,
     dtype: DType,
     keep: usize,
     /// The context to pin buffers in; `None` for pageable buffers.
     pin: Option<Context>,
+}
+
+/// The buffers of a pool that are not in use.
+#[derive(Debug, Default)]
+struct Spares {
+    /// Each with the number of buffers that came back before it.
+    buffers: Vec<(u64, HostBuffer)>,
+    /// Number of buffers that have come back.
+    given: u64,
+    /// The device no longer reads the buffers whose numbers are below this.
+    settled: u64,
+}
+
+impl Spares {
+    /// Takes the smallest buffer of at least `len_bytes` bytes, one that the device no longer reads if there is such a one.
+    /// Returns it with whether the device may still read it.
+    fn take(&mut self, len_bytes: usize) -> Option<(HostBuffer, bool)> {
+        let fitting = self.buffers.iter().enumerate().filter(|(_, (_, buffer))| buffer.len_bytes >= len_bytes);
+        let best = fitting.min_by_key(|(_, (number, buffer))| (*number >= self.settled, buffer.len_bytes));
+        let (number, buffer) = self.buffers.swap_remove(best?.0);
+        Some((buffer, number >= self.settled))
+    }
 }
 
 impl Pool {
@@ -172,35 +205,57 @@ impl Pool {
     /// Takes the smallest buffer of at least `len_bytes` bytes, or a new one. It still has its old contents, and goes
     /// back to the pool when it is dropped.
     ///
+    /// # Synchronization
+    /// For a pinned buffer this may wait for the device. Nothing reads the buffer when this returns.
+    ///
     /// # Errors
-    /// The errors of [`HostBuffer::new`].
+    /// The errors of [`HostBuffer::new`]; [`Error::Device`](crate::Error::Device) if the context of a pinned buffer has
+    /// failed.
     pub(crate) fn take(self: &Arc<Self>, len_bytes: usize) -> Result<HostBuffer> {
-        let free = {
-            let mut free = self.lock();
-            let fitting = free.iter().enumerate().filter(|(_, buffer)| buffer.len_bytes >= len_bytes);
-            let smallest = fitting.min_by_key(|(_, buffer)| buffer.len_bytes).map(|(i, _)| i);
-            smallest.map(|i| free.swap_remove(i))
-        };
         let make = || match &self.pin {
             Some(context) => HostBuffer::pinned(self.dtype, len_bytes, context),
             None => HostBuffer::new(self.dtype, len_bytes),
         };
-        let mut buffer = free.map_or_else(make, Ok)?;
+        let free = self.lock().take(len_bytes);
+        let mut buffer = match (free, &self.pin) {
+            (Some((buffer, true)), Some(context)) => match self.settle(context) {
+                Ok(()) => buffer,
+                // Nobody can wait while a trainer captures a graph, so the buffer stays for later.
+                Err(error) if driver::is_capture(&error) => {
+                    self.give(buffer);
+                    make()?
+                }
+                Err(error) => return Err(error),
+            },
+            (Some((buffer, _)), _) => buffer,
+            (None, _) => make()?,
+        };
         buffer.home = Some(Arc::clone(self));
         Ok(buffer)
+    }
+
+    /// Waits until the device no longer reads the buffers that have come back.
+    fn settle(&self, context: &Context) -> Result<()> {
+        let given = self.lock().given;
+        driver::wait_for_all(context)?;
+        let mut free = self.lock();
+        free.settled = free.settled.max(given);
+        Ok(())
     }
 
     /// Takes a buffer back. Its `home` must be `None`, or the pool would own itself.
     fn give(&self, buffer: HostBuffer) {
         let mut free = self.lock();
-        free.push(buffer);
-        let smallest = free.iter().enumerate().min_by_key(|(_, buffer)| buffer.len_bytes).map(|(i, _)| i);
+        let number = free.given;
+        free.given += 1;
+        free.buffers.push((number, buffer));
+        let smallest = free.buffers.iter().enumerate().min_by_key(|(_, (_, buffer))| buffer.len_bytes).map(|(i, _)| i);
         // Freed after the lock is released.
-        let _one_too_many = smallest.filter(|_| free.len() > self.keep).map(|i| free.swap_remove(i));
+        let _one_too_many = smallest.filter(|_| free.buffers.len() > self.keep).map(|i| free.buffers.swap_remove(i));
         drop(free);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<HostBuffer>> {
+    fn lock(&self) -> MutexGuard<'_, Spares> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

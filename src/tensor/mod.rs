@@ -256,12 +256,19 @@ impl Tensor {
 
     /// All elements as bytes that can be changed in place. See [`as_bytes`](Self::as_bytes).
     ///
+    /// # Synchronization
+    /// A pinned tensor ([`Builder::pin_batches`](crate::Builder::pin_batches)) waits for the work that has been queued on its
+    /// device, which may still read it.
+    ///
     /// # Errors
-    /// [`Error::Unsupported`] if the tensor is on a device.
+    /// [`Error::Unsupported`] if the tensor is on a device; [`Error::Device`] if a pinned tensor's device has failed.
     pub fn as_bytes_mut(&mut self) -> Result<&mut [u8]> {
         let (device, len_bytes) = (self.device(), self.len_bytes());
         match &mut self.storage {
-            Storage::Host(buffer) => Ok(&mut buffer.as_bytes_mut()[..len_bytes]),
+            Storage::Host(buffer) => {
+                buffer.wait_for_readers()?;
+                Ok(&mut buffer.as_bytes_mut()[..len_bytes])
+            }
             Storage::Cuda(_) => Err(on_device(device)),
         }
     }

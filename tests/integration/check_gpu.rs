@@ -176,6 +176,8 @@ fn every_stage_is_gone_through_and_written() {
         shares.starts_with("of a step's GPU, for images/s: device ") && shares.contains("device, crops"),
         "{shares}"
     );
+    // The photographs are packed, and read by four decoders in batches of two sizes, packed and not.
+    assert_eq!(outcomes("decoding"), ["ok"; 1 + 2 * 2 * 4]);
     assert_eq!(outcomes("routes"), ["ok"; 9]);
     assert_eq!(outcomes("experiments"), ["ok"; 3]);
     assert!(!outcomes("sanitizer").is_empty() && !outcomes("priority").is_empty(), "{printed}");

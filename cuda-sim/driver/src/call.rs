@@ -1,5 +1,6 @@
 //! The common part of all calls of the driver API, and the scheduler, which runs queued operations during calls.
 
+use crate::api;
 use crate::config::{Config, DEVICES, MOST_DEVICES, NOOP};
 use crate::error::{self, Code, Result};
 use crate::kernels;
@@ -74,7 +75,8 @@ pub fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Session) ->
         return Code::NOT_PERMITTED.0;
     }
     let mut session = Session::open(name);
-    let result = session.admit(needs).and_then(|()| {
+    let admitted = session.admit(needs).and_then(|()| api::check_captures(name, session.context_handle()));
+    let result = admitted.and_then(|()| {
         let result = body(&mut session);
         match (needs, session.sticky) {
             (Needs::Release, Some(code)) => result.and(Err(code)),
@@ -217,6 +219,23 @@ impl Session {
         }
     }
 
+    /// The context of a stream of any device.
+    pub fn context_of_stream(&self, handle: u64) -> Option<u64> {
+        let states = self.guard.as_ref()?;
+        states.iter().find(|state| state.streams.contains_key(&handle)).map(|state| state.context_handle())
+    }
+
+    /// Waits for an event of another device than the current one.
+    pub fn wait_for_other(&mut self, event: u64) -> Result<()> {
+        let (own, states) = (self.device, self.guard.as_ref().ok_or(Code::UNKNOWN)?);
+        let other = states.iter().position(|state| state.events.contains_key(&event)).ok_or(Code::INVALID_HANDLE)?;
+        self.switch(other);
+        let point = self.events.get(&event).and_then(|event| event.point);
+        let waited = point.map_or(Ok(()), |point| self.wait_for(&[point]));
+        self.switch(own);
+        waited
+    }
+
     /// Queues an operation on the stream that a handle refers to.
     pub fn submit(&mut self, handle: u64, work: Work) -> Result<Point> {
         self.submit_after(handle, work, Vec::new(), None)
@@ -230,6 +249,9 @@ impl Session {
         injected: Option<Code>,
     ) -> Result<Point> {
         let stream = self.stream(handle)?;
+        if api::is_captured(self.context_handle(), stream) {
+            return Ok((stream, 0));
+        }
         let call = self.call;
         let operation = StreamOperation { call, after, work, injected };
         if *NOOP { self.complete(stream, operation) } else { self.enqueue(stream, operation) }

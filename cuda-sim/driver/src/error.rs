@@ -41,6 +41,8 @@ codes! {
     LAUNCH_FAILED = 719 c"CUDA_ERROR_LAUNCH_FAILED" c"a kernel failed while it ran"
     NOT_PERMITTED = 800 c"CUDA_ERROR_NOT_PERMITTED" c"the call is not allowed here"
     NOT_SUPPORTED = 801 c"CUDA_ERROR_NOT_SUPPORTED" c"the simulated driver does not have this"
+    STREAM_CAPTURE_UNSUPPORTED = 900 c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" c"the call is not allowed while a stream captures"
+    STREAM_CAPTURE_INVALIDATED = 901 c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED" c"the capture was invalidated by an earlier error"
     UNKNOWN = 999 c"CUDA_ERROR_UNKNOWN" c"an unknown error"
 }
 

@@ -83,6 +83,8 @@ struct Allocation {
     freeing_on: Option<u64>,
     /// Whether the span went to a later allocation of the same stream, so that the free does not release it.
     taken_over: bool,
+    /// Whether it was allocated in the order of a stream, from a pool.
+    of_pool: bool,
 }
 
 pub struct HostBlock {
@@ -225,7 +227,15 @@ impl Memory {
         self.peak_bytes = self.peak_bytes.max(self.used_bytes);
         let id = self.next_id;
         self.next_id += 1;
-        let allocation = Allocation { base, size, span, live: false, freeing_on: None, taken_over: false };
+        let allocation = Allocation {
+            base,
+            size,
+            span,
+            live: false,
+            freeing_on: None,
+            taken_over: false,
+            of_pool: stream.is_some(),
+        };
         self.allocations.insert(id, allocation);
         self.usable.insert(base, id);
         Some((id, base as u64))
@@ -286,6 +296,11 @@ impl Memory {
             self.freed.push_back((allocation.base, allocation.size));
         }
         Ok(id)
+    }
+
+    /// Whether an allocation is from a pool.
+    pub fn is_of_pool(&self, id: u64) -> bool {
+        self.allocations.get(&id).is_some_and(|allocation| allocation.of_pool)
     }
 
     /// The free runs on the device.

@@ -6,7 +6,7 @@ mod common;
 
 use common::sim::Sim;
 use common::{Mistake, Pinned, code, device_address, expected, kernel, launch, loader, one_block, start};
-use cudarc::driver::sys::CUresult;
+use cudarc::driver::sys::{self, CUresult};
 use cudarc::driver::{CudaContext, CudaSlice, DriverError, result};
 
 /// The number of 100 seeds that give wrong bytes. None gives an error, because all accessed memory exists; only the
@@ -370,4 +370,73 @@ fn injected_failures_come_out_as_errors_and_leave_nothing_behind() {
     for call in wanted.iter().chain(&["cuMemcpyHtoDAsync_v2", "cuModuleLoadData", "cuStreamCreate"]) {
         assert!(calls.contains(*call), "{call} never failed: {calls:?}");
     }
+}
+
+#[test]
+fn memory_of_a_pool_freed_at_once_while_a_kernel_uses_it_is_caught() {
+    let sim = start();
+    let run = |from_pool: bool| -> Result<(), DriverError> {
+        let context = CudaContext::new(0)?;
+        let function = kernel(&context, "add_one")?;
+        let stream = context.new_stream()?;
+        // SAFETY: freed once; that the kernel may still use it is the test.
+        unsafe {
+            let address =
+                if from_pool { result::malloc_async(stream.cu_stream(), 64)? } else { result::malloc_sync(64)? };
+            launch(&stream, &function, address, 64)?;
+            result::free_sync(address)?;
+        }
+        context.synchronize()
+    };
+    let caught = |from_pool| {
+        let wrong = |seed: &u64| {
+            sim.reset(*seed);
+            run(from_pool).is_err()
+        };
+        (0..100).filter(wrong).count()
+    };
+    assert_eq!(caught(false), 0, "the driver waits for memory that is of no pool");
+    assert!(caught(true) > 0);
+}
+
+/// While a stream captures in the global mode, a potentially unsafe call of any thread is refused and the capture lost, but
+/// not in a thread that has chosen the relaxed mode.
+#[test]
+fn a_capture_is_lost_by_an_unsafe_call() {
+    let sim = start();
+    sim.reset(0);
+    let context = CudaContext::new(0).unwrap();
+    let (stream, event) = (context.new_stream().unwrap(), context.new_event(None).unwrap());
+    let query = |mode: sys::CUstreamCaptureMode| {
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| {
+                context.bind_to_thread().unwrap();
+                let mut mode = mode;
+                // SAFETY: the mode is read and written; the event is alive.
+                unsafe {
+                    sys::cuThreadExchangeStreamCaptureMode(&raw mut mode).result().unwrap();
+                    result::event::query(event.cu_event())
+                }
+            });
+            asked.join().unwrap()
+        })
+    };
+    let capture = |mode| {
+        stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
+        let asked = query(mode);
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the stream captures; the graph is written before the call returns.
+        (asked, unsafe { sys::cuStreamEndCapture(stream.cu_stream(), &raw mut graph) }.result())
+    };
+    let (asked, ended) = capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL);
+    assert_eq!(code(asked), CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_eq!(code(ended), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    assert_eq!(capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED), (Ok(()), Ok(())));
+    // The context cannot be waited for meanwhile.
+    stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED).unwrap();
+    assert_eq!(code(context.synchronize()), CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    let mut graph = std::ptr::null_mut();
+    // SAFETY: as above.
+    unsafe { sys::cuStreamEndCapture(stream.cu_stream(), &raw mut graph) }.result().unwrap();
+    context.synchronize().unwrap();
 }

@@ -156,3 +156,27 @@ fn a_devices_memory_is_not_anothers() {
     assert_ne!(copied, sys::CUresult::CUDA_SUCCESS);
     assert!(sim.message().contains("is not") || sim.message().contains("are not device memory"), "{}", sim.message());
 }
+
+#[test]
+fn a_stream_of_another_device_is_refused_and_its_event_can_be_waited_for() {
+    let sim = start();
+    sim.reset(0);
+    let gpus = group(23, 0, GPUS).unwrap();
+    let batch = gpus.epochs(0).remove(0).next().unwrap().unwrap();
+    let other = CudaContext::new(1).unwrap();
+    let stream = other.new_stream().unwrap();
+    let buffer = batch.images().cuda().unwrap();
+    let error = buffer.on_stream(&stream).unwrap_err();
+    assert!(error.is_parameter() && error.to_string().contains("another device"), "{error}");
+    // SAFETY: the stream is alive; that it is another device's is the test.
+    assert!(unsafe { buffer.on_raw_stream(stream.cu_stream()) }.unwrap_err().is_parameter());
+    // CUDA lets a stream wait for another device's event, but not record one there.
+    let context = CudaContext::new(0).unwrap();
+    let event = context.default_stream().record_event(None).unwrap();
+    other.bind_to_thread().unwrap();
+    // SAFETY: both are alive.
+    unsafe {
+        sys::cuStreamWaitEvent(stream.cu_stream(), event.cu_event(), 0).result().unwrap();
+        assert!(sys::cuEventRecord(event.cu_event(), stream.cu_stream()).result().is_err());
+    }
+}

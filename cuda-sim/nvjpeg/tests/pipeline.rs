@@ -590,3 +590,92 @@ fn a_slow_link_is_found() {
     assert_eq!(found.bottleneck, TrainingBottleneck::Transfer, "{:?}", found.report.figures);
     assert!(found.gain.unwrap() > 1.5 && found.report.answer[2].contains("nvJPEG"), "{:?}", found.report.answer);
 }
+
+/// A trainer that copies each pinned batch on a stream of its own, as candle does, and drops the batch at once: the copy runs
+/// later, and the pool must not fill the batch again before that.
+#[test]
+fn a_pinned_batch_is_not_filled_again_while_the_device_reads_it() {
+    let (sim, source) = (start(), images());
+    let build = |pin: bool| {
+        let builder = Pipeline::builder(source.clone()).batch_size(2).threads(2).random_resized_crop(Size::new(9, 7));
+        let builder = builder.on_error(OnError::Skip).device(Device::Cpu);
+        if pin { builder.pin_batches(0) } else { builder }.build().unwrap()
+    };
+    let bytes = |batch: Batch| batch.images().as_bytes().unwrap().to_vec();
+    let want: Vec<Vec<u8>> = (0..3).flat_map(|epoch| build(false).epoch(epoch)).map(|b| bytes(b.unwrap())).collect();
+    for seed in 0..seeds() {
+        sim.reset(seed);
+        let (pipeline, context) = (build(true), CudaContext::new(0).unwrap());
+        let stream = context.new_stream().unwrap();
+        let mut slices = Vec::new();
+        for epoch in 0..3 {
+            for batch in pipeline.epoch(epoch) {
+                slices.push(stream.clone_htod(batch.unwrap().images().as_bytes().unwrap()).unwrap());
+            }
+        }
+        for (i, (slice, want)) in slices.iter().zip(&want).enumerate() {
+            assert!(stream.clone_dtoh(slice).unwrap() == *want, "seed {seed}: batch {i}");
+        }
+        // Changing a batch in place, or taking its memory, waits too.
+        let mut batch = pipeline.epoch(0).next().unwrap().unwrap().into_images();
+        let before = batch.as_bytes().unwrap().to_vec();
+        let slice = stream.clone_htod(batch.as_bytes().unwrap()).unwrap();
+        batch.as_bytes_mut().unwrap().fill(0);
+        assert!(stream.clone_dtoh(&slice).unwrap() == before, "seed {seed}: changed in place");
+        assert_eq!(sim.message(), "", "seed {seed}");
+    }
+}
+
+/// A trainer that captures a graph while the pipeline works on other threads and this one.
+#[test]
+fn a_trainers_capture_is_not_disturbed() {
+    let (sim, source) = (start(), images());
+    for seed in 0..seeds() {
+        sim.reset(seed);
+        let gpu = pipeline(&source, seed, Device::Cuda(0)).unwrap();
+        let pinned = Pipeline::builder(source.clone()).batch_size(2).center_crop(8).on_error(OnError::Skip);
+        let pinned = pinned.device(Device::Cpu).pin_batches(0).build().unwrap();
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        let want = expected(&source, seed);
+        stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL).unwrap();
+        let trained = std::thread::scope(|scope| {
+            let work = scope.spawn(|| {
+                let got = batches(&gpu, seed);
+                pinned.epoch(0).for_each(|batch| drop(batch.unwrap()));
+                got
+            });
+            work.join().unwrap()
+        });
+        let mut graph = null_mut();
+        // SAFETY: the stream captures; the graph is written before the call returns.
+        unsafe { sys::cuStreamEndCapture(stream.cu_stream(), &raw mut graph) }.result().unwrap();
+        assert!(trained.unwrap() == want, "seed {seed}");
+        // A batch cannot be read by a graph that runs only later.
+        let batch = gpu.epoch(0).next().unwrap().unwrap();
+        stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED).unwrap();
+        let error = batch.images().cuda().unwrap().on_stream(&stream).unwrap_err();
+        assert!(error.is_parameter() && error.to_string().contains("captures"), "{error}");
+        // SAFETY: as above.
+        unsafe { sys::cuStreamEndCapture(stream.cu_stream(), &raw mut graph) }.result().unwrap();
+        batch.images().cuda().unwrap().on_stream(&stream).unwrap();
+    }
+}
+
+/// The device's default pool belongs to the trainer.
+#[test]
+fn the_default_pool_stays_as_it_was() {
+    let (sim, source) = (start(), images());
+    sim.reset(0);
+    let gpu = pipeline(&source, 0, Device::Cuda(0)).unwrap();
+    gpu.epoch(0).for_each(|batch| drop(batch.unwrap()));
+    let context = CudaContext::new(0).unwrap();
+    let (mut pool, mut threshold) = (null_mut(), 1_u64);
+    let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    // SAFETY: pool and threshold, a 64-bit number, are written before the calls return.
+    unsafe {
+        sys::cuDeviceGetDefaultMemPool(&raw mut pool, context.cu_device()).result().unwrap();
+        sys::cuMemPoolGetAttribute(pool, attribute, (&raw mut threshold).cast()).result().unwrap();
+    }
+    assert_eq!(threshold, 0);
+}

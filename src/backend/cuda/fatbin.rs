@@ -1,10 +1,13 @@
 //! The compiled kernels: one fat binary of all of kernels/*.cu, which build.rs makes and this file embeds.
 
+use crate::cuda::driver::{self, Context, Module};
 use crate::error::{Error, Result};
 use crate::file;
 use std::borrow::Cow;
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Environment variable that names a file to load instead of the embedded kernels: a fat binary, or a cubin for the
 /// device.
@@ -27,6 +30,32 @@ pub(crate) const REMEDY: &str = "get NVIDIA's compiler and rebuild: scripts/setu
 /// more than 64 MiB.
 pub(crate) fn fatbin() -> Result<Cow<'static, [u8]>> {
     choose(path(), EMBEDDED)
+}
+
+/// The kernels in a context. All that use them at a time share one module: loading takes the driver some time, and tools
+/// that rewrite kernels far longer.
+///
+/// # Errors
+/// The errors of [`fatbin`]; [`Error::Device`] if the driver refuses the kernels.
+pub(in crate::backend) fn module(context: &Context) -> Result<Arc<Module>> {
+    static LOADED: Mutex<Vec<(u64, Weak<Module>)>> = Mutex::new(Vec::new());
+    let image = fatbin()?;
+    let mut hasher = DefaultHasher::new();
+    (context.cu_ctx().addr(), &*image).hash(&mut hasher);
+    let key = hasher.finish();
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    loaded.retain(|(_, module)| module.strong_count() > 0);
+    if let Some(module) = loaded.iter().find(|(of, _)| *of == key).and_then(|(_, module)| module.upgrade()) {
+        return Ok(module);
+    }
+    let module = Arc::new(Module::load(context, &image)?);
+    loaded.push((key, Arc::downgrade(&module)));
+    Ok(module)
+}
+
+/// The kernels of device `ordinal`, which stay loaded until this is dropped.
+pub(crate) fn keep_loaded(ordinal: u32) -> Result<Arc<Module>> {
+    module(&driver::context(ordinal)?)
 }
 
 /// The file that `$WARPFEED_KERNELS` names.

@@ -19,7 +19,7 @@ use crate::backend::cpu::output::Tables;
 use crate::backend::cpu::run_to_rgb;
 use crate::backend::spares::Spares;
 use crate::backend::{Backend, Decoded, Encoded, End, Finished, PlannedSample, RunOptions, Settled, WorkStats};
-use crate::cuda::driver::{self, Module};
+use crate::cuda::driver;
 use crate::decode::Header;
 use crate::error::Result;
 use crate::plan::Plan;
@@ -53,11 +53,12 @@ impl Gpu {
         tables: &Tables,
         queue: Queue,
     ) -> Result<Self> {
-        let image = fatbin::fatbin()?;
+        // Checked first: without kernels the driver need not be asked.
+        fatbin::fatbin()?;
         let context = driver::context(ordinal)?;
         let _entered = driver::enter(&context)?;
         let name = driver::check("cuDeviceGetName", context.name())?;
-        let module = Arc::new(Module::load(&context, &image)?);
+        let module = fatbin::module(&context)?;
         let streams = Arc::new(Streams::new(&context, options.stream_priority, queue)?);
         let form = (options.elements().dtype, options.elements().has_planes());
         let kernels = Kernels::new(&module, form, tables, &context, &streams.copy)?;

@@ -1,5 +1,6 @@
 //! Comparison of every kernel with the CPU: the same recipes on both, byte for byte.
 
+use crate::backend::cuda::fatbin::keep_loaded;
 use crate::experiment::trial::Trial;
 use crate::{
     device::{DecodePath, Device},
@@ -85,6 +86,8 @@ fn equality(
     sizes: &[(u32, u32)],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Equality> {
+    // The kernels stay loaded from case to case.
+    let _kernels = device.resolve()?.map(keep_loaded).transpose()?;
     // Making the images anew for each pipeline would take longer than all cases.
     let images = Arc::new(EncodedImages::new(images(sizes)?));
     let mut found = Equality { cases: cases.len(), different: Vec::new() };

@@ -340,6 +340,10 @@ impl Builder {
     /// Pins the batches that the CPU makes, for a trainer that copies them to the CUDA device `ordinal`. The copy then
     /// needs no intermediate buffer and runs while the host goes on. Has no effect on batches that a GPU makes.
     /// [`build`](Self::build) fails if there is no such device.
+    ///
+    /// A batch may be dropped, and handed to candle, burn or (by DLPack) libtorch with `non_blocking`, while the device
+    /// still has to read it: the pipeline fills its memory again only after all work that was queued on this device when
+    /// the batch was dropped. A worker thread may wait for that.
     #[must_use]
     pub fn pin_batches(mut self, ordinal: u32) -> Self {
         self.options.pin_batches = Some(ordinal);

@@ -32,27 +32,6 @@ api! {
     Context fn cuStreamAttachMemAsync(sim, _stream: u64, _address: u64, _bytes: usize, _flags: c_uint) {
         Err(Code::NOT_SUPPORTED)
     }
-    Context fn cuStreamBeginCapture_v2(sim, _stream: u64, _mode: c_uint) {
-        Err(Code::NOT_SUPPORTED)
-    }
-    Context fn cuStreamEndCapture(sim, _stream: u64, _graph: *mut u64) {
-        Err(Code::ILLEGAL_STATE)
-    }
-    Context fn cuGraphInstantiateWithFlags(sim, _out: *mut u64, _graph: u64, _flags: u64) {
-        Err(Code::NOT_SUPPORTED)
-    }
-    Context fn cuGraphLaunch(sim, _graph: u64, _stream: u64) {
-        Err(Code::NOT_SUPPORTED)
-    }
-    Context fn cuGraphUpload(sim, _graph: u64, _stream: u64) {
-        Err(Code::NOT_SUPPORTED)
-    }
-    Context fn cuGraphExecDestroy(sim, _graph: u64) {
-        Err(Code::INVALID_HANDLE)
-    }
-    Context fn cuGraphDestroy(sim, _graph: u64) {
-        Err(Code::INVALID_HANDLE)
-    }
     Context fn cuImportExternalMemory(sim, _out: *mut u64, _description: *const c_void) {
         Err(Code::NOT_SUPPORTED)
     }

@@ -15,6 +15,7 @@ macro_rules! api {
 }
 
 mod absent;
+mod capture;
 mod context;
 mod device;
 mod event;
@@ -26,4 +27,5 @@ mod pool;
 mod sim;
 mod stream;
 
+pub use capture::{check as check_captures, is_captured};
 pub use device::COMPUTE_CAPABILITY;

@@ -6,7 +6,6 @@ use crate::state::{Kind, LEGACY, PER_THREAD, Work};
 use std::ffi::{c_int, c_uint, c_void};
 
 const NON_BLOCKING: c_uint = 1;
-const NOT_CAPTURING: c_uint = 0;
 
 fn create(sim: &mut Session, flags: c_uint, priority: c_int) -> Result<u64> {
     if flags & !NON_BLOCKING != 0 {
@@ -58,8 +57,12 @@ api! {
         sim.poll(point)
     }
     Context fn cuStreamWaitEvent(sim, handle: u64, event: u64, _flags: c_uint) {
-        let point = sim.events.get(&event).ok_or(Code::INVALID_HANDLE)?.point;
         sim.stream(handle)?;
+        let Some(event) = sim.events.get(&event) else {
+            // An event of another device may be waited for, though not recorded here. The wait is over when this returns.
+            return sim.wait_for_other(event);
+        };
+        let point = event.point;
         // An event that was never recorded causes no wait.
         if let Some(point) = point {
             sim.submit_after(handle, Work::Wait, vec![point], None)?;
@@ -75,23 +78,16 @@ api! {
         out.set(sim.streams[&stream].flags)
     }
     Context fn cuStreamGetCtx(sim, handle: u64, out: Out<u64>) {
-        sim.stream(handle)?;
-        out.set(sim.context_handle())
+        // Every context's streams can be asked for, whichever context is current.
+        let owner = match sim.stream(handle) {
+            Ok(_) => sim.context_handle(),
+            Err(_) => sim.context_of_stream(handle).ok_or(Code::INVALID_HANDLE)?,
+        };
+        out.set(owner)
     }
     Context fn cuStreamGetId(sim, handle: u64, out: Out<u64>) {
         let stream = sim.stream(handle)?;
         out.set(stream)
-    }
-    Context fn cuStreamIsCapturing(sim, handle: u64, out: Out<c_uint>) {
-        sim.stream(handle)?;
-        out.set(NOT_CAPTURING)
-    }
-    Context fn cuStreamGetCaptureInfo_v3(
-        sim, handle: u64, status: Out<c_uint>, _id: *mut u64, _graph: *mut c_void, _dependencies: *mut c_void,
-        _edges: *mut c_void, _count: *mut usize,
-    ) {
-        sim.stream(handle)?;
-        status.set(NOT_CAPTURING)
     }
     Context fn cuLaunchHostFunc(
         sim, handle: u64, function: Option<extern "C" fn(*mut c_void)>, data: *mut c_void,

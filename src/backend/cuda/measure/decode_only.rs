@@ -9,7 +9,7 @@ use crate::backend::cuda::fatbin;
 use crate::backend::cuda::jpeg::JpegKernels;
 use crate::backend::cuda::lower::packed_bytes;
 use crate::backend::cuda::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
-use crate::cuda::driver::{self, Context, DeviceMemory, Module, Scoped, Stream};
+use crate::cuda::driver::{self, Context, DeviceMemory, Scoped, Stream};
 use crate::decode::probe;
 use crate::device::{DecodePath, StreamPriority};
 use crate::error::{Error, Result};
@@ -226,7 +226,7 @@ impl DecodeRun {
 
     /// The images that the kernels decode without flags.
     fn images_for_own(&self, threads: usize) -> Result<Option<OwnImages>> {
-        let module = Arc::new(Module::load(&self.context, &fatbin::fatbin()?)?);
+        let module = fatbin::module(&self.context)?;
         let (free, _) = driver::check("cuMemGetInfo", self.context.mem_get_info())?;
         let kernels = JpegKernels::new(&module)?;
         let batch_bytes = free / 4 / threads;

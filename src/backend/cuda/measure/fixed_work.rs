@@ -7,6 +7,7 @@ use crate::cuda::driver::{self, Context, Event, Function, Module, Stream};
 use crate::device::StreamPriority;
 use crate::error::Result;
 use crate::ops::descriptors::Launch;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Number of repetitions in a thread, about 20 us.
@@ -23,14 +24,14 @@ pub(super) struct FixedWork {
     ended: Event,
     blocks: u32,
     /// Keeps the function valid.
-    _module: Module,
+    _module: Arc<Module>,
 }
 
 impl FixedWork {
     /// A step that takes about `length` while the device does nothing else. Its priority is the default of a trainer's
     /// stream.
     pub(super) fn new(context: &Context, length: Duration) -> Result<Self> {
-        let module = Module::load(context, &fatbin::fatbin()?)?;
+        let module = fatbin::module(context)?;
         let mut work = Self {
             function: module.function("work")?,
             stream: Stream::new(context, StreamPriority::Low)?,

@@ -8,6 +8,7 @@ use crate::device::StreamPriority;
 use crate::error::{Error, Result};
 use crate::ops::descriptors::Launch;
 use crate::tensor::Tensor;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Kernels of given lengths on one device, one after the other, each after the batch that it is for.
@@ -29,7 +30,7 @@ impl Spin {
     pub(crate) fn on_device_of(batch: &CudaBuffer) -> Result<Self> {
         let context = batch.context();
         let _entered = driver::enter(context)?;
-        let kernel = SpinKernel::load(context, &fatbin::fatbin()?)?;
+        let kernel = SpinKernel::load(context)?;
         // A training step has priority over the next batches.
         let stream = Stream::new(context, StreamPriority::High)?;
         let (began, ended) = (Event::timed(context)?, Event::timed(context)?);
@@ -88,12 +89,12 @@ impl Drop for Spin {
 struct SpinKernel {
     function: Function,
     /// Keeps the function valid.
-    _module: Module,
+    _module: Arc<Module>,
 }
 
 impl SpinKernel {
-    fn load(context: &Context, image: &[u8]) -> Result<Self> {
-        let module = Module::load(context, image)?;
+    fn load(context: &Context) -> Result<Self> {
+        let module = fatbin::module(context)?;
         Ok(Self { function: module.function("spin")?, _module: module })
     }
 
