@@ -79,7 +79,7 @@ impl Environment {
         let (cards, no_gpu) = match cards() {
             Ok(cards) if cards.is_empty() => (cards, Some("NVIDIA's driver shows no GPU".to_owned())),
             Ok(cards) => (cards, None),
-            Err(error) => (Vec::new(), Some(error.to_string())),
+            Err(error) => (Vec::new(), Some(why_no_gpu(error))),
         };
         let nvml = Nvml::open(&pci_addresses().unwrap_or_default()).ok();
         let driver = nvml.as_ref().and_then(Nvml::driver);
@@ -135,6 +135,15 @@ impl Environment {
         lines.retain(|(_, value)| !value.is_empty());
         lines
     }
+}
+
+/// The reason why there is no GPU, without the remedy: experiments run what they can without one.
+pub(super) fn why_no_gpu(error: Error) -> String {
+    let reason = match error {
+        Error::Device { message, .. } => message,
+        error => error.to_string(),
+    };
+    reason.split_once(": install it").map_or(reason.clone(), |(reason, _)| reason.to_owned())
 }
 
 /// A summary of a data set.

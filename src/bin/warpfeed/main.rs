@@ -16,6 +16,7 @@ mod preview;
 mod recipe;
 mod run;
 mod source;
+mod stored;
 mod synth;
 mod transforms;
 mod tune;
