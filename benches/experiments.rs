@@ -48,8 +48,16 @@ fn report(name: &str, subject: &Subject) -> Result<Report> {
         ),
         "workers" => {
             let (counts, batch_sizes) = (vec![0, 1, 2, 4], vec![8, 32]);
-            let settings =
-                workers::WorkersSettings { workers: counts, batch_sizes, epochs: 2, rounds: 1, ops, evaluation: None };
+            let (evaluation, others) = (None, Vec::new());
+            let settings = workers::WorkersSettings {
+                workers: counts,
+                batch_sizes,
+                epochs: 2,
+                rounds: 1,
+                ops,
+                evaluation,
+                others,
+            };
             workers(subject, &settings, &mut || Ok(Model::none()), progress)
         }
         "configurations" => {

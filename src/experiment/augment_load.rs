@@ -10,11 +10,11 @@ use super::published::{self, SAGEMAKER_DALI};
 use super::report::{Cell, Report, ReportTable};
 use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, no_gpu};
-use super::train::{RunTimes, SteadyState, TrainingRun, about_setup, skipped};
+use super::train::{RunTimes, SteadyState, TrainingRun, about_setup, measured_epochs, skipped};
 use super::trial::{Trial, loaded};
-use super::usage::{Percentiles, Sampling, Usage, percentiles};
+use super::usage::{Percentiles, Sampling, Usage, percentiles, too_few};
 use super::utilization;
-use super::verdict::{self, Verdict, default_rounds, in_turn, level};
+use super::verdict::{self, Verdict, default_rounds, in_percent, in_turn, level};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::pipeline::Builder;
@@ -128,6 +128,11 @@ impl Case {
         self.figures(|run| run.steady().map(|steady| of(&steady)))
     }
 
+    /// Images per second that the training step takes; `None` if it takes no time.
+    fn of_step(&self) -> Option<f64> {
+        Spread::of(&self.figures(|run| run.images_per_s_of_step())).map(|rate| rate.median)
+    }
+
     fn accelerator_use(&self) -> Option<f64> {
         Spread::of(&self.steady(|steady| steady.accelerator_use)).map(|share| share.median)
     }
@@ -191,33 +196,66 @@ impl Measured {
         }
     }
 
-    /// Sentences on a model. `busy`: the accelerator use at the highest load; `None` without a training step.
-    fn answer(&self, model: usize, name: &str, busy: &dyn Fn(Arm) -> Option<f64>) -> Vec<String> {
+    /// Sentences on a model. `rates`: what was measured at the highest load; `None` without a training step.
+    fn answer(&self, model: usize, name: &str, rates: &dyn Fn(Arm) -> Option<StepRates>) -> Vec<String> {
         let (low, high) = self.loads;
         let arms =
             self.cases.iter().filter(|((of, load, _), _)| (*of, *load) == (model, high)).map(|((.., arm), _)| *arm);
         let part = |arm: Arm| {
             let (from, to) = (self.seconds(model, low, arm)?, self.seconds(model, high, arm)?);
-            let busy = busy(arm).map_or_else(String::new, |share| format!(", accelerator use {:.0} %", 100.0 * share));
+            let rates = rates(arm);
+            let busy = rates.map_or_else(String::new, |rates| format!(", accelerator use {:.0} %", 100.0 * rates.busy));
             if low == high {
                 return Some(format!("{:.2} s with {}{busy}", to.median, arm.name()));
             }
             let longer = self.verdict(model, (low, arm), (high, arm))?.words("shorter", "longer");
-            Some(format!("{longer} with {} ({:.2} to {:.2} s{busy})", arm.name(), from.median, to.median))
+            let why = rates.and_then(StepRates::why).unwrap_or_default();
+            Some(format!("{longer} with {}{why} ({:.2} to {:.2} s{busy})", arm.name(), from.median, to.median))
         };
         let parts = arms.clone().filter_map(part).collect::<Vec<_>>().join("; ");
         let mut answer = vec![if low == high {
             format!("{name}: at load {high} an epoch takes {parts}.")
         } else {
-            format!("{name}: from load {low} to {high} the time of an epoch is {parts}.")
+            let published = published::seconds(name, low).zip(published::seconds(name, high)).map(|(from, to)| {
+                let change = in_percent(to.trial_a_s / from.trial_a_s, "shorter", "longer");
+                format!("published with trial A, {change}; here ")
+            });
+            let published = published.unwrap_or_default();
+            format!("{name}: from load {low} to {high} the time of an epoch is {published}{parts}.")
         }];
         let on_gpu = arms.into_iter().find(|arm| *arm == Arm::BGpu);
         let against = on_gpu.and_then(|arm| self.verdict(model, (high, self.first), (high, arm)));
         answer.extend(against.map(|verdict| {
             let words = verdict.words("shorter", "longer");
-            format!("{name}: at load {high} the time of trial B on the GPU is {words}, against {}.", self.first.name())
+            let published = published::seconds(name, high).map(|epoch| {
+                format!("published, {}; here ", in_percent(epoch.trial_b_s / epoch.trial_a_s, "shorter", "longer"))
+            });
+            let published = published.unwrap_or_default();
+            format!(
+                "{name}: at load {high} the time of trial B on the GPU is {published}{words}, against {}.",
+                self.first.name()
+            )
         }));
         answer
+    }
+}
+
+/// Rates with a training step, in images per second.
+#[derive(Debug, Clone, Copy)]
+struct StepRates {
+    /// Accelerator use, 0 to 1.
+    busy: f64,
+    /// Rate of the pipeline alone, if it was measured.
+    pipeline: Option<f64>,
+    /// Rate that the step takes, if it takes time.
+    step: Option<f64>,
+}
+
+impl StepRates {
+    /// The reason why an epoch grows or does not.
+    fn why(self) -> Option<String> {
+        let (pipeline, step) = self.pipeline.zip(self.step)?;
+        Some(format!(", since the pipeline alone makes {pipeline:.0} images/s and the step takes {step:.0}"))
     }
 }
 
@@ -288,6 +326,7 @@ pub fn augment_load(
         summary(settings, models, &seconds),
         growth(settings, models, &seconds),
         published_table(),
+        published_utilization(settings, models, &cases),
         details(models, &cases),
         utilization::table(&["model", "load", "trial"], usage),
     ];
@@ -297,9 +336,9 @@ pub fn augment_load(
     report.notes.extend(skipped(cases.iter().flat_map(|case| &case.runs)));
     report.notes.extend([
         verdict::note(settings.rounds),
-        "Seconds per epoch, images/s and accelerator use are of the epochs after the first, or of the only one, without \
-         set-up: of the batches between it and the end, for all images of an epoch. What is saved is a share of the time, blank \
-         where the rounds show no difference. Heat maps and timelines are of the last round."
+        measured_epochs(settings.epochs),
+        "What is saved is a share of the time, blank where the rounds show no difference. Heat maps and timelines are of the \
+         last round."
             .to_owned(),
         utilization::NOTE.to_owned(),
         "Accelerator use is the share of the time that was spent in the training step.".to_owned(),
@@ -351,7 +390,7 @@ fn summary(settings: &AugmentLoadSettings, models: &[Model], seconds: &Measured)
     let arms = settings.arms();
     let (first, others) = (arms[0], &arms[1..]);
     let mut columns = vec!["model".to_owned(), "load".to_owned()];
-    columns.extend(arms.iter().flat_map(|arm| [format!("{}, s", arm.name()), format!("{}, +-%", arm.name())]));
+    columns.extend(arms.iter().flat_map(|arm| [format!("{}, s", arm.name()), format!("{}, ± %", arm.name())]));
     columns.extend(others.iter().map(|arm| format!("{} saves, %", arm.name())));
     columns.extend(["published A, s", "published B, s", "published B saves, %"].map(str::to_owned));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
@@ -443,6 +482,30 @@ fn published_table() -> ReportTable {
     table
 }
 
+/// ReportTable of the published 95th percentiles of utilization beside those of the same model and load.
+fn published_utilization(settings: &AugmentLoadSettings, models: &[Model], cases: &[Case]) -> ReportTable {
+    let (model, load) = published::UTILIZATION_OF;
+    let arms = settings.arms();
+    let columns = ["of", "published A, %", "published B, %"].map(str::to_owned).into_iter();
+    let columns: Vec<String> = columns.chain(arms.iter().map(|arm| format!("{}, %", arm.name()))).collect();
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let title = format!("95th percentile of utilization, {model} at load {load}");
+    let mut table = ReportTable::new("published-utilization", title, &columns);
+    let of_case = |arm: Arm, of: &str| {
+        let case = cases.iter().find(|case| (&*models[case.model].name, case.load, case.arm) == (model, load, arm))?;
+        utilization::p95(of, &case.usage)
+    };
+    for (of, a, b) in published::UTILIZATION {
+        let own = arms.iter().map(|&arm| Cell::number(of_case(arm, of), 0));
+        let published = [of.into(), Cell::number(a, 0), Cell::number(b, 0)];
+        table.rows.push(published.into_iter().chain(own).collect());
+    }
+    table
+        .blank
+        .push(format!("{model} at load {load} was not run so, there is no GPU, or there are fewer than 20 samples."));
+    table
+}
+
 /// ReportTable of all cases with their times.
 fn details(models: &[Model], cases: &[Case]) -> ReportTable {
     let mut table = ReportTable::new(
@@ -463,6 +526,7 @@ fn details(models: &[Model], cases: &[Case]) -> ReportTable {
         ],
     );
     table.in_files_only = true;
+    let mut few = false;
     for case in cases {
         let steady = |of: fn(&SteadyState) -> f64| case.median(|run| run.steady().map(|steady| of(&steady)));
         let mut row = vec![models[case.model].name.as_str().into(), Cell::number(f64::from(case.load), 0)];
@@ -473,25 +537,44 @@ fn details(models: &[Model], cases: &[Case]) -> ReportTable {
         row.push(Cell::number(case.median(|run| Some(run.epochs.first()?.seconds)), 3));
         row.push(Cell::number(case.accelerator_use().map(|share| 100.0 * share), 1));
         let wait = case.waits();
-        let ms = |of: fn(Percentiles) -> f64| Cell::number(wait.map(|p| 1e3 * of(p)), 2);
-        row.extend([ms(|p| p.p50), ms(|p| p.p95), ms(|p| p.p99)]);
+        few |= wait.is_some_and(|wait| wait.p99.is_none());
+        let ms = |of: fn(Percentiles) -> Option<f64>| Cell::number(wait.and_then(of).map(|seconds| 1e3 * seconds), 2);
+        row.extend([ms(|p| Some(p.p50)), ms(|p| p.p95), ms(|p| p.p99)]);
         table.rows.push(row);
     }
+    table.blank.extend(few.then(|| format!("wait: {}", too_few("batches"))));
     table
 }
 
 fn answer(report: &mut Report, models: &[Model], cases: &[Case], seconds: &Measured, no_gpu: Option<&str>) {
     for (number, model) in models.iter().enumerate() {
-        let busy = |arm| {
-            let case = cases.iter().find(|case| (case.model, case.load, case.arm) == (number, seconds.loads.1, arm))?;
-            case.accelerator_use().filter(|_| model.name != "none")
+        let find = |model: usize, arm| {
+            cases.iter().find(|case| (case.model, case.load, case.arm) == (model, seconds.loads.1, arm))
+        };
+        let rates = |arm| {
+            let case = find(number, arm).filter(|_| model.name != "none")?;
+            let alone = models.iter().position(|model| model.name == "none").and_then(|none| find(none, arm));
+            let pipeline = alone.and_then(|alone| alone.median(|run| Some(run.steady()?.images_per_s)));
+            Some(StepRates { busy: case.accelerator_use()?, pipeline, step: case.of_step() })
         };
         let name = if model.name == "none" { "The pipeline alone" } else { &model.name };
-        report.answer.extend(seconds.answer(number, name, &busy));
+        report.answer.extend(seconds.answer(number, name, &rates));
     }
     report.answer.extend(about_setup(cases.iter().flat_map(|case| &case.runs)));
     if let Some(reason) = no_gpu {
         report.answer.push("Trial B, and trial A on the GPU, were not run: there is no GPU to run them on.".to_owned());
+        let load = seconds.loads.1;
+        let saved = |model: &Model| {
+            let epoch = published::seconds(&model.name, load)?;
+            Some(format!("{} with {}", in_percent(epoch.trial_b_s / epoch.trial_a_s, "shorter", "longer"), model.name))
+        };
+        let saved: Vec<String> = models.iter().filter_map(saved).collect();
+        if !saved.is_empty() {
+            report.answer.push(format!(
+                "Published: at load {load} the time of an epoch with trial B on the GPU, against trial A, is {}.",
+                saved.join(", ")
+            ));
+        }
         for table in report.tables.iter_mut().filter(|table| ["seconds-per-epoch", "growth"].contains(&table.name)) {
             table.blank.push(format!("the GPU's columns: {reason}."));
         }
@@ -520,7 +603,8 @@ mod tests {
     }
 
     fn answer(measured: &Measured, model: usize) -> String {
-        measured.answer(model, "resnet18", &|_| Some(0.5)).join(" ")
+        let rates = StepRates { busy: 0.5, pipeline: Some(556.0), step: Some(444.0) };
+        measured.answer(model, "resnet18", &|_| Some(rates)).join(" ")
     }
 
     #[test]
@@ -542,11 +626,33 @@ mod tests {
             for model in 0..4 {
                 let verdict = measured.verdict(model, (1, ARMS[0]), (12, ARMS[0])).unwrap();
                 grows += usize::from(matches!(verdict, Verdict::Larger(_)));
-                assert_eq!(verdict.differs(), tells(answer(&measured, model).split(';').next().unwrap()));
+                assert_eq!(verdict.differs(), tells(answer(&measured, model).split(';').nth(1).unwrap()));
                 saves += usize::from(measured.saved(model, 12, ARMS[1]).is_some());
             }
         }
         assert!(grows >= 360 && saves >= 360, "{grows} and {saves} of 400 found");
+    }
+
+    #[test]
+    fn published_growth_stands_beside_ours_with_the_reason() {
+        let measured = made(0, |load, arm| if load == 12 && arm == ARMS[0] { 1.0 } else { 0.5 }, QUIET);
+        let answer = answer(&measured, 0);
+        let begin = "resnet18: from load 1 to 12 the time of an epoch is published with trial A, 87 % longer; here ";
+        assert!(answer.starts_with(begin), "{answer}");
+        let why = "since the pipeline alone makes 556 images/s and the step takes 444 (";
+        assert!(answer.contains(&format!("with A, CPU, sequential, {why}0.5")), "{answer}");
+        assert!(answer.contains(&format!("with A, CPU, fused, {why}0.5")), "{answer}");
+        assert!(!measured.answer(0, "vit", &|_| None).join(" ").contains("published"));
+    }
+
+    #[test]
+    fn published_utilization_stands_beside_that_of_its_case() {
+        let models = [super::super::subject::Model { name: "resnet18".to_owned(), ..Model::none() }];
+        let usage = Usage { cores: vec![vec![0.5; 20]], ..Usage::default() };
+        let case = Case { model: 0, load: 12, arm: ARMS[1], runs: Vec::new(), usage: vec![usage] };
+        let table = published_utilization(&AugmentLoadSettings::default(), &models, &[case]);
+        let rows: Vec<Vec<String>> = table.rows.iter().map(|row| row.iter().map(Cell::text).collect()).collect();
+        assert_eq!(rows, [["CPU", "100", "65", "", "50", "", ""], ["GPU", "31", "55", "", "", "", ""]]);
     }
 
     #[test]

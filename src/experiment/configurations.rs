@@ -8,13 +8,13 @@
 use super::cores::Machine;
 use super::environment::available_memory_bytes;
 use super::events::Event;
-use super::published::{LARGER_SCALE, TIMES_THE_BASELINE};
-use super::report::plot::{Bar, bars, histogram, timeline};
+use super::published::{BASELINE_EPOCHS, LARGER_SCALE, TIMES_THE_BASELINE, WORKER_CORES};
+use super::report::plot::{Bar, Limit, bars, bars_with_limit, histogram, timeline};
 use super::report::{Cell, Report, ReportTable};
 use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{LANES, NO_STEP_S, RunTimes, SteadyState, TrainingRun, about_setup, skipped};
-use super::usage::{Percentiles, Sampling, Usage, percentiles};
+use super::usage::{Percentiles, Sampling, Usage, percentiles, too_few};
 use super::utilization;
 use super::verdict::{self, Choice, Verdict, default_rounds, in_turn, level, pairs};
 use crate::error::{Error, Result};
@@ -27,6 +27,9 @@ use std::time::{Duration, Instant};
 
 /// Number of bars in the plot: the best configurations.
 const SHOWN: usize = 12;
+
+/// Fewest waits of which a histogram tells more than their percentiles.
+const FEWEST_WAITS: usize = 10;
 
 /// ConfigurationsSettings of the experiment.
 #[derive(Debug, Clone)]
@@ -296,6 +299,11 @@ pub(super) fn measure_all(
         setup.low,
         setup.high
     ));
+    let of_step = needed.as_ref().map(|(_, of_step)| *of_step);
+    report.answer.extend(baseline.map(|baseline| {
+        let name = shown.configuration.name();
+        beside_published(&name, shown.images_per_s().median, baseline.images_per_s().median, of_step)
+    }));
     report.answer.extend(about_setup(cases.iter().flat_map(|case| &case.rounds).map(|round| &round.run)));
     report.settings = json!({
         "device": device, "transforms": settings.ops, "strategy": settings.strategy, "threads": settings.threads,
@@ -306,10 +314,10 @@ pub(super) fn measure_all(
     });
     let usage = cases.iter().map(|case| (vec![case.configuration.name().into()], &case.usage[..]));
     report.tables = vec![ranked(&cases, baseline, &ranking), utilization::table(&["configuration"], usage)];
-    if let Some(baseline) = baseline {
-        report.tables.push(against_the_baseline((smallest.map(find), best), baseline));
-        report.publications.push(LARGER_SCALE);
-    }
+    let against = baseline.map(|baseline| Against::of((smallest.map(find), best), baseline, of_step));
+    report.tables.extend(against.as_ref().map(Against::table));
+    report.tables.push(worker_cores(Machine::here(settings.gpus)));
+    report.publications.push(LARGER_SCALE);
     if best.configuration.pinned.is_none() {
         let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());
         report.tables[0].blank.push(format!("pinned: nothing is copied to a GPU ({reason})."));
@@ -327,7 +335,7 @@ pub(super) fn measure_all(
         skipped(cases.iter().flat_map(|case| &case.rounds).map(|round| &round.run)),
     ];
     report.notes.extend(notes.into_iter().flatten());
-    plots(&mut report, &cases, (smallest.map(find), best), baseline);
+    plots(&mut report, &cases, (smallest.map(find), best), baseline, against);
     report.figures = json!({
         "best": fastest, "smallest": smallest,
         "ranking": cases.iter().map(|case| json!({
@@ -339,10 +347,9 @@ pub(super) fn measure_all(
             "runs": case.rounds.iter().map(|round| &round.run).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     });
-    let step_images_per_s = needed.as_ref().map(|(_, of_step)| *of_step);
     let images_per_s_a_core = needed.map(|(of_core, _)| of_core).unwrap_or_default();
     let level = ranking.level;
-    Ok(RankedConfigurations { best: fastest, smallest, step_images_per_s, images_per_s_a_core, level, report })
+    Ok(RankedConfigurations { best: fastest, smallest, step_images_per_s: of_step, images_per_s_a_core, level, report })
 }
 
 /// Rates of all configurations by round, and the choice among them.
@@ -579,11 +586,13 @@ fn ranked(cases: &[Case], baseline: Option<&Case>, ranking: &Ranking) -> ReportT
             "wait p99, ms",
         ],
     );
+    let mut few = false;
     for case in cases {
         let Configuration { threads, prefetch, persistent, pinned } = case.configuration;
         let yes_or_no = |value| Cell::from(if value { "yes" } else { "no" });
         let wait = percentiles(&case.waits());
-        let ms = |of: fn(Percentiles) -> f64| Cell::number(wait.map(|p| 1e3 * of(p)), 2);
+        few |= wait.is_some_and(|wait| wait.p99.is_none());
+        let ms = |of: fn(Percentiles) -> Option<f64>| Cell::number(wait.and_then(of).map(|seconds| 1e3 * seconds), 2);
         let Spread { median, low, high, .. } = case.images_per_s();
         table.rows.push(vec![
             Cell::number(threads as f64, 0),
@@ -598,34 +607,94 @@ fn ranked(cases: &[Case], baseline: Option<&Case>, ranking: &Ranking) -> ReportT
             Cell::number(100.0 * case.accelerator_use(), 1),
             Cell::number(case.spread(Round::setup_s).median, 3),
             Cell::number(case.rounds.iter().map(|round| round.run.epochs.len()).sum::<usize>() as f64, 0),
-            ms(|p| p.p50),
+            ms(|p| Some(p.p50)),
             ms(|p| p.p95),
             ms(|p| p.p99),
         ]);
     }
+    table.blank.extend(few.then(|| format!("wait: {}", too_few("batches"))));
     if baseline.is_none() {
         table.blank.push("times the baseline: it was not measured (warpfeed bench configurations does).".to_owned());
     }
     table
 }
 
-/// Speed relative to the baseline, measured and published, by the same measure.
-fn times_the_baseline((smallest, best): (Option<&Case>, &Case), baseline: &Case) -> Vec<(String, f64)> {
-    let own = [smallest.map(|case| ("recommended", case)), Some(("fastest measured", best))].into_iter().flatten();
-    let own = own.map(|(name, case)| (format!("{name}: {}", case.configuration.name()), times(case, baseline)));
-    own.chain(TIMES_THE_BASELINE.map(|(name, times)| (name.to_owned(), times))).collect()
+/// Sentence that puts the published gain beside that of a configuration, with the reason. Rates are images per second;
+/// `of_step`: `None` if the step takes no time.
+fn beside_published(name: &str, rate: f64, of_baseline: f64, of_step: Option<f64>) -> String {
+    let [author, first] = TIMES_THE_BASELINE.map(|(_, times)| times);
+    let times = |rate: f64| rate / of_baseline.max(f64::MIN_POSITIVE);
+    let why = match of_step {
+        Some(of_step) => format!(
+            "since the baseline makes {of_baseline:.0} images/s and the step takes {of_step:.0}, which bounds the gain at {:.2} times",
+            times(of_step)
+        ),
+        None => format!("since the baseline makes {of_baseline:.0} images/s and no step bounds the gain"),
+    };
+    format!(
+        "Published: {author:.0} times as fast as the baseline, and {first:.0} times where it was first run; here {:.2} times with \
+         {name}, {why}.",
+        times(rate)
+    )
 }
 
-fn against_the_baseline(own: (Option<&Case>, &Case), baseline: &Case) -> ReportTable {
-    let title = "How many times as fast as the baseline: no worker, no prefetch, everything built anew";
-    let mut table = ReportTable::new("times-the-baseline", title, &["configuration", "times the baseline"]);
-    for (name, times) in times_the_baseline(own, baseline) {
-        table.rows.push(vec![name.into(), Cell::number(times, 2)]);
+/// Speed relative to the baseline, measured and published, by the same measure.
+struct Against {
+    times: Vec<(String, f64)>,
+    /// The step alone: no configuration can be faster.
+    ceiling: Option<f64>,
+}
+
+impl Against {
+    /// `of_step`: images per second that the step takes, if it takes time.
+    fn of((smallest, best): (Option<&Case>, &Case), baseline: &Case, of_step: Option<f64>) -> Self {
+        let own = [smallest.map(|case| ("recommended", case)), Some(("fastest measured", best))].into_iter().flatten();
+        let own = own.map(|(name, case)| (format!("{name}: {}", case.configuration.name()), times(case, baseline)));
+        let times = own.chain(TIMES_THE_BASELINE.map(|(name, times)| (name.to_owned(), times))).collect();
+        let of_baseline = baseline.images_per_s().median.max(f64::MIN_POSITIVE);
+        Self { times, ceiling: of_step.map(|of_step| of_step / of_baseline) }
     }
+
+    fn table(&self) -> ReportTable {
+        let title = "How many times as fast as the baseline: no worker, no prefetch, everything built anew";
+        let epochs = format!("epochs in the time of {BASELINE_EPOCHS:.0} of the baseline");
+        let columns = ["configuration", "times the baseline", &epochs];
+        let mut table = ReportTable::new("times-the-baseline", title, &columns);
+        let ceiling = self.ceiling.map(|times| ("ceiling: the step alone".to_owned(), times));
+        for (name, times) in self.times.iter().cloned().chain(ceiling) {
+            table.rows.push(vec![name.into(), Cell::number(times, 2), Cell::number(BASELINE_EPOCHS * times, 1)]);
+        }
+        if self.ceiling.is_none() {
+            table.blank.push("the ceiling: the step takes no time (see --step).".to_owned());
+        }
+        table
+    }
+}
+
+/// ReportTable of the cores that are left to workers, as published and by the rule of [`worker_counts`].
+fn worker_cores(here: Machine) -> ReportTable {
+    let columns = ["machine", "cores", "GPUs", "published: cores for workers", "here: cores for workers"];
+    let mut table = ReportTable::new("cores-for-workers", "Cores for workers, beside those of the trainers", &columns);
+    let mut row = |name: &str, machine: Machine, published: Cell| {
+        let [cores, gpus, own] = [machine.cores, machine.gpus, machine.for_images()].map(|n| Cell::number(n as f64, 0));
+        table.rows.push(vec![name.into(), cores, gpus, published, own]);
+    };
+    for (cores, gpus, fewest, most) in WORKER_CORES {
+        let published = if fewest == most { fewest.to_string() } else { format!("{fewest} to {most}") };
+        row("published", Machine { cores, gpus }, published.into());
+    }
+    row("this one", here, Cell::Blank);
+    table.blank.push("nothing was published of this machine.".to_owned());
     table
 }
 
-fn plots(report: &mut Report, cases: &[Case], own: (Option<&Case>, &Case), baseline: Option<&Case>) {
+fn plots(
+    report: &mut Report,
+    cases: &[Case],
+    own: (Option<&Case>, &Case),
+    baseline: Option<&Case>,
+    against: Option<Against>,
+) {
     let chosen = own.0.unwrap_or(own.1);
     let shown = &cases[..cases.len().min(SHOWN)];
     let bar = |case: &Case| {
@@ -639,15 +708,14 @@ fn plots(report: &mut Report, cases: &[Case], own: (Option<&Case>, &Case), basel
     };
     let shown: Vec<Bar> = shown.iter().map(bar).collect();
     let caption = format!("Images per second, the best {} of {}", shown.len(), cases.len());
-    let title =
-        format!("{caption}; the {} in orange", if own.0.is_some() { "recommended" } else { "fastest measured" });
-    report.plot("ranking", caption, bars(&title, "1/s", &shown));
-    if let Some(baseline) = baseline {
-        let bar =
-            |(name, value): (String, f64)| Bar { marked: name.starts_with("published"), name, value, interval: None };
-        let all: Vec<Bar> = times_the_baseline(own, baseline).into_iter().map(bar).collect();
+    let title = format!("{caption}; the {} in blue", if own.0.is_some() { "recommended" } else { "fastest measured" });
+    report.plot("ranking", caption, bars(&title, "images/s", &shown));
+    if let Some(Against { times, ceiling }) = against {
+        let bar = |(name, value): (String, f64)| Bar { name, value, interval: None, marked: false };
+        let ceiling = ceiling.map(|value| Limit { name: "ceiling, the step alone".to_owned(), value });
         let caption = "Times as fast as the baseline; published in orange";
-        report.plot("times-the-baseline", caption, bars(caption, "x", &all));
+        let all: Vec<Bar> = times.into_iter().map(bar).collect();
+        report.plot("times-the-baseline", caption, bars_with_limit(caption, "x", &all, ceiling.as_ref()));
     }
     // The chosen configuration and the baseline beside each other, over the same time.
     let first = |case: &Case| case.rounds.first().map_or_else(Vec::new, |round| round.run.stretches());
@@ -659,9 +727,11 @@ fn plots(report: &mut Report, cases: &[Case], own: (Option<&Case>, &Case), basel
         let svg = timeline(&format!("Batches: {name}"), &LANES, &first(case), until_s);
         report.plot(file, format!("Set-up, fetch and train of each batch: {name}"), svg);
     }
-    let name = chosen.configuration.name();
-    let svg = histogram(&format!("Waits: {name}"), &chosen.waits());
-    report.plot("waits", format!("How long the trainer waited for each batch: {name}"), svg);
+    let (name, waits) = (chosen.configuration.name(), chosen.waits());
+    if waits.len() >= FEWEST_WAITS {
+        let svg = histogram(&format!("Waits: {name}"), &waits);
+        report.plot("waits", format!("How long the trainer waited for each batch: {name}"), svg);
+    }
 }
 
 #[cfg(test)]
@@ -720,6 +790,23 @@ pub(super) mod tests {
             assert!(tells(&against_the_baseline), "{against_the_baseline}");
         }
         assert!(found >= 810 && chosen >= 255, "{found} of 900 differences found, {chosen} of 300 choices right");
+    }
+
+    #[test]
+    fn published_gains_stand_beside_ours_with_what_bounds_them() {
+        let said = beside_published("2 threads, prefetch 1", 410.0, 308.5, Some(444.0));
+        let want = "Published: 35 times as fast as the baseline, and 15 times where it was first run; here 1.33 times with 2 \
+                    threads, prefetch 1, since the baseline makes 308 images/s and the step takes 444, which bounds the gain at \
+                    1.44 times.";
+        assert_eq!(said, want);
+        assert!(beside_published("x", 410.0, 308.5, None).ends_with("and no step bounds the gain."));
+        let against = Against { times: vec![("published, the author's".to_owned(), 35.0)], ceiling: Some(1.44) };
+        let text = against.table().text();
+        assert!(text.contains("35.00") && text.contains("140.0") && text.contains("ceiling: the step alone"), "{text}");
+        let rows: Vec<String> = (worker_cores(Machine { cores: 2, gpus: 0 }).rows.iter())
+            .map(|row| row.iter().map(Cell::text).collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(rows, ["published 20 1 18 18", "published 160 8 144 to 152 144", "this one 2 0  2"]);
     }
 
     #[test]

@@ -11,9 +11,6 @@ use std::fs::read_to_string;
 use std::num::NonZero;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The reason for no GPU where no driver is installed. Reports about the CPU name no remedy.
-pub(super) const NO_DRIVER: &str = "no NVIDIA driver on this machine";
-
 /// Most images that are read for the summary of a data set.
 const LOOKED_AT: u64 = 1_000;
 /// Most images that are read for a stream, which may come over a network.
@@ -83,8 +80,7 @@ impl Environment {
         let (cards, no_gpu) = match cards() {
             Ok(cards) if cards.is_empty() => (cards, Some("NVIDIA's driver shows no GPU".to_owned())),
             Ok(cards) => (cards, None),
-            Err(_) if !driver_is_there() => (Vec::new(), Some(NO_DRIVER.to_owned())),
-            Err(error) => (Vec::new(), Some(error.to_string())),
+            Err(error) => (Vec::new(), Some(why_no_gpu(error))),
         };
         let nvml = Nvml::open(&pci_addresses().unwrap_or_default()).ok();
         let driver = nvml.as_ref().and_then(Nvml::driver);
@@ -139,6 +135,15 @@ impl Environment {
         ];
         lines.retain(|(_, value)| !value.is_empty());
         lines
+    }
+}
+
+/// The reason why there is no GPU. Without a driver no remedy is named: experiments run what they can without a GPU.
+pub(super) fn why_no_gpu(error: Error) -> String {
+    match error {
+        _ if !driver_is_there() => "no NVIDIA driver on this machine".to_owned(),
+        Error::Device { message, .. } => message,
+        error => error.to_string(),
     }
 }
 

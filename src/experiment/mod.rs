@@ -35,6 +35,7 @@ pub mod run_group;
 pub mod run_state;
 pub mod spread;
 pub mod step;
+pub mod stored;
 pub mod subject;
 pub mod supply;
 pub mod synth;

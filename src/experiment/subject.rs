@@ -1,9 +1,8 @@
 //! The images that experiments run on, and the settings that all experiments share.
 
-use super::environment::{DataSet, Environment, NO_DRIVER};
+use super::environment::{DataSet, Environment, why_no_gpu};
 use super::report::Report;
 use super::step::{Outcome, TrainingStep};
-use crate::cuda::driver::driver_is_there;
 use crate::device::{Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::pipeline::{Batch, Builder, OnError, Pipeline};
@@ -211,9 +210,5 @@ pub(super) fn next(samples: &mut dyn Samples) -> Result<Option<StreamSample>> {
 
 /// The reason why nothing can run on a GPU; `None` if there is a GPU.
 pub(super) fn no_gpu() -> Option<String> {
-    Device::Cuda(0).available().err().map(|error| match error {
-        _ if !driver_is_there() => NO_DRIVER.to_owned(),
-        Error::Device { message, .. } => message,
-        error => error.to_string(),
-    })
+    Device::Cuda(0).available().err().map(why_no_gpu)
 }

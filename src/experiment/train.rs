@@ -288,6 +288,15 @@ pub(super) fn step_alone(builder: Builder, time: Duration, step: &mut dyn Traini
     Ok(if seconds < NO_STEP_S * f64::from(batches) { f64::INFINITY } else { images as f64 / seconds })
 }
 
+/// Note on the epochs that figures are of.
+pub(super) fn measured_epochs(epochs: u64) -> String {
+    let of = if epochs > 1 { "of the epochs after the first" } else { "of the epoch" };
+    format!(
+        "Seconds per epoch, images/s and accelerator use are {of}, without set-up: of the batches between it and the end, for \
+         all images of an epoch."
+    )
+}
+
 /// Share of a pipeline's images that a step classifies correctly, without training on them; `None` if it does not say.
 pub(super) fn evaluate(step: &mut dyn TrainingStep, pipeline: &Pipeline) -> Result<Option<f64>> {
     let (mut right, mut images) = (0.0, 0);
@@ -339,10 +348,32 @@ impl RunTimes {
         SteadyState::of(self.later())
     }
 
+    /// Images per second that the training step takes; `None` if it takes no time.
+    #[must_use]
+    pub fn images_per_s_of_step(&self) -> Option<f64> {
+        let sum = |of: fn(&EpochTimes) -> f64| self.epochs.iter().map(of).sum::<f64>();
+        let train_s = sum(|epoch| epoch.train_s);
+        (train_s > NO_STEP_S * sum(|epoch| epoch.batches as f64)).then(|| self.images() as f64 / train_s)
+    }
+
     /// Median set-up of an epoch in seconds; `None` if there are no epochs.
     #[must_use]
     pub fn setup_s(&self) -> Option<f64> {
         Spread::of(&self.epochs.iter().map(|epoch| epoch.setup_s).collect::<Vec<_>>()).map(|setup| setup.median)
+    }
+
+    /// The training step's share of each of so many intervals since the run began, 0 to 1.
+    pub(super) fn step_shares(&self, interval_s: f64, intervals: usize) -> Vec<f32> {
+        let mut shares = vec![0.0; intervals];
+        for batch in &self.batches {
+            let (from, to) = (batch.start_s + batch.fetch_s, batch.start_s + batch.fetch_s + batch.train_s);
+            let (first, last) = ((from / interval_s) as usize, (to / interval_s) as usize);
+            for (i, share) in shares.iter_mut().enumerate().take(last + 1).skip(first) {
+                let (begin, end) = (i as f64 * interval_s, (i + 1) as f64 * interval_s);
+                *share += ((to.min(end) - from.max(begin)) / interval_s).max(0.0) as f32;
+            }
+        }
+        shares
     }
 
     /// The first batches and their epochs as stretches of time in [`LANES`].
@@ -360,5 +391,21 @@ impl RunTimes {
             Stretch { lane: 3, start_s: epoch.start_s, end_s }
         }));
         stretches
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_step_has_its_share_of_each_interval() {
+        let batch = |start_s, fetch_s, train_s| BatchTimes { start_s, first: false, fetch_s, train_s };
+        let batches = vec![batch(0.0, 0.1, 0.3), batch(0.4, 0.0, 0.1)];
+        let run = RunTimes { seconds: 0.5, epochs: Vec::new(), batches, stages: StageSeconds::default(), bad: 0 };
+        let shares = run.step_shares(0.2, 3);
+        let want = [0.5, 1.0, 0.5];
+        assert!(shares.iter().zip(want).all(|(share, want)| (share - want).abs() < 1e-6), "{shares:?}");
+        assert_eq!((run.step_shares(0.2, 1).len(), run.step_shares(0.2, 0).len()), (1, 0));
     }
 }

@@ -49,14 +49,23 @@ pub struct Percentiles {
     pub min: f64,
     /// Half of the samples are below.
     pub p50: f64,
-    /// Nine tenths are below.
-    pub p90: f64,
-    /// 95 % are below.
-    pub p95: f64,
-    /// 99 % are below.
-    pub p99: f64,
+    /// Nine tenths are below; `None` of fewer than 10 samples.
+    pub p90: Option<f64>,
+    /// 95 % are below; `None` of fewer than 20 samples.
+    pub p95: Option<f64>,
+    /// 99 % are below; `None` of fewer than 100 samples.
+    pub p99: Option<f64>,
     /// The largest.
     pub max: f64,
+}
+
+/// Fewest values that have a p90, p95 and p99: of fewer, the largest value would be all of them.
+const FEWEST: [usize; 3] = [10, 20, 100];
+
+/// Reason why percentiles are blank.
+pub(super) fn too_few(of: &str) -> String {
+    let [p90, p95, p99] = FEWEST;
+    format!("p90, p95 and p99 are of {p90}, {p95} and {p99} {of} or more.")
 }
 
 /// Percentiles of values by nearest rank; `None` if there are no values.
@@ -65,7 +74,9 @@ pub struct Percentiles {
 /// use warpfeed::experiment::usage::percentiles;
 /// let values: Vec<f64> = (1..=100).map(f64::from).collect();
 /// let p = percentiles(&values).unwrap();
-/// assert_eq!((p.min, p.p50, p.p90, p.p95, p.p99, p.max), (1.0, 50.0, 90.0, 95.0, 99.0, 100.0));
+/// assert_eq!((p.min, p.p50, p.p90, p.p95, p.p99, p.max), (1.0, 50.0, Some(90.0), Some(95.0), Some(99.0), 100.0));
+/// let few = percentiles(&values[..19]).unwrap();
+/// assert_eq!((few.p90, few.p95, few.p99, few.max), (Some(18.0), None, None, 19.0));
 /// assert!(percentiles(&[]).is_none());
 /// ```
 #[must_use]
@@ -76,7 +87,15 @@ pub fn percentiles(values: &[f64]) -> Option<Percentiles> {
         let rank = (share * sorted.len() as f64).ceil() as usize;
         sorted.get(rank.saturating_sub(1)).copied()
     };
-    Some(Percentiles { min: at(0.0)?, p50: at(0.50)?, p90: at(0.90)?, p95: at(0.95)?, p99: at(0.99)?, max: at(1.0)? })
+    let tail = |share: f64, fewest: usize| at(share).filter(|_| sorted.len() >= fewest);
+    Some(Percentiles {
+        min: at(0.0)?,
+        p50: at(0.50)?,
+        p90: tail(0.90, FEWEST[0]),
+        p95: tail(0.95, FEWEST[1]),
+        p99: tail(0.99, FEWEST[2]),
+        max: at(1.0)?,
+    })
 }
 
 impl Usage {
@@ -227,6 +246,6 @@ mod tests {
         assert_eq!((&usage.pcie_mb_per_s[..], usage.io_wait.len(), usage.disk.len()), (&[500.0, 2500.0][..], 2, 0));
         let names: Vec<String> = usage.rows().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["core 0", "core 1", "GPU 0", "JPEG dec. 0"]);
-        assert_eq!(usage.cpu().unwrap().p99, f64::midpoint(0.625, 1.0));
+        assert_eq!(usage.cpu().unwrap().max, f64::midpoint(0.625, 1.0));
     }
 }

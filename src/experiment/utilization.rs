@@ -1,7 +1,7 @@
 //! The table of utilization, with percentiles from the minimum to the maximum.
 
 use super::report::{Cell, ReportTable};
-use super::usage::{Percentiles, Usage, means, percentiles};
+use super::usage::{Percentiles, Usage, means, percentiles, too_few};
 use serde_json::{Map, Value, json};
 
 /// Something whose utilization is sampled.
@@ -60,13 +60,14 @@ pub(super) fn table<'a>(columns: &[&str], cases: impl IntoIterator<Item = (Vec<C
     let figures = ["of", "unit", "min", "p50", "p90", "p95", "p99", "max"];
     let mut table = ReportTable::new("utilization", "Utilization", &[columns, &figures].concat());
     table.in_files_only = true;
-    let mut seen = [false; WATCHED.len()];
+    let (mut seen, mut few) = ([false; WATCHED.len()], false);
     for (names, runs) in cases {
         for (watched, seen) in WATCHED.iter().zip(&mut seen) {
             let Some(Percentiles { min, p50, p90, p95, p99, max }) = watched.percentiles(runs) else { continue };
             *seen = true;
-            let figures =
-                [min, p50, p90, p95, p99, max].map(|value| Cell::number(value * watched.factor, watched.decimals));
+            few |= p99.is_none();
+            let figures = [Some(min), Some(p50), p90, p95, p99, Some(max)]
+                .map(|value| Cell::number(value.map(|value| value * watched.factor), watched.decimals));
             let of = [watched.name.into(), watched.unit.into()];
             table.rows.push(names.iter().cloned().chain(of).chain(figures).collect());
         }
@@ -79,14 +80,22 @@ pub(super) fn table<'a>(columns: &[&str], cases: impl IntoIterator<Item = (Vec<C
         }
     }
     table.blank = reasons.into_iter().map(|(reason, names)| format!("{}: {reason}.", names.join(", "))).collect();
+    table.blank.extend(few.then(|| too_few("samples")));
     table
+}
+
+/// 95th percentile of one row of the table, in its unit.
+pub(super) fn p95(name: &str, runs: &[Usage]) -> Option<f64> {
+    let watched = WATCHED.iter().find(|watched| watched.name == name)?;
+    Some(watched.percentiles(runs)?.p95? * watched.factor)
 }
 
 /// Utilization of one case for JSON: percentiles by name, in their unit.
 pub(super) fn figures(runs: &[Usage]) -> Value {
     let of = |watched: &Watched| {
         let Percentiles { min, p50, p90, p95, p99, max } = watched.percentiles(runs)?;
-        let [min, p50, p90, p95, p99, max] = [min, p50, p90, p95, p99, max].map(|value| value * watched.factor);
+        let [min, p50, max] = [min, p50, max].map(|value| value * watched.factor);
+        let [p90, p95, p99] = [p90, p95, p99].map(|value| value.map(|value| value * watched.factor));
         let figures =
             json!({ "unit": watched.unit, "min": min, "p50": p50, "p90": p90, "p95": p95, "p99": p99, "max": max });
         Some((watched.name.to_owned(), figures))
@@ -113,15 +122,19 @@ mod tests {
         let table = table(&["load"], [(vec![Cell::number(12.0, 0)], &runs[..]), (vec![Cell::number(1.0, 0)], &[][..])]);
         let rows: Vec<Vec<String>> = table.rows.iter().map(|row| row.iter().map(Cell::text).collect()).collect();
         let want = [
-            ["12", "CPU", "%", "0", "25", "75", "75", "75", "75"],
-            ["12", "GPU memory", "%", "50", "50", "50", "50", "50", "50"],
-            ["12", "PCIe, received", "MB/s", "100", "100", "12000", "12000", "12000", "12000"],
-            ["12", "I/O wait", "%", "0.0", "0.0", "25.0", "25.0", "25.0", "25.0"],
+            ["12", "CPU", "%", "0", "25", "", "", "", "75"],
+            ["12", "GPU memory", "%", "50", "50", "", "", "", "50"],
+            ["12", "PCIe, received", "MB/s", "100", "100", "", "", "", "12000"],
+            ["12", "I/O wait", "%", "0.0", "0.0", "", "", "", "25.0"],
         ];
         assert_eq!(rows, want);
         assert!(table.blank[0].starts_with("GPU, JPEG decoder: NVIDIA's"), "{:?}", table.blank);
-        assert!(table.blank[1].starts_with("disk: ") && table.blank.len() == 2, "{:?}", table.blank);
+        assert!(table.blank[1].starts_with("disk: ") && table.blank.len() == 3, "{:?}", table.blank);
+        assert!(table.blank[2].starts_with("p90, p95 and p99 are of 10, 20 and 100 samples"), "{:?}", table.blank);
         let figures = figures(&runs);
         assert_eq!((&figures["CPU"]["max"], &figures["disk"]), (&75.0.into(), &Value::Null));
+        let twenty = Usage { cores: vec![(1..=20).map(|i| i as f32 / 20.0).collect()], ..Usage::default() };
+        assert!((p95("CPU", &[twenty]).unwrap() - 95.0).abs() < 1e-4);
+        assert_eq!((p95("CPU", &runs), p95("GPU", &runs)), (None, None), "too few samples, and none");
     }
 }

@@ -125,11 +125,7 @@ impl Verdict {
     /// and longer.
     #[must_use]
     pub fn words(&self, less: &str, more: &str) -> String {
-        let percent = |ratio: f64| {
-            let percent = 100.0 * (ratio - 1.0).abs();
-            if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
-        };
-        let side = |ratio: f64| format!("{} % {}", percent(ratio), if ratio < 1.0 { less } else { more });
+        let side = |ratio: f64| in_percent(ratio, less, more);
         match *self {
             Self::Smaller(Ratio { estimate, low, high }) => {
                 format!("{} ({} to {} %)", side(estimate), percent(high), percent(low))
@@ -143,6 +139,17 @@ impl Verdict {
             Self::CannotTell { rounds } => format!("cannot tell ({rounds} rounds or more could)"),
         }
     }
+}
+
+/// Percent by which figures of this ratio differ.
+fn percent(ratio: f64) -> String {
+    let percent = 100.0 * (ratio - 1.0).abs();
+    if percent < 9.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
+}
+
+/// A ratio as a change in percent.
+pub(super) fn in_percent(ratio: f64, less: &str, more: &str) -> String {
+    format!("{} % {}", percent(ratio), if ratio < 1.0 { less } else { more })
 }
 
 /// Level of each of a report's comparisons.

@@ -5,13 +5,14 @@ use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOption
 use super::models::{ModelOptions, StepOptions};
 use super::options::{PresetOptions, StrategyName};
 use super::peers::Peers;
+use super::stored::StoredOptions;
 use super::supply::Supply;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use warpfeed::experiment::augment_load::{self, augment_load};
 use warpfeed::experiment::configurations::configurations;
 use warpfeed::experiment::events::EventLog;
-use warpfeed::experiment::verdict::{default_rounds, pairs};
+use warpfeed::experiment::verdict::default_rounds;
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
     IMAGENET_MEAN, IMAGENET_STD, Preset, Result,
@@ -155,6 +156,8 @@ struct Workers {
     #[arg(long, value_name = "SOURCE")]
     eval: Option<PathBuf>,
     #[command(flatten)]
+    stored: StoredOptions,
+    #[command(flatten)]
     report: ReportOptions,
 }
 
@@ -168,18 +171,22 @@ impl Workers {
                 (mean_px < SMALL_PX).then(|| mean_px.sqrt().round().max(1.0) as u32)
             }
         };
-        let comparisons = pairs(self.workers.len()) * self.batch_sizes.len();
+        let (counts, sizes) = (self.workers.len(), self.batch_sizes.len());
+        let comparisons = workers::WorkersSettings::comparisons(counts, sizes, self.stored.count());
         let rounds = self.rounds.unwrap_or_else(|| default_rounds(comparisons));
         let fits = |batch_size: &&usize| subject.len().is_none_or(|images| **batch_size as u64 <= images);
         let largest = self.batch_sizes.iter().filter(fits).max().copied().unwrap_or(1);
         let subject = subject.for_rounds(rounds, self.epochs, largest);
+        let ops = size.map_or_else(|| self.preset.ops(), |side| Ok(plain(side)))?;
+        let (others, _folder) = self.stored.others(&self.subject, &subject, &ops)?;
         let settings = workers::WorkersSettings {
             workers: self.workers,
             batch_sizes: self.batch_sizes,
             epochs: self.epochs,
             rounds,
-            ops: size.map_or_else(|| self.preset.ops(), |side| Ok(plain(side)))?,
+            ops,
             evaluation: self.eval.as_deref().map(|spec| self.subject.other(spec)).transpose()?,
+            others,
         };
         let mut progress = self.report.begin()?;
         let mut model = || self.step.chosen(&subject);

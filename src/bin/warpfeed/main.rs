@@ -17,6 +17,7 @@ mod preview;
 mod recipe;
 mod run;
 mod source;
+mod stored;
 mod supply;
 mod synth;
 mod transforms;

@@ -379,10 +379,13 @@ mod tests {
         // The only address is a link for readers; the page loads nothing.
         let link = format!("<a href=\"{}\">", report.publications[0].url);
         assert_eq!((links, page.matches(&link).count(), page.matches("src=").count()), (1, 1, 0));
-        assert!(page.contains("viewport") && page.contains("<td class=\"n\">–</td>"), "{page}");
+        assert!(
+            page.contains("viewport") && page.contains("<td class=\"n\" data-column=\"s, &quot;all&quot;\">–</td>"),
+            "{page}"
+        );
         let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words} in {page}"));
         let order =
-            [at("1 &lt; 2"), at(">waits<"), at("<table>"), at("Blank (–): all &lt;b&gt; cells"), at(">more waits<")];
+            [at("1 &lt; 2"), at(">waits<"), at("<table "), at("Blank (–): all &lt;b&gt; cells"), at(">more waits<")];
         assert!(order.is_sorted(), "answer, its plot, table, reason, further plots: {order:?}");
         let json: Value = serde_json::from_slice(&std::fs::read(out.join("report.json")).unwrap()).unwrap();
         assert_eq!(json["tables"][0]["rows"][0], json!(["ResNet-18", 1.23456, "a,b"]));

@@ -6,8 +6,12 @@ use std::fmt::Write;
 pub(super) const WIDTH: f64 = 440.0;
 pub(super) const RIGHT: f64 = 12.0;
 pub(super) const HEIGHT: f64 = 200.0;
-/// Blue, vermilion, green, plum, black.
-pub(super) const COLORS: [&str; 5] = ["#0060b0", "#d55e00", "#00a078", "#8a1a55", "#1a1a1a"];
+/// Blue, green, plum, black, violet: what was measured.
+pub(super) const COLORS: [&str; 5] = ["#0060b0", "#00a078", "#8a1a55", "#1a1a1a", "#8030f0"];
+/// Vermilion: what was published, and nothing else.
+pub(super) const PUBLISHED: &str = "#d55e00";
+/// Gray: bars beside a highlighted one.
+pub(super) const BESIDE: &str = "#7a7a7a";
 pub(super) const TEXT: &str = "#1a1a1a";
 pub(super) const AXIS: &str = "#555555";
 pub(super) const GRID: &str = "#dddddd";
@@ -130,14 +134,12 @@ impl Drawing {
         );
     }
 
-    /// Draws a dashed line across the plot at height `y`, with its name above it.
-    pub(super) fn level(&mut self, left: f64, y: f64, name: &str) {
+    pub(super) fn dashed_line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
         let _ = write!(
             self.body,
-            "<path d=\"M{left:.1} {y:.1}H{:.1}\" stroke=\"{TEXT}\" stroke-width=\"1.5\" stroke-dasharray=\"6 4\" fill=\"none\"/>",
-            WIDTH - RIGHT
+            "<path d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke=\"{stroke}\" stroke-width=\"{width}\" stroke-dasharray=\"6 4\" fill=\"none\"/>",
+            from.0, from.1, to.0, to.1
         );
-        self.text(WIDTH - RIGHT - 2.0, y - 4.0, "end", SMALL, name);
     }
 
     /// Draws an error bar: a line with a short line across each end.
@@ -152,14 +154,14 @@ impl Drawing {
     }
 
     /// Draws the mark of series `number`: a circle, square, diamond or triangle.
-    pub(super) fn mark(&mut self, x: f64, y: f64, number: usize) {
+    pub(super) fn mark(&mut self, x: f64, y: f64, number: usize, fill: &str) {
         let path = match number % 4 {
             0 => format!("M{:.1} {y:.1}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", x - 4.0),
             1 => format!("M{:.1} {:.1}h8v8h-8z", x - 4.0, y - 4.0),
             2 => format!("M{x:.1} {:.1}l5 5l-5 5l-5 -5z", y - 5.0),
             _ => format!("M{x:.1} {:.1}l5 9h-10z", y - 5.0),
         };
-        let _ = write!(self.body, "<path d=\"{path}\" fill=\"{}\"/>", color(number));
+        let _ = write!(self.body, "<path d=\"{path}\" fill=\"{fill}\"/>");
     }
 
     /// Draws the legend of colors or marks in as many lines as needed. A single series has no legend.
@@ -168,20 +170,27 @@ impl Drawing {
             return;
         }
         let mut x = 4.0;
-        for (number, Series { name, .. }) in series.iter().enumerate() {
+        for ((number, Series { name, .. }), color) in series.iter().enumerate().zip(colors(series)) {
             let needs = 16.0 + width(name, NORMAL);
             if x > 4.0 && x + needs > WIDTH - 4.0 {
                 (x, self.top) = (4.0, self.top + 18.0);
             }
             if marks {
-                self.mark(x + 5.0, self.top + 7.0, number);
+                self.mark(x + 5.0, self.top + 7.0, number, color);
             } else {
-                self.rect(x, self.top + 2.0, 11.0, 11.0, color(number));
+                self.rect(x, self.top + 2.0, 11.0, 11.0, color);
             }
             self.text(x + 16.0, self.top + 12.0, "start", NORMAL, name);
             x += needs + 14.0;
         }
         self.top += 24.0;
+    }
+
+    /// Draws the legend of a dashed line.
+    pub(super) fn limit_legend(&mut self, words: &str) {
+        self.dashed_line((4.0, self.top + 8.0), (28.0, self.top + 8.0), TEXT, 1.5);
+        self.text(34.0, self.top + 12.0, "start", NORMAL, &cut_off(words, NORMAL, WIDTH - 38.0));
+        self.top += 22.0;
     }
 
     /// Draws horizontal lines with values from `low` to `high`. Returns the vertical place of a value, and the lines'
@@ -242,8 +251,16 @@ impl Drawing {
     }
 }
 
-pub(super) fn color(number: usize) -> &'static str {
-    COLORS[number % COLORS.len()]
+/// Whether figures of this name are published ones.
+pub(super) fn is_published(name: &str) -> bool {
+    name.contains("published")
+}
+
+/// The color of each series.
+pub(super) fn colors(series: &[Series]) -> Vec<&'static str> {
+    let mut own = COLORS.into_iter().cycle();
+    let mut color = |series: &Series| if is_published(&series.name) { Some(PUBLISHED) } else { own.next() };
+    series.iter().filter_map(|series| color(series)).collect()
 }
 
 /// A round step that divides a range into about five parts.

@@ -6,16 +6,20 @@
 //! long names are horizontal. A bar that would dwarf the rest is cut, and says so; a logarithmic scale would hide how
 //! little the others differ.
 //!
-//! Colors are Okabe and Ito's set for all kinds of color vision, darkened to a contrast of 3 to 1 with white; a test
+//! Colors are of Okabe and Ito's set for all kinds of color vision, darkened to a contrast of 3 to 1 with white; a test
 //! computes contrast and distinctness. Whatever differs in color also differs in a label or a mark. Text is dark on
-//! white.
+//! white. Vermilion is what was published, and nothing else: a series or bar whose name says so. A highlighted bar is
+//! blue among gray ones.
 
 mod drawing;
 mod time;
 
 use crate::experiment::spread::Spread;
 pub use drawing::escape;
-use drawing::{Drawing, RIGHT, SMALL, WIDTH, color, cut_off, range, short, widest, width};
+use drawing::{
+    BESIDE, COLORS, Drawing, PUBLISHED, RIGHT, SMALL, TEXT, WIDTH, colors, cut_off, is_published, range, short, widest,
+    width,
+};
 pub use time::{Stretch, heat_map, histogram, timeline};
 
 /// A bar that is more than this many times as long as the next one is cut.
@@ -45,6 +49,12 @@ impl Series {
         let of = |value: &Option<Spread>| value.map(|value| (value.low, value.high));
         let intervals = values.iter().map(of).collect();
         Self { intervals, ..Self::new(name, values.iter().map(|value| value.map(|value| value.median)).collect()) }
+    }
+
+    /// Whether there is any value.
+    #[must_use]
+    pub fn has_values(&self) -> bool {
+        self.values.iter().any(Option::is_some)
     }
 
     fn interval(&self, i: usize) -> Option<(f64, f64)> {
@@ -79,6 +89,21 @@ pub struct Bar {
     pub marked: bool,
 }
 
+/// A line across the bars: the most, or the least, that they can reach.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    /// Meaning of the line.
+    pub name: String,
+    /// Place of the line.
+    pub value: f64,
+}
+
+impl Limit {
+    fn words(&self, unit: &str) -> String {
+        format!("{}: {} {unit}", self.name, short(self.value)).trim_end().to_owned()
+    }
+}
+
 /// The values of series at named places, as text.
 fn in_words(places: &[String], of: &str, series: &[Series], unit: &str) -> String {
     let of = if of.is_empty() { String::new() } else { format!("{of} ") };
@@ -103,8 +128,25 @@ pub fn grouped_bars(
     series: &[Series],
     at_least: Range,
 ) -> String {
+    grouped_bars_with_limit(title, unit, of, groups, series, at_least, None)
+}
+
+/// The same, with a line across the bars.
+#[must_use]
+pub fn grouped_bars_with_limit(
+    title: &str,
+    unit: &str,
+    of: &str,
+    groups: &[String],
+    series: &[Series],
+    at_least: Range,
+    limit: Option<&Limit>,
+) -> String {
     let mut drawing = Drawing::new(title);
     drawing.legend(series, false);
+    if let Some(limit) = limit {
+        drawing.limit_legend(&limit.words(unit));
+    }
     let values = || series.iter().flat_map(|series| series.values.iter().flatten().copied());
     let labels: Vec<String> = values().map(short).collect();
     let longest = widest(labels.iter().map(String::as_str), SMALL);
@@ -113,8 +155,10 @@ pub fn grouped_bars(
     let upright = longest > about;
     drawing.top += if upright { longest } else { 12.0 };
     let (low, high) = extent(series);
-    let (low, high) = range([low, high, at_least.0, at_least.1].into_iter());
+    let line = limit.map_or(0.0, |limit| limit.value);
+    let (low, high) = range([low, high, at_least.0, at_least.1, line].into_iter());
     let (y, left) = drawing.scale(low, high, unit);
+    let colors = colors(series);
     let group_width = (WIDTH - left - RIGHT) / groups.len().max(1) as f64;
     let bar_width = group_width * 0.84 / series.len().max(1) as f64;
     for i in 0..groups.len() {
@@ -123,7 +167,7 @@ pub fn grouped_bars(
             let x = left + group_width * (i as f64 + 0.08) + number as f64 * bar_width;
             let (top, bottom) = (y(value.max(0.0)), y(value.min(0.0)));
             let gap = (bar_width / 10.0).min(1.0);
-            drawing.rect(x + gap, top, bar_width - 2.0 * gap, bottom - top, color(number));
+            drawing.rect(x + gap, top, bar_width - 2.0 * gap, bottom - top, colors[number]);
             let (middle, mut above) = (x + bar_width / 2.0, top);
             if let Some((from, to)) = series.interval(i) {
                 drawing.error_bar((middle, y(from)), (middle, y(to)));
@@ -132,17 +176,31 @@ pub fn grouped_bars(
             drawing.on_bar(middle, above - 3.0, bar_width, upright, &short(value));
         }
     }
+    if let Some(limit) = limit {
+        drawing.dashed_line((left, y(limit.value)), (WIDTH - RIGHT, y(limit.value)), TEXT, 1.5);
+    }
     let middle = |i: usize| left + group_width * (i as f64 + 0.5);
     drawing.places(groups.iter().enumerate().map(|(i, group)| (middle(i), group.clone())), group_width, of);
-    drawing.finish(&in_words(groups, of, series, unit))
+    let limit = limit.map_or_else(String::new, |limit| format!(" {}.", limit.words(unit)));
+    drawing.finish(&(in_words(groups, of, series, unit) + &limit))
 }
 
 /// A plot of horizontal bars, with names before and values after them. A bar that would dwarf all others is cut, and
 /// says so.
 #[must_use]
 pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
+    bars_with_limit(title, unit, bars, None)
+}
+
+/// The same, with a line across the bars.
+#[must_use]
+pub fn bars_with_limit(title: &str, unit: &str, bars: &[Bar], line: Option<&Limit>) -> String {
     const ROW: f64 = 24.0;
     let mut drawing = Drawing::new(title);
+    if let Some(line) = line {
+        drawing.limit_legend(&line.words(unit));
+    }
+    let first = drawing.top;
     let mut values: Vec<f64> = bars.iter().map(|bar| bar.value).collect();
     values.sort_by(f64::total_cmp);
     // The scale ends at the second largest value or later, so at least one bar is drawn in full.
@@ -151,18 +209,25 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
         [.., largest] => largest,
         [] => 0.0,
     };
+    let limit = line.map_or(limit, |line| limit.max(line.value));
     let label = |bar: &Bar| {
-        let cut = if bar.value > limit { ", cut" } else { "" };
+        let cut = if bar.value > limit { ", bar cut" } else { "" };
         format!("{} {unit}{cut}", short(bar.value))
     };
     let labels: Vec<String> = bars.iter().map(label).collect();
     let names: Vec<String> = bars.iter().map(|bar| cut_off(&bar.name, SMALL, 0.62 * WIDTH)).collect();
     let left = widest(names.iter().map(String::as_str), SMALL) + 10.0;
     let room = WIDTH - RIGHT - left - widest(labels.iter().map(String::as_str), SMALL) - 6.0;
+    let some_are_marked = bars.iter().any(|bar| bar.marked);
     for ((bar, name), label) in bars.iter().zip(&names).zip(&labels) {
         let (top, length) = (drawing.top, room * bar.value.min(limit) / limit.max(f64::MIN_POSITIVE));
         drawing.text(left - 6.0, top + 16.0, "end", SMALL, name);
-        drawing.rect(left, top + 3.0, length.max(1.0), ROW - 6.0, color(usize::from(bar.marked)));
+        let color = match () {
+            () if is_published(&bar.name) => PUBLISHED,
+            () if some_are_marked && !bar.marked => BESIDE,
+            () => COLORS[0],
+        };
+        drawing.rect(left, top + 3.0, length.max(1.0), ROW - 6.0, color);
         if bar.value > limit {
             drawing.line((left + length - 14.0, top + ROW - 2.0), (left + length - 8.0, top + 2.0), "#ffffff", 3.0);
         }
@@ -175,11 +240,18 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
         drawing.text(end + 6.0, top + 16.0, "start", SMALL, label);
         drawing.top += ROW;
     }
+    if let Some(line) = line {
+        let x = left + room * line.value / limit.max(f64::MIN_POSITIVE);
+        let last = drawing.top;
+        drawing.dashed_line((x, first), (x, last), TEXT, 1.5);
+    }
     let words = bars.iter().zip(&labels).map(|(bar, label)| format!("{}: {label}.", bar.name));
+    let words = words.chain(line.map(|line| format!("{}.", line.words(unit))));
     drawing.finish(&words.collect::<Vec<_>>().join(" "))
 }
 
-/// A plot with a line for each series over the places `xs`, with marks. A missing value leaves a gap.
+/// A plot with a line for each series over the places `xs`, with marks; the lines of published ones are dashed. A
+/// missing value leaves a gap.
 #[must_use]
 pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series], at_least: Range) -> String {
     lines_and_levels(title, unit, of, xs, series, &[], at_least)
@@ -203,11 +275,12 @@ pub fn lines_and_levels(
     let (low, high) = range(values);
     let (y, left) = drawing.scale(low, high, unit);
     for (name, value) in levels {
-        drawing.level(left, y(*value), name);
+        drawing.dashed_line((left, y(*value)), (WIDTH - RIGHT, y(*value)), TEXT, 1.5);
+        drawing.text(WIDTH - RIGHT - 2.0, y(*value) - 4.0, "end", SMALL, name);
     }
     let last = xs.iter().copied().fold(1.0, f64::max);
     let x = |value: f64| left + 12.0 + (WIDTH - left - RIGHT - 24.0) * value / last;
-    for (number, series) in series.iter().enumerate() {
+    for ((number, series), color) in series.iter().enumerate().zip(colors(series)) {
         for (i, &place) in xs.iter().enumerate() {
             if let Some((from, to)) = series.interval(i) {
                 drawing.error_bar((x(place), y(from)), (x(place), y(to)));
@@ -216,12 +289,14 @@ pub fn lines_and_levels(
         let points: Vec<Option<(f64, f64)>> =
             xs.iter().zip(&series.values).map(|(&place, value)| value.map(|value| (x(place), y(value)))).collect();
         for pair in points.windows(2) {
-            if let [Some(from), Some(to)] = *pair {
-                drawing.line(from, to, color(number), 2.0);
+            match *pair {
+                [Some(from), Some(to)] if color == PUBLISHED => drawing.dashed_line(from, to, color, 2.0),
+                [Some(from), Some(to)] => drawing.line(from, to, color, 2.0),
+                _ => {}
             }
         }
         for &(x, y) in points.iter().flatten() {
-            drawing.mark(x, y, number);
+            drawing.mark(x, y, number, color);
         }
     }
     // If names would overlap, the later ones are left out.
@@ -244,6 +319,7 @@ pub fn lines_and_levels(
 #[cfg(test)]
 mod tests {
     use super::drawing::*;
+    use super::time::classes;
     use super::*;
 
     fn series(name: &str, values: &[Option<f64>]) -> Series {
@@ -301,11 +377,37 @@ mod tests {
     }
 
     #[test]
+    fn what_was_published_has_a_color_of_its_own() {
+        let both = [series("A", &[Some(1.0), Some(2.0)]), series("A, published", &[Some(1.0), Some(1.9)])];
+        let svg = lines("t", "x", "load", &[1.0, 12.0], &both, OWN);
+        assert_eq!((svg.matches(COLORS[1]).count(), svg.matches("stroke-dasharray").count()), (0, 1), "{svg}");
+        let marked = Bar { marked: true, ..bar("chosen", 1.0) };
+        let svg = bars("t", "x", &[marked, bar("other", 0.5), bar("published", 35.0)]);
+        let count = |color: &str| svg.matches(&format!("fill=\"{color}\"")).count();
+        assert_eq!([COLORS[0], BESIDE, PUBLISHED].map(count), [1, 1, 1], "{svg}");
+        assert!(!bars("t", "x", &[bar("a", 1.0)]).contains(BESIDE), "no bar is highlighted");
+    }
+
+    #[test]
+    fn a_limit_is_a_line_where_its_value_is() {
+        let limit = Limit { name: "the step alone".to_owned(), value: 5.0 };
+        let groups = ["x".to_owned()];
+        let svg = grouped_bars_with_limit("t", "s", "", &groups, &[series("a", &[Some(10.0)])], OWN, Some(&limit));
+        let words = "the step alone: 5.00 s";
+        assert_eq!((svg.matches("stroke-dasharray").count(), svg.matches(words).count()), (2, 2), "{svg}");
+        let svg = bars_with_limit("t", "x", &[bar("a", 1.0)], Some(&limit));
+        let widths = numbers(&svg, "rect", "width");
+        let right = WIDTH - RIGHT - width("1.00 x", SMALL) - 6.0;
+        let left = width("a", SMALL) + 10.0;
+        assert!((widths[1] - (right - left) / 5.0).abs() < 0.1, "the scale reaches to the line: {svg}");
+    }
+
+    #[test]
     fn a_bar_that_would_dwarf_the_others_is_cut_and_says_so() {
-        let svg = bars("t", "1/s", &[bar("read", 180_000.0), bar("whole", 400.0), bar("step", 200.0)]);
+        let svg = bars("t", "images/s", &[bar("read", 180_000.0), bar("whole", 400.0), bar("step", 200.0)]);
         let widths = numbers(&svg, "rect", "width");
         assert!((widths[2] / widths[3] - 2.0).abs() < 0.01 && widths[1] < 1.5 * widths[2], "{widths:?}");
-        assert_eq!((svg.matches("180000 1/s, cut<").count(), svg.matches(", cut<").count()), (1, 1));
+        assert_eq!((svg.matches("180000 images/s, bar cut<").count(), svg.matches(" cut<").count()), (1, 1));
         assert!(!bars("t", "ms", &[bar("a", 3.0), bar("b", 1.0)]).contains("cut"));
     }
 
@@ -315,25 +417,39 @@ mod tests {
         assert_eq!(wrapped("trivial-augment", SMALL, narrow), ["trivial-", "augment"]);
         assert_eq!(wrapped("trial-a, N\u{a0}=\u{a0}12", SMALL, narrow), ["trial-a,", "N\u{a0}=\u{a0}12"]);
         // This is a sign and not a hyphen.
-        assert_eq!(wrapped("-5 +-%", SMALL, width("+-", SMALL)), ["-5", "+-%"]);
+        assert_eq!(wrapped("-5 %", SMALL, width("-5", SMALL)), ["-5", "%"]);
         assert_eq!(wrapped("rand-augment", SMALL, 999.0), ["rand-augment"]);
     }
 
     #[test]
-    fn waits_are_counted_in_doubling_classes() {
-        let svg = histogram("t", &[0.00005, 0.00015, 0.00015, 0.0003, 9999.0]);
-        for words in [" below 0.1 ms: 1.", " below 0.2 ms: 2.", " above 1638 ms: 1.", ">0.1<", ">6.4<"] {
-            assert!(svg.contains(words), "{words} in {svg}");
+    fn waits_are_counted_in_classes_that_fit_them() {
+        // Bounds, and counts between them.
+        for (waits_ms, bounds, counts) in [
+            (vec![], vec![0.0, 1.0], vec![0]),
+            (vec![0.05, 0.15, 0.15, 0.3], vec![0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35], vec![1, 0, 2, 0, 0, 1]),
+            (vec![1.0, 1.5, 3.0, 20.0], vec![1.0, 2.0, 4.0, 8.0, 16.0, 32.0], vec![2, 1, 0, 0, 1]),
+            (
+                vec![0.001, 0.5, 2_000.0],
+                [-10, -8, -6, -4, -2, 0].map(|by| 2_f64.powi(by)).into(),
+                vec![1, 0, 0, 0, 1, 0],
+            ),
+            (vec![0.0, 0.0], vec![2_f64.powi(-10), 2_f64.powi(-9)], vec![2]),
+            (vec![3.0, 3.0], vec![3.0, 3.001], vec![2]),
+        ] {
+            let got = classes(&waits_ms);
+            let at = |i: usize| (got.0[i] - bounds[i]).abs() < 1e-9;
+            assert!((0..bounds.len()).all(at) && got.1.starts_with(&counts), "{waits_ms:?}: {got:?}");
+            assert_eq!((got.0.len(), got.1.iter().sum::<u32>()), (got.1.len() + 1, waits_ms.len() as u32), "{got:?}");
+            assert!(got.1.len() <= 12 && (waits_ms.is_empty() || *got.1.last().unwrap() > 0), "{got:?}");
         }
     }
 
     #[test]
     fn a_histogram_is_labelled_at_both_ends_and_with_how_many_it_is_of() {
-        let svg = histogram("t", &[0.00005, 0.0003]);
-        for words in [">0<", ">0.8<", "n = 2 batches"] {
+        let svg = histogram("t", &[0.001, 0.0015, 0.003, 0.02]);
+        for words in [">1<", ">32<", "n = 4 batches", " 1 to 2 ms: 2.", " 16 to 32 ms: 1."] {
             assert!(svg.contains(words), "{words} in {svg}");
         }
-        assert!(histogram("t", &[100.0]).contains(">longer<"));
     }
 
     #[test]
@@ -437,7 +553,8 @@ mod tests {
     /// simulated with the matrices of Machado, Oliveira and Fernandes (2009) at full severity.
     #[test]
     fn colors_stand_out_and_are_told_apart_with_any_color_vision() {
-        for color in COLORS {
+        let all = [&COLORS[..], &[PUBLISHED]].concat();
+        for color in all.iter().copied().chain([BESIDE]) {
             assert!(contrast(color, "#ffffff") >= 3.0, "{color}");
         }
         for (text, ground) in [(TEXT, "#ffffff"), (TEXT, "#eef4fb"), (TEXT, "#f4f4f4"), ("#444444", "#ffffff")] {
@@ -472,11 +589,12 @@ mod tests {
             ),
         ];
         for (vision, matrix) in visions {
-            let seen = COLORS.map(|color| lab(times(matrix, linear(color)).map(|value| value.clamp(0.0, 1.0))));
+            let seen: Vec<_> =
+                all.iter().map(|color| lab(times(matrix, linear(color)).map(|value| value.clamp(0.0, 1.0)))).collect();
             for (i, a) in seen.iter().enumerate() {
                 for (j, b) in seen.iter().enumerate().skip(i + 1) {
                     let distance = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt();
-                    assert!(distance >= 20.0, "{} and {} with {vision}: {distance:.1}", COLORS[i], COLORS[j]);
+                    assert!(distance >= 20.0, "{} and {} with {vision}: {distance:.1}", all[i], all[j]);
                 }
             }
         }

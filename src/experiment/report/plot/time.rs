@@ -1,6 +1,6 @@
 //! Plots over time: heat maps, timelines and histograms of waits.
 
-use super::drawing::{Drawing, GRID, NORMAL, RIGHT, SMALL, WIDTH, color, range, short, widest, width};
+use super::drawing::{COLORS, Drawing, GRID, NORMAL, RIGHT, SMALL, WIDTH, range, short, step, widest, width};
 use std::fmt::Write;
 
 /// A stretch of time in a lane of a timeline.
@@ -95,7 +95,7 @@ pub fn timeline(title: &str, lanes: &[&str], stretches: &[Stretch], until_s: f64
             // Leaves a gap between neighbors, unless nothing would remain.
             (from, top + 5.0, if to - from > 3.0 { to - from - 0.8 } else { (to - from).max(0.4) })
         });
-        drawing.rects(LANE - 11.0, color(i), &rects.collect::<Vec<_>>());
+        drawing.rects(LANE - 11.0, COLORS[0], &rects.collect::<Vec<_>>());
     }
     drawing.top += lanes.len() as f64 * LANE;
     drawing.times(left, end);
@@ -103,49 +103,78 @@ pub fn timeline(title: &str, lanes: &[&str], stretches: &[Stretch], until_s: f64
     drawing.finish(&format!("Sums: {}.", words.collect::<Vec<_>>().join(", ")))
 }
 
-/// A histogram of waits in seconds, in classes that double from 0.1 ms on.
+/// Most classes of a histogram.
+const MOST_CLASSES: f64 = 12.0;
+/// Shortest time in milliseconds that a histogram tells from none.
+const SHORTEST_MS: f64 = 1.0 / 1024.0;
+
+/// Bounds of classes from the shortest to the longest of these times in milliseconds, and the number of times in each
+/// class. Classes are equally wide if the longest time is less than eight times the shortest, else they end at powers of
+/// two, or of four or more.
+pub(super) fn classes(times: &[f64]) -> (Vec<f64>, Vec<u32>) {
+    let (low, high) = times.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &time| (low.min(time), high.max(time)));
+    if low > high {
+        return (vec![0.0, 1.0], vec![0]);
+    }
+    let bounds: Vec<f64> = if high < 8.0 * low {
+        let step = step((high - low).max(high / 1e3));
+        let first = (low / step + 1e-6).floor();
+        let count = (high / step + 1e-6).floor() - first + 1.0;
+        (0..=count as u32).map(|i| (first + f64::from(i)) * step).collect()
+    } else {
+        let first = low.max(SHORTEST_MS).log2().floor();
+        let doublings = high.max(SHORTEST_MS).log2().floor() - first + 1.0;
+        let by = (doublings / MOST_CLASSES).ceil();
+        (0..=(doublings / by).ceil() as u32).map(|i| (first + by * f64::from(i)).exp2()).collect()
+    };
+    let mut counts = vec![0; bounds.len() - 1];
+    for time in times {
+        let class = bounds[1..].iter().take_while(|&&bound| *time >= bound * (1.0 - 1e-9)).count();
+        counts[class.min(bounds.len() - 2)] += 1;
+    }
+    (bounds, counts)
+}
+
+/// A histogram of waits in seconds.
 #[must_use]
 pub fn histogram(title: &str, seconds: &[f64]) -> String {
-    const CLASSES: usize = 16;
-    let mut counts = [0_u32; CLASSES];
-    for wait in seconds {
-        let class = if *wait < 1e-4 { 0 } else { (wait / 1e-4).log2().floor() as usize + 1 };
-        counts[class.min(CLASSES - 1)] += 1;
-    }
-    let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0).max(3);
+    let (bounds, counts) = classes(&seconds.iter().map(|wait| 1e3 * wait).collect::<Vec<_>>());
     let mut drawing = Drawing::new(title);
     let longest = width(&counts.iter().max().copied().unwrap_or(0).to_string(), SMALL);
-    let upright = longest > WIDTH * 0.88 / (last + 1) as f64;
+    let upright = longest > WIDTH * 0.88 / counts.len() as f64;
     drawing.top += if upright { longest } else { 12.0 };
     // With 5 or more the scale's steps are whole batches.
     let (low, high) = range(counts.iter().map(|&count| f64::from(count)).chain([5.0]));
     let (y, left) = drawing.scale(low, high, "");
-    let class_width = (WIDTH - left - RIGHT) / (last + 1) as f64;
-    let ends = |class: usize| short_ms(0.1 * f64::from(1_u32 << class));
+    let class_width = (WIDTH - left - RIGHT) / counts.len() as f64;
     let mut words = format!("{} waits.", seconds.len());
-    for (class, &count) in counts[..=last].iter().enumerate() {
+    for (class, &count) in counts.iter().enumerate() {
         let x = left + class as f64 * class_width;
-        drawing.rect(x + 1.0, y(f64::from(count)), class_width - 2.0, y(0.0) - y(f64::from(count)), color(0));
+        drawing.rect(x + 1.0, y(f64::from(count)), class_width - 2.0, y(0.0) - y(f64::from(count)), COLORS[0]);
         if count > 0 {
             drawing.on_bar(x + class_width / 2.0, y(f64::from(count)) - 3.0, class_width, upright, &count.to_string());
-            let bounds = if class + 1 < CLASSES { ("below", class) } else { ("above", class - 1) };
-            let _ = write!(words, " {} {} ms: {count}.", bounds.0, ends(bounds.1));
+            let [from, to] = [bounds[class], bounds[class + 1]].map(short_ms);
+            let _ = write!(words, " {from} to {to} ms: {count}.");
         }
     }
-    // Labels both ends and the bounds between the classes; if there are many classes, every other bound. The last class
-    // has no end.
-    let right = WIDTH - RIGHT;
-    let end = if last + 1 < CLASSES { ends(last) } else { "longer".to_owned() };
-    drawing.text(left, drawing.top + 16.0, "middle", SMALL, "0");
+    // Labels both ends, and the bounds between them as far as there is room.
+    let (right, end) = (WIDTH - RIGHT, short_ms(bounds[counts.len()]));
     drawing.text(right, drawing.top + 16.0, "end", SMALL, &end);
-    let every = if last > 8 { 2 } else { 1 };
-    let bounds = (0..last).step_by(every).map(|class| (left + (class + 1) as f64 * class_width, ends(class)));
-    let is_clear = |(x, bound): &(f64, String)| x + width(bound, SMALL) / 2.0 + 6.0 < right - width(&end, SMALL);
+    let mut free = 0.0;
+    let mut labels = Vec::new();
+    for (class, bound) in bounds[..counts.len()].iter().enumerate() {
+        let (x, label) = (left + class as f64 * class_width, short_ms(*bound));
+        let half = width(&label, SMALL) / 2.0;
+        if x - half >= free && x + half + 6.0 < right - width(&end, SMALL) {
+            free = x + half + 6.0;
+            labels.push((x, label));
+        }
+    }
     let of = format!("wait for a batch, ms; n = {} batches", seconds.len());
-    drawing.places(bounds.filter(is_clear), WIDTH, &of);
+    drawing.places(labels.into_iter(), WIDTH, &of);
     drawing.finish(&words)
 }
 
 fn short_ms(ms: f64) -> String {
-    if ms < 10.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
+    format!("{ms:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
