@@ -1,7 +1,7 @@
 //! Supply and demand: the images per second that loaders make with so many cores, beside those that training steps take.
 //! Where a curve passes a step's line, the accelerator no longer waits.
 
-use super::report::plot::{OWN, Series, lines, lines_and_levels};
+use super::report::plot::{Limit, OWN, Series, lines, lines_with_limits};
 use super::report::{Cell, Report, ReportTable};
 use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject};
@@ -235,9 +235,10 @@ fn fill(
         let spreads = |curve: &Curve| curve.rates.iter().map(|rates| Spread::of(rates).map(of)).collect::<Vec<_>>();
         curves.iter().map(|curve| Series::spread(curve.name.clone(), &spreads(curve))).collect()
     };
-    let levels: Vec<(String, f64)> = demands.iter().map(|demand| (demand.name.clone(), demand.images_per_s)).collect();
+    let limit = |demand: &Demand| Limit { name: demand.name.clone(), value: demand.images_per_s };
+    let limits: Vec<Limit> = demands.iter().map(limit).collect();
     let caption = "Images per second that loaders make, and that training steps take";
-    let plot = lines_and_levels(caption, "images/s", "cores", &xs, &series(&|rate| rate), &levels, OWN);
+    let plot = lines_with_limits(caption, "images/s", "cores", &xs, &series(&|rate| rate), OWN, &limits);
     report.plot("supply", caption, plot);
     for demand in demands {
         let waiting = |rate: Spread| {

@@ -89,7 +89,7 @@ pub struct Bar {
     pub marked: bool,
 }
 
-/// A line across the bars: the most, or the least, that they can reach.
+/// A line across a plot: the most, or the least, that its values can reach, or must.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limit {
     /// Meaning of the line.
@@ -254,27 +254,27 @@ pub fn bars_with_limit(title: &str, unit: &str, bars: &[Bar], line: Option<&Limi
 /// missing value leaves a gap.
 #[must_use]
 pub fn lines(title: &str, unit: &str, of: &str, xs: &[f64], series: &[Series], at_least: Range) -> String {
-    lines_and_levels(title, unit, of, xs, series, &[], at_least)
+    lines_with_limits(title, unit, of, xs, series, at_least, &[])
 }
 
-/// A plot as [`lines`] makes it, with a named horizontal line at each level.
+/// A plot as [`lines`] makes it, with a line across it for each limit.
 #[must_use]
-pub fn lines_and_levels(
+pub fn lines_with_limits(
     title: &str,
     unit: &str,
     of: &str,
     xs: &[f64],
     series: &[Series],
-    levels: &[(String, f64)],
     at_least: Range,
+    limits: &[Limit],
 ) -> String {
     let mut drawing = Drawing::new(title);
     drawing.legend(series, true);
     let (low, high) = extent(series);
-    let values = levels.iter().map(|level| level.1).chain([low, high, at_least.0, at_least.1]);
+    let values = limits.iter().map(|limit| limit.value).chain([low, high, at_least.0, at_least.1]);
     let (low, high) = range(values);
     let (y, left) = drawing.scale(low, high, unit);
-    for (name, value) in levels {
+    for Limit { name, value } in limits {
         drawing.dashed_line((left, y(*value)), (WIDTH - RIGHT, y(*value)), TEXT, 1.5);
         drawing.text(WIDTH - RIGHT - 2.0, y(*value) - 4.0, "end", SMALL, name);
     }
@@ -310,9 +310,7 @@ pub fn lines_and_levels(
     drawing.places(named.iter().map(|&place| (x(place), place.to_string())), WIDTH, of);
     let places: Vec<String> = xs.iter().map(f64::to_string).collect();
     let mut words = in_words(&places, of, series, unit);
-    for (name, value) in levels {
-        words += &format!(" {name}: {} {unit}.", short(*value));
-    }
+    limits.iter().for_each(|limit| words += &format!(" {}.", limit.words(unit)));
     drawing.finish(&words)
 }
 
