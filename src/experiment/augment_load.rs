@@ -218,21 +218,21 @@ impl Measured {
         } else {
             let published = published::seconds(name, low).zip(published::seconds(name, high)).map(|(from, to)| {
                 let change = in_percent(to.trial_a_s / from.trial_a_s, "shorter", "longer");
-                format!("published with trial A, {change}; here ")
+                format!("published with trial A, {change}; here, ")
             });
             let published = published.unwrap_or_default();
-            format!("{name}: from load {low} to {high} the time of an epoch is {published}{parts}.")
+            format!("{name}, time of an epoch at load {high} against load {low}: {published}{parts}.")
         }];
         let on_gpu = arms.into_iter().find(|arm| *arm == Arm::BGpu);
         let against = on_gpu.and_then(|arm| self.verdict(model, (high, self.first), (high, arm)));
         answer.extend(against.map(|verdict| {
             let words = verdict.words("shorter", "longer");
             let published = published::seconds(name, high).map(|epoch| {
-                format!("published, {}; here ", in_percent(epoch.trial_b_s / epoch.trial_a_s, "shorter", "longer"))
+                format!("published, {}; here, ", in_percent(epoch.trial_b_s / epoch.trial_a_s, "shorter", "longer"))
             });
             let published = published.unwrap_or_default();
             format!(
-                "{name}: at load {high} the time of trial B on the GPU is {published}{words}, against {}.",
+                "{name}, time of trial B on the GPU at load {high}, against {}: {published}{words}.",
                 self.first.name()
             )
         }));
@@ -571,7 +571,7 @@ fn answer(report: &mut Report, models: &[Model], cases: &[Case], seconds: &Measu
         let saved: Vec<String> = models.iter().filter_map(saved).collect();
         if !saved.is_empty() {
             report.answer.push(format!(
-                "Published: at load {load} the time of an epoch with trial B on the GPU, against trial A, is {}.",
+                "Published, time of an epoch with trial B on the GPU at load {load}, against trial A: {}.",
                 saved.join(", ")
             ));
         }
@@ -637,7 +637,7 @@ mod tests {
     fn published_growth_stands_beside_ours_with_the_reason() {
         let measured = made(0, |load, arm| if load == 12 && arm == ARMS[0] { 1.0 } else { 0.5 }, QUIET);
         let answer = answer(&measured, 0);
-        let begin = "resnet18: from load 1 to 12 the time of an epoch is published with trial A, 87 % longer; here ";
+        let begin = "resnet18, time of an epoch at load 12 against load 1: published with trial A, 87 % longer; here, ";
         assert!(answer.starts_with(begin), "{answer}");
         let why = "since the pipeline alone makes 556 images/s and the step takes 444 (";
         assert!(answer.contains(&format!("with A, CPU, sequential, {why}0.5")), "{answer}");

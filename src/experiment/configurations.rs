@@ -239,6 +239,7 @@ pub fn configurations(
     let machine = Machine::here(settings.gpus);
     let (of_core, of_step) = (&found.images_per_s_a_core, found.step_images_per_s);
     found.report.answer.extend(of_step.and_then(|of_step| machine.sentence(of_core, of_step, found.level)));
+    found.report.answer.extend(found.smallest.and_then(|smallest| machine.shared(smallest.threads)));
     machine.add_figures(&mut found.report, Spread::of(of_core).map(|of_core| of_core.median), of_step);
     Ok(found)
 }
@@ -313,10 +314,11 @@ pub(super) fn measure_all(
         "images_per_epoch": subject.len(), "seed": subject.seed,
     });
     let usage = cases.iter().map(|case| (vec![case.configuration.name().into()], &case.usage[..]));
-    report.tables = vec![ranked(&cases, baseline, &ranking), utilization::table(&["configuration"], usage)];
+    report.tables = vec![ranked(&cases, baseline, &ranking)];
     let against = baseline.map(|baseline| Against::of((smallest.map(find), best), baseline, of_step));
     report.tables.extend(against.as_ref().map(Against::table));
     report.tables.push(worker_cores(Machine::here(settings.gpus)));
+    report.tables.push(utilization::table(&["configuration"], usage));
     report.publications.push(LARGER_SCALE);
     if best.configuration.pinned.is_none() {
         let reason = no_gpu().unwrap_or_else(|| "the operations run on the CPU".to_owned());

@@ -90,6 +90,16 @@ impl Machine {
         ))
     }
 
+    /// Sentence about recommended threads that are more than the cores for images, as they can be if the numbers to measure
+    /// were given.
+    pub(super) fn shared(self, threads: usize) -> Option<String> {
+        let shared = threads.checked_sub(self.for_images()).filter(|&shared| shared > 0 && self.gpus > 0)?;
+        Some(format!(
+            "Of the {threads} threads recommended, {shared} would share the trainers' cores, which a step on the CPU does not leave \
+             to them."
+        ))
+    }
+
     /// Adds the figures that the sentence is made of.
     pub(super) fn add_figures(self, report: &mut Report, of_core: Option<f64>, of_step: Option<f64>) {
         report.figures["images_per_s_a_core"] = json!(of_core);
@@ -201,7 +211,7 @@ impl CoreRates {
             self.rates.iter().filter_map(|(way, rates)| Some((*way, Spread::of(rates)?))).collect();
         let mut table = self.table(of_step, machine);
         table.blank.extend(self.no_gpu.as_ref().map(|reason| format!("decoded by the GPU: {reason}.")));
-        report.tables.push(table);
+        report.tables.insert(1, table);
         let need = |(way, rate): &(Way, Spread)| Some((*way, machine.need(rate.median, of_step?)));
         let needs: Vec<Bar> = (spreads.iter().filter_map(need))
             .map(|(way, value)| Bar { name: way.name(&self.name), value, interval: None, marked: way == Way::Asked })
@@ -388,7 +398,9 @@ mod tests {
         assert!(sentence(&asked, 5_000.0).contains("8 for images: too few, so the loader starves"));
         assert!(sentence(&asked, 4_000.0).contains("cannot tell"));
         assert!(sentence(&step[..1], 4_000.0).contains("cannot tell"), "one round tells nothing");
+        assert!(machine.shared(9).unwrap().starts_with("Of the 9 threads recommended, 1 would share"));
         let alone = Machine { cores: 2, gpus: 0 };
+        assert_eq!((machine.shared(8), alone.shared(4)), (None, None));
         assert_eq!((alone.for_images(), Machine { cores: 64, gpus: 4 }.for_images()), (2, 56));
         assert!(rates.table(None, alone).blank[0].contains("--step"));
     }

@@ -97,7 +97,7 @@ pub const EPOCH_BATCH: u32 = 32;
 /// Model and load of [`UTILIZATION`].
 pub const UTILIZATION_OF: (&str, u32) = ("resnet18", 12);
 
-/// What of [`SAGEMAKER_DALI`]'s machine was utilized, and the 95th percentiles with trial A and with trial B, in percent.
+/// 95th percentiles of utilization of [`SAGEMAKER_DALI`]'s machine, in percent: with trial A and with trial B.
 pub const UTILIZATION: [(&str, f64, f64); 2] = [("CPU", 100.0, 64.87), ("GPU", 31.0, 55.0)];
 
 /// A published run of one epoch with a number of workers.

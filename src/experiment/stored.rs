@@ -37,8 +37,9 @@ impl Stored {
         Self { repeats: Some(IoStorage::Raw), ..Self::other("as given", input) }
     }
 
-    /// Images that are decoded and resized ahead of time, so that the shorter side has `side_px` pixels, and held unpacked
-    /// in a folder of at most `size_bytes`.
+    /// Images that are decoded and resized ahead of time, so that the shorter side has `side_px` pixels, and held
+    /// unpacked in a folder of at most `size_bytes`.
+    #[must_use]
     pub fn resized(input: impl Into<Input>, side_px: u32, folder: impl Into<PathBuf>, size_bytes: u64) -> Self {
         let resized = Some((side_px, ImageCache::disk(folder, size_bytes)));
         Self { repeats: Some(IoStorage::Resized), resized, ..Self::other(format!("resized to {side_px}"), input) }

@@ -37,7 +37,8 @@ fn answer(
     of_step: Option<f64>,
     machine: Machine,
 ) -> impl Iterator<Item = String> {
-    let of_cores = of_step.map(|of_step| rates.answer(of_step, machine)).unwrap_or_default();
+    let mut of_cores = of_step.map(|of_step| rates.answer(of_step, machine)).unwrap_or_default();
+    of_cores.extend(smallest.and_then(|found| machine.shared(found.threads)));
     let options = smallest.map(|found| [format!("Options: {}", found.options()), format!("Code: {}", found.code())]);
     of_cores.into_iter().chain(options.into_iter().flatten())
 }

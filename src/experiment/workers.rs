@@ -1,5 +1,5 @@
-//! Measures epochs for several numbers of workers, batch sizes and ways to store the images: the published comparisons of
-//! `num_workers` ([`DEEPLIZARD`], [`GLUON`]) and of storage ([`SAGEMAKER_IO`]), with their columns.
+//! Measures epochs for several numbers of workers, batch sizes and ways to store the images: the published comparisons
+//! of `num_workers` ([`DEEPLIZARD`], [`GLUON`]) and of storage ([`SAGEMAKER_IO`]), with their columns.
 
 mod beside;
 
@@ -44,8 +44,8 @@ pub struct WorkersSettings {
 }
 
 impl WorkersSettings {
-    /// Number of comparisons of a report: all numbers of workers of a batch size and a way to store the images, and each
-    /// further way with the subject's own.
+    /// Number of comparisons of a report, by the numbers of its settings: all numbers of workers of a batch size and a
+    /// way to store the images, and each further way with the subject's own.
     #[must_use]
     pub fn comparisons(workers: usize, batch_sizes: usize, others: usize) -> usize {
         batch_sizes * ((1 + others) * pairs(workers) + others * workers)
@@ -144,7 +144,7 @@ pub fn workers(
             (device, prefetch) = (pipeline.device_name(), pipeline.prefetch());
             let runs = cannot(&pipeline, batch_size, subject.len()).map_or(Ok(Vec::new()), Err);
             if let Err(reason) = &runs {
-                progress(&format!("{workers} workers, batches of {batch_size}: not run: {reason}"));
+                progress(&format!("{}, batches of {batch_size}: not run: {reason}", beside::workers(workers)));
             }
             let (usage, accuracies, evaluations_s) = (Vec::new(), Vec::new(), Vec::new());
             cases.push(Case { stored, workers, batch_size, runs, usage, accuracies, evaluations_s });
@@ -189,7 +189,8 @@ pub fn workers(
         }
         let (done, seconds) = (done + 1, run.later_seconds().unwrap_or(0.0));
         let name = if all_stored.len() > 1 { format!("{}, ", all_stored[*stored].name) } else { String::new() };
-        progress(&format!("{done}/{all} {name}{workers} workers, batches of {batch_size}: {seconds:.2} s per epoch"));
+        let workers = beside::workers(*workers);
+        progress(&format!("{done}/{all} {name}{workers}, batches of {batch_size}: {seconds:.2} s per epoch"));
         runs.push(run);
     }
     report.measured();
@@ -235,10 +236,10 @@ pub fn workers(
         let reason = cases.iter().filter(|_| stored == 0).filter(not_run).find_map(|case| case.runs.as_ref().err());
         report.tables[0].blank.extend(reason.map(|reason| format!("batches of {batch_size}: {reason}.")));
     }
-    beside::add(&mut report, &cases, &all_stored, level);
     if report.answer.is_empty() {
         report.answer.push("Nothing was run; the table says why.".to_owned());
     }
+    beside::add(&mut report, &cases, &all_stored, level);
     report.answer.extend(about_setup(cases.iter().flat_map(Case::runs)));
     report.notes.extend(skipped(cases.iter().flat_map(Case::runs)));
     if learning_rate.is_none() {
@@ -247,6 +248,8 @@ pub fn workers(
     if cases.iter().flat_map(Case::runs).all(|run| run.epochs.iter().all(|epoch| epoch.loss.is_none())) {
         report.tables[1].blank.push(beside::NOT_TRAINED.to_owned());
     }
+    // Above the long tables of every epoch and of utilization.
+    report.tables[1..].rotate_right(beside::TABLES);
     report.notes.extend([verdict::note(settings.rounds), verdict::choice_note()]);
     report.notes.push("With 0 workers the trainer's thread makes each batch when it asks.".to_owned());
     report.notes.push(measured_epochs(settings.epochs));
@@ -305,8 +308,7 @@ fn answer(of: &str, mut cases: Vec<WorkerRates>, level: f64) -> Option<String> {
     let choice = Choice::of(&rates, level)?;
     let workers = |case: usize| match cases[case].workers {
         0 => "no workers".to_owned(),
-        1 => "1 worker".to_owned(),
-        workers => format!("{workers} workers"),
+        workers => beside::workers(workers),
     };
     let measured = |case: usize| {
         let seconds = cases[case]
@@ -434,7 +436,7 @@ fn plots(report: &mut Report, settings: &WorkersSettings, cases: &[Case], stored
         let interval_s = rows.iter().map(|row| row.1).fold(0.0, f64::max);
         let named: Vec<(String, Vec<f32>)> = rows
             .iter()
-            .map(|(workers, own_s, row)| (format!("{workers} workers"), merged(row, interval_s / own_s)))
+            .map(|(workers, own_s, row)| (beside::workers(*workers), merged(row, interval_s / own_s)))
             .collect();
         let rows: Vec<(String, &[f32])> = named.iter().map(|(name, row)| (name.clone(), &row[..])).collect();
         if !rows.is_empty() {

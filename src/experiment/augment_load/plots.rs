@@ -1,5 +1,5 @@
-//! The plots of augment-load. Each model has a scale of its own: on a common one, the growth of the shortest epochs, which
-//! grow the most, could not be seen. What is saved has a common scale.
+//! The plots of augment-load. Each model has a scale of its own: on a common one, the growth of the shortest epochs,
+//! which grow the most, could not be seen. What is saved has a common scale.
 
 use super::{Arm, AugmentLoadSettings, Case, Measured, improvement, published_growth, reference};
 use crate::experiment::published;

@@ -1,8 +1,8 @@
 //! A report as one HTML page without other files, network or scripts.
 //!
-//! No table is cut, and none scrolls: where the window is narrower than a table, each row becomes a block of its own, with
-//! the column's name before each figure. The width of a table is estimated from its words, and rounded up to one of a few
-//! steps, for each of which the page has a rule.
+//! No table is cut, and none scrolls: where the window is narrower than a table, each row becomes a block of its own,
+//! with the column's name before each figure. The width of a table is estimated from its words, and rounded up to one of
+//! a few steps, for each of which the page has a rule.
 
 use super::{Cell, Plot, Report, ReportTable};
 use crate::experiment::published::Publication;
@@ -13,7 +13,7 @@ const STYLE: &str = "\
 :root{color-scheme:light}\
 body{font:16px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#ffffff;margin:0 auto;padding:.75rem;max-width:78.5rem;\
 overflow-wrap:anywhere}\
-p,ul,dl{max-width:64rem}\
+p,ul,dl,.answer{max-width:64rem}\
 h1{font-size:1.5rem;line-height:1.2;margin:0}h2{font-size:1.15rem;margin:2rem 0 .5rem}\
 .question{color:#444444;margin:.2rem 0 1rem}\
 .answer{background:#eef4fb;border-left:.3rem solid #0060b0;padding:.6rem 1rem}.answer p{margin:.3rem 0}\
@@ -101,8 +101,8 @@ fn plots(plots: &[Plot]) -> String {
     if figures.is_empty() { figures } else { format!("<div class=\"plots\">{figures}</div>\n") }
 }
 
-/// Number of the step of a table's width. It is as wide as its words, except that long texts, and the names of columns, go on
-/// in the next line.
+/// Number of the step of a table's width. It is as wide as its words, except that long texts, and the names of columns,
+/// go on in the next line.
 fn step(table: &ReportTable, shown: &[usize]) -> usize {
     let longest = |text: &str| text.split([' ', '-']).map(|word| word.chars().count() + 1).max().unwrap_or(0);
     let of_cell = |cell: &Cell| match cell {
