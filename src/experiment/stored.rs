@@ -3,7 +3,7 @@
 use super::published::IoStorage;
 use crate::error::{Error, Result};
 use crate::pipeline::{Builder, ImageCache};
-use crate::source::{Input, Sample, Source, Want};
+use crate::source::{Input, Sample, Source, Want, as_in};
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -92,9 +92,7 @@ struct Sleeping {
 }
 
 impl Source for Sleeping {
-    fn len(&self) -> u64 {
-        self.images.len()
-    }
+    as_in!(|self| self.images; len label name classes check_field);
 
     fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let due = Instant::now() + self.time;
@@ -106,21 +104,5 @@ impl Source for Sleeping {
             std::thread::sleep(left.min(NAP));
         }
         self.images.read(index, want, sample)
-    }
-
-    fn label(&self, index: u64) -> u32 {
-        self.images.label(index)
-    }
-
-    fn name(&self, index: u64) -> Cow<'_, str> {
-        self.images.name(index)
-    }
-
-    fn classes(&self) -> &[String] {
-        self.images.classes()
-    }
-
-    fn check_field(&self, field: &str) -> Result<()> {
-        self.images.check_field(field)
     }
 }

@@ -283,7 +283,7 @@ macro_rules! as_in {
         }
     };
 }
-use as_in;
+pub(crate) use as_in;
 
 macro_rules! forward {
     ($($pointer:ty),*) => {$(
