@@ -4,7 +4,7 @@
 
 PIPELINE is train, rand-augment or trivial-augment (train with RandAugment(2, 9) or TrivialAugmentWide), trial-a or trial-b.
 The clock (`seconds`) runs from the first request for a batch to the last batch; imports and building the pipeline are
-before it, and so is DALI's one batch of warm-up. With --step-ms the program sleeps so long after each batch, as if it waited for a
+before it, and so is the warm-up: a batch of DALI's, and an epoch of torchvision's, whose workers are kept alive. With --step-ms the program sleeps so long after each batch, as if it waited for a
 GPU that trains. `first_batch_s` runs from before building to the first batch.
 `peak_rss_bytes` sums the peaks of the main process and of its workers.
 """
@@ -22,7 +22,7 @@ RATIO = [3 / 4, 4 / 3]
 
 
 def torchvision_loader(args):
-    """The epoch as an iterable of batch sizes: each worker is a process, as a DataLoader has them."""
+    """Two iterables of batch sizes: a warm-up epoch, then the epoch. Each worker is a process that both have."""
     from torch.utils.data import DataLoader
     from torchvision import datasets
     from torchvision import transforms as t
@@ -41,11 +41,15 @@ def torchvision_loader(args):
         datasets.ImageFolder(args.folder, transform),
         batch_size=args.batch_size,
         num_workers=args.threads,
+        persistent_workers=args.threads > 0,
         shuffle=True,
     )
-    # A generator, so that the workers start at the first request: their start belongs to the time measured.
-    for images, _ in loader:
-        yield images.shape[0]
+
+    def sizes():
+        for images, _ in loader:
+            yield images.shape[0]
+
+    return sizes(), sizes()
 
 
 def dali_loader(args):
@@ -127,24 +131,21 @@ def main():
         import torchvision  # noqa: F401
 
     begin = time.perf_counter()
-    first_batch_s = None
-    if args.peer == "dali":
-        warm_up, epoch = dali_loader(args)
-        next(warm_up)
-        first_batch_s = time.perf_counter() - begin
-    else:
-        epoch = torchvision_loader(args)
+    warm_up, epoch = (dali_loader if args.peer == "dali" else torchvision_loader)(args)
+    next(warm_up)
+    first_batch_s = time.perf_counter() - begin
+    for _ in warm_up:
+        pass
 
     start = time.perf_counter()
     images, rss = 0, 0
     for size in epoch:
-        now = time.perf_counter()
-        first_batch_s = first_batch_s or now - begin
         images += size
         time.sleep(args.step_ms / 1000)
+        end = time.perf_counter()
         # A worker leaves as soon as its work is done, so its peak has to be read before.
         rss = max(rss, peak_rss_bytes())
-    seconds = now - start
+    seconds = end - start
 
     print(
         json.dumps(
