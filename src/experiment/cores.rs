@@ -217,7 +217,7 @@ impl CoreRates {
             .map(|(way, value)| Bar { name: way.name(&self.name), value, interval: None, marked: way == Way::Asked })
             .collect();
         if !needs.is_empty() {
-            let caption = "Cores that the images of all training steps need";
+            let caption = "Cores that the images of all training steps need; the operations as asked in blue";
             report.plot("cores", caption, bars(caption, "", &needs));
         }
         report.notes.push(format!(

@@ -48,7 +48,7 @@ fn blocks() -> String {
             "{t},{t} tbody,{t} tr{{display:block}}{t} thead{{display:none}}\
              {t} tr{{display:flex;flex-wrap:wrap;gap:0 1rem;padding:.35rem 0;border-bottom:1px solid #d0d0d0}}\
              {t} td,{t} td.n{{display:block;border:0;padding:0;text-align:left;white-space:normal}}\
-             {t} td::before{{content:attr(data-column) \" \";color:#555555}}"
+             {t} td::before{{content:attr(data-column) \": \";color:#555555}}"
         )
     };
     let mut css = String::new();

@@ -259,8 +259,8 @@ pub(super) fn is_published(name: &str) -> bool {
 /// The color of each series.
 pub(super) fn colors(series: &[Series]) -> Vec<&'static str> {
     let mut own = COLORS.into_iter().cycle();
-    let mut color = |series: &Series| if is_published(&series.name) { Some(PUBLISHED) } else { own.next() };
-    series.iter().filter_map(|series| color(series)).collect()
+    let color = |series: &Series| if is_published(&series.name) { Some(PUBLISHED) } else { own.next() };
+    series.iter().filter_map(color).collect()
 }
 
 /// A round step that divides a range into about five parts.
