@@ -458,11 +458,12 @@ impl Session {
             }
             Work::Kernel { kernel, grid, block, shared_bytes, arguments } if healthy => {
                 take_refusal();
-                let (name, status) = kernels::run(kernel, grid, block, shared_bytes, &arguments);
+                let order = self.random.next();
+                let (name, status) = kernels::run(kernel, grid, block, shared_bytes, &arguments, order);
                 self.clock_ns += 1_000;
                 self.counts.kernels_run += 1;
                 if let Some(what) = take_refusal() {
-                    self.illegal(call, &format!("kernel {name} touched memory that it may not: {what}"));
+                    self.illegal(call, &format!("kernel {name}: {what}"));
                 } else if status != 0 {
                     self.fail(Code::LAUNCH_FAILED, format!("{call}: kernel {name} failed with status {status}"));
                 }

@@ -500,8 +500,8 @@ pub fn check(address: usize, bytes: usize) -> bool {
 
 /// Records a forbidden access, if it is the first.
 pub fn refuse(address: usize, bytes: usize, what: &str) {
-    let place = memory().place(address, bytes);
-    refused().get_or_insert_with(|| format!("{what} at {place}"));
+    let place = if bytes > 0 { format!(" at {}", memory().place(address, bytes)) } else { String::new() };
+    refused().get_or_insert_with(|| format!("{what}{place}"));
 }
 
 /// The first failure of `check` since the last call of this function.

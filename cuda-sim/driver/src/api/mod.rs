@@ -23,7 +23,7 @@ mod memory;
 mod module;
 mod nvtx;
 mod pool;
-mod sim;
+pub mod sim;
 mod stream;
 
 pub use device::COMPUTE_CAPABILITY;
