@@ -15,8 +15,8 @@ struct Range {
     }
 };
 
-// Whether a kernel may access these bytes of device memory.
-bool reachable(uintptr_t address, size_t bytes);
+// Whether a kernel may access these bytes of device memory, and the range that holds them.
+bool reachable(uintptr_t address, size_t bytes, Range* range);
 
 // Ends the launch because of what the current thread was about to do. Without bytes it is no access.
 [[noreturn]] void refuse(uintptr_t address, size_t bytes, const char* what);

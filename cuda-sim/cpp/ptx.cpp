@@ -60,11 +60,18 @@ alignas(256) unsigned char shared_memory[kMost];
 std::vector<Seen> shared_seen(kMost);
 const cuda_sim::Kernel* kernel = nullptr;
 
+// The range of device memory that was accessed last.
+cuda_sim::Range last;
+
 void before_block_of(const cuda_sim::Kernel& running) {
     kernel = &running;
-    if (here.first_of_block == here.first_of_launch && pages.size() > kManyPages) {
-        pages.clear();
-        memset(slots, 0, sizeof(slots));
+    if (here.first_of_block == here.first_of_launch) {
+        // The memory of earlier launches may be gone.
+        last = {};
+        if (pages.size() > kManyPages) {
+            pages.clear();
+            memset(slots, 0, sizeof(slots));
+        }
     }
     for (const cuda_sim::Extent* variable = kernel->shared; variable < kernel->shared + kernel->shared_count; variable++) {
         // Kernels may load what the block has not stored, if the value does not matter.
@@ -72,68 +79,92 @@ void before_block_of(const cuda_sim::Kernel& running) {
     }
 }
 
-// The reason why the current thread may not make an access; null if it may. `first` is the first phase in which others
-// may have accessed the byte.
-const char* conflict(Seen& byte, uint32_t first, Access access, bool changes) {
-    const auto number = static_cast<uint16_t>(here.number);
-    const auto unordered = [&](uint32_t phase, uint16_t thread) {
-        return phase >= first && (phase < here.first_of_block || (phase == here.phase && thread != number));
-    };
-    const auto storer = static_cast<uint16_t>(byte.storer & ~kAtomic);
-    if (access == Access::load || access == Access::constant) {
-        if (unordered(byte.stored, storer)) {
-            return byte.stored < here.first_of_block ? "another block has stored them in this launch"
-                                                     : "another thread has stored them since the last barrier";
-        }
-        if (access == Access::constant && byte.stored >= first) {
-            return "they are not constant: the launch has stored them";
-        }
-        if (access == Access::constant || (byte.loaded >= first && byte.loaded < here.first_of_block)) {
-            byte.constant = here.first_of_launch;
-        }
-        byte.loader = byte.loaded == here.phase && byte.loader != number ? kSeveral : number;
-        byte.loaded = here.phase;
+// The reason why what another thread has done to a byte is in conflict; null if it is not. `first` is the first phase in
+// which other blocks may have accessed the byte.
+const char* conflict(uint32_t phase, uint16_t thread, uint32_t first, const char* block, const char* other) {
+    if (phase < first) {
         return nullptr;
     }
-    if (byte.constant == here.first_of_launch) {
-        return "another block has loaded them in this launch, or an instruction that takes them for constant";
+    if (phase < here.first_of_block) {
+        return block;
     }
-    if (unordered(byte.loaded, byte.loader)) {
-        return byte.loaded < here.first_of_block ? "another block has loaded them in this launch"
-                                                 : "another thread has loaded them since the last barrier";
-    }
-    const bool atomic = access == Access::atomic, both = atomic && (byte.storer & kAtomic) != 0;
-    if (changes && !both && unordered(byte.stored, storer)) {
-        return byte.stored < here.first_of_block ? "another block has stored them in this launch"
-                                                 : "another thread has stored them since the last barrier";
-    }
-    // A thread's own stores of a phase are atomic if all are.
-    const bool own = byte.stored == here.phase && storer == number;
-    byte.storer = static_cast<uint16_t>(number | (atomic && (!own || both) ? kAtomic : 0));
-    byte.stored = here.phase;
-    return nullptr;
+    return phase == here.phase && thread != here.number ? other : nullptr;
 }
 
-[[noreturn]] void refuse(uint64_t address, size_t bytes, Access access, const char* where, const char* why) {
+constexpr char kBlockStored[] = "another block has stored them in this launch";
+constexpr char kThreadStored[] = "another thread has stored them since the last barrier";
+constexpr char kBlockLoaded[] = "another block has loaded them in this launch";
+constexpr char kThreadLoaded[] = "another thread has loaded them since the last barrier";
+
+// Notes the access to a byte. Returns the reason why it may not be made; null if it may.
+template <Access access>
+const char* note(Seen& byte, uint32_t first, bool changes) {
+    const auto number = static_cast<uint16_t>(here.number);
+    if constexpr (access == Access::load || access == Access::constant) {
+        if (byte.stored >= first) {
+            if (access == Access::constant) {
+                return "they are not constant: the launch has stored them";
+            }
+            const auto storer = static_cast<uint16_t>(byte.storer & ~kAtomic);
+            if (const char* why = conflict(byte.stored, storer, first, kBlockStored, kThreadStored)) {
+                return why;
+            }
+        }
+        if (access == Access::constant) {
+            byte.constant = here.first_of_launch;
+        }
+        if (byte.loaded == here.phase) {
+            byte.loader = byte.loader == number ? number : kSeveral;
+        } else {
+            if (byte.loaded >= first && byte.loaded < here.first_of_block) {
+                byte.constant = here.first_of_launch;
+            }
+            byte.loaded = here.phase;
+            byte.loader = number;
+        }
+        return nullptr;
+    } else {
+        if (byte.constant == here.first_of_launch) {
+            return "another block has loaded them in this launch, or an instruction that takes them for constant";
+        }
+        if (const char* why = conflict(byte.loaded, byte.loader, first, kBlockLoaded, kThreadLoaded)) {
+            return why;
+        }
+        const bool atomic = access == Access::atomic, both = atomic && (byte.storer & kAtomic) != 0;
+        const auto storer = static_cast<uint16_t>(byte.storer & ~kAtomic);
+        if (changes && !both && byte.stored >= first) {
+            if (const char* why = conflict(byte.stored, storer, first, kBlockStored, kThreadStored)) {
+                return why;
+            }
+        }
+        // A thread's own stores of a phase are atomic if all are.
+        const bool own = byte.stored == here.phase && storer == number;
+        byte.storer = static_cast<uint16_t>(number | (atomic && (!own || both) ? kAtomic : 0));
+        byte.stored = here.phase;
+        return nullptr;
+    }
+}
+
+[[noreturn]] __attribute__((noinline, cold)) void refuse(
+    uint64_t address, size_t bytes, Access access, const char* where, const char* space, const char* why) {
     const char* const names[] = {"a load", "a load", "a store", "an atomic operation"};
-    char text[240];
-    snprintf(text, sizeof(text), "%s: %s of %zu bytes%s", where, names[static_cast<int>(access)], bytes, why);
+    char text[280];
+    snprintf(text, sizeof(text), "%s: %s of %zu bytes%s%s", where, names[static_cast<int>(access)], bytes, space, why);
     cuda_sim::refuse(address, bytes, text);
 }
 
-// Checks what is equal for all memory, byte for byte.
-void note(
-    Seen* seen, uint64_t address, const unsigned char* memory, size_t bytes, uint32_t first, Access access,
-    uint32_t used, const void* stored, const char* where, const char* space) {
-    const unsigned char* const value = static_cast<const unsigned char*>(stored);
+// Notes an access byte for byte.
+template <Access access, size_t bytes>
+inline void note_all(
+    Seen* seen, uint64_t address, const unsigned char* memory, uint32_t first, uint32_t used, const void* stored,
+    const char* where, const char* space) {
     for (size_t i = 0; i < bytes; i++) {
-        if ((used >> i & 1) == 0) {
+        if (access == Access::load && (used >> i & 1) == 0) {
             continue;
         }
-        if (const char* why = conflict(seen[i], first, access, !value || value[i] != memory[i])) {
-            char text[160];
-            snprintf(text, sizeof(text), "%s: %s", space, why);
-            refuse(address, bytes, access, where, text);
+        const bool changes = access != Access::store || static_cast<const unsigned char*>(stored)[i] != memory[i];
+        if (const char* why = note<access>(seen[i], first, changes)) {
+            refuse(address, bytes, access, where, space, why);
         }
     }
 }
@@ -154,43 +185,45 @@ void fault(const char* where, const char* what) {
     cuda_sim::refuse(0, 0, text);
 }
 
-unsigned char* global(
-    uint64_t address, size_t bytes, Access access, uint32_t used, const void* stored, const char* where) {
+template <Access access, size_t bytes>
+unsigned char* global(uint64_t address, uint32_t used, const void* stored, const char* where) {
     if (address % bytes != 0) {
-        refuse(address, bytes, access, where, ", which is misaligned,");
+        refuse(address, bytes, access, where, ", which is misaligned,", "");
     }
-    if (!cuda_sim::reachable(address, bytes)) {
-        refuse(address, bytes, access, where, "");
+    if (!last.holds(address, bytes) && !cuda_sim::reachable(address, bytes, &last)) {
+        refuse(address, bytes, access, where, "", "");
     }
     unsigned char* const memory = reinterpret_cast<unsigned char*>(address);
-    note(seen_of(address), address, memory, bytes, here.first_of_launch, access, used, stored, where, "");
+    note_all<access, bytes>(seen_of(address), address, memory, here.first_of_launch, used, stored, where, ": ");
     return memory;
 }
 
-unsigned char* shared(
-    uint64_t address, size_t bytes, Access access, uint32_t used, const void* stored, const char* where) {
+template <Access access, size_t bytes>
+unsigned char* shared(uint64_t address, uint32_t used, const void* stored, const char* where) {
     if (address % bytes != 0) {
-        refuse(address, bytes, access, where, " in shared memory, which is misaligned,");
+        refuse(address, bytes, access, where, " in shared memory, which is misaligned,", "");
     }
-    bool found = false;
-    for (const cuda_sim::Extent* variable = kernel->shared; variable < kernel->shared + kernel->shared_count; variable++) {
-        found |= address >= variable->offset && address + bytes <= variable->offset + variable->bytes;
-    }
-    if (!found) {
-        refuse(address, bytes, access, where, " in shared memory, in none of the kernel's variables,");
+    const cuda_sim::Extent* variable = kernel->shared;
+    while (address < variable->offset || address + bytes > variable->offset + variable->bytes) {
+        if (++variable >= kernel->shared + kernel->shared_count) {
+            refuse(address, bytes, access, where, " in shared memory, in none of the kernel's variables,", "");
+        }
     }
     Seen* const seen = &shared_seen[address];
     unsigned char* const memory = shared_memory + address;
-    note(seen, address, memory, bytes, here.first_of_block, access, used, stored, where, " in shared memory");
+    note_all<access, bytes>(seen, address, memory, here.first_of_block, used, stored, where, " in shared memory: ");
     return memory;
 }
 
-unsigned char* generic(
-    uint64_t address, size_t bytes, Access access, uint32_t used, const void* stored, const char* where) {
-    const bool is_shared = address >> 32 == kWindow >> 32;
-    return is_shared ? shared(address - kWindow, bytes, access, used, stored, where)
-                     : global(address, bytes, access, used, stored, where);
-}
+#define PTX_ACCESS(access, bytes)                                                                                  \
+    template unsigned char* global<Access::access, bytes>(uint64_t, uint32_t, const void*, const char*); \
+    template unsigned char* shared<Access::access, bytes>(uint64_t, uint32_t, const void*, const char*);
+#define PTX_ACCESSES(access) \
+    PTX_ACCESS(access, 1) PTX_ACCESS(access, 2) PTX_ACCESS(access, 4) PTX_ACCESS(access, 8) PTX_ACCESS(access, 16)
+PTX_ACCESSES(load)
+PTX_ACCESSES(constant)
+PTX_ACCESSES(store)
+PTX_ACCESSES(atomic)
 
 uint64_t to_shared(uint64_t address, const char* where) {
     if (address >> 32 != kWindow >> 32) {

@@ -409,27 +409,50 @@ constexpr uint64_t kWindow = uint64_t{0x53} << 48;
 
 // Check an access and return the memory on the host. Of a load's bytes, those of the mask `used` are used. A store
 // brings its bytes in `stored`.
-unsigned char* global(uint64_t address, size_t bytes, Access, uint32_t used, const void* stored, const char* where);
-unsigned char* shared(uint64_t address, size_t bytes, Access, uint32_t used, const void* stored, const char* where);
-unsigned char* generic(uint64_t address, size_t bytes, Access, uint32_t used, const void* stored, const char* where);
+template <Access access, size_t bytes>
+unsigned char* global(uint64_t address, uint32_t used, const void* stored, const char* where);
+template <Access access, size_t bytes>
+unsigned char* shared(uint64_t address, uint32_t used, const void* stored, const char* where);
 
-using Space = unsigned char* (*)(uint64_t, size_t, Access, uint32_t, const void*, const char*);
+struct Global {
+    template <Access access, size_t bytes>
+    static unsigned char* at(uint64_t address, uint32_t used, const void* stored, const char* where) {
+        return global<access, bytes>(address, used, stored, where);
+    }
+};
 
-template <Space space, Access access, class T, size_t n>
+struct Shared {
+    template <Access access, size_t bytes>
+    static unsigned char* at(uint64_t address, uint32_t used, const void* stored, const char* where) {
+        return shared<access, bytes>(address, used, stored, where);
+    }
+};
+
+struct Generic {
+    template <Access access, size_t bytes>
+    static unsigned char* at(uint64_t address, uint32_t used, const void* stored, const char* where) {
+        const bool is_shared = address >> 32 == kWindow >> 32;
+        return is_shared ? shared<access, bytes>(address - kWindow, used, stored, where)
+                         : global<access, bytes>(address, used, stored, where);
+    }
+};
+
+template <class Space, Access access, class T, size_t n>
 inline void load(T (&values)[n], uint64_t address, const char* where, uint32_t used = ~0u) {
-    __builtin_memcpy(values, space(address, sizeof(values), access, used, nullptr, where), sizeof(values));
+    const unsigned char* const from = Space::template at<access, sizeof(values)>(address, used, nullptr, where);
+    __builtin_memcpy(values, from, sizeof(values));
 }
 
-template <Space space, class T, size_t n>
+template <class Space, class T, size_t n>
 inline void store(const T (&values)[n], uint64_t address, const char* where) {
-    unsigned char* const to = space(address, sizeof(values), Access::store, ~0u, values, where);
+    unsigned char* const to = Space::template at<Access::store, sizeof(values)>(address, ~0u, values, where);
     __builtin_memcpy(to, values, sizeof(values));
 }
 
 // An atomic operation, which `change` makes of the old value. Returns the old value.
-template <Space space, class T, class Change>
+template <class Space, class T, class Change>
 inline T atom(uint64_t address, const char* where, Change change) {
-    unsigned char* const at = space(address, sizeof(T), Access::atomic, ~0u, nullptr, where);
+    unsigned char* const at = Space::template at<Access::atomic, sizeof(T)>(address, ~0u, nullptr, where);
     T old;
     __builtin_memcpy(&old, at, sizeof(old));
     const T changed = change(old);

@@ -253,25 +253,26 @@ struct Machine {
                 return true;
             }
         }
-        return is_of_device(address, bytes);
+        return of_device(address, bytes) != nullptr;
     }
 
-    // Whether these bytes are in memory of the device.
-    bool is_of_device(uintptr_t address, size_t bytes) {
+    // The range of the device's memory that holds these bytes; null if there is none.
+    const Range* of_device(uintptr_t address, size_t bytes) {
         for (size_t i = 0; i < kKnown; i++) {
             if (known[i].holds(address, bytes)) {
                 // Ranges that are used often move to the front.
-                std::swap(known[i], known[i > 0 ? i - 1 : 0]);
-                return true;
+                const size_t before = i > 0 ? i - 1 : 0;
+                std::swap(known[i], known[before]);
+                return &known[before];
             }
         }
         Range found;
         if (!(memory.range(address, &found.start, &found.end) && found.holds(address, bytes))) {
-            return false;
+            return nullptr;
         }
         // The last range is used least.
         known[kKnown - 1] = found;
-        return true;
+        return &known[kKnown - 1];
     }
 
     // Counts the accesses since the last __syncthreads. The threads of a warp do together what they do at the same
@@ -407,8 +408,10 @@ void check(uintptr_t address, size_t bytes, bool is_store, const void* place) {
 
 }  // namespace
 
-bool reachable(uintptr_t address, size_t bytes) {
-    return !memory.range || machine->is_of_device(address, bytes);
+bool reachable(uintptr_t address, size_t bytes, Range* range) {
+    const Range* found = machine->of_device(address, bytes);
+    *range = found ? *found : *range;
+    return found != nullptr;
 }
 
 void refuse(uintptr_t address, size_t bytes, const char* what) {

@@ -21,11 +21,9 @@ const SOURCES: [(&str, &str); 6] = [
 ];
 
 /// Signed numbers wrap, contraction to fused multiply-adds is off, and the compiler takes memory for what it is. Threads
-/// are switched by longjmp from one stack to another, which the fortified longjmp takes for an error. Without
-/// optimization the registers of large kernels do not fit on a thread's stack.
-const FLAGS: [&str; 11] = [
+/// are switched by longjmp from one stack to another, which the fortified longjmp takes for an error.
+const FLAGS: [&str; 10] = [
     "-std=c++17",
-    "-O1",
     "-fPIC",
     "-fvisibility=hidden",
     "-fwrapv",
@@ -182,11 +180,14 @@ impl<'a> Maker<'a> {
     fn object(&self, name: &str, text: &str) -> Result<PathBuf> {
         let source = self.folder.join(name).with_extension(format!("{:016x}.cpp", self.hash(text)));
         let object = source.with_extension("o");
+        // The simulation runs for longer than it is compiled, most kernels do not. Without any optimization the registers
+        // of large kernels do not fit on a thread's stack.
+        let optimization = if SOURCES.iter().any(|(source, _)| *source == name) { "-O2" } else { "-O1" };
         if !object.exists() {
             self.write(&source, text)?;
             self.finish(&object, |to| {
                 let mut command = self.compiler();
-                command.args(FLAGS).arg("-c").arg(&source).arg("-o").arg(to);
+                command.args(FLAGS).arg(optimization).arg("-c").arg(&source).arg("-o").arg(to);
                 command
             })?;
         }

@@ -529,8 +529,8 @@ impl Translation<'_> {
         let Operand::Address(base, offset) = operand else { return Err("an address is expected".to_owned()) };
         let of = match &**base {
             // Addresses in shared memory may have 32 bits.
-            Operand::Register(register) if space == "shared" && self.entry.registers[*register].of.bits == 32 => U32,
-            Operand::Name(_) if space == "shared" => U32,
+            Operand::Register(register) if space == "Shared" && self.entry.registers[*register].of.bits == 32 => U32,
+            Operand::Name(_) if space == "Shared" => U32,
             Operand::Register(_) => U64,
             _ => return Err("the address is no register and no variable of this memory".to_owned()),
         };
@@ -545,16 +545,16 @@ impl Translation<'_> {
     /// The space of the modifiers' first, and the rest.
     fn space<'m, 'n>(more: &'m [&'n str]) -> (&'static str, &'m [&'n str]) {
         match more {
-            ["global", rest @ ..] => ("global", rest),
-            ["shared", rest @ ..] => ("shared", rest),
-            _ => ("generic", more),
+            ["global", rest @ ..] => ("Global", rest),
+            ["shared", rest @ ..] => ("Shared", rest),
+            _ => ("Generic", more),
         }
     }
 
     fn load(&mut self, to: &Operand, from: &Operand, more: &[&str], of: Type, place: &str, used: u32) -> Found<()> {
         let (space, more) = Self::space(more);
         let (access, more) = match more {
-            ["nc", rest @ ..] if space == "global" => ("constant", rest),
+            ["nc", rest @ ..] if space == "Global" => ("constant", rest),
             _ => ("load", more),
         };
         let (parts, count) = Self::parts(to, more)?;
