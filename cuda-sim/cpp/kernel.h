@@ -16,6 +16,8 @@ struct Kernel {
     // Runs one thread. `parameters` are the launch's, laid out as the kernel expects them.
     void (*function)(const void* parameters);
     uint32_t most_threads;
+    // Whether its threads may wait for each other.
+    bool waits;
     // Of translated PTX. The other kernels have one parameter, and variables of the host as shared memory.
     const Extent* parameters;
     size_t parameter_count;

@@ -34,23 +34,26 @@ constexpr size_t kManyPages = 8192;
 constexpr size_t kSlots = 4096;
 
 std::unordered_map<uintptr_t, std::unique_ptr<Seen[]>> pages;
-// The pages that were used last, by the low bits of their numbers.
+// The pages that were used last, by the low bits of their numbers. Each has the range that was accessed last in it, in a
+// launch: the memory of earlier launches may be gone.
 struct Slot {
     uintptr_t page;
     Seen* seen;
+    cuda_sim::Range range;
+    uint32_t launch;
 } slots[kSlots];
 
-Seen* seen_of(uintptr_t address) {
+inline Slot& slot_of(uintptr_t address) {
     const uintptr_t page = address / kPageBytes;
     Slot& slot = slots[page % kSlots];
-    if (slot.page != page || !slot.seen) {
+    if (__builtin_expect(slot.page != page || !slot.seen, false)) {
         auto& found = pages[page];
         if (!found) {
             found = std::make_unique<Seen[]>(kPageBytes);
         }
-        slot = {page, found.get()};
+        slot = {page, found.get(), {}, 0};
     }
-    return slot.seen + address % kPageBytes;
+    return slot;
 }
 
 // The shared memory of the block that runs. Addresses begin at kFirst, as on a device they do not begin at 0.
@@ -60,18 +63,11 @@ alignas(256) unsigned char shared_memory[kMost];
 std::vector<Seen> shared_seen(kMost);
 const cuda_sim::Kernel* kernel = nullptr;
 
-// The range of device memory that was accessed last.
-cuda_sim::Range last;
-
 void before_block_of(const cuda_sim::Kernel& running) {
     kernel = &running;
-    if (here.first_of_block == here.first_of_launch) {
-        // The memory of earlier launches may be gone.
-        last = {};
-        if (pages.size() > kManyPages) {
-            pages.clear();
-            memset(slots, 0, sizeof(slots));
-        }
+    if (here.first_of_block == here.first_of_launch && pages.size() > kManyPages) {
+        pages.clear();
+        memset(static_cast<void*>(slots), 0, sizeof(slots));
     }
     for (const cuda_sim::Extent* variable = kernel->shared; variable < kernel->shared + kernel->shared_count; variable++) {
         // Kernels may load what the block has not stored, if the value does not matter.
@@ -190,11 +186,16 @@ unsigned char* global(uint64_t address, uint32_t used, const void* stored, const
     if (address % bytes != 0) {
         refuse(address, bytes, access, where, ", which is misaligned,", "");
     }
-    if (!last.holds(address, bytes) && !cuda_sim::reachable(address, bytes, &last)) {
-        refuse(address, bytes, access, where, "", "");
+    Slot& slot = slot_of(address);
+    if (slot.launch != here.first_of_launch || !slot.range.holds(address, bytes)) {
+        if (!cuda_sim::reachable(address, bytes, &slot.range)) {
+            refuse(address, bytes, access, where, "", "");
+        }
+        slot.launch = here.first_of_launch;
     }
     unsigned char* const memory = reinterpret_cast<unsigned char*>(address);
-    note_all<access, bytes>(seen_of(address), address, memory, here.first_of_launch, used, stored, where, ": ");
+    Seen* const seen = slot.seen + address % kPageBytes;
+    note_all<access, bytes>(seen, address, memory, here.first_of_launch, used, stored, where, ": ");
     return memory;
 }
 

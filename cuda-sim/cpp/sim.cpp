@@ -162,6 +162,8 @@ struct Machine {
     uint32_t phase = 0;
     // Number of the current thread in its block.
     uint16_t number = 0;
+    // Decides the order of the threads, and changes from phase to phase.
+    uint64_t order = 0;
 
     ~Machine() {
         for (const auto& fiber : fibers) {
@@ -183,8 +185,34 @@ struct Machine {
 
     static void run() {
         for (;;) {
-            machine->kernel->function(machine->parameters);
+            if (machine->kernel->waits) {
+                machine->kernel->function(machine->parameters);
+            } else {
+                machine->run_all();
+            }
             machine->leave(State::ended);
+        }
+    }
+
+    // Makes a thread of the block the current one.
+    void choose(uint32_t thread) {
+        const uint32_t across = here.block_size.x, down = here.block_size.y;
+        number = static_cast<uint16_t>(thread);
+        here.number = thread;
+        here.thread = {thread % across, thread / across % down, thread / (across * down)};
+    }
+
+    // The number of the block's i-th thread to run.
+    uint32_t in_order(uint32_t i, uint32_t threads) const {
+        return order % 2 == 0 ? i : threads - 1 - i;
+    }
+
+    // Runs the block's threads one after the other, since none waits.
+    void run_all() {
+        const uint32_t threads = here.block_size.x * here.block_size.y * here.block_size.z;
+        for (uint32_t i = 0; i < threads; i++) {
+            choose(in_order(i, threads));
+            kernel->function(parameters);
         }
     }
 
@@ -330,23 +358,22 @@ struct Machine {
 
     // Runs a block until all threads have ended, one has made a forbidden access, or some wait for others that have
     // ended or wait elsewhere.
-    Status block(uint32_t threads, uint64_t order) {
-        for (uint32_t i = 0; i < threads; i++) {
+    Status block(uint32_t threads, uint64_t first_order) {
+        // Without barriers, one fiber runs all threads.
+        const uint32_t fibers_used = kernel->waits ? threads : 1;
+        for (uint32_t i = 0; i < fibers_used; i++) {
             fibers[i]->state = State::ready;
         }
-        const uint32_t across = here.block_size.x, down = here.block_size.y;
         here.first_of_block = phase + 1;
         if (before_block) {
             before_block(*kernel);
         }
-        for (;; order++) {
+        for (order = first_order;; order++) {
             uint32_t waiting = 0;
             here.phase = ++phase;
-            for (uint32_t i = 0; i < threads; i++) {
-                const uint32_t thread = order % 2 == 0 ? i : threads - 1 - i;
-                number = static_cast<uint16_t>(thread);
-                here.number = thread;
-                here.thread = {thread % across, thread / across % down, thread / (across * down)};
+            for (uint32_t i = 0; i < fibers_used; i++) {
+                const uint32_t thread = in_order(i, fibers_used);
+                choose(thread);
                 enter(*fibers[thread]);
                 if (fibers[thread]->state == State::faulted) {
                     return abandon(faulted);

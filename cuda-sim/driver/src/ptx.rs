@@ -33,6 +33,7 @@ struct Kernel {
     name: *const c_char,
     function: *const c_void,
     most_threads: u32,
+    waits: bool,
     parameters: *const Extent,
     parameter_count: usize,
     shared: *const Extent,

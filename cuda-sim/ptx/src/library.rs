@@ -85,16 +85,17 @@ fn table(module: &Module) -> Result<String> {
         );
         added.expect("strings take everything");
         let (parameters, shared) = (parameters.len(), shared.len());
+        let waits = translate::waits(entry);
         let row = writeln!(
             rows,
-            "    {{\"{name}\", {function}, {most_threads}, {name}_parameters, {parameters}, {name}_shared, {shared}}},"
+            "    {{\"{name}\", {function}, {most_threads}, {waits}, {name}_parameters, {parameters}, {name}_shared, {shared}}},"
         );
         row.expect("strings take everything");
     }
     let count = module.entries.len();
     Ok(format!(
-        "{text}\nnamespace cuda_sim {{\nconst Kernel kernels[] = {{\n{rows}    {{nullptr, nullptr, 0, nullptr, 0, nullptr, \
-         0}},\n}};\nconst size_t kernel_count = {count};\n}}\n"
+        "{text}\nnamespace cuda_sim {{\nconst Kernel kernels[] = {{\n{rows}    {{nullptr, nullptr, 0, false, nullptr, 0, \
+         nullptr, 0}},\n}};\nconst size_t kernel_count = {count};\n}}\n"
     ))
 }
 

@@ -67,6 +67,12 @@ fn places<'a>(
     Ok(found)
 }
 
+/// Whether a kernel has a barrier.
+pub fn waits(entry: &Entry) -> bool {
+    let is_barrier = |statement: &Statement| matches!(statement, Statement::Instruction(i) if i.opcode == "bar.sync");
+    entry.body.iter().any(is_barrier)
+}
+
 /// The name of a kernel's function in C++.
 pub fn function(kernel: &str) -> String {
     format!("ptx_{kernel}")
