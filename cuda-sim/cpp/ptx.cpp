@@ -94,7 +94,7 @@ constexpr char kThreadLoaded[] = "another thread has loaded them since the last 
 
 // Notes the access to a byte. Returns the reason why it may not be made; null if it may.
 template <Access access>
-const char* note(Seen& byte, uint32_t first, bool changes) {
+__attribute__((always_inline)) inline const char* note(Seen& byte, uint32_t first, bool changes) {
     const auto number = static_cast<uint16_t>(here.number);
     if constexpr (access == Access::load || access == Access::constant) {
         if (byte.stored >= first) {
