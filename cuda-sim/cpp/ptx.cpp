@@ -28,6 +28,10 @@ constexpr uint16_t kSeveral = 0xffff;
 // Added to the number of a storer that was atomic.
 constexpr uint16_t kAtomic = 0x8000;
 
+// The driver gives addresses to device memory where nothing is mapped (driver/src/memory.rs): these, kApart in number.
+// Its content lies kApart bytes further.
+constexpr uint64_t kUnmapped = 0x200000000000, kApart = 0x100000000000;
+
 constexpr size_t kPageBytes = 4096;
 // At this number of pages, those of earlier launches are given up.
 constexpr size_t kManyPages = 8192;
@@ -193,7 +197,8 @@ unsigned char* global(uint64_t address, uint32_t used, const void* stored, const
         }
         slot.launch = here.first_of_launch;
     }
-    unsigned char* const memory = reinterpret_cast<unsigned char*>(address);
+    const bool apart = address - kUnmapped < kApart;
+    unsigned char* const memory = reinterpret_cast<unsigned char*>(address + (apart ? kApart : 0));
     Seen* const seen = slot.seen + address % kPageBytes;
     note_all<access, bytes>(seen, address, memory, here.first_of_launch, used, stored, where, ": ");
     return memory;

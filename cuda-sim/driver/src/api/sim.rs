@@ -7,7 +7,7 @@ use crate::call::{Needs, Out, Session, call};
 use crate::config::DEVICES;
 use crate::error::{Code, Result};
 use crate::kernels::order;
-use crate::memory::{check, memory, refuse, scribble, take_refusal};
+use crate::memory::{check, host, memory, refuse, scribble, take_refusal};
 use crate::report::Report;
 use crate::state::{External, Place, Work};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -34,6 +34,12 @@ pub extern "C" fn cuda_sim_illegal(address: usize, bytes: usize, what: *const c_
     // SAFETY: the caller's contract.
     let what = unsafe { CStr::from_ptr(what) };
     refuse(address, bytes, &what.to_string_lossy());
+}
+
+/// Where the host finds what is at an address of device memory, or of its own memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_host(address: usize) -> usize {
+    host(address)
 }
 
 /// A number that decides in which order the launch that runs now has its blocks run.
