@@ -21,7 +21,8 @@ fn main() {
         let text = fs::read_to_string(&source).expect("kernels are UTF-8");
         writeln!(includes, "#include \"{}\"", source.display()).expect("strings take everything");
         for name in global_functions(&text) {
-            writeln!(entries, "    {{\"{name}\", {name}}},").expect("strings take everything");
+            writeln!(entries, "    {{\"{name}\", run<{name}>, 1024, true, nullptr, 0, nullptr, 0}},")
+                .expect("strings take everything");
         }
     }
     let registry = format!(

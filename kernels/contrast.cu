@@ -23,11 +23,13 @@ __device__ inline void luma_sum(const Launch& launch) {
     for (int half = kPixelThreads / 2; half > 0; half /= 2) {
         __syncthreads();
         if (thread < half) {
-            sums[thread] += sums[thread + half];
+            own += sums[thread + half];
+            sums[thread] = own;
         }
     }
-    if (thread == 0 && here.sample && sums[0] > 0) {
-        atomicAdd(here.sample->luma_sum, static_cast<unsigned long long>(sums[0]));
+    // Not from shared memory: the compiler would load it in every thread, while the first one stores it.
+    if (thread == 0 && here.sample && own > 0) {
+        atomicAdd(here.sample->luma_sum, static_cast<unsigned long long>(own));
     }
 }
 

@@ -18,16 +18,26 @@ struct Coordinates {
     uint32_t x, y, z;
 };
 
-// The current thread's place in its grid.
+// The current thread's place in its grid, and in the order of its block's barriers.
 struct Here {
     Coordinates thread, block, block_size, grid_size;
+    uint32_t number;  // of the thread in its block
+    // Phases are the times between two barriers, numbered over all blocks and launches.
+    uint32_t phase, first_of_block, first_of_launch;
 };
 
-// Not `thread_local`, because another file would need a function call to access it.
-extern __thread Here here;
+// Translated PTX runs one launch at a time, so it needs no variables of a thread of its own.
+#ifdef CUDA_SIM_ONE_THREAD
+#define CUDA_SIM_THREAD
+#else
+#define CUDA_SIM_THREAD __thread
+#endif
 
-// Waits for the other threads of the block.
-void synchronize();
+// Not `thread_local`, because another file would need a function call to access it.
+extern CUDA_SIM_THREAD Here here;
+
+// Waits for the other threads of the block. All must wait at the same place; null if it is not known.
+void synchronize(const char* place);
 
 // The host's clock, and a sleep.
 uint64_t clock_ns();
@@ -41,7 +51,7 @@ void sleep_ns(uint32_t ns);
 #define gridDim (::cuda_sim::here.grid_size)
 
 inline void __syncthreads() {
-    cuda_sim::synchronize();
+    cuda_sim::synchronize(nullptr);
 }
 
 inline void __nanosleep(uint32_t ns) {

@@ -1,6 +1,6 @@
 // Runs kernels on the host. The threads of a block are fibers, each with its own stack. They run from one __syncthreads
 // to the next in an order that changes from phase to phase, so that a missing __syncthreads is noticed. A launch is
-// refused if some threads of a block wait and others have ended. If the caller says what memory there is, each access
+// refused if some threads of a block wait and others have ended or wait elsewhere. If the caller says what memory there is, each access
 // of a kernel is checked. Accesses to shared memory are also compared with those of other threads in the same phase, so
 // a missing __syncthreads is noticed in any order.
 
@@ -11,6 +11,7 @@
 #include <ctime>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -21,10 +22,11 @@
 
 #include "cuda.h"
 #include "kernel.h"
+#include "machine.h"
 
 namespace cuda_sim {
 
-__thread Here here;
+CUDA_SIM_THREAD Here here;
 
 namespace {
 
@@ -78,15 +80,6 @@ uint64_t sectors(const std::vector<Access>& lanes) {
     return static_cast<uint64_t>(std::unique(found.begin(), found.end()) - found.begin());
 }
 
-struct Range {
-    uintptr_t start = 0, end = 0;
-
-    bool holds(uintptr_t address, size_t bytes) const {
-        const uintptr_t offset = address - start, length = end - start;
-        return offset < length && bytes <= length - offset;
-    }
-};
-
 // Constants, and this thread's statics, which are shared memory: the memory into which the library or program with the
 // kernels was loaded.
 struct Own {
@@ -128,7 +121,6 @@ struct Byte {
 constexpr uint16_t kSeveral = 0xffff;
 
 constexpr size_t kStackBytes = 64 << 10;
-constexpr uint32_t kMaxThreads = 1024;
 // Larger than the number of ranges that a kernel uses at a time.
 constexpr size_t kKnown = 8;
 
@@ -138,7 +130,7 @@ enum class State { ready, waiting, ended, faulted };
 enum Status { done = 0, refused = 1, diverged = 2, faulted = 3 };
 
 struct Machine;
-thread_local Machine* machine = nullptr;
+CUDA_SIM_THREAD Machine* machine = nullptr;
 // The machine whose accesses are checked. Not `thread_local`, because finding such a variable takes longer than the
 // check.
 Machine* checked = nullptr;
@@ -149,6 +141,8 @@ struct Fiber {
     State state = State::ended;
     void* stack = nullptr;
     bool started = false;
+    // Where it waits.
+    const char* place = nullptr;
     // Accesses since the last __syncthreads, if they are counted.
     std::vector<Access> accesses;
 };
@@ -158,7 +152,7 @@ struct Machine {
     Fiber* current = nullptr;
     jmp_buf scheduler;
     const Kernel* kernel = nullptr;
-    warpfeed::Launch launch = {};
+    const void* parameters = nullptr;
     bool running = false;
     // Recently found ranges. A kernel uses few at a time.
     Range known[kKnown];
@@ -168,6 +162,8 @@ struct Machine {
     uint32_t phase = 0;
     // Number of the current thread in its block.
     uint16_t number = 0;
+    // Decides the order of the threads, and changes from phase to phase.
+    uint64_t order = 0;
 
     ~Machine() {
         for (const auto& fiber : fibers) {
@@ -189,8 +185,34 @@ struct Machine {
 
     static void run() {
         for (;;) {
-            machine->kernel->function(machine->launch);
+            if (machine->kernel->waits) {
+                machine->kernel->function(machine->parameters);
+            } else {
+                machine->run_all();
+            }
             machine->leave(State::ended);
+        }
+    }
+
+    // Makes a thread of the block the current one.
+    void choose(uint32_t thread) {
+        const uint32_t across = here.block_size.x, down = here.block_size.y;
+        number = static_cast<uint16_t>(thread);
+        here.number = thread;
+        here.thread = {thread % across, thread / across % down, thread / (across * down)};
+    }
+
+    // The number of the block's i-th thread to run.
+    uint32_t in_order(uint32_t i, uint32_t threads) const {
+        return order % 2 == 0 ? i : threads - 1 - i;
+    }
+
+    // Runs the block's threads one after the other, since none waits.
+    void run_all() {
+        const uint32_t threads = here.block_size.x * here.block_size.y * here.block_size.z;
+        for (uint32_t i = 0; i < threads; i++) {
+            choose(in_order(i, threads));
+            kernel->function(parameters);
         }
     }
 
@@ -254,26 +276,31 @@ struct Machine {
         if (known[0].holds(address, bytes) || on_stack(address)) {
             return true;
         }
-        for (size_t i = 1; i < kKnown; i++) {
-            if (known[i].holds(address, bytes)) {
-                // Ranges that are used often move to the front.
-                std::swap(known[i], known[i - 1]);
+        for (const Range& range : own.ranges) {
+            if (range.holds(address, bytes)) {
                 return true;
             }
         }
-        Range found;
-        for (const Range& range : own.ranges) {
-            if (range.holds(address, bytes)) {
-                found = range;
+        return of_device(address, bytes) != nullptr;
+    }
+
+    // The range of the device's memory that holds these bytes; null if there is none.
+    const Range* of_device(uintptr_t address, size_t bytes) {
+        for (size_t i = 0; i < kKnown; i++) {
+            if (known[i].holds(address, bytes)) {
+                // Ranges that are used often move to the front.
+                const size_t before = i > 0 ? i - 1 : 0;
+                std::swap(known[i], known[before]);
+                return &known[before];
             }
         }
-        if (found.end == 0 &&
-            !(memory.range(address, &found.start, &found.end) && found.holds(address, bytes))) {
-            return false;
+        Range found;
+        if (!(memory.range(address, &found.start, &found.end) && found.holds(address, bytes))) {
+            return nullptr;
         }
         // The last range is used least.
         known[kKnown - 1] = found;
-        return true;
+        return &known[kKnown - 1];
     }
 
     // Counts the accesses since the last __syncthreads. The threads of a warp do together what they do at the same
@@ -308,20 +335,45 @@ struct Machine {
         return status;
     }
 
-    // Runs a block until all threads have ended, one has made a forbidden access, or some wait for others that have
-    // ended.
-    Status block(uint32_t threads, uint32_t seed) {
+    // Not all threads of the block wait, or not at the same place.
+    Status report_divergence(uint32_t waiting, uint32_t threads) {
+        if (!memory.illegal) {
+            return diverged;
+        }
+        // Where the first of them waits, and another one elsewhere.
+        const char* places[2] = {};
         for (uint32_t i = 0; i < threads; i++) {
+            if (fibers[i]->state == State::waiting && fibers[i]->place) {
+                places[places[0] && fibers[i]->place != places[0]] = fibers[i]->place;
+            }
+        }
+        char text[320];
+        snprintf(
+            text, sizeof(text), "%u of %u threads of block (%u, %u, %u) wait for others that have ended or wait elsewhere%s%s%s%s",
+            waiting, threads, here.block.x, here.block.y, here.block.z, places[0] ? ": " : "", places[0] ? places[0] : "",
+            places[1] ? " and " : "", places[1] ? places[1] : "");
+        memory.illegal(0, 0, text);
+        return faulted;
+    }
+
+    // Runs a block until all threads have ended, one has made a forbidden access, or some wait for others that have
+    // ended or wait elsewhere.
+    Status block(uint32_t threads, uint64_t first_order) {
+        // Without barriers, one fiber runs all threads.
+        const uint32_t fibers_used = kernel->waits ? threads : 1;
+        for (uint32_t i = 0; i < fibers_used; i++) {
             fibers[i]->state = State::ready;
         }
-        const uint32_t across = here.block_size.x, down = here.block_size.y;
-        for (uint32_t order = seed;; order++) {
+        here.first_of_block = phase + 1;
+        if (before_block) {
+            before_block(*kernel);
+        }
+        for (order = first_order;; order++) {
             uint32_t waiting = 0;
-            phase++;
-            for (uint32_t i = 0; i < threads; i++) {
-                const uint32_t thread = order % 2 == 0 ? i : threads - 1 - i;
-                number = static_cast<uint16_t>(thread);
-                here.thread = {thread % across, thread / across % down, thread / (across * down)};
+            here.phase = ++phase;
+            for (uint32_t i = 0; i < fibers_used; i++) {
+                const uint32_t thread = in_order(i, fibers_used);
+                choose(thread);
                 enter(*fibers[thread]);
                 if (fibers[thread]->state == State::faulted) {
                     return abandon(faulted);
@@ -334,8 +386,10 @@ struct Machine {
             if (waiting == 0) {
                 return done;
             }
-            if (waiting != threads) {
-                return abandon(diverged);
+            for (uint32_t i = 0; i < threads; i++) {
+                if (waiting != threads || fibers[i]->place != fibers[0]->place) {
+                    return abandon(report_divergence(waiting, threads));
+                }
             }
         }
     }
@@ -372,18 +426,37 @@ void check(uintptr_t address, size_t bytes, bool is_store, const void* place) {
     } else if (checked->allowed(address, bytes)) {
         return;
     }
-    char text[240];
+    char text[160];
     snprintf(
-        text, sizeof(text), "%s of %zu bytes by thread (%u, %u, %u) of block (%u, %u, %u)%s%s",
-        is_store ? "a store" : "a load", bytes, here.thread.x, here.thread.y, here.thread.z, here.block.x, here.block.y,
-        here.block.z, why ? ", in shared memory: " : "", why ? why : "");
-    memory.illegal(address, bytes, text);
-    checked->leave(State::faulted);
+        text, sizeof(text), "%s of %zu bytes%s%s", is_store ? "a store" : "a load", bytes,
+        why ? " in shared memory: " : "", why ? why : "");
+    refuse(address, bytes, text);
 }
 
 }  // namespace
 
-void synchronize() {
+bool reachable(uintptr_t address, size_t bytes, Range* range) {
+    const Range* found = machine->of_device(address, bytes);
+    *range = found ? *found : *range;
+    return found != nullptr;
+}
+
+void refuse(uintptr_t address, size_t bytes, const char* what) {
+    char text[320];
+    snprintf(
+        text, sizeof(text), "thread (%u, %u, %u) of block (%u, %u, %u), %s", here.thread.x, here.thread.y, here.thread.z,
+        here.block.x, here.block.y, here.block.z, what);
+    if (memory.illegal) {
+        memory.illegal(address, bytes, text);
+    } else {
+        fprintf(stderr, "cuda-sim: %s: %s\n", machine->kernel->name, text);
+    }
+    machine->leave(State::faulted);
+    __builtin_unreachable();
+}
+
+void synchronize(const char* place) {
+    machine->current->place = place;
     machine->leave(State::waiting);
 }
 
@@ -414,6 +487,8 @@ CUDA_SIM_ACCESS(4)
 CUDA_SIM_ACCESS(8)
 CUDA_SIM_ACCESS(16)
 
+// A library of translated PTX exports these.
+#pragma GCC visibility push(default)
 extern "C" {
 
 void __asan_loadN_noabort(uintptr_t address, size_t bytes) {
@@ -445,14 +520,25 @@ const char* cuda_sim_kernel_name(size_t i) {
     return cuda_sim::kernels[i].name;
 }
 
-// Runs a kernel to its end. Returns 0; or 1 for a grid or memory that is not possible; 2 if not all threads of a block
-// reach a __syncthreads; 3 if an access was refused.
-int cuda_sim_launch(size_t kernel, const uint32_t* grid, const uint32_t* block, const warpfeed::Launch* launch) {
+const cuda_sim::Kernel* cuda_sim_kernel(size_t i) {
+    return &cuda_sim::kernels[i];
+}
+
+// Runs a kernel to its end. `order` decides in which order its blocks and threads run; 0 is that of their numbers.
+// Returns 0; or 1 for a grid or memory that is not possible; 2 if not all threads of a block reach the same
+// __syncthreads; 3 if an access was refused.
+int cuda_sim_launch(
+    size_t kernel, const uint32_t* grid, const uint32_t* block, const void* parameters, uint64_t order) {
     using namespace cuda_sim;
+#ifdef CUDA_SIM_ONE_THREAD
+    static Machine own;
+#else
     static thread_local Machine own;
+#endif
     const uint64_t threads = uint64_t{block[0]} * block[1] * block[2];
-    if (threads == 0 || threads > kMaxThreads || uint64_t{grid[0]} * grid[1] * grid[2] == 0 || grid[1] > 65535 ||
-        grid[2] > 65535 || !own.grow(static_cast<uint32_t>(threads))) {
+    const uint64_t blocks = uint64_t{grid[0]} * grid[1] * grid[2];
+    if (threads == 0 || threads > kernels[kernel].most_threads || blocks == 0 || grid[1] > 65535 || grid[2] > 65535 ||
+        !own.grow(static_cast<uint32_t>(threads))) {
         return refused;
     }
     static const auto unreported = std::signal(SIGSEGV, report_fault);
@@ -460,24 +546,28 @@ int cuda_sim_launch(size_t kernel, const uint32_t* grid, const uint32_t* block, 
     machine = &own;
     checked = memory.range ? &own : nullptr;
     own.kernel = &kernels[kernel];
-    own.launch = *launch;
+    own.parameters = parameters;
     // The memory of earlier launches may be gone.
     for (Range& range : own.known) {
         range = {};
     }
     here.block_size = {block[0], block[1], block[2]};
     here.grid_size = {grid[0], grid[1], grid[2]};
-    for (uint32_t z = 0; z < grid[2]; z++) {
-        for (uint32_t y = 0; y < grid[1]; y++) {
-            for (uint32_t x = 0; x < grid[0]; x++) {
-                here.block = {x, y, z};
-                own.running = true;
-                const Status status = own.block(static_cast<uint32_t>(threads), x + y);
-                own.running = false;
-                if (status != done) {
-                    return status;
-                }
-            }
+    here.first_of_launch = own.phase + 1;
+    // A step without a common divisor with the number of blocks reaches each of them once.
+    uint64_t next = order % blocks, step = 1;
+    if (order > 0) {
+        for (step = 1 + (order >> 20) % blocks; std::gcd(step, blocks) != 1; step++) {
+        }
+    }
+    for (uint64_t i = 0; i < blocks; i++, next = (next + step) % blocks) {
+        const auto x = static_cast<uint32_t>(next % grid[0]), y = static_cast<uint32_t>(next / grid[0] % grid[1]);
+        here.block = {x, y, static_cast<uint32_t>(next / grid[0] / grid[1])};
+        own.running = true;
+        const Status status = own.block(static_cast<uint32_t>(threads), x + y + (order >> 10));
+        own.running = false;
+        if (status != done) {
+            return status;
         }
     }
     return done;
@@ -506,3 +596,4 @@ void cuda_sim_unmap(unsigned char* end, size_t bytes) {
 }
 
 }  // extern "C"
+#pragma GCC visibility pop

@@ -14,7 +14,13 @@ unsafe extern "C" {
     fn cuda_sim_kernel_name(i: usize) -> *const c_char;
     fn cuda_sim_map(bytes: usize) -> *mut u8;
     fn cuda_sim_unmap(end: *mut u8, bytes: usize);
-    fn cuda_sim_launch(kernel: usize, grid: *const u32, block: *const u32, launch: *const c_void) -> c_int;
+    fn cuda_sim_launch(
+        kernel: usize,
+        grid: *const u32,
+        block: *const u32,
+        parameters: *const c_void,
+        order: u64,
+    ) -> c_int;
 }
 
 /// The parameter of every kernel (`Launch` in kernels/descriptors.cuh), as bytes.
@@ -55,7 +61,7 @@ pub struct Counts {
 pub enum LaunchError {
     /// The grid or block is not possible on a device, or there is no memory for the threads' stacks.
     Configuration = 1,
-    /// Some threads of a block wait in `__syncthreads` for others that have ended.
+    /// Some threads of a block wait in `__syncthreads` for others that have ended or wait in another.
     Divergence = 2,
     /// An access to memory that the check of [`check_with`] refused.
     IllegalAccess = 3,
@@ -65,7 +71,7 @@ impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Configuration => "no device takes this grid and block",
-            Self::Divergence => "some threads of a block wait for others that have ended",
+            Self::Divergence => "some threads of a block wait for others that have ended or wait elsewhere",
             Self::IllegalAccess => "an access to memory was refused",
         })
     }
@@ -97,7 +103,7 @@ impl Kernel {
         unsafe { CStr::from_ptr(cuda_sim_kernel_name(self.0)) }.to_str().unwrap_or_default()
     }
 
-    /// Runs the kernel to its end.
+    /// Runs the kernel to its end, its blocks in the order of their numbers.
     ///
     /// # Errors
     /// [`LaunchError`].
@@ -110,12 +116,30 @@ impl Kernel {
         block: [u32; 3],
         launch: &[u8; LAUNCH_BYTES],
     ) -> Result<(), LaunchError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_in_order(grid, block, launch, 0) }
+    }
+
+    /// Runs the kernel to its end, its blocks in an order that the number `order` decides.
+    ///
+    /// # Errors
+    /// [`LaunchError`].
+    ///
+    /// # Safety
+    /// The conditions of [`launch`](Self::launch).
+    pub unsafe fn launch_in_order(
+        self,
+        grid: [u32; 3],
+        block: [u32; 3],
+        launch: &[u8; LAUNCH_BYTES],
+        order: u64,
+    ) -> Result<(), LaunchError> {
         #[repr(align(8))]
         struct Aligned([u8; LAUNCH_BYTES]);
         let launch = Aligned(*launch);
         // SAFETY: the index is below the count, both arrays have three numbers, the parameter is as long as the struct
         // and aligned; the rest is the caller's promise.
-        match unsafe { cuda_sim_launch(self.0, grid.as_ptr(), block.as_ptr(), launch.0.as_ptr().cast()) } {
+        match unsafe { cuda_sim_launch(self.0, grid.as_ptr(), block.as_ptr(), launch.0.as_ptr().cast(), order) } {
             0 => Ok(()),
             1 => Err(LaunchError::Configuration),
             2 => Err(LaunchError::Divergence),

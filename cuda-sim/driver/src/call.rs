@@ -4,7 +4,7 @@ use crate::api;
 use crate::config::{Config, DEVICES, MOST_DEVICES, NOOP};
 use crate::error::{self, Code, Result};
 use crate::kernels;
-use crate::memory::{enter, memory, take_refusal};
+use crate::memory::{enter, host, memory, take_refusal};
 use crate::state::{Kind, LEGACY, PER_THREAD, Place, Point, State, StreamOperation, Work, device_of};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
@@ -456,7 +456,7 @@ impl Session {
                     // SAFETY: both ranges were checked against their blocks when the call was made, and the blocks were
                     // checked to exist just now. Pageable memory belongs to the caller, who waits for this. The ranges
                     // may overlap.
-                    unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, bytes) };
+                    unsafe { std::ptr::copy(host(from.address()) as *const u8, host(to.address()) as *mut u8, bytes) };
                 }
             }
             Work::CopyStaged { to, bytes } if healthy => {
@@ -464,7 +464,7 @@ impl Session {
                     self.clock_ns += bytes.len() as u64;
                     self.take_time(bytes.len());
                     // SAFETY: the range was checked when the call was made and is there, as above.
-                    unsafe { std::ptr::copy(bytes.as_ptr(), to.address() as *mut u8, bytes.len()) };
+                    unsafe { std::ptr::copy(bytes.as_ptr(), host(to.address()) as *mut u8, bytes.len()) };
                 }
             }
             Work::Fill { to, value, width, count } if healthy => {
@@ -474,17 +474,18 @@ impl Session {
                     for i in 0..count {
                         // SAFETY: element i is within width * count bytes, which were checked when the call was
                         // made; width is at most 4.
-                        unsafe { std::ptr::copy(value.as_ptr(), (to.address() + i * width) as *mut u8, width) };
+                        unsafe { std::ptr::copy(value.as_ptr(), host(to.address() + i * width) as *mut u8, width) };
                     }
                 }
             }
             Work::Kernel { kernel, grid, block, shared_bytes, arguments } if healthy => {
                 take_refusal();
-                let (name, status) = kernels::run(kernel, grid, block, shared_bytes, &arguments);
+                let order = self.random.next();
+                let (name, status) = kernels::run(kernel, grid, block, shared_bytes, &arguments, order);
                 self.clock_ns += 1_000;
                 self.counts.kernels_run += 1;
                 if let Some(what) = take_refusal() {
-                    self.illegal(call, &format!("kernel {name} touched memory that it may not: {what}"));
+                    self.illegal(call, &format!("kernel {name}: {what}"));
                 } else if status != 0 {
                     self.fail(Code::LAUNCH_FAILED, format!("{call}: kernel {name} failed with status {status}"));
                 }

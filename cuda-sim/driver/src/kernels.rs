@@ -4,6 +4,7 @@ use crate::error::{Code, Result};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Runs a whole launch. `grid` and `block` point to three numbers each, `params` to one pointer per parameter.
@@ -30,6 +31,17 @@ struct Kernel {
     function: Function,
     /// Sizes of the parameters in bytes, if they were given.
     sizes: Option<Vec<usize>>,
+    /// Of a kernel that belongs to one module's image, and cannot be found by its name alone.
+    limits: Option<Limits>,
+}
+
+/// The limits of a kernel, as its image has them.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// Largest number of threads in a block.
+    pub most_threads: u32,
+    /// Static shared memory.
+    pub shared_bytes: u32,
 }
 
 static KERNELS: Mutex<Vec<Kernel>> = Mutex::new(Vec::new());
@@ -47,7 +59,20 @@ const UNKNOWN_BYTES: usize = 4096;
 
 pub fn find(name: &CStr) -> Option<usize> {
     let name = name.to_str().ok()?;
-    kernels().iter().position(|kernel| kernel.name == name)
+    kernels().iter().position(|kernel| kernel.limits.is_none() && kernel.name == name)
+}
+
+/// The limits of a kernel that has other ones than the device.
+pub fn limits(kernel: usize) -> Option<Limits> {
+    kernels()[kernel].limits
+}
+
+/// Adds a kernel of a module's image; its number.
+pub fn add(name: String, launch: LaunchWith, data: usize, sizes: Vec<usize>, limits: Limits) -> usize {
+    let mut kernels = kernels();
+    let function = Function::Shared(launch, data);
+    kernels.push(Kernel { name, function, sizes: Some(sizes), limits: Some(limits) });
+    kernels.len() - 1
 }
 
 /// Copies the parameters that `params` points at.
@@ -119,14 +144,25 @@ fn capture_unknown(params: *const *mut c_void) -> Arguments {
     Arguments(copies)
 }
 
-/// Runs a launch. Returns the kernel's name and its status, which is 0 on success.
+/// Decides the order of the blocks of the launch that runs.
+static ORDER: AtomicU64 = AtomicU64::new(0);
+
+/// The number that decides about the order of the launch that runs.
+pub fn order() -> u64 {
+    ORDER.load(Ordering::Relaxed)
+}
+
+/// Runs a launch, its blocks in an order that `order` decides. Returns the kernel's name and its status, which is 0 on
+/// success.
 pub fn run(
     kernel: usize,
     grid: [u32; 3],
     block: [u32; 3],
     shared_bytes: u32,
     arguments: &Arguments,
+    order: u64,
 ) -> (String, c_int) {
+    ORDER.store(order, Ordering::Relaxed);
     let (function, name) = {
         let kernels = kernels();
         (kernels[kernel].function, kernels[kernel].name.clone())
@@ -147,9 +183,9 @@ fn register(name: *const c_char, function: Function, sizes: Option<Vec<usize>>) 
     // SAFETY: callers pass a C string.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
     let mut kernels = kernels();
-    let kernel = Kernel { name, function, sizes };
+    let kernel = Kernel { name, function, sizes, limits: None };
     // Functions are identified by their index, so a kernel that is registered again keeps it.
-    match kernels.iter_mut().find(|known| known.name == kernel.name) {
+    match kernels.iter_mut().find(|known| known.limits.is_none() && known.name == kernel.name) {
         Some(known) => *known = kernel,
         None => kernels.push(kernel),
     }

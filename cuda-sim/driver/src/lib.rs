@@ -14,6 +14,7 @@ mod config;
 mod error;
 mod kernels;
 mod memory;
+mod ptx;
 mod random;
 mod report;
 mod state;

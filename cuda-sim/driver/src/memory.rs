@@ -5,10 +5,14 @@
 //! call to the freeing one. The *device's* view changes when the queued operation runs: the memory does not exist
 //! before a stream-ordered allocation has run, and after a free has.
 //!
+//! Where images are run (`crate::ptx`), addresses of the device are not mapped, so that host code which takes one for its
+//! own faults. The content lies `APART` bytes further.
+//!
 //! This memory has its own lock, which is always taken after the scheduler's, because kernels call `cuda_sim_check`
 //! while the scheduler runs them.
 
 use crate::config::{MOST_DEVICES, NOOP};
+use crate::ptx;
 use crate::random::Random;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -28,6 +32,16 @@ const FENCE_BYTES: usize = 512;
 /// Alignment of CUDA's allocator.
 const ALIGN: usize = 512;
 const PAGE: usize = 4096;
+
+/// The addresses of devices whose memory is not mapped there, and the distance to where it is mapped (`kApart` in
+/// cpp/ptx.cpp). No system has such addresses in use by itself.
+const UNMAPPED: std::ops::Range<usize> = 0x2000_0000_0000..0x3000_0000_0000;
+const APART: usize = 0x1000_0000_0000;
+
+/// Where the host finds what is at an address, of a device or of its own.
+pub fn host(address: usize) -> usize {
+    if UNMAPPED.contains(&address) { address + APART } else { address }
+}
 
 static MEMORY: Mutex<[Memory; MOST_DEVICES]> = Mutex::new([const { Memory::new() }; MOST_DEVICES]);
 /// Counts changes of the device's view, so that caches of `check` notice them.
@@ -163,16 +177,25 @@ impl Memory {
     fn map(&mut self, bytes: usize) {
         if self.arena_bytes > 0 {
             // SAFETY: the range is the one mapped below, and no operation that could touch it is queued.
-            unsafe { libc::munmap(self.arena_base as *mut libc::c_void, self.arena_bytes) };
+            unsafe { libc::munmap(host(self.arena_base) as *mut libc::c_void, self.arena_bytes) };
         }
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: an anonymous mapping at an address of the system's choice touches no existing memory.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-        if base == libc::MAP_FAILED {
+        // The next addresses of devices; those of an arena that became too small are not used again.
+        static NEXT: AtomicU64 = AtomicU64::new(UNMAPPED.start as u64);
+        let mut flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let mut wanted = 0;
+        if ptx::is_on() {
+            flags |= libc::MAP_FIXED_NOREPLACE;
+            wanted = host(NEXT.fetch_add(bytes as u64 + (1 << 30), Ordering::Relaxed) as usize);
+        }
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: an anonymous mapping at an address of the system's choice, or at one that is not in use, touches no
+        // existing memory.
+        let base = unsafe { libc::mmap(wanted as *mut libc::c_void, bytes, protection, flags, -1, 0) };
+        if base == libc::MAP_FAILED || wanted > 0 && base as usize != wanted {
             eprintln!("cuda-sim: cannot reserve {bytes} bytes of addresses for CUDA_SIM_MEMORY_BYTES");
             std::process::exit(2);
         }
-        self.arena_base = base as usize;
+        self.arena_base = if wanted > 0 { wanted - APART } else { base as usize };
         self.arena_bytes = bytes;
     }
 
@@ -474,13 +497,13 @@ pub fn scribble(base: usize, bytes: usize) {
 fn fill(base: usize, byte: u8, bytes: usize) {
     // SAFETY: callers pass ranges of the arena or of a host block, both writable. Nothing borrows from either: they
     // are only ever reached through raw pointers.
-    unsafe { std::ptr::write_bytes(base as *mut u8, byte, bytes) };
+    unsafe { std::ptr::write_bytes(host(base) as *mut u8, byte, bytes) };
 }
 
 /// Distance from the end of an allocation to the last wrong byte of its fence, counted from 1.
 fn fence_damage(base: usize, bytes: usize) -> Option<usize> {
     // SAFETY: a fence is inside the arena; a byte is copied out, no reference is made.
-    (0..bytes).rev().find(|&i| unsafe { ((base + i) as *const u8).read_volatile() } != FENCE).map(|i| i + 1)
+    (0..bytes).rev().find(|&i| unsafe { (host(base + i) as *const u8).read_volatile() } != FENCE).map(|i| i + 1)
 }
 
 thread_local! {
@@ -515,8 +538,8 @@ pub fn check(address: usize, bytes: usize) -> bool {
 
 /// Records a forbidden access, if it is the first.
 pub fn refuse(address: usize, bytes: usize, what: &str) {
-    let place = memory().place(address, bytes);
-    refused().get_or_insert_with(|| format!("{what} at {place}"));
+    let place = if bytes > 0 { format!(" at {}", memory().place(address, bytes)) } else { String::new() };
+    refused().get_or_insert_with(|| format!("{what}{place}"));
 }
 
 /// The first failure of `check` since the last call of this function.

@@ -4,6 +4,7 @@ use crate::config::{Config, Leaks};
 use crate::error::{self, Code, Result};
 use crate::kernels::Arguments;
 use crate::memory::memory;
+use crate::ptx::Kernels;
 use crate::random::Random;
 use crate::report::Report;
 use std::collections::{BTreeMap, VecDeque};
@@ -187,7 +188,8 @@ pub struct State {
     pub next_handle: u64,
     pub streams: BTreeMap<u64, Stream>,
     pub events: BTreeMap<u64, Event>,
-    pub modules: BTreeMap<u64, ()>,
+    /// With the kernels of their images, if those are run.
+    pub modules: BTreeMap<u64, Option<Kernels>>,
     pub functions: BTreeMap<u64, Function>,
     pub pool_attributes: BTreeMap<(u64, u32), u64>,
     pub limits: BTreeMap<u32, usize>,

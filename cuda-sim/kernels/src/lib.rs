@@ -18,6 +18,7 @@ unsafe extern "C" {
         count: usize,
         sizes: *const usize,
     );
+    safe fn cuda_sim_launch_order() -> u64;
     safe fn cuda_sim_range(address: usize, start: *mut usize, end: *mut usize) -> bool;
     safe fn cuda_sim_illegal(address: usize, bytes: usize, what: *const c_char);
 }
@@ -43,7 +44,8 @@ extern "C" fn launch(
     let result = unsafe {
         let kernel = &*kernel.cast::<Kernel>();
         let launch = (*params).cast::<[u8; LAUNCH_BYTES]>().read();
-        kernel.launch(grid.cast::<[u32; 3]>().read(), block.cast::<[u32; 3]>().read(), &launch)
+        let (grid, block) = (grid.cast::<[u32; 3]>().read(), block.cast::<[u32; 3]>().read());
+        kernel.launch_in_order(grid, block, &launch, cuda_sim_launch_order())
     };
     match result {
         // The driver already knows of the access.

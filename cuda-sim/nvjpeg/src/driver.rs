@@ -19,6 +19,7 @@ pub struct Driver {
     allocate_host: extern "C" fn(*mut *mut c_void, usize, c_uint) -> u32,
     free_host: extern "C" fn(*mut c_void) -> u32,
     attribute: extern "C" fn(*mut c_int, c_int, c_int) -> u32,
+    host: extern "C" fn(usize) -> usize,
 }
 
 /// The driver; an error if it is not the simulated one.
@@ -41,6 +42,7 @@ fn load() -> Option<Driver> {
             allocate_host: *library.get(b"cuMemHostAlloc").ok()?,
             free_host: *library.get(b"cuMemFreeHost").ok()?,
             attribute: *library.get(b"cuDeviceGetAttribute").ok()?,
+            host: *library.get(b"cuda_sim_host").ok()?,
         };
         std::mem::forget(library);
         Some(driver)
@@ -93,6 +95,11 @@ impl Driver {
         let free = if device { self.free } else { self.free_host };
         if free(address as *mut c_void) == 0 { Ok(()) } else { Err(Status::NVJPEG_STATUS_ALLOCATOR_FAILURE) }
     }
+}
+
+/// Where this process finds what is at an address of device memory, or of its own memory.
+pub fn host(address: usize) -> usize {
+    driver().map_or(address, |driver| (driver.host)(address))
 }
 
 /// Does queued work, or gives it up.

@@ -1,5 +1,6 @@
 //! Work that is queued on streams.
 
+use crate::driver::host;
 use crate::fault::{FAULT, Fault};
 use crate::jpeg::{Source, checksum};
 use crate::object::Token;
@@ -53,7 +54,7 @@ impl Destination {
     /// The destination may be written now, and a whole image may be read at `from`.
     unsafe fn write(&self, from: *const u8) {
         for row in (0..self.rows()).filter(|_| self.is_written) {
-            let to = (self.address + row * self.pitch) as *mut u8;
+            let to = host(self.address + row * self.pitch) as *mut u8;
             // SAFETY: the rows lie within the memory that the caller promises, as `touch` counts it.
             unsafe { std::ptr::copy(from.add(row * self.row_bytes()), to, self.row_bytes()) };
         }
@@ -118,6 +119,7 @@ impl Work {
     pub fn run(self) {
         match self {
             Self::Transfer { source, checksum: expected, from, to, bytes, tokens } => {
+                let (from, to) = (host(from), host(to));
                 // SAFETY: both buffers have this many bytes, which the driver has checked to exist, and nothing else
                 // runs.
                 unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
@@ -129,7 +131,7 @@ impl Work {
             }
             Self::Finish { from, destination, tokens, .. } => {
                 // SAFETY: the driver has checked the buffer and the destination.
-                unsafe { destination.write(from as *const u8) };
+                unsafe { destination.write(host(from) as *const u8) };
                 drop(tokens);
             }
             Self::Decode { images, tokens } => {

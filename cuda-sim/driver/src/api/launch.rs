@@ -24,8 +24,13 @@ fn launch(
     if !within(grid, MAX_GRID) || !within(block, MAX_BLOCK) || threads > MAX_THREADS_PER_BLOCK {
         return Err(Code::INVALID_VALUE);
     }
-    // More than 48 KiB only after cuFuncSetAttribute has allowed it.
-    if shared_bytes > function.max_dynamic_shared_bytes {
+    let limits = kernels::limits(function.kernel);
+    if limits.is_some_and(|limits| threads > limits.most_threads) {
+        return Err(Code::INVALID_VALUE);
+    }
+    // More than 48 KiB, static memory included, only after cuFuncSetAttribute has allowed it.
+    let fixed_bytes = limits.map_or(0, |limits| limits.shared_bytes);
+    if shared_bytes.saturating_add(fixed_bytes) > function.max_dynamic_shared_bytes {
         return Err(Code::INVALID_VALUE);
     }
     if *NOOP {

@@ -24,7 +24,7 @@ mod memory;
 mod module;
 mod nvtx;
 mod pool;
-mod sim;
+pub mod sim;
 mod stream;
 
 pub use capture::{check as check_captures, is_captured};

@@ -1,4 +1,5 @@
-//! Modules and functions. Only the kind of an image is checked: names are resolved among the registered kernels.
+//! Modules and functions. Only the kind of an image is checked, and names are resolved among the registered kernels; or
+//! the kernels are those of the image (`crate::ptx`).
 
 use super::device::{
     MAX_THREADS_PER_BLOCK, MULTIPROCESSORS, SHARED_BYTES_PER_BLOCK, SHARED_BYTES_PER_BLOCK_OPTIN,
@@ -7,12 +8,19 @@ use super::device::{
 use crate::call::{Out, Session};
 use crate::error::{Code, Result};
 use crate::kernels;
+use crate::ptx;
 use crate::state::Function;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 /// First bytes of images: one that stands for the registered kernels (cuda-sim/kernels.image), a fat binary, the
 /// wrapper in which nvcc embeds one, and a cubin or other ELF file.
 const KINDS: [&[u8]; 4] = [b"cuda-sim kernels\n", &[0x50, 0xed, 0x55, 0xba], &[0xb1, 0x43, 0x62, 0x46], b"\x7fELF"];
+
+/// The same bytes as numbers.
+const FAT_BINARY: u32 = 0xba55_ed50;
+const WRAPPER: u32 = 0x4662_43b1;
+const ELF: u32 = 0x464c_457f;
+const SIMULATED: u32 = u32::from_le_bytes(*b"cuda");
 
 /// Whether drivers load images of this kind: one of `KINDS`, or PTX, a text that gives its version before anything but
 /// comments.
@@ -40,6 +48,26 @@ fn known_kind(image: *const c_void) -> bool {
     }
 }
 
+/// A fat binary or PTX as bytes; none for images without PTX.
+fn bytes_of(image: *const c_void) -> Option<Vec<u8>> {
+    let image = image.cast::<u8>();
+    // SAFETY: `known_kind` has found that this is an image, which is at least this long.
+    let bytes = match unsafe { image.cast::<u32>().read_unaligned() } {
+        // Its header has 16 bytes or more, its own size and that of what follows.
+        FAT_BINARY => unsafe {
+            let (header, rest) = (image.add(6).cast::<u16>().read_unaligned(), image.add(8).cast::<u64>());
+            usize::from(header).checked_add(usize::try_from(rest.read_unaligned()).ok()?)?
+        },
+        // The wrapper has a version, and then the address of the fat binary.
+        WRAPPER => return bytes_of(unsafe { image.add(8).cast::<*const c_void>().read_unaligned() }),
+        ELF | SIMULATED => return None,
+        // SAFETY: texts end in 0.
+        _ => unsafe { CStr::from_ptr(image.cast()) }.count_bytes(),
+    };
+    // SAFETY: by the API's contract the image is readable up to its end.
+    Some(unsafe { std::slice::from_raw_parts(image, bytes) }.to_vec())
+}
+
 fn load(sim: &mut Session, image: *const c_void) -> Result<u64> {
     if image.is_null() {
         return Err(Code::INVALID_VALUE);
@@ -51,9 +79,15 @@ fn load(sim: &mut Session, image: *const c_void) -> Result<u64> {
         let call = sim.call;
         return Err(sim.injected(call, Code::OUT_OF_MEMORY));
     }
-    kernels::load_from_environment()?;
+    let kernels = match ptx::is_on() {
+        true => Some(ptx::load(&bytes_of(image).ok_or(Code::INVALID_IMAGE)?)?),
+        false => {
+            kernels::load_from_environment()?;
+            None
+        }
+    };
     let handle = sim.new_handle();
-    sim.modules.insert(handle, ());
+    sim.modules.insert(handle, kernels);
     Ok(handle)
 }
 
@@ -112,15 +146,17 @@ api! {
         sim.wait_for_all()
     }
     Context fn cuModuleGetFunction(sim, out: Out<u64>, module: u64, name: *const c_char) {
-        if !sim.modules.contains_key(&module) {
-            return Err(Code::INVALID_HANDLE);
-        }
+        let kernels = sim.modules.get(&module).ok_or(Code::INVALID_HANDLE)?;
         if name.is_null() {
             return Err(Code::INVALID_VALUE);
         }
         // SAFETY: not null, so by the API's contract a C string.
         let name = unsafe { CStr::from_ptr(name) };
-        let kernel = kernels::find(name).ok_or(Code::NOT_FOUND)?;
+        let kernel = match kernels {
+            Some(kernels) => name.to_str().ok().and_then(|name| kernels.get(name).copied()),
+            None => kernels::find(name),
+        };
+        let kernel = kernel.ok_or(Code::NOT_FOUND)?;
         let handle = sim.new_handle();
         let max_dynamic_shared_bytes = SHARED_BYTES_PER_BLOCK;
         sim.functions.insert(handle, Function { module, kernel, max_dynamic_shared_bytes });
@@ -132,8 +168,10 @@ api! {
     }
     Context fn cuFuncGetAttribute(sim, out: Out<c_int>, attribute: c_int, handle: u64) {
         let function = function(sim, handle)?;
+        let limits = kernels::limits(function.kernel);
         out.set(match attribute {
-            0 => MAX_THREADS_PER_BLOCK as c_int,
+            0 => limits.map_or(MAX_THREADS_PER_BLOCK, |limits| limits.most_threads) as c_int,
+            1 => limits.map_or(0, |limits| limits.shared_bytes) as c_int,
             4 => 32, // registers of a thread
             5 | 6 => 90, // versions of PTX and of the binary
             MAX_DYNAMIC_SHARED_SIZE_BYTES => function.max_dynamic_shared_bytes as c_int,

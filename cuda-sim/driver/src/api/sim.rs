@@ -6,7 +6,8 @@ use super::memory::any_place;
 use crate::call::{Needs, Out, Session, call};
 use crate::config::DEVICES;
 use crate::error::{Code, Result};
-use crate::memory::{check, memory, refuse, scribble, take_refusal};
+use crate::kernels::order;
+use crate::memory::{check, host, memory, refuse, scribble, take_refusal};
 use crate::report::Report;
 use crate::state::{External, Place, Work};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -27,12 +28,24 @@ pub extern "C" fn cuda_sim_range(address: usize, start: Out<usize>, end: Out<usi
 }
 
 /// Refuses an access that a kernel was about to make: its launch fails with CUDA_ERROR_ILLEGAL_ADDRESS. `what` is a C
-/// string that says who did what, for the message.
+/// string that says who did what, for the message. With 0 bytes it is something else that a kernel may not do.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_illegal(address: usize, bytes: usize, what: *const c_char) {
     // SAFETY: the caller's contract.
     let what = unsafe { CStr::from_ptr(what) };
     refuse(address, bytes, &what.to_string_lossy());
+}
+
+/// Where the host finds what is at an address of device memory, or of its own memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_host(address: usize) -> usize {
+    host(address)
+}
+
+/// A number that decides in which order the launch that runs now has its blocks run.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_launch_order() -> u64 {
+    order()
 }
 
 /// Memory that another library's operation accesses.

@@ -24,18 +24,19 @@ pub fn start() -> Sim {
     sim
 }
 
-/// Names the simulated libraries for warpfeed.
+/// Names the simulated libraries for warpfeed. With CUDA_SIM_PTX the kernels are those that WARPFEED_KERNELS names
+/// already.
 ///
 /// # Safety
 ///
 /// No other thread reads the environment.
 pub unsafe fn name_libraries() {
-    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels.image");
-    for (name, value) in [
-        ("WARPFEED_KERNELS", kernels),
-        ("WARPFEED_NVJPEG", folder().join("libcuda_sim_nvjpeg.so")),
+    let kernels = [
+        ("WARPFEED_KERNELS", Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels.image")),
         ("CUDA_SIM_KERNELS", folder().join("libcuda_sim_kernels.so")),
-    ] {
+    ];
+    let kernels = kernels.into_iter().filter(|_| std::env::var_os("CUDA_SIM_PTX").is_none());
+    for (name, value) in kernels.chain([("WARPFEED_NVJPEG", folder().join("libcuda_sim_nvjpeg.so"))]) {
         // SAFETY: by this function's contract.
         unsafe { std::env::set_var(name, value) };
     }

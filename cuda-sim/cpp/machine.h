@@ -1,0 +1,24 @@
+// What the parts of the simulation that check accesses ask of the one that runs kernels (sim.cpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cuda_sim {
+
+struct Range {
+    uintptr_t start = 0, end = 0;
+
+    bool holds(uintptr_t address, size_t bytes) const {
+        const uintptr_t offset = address - start, length = end - start;
+        return offset < length && bytes <= length - offset;
+    }
+};
+
+// Whether a kernel may access these bytes of device memory, and the range that holds them.
+bool reachable(uintptr_t address, size_t bytes, Range* range);
+
+// Ends the launch because of what the current thread was about to do. Without bytes it is no access.
+[[noreturn]] void refuse(uintptr_t address, size_t bytes, const char* what);
+
+}  // namespace cuda_sim
