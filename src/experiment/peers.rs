@@ -120,7 +120,7 @@ pub fn peers(json: &str) -> Result<Report> {
     report.plot(
         "peers",
         "Images per second side by side",
-        grouped_bars("Images per second", "1/s", "", &groups, &series, OWN),
+        grouped_bars("Images per second", "images/s", "", &groups, &series, OWN),
     );
     report.tables.push(table);
     report.notes = vec![

@@ -194,7 +194,7 @@ pub fn diagnose(
         Some(Bar { name: part.name().to_owned(), value: spread.median, interval, marked: part == Part::Whole })
     };
     let rates: Vec<Bar> = Part::ALL.into_iter().filter_map(bar).collect();
-    let svg = bars("Images per second: each part alone, and the whole", "1/s", &rates);
+    let svg = bars("Images per second: each part alone, and the whole", "images/s", &rates);
     report.plot("parts", "How fast each part would be alone, and the whole", svg);
     let stage = |(name, seconds): (&str, f64)| {
         let (name, value) = (name.to_owned(), 1e3 * seconds);
