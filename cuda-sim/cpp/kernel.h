@@ -1,4 +1,4 @@
-// The kernels, by name. kernels.cpp or the translated PTX makes the table, sim.cpp runs them.
+// The kernels, by name. registry.cpp or the translated PTX makes the table, sim.cpp runs them.
 #pragma once
 
 #include <cstddef>

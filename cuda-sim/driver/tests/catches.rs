@@ -209,7 +209,7 @@ fn accesses_out_of_bounds_are_caught() {
             // SAFETY: refused before a byte is read.
             unsafe { result::memcpy_htod_async(device_address(data), longer, data.stream().cu_stream()) }
         }),
-        ("cuLaunchKernel", "kernel add_one touched", |data, context| {
+        ("cuLaunchKernel", "kernel add_one: an access", |data, context| {
             launch(data.stream(), &kernel(context, "add_one")?, device_address(data), 101)?;
             data.stream().synchronize()
         }),

@@ -53,12 +53,12 @@ fn bytes_of(image: *const c_void) -> Option<Vec<u8>> {
     let image = image.cast::<u8>();
     // SAFETY: `known_kind` has found that this is an image, which is at least this long.
     let bytes = match unsafe { image.cast::<u32>().read_unaligned() } {
-        // Its header has 16 bytes or more, its own size and that of what follows.
+        // SAFETY: its header has 16 bytes or more, with its own size and that of what follows.
         FAT_BINARY => unsafe {
             let (header, rest) = (image.add(6).cast::<u16>().read_unaligned(), image.add(8).cast::<u64>());
             usize::from(header).checked_add(usize::try_from(rest.read_unaligned()).ok()?)?
         },
-        // The wrapper has a version, and then the address of the fat binary.
+        // SAFETY: the wrapper has a version, and then the address of the fat binary.
         WRAPPER => return bytes_of(unsafe { image.add(8).cast::<*const c_void>().read_unaligned() }),
         ELF | SIMULATED => return None,
         // SAFETY: texts end in 0.
