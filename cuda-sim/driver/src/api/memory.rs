@@ -224,8 +224,10 @@ api! {
             return Ok(());
         }
         let id = retire(sim, address, None)?;
-        // Drivers wait here, although the manual does not promise it; not for memory of a pool, whatever still uses it.
-        let waited = if memory().is_of_pool(id) { sim.healthy() } else { sim.wait_for_all() };
+        // Drivers wait here, although the manual does not promise it; not for memory of a pool, whatever still uses it. In
+        // a failed context nothing is used any more.
+        let at_once = memory().is_of_pool(id) && sim.healthy().is_ok();
+        let waited = if at_once { Ok(()) } else { sim.wait_for_all() };
         let released = memory().release(id);
         if let Err(damage) = released {
             return Err(sim.illegal("cuMemFree_v2", &damage));
