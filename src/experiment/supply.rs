@@ -22,7 +22,7 @@ pub const EPOCHS: u64 = 4;
 const LATER: u64 = 2;
 
 /// Name of warpfeed's curve for epochs from the third on.
-const OWN_LATER: &str = "warpfeed, from the third epoch on";
+const OWN_LATER: &str = "warpfeed, later epochs";
 /// Name of warpfeed's curve for the first epoch.
 const OWN_FIRST: &str = "warpfeed, first epoch";
 
@@ -251,7 +251,9 @@ fn fill(
     }
     report.leading_plots = 1;
     report.notes.extend([
-        "A number of cores is that of the processors that a loader's process may use, and of its worker threads.".to_owned(),
+        "A number of cores is that of the processors that a loader's process may use, and of its worker threads. Later epochs \
+         are those from the third on, in which warpfeed knows where decoding can start."
+            .to_owned(),
         "The accelerator waits for the share of its time that the loader's rate lacks of the step's rate, which was measured \
          with every batch ready. The step itself takes no core in this figure."
             .to_owned(),
@@ -355,7 +357,7 @@ impl Costs {
         let (name, cores, _, cost) = self.all(cores, curves, demand).min_by(|a, b| a.3.total_cmp(&b.3))?;
         let images = self.images;
         Some(format!(
-            "{}: an epoch of {images} images costs least with {name} on {}: {}.",
+            "{}: an epoch of {images} images costs least on {} with {name}: {}.",
             demand.name,
             of_cores(cores),
             price(cost)
@@ -457,7 +459,7 @@ mod tests {
     fn an_epoch_costs_its_time() {
         let report = report(Some((0.05, 2.0)));
         // 3.6 million images at 444 images/s are 2.252 hours.
-        assert!(report.answer[4].contains("least with own on 1 core: 4.6"), "{:?}", report.answer);
+        assert!(report.answer[4].contains("least on 1 core with own: 4.6"), "{:?}", report.answer);
         let table = report.tables.iter().find(|table| table.name == "cost").unwrap();
         assert_eq!(table.rows.len(), 3 * 6);
         assert_eq!([price(0.0123), price(1.5), price(0.0)], ["0.012", "1.50", "0.00"]);
