@@ -138,7 +138,7 @@ pub struct Diagnosis {
 /// Measures the parts in rounds, in turn, and finds the bottleneck. `progress` is called for each part.
 ///
 /// # Errors
-/// [`Error::Parameter`] for a subject without usable images; errors of pipelines and the step.
+/// [`Error::Parameter`](crate::Error::Parameter) for a subject without usable images; errors of pipelines and the step.
 pub fn diagnose(
     subject: &Subject,
     settings: &DiagnoseSettings,
