@@ -15,6 +15,7 @@ mod left_to_cpu;
 mod open;
 mod options;
 mod spares;
+#[cfg_attr(not(feature = "experiment"), allow(dead_code, reason = "only experiments do work twice"))]
 mod twice;
 mod work_stats;
 
@@ -24,7 +25,9 @@ pub(crate) use exchange::{End, Finished, PlannedSample, Settled};
 pub use left_to_cpu::LeftToCpu;
 pub(crate) use open::{Open, open};
 pub(crate) use options::{OutputForm, PixelForm, RunOptions};
-pub(crate) use twice::{Twice, open_twice};
+pub(crate) use twice::Twice;
+#[cfg(feature = "experiment")]
+pub(crate) use twice::open_twice;
 pub(crate) use work_stats::{Decoded, WorkStats};
 
 use crate::decode::Header;

@@ -505,7 +505,8 @@ impl MemoryPool {
         let mut properties: sys::CUmemPoolProps = unsafe { std::mem::zeroed() };
         properties.allocType = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
-        properties.location.id = context.cu_device();
+        // SAFETY: in every version of CUDA the number of the device follows the type, under different names.
+        unsafe { (&raw mut properties.location).cast::<i32>().add(1).write(context.cu_device()) };
         // SAFETY: the pool is written before the call returns.
         check("cuMemPoolCreate", unsafe { sys::cuMemPoolCreate(&raw mut raw, &raw const properties) }.result())?;
         let pool = Self { raw: Some(raw), context: Arc::clone(context) };

@@ -1,6 +1,6 @@
 //! The compiled kernels: one fat binary of all of kernels/*.cu, which build.rs makes and this file embeds.
 
-use crate::cuda::driver::{self, Context, Module};
+use crate::cuda::driver::{Context, Module};
 use crate::error::{Error, Result};
 use crate::file;
 use std::borrow::Cow;
@@ -54,8 +54,9 @@ pub(in crate::backend) fn module(context: &Context) -> Result<Arc<Module>> {
 }
 
 /// The kernels of device `ordinal`, which stay loaded until this is dropped.
+#[cfg(feature = "experiment")]
 pub(crate) fn keep_loaded(ordinal: u32) -> Result<Arc<Module>> {
-    module(&driver::context(ordinal)?)
+    module(&crate::cuda::driver::context(ordinal)?)
 }
 
 /// The file that `$WARPFEED_KERNELS` names.
