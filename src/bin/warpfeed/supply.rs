@@ -17,8 +17,6 @@ use warpfeed::source::read_text_limited;
 
 /// Time in which a training step is measured.
 const STEP_TIME: Duration = Duration::from_secs(3);
-/// Rounds with DALI and torchvision, whose epochs take long.
-const PEERS_ROUNDS: u32 = 5;
 
 /// Measure images per second by cores, beside those that training steps take: how many cores does a GPU need?
 ///
@@ -47,8 +45,7 @@ pub struct Supply {
     /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
-    /// Measurements of each number of cores, in turn with the others [default: as many as the verdicts need, 16 or more; 5 with
-    /// --peers]
+    /// Measurements of each number of cores, in turn with the others [default: as many as the verdicts need, 16 or more]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Price of a core for an hour, in any currency.
@@ -79,9 +76,8 @@ impl Supply {
             cores.into_iter().collect()
         };
         let mut models = self.models.iter().map(|name| self.step.model(name, &subject)).collect::<Result<Vec<_>>>()?;
-        let comparisons = 2 * cores.len() * models.len();
-        let default = if self.peers { PEERS_ROUNDS } else { default_rounds(comparisons) };
-        let rounds = self.rounds.unwrap_or(default);
+        let curves = if self.peers { 4 } else { 2 };
+        let rounds = self.rounds.unwrap_or_else(|| default_rounds(curves * cores.len() * models.len()));
         let settings = SupplySettings {
             cores,
             batch_size: self.batch_size,
