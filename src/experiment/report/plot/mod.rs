@@ -276,7 +276,8 @@ pub fn lines_with_limits(
     let (y, left) = drawing.scale(low, high, unit);
     for Limit { name, value } in limits {
         drawing.dashed_line((left, y(*value)), (WIDTH - RIGHT, y(*value)), TEXT, 1.5);
-        drawing.text(WIDTH - RIGHT - 2.0, y(*value) - 4.0, "end", SMALL, name);
+        // Where no line begins yet.
+        drawing.text(left + 4.0, y(*value) - 4.0, "start", SMALL, name);
     }
     let last = xs.iter().copied().fold(1.0, f64::max);
     let x = |value: f64| left + 12.0 + (WIDTH - left - RIGHT - 24.0) * value / last;
