@@ -605,7 +605,7 @@ impl Drop for HostMemory {
     }
 }
 
-/// Existing host memory that is pinned until this is dropped.
+/// Existing host memory that is pinned until this is dropped. Its owner has waited by then for copies from it.
 #[derive(Debug)]
 pub(crate) struct Pin {
     start: NonNull<u8>,
@@ -645,8 +645,6 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        // The device may still read it: see the pool of host memory. Of a failed context nothing does.
-        let _ = wait_for_all(&self.context);
         let _entered = enter(&self.context);
         // SAFETY: it was pinned by `new` and is still allocated.
         let _ = unsafe { sys::cuMemHostUnregister(self.start.as_ptr().cast()) };

@@ -23,6 +23,7 @@ pub(crate) struct HostBuffer {
 /// Vectors of the element's type, so that a trainer whose tensors are vectors can take them unchanged. The type is not
 /// a cache line, because the system gives zeroed pages only for memory aligned to at most 16 bytes; memory with a
 /// larger alignment would have to be zeroed.
+#[derive(Clone)]
 pub(super) enum Elements {
     F32(Vec<f32>),
     F16(Vec<f16>),
@@ -80,6 +81,25 @@ impl HostBuffer {
         self.pin.as_ref().map_or(Ok(()), |pin| driver::wait_for_all(pin.context()))
     }
 
+    /// Waits for the device as far as that is possible: not while a trainer captures a graph. In a failed context nothing is
+    /// read any more.
+    fn is_idle(&self) -> bool {
+        !self.wait_for_readers().is_err_and(|error| driver::is_capture(&error))
+    }
+
+    /// Makes the elements independent of pool and device. Memory that the device may still read is copied, and lost.
+    fn detach(&mut self) -> Elements {
+        self.home = None;
+        let elements = self.elements.take();
+        if self.is_idle() {
+            self.pin = None;
+            return elements;
+        }
+        let copy = elements.clone();
+        std::mem::forget((self.pin.take(), elements));
+        copy
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.elements.as_bytes()[self.start_bytes..][..self.len_bytes]
     }
@@ -98,8 +118,7 @@ impl HostBuffer {
             bytemuck::allocation::try_cast_vec(elements)
                 .unwrap_or_else(|(_, elements)| bytemuck::allocation::pod_collect_to_vec(&elements))
         }
-        (self.home, self.pin) = (None, None);
-        match self.elements.take() {
+        match self.detach() {
             Elements::F32(elements) => cut(elements, self.start_bytes, len),
             Elements::F16(elements) => cut(elements, self.start_bytes, len),
             Elements::Bf16(elements) => cut(elements, self.start_bytes, len),
@@ -110,8 +129,7 @@ impl HostBuffer {
     /// Takes the vector, and the byte at which the buffer begins in it. The memory does not go back to the pool.
     #[cfg(feature = "candle")]
     pub(super) fn into_elements(mut self) -> (Elements, usize) {
-        (self.home, self.pin) = (None, None);
-        (self.elements.take(), self.start_bytes)
+        (self.detach(), self.start_bytes)
     }
 }
 
@@ -119,6 +137,9 @@ impl Drop for HostBuffer {
     fn drop(&mut self) {
         if let Some(pool) = self.home.take() {
             pool.give(Self { pin: self.pin.take(), elements: self.elements.take(), home: None, ..*self });
+        } else if !self.is_idle() {
+            // Better lost than read after it was freed.
+            std::mem::forget((self.pin.take(), self.elements.take()));
         }
     }
 }
