@@ -385,7 +385,7 @@ fn measure(subject: &Subject, settings: &AugmentLoadSettings, model: &mut Model,
     Ok(pipeline.threads())
 }
 
-/// ReportTable of the seconds per epoch, beside the published ones.
+/// Table of the seconds per epoch, beside the published ones.
 fn summary(settings: &AugmentLoadSettings, models: &[Model], seconds: &Measured) -> ReportTable {
     let arms = settings.arms();
     let (first, others) = (arms[0], &arms[1..]);
@@ -435,7 +435,7 @@ fn published_growth(loads: &[u32], model: &str, load: u32, of: fn(&published::Ep
     Some(of(published::seconds(model, load)?) / low.trial_a_s)
 }
 
-/// ReportTable of the times relative to the lowest load: measured and published ones by the same measure.
+/// Table of the times relative to the lowest load: measured and published ones by the same measure.
 fn growth(settings: &AugmentLoadSettings, models: &[Model], seconds: &Measured) -> ReportTable {
     let arms = settings.arms();
     let low = settings.loads.iter().min().copied().unwrap_or(0);
@@ -460,7 +460,7 @@ fn growth(settings: &AugmentLoadSettings, models: &[Model], seconds: &Measured) 
     table
 }
 
-/// ReportTable of all published figures.
+/// Table of all published figures.
 fn published_table() -> ReportTable {
     let title = "Published seconds per epoch, what trial B saves, and times trial A at load 1";
     let columns = ["model", "load", "A, s", "B, s", "B saves, %", "A, times", "B, times"];
@@ -482,7 +482,7 @@ fn published_table() -> ReportTable {
     table
 }
 
-/// ReportTable of the published 95th percentiles of utilization beside those of the same model and load.
+/// Table of the published 95th percentiles of utilization beside those of the same model and load.
 fn published_utilization(settings: &AugmentLoadSettings, models: &[Model], cases: &[Case]) -> ReportTable {
     let (model, load) = published::UTILIZATION_OF;
     let arms = settings.arms();
@@ -506,7 +506,7 @@ fn published_utilization(settings: &AugmentLoadSettings, models: &[Model], cases
     table
 }
 
-/// ReportTable of all cases with their times.
+/// Table of all cases with their times.
 fn details(models: &[Model], cases: &[Case]) -> ReportTable {
     let mut table = ReportTable::new(
         "cases",

@@ -31,7 +31,7 @@ const SHOWN: usize = 12;
 /// Fewest waits of which a histogram tells more than their percentiles.
 const FEWEST_WAITS: usize = 10;
 
-/// ConfigurationsSettings of the experiment.
+/// Settings of the experiment.
 #[derive(Debug, Clone)]
 pub struct ConfigurationsSettings {
     /// Numbers of worker threads.
@@ -673,7 +673,7 @@ impl Against {
     }
 }
 
-/// ReportTable of the cores that are left to workers, as published and by the rule of [`worker_counts`].
+/// Table of the cores that are left to workers, as published and by the rule of [`worker_counts`].
 fn worker_cores(here: Machine) -> ReportTable {
     let columns = ["machine", "cores", "GPUs", "published: cores for workers", "here: cores for workers"];
     let mut table = ReportTable::new("cores-for-workers", "Cores for workers, beside those of the trainers", &columns);

@@ -55,7 +55,7 @@ impl Watched {
     }
 }
 
-/// ReportTable of the cases' utilization over their rounds. `columns` are the names of the cells that identify a case.
+/// Table of the cases' utilization over their rounds. `columns` are the names of the cells that identify a case.
 pub(super) fn table<'a>(columns: &[&str], cases: impl IntoIterator<Item = (Vec<Cell>, &'a [Usage])>) -> ReportTable {
     let figures = ["of", "unit", "min", "p50", "p90", "p95", "p99", "max"];
     let mut table = ReportTable::new("utilization", "Utilization", &[columns, &figures].concat());

@@ -23,7 +23,7 @@ use crate::source::Input;
 use serde_json::json;
 use std::time::Instant;
 
-/// WorkersSettings of the experiment.
+/// Settings of the experiment.
 #[derive(Clone)]
 pub struct WorkersSettings {
     /// Numbers of workers. With 0 the trainer's thread makes the batches.
@@ -361,7 +361,7 @@ fn answer(of: &str, mut cases: Vec<WorkerRates>, level: f64) -> Option<String> {
 /// The name of a case's way to store the images, or blank if there is only one.
 type NameOf<'a> = &'a dyn Fn(&Case) -> Cell;
 
-/// ReportTable of the seconds per epoch, one row per number of workers.
+/// Table of the seconds per epoch, one row per number of workers.
 fn summary(settings: &WorkersSettings, cases: &[Case], name_of: NameOf<'_>) -> ReportTable {
     let of_batch = |batch_size: &usize| {
         [format!("batch {batch_size}, s"), format!("batch {batch_size}, ± %"), format!("batch {batch_size}, images/s")]
@@ -453,7 +453,7 @@ fn merged(row: &[f32], neighbors: f64) -> Vec<f32> {
         .collect()
 }
 
-/// ReportTable of each case's other figures.
+/// Table of each case's other figures.
 fn each(cases: &[Case], evaluated: bool, name_of: NameOf<'_>) -> ReportTable {
     let columns = [
         "workers",

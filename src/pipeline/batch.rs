@@ -10,7 +10,7 @@ use crate::raster::Size;
 use crate::targets::Annotation;
 use crate::tensor::{Targets, Tensor};
 
-/// BatchImages ready for a training step, with their labels. Dropping a batch gives its memory back to the pipeline.
+/// Images ready for a training step, with their labels. Dropping a batch gives its memory back to the pipeline.
 ///
 /// ```
 /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};

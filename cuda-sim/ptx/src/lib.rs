@@ -20,7 +20,7 @@ pub struct Error {
     pub kernel: Option<String>,
     /// The line of the PTX, counted from 1; 0 if the fault is in no line.
     pub line: usize,
-    /// What is wrong.
+    /// The fault, in words.
     pub what: String,
 }
 

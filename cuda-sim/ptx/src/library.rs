@@ -102,7 +102,7 @@ fn table(module: &Module) -> Result<String> {
 struct Maker<'a> {
     folder: &'a Path,
     cxx: String,
-    /// Of all that decides about an object besides its source.
+    /// Hash of everything but the source that decides about an object.
     base: DefaultHasher,
 }
 

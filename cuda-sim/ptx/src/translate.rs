@@ -485,7 +485,7 @@ impl Translation<'_> {
             }
             _ => return Err(UNKNOWN.to_owned()),
         };
-        // What is narrower than its register is extended.
+        // A value that is narrower than its register is extended.
         self.step.code = self.assign(to, result, Width::Wider, &expression)?;
         Ok(())
     }

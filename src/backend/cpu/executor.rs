@@ -43,7 +43,7 @@ pub(crate) struct Executor {
     next: Image,
     scratch: resample::Scratch,
     line: Vec<Pixel>,
-    /// What is done twice, to measure its cost.
+    /// The part of the work that is done twice, to measure its cost.
     twice: Option<Twice>,
 }
 

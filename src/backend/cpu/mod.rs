@@ -62,7 +62,7 @@ pub(crate) struct Cpu {
     targets: Arc<Pool>,
     /// Workers of threads that have ended, for the next epoch.
     workers: Spares<Worker>,
-    /// What is done twice, to measure its cost.
+    /// The part of the work that is done twice, to measure its cost.
     twice: Option<Twice>,
 }
 

@@ -29,7 +29,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// DiagnoseSettings of the experiment.
+/// Settings of the experiment.
 #[derive(Debug, Clone)]
 pub struct DiagnoseSettings {
     /// Images in a batch.
@@ -49,7 +49,7 @@ pub struct DiagnoseSettings {
 }
 
 impl DiagnoseSettings {
-    /// DiagnoseSettings for these operations: a worker thread for each processor, batches of 32, and three seconds in eight
+    /// Settings for these operations: a worker thread for each processor, batches of 32, and three seconds in eight
     /// rounds per part.
     #[must_use]
     pub fn new(ops: impl IntoIterator<Item = Transform>) -> Self {
@@ -377,7 +377,7 @@ impl Measured {
         }
     }
 
-    /// ReportTable of the images per second of each part, compared with the median of the whole.
+    /// Table of the images per second of each part, compared with the median of the whole.
     fn table(&self, rates: &Rates) -> ReportTable {
         let columns = ["part", "images/s", "from", "to", "of the whole, times", "longer than alone, %"];
         let mut table = ReportTable::new("parts", "How fast each part would be alone", &columns);

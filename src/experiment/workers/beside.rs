@@ -163,7 +163,7 @@ impl<'a> Found<'a> {
         sentences
     }
 
-    /// ReportTable of Gluon's figures.
+    /// Table of Gluon's figures.
     fn gluon(&self) -> ReportTable {
         let title = "Published by Gluon (MNIST, batches of 64), and here in batches of 64";
         let columns = [
@@ -200,7 +200,7 @@ impl<'a> Found<'a> {
         table
     }
 
-    /// ReportTable of the grid's figures.
+    /// Table of the grid's figures.
     fn grid(&self) -> ReportTable {
         let title = "Published grid of num_workers, and the same here";
         let columns = [
@@ -244,7 +244,7 @@ impl<'a> Found<'a> {
         table
     }
 
-    /// ReportTable of the figures of I/O.
+    /// Table of the figures of I/O.
     fn io(&self) -> ReportTable {
         let batch_size = self.smallest_batch();
         let title = format!("Published by SageMaker on I/O (ResNet-50), and here in batches of {batch_size}");
@@ -292,7 +292,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// How many times as fast a published run is as another: by the seconds of an epoch, where both have them.
+/// Speed of a published run relative to another: by the seconds of an epoch, if both have them, else by images/s.
 fn gain(from: &IoRun, to: &IoRun) -> f64 {
     let seconds = from.epoch_s.zip(to.epoch_s);
     seconds.map_or(to.images_per_s / from.images_per_s, |(from, to)| from / to)

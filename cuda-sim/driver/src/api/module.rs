@@ -16,7 +16,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 /// wrapper in which nvcc embeds one, and a cubin or other ELF file.
 const KINDS: [&[u8]; 4] = [b"cuda-sim kernels\n", &[0x50, 0xed, 0x55, 0xba], &[0xb1, 0x43, 0x62, 0x46], b"\x7fELF"];
 
-/// The same bytes as numbers.
+/// First words of the same images.
 const FAT_BINARY: u32 = 0xba55_ed50;
 const WRAPPER: u32 = 0x4662_43b1;
 const ELF: u32 = 0x464c_457f;

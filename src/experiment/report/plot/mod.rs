@@ -131,7 +131,7 @@ pub fn grouped_bars(
     grouped_bars_with_limit(title, unit, of, groups, series, at_least, None)
 }
 
-/// The same, with a line across the bars.
+/// A plot as [`grouped_bars`] makes it, with a line across the bars.
 #[must_use]
 pub fn grouped_bars_with_limit(
     title: &str,
@@ -192,7 +192,7 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
     bars_with_limit(title, unit, bars, None)
 }
 
-/// The same, with a line across the bars.
+/// A plot as [`bars`] makes it, with a line across the bars.
 #[must_use]
 pub fn bars_with_limit(title: &str, unit: &str, bars: &[Bar], line: Option<&Limit>) -> String {
     const ROW: f64 = 24.0;
