@@ -3,7 +3,7 @@
 
 use warpfeed::{
     DType, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Result,
-    experiment::synth::write_folder,
+    experiment::synth::{SynthSettings, write_folder},
     ops::{random_horizontal_flip, random_rotation, random_vertical_flip},
     source::ImageFolder,
 };
@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     let folder = std::env::args_os().nth(1).map_or_else(
         || {
             let folder = std::env::temp_dir().join("warpfeed-quick-start");
-            write_folder(&folder, 40, 4, 1, |_done| {}).map(|_| folder)
+            write_folder(&folder, &SynthSettings { seed: 1, ..SynthSettings::new(40, 4) }, |_done| {}).map(|_| folder)
         },
         |folder| Ok(folder.into()),
     )?;

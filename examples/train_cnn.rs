@@ -7,7 +7,7 @@ use candle_core::{D, DType as CandleType, Device, Tensor};
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Linear, Module, Optimizer, VarBuilder, VarMap, conv2d, linear, loss};
 use warpfeed::{
     DType, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Result,
-    experiment::synth::write_folder,
+    experiment::synth::{SynthSettings, write_folder},
     source::{ImageFolder, Source},
 };
 
@@ -56,7 +56,7 @@ fn main() -> Result<()> {
     let folder = std::env::args_os().nth(1).map_or_else(
         || {
             let folder = std::env::temp_dir().join("warpfeed-train-cnn");
-            write_folder(&folder, 96, 4, 1, |_done| {}).map(|_| folder)
+            write_folder(&folder, &SynthSettings { seed: 1, ..SynthSettings::new(96, 4) }, |_done| {}).map(|_| folder)
         },
         |folder| Ok(folder.into()),
     )?;

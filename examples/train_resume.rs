@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use warpfeed::experiment::synth::write_folder;
+use warpfeed::experiment::synth::{SynthSettings, write_folder};
 use warpfeed::prelude::*;
 use warpfeed::{EpochState, Error, Mix, Result, Stats, TargetSpec, Targets};
 
@@ -119,7 +119,7 @@ fn main() -> Result<()> {
     let mut left = arguments.next().and_then(|batches| batches.parse().ok()).unwrap_or(u64::MAX);
     let [train, valid] = ["train", "valid"].map(|name| run.join("images").join(name));
     for (folder, count, seed) in [(&train, 96, 1), (&valid, 32, 2)] {
-        write_folder(folder, count, 4, seed, |_done| {})?;
+        write_folder(folder, &SynthSettings { seed, ..SynthSettings::new(count, 4) }, |_done| {})?;
     }
 
     let source = ImageFolder::open(train)?;

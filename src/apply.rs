@@ -8,7 +8,7 @@ use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
 use crate::plan::{Plan, Planner, Strategy};
-use crate::raster::DEFAULT_MAX_PIXELS;
+use crate::raster::{DEFAULT_MAX_PIXELS, Size};
 use crate::tensor::{DType, Layout, Tensor};
 
 /// How [`apply`] works.
@@ -20,6 +20,8 @@ pub struct ApplyOptions {
     pub pass_order: PassOrder,
     /// What to do with an EXIF orientation tag.
     pub orientation: Orientation,
+    /// Decodes a JPEG at a smaller scale whose sides are not below this size: see [`Builder::draft`](crate::Builder::draft).
+    pub draft: Option<Size>,
     /// Takes a truncated JPEG as it is.
     pub accept_truncated: bool,
     /// Largest image accepted, in pixels, as stored and at any point of the operations.
@@ -36,6 +38,7 @@ impl Default for ApplyOptions {
             strategy: Strategy::default(),
             pass_order: PassOrder::default(),
             orientation: Orientation::default(),
+            draft: None,
             accept_truncated: false,
             max_pixels: DEFAULT_MAX_PIXELS,
             device: Device::Cpu,
@@ -64,7 +67,7 @@ impl Default for ApplyOptions {
 /// [`Error::Panic`](crate::Error::Panic) where an operation of the caller's own panics.
 pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor> {
     let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
-    let recipe = FixedRecipe { ops: ops.to_vec(), orientation: options.orientation, planner };
+    let recipe = FixedRecipe { ops: ops.to_vec(), orientation: options.orientation, draft: options.draft, planner };
     let header = recipe.header(bytes)?;
     // Its size and normalization are the tensor's.
     let Plan { size, epilogue, .. } = planner.plan_one(&recipe.of(&header), header.size)?;

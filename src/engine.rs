@@ -3,14 +3,14 @@
 use crate::backend::{
     self, AnyBackend, AnyBatch, AnyWorker, Backend, Encoded, End, OutputForm, PlannedSample, RunOptions,
 };
-use crate::decode::{Header, probe};
+use crate::decode::Header;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ops::Op;
 use crate::ops::normalize::Normalization;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::plan::Planner;
-use crate::raster::check_pixels;
+use crate::raster::Size;
 use crate::tensor::{Annotations, Tensor};
 use crate::{memory, threads};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,15 +22,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub(crate) struct FixedRecipe {
     pub(crate) ops: Vec<Op>,
     pub(crate) orientation: Orientation,
+    pub(crate) draft: Option<Size>,
     pub(crate) planner: Planner,
 }
 
 impl FixedRecipe {
     /// Reads the header of an encoded image and checks its size against the limit.
     pub(crate) fn header(&self, bytes: &[u8]) -> Result<Header> {
-        let header = probe(bytes)?;
-        check_pixels(header.size, self.planner.max_px)?;
-        Ok(header)
+        self.planner.header(bytes, self.draft)
     }
 
     /// The operations for an image, orientation included.

@@ -1,12 +1,14 @@
 """Times one peer of warpfeed on the CPU and prints one JSON object.
 
-    python peer.py dali|torchvision PIPELINE FOLDER [--load N] [--full-decode] [--step-ms M] [--threads T] [--batch-size B]
+    python peer.py dali|torchvision|torchvision-v2 PIPELINE FOLDER [--load N] [--full-decode] [--step-ms M] [--threads T]
+        [--batch-size B]
 
 PIPELINE is train, rand-augment or trivial-augment (train with RandAugment(2, 9) or TrivialAugmentWide), trial-a or trial-b.
-The clock (`seconds`) runs from the first request for a batch to the last batch; imports and building the pipeline are
-before it, and so is the warm-up: a batch of DALI's, and an epoch of torchvision's, whose workers are kept alive. With --step-ms the program sleeps so long after each batch, as if it waited for a
-GPU that trains. `first_batch_s` runs from before building to the first batch.
-`peak_rss_bytes` sums the peaks of the main process and of its workers.
+torchvision has PIL images, as its ImageFolder gives them; torchvision-v2 has uint8 tensors that torchvision.io decodes, and
+transforms.v2. The clock (`seconds`) runs from the first request for a batch to the last batch; imports and building the
+pipeline are before it, and so is the warm-up: a batch of DALI's, and an epoch of torchvision's, whose workers are kept
+alive. With --step-ms the program sleeps so long after each batch, as if it waited for a GPU that trains. `first_batch_s`
+runs from before building to the first batch. `peak_rss_bytes` sums the peaks of the main process and of its workers.
 """
 
 import argparse
@@ -23,10 +25,20 @@ RATIO = [3 / 4, 4 / 3]
 
 def torchvision_loader(args):
     """Two iterables of batch sizes: a warm-up epoch, then the epoch. Each worker is a process that both have."""
+    import torch
     from torch.utils.data import DataLoader
-    from torchvision import datasets
-    from torchvision import transforms as t
+    from torchvision import datasets, io
 
+    if args.peer == "torchvision-v2":
+        from torchvision.transforms import v2 as t
+
+        reader = {"loader": lambda path: io.decode_image(path, mode="RGB")}
+        as_floats = t.ToDtype(torch.float32, scale=True)
+    else:
+        from torchvision import transforms as t
+
+        reader = {}
+        as_floats = t.ToTensor()
     crop = t.RandomResizedCrop(224, scale=AREA, ratio=RATIO)
     suites = {"train": [], "rand-augment": [t.RandAugment()], "trivial-augment": [t.TrivialAugmentWide()]}
     if args.pipeline in suites:
@@ -36,9 +48,9 @@ def torchvision_loader(args):
         geometry = (flips + [t.RandomRotation(5)]) * args.load + [crop]
     else:
         raise SystemExit("trial-b is DALI's: torchvision has no part in it")
-    transform = t.Compose(geometry + [t.ToTensor(), t.Normalize(MEAN, STD)])
+    transform = t.Compose(geometry + [as_floats, t.Normalize(MEAN, STD)])
     loader = DataLoader(
-        datasets.ImageFolder(args.folder, transform),
+        datasets.ImageFolder(args.folder, transform, **reader),
         batch_size=args.batch_size,
         num_workers=args.threads,
         persistent_workers=args.threads > 0,
@@ -115,7 +127,7 @@ def peak_rss_bytes():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("peer", choices=["dali", "torchvision"])
+    parser.add_argument("peer", choices=["dali", "torchvision", "torchvision-v2"])
     parser.add_argument("pipeline", choices=["train", "rand-augment", "trivial-augment", "trial-a", "trial-b"])
     parser.add_argument("folder")
     parser.add_argument("--load", type=int, default=1)

@@ -9,12 +9,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// The loaders, by their names in the file and in the report. warpfeed's own come first.
-const CONTENDERS: [(&str, &str); 5] = [
+const CONTENDERS: [(&str, &str); 6] = [
     ("warpfeed", "warpfeed"),
     ("warpfeed-first", "warpfeed (first epoch)"),
     ("dali", "DALI"),
     ("dali-full", "DALI (full decode)"),
     ("torchvision", "torchvision"),
+    ("torchvision-v2", "torchvision v2"),
 ];
 
 /// Number of warpfeed's own loaders.
@@ -47,8 +48,9 @@ impl Measured {
     }
 }
 
+/// The machine that was measured, which may be another than this one.
 #[derive(Deserialize)]
-struct Machine {
+pub(super) struct Machine {
     date: String,
     cpu: String,
     cores: usize,
@@ -67,7 +69,7 @@ pub fn peers(json: &str) -> Result<Report> {
         .map_err(|error| Error::parameter("peers", "file", "what benches/peers/run --out wrote", error))?;
     let figures = serde_json::to_value(&measured.medians).unwrap_or(Value::Null);
     let mut report =
-        Report::new("peers", "How fast is warpfeed beside DALI and torchvision?", environment(&measured.machine));
+        Report::new("peers", "How fast is warpfeed beside DALI and torchvision?", measured.machine.environment());
     let figure = |row: &Value, contender: &str, field: &str| row[contender][field].as_f64();
     let mut table = ReportTable::new(
         "peers",
@@ -136,38 +138,38 @@ pub fn peers(json: &str) -> Result<Report> {
             "Fused and sequential strategy at N = 12 gave {} bytes.",
             if measured.equal_bytes { "equal" } else { "DIFFERENT" }
         ),
-        format!(
-            "Versions: {}.",
-            measured
-                .machine
-                .versions
-                .iter()
-                .map(|(name, v)| format!("{name} {}", v.as_str().unwrap_or("?")))
-                .collect::<Vec<_>>()
-                .join(", ")
-        ),
+        measured.machine.versions(),
     ];
     report.settings = measured.settings;
     report.figures = figures;
     Ok(report)
 }
 
-/// The machine that was measured, which may be another than this one.
-fn environment(machine: &Machine) -> Environment {
-    let version = |name: &str| machine.versions.get(name).and_then(Value::as_str).map(str::to_owned);
-    Environment {
-        date: machine.date.clone(),
-        cpu: machine.cpu.clone(),
-        cores: machine.cores,
-        memory_bytes: Some(machine.memory_bytes),
-        system: machine.system.clone(),
-        load_average_1min: Some(machine.load_average_1min),
-        gpus: Vec::new(),
-        driver: None,
-        no_gpu: Some("this comparison is of the CPU paths".to_owned()),
-        warpfeed: version("warpfeed").unwrap_or_default(),
-        commit: version("commit"),
-        build: "release",
-        jpeg: None,
+impl Machine {
+    /// As the environment of a report.
+    pub(super) fn environment(&self) -> Environment {
+        let version = |name: &str| self.versions.get(name).and_then(Value::as_str).map(str::to_owned);
+        Environment {
+            date: self.date.clone(),
+            cpu: self.cpu.clone(),
+            cores: self.cores,
+            memory_bytes: Some(self.memory_bytes),
+            system: self.system.clone(),
+            load_average_1min: Some(self.load_average_1min),
+            gpus: Vec::new(),
+            driver: None,
+            no_gpu: Some("this comparison is of the CPU paths".to_owned()),
+            warpfeed: version("warpfeed").unwrap_or_default(),
+            commit: version("commit"),
+            build: "release",
+            jpeg: None,
+        }
+    }
+
+    /// Sentence with the version of each program.
+    pub(super) fn versions(&self) -> String {
+        let versions =
+            self.versions.iter().map(|(name, version)| format!("{name} {}", version.as_str().unwrap_or("?")));
+        format!("Versions: {}.", versions.collect::<Vec<_>>().join(", "))
     }
 }

@@ -1,6 +1,8 @@
 //! Supply and demand: the images per second that loaders make with so many cores, beside those that training steps take.
 //! Where a curve passes a step's line, the accelerator no longer waits.
 
+use super::environment::Environment;
+use super::peers::Machine;
 use super::report::plot::{Limit, OWN, Series, lines, lines_with_limits};
 use super::report::{Cell, Report, ReportTable};
 use super::spread::{Spread, turns, with_rounds};
@@ -13,7 +15,7 @@ use crate::pipeline::Builder;
 use crate::plan::Strategy;
 use serde::Deserialize;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Epochs of a measurement: the first, two that record entry points, and one that uses them.
@@ -99,7 +101,8 @@ pub fn supply(
 }
 
 /// The report on warpfeed and other loaders, of the rounds that `benches/peers/run --supply` wrote, for models whose
-/// training steps are measured on `subject`.
+/// training steps are measured on `subject`. Numbers of cores and rounds are the file's; of `settings` it takes those of
+/// the steps, and the prices.
 ///
 /// # Errors
 /// [`Error::Parameter`] if `rounds` is no such file; errors of the steps.
@@ -110,14 +113,25 @@ pub fn supply_beside_peers(
     models: &mut [Model],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report> {
-    let measured: Measured = serde_json::from_str(rounds)
-        .map_err(|error| Error::parameter("supply", "file", "what benches/peers/run --supply --out wrote", error))?;
+    let measured = Measured::parse(rounds)?;
     let mut report = subject.report("supply", QUESTION)?;
     let demands = demands(subject, settings, models, progress)?;
-    let curves = measured.curves(&settings.cores);
+    let curves = measured.curves();
     report.measured();
+    report.notes.push(measured.machine.versions());
+    let here = std::mem::replace(&mut report.environment, measured.machine.environment());
+    if !is_same_machine(&here, &report.environment) {
+        report
+            .notes
+            .push(format!("The training steps were measured on another machine: {}, {} cores.", here.cpu, here.cores));
+    }
+    let settings = SupplySettings { cores: measured.cores(), rounds: measured.rounds(), ..settings.clone() };
     report.settings = measured.settings;
-    Ok(fill(report, settings, subject.len(), &curves, &demands))
+    Ok(fill(report, &settings, subject.len(), &curves, &demands))
+}
+
+fn is_same_machine(one: &Environment, other: &Environment) -> bool {
+    (&one.cpu, one.cores, one.memory_bytes) == (&other.cpu, other.cores, other.memory_bytes)
 }
 
 const QUESTION: &str = "How many cores does a GPU need, and how long does it wait with fewer?";
@@ -125,6 +139,7 @@ const QUESTION: &str = "How many cores does a GPU need, and how long does it wai
 /// The fields of the peers' file that are used.
 #[derive(Deserialize)]
 struct Measured {
+    machine: Machine,
     settings: serde_json::Value,
     supply: Vec<Round>,
 }
@@ -133,12 +148,33 @@ struct Measured {
 struct Round {
     contender: String,
     cores: usize,
+    round: u32,
     images_per_s: f64,
 }
 
 impl Measured {
+    fn parse(json: &str) -> Result<Self> {
+        let wrong =
+            |got: String| Error::parameter("supply", "file", "what benches/peers/run --supply --out wrote", got);
+        let measured: Self = serde_json::from_str(json).map_err(|error| wrong(error.to_string()))?;
+        if measured.supply.is_empty() {
+            return Err(wrong("a file without rounds".to_owned()));
+        }
+        Ok(measured)
+    }
+
+    /// The numbers of cores that were measured, in ascending order.
+    fn cores(&self) -> Vec<usize> {
+        self.supply.iter().map(|round| round.cores).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    fn rounds(&self) -> u32 {
+        self.supply.iter().map(|round| round.round).max().unwrap_or(0)
+    }
+
     /// The rounds by loader, warpfeed first.
-    fn curves(&self, cores: &[usize]) -> Vec<Curve> {
+    fn curves(&self) -> Vec<Curve> {
+        let cores = self.cores();
         let mut by_name: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
         for round in &self.supply {
             let Some(place) = cores.iter().position(|&cores| cores == round.cores) else { continue };
@@ -467,15 +503,21 @@ mod tests {
 
     #[test]
     fn rounds_of_peers_become_curves() {
-        let text = r#"{"settings": {}, "supply": [
-            {"contender": "dali", "cores": 2, "round": 1, "images_per_s": 20.0},
+        let machine = r#"{"date": "", "cpu": "", "cores": 8, "memory_bytes": 1, "system": "", "load_average_1min": 0.1,
+            "versions": {"warpfeed": "0.1.0"}}"#;
+        let file = |rounds: &str| format!(r#"{{"machine": {machine}, "settings": {{}}, "supply": [{rounds}]}}"#);
+        let text = file(
+            r#"{"contender": "dali", "cores": 2, "round": 1, "images_per_s": 20.0},
             {"contender": "warpfeed", "cores": 1, "round": 1, "images_per_s": 30.0},
             {"contender": "warpfeed", "cores": 1, "round": 2, "images_per_s": 31.0},
-            {"contender": "warpfeed", "cores": 8, "round": 2, "images_per_s": 99.0}]}"#;
-        let measured: Measured = serde_json::from_str(text).unwrap();
-        let curves = measured.curves(&[1, 2]);
-        let want = [(OWN_LATER, vec![vec![30.0, 31.0], vec![]]), ("DALI", vec![vec![], vec![20.0]])];
+            {"contender": "warpfeed", "cores": 8, "round": 2, "images_per_s": 99.0}"#,
+        );
+        let measured = Measured::parse(&text).unwrap();
+        assert_eq!((measured.cores(), measured.rounds()), (vec![1, 2, 8], 2));
+        let want =
+            [(OWN_LATER, vec![vec![30.0, 31.0], vec![], vec![99.0]]), ("DALI", vec![vec![], vec![20.0], vec![]])];
         let want = want.map(|(name, rates)| Curve { name: name.to_owned(), rates });
-        assert_eq!(curves, want);
+        assert_eq!(measured.curves(), want);
+        assert!(Measured::parse(&file("")).is_err());
     }
 }

@@ -5,10 +5,13 @@
 //! the web (0.2 Mpx) take as much, so decoding costs the same. The class sets the hue, the direction of the texture and
 //! the kind of the objects, with enough variation within a class that a small network has something to learn.
 //!
+//! Larger images are like those of cameras: the same scenes, sharper than any lens draws them only down to a distance of
+//! [`LENS_PX`] pixels, with half the grain. At 12 Mpx and quality 93 they take about 3 bits a pixel.
+//!
 //! The same image comes out on every machine: integers, additions, multiplications, divisions and square roots of
 //! single floats (which IEEE 754 fixes), and sine and cosine from the `libm` crate.
 
-use crate::encode::{JpegOptions, encode_jpeg};
+use crate::encode::{ChromaSampling, JpegOptions, encode_jpeg};
 use crate::error::{Error, Result};
 use crate::raster::{Image, Size};
 use crate::rng::{Domain, SampleRng};
@@ -21,8 +24,67 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 
-/// JPEG quality at which the files are as large as photographs.
+/// JPEG quality at which files of the usual size are as large as photographs.
 const QUALITY: u8 = 95;
+
+/// Mean size of the images unless another is asked for.
+const USUAL_MEGAPIXELS: f64 = 0.2;
+
+/// The finest detail in larger images, in pixels. Lenses and the interpolation of a sensor's colors draw no finer.
+const LENS_PX: f64 = 3.0;
+
+/// Settings of a folder of synthetic images.
+///
+/// ```
+/// use warpfeed::experiment::synth::SynthSettings;
+///
+/// let photographs = SynthSettings { megapixels: 12.0, quality: 93, ..SynthSettings::new(100, 10) };
+/// assert_eq!(photographs.seed, 0);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct SynthSettings {
+    /// Number of images.
+    pub count: u64,
+    /// Number of classes. Image `i` shows class `i % classes`.
+    pub classes: u32,
+    /// Seed of the images.
+    pub seed: u64,
+    /// Mean size of the images in millions of pixels, 0.01 to 100; single images have 0.6 to 1.4 times as much.
+    pub megapixels: f64,
+    /// Quality of the JPEGs, 1 to 100.
+    pub quality: u8,
+    /// Their chroma subsampling.
+    pub sampling: ChromaSampling,
+}
+
+impl SynthSettings {
+    /// So many images and classes, of 0.2 megapixels, quality 95 and 4:2:0, with seed 0.
+    #[must_use]
+    pub fn new(count: u64, classes: u32) -> Self {
+        let (megapixels, sampling) = (USUAL_MEGAPIXELS, ChromaSampling::S420);
+        Self { count, classes, seed: 0, megapixels, quality: QUALITY, sampling }
+    }
+
+    fn check(&self) -> Result<()> {
+        for (parameter, value) in [("count", self.count), ("classes", u64::from(self.classes))] {
+            if value == 0 {
+                return Err(Error::parameter("synth", parameter, "at least 1", value));
+            }
+        }
+        if !(0.01..=100.0).contains(&self.megapixels) {
+            return Err(Error::parameter("synth", "megapixels", "0.01 to 100", self.megapixels));
+        }
+        Ok(())
+    }
+
+    /// What the marker of a folder says about its images.
+    fn stamp(&self, count: u64) -> String {
+        let Self { classes, seed, megapixels, quality, sampling, .. } = self;
+        let usual = Self { seed: *seed, ..Self::new(self.count, *classes) } == *self;
+        let form = if usual { String::new() } else { format!("form {megapixels} Mpx, {quality}, {sampling:?}\n") };
+        format!("version {VERSION}\nclasses {classes}\nseed {seed}\n{form}count {count}\n")
+    }
+}
 
 /// Must change whenever the images change.
 const VERSION: u32 = 1;
@@ -50,29 +112,37 @@ const NOISE_SIDE: usize = 128;
 /// ```
 #[must_use]
 pub fn image(seed: u64, index: u64, class: u32, classes: u32) -> Image {
+    image_of(USUAL_MEGAPIXELS, seed, index, class, classes)
+}
+
+/// As [`image`], with this mean size.
+fn image_of(megapixels: f64, seed: u64, index: u64, class: u32, classes: u32) -> Image {
     let mut draw = SampleRng::new(seed, 0, Domain::Synth, index);
-    let size = size(draw.at(0));
+    // Factor from the sides of the usual images to these.
+    let times = (megapixels / USUAL_MEGAPIXELS).sqrt();
+    let size = size(draw.at(0), times);
     let noise = Noise::new(draw.at(1));
     let look = Look::new(class, classes, draw.at(2));
-    let mut scene = Scene { size, colors: Vec::new(), texture: Vec::new() };
+    let mut scene = Scene { size, times, colors: Vec::new(), texture: Vec::new() };
     scene.background(&look, &noise);
     let objects = 2 + draw.at(3).below(4);
     for _ in 0..objects {
-        scene.place(&Object::new(&look, size, &mut draw), look.light);
+        scene.place(&Object::new(&look, size, times, &mut draw), look.light);
     }
-    scene.develop(look.grain, draw.at(4).bits() as u32)
+    let grain = if times > 1.0 { 0.5 * look.grain } else { look.grain };
+    scene.develop(grain, draw.at(4).bits() as u32)
 }
 
 /// Draws a size like those of photographs on the web: most are 500 pixels wide and 4:3, some 3:2 or nearly square, and
-/// a third are in portrait format.
-fn size(draw: &mut SampleRng) -> Size {
+/// a third are in portrait format. All sides are `times` as long.
+fn size(draw: &mut SampleRng, times: f64) -> Size {
     let aspect = match draw.below(10) {
         0..6 => 4.0 / 3.0,
         6..8 => 1.5,
         _ => draw.uniform(1.0, 1.25),
     };
     let area_px = 0.5 * (draw.uniform(120_000.0, 280_000.0) + draw.uniform(130_000.0, 270_000.0));
-    let short = (area_px / aspect).sqrt();
+    let short = times * (area_px / aspect).sqrt();
     let size = Size::new((short * aspect) as u32, short as u32);
     if draw.chance(0.3) { size.transposed() } else { size }
 }
@@ -193,6 +263,8 @@ fn smoothstep(edge0: f32, edge1: f32, x: f32) -> f32 {
 /// An unfinished image: light as red, green and blue, 0 to about 1, and the depth of the texture for each pixel.
 struct Scene {
     size: Size,
+    /// Factor from the sides of usual images to those of this one.
+    times: f64,
     colors: Vec<[f32; 3]>,
     texture: Vec<f32>,
 }
@@ -207,10 +279,21 @@ impl Scene {
         let masks: Vec<Field> =
             (0..2).map(|o| Field::new(upright, long / [3.1, 9.7][o], long / [3.1, 9.7][o], 30 + o as i32)).collect();
         let mut octaves = Vec::new();
-        let (mut period, mut amplitude) = (40.0, 1.0_f32);
+        let (mut period, mut amplitude) = (40.0 * self.times, 1.0_f32);
         for octave in 0..6 {
+            if self.times > 1.0 && period < LENS_PX {
+                break;
+            }
             octaves.push((Field::new(look.direction, period * 2.5, period, octave), amplitude));
             (period, amplitude) = (period * 0.53, amplitude * look.roughness);
+        }
+        // Detail that usual images are too small for: the finer, the fainter.
+        for octave in 6.. {
+            if period < LENS_PX {
+                break;
+            }
+            octaves.push((Field::new(look.direction, period * 2.5, period, octave), amplitude));
+            (period, amplitude) = (period * 0.53, amplitude * 0.53);
         }
         // Independent octaves are summed, so their variances add up.
         let power: f32 = octaves.iter().map(|(_, a)| a * a).sum();
@@ -307,7 +390,7 @@ struct Object {
 }
 
 impl Object {
-    fn new(look: &Look, size: Size, draw: &mut SampleRng) -> Self {
+    fn new(look: &Look, size: Size, times: f64, draw: &mut SampleRng) -> Self {
         let short = f64::from(size.width.min(size.height));
         let (sin, cos) = libm::sincos(draw.uniform(0.0, core::f64::consts::TAU));
         Self {
@@ -320,7 +403,7 @@ impl Object {
             turn: (sin as f32, cos as f32),
             color: hsv(look.object_hue + draw.uniform(-0.06, 0.06), draw.uniform(0.3, 0.85), draw.uniform(0.4, 0.95)),
             texture: draw.uniform(0.1, 0.7) as f32,
-            soft: draw.uniform(0.7, 3.5) as f32,
+            soft: (times * draw.uniform(0.7, 3.5)) as f32,
         }
     }
 
@@ -354,25 +437,25 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Writes `count` synthetic images as a folder of class folders, `class_00/00000.jpg` and so on, on all cores.
+/// Writes synthetic images as a folder of class folders, `class_00/00000.jpg` and so on, on all cores.
 ///
-/// Image `i` shows class `i % classes`. `progress` is called from any thread with the number of finished images. Each
+/// `progress` is called from any thread with the number of finished images. Each
 /// file is written completely or not at all. So after an interruption the same call continues: it keeps the images that
 /// exist.
 ///
-/// The folder is created if it is missing. It must be empty, or come from an earlier call with the same classes and
-/// seed and no greater count, which a file `.warpfeed-synth` in it records.
+/// The folder is created if it is missing. It must be empty, or come from an earlier call with the same settings but for
+/// no greater count, which a file `.warpfeed-synth` in it records.
 ///
 /// # Errors
-/// [`Error::Parameter`] if `count` or `classes` is 0 or the folder has other contents; [`Error::Io`] if it cannot be
+/// [`Error::Parameter`] if a setting is out of range or the folder has other contents; [`Error::Io`] if it cannot be
 /// written; [`Error::Panic`] if `progress` panics.
 ///
 /// ```
-/// use warpfeed::experiment::synth::write_folder;
+/// use warpfeed::experiment::synth::{SynthSettings, write_folder};
 /// use warpfeed::source::{ImageFolder, Source};
 ///
 /// let folder = tempfile::tempdir().unwrap();
-/// let written = write_folder(folder.path(), 5, 2, 42, |_done| {})?;
+/// let written = write_folder(folder.path(), &SynthSettings::new(5, 2), |_done| {})?;
 /// assert_eq!(written.written, 5);
 /// let source = ImageFolder::open(folder.path())?;
 /// assert_eq!((source.len(), source.classes()), (5, &["class_00".to_owned(), "class_01".to_owned()][..]));
@@ -380,19 +463,14 @@ pub struct Written {
 /// ```
 pub fn write_folder(
     folder: impl AsRef<Path>,
-    count: u64,
-    classes: u32,
-    seed: u64,
+    settings: &SynthSettings,
     progress: impl Fn(u64) + Sync,
 ) -> Result<Written> {
     let folder = folder.as_ref();
-    let options = JpegOptions { quality: QUALITY, ..JpegOptions::default() };
-    for (parameter, value) in [("count", count), ("classes", u64::from(classes))] {
-        if value == 0 {
-            return Err(Error::parameter("synth", parameter, "at least 1", value));
-        }
-    }
-    claim(folder, count, classes, seed)?;
+    let SynthSettings { count, classes, seed, megapixels, quality, sampling } = *settings;
+    let options = JpegOptions { quality, sampling, ..JpegOptions::default() };
+    settings.check()?;
+    claim(folder, settings)?;
     for class in 0..count.min(u64::from(classes)) {
         let path = class_folder(folder, class as u32, classes);
         fs::create_dir_all(&path).map_err(Error::io("make the folder", &path))?;
@@ -405,7 +483,7 @@ pub fn write_folder(
         if path.exists() {
             return Ok(None);
         }
-        let bytes = encode_jpeg(&image(seed, index, class, classes), &options)?;
+        let bytes = encode_jpeg(&image_of(megapixels, seed, index, class, classes), &options)?;
         atomic::write(&path, |file| file.write_all(&bytes))?;
         Ok(Some(bytes.len() as u64))
     };
@@ -457,17 +535,16 @@ fn class_folder(folder: &Path, class: u32, classes: u32) -> PathBuf {
 }
 
 /// Marks the folder as this data set's, or says why that is impossible.
-fn claim(folder: &Path, count: u64, classes: u32, seed: u64) -> Result<()> {
+fn claim(folder: &Path, settings: &SynthSettings) -> Result<()> {
     let marker = folder.join(MARKER);
-    let stamp = |count: u64| format!("version {VERSION}\nclasses {classes}\nseed {seed}\ncount {count}\n");
     let refuse = |expected: &str, got: String| Err(Error::parameter("synth", "folder", expected, got));
     fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
     match file::if_there(file::read_text_limited(&marker, MAX_MARKER_BYTES))? {
         Some(found) => {
             let before = found.lines().last().and_then(|line| line.strip_prefix("count ")?.parse::<u64>().ok());
-            let expected = "empty, or hold synthetic images of the same version, classes and seed and no more of them";
-            if !before.is_some_and(|before| before <= count && found == stamp(before)) {
-                let found: Vec<&str> = found.lines().take(4).collect();
+            let expected = "empty, or hold synthetic images of the same version and settings and no more of them";
+            if !before.is_some_and(|before| before <= settings.count && found == settings.stamp(before)) {
+                let found: Vec<&str> = found.lines().take(5).collect();
                 return refuse(expected, format!("{} with {}", folder.display(), found.join(", ")));
             }
         }
@@ -481,7 +558,7 @@ fn claim(folder: &Path, count: u64, classes: u32, seed: u64) -> Result<()> {
             }
         }
     }
-    atomic::write(&marker, |file| file.write_all(stamp(count).as_bytes()))
+    atomic::write(&marker, |file| file.write_all(settings.stamp(settings.count).as_bytes()))
 }
 
 #[cfg(test)]
@@ -490,6 +567,10 @@ mod tests {
     use crate::source::{ImageFolder, Source};
     use sha2::{Digest, Sha256};
     use std::sync::Mutex;
+
+    fn settings(count: u64, classes: u32, seed: u64) -> SynthSettings {
+        SynthSettings { seed, ..SynthSettings::new(count, classes) }
+    }
 
     /// If the images change, `VERSION` must be increased.
     #[test]
@@ -511,7 +592,7 @@ mod tests {
         let mut standing = 0;
         let mut area = 0;
         for index in 0..200 {
-            let size = size(SampleRng::new(3, 0, Domain::Synth, index).at(0));
+            let size = size(SampleRng::new(3, 0, Domain::Synth, index).at(0), 1.0);
             assert!((120_000..280_000).contains(&size.area_px()) && size.width.max(size.height) < 660, "{size}");
             standing += u64::from(size.height > size.width);
             area += size.area_px();
@@ -560,14 +641,14 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("new/set");
         let calls = Mutex::new(Vec::new());
-        let first = write_folder(&folder, 5, 2, 7, |done| calls.lock().unwrap().push(done)).unwrap();
+        let first = write_folder(&folder, &settings(5, 2, 7), |done| calls.lock().unwrap().push(done)).unwrap();
         let mut calls = calls.into_inner().unwrap();
         calls.sort_unstable();
         assert_eq!(calls, [1, 2, 3, 4, 5]);
         assert_eq!((first.written, first.kept), (5, 0));
         // An interrupted call is continued, and a larger count adds images.
         fs::remove_file(folder.join("class_01/00000.jpg")).unwrap();
-        let second = write_folder(&folder, 6, 2, 7, |_| {}).unwrap();
+        let second = write_folder(&folder, &settings(6, 2, 7), |_| {}).unwrap();
         assert_eq!((second.written, second.kept), (2, 4));
 
         let source = ImageFolder::open(&folder).unwrap();
@@ -594,7 +675,7 @@ mod tests {
     #[test]
     fn other_folders_are_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let try_with = |count, classes, seed| write_folder(folder.path(), count, classes, seed, |_| {});
+        let try_with = |count, classes, seed| write_folder(folder.path(), &settings(count, classes, seed), |_| {});
         assert!(try_with(0, 1, 1).unwrap_err().is_parameter() && try_with(1, 0, 1).unwrap_err().is_parameter());
         fs::write(folder.path().join("thesis.tex"), "").unwrap();
         let error = try_with(1, 1, 1).unwrap_err();
@@ -615,7 +696,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let once = AtomicBool::new(true);
         let progress = |_| assert!(!once.swap(false, Ordering::Relaxed), "once");
-        let error = write_folder(folder.path(), 1_000_000, 2, 1, progress).unwrap_err();
+        let error = write_folder(folder.path(), &settings(1_000_000, 2, 1), progress).unwrap_err();
         assert!(matches!(&error, Error::Panic { message } if message == "once"), "{error}");
     }
 }

@@ -226,7 +226,8 @@ impl Cache {
         let start = Instant::now();
         let stored = Stored::from(header);
         let ops = self.recipes.cached_ops(stored);
-        let known = Known { key: key(&self.recipes.planner, self.accept_truncated, &ops, bytes), stored };
+        let draft = header.is_draft().then_some(header.size);
+        let known = Known { key: key(&self.recipes.planner, self.accept_truncated, draft, &ops, bytes), stored };
         let kept = match self.find(known, &mut Vec::new()) {
             Some(kept) => {
                 counters.add_cached(start.elapsed());
@@ -339,12 +340,15 @@ fn len_bytes(size: Size) -> u64 {
 }
 
 /// The key of an image.
-fn key(planner: &Planner, accept_truncated: bool, ops: &[Op], bytes: &[u8]) -> Key {
+fn key(planner: &Planner, accept_truncated: bool, draft: Option<Size>, ops: &[Op], bytes: &[u8]) -> Key {
     let mut hash = Sha256::new();
     let what = (VERSION, ops, format!("{:?}", planner.order), accept_truncated);
     // Only the composed strategy has arithmetic of its own.
     let composed = planner.strategy == Strategy::Composed;
-    let text = serde_json::to_vec(&(what, composed)).unwrap_or_default();
+    let mut text = serde_json::to_vec(&(what, composed)).unwrap_or_default();
+    if let Some(size) = draft {
+        text.extend_from_slice(format!(", draft of {size}").as_bytes());
+    }
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
     hash.update(bytes);

@@ -1,6 +1,6 @@
 //! Recipes: the explicit operations of each sample, drawn from the transforms by seed, epoch and index.
 
-use crate::decode::{Header, probe};
+use crate::decode::Header;
 use crate::error::Result;
 use crate::ops::Op;
 use crate::ops::orientation::{Orientation, oriented};
@@ -66,11 +66,18 @@ pub(super) struct Recipes {
     /// Whether a transform is custom, so that recipes depend on annotations too.
     pub(super) see_annotations: bool,
     pub(super) orientation: Orientation,
+    pub(super) draft: Option<Size>,
     pub(super) planner: Planner,
 }
 
 impl Recipes {
-    pub(super) fn new(seed: u64, views: Vec<ViewTransforms>, orientation: Orientation, planner: Planner) -> Self {
+    pub(super) fn new(
+        seed: u64,
+        views: Vec<ViewTransforms>,
+        orientation: Orientation,
+        draft: Option<Size>,
+        planner: Planner,
+    ) -> Self {
         let fixed = |transforms: &Vec<Transform>| -> Vec<Op> {
             let fixed = transforms.iter().map_while(|op| match op {
                 Transform::Explicit(Op::Normalize(_) | Op::Erase(_) | Op::Custom(_)) => None,
@@ -85,14 +92,12 @@ impl Recipes {
         };
         let fixed = views.iter().flat_map(|view| &view.images).map(fixed).reduce(shared).unwrap_or_default();
         let see_annotations = views.iter().flat_map(|view| &view.images).flatten().any(Transform::has_custom);
-        Self { seed, views, fixed, see_annotations, orientation, planner }
+        Self { seed, views, fixed, see_annotations, orientation, draft, planner }
     }
 
     /// Reads the header of an encoded image and checks it against the limits.
     pub(super) fn header(&self, bytes: &[u8]) -> Result<Header> {
-        let header = probe(bytes)?;
-        check_pixels(header.size, self.planner.max_px)?;
-        Ok(header)
+        self.planner.header(bytes, self.draft)
     }
 
     /// Draws the operations of every image that a batch has of a sample, view after view.

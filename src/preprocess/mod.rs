@@ -53,6 +53,8 @@ pub struct PreprocessorOptions {
     pub pass_order: PassOrder,
     /// Treatment of an EXIF orientation tag.
     pub orientation: Orientation,
+    /// Decodes JPEGs at a smaller scale whose sides are not below this size: see [`Builder::draft`](crate::Builder::draft).
+    pub draft: Option<Size>,
     /// Whether truncated JPEGs are accepted.
     pub accept_truncated: bool,
     /// Largest image accepted, in pixels, as stored and after each operation.
@@ -71,6 +73,7 @@ impl Default for PreprocessorOptions {
             strategy: Strategy::default(),
             pass_order: PassOrder::default(),
             orientation: Orientation::default(),
+            draft: None,
             accept_truncated: false,
             max_pixels: DEFAULT_MAX_PIXELS,
         }
@@ -122,7 +125,12 @@ impl Preprocessor {
             ..RunOptions::default()
         };
         let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
-        let recipe = FixedRecipe { ops: ops.into_iter().collect(), orientation: options.orientation, planner };
+        let recipe = FixedRecipe {
+            ops: ops.into_iter().collect(),
+            orientation: options.orientation,
+            draft: options.draft,
+            planner,
+        };
         let elements = PixelForm { dtype: options.dtype, layout: options.layout, channels: 3 };
         Self::open(recipe, run, elements, options.device)
     }
@@ -142,12 +150,12 @@ impl Preprocessor {
         transforms: &[Transform],
         options: &RunOptions,
         planner: Planner,
-        orientation: Orientation,
+        (orientation, draft): (Orientation, Option<Size>),
         device: Device,
     ) -> Result<Self> {
         let (batch_images, prefetch) = (options.batch_size, BATCHES - 1);
         let run = RunOptions { batch_images, prefetch, threads: 0, ..options.clone() };
-        let recipe = FixedRecipe { ops: explicit(transforms)?, orientation, planner };
+        let recipe = FixedRecipe { ops: explicit(transforms)?, orientation, draft, planner };
         Self::open(recipe, run, options.elements(), device)
     }
 

@@ -1056,6 +1056,7 @@ fn files_of_no_end_are_refused() {
             &["run", images(), "--state", strange],
             &["compare", strange, ops],
             &["bench", "peers", "--from", strange],
+            &["bench", "supply", images(), "--from", strange, "--models", "1"],
             &["bench", "augment-load", images(), "--steps", strange, "--models", "own"],
         ] {
             let output = after(limit, args);
@@ -1073,6 +1074,24 @@ fn files_of_no_end_are_refused() {
     std::os::unix::fs::symlink(&huge, marked.join(".warpfeed-synth")).unwrap();
     let output = after(limit, &["synth", path(&marked), "--count", "4", "--classes", "2"]);
     assert!(text(&output.stderr).contains("it has more than 4096 bytes"), "{output:?}");
+}
+
+#[test]
+fn options_that_another_programs_figures_cannot_follow_are_refused() {
+    let (peers, from) = (["--peers"].as_slice(), ["--from", "rounds.json"].as_slice());
+    for measured in [peers, from] {
+        for option in [["--preset", "train"], ["--limit", "4"], ["--seed", "1"], ["--device", "cpu"]] {
+            let message = failure(&[&["bench", "supply", images()], measured, &option].concat(), 2);
+            assert!(message.contains("cannot be used with"), "{measured:?} {option:?}: {message}");
+        }
+    }
+    let message = failure(&[&["bench", "supply", images(), "--cores", "1"], from].concat(), 2);
+    assert!(message.contains("cannot be used with"), "{message}");
+    for price in ["-1", "NaN", "inf"] {
+        let prices = [format!("--price-core={price}"), "--price-gpu=1".to_owned()];
+        let message = failure(&["bench", "supply", images(), &prices[0], &prices[1]], 2);
+        assert!(message.contains("a number, 0 or more"), "{price}: {message}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::common::{self, samples, small, source};
 use std::collections::BTreeMap;
+use warpfeed::experiment::synth::{SynthSettings, write_folder};
 use warpfeed::{LastBatch, OnError, Partition, Pipeline};
 
 fn pipeline(partition: &str, last: LastBatch, count: u64) -> Pipeline {
@@ -87,7 +88,7 @@ fn run(folder: &std::path::Path, variables: &[(&str, &str)], options: &[&str]) -
 #[cfg(feature = "cli")]
 fn the_command_takes_its_rank_from_the_launcher() {
     let folder = tempfile::tempdir().unwrap();
-    warpfeed::experiment::synth::write_folder(folder.path(), 9, 2, 1, |_| {}).unwrap();
+    write_folder(folder.path(), &SynthSettings { seed: 1, ..SynthSettings::new(9, 2) }, |_| {}).unwrap();
     let digest = |variables: &[(&str, &str)], options: &[&str]| {
         let report = common::report(&run(folder.path(), variables, options));
         (report["digest"].as_str().unwrap().to_owned(), report["threads"].as_u64().unwrap())

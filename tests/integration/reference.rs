@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
+use warpfeed::image::Size;
 use warpfeed::{
     ApplyOptions, DType, Device, Error, Layout, Orientation, Preprocessor, PreprocessorOptions, Strategy, Tensor,
     apply, ops::Op,
@@ -29,6 +30,8 @@ struct Case {
     array: Option<String>,
     #[serde(default)]
     orientation: Option<String>,
+    #[serde(default)]
+    draft: Option<[u32; 2]>,
 }
 
 #[derive(Deserialize)]
@@ -98,13 +101,14 @@ fn difference(case: &Case, folder: &Path, got: &Tensor) -> Option<String> {
 fn preprocessed(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Option<Result<Tensor, Error>> {
     let normalized = ops.iter().any(|op| matches!(op, Op::Normalize(_)));
     let (dtype, layout) = if normalized { (DType::F32, Layout::Nchw) } else { (DType::U8, Layout::Nhwc) };
-    let &ApplyOptions { strategy, orientation, accept_truncated, device, .. } = options;
+    let &ApplyOptions { strategy, orientation, draft, accept_truncated, device, .. } = options;
     let options = PreprocessorOptions {
         dtype,
         layout,
         max_batch: 1,
         strategy,
         orientation,
+        draft,
         accept_truncated,
         device,
         ..PreprocessorOptions::default()
@@ -138,7 +142,9 @@ fn check(cases: &Path, images: &Path) -> usize {
                 _ => Orientation::Ignore,
             };
             let accept_truncated = case.kind.ends_with("truncated");
-            let options = ApplyOptions { strategy, orientation, accept_truncated, device, ..ApplyOptions::default() };
+            let draft = case.draft.map(|[width, height]| Size::new(width, height));
+            let options =
+                ApplyOptions { strategy, orientation, draft, accept_truncated, device, ..ApplyOptions::default() };
             let applied = apply(&bytes, &case.ops, &options);
             for result in [Some(applied), preprocessed(&bytes, &case.ops, &options)].into_iter().flatten() {
                 let problem = match result {

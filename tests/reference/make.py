@@ -11,6 +11,7 @@ cases.jsonl has one case a line:
   kind         what is tried, for choosing cases and for messages
   ops          the operations, as in a written recipe
   orientation  "apply": the EXIF orientation is applied before the operations; otherwise it is ignored
+  draft        [width, height] for Image.draft, which comes before everything else
   dtype, shape of the result: uint8 [height, width, 3], or float32 [3, height, width] after normalize
   sha256       of the result's bytes in C order, little endian
   compare      "exact", or {"max_abs": n}: no element differs by more than n; with "share" all but so many of them
@@ -18,6 +19,7 @@ cases.jsonl has one case a line:
 """
 
 import hashlib
+import itertools
 import json
 import pathlib
 import random
@@ -167,9 +169,11 @@ OPERATIONS = {
 }
 
 
-def result(name, ops, orientation=None, truncated=False):
+def result(name, ops, orientation=None, truncated=False, draft=None):
     ImageFile.LOAD_TRUNCATED_IMAGES = truncated
     image = Image.open(IMAGES / name)
+    if draft:
+        image.draft(None, draft)
     if orientation == "apply":
         image = ImageOps.exif_transpose(image)
     image = image.convert("RGB")
@@ -289,6 +293,32 @@ def others(draw, width, height):
         yield "perspective-bicubic", [{"op": "perspective", **seen, "interpolation": "bicubic"}], {"max_abs": 2, "share": 0.002}
 
 
+def drafts(names):
+    """(image, kind, operations, orientation, draft): all JPEGs at all scales, whole and in part."""
+    draw = random.Random(21)
+    for name in names:
+        # Pillow drafts lossless JPEGs to a size that its decoder cannot deliver.
+        if not name.endswith(".jpg") or "lossless" in name:
+            continue
+        width, height = Image.open(IMAGES / name).size
+        kind = "draft-truncated" if name.startswith("truncated") else "draft"
+        for scale in (2, 4, 8):
+            to = (width // scale, height // scale)
+            if 0 in to:
+                continue
+            orientation = "apply" if name.startswith("orientation") else None
+            yield name, kind, [], orientation, to
+            if kind == "draft-truncated" or orientation:
+                continue
+            # Draft scales by no more than both sides allow, and rounds up.
+            small = (-(-width // scale), -(-height // scale))
+            crop = {"op": "crop", **rectangle(draw, *small, 0.1)}
+            resized = {"op": "resized_crop", **rectangle(draw, *small), "out_width": 24, "out_height": 17}
+            yield name, kind + "-crop", [crop], None, to
+            yield name, kind + "-resized-crop", [{**resized, "interpolation": "bilinear"}], None, to
+            yield name, kind + "-eval", [{"op": "resize", "size": 16}, {"op": "center_crop", "width": 12, "height": 9}], None, to
+
+
 def cases():
     """(image, kind, operations, orientation, tolerance)."""
     names = sorted(path.name for path in IMAGES.iterdir())
@@ -326,12 +356,15 @@ def main():
     for old in ARRAYS.glob("[0-9]*.npy"):
         old.unlink()
     count = 0
+    drafted = ((*case[:4], 0, case[4]) for case in drafts(sorted(path.name for path in IMAGES.iterdir())))
     with open(HERE / "cases.jsonl", "w") as out:
-        for name, kind, ops, orientation, tolerance in cases():
-            array = result(name, ops, orientation, truncated=kind == "decode-truncated")
+        for name, kind, ops, orientation, tolerance, draft in itertools.chain(((*c, None) for c in cases()), drafted):
+            array = result(name, ops, orientation, truncated=kind.endswith("truncated"), draft=draft)
             case = {"image": name, "kind": kind, "ops": ops}
             if orientation:
                 case["orientation"] = orientation
+            if draft:
+                case["draft"] = draft
             case |= {"dtype": str(array.dtype), "shape": list(array.shape)}
             case["sha256"] = hashlib.sha256(array.tobytes()).hexdigest()
             case["compare"] = tolerance or "exact"

@@ -12,7 +12,7 @@ use image::imageops::{self, FilterType};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-use warpfeed::experiment::synth::write_folder;
+use warpfeed::experiment::synth::{SynthSettings, write_folder};
 use warpfeed::ops::SampleRng;
 use warpfeed::source::{ImageFolder, Source};
 use warpfeed::{IMAGENET_MEAN, IMAGENET_STD, Preset, Result};
@@ -88,7 +88,7 @@ fn main() -> Result<()> {
     let folder = match given {
         Some(folder) => folder.into(),
         None => {
-            write_folder(&temporary, 400, 4, 1, |_done| {})?;
+            write_folder(&temporary, &SynthSettings { seed: 1, ..SynthSettings::new(400, 4) }, |_done| {})?;
             temporary
         }
     };

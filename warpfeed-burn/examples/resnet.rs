@@ -19,7 +19,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 use warpfeed::source::{Compose, ImageFolder, Source};
-use warpfeed::{IMAGENET_MEAN, IMAGENET_STD, experiment::synth::write_folder, ops::random_horizontal_flip};
+use warpfeed::{IMAGENET_MEAN, IMAGENET_STD, experiment::synth::{SynthSettings, write_folder}, ops::random_horizontal_flip};
 use warpfeed_burn::{ImageBatch, Loader};
 
 const SIDE_PX: u32 = 64;
@@ -137,7 +137,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(folder) => folder.clone(),
         None => {
             let folder = std::env::temp_dir().join("warpfeed-burn-resnet");
-            write_folder(&folder, 400, 4, 1, |_done| {})?;
+            write_folder(&folder, &SynthSettings { seed: 1, ..SynthSettings::new(400, 4) }, |_done| {})?;
             folder
         }
     };

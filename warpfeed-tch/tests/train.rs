@@ -2,7 +2,7 @@
 
 use std::process::Command;
 use warpfeed::experiment::step::{Outcome, Sgd, TrainingStep};
-use warpfeed::experiment::synth::{image, write_folder};
+use warpfeed::experiment::synth::{SynthSettings, image, write_folder};
 use warpfeed::{
     DType, LastBatch, Layout, Pipeline,
     image::{JpegOptions, encode_jpeg},
@@ -109,7 +109,7 @@ fn what_cannot_be_trained_is_refused() {
 fn the_command_runs_the_experiment() {
     let folder = tempfile::tempdir().unwrap();
     let images = folder.path().join("images");
-    write_folder(&images, 4, 2, 3, |_| ()).unwrap();
+    write_folder(&images, &SynthSettings { seed: 3, ..SynthSettings::new(4, 2) }, |_| ()).unwrap();
     let run = |command: &str, options: &str| {
         let mut process = Command::new(env!("CARGO_BIN_EXE_warpfeed-tch"));
         process.arg(command).arg(&images).args(options.split(' ')).args(["--batch-size", "2"]);

@@ -152,6 +152,7 @@ impl Balance {
 /// Whether nvJPEG can try to decode an image: Huffman coding, 8 bits a sample, gray or YCbCr.
 fn is_jpeg_for_nvjpeg(header: &Header) -> bool {
     header.format == Format::Jpeg
+        && !header.is_draft()
         && matches!(header.process, 0xC0..=0xC2)
         && header.precision_bits == 8
         && matches!(header.components, 1 | 3)
@@ -161,6 +162,7 @@ fn is_jpeg_for_nvjpeg(header: &Header) -> bool {
 /// Whether the crate's own decoder can try to decode an image: Huffman coding in one pass, 8 bits a sample, no CMYK.
 fn is_jpeg_for_device(header: &Header) -> bool {
     header.format == Format::Jpeg
+        && !header.is_draft()
         && matches!(header.process, 0xC0 | 0xC1)
         && header.precision_bits == 8
         && matches!(header.components, 1 | 3)

@@ -2,6 +2,7 @@
 
 use super::options::{OrientationName, StrategyName};
 use super::source::{SourceArgs, one_sample};
+use super::values::sides;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use warpfeed::{
@@ -41,6 +42,9 @@ pub struct Apply {
     /// What to do with EXIF orientation.
     #[arg(long, value_enum, default_value_t)]
     orientation: OrientationName,
+    /// Decode a JPEG at 1/2, 1/4 or 1/8 of its size, but with no side below S, or W and H: Pillow's Image.draft.
+    #[arg(long, value_name = "S|WxH", value_parser = sides)]
+    draft: Option<Size>,
     /// Decode a truncated JPEG as far as possible instead of refusing it.
     #[arg(long)]
     accept_truncated: bool,
@@ -66,6 +70,7 @@ impl Apply {
         let options = ApplyOptions {
             strategy: self.strategy.into(),
             orientation: self.orientation.into(),
+            draft: self.draft,
             accept_truncated: self.accept_truncated,
             device: self.device,
             decode: self.decode,

@@ -6,6 +6,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use warpfeed::experiment::run::{RunReport, run};
+use warpfeed::experiment::synth::SynthSettings;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::experiment::{preview, synth};
 use warpfeed::{Builder, Device, Error, OnError, Pipeline, Preset, Result, ops::Transform};
@@ -87,7 +88,10 @@ impl Demo {
         }
         let dir = own_folder()?.join("images");
         let bar = progress(MADE, "making images");
-        let made = synth::write_folder(&dir, MADE, CLASSES, SEED, |done| bar.set_position(done));
+        let made =
+            synth::write_folder(&dir, &SynthSettings { seed: SEED, ..SynthSettings::new(MADE, CLASSES) }, |done| {
+                bar.set_position(done)
+            });
         bar.finish_and_clear();
         made.map(|_| dir)
     }

@@ -1,12 +1,13 @@
 //! Options that several commands share, and their values in the library.
 
 use super::source::SourceArgs;
-use super::values::{RankName, bad_limit, size};
+use super::values::{RankName, bad_limit, sides, size};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use warpfeed::experiment::trial::{Trial, loaded};
+use warpfeed::image::Size;
 use warpfeed::{
     BadLimit, Builder, DType, DecodePath, Device, Error, ImageCache, LastBatch, Layout, Mix, OnError, Orientation,
     Partition, Pipeline, Preset, Rank, Result, Sampling, Strategy, StreamPriority, TargetSpec,
@@ -297,6 +298,9 @@ pub struct PipelineOptions {
     /// What to do with EXIF orientation.
     #[arg(long, value_enum, default_value_t)]
     orientation: OrientationName,
+    /// Decode JPEGs at 1/2, 1/4 or 1/8 of their size, but with no side below S, or W and H: Pillow's Image.draft.
+    #[arg(long, value_name = "S|WxH", value_parser = sides)]
+    draft: Option<Size>,
     /// Decode truncated JPEGs as far as possible instead of refusing them.
     #[arg(long)]
     accept_truncated: bool,
@@ -378,6 +382,7 @@ impl PipelineOptions {
         builder = self.threads.or(rank.map(Rank::threads)).into_iter().fold(builder, Builder::threads);
         builder = self.prefetch.into_iter().fold(builder, Builder::prefetch);
         builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
+        builder = self.draft.into_iter().fold(builder, Builder::draft);
         builder = self.max_bad.into_iter().fold(builder, Builder::max_bad);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
         builder = targets.into_iter().fold(builder, Builder::targets);
@@ -466,6 +471,9 @@ impl PipelineOptions {
         }
         if let Some(mix) = self.mix() {
             settings += &format!(", mix {mix}, batch-size {}", self.batch_size);
+        }
+        if let Some(size) = self.draft {
+            settings += &format!(", draft {size}");
         }
         if self.accept_truncated {
             settings += ", accept-truncated";

@@ -4,6 +4,7 @@ use super::experiment::{DeviceOptions, ReportOptions, SubjectOptions};
 use super::models::ModelOptions;
 use super::options::{PresetOptions, StrategyName};
 use super::peers::PeersScript;
+use super::values::price;
 use clap::Args;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,10 @@ use warpfeed::source::read_text_limited;
 
 /// Time in which a training step is measured.
 const STEP_TIME: Duration = Duration::from_secs(3);
+
+/// Options of the pipeline that this command measures by itself; the script's is `train` over all images on the CPU.
+const MEASURED_ONLY_HERE: [&str; 8] =
+    ["preset", "load", "transforms", "strategy", "limit", "seed", "device", "stream_priority"];
 
 /// Measure images per second by cores, beside those that training steps take: how many cores does a GPU need?
 ///
@@ -49,16 +54,17 @@ pub struct Supply {
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Price of a core for an hour, in any currency.
-    #[arg(long, value_name = "P", requires = "price_gpu")]
+    #[arg(long, value_name = "P", value_parser = price, requires = "price_gpu")]
     price_core: Option<f64>,
     /// Price of a GPU for an hour, in the same currency.
-    #[arg(long, value_name = "P", requires = "price_core")]
+    #[arg(long, value_name = "P", value_parser = price, requires = "price_core")]
     price_gpu: Option<f64>,
     /// Measure DALI and torchvision too.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = MEASURED_ONLY_HERE)]
     peers: bool,
     /// With the rounds of this file, written by benches/peers/run --supply --out.
-    #[arg(long, value_name = "FILE.json", conflicts_with = "peers")]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["peers", "cores", "rounds", "batch_size"])]
+    #[arg(conflicts_with_all = MEASURED_ONLY_HERE)]
     from: Option<PathBuf>,
     #[command(flatten)]
     script: PeersScript,
@@ -92,7 +98,8 @@ impl Supply {
             (Some(file), _) => Some(read_text_limited(file, MAX_REPORT_BYTES)?),
             (None, true) => {
                 let cores: Vec<String> = settings.cores.iter().map(usize::to_string).collect();
-                let options = ["--supply".to_owned(), cores.join(",")];
+                let options =
+                    ["--supply".to_owned(), cores.join(","), "--batch-size".to_owned(), self.batch_size.to_string()];
                 Some(self.script.measure(Path::new(&subject.name), rounds, options)?)
             }
             (None, false) => None,

@@ -1,10 +1,12 @@
 //! `warpfeed synth`: makes a folder of synthetic images.
 
 use super::output::{escape, print, progress};
+use super::values::chroma_sampling;
 use clap::Args;
 use std::path::PathBuf;
 use warpfeed::Result;
-use warpfeed::experiment::synth;
+use warpfeed::experiment::synth::{SynthSettings, write_folder};
+use warpfeed::image::ChromaSampling;
 
 /// Make a folder of class folders with synthetic JPEGs that decode like photographs
 #[derive(Args)]
@@ -20,13 +22,23 @@ pub struct Synth {
     /// Seed of the images.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
+    /// Mean size of the images in millions of pixels. Above 0.2 they are like photographs as cameras store them.
+    #[arg(long, value_name = "MPX", default_value_t = 0.2)]
+    megapixels: f64,
+    /// Quality of the JPEGs, 1 to 100.
+    #[arg(long, value_name = "Q", default_value_t = 95, value_parser = clap::value_parser!(u8).range(1..=100))]
+    quality: u8,
+    /// Chroma subsampling of the JPEGs: 4:4:4, 4:2:2 or 4:2:0.
+    #[arg(long, value_name = "J:A:B", default_value = "4:2:0", value_parser = chroma_sampling)]
+    sampling: ChromaSampling,
 }
 
 impl Synth {
     pub fn run(self) -> Result<()> {
         let bar = progress(self.count, "making images");
-        let written =
-            synth::write_folder(&self.dir, self.count, self.classes, self.seed, |done| bar.set_position(done));
+        let Self { count, classes, seed, megapixels, quality, sampling, .. } = self;
+        let settings = SynthSettings { count, classes, seed, megapixels, quality, sampling };
+        let written = write_folder(&self.dir, &settings, |done| bar.set_position(done));
         bar.finish_and_clear();
         let made = written?;
         print(&format!(

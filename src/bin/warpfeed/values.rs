@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 use std::time::Duration;
+use warpfeed::image::{ChromaSampling, Size};
 use warpfeed::{BadLimit, Device, Rank};
 
 /// Parses one of several devices: the number of a GPU, or a device.
@@ -51,6 +52,32 @@ pub fn bad_limit(text: &str) -> Result<BadLimit, String> {
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds, more than 0, such as 2.5".to_owned())
+}
+
+/// Parses the sides of an image: `256`, or `640x480`.
+pub fn sides(text: &str) -> Result<Size, String> {
+    let (width, height) = text.split_once('x').unwrap_or((text, text));
+    let side = |text: &str| text.parse().ok().filter(|side: &u32| *side > 0);
+    let sides = side(width).zip(side(height));
+    sides
+        .map(|(width, height)| Size::new(width, height))
+        .ok_or_else(|| format!("a number of pixels, or width x height such as 640x480, not {text}"))
+}
+
+/// Parses a chroma subsampling.
+pub fn chroma_sampling(text: &str) -> Result<ChromaSampling, String> {
+    match text {
+        "4:4:4" => Ok(ChromaSampling::S444),
+        "4:2:2" => Ok(ChromaSampling::S422),
+        "4:2:0" => Ok(ChromaSampling::S420),
+        _ => Err(format!("4:4:4, 4:2:2 or 4:2:0, not {text}")),
+    }
+}
+
+/// Parses a price, in any currency.
+pub fn price(text: &str) -> Result<f64, String> {
+    let price = text.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0);
+    price.ok_or_else(|| "expected a number, 0 or more, such as 0.05".to_owned())
 }
 
 /// The rank on the command line.

@@ -92,6 +92,7 @@ pub struct Builder {
     threads: Option<usize>,
     policy: Policy,
     orientation: Orientation,
+    draft: Option<Size>,
     planner: Planner,
     /// The elements of all outputs.
     elements: PixelForm,
@@ -126,6 +127,7 @@ impl Builder {
             threads: None,
             policy: Policy::default(),
             orientation: Orientation::default(),
+            draft: None,
             planner: Planner { strategy: Strategy::default(), order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS },
             elements: PixelForm::default(),
             options: RunOptions::default(),
@@ -347,6 +349,35 @@ impl Builder {
     #[must_use]
     pub fn pin_batches(mut self, ordinal: u32) -> Self {
         self.options.pin_batches = Some(ordinal);
+        self
+    }
+
+    /// Decodes JPEGs at 1/2, 1/4 or 1/8 of their size, the smallest of these whose sides, as stored, are not below `size`.
+    /// The recipes see images of that size. The rule and the pixels are those of Pillow's `Image.draft` after
+    /// `Image.open`; other formats are decoded whole. Default: all images are.
+    ///
+    /// Large photographs cost much less then, but the pixels are others. For `.resize_shorter(256)` a size of 256 x 256
+    /// keeps at least 256 pixels a side; twice as much keeps the result closer to the whole image's. Random crops are
+    /// taken from the draft, so a small crop of a small draft is enlarged. On a GPU, drafts are decoded by the CPU.
+    ///
+    /// ```
+    /// use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
+    /// use warpfeed::prelude::*;
+    /// use warpfeed::source::EncodedImages;
+    ///
+    /// let photograph = encode_jpeg(&Image::new(Size::new(2000, 1500)), &JpegOptions::default())?;
+    /// let pipeline = Pipeline::builder(EncodedImages::new([(photograph, 0)]))
+    ///     .preset(Preset::Eval)
+    ///     .draft(Size::new(256, 256))
+    ///     .build()?;
+    /// for batch in pipeline.epoch(0) {
+    ///     assert_eq!(batch?.stored_sizes(), [Size::new(500, 375)]);
+    /// }
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    #[must_use]
+    pub fn draft(mut self, size: Size) -> Self {
+        self.draft = Some(size);
         self
     }
 

@@ -54,7 +54,7 @@ impl Builder {
             self.options.entry_points = Some(Arc::new(EntryPointStore::new(self.entry_points_bytes)));
         }
         let options = Arc::new(self.options);
-        let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, self.planner));
+        let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, self.draft, self.planner));
         let cached = |cache| Cache::open(cache, &recipes, options.accept_truncated, is_stream);
         let cache = self.cache.as_ref().map(cached).transpose()?;
         let setup = Setup {

@@ -103,6 +103,9 @@ impl Baseline {
         if header.precision_bits != 8 {
             return Err(Reason::Precision);
         }
+        if header.is_draft() {
+            return Err(Reason::Draft);
+        }
         let color = match header.components {
             1 => BaselineColor::Gray,
             3 if header.rgb => BaselineColor::Rgb,

@@ -205,17 +205,17 @@ mod tests {
         Ok((out.pixels().to_vec(), knew))
     }
 
-    /// Decoders with lanes, if the processor supports them, and without.
-    fn decoders() -> [JpegDecoder; 2] {
+    /// Decoders with lanes of the best kind and with AVX2's, if the processor supports them, and without.
+    fn decoders() -> [JpegDecoder; 3] {
         let mut one_by_one = JpegDecoder::new().unwrap();
         one_by_one.without_lanes();
-        [JpegDecoder::new().unwrap(), one_by_one]
+        [JpegDecoder::new().unwrap(), JpegDecoder::with_avx2().unwrap(), one_by_one]
     }
 
     #[test]
     fn what_is_remembered_changes_no_pixel() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
-        let [mut lanes, mut one_by_one] = decoders();
+        let [mut lanes, mut narrow, mut one_by_one] = decoders();
         let mut known = 0;
         for (width, height) in [(131, 97), (300, 263), (400, 17), (64, 500), (777, 1100)] {
             let size = Size::new(width, height);
@@ -233,7 +233,7 @@ mod tests {
                     for round in 0..5 {
                         let part = if round == 4 { Rect::full(size) } else { random_part(&mut rng, size) };
                         let (want, _) = decoded(&mut lanes, &jpeg, part, DecodeOptions::default()).unwrap();
-                        for decoder in [&mut lanes, &mut one_by_one] {
+                        for decoder in [&mut lanes, &mut narrow, &mut one_by_one] {
                             for accept_truncated in [false, true] {
                                 let how = DecodeOptions { accept_truncated, entry_points: Some(&memory) };
                                 let (got, knew) = decoded(decoder, &jpeg, part, how).unwrap();
@@ -248,11 +248,68 @@ mod tests {
         assert!(known > 1200, "{known}");
     }
 
+    /// Parts of drafts have the pixels of the whole draft by libjpeg alone, with entry points and without.
+    #[test]
+    fn parts_of_drafts_are_those_of_the_whole_draft() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let mut libjpeg = JpegDecoder::ways().unwrap().libjpeg;
+        let [mut lanes, mut narrow, mut one_by_one] = decoders();
+        let (mut known, mut drafts) = (0, 0);
+        for size in [(131, 97), (400, 17), (277, 500)].map(|(w, h)| Size::new(w, h)) {
+            let source = image(size, &mut rng);
+            for color in [JpegColor::Ycc, JpegColor::Gray, JpegColor::Ycck, JpegColor::Rgb] {
+                for (horizontal, vertical) in [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (2, 4)] {
+                    let restart_interval_rows = rng.random_range(0..4_u16).saturating_sub(1);
+                    let (quality, progressive) = (rng.random_range(20..=100), rng.random_ratio(1, 5));
+                    let sampling = ChromaSampling { horizontal, vertical };
+                    let options = JpegOptions {
+                        quality,
+                        sampling,
+                        color,
+                        restart_interval_rows,
+                        progressive,
+                        ..JpegOptions::default()
+                    };
+                    let Ok(jpeg) = encode_jpeg(&source, &options) else { continue };
+                    let memory = EntryPointStore::new(1 << 20);
+                    for denom in [2, 4, 8] {
+                        let mut header = probe(&jpeg).unwrap();
+                        header.draft(Size::new(size.width / denom, size.height / denom));
+                        let small = Size::new(size.width.div_ceil(denom), size.height.div_ceil(denom));
+                        assert_eq!((header.size, header.is_draft()), (small, true));
+                        let mut decode = |decoder: &mut JpegDecoder, part, entry_points| {
+                            let (how, mut out) =
+                                (DecodeOptions { entry_points, ..DecodeOptions::default() }, Image::default());
+                            let knew = decoder.decode(&jpeg, &header, part, how, &mut out).unwrap();
+                            known += u32::from(knew == PriorKnowledge::EntryPoints);
+                            out
+                        };
+                        let want = decode(&mut libjpeg, Rect::full(small), None);
+                        for round in 0..3 {
+                            let part = if round == 0 { Rect::full(small) } else { random_part(&mut rng, small) };
+                            for decoder in [&mut lanes, &mut narrow, &mut one_by_one] {
+                                for memory in [None, Some(&memory)] {
+                                    let got = decode(decoder, part, memory);
+                                    let rows = part.y..part.bottom();
+                                    let row = |y| &want.row(y)[part.x as usize..part.right() as usize];
+                                    let equal = rows.zip(0..).all(|(y, own)| row(y) == got.row(own));
+                                    assert!(equal, "{options:?}, {part:?} of {small}, 1/{denom}");
+                                    drafts += 1;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        assert!(drafts > 2_000 && known > 100, "{drafts}, {known}");
+    }
+
     /// Faults of an image are found as if the image had never been seen, and a faulty image is not stored.
     #[test]
     fn damage_is_found_as_without_a_memory() {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
-        let [mut lanes, mut one_by_one] = decoders();
+        let [mut lanes, mut narrow, mut one_by_one] = decoders();
         let size = Size::new(300, 200);
         let jpeg = encode_jpeg(&image(size, &mut rng), &JpegOptions::default()).unwrap();
         let (scan, source_len) = (probe(&jpeg).unwrap().scan_offset_bytes, jpeg.len());
@@ -270,7 +327,7 @@ mod tests {
                 for accept_truncated in [false, true] {
                     let want = decoded(&mut lanes, &jpeg, part, DecodeOptions { accept_truncated, entry_points: None });
                     let want = want.map(|(pixels, _)| pixels);
-                    for decoder in [&mut lanes, &mut one_by_one] {
+                    for decoder in [&mut lanes, &mut narrow, &mut one_by_one] {
                         let how = DecodeOptions { accept_truncated, entry_points: Some(&memory) };
                         let got = decoded(decoder, &jpeg, part, how).map(|(pixels, _)| pixels);
                         assert!(got == want, "round {round}, {part:?}: {:?} {:?}", got.err(), want.err());
@@ -287,7 +344,7 @@ mod tests {
     #[test]
     fn wrong_points_are_noticed_or_harmless() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
-        let [mut lanes, mut one_by_one] = decoders();
+        let [mut lanes, mut narrow, mut one_by_one] = decoders();
         let size = Size::new(300, 200);
         let full = Rect::full(size);
         let jpeg = encode_jpeg(&image(size, &mut rng), &JpegOptions::default()).unwrap();
@@ -315,7 +372,7 @@ mod tests {
                 };
             }
             memory.put(key, &grid, &points, true);
-            for decoder in [&mut lanes, &mut one_by_one] {
+            for decoder in [&mut lanes, &mut narrow, &mut one_by_one] {
                 let part = random_part(&mut rng, size);
                 drop(decoded(decoder, &jpeg, part, how));
             }

@@ -58,7 +58,8 @@ impl McuGrid {
             return None;
         }
         let mcu = Size::new(8 * u32::from(h), 8 * u32::from(v));
-        let (columns, rows) = (header.size.width.div_ceil(mcu.width), header.size.height.div_ceil(mcu.height));
+        let Size { width, height } = header.full_size;
+        let (columns, rows) = (width.div_ceil(mcu.width), height.div_ceil(mcu.height));
         Some(Self { mcu, columns, rows, components })
     }
 

@@ -69,6 +69,7 @@ typedef struct huffman_decoder {
   int filled;     /* fill bytes came before a stuffed 0xFF: libjpeg's own decoder must decode the image */
   int32_t dc[MAX_COMPS_IN_SCAN];
   int block_component[D_MAX_BLOCKS_IN_MCU];
+  int block_is_dc[D_MAX_BLOCKS_IN_MCU]; /* one sample is made of the block, so its AC coefficients do not matter */
   const huffman_table *block_dc[D_MAX_BLOCKS_IN_MCU], *block_ac[D_MAX_BLOCKS_IN_MCU];
   huffman_table dc_tables[NUM_HUFF_TBLS], ac_tables[NUM_HUFF_TBLS];
 } huffman_decoder;
@@ -270,8 +271,11 @@ static inline __attribute__((always_inline)) int has_ff(uint64_t word) {
     valid -= (int)(entry & 63);                                                                                        \
   } while (0)
 
+/* Which coefficients are stored. */
+enum { KEEP_NONE, KEEP_NEEDED, KEEP_ALL };
+
 static inline __attribute__((always_inline)) void huffman_mcu(j_decompress_ptr cinfo, huffman_decoder *self,
-                                                              JBLOCKROW *blocks, const int keep) {
+                                                              JBLOCKROW *blocks, const int kept) {
   struct jpeg_source_mgr *src = cinfo->src;
   uint64_t bits;
   int valid;
@@ -280,7 +284,8 @@ static inline __attribute__((always_inline)) void huffman_mcu(j_decompress_ptr c
   for (int b = 0; b < cinfo->blocks_in_MCU; b++) {
     const huffman_table *table = self->block_dc[b];
     uint32_t entry, k = 0;
-    JCOEF *block = keep ? *blocks[b] : NULL;
+    JCOEF *block = kept ? *blocks[b] : NULL;
+    const int keep = kept == KEEP_ALL || (kept == KEEP_NEEDED && !self->block_is_dc[b]);
     int32_t *dc = &self->dc[self->block_component[b]];
 
     FILL;
@@ -289,7 +294,7 @@ static inline __attribute__((always_inline)) void huffman_mcu(j_decompress_ptr c
       entry = huffman_look_further(cinfo, table, entry, bits);
     TAKE;
     *dc = (int32_t)((uint32_t)*dc + (uint32_t)(int16_t)(entry >> 16));
-    if (keep)
+    if (kept)
       block[0] = (JCOEF)*dc;
 
     table = self->block_ac[b];
@@ -325,23 +330,33 @@ static inline __attribute__((always_inline)) void huffman_mcu(j_decompress_ptr c
 #undef TAKE
 
 static void huffman_mcu_keep(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
-  huffman_mcu(cinfo, self, blocks, 1);
+  huffman_mcu(cinfo, self, blocks, KEEP_ALL);
+}
+
+static void huffman_mcu_keep_needed(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
+  huffman_mcu(cinfo, self, blocks, KEEP_NEEDED);
 }
 
 static void huffman_mcu_pass(j_decompress_ptr cinfo, huffman_decoder *self, JBLOCKROW *blocks) {
-  huffman_mcu(cinfo, self, NULL, 0);
+  huffman_mcu(cinfo, self, NULL, KEEP_NONE);
 }
 
 #if defined(__x86_64__)
 /* With BMI2, shifts by a variable amount are one instruction instead of three. */
 __attribute__((target("bmi,bmi2"))) static void huffman_mcu_keep_bmi2(j_decompress_ptr cinfo, huffman_decoder *self,
                                                                       JBLOCKROW *blocks) {
-  huffman_mcu(cinfo, self, blocks, 1);
+  huffman_mcu(cinfo, self, blocks, KEEP_ALL);
+}
+
+__attribute__((target("bmi,bmi2"))) static void huffman_mcu_keep_needed_bmi2(j_decompress_ptr cinfo,
+                                                                             huffman_decoder *self,
+                                                                             JBLOCKROW *blocks) {
+  huffman_mcu(cinfo, self, blocks, KEEP_NEEDED);
 }
 
 __attribute__((target("bmi,bmi2"))) static void huffman_mcu_pass_bmi2(j_decompress_ptr cinfo, huffman_decoder *self,
                                                                       JBLOCKROW *blocks) {
-  huffman_mcu(cinfo, self, NULL, 0);
+  huffman_mcu(cinfo, self, NULL, KEEP_NONE);
 }
 #endif
 
@@ -472,11 +487,12 @@ static boolean huffman_decode_mcu(j_decompress_ptr cinfo, huffman_decoder *self,
 /* Call this when libjpeg has started the single scan of a baseline image, and so has checked its tables. */
 static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
   int dc_made = 0, ac_made = 0;
-  self->keep = huffman_mcu_keep;
+  const int all = LEAST_BLOCK_SAMPLES(cinfo) > 1;
+  self->keep = all ? huffman_mcu_keep : huffman_mcu_keep_needed;
   self->pass = huffman_mcu_pass;
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("bmi2")) {
-    self->keep = huffman_mcu_keep_bmi2;
+    self->keep = all ? huffman_mcu_keep_bmi2 : huffman_mcu_keep_needed_bmi2;
     self->pass = huffman_mcu_pass_bmi2;
   }
 #endif
@@ -499,6 +515,7 @@ static void huffman_start(j_decompress_ptr cinfo, huffman_decoder *self) {
     dc_made |= 1 << dc;
     ac_made |= 1 << ac;
     self->block_component[b] = cinfo->MCU_membership[b];
+    self->block_is_dc[b] = BLOCK_SAMPLES(component) == 1;
     self->block_dc[b] = &self->dc_tables[dc];
     self->block_ac[b] = &self->ac_tables[ac];
   }

@@ -34,6 +34,15 @@ typedef struct {
 typedef int32_t (*wf_decode_row)(void *context, uint32_t row, uint32_t first_column, uint32_t columns,
                                  JSAMPIMAGE planes);
 
+/* Samples a side that libjpeg makes of a block: 8, or fewer at a smaller scale. */
+#if JPEG_LIB_VERSION >= 70
+#define BLOCK_SAMPLES(of) ((of)->DCT_h_scaled_size)
+#define LEAST_BLOCK_SAMPLES(cinfo) ((cinfo)->min_DCT_h_scaled_size)
+#else
+#define BLOCK_SAMPLES(of) ((of)->DCT_scaled_size)
+#define LEAST_BLOCK_SAMPLES(cinfo) ((cinfo)->min_DCT_scaled_size)
+#endif
+
 #include "idct.h"
 #if defined(__GNUC__) || defined(__clang__)
 #include "huffman.h"
@@ -67,7 +76,8 @@ typedef struct {
   wf_decode_row decode_row;           /* decodes from the known entry points; or null */
   void *row_context;
   uint32_t image_width, image_height; /* as probed; the stream must agree */
-  uint32_t x, y, width, height;       /* the rectangle, inside the image */
+  uint32_t scale_denom;               /* 1, 2, 4 or 8: the image is decoded at 1 / scale_denom of its size */
+  uint32_t x, y, width, height;       /* the rectangle, inside the image at that size */
   int32_t strict;                     /* missing pixels are an error */
   int32_t to_end;                     /* decode all entropy-coded data, so that missing ones are noticed */
   int32_t learn_all;                  /* go on to the last entry point */
@@ -250,7 +260,7 @@ static window choose_window(j_decompress_ptr cinfo, const wf_job *job) {
   /* Interpolation needs one chroma sample on either side, and treats the last sample of the decoded columns as the
    * image's edge. One more pixel on the left reaches the sample before. On the right, whole MCUs make libjpeg choose
    * the same upsampling routine as for the full width. */
-  JDIMENSION mcu = (JDIMENSION)(cinfo->max_h_samp_factor * DCTSIZE);
+  JDIMENSION mcu = (JDIMENSION)(cinfo->max_h_samp_factor * LEAST_BLOCK_SAMPLES(cinfo));
   JDIMENSION margin = cinfo->max_h_samp_factor > 1 ? 1 : 0;
   JDIMENSION left = job->x > margin ? job->x - margin : 0;
   JDIMENSION right = job->x + job->width + margin;
@@ -303,11 +313,14 @@ static void idct_checked(j_decompress_ptr cinfo, jpeg_component_info *component,
     idct_saturating(block, quant, rows, column);
 }
 
-/* Makes absurd blocks decode as in the assembler for x86. Does nothing where libjpeg runs this assembler. */
+/* Makes absurd blocks decode as in the assembler for x86. Does nothing where libjpeg runs this assembler, and at smaller
+ * scales, which have other transforms. */
 static void choose_idct(j_decompress_ptr cinfo, int portable) {
   wf_decoder *self = cinfo->client_data;
   for (int component = 0; component < cinfo->num_components; component++) {
     inverse_DCT_method_ptr *method = &cinfo->idct->inverse_DCT[component];
+    if (BLOCK_SAMPLES(&cinfo->comp_info[component]) != DCTSIZE)
+      continue;
     if (portable)
       *method = jpeg_idct_islow;
     if (*method == jpeg_idct_islow || !IDCT_ASSEMBLER_SATURATES) {
@@ -333,6 +346,8 @@ static int decode(wf_decoder *self, const wf_job *job) {
   cinfo->out_color_space = cinfo->num_components == 4 ? JCS_CMYK : JCS_EXT_RGBA;
   cinfo->dct_method = JDCT_ISLOW;
   cinfo->do_fancy_upsampling = TRUE;
+  cinfo->scale_num = 1;
+  cinfo->scale_denom = job->scale_denom;
 
   self->started = 1;
   if (!jpeg_start_decompress(cinfo))

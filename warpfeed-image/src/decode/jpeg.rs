@@ -29,6 +29,7 @@ struct DecodeJob {
     row_context: *mut c_void,
     image_width: u32,
     image_height: u32,
+    scale_denom: u32,
     x: u32,
     y: u32,
     width: u32,
@@ -149,6 +150,8 @@ pub(super) struct DecodeWays {
     pub(super) one_by_one: JpegDecoder,
     /// Uses vectors, if the processor supports them.
     pub(super) lanes: JpegDecoder,
+    /// Uses AVX2, if the processor has it, fast or not.
+    pub(super) narrow_lanes: JpegDecoder,
     /// Uses libjpeg's own entropy decoder.
     pub(super) libjpeg: JpegDecoder,
     /// Uses libjpeg's inverse DCT in C.
@@ -192,7 +195,7 @@ impl JpegDecoder {
         out: &mut Image,
     ) -> Result<PriorKnowledge> {
         supported(header)?;
-        if header.process == 0xC3 {
+        if header.process == super::LOSSLESS_JPEG {
             return lossless_jpeg::decode(bytes, header, part, options.accept_truncated, out)
                 .map(|()| PriorKnowledge::Nothing);
         }
@@ -238,7 +241,7 @@ impl JpegDecoder {
             }
             // libjpeg does not report how much memory it asked for. Coefficients take two bytes a sample.
             NO_MEMORY => {
-                let coefficients = 2 * header.components as usize * header.size.area_px() as usize;
+                let coefficients = 2 * header.components as usize * header.full_size.area_px() as usize;
                 return Err(memory::refused::<u8>("a JPEG decoder", coefficients, memory::FEWER_IMAGES));
             }
             _ => {}
@@ -251,9 +254,10 @@ impl JpegDecoder {
 
     /// Looks for the image's entry points, in the image itself and in the store.
     fn find(&mut self, task: &DecodeTask<'_>, grid: &McuGrid, store: Option<&EntryPointStore>) -> EntryPointUse {
-        let DecodeTask { bytes, header, part, .. } = *task;
+        let DecodeTask { bytes, header, .. } = *task;
+        let part = header.full_part(task.part);
         // If the whole image is needed and there are no lanes, entry points do not help.
-        if !grid.has_rest(part) && !self.has_lanes() {
+        if !grid.has_rest(part) && (header.is_draft() || !self.has_lanes()) {
             return EntryPointUse::Nothing;
         }
         let kept = store.and_then(|store| {
@@ -288,14 +292,27 @@ impl JpegDecoder {
     pub(super) fn ways() -> Result<DecodeWays> {
         let [mut one_by_one, lanes, mut libjpeg, mut portable] =
             [Self::new()?, Self::new()?, Self::new()?, Self::new()?];
+        let narrow_lanes = Self::with_avx2()?;
         one_by_one.without_lanes();
         libjpeg.plain = true;
         portable.without_lanes();
         portable.portable = true;
-        Ok(DecodeWays { one_by_one, lanes, libjpeg, portable })
+        Ok(DecodeWays { one_by_one, lanes, narrow_lanes, libjpeg, portable })
     }
 
-    /// Switches off AVX-512, which is tested against the decoder without it.
+    /// A decoder whose lanes use AVX2, if the processor has it, fast or not.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn with_avx2() -> Result<Self> {
+        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
+        let mut decoder = Self::new()?;
+        #[cfg(target_arch = "x86_64")]
+        {
+            decoder.lanes = Lanes::with_avx2();
+        }
+        Ok(decoder)
+    }
+
+    /// Switches off lanes, which are tested against the decoder without them.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn without_lanes(&mut self) {
         #[cfg(target_arch = "x86_64")]
@@ -344,8 +361,9 @@ impl JpegDecoder {
             learned,
             decode_row,
             row_context,
-            image_width: header.size.width,
-            image_height: header.size.height,
+            image_width: header.full_size.width,
+            image_height: header.full_size.height,
+            scale_denom: header.scale_denom,
             x: part.x,
             y: part.y,
             width: part.width,

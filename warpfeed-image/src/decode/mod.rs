@@ -115,6 +115,9 @@ use crate::error::{Error, Result};
 use crate::raster::{Image, Rect, Size};
 use std::ops::Range;
 
+/// Second byte of the frame marker of a lossless JPEG.
+const LOSSLESS_JPEG: u8 = 0xC3;
+
 /// The file formats that are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -135,8 +138,12 @@ pub enum Format {
 pub struct Header {
     /// The file format.
     pub format: Format,
-    /// Width and height as stored, before [`orientation`](Self::orientation) is applied.
+    /// Width and height of the decoded image, before [`orientation`](Self::orientation) is applied.
     pub size: Size,
+    /// Width and height as stored: [`size`](Self::size), unless this is a draft.
+    pub(crate) full_size: Size,
+    /// Denominator of the scale at which the image is decoded.
+    pub(crate) scale_denom: u32,
     /// EXIF orientation, 1 to 8; 1 if it is absent or absurd.
     pub orientation: u8,
     /// Whether a JPEG comes in scans of rising quality. `false` for other formats.
@@ -161,6 +168,48 @@ pub struct Header {
 }
 
 impl Header {
+    /// Makes this the header of a draft: a JPEG is then decoded at 1/2, 1/4 or 1/8 of its size, the smallest of these
+    /// whose sides are not below `size`, and [`size`](Self::size) is that of the result. Nothing changes for images of
+    /// less than twice `size`, for lossless JPEGs, and for other formats.
+    ///
+    /// The rule, and the pixels, are those of Pillow's `Image.draft`. A draft is cheaper, because its pixels come from a
+    /// smaller transform of each block of 8 x 8, and it has less aliasing than nearest neighbors, but it is not what a
+    /// resize would make of the whole image.
+    ///
+    /// ```
+    /// use warpfeed_image::{Image, JpegOptions, Size, encode_jpeg, probe};
+    ///
+    /// let mut header = probe(&encode_jpeg(&Image::new(Size::new(1001, 750)), &JpegOptions::default())?)?;
+    /// header.draft(Size::new(256, 256));
+    /// assert_eq!(header.size, Size::new(501, 375));
+    /// # Ok::<(), warpfeed_image::Error>(())
+    /// ```
+    pub fn draft(&mut self, size: Size) {
+        let Size { width, height } = self.full_size;
+        let times = (width / size.width.max(1)).min(height / size.height.max(1));
+        if self.format == Format::Jpeg && self.process != LOSSLESS_JPEG {
+            self.scale_denom = [8, 4, 2].into_iter().find(|denom| times >= *denom).unwrap_or(1);
+            self.size = Size::new(width.div_ceil(self.scale_denom), height.div_ceil(self.scale_denom));
+        }
+    }
+
+    /// Whether the image is decoded at a smaller scale than it is stored.
+    #[must_use]
+    pub fn is_draft(&self) -> bool {
+        self.scale_denom != 1
+    }
+
+    /// The rectangle of the whole image that `part` shows, with a margin of one sample if this is a draft.
+    fn full_part(&self, part: Rect) -> Rect {
+        let (denom, Size { width, height }) = (self.scale_denom, self.full_size);
+        if !self.is_draft() {
+            return part;
+        }
+        let (x, y) = (part.x.saturating_sub(1) * denom, part.y.saturating_sub(1) * denom);
+        let (right, bottom) = (width.min((part.right() + 1) * denom), height.min((part.bottom() + 1) * denom));
+        Rect { x, y, width: right - x, height: bottom - y }
+    }
+
     /// The usual ending of such files' names.
     ///
     /// ```

@@ -4,7 +4,7 @@
 use super::entry_point_store::EntryPointStore;
 use super::jpeg::{DecodeOptions, DecodeWays, JpegDecoder};
 use super::{kernel_steps, probe};
-use crate::raster::{Image, Pixel, Rect};
+use crate::raster::{Image, Pixel, Rect, Size};
 use std::cell::RefCell;
 
 /// Numbers that bytes determine: a random generator for tests, and one that a fuzzer can steer.
@@ -79,12 +79,15 @@ pub fn odd(jpeg: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
     jpeg
 }
 
-/// Decodes four parts of an image, one per epoch, in each possible way, and panics if one of them gives other pixels
+/// Decodes four parts of an image or of a draft of it, one per epoch, in each possible way, and panics if one of them gives other pixels
 /// than decoding from the front. The ways are: with and without vectors and a store for entry points, with libjpeg's
 /// own entropy decoder, with its inverse DCT in C, and with the steps of the device's decoder.
 pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
     thread_local!(static WAYS: RefCell<DecodeWays> = RefCell::new(JpegDecoder::ways().expect("there is memory")));
-    let Ok(header) = probe(jpeg) else { return };
+    let Ok(mut header) = probe(jpeg) else { return };
+    // Sometimes at a smaller scale.
+    let denom = 1_u32 << choices.below(8).saturating_sub(4);
+    header.draft(Size::new((header.size.width / denom).max(1), (header.size.height / denom).max(1)));
     let decode = |decoder: &mut JpegDecoder, part, how: DecodeOptions<'_>| -> Result<Vec<Pixel>, String> {
         let mut out = Image::default();
         decoder.decode(jpeg, &header, part, how, &mut out).map_err(|error| error.to_string())?;
@@ -92,8 +95,8 @@ pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
     };
     let accept_truncated = choices.below(2) == 1;
     let (from_the_front, memories) =
-        (DecodeOptions { accept_truncated, entry_points: None }, [(); 2].map(|()| EntryPointStore::new(1 << 20)));
-    WAYS.with_borrow_mut(|DecodeWays { one_by_one, lanes, libjpeg, portable }| {
+        (DecodeOptions { accept_truncated, entry_points: None }, [(); 3].map(|()| EntryPointStore::new(1 << 20)));
+    WAYS.with_borrow_mut(|DecodeWays { one_by_one, lanes, narrow_lanes, libjpeg, portable }| {
         for epoch in 1..=4 {
             let part = choices.part(Rect::full(header.size));
             let want = decode(one_by_one, part, from_the_front);
@@ -107,7 +110,9 @@ pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
                 );
             };
             for ((what, decoder), memory) in
-                [("lanes", &mut *lanes), ("one by one", &mut *one_by_one)].into_iter().zip(&memories)
+                [("lanes", &mut *lanes), ("lanes of AVX2", narrow_lanes), ("one by one", one_by_one)]
+                    .into_iter()
+                    .zip(&memories)
             {
                 let got = decode(decoder, part, DecodeOptions { accept_truncated, entry_points: Some(memory) });
                 compare(what, got.as_deref().map_err(String::clone));
@@ -131,7 +136,7 @@ mod tests {
     use super::*;
     use crate::decode::indexed;
     use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg, to_baseline};
-    use crate::raster::Size;
+
     use rand::rngs::ChaCha8Rng;
     use rand::{Rng as _, RngExt as _, SeedableRng as _};
 

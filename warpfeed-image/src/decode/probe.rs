@@ -93,6 +93,8 @@ fn header(format: Format, width: u32, height: u32) -> Header {
     Header {
         format,
         size: Size::new(width, height),
+        full_size: Size::new(width, height),
+        scale_denom: 1,
         orientation: 1,
         progressive: false,
         components: 3,

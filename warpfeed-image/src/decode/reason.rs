@@ -46,6 +46,8 @@ reasons! {
     Unsynchronized "not synchronized",
     /// The device had too little memory for the image.
     Memory "device memory",
+    /// The image is decoded at a smaller scale.
+    Draft "a draft",
     /// Truncated images are accepted, and libjpeg decides about their pixels.
     Tolerant "truncated images are accepted",
 }

@@ -1,4 +1,4 @@
-//! Entropy decoding of 32 stretches of an image at a time, with AVX-512.
+//! Entropy decoding of 32 stretches of an image at a time, with AVX-512 or AVX2.
 //!
 //! A decoder spends its time waiting: for the length of one code before it can look up the next, and for branches that
 //! cannot be predicted, such as the end of a block or a long code. Entry points give many places to begin at. So each
@@ -13,7 +13,10 @@
 #![allow(unsafe_code)]
 
 mod x86;
+mod x86_avx2;
+mod x86_avx512;
 mod x86_idct;
+mod x86_shorts;
 
 use super::Header;
 use super::baseline::Baseline;
@@ -23,6 +26,7 @@ use crate::raster::{Rect, Size};
 use std::ffi::c_void;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use x86::Vectors;
 
 /// Bits of a look-up. Tables then have 4 kB each, and the four or six tables in use stay in the first level of cache
 /// beside the data.
@@ -61,8 +65,8 @@ struct LaneStretch {
 struct DctBlock([i16; 64]);
 
 /// Memory for decoding with lanes, which is reused for the next image.
-#[derive(Default)]
 pub(super) struct Lanes {
+    vectors: Vectors,
     /// The DC code and the AC code of each component of the last image. `tables` has a table of [`LOOK_BITS`] for each
     /// code.
     codes: Vec<Code>,
@@ -118,7 +122,7 @@ pub(super) unsafe extern "C" fn decode_row(
         if !job.band.contains(&row) {
             job.band = row..row + job.decode(row, first_column, columns)?;
         }
-        // SAFETY: as promised by the caller; the processor has the features, or there would be no lanes.
+        // SAFETY: as promised by the caller.
         unsafe { job.transform(row, first_column, columns, planes) };
         Some(())
     };
@@ -129,7 +133,27 @@ pub(super) unsafe extern "C" fn decode_row(
 impl Lanes {
     /// Memory for lanes. `None` if the processor lacks the instructions.
     pub(super) fn new() -> Option<Self> {
-        x86::can_run().then(Self::default)
+        Vectors::best().map(Self::on)
+    }
+
+    /// Memory for lanes that use AVX2. `None` if the processor lacks it.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn with_avx2() -> Option<Self> {
+        crate::simd::has_avx2().then(|| Self::on(Vectors::Avx2))
+    }
+
+    /// Memory for lanes that run on these vectors.
+    fn on(vectors: Vectors) -> Self {
+        Self {
+            vectors,
+            codes: Vec::new(),
+            tables: Vec::new(),
+            components: Vec::new(),
+            planes: Vec::new(),
+            data: Vec::new(),
+            stretches: Vec::new(),
+            blocks: Vec::new(),
+        }
     }
 
     /// Makes the tables for an image. `None` if lanes cannot decode the image.
@@ -240,7 +264,7 @@ impl<'a> LanesJob<'a> {
                 let bit = u32::try_from(8 * lanes.data.len()).ok()?;
                 let taken = point.bit % 8;
                 let max_len = (whole - column) as usize * in_mcu * MAX_BLOCK_BYTES;
-                let end_bit = append(bytes, point, next, max_len, &mut lanes.data)?;
+                let end_bit = append(bytes, point, next, max_len, lanes.vectors, &mut lanes.data)?;
                 lanes.stretches.push(LaneStretch {
                     bit: bit + taken,
                     end_bit: (end_column == whole).then_some(end_bit),
@@ -259,15 +283,21 @@ impl<'a> LanesJob<'a> {
         // One more block, for lanes that have nothing to do.
         lanes.blocks.resize(len + 1, DctBlock([0; 64]));
         lanes.stretches.sort_unstable_by_key(|stretch| std::cmp::Reverse(stretch.len_bytes));
-        // SAFETY: the processor has the features, or there would be no lanes.
-        unsafe { lanes.run() }?;
+        lanes.run()?;
         lanes.sum_dc();
         Some(rows)
     }
 }
 
 /// Appends the data between two entry points, without stuffed bytes. Returns the bit at which they end.
-fn append(bytes: &[u8], point: EntryPoint, next: EntryPoint, max_len: usize, data: &mut Vec<u8>) -> Option<u32> {
+fn append(
+    bytes: &[u8],
+    point: EntryPoint,
+    next: EntryPoint,
+    max_len: usize,
+    vectors: Vectors,
+    data: &mut Vec<u8>,
+) -> Option<u32> {
     let mut end = next.byte();
     let taken = next.bit % 8;
     if taken != 0 {
@@ -277,8 +307,7 @@ fn append(bytes: &[u8], point: EntryPoint, next: EntryPoint, max_len: usize, dat
     }
     let from = bytes.get(point.byte()..end).filter(|from| from.len() <= max_len)?;
     data.try_reserve(from.len() + PAD_BYTES).ok()?;
-    // SAFETY: the processor has the features, or there would be no lanes; there is room.
-    unsafe { x86::unstuff(from, data) };
+    vectors.unstuff(from, data);
     u32::try_from(8 * data.len()).ok()?.checked_sub((8 - taken) % 8)
 }
 
