@@ -16,9 +16,14 @@ impl<V: Shorts> QuantSteps<V> {
     /// The processor has the vector's instructions.
     #[inline(always)]
     pub(super) unsafe fn new(quant: &[u16; 64]) -> Self {
-        let rows = quant.as_chunks::<8>().0;
         // SAFETY: as promised by the caller.
-        Self(std::array::from_fn(|row| unsafe { V::repeat(&rows[row]) }))
+        unsafe {
+            let mut steps = [V::zero(); 8];
+            for (steps, row) in steps.iter_mut().zip(quant.as_chunks::<8>().0) {
+                *steps = V::repeat(row);
+            }
+            Self(steps)
+        }
     }
 }
 
@@ -39,7 +44,10 @@ pub(super) unsafe fn samples<V: Shorts>(blocks: V::Blocks<'_>, steps: &QuantStep
 
         // For blocks with nothing below the first row, the assembler takes a shortcut, which wraps where the full
         // transform saturates.
-        let below = rows[2..].iter().fold(rows[1], |any, &row| any.or(row));
+        let mut below = rows[1];
+        for row in &rows[2..] {
+            below = below.or(*row);
+        }
         if let Some(alone) = below.empty_blocks() {
             let shortcut = values[0].times_4();
             for line in &mut lines {
@@ -64,48 +72,55 @@ unsafe fn pass<V: Shorts, const SHIFT: i32>(v: [V; 8]) -> [V; 8] {
         let (sum37, sum15) = (v[3].plus(v[7]), v[1].plus(v[5]));
         // Products are sums of two with 32 bits: first those of the lower half of each block's columns, then those of
         // the upper half.
-        let half = |sum04: V, difference04: V, pair26: V, sums: V, pair17: V, pair35: V| {
-            // The value is in the upper 16 bits; shifting by 3 gives the value times 2^13.
-            let sum = sum04.halved_long::<3>().plus_long(V::long(1 << (SHIFT - 1)));
-            let difference = difference04.halved_long::<3>().plus_long(V::long(1 << (SHIFT - 1)));
-            let low = pair26.products(10703, 4433);
-            let high = pair26.products(4433, -10704);
-            let even =
-                [sum.plus_long(low), difference.plus_long(high), difference.minus_long(high), sum.minus_long(low)];
-            let z3 = sums.products(-6436, 9633);
-            let z4 = sums.products(9633, 6437);
-            let odd = [
-                pair17.products(4926, -7373).plus_long(z4),
-                pair35.products(4177, -20995).plus_long(z3),
-                pair35.products(-20995, -4176).plus_long(z4),
-                pair17.products(-7373, -4927).plus_long(z3),
-            ];
-            let mut out = [zero; 8];
-            for i in 0..4 {
-                out[i] = even[i].plus_long(odd[i]).halved_long::<SHIFT>();
-                out[7 - i] = even[i].minus_long(odd[i]).halved_long::<SHIFT>();
-            }
-            out
-        };
-        let lower = half(
+        let mut out = half_pass::<V, SHIFT>([
             zero.low_16(sum04),
             zero.low_16(difference04),
             v[2].low_16(v[6]),
             sum37.low_16(sum15),
             v[1].low_16(v[7]),
             v[3].low_16(v[5]),
-        );
-        let upper = half(
+        ]);
+        let upper = half_pass::<V, SHIFT>([
             zero.high_16(sum04),
             zero.high_16(difference04),
             v[2].high_16(v[6]),
             sum37.high_16(sum15),
             v[1].high_16(v[7]),
             v[3].high_16(v[5]),
-        );
-        let mut out = lower;
+        ]);
         for (out, upper) in out.iter_mut().zip(upper) {
             *out = out.saturated(upper);
+        }
+        out
+    }
+}
+
+/// # Safety
+/// The processor has the vector's instructions.
+#[inline(always)]
+unsafe fn half_pass<V: Shorts, const SHIFT: i32>(pairs: [V; 6]) -> [V; 8] {
+    let [sum04, difference04, pair26, sums, pair17, pair35] = pairs;
+    // SAFETY: as promised by the caller.
+    unsafe {
+        // The value is in the upper 16 bits; shifting by 3 gives the value times 2^13.
+        let round = V::long(1 << (SHIFT - 1));
+        let sum = sum04.halved_long::<3>().plus_long(round);
+        let difference = difference04.halved_long::<3>().plus_long(round);
+        let low = pair26.products(10703, 4433);
+        let high = pair26.products(4433, -10704);
+        let even = [sum.plus_long(low), difference.plus_long(high), difference.minus_long(high), sum.minus_long(low)];
+        let z3 = sums.products(-6436, 9633);
+        let z4 = sums.products(9633, 6437);
+        let odd = [
+            pair17.products(4926, -7373).plus_long(z4),
+            pair35.products(4177, -20995).plus_long(z3),
+            pair35.products(-20995, -4176).plus_long(z4),
+            pair17.products(-7373, -4927).plus_long(z3),
+        ];
+        let mut out = [V::zero(); 8];
+        for i in 0..4 {
+            out[i] = even[i].plus_long(odd[i]).halved_long::<SHIFT>();
+            out[7 - i] = even[i].minus_long(odd[i]).halved_long::<SHIFT>();
         }
         out
     }
@@ -119,16 +134,19 @@ unsafe fn pass<V: Shorts, const SHIFT: i32>(v: [V; 8]) -> [V; 8] {
 unsafe fn transposed<V: Shorts>(v: [V; 8]) -> [V; 8] {
     // SAFETY: as promised by the caller.
     unsafe {
-        let words = |a: V, b: V| (a.low_16(b), a.high_16(b));
-        let ((a0, a1), (a2, a3)) = (words(v[0], v[1]), words(v[2], v[3]));
-        let ((a4, a5), (a6, a7)) = (words(v[4], v[5]), words(v[6], v[7]));
-        let pairs = |a: V, b: V| (a.low_32(b), a.high_32(b));
-        let ((b0, b1), (b2, b3)) = (pairs(a0, a2), pairs(a4, a6));
-        let ((b4, b5), (b6, b7)) = (pairs(a1, a3), pairs(a5, a7));
-        let fours = |a: V, b: V| (a.low_64(b), a.high_64(b));
-        let ((c0, c1), (c2, c3)) = (fours(b0, b2), fours(b1, b3));
-        let ((c4, c5), (c6, c7)) = (fours(b4, b6), fours(b5, b7));
-        [c0, c1, c2, c3, c4, c5, c6, c7]
+        let mut words = v;
+        let mut pairs = v;
+        let mut out = v;
+        for i in 0..4 {
+            (words[2 * i], words[2 * i + 1]) = (v[2 * i].low_16(v[2 * i + 1]), v[2 * i].high_16(v[2 * i + 1]));
+        }
+        for (i, [a, b]) in [[0, 2], [4, 6], [1, 3], [5, 7]].into_iter().enumerate() {
+            (pairs[2 * i], pairs[2 * i + 1]) = (words[a].low_32(words[b]), words[a].high_32(words[b]));
+        }
+        for (i, [a, b]) in [[0, 2], [1, 3], [4, 6], [5, 7]].into_iter().enumerate() {
+            (out[2 * i], out[2 * i + 1]) = (pairs[a].low_64(pairs[b]), pairs[a].high_64(pairs[b]));
+        }
+        out
     }
 }
 

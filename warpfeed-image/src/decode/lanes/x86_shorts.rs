@@ -5,7 +5,8 @@
 use super::DctBlock;
 use std::arch::x86_64::*;
 
-/// A vector of AVX2 or AVX-512. All operations work within each block's 128 bits.
+/// A vector of AVX2 or AVX-512. All operations work within each block's 128 bits. Code that uses them has no closures: a
+/// closure is compiled without the features of the function that it ends up in, and then calls each instruction.
 ///
 /// # Safety
 /// Every method needs a processor with the instructions of its vector: AVX-512 F, BW and DQ, or AVX2. Each is inlined
@@ -115,7 +116,11 @@ impl Shorts for __m512i {
         unsafe {
             let mut rows = [_mm512_setzero_si512(); 8];
             for (at, rows) in rows.chunks_exact_mut(4).enumerate() {
-                let [a, b, c, d] = blocks.map(|block| _mm512_load_si512(block.0.as_ptr().add(32 * at).cast()));
+                let mut halves = [_mm512_setzero_si512(); 4];
+                for (half, block) in halves.iter_mut().zip(blocks) {
+                    *half = _mm512_load_si512(block.0.as_ptr().add(32 * at).cast());
+                }
+                let [a, b, c, d] = halves;
                 let (ab, cd) = (_mm512_shuffle_i64x2::<0x44>(a, b), _mm512_shuffle_i64x2::<0x44>(c, d));
                 rows[0] = _mm512_shuffle_i64x2::<0x88>(ab, cd);
                 rows[1] = _mm512_shuffle_i64x2::<0xDD>(ab, cd);
@@ -151,7 +156,7 @@ impl Shorts for __m512i {
         unsafe {
             let halves = _mm512_testn_epi64_mask(self, self);
             let alone = halves & (halves >> 1) & 0x55;
-            (alone != 0).then(|| _mm512_maskz_set1_epi64(alone | alone << 1, -1))
+            if alone == 0 { None } else { Some(_mm512_maskz_set1_epi64(alone | alone << 1, -1)) }
         }
     }
 
@@ -165,16 +170,15 @@ impl Shorts for __m512i {
     unsafe fn rows(columns: [Self; 8]) -> [__m256i; 8] {
         // SAFETY: as promised by the caller.
         unsafe {
-            // Makes pairs of neighboring columns.
-            let pairs = _mm512_broadcast_i32x4(alternating());
-            let two = |a, b| {
-                let packed = _mm512_xor_si512(_mm512_packs_epi16(a, b), _mm512_set1_epi8(-128));
-                _mm512_shuffle_epi8(packed, pairs)
-            };
-            let [c0, c1, c2, c3, c4, c5, c6, c7] = columns;
+            let alternate = _mm512_broadcast_i32x4(alternating());
+            let mut pairs = [_mm512_setzero_si512(); 4];
+            for (pair, columns) in pairs.iter_mut().zip(columns.as_chunks::<2>().0) {
+                let bytes = _mm512_xor_si512(_mm512_packs_epi16(columns[0], columns[1]), _mm512_set1_epi8(-128));
+                *pair = _mm512_shuffle_epi8(bytes, alternate);
+            }
             let mut rows = [_mm256_setzero_si256(); 8];
             let order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-            let both = two_rows(two(c0, c1), two(c2, c3), two(c4, c5), two(c6, c7));
+            let both = two_rows(pairs);
             for (rows, two) in rows.chunks_exact_mut(2).zip(both) {
                 let two = _mm512_permutexvar_epi64(order, two);
                 rows[0] = _mm512_castsi512_si256(two);
@@ -227,8 +231,12 @@ impl Shorts for __m256i {
     unsafe fn load([a, b]: [&DctBlock; 2]) -> [Self; 8] {
         // SAFETY: as promised by the caller; a block has eight rows of 16 bytes.
         unsafe {
-            let row = |block: &DctBlock, at| _mm_load_si128(block.0.as_ptr().cast::<__m128i>().add(at));
-            std::array::from_fn(|at| _mm256_set_m128i(row(b, at), row(a, at)))
+            let (a, b) = (a.0.as_ptr().cast::<__m128i>(), b.0.as_ptr().cast::<__m128i>());
+            let mut rows = [_mm256_setzero_si256(); 8];
+            for (at, row) in rows.iter_mut().enumerate() {
+                *row = _mm256_set_m128i(_mm_load_si128(b.add(at)), _mm_load_si128(a.add(at)));
+            }
+            rows
         }
     }
 
@@ -256,7 +264,7 @@ impl Shorts for __m256i {
         unsafe {
             let halves = _mm256_cmpeq_epi64(self, _mm256_setzero_si256());
             let alone = _mm256_and_si256(halves, _mm256_shuffle_epi32::<0x4E>(halves));
-            (_mm256_movemask_epi8(alone) != 0).then_some(alone)
+            if _mm256_movemask_epi8(alone) == 0 { None } else { Some(alone) }
         }
     }
 
@@ -270,14 +278,14 @@ impl Shorts for __m256i {
     unsafe fn rows(columns: [Self; 8]) -> [__m128i; 8] {
         // SAFETY: as promised by the caller.
         unsafe {
-            let pairs = _mm256_broadcastsi128_si256(alternating());
-            let two = |a, b| {
-                let packed = _mm256_xor_si256(_mm256_packs_epi16(a, b), _mm256_set1_epi8(-128));
-                _mm256_shuffle_epi8(packed, pairs)
-            };
-            let [c0, c1, c2, c3, c4, c5, c6, c7] = columns;
+            let alternate = _mm256_broadcastsi128_si256(alternating());
+            let mut pairs = [_mm256_setzero_si256(); 4];
+            for (pair, columns) in pairs.iter_mut().zip(columns.as_chunks::<2>().0) {
+                let bytes = _mm256_xor_si256(_mm256_packs_epi16(columns[0], columns[1]), _mm256_set1_epi8(-128));
+                *pair = _mm256_shuffle_epi8(bytes, alternate);
+            }
             let mut rows = [_mm_setzero_si128(); 8];
-            let both = two_rows(two(c0, c1), two(c2, c3), two(c4, c5), two(c6, c7));
+            let both = two_rows(pairs);
             for (rows, two) in rows.chunks_exact_mut(2).zip(both) {
                 let two = _mm256_permute4x64_epi64::<0b11_01_10_00>(two);
                 rows[0] = _mm256_castsi256_si128(two);
@@ -297,7 +305,7 @@ unsafe fn alternating() -> __m128i {
 
 /// Two rows of each block in each vector, of pairs of columns.
 #[inline(always)]
-unsafe fn two_rows<V: Shorts>(a: V, b: V, c: V, d: V) -> [V; 4] {
+unsafe fn two_rows<V: Shorts>([a, b, c, d]: [V; 4]) -> [V; 4] {
     // SAFETY: as promised by the caller.
     unsafe {
         let (ab_upper, ab_lower) = (a.low_16(b), a.high_16(b));
