@@ -3,7 +3,14 @@
 use crate::error::{Error, Result};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// warpfeed's folder in the user's cache folder. `None` if no variable names the latter.
+pub(crate) fn cache_folder() -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(cache.join("warpfeed"))
+}
 
 /// Reads a whole file of at most `max_bytes`. Of a longer file nothing is read. What is no regular file is refused at
 /// once: a pipe without a writer would be waited for, and a device may never end.

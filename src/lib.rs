@@ -148,8 +148,9 @@ pub use error::{Error, Result};
 pub use mix::{Mix, MixMode, Mixed};
 pub use ops::orientation::Orientation;
 pub use pipeline::{
-    BadLimit, BadSample, Batch, BatchImages, Bottleneck, Builder, CacheUsage, Epoch, EpochState, ImageCache, LastBatch,
-    MemoryBound, OnError, Pipeline, PipelineGroup, RaggedPipeline, Stats, View, five_crop, ten_crop, view,
+    BadLimit, BadSample, Batch, BatchImages, Bottleneck, Builder, CacheUsage, EntryPoints, Epoch, EpochState,
+    ImageCache, LastBatch, MemoryBound, OnError, Pipeline, PipelineGroup, RaggedPipeline, Stats, View, five_crop,
+    ten_crop, view,
 };
 pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};

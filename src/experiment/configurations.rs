@@ -19,7 +19,7 @@ use super::utilization;
 use super::verdict::{self, Choice, Verdict, default_rounds, in_turn, level, pairs};
 use crate::error::{Error, Result};
 use crate::ops::transform::Transform;
-use crate::pipeline::{Builder, Pipeline};
+use crate::pipeline::{Builder, EntryPoints, Pipeline};
 use crate::plan::Strategy;
 use serde::Serialize;
 use serde_json::json;
@@ -480,7 +480,8 @@ impl Ranking {
 
 fn build(subject: &Subject, settings: &ConfigurationsSettings, configuration: Configuration) -> Result<Pipeline> {
     let builder = subject.builder().batch_size(settings.batch_size).strategy(settings.strategy);
-    let builder = builder.threads(configuration.threads).prefetch(configuration.prefetch).entry_points(0);
+    let builder =
+        builder.threads(configuration.threads).prefetch(configuration.prefetch).entry_points(EntryPoints::none());
     let builder = configuration.pinned.into_iter().fold(builder, Builder::pinned);
     settings.ops.iter().cloned().fold(builder, Builder::augment).build()
 }

@@ -16,7 +16,7 @@ use crate::device::{DecodePath, Device};
 use crate::encode::to_baseline;
 use crate::error::Result;
 use crate::ops::transform::{Transform, random_horizontal_flip, random_rotation, random_vertical_flip, repeat};
-use crate::pipeline::{Builder, ImageCache, Pipeline};
+use crate::pipeline::{Builder, EntryPoints, ImageCache, Pipeline};
 use crate::raster::{DEFAULT_MAX_PIXELS, check_pixels};
 use crate::source::{EncodedImages, Input, StreamStart};
 use serde_json::json;
@@ -331,7 +331,7 @@ fn pipeline(
 ) -> Result<Pipeline> {
     let of = |subject: &Subject| {
         let builder = subject.builder().batch_size(settings.batch_size).strategy(settings.strategy);
-        builder.threads(1).prefetch(1).entry_points(0)
+        builder.threads(1).prefetch(1).entry_points(EntryPoints::none())
     };
     let build = |builder: Builder, ops: &[Transform]| ops.iter().cloned().fold(builder, Builder::augment).build();
     let in_memory = |images: Vec<(Vec<u8>, u32)>| Subject {

@@ -10,6 +10,7 @@ use crate::source::SourceSummary;
 use crate::tensor::Targets;
 use serde::Serialize;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Seconds spent in each stage, summed over all threads.
@@ -134,6 +135,9 @@ pub struct RunReport {
     /// Contents of the image cache at the end; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheUsage>,
+    /// Folder in which entry points are kept; `None` if they are in memory only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry_points_folder: Option<PathBuf>,
     /// Targets delivered; `None` if none were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub targets: Option<TargetCounts>,
@@ -383,6 +387,7 @@ fn run_epochs(
         padded: stats.padded,
         cached: stats.cached,
         cache: pipeline.cache_usage(),
+        entry_points_folder: pipeline.entry_points_folder().map(Path::to_owned),
         targets,
         stages: stats.into(),
         each_epoch,

@@ -5,7 +5,7 @@ use super::report::Report;
 use super::step::{Outcome, TrainingStep};
 use crate::device::{Device, StreamPriority};
 use crate::error::{Error, Result};
-use crate::pipeline::{Batch, Builder, OnError, Pipeline};
+use crate::pipeline::{Batch, Builder, EntryPoints, OnError, Pipeline};
 use crate::source::{EncodedImages, Input, Samples, Stream, StreamSample, StreamStart};
 use serde::Serialize;
 use std::time::Instant;
@@ -103,9 +103,11 @@ impl Subject {
         }
     }
 
-    /// A builder for a shuffled pipeline over the images. Images that cannot be used are skipped and counted.
+    /// A builder for a shuffled pipeline over the images. Images that cannot be used are skipped and counted. Entry points
+    /// are kept in memory only, so that no measurement depends on an earlier one.
     pub(super) fn builder(&self) -> Builder {
         let builder = Pipeline::builder(self.input.clone()).shuffle(self.seed).on_error(OnError::Skip);
+        let builder = builder.entry_points(EntryPoints::memory());
         let builder = self.limit.into_iter().fold(builder, Builder::limit);
         self.threads
             .into_iter()

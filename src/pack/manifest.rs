@@ -39,6 +39,8 @@ pub(super) struct SavedOptions {
     baseline: bool,
     #[serde(default)]
     restarts: bool,
+    #[serde(default)]
+    entry_points: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
 }
@@ -57,6 +59,7 @@ impl SavedOptions {
             quality: options.quality,
             baseline: options.baseline,
             restarts: options.restarts,
+            entry_points: options.entry_points,
             target: options.target.clone(),
         }
     }
@@ -95,6 +98,8 @@ pub(super) struct PackedShard {
     pub made_ycc: u64,
     #[serde(default)]
     pub restarts: u64,
+    #[serde(default)]
+    pub entry_points: u64,
     pub bad_count: u64,
     pub bad: Vec<BadSample>,
 }
@@ -120,6 +125,7 @@ impl PackedShard {
     pub fn count(&mut self, sample: &PackableImage) {
         self.images += 1;
         self.restarts += u64::from(sample.restarts);
+        self.entry_points += u64::from(sample.entry_points);
         match sample.done {
             Done::Copied => {}
             Done::Shrunk => self.shrunk += 1,
@@ -190,6 +196,7 @@ impl Manifest {
             ("quality", mine.quality.to_string(), others.quality.to_string()),
             ("baseline", mine.baseline.to_string(), others.baseline.to_string()),
             ("restarts", mine.restarts.to_string(), others.restarts.to_string()),
+            ("entry points", mine.entry_points.to_string(), others.entry_points.to_string()),
             ("target", format!("{:?}", mine.target), format!("{:?}", others.target)),
             ("samples a shard", format!("{:?}", self.shard_samples), format!("{:?}", other.shard_samples)),
         ]

@@ -79,6 +79,10 @@ pub struct PackOptions {
     /// are copied, and the image is decoded before and after and compared. Progressive images become baseline. JPEGs
     /// that do not allow this (12 bits, lossless, damaged) are copied unchanged.
     pub restarts: bool,
+    /// Puts entry points into JPEGs, so that the CPU decodes a crop faster from the first epoch on. They take about a
+    /// hundredth of an image's bytes. The image's other bytes stay as they are, but progressive images become baseline.
+    /// JPEGs that cannot have entry points (12 bits, lossless, small, damaged) are copied unchanged.
+    pub entry_points: bool,
     /// A field of the source that is packed with its images under the same name: see [`Source::target`]. Default: none.
     /// WebDataset stores it as a part, or `json.FIELD` as a field of a JSON part; TFRecord stores it as a feature;
     /// RecordIO allows only the array `label`, whose first number is the label.
@@ -104,6 +108,7 @@ impl PackOptions {
             quality: 90,
             baseline: false,
             restarts: false,
+            entry_points: false,
             target: None,
             max_bad: None,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
@@ -147,6 +152,8 @@ pub struct PackReport {
     pub made_ycc: u64,
     /// Number of JPEGs with restart markers and an index of their rows.
     pub restarts: u64,
+    /// Number of JPEGs with entry points.
+    pub entry_points: u64,
     /// Number of samples that could not be used and were left out.
     pub bad_count: u64,
     /// The first 1,000 bad samples of each shard.
@@ -281,6 +288,7 @@ fn report(manifest: Manifest, place: &dyn Place, resumed_images: u64, damaged_ma
         made_baseline: sum(|shard| shard.made_baseline),
         made_ycc: sum(|shard| shard.made_ycc),
         restarts: sum(|shard| shard.restarts),
+        entry_points: sum(|shard| shard.entry_points),
         bad_count: sum(|shard| shard.bad_count),
         shards: manifest.shards.iter().map(|shard| place.path(shard.name())).collect(),
         bad: manifest.shards.into_iter().flat_map(|shard| shard.bad).collect(),

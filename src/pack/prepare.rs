@@ -3,7 +3,7 @@
 use super::PackOptions;
 use crate::decode::{Decoder, Format, Header, has_end, indexed, is_indexed, probe};
 use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg, to_baseline};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::{Op, Resize};
@@ -30,6 +30,8 @@ pub(super) struct PackableImage {
     pub done: Done,
     /// Whether the image is a JPEG with restart markers and an index of its rows.
     pub restarts: bool,
+    /// Whether the image is a JPEG with entry points.
+    pub entry_points: bool,
     /// The name and the target of the field that is packed with the image.
     pub target: Option<(String, Target)>,
 }
@@ -67,17 +69,43 @@ impl PackScratch {
         if is_indexed(bytes, header) {
             return Ok(Some(bytes.to_vec()));
         }
-        let written = self.decode(bytes, header).and_then(|()| Ok(to_baseline(bytes, true)?));
-        let written = match written {
+        self.rewritten(bytes, header, |bytes| Ok(indexed(&to_baseline(bytes, true)?)))
+    }
+
+    /// Returns a JPEG that is written in another way, with the same pixels. `None` if that is not possible.
+    ///
+    /// # Errors
+    /// Errors that are not the image's fault.
+    fn rewritten(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        rewrite: impl Fn(&[u8]) -> Result<Option<Vec<u8>>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let written = match self.decode(bytes, header).and_then(|()| rewrite(bytes)) {
             Err(error) if error.is_bad_sample() => return Ok(None),
             written => written?,
         };
-        let Some(written) = indexed(&written) else { return Ok(None) };
+        let Some(written) = written else { return Ok(None) };
         std::mem::swap(&mut self.image, &mut self.other);
         self.decode(&written, &probe(&written)?)?;
         // libjpeg guesses missing coefficients of progressive images, but not of baseline ones, so the pixels may
         // differ.
         Ok((self.image.pixels() == self.other.pixels()).then_some(written))
+    }
+
+    /// Puts entry points into a JPEG. `None` if it cannot have any.
+    ///
+    /// # Errors
+    /// Errors that are not the image's fault.
+    fn with_entry_points(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+        let packed = probe(bytes)
+            .and_then(|header| self.decoder.with_entry_points(bytes, &header, &mut self.image))
+            .map_err(Error::from);
+        match packed {
+            Err(error) if error.is_bad_sample() => Ok(None),
+            packed => packed,
+        }
     }
 }
 
@@ -111,7 +139,14 @@ impl<'a> Preparer<'a> {
             self.options.format.check_packed(field, target, label)?;
         }
         let target = target.map(|(field, target)| (field.to_owned(), target));
-        Ok(PackableImage { target, ..self.image(sample.bytes(), label, work)? })
+        let mut image = self.image(sample.bytes(), label, work)?;
+        if self.options.entry_points
+            && image.ending == "jpg"
+            && let Some(bytes) = work.with_entry_points(&image.bytes)?
+        {
+            (image.bytes, image.entry_points) = (bytes, true);
+        }
+        Ok(PackableImage { target, ..image })
     }
 
     fn image(&self, bytes: &[u8], label: u32, work: &mut PackScratch) -> Result<PackableImage> {
@@ -119,8 +154,10 @@ impl<'a> Preparer<'a> {
         check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
         let longer = header.size.width.max(header.size.height);
         let restarts = self.options.restarts;
-        let jpeg =
-            |bytes, done, restarts| Ok(PackableImage { bytes, label, ending: "jpg", done, restarts, target: None });
+        let packable = |bytes, ending, done, restarts| {
+            Ok(PackableImage { bytes, label, ending, done, restarts, entry_points: false, target: None })
+        };
+        let jpeg = |bytes, done, restarts| packable(bytes, "jpg", done, restarts);
         let encoded = |image: &Image, mut options: JpegOptions, done| {
             if restarts {
                 options.restart_interval_rows = 1;
@@ -165,13 +202,17 @@ impl<'a> Preparer<'a> {
             if self.options.baseline && header.progressive {
                 return jpeg(to_baseline(bytes, false)?, Done::MadeBaseline, false);
             }
+            if self.options.entry_points
+                && header.progressive
+                && let Some(bytes) = work.rewritten(bytes, &header, |bytes| Ok(Some(to_baseline(bytes, false)?)))?
+            {
+                return jpeg(bytes, Done::MadeBaseline, false);
+            }
             if !has_end(bytes, &header) {
                 work.decode(bytes, &header)?;
             }
         }
-        let ending = header.file_extension();
-        let bytes = bytes.to_vec();
-        Ok(PackableImage { bytes, label, ending, done: Done::Copied, restarts: false, target: None })
+        packable(bytes.to_vec(), header.file_extension(), Done::Copied, false)
     }
 }
 

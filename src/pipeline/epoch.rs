@@ -178,6 +178,10 @@ impl<I> Epoch<I> {
         self.running.stop();
         self.running.clear();
         self.threads = None;
+        if let Some(points) = &self.context().setup.options.entry_points {
+            // What cannot be written stays in memory, and costs later runs time.
+            let _ = points.save();
+        }
     }
 }
 

@@ -85,6 +85,7 @@ mod batch;
 mod builder;
 mod cache;
 mod context;
+mod entry_points;
 mod epoch;
 mod group;
 mod policy;
@@ -113,6 +114,7 @@ pub use batch::{Batch, BatchImages};
 pub use builder::{Builder, MemoryBound};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
+pub use entry_points::EntryPoints;
 use epoch::Beginning;
 pub use epoch::Epoch;
 pub use group::PipelineGroup;
@@ -123,6 +125,7 @@ use setup::Setup;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::Arc;
 pub use view::{View, five_crop, ten_crop, view};
 
@@ -373,6 +376,12 @@ impl<I> Pipeline<I> {
     #[must_use]
     pub fn cache_usage(&self) -> Option<CacheUsage> {
         self.setup.cache.as_deref().map(Cache::usage)
+    }
+
+    /// Folder in which entry points are kept; `None` if they are in memory only ([`Builder::entry_points`]).
+    #[must_use]
+    pub fn entry_points_folder(&self) -> Option<&Path> {
+        self.setup.options.entry_points.as_deref()?.folder()
     }
 
     /// Upper bound of the memory that the pipeline takes.

@@ -2,10 +2,11 @@
 
 use super::records::bytes::Bytes;
 use crate::error::{Error, Result};
-use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
+
+pub(super) use warpfeed_image::file::read_exact_at;
 
 /// Number of bytes that are read at once while a shard is scanned. Small enough that images of 100 kB are skipped, not
 /// read.
@@ -13,26 +14,6 @@ const WINDOW_BYTES: usize = 8 << 10;
 
 /// Largest number of bytes that are read at once, for small images in remote shards.
 const MAX_WINDOW_BYTES: usize = 1 << 20;
-
-/// Fills `buffer` with the bytes from `offset` on.
-pub(super) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    #[cfg(unix)]
-    return std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset);
-    #[cfg(not(unix))]
-    {
-        use std::os::windows::fs::FileExt;
-        let mut done = 0;
-        while done < buffer.len() {
-            match file.seek_read(&mut buffer[done..], offset + done as u64) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => done += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Bytes that can be read at any position.
 pub(super) trait ReadAt: Send + Sync {

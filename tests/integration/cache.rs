@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use warpfeed::experiment::trial::Trial;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, CacheUsage, ImageCache, OnError, Orientation, Pipeline, Preset, Strategy,
+    Builder, CacheUsage, EntryPoints, ImageCache, OnError, Orientation, Partition, Pipeline, Preset, Strategy,
     image::Size,
     ops::{Op, random_erasing, random_horizontal_flip, random_resized_crop, random_rotation},
     source::{EncodedImages, OpenOptions, RecordFormat},
@@ -60,7 +60,7 @@ fn entry_points_serve_later_epochs_within_their_budget() {
     let images = EncodedImages::new((0..6).map(|i| (jpeg(300 + 40 * i, 340 + 30 * i, i.into()), i)));
     let epochs = |bytes| {
         let builder = Pipeline::builder(images.clone()).preset(Preset::Train).shuffle(3).threads(2).batch_size(4);
-        let pipeline = builder.entry_points(bytes).build().unwrap();
+        let pipeline = builder.entry_points(EntryPoints::memory().limit(bytes)).build().unwrap();
         assert_eq!(pipeline.memory().entry_points_bytes, bytes);
         let batches: Vec<_> = (0..4).map(|epoch| delivered(&pipeline, epoch)).collect();
         let mut last = pipeline.epoch(4);
@@ -71,10 +71,58 @@ fn entry_points_serve_later_epochs_within_their_budget() {
     let (got, all) = epochs(1 << 20);
     assert!(want == got);
     assert_eq!((none, all), (0, 6));
-    // One has 67 to 125 points of 10 bytes.
+    // One has 67 to 125 points of 6 to 7 bytes.
     let (got, some) = epochs(3_000);
     assert!(want == got);
     assert!((1..5).contains(&some), "{some}");
+}
+
+/// A folder serves the first epoch of the next pipeline, for other parts of the data set too. What becomes of it changes
+/// no batch.
+#[test]
+fn entry_points_in_a_folder_serve_the_next_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let points = folder.path().join("points");
+    let images = EncodedImages::new((0..12).map(|i| (jpeg(300 + 20 * i, 340 + 10 * i, i.into()), i)));
+    let run = |epochs: u64, points: EntryPoints, rank| {
+        let builder = Pipeline::builder(images.clone()).preset(Preset::Train).shuffle(3).threads(2).batch_size(4);
+        let pipeline = builder.partition(Partition::new(rank, 2).unwrap()).entry_points(points).build().unwrap();
+        let batches: Vec<_> = (0..epochs).map(|epoch| delivered(&pipeline, epoch)).collect();
+        let mut first = pipeline.epoch(0);
+        first.by_ref().for_each(|batch| drop(batch.unwrap()));
+        (batches, first.stats().decoded_entry_points)
+    };
+    let kept = || EntryPoints::folder(&points);
+    let want = [0, 1].map(|rank| run(4, EntryPoints::none(), rank).0);
+    for (rank, want) in want.iter().enumerate() {
+        assert!(run(4, kept(), rank as u32).0 == *want);
+    }
+    for rank in [0, 1] {
+        assert!(run(0, kept(), rank).1 == 6, "what both ranks have found serves each of them");
+    }
+    // Somebody removes the folder, or damages it, between runs.
+    for damage in 0..4 {
+        for entry in fs::read_dir(&points).unwrap() {
+            let path = entry.unwrap().path();
+            match damage {
+                0 => fs::write(&path, [7; 1000]).unwrap(),
+                1 => fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(100).unwrap(),
+                2 => fs::remove_file(&path).unwrap(),
+                _ => {}
+            }
+        }
+        if damage == 3 {
+            fs::remove_dir_all(&points).unwrap();
+        }
+        assert!(run(4, kept(), 0).0 == want[0], "damage {damage}");
+        assert_eq!(run(0, kept(), 0).1, 6, "damage {damage}");
+    }
+    // A folder that cannot be made is an error if it was asked for.
+    let file = folder.path().join("file");
+    fs::write(&file, []).unwrap();
+    let builder = Pipeline::builder(images.clone()).entry_points(EntryPoints::folder(file.join("points")));
+    let error = builder.build().unwrap_err().to_string();
+    assert!(error.contains("keep entry points in") && error.contains("points"), "{error}");
 }
 
 #[test]

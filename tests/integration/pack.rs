@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::Arc;
 use warpfeed::pack::{PackOptions, PackReport, pack, verify};
 use warpfeed::{
-    BadLimit, Error, Rank,
+    BadLimit, Builder, EntryPoints, Error, Rank,
     image::{Decoder, Image, JpegColor, JpegOptions, Rect, Size, encode_jpeg, probe},
     source::{EncodedImages, RecordFormat, Source, Want, open},
 };
@@ -210,7 +211,7 @@ fn crops_are_decoded_by_restarts() {
         let out = folder.path().join(name);
         pack(&large(), &out, &packing, &mut |_| {}).unwrap();
         // Entry points would serve from the second epoch on.
-        small(data_set(&out)).entry_points(0).build().unwrap()
+        small(data_set(&out)).entry_points(EntryPoints::none()).build().unwrap()
     };
     for max_side_px in [None, Some(200)] {
         let plain = PackOptions { max_side_px, ..options(RecordFormat::TfRecord) };
@@ -226,6 +227,79 @@ fn crops_are_decoded_by_restarts() {
         assert!(restarts(&with) > 20, "{}", restarts(&with));
         assert_eq!(restarts(&without), 0);
     }
+}
+
+/// Whether the decoder uses packed entry points, which it must check with vectors.
+fn has_lanes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::env::var_os("WARPFEED_SIMD").is_none() && std::is_x86_feature_detected!("avx512vbmi2");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+#[test]
+fn entry_points_travel_in_the_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let packed = |name: &str, packing: PackOptions| {
+        let out = folder.path().join(name);
+        let report = pack(&large(), &out, &packing, &mut |_| {}).unwrap();
+        (report, data_set(&out))
+    };
+    for (max_side_px, restarts, share) in [(None, false, 0.012), (Some(280), false, 0.012), (None, true, 0.015)] {
+        let plain = PackOptions { max_side_px, restarts, ..options(RecordFormat::TfRecord) };
+        let name = format!("{max_side_px:?}-{restarts}");
+        let (report, with) = packed(&format!("with-{name}"), PackOptions { entry_points: true, ..plain.clone() });
+        let (before, without) = packed(&format!("without-{name}"), plain);
+        assert_eq!((report.entry_points, before.entry_points), (40, 0));
+        let bytes: [usize; 2] =
+            [&with, &without].map(|source| contents(&**source).iter().map(|(bytes, _)| bytes.len()).sum());
+        assert!(bytes[0] > bytes[1] && bytes[0] as f64 <= bytes[1] as f64 * (1.0 + share), "{bytes:?}");
+        for ((with, _), (without, _)) in contents(&*with).iter().zip(&contents(&*without)) {
+            let at = with.iter().zip(without).position(|(a, b)| a != b).unwrap();
+            let rest = with.len() - without.len() + at;
+            assert!(without[at..] == with[rest..], "all other bytes are the same");
+            assert_eq!(decoded(with), decoded(without));
+        }
+        let epoch = |source: &dyn Fn() -> Builder, points: EntryPoints| {
+            let pipeline = source().entry_points(points).build().unwrap();
+            let batches = delivered(&pipeline, 0);
+            let mut epoch = pipeline.epoch(3);
+            assert!(epoch.by_ref().all(|batch| batch.is_ok()));
+            (batches, epoch.stats().decoded_entry_points)
+        };
+        let crops = |source: &Arc<dyn Source>| small(Arc::clone(source)).random_resized_crop(200);
+        let (want, _) = epoch(&|| crops(&without), EntryPoints::none());
+        let (got, used) = epoch(&|| crops(&with), EntryPoints::memory());
+        assert!(got == want);
+        assert!(!has_lanes() || used > 30, "{used}");
+    }
+}
+
+/// Points are replaced, and packing leaves alone what cannot have any.
+#[test]
+fn entry_points_are_packed_once_and_only_where_they_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let encode = |options| encode_jpeg(&image(200, 361, 3), &options).unwrap();
+    let progressive = JpegOptions { progressive: true, orientation: Some(6), ..JpegOptions::default() };
+    let images = [encode(JpegOptions::default()), encode(progressive), jpeg(30, 20, 1), b"P5 2 1 255 ab".to_vec()];
+    let source = EncodedImages::new(images.iter().cloned().map(|bytes| (bytes, 0)));
+    let packing = PackOptions { entry_points: true, ..options(RecordFormat::WebDataset) };
+    let out = folder.path().join("train");
+    let report = pack(&source, &out, &packing, &mut |_| {}).unwrap();
+    assert_eq!((report.images, report.entry_points, report.made_baseline), (4, 2, 1));
+    let packed = contents(&*data_set(&out));
+    assert!(packed[0].0.len() > images[0].len() && packed[2].0 == images[2] && packed[3].0 == images[3]);
+    let header = probe(&packed[1].0).unwrap();
+    assert_eq!((header.progressive, header.orientation), (false, 6));
+    for (want, (got, _)) in images.iter().zip(&packed) {
+        assert_eq!(decoded(got), decoded(want));
+    }
+    let again = folder.path().join("again");
+    let report = pack(&*data_set(&out), &again, &packing, &mut |_| {}).unwrap();
+    assert_eq!(report.entry_points, 2);
+    assert_eq!(contents(&*data_set(&again)), packed);
+    let error = pack(&source, &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("entry points true, not false"), "{error}");
 }
 
 #[test]

@@ -30,8 +30,8 @@
 //! | images in memory, sizes and rectangles | [`raster`] |
 //!
 //! The names that most programs use are in the root as well. Some names are hidden, because only warpfeed needs them and no
-//! version number covers them: the modules `memory` and `simd`, since its operations allocate and use vector instructions
-//! in the same way, and in `decode` the headers lowered to tables, which its decoder on CUDA devices reads.
+//! version number covers them: the modules `file`, `memory` and `simd`, since it reads files, allocates and uses vector
+//! instructions in the same way, and in `decode` the headers lowered to tables, which its decoder on CUDA devices reads.
 //!
 //! # Limits
 //!
@@ -49,6 +49,8 @@
 pub mod decode;
 pub mod encode;
 mod error;
+#[doc(hidden)]
+pub mod file;
 #[doc(hidden)]
 pub mod memory;
 pub mod raster;

@@ -1,7 +1,7 @@
 //! Options that several commands share, and their values in the library.
 
 use super::source::SourceArgs;
-use super::values::{RankName, bad_limit, sides, size};
+use super::values::{EntryPointsValue, RankName, bad_limit, entry_points, sides, size};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -310,9 +310,12 @@ pub struct PipelineOptions {
     /// Keep the image cache in this folder, also from one run to the next.
     #[arg(long, value_name = "FOLDER", requires = "image_cache")]
     image_cache_dir: Option<PathBuf>,
-    /// Memory for entry points, which make later epochs faster: 512MiB, 2GB; 0 for none [default: 512MiB]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    entry_points: Option<u64>,
+    /// Entry points, which make later epochs and runs faster: a folder, `memory` or `none`; or the most bytes: 2GiB.
+    ///
+    /// A folder has a / in its name. Give the option twice for a folder and a size. By default they are in your cache
+    /// folder, at most 4 GiB, and in 512 MiB of memory if that cannot be used.
+    #[arg(long, value_name = "FOLDER|SIZE|memory|none", value_parser = entry_points)]
+    entry_points: Vec<EntryPointsValue>,
     /// Resize the shorter side to PX pixels before anything else; with --image-cache only once per image.
     #[arg(long, value_name = "PX")]
     resize_first: Option<u32>,
@@ -388,7 +391,7 @@ impl PipelineOptions {
         builder = targets.into_iter().fold(builder, Builder::targets);
         builder = self.mix.iter().cloned().fold(builder, Builder::mix);
         builder = self.cache().into_iter().fold(builder, Builder::cache);
-        builder = self.entry_points.into_iter().fold(builder, Builder::entry_points);
+        builder = builder.entry_points(EntryPointsValue::all(&self.entry_points));
         builder = self.resize_first.into_iter().fold(builder, Builder::resize_shorter);
         let layout = match self.layout {
             LayoutName::Nchw => Layout::Nchw,

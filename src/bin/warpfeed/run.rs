@@ -199,8 +199,13 @@ fn text(report: &RunReport) -> String {
     if report.decoded.entry_points > 0 {
         let _ = writeln!(
             text,
-            "entry points  {} of {} images were decoded from places that an earlier pass over them has found",
-            report.decoded.entry_points, report.images
+            "entry points  {} of {} images were decoded from places that an earlier pass over them has found{}",
+            report.decoded.entry_points,
+            report.images,
+            report
+                .entry_points_folder
+                .as_ref()
+                .map_or(String::new(), |folder| format!("; kept in {}", folder.display()))
         );
     }
     if let Some(cache) = &report.cache {

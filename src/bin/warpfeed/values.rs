@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 use warpfeed::image::{ChromaSampling, Size};
-use warpfeed::{BadLimit, Device, Rank};
+use warpfeed::{BadLimit, Device, EntryPoints, Rank};
 
 /// Parses one of several devices: the number of a GPU, or a device.
 pub fn one_device(text: &str) -> warpfeed::Result<Device> {
@@ -33,6 +33,39 @@ pub fn size(text: &str) -> Result<u64, String> {
     UNITS.into_iter().find_map(parse).ok_or_else(|| {
         format!("a number with its unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), such as 4GB, not {text}")
     })
+}
+
+/// A place for entry points, or a limit.
+#[derive(Debug, Clone)]
+pub enum EntryPointsValue {
+    Place(EntryPoints),
+    Limit(u64),
+}
+
+impl EntryPointsValue {
+    /// What several values say together: the last place, with the last limit.
+    pub fn all(values: &[Self]) -> EntryPoints {
+        let (mut place, mut limit) = (EntryPoints::default(), None);
+        for value in values {
+            match value {
+                Self::Place(given) => place = given.clone(),
+                Self::Limit(bytes) => limit = Some(*bytes),
+            }
+        }
+        limit.into_iter().fold(place, EntryPoints::limit)
+    }
+}
+
+/// Parses where entry points are kept, or how many: `/scratch/points`, `memory`, `none`, `2GiB`.
+pub fn entry_points(text: &str) -> Result<EntryPointsValue, String> {
+    match text {
+        "none" => Ok(EntryPointsValue::Place(EntryPoints::none())),
+        "memory" => Ok(EntryPointsValue::Place(EntryPoints::memory())),
+        _ if text.contains(std::path::is_separator) => Ok(EntryPointsValue::Place(EntryPoints::folder(text))),
+        _ => size(text)
+            .map(EntryPointsValue::Limit)
+            .map_err(|expected| format!("a folder with a / in its name, memory, none, or {expected}")),
+    }
 }
 
 /// Parses a limit on bad samples: a number, or a share such as `1%`.

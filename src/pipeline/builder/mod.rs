@@ -14,6 +14,7 @@ use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
 use crate::ops::transform::{Transform, random_resized_crop, repeat};
 use crate::ops::{CenterCrop, Normalize, Resize, TransformFile};
+use crate::pipeline::entry_points::EntryPoints;
 use crate::plan::{Planner, Strategy};
 use crate::preset::Preset;
 use crate::raster::{DEFAULT_MAX_PIXELS, Size};
@@ -22,8 +23,6 @@ use crate::sampling::Sampling;
 use crate::source::Input;
 use crate::targets::TargetSpec;
 use crate::tensor::{DType, Layout};
-
-const DEFAULT_ENTRY_POINTS_BYTES: u64 = 512 << 20;
 
 /// Upper bounds of the memory that a pipeline takes, known before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +43,7 @@ pub struct MemoryBound {
     pub order_bytes: u64,
     /// Most bytes of images in an [`ImageCache`](crate::ImageCache) in memory.
     pub cache_bytes: u64,
-    /// Most bytes of entry points ([`Builder::entry_points`]).
+    /// Most bytes of entry points that are in no file ([`Builder::entry_points`]).
     pub entry_points_bytes: u64,
     /// Bytes of GPU memory for batches that are being filled or processed there; 0 on the CPU. At most as many bytes of
     /// host memory are used too, pinned unless [`Builder::pinned`] says otherwise. Memory that nvJPEG allocates for
@@ -87,7 +86,7 @@ pub struct Builder {
     mix: Option<Mix>,
     device: Device,
     cache: Option<ImageCache>,
-    entry_points_bytes: u64,
+    entry_points: EntryPoints,
     /// Default: the number of processors.
     threads: Option<usize>,
     policy: Policy,
@@ -123,7 +122,7 @@ impl Builder {
             mix: None,
             device: Device::default(),
             cache: None,
-            entry_points_bytes: DEFAULT_ENTRY_POINTS_BYTES,
+            entry_points: EntryPoints::default(),
             threads: None,
             policy: Policy::default(),
             orientation: Orientation::default(),
@@ -314,18 +313,17 @@ impl Builder {
         self
     }
 
-    /// Limits the memory of entry points; 0 turns them off. Default: 512 MiB.
+    /// Sets where entry points are kept, and how many. Default: in the user's cache folder, at most 4 GiB.
     ///
     /// When the CPU decodes a baseline JPEG for the first time, the pipeline records about every 128 pixels where in
-    /// the data an MCU begins. These entry points take a hundredth of the encoded bytes. In later epochs the decoder
-    /// uses them to skip data that a crop does not need, and with AVX-512 to decode 32 stretches of an image at a time.
-    /// Batches are the same with and without entry points.
+    /// the data an MCU begins. These entry points take less than a hundredth of the encoded bytes. In later epochs, and
+    /// in later runs, the decoder uses them to skip data that a crop does not need, and with AVX-512 to decode 32
+    /// stretches of an image at a time. Batches are the same with and without entry points.
     ///
-    /// Once the memory is full, the entry points of further images are not kept. Images are recognized by checksums of
-    /// their encoded bytes, so a changed file is decoded as a new one.
+    /// Images are recognized by a keyed hash of their encoded bytes, so a changed file is decoded as a new one.
     #[must_use]
-    pub fn entry_points(mut self, bytes: u64) -> Self {
-        self.entry_points_bytes = bytes;
+    pub fn entry_points(mut self, entry_points: EntryPoints) -> Self {
+        self.entry_points = entry_points;
         self
     }
 

@@ -2,7 +2,6 @@
 
 use super::{Builder, MemoryBound};
 use crate::backend::{Backend, Open, OutputForm};
-use crate::decode::EntryPointStore;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ops::check::{check_ops, one_size};
@@ -50,9 +49,7 @@ impl Builder {
         let positions = chosen.as_ref().map(|chosen| chosen.positions);
         let sampler = self.order(is_stream, positions)?;
         self.settle_batch(all_positions(&sampler, self.limit), is_stream)?;
-        if self.entry_points_bytes > 0 {
-            self.options.entry_points = Some(Arc::new(EntryPointStore::new(self.entry_points_bytes)));
-        }
+        self.options.entry_points = self.entry_points.open()?;
         let options = Arc::new(self.options);
         let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, self.draft, self.planner));
         let cached = |cache| Cache::open(cache, &recipes, options.accept_truncated, is_stream);

@@ -9,7 +9,7 @@ use super::found::{FAULT, NAME, Record, ScannedShard, Texts};
 use super::shard::Shard;
 use super::{RecordFormat, RecordOptions};
 use crate::atomic;
-use crate::file::open_with_metadata;
+use crate::file::{cache_folder, open_with_metadata};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fs;
@@ -58,13 +58,11 @@ fn locations(shard: &Shard) -> impl Iterator<Item = PathBuf> {
         name.push(".warpfeed-index");
         shard.name.with_file_name(name)
     });
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let name = if shard.is_remote() { Some(shard.name.clone()) } else { fs::canonicalize(&shard.name).ok() };
-    let in_cache = cache.zip(name).map(|(cache, name)| {
+    let in_cache = cache_folder().zip(name).map(|(cache, name)| {
         let hash = Sha256::digest(name.as_os_str().as_encoded_bytes());
         let name: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        cache.join("warpfeed").join("index").join(name)
+        cache.join("index").join(name)
     });
     beside.into_iter().chain(in_cache)
 }

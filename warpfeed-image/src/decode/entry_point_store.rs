@@ -1,53 +1,62 @@
-//! The store of entry points of many images.
+//! The store of entry points of many images, in memory and in a folder.
 //!
 //! The identity of an image is a hash of all its bytes, so a file that was changed or damaged since then is decoded as
 //! an unknown image. Skipped parts have been decoded before, so damage that is noticed without entry points is also
-//! noticed with them. The hash is HighwayHash with a key that each process draws. So whoever supplies images cannot
-//! make two images that share entry points, which would silently change an image's pixels. A checksum is not enough:
-//! checksums are linear, so one can choose bytes that give any checksum.
+//! noticed with them. The hash is HighwayHash with a secret key, which a process draws, or the first process that uses a
+//! folder. So whoever supplies images cannot make two images that share entry points, which would silently change an
+//! image's pixels. A checksum is not enough: checksums are linear, so one can choose bytes that give any checksum.
 //!
 //! Entry points are learned only from data in which every byte has a meaning. JPEG allows others: fill bytes (0xFF)
 //! before a stuffed 0xFF or before a marker, and unused bytes before a restart marker. Such images are decoded from the
 //! front every time (`oddities` makes some).
 
 use super::Header;
+use super::entry_point_bytes::{from_bytes, to_bytes};
+use super::entry_point_folder::{EntryPointFolder, random_key};
+use super::entry_point_segment::Record;
 use super::entry_points::{EntryPoint, ImageEntryPoints, MAX_BYTES, McuGrid};
 use highway::{HighwayHash as _, HighwayHasher};
 use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Number of entry points below which they do not pay.
 const MIN_POINTS: usize = 8;
 /// Memory of an image's entry in addition to its points, as a generous estimate.
 const OVERHEAD_BYTES: u64 = 96;
-/// The hash that identifies an image.
+/// Most bytes of entry points that a store with a folder has in memory.
+const MAX_UNSAVED_BYTES: u64 = 512 << 20;
+/// Bytes of new entry points from which on they are saved before the caller asks for it.
+const SAVE_BYTES: u64 = 64 << 20;
+
+/// The hash that identifies an image under a secret key.
 ///
 /// For 110 kB it takes 9 us on a Zen 5. CRC-32C takes 4 us, BLAKE3 19 and SHA-256 60.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ImageKey([u64; 2]);
 
 impl ImageKey {
-    /// The key of an image. `None` if the image's entry points are not stored.
-    pub(super) fn new(bytes: &[u8], header: &Header, grid: &McuGrid) -> Option<Self> {
-        // If restarts come in the middle of a row, the data would have to be cut there.
-        let interval = u32::from(header.restart_interval_mcus);
-        if bytes.len() > MAX_BYTES || interval % grid.columns != 0 || grid.most_points() < MIN_POINTS {
-            return None;
-        }
-        Some(Self(HighwayHasher::new(process_key()).hash128(bytes)))
+    /// The first bits of the hash, fewer than 64.
+    pub(super) fn first_bits(&self, bits: u32) -> u64 {
+        self.0[0].checked_shr(64 - bits).unwrap_or(0)
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.0[1]) << 64 | u128::from(self.0[0])).to_le_bytes()
+    }
+
+    pub(super) fn from_bytes(bytes: [u8; 16]) -> Self {
+        let number = u128::from_le_bytes(bytes);
+        Self([number as u64, (number >> 64) as u64])
     }
 }
 
-/// The process's secret for [`Key`]: four outputs of SipHash, whose key std draws from the operating system's random
-/// numbers.
-fn process_key() -> highway::Key {
+/// The secret key of stores without a folder.
+fn process_key() -> [u64; 4] {
     static KEY: OnceLock<[u64; 4]> = OnceLock::new();
-    let drawn = || {
-        let state = RandomState::new();
-        [0, 1, 2, 3].map(|word: u64| state.hash_one(word))
-    };
-    highway::Key(*KEY.get_or_init(drawn))
+    *KEY.get_or_init(random_key)
 }
 
 /// Entry points of many images: a store that the caller keeps and shares between threads and decoders. It changes no
@@ -55,8 +64,9 @@ fn process_key() -> highway::Key {
 ///
 /// A decoder with a store ([`DecodeOptions::entry_points`](super::DecodeOptions)) records where in a baseline JPEG it can
 /// begin. It needs no names: an image is known by a hash of its bytes. Later decodes of this image skip what a rectangle
-/// does not need. Entry points are stored until there is no more room. None are ever evicted, because in shuffled epochs
-/// every image is equally likely to come next. They take about a hundredth of the images' encoded bytes.
+/// does not need. Entry points are stored until there is no more room. None are ever evicted from memory, because in
+/// shuffled epochs every image is equally likely to come next. They take less than a hundredth of the images' encoded
+/// bytes.
 ///
 /// ```
 /// use warpfeed_image::decode::{DecodeOptions, Decoder, EntryPointStore, PriorKnowledge, probe};
@@ -74,8 +84,12 @@ fn process_key() -> highway::Key {
 /// # Ok::<(), warpfeed_image::Error>(())
 /// ```
 pub struct EntryPointStore {
+    /// Most bytes in memory.
     limit_bytes: u64,
     kept: Mutex<StoredImages>,
+    folder: Option<Arc<EntryPointFolder>>,
+    /// Whether saving has failed, so that only [`save`](Self::save) tries it again.
+    has_failed: AtomicBool,
 }
 
 /// Information about an image in [`EntryPoints`].
@@ -87,24 +101,69 @@ pub(super) struct StoreAnswer {
     pub can_learn: bool,
 }
 
+/// Size of a store: see [`EntryPointStore::usage`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EntryPointUsage {
+    /// Images with entry points in memory, which are not in the folder yet.
+    pub unsaved_images: u64,
+    /// Bytes of memory that they take.
+    pub unsaved_bytes: u64,
+    /// Entries in the folder. An image may have more than one.
+    pub saved_images: u64,
+    /// Bytes of the folder's files.
+    pub saved_bytes: u64,
+}
+
 #[derive(Default)]
 struct StoredImages {
     images: HashMap<ImageKey, StoredImage>,
     bytes: u64,
 }
 
+impl StoredImages {
+    /// Stores an image, if there is room and no more is stored already. What is final replaces what is stored.
+    fn put(&mut self, key: ImageKey, image: StoredImage, limit_bytes: u64) {
+        let known = self.images.get(&key).map(|known| &*known.points);
+        let (least, before) = known.map_or((0, 0), |points| (points.len(), stored_bytes(points)));
+        let after = self.bytes - before + stored_bytes(&image.points);
+        if image.points.len() < least && !image.is_final {
+            // Two threads have learned the same image at the same time.
+            return;
+        }
+        if after <= limit_bytes {
+            self.bytes = after;
+            self.images.insert(key, image);
+        }
+    }
+}
+
 /// An image's entry points.
-#[derive(Default, Clone)]
+#[derive(Clone)]
 struct StoredImage {
-    /// Two words for each point's bit, and one for each component's DC coefficient.
-    words: Arc<[u16]>,
+    /// The points in the form of `entry_point_bytes`.
+    points: Arc<[u8]>,
     /// Whether there are no more points: an attempt to learn all of them has been made.
     is_final: bool,
 }
 
+fn stored_bytes(points: &[u8]) -> u64 {
+    OVERHEAD_BYTES + points.len() as u64
+}
+
 impl std::fmt::Debug for EntryPointStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EntryPointStore").field("limit_bytes", &self.limit_bytes).finish_non_exhaustive()
+        f.debug_struct("EntryPointStore")
+            .field("limit_bytes", &self.limit_bytes)
+            .field("folder", &self.folder())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for EntryPointStore {
+    /// Saves what is not in the folder yet. [`save`](Self::save) reports why it fails.
+    fn drop(&mut self) {
+        let _ = self.save();
     }
 }
 
@@ -112,56 +171,158 @@ impl EntryPointStore {
     /// A store for at most `limit_bytes` of memory.
     #[must_use]
     pub fn new(limit_bytes: u64) -> Self {
-        Self { limit_bytes, kept: Mutex::default() }
+        Self { limit_bytes, kept: Mutex::default(), folder: None, has_failed: AtomicBool::new(false) }
     }
 
-    /// Largest number of bytes that the store takes.
+    /// A store that keeps entry points in the files of a folder, from one process to the next, and shares them with all
+    /// processes that use the folder. What is new is in memory, at most 512 MiB, until it is saved. The files take at
+    /// most `limit_bytes`. If a folder of many data sets is full, those files go first that this process does not use
+    /// and whose last use is longest ago.
+    ///
+    /// Files are found by a secret key in the folder, which makes it impossible to supply two images that share entry
+    /// points. Whoever can write to the folder can change pixels: give it to one user, or to users who trust each other.
+    /// Damaged files, and those of another key, are as good as none.
+    ///
+    /// ```
+    /// # let folder = std::env::temp_dir().join(format!("warpfeed-doc-{}", std::process::id()));
+    /// use warpfeed_image::decode::{DecodeOptions, Decoder, EntryPointStore, PriorKnowledge, probe};
+    /// use warpfeed_image::{Image, JpegOptions, Rect, Size, encode_jpeg};
+    ///
+    /// let bytes = encode_jpeg(&Image::new(Size::new(640, 480)), &JpegOptions::default())?;
+    /// let (header, part) = (probe(&bytes)?, Rect { x: 300, y: 200, width: 224, height: 224 });
+    /// let (mut decoder, mut image) = (Decoder::new()?, Image::default());
+    /// for knew in [PriorKnowledge::Nothing, PriorKnowledge::EntryPoints] {
+    ///     let store = EntryPointStore::in_folder(&folder, 4 << 30)?;
+    ///     let options = DecodeOptions { entry_points: Some(&store), ..DecodeOptions::default() };
+    ///     assert_eq!(decoder.decode_with(&bytes, &header, part, options, &mut image)?, knew);
+    ///     store.save()?;
+    /// }
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the file system, if the folder cannot be read, or has no key and cannot be written.
+    pub fn in_folder(folder: impl AsRef<Path>, limit_bytes: u64) -> io::Result<Self> {
+        let folder = EntryPointFolder::open(folder.as_ref(), limit_bytes)?;
+        let mut store = Self::new(limit_bytes.min(MAX_UNSAVED_BYTES));
+        store.folder = Some(Arc::new(folder));
+        Ok(store)
+    }
+
+    /// The folder in which entry points are kept.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_ref().map(|folder| folder.path())
+    }
+
+    /// Largest number of bytes that the store takes in memory.
     #[must_use]
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
 
+    /// Size of the store.
+    #[must_use]
+    pub fn usage(&self) -> EntryPointUsage {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let (unsaved_images, unsaved_bytes) = (kept.images.len() as u64, kept.bytes);
+        drop(kept);
+        let (saved_images, saved_bytes) = self.folder.as_ref().map_or((0, 0), |folder| folder.usage());
+        EntryPointUsage { unsaved_images, unsaved_bytes, saved_images, saved_bytes }
+    }
+
+    /// Moves what is new from memory to a file of the folder; does nothing without a folder. Call it when an epoch ends.
+    /// A file appears whole or not at all. After an error everything is in memory as before.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn save(&self) -> io::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let images = {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.bytes = 0;
+            std::mem::take(&mut kept.images)
+        };
+        if images.is_empty() {
+            return Ok(());
+        }
+        let record = |(key, StoredImage { points, is_final })| Record { key, points, is_final };
+        let mut records: Vec<_> = images.into_iter().map(record).collect();
+        let saved = folder.add(&mut records);
+        self.has_failed.store(saved.is_err() || !records.is_empty(), Ordering::Relaxed);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        for Record { key, points, is_final } in records {
+            kept.put(key, StoredImage { points, is_final }, self.limit_bytes);
+        }
+        saved
+    }
+
+    /// The key of an image. `None` if the image's entry points are not stored.
+    pub(super) fn key(&self, bytes: &[u8], header: &Header, grid: &McuGrid) -> Option<ImageKey> {
+        // If restarts come in the middle of a row, the data would have to be cut there.
+        let interval = u32::from(header.restart_interval_mcus);
+        if bytes.len() > MAX_BYTES || interval % grid.columns != 0 || grid.most_points() < MIN_POINTS {
+            return None;
+        }
+        let key = self.folder.as_ref().map_or_else(process_key, |folder| folder.key);
+        Some(ImageKey(HighwayHasher::new(highway::Key(key)).hash128(bytes)))
+    }
+
     /// Finds the entry points of an image.
-    pub(super) fn get(&self, key: &ImageKey, grid: &McuGrid, entries: &mut ImageEntryPoints) -> StoreAnswer {
+    pub(super) fn get(
+        &self,
+        key: &ImageKey,
+        header: &Header,
+        grid: &McuGrid,
+        entries: &mut ImageEntryPoints,
+    ) -> StoreAnswer {
         entries.reset(grid.columns, grid.step());
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, bytes) = (kept.images.get(key).cloned(), kept.bytes);
         drop(kept);
-        let most = grid.most_points() * (2 + grid.components) * size_of::<u16>();
+        let most = grid.most_points() * (4 + 2 * grid.components);
         let has_room = bytes + OVERHEAD_BYTES + most as u64 <= self.limit_bytes;
-        let Some(StoredImage { words, is_final }) = known else {
-            return StoreAnswer { is_known: false, can_learn: has_room };
+        let mut buffer = std::mem::take(&mut entries.buffer);
+        let found = match &known {
+            Some(StoredImage { points, is_final }) => Some((&**points, *is_final)),
+            None => {
+                let found = self.folder.as_ref().and_then(|folder| folder.find(key, &mut buffer));
+                found.map(|(place, is_final)| (&buffer[place], is_final))
+            }
         };
-        entries.points.extend(words.chunks_exact(2 + grid.components).map(|point| {
-            let mut dc = [0; 4];
-            dc.iter_mut().zip(&point[2..]).for_each(|(dc, &word)| *dc = word as i16);
-            EntryPoint { bit: u32::from(point[0]) << 16 | u32::from(point[1]), dc }
-        }));
-        entries.settle();
-        StoreAnswer { is_known: true, can_learn: has_room && !is_final }
+        let answer = match found {
+            Some((points, is_final)) if from_bytes(points, grid, header.scan_offset_bytes, entries).is_some() => {
+                StoreAnswer { is_known: true, can_learn: has_room && !is_final }
+            }
+            _ => {
+                entries.reset(grid.columns, grid.step());
+                StoreAnswer { is_known: false, can_learn: has_room }
+            }
+        };
+        entries.buffer = buffer;
+        answer
     }
 
-    /// Stores the entry points of an image, if there is room and no more are stored already. If `points` is empty,
-    /// stores that the image has been seen. `is_final` says that no more points can be learned.
-    pub(super) fn put(&self, key: ImageKey, grid: &McuGrid, points: &[EntryPoint], is_final: bool) {
-        let words: Arc<[u16]> = points
-            .iter()
-            .flat_map(|point| {
-                let dc = point.dc.iter().take(grid.components).map(|&dc| dc as u16);
-                [(point.bit >> 16) as u16, point.bit as u16].into_iter().chain(dc)
-            })
-            .collect();
-        let bytes = |words: &[u16]| OVERHEAD_BYTES + size_of_val(words) as u64;
+    /// Stores the entry points of an image, if there is room and no more are stored already. With the points comes the
+    /// number of MCUs from one to the next. If there are none, stores that the image has been seen. `is_final` says that
+    /// no more points can be learned.
+    pub(super) fn put(
+        &self,
+        key: ImageKey,
+        header: &Header,
+        grid: &McuGrid,
+        (points, step): (&[EntryPoint], u32),
+        is_final: bool,
+    ) {
+        let points = to_bytes(points, step, grid.components, header.scan_offset_bytes);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = kept.images.get(&key).map(|known| &*known.words);
-        let (least, before) = known.map_or((0, 0), |words| (words.len(), bytes(words)));
-        let after = kept.bytes - before + bytes(&words);
-        if words.len() < least {
-            // Two threads have learned the same image at the same time.
-            kept.images.entry(key).and_modify(|known| known.is_final |= is_final);
-        } else if after <= self.limit_bytes {
-            kept.bytes = after;
-            kept.images.insert(key, StoredImage { words, is_final });
+        kept.put(key, StoredImage { points: points.into(), is_final }, self.limit_bytes);
+        let is_much = kept.bytes >= SAVE_BYTES.min(self.limit_bytes / 2);
+        drop(kept);
+        if is_much && self.folder.is_some() && !self.has_failed.load(Ordering::Relaxed) {
+            // What cannot be saved stays in memory.
+            let _ = self.save();
         }
     }
 }
@@ -350,14 +511,14 @@ mod tests {
         let jpeg = encode_jpeg(&image(size, &mut rng), &JpegOptions::default()).unwrap();
         let header = probe(&jpeg).unwrap();
         let grid = McuGrid::new(&header).unwrap();
-        let key = ImageKey::new(&jpeg, &header, &grid).unwrap();
         let memory = EntryPointStore::new(1 << 20);
+        let key = memory.key(&jpeg, &header, &grid).unwrap();
         let how = DecodeOptions { accept_truncated: false, entry_points: Some(&memory) };
         let (want, _) = decoded(&mut lanes, &jpeg, full, DecodeOptions::default()).unwrap();
         // Without lanes, nothing is learned if the whole image is needed.
         decoded(&mut lanes, &jpeg, Rect { width: 200, ..full }, how).unwrap();
         let mut entries = ImageEntryPoints::default();
-        memory.get(&key, &grid, &mut entries);
+        memory.get(&key, &header, &grid, &mut entries);
         assert_eq!((entries.rows, entries.points.len()), (grid.rows, grid.most_points()));
         let mut noticed = 0;
         for round in 0..500 {
@@ -371,13 +532,15 @@ mod tests {
                     _ => points[rng.random_range(0..points.len())].bit,
                 };
             }
-            memory.put(key, &grid, &points, true);
+            // Stored points are in order.
+            points.sort_unstable_by_key(|point| point.bit);
+            memory.put(key, &header, &grid, (&points, grid.step()), true);
             for decoder in [&mut lanes, &mut narrow, &mut one_by_one] {
                 let part = random_part(&mut rng, size);
                 drop(decoded(decoder, &jpeg, part, how));
             }
             // The points may have been replaced.
-            memory.put(key, &grid, &points, true);
+            memory.put(key, &header, &grid, (&points, grid.step()), true);
             let (got, knew) = decoded(&mut lanes, &jpeg, full, how).unwrap();
             if lanes.has_lanes() && points != entries.points {
                 // By chance, a code may end where the next one begins.
@@ -419,6 +582,55 @@ mod tests {
                 let (got, knew) = decode(header);
                 assert!(got.pixels() == want.pixels(), "{:?}, {knew:?}", header.sampling);
             }
+        }
+    }
+
+    /// A folder serves the first decode of the next process, and changes no pixel, whatever has become of its files.
+    #[test]
+    fn a_folder_serves_the_next_process() {
+        let mut rng = ChaCha8Rng::seed_from_u64(8);
+        let size = Size::new(300, 263);
+        let part = Rect { x: 100, y: 90, width: 150, height: 150 };
+        let folder = std::env::temp_dir().join(format!("warpfeed-store-{}", std::process::id()));
+        let open = || EntryPointStore::in_folder(&folder, 1 << 30).unwrap();
+        let images = [JpegColor::Ycc, JpegColor::Rgb, JpegColor::Cmyk].map(|color| {
+            let options = JpegOptions { color, ..JpegOptions::default() };
+            encode_jpeg(&image(size, &mut rng), &options).unwrap()
+        });
+        for mut decoder in decoders() {
+            let want =
+                images.each_ref().map(|jpeg| decoded(&mut decoder, jpeg, part, DecodeOptions::default()).unwrap().0);
+            let mut knew = |store: &EntryPointStore| {
+                let how = DecodeOptions { accept_truncated: false, entry_points: Some(store) };
+                let knew = images.iter().zip(&want).map(|(jpeg, want)| {
+                    let (got, knew) = decoded(&mut decoder, jpeg, part, how).unwrap();
+                    assert!(got == *want, "{knew:?}");
+                    knew
+                });
+                knew.collect::<Vec<_>>()
+            };
+            let first = open();
+            assert_eq!(knew(&first), [PriorKnowledge::Nothing; 3]);
+            let unsaved = first.usage();
+            assert_eq!((unsaved.unsaved_images, unsaved.saved_images), (3, 0));
+            assert_eq!(knew(&first), [PriorKnowledge::EntryPoints; 3]);
+            // Dropping a store saves it.
+            drop(first);
+            let second = open();
+            assert_eq!(knew(&second), [PriorKnowledge::EntryPoints; 3]);
+            assert_eq!((second.usage().unsaved_images, second.usage().saved_images), (0, 3));
+            for entry in std::fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension() == Some("points".as_ref()) {
+                    let mut bytes = std::fs::read(&path).unwrap();
+                    bytes[90..].iter_mut().for_each(|byte| *byte ^= rng.random::<u8>() & 0x11);
+                    std::fs::write(path, bytes).unwrap();
+                }
+            }
+            assert_eq!(knew(&second), [PriorKnowledge::Nothing; 3]);
+            drop(second);
+            assert_eq!(knew(&open()), [PriorKnowledge::EntryPoints; 3]);
+            std::fs::remove_dir_all(&folder).unwrap();
         }
     }
 

@@ -98,6 +98,8 @@ pub(super) struct ImageEntryPoints {
     pub a_row: u32,
     /// Number of whole rows before the last point.
     pub rows: u32,
+    /// Memory for reading the points from a file.
+    pub buffer: Vec<u8>,
 }
 
 impl ImageEntryPoints {

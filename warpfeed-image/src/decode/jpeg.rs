@@ -5,7 +5,7 @@ use super::entry_point_store::{EntryPointStore, ImageKey, StoreAnswer};
 use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{self, Lanes, LanesJob};
-use super::{Header, lossless_jpeg, restarts};
+use super::{Header, lossless_jpeg, packed_points, probe, restarts};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::raster::{Image, Rect};
@@ -78,7 +78,7 @@ pub enum PriorKnowledge {
     Nothing,
     /// The places of its rows, from its own index.
     RowIndex,
-    /// Its learned entry points.
+    /// Its entry points: learned before, or its own.
     EntryPoints,
 }
 
@@ -104,6 +104,11 @@ enum EntryPointUse {
         all: bool,
     },
     Known(PriorKnowledge),
+    /// The image's own entry points are checked.
+    Packed {
+        key: ImageKey,
+        grid: McuGrid,
+    },
 }
 
 const OK: c_int = 0;
@@ -137,6 +142,8 @@ pub(super) struct JpegDecoder {
     learned: Vec<EntryPoint>,
     #[cfg(target_arch = "x86_64")]
     lanes: Option<Lanes>,
+    /// Whether all entry points are learned, whatever is known.
+    learns_all: bool,
     /// Whether libjpeg's own entropy decoder is used for all images. Ours is tested against it.
     plain: bool,
     /// Whether libjpeg's inverse DCT in C is used. Its assembler is tested against it.
@@ -179,6 +186,7 @@ impl JpegDecoder {
             learned: Vec::new(),
             #[cfg(target_arch = "x86_64")]
             lanes: Lanes::new(),
+            learns_all: false,
             plain: false,
             portable: false,
         })
@@ -207,20 +215,21 @@ impl JpegDecoder {
         let mut found = grid.map_or(EntryPointUse::Nothing, |grid| self.find(&task, &grid, options.entry_points));
         let mut knew = match found {
             EntryPointUse::Known(knew) => knew,
+            EntryPointUse::Packed { .. } => PriorKnowledge::EntryPoints,
             _ => PriorKnowledge::Nothing,
         };
         let mut status = self.call(&task, &found, out);
         if status == UNPREPARED {
-            // The entry points belong to other data after all. The right ones are learned.
-            let key =
-                options.entry_points.and(grid).and_then(|grid| Some((ImageKey::new(bytes, header, &grid)?, grid)));
+            // The entry points belong to other data. The right ones are learned.
+            let key = options.entry_points.zip(grid);
+            let key = key.and_then(|(store, grid)| Some((store.key(bytes, header, &grid)?, grid)));
             found = key.map_or(EntryPointUse::Nothing, |(key, grid)| self.learn(key, &grid, true));
             knew = PriorKnowledge::Nothing;
             status = self.call(&task, &found, out);
         }
         if status == FILLED {
             if let (EntryPointUse::New { key, grid, .. }, Some(store)) = (found, options.entry_points) {
-                store.put(key, &grid, &[], true);
+                store.put(key, header, &grid, (&[], grid.step()), true);
             }
             found = EntryPointUse::Nothing;
             knew = PriorKnowledge::Nothing;
@@ -234,8 +243,15 @@ impl JpegDecoder {
                     let learned = unsafe { wf_jpeg_learned(self.handle.as_ptr()) } as usize;
                     let points = self.learned.get(..learned).unwrap_or_default();
                     if all || !points.is_empty() {
-                        store.put(key, &grid, points, all);
+                        store.put(key, header, &grid, (points, grid.step()), all);
                     }
+                }
+                if let (EntryPointUse::Packed { key, grid }, Some(store)) = (found, options.entry_points) {
+                    // Those up to the last decoded row have been checked.
+                    let ImageEntryPoints { points, step, a_row, .. } = &self.known;
+                    let rows = grid.rows_needed(part);
+                    let checked = points.get(..=rows as usize * *a_row as usize).unwrap_or_default();
+                    store.put(key, header, &grid, (checked, *step), rows == grid.rows);
                 }
                 return Ok(knew);
             }
@@ -256,28 +272,75 @@ impl JpegDecoder {
     fn find(&mut self, task: &DecodeTask<'_>, grid: &McuGrid, store: Option<&EntryPointStore>) -> EntryPointUse {
         let DecodeTask { bytes, header, .. } = *task;
         let part = header.full_part(task.part);
+        if self.learns_all {
+            let key = store.and_then(|store| store.key(bytes, header, grid));
+            return key.map_or(EntryPointUse::Nothing, |key| self.learn(key, grid, true));
+        }
         // If the whole image is needed and there are no lanes, entry points do not help.
         if !grid.has_rest(part) && (header.is_draft() || !self.has_lanes()) {
             return EntryPointUse::Nothing;
         }
         let kept = store.and_then(|store| {
-            let key = ImageKey::new(bytes, header, grid)?;
-            Some((store, key, store.get(&key, grid, &mut self.known)))
+            let key = store.key(bytes, header, grid)?;
+            Some((store, key, store.get(&key, header, grid, &mut self.known)))
         });
         if kept.is_some() && self.known.rows >= grid.rows_needed(part) {
             return EntryPointUse::Known(PriorKnowledge::EntryPoints);
+        }
+        if let Some((_, key, _)) = &kept
+            && self.has_lanes()
+            && !header.is_draft()
+            && packed_points::entries(bytes, header, grid, &mut self.known)
+            && self.pays(grid, part)
+        {
+            return EntryPointUse::Packed { key: *key, grid: *grid };
         }
         // An index is enough the first time, because an image may be decoded only once.
         let is_new = kept.as_ref().is_none_or(|(.., kept)| !kept.is_known);
         let can_learn = kept.as_ref().is_some_and(|(.., kept)| kept.can_learn);
         if (is_new || !can_learn) && restarts::entries(bytes, header, grid, &mut self.known) {
             if let Some((store, key, StoreAnswer { is_known: false, can_learn: true })) = kept {
-                store.put(key, grid, &[], false);
+                store.put(key, header, grid, (&[], grid.step()), false);
             }
             return EntryPointUse::Known(PriorKnowledge::RowIndex);
         }
         let Some((_, key, StoreAnswer { can_learn: true, .. })) = kept else { return EntryPointUse::Nothing };
         self.learn(key, grid, !is_new)
+    }
+
+    /// Whether a part has enough stretches for lanes to check and decode them.
+    fn pays(&self, grid: &McuGrid, part: Rect) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return lanes::pays(grid, part, self.known.step);
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
+    /// Puts the image's entry points into the image: see
+    /// [`Decoder::with_entry_points`](super::Decoder::with_entry_points).
+    pub(super) fn with_entry_points(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        out: &mut Image,
+    ) -> Result<Option<Vec<u8>>> {
+        if let Some(bare) = packed_points::without_points(bytes, header) {
+            return self.with_entry_points(&bare, &probe(&bare)?, out);
+        }
+        let all = EntryPointStore::new(u64::MAX);
+        let how = DecodeOptions { accept_truncated: false, entry_points: Some(&all) };
+        self.learns_all = true;
+        let decoded = self.decode(bytes, header, Rect::full(header.size), how, out);
+        self.learns_all = false;
+        decoded?;
+        let packed = || {
+            let grid = McuGrid::new(header)?;
+            let key = all.key(bytes, header, &grid)?;
+            let mut points = ImageEntryPoints::default();
+            all.get(&key, header, &grid, &mut points);
+            packed_points::with_points(bytes, header, &grid, &points.points)
+        };
+        Ok(packed())
     }
 
     /// Makes room for entry points to be learned.
@@ -341,16 +404,21 @@ impl JpegDecoder {
                 let (step, a_row) = (grid.step(), grid.columns.div_ceil(grid.step()));
                 learned = PointRows { points: self.learned.as_mut_ptr(), rows: grid.rows, step, a_row };
             }
-            EntryPointUse::Known(_) => {
-                let ImageEntryPoints { points, step, a_row, rows } = &self.known;
+            EntryPointUse::Known(_) | EntryPointUse::Packed { .. } => {
+                let are_trusted = matches!(found, EntryPointUse::Known(_));
+                let ImageEntryPoints { points, step, a_row, rows, .. } = &self.known;
                 known = PointRows { points: points.as_ptr().cast_mut(), rows: *rows, step: *step, a_row: *a_row };
                 #[cfg(target_arch = "x86_64")]
                 if let (Some(lanes), Some(grid)) = (&mut self.lanes, McuGrid::new(header))
-                    && let Some(begun) = LanesJob::begin(lanes, bytes, header, &self.known, &grid, part)
+                    && let Some(begun) = LanesJob::begin(lanes, bytes, header, &self.known, &grid, part, are_trusted)
                 {
                     job = begun;
                     decode_row = Some(lanes::decode_row);
                     row_context = (&raw mut job).cast();
+                }
+                // Only lanes check points.
+                if !are_trusted && decode_row.is_none() {
+                    return UNPREPARED;
                 }
             }
         }

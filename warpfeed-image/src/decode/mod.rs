@@ -32,8 +32,9 @@
 //! Finding the beginning of an MCU means walking through all codes before it, every time again. So a decoder with a
 //! store records it the first time: the bit and the DC coefficients about every 128 pixels (`entry_points`), a hundredth
 //! of the encoded bytes. Later it skips what a rectangle does not need, and has many places to begin at. An image is
-//! known by a hash of all its bytes under a secret key of the process. So it needs no name, a changed file is a new
-//! image, and nobody can make two images that share entry points. Nothing is recorded of an image with a warning, or
+//! known by a hash of all its bytes under a secret key, of the process or of the folder that keeps entry points
+//! (`entry_point_folder`). So it needs no name, a changed file is a new image, and nobody can make two images that share
+//! entry points. Nothing is recorded of an image with a warning, or
 //! with bytes in its data that mean nothing (`oddities`). The first time, only what a rectangle walks through is
 //! recorded, which takes one or two hundredths of the time. The second time that more is needed, decoding goes on to the
 //! end. Entry points are never evicted: an epoch of training uses each image once, so the least recently used one is the
@@ -72,6 +73,9 @@
 //! progressive images of more than 500 scans are refused.
 
 mod baseline;
+mod entry_point_bytes;
+mod entry_point_folder;
+mod entry_point_segment;
 mod entry_point_store;
 mod entry_points;
 mod huffman;
@@ -85,13 +89,14 @@ mod lossless;
 mod lossless_jpeg;
 #[cfg(any(test, feature = "testing"))]
 pub mod oddities;
+mod packed_points;
 mod pnm;
 mod probe;
 mod reason;
 mod restarts;
 mod window;
 
-pub use entry_point_store::EntryPointStore;
+pub use entry_point_store::{EntryPointStore, EntryPointUsage};
 pub use jpeg::{DecodeOptions, PriorKnowledge};
 pub use probe::probe;
 pub use restarts::{indexed, is_indexed};
@@ -165,6 +170,8 @@ pub struct Header {
     pub scan_offset_bytes: usize,
     /// Place of a JPEG's row index, after its signature.
     pub(crate) row_index: Option<Range<usize>>,
+    /// Place of a JPEG's own entry points, after their signature.
+    pub(crate) packed_points: Option<Range<usize>>,
 }
 
 impl Header {
@@ -307,6 +314,32 @@ impl Decoder {
             Format::Jpeg => self.jpeg.decode(bytes, header, part, options, out),
             Format::Png | Format::WebP => lossless::decode(bytes, header, part, out).map(|()| PriorKnowledge::Nothing),
             Format::Pnm => pnm::decode(bytes, header, part, out).map(|()| PriorKnowledge::Nothing),
+        }
+    }
+
+    /// Puts entry points into a JPEG, so that decoders with a store have them from the first decode on
+    /// ([`DecodeOptions::entry_points`]). Decodes the image into `out`. No other byte of the image is changed, but for
+    /// entry points that it has already: these are replaced. `None` if the image cannot have entry points: it is
+    /// progressive, too small, or has bytes without a meaning in its data.
+    ///
+    /// ```
+    /// use warpfeed_image::decode::{DecodeOptions, PriorKnowledge};
+    /// use warpfeed_image::{Decoder, Image, JpegOptions, Size, encode_jpeg, probe};
+    ///
+    /// let bytes = encode_jpeg(&Image::new(Size::new(640, 480)), &JpegOptions::default())?;
+    /// let (mut decoder, mut image) = (Decoder::new()?, Image::default());
+    /// let with = decoder.with_entry_points(&bytes, &probe(&bytes)?, &mut image)?.expect("a baseline image");
+    /// assert!(with.len() > bytes.len() && with.ends_with(&bytes[100..]));
+    /// # Ok::<(), warpfeed_image::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`decode`](Self::decode).
+    pub fn with_entry_points(&mut self, bytes: &[u8], header: &Header, out: &mut Image) -> Result<Option<Vec<u8>>> {
+        out.reserve(header.size)?;
+        match header.format {
+            Format::Jpeg => self.jpeg.with_entry_points(bytes, header, out),
+            _ => Ok(None),
         }
     }
 }

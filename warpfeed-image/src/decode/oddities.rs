@@ -1,9 +1,11 @@
 //! JPEG data that are legal but rare, or damaged, for tests and fuzz targets. All ways of decoding must give the same
 //! pixels for them.
 
+use super::entry_point_bytes::{from_bytes, to_bytes};
 use super::entry_point_store::EntryPointStore;
+use super::entry_points::{ImageEntryPoints, McuGrid};
 use super::jpeg::{DecodeOptions, DecodeWays, JpegDecoder};
-use super::{kernel_steps, probe};
+use super::{Header, kernel_steps, packed_points, probe};
 use crate::raster::{Image, Pixel, Rect, Size};
 use std::cell::RefCell;
 
@@ -20,11 +22,11 @@ impl<'a> Choices<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// A number below `count`; 0 once the bytes are used up.
+    /// A number below `count`. When the bytes are used up, they are used again.
     fn below(&mut self, count: usize) -> usize {
         let mut byte = || {
             self.at += 1;
-            self.bytes.get(self.at - 1).copied().unwrap_or(0)
+            self.bytes.get((self.at - 1) % self.bytes.len().max(1)).copied().unwrap_or(0)
         };
         u16::from_le_bytes([byte(), byte()]) as usize % count.max(1)
     }
@@ -79,9 +81,124 @@ pub fn odd(jpeg: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
     jpeg
 }
 
+/// Entry points that anybody may have put into an image, in the form in which they are packed: the image's own, changed
+/// in one way or another, those of the last image, or random bytes.
+fn any_points(header: &Header, own: Option<&ImageEntryPoints>, last: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
+    let (kind, grid) = (choices.below(10), McuGrid::new(header));
+    let (Some(own), Some(grid), 0..8) = (own, grid, kind) else {
+        let random = (0..choices.below(300)).map(|_| choices.below(256) as u8);
+        return if kind == 8 { last.to_vec() } else { random.collect() };
+    };
+    let (mut points, mut step) = (own.points.clone(), own.step);
+    let at = choices.below(points.len());
+    let change = choices.below(33) as i32 - 16;
+    match kind {
+        // One place, or all after it, some bits away.
+        1 => points[at].bit = points[at].bit.wrapping_add_signed(change),
+        2 => points[at..].iter_mut().for_each(|point| point.bit = point.bit.wrapping_add_signed(change)),
+        // Other colors from one place on.
+        3 | 4 => {
+            let component = choices.below(grid.components);
+            let end = if kind == 3 { at + 1 } else { points.len() };
+            points[at..end]
+                .iter_mut()
+                .for_each(|point| point.dc[component] = point.dc[component].wrapping_add(change as i16));
+        }
+        // A place that belongs elsewhere.
+        5 => points[at..].rotate_left(1),
+        6 => points[at] = points[choices.below(own.points.len())],
+        7 => step = 1 + choices.below(grid.columns as usize) as u32,
+        _ => {}
+    }
+    to_bytes(&points, step, grid.components, header.scan_offset_bytes)
+}
+
+/// Stores that many images share, in memory and in a folder. The latter is written, and opened as by another process, all
+/// the time.
+struct SharedStores {
+    memory: EntryPointStore,
+    folder: EntryPointStore,
+    path: std::path::PathBuf,
+    rounds: u32,
+    /// The packed points of the last image.
+    last: Vec<u8>,
+}
+
+impl SharedStores {
+    fn new() -> Self {
+        let name = format!("warpfeed-oddities-{}-{:?}", std::process::id(), std::thread::current().id());
+        let path = std::env::temp_dir().join(name);
+        let folder = EntryPointStore::in_folder(&path, 1 << 24).expect("a writable folder");
+        Self { memory: EntryPointStore::new(1 << 24), folder, path, rounds: 0, last: Vec::new() }
+    }
+
+    fn turn(&mut self) {
+        self.rounds += 1;
+        if self.rounds.is_multiple_of(256) {
+            self.folder.save().expect("a writable folder");
+            self.folder = EntryPointStore::in_folder(&self.path, 1 << 24).expect("a writable folder");
+        }
+        if self.rounds.is_multiple_of(1 << 14) {
+            self.memory = EntryPointStore::new(1 << 24);
+        }
+    }
+}
+
+impl Drop for SharedStores {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Decodes an image that has entry points of its own, which may be anybody's, with stores that other images use too, and
+/// panics if the pixels are not those of decoding from the front.
+fn decode_with_any_points(
+    jpeg: &[u8],
+    accept_truncated: bool,
+    lanes: &mut JpegDecoder,
+    one_by_one: &mut JpegDecoder,
+    choices: &mut Choices<'_>,
+) {
+    thread_local!(static SHARED: RefCell<SharedStores> = RefCell::new(SharedStores::new()));
+    SHARED.with_borrow_mut(|shared| {
+        shared.turn();
+        let Ok(header) = probe(jpeg) else { return };
+        let mut own = ImageEntryPoints::default();
+        let packed = lanes.with_entry_points(jpeg, &header, &mut Image::default()).ok().flatten();
+        let has_own = packed.as_ref().is_some_and(|packed| {
+            let (Ok(with), Some(grid)) = (probe(packed), McuGrid::new(&header)) else { return false };
+            let points = &packed[with.packed_points.expect("they were put in")];
+            from_bytes(points, &grid, header.scan_offset_bytes, &mut own).is_some()
+        });
+        let points = any_points(&header, has_own.then_some(&own), &shared.last, choices);
+        let bare = packed_points::without_points(jpeg, &header).unwrap_or_else(|| jpeg.to_vec());
+        let Some(with) = probe(&bare).ok().and_then(|header| packed_points::with_segment(&bare, &header, &points))
+        else {
+            return;
+        };
+        shared.last = points;
+        let Ok(header) = probe(&with) else { return };
+        let own_store = EntryPointStore::new(1 << 20);
+        for epoch in 1..=3 {
+            let part = choices.part(Rect::full(header.size));
+            let decode = |decoder: &mut JpegDecoder, entry_points| {
+                let (mut out, how) = (Image::default(), DecodeOptions { accept_truncated, entry_points });
+                decoder.decode(&with, &header, part, how, &mut out).map_err(|error| error.to_string())?;
+                Ok::<_, String>(out.pixels().to_vec())
+            };
+            let want = decode(one_by_one, None);
+            for (what, store) in [("own", &own_store), ("memory", &shared.memory), ("folder", &shared.folder)] {
+                let got = decode(lanes, Some(store));
+                assert!(got == want, "{what}, epoch {epoch}, {part:?}: {:?}, {:?}", got.err(), want.err());
+            }
+        }
+    });
+}
+
 /// Decodes four parts of an image or of a draft of it, one per epoch, in each possible way, and panics if one of them gives other pixels
-/// than decoding from the front. The ways are: with and without vectors and a store for entry points, with libjpeg's
-/// own entropy decoder, with its inverse DCT in C, and with the steps of the device's decoder.
+/// than decoding from the front. The ways are: with and without vectors and a store for entry points, with entry points
+/// in the image that may be anybody's, with libjpeg's own entropy decoder, with its inverse DCT in C, and with the steps
+/// of the device's decoder.
 pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
     thread_local!(static WAYS: RefCell<DecodeWays> = RefCell::new(JpegDecoder::ways().expect("there is memory")));
     let Ok(mut header) = probe(jpeg) else { return };
@@ -97,6 +214,8 @@ pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
     let (from_the_front, memories) =
         (DecodeOptions { accept_truncated, entry_points: None }, [(); 3].map(|()| EntryPointStore::new(1 << 20)));
     WAYS.with_borrow_mut(|DecodeWays { one_by_one, lanes, narrow_lanes, libjpeg, portable }| {
+        decode_with_any_points(jpeg, accept_truncated, lanes, one_by_one, choices);
+        decode_with_any_points(jpeg, accept_truncated, narrow_lanes, one_by_one, choices);
         for epoch in 1..=4 {
             let part = choices.part(Rect::full(header.size));
             let want = decode(one_by_one, part, from_the_front);
@@ -161,7 +280,7 @@ mod tests {
                 }
             }
         }
-        for round in 0..3000 {
+        for round in 0..2000 {
             let mut bytes = [0; 64];
             rng.fill_bytes(&mut bytes);
             let mut choices = Choices::new(&bytes);

@@ -7,6 +7,8 @@ use crate::raster::Size;
 /// The marker of an index of rows, and its signature (`restarts.rs`).
 pub(super) const INDEX_MARKER: u8 = 0xE9;
 pub(super) const INDEX_SIGNATURE: &[u8] = b"warpfeed\0\0";
+/// The signature of entry points in an image (`packed_points.rs`), which have the same marker.
+pub(super) const POINTS_SIGNATURE: &[u8] = b"warpfeed\0\x01";
 
 /// Reads an image's header: its format, size, orientation and layout. Allocates nothing.
 ///
@@ -105,6 +107,7 @@ fn header(format: Format, width: u32, height: u32) -> Header {
         process: 0,
         scan_offset_bytes: 0,
         row_index: None,
+        packed_points: None,
     }
 }
 
@@ -126,7 +129,7 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
     let mut found: Option<Header> = None;
     let mut exif = None;
     let mut restart_interval_mcus = 0;
-    let mut row_index = None;
+    let (mut row_index, mut packed_points) = (None, None);
     // Whether there is a JFIF segment, and the transform in Adobe's segment. libjpeg uses them before the components'
     // names.
     let (mut jfif, mut adobe_transform) = (false, None);
@@ -181,6 +184,7 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
                     this.components == 3 && !jfif && adobe_transform.map_or(this.rgb, |transform| transform == 0);
                 this.scan_offset_bytes = next;
                 this.row_index = row_index;
+                this.packed_points = packed_points;
                 return Some(Ok(this));
             }
             0xDD => restart_interval_mcus = be16(segment, 0).unwrap_or(0),
@@ -188,6 +192,9 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
             0xEE if segment.starts_with(b"Adobe") => adobe_transform = segment.get(11).copied(),
             INDEX_MARKER if segment.starts_with(INDEX_SIGNATURE) => {
                 row_index = Some(next - segment.len() + INDEX_SIGNATURE.len()..next);
+            }
+            INDEX_MARKER if segment.starts_with(POINTS_SIGNATURE) => {
+                packed_points = Some(next - segment.len() + POINTS_SIGNATURE.len()..next);
             }
             0xE1 if exif.is_none() && segment.starts_with(b"Exif\0\0") => exif = Some(orientation(segment)),
             _ => {}

@@ -49,14 +49,17 @@ const BEFORE_DC: i32 = -64;
 struct LaneStretch {
     /// Bit at which the stretch's data start, in memory without stuffed bytes.
     bit: u32,
-    /// Upper bound of the bit at which the last MCU ends; it may end up to seven bits earlier, because of padding.
-    /// `None` if the stretch is not decoded to its end.
+    /// Upper bound of the bit at which the last MCU ends; it may end up to `padding_bits` earlier. `None` if the stretch
+    /// is not decoded to its end.
     end_bit: Option<u32>,
+    padding_bits: u32,
     len_bytes: u32,
     /// Place of the stretch's first block. `end` is one past the last block.
     start: u32,
     end: u32,
     dc: [i16; 4],
+    /// The last DC coefficients after the stretch, if they must be right.
+    end_dc: Option<[i16; 4]>,
 }
 
 /// Coefficients at their places, row by row.
@@ -102,6 +105,16 @@ pub(super) struct LanesJob<'a> {
     end_row: u32,
     /// The rows whose blocks are decoded.
     band: Range<u32>,
+    /// What is known about the data's beginning, if the entry points may be anybody's.
+    unchecked: Option<ScanStart>,
+}
+
+/// The beginning of an image's data, from which entry points are checked.
+#[derive(Clone, Copy)]
+struct ScanStart {
+    bit: u32,
+    /// Rows of MCUs from one restart marker to the next; 0 without restarts.
+    restart_rows: u32,
 }
 
 /// `wf_decode_row` in `jpeg.c`.
@@ -119,15 +132,18 @@ pub(super) unsafe extern "C" fn decode_row(
     // SAFETY: as promised by the caller.
     let job = unsafe { &mut *context.cast::<LanesJob<'_>>() };
     let decoded = || {
-        if !job.band.contains(&row) {
-            job.band = row..row + job.decode(row, first_column, columns)?;
-        }
+        job.reach(row, first_column, columns)?;
         // SAFETY: as promised by the caller.
         unsafe { job.transform(row, first_column, columns, planes) };
         Some(())
     };
     // No panic may leave a function that C has called.
     catch_unwind(AssertUnwindSafe(decoded)).ok().flatten().is_some().into()
+}
+
+/// Whether a part has enough stretches for decoding with lanes to pay, if entry points are `step` MCUs apart.
+pub(super) fn pays(grid: &McuGrid, part: Rect, step: u32) -> bool {
+    part.height.div_ceil(grid.mcu.height) * part.width.div_ceil(step * grid.mcu.width) >= MIN_STRETCHES
 }
 
 impl Lanes {
@@ -228,26 +244,56 @@ impl<'a> LanesJob<'a> {
         entries: &'a ImageEntryPoints,
         grid: &McuGrid,
         part: Rect,
+        are_trusted: bool,
     ) -> Option<Self> {
-        let stretch = entries.step * grid.mcu.width;
-        let stretches = part.height.div_ceil(grid.mcu.height) * part.width.div_ceil(stretch);
-        (stretches >= MIN_STRETCHES).then_some(())?;
+        pays(grid, part, entries.step).then_some(())?;
         lanes.make_tables(bytes, header)?;
-        Some(Self { lanes, bytes, entries, columns: grid.columns, end_row: grid.rows_needed(part), band: 0..0 })
+        let start = ScanStart {
+            bit: u32::try_from(8 * header.scan_offset_bytes).ok()?,
+            restart_rows: u32::from(header.restart_interval_mcus) / grid.columns,
+        };
+        let end_row = grid.rows_needed(part);
+        let unchecked = (!are_trusted).then_some(start);
+        Some(Self { lanes, bytes, entries, columns: grid.columns, end_row, band: 0..0, unchecked })
+    }
+
+    /// Makes sure that the blocks of a row are decoded. Rows are asked for from top to bottom.
+    ///
+    /// Entry points that may be anybody's are checked from the beginning of the data on: the first is there, and each
+    /// stretch ends at the bit, and with the DC coefficients, with which the next one begins. Between them are no
+    /// markers but those that are due. So all of them are places that a decoder comes to from the front.
+    fn reach(&mut self, row: u32, first_column: u32, columns: u32) -> Option<()> {
+        while !self.band.contains(&row) {
+            let next = if self.unchecked.is_some() { self.band.end } else { row };
+            if next > row {
+                return None;
+            }
+            self.band = next..next + self.decode(next, first_column, columns)?;
+        }
+        Some(())
+    }
+
+    /// The columns of MCUs that are decoded of each row: from the entry point before the first needed column on, or all
+    /// of them if the entry points must be checked.
+    fn decoded_columns(&self, first_column: u32, columns: u32) -> Range<u32> {
+        match self.unchecked {
+            None => first_column - first_column % self.entries.step..first_column + columns,
+            Some(_) => 0..self.columns,
+        }
     }
 
     /// Decodes the blocks of several rows of MCUs, starting with `row`. Returns the number of rows. `None` if they
     /// cannot be decoded from the entry points.
     fn decode(&mut self, row: u32, first_column: u32, columns: u32) -> Option<u32> {
-        let Self { lanes, bytes, entries, .. } = self;
-        let ImageEntryPoints { points, step, a_row, rows } = *entries;
+        let ImageEntryPoints { points, step, a_row, rows, .. } = self.entries;
         if row >= *rows || columns == 0 || first_column + columns > self.columns {
             return None;
         }
+        let needed = self.decoded_columns(first_column, columns);
+        let Self { lanes, bytes, unchecked, .. } = self;
         let in_mcu = lanes.components.len();
-        // Decoding starts at an entry point, which may come before the first column.
-        let from = first_column / step;
-        let stride = (first_column - from * step + columns) as usize * in_mcu;
+        let from = needed.start / step;
+        let stride = needed.len() * in_mcu;
         let rows = self.end_row.max(row + 1).min(*rows) - row;
         let rows = rows.min((BAND_BLOCKS / stride).max(1) as u32);
         lanes.data.clear();
@@ -255,23 +301,34 @@ impl<'a> LanesJob<'a> {
         for r in 0..rows {
             let mut column = from * step;
             let mut start = r as usize * stride;
-            for number in from..(first_column + columns).div_ceil(*step) {
+            for number in from..needed.end.div_ceil(*step) {
                 let at = ((row + r) * a_row + number) as usize;
                 let (point, next) = (*points.get(at)?, *points.get(at + 1)?);
                 let whole = (column + step).min(self.columns);
-                let end_column = whole.min(first_column + columns);
+                let end_column = whole.min(needed.end);
                 let end = start + (end_column - column) as usize * in_mcu;
                 let bit = u32::try_from(8 * lanes.data.len()).ok()?;
                 let taken = point.bit % 8;
                 let max_len = (whole - column) as usize * in_mcu * MAX_BLOCK_BYTES;
+                let mut boundary = Boundary { padding_bits: 7, end_dc: None };
+                if let Some(start) = unchecked {
+                    if row + r == 0 && number == 0 && (point.bit, point.dc) != (start.bit, [0; 4]) {
+                        return None;
+                    }
+                    let ended_rows =
+                        if whole == self.columns && row + r + 1 < self.entries.rows { row + r + 1 } else { 0 };
+                    boundary = start.check(bytes, point, next, ended_rows)?;
+                }
                 let end_bit = append(bytes, point, next, max_len, lanes.vectors, &mut lanes.data)?;
                 lanes.stretches.push(LaneStretch {
                     bit: bit + taken,
                     end_bit: (end_column == whole).then_some(end_bit),
+                    padding_bits: boundary.padding_bits,
                     len_bytes: (lanes.data.len() - bit as usize / 8) as u32,
                     start: start as u32,
                     end: end as u32,
                     dc: point.dc,
+                    end_dc: boundary.end_dc,
                 });
                 (column, start) = (end_column, end);
             }
@@ -284,8 +341,41 @@ impl<'a> LanesJob<'a> {
         lanes.blocks.resize(len + 1, DctBlock([0; 64]));
         lanes.stretches.sort_unstable_by_key(|stretch| std::cmp::Reverse(stretch.len_bytes));
         lanes.run()?;
-        lanes.sum_dc();
+        lanes.sum_dc()?;
         Some(rows)
+    }
+}
+
+/// How a stretch must end.
+struct Boundary {
+    padding_bits: u32,
+    end_dc: Option<[i16; 4]>,
+}
+
+impl ScanStart {
+    /// Checks the data between two entry points for markers. Returns how they must end. `ended_rows` is the number of rows
+    /// before `next`, or 0 if `next` is not the beginning of a row. `None` if a decoder would not come from one point to
+    /// the other.
+    fn check(self, bytes: &[u8], point: EntryPoint, next: EntryPoint, ended_rows: u32) -> Option<Boundary> {
+        let end = (next.bit as usize).div_ceil(8);
+        let is_due = self.restart_rows > 0 && ended_rows > 0 && ended_rows.is_multiple_of(self.restart_rows);
+        let (data_end, boundary) = if is_due {
+            let marker = [0xFF, 0xD0 + (ended_rows / self.restart_rows - 1) as u8 % 8];
+            let at = end.checked_sub(2)?;
+            if !next.bit.is_multiple_of(8) || next.dc != [0; 4] || *bytes.get(at..end)? != marker {
+                return None;
+            }
+            (at, Boundary { padding_bits: 7, end_dc: None })
+        } else {
+            // A zero after 0xFF is no data.
+            if bytes.get(next.byte().checked_sub(1)?)? == &0xFF {
+                return None;
+            }
+            (end, Boundary { padding_bits: 0, end_dc: Some(next.dc) })
+        };
+        let data = bytes.get(point.byte()..data_end)?;
+        let is_stuffed = |at: usize| bytes.get(point.byte() + at + 1) == Some(&0);
+        memchr::memchr_iter(0xFF, data).all(is_stuffed).then_some(boundary)
     }
 }
 
@@ -323,8 +413,9 @@ impl Lanes {
         Some((entry(len, symbol, number % 2 == 1), (bits >> 32) as u32))
     }
 
-    /// Converts the DC coefficients from differences to values.
-    fn sum_dc(&mut self) {
+    /// Converts the DC coefficients from differences to values. `None` if a stretch does not end with those that it
+    /// should end with.
+    fn sum_dc(&mut self) -> Option<()> {
         for stretch in &self.stretches {
             let mut dc = stretch.dc.map(i32::from);
             for mcu in self.blocks[stretch.start as usize..stretch.end as usize].chunks_exact_mut(self.components.len())
@@ -335,6 +426,10 @@ impl Lanes {
                     block[0] = *dc as i16;
                 }
             }
+            if stretch.end_dc.is_some_and(|end_dc| end_dc.map(i32::from) != dc) {
+                return None;
+            }
         }
+        Some(())
     }
 }

@@ -120,10 +120,11 @@ impl LanesJob<'_> {
         columns: u32,
         planes: *const *const *mut u8,
     ) {
-        let Self { lanes: Lanes { planes: all, blocks, components, .. }, entries, band, .. } = self;
+        let Self { lanes: Lanes { planes: all, blocks, components, .. }, band, .. } = self;
         let in_mcu = components.len();
-        let lead = (first_column % entries.step) as usize;
-        let row_blocks = (lead + columns as usize) * in_mcu;
+        let decoded = self.decoded_columns(first_column, columns);
+        let lead = (first_column - decoded.start) as usize;
+        let row_blocks = decoded.len() * in_mcu;
         let blocks = &blocks[(row - band.start) as usize * row_blocks..]
             [lead * in_mcu..columns as usize * in_mcu + lead * in_mcu];
         for (number, plane) in all.iter().enumerate() {
@@ -210,7 +211,7 @@ impl Lanes {
             }
             if let Some(stretch) = self.stretches.get(state.stretch[lane])
                 && let Some(end) = stretch.end_bit
-                && !(end.saturating_sub(7)..=end).contains(&state.bit.0[lane])
+                && !(end.saturating_sub(stretch.padding_bits)..=end).contains(&state.bit.0[lane])
             {
                 return None;
             }

@@ -1,0 +1,121 @@
+//! Where a pipeline keeps entry points.
+
+use crate::decode::EntryPointStore;
+use crate::error::{Error, Result};
+use crate::file;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Most bytes of entry points in memory, if no folder keeps them. All of ImageNet's take 0.9 GB.
+const MEMORY_BYTES: u64 = 512 << 20;
+/// Most bytes of entry points in the user's cache folder: four times ImageNet's.
+const FOLDER_BYTES: u64 = 4 << 30;
+/// Environment variable that names the place for pipelines that do not.
+const VARIABLE: &str = "WARPFEED_ENTRY_POINTS";
+
+/// Where a pipeline keeps entry points of JPEGs, and how many ([`Builder::entry_points`](crate::Builder::entry_points)).
+///
+/// By default they are kept in the user's cache folder (`$XDG_CACHE_HOME/warpfeed/entry-points`), in at most 4 GiB, and
+/// in at most 512 MiB of memory if the folder cannot be used. The environment variable `WARPFEED_ENTRY_POINTS` names
+/// another folder, or is `memory` or `none`.
+///
+/// Processes that use one folder share its files, also at the same time. New entry points are written when an epoch
+/// ends, and when the pipeline is dropped. Until then they take memory, usually at most 64 MiB; at most 512 MiB if they
+/// cannot be written.
+///
+/// ```
+/// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// # use warpfeed::prelude::*;
+/// use warpfeed::EntryPoints;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let folder = folder.path().join("points");
+/// # let jpeg = encode_jpeg(&Image::new(Size::new(400, 300)), &JpegOptions::default())?;
+///
+/// for run in 0..2 {
+///     let images = EncodedImages::new([(jpeg.clone(), 0)]);
+///     let builder = Pipeline::builder(images).center_crop(224).entry_points(EntryPoints::folder(&folder));
+///     let pipeline = builder.build()?;
+///     let mut epoch = pipeline.epoch(0);
+///     epoch.by_ref().for_each(|batch| drop(batch.unwrap()));
+///     // The first epoch of the second run has what the first run has found.
+///     assert_eq!(epoch.stats().decoded_entry_points, run);
+/// }
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EntryPoints {
+    place: Place,
+    limit_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+enum Place {
+    /// The user's cache folder if it can be used, else memory.
+    #[default]
+    Cache,
+    Folder(PathBuf),
+    Memory,
+    Nowhere,
+}
+
+impl EntryPoints {
+    /// No entry points: every epoch decodes every image from the front.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { place: Place::Nowhere, limit_bytes: None }
+    }
+
+    /// Entry points in memory, for the epochs of one pipeline.
+    #[must_use]
+    pub fn memory() -> Self {
+        Self { place: Place::Memory, limit_bytes: None }
+    }
+
+    /// Entry points in this folder, which is made if it does not exist. Whoever can write to it can change pixels: give
+    /// it to one user, or to users who trust each other.
+    #[must_use]
+    pub fn folder(folder: impl Into<PathBuf>) -> Self {
+        Self { place: Place::Folder(folder.into()), limit_bytes: None }
+    }
+
+    /// Limits the bytes that they take; 0 for none. Default: 4 GiB in a folder, 512 MiB in memory.
+    ///
+    /// Once they are used up, further images get no entry points. In a folder those of other data sets make room first,
+    /// the ones whose last use is longest ago.
+    #[must_use]
+    pub fn limit(mut self, bytes: u64) -> Self {
+        self.limit_bytes = Some(bytes);
+        self
+    }
+
+    /// The store.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a folder that the caller named cannot be used.
+    pub(super) fn open(&self) -> Result<Option<Arc<EntryPointStore>>> {
+        if self.limit_bytes == Some(0) {
+            return Ok(None);
+        }
+        let in_memory = || EntryPointStore::new(self.limit_bytes.unwrap_or(MEMORY_BYTES));
+        let folder_bytes = self.limit_bytes.unwrap_or(FOLDER_BYTES);
+        let in_folder = |folder: &PathBuf| {
+            EntryPointStore::in_folder(folder, folder_bytes).map_err(Error::io("keep entry points in", folder))
+        };
+        let store = match &self.place {
+            Place::Nowhere => return Ok(None),
+            Place::Memory => in_memory(),
+            Place::Folder(folder) => in_folder(folder)?,
+            Place::Cache => match std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
+                Some(value) if value == "none" => return Ok(None),
+                Some(value) if value == "memory" => in_memory(),
+                Some(folder) => in_folder(&folder.into())?,
+                None => {
+                    let folder = file::cache_folder().map(|folder| folder.join("entry-points"));
+                    let opened = folder.and_then(|folder| EntryPointStore::in_folder(folder, folder_bytes).ok());
+                    opened.unwrap_or_else(in_memory)
+                }
+            },
+        };
+        Ok(Some(Arc::new(store)))
+    }
+}
