@@ -76,7 +76,7 @@ struct Job {
     restarts: bool,
     /// Make random crops decode faster from the first epoch on: put entry points into JPEGs, 1 % more bytes.
     ///
-    /// The images' data stay as they are, but progressive JPEGs become baseline. The gain needs AVX-512.
+    /// The images' data stay as they are, but progressive JPEGs become baseline. The gain needs AVX-512 or AVX2.
     #[arg(long)]
     entry_points: bool,
     /// Fail if more samples cannot be used: a number, or a share such as 1% [default: the first 100, or all]

@@ -317,8 +317,8 @@ impl Builder {
     ///
     /// When the CPU decodes a baseline JPEG for the first time, the pipeline records about every 128 pixels where in
     /// the data an MCU begins. These entry points take less than a hundredth of the encoded bytes. In later epochs, and
-    /// in later runs, the decoder uses them to skip data that a crop does not need, and with AVX-512 to decode 32
-    /// stretches of an image at a time. Batches are the same with and without entry points.
+    /// in later runs, the decoder uses them to skip data that a crop does not need, and with AVX-512 or AVX2 to
+    /// decode 32 stretches of an image at a time. Batches are the same with and without entry points.
     ///
     /// Images are recognized by a keyed hash of their encoded bytes, so a changed file is decoded as a new one.
     #[must_use]
