@@ -2,10 +2,10 @@
 
 use crate::decode::{Header, probe};
 use crate::error::Result;
-use crate::ops::Op;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::recipe::draw_recipe;
 use crate::ops::transform::{SampleInfo, Transform};
+use crate::ops::{Op, Sanitize};
 use crate::plan::{Planner, Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
 use crate::rng::{Pick, SampleRng};
@@ -25,7 +25,7 @@ impl From<&Header> for Stored {
     }
 }
 
-/// What a sample's recipes depend on beside the pipeline's settings, the epoch and, if a transform is custom, the sample's
+/// What a sample's recipes depend on beside the pipeline's settings, the epoch and, if a transform sees the sample, its
 /// annotation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drawn {
@@ -63,14 +63,22 @@ pub(super) struct Recipes {
     pub(super) views: Vec<ViewTransforms>,
     /// The deterministic operations that all views begin with.
     fixed: Vec<Op>,
-    /// Whether a transform is custom, so that recipes depend on annotations too.
+    /// Whether a transform sees the sample, so that recipes depend on annotations too.
     pub(super) see_annotations: bool,
     pub(super) orientation: Orientation,
     pub(super) planner: Planner,
+    /// Whether recipes end by dropping the objects whose boxes are no longer valid.
+    sanitize: bool,
 }
 
 impl Recipes {
-    pub(super) fn new(seed: u64, views: Vec<ViewTransforms>, orientation: Orientation, planner: Planner) -> Self {
+    pub(super) fn new(
+        seed: u64,
+        views: Vec<ViewTransforms>,
+        orientation: Orientation,
+        planner: Planner,
+        sanitize: bool,
+    ) -> Self {
         let fixed = |transforms: &Vec<Transform>| -> Vec<Op> {
             let fixed = transforms.iter().map_while(|op| match op {
                 Transform::Explicit(Op::Normalize(_) | Op::Erase(_) | Op::Custom(_)) => None,
@@ -84,8 +92,8 @@ impl Recipes {
             shared
         };
         let fixed = views.iter().flat_map(|view| &view.images).map(fixed).reduce(shared).unwrap_or_default();
-        let see_annotations = views.iter().flat_map(|view| &view.images).flatten().any(Transform::has_custom);
-        Self { seed, views, fixed, see_annotations, orientation, planner }
+        let see_annotations = views.iter().flat_map(|view| &view.images).flatten().any(Transform::sees_sample);
+        Self { seed, views, fixed, see_annotations, orientation, planner, sanitize }
     }
 
     /// Reads the header of an encoded image and checks it against the limits.
@@ -112,6 +120,10 @@ impl Recipes {
                 let mut own = draw_recipe(transforms, &mut draw, SampleInfo::new(pick, size, annotation))?;
                 is_padded |= own.is_padded;
                 recipe.append(&mut own.ops);
+                if self.sanitize {
+                    let end = recipe.iter().position(|op| matches!(op, Op::Normalize(_))).unwrap_or(recipe.len());
+                    recipe.insert(end, Sanitize::new().into());
+                }
                 recipes.push(recipe);
             }
         }
