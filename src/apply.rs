@@ -4,6 +4,8 @@ use crate::backend::{OutputForm, PixelForm, RunOptions};
 use crate::device::{DecodePath, Device};
 use crate::engine::{Engine, FixedRecipe};
 use crate::error::Result;
+use crate::fields::Fields;
+use crate::follow::Follower;
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
@@ -66,11 +68,54 @@ impl Default for ApplyOptions {
 /// is too large, [`Error::Parameter`](crate::Error::Parameter) for an operation that is wrong or does not fit,
 /// [`Error::Panic`](crate::Error::Panic) where an operation of the caller's own panics.
 pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor> {
+    run(bytes, ops, options, |_, _, _| Ok(())).map(|(tensor, ())| tensor)
+}
+
+/// Decodes an image and applies `ops` in order, to it and to its fields.
+///
+/// ```
+/// use warpfeed::fields::{BoxFormat, Boxes, Fields};
+/// use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
+/// use warpfeed::{ApplyOptions, apply_with_fields, ops::{CenterCrop, Hflip}};
+///
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let fields = Fields::new().with("boxes", Boxes::new(BoxFormat::Xyxy, vec![[0.0, 10.0, 20.0, 20.0]]))?;
+/// let ops = [CenterCrop::new(20).into(), Hflip.into()];
+/// let (image, fields) = apply_with_fields(&jpeg, &fields, &ops, &ApplyOptions::default())?;
+/// assert_eq!(image.shape(), [1, 20, 20, 3]);
+/// assert_eq!(fields.boxes().unwrap().rows(), [[10.0, 5.0, 20.0, 15.0]]);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+///
+/// # Errors
+/// The errors of [`apply`]; [`Error::Unfit`](crate::Error::Unfit) for a mask that has not the size of the stored image;
+/// [`Error::Unsupported`](crate::Error::Unsupported) for an operation of the caller's own that does not say where points
+/// go.
+pub fn apply_with_fields(
+    bytes: &[u8],
+    fields: &Fields,
+    ops: &[Op],
+    options: &ApplyOptions,
+) -> Result<(Tensor, Fields)> {
+    run(bytes, ops, options, |stored, recipe, planner| {
+        Follower::default().follow(fields.clone(), stored, recipe, planner).map(|(fields, _)| fields)
+    })
+}
+
+/// Runs `ops` on an image. `also` gets the size of the stored image, and its recipe with the orientation.
+fn run<T>(
+    bytes: &[u8],
+    ops: &[Op],
+    options: &ApplyOptions,
+    also: impl FnOnce(Size, &[Op], &Planner) -> Result<T>,
+) -> Result<(Tensor, T)> {
     let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
     let recipe = FixedRecipe { ops: ops.to_vec(), orientation: options.orientation, draft: options.draft, planner };
     let header = recipe.header(bytes)?;
     // Its size and normalization are the tensor's.
-    let Plan { size, epilogue, .. } = planner.plan_one(&recipe.of(&header), header.size)?;
+    let all = recipe.of(&header);
+    let Plan { size, epilogue, .. } = planner.plan_one(&all, header.size)?;
+    let also = also(header.size, &all, &planner)?;
     let (dtype, layout) = match epilogue.normalize {
         Some(_) => (DType::F32, Layout::Nchw),
         None => (DType::U8, Layout::Nhwc),
@@ -86,5 +131,6 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
     };
     let output = OutputForm { size: Some(size), times: 1, elements: PixelForm { dtype, layout, channels: 3 } };
     let engine = Engine::open(options.device, run, recipe, output, epilogue.normalize)?;
-    engine.run(&[bytes]).map_err(|failure| failure.error)?.into_host()
+    let tensor = engine.run(&[bytes]).map_err(|failure| failure.error)?.into_host()?;
+    Ok((tensor, also))
 }

@@ -112,7 +112,9 @@ mod engine;
 mod error;
 #[cfg(feature = "experiment")]
 pub mod experiment;
+pub mod fields;
 mod file;
+mod follow;
 mod memory;
 mod mix;
 mod npy;
@@ -139,7 +141,7 @@ mod unoptimized;
 // Under the paths that the other modules know.
 use warpfeed_image::{decode, encode, raster, simd};
 
-pub use apply::{ApplyOptions, apply};
+pub use apply::{ApplyOptions, apply, apply_with_fields};
 pub use backend::LeftToCpu;
 pub use cuda::CudaBuffer;
 pub use device::{DecodePath, Device, StreamPriority};

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::source::{Reader, Sample, Source, Want};
-use crate::targets::Target;
+use crate::targets::Found;
 use std::sync::Arc;
 
 /// Encoded bytes that stay at their address until a device has read them.
@@ -29,21 +29,19 @@ unsafe impl Sync for Encoded {}
 
 impl Encoded {
     /// Reads the wanted part of sample `index`, into `buffer` if the source does not lend its own memory.
-    pub(crate) fn read(
-        reader: &Reader,
-        index: u64,
-        want: &Want<'_>,
-        buffer: Vec<u8>,
-    ) -> Result<(Self, Option<Target>)> {
+    pub(crate) fn read(reader: &Reader, index: u64, want: &Want<'_>, buffer: Vec<u8>) -> Result<(Self, Found)> {
         let source = match reader {
             Reader::DataSet(source) => source,
-            Reader::Stream(feed) => return Ok((Self::owned(feed.read(index)?), feed.target(index, want.field)?)),
+            Reader::Stream(feed) => {
+                let bytes = Self::owned(feed.read(index)?);
+                return Ok((bytes, reader.found(index, want)?));
+            }
         };
         let mut sample = Sample::with_buffer(buffer);
         source.read(index, want, &mut sample)?;
-        let target = sample.take_target(want)?;
+        let found = sample.take_found(want)?;
         let (bytes, len_bytes) = (sample.bytes().as_ptr(), sample.bytes().len());
-        Ok((Self { bytes, len_bytes, buffer: sample.into_buffer(), _owner: Owner::Source(Arc::clone(source)) }, target))
+        Ok((Self { bytes, len_bytes, buffer: sample.into_buffer(), _owner: Owner::Source(Arc::clone(source)) }, found))
     }
 
     /// Bytes that are shared with others.

@@ -20,6 +20,7 @@ mod twice;
 mod work_stats;
 
 pub(crate) use any::{AnyBackend, AnyBatch, AnyWorker};
+pub(crate) use cpu::masks;
 pub(crate) use encoded::Encoded;
 pub(crate) use exchange::{End, Finished, PlannedSample, Settled};
 pub use left_to_cpu::LeftToCpu;

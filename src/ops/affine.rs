@@ -8,8 +8,9 @@ use super::interpolations::Interpolations;
 use super::kernel::Kernel;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{Operation, Primitive};
+use super::{Op, Operation, Primitive};
 use crate::error::{Error, Result};
+use crate::fields::motion::Motion;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -132,6 +133,20 @@ impl Affine {
         let m5 = m3 * (-cx - tx) + m4 * (-cy - ty) + cy;
         [m0, m1, m2, m3, m4, m5]
     }
+
+    /// The map of points of an image of size `input`, as torchvision computes it for boxes; its center is the image's
+    /// unless one is given.
+    pub(super) fn map_of_points(&self, input: Size, center: Option<[f64; 2]>) -> [f64; 6] {
+        let [cx, cy] = center.unwrap_or([f64::from(input.width) * 0.5, f64::from(input.height) * 0.5]);
+        let [tx, ty] = self.translate.map(f64::from);
+        let (turn, [lean, fall]) = (radians(self.degrees), self.shear.map(radians));
+        let a = libm::cos(turn - fall) / libm::cos(fall);
+        let b = -(a * libm::tan(lean) + libm::sin(turn));
+        let c = libm::sin(turn - fall) / libm::cos(fall);
+        let d = libm::cos(turn) - c * libm::tan(lean);
+        let [a, b, c, d] = [a, b, c, d].map(|value| value * self.scale);
+        [a, b, cx + tx - a * cx - b * cy, c, d, cy + ty - c * cx - d * cy]
+    }
 }
 
 /// Python's `math.radians`.
@@ -166,6 +181,14 @@ impl Operation for Affine {
             return Primitive::Affine(AffineWarp { matrix, interpolation: self.interpolation, fill });
         }
         if [x, y] == [0, 0] { Primitive::Identity } else { Primitive::Crop { x: -x, y: -y, fill } }
+    }
+
+    fn motion(&self, input: Size) -> Result<Motion> {
+        Ok(Motion::Affine(self.map_of_points(input, self.center)))
+    }
+
+    fn on_mask(&self, _input: Size, fill: [u8; 3]) -> Result<Option<Op>> {
+        Ok(Some(self.interpolation(Interpolation::Nearest).fill(fill).into()))
     }
 }
 

@@ -5,8 +5,9 @@ use super::check::finite_within;
 use super::fill::Fill;
 use super::filter::Interpolation;
 use super::kernel::Kernel;
-use super::{Operation, Primitive};
+use super::{Op, Operation, Primitive};
 use crate::error::Result;
+use crate::fields::motion::Motion;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
@@ -88,5 +89,13 @@ impl Operation for AffineMatrix {
         }
         let Self { matrix, interpolation, fill } = *self;
         Primitive::Affine(AffineWarp { matrix, interpolation, fill: Fill::Color(fill) })
+    }
+
+    fn motion(&self, _input: Size) -> Result<Motion> {
+        affine_warp::inverse(self.matrix).map(Motion::Affine).ok_or_else(|| affine_warp::flattens(Self::NAME))
+    }
+
+    fn on_mask(&self, _input: Size, fill: [u8; 3]) -> Result<Option<Op>> {
+        Ok(Some(self.interpolation(Interpolation::Nearest).fill(fill).into()))
     }
 }

@@ -33,6 +33,19 @@ pub(crate) fn validate(name: &'static str, interpolation: Interpolation) -> Resu
     }
 }
 
+/// The inverse map. `None` if the map flattens the image.
+pub(crate) fn inverse([a, b, c, d, e, f]: [f64; 6]) -> Option<[f64; 6]> {
+    let determinant = a * e - b * d;
+    let [xx, xy, yx, yy] = [e, -b, -d, a].map(|value| value / determinant);
+    let matrix = [xx, xy, -(xx * c + xy * f), yx, yy, -(yx * c + yy * f)];
+    matrix.iter().all(|value| value.is_finite()).then_some(matrix)
+}
+
+/// The error for a map that puts the whole image on a line, so that points of the image have no place in the result.
+pub(super) fn flattens(name: &'static str) -> Error {
+    Error::parameter(name, "matrix", "one that has an inverse, where boxes or keypoints follow it", "one without")
+}
+
 /// An affine map from pixel centers of a canvas to points of the image, and the way in which the image is sampled
 /// there.
 #[derive(Debug, Clone, Copy, PartialEq)]

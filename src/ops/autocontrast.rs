@@ -26,6 +26,8 @@ impl Operation for Autocontrast {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Whole)
     }
+
+    keeps_places!();
 }
 
 impl Pass for Autocontrast {

@@ -41,4 +41,6 @@ impl Operation for Brightness {
         let factor = self.factor as f32;
         Primitive::Table(ByteTable::new(|value| blend(0, value, factor)))
     }
+
+    keeps_places!();
 }

@@ -3,8 +3,9 @@
 use super::check::sides;
 use super::fill::Fill;
 use super::kernel::Kernel;
-use super::{Crop, Operation, Primitive, SizeEffect};
+use super::{Crop, Op, Operation, Primitive, SizeEffect};
 use crate::error::Result;
+use crate::fields::motion::Motion;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
@@ -65,5 +66,16 @@ impl Operation for CenterCrop {
     fn primitive(&self, input: Size) -> Primitive<'_> {
         let (x, y) = self.place(input);
         Primitive::Crop { x, y, fill: Fill::BLACK }
+    }
+
+    // Boxes move with the pixels. Where the image is smaller, torchvision's boxes are at times a pixel off.
+    fn motion(&self, input: Size) -> Result<Motion> {
+        let (x, y) = self.place(input);
+        Ok(Motion::Shift([-x, -y]))
+    }
+
+    fn on_mask(&self, input: Size, fill: [u8; 3]) -> Result<Option<Op>> {
+        let (x, y) = self.place(input);
+        Ok(Some(Crop::new(x, y, self.size()).fill(Fill::Color(fill)).into()))
     }
 }

@@ -6,8 +6,9 @@ use super::fill::{Fill, opaque};
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{Operation, Primitive, SizeEffect};
+use super::{Op, Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
+use crate::fields::motion::Motion;
 use crate::raster::{Image, Rect, Size};
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +68,14 @@ impl Operation for Crop {
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Crop { x: self.x, y: self.y, fill: self.fill }
+    }
+
+    fn motion(&self, _input: Size) -> Result<Motion> {
+        Ok(Motion::Shift([-self.x, -self.y]))
+    }
+
+    fn on_mask(&self, _input: Size, fill: [u8; 3]) -> Result<Option<Op>> {
+        Ok(Some(self.fill(Fill::Color(fill)).into()))
     }
 }
 

@@ -4,6 +4,7 @@ use super::kernel::CallRecorder;
 use super::transform::Transform;
 use super::{CpuPass, Op, Operation, Pass, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
+use crate::fields::motion::{Motion, PointFunction};
 use crate::raster::{Image, Rect, Size};
 use std::fmt;
 use std::sync::Arc;
@@ -37,13 +38,15 @@ pub struct Custom {
     /// The function for the result's size. `None` if the operation keeps the size.
     output_size: Option<Arc<OutputSize>>,
     keeps_places: bool,
+    /// The caller's map of points. `None` if it is not known where they go.
+    points: Option<PointFunction>,
 }
 
 impl Custom {
     /// An operation that changes the pixels of a complete image and keeps its size. Messages use `name`.
     #[must_use]
     pub fn new(name: &'static str, apply: impl Fn(&mut Image) + Send + Sync + 'static) -> Self {
-        Self { name, apply: Arc::new(apply), output_size: None, keeps_places: false }
+        Self { name, apply: Arc::new(apply), output_size: None, keeps_places: false, points: None }
     }
 
     /// Sets the function that computes the result's size from the image's size. It must return the size that the
@@ -60,6 +63,19 @@ impl Custom {
     pub fn keeps_places(mut self) -> Self {
         self.keeps_places = true;
         self
+    }
+
+    /// Says where the operation moves points, so that boxes and keypoints follow it: `map` gets a point in pixels from
+    /// the image's upper left corner, and the image's size, and returns the point's place in the result. A box becomes
+    /// the box around its moved corners.
+    #[must_use]
+    pub fn points(mut self, map: impl Fn([f32; 2], Size) -> [f32; 2] + Send + Sync + 'static) -> Self {
+        self.points = Some(PointFunction(Arc::new(map)));
+        self
+    }
+
+    fn unknown(&self, what: &str, remedy: &str) -> Error {
+        Error::Unsupported { feature: format!("following {what} through {}", self.name), remedy: remedy.to_owned() }
     }
 }
 
@@ -98,6 +114,24 @@ impl Operation for Custom {
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Whole)
+    }
+
+    fn motion(&self, _input: Size) -> Result<Motion> {
+        match &self.points {
+            Some(map) => Ok(Motion::Mapped(map.clone())),
+            None if !self.moves_pixels() => Ok(Motion::Keeps),
+            None => {
+                Err(self.unknown("points", "say where they go (Custom::points), or that it moves none (keeps_places)"))
+            }
+        }
+    }
+
+    fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {
+        if self.moves_pixels() {
+            Err(self.unknown("masks", "leave masks out, or draw operations of this crate"))
+        } else {
+            Ok(None)
+        }
     }
 }
 

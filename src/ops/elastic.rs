@@ -8,8 +8,9 @@ use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::noise::{self, KEYS};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Operation, Pass, Primitive, Reach};
+use super::{CpuPass, Op, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
+use crate::fields::motion::{Displacements, Motion};
 use crate::memory;
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
@@ -201,6 +202,14 @@ impl Operation for Elastic {
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Whole)
+    }
+
+    fn motion(&self, input: Size) -> Result<Motion> {
+        Ok(Motion::Displaced(Displacements { width: input.width, pairs: self.displacements(input)? }))
+    }
+
+    fn on_mask(&self, _input: Size, fill: [u8; 3]) -> Result<Option<Op>> {
+        Ok(Some(self.interpolation(Interpolation::Nearest).fill(fill).into()))
     }
 }
 

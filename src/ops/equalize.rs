@@ -24,6 +24,8 @@ impl Operation for Equalize {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Whole)
     }
+
+    keeps_places!();
 }
 
 impl Pass for Equalize {

@@ -135,6 +135,8 @@ impl Operation for Erase {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Around(0))
     }
+
+    keeps_places!();
 }
 
 impl Pass for Erase {

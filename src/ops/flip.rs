@@ -2,7 +2,9 @@
 
 use super::kernel::Kernel;
 use super::turn::Turn;
-use super::{Operation, Primitive};
+use super::{Op, Operation, Primitive};
+use crate::error::Result;
+use crate::fields::motion::Motion;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +24,14 @@ impl Hflip {
 impl Operation for Hflip {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Turn(Turn::Hflip)
+    }
+
+    fn motion(&self, _input: Size) -> Result<Motion> {
+        Ok(Motion::MirrorX)
+    }
+
+    fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {
+        Ok(Some((*self).into()))
     }
 }
 
@@ -51,6 +61,14 @@ impl Vflip {
 impl Operation for Vflip {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Turn(Turn::Vflip)
+    }
+
+    fn motion(&self, _input: Size) -> Result<Motion> {
+        Ok(Motion::MirrorY)
+    }
+
+    fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {
+        Ok(Some((*self).into()))
     }
 }
 

@@ -62,6 +62,8 @@ impl Operation for GaussianBlur {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Around(self.kernel / 2))
     }
+
+    keeps_places!();
 }
 
 impl Pass for GaussianBlur {

@@ -78,6 +78,8 @@ impl Operation for GaussianNoise {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Around(0))
     }
+
+    keeps_places!();
 }
 
 impl Pass for GaussianNoise {

@@ -25,6 +25,8 @@ impl Operation for Grayscale {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Around(0))
     }
+
+    keeps_places!();
 }
 
 impl Pass for Grayscale {

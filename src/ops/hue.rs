@@ -50,6 +50,8 @@ impl Operation for Hue {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Around(0))
     }
+
+    keeps_places!();
 }
 
 impl Pass for Hue {

@@ -23,6 +23,8 @@ impl Operation for Invert {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Table(ByteTable::new(|value| 255 - value))
     }
+
+    keeps_places!();
 }
 
 with_probability! {

@@ -44,6 +44,8 @@ impl Operation for Jpeg {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Whole)
     }
+
+    keeps_places!();
 }
 
 impl Pass for Jpeg {

@@ -58,3 +58,21 @@ macro_rules! with_probability {
         }
     };
 }
+
+/// The methods of an [`Operation`](super::Operation) that leaves each pixel in its place: points keep their coordinates,
+/// and masks pass by.
+macro_rules! keeps_places {
+    () => {
+        fn motion(&self, _input: $crate::raster::Size) -> $crate::error::Result<$crate::fields::motion::Motion> {
+            Ok($crate::fields::motion::Motion::Keeps)
+        }
+
+        fn on_mask(
+            &self,
+            _input: $crate::raster::Size,
+            _fill: [u8; 3],
+        ) -> $crate::error::Result<Option<$crate::ops::Op>> {
+            Ok(None)
+        }
+    };
+}

@@ -48,8 +48,10 @@
 // both devices, within 2^-16 pixels of Pillow's doubles. Its bicubic sampling on a GPU first computes in whole
 // numbers, and computes a value again in doubles if it is within 2^-13 of a whole number.
 //
-// Points. `Reach` says what part of an image a pass reads, and `Pass::moves_pixels` whether pixels move. If they do,
-// `PointMap` refuses the operation instead of guessing where points go.
+// Fields. An operation's file says what it does to points (`Operation::motion`), with torchvision's numbers, and how it
+// acts on a mask (`Operation::on_mask`). `fields/motion.rs` applies the one to boxes and keypoints; a mask is an image
+// that goes through the other. `PointMap` is another thing: it multiplies the maps of pixels, and refuses passes whose
+// pixels move in their own way (`Pass::moves_pixels`).
 
 #[macro_use]
 mod macros;
@@ -66,6 +68,7 @@ pub(crate) mod byte_table;
 mod catalog;
 pub(crate) mod center_crop;
 pub(crate) mod check;
+mod clamp;
 pub(crate) mod color_jitter;
 pub(crate) mod combine;
 pub(crate) mod contrast;
@@ -88,6 +91,7 @@ mod interpolations;
 pub(crate) mod invert;
 mod jpeg;
 pub(crate) mod kernel;
+mod letterbox;
 mod magnitude;
 mod morphology;
 pub(crate) mod noise;
@@ -102,13 +106,17 @@ mod point_map;
 pub(crate) mod points;
 mod posterize;
 mod rand_augment;
+mod random_iou_crop;
+mod random_zoom_out;
 pub(crate) mod recipe;
 pub(crate) mod rectangle;
 pub(crate) mod resize;
 pub(crate) mod resized_crop;
 pub(crate) mod rotate;
 pub(crate) mod rotation;
+pub(crate) mod sanitize;
 pub(crate) mod saturation;
+mod select_objects;
 mod sharpness;
 pub(crate) mod solarize;
 mod solarize_add;
@@ -136,19 +144,22 @@ pub use pad::PadMode;
 pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use transform::{
-    AugMix, AutoAugment, ColorJitter, CornerCrop, CustomTransform, Maybe, OneOf, RandAugment, RandomAffine,
+    AugMix, AutoAugment, ColorJitter, CornerCrop, CustomTransform, Letterbox, Maybe, OneOf, RandAugment, RandomAffine,
     RandomAutocontrast, RandomChannelPermutation, RandomCrop, RandomDilation, RandomElastic, RandomEqualize,
     RandomErasing, RandomErosion, RandomGaussianBlur, RandomGaussianNoise, RandomGrayscale, RandomHorizontalFlip,
-    RandomInvert, RandomJpeg, RandomOrder, RandomPerspective, RandomPhotometricDistort, RandomPillowGaussianBlur,
-    RandomPosterize, RandomResizedCrop, RandomRotation, RandomSharpness, RandomSolarize, RandomVerticalFlip, Repeat,
-    SampleInfo, TimmAugment, Transform, TrivialAugment, color_jitter, gaussian_blur, maybe, one_of, random_crop,
-    random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order,
-    random_resized_crop, random_rotation, random_vertical_flip, repeat, three_augment,
+    RandomInvert, RandomIouCrop, RandomJpeg, RandomOrder, RandomPerspective, RandomPhotometricDistort,
+    RandomPillowGaussianBlur, RandomPosterize, RandomResizedCrop, RandomRotation, RandomSharpness, RandomSolarize,
+    RandomVerticalFlip, RandomZoomOut, Repeat, SampleInfo, TimmAugment, Transform, TrivialAugment, color_jitter,
+    gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion, random_grayscale,
+    random_horizontal_flip, random_order, random_resized_crop, random_rotation, random_vertical_flip, repeat,
+    three_augment,
 };
 pub use weighted_sum::Chain;
 pub use written::TransformFile;
 
 use crate::error::{Error, Result};
+use crate::fields::Fields;
+use crate::fields::motion::Motion;
 use crate::raster::{Image, Rect, Size};
 use affine_warp::AffineWarp;
 use byte_table::ByteTable;
@@ -181,6 +192,13 @@ pub(crate) trait Operation: fmt::Debug {
 
     /// The operation's form in a plan, on an image of size `input`.
     fn primitive(&self, input: Size) -> Primitive<'_>;
+
+    /// What the operation does to points of an image of size `input`.
+    fn motion(&self, input: Size) -> Result<Motion>;
+
+    /// The operation as it acts on a mask of size `input`: by the nearest pixel, with `fill` outside. `None` if masks
+    /// pass by.
+    fn on_mask(&self, input: Size, fill: [u8; 3]) -> Result<Option<Op>>;
 }
 
 /// A pass of an operation's own.
@@ -434,6 +452,12 @@ operations! {
     "jpeg" jpeg::Jpeg,
     /// Overwrites a rectangle.
     "erase" erase::Erase,
+    /// Cuts boxes at the edges of the image.
+    "clamp" clamp::Clamp,
+    /// Drops objects whose boxes are no longer valid.
+    "sanitize" sanitize::Sanitize,
+    /// Drops objects whose centers lie outside a rectangle.
+    "select_objects" select_objects::SelectObjects,
     /// Converts to `f32` and normalizes.
     "normalize" normalize::Normalize,
 }
@@ -474,6 +498,19 @@ impl Op {
     /// The operation's form in a plan, on an image of size `input`.
     pub(crate) fn primitive(&self, input: Size) -> Primitive<'_> {
         self.operation().primitive(input)
+    }
+
+    /// Moves the boxes and keypoints of an image of size `input` as the operation moves pixels, and drops the objects
+    /// that it drops. Returns the size of the result.
+    pub(crate) fn move_points(&self, fields: &mut Fields, input: Size) -> Result<Size> {
+        let output = self.output_size(input)?;
+        self.operation().motion(input)?.apply(fields, input, output);
+        Ok(output)
+    }
+
+    /// The operation as it acts on a mask of size `input`; `None` if masks pass by.
+    pub(crate) fn on_mask(&self, input: Size, fill: [u8; 3]) -> Result<Option<Self>> {
+        self.operation().on_mask(input, fill)
     }
 
     /// Runs the operation on the CPU. Only a pass of the operation's own may make a part of the result.

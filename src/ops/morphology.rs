@@ -51,6 +51,8 @@ macro_rules! morphology {
             fn primitive(&self, _input: Size) -> Primitive<'_> {
                 Primitive::Pass(self, Reach::Around(self.kernel / 2))
             }
+
+            keeps_places!();
         }
 
         impl Pass for $name {

@@ -59,6 +59,8 @@ impl Operation for Normalize {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Whole)
     }
+
+    keeps_places!();
 }
 
 impl Pass for Normalize {

@@ -4,8 +4,9 @@ use super::check::{MAX_SIDE_PX, pixels};
 use super::descriptors::CropSample;
 use super::fill::Fill;
 use super::kernel::{CallRecorder, Kernel, KernelId};
-use super::{CpuPass, Crop, Operation, Pass, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Crop, Op, Operation, Pass, Primitive, Reach, SizeEffect};
 use crate::error::Result;
+use crate::fields::motion::Motion;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +143,14 @@ impl Operation for Pad {
             Some(Crop { x, y, fill, .. }) => Primitive::Crop { x, y, fill },
             None => Primitive::Pass(self, Reach::Whole),
         }
+    }
+
+    fn motion(&self, _input: Size) -> Result<Motion> {
+        Ok(Motion::Shift([self.left as i32, self.top as i32]))
+    }
+
+    fn on_mask(&self, _input: Size, fill: [u8; 3]) -> Result<Option<Op>> {
+        Ok(Some(self.fill(fill).into()))
     }
 }
 

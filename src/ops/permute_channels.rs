@@ -54,6 +54,8 @@ impl Operation for PermuteChannels {
             _ => Primitive::Pass(self, Reach::Around(0)),
         }
     }
+
+    keeps_places!();
 }
 
 impl Pass for PermuteChannels {

@@ -8,8 +8,9 @@ use super::interpolations::Interpolations;
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Operation, Pass, Primitive, Reach, affine_warp};
+use super::{CpuPass, Op, Operation, Pass, Primitive, Reach, affine_warp};
 use crate::error::{Error, Result};
+use crate::fields::motion::Motion;
 use crate::raster::{Image, Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
 
@@ -74,22 +75,28 @@ impl Perspective {
             .into()
     }
 
+    fn refused(&self) -> Error {
+        let expected = "four points, no three of them on a line, and four that they go to in the same way";
+        Error::parameter(Self::NAME, "points", expected, format!("{:?}", (self.startpoints, self.endpoints)))
+    }
+
+    /// The coefficients of the map from the result to the image. Like torchvision, solves in doubles and rounds the
+    /// solution to single precision.
+    fn solved(&self) -> Result<[f64; 8]> {
+        let solved = solve(&self.startpoints, &self.endpoints).ok_or_else(|| self.refused())?;
+        Ok(solved.map(|v| f64::from(v as f32)))
+    }
+
     /// The map for an image of size `size`. Fails if there is none, or if it does not fit 64 bits.
     fn coefficients(&self, size: Size) -> Result<Projection> {
-        let refuse = || {
-            let expected = "four points, no three of them on a line, and four that they go to in the same way";
-            Error::parameter(Self::NAME, "points", expected, format!("{:?}", (self.startpoints, self.endpoints)))
-        };
-        // Like torchvision, solves in doubles and rounds the solution to single precision.
-        let solved = solve(&self.startpoints, &self.endpoints).ok_or_else(refuse)?.map(|v| f64::from(v as f32));
-        let [a, b, c, d, e, f, g, h] = solved;
+        let [a, b, c, d, e, f, g, h] = self.solved()?;
         let scale = (1_u64 << BITS) as f64;
         let fixed = [0.5 * a, 0.5 * b, c, 0.5 * d, 0.5 * e, f, 0.5 * g, 0.5 * h, 1.0].map(|v| (v * scale).round());
         let sides = [2.0 * f64::from(size.width), 2.0 * f64::from(size.height), 1.0];
         let most = |row: usize| (0..3).map(|i| fixed[3 * row + i].abs() * sides[i]).sum::<f64>();
         // The divisor needs 16 bits more, because remainders are multiplied by 2^16.
         let fits = most(0) < 2f64.powi(62) && most(1) < 2f64.powi(62) && most(2) < 2f64.powi(46);
-        if fits { Ok(fixed.map(|v| v as i64)) } else { Err(refuse()) }
+        if fits { Ok(fixed.map(|v| v as i64)) } else { Err(self.refused()) }
     }
 }
 
@@ -132,6 +139,26 @@ impl Operation for Perspective {
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Whole)
+    }
+
+    fn motion(&self, _input: Size) -> Result<Motion> {
+        let [a, b, c, d, e, f, g, h] = self.solved()?;
+        let determinant = a * e - b * d;
+        let inverse = [
+            e - f * h,
+            -b + c * h,
+            b * f - c * e,
+            -d + f * g,
+            a - c * g,
+            -a * f + c * d,
+            -e * g + d * h,
+            -a * h + b * g,
+        ];
+        Ok(Motion::Projective(inverse.map(|value| value / determinant)))
+    }
+
+    fn on_mask(&self, _input: Size, fill: [u8; 3]) -> Result<Option<Op>> {
+        Ok(Some(self.interpolation(Interpolation::Nearest).fill(fill).into()))
     }
 }
 

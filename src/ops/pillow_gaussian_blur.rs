@@ -90,6 +90,8 @@ impl Operation for PillowGaussianBlur {
             None => Primitive::Identity,
         }
     }
+
+    keeps_places!();
 }
 
 impl Pass for PillowGaussianBlur {

@@ -1,5 +1,6 @@
 //! Maps of points through a recipe, for boxes and keypoints.
 
+use super::affine_warp::inverse;
 use super::{Op, Primitive};
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -106,14 +107,6 @@ fn step(op: &Op, input: Size, output: Size) -> Result<[f64; 6]> {
             [x, 0.0, -x * f64::from(window.x), 0.0, y, -y * f64::from(window.y)]
         }
     })
-}
-
-/// The inverse map. `None` if the map flattens the image.
-fn inverse([a, b, c, d, e, f]: [f64; 6]) -> Option<[f64; 6]> {
-    let determinant = a * e - b * d;
-    let [xx, xy, yx, yy] = [e, -b, -d, a].map(|value| value / determinant);
-    let matrix = [xx, xy, -(xx * c + xy * f), yx, yy, -(yx * c + yy * f)];
-    matrix.iter().all(|value| value.is_finite()).then_some(matrix)
 }
 
 #[cfg(test)]

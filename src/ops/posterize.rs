@@ -40,6 +40,8 @@ impl Operation for Posterize {
         let mask = (0xff00_u16 >> self.bits.min(8)) as u8;
         Primitive::Table(ByteTable::new(|value| value & mask))
     }
+
+    keeps_places!();
 }
 
 with_probability! {

@@ -3,6 +3,7 @@
 use super::Op;
 use super::transform::{SampleInfo, Transform};
 use crate::error::Result;
+use crate::fields::Fields;
 use crate::raster::Size;
 use crate::rng::SampleRng;
 
@@ -12,6 +13,8 @@ pub(crate) struct RecipeBuilder<'a> {
     region: u32,
     /// The sample, with the image's size so far.
     sample: SampleInfo<'a>,
+    /// The sample's fields so far, without masks; `None` if it has none or no transform sees them.
+    moved: Option<Fields>,
     ops: Vec<Op>,
     is_padded: bool,
 }
@@ -29,8 +32,9 @@ pub(crate) struct Recipe {
 /// [`Error::Parameter`](crate::Error::Parameter) if an explicit rectangle does not fit the image,
 /// [`Error::Limits`](crate::Error::Limits) if the image grows too large.
 pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, sample: SampleInfo<'_>) -> Result<Recipe> {
-    let mut recipe =
-        RecipeBuilder { rng, region: 0, sample, ops: Vec::with_capacity(transforms.len() + 8), is_padded: false };
+    let seen = sample.fields.filter(|_| transforms.iter().any(Transform::sees_sample));
+    let (moved, ops) = (seen.map(Fields::without_masks), Vec::with_capacity(transforms.len() + 8));
+    let mut recipe = RecipeBuilder { rng, region: 0, sample, moved, ops, is_padded: false };
     transforms.iter().try_for_each(|transform| recipe.add(transform))?;
     Ok(Recipe { ops: recipe.ops, is_padded: recipe.is_padded })
 }
@@ -47,16 +51,20 @@ impl<'a> RecipeBuilder<'a> {
         self.sample.size
     }
 
-    /// The sample, with the image's size so far.
-    pub(super) fn sample(&self) -> SampleInfo<'a> {
-        self.sample
+    /// The random numbers as of [`start`](Self::start), and the sample with the image's size and fields so far.
+    pub(super) fn start_with_sample(&mut self) -> (&mut SampleRng, SampleInfo<'_>) {
+        let sample = SampleInfo { fields: self.moved.as_ref(), ..self.sample };
+        (self.rng.at(self.region), sample)
     }
 
     /// Adds an operation to the recipe.
     pub(super) fn push(&mut self, op: impl Into<Op>) -> Result<()> {
         let op = op.into();
         let before = self.sample.size;
-        let after = op.output_size(before)?;
+        let after = match &mut self.moved {
+            Some(fields) if fields.has_points() => op.move_points(fields, before)?,
+            _ => op.output_size(before)?,
+        };
         self.sample.size = after;
         if let Op::Crop(_) | Op::CenterCrop(_) = op {
             self.is_padded |= after.width > before.width || after.height > before.height;

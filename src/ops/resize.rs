@@ -5,8 +5,9 @@ use super::descriptors::ResizeSample;
 use super::fill::Fill;
 use super::filter::{Interpolation, PassOrder, Taps, WEIGHT_BITS};
 use super::kernel::{CallRecorder, Kernel, KernelId};
-use super::{CpuPass, Operation, Primitive, SizeEffect, crop};
+use super::{CpuPass, Op, Operation, Primitive, SizeEffect, crop};
 use crate::error::{Error, Result};
+use crate::fields::motion::Motion;
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
 use serde::{Deserialize, Serialize};
@@ -190,6 +191,14 @@ impl Operation for Resize {
 
     fn primitive(&self, input: Size) -> Primitive<'_> {
         Primitive::Resample { window: Rect::full(input), interpolation: self.interpolation }
+    }
+
+    fn motion(&self, _input: Size) -> Result<Motion> {
+        Ok(Motion::Scale)
+    }
+
+    fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {
+        Ok(Some(self.interpolation(Interpolation::Nearest).into()))
     }
 }
 

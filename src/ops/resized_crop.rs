@@ -6,8 +6,9 @@ use super::interpolations::Interpolations;
 use super::kernel::Kernel;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{Operation, Primitive, Resize, SizeEffect, rectangle};
+use super::{Op, Operation, Primitive, Resize, SizeEffect, rectangle};
 use crate::error::Result;
+use crate::fields::motion::Motion;
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -84,6 +85,14 @@ impl Operation for ResizedCrop {
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Resample { window: self.rect(), interpolation: self.interpolation }
+    }
+
+    fn motion(&self, _input: Size) -> Result<Motion> {
+        Ok(Motion::Window(self.rect()))
+    }
+
+    fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {
+        Ok(Some(self.interpolation(Interpolation::Nearest).into()))
     }
 }
 

@@ -9,8 +9,9 @@ use super::kernel::Kernel;
 use super::recipe::RecipeBuilder;
 use super::rotation::Rotation;
 use super::transform::RandomTransform;
-use super::{Operation, Primitive, SizeEffect};
+use super::{Affine, Op, Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
+use crate::fields::motion::Motion;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -130,6 +131,26 @@ impl Operation for Rotate {
                 Primitive::Affine(AffineWarp { matrix, interpolation: self.interpolation, fill: self.fill })
             }
         }
+    }
+
+    fn motion(&self, input: Size) -> Result<Motion> {
+        // A canvas that grows has Pillow's whole pixels, so boxes follow Pillow's map. Otherwise torchvision moves boxes by
+        // a map of its own, also at multiples of 90 degrees.
+        if !self.expand {
+            return Ok(Motion::Affine(Affine::new().degrees(-self.degrees).map_of_points(input, self.center)));
+        }
+        let matrix = match self.rotation(input) {
+            Rotation::None => return Ok(Motion::Keeps),
+            Rotation::Turn(turn) => turn.map(input).matrix(),
+            Rotation::Free { matrix, .. } => matrix,
+        };
+        affine_warp::inverse(matrix).map(Motion::Affine).ok_or_else(|| affine_warp::flattens(Self::NAME))
+    }
+
+    fn on_mask(&self, _input: Size, fill: [u8; 3]) -> Result<Option<Op>> {
+        // With the edge as fill the canvas is DALI's.
+        let fill = if self.fill == Fill::EDGE { Fill::EDGE } else { Fill::Color(fill) };
+        Ok(Some(self.interpolation(Interpolation::Nearest).fill(fill).into()))
     }
 }
 

@@ -42,6 +42,8 @@ impl Operation for Saturation {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Around(0))
     }
+
+    keeps_places!();
 }
 
 impl Pass for Saturation {

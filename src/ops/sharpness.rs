@@ -42,6 +42,8 @@ impl Operation for Sharpness {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Around(1))
     }
+
+    keeps_places!();
 }
 
 impl Pass for Sharpness {

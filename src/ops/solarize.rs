@@ -39,6 +39,8 @@ impl Operation for Solarize {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Table(ByteTable::new(|value| if f64::from(value) < self.threshold { value } else { 255 - value }))
     }
+
+    keeps_places!();
 }
 
 with_probability! {

@@ -47,4 +47,6 @@ impl Operation for SolarizeAdd {
             |value| if value < self.threshold { value.saturating_add(self.add) } else { value },
         ))
     }
+
+    keeps_places!();
 }

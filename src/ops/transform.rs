@@ -6,6 +6,7 @@
 use super::recipe::RecipeBuilder;
 use super::{Op, SizeEffect};
 use crate::error::{Error, Result};
+use crate::fields::Fields;
 use crate::raster::Size;
 use crate::rng::{Pick, SampleRng};
 use crate::targets::{Annotation, Target};
@@ -35,6 +36,11 @@ pub(crate) trait RandomTransform {
         1
     }
 
+    /// Whether draws depend on the sample's label, target or fields, and not on its size alone. Default: they do not.
+    fn sees_sample(&self) -> bool {
+        false
+    }
+
     /// The transforms that this one combines. Default: none.
     fn parts(&self) -> &[Transform] {
         &[]
@@ -61,15 +67,18 @@ pub struct SampleInfo<'a> {
     /// The sample's target in the form that [`Builder::targets`](crate::Builder::targets) asks for: a class, floats or
     /// bytes; `None` without targets.
     pub target: Option<&'a Target>,
+    /// The sample's fields at this place among the transforms, without masks; `None` if the pipeline has none
+    /// ([`Builder::fields`](crate::Builder::fields)).
+    pub fields: Option<&'a Fields>,
 }
 
 impl<'a> SampleInfo<'a> {
     pub(crate) fn new(
         Pick { index, repetition }: Pick,
         size: Size,
-        Annotation { label, target }: &'a Annotation,
+        Annotation { label, target, fields }: &'a Annotation,
     ) -> Self {
-        Self { index, repetition, size, label: *label, target: target.as_ref() }
+        Self { index, repetition, size, label: *label, target: target.as_ref(), fields: fields.as_deref() }
     }
 }
 
@@ -240,6 +249,9 @@ transforms! {
     "random_pillow_gaussian_blur" pillow_gaussian_blur::RandomPillowGaussianBlur,
     "random_jpeg" jpeg::RandomJpeg,
     "random_erasing" erase::RandomErasing,
+    "random_iou_crop" random_iou_crop::RandomIouCrop,
+    "random_zoom_out" random_zoom_out::RandomZoomOut,
+    "letterbox" letterbox::Letterbox,
     "auto_augment" auto_augment::AutoAugment,
     "rand_augment" rand_augment::RandAugment,
     "trivial_augment" trivial_augment::TrivialAugment,
@@ -288,9 +300,9 @@ impl Transform {
         self.random().most_steps()
     }
 
-    /// Whether it is a custom transform, or combines one with others.
-    pub(crate) fn has_custom(&self) -> bool {
-        matches!(self, Self::Custom(_)) || self.random().parts().iter().any(Self::has_custom)
+    /// Whether draws depend on the sample's label, target or fields.
+    pub(crate) fn sees_sample(&self) -> bool {
+        self.random().sees_sample() || self.random().parts().iter().any(Self::sees_sample)
     }
 
     /// Number of regions of the random stream that the transform takes.
@@ -318,10 +330,13 @@ impl RandomTransform for Arc<dyn CustomTransform> {
         (**self).size_effect()
     }
 
+    fn sees_sample(&self) -> bool {
+        true
+    }
+
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
-        let name = (**self).name();
-        let sample = recipe.sample();
-        let (rng, before) = recipe.start();
+        let (name, before) = ((**self).name(), recipe.size());
+        let (rng, sample) = recipe.start_with_sample();
         for op in (**self).draw(rng, &sample)? {
             // The pipeline's own normalize decides the batch's type when the pipeline is built.
             if matches!(op, Op::Normalize(_)) {
@@ -482,6 +497,9 @@ mod tests {
             RandomElastic::new().alpha([30.0, 20.0]).sigma(4.0).fill([7, 8, 9]).into(),
             RandomPillowGaussianBlur::new(0.1..=2.0).into(),
             RandomJpeg::new(30..=90).into(),
+            RandomIouCrop::new().options([0.1, 0.5]).trials(20).into(),
+            RandomZoomOut::new(0.7).sides(1.0..=2.0).fill([9, 8, 7]).into(),
+            Letterbox::new(Size::new(50, 70)).fill([1, 2, 3]).into(),
             three_augment(),
             AutoAugment::new(AutoAugmentPolicy::Svhn).into(),
             RandAugment::new().ops(3).interpolation(Interpolation::Bicubic).into(),

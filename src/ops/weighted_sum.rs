@@ -129,6 +129,8 @@ impl Operation for WeightedSum {
     fn primitive(&self, _input: Size) -> Primitive<'_> {
         Primitive::Pass(self, Reach::Whole)
     }
+
+    keeps_places!();
 }
 
 impl Pass for WeightedSum {

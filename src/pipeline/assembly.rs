@@ -4,7 +4,9 @@ use super::policy::Losses;
 use super::recipes::Drawn;
 use crate::backend::AnyBatch;
 use crate::error::{Error, Result};
+use crate::fields::{BatchFields, Fields};
 use crate::mix::Mixed;
+use crate::raster::Size;
 use crate::targets::Annotation;
 use crate::tensor::{Targets, Tensor};
 use std::sync::{Arc, OnceLock};
@@ -37,12 +39,16 @@ impl Filling {
     }
 }
 
+/// The fields of each image of a sample, and the image's size; empty if batches have no fields.
+pub(super) type MovedFields = Vec<(Fields, Size)>;
+
 /// Result of one position of a batch.
 pub(super) enum Slot {
     Pending,
     Done {
         drawn: Drawn,
         annotation: Annotation,
+        moved: MovedFields,
         /// The error of the bad sample that this one substitutes.
         instead_of: Option<Box<Error>>,
     },
@@ -70,6 +76,8 @@ pub(super) struct Parts {
     /// The annotations that recipes were drawn by; empty if recipes do not depend on them.
     pub(super) seen: Vec<Annotation>,
     pub(super) targets: Option<Targets>,
+    /// The fields of each view; empty if batches have none.
+    pub(super) fields: Vec<BatchFields>,
     pub(super) mixed: Option<Mixed>,
     pub(super) padding: usize,
 }
@@ -80,6 +88,7 @@ pub(super) struct Delivered {
     pub(super) places: Vec<usize>,
     pub(super) annotations: Vec<Annotation>,
     pub(super) drawn: Vec<Drawn>,
+    pub(super) moved: Vec<MovedFields>,
     pub(super) losses: Losses,
     /// Whether the stream ended in this batch.
     pub(super) ended: bool,
@@ -93,13 +102,14 @@ pub(super) fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
     let mut all = Delivered::default();
     for (place, slot) in slots.into_iter().enumerate() {
         match slot {
-            Slot::Done { drawn, annotation, instead_of } => {
+            Slot::Done { drawn, annotation, moved, instead_of } => {
                 if let Some(error) = instead_of {
                     all.losses.add(error);
                 }
                 all.places.push(place);
                 all.annotations.push(annotation);
                 all.drawn.push(drawn);
+                all.moved.push(moved);
             }
             Slot::Skipped(error) => {
                 all.losses.leading += u64::from(all.places.is_empty());
@@ -111,4 +121,21 @@ pub(super) fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
         }
     }
     Ok(all)
+}
+
+/// The fields of each view, from those of each sample; empty if there are none. `times`: the number of images that each
+/// view has of a sample.
+pub(super) fn fields_of_views(moved: &[MovedFields], times: impl Iterator<Item = usize>) -> Vec<BatchFields> {
+    if moved.iter().all(Vec::is_empty) {
+        return Vec::new();
+    }
+    let mut first = 0;
+    let view = |times: usize| {
+        let images = first..first + times;
+        first += times;
+        // All first images of the view come before all second ones.
+        let of_image = |i: usize| moved.iter().filter_map(move |sample| sample.get(i).cloned());
+        BatchFields::new(images.flat_map(of_image).collect())
+    };
+    times.map(view).collect()
 }

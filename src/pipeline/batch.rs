@@ -4,6 +4,7 @@ use super::assembly::Parts;
 use super::recipes::Drawn;
 use super::state::{EpochState, Moment};
 use crate::error::{Error, Result};
+use crate::fields::BatchFields;
 use crate::mix::Mixed;
 use crate::ops::Op;
 use crate::raster::Size;
@@ -41,6 +42,7 @@ pub struct Batch<I = Tensor> {
     drawn: Vec<Drawn>,
     seen: Vec<Annotation>,
     targets: Option<Targets>,
+    fields: Vec<BatchFields>,
     mixed: Option<Mixed>,
     padding: usize,
     moment: Moment,
@@ -75,9 +77,9 @@ mod sealed {
 
 impl<I: BatchImages> Batch<I> {
     pub(super) fn new(parts: Parts, moment: Moment) -> Self {
-        let Parts { images, labels, drawn, seen, targets, mixed, padding } = parts;
+        let Parts { images, labels, drawn, seen, targets, fields, mixed, padding } = parts;
         let indices = drawn.iter().map(|drawn| drawn.pick.index).collect();
-        Self { views: I::views(images), labels, indices, drawn, seen, targets, mixed, padding, moment }
+        Self { views: I::views(images), labels, indices, drawn, seen, targets, fields, mixed, padding, moment }
     }
 }
 
@@ -107,6 +109,14 @@ impl<I> Batch<I> {
     #[must_use]
     pub fn targets(&self) -> Option<&Targets> {
         self.targets.as_ref()
+    }
+
+    /// The fields of the images of view `i`, in the order of the images, padding included: boxes, keypoints and masks as
+    /// the view's operations have moved them. `None` if there are fewer views, and without
+    /// [`Builder::fields`](crate::Builder::fields).
+    #[must_use]
+    pub fn fields(&self, i: usize) -> Option<&BatchFields> {
+        self.fields.get(i)
     }
 
     /// The mixing partner of each image, padding included; `None` without [`Builder::mix`](crate::Builder::mix).

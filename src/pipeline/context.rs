@@ -9,7 +9,7 @@ use crate::rng::Pick;
 use crate::sampler::Order;
 use crate::sampling::Picks;
 use crate::source::{Reader, Want};
-use crate::targets::{Annotation, Target};
+use crate::targets::{Annotation, Found};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -97,23 +97,23 @@ impl Context {
     /// The parts of a sample that are read if its image is not in the cache.
     fn want(&self) -> Want<'_> {
         let field = self.setup.targets.as_ref().and_then(|spec| spec.field.as_deref());
-        Want::IMAGE.and_field(field).unless(&self.stopped)
+        Want::IMAGE.and_field(field).and_fields(&self.setup.fields).unless(&self.stopped)
     }
 
     /// Reads a sample. `buffer` is used if the source does not lend its own bytes.
     pub(super) fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Annotation)> {
-        let (encoded, target) = Encoded::read(&self.reader, index, &self.want(), buffer)?;
-        Ok((encoded, self.annotation(index, target)?))
+        let (encoded, found) = Encoded::read(&self.reader, index, &self.want(), buffer)?;
+        Ok((encoded, self.annotation(index, found)?))
     }
 
     /// Reads everything of a sample but its image.
     pub(super) fn read_annotation(&self, index: u64) -> Result<Annotation> {
-        let target = self.reader.target(index, &self.want().without_image())?;
-        self.annotation(index, target)
+        let found = self.reader.found(index, &self.want().without_image())?;
+        self.annotation(index, found)
     }
 
-    fn annotation(&self, index: u64, target: Option<Target>) -> Result<Annotation> {
-        Annotation::new(self.setup.targets.as_ref(), self.reader.label(index), target)
+    fn annotation(&self, index: u64, found: Found) -> Result<Annotation> {
+        Annotation::new(self.setup.targets.as_ref(), self.reader.label(index), found)
     }
 
     /// Whether a stream has ended before sample `index`.

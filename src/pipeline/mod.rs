@@ -442,9 +442,10 @@ impl<I> Pipeline<I> {
         }
         let mut sample = Sample::default();
         let spec = self.setup.targets.as_ref().filter(|_| self.setup.recipes.see_annotations);
-        let want = Want::IMAGE.and_field(spec.and_then(|spec| spec.field.as_deref()));
+        let fields = if self.setup.recipes.see_annotations { &self.setup.fields[..] } else { &[] };
+        let want = Want::IMAGE.and_field(spec.and_then(|spec| spec.field.as_deref())).and_fields(fields);
         source.read(index, &want, &mut sample)?;
-        let annotation = Annotation::new(spec, source.label(index), sample.take_target(&want)?)?;
+        let annotation = Annotation::new(spec, source.label(index), sample.take_found(&want)?)?;
         let header = self.setup.recipes.header(sample.bytes())?;
         let pick = Pick { index, repetition };
         let drawn = self.setup.recipes.draw(epoch, Drawn { pick, stored: Stored::from(&header) }, &annotation)?;

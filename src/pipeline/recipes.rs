@@ -2,10 +2,10 @@
 
 use crate::decode::Header;
 use crate::error::Result;
-use crate::ops::Op;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::recipe::draw_recipe;
 use crate::ops::transform::{SampleInfo, Transform};
+use crate::ops::{Op, Sanitize};
 use crate::plan::{Planner, Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
 use crate::rng::{Pick, SampleRng};
@@ -25,7 +25,7 @@ impl From<&Header> for Stored {
     }
 }
 
-/// What a sample's recipes depend on beside the pipeline's settings, the epoch and, if a transform is custom, the sample's
+/// What a sample's recipes depend on beside the pipeline's settings, the epoch and, if a transform sees the sample, its
 /// annotation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drawn {
@@ -63,11 +63,13 @@ pub(super) struct Recipes {
     pub(super) views: Vec<ViewTransforms>,
     /// The deterministic operations that all views begin with.
     fixed: Vec<Op>,
-    /// Whether a transform is custom, so that recipes depend on annotations too.
+    /// Whether a transform sees the sample, so that recipes depend on annotations too.
     pub(super) see_annotations: bool,
     pub(super) orientation: Orientation,
     pub(super) draft: Option<Size>,
     pub(super) planner: Planner,
+    /// Whether recipes end by dropping the objects whose boxes are no longer valid.
+    sanitize: bool,
 }
 
 impl Recipes {
@@ -77,6 +79,7 @@ impl Recipes {
         orientation: Orientation,
         draft: Option<Size>,
         planner: Planner,
+        sanitize: bool,
     ) -> Self {
         let fixed = |transforms: &Vec<Transform>| -> Vec<Op> {
             let fixed = transforms.iter().map_while(|op| match op {
@@ -91,8 +94,8 @@ impl Recipes {
             shared
         };
         let fixed = views.iter().flat_map(|view| &view.images).map(fixed).reduce(shared).unwrap_or_default();
-        let see_annotations = views.iter().flat_map(|view| &view.images).flatten().any(Transform::has_custom);
-        Self { seed, views, fixed, see_annotations, orientation, draft, planner }
+        let see_annotations = views.iter().flat_map(|view| &view.images).flatten().any(Transform::sees_sample);
+        Self { seed, views, fixed, see_annotations, orientation, draft, planner, sanitize }
     }
 
     /// Reads the header of an encoded image and checks it against the limits.
@@ -117,6 +120,10 @@ impl Recipes {
                 let mut own = draw_recipe(transforms, &mut draw, SampleInfo::new(pick, size, annotation))?;
                 is_padded |= own.is_padded;
                 recipe.append(&mut own.ops);
+                if self.sanitize {
+                    let end = recipe.iter().position(|op| matches!(op, Op::Normalize(_))).unwrap_or(recipe.len());
+                    recipe.insert(end, Sanitize::new().into());
+                }
                 recipes.push(recipe);
             }
         }

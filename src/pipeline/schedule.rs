@@ -7,8 +7,8 @@
 use super::assembly::{Begun, Filling, Made, Slot};
 use super::context::Context;
 use super::wakeup::Wakeup;
-use super::worker::{Destination, Worker};
-use crate::backend::{AnyBackend, AnyWorker, Backend};
+use super::worker::{Destination, ThreadMemory, Worker};
+use crate::backend::{AnyBackend, Backend};
 use crate::error::{Error, Result};
 use crate::rng::Pick;
 use crate::trace::Span;
@@ -103,7 +103,7 @@ pub(super) enum Turn {
 pub(super) struct EpochShare {
     running: Arc<Running>,
     /// The back end's decoders and memory for this thread, made when first needed.
-    own: Option<AnyWorker>,
+    own: ThreadMemory,
     /// Whether the queue was full at the last turn.
     full: bool,
     done: bool,
@@ -134,7 +134,7 @@ impl EpochShare {
 
     /// Keeps decoders and memory for the next epoch.
     pub(super) fn end(&mut self) {
-        if let Some(own) = self.own.take() {
+        if let Some(own) = self.own.backend.take() {
             self.running.backend.give_worker(own);
         }
         self.done = true;
@@ -164,7 +164,7 @@ impl Running {
 
     /// The share of one more thread.
     pub(super) fn share(self: Arc<Self>) -> EpochShare {
-        EpochShare { running: self, own: None, full: false, done: false }
+        EpochShare { running: self, own: ThreadMemory::default(), full: false, done: false }
     }
 
     /// Waits for the next batch; `None` at the end of the epoch.

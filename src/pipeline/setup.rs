@@ -31,6 +31,8 @@ pub(super) struct Setup {
     pub(super) options: Arc<RunOptions>,
     /// Description of the targets; `None` if batches have none.
     pub(super) targets: Option<TargetSpec>,
+    /// The names of the fields that batches have; empty if they have none.
+    pub(super) fields: Arc<[String]>,
     /// How batches are mixed; `None` if they are not.
     pub(super) mix: Option<Mix>,
     pub(super) policy: Policy,

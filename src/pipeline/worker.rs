@@ -1,13 +1,14 @@
 //! A thread's work on samples: it reads them, draws recipes, has the back end run them, applies the policies to samples
 //! that cannot be used, and makes batches.
 
-use super::assembly::{Delivered, Made, Parts, Slot, deliver};
+use super::assembly::{Delivered, Made, MovedFields, Parts, Slot, deliver, fields_of_views};
 use super::cache::Loaded;
 use super::context::Context;
 use super::policy::{LastBatch, OnError, SUBSTITUTES};
 use super::recipes::{Drawn, Stored};
 use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, End, PlannedSample};
 use crate::error::{Error, Result};
+use crate::follow::Follower;
 use crate::rng::Pick;
 use crate::targets::Annotation;
 use crate::tensor::Annotations;
@@ -18,9 +19,23 @@ use std::time::Instant;
 pub(super) struct Worker<'a> {
     context: &'a Context,
     backend: &'a AnyBackend,
-    /// The back end's decoders and memory for this thread, made when first needed and kept from one position to the
-    /// next.
-    own: &'a mut Option<AnyWorker>,
+    own: &'a mut ThreadMemory,
+}
+
+/// The decoders and memory of a thread, kept from one position to the next.
+#[derive(Default)]
+pub(super) struct ThreadMemory {
+    /// The back end's, made when first needed.
+    pub(super) backend: Option<AnyWorker>,
+    /// For masks.
+    follower: Follower,
+}
+
+/// A sample whose images are in their places.
+struct Prepared {
+    annotation: Annotation,
+    stored: Stored,
+    moved: MovedFields,
 }
 
 /// The place that a sample is written to.
@@ -34,18 +49,18 @@ pub(super) struct Destination<'a> {
 
 impl<'a> Worker<'a> {
     /// A worker for the calling thread.
-    pub(super) fn new(context: &'a Context, backend: &'a AnyBackend, own: &'a mut Option<AnyWorker>) -> Self {
+    pub(super) fn new(context: &'a Context, backend: &'a AnyBackend, own: &'a mut ThreadMemory) -> Self {
         Self { context, backend, own }
     }
 
     /// Drops state that a panic may have left inconsistent.
     pub(super) fn reset(&mut self) {
-        *self.own = None;
+        *self.own = ThreadMemory::default();
     }
 
     /// The back end's decoders and memory for this thread.
     pub(super) fn own(&mut self) -> Result<&mut AnyWorker> {
-        Ok(match &mut *self.own {
+        Ok(match &mut self.own.backend {
             Some(own) => own,
             none => none.insert(self.backend.worker()?),
         })
@@ -54,9 +69,9 @@ impl<'a> Worker<'a> {
     /// Works on one sample, or on its substitute.
     pub(super) fn position(&mut self, pick: Pick, to: &Destination<'_>) -> Slot {
         match self.sample(pick, to) {
-            Ok((annotation, stored)) => {
+            Ok(Prepared { annotation, stored, moved }) => {
                 self.context.bad.good();
-                Slot::Done { drawn: Drawn { pick, stored }, annotation, instead_of: None }
+                Slot::Done { drawn: Drawn { pick, stored }, annotation, moved, instead_of: None }
             }
             Err(_) if self.context.ended_before(pick.index) => Slot::Ended,
             Err(error) => self.instead(pick, error, to),
@@ -84,9 +99,9 @@ impl<'a> Worker<'a> {
         {
             let pick = Pick { index: other, ..pick };
             match self.sample(pick, &now) {
-                Ok((annotation, stored)) => {
+                Ok(Prepared { annotation, stored, moved }) => {
                     let instead_of = Some(Box::new(context.sample_error(index, error)));
-                    return Slot::Done { drawn: Drawn { pick, stored }, annotation, instead_of };
+                    return Slot::Done { drawn: Drawn { pick, stored }, annotation, moved, instead_of };
                 }
                 Err(error) if error.is_bad_sample() => tried += 1,
                 Err(error) => return Slot::Failed(Box::new(context.sample_error(other, error))),
@@ -98,7 +113,7 @@ impl<'a> Worker<'a> {
 
     /// Reads one sample and runs its recipes. The images go to its place in the batch, and what else is known of the
     /// sample is returned.
-    fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<(Annotation, Stored)> {
+    fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<Prepared> {
         let (context, backend, index) = (self.context, self.backend, pick.index);
         let (counters, cache, recipes) = (&context.counters, context.setup.cache.as_ref(), &context.setup.recipes);
         let own = self.own()?;
@@ -106,8 +121,7 @@ impl<'a> Worker<'a> {
         if let Some(kept) = cache.and_then(|cache| cache.known(counters, index, &mut buffer)) {
             backend.give_buffer(own, buffer);
             let annotation = context.read_annotation(index)?;
-            let stored = self.run(pick, &annotation, kept, to)?;
-            return Ok((annotation, stored));
+            return self.run(pick, annotation, kept, to);
         }
         let start = Instant::now();
         let reading = Span::enter(Activity::Read);
@@ -130,24 +144,30 @@ impl<'a> Worker<'a> {
             }
             None => Loaded { encoded, stored: Stored::from(&header), header, cached_ops: None },
         };
-        let stored = self.run(pick, &annotation, image, to)?;
-        Ok((annotation, stored))
+        self.run(pick, annotation, image, to)
     }
 
-    /// Draws a sample's recipes, and runs of them what has not been run yet. Returns what they depend on.
+    /// Draws a sample's recipes, and runs of them what has not been run yet. The fields follow the recipes.
     fn run(
         &mut self,
         pick: Pick,
-        annotation: &Annotation,
+        annotation: Annotation,
         image: Loaded,
         &Destination { batch, place, later }: &Destination<'_>,
-    ) -> Result<Stored> {
+    ) -> Result<Prepared> {
         let (context, backend, recipes) = (self.context, self.backend, &self.context.setup.recipes);
         let Loaded { encoded, header, stored, cached_ops } = image;
         let start = Instant::now();
-        let drawn = recipes.draw(context.epoch, Drawn { pick, stored }, annotation)?;
+        let drawn = recipes.draw(context.epoch, Drawn { pick, stored }, &annotation)?;
         if drawn.is_padded {
             context.counters.add_padded();
+        }
+        let mut moved = MovedFields::new();
+        if let Some(fields) = &annotation.fields {
+            for recipe in &drawn.recipes {
+                let follower = &mut self.own.follower;
+                moved.push(follower.follow((**fields).clone(), stored.size, recipe, &recipes.planner)?);
+            }
         }
         let plans = recipes.planner.plan(&drawn.recipes, cached_ops.unwrap_or(0), header.size)?;
         context.counters.add_augment(start.elapsed());
@@ -161,7 +181,7 @@ impl<'a> Worker<'a> {
                 if cached_ops.is_none() {
                     context.counters.add_decoded(work.decoded);
                 }
-                Ok(stored)
+                Ok(Prepared { annotation, stored, moved })
             }
             Err(error) => {
                 // The reasons for leaving an image to the CPU are counted even if the CPU then found it bad.
@@ -189,7 +209,7 @@ impl<'a> Worker<'a> {
                 return Err(error);
             }
         };
-        let Delivered { places, mut annotations, mut drawn, losses, ended } = delivered;
+        let Delivered { places, mut annotations, mut drawn, mut moved, losses, ended } = delivered;
         let dropped = ended && setup.policy.last == LastBatch::Drop;
         let (Some(last), Some(&last_drawn), false) = (annotations.last(), drawn.last(), dropped) else {
             backend.abandon(batch);
@@ -200,6 +220,8 @@ impl<'a> Worker<'a> {
             let last = last.clone();
             annotations.resize(setup.options.batch_size, last);
             drawn.resize(setup.options.batch_size, last_drawn);
+            let last_moved = moved.last().cloned().unwrap_or_default();
+            moved.resize(setup.options.batch_size, last_moved);
         }
         // Positions that fill up even partitions count as padding too.
         let end = number * setup.options.batch_size as u64 + positions as u64;
@@ -222,7 +244,8 @@ impl<'a> Worker<'a> {
         context.counters.add_mix(finished.mix);
         let padding = drawn.len() - images;
         let (labels, targets) = annotations.finish(finished.targets);
-        let parts = Parts { images: finished.images, labels, drawn, seen, targets, mixed, padding };
+        let fields = fields_of_views(&moved, setup.options.outputs.iter().map(|output| output.times));
+        let parts = Parts { images: finished.images, labels, drawn, seen, targets, fields, mixed, padding };
         Ok(Made { parts: Some(parts), losses })
     }
 

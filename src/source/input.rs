@@ -4,7 +4,7 @@ use super::compose::{kfold_numbers, split_numbers};
 use super::stream::Feed;
 use super::{Compose, RecordStream, Sample, Source, Stream, StreamMix, Want};
 use crate::error::{Error, Result};
-use crate::targets::Target;
+use crate::targets::Found;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -288,16 +288,16 @@ impl Reader {
         }
     }
 
-    /// Returns the content of the wanted field, if any, of a sample whose image is not read.
-    pub fn target(&self, index: u64, want: &Want<'_>) -> Result<Option<Target>> {
+    /// Returns what is wanted of a sample whose image is not read.
+    pub fn found(&self, index: u64, want: &Want<'_>) -> Result<Found> {
         match self {
-            Self::DataSet(_) if want.field.is_none() => Ok(None),
+            Self::DataSet(_) if want.is_nothing() => Ok(Found::default()),
             Self::DataSet(source) => {
                 let mut sample = Sample::default();
                 source.read(index, want, &mut sample)?;
-                sample.take_target(want)
+                sample.take_found(want)
             }
-            Self::Stream(feed) => feed.target(index, want.field),
+            Self::Stream(feed) => Ok(Found { target: feed.target(index, want.field)?, fields: None }),
         }
     }
 

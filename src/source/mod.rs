@@ -24,6 +24,7 @@
 // page from its header, at most 2 GiB.
 
 mod cifar;
+mod coco;
 mod compose;
 mod folder;
 mod idx;
@@ -46,7 +47,8 @@ mod window;
 pub use crate::address::without_secrets;
 pub use crate::file::{read_limited, read_text_limited, read_up_to};
 pub use cifar::CifarFiles;
-pub use compose::{Compose, Concat, Described, MapLabels, Subset, WithTargets, split_shards};
+pub use coco::CocoFiles;
+pub use compose::{Compose, Concat, Described, MapLabels, Subset, WithFields, WithTargets, split_shards};
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
 pub(crate) use input::Reader;
@@ -122,7 +124,7 @@ pub trait Source: Send + Sync {
     }
 
     /// Reads the parts of sample `index` that `want` names into `sample`: the encoded image, lent from the source's
-    /// memory or read into the sample's buffer, and the content of a field. The earlier content of `sample` does not
+    /// memory or read into the sample's buffer, the content of a target's field, and fields. The earlier content of `sample` does not
     /// matter. A source without fields may ignore `want`, unless reading waits for something: then it gives up soon
     /// after [`Want::is_stopped`] has become true.
     ///

@@ -2,8 +2,10 @@
 
 use super::no_fields;
 use crate::error::Result;
-use crate::targets::Target;
+use crate::fields::Fields;
+use crate::targets::{self, Found, Target};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The parts of a sample that a reader wants ([`Source::read`](super::Source::read)).
@@ -14,12 +16,14 @@ pub struct Want<'a> {
     pub image: bool,
     /// The field whose content is wanted as the target; `None` if no field is wanted.
     pub field: Option<&'a str>,
+    /// The names of the fields that are wanted ([`Fields`]); none by default.
+    pub fields: &'a [String],
     stopped: Option<&'a AtomicBool>,
 }
 
 impl<'a> Want<'a> {
     /// The encoded image.
-    pub const IMAGE: Self = Self { image: true, field: None, stopped: None };
+    pub const IMAGE: Self = Self { image: true, field: None, fields: &[], stopped: None };
 
     /// Wants the content of a field, without the image.
     #[must_use]
@@ -37,6 +41,17 @@ impl<'a> Want<'a> {
     #[must_use]
     pub fn and_field(self, field: Option<&'a str>) -> Self {
         Self { field, ..self }
+    }
+
+    /// Also wants these fields.
+    #[must_use]
+    pub fn and_fields(self, fields: &'a [String]) -> Self {
+        Self { fields, ..self }
+    }
+
+    /// Whether nothing is wanted.
+    pub(crate) fn is_nothing(&self) -> bool {
+        !self.image && self.field.is_none() && self.fields.is_empty()
     }
 
     /// Lets the reader give up: soon after `stopped` has become true, a source that waits returns an error.
@@ -75,6 +90,7 @@ pub struct Sample<'a> {
     buffer: Vec<u8>,
     bytes: Bytes<'a>,
     target: Option<Target>,
+    fields: Option<Fields>,
 }
 
 /// Location of the encoded image.
@@ -129,6 +145,11 @@ impl<'a> Sample<'a> {
         self.target = Some(target);
     }
 
+    /// Sets the fields that were wanted. Others among them are ignored.
+    pub fn set_fields(&mut self, fields: Fields) {
+        self.fields = Some(fields);
+    }
+
     /// The encoded image.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
@@ -145,6 +166,25 @@ impl<'a> Sample<'a> {
     pub(crate) fn take_target(&mut self, want: &Want<'_>) -> Result<Option<Target>> {
         let Some(field) = want.field else { return Ok(None) };
         self.target.take().ok_or_else(|| no_fields("a label alone", field)).map(Some)
+    }
+
+    /// Takes the fields; none if the source has set none.
+    pub(super) fn take_fields(&mut self) -> Fields {
+        self.fields.take().unwrap_or_default()
+    }
+
+    /// Takes all that was wanted beside the image.
+    ///
+    /// # Errors
+    /// The errors of [`take_target`](Self::take_target); [`Error::Target`](crate::Error::Target) if a field is missing.
+    pub(crate) fn take_found(&mut self, want: &Want<'_>) -> Result<Found> {
+        let target = self.take_target(want)?;
+        let [first, ..] = want.fields else { return Ok(Found { target, fields: None }) };
+        let fields = self.fields.take().ok_or_else(|| no_fields("a label alone", first))?;
+        if let Some(name) = want.fields.iter().find(|name| fields.get(name).is_none()) {
+            return Err(targets::missing(name));
+        }
+        Ok(Found { target, fields: Some(Arc::new(fields.only(want.fields))) })
     }
 
     /// Returns the buffer, to reuse it.

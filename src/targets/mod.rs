@@ -14,6 +14,8 @@ pub(crate) use spec::{Annotation, Form};
 pub use spec::{TargetSpec, TargetType};
 
 use crate::error::Error;
+use crate::fields::Fields;
+use std::sync::Arc;
 
 /// Largest size of a sample's stored target: 1 MiB.
 pub const MAX_TARGET_BYTES: u64 = 1 << 20;
@@ -50,6 +52,15 @@ impl Target {
             Self::Bytes(bytes) => bytes.len() as u64,
         }
     }
+}
+
+/// The parts of a sample that a source has found beside its image.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Found {
+    /// The content of the wanted target field; `None` if none was wanted.
+    pub(crate) target: Option<Target>,
+    /// The wanted fields; `None` if none were wanted.
+    pub(crate) fields: Option<Arc<Fields>>,
 }
 
 /// The error of a sample without the field that was asked for.

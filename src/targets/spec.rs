@@ -1,9 +1,11 @@
 //! The specification of a batch's targets, and a sample's label and target by it.
 
-use super::{MAX_TARGET_BYTES, Target, too_long, wrong};
+use super::{Found, MAX_TARGET_BYTES, Target, too_long, wrong};
 use crate::error::{Error, Result};
+use crate::fields::Fields;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// Largest number of numbers in a sample's target.
 const MAX_NUMBERS: u32 = 1 << 20;
@@ -267,19 +269,21 @@ impl FromStr for TargetSpec {
     }
 }
 
-/// A sample's label and target, in the form that batches have them in.
+/// A sample's label and target, in the form that batches have them in, and its fields as the source has them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Annotation {
     pub(crate) label: u32,
     /// A class, floats or bytes; `None` if no targets were asked for.
     pub(crate) target: Option<Target>,
+    /// `None` if no fields were asked for.
+    pub(crate) fields: Option<Arc<Fields>>,
 }
 
 impl Annotation {
-    /// The annotation of a sample by its label and, if the specification names a field, what the sample has there.
-    pub(crate) fn new(spec: Option<&TargetSpec>, label: u32, found: Option<Target>) -> Result<Self> {
-        let target = spec.map(|spec| spec.row(found.unwrap_or(Target::Class(label)))).transpose()?;
-        Ok(Self { label, target })
+    /// The annotation of a sample by its label and by what the source has found of it.
+    pub(crate) fn new(spec: Option<&TargetSpec>, label: u32, Found { target, fields }: Found) -> Result<Self> {
+        let target = spec.map(|spec| spec.row(target.unwrap_or(Target::Class(label)))).transpose()?;
+        Ok(Self { label, target, fields })
     }
 }
 

@@ -30,29 +30,31 @@ const MODULES: &[(&str, &str)] = &[
     ("sheet", "atomic error"),
     ("threads", "error"),
     // Labels and targets, and what is done to images.
-    ("targets", "error npy"),
-    ("ops", "error file memory rng targets"),
+    ("fields", "atomic error file memory"),
+    ("targets", "error fields npy"),
+    ("ops", "error fields file memory rng targets"),
     ("plan", "error ops"),
     ("mix", "error rng"),
     // Samples, and the order that they come in.
     ("sampler", "error rng"),
     ("rank", "device error sampler"),
     ("store", "address error file"),
-    ("source", "address atomic error file memory rng sampler store targets"),
+    ("source", "address atomic error fields file memory rng sampler store targets"),
     ("sampling", "error rng sampler source"),
     // Where batches are made.
     ("cuda", "device error memory"),
     ("tensor", "cuda device error memory mix npy targets"),
-    ("backend", "cuda device error file memory mix ops plan source targets tensor threads trace"),
+    ("backend", "cuda device error fields file memory mix ops plan source targets tensor threads trace"),
     // What a program builds and calls.
     ("engine", "backend device error memory ops plan tensor threads"),
-    ("apply", "backend device engine error ops plan tensor"),
+    ("follow", "backend error fields ops plan"),
+    ("apply", "backend device engine error fields follow ops plan tensor"),
     ("preset", "error mix ops targets"),
     ("preprocess", "backend device engine error memory ops plan preset tensor threads"),
     (
         "pipeline",
-        "atomic backend device error file memory mix ops plan preprocess preset rng sampler sampling source targets tensor \
-         threads trace unoptimized",
+        "atomic backend device error fields file follow memory mix ops plan preprocess preset rng sampler sampling source \
+         targets tensor threads trace unoptimized",
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda error"),

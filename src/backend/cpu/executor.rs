@@ -39,25 +39,14 @@ pub(crate) struct Executor {
     decoder: Decoder,
     /// The decoded image, if several images are made of it.
     decoded: Image,
-    current: Image,
-    next: Image,
-    scratch: resample::Scratch,
-    line: Vec<Pixel>,
+    stages: Stages,
     /// The part of the work that is done twice, to measure its cost.
     twice: Option<Twice>,
 }
 
 impl Executor {
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self {
-            decoder: Decoder::new()?,
-            decoded: Image::default(),
-            current: Image::default(),
-            next: Image::default(),
-            scratch: resample::Scratch::default(),
-            line: Vec::new(),
-            twice: None,
-        })
+        Ok(Self { decoder: Decoder::new()?, decoded: Image::default(), stages: Stages::default(), twice: None })
     }
 
     /// Does a part of the work twice.
@@ -72,9 +61,8 @@ impl Executor {
     /// [`Error::Decode`](crate::Error::Decode) for damaged bytes; the errors of operations.
     pub(super) fn run(&mut self, job: &Job<'_>, plans: &[Plan<'_>], outputs: &mut [Output<'_>]) -> Result<Times> {
         let times = self.run_plans(job, plans, outputs);
-        for image in [&mut self.decoded, &mut self.current, &mut self.next] {
-            image.shrink(KEEP_PX);
-        }
+        self.decoded.shrink(KEEP_PX);
+        self.stages.shrink();
         times
     }
 
@@ -92,9 +80,9 @@ impl Executor {
         if let [plan] = plans
             && let [output] = outputs
         {
-            self.run_on_current(plan, output)?;
+            self.stages.run(plan, output)?;
         } else {
-            std::mem::swap(&mut self.current, &mut self.decoded);
+            std::mem::swap(&mut self.stages.current, &mut self.decoded);
             plans.iter().zip(outputs).try_for_each(|(plan, output)| self.run_on_decoded(plan, output))?;
         }
         Ok(Times { decode, augment: start.elapsed(), knew })
@@ -105,36 +93,63 @@ impl Executor {
         if let ([plan], [output]) = (plans, &mut *outputs)
             && changes_in_place(plan)
         {
-            let decoded = self.current.clone();
-            self.run_on_current(plan, output)?;
-            self.current = decoded;
+            let decoded = self.stages.current.clone();
+            self.stages.run(plan, output)?;
+            self.stages.current = decoded;
             return Ok(());
         }
-        std::mem::swap(&mut self.current, &mut self.decoded);
+        std::mem::swap(&mut self.stages.current, &mut self.decoded);
         plans.iter().zip(outputs).try_for_each(|(plan, output)| self.run_on_decoded(plan, output))?;
-        std::mem::swap(&mut self.current, &mut self.decoded);
-        Ok(())
-    }
-
-    /// Runs a plan.
-    fn run_on_current(&mut self, plan: &Plan<'_>, output: &mut Output<'_>) -> Result<()> {
-        plan.stages.iter().try_for_each(|stage| self.stage(stage, plan.order))?;
-        self.finish(plan, output);
+        std::mem::swap(&mut self.stages.current, &mut self.decoded);
         Ok(())
     }
 
     /// Runs a plan and preserves the decoded image.
     fn run_on_decoded(&mut self, plan: &Plan<'_>, output: &mut Output<'_>) -> Result<()> {
-        std::mem::swap(&mut self.current, &mut self.decoded);
+        std::mem::swap(&mut self.stages.current, &mut self.decoded);
         let Some((first, rest)) = plan.stages.split_first() else {
-            self.finish(plan, output);
-            std::mem::swap(&mut self.current, &mut self.decoded);
+            self.stages.finish(plan, output);
+            std::mem::swap(&mut self.stages.current, &mut self.decoded);
             return Ok(());
         };
-        self.stage(first, plan.order)?;
+        self.stages.stage(first, plan.order)?;
         // The stage has swapped its input, the decoded image, into `next`. Later stages would overwrite it there.
-        std::mem::swap(&mut self.next, &mut self.decoded);
-        rest.iter().try_for_each(|stage| self.stage(stage, plan.order))?;
+        std::mem::swap(&mut self.stages.next, &mut self.decoded);
+        rest.iter().try_for_each(|stage| self.stages.stage(stage, plan.order))?;
+        self.stages.finish(plan, output);
+        Ok(())
+    }
+
+    /// Decodes `part` into the current image. Returns the time taken and what was known of the image.
+    fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, PriorKnowledge)> {
+        let start = Instant::now();
+        let _decode = Span::enter(Activity::Decode);
+        let Job { bytes, header, how } = *job;
+        let knew = self.decoder.decode_with(bytes, header, part, how, &mut self.stages.current)?;
+        Ok((start.elapsed(), knew))
+    }
+}
+
+/// Images on their way through the stages of plans. Memory is kept from one to the next.
+#[derive(Default)]
+pub(super) struct Stages {
+    /// The image that the next stage reads.
+    pub(super) current: Image,
+    next: Image,
+    scratch: resample::Scratch,
+    line: Vec<Pixel>,
+}
+
+impl Stages {
+    /// Frees the memory of large images.
+    pub(super) fn shrink(&mut self) {
+        self.current.shrink(KEEP_PX);
+        self.next.shrink(KEEP_PX);
+    }
+
+    /// Runs a plan on the current image, which holds the part that the plan begins with.
+    pub(super) fn run(&mut self, plan: &Plan<'_>, output: &mut Output<'_>) -> Result<()> {
+        plan.stages.iter().try_for_each(|stage| self.stage(stage, plan.order))?;
         self.finish(plan, output);
         Ok(())
     }
@@ -152,15 +167,6 @@ impl Executor {
             }
         }
         output.end(&plan.epilogue);
-    }
-
-    /// Decodes `part` into the current image. Returns the time taken and what was known of the image.
-    fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, PriorKnowledge)> {
-        let start = Instant::now();
-        let _decode = Span::enter(Activity::Decode);
-        let Job { bytes, header, how } = *job;
-        let knew = self.decoder.decode_with(bytes, header, part, how, &mut self.current)?;
-        Ok((start.elapsed(), knew))
     }
 
     /// Makes the stage's part of its result the current image.

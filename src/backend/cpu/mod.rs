@@ -24,6 +24,7 @@ pub(crate) mod executor;
 mod gather;
 #[cfg(target_arch = "x86_64")]
 mod horizontal;
+pub(crate) mod masks;
 mod mix;
 mod normalize;
 pub(crate) mod output;

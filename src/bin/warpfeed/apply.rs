@@ -6,7 +6,8 @@ use super::values::sides;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use warpfeed::{
-    ApplyOptions, DType, DecodePath, Device, Error, Result,
+    ApplyOptions, DType, DecodePath, Device, Error, Layout, Result, apply_with_fields,
+    fields::{Fields, read_fields, write_fields},
     image::{Image, Size},
     ops::Op,
     source::{MAX_ENCODED_BYTES, Source, read_limited, read_up_to},
@@ -33,6 +34,16 @@ pub struct Apply {
     /// File with the operations; - for standard input.
     #[arg(long, value_name = "FILE")]
     ops: PathBuf,
+    /// File with the image's boxes, keypoints and mask, which follow the operations.
+    ///
+    /// {"boxes": {"format": "XYXY", "values": [[x1, y1, x2, y2]], "clamping": "soft"}, "keypoints": {"values": [[x, y]],
+    /// "convention": "corner"}, "mask": {"path": "mask.png", "fill": 255}}; each part may be missing. format may be XYWH or
+    /// CXCYWH, clamping null, convention pixel_index.
+    #[arg(long, value_name = "IN.json", requires = "fields_out")]
+    fields: Option<PathBuf>,
+    /// Output file for what becomes of --fields; the mask lies beside OUT, as OUT.mask.png.
+    #[arg(long, value_name = "OUT.json", requires = "fields")]
+    fields_out: Option<PathBuf>,
     /// Output file: .png, or .npy (u8 [H, W, 3]; f32 [3, H, W] after normalize).
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
@@ -76,11 +87,23 @@ impl Apply {
             decode: self.decode,
             ..ApplyOptions::default()
         };
-        let result = warpfeed::apply(&bytes, &ops, &options).map_err(|source| match source {
+        let given = self.fields.as_ref().map(|path| read_fields(path, options.max_pixels)).transpose()?;
+        let applied = match &given {
+            None => warpfeed::apply(&bytes, &ops, &options).map(|image| (image, Fields::new())),
+            Some(fields) => apply_with_fields(&bytes, fields, &ops, &options),
+        };
+        let (result, fields) = applied.map_err(|source| match source {
             // Wrong operations are not the image's fault.
             wrong if wrong.is_parameter() => wrong,
             source => Error::Sample { index: self.index.unwrap_or(0), name, source: Box::new(source) },
         })?;
+        if let Some(path) = &self.fields_out {
+            let [height, width] = match (result.layout(), result.shape()) {
+                (Layout::Nchw, [_, _, height, width]) | (Layout::Nhwc, [_, height, width, _]) => [height, width],
+            };
+            let size = Size::new(width as u32, height as u32);
+            write_fields(&fields, size, path, self.output.with_extension("mask.png"))?;
+        }
         match (npy, result.dtype()) {
             (true, _) => warpfeed::image::write_npy(&result, &self.output),
             (false, DType::U8) => {

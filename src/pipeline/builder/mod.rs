@@ -82,6 +82,8 @@ pub struct Builder {
     even: bool,
     limit: u64,
     targets: Option<TargetSpec>,
+    fields: Vec<String>,
+    sanitize: bool,
     sampling: Option<Sampling>,
     mix: Option<Mix>,
     device: Device,
@@ -118,6 +120,8 @@ impl Builder {
             even: false,
             limit: u64::MAX,
             targets: None,
+            fields: Vec::new(),
+            sanitize: true,
             sampling: None,
             mix: None,
             device: Device::default(),
@@ -192,6 +196,27 @@ impl Builder {
     #[must_use]
     pub fn targets(mut self, targets: TargetSpec) -> Self {
         self.targets = Some(targets);
+        self
+    }
+
+    /// Delivers these fields of the samples ([`Batch::fields`](crate::Batch::fields)): boxes, masks, keypoints, and
+    /// numbers of objects. They follow the recipe of each image, from the stored image on: its EXIF orientation comes
+    /// first. After the last operation, objects are dropped whose boxes are no longer valid
+    /// ([`Sanitize`](crate::ops::Sanitize) with its defaults); [`sanitize`](Self::sanitize) turns that off. A sample
+    /// without one of the fields is a bad sample. Default: no fields.
+    ///
+    /// Masks and points are computed on the host, whatever device the images are on.
+    #[must_use]
+    pub fn fields(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.fields = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets whether recipes of samples with fields end by dropping the objects whose boxes are no longer valid. Default:
+    /// true.
+    #[must_use]
+    pub fn sanitize(mut self, sanitize: bool) -> Self {
+        self.sanitize = sanitize;
         self
     }
 

@@ -51,7 +51,8 @@ impl Builder {
         self.settle_batch(all_positions(&sampler, self.limit), is_stream)?;
         self.options.entry_points = self.entry_points.open()?;
         let options = Arc::new(self.options);
-        let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, self.draft, self.planner));
+        let sanitize = self.sanitize && !self.fields.is_empty();
+        let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, self.draft, self.planner, sanitize));
         let cached = |cache| Cache::open(cache, &recipes, options.accept_truncated, is_stream);
         let cache = self.cache.as_ref().map(cached).transpose()?;
         let setup = Setup {
@@ -63,6 +64,7 @@ impl Builder {
             recipes,
             limit: self.limit,
             targets: self.targets,
+            fields: self.fields.into(),
             mix: self.mix,
             options,
             policy: self.policy,
@@ -137,6 +139,7 @@ impl Builder {
             targets.check_classes(self.input.classes().len())?;
             self.options.target_bytes = targets.max_bytes();
         }
+        self.check_fields()?;
         let normalize = self.check_views(views)?;
         if self.ragged {
             self.check_ragged(views)?;
@@ -156,6 +159,30 @@ impl Builder {
             return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
         Ok(normalize)
+    }
+
+    /// Checks that the source can have the fields, and that the other settings can be had with fields.
+    fn check_fields(&self) -> Result<()> {
+        let Some(first) = self.fields.first() else { return Ok(()) };
+        if let Some((i, twice)) = self.fields.iter().enumerate().find(|(i, name)| self.fields[..*i].contains(name)) {
+            return Err(Error::parameter(
+                "pipeline",
+                "fields",
+                "each field once",
+                format!("{twice} again, as field {i}"),
+            ));
+        }
+        if self.mix.is_some() {
+            let expected = "none with fields: mixed images have the objects of two";
+            return Err(Error::parameter("pipeline", "mix", expected, format!("a mix, and the field {first}")));
+        }
+        match &self.input {
+            Input::DataSet(source) => self.fields.iter().try_for_each(|name| source.check_field(name)),
+            Input::Stream(_) => Err(Error::Unsupported {
+                feature: format!("the field {first} of a stream"),
+                remedy: "use a source of random access".to_owned(),
+            }),
+        }
     }
 
     /// Checks the settings that a batch with images of different sizes cannot have.

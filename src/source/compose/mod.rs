@@ -1,17 +1,20 @@
 //! Data sets made of data sets: parts, splits, folds, concatenations, mixes, other labels.
 
 mod concat;
+mod fields;
 mod labels;
 mod subset;
 mod targets;
 
 pub use concat::Concat;
+pub use fields::WithFields;
 pub use labels::MapLabels;
 pub use subset::Subset;
 pub use targets::WithTargets;
 
 use super::{Source, no_such_sample};
 use crate::error::{Error, Result};
+use crate::fields::Fields;
 use crate::rng::{Domain, SampleRng};
 use crate::targets::Target;
 use sha2::{Digest, Sha256};
@@ -79,6 +82,18 @@ pub trait Compose: Source + Sized + 'static {
         of: impl Fn(Described<'_>) -> Result<Target> + Send + Sync + 'static,
     ) -> WithTargets {
         WithTargets::new(self.into_source(), field.into(), of)
+    }
+
+    /// Adds fields, which `of` computes or looks up from a sample's index, label and name: boxes, masks, keypoints. A
+    /// pipeline delivers those that [`Builder::fields`](crate::Builder::fields) names, and
+    /// [`BatchFields`](crate::fields::BatchFields) has an example. Coordinates are those of the stored image, before it is
+    /// turned by its EXIF tag.
+    fn fields(
+        self,
+        names: impl IntoIterator<Item = impl Into<String>>,
+        of: impl Fn(Described<'_>) -> Result<Fields> + Send + Sync + 'static,
+    ) -> WithFields {
+        WithFields::new(self.into_source(), names.into_iter().map(Into::into).collect(), of)
     }
 
     /// Selects the samples for which `keep` returns true, in their order.

@@ -33,8 +33,9 @@ impl Source for WithTargets {
         if want.field != Some(&self.field) {
             return self.source.read(index, want, sample);
         }
-        if want.image {
-            self.source.read(index, &want.and_field(None), sample)?;
+        let rest = want.and_field(None);
+        if !rest.is_nothing() {
+            self.source.read(index, &rest, sample)?;
         }
         let described = Described { index, label: self.label(index), name: self.name(index) };
         sample.set_target((self.of)(described)?);

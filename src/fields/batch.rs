@@ -1,0 +1,217 @@
+//! The fields of a batch, of one sample after the other, and as flat lists.
+
+use super::{BoxFormat, Boxes, Field, Fields, MaskValues};
+use crate::error::{Error, Result};
+use crate::raster::Size;
+
+/// The fields of a batch's images, in the order of the images.
+///
+/// Numbers of objects differ from image to image. So rows are handed over flat, those of the first image first, with
+/// [`offsets`](Self::offsets) or [`batch_indices`](Self::batch_indices), or [`padded`](Self::padded) to one number of
+/// rows for each image. All values are in host memory.
+///
+/// ```
+/// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// use warpfeed::fields::{BoxFormat, Boxes, Fields};
+/// use warpfeed::prelude::*;
+///
+/// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let source = EncodedImages::new((0..2).map(|label| (jpeg.clone(), label))).fields(["boxes", "labels"], |sample| {
+///     let boxes = vec![[10.0, 5.0, 30.0, 25.0]; 1 + sample.index as usize];
+///     let labels = vec![7; boxes.len()];
+///     Fields::new().with("boxes", Boxes::new(BoxFormat::Xyxy, boxes))?.with("labels", labels)
+/// });
+/// let pipeline = Pipeline::builder(source).fields(["boxes", "labels"]).resize(Size::new(20, 15)).build()?;
+/// let batch = pipeline.epoch(0).next().unwrap()?;
+/// let fields = batch.fields(0).unwrap();
+/// assert_eq!((fields.offsets(), fields.batch_indices()), (vec![0, 1, 3], vec![0, 1, 1]));
+/// assert_eq!(fields.boxes(BoxFormat::Cxcywh)?[2], [10.0, 7.5, 10.0, 10.0]);
+/// assert_eq!(fields.integers("labels")?, [7, 7, 7]);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchFields {
+    images: Vec<(Fields, Size)>,
+}
+
+/// Boxes of a batch with the same number of rows for each image ([`BatchFields::padded`]).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Padded {
+    /// `[N, rows, 4]`; rows without a box are 0.
+    pub boxes: Vec<[f32; 4]>,
+    /// `[N, rows]`; rows without a box are -1.
+    pub labels: Vec<i64>,
+    /// Number of boxes of each image.
+    pub counts: Vec<usize>,
+    /// Rows of each image.
+    pub rows: usize,
+}
+
+impl BatchFields {
+    /// The fields of images and the images' sizes.
+    pub(crate) fn new(images: Vec<(Fields, Size)>) -> Self {
+        Self { images }
+    }
+
+    /// Number of images.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.images.len()
+    }
+
+    /// Whether there is no image.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.images.is_empty()
+    }
+
+    /// The fields of image `i`; `None` if there are fewer images.
+    #[must_use]
+    pub fn image(&self, i: usize) -> Option<&Fields> {
+        self.images.get(i).map(|(fields, _)| fields)
+    }
+
+    /// The size of each image.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<Size> {
+        self.images.iter().map(|(_, size)| *size).collect()
+    }
+
+    /// The number of the first row of each image in the flat lists, and the number of all rows: `[N + 1]`.
+    #[must_use]
+    pub fn offsets(&self) -> Vec<usize> {
+        let mut offsets = vec![0];
+        for (fields, _) in &self.images {
+            offsets.push(offsets[offsets.len() - 1] + fields.objects());
+        }
+        offsets
+    }
+
+    /// The number of the image of each row: `[T]`.
+    #[must_use]
+    pub fn batch_indices(&self) -> Vec<u32> {
+        let rows = |(i, (fields, _)): (u32, &(Fields, Size))| std::iter::repeat_n(i, fields.objects());
+        (0..).zip(&self.images).flat_map(rows).collect()
+    }
+
+    /// All boxes in this format: `[T, 4]`, in pixels.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the batch has no boxes.
+    pub fn boxes(&self, format: BoxFormat) -> Result<Vec<[f32; 4]>> {
+        let boxes = self.images.iter().map(|(fields, _)| fields.boxes().ok_or_else(no_boxes).map(|b| b.to(format)));
+        Ok(boxes.collect::<Result<Vec<Boxes>>>()?.iter().flat_map(Boxes::rows).copied().collect())
+    }
+
+    /// All boxes in this format, as shares of their images' sides: `[T, 4]`.
+    ///
+    /// # Errors
+    /// As of [`boxes`](Self::boxes).
+    pub fn relative_boxes(&self, format: BoxFormat) -> Result<Vec<[f32; 4]>> {
+        let mut boxes = self.boxes(format)?;
+        for (row, image) in boxes.iter_mut().zip(self.batch_indices()) {
+            let Size { width, height } = self.images[image as usize].1;
+            let sides = [width, height, width, height].map(|side| side as f32);
+            row.iter_mut().zip(sides).for_each(|(value, side)| *value /= side);
+        }
+        Ok(boxes)
+    }
+
+    /// Boxes and labels with the same number of rows for each image. Rows beyond `rows` are left out.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the batch has no boxes, or no labels under the name `labels`.
+    pub fn padded(&self, format: BoxFormat, labels: &str, rows: usize) -> Result<Padded> {
+        let (all, classes, offsets) = (self.boxes(format)?, self.integers(labels)?, self.offsets());
+        let mut padded = Padded { boxes: Vec::new(), labels: Vec::new(), counts: Vec::new(), rows };
+        for range in offsets.windows(2) {
+            let count = (range[1] - range[0]).min(rows);
+            let own = range[0]..range[0] + count;
+            padded.boxes.extend_from_slice(&all[own.clone()]);
+            padded.labels.extend_from_slice(&classes[own]);
+            padded.counts.push(count);
+            padded.boxes.resize(padded.counts.len() * rows, [0.0; 4]);
+            padded.labels.resize(padded.counts.len() * rows, -1);
+        }
+        Ok(padded)
+    }
+
+    /// The whole numbers of all objects: `[T]`.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the batch has no such field, or it has other content.
+    pub fn integers(&self, name: &str) -> Result<Vec<i64>> {
+        self.flat(name, "whole numbers", |field| if let Field::Integers(rows) = field { Some(&rows[..]) } else { None })
+    }
+
+    /// The numbers of all objects: `[T]`.
+    ///
+    /// # Errors
+    /// As of [`integers`](Self::integers).
+    pub fn floats(&self, name: &str) -> Result<Vec<f32>> {
+        self.flat(name, "numbers", |field| if let Field::Floats(rows) = field { Some(&rows[..]) } else { None })
+    }
+
+    /// The keypoints of all objects, or of all images: x, y and COCO's visibility. `[T, K, 3]`, where an object has K
+    /// points.
+    ///
+    /// # Errors
+    /// As of [`integers`](Self::integers).
+    pub fn keypoints(&self, name: &str) -> Result<Vec<[f32; 3]>> {
+        let mut all = Vec::new();
+        for field in self.each(name) {
+            let Field::KeyPoints(points) = field? else { return Err(other(name, "keypoints")) };
+            let visible = points.visibility().iter().map(|v| f32::from(*v));
+            all.extend(points.points().iter().zip(visible).map(|([x, y], visible)| [*x, *y, visible]));
+        }
+        Ok(all)
+    }
+
+    /// The values of all masks, one plane after the other: `[N, H, W]`, or `[T, H, W]` for masks of objects. All images
+    /// have one size.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the batch has no such field, it has other content, or sizes or types differ.
+    pub fn masks(&self, name: &str) -> Result<MaskValues> {
+        let (mut bytes, mut words, mut size) = (Vec::new(), Vec::new(), None);
+        for field in self.each(name) {
+            let Field::Mask(mask) = field? else { return Err(other(name, "a mask")) };
+            if *size.get_or_insert(mask.size()) != mask.size() {
+                let got = format!("images of different sizes in the field {name}");
+                return Err(Error::parameter("BatchFields::masks", "images", "of one size: ask image by image", got));
+            }
+            for plane in mask.planes() {
+                match &**plane {
+                    MaskValues::U8(values) => bytes.extend_from_slice(values),
+                    MaskValues::U16(values) => words.extend_from_slice(values),
+                }
+            }
+        }
+        match (bytes.is_empty(), words.is_empty()) {
+            (_, true) => Ok(bytes.into()),
+            (true, false) => Ok(words.into()),
+            (false, false) => Err(other(name, "masks of one type: some have 8 bits a pixel, some 16")),
+        }
+    }
+
+    fn each<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Result<&'a Field>> {
+        let missing = move || Error::parameter("BatchFields", "name", "a field that the pipeline delivers", name);
+        self.images.iter().map(move |(fields, _)| fields.get(name).ok_or_else(missing))
+    }
+
+    fn flat<T: Copy>(&self, name: &str, expected: &str, of: impl Fn(&Field) -> Option<&[T]>) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        for field in self.each(name) {
+            all.extend_from_slice(of(field?).ok_or_else(|| other(name, expected))?);
+        }
+        Ok(all)
+    }
+}
+
+fn no_boxes() -> Error {
+    Error::parameter("BatchFields", "fields", "boxes among the fields that the pipeline delivers", "none")
+}
+
+fn other(name: &str, expected: &str) -> Error {
+    Error::parameter("BatchFields", "field", expected, format!("{name}, which is something else"))
+}

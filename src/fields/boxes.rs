@@ -1,0 +1,207 @@
+//! Boxes of objects, their formats, and the rules by which boxes are valid.
+
+use super::keep_rows;
+use crate::raster::{Rect, Size};
+use serde::{Deserialize, Serialize};
+
+/// The meaning of a box's four numbers, in pixels from the upper left corner of the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum BoxFormat {
+    /// Left, top, right, bottom.
+    #[default]
+    #[serde(rename = "XYXY")]
+    Xyxy,
+    /// Left, top, width, height.
+    #[serde(rename = "XYWH")]
+    Xywh,
+    /// Center, width, height.
+    #[serde(rename = "CXCYWH")]
+    Cxcywh,
+}
+
+/// Whether boxes are cut at the edges of the image by operations that move them across.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clamping {
+    /// Boxes are cut by each crop, padding, rotation, affine and perspective map, as in torchvision. A box outside the
+    /// image ends flat on its edge; none is removed.
+    #[default]
+    Soft,
+    /// Boxes are never cut.
+    None,
+}
+
+/// Boxes, one for each object of a sample.
+///
+/// ```
+/// use warpfeed::fields::{BoxFormat, Boxes};
+///
+/// let boxes = Boxes::new(BoxFormat::Xywh, vec![[10.0, 20.0, 30.0, 40.0]]);
+/// assert_eq!(boxes.to(BoxFormat::Xyxy).rows(), [[10.0, 20.0, 40.0, 60.0]]);
+/// assert_eq!(boxes.to(BoxFormat::Cxcywh).rows(), [[25.0, 40.0, 30.0, 40.0]]);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Boxes {
+    format: BoxFormat,
+    clamping: Clamping,
+    rows: Vec<[f32; 4]>,
+    /// The share of each box's area that clamping has left; empty as long as no box was cut.
+    visible: Vec<f32>,
+}
+
+impl Boxes {
+    /// Boxes of this format, which operations clamp softly.
+    #[must_use]
+    pub const fn new(format: BoxFormat, rows: Vec<[f32; 4]>) -> Self {
+        Self { format, clamping: Clamping::Soft, rows, visible: Vec::new() }
+    }
+
+    /// Sets whether operations cut the boxes at the edges of the image.
+    #[must_use]
+    pub fn with_clamping(mut self, clamping: Clamping) -> Self {
+        self.clamping = clamping;
+        self
+    }
+
+    /// The meaning of the numbers.
+    #[must_use]
+    pub const fn format(&self) -> BoxFormat {
+        self.format
+    }
+
+    /// Whether operations cut the boxes at the edges of the image.
+    #[must_use]
+    pub const fn clamping(&self) -> Clamping {
+        self.clamping
+    }
+
+    /// The four numbers of each box.
+    #[must_use]
+    pub fn rows(&self) -> &[[f32; 4]] {
+        &self.rows
+    }
+
+    /// Number of boxes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is no box.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The boxes in another format, with torchvision's arithmetic: each sum and product is rounded to f32.
+    #[must_use]
+    pub fn to(&self, format: BoxFormat) -> Self {
+        let rows = self.rows.iter().map(|row| convert(*row, self.format, format)).collect();
+        Self { format, rows, visible: self.visible.clone(), ..*self }
+    }
+
+    /// The boxes as left, top, right, bottom.
+    pub(crate) fn corners(&self) -> impl Iterator<Item = [f32; 4]> + '_ {
+        self.rows.iter().map(|row| convert(*row, self.format, BoxFormat::Xyxy))
+    }
+
+    /// Whether each box is valid in an image of size `size`: torchvision's `SanitizeBoundingBoxes`. A valid box has
+    /// sides of at least `min_size` pixels and an area of at least `min_area` square pixels, and lies inside the image.
+    ///
+    /// ```
+    /// use warpfeed::{fields::{BoxFormat, Boxes}, image::Size};
+    ///
+    /// let boxes = Boxes::new(BoxFormat::Xyxy, vec![[0.0, 0.0, 9.0, 9.0], [0.0, 0.0, 9.0, 0.5], [5.0, 5.0, 11.0, 9.0]]);
+    /// assert_eq!(boxes.valid(Size::new(10, 10), 1.0, 1.0), [true, false, false]);
+    /// ```
+    #[must_use]
+    pub fn valid(&self, size: Size, min_size: f32, min_area: f32) -> Vec<bool> {
+        let [width, height] = [size.width as f32, size.height as f32];
+        let valid = |[x1, y1, x2, y2]: [f32; 4]| {
+            let (w, h) = (x2 - x1, y2 - y1);
+            w >= min_size
+                && h >= min_size
+                && w * h >= min_area
+                && x1.min(x2) >= 0.0
+                && y1.min(y2) >= 0.0
+                && x1.max(x2) <= width
+                && y1.max(y2) <= height
+        };
+        self.corners().map(valid).collect()
+    }
+
+    /// Whether the center of each box lies strictly inside a rectangle, as torchvision's `RandomIoUCrop` and DETR's
+    /// crop ask.
+    pub(crate) fn centers_inside(&self, rect: Rect) -> Vec<bool> {
+        let [left, top, right, bottom] = [rect.x, rect.y, rect.right(), rect.bottom()].map(|side| side as f32);
+        let inside = |[x1, y1, x2, y2]: [f32; 4]| {
+            let (x, y) = (0.5 * (x1 + x2), 0.5 * (y1 + y2));
+            left < x && x < right && top < y && y < bottom
+        };
+        self.corners().map(inside).collect()
+    }
+
+    /// The share of each box's area that operations have left inside the image: 1 if none has cut it.
+    pub(crate) fn visible(&self) -> impl Iterator<Item = f32> + '_ {
+        (0..self.rows.len()).map(|i| self.visible.get(i).copied().unwrap_or(1.0))
+    }
+
+    /// The rows, to be changed in place.
+    pub(super) fn rows_mut(&mut self) -> &mut [[f32; 4]] {
+        &mut self.rows
+    }
+
+    /// Cuts the boxes at the edges of an image, whatever their clamping says.
+    pub(super) fn clamp(&mut self, size: Size) {
+        let [width, height] = [size.width as f32, size.height as f32];
+        let area = |[x1, y1, x2, y2]: [f32; 4]| (x2 - x1) * (y2 - y1);
+        for i in 0..self.rows.len() {
+            let before = convert(self.rows[i], self.format, BoxFormat::Xyxy);
+            let [x1, y1, x2, y2] = before;
+            let after = [clamped(x1, width), clamped(y1, height), clamped(x2, width), clamped(y2, height)];
+            // Also where nothing is cut: a width that comes back from corners may have lost its last digit.
+            self.rows[i] = convert(after, BoxFormat::Xyxy, self.format);
+            if after != before && area(before) > 0.0 {
+                self.visible.resize(self.rows.len(), 1.0);
+                self.visible[i] *= area(after) / area(before);
+            }
+        }
+    }
+
+    pub(super) fn keep(&mut self, kept: &[bool]) {
+        keep_rows(&mut self.rows, kept);
+        keep_rows(&mut self.visible, kept);
+    }
+}
+
+/// `value` within 0 to `most`; NaN stays NaN.
+fn clamped(value: f32, most: f32) -> f32 {
+    if value < 0.0 {
+        0.0
+    } else if value > most {
+        most
+    } else {
+        value
+    }
+}
+
+/// A box in another format, in torchvision's steps.
+pub(super) fn convert(row: [f32; 4], from: BoxFormat, to: BoxFormat) -> [f32; 4] {
+    use BoxFormat::{Cxcywh, Xywh, Xyxy};
+    let [a, b, c, d] = row;
+    match (from, to) {
+        (Xyxy, Xyxy) | (Xywh, Xywh) | (Cxcywh, Cxcywh) => row,
+        (Xyxy, Xywh) => [a, b, c - a, d - b],
+        (Xyxy, Cxcywh) => {
+            let (w, h) = (c - a, d - b);
+            [(a * 2.0 + w) / 2.0, (b * 2.0 + h) / 2.0, w, h]
+        }
+        (Xywh, Xyxy) => [a, b, c + a, d + b],
+        (Xywh, Cxcywh) => [a + c / 2.0, b + d / 2.0, c, d],
+        (Cxcywh, Xywh) => [a - c / 2.0, b - d / 2.0, c, d],
+        (Cxcywh, Xyxy) => {
+            let (x, y) = (a - c / 2.0, b - d / 2.0);
+            [x, y, c + x, d + y]
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Masks: a number for each pixel of the image, or for each pixel and object whether it is the object's.
+
+use super::keep_rows;
+use crate::error::{Error, Result};
+use crate::raster::Size;
+use std::sync::Arc;
+
+/// The values of a mask's pixels, row by row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MaskValues {
+    /// 8 bits a pixel.
+    U8(Vec<u8>),
+    /// 16 bits a pixel.
+    U16(Vec<u16>),
+}
+
+impl MaskValues {
+    /// Number of pixels.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::U8(values) => values.len(),
+            Self::U16(values) => values.len(),
+        }
+    }
+
+    /// Whether there is no pixel.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<Vec<u8>> for MaskValues {
+    fn from(values: Vec<u8>) -> Self {
+        Self::U8(values)
+    }
+}
+
+impl From<Vec<u16>> for MaskValues {
+    fn from(values: Vec<u16>) -> Self {
+        Self::U16(values)
+    }
+}
+
+/// A mask of an image: one plane of classes or ids, or a plane of 0 and 1 for each object. Operations move it as the
+/// image, by the nearest pixel: no value is ever mixed of others. A mask is never changed, so copies share its memory.
+///
+/// ```
+/// use warpfeed::{fields::Mask, image::Size};
+///
+/// let mask = Mask::new(Size::new(3, 2), vec![0_u8, 7, 7, 0, 0, 255])?.with_fill(255);
+/// assert_eq!((mask.size(), mask.fill(), mask.is_of_objects()), (Size::new(3, 2), 255, false));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mask {
+    size: Size,
+    planes: Vec<Arc<MaskValues>>,
+    of_objects: bool,
+    fill: u16,
+}
+
+impl Mask {
+    /// A mask of the image: a class or an id for each pixel, row by row. Outside it is 0.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] unless there is a value for each of one pixel or more.
+    pub fn new(size: Size, values: impl Into<MaskValues>) -> Result<Self> {
+        let values = values.into();
+        check(size, values.len())?;
+        Ok(Self { size, planes: vec![Arc::new(values)], of_objects: false, fill: 0 })
+    }
+
+    /// A mask for each object: for each pixel, row by row, 0 or another number if it is the object's, which becomes 1.
+    /// Outside it is 0.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] unless each mask has a value for each of one pixel or more.
+    pub fn of_objects(size: Size, planes: impl IntoIterator<Item = Vec<u8>>) -> Result<Self> {
+        let mut own = Vec::new();
+        for mut plane in planes {
+            check(size, plane.len())?;
+            plane.iter_mut().for_each(|value| *value = u8::from(*value != 0));
+            own.push(Arc::new(MaskValues::U8(plane)));
+        }
+        Ok(Self { size, planes: own, of_objects: true, fill: 0 })
+    }
+
+    /// Sets the value outside the image, which rotations and padding bring into view: 255 where a training ignores it.
+    #[must_use]
+    pub fn with_fill(mut self, fill: u16) -> Self {
+        self.fill = fill;
+        self
+    }
+
+    /// The size in pixels.
+    #[must_use]
+    pub const fn size(&self) -> Size {
+        self.size
+    }
+
+    /// The value outside the image.
+    #[must_use]
+    pub const fn fill(&self) -> u16 {
+        self.fill
+    }
+
+    /// Whether each plane belongs to an object, not to the image.
+    #[must_use]
+    pub const fn is_of_objects(&self) -> bool {
+        self.of_objects
+    }
+
+    /// The planes: one, or one for each object.
+    #[must_use]
+    pub fn planes(&self) -> &[Arc<MaskValues>] {
+        &self.planes
+    }
+
+    /// This mask with planes of another size.
+    pub(crate) fn with_planes(&self, size: Size, planes: Vec<MaskValues>) -> Self {
+        Self { size, planes: planes.into_iter().map(Arc::new).collect(), ..*self }
+    }
+
+    pub(super) fn keep(&mut self, kept: &[bool]) {
+        keep_rows(&mut self.planes, kept);
+    }
+}
+
+fn check(size: Size, len: usize) -> Result<()> {
+    if size.is_empty() || size.area_px() != len as u64 {
+        let expected = format!("one for each of {size} pixels, at least one");
+        return Err(Error::parameter("mask", "values", expected, len));
+    }
+    Ok(())
+}

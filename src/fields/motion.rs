@@ -1,0 +1,235 @@
+//! What operations do to points, applied to boxes and keypoints: the only file that does so.
+//!
+//! Boxes have torchvision's values, bit for bit, where docs/detection.md says so: each product and sum is rounded to f32,
+//! nothing is fused, and boxes are clamped after each operation that can move them across an edge.
+
+use super::boxes::{BoxFormat, convert};
+use super::keypoints::PointConvention;
+use super::{Boxes, Clamping, Field, Fields, KeyPoints};
+use crate::raster::{Rect, Size};
+use std::fmt;
+use std::sync::Arc;
+
+/// What an operation does to points of an image.
+#[derive(Debug, Clone)]
+pub(crate) enum Motion {
+    /// Points keep their coordinates.
+    Keeps,
+    /// Left and right change places.
+    MirrorX,
+    /// Top and bottom change places.
+    MirrorY,
+    /// Points move by whole pixels; then boxes are clamped.
+    Shift([i32; 2]),
+    /// Coordinates are multiplied by the ratio of the sizes after and before.
+    Scale,
+    /// A rectangle is cut out, boxes are clamped to it, and it is scaled to the size after.
+    Window(Rect),
+    /// `(x, y)` becomes `(a x + b y + c, d x + e y + f)`; then boxes are clamped.
+    Affine([f64; 6]),
+    /// As `Affine`, divided by `g x + h y + 1`, which is not guarded, as in torchvision.
+    Projective([f64; 8]),
+    /// Each pixel moves by a displacement of its own, and points jump to pixels.
+    Displaced(Displacements),
+    /// The caller's map of points; then boxes are clamped.
+    Mapped(PointFunction),
+    /// Boxes are clamped, whatever their clamping says.
+    Clamp,
+    /// Objects are dropped.
+    Select(Selection),
+}
+
+/// The displacement of each pixel: pixel (x, y) shows what was at (x + dx, y + dy).
+#[derive(Debug, Clone)]
+pub(crate) struct Displacements {
+    pub(crate) width: u32,
+    /// Pixels to the right and down, row by row.
+    pub(crate) pairs: Vec<[f32; 2]>,
+}
+
+/// A map of points of an image of a given size.
+#[derive(Clone)]
+pub(crate) struct PointFunction(pub(crate) Arc<dyn Fn([f32; 2], Size) -> [f32; 2] + Send + Sync>);
+
+impl fmt::Debug for PointFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PointFunction")
+    }
+}
+
+/// Which objects stay: those that pass all tests.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Selection {
+    /// The box's center lies strictly inside.
+    pub(crate) center: Option<Rect>,
+    /// Least side and least area of a box, which lies inside the image.
+    pub(crate) least: Option<[f32; 2]>,
+    /// Least share of the box's area that operations have left inside the image.
+    pub(crate) min_visibility: f32,
+}
+
+impl Motion {
+    /// Moves the boxes and keypoints of `fields` from an image of size `input` to one of size `output`, and drops
+    /// objects. Masks stay as they are, except those of objects that go.
+    pub(crate) fn apply(&self, fields: &mut Fields, input: Size, output: Size) {
+        if let Self::Select(selection) = self {
+            return selection.apply(fields, input);
+        }
+        for field in fields.fields_mut() {
+            match field {
+                Field::Boxes(boxes) => self.move_boxes(boxes, input, output),
+                Field::KeyPoints(points) => self.move_points(points, input, output),
+                Field::Mask(_) | Field::Integers(_) | Field::Floats(_) => {}
+            }
+        }
+    }
+
+    fn move_boxes(&self, boxes: &mut Boxes, input: Size, output: Size) {
+        let format = boxes.format();
+        match self {
+            Self::Keeps | Self::Select(_) => {}
+            Self::MirrorX => boxes.rows_mut().iter_mut().for_each(|row| mirror(row, 0, format, input.width as f32)),
+            Self::MirrorY => boxes.rows_mut().iter_mut().for_each(|row| mirror(row, 1, format, input.height as f32)),
+            Self::Shift(by) => {
+                shift(boxes, *by);
+                clamp(boxes, output);
+            }
+            Self::Scale => scale(boxes, ratio(output, input)),
+            Self::Window(window) => {
+                shift(boxes, [-(window.x as i32), -(window.y as i32)]);
+                clamp(boxes, window.size());
+                scale(boxes, ratio(output, window.size()));
+            }
+            Self::Affine(_) | Self::Projective(_) | Self::Displaced(_) | Self::Mapped(_) => {
+                let point = self.of_point(input, f32::ceil);
+                for row in boxes.rows_mut() {
+                    let [x1, y1, x2, y2] = convert(*row, format, BoxFormat::Xyxy);
+                    let corners = [[x1, y1], [x2, y1], [x2, y2], [x1, y2]].map(&point);
+                    let least = |axis: usize| corners.iter().fold(f32::INFINITY, |low, point| low.min(point[axis]));
+                    let most =
+                        |axis: usize| corners.iter().fold(f32::NEG_INFINITY, |high, point| high.max(point[axis]));
+                    *row = convert([least(0), least(1), most(0), most(1)], BoxFormat::Xyxy, format);
+                }
+                clamp(boxes, output);
+            }
+            Self::Clamp => boxes.clamp(input),
+        }
+    }
+
+    fn move_points(&self, points: &mut KeyPoints, input: Size, output: Size) {
+        let index = if points.convention() == PointConvention::PixelIndex { 1.0 } else { 0.0 };
+        let [width, height] = [input.width as f32, input.height as f32];
+        let each = |points: &mut KeyPoints, of: &dyn Fn([f32; 2]) -> [f32; 2]| {
+            points.points_mut().iter_mut().for_each(|point| *point = of(*point));
+        };
+        match self {
+            Self::Keeps | Self::Clamp | Self::Select(_) => {}
+            Self::MirrorX => {
+                each(points, &|[x, y]| [-(x - (width - index)), y]);
+                points.swap_sides();
+            }
+            Self::MirrorY => each(points, &|[x, y]| [x, -(y - (height - index))]),
+            Self::Shift([right, down]) => each(points, &|[x, y]| [x + *right as f32, y + *down as f32]),
+            Self::Scale => {
+                let [along, down] = ratio(output, input);
+                each(points, &|[x, y]| [x * along, y * down]);
+            }
+            Self::Window(window) => {
+                let [along, down] = ratio(output, window.size());
+                each(points, &|[x, y]| [(x - window.x as f32) * along, (y - window.y as f32) * down]);
+            }
+            Self::Affine(_) | Self::Projective(_) | Self::Displaced(_) | Self::Mapped(_) => {
+                each(points, &self.of_point(input, f32::trunc));
+            }
+        }
+    }
+
+    /// The map of single points. `to_pixel` rounds the coordinates of a point that jumps to a pixel.
+    fn of_point(&self, input: Size, to_pixel: fn(f32) -> f32) -> Box<dyn Fn([f32; 2]) -> [f32; 2] + '_> {
+        match self {
+            Self::Affine(matrix) => {
+                let [a, b, c, d, e, f] = matrix.map(|value| value as f32);
+                Box::new(move |[x, y]| [(x * a + y * b) + c, (x * d + y * e) + f])
+            }
+            Self::Projective(matrix) => {
+                let [a, b, c, d, e, f, g, h] = matrix.map(|value| value as f32);
+                Box::new(move |[x, y]| {
+                    let divisor = (x * g + y * h) + 1.0;
+                    [((x * a + y * b) + c) / divisor, ((x * d + y * e) + f) / divisor]
+                })
+            }
+            Self::Displaced(Displacements { width, pairs }) => Box::new(move |[x, y]| {
+                let index = |value: f32, side: u32| clamped_index(to_pixel(value), side);
+                let (i, j) = (index(x, input.width), index(y, input.height));
+                let at = j as usize * *width as usize + i as usize;
+                let [along, down] = pairs.get(at).copied().unwrap_or_default();
+                [i as f32 - along, j as f32 - down]
+            }),
+            Self::Mapped(PointFunction(map)) => Box::new(move |point| map(point, input)),
+            _ => Box::new(|point| point),
+        }
+    }
+}
+
+impl Selection {
+    fn apply(&self, fields: &mut Fields, size: Size) {
+        let Some(boxes) = fields.boxes_mut() else { return };
+        let mut kept = vec![true; boxes.len()];
+        let mut only = |other: Vec<bool>| kept.iter_mut().zip(other).for_each(|(kept, other)| *kept &= other);
+        if let Some(rect) = self.center {
+            only(boxes.centers_inside(rect));
+        }
+        if let Some([min_size, min_area]) = self.least {
+            only(boxes.valid(size, min_size, min_area));
+        }
+        if self.min_visibility > 0.0 {
+            only(boxes.visible().map(|share| share >= self.min_visibility).collect());
+        }
+        fields.keep(&kept);
+    }
+}
+
+/// `value` as the index of one of `side` pixels.
+fn clamped_index(value: f32, side: u32) -> u32 {
+    // A conversion from f32 saturates, and makes 0 of NaN.
+    (value.max(0.0) as u32).min(side.saturating_sub(1))
+}
+
+fn mirror(row: &mut [f32; 4], axis: usize, format: BoxFormat, side: f32) {
+    let (low, high) = (row[axis], row[axis + 2]);
+    match format {
+        BoxFormat::Xyxy => (row[axis], row[axis + 2]) = (-(high - side), -(low - side)),
+        BoxFormat::Xywh => row[axis] = -((low + high) - side),
+        BoxFormat::Cxcywh => row[axis] = -(low - side),
+    }
+}
+
+fn shift(boxes: &mut Boxes, by: [i32; 2]) {
+    let [right, down] = by.map(|px| px as f32);
+    let corners = boxes.format() == BoxFormat::Xyxy;
+    for row in boxes.rows_mut() {
+        (row[0], row[1]) = (row[0] + right, row[1] + down);
+        if corners {
+            (row[2], row[3]) = (row[2] + right, row[3] + down);
+        }
+    }
+}
+
+fn scale(boxes: &mut Boxes, [along, down]: [f32; 2]) {
+    boxes
+        .rows_mut()
+        .iter_mut()
+        .for_each(|[a, b, c, d]| (*a, *b, *c, *d) = (*a * along, *b * down, *c * along, *d * down));
+}
+
+fn clamp(boxes: &mut Boxes, size: Size) {
+    if boxes.clamping() == Clamping::Soft {
+        boxes.clamp(size);
+    }
+}
+
+/// The ratio of two sizes, as torchvision rounds it.
+fn ratio(output: Size, input: Size) -> [f32; 2] {
+    let axis = |new: u32, old: u32| (f64::from(new) / f64::from(old)) as f32;
+    [axis(output.width, input.width), axis(output.height, input.height)]
+}

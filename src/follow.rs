@@ -1,0 +1,65 @@
+//! Moves the fields of a sample through the recipe of its image.
+
+use crate::backend::masks::{self, MaskRunner};
+use crate::error::{Error, Result};
+use crate::fields::{Field, Fields, Mask};
+use crate::ops::Op;
+use crate::plan::{Planner, Strategy};
+use crate::raster::Size;
+
+/// Memory for masks on their way through recipes, kept from one sample to the next.
+#[derive(Default)]
+pub(crate) struct Follower {
+    masks: MaskRunner,
+}
+
+impl Follower {
+    /// The fields after a recipe that is run on an image of size `stored`, and the size of the result.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] if a mask has not the image's size; [`Error::Unsupported`] if an operation of the caller's own
+    /// does not say where points go; the errors of operations.
+    pub(crate) fn follow(
+        &mut self,
+        mut fields: Fields,
+        stored: Size,
+        recipe: &[Op],
+        planner: &Planner,
+    ) -> Result<(Fields, Size)> {
+        // Masks of objects that go need not be moved.
+        let size = move_points(&mut fields, stored, recipe)?;
+        for field in fields.fields_mut() {
+            if let Field::Mask(mask) = field {
+                *mask = self.move_mask(mask, stored, recipe, planner)?;
+            }
+        }
+        Ok((fields, size))
+    }
+
+    fn move_mask(&mut self, mask: &Mask, stored: Size, recipe: &[Op], planner: &Planner) -> Result<Mask> {
+        if mask.size() != stored {
+            let message = format!("the mask is {}, and its image {stored}", mask.size());
+            return Err(Error::Unfit { operation: "fields", message });
+        }
+        let (mut ops, mut size) = (Vec::with_capacity(recipe.len()), stored);
+        for op in recipe {
+            ops.extend(op.on_mask(size, masks::fill(mask))?);
+            size = op.output_size(size)?;
+        }
+        // Multiplied maps are sampled bilinearly, which a mask never is.
+        let strategy = if planner.strategy == Strategy::Composed { Strategy::Fused } else { planner.strategy };
+        self.masks.run(mask, &Planner { strategy, ..*planner }.plan_one(&ops, stored)?)
+    }
+}
+
+/// Moves boxes and keypoints through a recipe, and drops the objects that it drops. Returns the size of the result.
+///
+/// # Errors
+/// The errors of [`Op::move_points`].
+pub(crate) fn move_points(fields: &mut Fields, stored: Size, recipe: &[Op]) -> Result<Size> {
+    if fields.has_points() {
+        recipe.iter().try_fold(stored, |size, op| op.move_points(fields, size))
+    } else {
+        recipe.iter().try_fold(stored, |size, op| op.output_size(size))
+    }
+}

@@ -1,0 +1,99 @@
+//! Fitting an image into a canvas without changing its aspect.
+
+use super::check::sides;
+use super::filter::Interpolation;
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{Pad, Resize, SizeEffect};
+use crate::error::Result;
+use crate::raster::Size;
+use serde::{Deserialize, Serialize};
+
+/// Resizes the image so that it fits a canvas, aspect kept, and pads the rest on both sides: Ultralytics' `LetterBox`,
+/// with its rounding, and with Pillow's resize in place of OpenCV's. It draws no random number.
+///
+/// ```
+/// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// use warpfeed::{ops::{Letterbox, Op}, prelude::*};
+///
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).augment(Letterbox::new(64)).build()?;
+/// let recipe = pipeline.recipe(0, 0)?;
+/// assert!(matches!(&recipe[..], [Op::Resize(_), Op::Pad(pad)] if (pad.left, pad.top) == (0, 8)));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Letterbox {
+    #[serde(with = "super::written::size")]
+    size: Size,
+    #[serde(default = "gray")]
+    fill: [u8; 3],
+    #[serde(default = "yes")]
+    scale_up: bool,
+    /// 0: the whole canvas is filled.
+    #[serde(default)]
+    stride: u32,
+    #[serde(default)]
+    interpolation: Interpolation,
+}
+
+const fn gray() -> [u8; 3] {
+    [114; 3]
+}
+
+const fn yes() -> bool {
+    true
+}
+
+impl Letterbox {
+    /// A canvas of this size, gray (114), bilinear. A `u32` as size is a square.
+    #[must_use]
+    pub fn new(size: impl Into<Size>) -> Self {
+        let interpolation = Interpolation::Bilinear;
+        Self { size: size.into(), fill: gray(), scale_up: yes(), stride: 0, interpolation }
+    }
+
+    setters! {
+        /// Color of the padding: red, green, blue.
+        fill: [u8; 3],
+        /// Whether smaller images are enlarged. Default: true.
+        scale_up: bool,
+        /// Pads only to the next multiple of so many pixels within the canvas. Default: 0, the whole canvas.
+        stride: u32,
+        /// The filter.
+        interpolation: Interpolation,
+    }
+}
+
+impl RandomTransform for Letterbox {
+    fn validate(&self) -> Result<()> {
+        sides(Self::NAME, self.size.width, self.size.height)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        if self.stride == 0 { SizeEffect::Becomes(self.size) } else { SizeEffect::Varies }
+    }
+
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (size, canvas) = (recipe.size(), self.size);
+        let ratio = |side: u32, whole: u32| f64::from(side) / f64::from(whole);
+        let fits = ratio(canvas.height, size.height).min(ratio(canvas.width, size.width));
+        let factor = if self.scale_up { fits } else { fits.min(1.0) };
+        let side = |side: u32| ((f64::from(side) * factor).round_ties_even() as u32).max(1);
+        let fitted = Size::new(side(size.width), side(size.height));
+        let missing = |whole: u32, side: u32| {
+            let all = whole.saturating_sub(side);
+            f64::from(if self.stride == 0 { all } else { all % self.stride }) / 2.0
+        };
+        // Of an odd number of pixels, one more comes after the image.
+        let before = |half: f64| (half - 0.1).round() as u32;
+        let after = |half: f64| (half + 0.1).round() as u32;
+        let (along, down) = (missing(canvas.width, fitted.width), missing(canvas.height, fitted.height));
+        if fitted != size {
+            recipe.push(Resize::new(fitted).interpolation(self.interpolation))?;
+        }
+        let sides = [before(along), before(down), after(along), after(down)];
+        if sides == [0; 4] { Ok(()) } else { recipe.push(Pad::sides(sides).fill(self.fill)) }
+    }
+}

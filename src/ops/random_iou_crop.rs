@@ -1,0 +1,178 @@
+//! A random crop that shows enough of an object, as SSD is trained with.
+
+use super::check::{ABOVE_0, range, within};
+use super::recipe::RecipeBuilder;
+use super::select_objects::SelectObjects;
+use super::transform::{RandomTransform, SampleInfo};
+use super::{Crop, SizeEffect};
+use crate::error::{Error, Result};
+use crate::fields::Boxes;
+use crate::raster::{Rect, Size};
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+/// Rounds of drawing a least overlap and trying crops for it, after which the image stays as it is. torchvision's loop
+/// has no end.
+const MAX_ROUNDS: usize = 50;
+/// Largest number of crops that are tried in a round.
+const MAX_TRIALS: u32 = 1_000;
+
+/// Cuts out a random rectangle that overlaps at least one object enough: torchvision's `RandomIoUCrop`. Objects with
+/// their centers outside are dropped ([`SelectObjects`]), and the others' boxes are cut.
+///
+/// A least overlap is drawn of [`options`](Self::options); 1 or more leaves the image as it is. Then up to
+/// [`trials`](Self::trials) rectangles are drawn. One is taken if it has the center of a box inside and one of these
+/// boxes has at least the drawn intersection over union with it. Otherwise another overlap is drawn, up to 50 times;
+/// after that the image stays as it is. An image without boxes stays as it is.
+///
+/// ```
+/// use warpfeed::ops::{RandomIouCrop, Transform};
+///
+/// Transform::from(RandomIouCrop::new().scale(0.5..=1.0).trials(20)).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomIouCrop {
+    #[serde(with = "super::written::range", default = "usual_scale")]
+    scale: RangeInclusive<f64>,
+    #[serde(with = "super::written::range", default = "usual_aspect")]
+    aspect: RangeInclusive<f64>,
+    #[serde(default = "usual_options")]
+    options: Vec<f32>,
+    #[serde(default = "usual_trials")]
+    trials: u32,
+}
+
+const fn usual_scale() -> RangeInclusive<f64> {
+    0.3..=1.0
+}
+
+const fn usual_aspect() -> RangeInclusive<f64> {
+    0.5..=2.0
+}
+
+fn usual_options() -> Vec<f32> {
+    vec![0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0]
+}
+
+const fn usual_trials() -> u32 {
+    40
+}
+
+impl Default for RandomIouCrop {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RandomIouCrop {
+    /// torchvision's defaults: sides of 0.3 to 1 of the image's, an aspect of 0.5 to 2, overlaps of 0, 0.1, 0.3, 0.5,
+    /// 0.7, 0.9 and 1, and 40 trials.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { scale: usual_scale(), aspect: usual_aspect(), options: usual_options(), trials: usual_trials() }
+    }
+
+    setters! {
+        /// Share of the image's sides, uniform in the range for each side. The range lies within 0 to 1.
+        scale: RangeInclusive<f64>,
+        /// Width over height that a rectangle must have.
+        aspect: RangeInclusive<f64>,
+        /// Number of rectangles that are tried for an overlap, 1 to 1,000.
+        trials: u32,
+    }
+
+    /// Least intersections over union, of which one is drawn; 1 or more leaves the image as it is.
+    #[must_use]
+    pub fn options(mut self, options: impl IntoIterator<Item = f32>) -> Self {
+        self.options = options.into_iter().collect();
+        self
+    }
+}
+
+/// Whether a crop is taken: the center of a box lies strictly inside, and one of these boxes overlaps the crop by
+/// `min_iou` at least.
+fn is_accepted(boxes: &Boxes, crop: Rect, min_iou: f32) -> bool {
+    let inside = boxes.centers_inside(crop);
+    let [left, top, right, bottom] = [crop.x, crop.y, crop.right(), crop.bottom()].map(|side| side as f32);
+    let area = (right - left) * (bottom - top);
+    let iou = |[x1, y1, x2, y2]: [f32; 4]| {
+        let both = (x2.min(right) - x1.max(left)).max(0.0) * (y2.min(bottom) - y1.max(top)).max(0.0);
+        both / (((x2 - x1) * (y2 - y1) + area) - both)
+    };
+    let mut most = boxes.corners().zip(inside).filter(|(_, inside)| *inside).map(|(corners, _)| iou(corners));
+    most.any(|iou| iou >= min_iou)
+}
+
+impl RandomTransform for RandomIouCrop {
+    fn validate(&self) -> Result<()> {
+        range(Self::NAME, "scale", &self.scale, ABOVE_0, 1.0)?;
+        range(Self::NAME, "aspect", &self.aspect, ABOVE_0, f64::INFINITY)?;
+        within(Self::NAME, "trials", self.trials, 1..=MAX_TRIALS)?;
+        if self.options.is_empty() || !self.options.iter().all(|option| *option >= 0.0) {
+            let got = format!("{:?}", self.options);
+            return Err(Error::parameter(Self::NAME, "options", "overlaps of 0 or more, at least one", got));
+        }
+        Ok(())
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Varies
+    }
+
+    fn sees_sample(&self) -> bool {
+        true
+    }
+
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, SampleInfo { fields, size: Size { width, height }, .. }) = recipe.start_with_sample();
+        let Some(boxes) = fields.and_then(|fields| fields.boxes()).filter(|boxes| !boxes.is_empty()) else {
+            return Ok(());
+        };
+        let mut share = || rng.unit();
+        let mut found = None;
+        'rounds: for _ in 0..MAX_ROUNDS {
+            let option = self.options[(share() * self.options.len() as f64) as usize % self.options.len()];
+            if option >= 1.0 {
+                return Ok(());
+            }
+            for _ in 0..self.trials {
+                let (low, high) = (*self.scale.start(), *self.scale.end());
+                let mut side = |whole: u32| (f64::from(whole) * (low + (high - low) * share())) as u32;
+                let (w, h) = (side(width), side(height));
+                let (x, y) = (f64::from(width - w) * share(), f64::from(height - h) * share());
+                let crop = Rect { x: x as u32, y: y as u32, width: w, height: h };
+                let shaped = !crop.size().is_empty() && self.aspect.contains(&(f64::from(w) / f64::from(h)));
+                if shaped && is_accepted(boxes, crop, option) {
+                    found = Some(crop);
+                    break 'rounds;
+                }
+            }
+        }
+        let Some(crop) = found else { return Ok(()) };
+        recipe.push(SelectObjects::centered_in(crop))?;
+        recipe.push(Crop::new(crop.x as i32, crop.y as i32, crop.size()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fields::BoxFormat;
+
+    #[test]
+    fn a_crop_needs_a_center_inside_and_the_overlap_of_that_box() {
+        let boxes = |rows: &[[f32; 4]]| Boxes::new(BoxFormat::Xyxy, rows.to_vec());
+        let crop = Rect { x: 0, y: 0, width: 10, height: 10 };
+        // Intersection 50, union 100.
+        let half = [0.0, 0.0, 5.0, 10.0];
+        assert!(is_accepted(&boxes(&[half]), crop, 0.5));
+        assert!(!is_accepted(&boxes(&[half]), crop, 0.51));
+        // The center is on the edge.
+        assert!(!is_accepted(&boxes(&[[5.0, 0.0, 15.0, 10.0]]), crop, 0.0));
+        // The box that overlaps most has its center outside.
+        assert!(!is_accepted(&boxes(&[[0.0, 0.0, 21.0, 10.0], [4.0, 4.0, 5.0, 5.0]]), crop, 0.1));
+        assert!(!is_accepted(&boxes(&[]), crop, 0.0));
+    }
+}

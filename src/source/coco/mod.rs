@@ -1,0 +1,273 @@
+//! COCO's annotations: a JSON file beside a folder of images. LVIS and Objects365 have the same form.
+
+mod file;
+mod outline;
+mod runs;
+
+use super::{Sample, Source, Want, no_fields, no_such_sample, read_file};
+use crate::error::{Error, Result};
+use crate::fields::{BOXES, BoxFormat, Boxes, Fields, KEYPOINTS, KeyPoints, LABELS, MASKS, Mask};
+use crate::raster::Size;
+use crate::targets::{self, Target};
+use file::{Annotations, Object, Shape};
+use std::borrow::Cow;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// The fields that COCO's annotations have.
+const FIELDS: [&str; 8] = [BOXES, LABELS, MASKS, KEYPOINTS, "category_ids", "area", "iscrowd", "ids"];
+/// The target field with the image's number in the annotations.
+const IMAGE_ID: &str = "image_id";
+/// Distance from the index of a pixel to its center.
+const TO_CENTER_PX: f32 = 0.5;
+
+/// Images of a folder with COCO's annotations of instances and keypoints. Samples come in the order of the images'
+/// numbers; images without annotations are samples without objects. Crowds (`iscrowd`) are left out, unless
+/// [`crowds`](Self::crowds) asks for them.
+///
+/// The fields are `boxes` (XYXY), `labels` (0 for the category with the lowest number, without COCO's gaps),
+/// `category_ids` (the numbers in the file), `area`, `iscrowd`, `ids`, `masks` (one for each object, with the pixels of
+/// pycocotools) and `keypoints`, whose coordinates are 0.5 more than in the file, where they are indices of pixels. A
+/// mirror exchanges keypoints whose names begin with `left_` and `right_`. The target field `image_id` has the image's
+/// number. All belong to the image as it is stored, before it is turned by its EXIF tag.
+///
+/// An object whose category is unknown, whose box is not finite, has a negative side or lies outside its image, or whose
+/// mask cannot be made, makes its sample a bad one; the error names the annotation.
+///
+/// ```
+/// use warpfeed::source::{CocoFiles, Source};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let file = folder.path().join("instances.json");
+/// let json = r#"{
+///     "images": [{"id": 9, "file_name": "a.jpg", "width": 40, "height": 30}],
+///     "annotations": [{"id": 1, "image_id": 9, "category_id": 18, "bbox": [4, 5, 10, 10], "area": 100, "iscrowd": 0}],
+///     "categories": [{"id": 17, "name": "cat"}, {"id": 18, "name": "dog"}]
+/// }"#;
+/// std::fs::write(&file, json).unwrap();
+/// let coco = CocoFiles::open(folder.path(), &file)?;
+/// assert_eq!((coco.len(), coco.classes()), (1, &["cat".to_owned(), "dog".to_owned()][..]));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct CocoFiles {
+    folder: PathBuf,
+    /// The annotation file, for messages.
+    path: PathBuf,
+    annotations: Arc<Annotations>,
+    /// The numbers of the images that are samples, in order.
+    images: Vec<u32>,
+    crowds: bool,
+}
+
+impl CocoFiles {
+    /// Reads the annotations of `path`; their images are below `folder`, and are not opened.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be read, [`Error::Parameter`] if it is not JSON of this form, has no image, has
+    /// two images or two annotations with one number, or an annotation of an image that it has not.
+    pub fn open(folder: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Self> {
+        let (folder, path) = (folder.as_ref().to_owned(), path.as_ref().to_owned());
+        let annotations = Arc::new(Annotations::read(&path)?);
+        let images = (0..annotations.images.len() as u32).collect();
+        Ok(Self { folder, path, annotations, images, crowds: false })
+    }
+
+    /// Sets whether crowds are objects too: regions of many objects, whose masks cover them all. Default: false.
+    #[must_use]
+    pub fn crowds(mut self, crowds: bool) -> Self {
+        self.crowds = crowds;
+        self
+    }
+
+    /// Leaves out the images without objects.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if none is left.
+    pub fn annotated_only(mut self) -> Result<Self> {
+        let mut images = std::mem::take(&mut self.images);
+        images.retain(|image| self.objects(*image).next().is_some());
+        if images.is_empty() {
+            return Err(Error::parameter(
+                "CocoFiles",
+                "annotations",
+                "objects in an image at least",
+                self.path.display(),
+            ));
+        }
+        self.images = images;
+        Ok(self)
+    }
+
+    /// The objects of an image, crowds left out as asked.
+    fn objects(&self, image: u32) -> impl Iterator<Item = &Object> {
+        self.annotations.objects_of(image).iter().filter(|object| self.crowds || !object.is_crowd)
+    }
+
+    fn image(&self, index: u64) -> Result<u32> {
+        let found = usize::try_from(index).ok().and_then(|i| self.images.get(i));
+        found.copied().ok_or_else(|| no_such_sample("CocoFiles::read", index, self.len()))
+    }
+
+    /// The path of an image. Names that lead out of the folder are refused.
+    fn image_path(&self, image: u32) -> Result<PathBuf> {
+        let name = self.annotations.name(image);
+        if Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+            return Ok(self.folder.join(name));
+        }
+        Err(self.wrong(BOXES, format!("its file_name leads out of the folder: {name:?}")))
+    }
+
+    fn wrong(&self, field: &str, message: impl std::fmt::Display) -> Error {
+        targets::wrong(Some(field), format!("{}: {message}", self.path.display()))
+    }
+
+    /// The wanted fields of an image.
+    fn fields(&self, image: u32, names: &[String]) -> Result<Fields> {
+        let size = self.annotations.images[image as usize].size;
+        let objects: Vec<&Object> = self.objects(image).collect();
+        let bad = |field: &str, object: &Object, message: String| {
+            self.wrong(field, format!("annotation {}: {message}", object.id))
+        };
+        let mut fields = Fields::new();
+        for name in names {
+            match &**name {
+                BOXES => {
+                    let row =
+                        |object: &&Object| checked(object.bbox, size).map_err(|message| bad(name, object, message));
+                    let rows = objects.iter().map(row).collect::<Result<Vec<_>>>()?;
+                    fields.insert(BOXES, Boxes::new(BoxFormat::Xywh, rows).to(BoxFormat::Xyxy))?;
+                }
+                LABELS => {
+                    let label = |object: &&Object| {
+                        let unknown =
+                            || bad(name, object, format!("category {} is none of the file's", object.category));
+                        self.annotations.label(object.category).map(i64::from).ok_or_else(unknown)
+                    };
+                    fields.insert(LABELS, objects.iter().map(label).collect::<Result<Vec<i64>>>()?)?;
+                }
+                MASKS => {
+                    let plane =
+                        |object: &&Object| self.plane(object, size).map_err(|message| bad(name, object, message));
+                    let planes = objects.iter().map(plane).collect::<Result<Vec<_>>>()?;
+                    fields.insert(MASKS, Mask::of_objects(size, planes)?)?;
+                }
+                KEYPOINTS => fields.insert(KEYPOINTS, self.keypoints(&objects)?)?,
+                "category_ids" => {
+                    fields.insert("category_ids", objects.iter().map(|object| object.category).collect::<Vec<_>>())?;
+                }
+                "area" => fields.insert("area", objects.iter().map(|object| object.area).collect::<Vec<_>>())?,
+                "iscrowd" => {
+                    let rows: Vec<i64> = objects.iter().map(|object| object.is_crowd.into()).collect();
+                    fields.insert("iscrowd", rows)?;
+                }
+                "ids" => fields.insert("ids", objects.iter().map(|object| object.id).collect::<Vec<_>>())?,
+                _ => {}
+            }
+        }
+        Ok(fields)
+    }
+
+    /// The pixels of an object.
+    fn plane(&self, object: &Object, size: Size) -> Result<Vec<u8>, String> {
+        let mut plane = vec![0; size.area_px() as usize];
+        let numbers = self.annotations.numbers(object);
+        match object.shape {
+            Shape::Missing => return Err("it has no segmentation".to_owned()),
+            Shape::Bad(message) => return Err(message.to_owned()),
+            Shape::Polygons => {
+                let mut rest = numbers;
+                while let [len, others @ ..] = rest {
+                    let (corners, others) = others.split_at((*len as usize).min(others.len()));
+                    outline::fill(corners, size, &mut plane);
+                    rest = others;
+                }
+            }
+            Shape::Runs => runs::paint(numbers, size, &mut plane)?,
+        }
+        Ok(plane)
+    }
+
+    fn keypoints(&self, objects: &[&Object]) -> Result<KeyPoints> {
+        let (count, flip_index) = self.annotations.keypoints();
+        let (mut points, mut visibility) = (Vec::new(), Vec::new());
+        for object in objects {
+            let own = self.annotations.points(object);
+            if own.len() != 3 * count && !own.is_empty() {
+                let message = format!("annotation {}: {} numbers for {count} keypoints", object.id, own.len());
+                return Err(self.wrong(KEYPOINTS, message));
+            }
+            for i in 0..count {
+                // An object of a category without keypoints has none that are labeled.
+                let [x, y, seen] = own.get(3 * i..3 * i + 3).map_or([0.0; 3], |own| [own[0], own[1], own[2]]);
+                let labeled = seen > 0.0;
+                points.push(if labeled { [x + TO_CENTER_PX, y + TO_CENTER_PX] } else { [0.0; 2] });
+                visibility.push(if labeled { (seen as u8).clamp(1, 2) } else { 0 });
+            }
+        }
+        KeyPoints::of_objects(count, points, visibility)?.flip_index(flip_index)
+    }
+}
+
+/// A box as stored, if it is one.
+fn checked(bbox: Option<[f32; 4]>, size: Size) -> Result<[f32; 4], String> {
+    let Some([x, y, width, height]) = bbox else { return Err("it has no bbox of 4 numbers".to_owned()) };
+    let row = [x, y, width, height];
+    if !row.iter().all(|value| value.is_finite()) || width < 0.0 || height < 0.0 {
+        return Err(format!("its bbox {row:?} is no box"));
+    }
+    let [right, bottom] = [size.width as f32, size.height as f32];
+    if x > right || y > bottom || x + width < 0.0 || y + height < 0.0 {
+        return Err(format!("its bbox {row:?} lies outside the image of {size}"));
+    }
+    Ok(row)
+}
+
+impl Source for CocoFiles {
+    fn len(&self) -> u64 {
+        self.images.len() as u64
+    }
+
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+        let image = self.image(index)?;
+        if let Some(field) = want.field {
+            if field != IMAGE_ID {
+                return Err(no_fields(IMAGE_ID, field));
+            }
+            sample.set_target(Target::Integers(vec![self.annotations.images[image as usize].id]));
+        }
+        if !want.fields.is_empty() {
+            sample.set_fields(self.fields(image, want.fields)?);
+        }
+        if want.image {
+            read_file(&self.image_path(image)?, sample.buffer())?;
+        }
+        Ok(())
+    }
+
+    /// 0: objects have labels, and images have none.
+    fn label(&self, _index: u64) -> u32 {
+        0
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        let name = self.annotations.name(self.images[index as usize]);
+        self.folder.join(name).to_string_lossy().into_owned().into()
+    }
+
+    /// The names of the categories, by the field `labels`.
+    fn classes(&self) -> &[String] {
+        &self.annotations.classes
+    }
+
+    fn check_field(&self, field: &str) -> Result<()> {
+        let keypoints = field != KEYPOINTS || self.annotations.keypoints().0 > 0;
+        if field == IMAGE_ID || FIELDS.contains(&field) && keypoints {
+            return Ok(());
+        }
+        Err(no_fields(format!("{} and {IMAGE_ID}", FIELDS.join(", ")), field))
+    }
+}
+
+#[cfg(test)]
+mod tests;
