@@ -120,7 +120,8 @@ fn entry_points_in_a_folder_serve_the_next_run() {
     // A folder that cannot be made is an error if it was asked for.
     let file = folder.path().join("file");
     fs::write(&file, []).unwrap();
-    let builder = Pipeline::builder(images.clone()).entry_points(EntryPoints::folder(file.join("points")));
+    let builder = Pipeline::builder(images.clone()).preset(Preset::Train);
+    let builder = builder.entry_points(EntryPoints::folder(file.join("points")));
     let error = builder.build().unwrap_err().to_string();
     assert!(error.contains("keep entry points in") && error.contains("points"), "{error}");
 }

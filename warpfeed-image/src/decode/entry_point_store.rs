@@ -532,7 +532,8 @@ mod tests {
                     _ => points[rng.random_range(0..points.len())].bit,
                 };
             }
-            // Stored points are in order.
+            // Stored points lie in the data, and are in order.
+            points.iter_mut().for_each(|point| point.bit = point.bit.max(8 * header.scan_offset_bytes as u32));
             points.sort_unstable_by_key(|point| point.bit);
             memory.put(key, &header, &grid, (&points, grid.step()), true);
             for decoder in [&mut lanes, &mut narrow, &mut one_by_one] {

@@ -140,6 +140,8 @@ pub(super) struct JpegDecoder {
     /// Entry points of the last image that had any.
     known: ImageEntryPoints,
     learned: Vec<EntryPoint>,
+    /// Number of rows of MCUs that lanes have come to in the last image.
+    decoded_rows: u32,
     #[cfg(target_arch = "x86_64")]
     lanes: Option<Lanes>,
     /// Whether all entry points are learned, whatever is known.
@@ -184,6 +186,7 @@ impl JpegDecoder {
             handle,
             known: ImageEntryPoints::default(),
             learned: Vec::new(),
+            decoded_rows: 0,
             #[cfg(target_arch = "x86_64")]
             lanes: Lanes::new(),
             learns_all: false,
@@ -249,9 +252,8 @@ impl JpegDecoder {
                 if let (EntryPointUse::Packed { key, grid }, Some(store)) = (found, options.entry_points) {
                     // Those up to the last decoded row have been checked.
                     let ImageEntryPoints { points, step, a_row, .. } = &self.known;
-                    let rows = grid.rows_needed(part);
-                    let checked = points.get(..=rows as usize * *a_row as usize).unwrap_or_default();
-                    store.put(key, header, &grid, (checked, *step), rows == grid.rows);
+                    let checked = points.get(..=self.decoded_rows as usize * *a_row as usize).unwrap_or_default();
+                    store.put(key, header, &grid, (checked, *step), self.decoded_rows == grid.rows);
                 }
                 return Ok(knew);
             }
@@ -397,7 +399,7 @@ impl JpegDecoder {
         #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
         let (mut decode_row, mut row_context) = (None::<DecodeRow>, ptr::null_mut());
         #[cfg(target_arch = "x86_64")]
-        let mut job;
+        let mut rows_job = None;
         match found {
             EntryPointUse::Nothing => {}
             EntryPointUse::New { grid, .. } => {
@@ -412,9 +414,8 @@ impl JpegDecoder {
                 if let (Some(lanes), Some(grid)) = (&mut self.lanes, McuGrid::new(header))
                     && let Some(begun) = LanesJob::begin(lanes, bytes, header, &self.known, &grid, part, are_trusted)
                 {
-                    job = begun;
                     decode_row = Some(lanes::decode_row);
-                    row_context = (&raw mut job).cast();
+                    row_context = ptr::from_mut(rows_job.insert(begun)).cast();
                 }
                 // Only lanes check points.
                 if !are_trusted && decode_row.is_none() {
@@ -449,7 +450,12 @@ impl JpegDecoder {
         // as `learned` has room for in its rows, and one more. It uses neither if its own columns differ. It writes
         // `height` rows of `4 * width` bytes, `stride_bytes` apart, for which `pixels` has room. It refuses a stream
         // whose size differs from the given one, inside which the caller checked `part`.
-        unsafe { wf_jpeg_decode(self.handle.as_ptr(), &raw const job) }
+        let status = unsafe { wf_jpeg_decode(self.handle.as_ptr(), &raw const job) };
+        #[cfg(target_arch = "x86_64")]
+        if let Some(rows_job) = rows_job {
+            self.decoded_rows = rows_job.decoded_rows();
+        }
+        status
     }
 }
 

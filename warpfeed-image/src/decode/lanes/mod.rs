@@ -273,6 +273,11 @@ impl<'a> LanesJob<'a> {
         Some(())
     }
 
+    /// The row after the last decoded one. If the entry points had to be checked, those before it are right.
+    pub(super) fn decoded_rows(&self) -> u32 {
+        self.band.end
+    }
+
     /// The columns of MCUs that are decoded of each row: from the entry point before the first needed column on, or all
     /// of them if the entry points must be checked.
     fn decoded_columns(&self, first_column: u32, columns: u32) -> Range<u32> {
