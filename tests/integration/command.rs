@@ -1275,11 +1275,11 @@ fn fields_follow_the_command() {
     let sheet = |name: &str, more: &[&str]| {
         let sheet = path(&file(name)).to_owned();
         let args =
-            [&["preview"], &named[..], &["--preset", "eval", "--columns", "1", "--rows", "1", "-o", &sheet], more];
+            [&["preview"], &named[..], &["--preset", "eval", "--columns", "2", "--rows", "1", "-o", &sheet], more];
         stdout(&args.concat());
         fs::read(sheet).unwrap()
     };
-    assert_ne!(sheet("plain.png", &[]), sheet("drawn.png", &["--fields", "boxes,labels,masks"]));
+    assert!(sheet("plain.png", &[]) != sheet("drawn.png", &["--fields", "boxes,labels,masks"]), "nothing is drawn");
     let message = failure(&["run", path(folder.path()), "--format", "coco"], 2);
     assert!(message.contains("annotations"), "{message}");
 }

@@ -105,9 +105,9 @@ fn boxes_points_and_masks_are_torchvisions_and_pillows() {
         for strategy in [Strategy::Fused, Strategy::Sequential] {
             let made = applied(size(case.size), &given, &case.ops, strategy).unwrap();
             let what = format!("case {number}, {strategy:?}, {:?}", case.ops);
-            check_numbers(made.boxes().unwrap().rows(), &case.boxes_out, 0.0, &what);
-            check_numbers(points(&made).points(), &case.points_out, 0.0, &what);
-            // torchvision fills center crops with 0.
+            // Where coefficients of a perspective cancel out, what is left of 0 is up to the solver.
+            check_numbers(made.boxes().unwrap().rows(), &case.boxes_out, 1e-12, &what);
+            check_numbers(points(&made).points(), &case.points_out, 1e-12, &what);
             check_mask(plane(&made, "mask", 0), &unhex(&case.mask_out), &case.ops, &what);
             assert_eq!(made.boxes().unwrap().format(), case.format);
             let Some(Field::Mask(mask)) = made.get("mask") else { panic!("{what}") };
