@@ -48,6 +48,7 @@
 //! | random transforms | [`ops`]: [`random_resized_crop`](ops::random_resized_crop) and others, [`CustomTransform`](ops::CustomTransform) for your own |
 //! | serving and evaluation, image by image | [`Preprocessor`], [`timm_ops`], [`hugging_face_ops`] |
 //! | several views of each image | [`Builder::views`], [`view`](view()), [`five_crop`], [`ten_crop`] |
+//! | boxes, masks and keypoints | [`fields`], [`Builder::fields`] |
 //! | explicit operations | [`Op`](ops::Op), [`Pipeline::recipe`], [`apply`](apply()) |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
 //! | a GPU | [`Device`], [`DecodePath`], [`StreamPriority`], [`CudaBuffer`] |
@@ -191,6 +192,7 @@ pub mod prelude {
 /// The Rust code of README.md and docs/ compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/detection.md")]
 #[doc = include_str!("../docs/gpu.md")]
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/pytorch.md")]

@@ -2,6 +2,7 @@
 
 use crate::device::Device;
 use crate::error::Result;
+use crate::fields::{Field, Fields, MaskValues};
 use crate::pipeline::Batch;
 use crate::tensor::{TargetBytes, TargetTensor, Targets, Tensor};
 use sha2::digest::common::hazmat::SerializableState;
@@ -9,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 
 /// SHA-256 over samples in the order of delivery, without padding. It covers each sample's label (`u32`, little
-/// endian), its target if there are targets (numbers in little endian; bytes after their length as `u64`), and its
-/// output bytes. So it does not depend on threads, prefetch, batch size, or the format in which the samples are stored.
+/// endian), its target if there are targets (numbers in little endian; bytes after their length as `u64`), and for each of
+/// its images the output bytes, and the fields if there are fields: each field's name, its number of values, and the values. So it does not depend on threads, prefetch, batch size, or the format in which the samples are stored.
 #[derive(Debug, Clone, Default)]
 pub struct Digest {
     hash: Sha256,
@@ -34,10 +35,13 @@ impl Digest {
             if let Some(targets) = &targets {
                 targets.add(i, &mut self.hash)?;
             }
-            for (view, copy) in views.iter().zip(&copies) {
+            for (number, (view, copy)) in views.iter().zip(&copies).enumerate() {
                 let images = copy.as_ref().unwrap_or(view);
                 for image in (i..images.shape()[0]).step_by(batch.len()) {
                     self.hash.update(images.image_bytes(image)?);
+                    if let Some(fields) = batch.fields(number).and_then(|fields| fields.image(image)) {
+                        add_fields(fields, &mut self.hash);
+                    }
                 }
             }
         }
@@ -95,6 +99,40 @@ impl<'a> HostTargets<'a> {
             }
         }
         Ok(())
+    }
+}
+
+fn add(hash: &mut Sha256, len: usize, values: &mut dyn Iterator<Item = [u8; 8]>) {
+    hash.update((len as u64).to_le_bytes());
+    values.for_each(|value| hash.update(value));
+}
+
+fn add_fields(fields: &Fields, hash: &mut Sha256) {
+    for (name, field) in fields.iter() {
+        hash.update(name.as_bytes());
+        let float = |value: &f32| u64::from(value.to_bits()).to_le_bytes();
+        match field {
+            Field::Boxes(boxes) => add(hash, boxes.len(), &mut boxes.rows().as_flattened().iter().map(float)),
+            Field::KeyPoints(points) => {
+                add(hash, points.points().len(), &mut points.points().as_flattened().iter().map(float));
+                add(hash, points.points().len(), &mut points.visibility().iter().map(|v| u64::from(*v).to_le_bytes()));
+            }
+            Field::Integers(rows) => add(hash, rows.len(), &mut rows.iter().map(|value| value.to_le_bytes())),
+            Field::Floats(rows) => add(hash, rows.len(), &mut rows.iter().map(float)),
+            Field::Mask(mask) => {
+                for plane in mask.planes() {
+                    match &**plane {
+                        MaskValues::U8(values) => {
+                            add(hash, values.len(), &mut std::iter::empty());
+                            hash.update(values);
+                        }
+                        MaskValues::U16(values) => {
+                            add(hash, values.len(), &mut values.iter().map(|value| u64::from(*value).to_le_bytes()));
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Contact sheets of augmented images.
 
 use crate::error::{Error, Result};
+use crate::fields::draw;
 use crate::pipeline::{Builder, LastBatch, OnError};
 use crate::raster::Image;
 use crate::sheet::contact_sheet;
@@ -40,7 +41,8 @@ pub struct PreviewedSample {
 
 /// Makes a contact sheet of the first `columns` x `rows` images of an epoch. The builder's operations must work on
 /// 8-bit images, like those of [`Preset::pixel_transforms`](crate::Preset::pixel_transforms). With several views, each
-/// row has all images of one sample, however many columns are asked for. Images that cannot be used are skipped.
+/// row has all images of one sample, however many columns are asked for. Images that cannot be used are skipped. The
+/// fields that the builder asks for are drawn over the images ([`draw`]).
 ///
 /// # Errors
 /// [`Error::Parameter`] for a sheet without images; the errors of [`Builder::build`]; [`Error::Decode`] with the first
@@ -85,8 +87,11 @@ pub fn preview(builder: Builder, epoch: u64, columns: u32, rows: u32) -> Result<
             samples.push(PreviewedSample { row, column, index, repetition, name });
             for (view, (size, times)) in pipeline.view_sizes().into_iter().enumerate() {
                 for place in (0..times).map(|repetition| repetition * batch.len() + sample) {
-                    let view = batch.view(view).map(|view| view.image_bytes(place)).transpose()?;
-                    images.extend(view.map(|bytes| Image::from_rgb(size, bytes)).transpose()?);
+                    let bytes = batch.view(view).map(|view| view.image_bytes(place)).transpose()?;
+                    let mut image = bytes.map(|bytes| Image::from_rgb(size, bytes)).transpose()?;
+                    let fields = batch.fields(view).and_then(|fields| fields.image(place));
+                    image.iter_mut().zip(fields).for_each(|(image, fields)| draw(image, fields));
+                    images.extend(image);
                 }
             }
         }

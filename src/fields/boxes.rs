@@ -153,18 +153,22 @@ impl Boxes {
 
     /// Cuts the boxes at the edges of an image, whatever their clamping says.
     pub(super) fn clamp(&mut self, size: Size) {
+        for i in 0..self.rows.len() {
+            // Also where nothing is cut: a width that comes back from corners may have lost its last digit.
+            self.set_clamped(i, convert(self.rows[i], self.format, BoxFormat::Xyxy), size);
+        }
+    }
+
+    /// Sets box `i` to left, top, right, bottom, cut at the edges of an image.
+    pub(super) fn set_clamped(&mut self, i: usize, corners: [f32; 4], size: Size) {
         let [width, height] = [size.width as f32, size.height as f32];
         let area = |[x1, y1, x2, y2]: [f32; 4]| (x2 - x1) * (y2 - y1);
-        for i in 0..self.rows.len() {
-            let before = convert(self.rows[i], self.format, BoxFormat::Xyxy);
-            let [x1, y1, x2, y2] = before;
-            let after = [clamped(x1, width), clamped(y1, height), clamped(x2, width), clamped(y2, height)];
-            // Also where nothing is cut: a width that comes back from corners may have lost its last digit.
-            self.rows[i] = convert(after, BoxFormat::Xyxy, self.format);
-            if after != before && area(before) > 0.0 {
-                self.visible.resize(self.rows.len(), 1.0);
-                self.visible[i] *= area(after) / area(before);
-            }
+        let [x1, y1, x2, y2] = corners;
+        let cut = [clamped(x1, width), clamped(y1, height), clamped(x2, width), clamped(y2, height)];
+        self.rows[i] = convert(cut, BoxFormat::Xyxy, self.format);
+        if cut != corners && area(corners) > 0.0 {
+            self.visible.resize(self.rows.len(), 1.0);
+            self.visible[i] *= area(cut) / area(corners);
         }
     }
 

@@ -49,7 +49,6 @@ enum WrittenClamping {
     Soft,
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "serde takes the default of the field's type")]
 fn soft() -> Option<WrittenClamping> {
     Some(WrittenClamping::Soft)
 }

@@ -14,6 +14,7 @@
 
 mod batch;
 mod boxes;
+mod drawing;
 mod file;
 mod keypoints;
 mod mask;
@@ -22,6 +23,7 @@ mod png;
 
 pub use batch::{BatchFields, Padded};
 pub use boxes::{BoxFormat, Boxes, Clamping};
+pub use drawing::draw;
 pub use file::{read_fields, write_fields};
 pub use keypoints::{KeyPoints, PointConvention};
 pub use mask::{Mask, MaskValues};

@@ -102,15 +102,17 @@ impl Motion {
             }
             Self::Affine(_) | Self::Projective(_) | Self::Displaced(_) | Self::Mapped(_) => {
                 let point = self.of_point(input, f32::ceil);
-                for row in boxes.rows_mut() {
-                    let [x1, y1, x2, y2] = convert(*row, format, BoxFormat::Xyxy);
-                    let corners = [[x1, y1], [x2, y1], [x2, y2], [x1, y2]].map(&point);
-                    let least = |axis: usize| corners.iter().fold(f32::INFINITY, |low, point| low.min(point[axis]));
-                    let most =
-                        |axis: usize| corners.iter().fold(f32::NEG_INFINITY, |high, point| high.max(point[axis]));
-                    *row = convert([least(0), least(1), most(0), most(1)], BoxFormat::Xyxy, format);
+                for i in 0..boxes.len() {
+                    let [x1, y1, x2, y2] = convert(boxes.rows()[i], format, BoxFormat::Xyxy);
+                    let moved = [[x1, y1], [x2, y1], [x2, y2], [x1, y2]].map(&point);
+                    let least = |axis: usize| moved.iter().fold(f32::INFINITY, |low, point| low.min(point[axis]));
+                    let most = |axis: usize| moved.iter().fold(f32::NEG_INFINITY, |high, point| high.max(point[axis]));
+                    let around = [least(0), least(1), most(0), most(1)];
+                    match boxes.clamping() {
+                        Clamping::Soft => boxes.set_clamped(i, around, output),
+                        Clamping::None => boxes.rows_mut()[i] = convert(around, BoxFormat::Xyxy, format),
+                    }
                 }
-                clamp(boxes, output);
             }
             Self::Clamp => boxes.clamp(input),
         }

@@ -64,6 +64,12 @@ pub fn catalog() -> Vec<CatalogEntry> {
         RandomPillowGaussianBlur::new(0.1..=2.0),
         RandomJpeg::new(50..=95),
         RandomErasing::new(0.25),
+        RandomIouCrop::new(),
+        RandomZoomOut::new(0.5),
+        Letterbox::new(640),
+        ScaleJitter::new(1024),
+        RandomShortestSize::new([480, 512]),
+        FixedSizeCrop::new(1024),
         AutoAugment::new(AutoAugmentPolicy::ImageNet),
         RandAugment::new(),
         TrivialAugment::new(),
@@ -107,6 +113,9 @@ pub fn catalog() -> Vec<CatalogEntry> {
         Jpeg::new(75),
         WeightedSum::new(0.5),
         Erase::new(rect),
+        Clamp,
+        Sanitize::new(),
+        SelectObjects::centered_in(rect),
         Normalize::new([0.5; 3], [0.25; 3]),
     ];
     let entry = |(constructor, transform): (&'static str, Transform)| {

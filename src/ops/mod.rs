@@ -81,6 +81,7 @@ mod equalize;
 pub(crate) mod erase;
 pub(crate) mod fill;
 pub(crate) mod filter;
+mod fixed_size_crop;
 mod flip;
 pub(crate) mod gaussian_blur;
 mod gaussian_noise;
@@ -107,6 +108,7 @@ pub(crate) mod points;
 mod posterize;
 mod rand_augment;
 mod random_iou_crop;
+mod random_shortest_size;
 mod random_zoom_out;
 pub(crate) mod recipe;
 pub(crate) mod rectangle;
@@ -116,6 +118,7 @@ pub(crate) mod rotate;
 pub(crate) mod rotation;
 pub(crate) mod sanitize;
 pub(crate) mod saturation;
+mod scale_jitter;
 mod select_objects;
 mod sharpness;
 pub(crate) mod solarize;
@@ -144,15 +147,15 @@ pub use pad::PadMode;
 pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use transform::{
-    AugMix, AutoAugment, ColorJitter, CornerCrop, CustomTransform, Letterbox, Maybe, OneOf, RandAugment, RandomAffine,
-    RandomAutocontrast, RandomChannelPermutation, RandomCrop, RandomDilation, RandomElastic, RandomEqualize,
-    RandomErasing, RandomErosion, RandomGaussianBlur, RandomGaussianNoise, RandomGrayscale, RandomHorizontalFlip,
-    RandomInvert, RandomIouCrop, RandomJpeg, RandomOrder, RandomPerspective, RandomPhotometricDistort,
-    RandomPillowGaussianBlur, RandomPosterize, RandomResizedCrop, RandomRotation, RandomSharpness, RandomSolarize,
-    RandomVerticalFlip, RandomZoomOut, Repeat, SampleInfo, TimmAugment, Transform, TrivialAugment, color_jitter,
-    gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion, random_grayscale,
-    random_horizontal_flip, random_order, random_resized_crop, random_rotation, random_vertical_flip, repeat,
-    three_augment,
+    AugMix, AutoAugment, ColorJitter, CornerCrop, CustomTransform, FixedSizeCrop, Letterbox, Maybe, OneOf, RandAugment,
+    RandomAffine, RandomAutocontrast, RandomChannelPermutation, RandomCrop, RandomDilation, RandomElastic,
+    RandomEqualize, RandomErasing, RandomErosion, RandomGaussianBlur, RandomGaussianNoise, RandomGrayscale,
+    RandomHorizontalFlip, RandomInvert, RandomIouCrop, RandomJpeg, RandomOrder, RandomPerspective,
+    RandomPhotometricDistort, RandomPillowGaussianBlur, RandomPosterize, RandomResizedCrop, RandomRotation,
+    RandomSharpness, RandomShortestSize, RandomSolarize, RandomVerticalFlip, RandomZoomOut, Repeat, SampleInfo,
+    ScaleJitter, TimmAugment, Transform, TrivialAugment, color_jitter, gaussian_blur, maybe, one_of, random_crop,
+    random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order,
+    random_resized_crop, random_rotation, random_vertical_flip, repeat, three_augment,
 };
 pub use weighted_sum::Chain;
 pub use written::TransformFile;

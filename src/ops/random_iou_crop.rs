@@ -39,7 +39,7 @@ pub struct RandomIouCrop {
     #[serde(with = "super::written::range", default = "usual_aspect")]
     aspect: RangeInclusive<f64>,
     #[serde(default = "usual_options")]
-    options: Vec<f32>,
+    options: Vec<f64>,
     #[serde(default = "usual_trials")]
     trials: u32,
 }
@@ -52,7 +52,7 @@ const fn usual_aspect() -> RangeInclusive<f64> {
     0.5..=2.0
 }
 
-fn usual_options() -> Vec<f32> {
+fn usual_options() -> Vec<f64> {
     vec![0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0]
 }
 
@@ -85,7 +85,7 @@ impl RandomIouCrop {
 
     /// Least intersections over union, of which one is drawn; 1 or more leaves the image as it is.
     #[must_use]
-    pub fn options(mut self, options: impl IntoIterator<Item = f32>) -> Self {
+    pub fn options(mut self, options: impl IntoIterator<Item = f64>) -> Self {
         self.options = options.into_iter().collect();
         self
     }
@@ -144,7 +144,7 @@ impl RandomTransform for RandomIouCrop {
                 let (x, y) = (f64::from(width - w) * share(), f64::from(height - h) * share());
                 let crop = Rect { x: x as u32, y: y as u32, width: w, height: h };
                 let shaped = !crop.size().is_empty() && self.aspect.contains(&(f64::from(w) / f64::from(h)));
-                if shaped && is_accepted(boxes, crop, option) {
+                if shaped && is_accepted(boxes, crop, option as f32) {
                     found = Some(crop);
                     break 'rounds;
                 }

@@ -88,6 +88,7 @@ pub(super) struct Delivered {
     pub(super) places: Vec<usize>,
     pub(super) annotations: Vec<Annotation>,
     pub(super) drawn: Vec<Drawn>,
+    /// Empty if batches have no fields.
     pub(super) moved: Vec<MovedFields>,
     pub(super) losses: Losses,
     /// Whether the stream ended in this batch.
@@ -109,7 +110,9 @@ pub(super) fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
                 all.places.push(place);
                 all.annotations.push(annotation);
                 all.drawn.push(drawn);
-                all.moved.push(moved);
+                if !moved.is_empty() {
+                    all.moved.push(moved);
+                }
             }
             Slot::Skipped(error) => {
                 all.losses.leading += u64::from(all.places.is_empty());
@@ -126,7 +129,7 @@ pub(super) fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
 /// The fields of each view, from those of each sample; empty if there are none. `times`: the number of images that each
 /// view has of a sample.
 pub(super) fn fields_of_views(moved: &[MovedFields], times: impl Iterator<Item = usize>) -> Vec<BatchFields> {
-    if moved.iter().all(Vec::is_empty) {
+    if moved.is_empty() {
         return Vec::new();
     }
     let mut first = 0;

@@ -220,8 +220,9 @@ impl<'a> Worker<'a> {
             let last = last.clone();
             annotations.resize(setup.options.batch_size, last);
             drawn.resize(setup.options.batch_size, last_drawn);
-            let last_moved = moved.last().cloned().unwrap_or_default();
-            moved.resize(setup.options.batch_size, last_moved);
+            if let Some(last) = moved.last().cloned() {
+                moved.resize(setup.options.batch_size, last);
+            }
         }
         // Positions that fill up even partitions count as padding too.
         let end = number * setup.options.batch_size as u64 + positions as u64;

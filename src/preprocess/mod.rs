@@ -14,6 +14,8 @@ use crate::decode::pnm_header;
 use crate::device::{DecodePath, Device};
 use crate::engine::{Engine, Failure, FixedRecipe};
 use crate::error::{Error, Result};
+use crate::fields::Fields;
+use crate::follow::Follower;
 use crate::memory;
 use crate::ops::Op;
 use crate::ops::check::{check_ops, one_size};
@@ -220,6 +222,33 @@ impl Preprocessor {
             Ok(())
         };
         self.engine.run_read(images.len(), &read).map_err(failed)
+    }
+
+    /// The fields of an encoded image after the operations that [`run`](Self::run) applies to it, its orientation first.
+    /// The pixels are not decoded.
+    ///
+    /// ```
+    /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// use warpfeed::fields::{BoxFormat, Boxes, Fields};
+    /// use warpfeed::prelude::*;
+    /// use warpfeed::{Preprocessor, PreprocessorOptions};
+    ///
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(512, 256)), &JpegOptions::default())?;
+    /// let preprocessor = Preprocessor::of(Preset::Eval, &PreprocessorOptions::default())?;
+    /// let fields = Fields::new().with("boxes", Boxes::new(BoxFormat::Xyxy, vec![[200.0, 50.0, 300.0, 150.0]]))?;
+    /// let moved = preprocessor.fields(&jpeg, &fields)?;
+    /// assert_eq!(moved.boxes().unwrap().rows(), [[56.0, 34.0, 156.0, 134.0]]);
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`apply_with_fields`](crate::apply_with_fields) for an image that is no image, or for fields that
+    /// cannot follow.
+    pub fn fields(&self, image: &[u8], fields: &Fields) -> Result<Fields> {
+        let recipe = self.engine.recipe();
+        let header = recipe.header(image)?;
+        let ops = recipe.of(&header);
+        Follower::default().follow(fields.clone(), header.size, &ops, &recipe.planner).map(|(fields, _)| fields)
     }
 
     fn check(&self, images: usize) -> Result<()> {

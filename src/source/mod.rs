@@ -43,6 +43,7 @@ mod spec;
 mod splits;
 pub(crate) mod stream;
 mod window;
+mod yolo;
 
 pub use crate::address::without_secrets;
 pub use crate::file::{read_limited, read_text_limited, read_up_to};
@@ -63,6 +64,7 @@ pub use sample::{Sample, Want};
 #[cfg(feature = "cloud")]
 pub use stream::ShardCache;
 pub use stream::{AtEnd, RecordStream, Samples, Stream, StreamMix, StreamOptions, StreamSample, StreamStart};
+pub use yolo::YoloFolder;
 
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;

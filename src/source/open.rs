@@ -11,8 +11,8 @@ use super::stream::is_pipe;
 #[cfg(feature = "cloud")]
 use super::stream::remote::{Remote, SCANS};
 use super::{
-    CifarFiles, Compose, IdxFile, ImageFolder, Input, ListFile, RecordFormat, RecordOptions, RecordShards,
-    RecordStream, StreamOptions, imagenet,
+    CifarFiles, CocoFiles, Compose, IdxFile, ImageFolder, Input, ListFile, RecordFormat, RecordOptions, RecordShards,
+    RecordStream, StreamOptions, YoloFolder, imagenet,
 };
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -42,10 +42,14 @@ pub enum SourceFormat {
     Cifar10,
     /// CIFAR-100's binary files: [`CifarFiles`].
     Cifar100,
+    /// A folder of images, and COCO's annotations ([`OpenOptions::annotations`]): [`CocoFiles`].
+    Coco,
+    /// A folder `images` with YOLO's labels beside it: [`YoloFolder`]. [`RecordOptions::classes`] names the classes.
+    Yolo,
 }
 
 impl SourceFormat {
-    const NAMES: [(&str, Self); 9] = [
+    const NAMES: [(&str, Self); 11] = [
         ("folder", Self::Folder),
         ("list", Self::List),
         ("webdataset", Self::WebDataset),
@@ -55,6 +59,8 @@ impl SourceFormat {
         ("parquet", Self::Parquet),
         ("cifar10", Self::Cifar10),
         ("cifar100", Self::Cifar100),
+        ("coco", Self::Coco),
+        ("yolo", Self::Yolo),
     ];
 
     /// Returns the format that a file's name tells, if any.
@@ -87,7 +93,7 @@ impl From<RecordFormat> for SourceFormat {
 impl FromStr for SourceFormat {
     type Err = Error;
 
-    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx`, `parquet`, `cifar10` or `cifar100`.
+    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx`, `parquet`, `cifar10`, `cifar100`, `coco` or `yolo`.
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::NAMES.iter().find(|(name, _)| *name == text);
         let names = || Self::NAMES.map(|(name, _)| name).join(", ");
@@ -123,6 +129,8 @@ pub struct OpenOptions {
     /// Split to open in a folder that holds several: `train`, `val` (or `validation`, `valid`), `test`, or the data
     /// set's own name for it. [`open`] lists these folders.
     pub split: Option<String>,
+    /// File with the annotations of the images of a folder, for the format [`Coco`](SourceFormat::Coco).
+    pub annotations: Option<PathBuf>,
     /// Options for reading shards.
     pub records: RecordOptions,
     /// Reads shards from front to back as a [`RecordStream`] and shuffles in a window of this many samples. Sources
@@ -143,6 +151,18 @@ impl OpenOptions {
     /// The errors of [`open`].
     pub fn open(&self, spec: impl AsRef<Path>) -> Result<Input> {
         let spec = spec.as_ref();
+        match (self.format, &self.annotations) {
+            (Some(SourceFormat::Coco), Some(annotations)) => return Ok(CocoFiles::open(spec, annotations)?.into()),
+            (Some(SourceFormat::Coco), None) => {
+                return Err(Error::parameter("open", "annotations", "the annotation file of the format coco", "none"));
+            }
+            (_, Some(annotations)) => {
+                let expected = "only with the format coco";
+                return Err(Error::parameter("open", "annotations", expected, annotations.display()));
+            }
+            (Some(SourceFormat::Yolo), None) => return Ok(YoloFolder::open(spec, &self.records.classes)?.into()),
+            (_, None) => {}
+        }
         if self.random_access && (self.window.is_some() || spec == Path::new("-")) {
             let got = if self.window.is_some() { "a window" } else { "standard input" };
             return Err(Error::parameter("open", "random_access", "without a window, of what is no pipe", got));
@@ -245,7 +265,7 @@ impl OpenOptions {
                 let got = format!("{} files, the first {}", files.len(), files[0].display());
                 Err(refuse("one folder, list or IDX file, or shards of one format", got))
             }
-            SourceFormat::Folder => Ok(ImageFolder::open(&files[0])?.into()),
+            SourceFormat::Folder | SourceFormat::Coco | SourceFormat::Yolo => Ok(ImageFolder::open(&files[0])?.into()),
             SourceFormat::List => Ok(ListFile::open(&files[0])?.into()),
             SourceFormat::Idx => Ok(IdxFile::open(&files[0])?.into()),
         }

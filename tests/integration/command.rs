@@ -1235,3 +1235,70 @@ fn vector_code_is_limited_by_the_environment_and_changes_no_byte() {
     assert!(text(&refused.stderr).contains("WARPFEED_SIMD must be none, avx2 or avx512"), "{}", text(&refused.stderr));
     assert!(text(&with("none", &["doctor"]).stdout).contains("(WARPFEED_SIMD=none)"));
 }
+
+/// Two images of 20 x 10 pixels with COCO's annotations, and the arguments that name them.
+fn coco() -> (tempfile::TempDir, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    for (i, name) in ["a.jpg", "b.jpg"].iter().enumerate() {
+        fs::write(folder.path().join(name), common::jpeg(20, 10, i as u64)).unwrap();
+    }
+    let annotations = folder.path().join("instances.json");
+    let json = json!({
+        "images": [{"id": 1, "file_name": "a.jpg", "width": 20, "height": 10}, {"id": 2, "file_name": "b.jpg", "width": 20, "height": 10}],
+        "annotations": [{"id": 5, "image_id": 1, "category_id": 9, "bbox": [2, 2, 6, 4], "segmentation": [[2, 2, 8, 2, 8, 6, 2, 6]]}],
+        "categories": [{"id": 9, "name": "thing"}]
+    });
+    fs::write(&annotations, json.to_string()).unwrap();
+    let named = [path(folder.path()), "--format", "coco", "--annotations", path(&annotations)].map(str::to_owned);
+    (folder, named.into())
+}
+
+#[test]
+fn fields_follow_the_command() {
+    let (folder, named) = coco();
+    let file = |name: &str| folder.path().join(name);
+    let named: Vec<&str> = named.iter().map(String::as_str).collect();
+    // apply: the boxes, points and the mask of a JSON file.
+    let mask = warpfeed::fields::Mask::new(warpfeed::image::Size::new(20, 10), vec![7_u8; 200]).unwrap();
+    fs::write(file("in.mask.png"), mask.to_png(0).unwrap()).unwrap();
+    let given = json!({
+        "boxes": {"format": "XYWH", "values": [[2.1, 2.0, 6.0, 4.0], [15.0, 4.0, 9.0, 9.0]], "clamping": null},
+        "keypoints": {"values": [[0.0, 0.0]], "convention": "pixel_index"},
+        "mask": {"path": "in.mask.png", "fill": 255}
+    });
+    fs::write(file("in.json"), given.to_string()).unwrap();
+    fs::write(file("ops.json"), r#"[{"op": "hflip"}, {"op": "pad", "left": 4, "top": 0, "right": 0, "bottom": 0}]"#)
+        .unwrap();
+    let [image, ops, fields, out, out_fields] =
+        ["a.jpg", "ops.json", "in.json", "out.png", "out.json"].map(|name| path(&file(name)).to_owned());
+    let args = ["apply", &image, "--ops", &ops, "--fields", &fields, "-o", &out, "--fields-out", &out_fields, "--draw"];
+    assert_eq!(stdout(&args), "");
+    let made: Value = serde_json::from_slice(&fs::read(&out_fields).unwrap()).unwrap();
+    let row = made["boxes"]["values"][0].as_array().unwrap();
+    let x = -((2.1_f32 + 6.0) - 20.0) + 4.0;
+    assert_eq!((row[0].as_f64().unwrap(), row[2].as_f64().unwrap()), (f64::from(x), 6.0));
+    assert_eq!((&made["size"], &made["boxes"]["valid"]), (&json!([24, 10]), &json!([true, false])));
+    assert_eq!((&made["boxes"]["clamping"], &made["keypoints"]["values"]), (&Value::Null, &json!([[23.0, 0.0]])));
+    assert_eq!(made["mask"], json!({"path": "out.mask.png", "fill": 255}));
+    let moved = warpfeed::fields::Mask::from_png(&fs::read(file("out.mask.png")).unwrap(), 1_000).unwrap();
+    let warpfeed::fields::MaskValues::U8(values) = &*moved.planes()[0] else { panic!("{moved:?}") };
+    assert_eq!(values[..6], [255, 255, 255, 255, 7, 7]);
+    // run and preview: COCO's.
+    let run = |more: &[&str]| {
+        let fixed = ["--preset", "eval", "--epochs", "1", "--threads", "1", "--device", "cpu", "--digest", "--json"];
+        let args = [&["run"], &named[..], &fixed, more].concat();
+        common::report(&output(&args))["digest"].as_str().unwrap().to_owned()
+    };
+    let digests = [run(&[]), run(&["--fields", "boxes"]), run(&["--fields", "boxes,labels,masks"])];
+    assert!(digests[0] != digests[1] && digests[1] != digests[2], "{digests:?}");
+    let sheet = |name: &str, more: &[&str]| {
+        let sheet = path(&file(name)).to_owned();
+        let args =
+            [&["preview"], &named[..], &["--preset", "eval", "--columns", "2", "--rows", "1", "-o", &sheet], more];
+        stdout(&args.concat());
+        fs::read(sheet).unwrap()
+    };
+    assert!(sheet("plain.png", &[]) != sheet("drawn.png", &["--fields", "boxes,labels,masks"]), "nothing is drawn");
+    let message = failure(&["run", path(folder.path()), "--format", "coco"], 2);
+    assert!(message.contains("annotations"), "{message}");
+}

@@ -50,7 +50,7 @@ const MODULES: &[(&str, &str)] = &[
     ("follow", "backend error fields ops plan"),
     ("apply", "backend device engine error fields follow ops plan tensor"),
     ("preset", "error mix ops targets"),
-    ("preprocess", "backend device engine error memory ops plan preset tensor threads"),
+    ("preprocess", "backend device engine error fields follow memory ops plan preset tensor threads"),
     (
         "pipeline",
         "atomic backend device error fields file follow memory mix ops plan preprocess preset rng sampler sampling source \
@@ -61,7 +61,7 @@ const MODULES: &[(&str, &str)] = &[
     ("pack", "address atomic error file ops pipeline rank source store targets threads"),
     (
         "experiment",
-        "atomic backend cuda device error file mix ops pipeline plan preset rng sampler sheet source tensor threads",
+        "atomic backend cuda device error fields file mix ops pipeline plan preset rng sampler sheet source tensor threads",
     ),
 ];
 

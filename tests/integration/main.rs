@@ -13,6 +13,7 @@ mod check_gpu;
 mod command;
 mod examples;
 mod faults;
+mod fields;
 mod gpu;
 mod group;
 mod handover;

@@ -7,7 +7,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use warpfeed::{
     ApplyOptions, DType, DecodePath, Device, Error, Layout, Result, apply_with_fields,
-    fields::{Fields, read_fields, write_fields},
+    fields::{Fields, draw, read_fields, write_fields},
     image::{Image, Size},
     ops::Op,
     source::{MAX_ENCODED_BYTES, Source, read_limited, read_up_to},
@@ -44,6 +44,9 @@ pub struct Apply {
     /// Output file for what becomes of --fields; the mask lies beside OUT, as OUT.mask.png.
     #[arg(long, value_name = "OUT.json", requires = "fields")]
     fields_out: Option<PathBuf>,
+    /// Draw what becomes of --fields over the image.
+    #[arg(long, requires = "fields")]
+    draw: bool,
     /// Output file: .png, or .npy (u8 [H, W, 3]; f32 [3, H, W] after normalize).
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
@@ -108,7 +111,11 @@ impl Apply {
             (true, _) => warpfeed::image::write_npy(&result, &self.output),
             (false, DType::U8) => {
                 let [_, height, width, _] = result.shape().map(|side| side as u32);
-                warpfeed::image::write_png(&Image::from_rgb(Size { width, height }, result.as_bytes()?)?, &self.output)
+                let mut image = Image::from_rgb(Size { width, height }, result.as_bytes()?)?;
+                if self.draw {
+                    draw(&mut image, &fields);
+                }
+                warpfeed::image::write_png(&image, &self.output)
             }
             (false, _) => {
                 let expected = "a .npy file after normalize, as a PNG holds bytes; operations without normalize are those of \

@@ -271,6 +271,9 @@ pub struct PipelineOptions {
     /// recipe that mixes, soft targets of the source's classes.
     #[arg(long, value_name = "SPEC")]
     targets: Option<TargetSpec>,
+    /// Deliver these fields of the samples, which follow the operations: boxes,labels,masks,keypoints and others.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    fields: Vec<String>,
     /// Mix the images of each batch: torchvision=A/B or timm=A/B with the alphas of MixUp and CutMix.
     ///
     /// Options may follow after commas: mode=pair or elem, probability=P, switch=P, minmax=A/B, uncorrected. Default:
@@ -389,6 +392,7 @@ impl PipelineOptions {
         builder = self.max_bad.into_iter().fold(builder, Builder::max_bad);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
         builder = targets.into_iter().fold(builder, Builder::targets);
+        builder = builder.fields(&self.fields);
         builder = self.mix.iter().cloned().fold(builder, Builder::mix);
         builder = self.cache().into_iter().fold(builder, Builder::cache);
         builder = builder.entry_points(EntryPointsValue::all(&self.entry_points));
@@ -471,6 +475,9 @@ impl PipelineOptions {
         }
         if let Some(targets) = &self.targets {
             settings += &format!(", targets {targets}");
+        }
+        if !self.fields.is_empty() {
+            settings += &format!(", fields {}", self.fields.join(","));
         }
         if let Some(mix) = self.mix() {
             settings += &format!(", mix {mix}, batch-size {}", self.batch_size);

@@ -23,6 +23,9 @@ pub struct PreviewArgs {
     output: PathBuf,
     #[command(flatten)]
     preset: PresetOptions,
+    /// Draw these fields of the samples over their images: boxes,labels,masks,keypoints.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    fields: Vec<String>,
     /// Seed of order and random transforms.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
@@ -54,7 +57,7 @@ impl PreviewArgs {
         // Checked first: an error in the transforms is reported before a large folder is listed.
         let transforms = self.preset.pixels()?;
         let builder = self.preset.add_mixing(Pipeline::builder(self.source.open()?)).shuffle(self.seed);
-        let builder = builder.transforms(transforms);
+        let builder = builder.fields(&self.fields).transforms(transforms);
         let Preview { sheet, samples, .. } = preview(builder, self.epoch, self.columns, self.rows)?;
         warpfeed::image::write_image(&sheet, &self.output)?;
         let Size { width, height } = sheet.size();

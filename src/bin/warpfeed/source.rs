@@ -61,9 +61,12 @@ pub struct SourceArgs {
     pub spec: PathBuf,
     /// Format of the source if its name does not tell.
     ///
-    /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100.
+    /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100, coco, yolo.
     #[arg(long, value_name = "FORMAT")]
     format: Option<SourceFormat>,
+    /// File with the annotations of the images in SOURCE, for --format coco.
+    #[arg(long, value_name = "FILE")]
+    annotations: Option<PathBuf>,
     #[command(flatten)]
     fields: FieldArgs,
     /// Read shards from front to back and shuffle in a window of W images.
@@ -93,6 +96,7 @@ impl SourceArgs {
     pub fn other(&self, spec: &Path) -> Result<Input> {
         let options = OpenOptions {
             format: self.format,
+            annotations: self.annotations.clone(),
             split: self.fields.split.clone(),
             records: self.fields.records()?,
             window: self.window,

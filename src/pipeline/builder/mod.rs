@@ -205,7 +205,8 @@ impl Builder {
     /// ([`Sanitize`](crate::ops::Sanitize) with its defaults); [`sanitize`](Self::sanitize) turns that off. A sample
     /// without one of the fields is a bad sample. Default: no fields.
     ///
-    /// Masks and points are computed on the host, whatever device the images are on.
+    /// Masks and points are computed on the host, whatever device the images are on. Their memory is not part of
+    /// [`Pipeline::memory`](crate::Pipeline::memory), as nobody knows beforehand how many objects a sample has.
     #[must_use]
     pub fn fields(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.fields = names.into_iter().map(Into::into).collect();

@@ -1,7 +1,7 @@
 //! COCO's annotations: a JSON file beside a folder of images. LVIS and Objects365 have the same form.
 
 mod file;
-mod outline;
+pub(super) mod outline;
 mod runs;
 
 use super::{Sample, Source, Want, no_fields, no_such_sample, read_file};
@@ -123,7 +123,7 @@ impl CocoFiles {
     }
 
     /// The wanted fields of an image.
-    fn fields(&self, image: u32, names: &[String]) -> Result<Fields> {
+    fn fields_of(&self, image: u32, names: &[String]) -> Result<Fields> {
         let size = self.annotations.images[image as usize].size;
         let objects: Vec<&Object> = self.objects(image).collect();
         let bad = |field: &str, object: &Object, message: String| {
@@ -237,7 +237,7 @@ impl Source for CocoFiles {
             sample.set_target(Target::Integers(vec![self.annotations.images[image as usize].id]));
         }
         if !want.fields.is_empty() {
-            sample.set_fields(self.fields(image, want.fields)?);
+            sample.set_fields(self.fields_of(image, want.fields)?);
         }
         if want.image {
             read_file(&self.image_path(image)?, sample.buffer())?;

@@ -10,12 +10,12 @@ const STEPS: i32 = 5;
 const MAX_PX: f64 = 1e5;
 
 /// A coordinate in fifths of a pixel: to nearest, then towards zero. `None` if it is too far away, or no number.
-pub(super) fn fifths(px: f64) -> Option<i32> {
+pub(in crate::source) fn fifths(px: f64) -> Option<i32> {
     (px.abs() <= MAX_PX).then(|| (f64::from(STEPS) * px + 0.5) as i32)
 }
 
 /// Adds the pixels of a polygon to a plane. `corners`: x and y in fifths of a pixel in turn.
-pub(super) fn fill(corners: &[i32], size: Size, plane: &mut [u8]) {
+pub(in crate::source) fn fill(corners: &[i32], size: Size, plane: &mut [u8]) {
     let (width, height) = (size.width as usize, size.height as usize);
     let (corners, _) = corners.as_chunks::<2>();
     let mut toggles = Vec::new();

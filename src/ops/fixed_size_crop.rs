@@ -1,0 +1,69 @@
+//! A crop to a fixed size that pads where the image is smaller.
+
+use super::check::sides;
+use super::recipe::RecipeBuilder;
+use super::transform::RandomTransform;
+use super::{Crop, Pad, Sanitize, SizeEffect};
+use crate::error::Result;
+use crate::raster::Size;
+use serde::{Deserialize, Serialize};
+
+/// Cuts out a rectangle at a random place and pads it on the right and at the bottom to a fixed size: `FixedSizeCrop` of
+/// torchvision's detection references, which follows [`ScaleJitter`](super::ScaleJitter) there. One random number
+/// decides about the place on both axes. Objects whose boxes the crop leaves without area are dropped.
+///
+/// ```
+/// use warpfeed::ops::{FixedSizeCrop, Transform};
+///
+/// Transform::from(FixedSizeCrop::new(1024)).validate()?;
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FixedSizeCrop {
+    #[serde(with = "super::written::size")]
+    size: Size,
+    #[serde(default)]
+    fill: [u8; 3],
+}
+
+impl FixedSizeCrop {
+    /// A crop of this size; black where the image is smaller. A `u32` as size is a square.
+    #[must_use]
+    pub fn new(size: impl Into<Size>) -> Self {
+        Self { size: size.into(), fill: [0; 3] }
+    }
+
+    setters! {
+        /// Color of the padding: red, green, blue.
+        fill: [u8; 3],
+    }
+}
+
+impl RandomTransform for FixedSizeCrop {
+    fn validate(&self) -> Result<()> {
+        sides(Self::NAME, self.size.width, self.size.height)
+    }
+
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Becomes(self.size)
+    }
+
+    fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
+        let (rng, input) = recipe.start();
+        let u = rng.unit();
+        let cut = Size::new(input.width.min(self.size.width), input.height.min(self.size.height));
+        let (along, down) = (input.width - cut.width, input.height - cut.height);
+        if cut != input {
+            let [x, y] = [along, down].map(|more| (f64::from(more) * u) as i32);
+            recipe.push(Crop::new(x, y, cut))?;
+            // A box needs a width and a height, however small.
+            recipe.push(Sanitize::new().min_size(f32::MIN_POSITIVE).min_area(0.0))?;
+        }
+        if cut != self.size {
+            let sides = [0, 0, self.size.width - cut.width, self.size.height - cut.height];
+            recipe.push(Pad::sides(sides).fill(self.fill))?;
+        }
+        Ok(())
+    }
+}

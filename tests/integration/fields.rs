@@ -1,0 +1,625 @@
+//! Boxes, keypoints and masks: that they follow operations as torchvision's and Pillow's do, and arrive in batches.
+//!
+//! `tests/reference/fields.jsonl` holds cases of the project's own; `scripts/test` also compares those in the folder that
+//! `WARPFEED_SHARED` names (`reference/detection/`).
+
+use crate::common::{Random, jpeg};
+use serde::Deserialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use warpfeed::fields::{BoxFormat, Boxes, Clamping, Field, Fields, KeyPoints, Mask, MaskValues, PointConvention};
+use warpfeed::image::{JpegOptions, Size, encode_jpeg, probe};
+use warpfeed::ops::{
+    Custom, CustomTransform, Op, RandomIouCrop, RandomZoomOut, Rotate, SampleInfo, SampleRng, Transform,
+};
+use warpfeed::prelude::*;
+use warpfeed::source::{Described, WithFields};
+use warpfeed::{ApplyOptions, ImageCache, Orientation, Result, Sampling, Strategy, apply_with_fields};
+
+#[derive(Deserialize)]
+struct Case {
+    size: [u32; 2],
+    ops: Vec<Op>,
+    format: BoxFormat,
+    clamping: Option<String>,
+    boxes: Vec<[f64; 4]>,
+    boxes_out: Vec<[f64; 4]>,
+    points: Vec<[f64; 2]>,
+    points_out: Vec<[f64; 2]>,
+    fill: u16,
+    mask: Vec<String>,
+    mask_out: Vec<String>,
+    size_out: [u32; 2],
+}
+
+fn size([width, height]: [u32; 2]) -> Size {
+    Size::new(width, height)
+}
+
+fn boxes(format: BoxFormat, clamping: Option<&str>, rows: &[[f64; 4]]) -> Boxes {
+    let clamping = if clamping.is_some() { Clamping::Soft } else { Clamping::None };
+    Boxes::new(format, rows.iter().map(|row| row.map(|value| value as f32)).collect()).with_clamping(clamping)
+}
+
+fn indices(points: &[[f64; 2]]) -> KeyPoints {
+    let points = points.iter().map(|point| point.map(|value| value as f32)).collect();
+    KeyPoints::of_image(points).with_convention(PointConvention::PixelIndex)
+}
+
+fn points(fields: &Fields) -> &KeyPoints {
+    let Some(Field::KeyPoints(points)) = fields.get("keypoints") else { panic!("{fields:?}") };
+    points
+}
+
+fn plane<'a>(fields: &'a Fields, name: &str, i: usize) -> &'a [u8] {
+    let Some(Field::Mask(mask)) = fields.get(name) else { panic!("{fields:?}") };
+    let MaskValues::U8(values) = &*mask.planes()[i] else { panic!("{mask:?}") };
+    values
+}
+
+fn unhex(rows: &[String]) -> Vec<u8> {
+    let digits: Vec<u8> = rows.iter().flat_map(|row| row.bytes()).collect();
+    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+fn applied(of: Size, fields: &Fields, ops: &[Op], strategy: Strategy) -> Result<Fields> {
+    let jpeg = encode_jpeg(&warpfeed::image::Image::new(of), &JpegOptions::default())?;
+    let options = ApplyOptions { orientation: Orientation::Ignore, strategy, ..ApplyOptions::default() };
+    apply_with_fields(&jpeg, fields, ops, &options).map(|(_, fields)| fields)
+}
+
+/// The largest share of a mask's pixels that may differ after operations: perspective divides in whole numbers, and
+/// elastic sums in an order of its own.
+fn most_differing(ops: &[Op]) -> f64 {
+    if ops.iter().any(|op| ["perspective", "elastic"].contains(&op.name())) { 0.002 } else { 0.0 }
+}
+
+fn check_mask(got: &[u8], want: &[u8], ops: &[Op], what: &str) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    let differing = got.iter().zip(want).filter(|(a, b)| a != b).count() as f64;
+    // A few pixels of a small mask are more than the share.
+    assert!(differing <= (most_differing(ops) * got.len() as f64).ceil(), "{what}: {differing} of {}", got.len());
+}
+
+fn check_numbers<const N: usize>(got: &[[f32; N]], want: &[[f64; N]], most: f64, what: &str) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (got, want) in got.as_flattened().iter().zip(want.as_flattened()) {
+        // -0 equals 0.
+        let equal = *got == *want as f32 || (f64::from(*got) - want).abs() <= most;
+        assert!(equal, "{what}: {got} instead of {want}");
+    }
+}
+
+#[test]
+fn boxes_points_and_masks_are_torchvisions_and_pillows() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/fields.jsonl");
+    let mut compared = 0;
+    for (number, line) in fs::read_to_string(path).unwrap().lines().enumerate() {
+        let case: Case = serde_json::from_str(line).unwrap();
+        let mask = Mask::new(size(case.size), unhex(&case.mask)).unwrap().with_fill(case.fill);
+        let given = Fields::new()
+            .with("boxes", boxes(case.format, case.clamping.as_deref(), &case.boxes))
+            .and_then(|fields| fields.with("keypoints", indices(&case.points)))
+            .and_then(|fields| fields.with("mask", mask))
+            .unwrap();
+        for strategy in [Strategy::Fused, Strategy::Sequential] {
+            let made = applied(size(case.size), &given, &case.ops, strategy).unwrap();
+            let what = format!("case {number}, {strategy:?}, {:?}", case.ops);
+            // Where coefficients of a perspective cancel out, what is left of 0 is up to the solver.
+            check_numbers(made.boxes().unwrap().rows(), &case.boxes_out, 1e-12, &what);
+            check_numbers(points(&made).points(), &case.points_out, 1e-12, &what);
+            check_mask(plane(&made, "mask", 0), &unhex(&case.mask_out), &case.ops, &what);
+            assert_eq!(made.boxes().unwrap().format(), case.format);
+            let Some(Field::Mask(mask)) = made.get("mask") else { panic!("{what}") };
+            assert_eq!(mask.size(), size(case.size_out), "{what}");
+        }
+        compared += 1;
+    }
+    assert_eq!(compared, 300);
+}
+
+#[derive(Deserialize)]
+struct SharedCase {
+    size: [u32; 2],
+    kind: String,
+    ops: serde_json::Value,
+    boxes_format: String,
+    clamping: Option<String>,
+    boxes_in: Vec<Vec<f64>>,
+    keypoints_in: Vec<[f64; 2]>,
+    mask_in: String,
+    mask_fill: u16,
+    boxes_out: Vec<Vec<f64>>,
+    keypoints_out: Vec<[f64; 2]>,
+    mask_pil: String,
+    #[serde(default)]
+    valid: Vec<bool>,
+    size_out: [u32; 2],
+    compare: SharedCompare,
+}
+
+#[derive(Deserialize)]
+struct SharedCompare {
+    boxes: serde_json::Value,
+}
+
+/// Whether a center crop is larger than the image by 3 mod 4 pixels on an axis: there torchvision's boxes leave its
+/// pixels, and ours do not.
+fn leaves_pixels(ops: &[Op], mut size: Size) -> bool {
+    ops.iter().any(|op| {
+        let after = op.output_size(size).unwrap();
+        let more = |after: u32, before: u32| after > before && (after - before) % 4 == 3;
+        let leaves = op.name() == "center_crop" && (more(after.width, size.width) || more(after.height, size.height));
+        size = after;
+        leaves
+    })
+}
+
+#[test]
+#[ignore = "needs WARPFEED_SHARED, a folder with reference/; scripts/test runs it where that is set"]
+fn shared_cases() {
+    let shared = PathBuf::from(std::env::var_os("WARPFEED_SHARED").expect("WARPFEED_SHARED names a folder"));
+    let folder = shared.join("reference/detection");
+    let png = |name: &str| Mask::from_png(&fs::read(folder.join(name)).unwrap(), 1 << 24).unwrap();
+    let (mut exact, mut near) = (0, 0);
+    for (number, line) in fs::read_to_string(folder.join("cases.jsonl")).unwrap().lines().enumerate() {
+        let case: SharedCase = serde_json::from_str(line).unwrap();
+        // Rotated boxes are another thing.
+        let Ok(format) = serde_json::from_value::<BoxFormat>(case.boxes_format.clone().into()) else { continue };
+        let what = format!("case {number}, {}: {}", case.kind, case.ops);
+        let ops: Vec<Op> = serde_json::from_value(case.ops).unwrap();
+        let rows =
+            |rows: &[Vec<f64>]| -> Vec<[f64; 4]> { rows.iter().map(|row| row[..].try_into().unwrap()).collect() };
+        let given = Fields::new()
+            .with("boxes", boxes(format, case.clamping.as_deref(), &rows(&case.boxes_in)))
+            .and_then(|fields| fields.with("keypoints", indices(&case.keypoints_in)))
+            .and_then(|fields| fields.with("mask", png(&case.mask_in).with_fill(case.mask_fill)))
+            .unwrap();
+        let made = applied(size(case.size), &given, &ops, Strategy::Fused).unwrap();
+        let most = match case.compare.boxes.get("max_abs") {
+            Some(most) => most.as_f64().unwrap(),
+            None if leaves_pixels(&ops, size(case.size)) => 1.0,
+            None => 0.0,
+        };
+        check_numbers(made.boxes().unwrap().rows(), &rows(&case.boxes_out), most, &what);
+        check_numbers(points(&made).points(), &case.keypoints_out, most, &what);
+        let want = png(&case.mask_pil);
+        let MaskValues::U8(want) = &*want.planes()[0] else { panic!("{what}") };
+        check_mask(plane(&made, "mask", 0), want, &ops, &what);
+        if most == 0.0 {
+            assert_eq!(made.boxes().unwrap().valid(size(case.size_out), 1.0, 1.0), case.valid, "{what}");
+            exact += 1;
+        } else {
+            near += 1;
+        }
+    }
+    println!("{exact} cases equal, {near} within their bound");
+    assert!(exact > 150, "{exact}");
+}
+
+// Pipelines ----------------------------------------------------------------------------------------------------------
+
+const NAMES: [&str; 5] = ["boxes", "labels", "keypoints", "masks", "mask"];
+
+/// The fields of an image of this size, by the sample's index: up to four objects.
+fn made_fields(of: Size, index: u64) -> Result<Fields> {
+    let mut random = Random(index + 1);
+    let objects = (index % 5) as usize;
+    let [width, height] = [f64::from(of.width), f64::from(of.height)];
+    let mut boxes = Vec::new();
+    for _ in 0..objects {
+        let (x, y) = (random.real(0.0, 0.7) * width, random.real(0.0, 0.7) * height);
+        boxes.push([x, y, x + random.real(0.1, 0.3) * width, y + random.real(0.1, 0.3) * height].map(|v| v as f32));
+    }
+    let points = boxes.iter().flat_map(|row| [[row[0], row[1]], [row[2], row[3]]]).collect();
+    let masks: Vec<Vec<u8>> = boxes
+        .iter()
+        .map(|row| {
+            let inside =
+                |x: u32, y: u32| (row[0]..row[2]).contains(&(x as f32)) && (row[1]..row[3]).contains(&(y as f32));
+            (0..of.height).flat_map(|y| (0..of.width).map(move |x| u8::from(inside(x, y)))).collect()
+        })
+        .collect();
+    let classes: Vec<u8> = (0..of.area_px()).map(|i| (i % 251) as u8).collect();
+    Fields::new()
+        .with("boxes", Boxes::new(BoxFormat::Xyxy, boxes))?
+        .with("labels", (0..objects as i64).collect::<Vec<_>>())?
+        .with("keypoints", KeyPoints::of_objects(2, points, vec![2; 2 * objects])?.flip_index([1, 0])?)?
+        .with("masks", Mask::of_objects(of, masks)?)?
+        .with("mask", Mask::new(of, classes)?.with_fill(255))
+}
+
+fn jpegs(count: u64) -> Vec<Vec<u8>> {
+    (0..count).map(|i| jpeg(40 + (7 * i % 30) as u32, 40 + (11 * i % 30) as u32, i)).collect()
+}
+
+fn with_fields(jpegs: &[Vec<u8>]) -> WithFields {
+    let sizes: Vec<Size> = jpegs.iter().map(|jpeg| probe(jpeg).unwrap().size).collect();
+    let source = EncodedImages::new(jpegs.iter().map(|jpeg| (jpeg.clone(), 0)));
+    source.fields(NAMES, move |sample: Described<'_>| made_fields(sizes[sample.index as usize], sample.index))
+}
+
+fn builder(jpegs: &[Vec<u8>]) -> Builder {
+    Pipeline::builder(with_fields(jpegs))
+        .fields(NAMES)
+        .seed(3)
+        .batch_size(4)
+        .threads(2)
+        .augment(RandomZoomOut::new(0.5).sides(1.0..=2.0))
+        .augment(RandomIouCrop::new())
+        .augment(random_horizontal_flip(0.5))
+        .augment(random_rotation(-20.0..=20.0))
+        .resize(Size::new(32, 28))
+        .output(DType::U8, Layout::Nhwc)
+}
+
+/// Replays each image of an epoch with its fields by its recipe, and compares. Returns the number of objects.
+fn check_epoch(pipeline: &Pipeline, jpegs: &[Vec<u8>]) -> usize {
+    let mut objects = 0;
+    for batch in pipeline.epoch(1) {
+        let batch = batch.unwrap();
+        for i in 0..batch.len() {
+            let index = batch.indices()[i];
+            let given = made_fields(probe(&jpegs[index as usize]).unwrap().size, index).unwrap();
+            let mut recipes = batch.recipes(i).unwrap().into_iter();
+            let of_pipeline = pipeline.recipes_of(1, index, batch.repetitions()[i]).unwrap();
+            assert_eq!(batch.recipes(i).unwrap(), of_pipeline);
+            for (view, (size, times)) in pipeline.view_sizes().into_iter().enumerate() {
+                let fields = batch.fields(view).unwrap();
+                assert_eq!((fields.len(), fields.sizes()[0]), (times * batch.len(), size));
+                for time in 0..times {
+                    let place = time * batch.len() + i;
+                    let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+                    let recipe = recipes.next().unwrap();
+                    let replayed = apply_with_fields(&jpegs[index as usize], &given, &recipe, &options).unwrap();
+                    let bytes = batch.view(view).unwrap().image_bytes(place).unwrap();
+                    assert_eq!(replayed.0.as_bytes().unwrap(), bytes);
+                    assert_eq!(fields.image(place), Some(&replayed.1));
+                    assert!(replayed.1.boxes().unwrap().valid(size, 1.0, 1.0).iter().all(|valid| *valid));
+                    objects += replayed.1.objects();
+                }
+            }
+        }
+    }
+    objects
+}
+
+#[test]
+fn fields_are_those_of_the_replayed_recipe_in_every_kind_of_pipeline() {
+    let jpegs = jpegs(15);
+    let plain = builder(&jpegs);
+    let two = || view([random_resized_crop(24)]).times(2);
+    let pipelines = [
+        plain.clone(),
+        plain.clone().threads(0).shuffle(5).batch_size(7),
+        plain.clone().cache(ImageCache::memory(1 << 20)),
+        plain.clone().sampler(Sampling::repeated(2)),
+        plain.clone().strategy(Strategy::Sequential),
+        plain.clone().last_batch(LastBatch::Pad),
+        plain.clone().views([two(), view([random_vertical_flip(0.5)])]).resize(Size::new(20, 24)),
+    ];
+    for builder in pipelines {
+        let pipeline = builder.build().unwrap();
+        let objects = check_epoch(&pipeline, &jpegs);
+        assert!(objects > 10, "{objects}");
+        // The second epoch reads from the cache, where there is one.
+        assert_eq!(check_epoch(&pipeline, &jpegs), objects);
+    }
+}
+
+#[test]
+fn groups_ranks_and_ragged_batches_have_fields_too() {
+    let jpegs = jpegs(12);
+    let group = builder(&jpegs).build_group([Device::Cpu, Device::Cpu]).unwrap();
+    let objects: usize = group.pipelines().iter().map(|pipeline| check_epoch(pipeline, &jpegs)).sum();
+    assert_eq!(objects, check_epoch(&builder(&jpegs).build().unwrap(), &jpegs));
+    let ragged = Pipeline::builder(with_fields(&jpegs)).fields(["boxes", "mask"]).build_ragged().unwrap();
+    let batch = ragged.epoch(0).next().unwrap().unwrap();
+    let fields = batch.fields(0).unwrap();
+    for (i, image) in batch.images().iter().enumerate() {
+        let Size { width, height } = fields.sizes()[i];
+        assert_eq!(image.shape(), [1, 3, height as usize, width as usize]);
+        assert_eq!(plane(fields.image(i).unwrap(), "mask", 0).len() as u64, fields.sizes()[i].area_px());
+    }
+    assert!(fields.masks("mask").unwrap_err().is_parameter(), "masks of unequal sizes are no tensor");
+}
+
+#[test]
+fn flat_lists_and_padded_ones_have_all_rows() {
+    let jpegs = jpegs(8);
+    let pipeline = Pipeline::builder(with_fields(&jpegs)).fields(NAMES).sanitize(false).batch_size(8);
+    let pipeline = pipeline.resize(Size::new(20, 16)).build().unwrap();
+    let batch = pipeline.epoch(0).next().unwrap().unwrap();
+    let fields = batch.fields(0).unwrap();
+    // Samples have 0, 1, 2, 3, 4, 0, 1 and 2 objects.
+    assert_eq!(fields.offsets(), [0, 0, 1, 3, 6, 10, 10, 11, 13]);
+    assert_eq!(fields.batch_indices(), [1, 2, 2, 3, 3, 3, 4, 4, 4, 4, 6, 7, 7]);
+    let boxes = fields.boxes(BoxFormat::Xyxy).unwrap();
+    assert_eq!(boxes[3..6], *fields.image(3).unwrap().boxes().unwrap().rows());
+    let relative = fields.relative_boxes(BoxFormat::Xyxy).unwrap();
+    assert_eq!(relative[4], [boxes[4][0] / 20.0, boxes[4][1] / 16.0, boxes[4][2] / 20.0, boxes[4][3] / 16.0]);
+    let padded = fields.padded(BoxFormat::Xyxy, "labels", 3).unwrap();
+    assert_eq!((padded.counts, padded.boxes.len()), (vec![0, 1, 2, 3, 3, 0, 1, 2], 8 * 3));
+    assert_eq!(padded.labels[..9], [-1, -1, -1, 0, -1, -1, 0, 1, -1]);
+    assert_eq!((padded.boxes[3], padded.boxes[4]), (boxes[0], [0.0; 4]));
+    assert_eq!(fields.keypoints("keypoints").unwrap().len(), 2 * 13);
+    assert_eq!(fields.masks("mask").unwrap().len(), 8 * 20 * 16);
+    assert_eq!(fields.masks("masks").unwrap().len(), 13 * 20 * 16);
+    assert!(fields.floats("labels").unwrap_err().is_parameter());
+    assert!(fields.integers("area").unwrap_err().is_parameter());
+}
+
+#[test]
+fn an_object_goes_with_all_its_rows_where_a_crop_leaves_its_center_out() {
+    let jpegs = jpegs(15);
+    let crops = RandomIouCrop::new().options([0.0, 0.3]).scale(0.3..=0.6);
+    let pipeline = Pipeline::builder(with_fields(&jpegs)).fields(NAMES).augment(crops).resize(Size::new(32, 32));
+    let pipeline = pipeline.build().unwrap();
+    let mut dropped = 0;
+    for batch in pipeline.epoch(0) {
+        let batch = batch.unwrap();
+        for i in 0..batch.len() {
+            let index = batch.indices()[i];
+            let given = made_fields(probe(&jpegs[index as usize]).unwrap().size, index).unwrap();
+            let recipe = batch.recipes(i).unwrap().swap_remove(0);
+            let fields = batch.fields(0).unwrap().image(i).unwrap();
+            let Some(Field::Integers(labels)) = fields.get("labels") else { panic!("{fields:?}") };
+            // Without boxes nothing is cropped, and nothing loops.
+            let names: Vec<&str> = recipe.iter().map(Op::name).collect();
+            let expected: &[&str] = if index % 5 == 0 {
+                &["resize", "sanitize"]
+            } else {
+                &["select_objects", "crop", "resize", "sanitize"]
+            };
+            assert_eq!(names, expected, "sample {index}");
+            if let Some(Op::SelectObjects(of)) = recipe.first() {
+                let inside = |row: &[f32; 4]| {
+                    let (x, y) = (0.5 * (row[0] + row[2]), 0.5 * (row[1] + row[3]));
+                    let (right, bottom) = ((of.x + of.width) as f32, (of.y + of.height) as f32);
+                    of.x as f32 <= x && x < right && of.y as f32 <= y && y < bottom
+                };
+                let rows = given.boxes().unwrap().rows();
+                assert!(labels.iter().all(|label| inside(&rows[*label as usize])));
+                assert!(rows.iter().filter(|row| inside(row)).count() >= labels.len());
+                dropped += given.objects() - labels.len();
+            }
+            let (Some(Field::Mask(masks)), Some(Field::KeyPoints(points))) =
+                (fields.get("masks"), fields.get("keypoints"))
+            else {
+                panic!("{fields:?}")
+            };
+            assert_eq!((masks.planes().len(), points.objects()), (labels.len(), Some(labels.len())));
+        }
+    }
+    assert!(dropped > 5, "{dropped}");
+}
+
+#[test]
+fn a_transform_of_the_callers_sees_the_boxes_at_its_place() {
+    struct Follows;
+    impl CustomTransform for Follows {
+        fn name(&self) -> &'static str {
+            "follows"
+        }
+        fn draw(&self, _rng: &mut SampleRng, sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
+            let rows = sample.fields.unwrap().boxes().unwrap().rows();
+            // The flip came before.
+            assert_eq!((rows, sample.size), (&[[30.0, 5.0, 38.0, 9.0]][..], Size::new(40, 30)));
+            Ok(vec![Rotate::new(180.0).into()])
+        }
+    }
+    let source = EncodedImages::new([(jpeg(40, 30, 1), 0)])
+        .fields(["boxes"], |_| Fields::new().with("boxes", Boxes::new(BoxFormat::Xyxy, vec![[2.0, 5.0, 10.0, 9.0]])));
+    let pipeline = Pipeline::builder(source).fields(["boxes"]).augment(random_horizontal_flip(1.0)).augment(Follows);
+    let batch = pipeline.center_crop(Size::new(40, 30)).build().unwrap().epoch(0).next().unwrap().unwrap();
+    let boxes = batch.fields(0).unwrap().boxes(BoxFormat::Xyxy).unwrap();
+    assert!(boxes[0].iter().zip([2.0, 21.0, 10.0, 25.0]).all(|(a, b)| (a - b).abs() < 1e-4), "{boxes:?}");
+    assert_eq!(batch.recipes(0).unwrap()[0].len(), 4);
+}
+
+#[test]
+fn exif_orientation_turns_fields_first() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/images");
+    for tag in 1..=8 {
+        let bytes = fs::read(folder.join(format!("orientation-{tag}.jpg"))).unwrap();
+        let stored = probe(&bytes).unwrap().size;
+        // A mark in the upper left corner of the stored image.
+        let mut mark = vec![0_u8; stored.area_px() as usize];
+        mark[0] = 9;
+        let given = Fields::new()
+            .with("boxes", Boxes::new(BoxFormat::Xyxy, vec![[0.0, 0.0, 1.0, 1.0]]))
+            .and_then(|fields| fields.with("mask", Mask::new(stored, mark).unwrap()))
+            .unwrap();
+        let (image, made) = apply_with_fields(&bytes, &given, &[], &ApplyOptions::default()).unwrap();
+        let [_, height, width, _] = image.shape();
+        let place = plane(&made, "mask", 0).iter().position(|value| *value == 9).unwrap();
+        let (x, y) = ((place % width) as f32, (place / width) as f32);
+        assert_eq!(made.boxes().unwrap().rows(), [[x, y, x + 1.0, y + 1.0]], "tag {tag}");
+        let corner = ["top left", "top right", "bottom right", "bottom left"];
+        let at = match (x > 0.0, y > 0.0) {
+            (false, false) => 0,
+            (true, false) => 1,
+            (true, true) => 2,
+            (false, true) => 3,
+        };
+        let [right, bottom] = [width as f32 - 1.0, height as f32 - 1.0];
+        assert!([0.0, right].contains(&x) && [0.0, bottom].contains(&y), "tag {tag}: {}", corner[at]);
+        assert_eq!(at, [0, 1, 2, 3, 0, 1, 2, 3][tag - 1], "tag {tag}");
+    }
+}
+
+#[test]
+fn what_fields_cannot_follow_is_refused() {
+    let jpegs = jpegs(3);
+    let own = |op: Custom, names: &[&str]| {
+        let builder = Pipeline::builder(with_fields(&jpegs)).fields(names.iter().copied()).augment(Transform::from(op));
+        builder.center_crop(16).build().unwrap().epoch(0).next().unwrap()
+    };
+    for names in [&["boxes"][..], &["mask"]] {
+        let error = own(Custom::new("swirl", |_| ()), names).unwrap_err().to_string();
+        assert!(error.contains("swirl") && error.contains("following"), "{error}");
+        assert!(own(Custom::new("tint", |_| ()).keeps_places(), names).is_ok());
+    }
+    let moved = own(Custom::new("left", |_| ()).points(|[x, y], _| [x - 1.0, y]), &["boxes"]).unwrap();
+    assert!(moved.fields(0).is_some());
+    let builder = || Pipeline::builder(with_fields(&jpegs)).center_crop(16);
+    let wrong = builder().fields(["depth"]).build().unwrap_err();
+    assert!(wrong.is_parameter() && wrong.to_string().contains("depth"), "{wrong}");
+    assert!(builder().fields(["boxes", "boxes"]).build().unwrap_err().is_parameter());
+    let mix = "timm=0.8/1.0".parse().unwrap();
+    assert!(builder().fields(["boxes"]).mix(mix).build().unwrap_err().to_string().contains("fields"));
+    assert!(builder().build().unwrap().epoch(0).next().unwrap().unwrap().fields(0).is_none());
+}
+
+#[test]
+fn a_sample_whose_fields_are_wrong_is_a_bad_one() {
+    let jpegs = jpegs(6);
+    let sizes: Vec<Size> = jpegs.iter().map(|jpeg| probe(jpeg).unwrap().size).collect();
+    let source = EncodedImages::new(jpegs.iter().map(|jpeg| (jpeg.clone(), 0))).fields(["mask"], move |sample| {
+        // Sample 2 has a mask of another size, and sample 4 none.
+        match sample.index {
+            2 => made_fields(Size::new(9, 9), 2),
+            4 => Ok(Fields::new()),
+            index => made_fields(sizes[index as usize], index),
+        }
+    });
+    let builder = Pipeline::builder(source).fields(["mask"]).batch_size(6).center_crop(16);
+    let error = builder.clone().build().unwrap().epoch(0).next().unwrap().unwrap_err();
+    assert!(error.is_bad_sample() && error.to_string().contains("the mask is 9 x 9"), "{error}");
+    let skipped = builder.clone().on_error(OnError::Skip).build().unwrap().epoch(0).next().unwrap().unwrap();
+    assert_eq!((skipped.indices(), skipped.fields(0).unwrap().len()), (&[0, 1, 3, 5][..], 4));
+    let substituted = builder.on_error(OnError::Substitute).build().unwrap().epoch(0).next().unwrap().unwrap();
+    assert_eq!(substituted.fields(0).unwrap().len(), 6);
+}
+
+// Rules --------------------------------------------------------------------------------------------------------------
+
+fn lines<T: serde::de::DeserializeOwned>(name: &str) -> Vec<T> {
+    let shared = PathBuf::from(std::env::var_os("WARPFEED_SHARED").expect("WARPFEED_SHARED names a folder"));
+    let text = fs::read_to_string(shared.join("reference/detection").join(name)).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[derive(Deserialize)]
+struct Conversion {
+    from: String,
+    to: String,
+    #[serde(rename = "in")]
+    given: Vec<Vec<f64>>,
+    out: Vec<Vec<f64>>,
+}
+
+#[derive(Deserialize)]
+struct Sanitized {
+    size: [u32; 2],
+    format: BoxFormat,
+    boxes: Vec<[f64; 4]>,
+    min_size: f32,
+    min_area: f32,
+    valid: Vec<bool>,
+}
+
+#[derive(Deserialize)]
+struct IouCrop {
+    size: [u32; 2],
+    boxes: Vec<[f64; 4]>,
+    crop: [u32; 4],
+    inside: Vec<bool>,
+    boxes_out: Vec<[f64; 4]>,
+}
+
+#[test]
+#[ignore = "needs WARPFEED_SHARED, a folder with reference/; scripts/test runs it where that is set"]
+fn shared_rules() {
+    let mut conversions = 0;
+    for Conversion { from, to, given, out } in lines("formats.jsonl") {
+        let format = |name: &str| serde_json::from_value::<BoxFormat>(name.into()).ok();
+        let (Some(from), Some(to)) = (format(&from), format(&to)) else { continue };
+        let rows =
+            |rows: &[Vec<f64>]| -> Vec<[f64; 4]> { rows.iter().map(|row| row[..].try_into().unwrap()).collect() };
+        check_numbers(boxes(from, None, &rows(&given)).to(to).rows(), &rows(&out), 0.0, &format!("{from:?} to {to:?}"));
+        conversions += 1;
+    }
+    assert!(conversions > 100, "{conversions}");
+    for (number, row) in lines::<Sanitized>("sanitize.jsonl").into_iter().enumerate() {
+        let valid = boxes(row.format, None, &row.boxes).valid(size(row.size), row.min_size, row.min_area);
+        assert_eq!(valid, row.valid, "line {number}");
+    }
+    // What becomes of boxes; whether a crop is taken has its own test beside the transform.
+    for (number, row) in lines::<IouCrop>("iou_crops.jsonl").into_iter().enumerate() {
+        let [x, y, width, height] = row.crop;
+        let crop = format!(
+            r#"[{{"op": "select_objects", "x": {x}, "y": {y}, "width": {width}, "height": {height}}},
+            {{"op": "crop", "x": {x}, "y": {y}, "width": {width}, "height": {height}}}]"#
+        );
+        let ops: Vec<Op> = serde_json::from_str(&crop).unwrap();
+        let given = Fields::new().with("boxes", boxes(BoxFormat::Xyxy, Some("soft"), &row.boxes)).unwrap();
+        let made = applied(size(row.size), &given, &ops, Strategy::Fused).unwrap();
+        let kept = row.boxes_out.iter().zip(&row.inside).filter(|(_, inside)| **inside).map(|(row, _)| *row);
+        check_numbers(made.boxes().unwrap().rows(), &kept.collect::<Vec<_>>(), 0.0, &format!("line {number}"));
+    }
+}
+
+#[test]
+fn masks_of_16_bits_and_of_many_objects_go_through_whole() {
+    let of = Size::new(13, 9);
+    let words: Vec<u16> = (0..of.area_px()).map(|i| (i * 561) as u16).collect();
+    // More objects than are moved at a time.
+    let planes: Vec<Vec<u8>> =
+        (0..30).map(|object| (0..of.area_px()).map(|i| u8::from(i % (object + 2) == 0)).collect()).collect();
+    let given = Fields::new()
+        .with("ids", Mask::new(of, words.clone()).unwrap().with_fill(0x1234))
+        .and_then(|fields| fields.with("masks", Mask::of_objects(of, planes.clone()).unwrap()))
+        .unwrap();
+    let ops: Vec<Op> =
+        serde_json::from_str(r#"[{"op": "hflip"}, {"op": "pad", "left": 1, "top": 0, "right": 0, "bottom": 0}]"#)
+            .unwrap();
+    let made = applied(of, &given, &ops, Strategy::Fused).unwrap();
+    let padded = |outside: u32, value: &dyn Fn(usize) -> u32| -> Vec<u32> {
+        let row = |y: usize| std::iter::once(outside).chain((0..13).rev().map(move |x| value(y * 13 + x)));
+        (0..9).flat_map(row).collect()
+    };
+    let Some(Field::Mask(ids)) = made.get("ids") else { panic!("{made:?}") };
+    let MaskValues::U16(values) = &*ids.planes()[0] else { panic!("{ids:?}") };
+    assert_eq!(values.iter().map(|v| u32::from(*v)).collect::<Vec<_>>(), padded(0x1234, &|i| words[i].into()));
+    for (object, given) in planes.iter().enumerate() {
+        let values: Vec<u32> = plane(&made, "masks", object).iter().map(|v| u32::from(*v)).collect();
+        assert_eq!(values, padded(0, &|i| given[i].into()), "object {object}");
+    }
+}
+
+#[test]
+fn left_and_right_change_places_in_a_mirror() {
+    let eyes = vec![[4.0, 5.0], [8.0, 5.0], [0.0, 0.0], [9.0, 9.0]];
+    let eyes = KeyPoints::of_objects(2, eyes, vec![2, 1, 0, 2]).unwrap().flip_index([1, 0]).unwrap();
+    let given = Fields::new().with("keypoints", eyes).unwrap();
+    let flipped = |op: &str| {
+        let ops: Vec<Op> = serde_json::from_str(&format!(r#"[{{"op": "{op}"}}]"#)).unwrap();
+        applied(Size::new(20, 10), &given, &ops, Strategy::Fused).unwrap()
+    };
+    let mirrored = flipped("hflip");
+    assert_eq!(points(&mirrored).points(), [[12.0, 5.0], [16.0, 5.0], [11.0, 9.0], [0.0, 0.0]]);
+    assert_eq!(points(&mirrored).visibility(), [1, 2, 2, 0]);
+    assert_eq!(points(&flipped("vflip")).points()[..2], [[4.0, 5.0], [8.0, 5.0]]);
+    assert!(KeyPoints::of_objects(2, vec![[0.0; 2]; 4], vec![2; 4]).unwrap().flip_index([1, 1]).is_err());
+}
+
+#[test]
+fn min_visibility_counts_what_operations_cut_off() {
+    let rows = [[0.0, 0.0, 10.0, 10.0], [8.0, 0.0, 18.0, 10.0], [30.0, 0.0, 40.0, 10.0]];
+    let given = Fields::new()
+        .with("boxes", boxes(BoxFormat::Xywh, Some("soft"), &rows.map(|[a, b, c, d]| [a, b, c - a, d - b])));
+    let given = given.and_then(|fields| fields.with("labels", vec![0, 1, 2])).unwrap();
+    let kept = |min_visibility: f64| {
+        let text = format!(
+            r#"[{{"op": "crop", "x": 0, "y": 0, "width": 10, "height": 20}}, {{"op": "resize", "width": 50, "height": 20}},
+            {{"op": "sanitize", "min_size": 0, "min_area": 0, "min_visibility": {min_visibility}}}]"#
+        );
+        let ops: Vec<Op> = serde_json::from_str(&text).unwrap();
+        let made = applied(Size::new(40, 20), &given, &ops, Strategy::Fused).unwrap();
+        let Some(Field::Integers(labels)) = made.get("labels") else { panic!("{made:?}") };
+        labels.clone()
+    };
+    // All of the first box is in view, a fifth of the second, and nothing of the third.
+    assert_eq!((kept(0.0), kept(0.2), kept(0.21), kept(1.0)), (vec![0, 1, 2], vec![0, 1], vec![0], vec![0]));
+}
