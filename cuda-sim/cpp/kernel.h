@@ -23,6 +23,10 @@ struct Kernel {
     size_t parameter_count;
     const Extent* shared;
     size_t shared_count;
+    // Of translated PTX, for each basic block: the number of its instructions, and the basic block at which threads that
+    // go different ways from there meet again (kEnd: at the end).
+    const uint16_t* lengths;
+    const uint16_t* joins;
 };
 
 extern const Kernel kernels[];
@@ -30,5 +34,7 @@ extern const size_t kernel_count;
 
 // Translated PTX sets this. It is called before each block of a kernel.
 extern void (*const before_block)(const Kernel&);
+// The same, called when all threads of a block wait or have ended.
+extern void (*const after_phase)(uint32_t threads);
 
 }  // namespace cuda_sim

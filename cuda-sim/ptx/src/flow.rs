@@ -1,4 +1,4 @@
-//! Whether each register is written before it is read, on every way through a kernel.
+//! The ways through a kernel: its basic blocks, and whether each register is written before it is read.
 
 use crate::parse::Register;
 use std::collections::HashMap;
@@ -22,12 +22,14 @@ pub struct Step {
     pub next: Next,
     /// Whether a predicate decides if it runs.
     pub guarded: bool,
+    /// Whether it is a barrier.
+    pub waits: bool,
 }
 
 impl Step {
     pub fn new() -> Self {
         let (reads, writes) = (Vec::new(), Vec::new());
-        Self { line: 0, code: String::new(), label: None, reads, writes, next: Next::Following, guarded: false }
+        Self { line: 0, code: String::new(), label: None, reads, writes, next: Next::Following, guarded: false, waits: false }
     }
 
     pub fn label(name: &str) -> Self {
@@ -110,4 +112,85 @@ pub fn check(steps: &[Step], registers: &[Register], given: &[usize]) -> Result<
         }
     }
     Ok(())
+}
+
+/// The number of no basic block: the end of a kernel (`kEnd` in ways.cpp).
+const END: u16 = u16::MAX;
+
+/// The basic blocks of a kernel, numbered by their place. A barrier ends one.
+#[derive(Debug)]
+pub struct BasicBlocks {
+    /// For each step, the basic block that begins before it. One that begins at a label begins after the label.
+    pub begins: Vec<Option<u16>>,
+    /// Numbers of instructions.
+    pub lengths: Vec<u16>,
+    /// For each basic block, the first one that lies on every way from it to the end; `END` if there is none.
+    pub joins: Vec<u16>,
+}
+
+impl BasicBlocks {
+    /// Divides a kernel in which `check` has found nothing.
+    pub fn new(steps: &[Step]) -> Result<Self, String> {
+        let (mut begins, mut lengths, mut labels) = (vec![None; steps.len()], Vec::<u16>::new(), HashMap::new());
+        // The last step of each basic block.
+        let mut lasts: Vec<usize> = Vec::new();
+        let mut ended = true;
+        for (at, step) in steps.iter().enumerate() {
+            if let Some(label) = &step.label {
+                labels.insert(label.as_str(), lengths.len() as u16);
+                ended = true;
+                continue;
+            }
+            if ended {
+                begins[at] = Some(u16::try_from(lengths.len()).ok().filter(|&block| block < END).ok_or("it is too long")?);
+                lengths.push(0);
+                lasts.push(at);
+            }
+            let last = lengths.len() - 1;
+            lengths[last] = lengths[last].checked_add(1).ok_or("it is too long")?;
+            lasts[last] = at;
+            ended = step.next != Next::Following || step.waits;
+        }
+        let count = lengths.len();
+        // The end is number `count`.
+        let following = |block: usize| {
+            let step = &steps[lasts[block]];
+            let to = match &step.next {
+                Next::Following => None,
+                Next::Goto(label) => labels.get(label.as_str()).map(|&to| usize::from(to)),
+                Next::End => Some(count),
+            };
+            let next = (to.is_none() || step.guarded).then_some((block + 1).min(count));
+            to.into_iter().chain(next)
+        };
+        // For each basic block, those that lie on every way from it to the end, itself included.
+        let words = (count + 1).div_ceil(64);
+        let mut later: Vec<Set> = vec![vec![u64::MAX; words]; count + 1];
+        later[count] = vec![0; words];
+        later[count][count / 64] = 1 << (count % 64);
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for block in (0..count).rev() {
+                let mut all = vec![u64::MAX; words];
+                for to in following(block) {
+                    all.iter_mut().zip(&later[to]).for_each(|(all, later)| *all &= later);
+                }
+                all[block / 64] |= 1 << (block % 64);
+                changed |= all != later[block];
+                later[block] = all;
+            }
+        }
+        let number = |set: &Set| set.iter().map(|word| word.count_ones()).sum::<u32>();
+        // The nearest has all the others behind it.
+        let join = |block: usize| {
+            let wanted = number(&later[block]) - 1;
+            let is_it = |&other: &usize| {
+                other != block && later[block][other / 64] >> (other % 64) & 1 == 1 && number(&later[other]) == wanted
+            };
+            (0..count).find(is_it).map_or(END, |join| join as u16)
+        };
+        let joins = (0..count).map(join).collect();
+        Ok(Self { begins, lengths, joins })
+    }
 }
