@@ -23,10 +23,10 @@ struct Kernel {
     size_t parameter_count;
     const Extent* shared;
     size_t shared_count;
-    // Of translated PTX, for each basic block: the number of its instructions, and the basic block at which threads that
-    // go different ways from there meet again (kEnd: at the end).
+    // Of translated PTX, for each basic block: the number of its instructions, and its place in an order in which the end
+    // of a branch follows the branch, and what follows a loop follows all of the loop.
     const uint16_t* lengths;
-    const uint16_t* joins;
+    const uint16_t* ranks;
 };
 
 extern const Kernel kernels[];

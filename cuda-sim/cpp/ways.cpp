@@ -1,6 +1,6 @@
 // Counts the instructions of a launch of translated PTX. The lanes of a warp go in step: a branch that only some of them
-// take is executed for these, then for the others, and all meet again where every way from the branch leads through. A
-// block's way is the sum over the times between barriers of the instructions of its slowest warp.
+// take is executed for these, then for the others, and all meet again behind it. Lanes that leave a loop wait for those
+// that stay. A block's way is the sum over the times between barriers of the instructions of its slowest warp.
 
 #include <algorithm>
 #include <vector>
@@ -10,8 +10,8 @@
 namespace {
 
 constexpr uint32_t kLanes = 32;
-// No basic block: the end of the thread, or a barrier.
-constexpr uint16_t kEnd = 0xffff;
+// After all basic blocks.
+constexpr uint32_t kEnd = 0x10000;
 
 // The counts of a launch.
 struct Ways {
@@ -26,61 +26,31 @@ uint64_t way = 0;
 // The basic blocks that each thread has entered since the last barrier.
 std::vector<std::vector<uint16_t>> entered(1024);
 
-// Lanes that go together, until they reach `join`.
-struct Group {
-    uint16_t at, join;
-    uint32_t lanes;
-};
-
 // The instructions of a warp since the last barrier.
 uint64_t warp_instructions(const std::vector<uint16_t>* lanes, uint32_t count) {
-    size_t places[kLanes] = {};
-    const auto next = [&](uint32_t lane) { return places[lane] < lanes[lane].size() ? lanes[lane][places[lane]] : kEnd; };
-    uint64_t instructions = 0;
-    std::vector<Group> groups;
-    // Divides lanes by the basic blocks that they enter next.
-    const auto divide = [&](uint32_t all, uint16_t join) {
-        while (all != 0) {
-            const uint16_t at = next(static_cast<uint32_t>(__builtin_ctz(all)));
-            uint32_t together = 0;
-            for (uint32_t lane = 0; lane < count; lane++) {
-                together |= (all >> lane & 1) != 0 && next(lane) == at ? uint32_t{1} << lane : 0;
-            }
-            all &= ~together;
-            if (at != join && at != kEnd) {
-                groups.push_back({at, join, together});
+    const uint16_t *next[kLanes], *end[kLanes];
+    for (uint32_t lane = 0; lane < count; lane++) {
+        next[lane] = lanes[lane].data();
+        end[lane] = next[lane] + lanes[lane].size();
+    }
+    for (uint64_t instructions = 0;;) {
+        // The lanes that are farthest behind go on.
+        uint32_t first = kEnd;
+        uint16_t running = 0;
+        for (uint32_t lane = 0; lane < count; lane++) {
+            if (next[lane] != end[lane] && kernel->ranks[*next[lane]] < first) {
+                running = *next[lane];
+                first = kernel->ranks[running];
             }
         }
-    };
-    divide(count == kLanes ? ~uint32_t{0} : (uint32_t{1} << count) - 1, kEnd);
-    while (!groups.empty()) {
-        Group& group = groups.back();
-        if (group.at == group.join || group.at == kEnd) {
-            groups.pop_back();
-            continue;
+        if (first == kEnd) {
+            return instructions;
         }
-        uint32_t running = 0;
-        bool same = true;
-        uint16_t to = kEnd;
-        for (uint32_t rest = group.lanes; rest != 0; rest &= rest - 1) {
-            const auto lane = static_cast<uint32_t>(__builtin_ctz(rest));
-            // A lane that has ended does not get here.
-            if (next(lane) != group.at) {
-                continue;
-            }
-            places[lane]++;
-            same &= running == 0 || next(lane) == to;
-            to = next(lane);
-            running |= uint32_t{1} << lane;
-        }
-        instructions += running != 0 ? kernel->lengths[group.at] : 0;
-        const uint16_t join = kernel->joins[group.at];
-        group.at = same ? to : join;
-        if (!same) {
-            divide(running, join);
+        instructions += kernel->lengths[running];
+        for (uint32_t lane = 0; lane < count; lane++) {
+            next[lane] += next[lane] != end[lane] && *next[lane] == running ? 1 : 0;
         }
     }
-    return instructions;
 }
 
 void after_phase_of(uint32_t threads) {

@@ -40,7 +40,7 @@ struct Kernel {
     shared: *const Extent,
     shared_count: usize,
     lengths: *const u16,
-    joins: *const u16,
+    ranks: *const u16,
 }
 
 /// Counts of a launch, as in cpp/ways.cpp.

@@ -29,7 +29,16 @@ pub struct Step {
 impl Step {
     pub fn new() -> Self {
         let (reads, writes) = (Vec::new(), Vec::new());
-        Self { line: 0, code: String::new(), label: None, reads, writes, next: Next::Following, guarded: false, waits: false }
+        Self {
+            line: 0,
+            code: String::new(),
+            label: None,
+            reads,
+            writes,
+            next: Next::Following,
+            guarded: false,
+            waits: false,
+        }
     }
 
     pub fn label(name: &str) -> Self {
@@ -114,9 +123,6 @@ pub fn check(steps: &[Step], registers: &[Register], given: &[usize]) -> Result<
     Ok(())
 }
 
-/// The number of no basic block: the end of a kernel (`kEnd` in ways.cpp).
-const END: u16 = u16::MAX;
-
 /// The basic blocks of a kernel, numbered by their place. A barrier ends one.
 #[derive(Debug)]
 pub struct BasicBlocks {
@@ -124,8 +130,9 @@ pub struct BasicBlocks {
     pub begins: Vec<Option<u16>>,
     /// Numbers of instructions.
     pub lengths: Vec<u16>,
-    /// For each basic block, the first one that lies on every way from it to the end; `END` if there is none.
-    pub joins: Vec<u16>,
+    /// Places in an order in which a basic block comes after all that lead to it, but for the ways back to the start of
+    /// a loop, and after all of a loop that it does not belong to.
+    pub ranks: Vec<u16>,
 }
 
 impl BasicBlocks {
@@ -137,12 +144,12 @@ impl BasicBlocks {
         let mut ended = true;
         for (at, step) in steps.iter().enumerate() {
             if let Some(label) = &step.label {
-                labels.insert(label.as_str(), lengths.len() as u16);
+                labels.insert(label.as_str(), lengths.len());
                 ended = true;
                 continue;
             }
             if ended {
-                begins[at] = Some(u16::try_from(lengths.len()).ok().filter(|&block| block < END).ok_or("it is too long")?);
+                begins[at] = Some(u16::try_from(lengths.len()).map_err(|_| "it is too long")?);
                 lengths.push(0);
                 lasts.push(at);
             }
@@ -152,45 +159,96 @@ impl BasicBlocks {
             ended = step.next != Next::Following || step.waits;
         }
         let count = lengths.len();
-        // The end is number `count`.
-        let following = |block: usize| {
-            let step = &steps[lasts[block]];
+        let following = lasts.iter().enumerate().map(|(block, &last)| {
+            let step = &steps[last];
             let to = match &step.next {
-                Next::Following => None,
-                Next::Goto(label) => labels.get(label.as_str()).map(|&to| usize::from(to)),
-                Next::End => Some(count),
+                Next::Goto(label) => labels.get(label.as_str()).copied(),
+                Next::Following | Next::End => None,
             };
-            let next = (to.is_none() || step.guarded).then_some((block + 1).min(count));
-            to.into_iter().chain(next)
-        };
-        // For each basic block, those that lie on every way from it to the end, itself included.
-        let words = (count + 1).div_ceil(64);
-        let mut later: Vec<Set> = vec![vec![u64::MAX; words]; count + 1];
-        later[count] = vec![0; words];
-        later[count][count / 64] = 1 << (count % 64);
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for block in (0..count).rev() {
-                let mut all = vec![u64::MAX; words];
-                for to in following(block) {
-                    all.iter_mut().zip(&later[to]).for_each(|(all, later)| *all &= later);
+            let next = (step.next == Next::Following || step.guarded).then_some(block + 1);
+            to.into_iter().chain(next).filter(|&to| to < count).collect()
+        });
+        let mut order = Order { following: following.collect(), inside: vec![true; count], found: Vec::new() };
+        order.run(&(0..count).collect::<Vec<_>>());
+        let mut ranks = vec![0; count];
+        (0..).zip(order.found).for_each(|(rank, block)| ranks[block] = rank);
+        Ok(Self { begins, lengths, ranks })
+    }
+}
+
+/// Puts basic blocks in order.
+struct Order {
+    following: Vec<Vec<usize>>,
+    /// Whether a basic block is among those that are being ordered.
+    inside: Vec<bool>,
+    found: Vec<usize>,
+}
+
+impl Order {
+    /// Orders these basic blocks, which are those inside. The first one is where they are entered, if they can be.
+    fn run(&mut self, blocks: &[usize]) {
+        let mut components = self.components(blocks);
+        // A component is found after those that follow it.
+        components.reverse();
+        for component in components {
+            let [first, rest @ ..] = &component[..] else { continue };
+            self.found.push(*first);
+            if rest.is_empty() {
+                continue;
+            }
+            // A loop: without the ways back to its start, the rest has an order too.
+            let outside: Vec<usize> = blocks.iter().copied().filter(|block| !rest.contains(block)).collect();
+            let were: Vec<usize> = outside.into_iter().filter(|&block| self.inside[block]).collect();
+            were.iter().for_each(|&block| self.inside[block] = false);
+            self.run(rest);
+            were.iter().for_each(|&block| self.inside[block] = true);
+        }
+    }
+
+    /// The strongly connected components, each with the basic block first that was reached first (Tarjan).
+    fn components(&self, blocks: &[usize]) -> Vec<Vec<usize>> {
+        let count = self.following.len();
+        let (mut number, mut lowest) = (vec![usize::MAX; count], vec![0; count]);
+        let (mut open, mut is_open, mut found, mut next) = (Vec::new(), vec![false; count], Vec::new(), 0);
+        for &start in blocks {
+            if number[start] != usize::MAX {
+                continue;
+            }
+            // Basic blocks on the way here, each with the number of ways from it that have been followed.
+            let mut way = vec![(start, 0)];
+            while let Some((block, followed)) = way.pop() {
+                if followed == 0 {
+                    (number[block], lowest[block]) = (next, next);
+                    next += 1;
+                    open.push(block);
+                    is_open[block] = true;
                 }
-                all[block / 64] |= 1 << (block % 64);
-                changed |= all != later[block];
-                later[block] = all;
+                match self.following[block].get(followed) {
+                    Some(&to) => {
+                        way.push((block, followed + 1));
+                        if !self.inside[to] {
+                            continue;
+                        }
+                        if number[to] == usize::MAX {
+                            way.push((to, 0));
+                        } else if is_open[to] {
+                            lowest[block] = lowest[block].min(number[to]);
+                        }
+                    }
+                    None => {
+                        if let Some(&(before, _)) = way.last() {
+                            lowest[before] = lowest[before].min(lowest[block]);
+                        }
+                        if lowest[block] == number[block] {
+                            let at = open.iter().position(|&other| other == block).unwrap_or(0);
+                            let component = open.split_off(at);
+                            component.iter().for_each(|&block| is_open[block] = false);
+                            found.push(component);
+                        }
+                    }
+                }
             }
         }
-        let number = |set: &Set| set.iter().map(|word| word.count_ones()).sum::<u32>();
-        // The nearest has all the others behind it.
-        let join = |block: usize| {
-            let wanted = number(&later[block]) - 1;
-            let is_it = |&other: &usize| {
-                other != block && later[block][other / 64] >> (other % 64) & 1 == 1 && number(&later[other]) == wanted
-            };
-            (0..count).find(is_it).map_or(END, |join| join as u16)
-        };
-        let joins = (0..count).map(join).collect();
-        Ok(Self { begins, lengths, joins })
+        found
     }
 }

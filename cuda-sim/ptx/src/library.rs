@@ -86,11 +86,11 @@ fn table(module: &Module, kernels: &[(&Entry, BasicBlocks)]) -> Result<String> {
             text,
             "extern \"C\" void {function}(const void*);\n\
              static const cuda_sim::Extent {name}_parameters[] = {{ {}{{0, 0}}}}, {name}_shared[] = {{ {}{{0, 0}}}};\n\
-             static const uint16_t {name}_lengths[] = {{ {}0}}, {name}_joins[] = {{ {}0}};\n",
+             static const uint16_t {name}_lengths[] = {{ {}0}}, {name}_ranks[] = {{ {}0}};\n",
             extents(&parameters),
             extents(&shared),
             numbers(&blocks.lengths),
-            numbers(&blocks.joins),
+            numbers(&blocks.ranks),
         );
         added.expect("strings take everything");
         let (parameters, shared) = (parameters.len(), shared.len());
@@ -98,7 +98,7 @@ fn table(module: &Module, kernels: &[(&Entry, BasicBlocks)]) -> Result<String> {
         let row = writeln!(
             rows,
             "    {{\"{name}\", {function}, {most_threads}, {waits}, {name}_parameters, {parameters}, {name}_shared, {shared}, \
-             {name}_lengths, {name}_joins}},"
+             {name}_lengths, {name}_ranks}},"
         );
         row.expect("strings take everything");
     }
