@@ -1,4 +1,4 @@
-// Code that the kernels of the JPEG decoder share: the walk from one symbol of the data to the next, and sums over a
+// Code that the kernels of the JPEG decoder share: the walk from one code of the data to the next, and sums over a
 // block's threads.
 //
 // A kernel never decides that an image is bad. It sets the image's status if anything is odd. Then the CPU's decoder
@@ -12,8 +12,19 @@
 namespace warpfeed::jpeg {
 
 constexpr uint32_t kThreads = 256;
-// Number of threads that share an image without restarts.
-constexpr uint32_t kRuns = 256;
+// Number of bits of a run, from its first code to that of the next one.
+constexpr uint32_t kRunBits = 1024;
+// Number of runs that a block of jpeg_sync finds.
+constexpr uint32_t kBlockRuns = 240;
+
+__device__ inline uint32_t data_bits(const JpegImage& image) {
+    return 8 * global(image.bounds)[image.segments];
+}
+
+// Number of runs that an image has. Data without any byte are one, which notices that all is missing.
+__device__ inline uint32_t runs_of(uint32_t data_bits) {
+    return larger((data_bits + kRunBits - 1) / kRunBits, 1u);
+}
 
 // Values of the status; src/backend/left_to_cpu.rs has their names.
 constexpr uint32_t kDamaged = 1;
@@ -29,36 +40,45 @@ __device__ inline uint32_t window_blocks(const JpegImage& image) {
     return image.columns * image.rows * image.mcu_blocks;
 }
 
-// Number of bits that one look-up uses.
+// Number of bits that one look-up uses, and number of values for which there are longer AC codes.
 constexpr uint32_t kLookBits = 10;
+constexpr uint32_t kLongCodes = 1024;
 
-// Entries for each value of the next bits, for the codes of up to three components: the code's length in the high byte,
-// its symbol in the low one. 0 if the code is longer or does not exist.
-struct Codes {
-    uint16_t look[3][2][1 << kLookBits];
-};
+// The coefficients that an end of block moves on by: from everywhere beyond the block, and farther than any other code.
+constexpr uint32_t kBlockEnd = 80;
+// In `Walk::entry`: the code does not exist. libjpeg takes 17 bits and ends the block.
+constexpr uint32_t kBadCode = 1 << 16;
 
-// The same entry, for codes of these lengths, without a table.
-__device__ inline uint32_t search(const JpegCode& code, uint32_t bits, uint32_t shortest, uint32_t longest) {
+__device__ inline uint32_t bad_entry(uint32_t ac) {
+    return 17 | (ac != 0 ? kBlockEnd : 1) << 5;
+}
+
+// The entry of a code whose length lies in this range, at the start of `bits`; 0 if there is none.
+__device__ inline uint32_t search(
+    const JpegCode& code, uint32_t ac, uint32_t bits, uint32_t shortest, uint32_t longest) {
 #pragma unroll 1
     for (uint32_t length = shortest; length <= longest; length++) {
         const uint32_t prefix = bits >> (32 - length);
         if (prefix < code.end[length]) {
-            return length << 8 | code.symbols[(prefix + static_cast<uint32_t>(code.first[length])) & 255];
+            const uint32_t symbol = code.symbols[(prefix + static_cast<uint32_t>(code.first[length])) & 255];
+            const uint32_t size = symbol & 15, run = symbol >> 4;
+            const uint32_t by = ac == 0 ? 1 : size == 0 && run != 15 ? kBlockEnd : run + 1;
+            return (length + size) | by << 5 | size << 12;
         }
     }
     return 0;
 }
 
-// Fills an image's tables with a block of `kBlock` threads, which then wait for each other.
+// Copies an image's tables to shared memory with a block of `kBlock` threads, which then wait for each other.
 template <uint32_t kBlock>
-__device__ inline void make_codes(const JpegImage& image, Codes& codes) {
-    const uint32_t components = image.color == JpegColor::gray ? 1 : 3;
+__device__ inline void copy_look_up(const JpegImage& image, JpegLookUp& to) {
+    struct alignas(16) Piece {
+        uint32_t words[4];
+    };
+    const Piece* const from = reinterpret_cast<const Piece*>(global(image.look_up));
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < components << (kLookBits + 1); i += kBlock) {
-        const uint32_t component = i >> (kLookBits + 1), ac = i >> kLookBits & 1, bits = i & ((1 << kLookBits) - 1);
-        const JpegCode& code = global(image.tables)->codes[component][ac];
-        codes.look[component][ac][bits] = static_cast<uint16_t>(search(code, bits << (32 - kLookBits), 1, kLookBits));
+    for (uint32_t i = threadIdx.x; i < sizeof(JpegLookUp) / sizeof(Piece); i += kBlock) {
+        reinterpret_cast<Piece*>(&to)[i] = from[i];
     }
     __syncthreads();
 }
@@ -70,79 +90,102 @@ struct State {
     uint32_t index;  // of the next coefficient, in zigzag order; 0 is the DC coefficient
 
     __device__ uint32_t place() const { return block << 8 | index; }
-
-    __device__ bool is(const JpegRun& run) const { return bit == run.bit && place() == run.place; }
 };
 
 __device__ inline State state_of(const JpegRun& run) {
     return {run.bit, run.place >> 8, run.place & 255};
 }
 
-// The meaning of a symbol.
-struct Symbol {
-    uint32_t index;   // of the coefficient, in zigzag order
-    int32_t value;    // 0 if there is nothing to write; a difference for a DC coefficient
-    bool ends_block;  // whether the symbol is the block's last
-    bool is_bad;      // whether the code does not exist
-};
+__device__ inline bool same_state(const JpegRun& a, const JpegRun& b) {
+    return a.bit == b.bit && a.place == b.place;
+}
 
-// The data and tables for going from symbol to symbol.
+// The data and tables for going from code to code.
 struct Walk {
     const uint32_t* words;
     const JpegTables* tables;
     uint32_t block_components;
     uint32_t mcu_blocks;
-    const Codes* codes;
+    const JpegLookUp* look_up;
 
-    __device__ Walk(const JpegImage& image, const Codes& codes)
+    __device__ Walk(const JpegImage& image, const JpegLookUp& look_up)
         : words(reinterpret_cast<const uint32_t*>(image.bytes)),
           tables(image.tables),
           block_components(image.block_components),
           mcu_blocks(image.mcu_blocks),
-          codes(&codes) {}
+          look_up(&look_up) {}
 
     // The 32 bits from a place on. A code and its value have at most 31 bits.
     __device__ uint32_t bits(uint32_t at) const {
         const uint32_t* two = global(words) + at / 32;
-        const uint64_t both = static_cast<uint64_t>(two[0]) << 32 | two[1];
-        return static_cast<uint32_t>(both << (at % 32) >> 32);
+        return __funnelshift_l(two[1], two[0], at);
     }
 
-    // Reads a symbol and moves to the next one.
-    __device__ Symbol step(State& state) const {
-        const uint32_t component = block_components >> (2 * state.block) & 3;
-        const uint32_t ac = state.index > 0 ? 1 : 0;
-        const uint32_t next = bits(state.bit);
-        uint32_t found = codes->look[component][ac][next >> (32 - kLookBits)];
-        if (found == 0) {
-            found = search(global(tables)->codes[component][ac], next, kLookBits + 1, 16);
-        }
-        // The code does not exist: libjpeg takes 17 bits and ends the block.
-        const uint32_t length = found == 0 ? 17 : found >> 8;
-        const uint32_t run = found >> 4 & 15, size = found & 15;
-        // A value that starts with 0 is negative.
-        int32_t value = static_cast<int32_t>(next << length >> (31 - size) >> 1);
-        value += size > 0 && value >> (size - 1) == 0 ? 1 - (1 << size) : 0;
-        state.bit += length + size;
+    // The entry of the code at the start of `next`, or `kBadCode` and the entry that libjpeg goes by.
+    __device__ uint32_t entry(const State& state, uint32_t next) const {
+        const uint32_t component = block_components >> (2 * state.block) & 3, ac = state.index > 0 ? 1 : 0;
+        const uint32_t found = look_up->look[2 * component + ac][next >> (32 - kLookBits)];
+        return found != 0 ? found : long_entry(component, ac, next);
+    }
 
-        Symbol symbol = {0, value, false, found == 0};
-        if (ac == 0) {
-            state.index = 1;
-        } else if (size == 0 && run != 15) {
-            state.index = 64;
+    __device__ uint32_t long_entry(uint32_t component, uint32_t ac, uint32_t next) const {
+        const uint32_t at = (next >> 16) - look_up->more_from[component];
+        uint32_t found;
+        if (ac != 0 && at < kLongCodes) {
+            found = look_up->more[component][at];
         } else {
-            // After the last coefficient: the data are damaged, and libjpeg writes the last coefficient.
-            symbol.index = smaller(state.index + run, 63u);
-            state.index += run + 1;
+            found = search(global(tables)->codes[component][ac], ac, next, kLookBits + 1, 16);
         }
-        if (state.index >= 64) {
-            symbol.ends_block = true;
-            state.index = 0;
-            state.block = state.block + 1 == mcu_blocks ? 0 : state.block + 1;
-        }
-        return symbol;
+        const uint32_t bad = bad_entry(ac);
+        return found == 0 || found == bad ? bad | kBadCode : found;
+    }
+
+    // Moves on by an entry. Returns whether the block ends.
+    __device__ bool advance(State& state, uint32_t entry) const {
+        state.bit += entry & 31;
+        state.index += entry >> 5 & 127;
+        const bool ends = state.index >= 64;
+        const uint32_t next = state.block + 1 == mcu_blocks ? 0 : state.block + 1;
+        state.index = ends ? 0 : state.index;
+        state.block = ends ? next : state.block;
+        return ends;
     }
 };
+
+// The segment that a place in the data belongs to.
+struct Segment {
+    const uint32_t* bounds;
+    uint32_t number;
+    uint32_t end_bit;
+
+    __device__ Segment(const JpegImage& image, uint32_t bit) : bounds(global(image.bounds)), number(0) {
+        // The last one that begins at or before the bit.
+#pragma unroll 1
+        for (uint32_t count = image.segments; count > 1;) {
+            const uint32_t half = count / 2;
+            const bool later = 8 * bounds[number + half] <= bit;
+            number += later ? half : 0;
+            count = later ? count - half : half;
+        }
+        end_bit = 8 * bounds[number + 1];
+    }
+
+    __device__ uint32_t begin_bit() const { return 8 * bounds[number]; }
+
+    __device__ void next() {
+        number++;
+        end_bit = 8 * bounds[number + 1];
+    }
+};
+
+// In the number of blocks before a place: the number counts from the first block of the data, because the place comes
+// after the start of a segment whose number is known. Otherwise it counts from the start of a run or of a block of
+// threads.
+constexpr uint32_t kAbsolute = 0x80000000;
+
+__device__ inline uint64_t add_blocks(uint64_t a, uint64_t b) {
+    return (b & kAbsolute) != 0 ? b : a + b;
+}
 
 // Number of threads whose values one of them adds up.
 constexpr uint32_t kGroup = 16;

@@ -1,15 +1,15 @@
 // jpeg_coefficients: decodes Huffman codes to coefficients. AC coefficients are kept where the window needs them, DC
 // differences of all blocks that are checked.
 //
-// Reads: the data, the codes, the starts of runs. Writes: coefficients other than 0, and faults to the status.
-// Grid: blocks of 64 threads, one run per thread. blockIdx.x is the place among an image's runs, blockIdx.y the image.
+// Reads: the data, the look-up tables, the starts of runs. Writes: coefficients other than 0, and faults to the status.
+// Grid: blocks of 128 threads, one run per thread. blockIdx.x is the place among an image's runs, blockIdx.y the image.
 // Reference: warpfeed-image/src/decode/kernel_steps/coefficients.rs.
 
 #include "jpeg.cuh"
 
 namespace warpfeed::jpeg {
 
-constexpr uint32_t kCoefficientThreads = 64;
+constexpr uint32_t kCoefficientThreads = 128;
 
 // Place of the k-th coefficient in its block, row by row.
 struct Zigzag {
@@ -22,56 +22,45 @@ __device__ inline Zigzag zigzag() {
              30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63}};
 }
 
-// A run's place in the data and in the window.
-struct Part {
-    JpegRun start;
-    uint32_t end_bit;       // the thread stops at the first symbol from here on
-    uint32_t data_end_bit;  // no symbol reaches beyond
-    uint32_t end_block;     // the thread stops at this block
-    bool is_last;           // whether the thread has to get there
-};
-
-__device__ inline Part part_of(const JpegImage& image, uint32_t run) {
-    const uint32_t* const bounds = global(image.bounds);
-    if (image.segment_blocks > 0) {
-        const uint32_t block = image.checked_begin + run * image.segment_blocks;
-        const uint32_t end = 8 * bounds[run + 1];
-        return {{8 * bounds[run], 0, block}, end, end, smaller(block + image.segment_blocks, image.checked_end), true};
-    }
-    const JpegRun start = global(image.runs)[run];
-    const uint32_t data_end = 8 * bounds[1];
-    const bool is_last = run + 1 == kRuns;
-    // No share begins before the previous one ends, so this one ends where the next one starts.
-    return {start, is_last ? data_end : smaller(global(image.runs)[run + 1].bit, data_end), data_end, image.checked_end,
-            is_last};
-}
-
 __device__ inline void coefficients(const Launch& launch) {
     const JpegImage* const found = image_of(launch, blockIdx.y);
-    if (!found || blockIdx.x * kCoefficientThreads >= (found->segment_blocks > 0 ? found->segments : kRuns)) {
+    if (!found) {
         return;
     }
     const JpegImage& image = *found;
-    __shared__ Codes codes;
-    __shared__ Zigzag places;
-    if (threadIdx.x == 0) {
-        places = zigzag();
-    }
-    make_codes<kCoefficientThreads>(image, codes);
-    const uint32_t run = blockIdx.x * kCoefficientThreads + threadIdx.x;
-    if (image.segment_blocks > 0 && run >= image.segments) {
+    const uint32_t bits = data_bits(image), runs = runs_of(bits);
+    if (blockIdx.x * kCoefficientThreads >= runs) {
         return;
     }
-    const Part part = part_of(image, run);
-    const Walk walk(image, codes);
+    __shared__ JpegLookUp look_up;
+    __shared__ Zigzag places;
+    __shared__ bool is_flagged;
+    if (threadIdx.x == 0) {
+        places = zigzag();
+        // The runs of a flagged image may overlap.
+        is_flagged = atomicOr(image.status, 0) != 0;
+    }
+    copy_look_up<kCoefficientThreads>(image, look_up);
+    const uint32_t run = blockIdx.x * kCoefficientThreads + threadIdx.x;
+    if (run >= runs || is_flagged) {
+        return;
+    }
+    const JpegRun start = global(image.runs)[run];
+    const bool is_last = run + 1 == runs;
+    // No run begins before the previous one ends, so this one ends where the next one starts.
+    const uint32_t end_bit = is_last ? bits : smaller(global(image.runs)[run + 1].bit, bits);
+    const uint32_t segments = image.segments, segment_blocks = image.segment_blocks;
+    const uint32_t first_block = image.checked_begin, checked_end = image.checked_end;
+    const Walk walk(image, look_up);
     const uint32_t mcu_columns = image.mcu_columns, mcu_blocks = image.mcu_blocks;
     const uint32_t first_column = image.column, columns = image.columns, first_row = image.row, rows = image.rows;
     uint16_t* const dc = global(image.dc);
-    const uint32_t first_block = image.checked_begin;
     int16_t* const ac = global(image.ac);
 
-    State state = state_of(part.start);
-    uint32_t block = part.start.block;
+    State state = state_of(start);
+    Segment segment(image, start.bit);
+    const uint64_t before = add_blocks(global(image.ends)[run / kBlockRuns].block, start.block);
+    uint32_t block = first_block + (static_cast<uint32_t>(before) & ~kAbsolute);
     uint32_t row = block / mcu_blocks / mcu_columns, column = block / mcu_blocks % mcu_columns;
     // The place for the current block's coefficients; null if they are not kept.
     const auto kept = [&]() -> int16_t* {
@@ -79,32 +68,64 @@ __device__ inline void coefficients(const Launch& launch) {
         const size_t place = static_cast<size_t>(y * columns + x) * mcu_blocks + state.block;
         return x < columns && y < rows ? ac + 64 * place : nullptr;
     };
-    int16_t* coefficients = kept();
-    uint32_t status = 0;
+    // A segment without data has no run of its own.
+    uint32_t status = segment.number > 0 && segment.bounds[segment.number - 1] == segment.bounds[segment.number]
+                          ? kTruncated : 0;
 #pragma unroll 1
-    while (state.bit < part.end_bit && block < part.end_block) {
-        const bool is_dc = state.index == 0;
-        const Symbol symbol = walk.step(state);
-        status |= symbol.is_bad ? kDamaged : 0;
-        status |= state.bit > part.data_end_bit ? kTruncated : 0;
-        if (is_dc) {
-            dc[block - first_block] = static_cast<uint16_t>(symbol.value);
-        } else if (symbol.value != 0 && coefficients) {
-            coefficients[places.places[symbol.index]] = static_cast<int16_t>(symbol.value);
-        }
-        if (symbol.ends_block) {
-            block++;
-            if (state.block == 0) {
-                column++;
-                if (column == mcu_columns) {
-                    column = 0;
-                    row++;
-                }
+    for (;;) {
+        // Without restarts, the only segment has all blocks.
+        const uint32_t in_segment = segment_blocks * (segment.number + 1);
+        const uint32_t end_block = segment_blocks > 0 ? smaller(first_block + in_segment, checked_end) : checked_end;
+        const uint32_t stop_bit = smaller(end_bit, segment.end_bit);
+        int16_t* coefficients = kept();
+#pragma unroll 1
+        while (state.bit < stop_bit && block < end_block) {
+            const uint32_t next = walk.bits(state.bit), index = state.index;
+            const uint32_t entry = walk.entry(state, next);
+            const uint32_t size = entry >> 12 & 15, length = (entry & 31) - size;
+            // A value that starts with 0 is negative.
+            int32_t value = static_cast<int32_t>(next << length >> (31 - size) >> 1);
+            value += size > 0 && value >> (size - 1) == 0 ? 1 - (1 << size) : 0;
+            status |= entry >= kBadCode ? kDamaged : 0;
+            const bool ends_block = walk.advance(state, entry);
+            if (index == 0) {
+                dc[block - first_block] = static_cast<uint16_t>(value);
+            } else if (size != 0 && coefficients) {
+                // After the last coefficient: the data are damaged, and libjpeg writes the last coefficient.
+                const uint32_t at = smaller(index + (entry >> 5 & 127) - 1, 63u);
+                coefficients[places.places[at]] = static_cast<int16_t>(value);
             }
-            coefficients = kept();
+            if (ends_block) {
+                block++;
+                if (state.block == 0) {
+                    column++;
+                    if (column == mcu_columns) {
+                        column = 0;
+                        row++;
+                    }
+                }
+                coefficients = kept();
+            }
         }
+        // No symbol reaches beyond a segment's data.
+        status |= state.bit > segment.end_bit ? kTruncated : 0;
+        if (block < end_block) {
+            if (state.bit < segment.end_bit) {
+                break;
+            }
+            status |= kTruncated;
+        }
+        // The segment has all its blocks, or no more data.
+        if (segment.number + 1 == segments || segment.end_bit >= end_bit) {
+            status |= is_last && segment.number + 1 < segments ? kTruncated : 0;
+            break;
+        }
+        state = {segment.end_bit, 0, 0};
+        segment.next();
+        block = first_block + segment_blocks * segment.number;
+        row = block / mcu_blocks / mcu_columns;
+        column = block / mcu_blocks % mcu_columns;
     }
-    status |= part.is_last && block < part.end_block ? kTruncated : 0;
     if (status != 0) {
         atomicOr(image.status, status);
     }
@@ -112,6 +133,6 @@ __device__ inline void coefficients(const Launch& launch) {
 
 }  // namespace warpfeed::jpeg
 
-extern "C" __global__ void __launch_bounds__(64) jpeg_coefficients(const warpfeed::Launch launch) {
+extern "C" __global__ void __launch_bounds__(128) jpeg_coefficients(const warpfeed::Launch launch) {
     warpfeed::jpeg::coefficients(launch);
 }

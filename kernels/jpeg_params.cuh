@@ -1,9 +1,9 @@
 // Parameters of the JPEG decoder's kernels: one `JpegImage` per image, for all kernels. src/backend/cuda/jpeg/params.rs
 // has the same structs; both sides assert sizes and offsets.
 //
-// Blocks have 8 x 8 coefficients and come in the order of the scan. A run is the part that one thread decodes: with
-// restarts the data from one restart to the next, without restarts a share of the scan. The window is the MCUs that the
-// rectangle needs.
+// Blocks have 8 x 8 coefficients and come in the order of the scan. A segment is the data from one restart to the next;
+// without restarts there is one. A run is the part that one thread decodes, of about as many bits in all images. The
+// window is the MCUs that the rectangle needs.
 #pragma once
 
 #include <cstddef>
@@ -35,12 +35,20 @@ struct JpegComponent {
     uint32_t blends_across, blends_down;  // 1 if pixels are blends of two neighboring samples, else 0
 };
 
+// Look-up tables for Huffman codes, which jpeg_codes makes. An entry has the number of bits of a code and its value, the
+// coefficients that it moves on by, and the bits of the value: in 5, 7 and 4 bits from the lowest on.
+struct alignas(16) JpegLookUp {
+    uint16_t look[6][1024];  // by component and whether it is an AC code, for the next 10 bits; 0 for longer codes
+    uint16_t more[3][1024];  // longer AC codes, for the next 16 bits less `more_from`
+    uint32_t more_from[4];   // 65536 if `more` has no room for them
+};
+
 // The start of a run: a place in the data, the block of the MCU and the coefficient at this place, and the number of
 // blocks before it.
 struct JpegRun {
     uint32_t bit;
     uint32_t place;  // the block of the MCU << 8 | the coefficient
-    uint32_t block;
+    uint32_t block;  // see `kAbsolute` in jpeg.cuh
 };
 
 enum class JpegColor : uint32_t { gray, ycc, rgb };
@@ -49,8 +57,11 @@ struct JpegImage {
     const uint8_t* data;       // entropy-coded, as in the file
     uint8_t* bytes;            // without stuffed zeros and markers; byte i is at i ^ 3; 12 more bytes follow
     uint32_t* bounds;          // starts of segments in `bytes`, and the end: `segments` + 1 numbers
-    JpegRun* runs;             // without restarts: the runs of 256 threads
-    JpegRun* checks;           // without restarts: states that the threads have recorded, 256 for each multiple
+    uint64_t* tiles;           // for each 4096 bytes of `data`: what jpeg_count found
+    JpegLookUp* look_up;
+    JpegRun* runs;             // one for each `kRunBits` bits
+    JpegRun* checks;           // states that jpeg_sync's threads have recorded: for each block, 256 for each multiple
+    JpegRun* ends;             // the states at the ends of jpeg_sync's blocks, then those at the second launch
     uint16_t* dc;              // for each checked block: the difference of its DC coefficient, later the coefficient
     int16_t* ac;               // for each block of the window: 64 coefficients, row by row
     const JpegTables* tables;
@@ -72,9 +83,10 @@ struct JpegImage {
 
 static_assert(sizeof(JpegCode) == 392 && offsetof(JpegCode, symbols) == 136, "as in descriptors.rs");
 static_assert(sizeof(JpegTables) == 2736 && offsetof(JpegTables, quant) == 2352, "as in descriptors.rs");
+static_assert(sizeof(JpegLookUp) == 18448 && offsetof(JpegLookUp, more_from) == 18432, "as in descriptors.rs");
 static_assert(sizeof(JpegComponent) == 56 && offsetof(JpegComponent, last_x) == 40, "as in descriptors.rs");
 static_assert(sizeof(JpegRun) == 12 && offsetof(JpegRun, block) == 8, "as in descriptors.rs");
-static_assert(sizeof(JpegImage) == 320 && offsetof(JpegImage, components) == 80, "as in descriptors.rs");
-static_assert(offsetof(JpegImage, color) == 248 && offsetof(JpegImage, x) == 304, "as in descriptors.rs");
+static_assert(sizeof(JpegImage) == 344 && offsetof(JpegImage, components) == 104, "as in descriptors.rs");
+static_assert(offsetof(JpegImage, color) == 272 && offsetof(JpegImage, x) == 328, "as in descriptors.rs");
 
 }  // namespace warpfeed

@@ -1,33 +1,41 @@
-// jpeg_unstuff: copies the data of a scan without stuffed zeros and markers, and records the starts of its segments.
+// jpeg_count and jpeg_unstuff: copy the data of a scan without stuffed zeros and markers, and record the starts of its
+// segments.
 //
 // Reads: the entropy-coded data of the file, up to the first marker that is not a restart marker.
-// Grid: a block of 256 threads per image (blockIdx.x). The block takes 4096 bytes at a time, 16 per thread.
+// Writes: jpeg_count what each tile of 4096 bytes has; jpeg_unstuff the bytes and the bounds.
+// Grid: blocks of 256 threads, 16 bytes per thread. blockIdx.x is the tile, blockIdx.y the image.
 // Reference: warpfeed-image/src/decode/kernel_steps/unstuff.rs.
 //
 // Whether a byte is kept depends only on the byte before it. So each thread counts the bytes that it keeps, adds up the
-// counts of all threads before it, and then writes.
+// counts of all threads before it, and then writes. The first kernel does this for the tiles.
 
 #include "jpeg.cuh"
 
 namespace warpfeed::jpeg {
 
 constexpr uint32_t kThreadBytes = 16;
+constexpr uint32_t kTileBytes = kThreads * kThreadBytes;
 
 struct alignas(16) SixteenBytes {
     uint32_t words[kThreadBytes / 4];
 };
 
-// Counts for `scan` in one number: kept bytes, restart markers, and whether the data have ended.
+// Counts in one number: kept bytes, restart markers, and whether the data have ended.
 constexpr uint64_t kOneByte = 1;
-constexpr uint64_t kOneMarker = uint64_t{1} << 20;
-constexpr uint64_t kOneEnd = uint64_t{1} << 40;
+constexpr uint64_t kOneMarker = uint64_t{1} << 30;
+constexpr uint64_t kEnd = uint64_t{1} << 60;
 
 __device__ inline uint32_t bytes_in(uint64_t kept) {
-    return static_cast<uint32_t>(kept) & 0xfffff;
+    return static_cast<uint32_t>(kept) & 0x3fffffff;
 }
 
 __device__ inline uint32_t markers_in(uint64_t kept) {
-    return static_cast<uint32_t>(kept >> 20) & 0xfffff;
+    return static_cast<uint32_t>(kept >> 30) & 0x3fffffff;
+}
+
+// What comes after the end does not count.
+__device__ inline uint64_t add_kept(uint64_t a, uint64_t b) {
+    return a >= kEnd ? a : a + b;
 }
 
 // A thread's bytes.
@@ -35,6 +43,19 @@ struct Piece {
     uint32_t words[kThreadBytes / 4];
     uint32_t length;
     uint32_t before;
+
+    __device__ Piece(const JpegImage& image, uint32_t begin)
+        : words{}, length(smaller(image.data_bytes - begin, kThreadBytes)), before(0) {
+        if (length > 0) {
+            const uint8_t* const data = global(image.data) + begin;
+            const SixteenBytes read = *reinterpret_cast<const SixteenBytes*>(data);
+#pragma unroll
+            for (uint32_t i = 0; i < kThreadBytes / 4; i++) {
+                words[i] = read.words[i];
+            }
+            before = begin > 0 ? data[-1] : 0;
+        }
+    }
 
     // Goes over the bytes up to the end of the data, and returns whether the data end here. Calls `keep(byte)`,
     // `mark(byte)` for a restart marker, and `fill()` for a fill byte, which is a 0xFF before another 0xFF.
@@ -64,70 +85,87 @@ struct Piece {
         }
         return false;
     }
+
+    __device__ uint64_t kept(bool restarts) const {
+        uint64_t kept = 0;
+        const bool ends =
+            each(restarts, [&](uint32_t) { kept += kOneByte; }, [&](uint32_t) { kept += kOneMarker; }, [] {});
+        return kept + (ends ? kEnd : 0);
+    }
 };
 
-__device__ inline void unstuff(const Launch& launch) {
-    const JpegImage* const found = image_of(launch, blockIdx.x);
-    if (!found) {
+__device__ inline uint32_t tiles_of(const JpegImage& image) {
+    return larger((image.data_bytes + kTileBytes - 1) / kTileBytes, 1u);
+}
+
+// The first byte of this thread.
+__device__ inline uint32_t begin_of(const JpegImage& image) {
+    return smaller(blockIdx.x * kTileBytes + kThreadBytes * threadIdx.x, image.data_bytes);
+}
+
+__device__ inline void count(const Launch& launch) {
+    const JpegImage* const found = image_of(launch, blockIdx.y);
+    if (!found || blockIdx.x >= tiles_of(*found)) {
         return;
     }
     const JpegImage& image = *found;
     __shared__ ScanMemory memory;
-    __shared__ uint32_t ended[2];
+    uint64_t all;
+    scan(memory, Piece(image, begin_of(image)).kept(image.segment_blocks > 0), all, add_kept);
+    if (threadIdx.x == 0) {
+        global(image.tiles)[blockIdx.x] = all;
+    }
+}
+
+__device__ inline void unstuff(const Launch& launch) {
+    const JpegImage* const found = image_of(launch, blockIdx.y);
+    if (!found || blockIdx.x >= tiles_of(*found)) {
+        return;
+    }
+    const JpegImage& image = *found;
+    __shared__ ScanMemory memory;
     const bool restarts = image.segment_blocks > 0;
-    const uint32_t segments = image.segments, data_bytes = image.data_bytes;
+    const uint32_t segments = image.segments;
     uint8_t* const bytes = global(image.bytes);
     uint32_t* const bounds = global(image.bounds);
-    uint32_t length = 0, markers = 0;
+
+    // The tiles before this one: each thread adds up equally many.
+    const uint32_t each = (blockIdx.x + kThreads - 1) / kThreads;
+    const uint32_t first = smaller(each * threadIdx.x, blockIdx.x), last = smaller(first + each, blockIdx.x);
+    uint64_t own = 0, before_tile, all;
 #pragma unroll 1
-    for (uint32_t chunk = 0; chunk < data_bytes; chunk += kThreads * kThreadBytes) {
-        const uint32_t begin = smaller(chunk + kThreadBytes * threadIdx.x, data_bytes);
-        Piece piece = {{}, smaller(data_bytes - begin, kThreadBytes), 0};
-        if (piece.length > 0) {
-            const uint8_t* const data = global(image.data) + begin;
-            const SixteenBytes read = *reinterpret_cast<const SixteenBytes*>(data);
-#pragma unroll
-            for (uint32_t i = 0; i < kThreadBytes / 4; i++) {
-                piece.words[i] = read.words[i];
-            }
-            piece.before = begin > 0 ? data[-1] : 0;
+    for (uint32_t tile = first; tile < last; tile++) {
+        own = add_kept(own, global(image.tiles)[tile]);
+    }
+    scan(memory, own, before_tile, add_kept);
+    if (before_tile >= kEnd) {
+        return;
+    }
+    const Piece piece(image, begin_of(image));
+    const uint64_t before = add_kept(before_tile, scan(memory, piece.kept(restarts), all, add_kept));
+    if (before < kEnd) {
+        uint32_t at = bytes_in(before), marker = markers_in(before);
+        bool is_good = true;
+        piece.each(
+            restarts, [&](uint32_t byte) { bytes[at++ ^ 3] = static_cast<uint8_t>(byte); },
+            [&](uint32_t byte) {
+                is_good &= byte == 0xd0 + (image.first_restart + marker) % 8;
+                marker++;
+                if (marker <= segments) {
+                    bounds[marker] = at;
+                }
+            },
+            [&] { is_good = false; });
+        if (!is_good) {
+            atomicOr(image.status, kDamaged);
         }
-        uint64_t own = 0, all;
-        const bool ends =
-            piece.each(restarts, [&](uint32_t) { own += kOneByte; }, [&](uint32_t) { own += kOneMarker; }, [] {});
-        own += ends ? kOneEnd : 0;
-        const uint64_t before = scan(memory, own, all, [](uint64_t a, uint64_t b) { return a + b; });
-        if (before < kOneEnd) {
-            uint32_t at = length + bytes_in(before), marker = markers + markers_in(before);
-            bool is_good = true;
-            piece.each(
-                restarts, [&](uint32_t byte) { bytes[at++ ^ 3] = static_cast<uint8_t>(byte); },
-                [&](uint32_t byte) {
-                    is_good &= byte == 0xd0 + (image.first_restart + marker) % 8;
-                    marker++;
-                    if (marker <= segments) {
-                        bounds[marker] = at;
-                    }
-                },
-                [&] { is_good = false; });
-            if (!is_good) {
-                atomicOr(image.status, kDamaged);
-            }
-            if (ends) {
-                ended[0] = at;
-                ended[1] = marker;
-            }
-        }
-        if (all >= kOneEnd) {
-            __syncthreads();
-            length = ended[0];
-            markers = ended[1];
-            break;
-        }
-        length += bytes_in(all);
-        markers += markers_in(all);
+    }
+    const uint64_t up_to_here = add_kept(before_tile, all);
+    if (up_to_here < kEnd && blockIdx.x + 1 < tiles_of(image)) {
+        return;
     }
     // Missing segments are empty. Zeros follow the data, so that a look-up may read beyond the end.
+    const uint32_t length = bytes_in(up_to_here), markers = markers_in(up_to_here);
     if (threadIdx.x == 0) {
         bounds[0] = 0;
     }
@@ -140,6 +178,10 @@ __device__ inline void unstuff(const Launch& launch) {
 }
 
 }  // namespace warpfeed::jpeg
+
+extern "C" __global__ void __launch_bounds__(256) jpeg_count(const warpfeed::Launch launch) {
+    warpfeed::jpeg::count(launch);
+}
 
 extern "C" __global__ void __launch_bounds__(256) jpeg_unstuff(const warpfeed::Launch launch) {
     warpfeed::jpeg::unstuff(launch);

@@ -23,6 +23,10 @@ struct Kernel {
     size_t parameter_count;
     const Extent* shared;
     size_t shared_count;
+    // Of translated PTX, for each basic block: the number of its instructions, and its place in an order in which the end
+    // of a branch follows the branch, and what follows a loop follows all of the loop.
+    const uint16_t* lengths;
+    const uint16_t* ranks;
 };
 
 extern const Kernel kernels[];
@@ -30,5 +34,7 @@ extern const size_t kernel_count;
 
 // Translated PTX sets this. It is called before each block of a kernel.
 extern void (*const before_block)(const Kernel&);
+// The same, called when all threads of a block wait or have ended.
+extern void (*const after_phase)(uint32_t threads);
 
 }  // namespace cuda_sim

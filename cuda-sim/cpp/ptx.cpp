@@ -69,6 +69,7 @@ const cuda_sim::Kernel* kernel = nullptr;
 
 void before_block_of(const cuda_sim::Kernel& running) {
     kernel = &running;
+    ptx::begin_block(running);
     if (here.first_of_block == here.first_of_launch && pages.size() > kManyPages) {
         pages.clear();
         memset(static_cast<void*>(slots), 0, sizeof(slots));

@@ -45,11 +45,24 @@ inline R bits(T value) {
 // Ends the launch. `where` names the instruction.
 [[noreturn]] void fault(const char* where, const char* what);
 
+// Tells the count of ways (ways.cpp) that a block of threads begins.
+void begin_block(const cuda_sim::Kernel& kernel);
+
 // The content of a register that nothing writes. It changes from thread to thread and from block to block, so that a
 // result that depends on it changes too.
 inline uint64_t rubbish() {
     uint64_t value = (uint64_t{cuda_sim::here.phase} << 32 | cuda_sim::here.number) * 0x9e3779b97f4a7c15;
     return (value ^ value >> 29) * 0xbf58476d1ce4e5b9;
+}
+
+// Notes that the thread enters a basic block, if launches are counted.
+extern bool counting;
+void enter(uint16_t basic_block);
+
+inline void basic_block(uint16_t number) {
+    if (__builtin_expect(counting, false)) {
+        enter(number);
+    }
 }
 
 // Arithmetic. Integers wrap. Floats are rounded to nearest, and an f32 that is not a number has one content.

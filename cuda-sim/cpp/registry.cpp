@@ -12,6 +12,7 @@ void run(const void* launch) {
 }
 
 void (*const before_block)(const Kernel&) = nullptr;
+void (*const after_phase)(uint32_t) = nullptr;
 
 }  // namespace cuda_sim
 

@@ -383,6 +383,9 @@ struct Machine {
             if (counts) {
                 count_phase(threads);
             }
+            if (after_phase) {
+                after_phase(threads);
+            }
             if (waiting == 0) {
                 return done;
             }

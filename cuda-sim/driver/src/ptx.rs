@@ -6,6 +6,7 @@ use crate::error::{Code, Result};
 use crate::kernels::{self, Limits};
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
+use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -38,18 +39,43 @@ struct Kernel {
     parameter_count: usize,
     shared: *const Extent,
     shared_count: usize,
+    lengths: *const u16,
+    ranks: *const u16,
+}
+
+/// Counts of a launch, as in cpp/ways.cpp.
+#[repr(C)]
+#[derive(Default)]
+struct Ways {
+    longest: u64,
+    warp_instructions: u64,
 }
 
 type Range = extern "C" fn(usize, Out<usize>, Out<usize>) -> bool;
 type Illegal = extern "C" fn(usize, usize, *const c_char);
+type CountWays = unsafe extern "C" fn(*mut Ways);
 type LaunchKernel = unsafe extern "C" fn(usize, *const u32, *const u32, *const c_void, u64) -> c_int;
 
 /// What `launch` needs of a kernel.
 struct Launched {
+    name: String,
     launch: LaunchKernel,
+    count: CountWays,
     index: usize,
     parameters: &'static [Extent],
 }
+
+/// The file that gets a line for each launch, if launches are counted.
+static WAYS: LazyLock<Option<Mutex<File>>> = LazyLock::new(|| {
+    let path = std::env::var_os("CUDA_SIM_WAYS").filter(|path| !path.is_empty())?;
+    match File::create(&path) {
+        Ok(file) => Some(Mutex::new(file)),
+        Err(error) => {
+            eprintln!("cuda-sim: CUDA_SIM_WAYS={}: {error}", path.display());
+            std::process::exit(2);
+        }
+    }
+});
 
 /// Whether images are run. If not, kernels are those that are registered.
 pub fn is_on() -> bool {
@@ -104,13 +130,15 @@ fn open(path: &OsString) -> std::result::Result<Kernels, String> {
     }
     let (count, kernel) = (symbol(c"cuda_sim_kernel_count")?, symbol(c"cuda_sim_kernel")?);
     let (check_with, launch_kernel) = (symbol(c"cuda_sim_check_with")?, symbol(c"cuda_sim_launch")?);
-    // SAFETY: these functions of cpp/sim.cpp have these types.
-    let (count, kernel, check_with, launch_kernel) = unsafe {
+    let count_ways = symbol(c"cuda_sim_count_ways")?;
+    // SAFETY: these functions of cpp/sim.cpp and cpp/ways.cpp have these types.
+    let (count, kernel, check_with, launch_kernel, count_ways) = unsafe {
         (
             std::mem::transmute::<*mut c_void, extern "C" fn() -> usize>(count),
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn(usize) -> *const Kernel>(kernel),
             std::mem::transmute::<*mut c_void, extern "C" fn(Range, Illegal)>(check_with),
             std::mem::transmute::<*mut c_void, LaunchKernel>(launch_kernel),
+            std::mem::transmute::<*mut c_void, CountWays>(count_ways),
         )
     };
     check_with(cuda_sim_range, cuda_sim_illegal);
@@ -129,8 +157,9 @@ fn open(path: &OsString) -> std::result::Result<Kernels, String> {
         let sizes = parameters.iter().map(|parameter| parameter.bytes).collect();
         let shared_bytes = shared.iter().map(|variable| variable.bytes as u32).sum();
         // For as long as the process lives.
-        let data = Box::into_raw(Box::new(Launched { launch: launch_kernel, index, parameters }));
         let name = name.to_string_lossy().into_owned();
+        let launched = Launched { name: name.clone(), launch: launch_kernel, count: count_ways, index, parameters };
+        let data = Box::into_raw(Box::new(launched));
         let limits = Limits { most_threads, shared_bytes };
         (name.clone(), kernels::add(name, launch, data as usize, sizes, limits))
     };
@@ -145,7 +174,7 @@ extern "C" fn launch(
     params: *const *mut c_void,
 ) -> c_int {
     // SAFETY: the data that `open` has added the kernel with.
-    let Launched { launch, index, parameters } = unsafe { &*data.cast::<Launched>() };
+    let Launched { name, launch, count, index, parameters } = unsafe { &*data.cast::<Launched>() };
     let bytes = parameters.last().map_or(0, |last| last.offset + last.bytes);
     let mut values = vec![0u128; bytes.div_ceil(16)];
     for (i, parameter) in parameters.iter().enumerate() {
@@ -155,9 +184,28 @@ extern "C" fn launch(
             std::ptr::copy_nonoverlapping((*params.add(i)).cast::<u8>(), to, parameter.bytes);
         }
     }
+    let mut ways = Ways::default();
+    let counted = WAYS.as_ref();
     // SAFETY: grid and block have three numbers, and the parameters are laid out as the kernel has them. Whatever they
-    // point to is checked when it is accessed.
-    let status = unsafe { launch(*index, grid, block, values.as_ptr().cast(), cuda_sim_launch_order()) };
+    // point to is checked when it is accessed. The counts live until they are taken back.
+    let status = unsafe {
+        if counted.is_some() {
+            count(&raw mut ways);
+        }
+        let status = launch(*index, grid, block, values.as_ptr().cast(), cuda_sim_launch_order());
+        if counted.is_some() {
+            count(std::ptr::null_mut());
+        }
+        status
+    };
+    if let Some(file) = counted {
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = writeln!(file, "{name}\t{}\t{}", ways.longest, ways.warp_instructions);
+        if let Err(error) = written {
+            eprintln!("cuda-sim: CUDA_SIM_WAYS: {error}");
+            return 1;
+        }
+    }
     // The driver already knows of a refused access.
     if status == 3 { 0 } else { status }
 }

@@ -93,6 +93,26 @@ fn no_order_of_the_devices_work_gives_other_bytes() {
     }
 }
 
+/// Images above 1 MiB have launches of their own, of many blocks of threads.
+#[test]
+fn a_large_image_among_small_ones() {
+    let _sim = start();
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let mut image = Image::new(Size::new(900, 700));
+    image.pixels_mut().iter_mut().for_each(|pixel| *pixel = rng.random());
+    let noise = |sampling, restart_interval_rows| {
+        encode_jpeg(&image, &JpegOptions { quality: 100, sampling, restart_interval_rows, ..JpegOptions::default() })
+            .unwrap()
+    };
+    let large = [noise(ChromaSampling::S444, 0), noise(ChromaSampling::S422, 3)];
+    assert!(large.iter().all(|bytes| bytes.len() > 1 << 20), "{} bytes", large[1].len());
+    let small = [encoded(0, &JpegOptions::default()), encoded(1, &JpegOptions::default())];
+    let all = [&small[0], &large[0], &large[1], &small[1]].map(Vec::clone);
+    let source = EncodedImages::new(all.into_iter().zip(0..));
+    let stats = decoded(&source, |b| b.batch_size(4).resize(Size::new(32, 32)).decode(DecodePath::Device));
+    assert_eq!(stats.decoded_device, 4, "{stats:?}");
+}
+
 #[test]
 fn whatever_fails_is_an_error_that_names_its_call() {
     let (sim, source) = (start(), images());

@@ -555,8 +555,8 @@ fn the_pipelines_streams_have_the_priority_that_was_chosen() {
         sim.report().urgent_streams
     };
     assert_eq!((urgent(None), urgent(Some(StreamPriority::Low))), (0, 0));
-    // The streams of kernels, copies, each thread's decoder, and the hardware decoder.
-    assert_eq!(urgent(Some(StreamPriority::High)), 4);
+    // The streams of kernels, Huffman codes, copies, each thread's decoder, and the hardware decoder.
+    assert_eq!(urgent(Some(StreamPriority::High)), 5);
 }
 
 /// The buffer that was returned first is reused first, because its readers are most likely done.

@@ -53,6 +53,6 @@ type Result<T> = std::result::Result<T, Error>;
 /// which it has not written on every way there.
 pub fn translate(text: &str) -> Result<Vec<(String, String)>> {
     let module = parse::module(text)?;
-    let kernels = module.entries.iter().map(|entry| Ok((entry.name.clone(), translate::kernel(&module, entry)?)));
+    let kernels = module.entries.iter().map(|entry| Ok((entry.name.clone(), translate::kernel(&module, entry)?.text)));
     kernels.collect()
 }

@@ -1,5 +1,6 @@
 //! A shared object with the kernels of an image and the simulation that runs them.
 
+use crate::flow::BasicBlocks;
 use crate::parse::{self, Entry, Module};
 use crate::translate::{self, Place};
 use crate::{Error, Result, image};
@@ -11,13 +12,14 @@ use std::sync::Mutex;
 use std::{env, fs, thread};
 
 /// The simulation, as it is compiled with translated kernels.
-const SOURCES: [(&str, &str); 6] = [
+const SOURCES: [(&str, &str); 7] = [
     ("cuda.h", include_str!("../../cpp/cuda.h")),
     ("kernel.h", include_str!("../../cpp/kernel.h")),
     ("machine.h", include_str!("../../cpp/machine.h")),
     ("ptx.h", include_str!("../../cpp/ptx.h")),
     ("ptx.cpp", include_str!("../../cpp/ptx.cpp")),
     ("sim.cpp", include_str!("../../cpp/sim.cpp")),
+    ("ways.cpp", include_str!("../../cpp/ways.cpp")),
 ];
 
 /// Signed numbers wrap, contraction to fused multiply-adds is off, and the compiler takes memory for what it is. Threads
@@ -49,13 +51,16 @@ pub fn library(image: &[u8], folder: &Path) -> Result<PathBuf> {
         return Ok(made);
     }
     let module = parse::module(&text)?;
-    let mut files = vec![("table.cpp".to_owned(), table(&module)?)];
-    for name in ["sim.cpp", "ptx.cpp"] {
+    let (mut files, mut kernels) = (Vec::new(), Vec::new());
+    for name in ["sim.cpp", "ptx.cpp", "ways.cpp"] {
         files.push((name.to_owned(), format!("#include \"{name}\"\n")));
     }
     for entry in &module.entries {
-        files.push((format!("{}.cpp", entry.name), translate::kernel(&module, entry)?));
+        let kernel = translate::kernel(&module, entry)?;
+        files.push((format!("{}.cpp", entry.name), kernel.text));
+        kernels.push((entry, kernel.blocks));
     }
+    files.push(("table.cpp".to_owned(), table(&module, &kernels)?));
     let objects = maker.compile(files)?;
     maker.write(&made.with_extension("ptx"), &text)?;
     maker.finish(&made, |to| {
@@ -67,35 +72,40 @@ pub fn library(image: &[u8], folder: &Path) -> Result<PathBuf> {
 }
 
 /// The table of the kernels, for sim.cpp.
-fn table(module: &Module) -> Result<String> {
+fn table(module: &Module, kernels: &[(&Entry, BasicBlocks)]) -> Result<String> {
     let (mut text, mut rows) = (String::from("#include \"kernel.h\"\n\n"), String::new());
     let extents = |places: &[Place]| -> String {
         places.iter().map(|place| format!("{{{}, {}}}, ", place.offset, place.bytes)).collect()
     };
-    for entry @ Entry { name, most_threads, .. } in &module.entries {
+    let numbers = |numbers: &[u16]| -> String { numbers.iter().map(|number| format!("{number}, ")).collect() };
+    for (entry @ Entry { name, most_threads, .. }, blocks) in kernels {
         let (parameters, shared) = (translate::parameters(entry)?, translate::shared(module, entry)?);
         let function = translate::function(name);
         // An array has at least one element.
         let added = write!(
             text,
             "extern \"C\" void {function}(const void*);\n\
-             static const cuda_sim::Extent {name}_parameters[] = {{ {}{{0, 0}}}}, {name}_shared[] = {{ {}{{0, 0}}}};\n",
+             static const cuda_sim::Extent {name}_parameters[] = {{ {}{{0, 0}}}}, {name}_shared[] = {{ {}{{0, 0}}}};\n\
+             static const uint16_t {name}_lengths[] = {{ {}0}}, {name}_ranks[] = {{ {}0}};\n",
             extents(&parameters),
             extents(&shared),
+            numbers(&blocks.lengths),
+            numbers(&blocks.ranks),
         );
         added.expect("strings take everything");
         let (parameters, shared) = (parameters.len(), shared.len());
         let waits = translate::waits(entry);
         let row = writeln!(
             rows,
-            "    {{\"{name}\", {function}, {most_threads}, {waits}, {name}_parameters, {parameters}, {name}_shared, {shared}}},"
+            "    {{\"{name}\", {function}, {most_threads}, {waits}, {name}_parameters, {parameters}, {name}_shared, {shared}, \
+             {name}_lengths, {name}_ranks}},"
         );
         row.expect("strings take everything");
     }
     let count = module.entries.len();
     Ok(format!(
         "{text}\nnamespace cuda_sim {{\nconst Kernel kernels[] = {{\n{rows}    {{nullptr, nullptr, 0, false, nullptr, 0, \
-         nullptr, 0}},\n}};\nconst size_t kernel_count = {count};\n}}\n"
+         nullptr, 0, nullptr, nullptr}},\n}};\nconst size_t kernel_count = {count};\n}}\n"
     ))
 }
 

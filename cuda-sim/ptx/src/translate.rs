@@ -1,6 +1,6 @@
 //! Kernels as C++: a function each, in which each instruction is a call of a function of `../cpp/ptx.h`.
 
-use crate::flow::{self, Next, Step};
+use crate::flow::{self, BasicBlocks, Next, Step};
 use crate::parse::{Class, Entry, Instruction, Module, Operand, Register, Statement, Type, Variable};
 use crate::{Error, Result};
 use std::fmt::Write as _;
@@ -78,8 +78,15 @@ pub fn function(kernel: &str) -> String {
     format!("ptx_{kernel}")
 }
 
-/// Translates a kernel to a source file.
-pub fn kernel(module: &Module, entry: &Entry) -> Result<String> {
+/// A translated kernel.
+pub struct Kernel {
+    /// The source file.
+    pub text: String,
+    pub blocks: BasicBlocks,
+}
+
+/// Translates a kernel.
+pub fn kernel(module: &Module, entry: &Entry) -> Result<Kernel> {
     let of_kernel = |line, what| Error { kernel: Some(entry.name.clone()), line, what };
     let (parameters, shared) = (parameters(entry)?, shared(module, entry)?);
     let mut steps = Vec::new();
@@ -94,6 +101,7 @@ pub fn kernel(module: &Module, entry: &Entry) -> Result<String> {
                 translated.map_err(|what| of_kernel(line, format!("{}: {what}", instruction.opcode)))?;
                 let mut step = translation.step;
                 step.line = line;
+                step.waits = instruction.opcode == "bar.sync";
                 if let Some((guard, negated)) = instruction.guard {
                     let condition = format!("{}{}", if negated { "!" } else { "" }, entry.registers[guard].name);
                     if entry.registers[guard].of.class != Class::Predicate {
@@ -119,9 +127,15 @@ pub fn kernel(module: &Module, entry: &Entry) -> Result<String> {
     for register in unwritten.into_iter().map(|register| &entry.registers[register]) {
         write(&format!("    {} = as<{}>(rubbish());", register.name, register_type(register)));
     }
-    steps.iter().for_each(|step| write(&step.code));
+    let blocks = BasicBlocks::new(&steps).map_err(|what| of_kernel(entry.end, what))?;
+    for (step, begins) in steps.iter().zip(&blocks.begins) {
+        if let Some(block) = begins {
+            write(&format!("    {{ basic_block({block}); }}"));
+        }
+        write(&step.code);
+    }
     write("}");
-    Ok(text)
+    Ok(Kernel { text, blocks })
 }
 
 fn register_type(register: &Register) -> &'static str {

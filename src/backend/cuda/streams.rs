@@ -1,4 +1,4 @@
-//! The streams of one pipeline on a device: one for copies to the device, one for kernels.
+//! The streams of one pipeline on a device: for copies to the device, for Huffman codes, and for all other kernels.
 #![allow(unsafe_code)]
 
 use super::in_flight::InFlight;
@@ -24,10 +24,13 @@ pub(super) fn once(_: Part, queue: &dyn Fn() -> Result<()>) -> Result<()> {
     queue()
 }
 
-/// A context and two of its streams.
+/// A context and its streams for a pipeline.
 pub(super) struct Streams {
     /// The stream of kernels.
     pub(super) compute: Stream,
+    /// The stream of the JPEG decoder's kernels up to its transforms. They take long and use little of the card, so those
+    /// of the next batch run beside the other kernels of this one.
+    pub(super) huffman: Stream,
     /// The stream of copies to the device.
     pub(super) copy: Stream,
     pub(super) context: Context,
@@ -36,8 +39,9 @@ pub(super) struct Streams {
 
 impl Streams {
     pub(super) fn new(context: &Context, priority: StreamPriority, queue: Queue) -> Result<Self> {
-        let (compute, copy) = (Stream::new(context, priority)?, Stream::new(context, priority)?);
-        Ok(Self { compute, copy, context: Context::clone(context), queue })
+        let stream = || Stream::new(context, priority);
+        let (compute, huffman, copy) = (stream()?, stream()?, stream()?);
+        Ok(Self { compute, huffman, copy, context: Context::clone(context), queue })
     }
 
     /// Makes the context current on this thread.
@@ -61,9 +65,10 @@ impl Streams {
         self.compute.wait(&batch.uploaded)
     }
 
-    /// Waits for all work on both streams.
+    /// Waits for all work on the streams.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.copy.synchronize()?;
+        self.huffman.synchronize()?;
         self.compute.synchronize()
     }
 }

@@ -24,6 +24,7 @@ type Illegal = extern "C" fn(usize, usize, *const c_char);
 /// A compiled module. Its launches take turns.
 pub struct Compiled {
     launch: unsafe extern "C" fn(usize, *const u32, *const u32, *const c_void, u64) -> c_int,
+    count: unsafe extern "C" fn(*mut [u64; 2]),
     names: Vec<String>,
 }
 
@@ -62,10 +63,22 @@ impl Compiled {
             let count = library.get::<extern "C" fn() -> usize>(b"cuda_sim_kernel_count").unwrap()();
             let name = library.get::<extern "C" fn(usize) -> *const c_char>(b"cuda_sim_kernel_name").unwrap();
             let names = (0..count).map(|i| CStr::from_ptr(name(i)).to_str().unwrap().to_owned()).collect();
-            let launch = *library.get(b"cuda_sim_launch").unwrap();
+            let (launch, count) =
+                (*library.get(b"cuda_sim_launch").unwrap(), *library.get(b"cuda_sim_count_ways").unwrap());
             std::mem::forget(library);
-            Self { launch, names }
+            Self { launch, count, names }
         }
+    }
+
+    /// The instructions on the longest way of a block of threads, and those of all warps. For programs with one test.
+    pub fn counted(&self, name: &str, threads: u32) -> [u64; 2] {
+        let mut ways = [0; 2];
+        // SAFETY: the counts live until they are taken back.
+        unsafe { (self.count)(&raw mut ways) };
+        self.run(name, [1, 1, 1], [threads, 1, 1], 0, &mut [0]).unwrap();
+        // SAFETY: null is allowed.
+        unsafe { (self.count)(std::ptr::null_mut()) };
+        ways
     }
 
     /// Runs a kernel on `memory`; what was refused, if something was.

@@ -151,12 +151,14 @@ impl DeviceDecoder {
         let images = jobs.iter().map(|(_, job)| job.image).collect();
         let staged = Staged::new(images, &batch.arena, &mut staging)?;
         self.streams.upload(batch)?;
+        self.streams.huffman.wait(&batch.uploaded)?;
         let state = match batch.decoding_mut() {
             Some(state) => state,
             none => none.insert(Decoding::new(&self.streams.context, self.options.batch_images)?),
         };
-        // SAFETY: the stream has been made to wait for the staging memory, which is reused only after the batch is
+        let (huffman, compute) = (&self.streams.huffman, &self.streams.compute);
+        // SAFETY: both streams have been made to wait for the staging memory, which is reused only after the batch is
         // done. `batch_images` is the largest number of images in a batch.
-        unsafe { state.queue(&staged, &self.kernels, &self.streams.compute) }
+        unsafe { state.queue(&staged, &self.kernels, huffman, compute) }
     }
 }

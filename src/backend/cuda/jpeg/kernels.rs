@@ -1,7 +1,6 @@
 //! The decoder's kernels: their grids and launches.
 #![allow(unsafe_code)]
 
-use super::lower::RUNS;
 use super::params::JpegImage;
 use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::cuda::driver::{self, Function, Module, Stream};
@@ -10,13 +9,21 @@ use crate::ops::descriptors::{DevicePointer, Launch};
 use std::sync::Arc;
 
 /// Largest number of images in one launch: a grid's y and z are 16-bit numbers.
-pub(super) const MAX_IMAGES: usize = 65_535;
+const MAX_IMAGES: usize = 65_535;
+
+/// Encoded bytes from which an image has launches of its own. A launch has as many blocks of threads for each image as
+/// the largest one needs, so one image of 25 MB among 256 would bring ten million blocks without work to jpeg_idct.
+const ALONE_BYTES: u32 = 1 << 20;
 
 /// The kernels, in the order of their execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DecodeStep {
+    Count,
     Unstuff,
+    Codes,
     Sync,
+    SyncAgain,
+    Join,
     Clear,
     Coefficients,
     Dc,
@@ -26,15 +33,28 @@ pub(super) enum DecodeStep {
 
 impl DecodeStep {
     /// The steps that determine an image's status.
-    pub(super) const JUDGING: [Self; 4] = [Self::Unstuff, Self::Sync, Self::Clear, Self::Coefficients];
+    pub(super) const JUDGING: [Self; 8] = [
+        Self::Count,
+        Self::Unstuff,
+        Self::Codes,
+        Self::Sync,
+        Self::SyncAgain,
+        Self::Join,
+        Self::Clear,
+        Self::Coefficients,
+    ];
     /// The remaining steps.
     pub(super) const MAKING: [Self; 3] = [Self::Dc, Self::Idct, Self::Rgb];
 
     /// The name of the function in kernels/*.cu.
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Count => "jpeg_count",
             Self::Unstuff => "jpeg_unstuff",
+            Self::Codes => "jpeg_codes",
             Self::Sync => "jpeg_sync",
+            Self::SyncAgain => "jpeg_sync_again",
+            Self::Join => "jpeg_join",
             Self::Clear => "jpeg_clear",
             Self::Coefficients => "jpeg_coefficients",
             Self::Dc => "jpeg_dc",
@@ -43,25 +63,24 @@ impl DecodeStep {
         }
     }
 
-    /// Grid and block for these images together. `None` if no image needs the step.
-    pub(super) fn grid(self, images: &[JpegImage]) -> Option<([u32; 3], [u32; 3])> {
+    /// Grid and block for these images together.
+    pub(super) fn grid(self, images: &[JpegImage]) -> ([u32; 3], [u32; 3]) {
         let count = images.len() as u32;
         let most = |of: fn(&JpegImage) -> u32| images.iter().map(of).max().unwrap_or(0);
         match self {
-            Self::Unstuff | Self::Dc => Some(([count, 1, 1], [256, 1, 1])),
-            Self::Sync => images.iter().any(|image| image.segment_blocks == 0).then_some(([count, 1, 1], [256, 1, 1])),
+            Self::Join | Self::Dc => ([count, 1, 1], [256, 1, 1]),
+            Self::Count | Self::Unstuff => ([most(|image| image.tiles() as u32), count, 1], [256, 1, 1]),
+            Self::Codes => ([6, count, 1], [256, 1, 1]),
+            Self::Sync | Self::SyncAgain => ([most(|image| image.run_blocks() as u32), count, 1], [256, 1, 1]),
             Self::Clear | Self::Idct => {
                 let blocks = most(|image| image.columns * image.rows * image.mcu_blocks);
-                Some(([blocks.div_ceil(32), count, 1], [256, 1, 1]))
+                ([blocks.div_ceil(32), count, 1], [256, 1, 1])
             }
-            Self::Coefficients => {
-                let runs = most(|image| if image.segment_blocks == 0 { RUNS as u32 } else { image.segments });
-                Some(([runs.div_ceil(64), count, 1], [64, 1, 1]))
-            }
+            Self::Coefficients => ([most(|image| image.runs() as u32).div_ceil(128), count, 1], [128, 1, 1]),
             Self::Rgb => {
                 // Four pixels a thread, of which one or two may lie outside of the rectangle.
                 let (width, height) = (most(|image| image.width / 2 + 1), most(|image| image.height / 2 + 1));
-                Some(([width.div_ceil(32), height.div_ceil(8), count], [32, 8, 1]))
+                ([width.div_ceil(32), height.div_ceil(8), count], [32, 8, 1])
             }
         }
     }
@@ -96,15 +115,23 @@ impl JpegKernels {
         stream: &Stream,
     ) -> Result<()> {
         for (step, function) in self.functions.iter().filter(|(step, _)| steps.contains(step)) {
-            for (chunk, begin) in images.chunks(MAX_IMAGES).zip((at..).step_by(MAX_IMAGES * size_of::<JpegImage>())) {
-                let Some((grid, block)) = step.grid(chunk) else { continue };
+            let mut begin = at;
+            for chunk in chunks(images) {
+                let (grid, block) = step.grid(chunk);
                 let launch = Launch { samples: begin, table: 0, count: chunk.len() as u32, reserved: 0 };
+                begin += size_of_val(chunk) as DevicePointer;
                 // SAFETY: all kernels take this parameter; the rest is the contract.
                 unsafe { driver::launch(step.name(), *function, grid, block, stream, &launch)? };
             }
         }
         Ok(())
     }
+}
+
+/// The images of each launch.
+fn chunks(images: &[JpegImage]) -> impl Iterator<Item = &[JpegImage]> {
+    let is_small = |image: &JpegImage| image.data_bytes < ALONE_BYTES;
+    images.chunk_by(move |a, b| is_small(a) && is_small(b)).flat_map(|together| together.chunks(MAX_IMAGES))
 }
 
 /// Images that are to be decoded together, with their descriptors in staging memory.
@@ -127,6 +154,8 @@ impl Staged {
         for (image, status) in images.iter_mut().zip((status..).step_by(size_of::<u32>())) {
             image.status = status;
         }
+        // Those with launches of their own come last, so that the others share theirs.
+        images.sort_by_key(|image| image.data_bytes >= ALONE_BYTES);
         let at = staging.put(arena, &images)?;
         Ok(Self { images, at, status })
     }

@@ -1,6 +1,6 @@
 //! Lowers an image's headers to the kernels' descriptor, and computes the device memory that the kernels need for it.
 
-use super::params::{JpegCode, JpegComponent, JpegImage, JpegRun, JpegTables};
+use super::params::{JpegCode, JpegComponent, JpegImage, JpegLookUp, JpegRun, JpegTables};
 use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::backend::cuda::lower::packed_bytes;
 use crate::decode::{Baseline, BaselineColor, Code, DecodeWindow, Header};
@@ -9,11 +9,14 @@ use crate::ops::descriptors::DevicePointer;
 use crate::raster::Rect;
 use bytemuck::Zeroable as _;
 
-/// Number of threads that share an image without restarts.
-pub(super) const RUNS: usize = 256;
-/// Number of bits after which a thread notes its state, and the smallest share of a thread: as in kernels/jpeg_sync.cu.
+/// Number of bits of a run, and number of runs that a block of jpeg_sync finds: as in kernels/jpeg.cuh.
+const RUN_BITS: usize = 1024;
+pub(super) const BLOCK_RUNS: usize = 240;
+/// Number of threads of the block, and number of bits after which each records its state: as in kernels/jpeg_sync.cu.
+const SYNC_THREADS: usize = 256;
 const CHECK_BITS: usize = 256;
-const MIN_SHARE_BITS: usize = 1024;
+/// Number of bytes that a block of jpeg_unstuff takes.
+const TILE_BYTES: usize = 4096;
 
 /// Alignment of the pieces of an image's memory.
 const ALIGN_BYTES: usize = 128;
@@ -41,10 +44,21 @@ impl Pieces {
     }
 }
 
-/// Largest number of states that the threads note for this many bits.
-fn checks(bits: usize) -> usize {
-    let share_bits = bits.div_ceil(RUNS).next_multiple_of(CHECK_BITS).max(MIN_SHARE_BITS);
-    RUNS * share_bits / CHECK_BITS
+impl JpegImage {
+    /// Largest number of runs.
+    pub(super) fn runs(&self) -> usize {
+        (8 * self.data_bytes as usize).div_ceil(RUN_BITS).max(1)
+    }
+
+    /// Number of blocks of threads that find the runs.
+    pub(super) fn run_blocks(&self) -> usize {
+        self.runs().div_ceil(BLOCK_RUNS)
+    }
+
+    /// Number of tiles of the data.
+    pub(super) fn tiles(&self) -> usize {
+        (self.data_bytes as usize).div_ceil(TILE_BYTES).max(1)
+    }
 }
 
 fn code(code: &Code) -> JpegCode {
@@ -67,6 +81,8 @@ impl<'a> Lowered<'a> {
         let segments = if segment_blocks == 0 { 1 } else { window.checked.len().div_ceil(segment_blocks) };
         let data = &encoded[window.data.clone()];
         let data_bytes = data.len();
+        let mut image = JpegImage { data_bytes: data_bytes as u32, ..JpegImage::default() };
+        let (tiles, runs, run_blocks) = (image.tiles(), image.runs(), image.run_blocks());
 
         let mut pieces = Pieces(0);
         let pixels = pieces.take(packed_bytes(part.size()));
@@ -74,9 +90,11 @@ impl<'a> Lowered<'a> {
         // Zeros after the data, up to a whole word.
         let bytes = pieces.take(data_bytes + 12);
         let bounds = pieces.take(size_of::<u32>() * (segments + 1));
-        let (runs, states) = if segment_blocks == 0 { (RUNS, checks(8 * data_bytes)) } else { (0, 0) };
+        let tiles = pieces.take(size_of::<u64>() * tiles);
+        let look_up = pieces.take(size_of::<JpegLookUp>());
         let runs = pieces.take(size_of::<JpegRun>() * runs);
-        let checks = pieces.take(size_of::<JpegRun>() * states);
+        let checks = pieces.take(size_of::<JpegRun>() * run_blocks * SYNC_THREADS * (RUN_BITS / CHECK_BITS));
+        let ends = pieces.take(size_of::<JpegRun>() * 2 * run_blocks);
         let dc = pieces.take(size_of::<u16>() * window.checked.len());
         let ac = pieces.take(size_of::<[i16; 64]>() * window.mcus() * mcu_blocks);
         let mut components = [JpegComponent::default(); 3];
@@ -107,11 +125,14 @@ impl<'a> Lowered<'a> {
             };
             first_block += component.columns * component.rows;
         }
-        let image = JpegImage {
+        image = JpegImage {
             bytes,
             bounds,
+            tiles,
+            look_up,
             runs,
             checks,
+            ends,
             dc,
             ac,
             pixels,
@@ -121,7 +142,6 @@ impl<'a> Lowered<'a> {
                 BaselineColor::Ycc => 1,
                 BaselineColor::Rgb => 2,
             },
-            data_bytes: data_bytes as u32,
             segments: segments as u32,
             segment_blocks: segment_blocks as u32,
             first_restart: window.first_restart,
@@ -138,7 +158,7 @@ impl<'a> Lowered<'a> {
             y: part.y,
             width: part.width,
             height: part.height,
-            ..JpegImage::default()
+            ..image
         };
         Self { source, image, data, len_bytes: pieces.0, pixels_end }
     }
@@ -174,8 +194,10 @@ impl<'a> Lowered<'a> {
     /// The descriptor with these addresses of the image's memory, its data and its tables, and without a status.
     pub(super) fn at(&self, memory: DevicePointer, data: DevicePointer, tables: DevicePointer) -> JpegImage {
         let mut image = JpegImage { data, tables, ..self.image };
-        let JpegImage { bytes, bounds, runs, checks, dc, ac, pixels, .. } = &mut image;
-        [bytes, bounds, runs, checks, dc, ac, pixels].into_iter().for_each(|address| *address += memory);
+        let JpegImage { bytes, bounds, tiles, look_up, runs, checks, ends, dc, ac, pixels, .. } = &mut image;
+        [bytes, bounds, tiles, look_up, runs, checks, ends, dc, ac, pixels]
+            .into_iter()
+            .for_each(|address| *address += memory);
         image.components.iter_mut().for_each(|component| component.samples += memory);
         image
     }

@@ -7,7 +7,8 @@
 //! The device never decides that an image is bad. Kernels flag everything unusual, and the CPU decodes flagged images.
 //! It alone says whether they are bad, so `device` and `exact` have the CPU's bytes and the CPU's bad samples. For this
 //! the host waits once in each batch, for one word for each image. The words are copied back right after the Huffman
-//! kernel, while the transforms are queued already. Flagged images are decoded into the place of their pixels before
+//! kernels, while the transforms are queued already. The Huffman kernels have a stream of their own: few threads of them
+//! run for long, so those of the next batch run beside the transforms and augmentations of this one. Flagged images are decoded into the place of their pixels before
 //! other stages are queued, so nothing runs twice. Encoded data are sent before that wait, descriptors after it. The
 //! decoder's memory is one piece for each image in the batch's arena, pixels first. When the pixels are done, the rest
 //! becomes memory for the recipe's stages, which follow on the same stream.

@@ -23,6 +23,15 @@ pub(super) struct JpegTables {
     pub(super) quant: [[u16; 64]; 3],
 }
 
+/// Look-up tables, written by the kernels.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+pub(super) struct JpegLookUp {
+    look: [[u16; 1024]; 6],
+    more: [[u16; 1024]; 3],
+    more_from: [u32; 4],
+}
+
 /// The samples of a component.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -58,8 +67,11 @@ pub(in crate::backend::cuda) struct JpegImage {
     pub(super) data: DevicePointer,
     pub(super) bytes: DevicePointer,
     pub(super) bounds: DevicePointer,
+    pub(super) tiles: DevicePointer,
+    pub(super) look_up: DevicePointer,
     pub(super) runs: DevicePointer,
     pub(super) checks: DevicePointer,
+    pub(super) ends: DevicePointer,
     pub(super) dc: DevicePointer,
     pub(super) ac: DevicePointer,
     pub(super) tables: DevicePointer,
@@ -89,10 +101,11 @@ pub(in crate::backend::cuda) struct JpegImage {
 const _: () = {
     assert!(size_of::<JpegCode>() == 392 && offset_of!(JpegCode, symbols) == 136);
     assert!(size_of::<JpegTables>() == 2736 && offset_of!(JpegTables, quant) == 2352);
+    assert!(size_of::<JpegLookUp>() == 18448 && offset_of!(JpegLookUp, more_from) == 18432);
     assert!(size_of::<JpegComponent>() == 56 && offset_of!(JpegComponent, last_x) == 40);
     assert!(size_of::<JpegRun>() == 12 && offset_of!(JpegRun, block) == 8);
-    assert!(size_of::<JpegImage>() == 320 && offset_of!(JpegImage, components) == 80);
-    assert!(offset_of!(JpegImage, color) == 248 && offset_of!(JpegImage, x) == 304);
+    assert!(size_of::<JpegImage>() == 344 && offset_of!(JpegImage, components) == 104);
+    assert!(offset_of!(JpegImage, color) == 272 && offset_of!(JpegImage, x) == 328);
 };
 
 // SAFETY: plain numbers without padding, as the sizes above show, for which zero bits are valid.

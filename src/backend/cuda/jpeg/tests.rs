@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::kernels::DecodeStep;
-use super::lower::{Lowered, RUNS};
+use super::lower::{BLOCK_RUNS, Lowered};
 use super::params::JpegImage;
 use crate::backend::left_to_cpu::reason_of_status;
 use crate::decode::kernel_steps::{self, StepResults};
@@ -25,6 +25,9 @@ struct Simulated {
     memory: Vec<[Memory; 4]>,
     descriptors: Memory,
 }
+
+/// In a number of blocks: it counts from the first block of the data, as in kernels/jpeg.cuh.
+const ABSOLUTE: u32 = 1 << 31;
 
 fn put(bytes: &[u8]) -> Memory {
     // Kernels read whole vectors.
@@ -61,7 +64,7 @@ impl Simulated {
     }
 
     /// The effects of a step on memory.
-    fn counted(&self, step: DecodeStep) -> Option<Counts> {
+    fn counted(&self, step: DecodeStep) -> Counts {
         // SAFETY: all memory that the launch points to exists, and no other launch runs.
         self.with_launch(step, |kernel, grid, block, launch| unsafe { kernel.counted(grid, block, launch) }.unwrap())
     }
@@ -70,16 +73,16 @@ impl Simulated {
         &self,
         step: DecodeStep,
         run: impl FnOnce(Kernel, [u32; 3], [u32; 3], &[u8; LAUNCH_BYTES]) -> T,
-    ) -> Option<T> {
+    ) -> T {
         // While a launch is counted, no other one runs.
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let (grid, block) = step.grid(&self.images)?;
+        let (grid, block) = step.grid(&self.images);
         let count = self.images.len() as u32;
         let launch = Launch { samples: self.descriptors.address(), table: 0, count, reserved: 0 };
         // SAFETY: numbers without padding.
         let launch: [u8; LAUNCH_BYTES] = unsafe { std::mem::transmute(launch) };
-        Some(run(Kernel::find(step.name()).unwrap(), grid, block, &launch))
+        run(Kernel::find(step.name()).unwrap(), grid, block, &launch)
     }
 
     /// `count` values of an image's memory.
@@ -108,6 +111,7 @@ fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Re
             }
         }
     };
+    simulated.run(DecodeStep::Count);
     simulated.run(DecodeStep::Unstuff);
     each(&|i, image, steps| {
         let bytes: Vec<u8> = simulated.values(i, image.bytes, steps.scan.bytes.len().next_multiple_of(4));
@@ -117,14 +121,20 @@ fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Re
         let want: Vec<u32> = steps.scan.bounds.iter().map(|&bound| bound as u32).take(bounds.len()).collect();
         assert_eq!(bounds, want, "{what:?}, image {i}: bounds");
     });
-    simulated.run(DecodeStep::Sync);
+    for step in [DecodeStep::Codes, DecodeStep::Sync, DecodeStep::SyncAgain, DecodeStep::Join] {
+        simulated.run(step);
+    }
     each(&|i, image, steps| {
+        // The plain code has a run for each segment.
         if image.segment_blocks > 0 {
             return;
         }
-        let runs: Vec<[u32; 3]> = simulated.values(i, image.runs, RUNS);
-        for (run, [bit, place, block]) in steps.runs.iter().zip(runs) {
+        let runs: Vec<[u32; 3]> = simulated.values(i, image.runs, steps.runs.len());
+        let ends: Vec<[u32; 3]> = simulated.values(i, image.ends, image.run_blocks());
+        for (at, (run, [bit, place, block])) in steps.runs.iter().zip(runs).enumerate() {
             let want = (run.start.bit, run.start.block << 8 | run.start.index, run.block);
+            let before = if block & ABSOLUTE != 0 { 0 } else { ends[at / BLOCK_RUNS][2] };
+            let block = (block + before) & !ABSOLUTE;
             assert_eq!((bit as usize, place as usize, block as usize), want, "{what:?}, image {i}: runs");
         }
     });
@@ -300,7 +310,7 @@ fn the_readme_has_the_counts() {
         println!("bits a pixel{what}: {bits_a_pixel:.2}");
         let simulated = Simulated::new(&[(&bytes, Rect::full(size))]);
         for step in DecodeStep::JUDGING.into_iter().chain(DecodeStep::MAKING) {
-            let Some(counts) = simulated.counted(step) else { continue };
+            let counts = simulated.counted(step);
             if restart_interval_rows > 0 && step != DecodeStep::Coefficients {
                 continue;
             }

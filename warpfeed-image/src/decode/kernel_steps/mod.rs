@@ -10,9 +10,9 @@
 //! or decode it in another way.
 //!
 //! They check for damage down to one row of MCUs below the rectangle, which covers everything that the CPU
-//! decodes. If the image has a row index, they read only the rows that are needed. Without restart markers,
-//! threads guess where codes begin, and at most 64 rounds correct the guesses. If all components share one code, as in
-//! RGB, a thread cannot find out which component it is in, and the CPU decodes the image.
+//! decodes. If the image has a row index, they read only the rows that are needed. Threads guess where codes begin, and
+//! rounds correct the guesses. If all components share one code, as in RGB, a thread cannot find out which component it
+//! is in. Then only images of little data are decoded, the CPU decodes the others.
 
 mod codes;
 mod coefficients;
