@@ -1,6 +1,7 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs.
 
 use crate::backend::{OutputForm, PixelForm, RunOptions};
+use crate::decode::Header;
 use crate::device::{DecodePath, Device};
 use crate::engine::{Engine, FixedRecipe};
 use crate::error::Result;
@@ -97,17 +98,19 @@ pub fn apply_with_fields(
     ops: &[Op],
     options: &ApplyOptions,
 ) -> Result<(Tensor, Fields)> {
-    run(bytes, ops, options, |stored, recipe, planner| {
-        Follower::default().follow(fields.clone(), stored, recipe, planner).map(|(fields, _)| fields)
+    run(bytes, ops, options, |header, recipe, planner| {
+        let mut follower = Follower::default();
+        let fields = follower.to_draft(fields.clone(), header.full_size(), header.size, planner)?;
+        follower.follow(fields, header.size, recipe, planner).map(|(fields, _)| fields)
     })
 }
 
-/// Runs `ops` on an image. `also` gets the size of the stored image, and its recipe with the orientation.
+/// Runs `ops` on an image. `also` gets the image's header, and its recipe with the orientation.
 fn run<T>(
     bytes: &[u8],
     ops: &[Op],
     options: &ApplyOptions,
-    also: impl FnOnce(Size, &[Op], &Planner) -> Result<T>,
+    also: impl FnOnce(&Header, &[Op], &Planner) -> Result<T>,
 ) -> Result<(Tensor, T)> {
     let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
     let recipe = FixedRecipe { ops: ops.to_vec(), orientation: options.orientation, draft: options.draft, planner };
@@ -115,7 +118,7 @@ fn run<T>(
     // Its size and normalization are the tensor's.
     let all = recipe.of(&header);
     let Plan { size, epilogue, .. } = planner.plan_one(&all, header.size)?;
-    let also = also(header.size, &all, &planner)?;
+    let also = also(&header, &all, &planner)?;
     let (dtype, layout) = match epilogue.normalize {
         Some(_) => (DType::F32, Layout::Nchw),
         None => (DType::U8, Layout::Nhwc),

@@ -3,7 +3,7 @@
 use crate::backend::masks::{self, MaskRunner};
 use crate::error::{Error, Result};
 use crate::fields::{Field, Fields, Mask};
-use crate::ops::Op;
+use crate::ops::{Op, Resize};
 use crate::plan::{Planner, Strategy};
 use crate::raster::Size;
 
@@ -14,6 +14,18 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
+    /// The fields of an image of size `full`, as they lie on a draft of size `size`.
+    ///
+    /// # Errors
+    /// As of [`follow`](Self::follow).
+    pub(crate) fn to_draft(&mut self, fields: Fields, full: Size, size: Size, planner: &Planner) -> Result<Fields> {
+        if full == size {
+            return Ok(fields);
+        }
+        let scale = Resize::new(size).into();
+        self.follow(fields, full, &[scale], planner).map(|(fields, _)| fields)
+    }
+
     /// The fields after a recipe that is run on an image of size `stored`, and the size of the result.
     ///
     /// # Errors

@@ -102,6 +102,7 @@ mod worker_threads;
 use crate::backend::{AnyBackend, Backend};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::follow::Follower;
 use crate::ops::Op;
 use crate::plan::Strategy;
 use crate::preprocess::Preprocessor;
@@ -448,7 +449,9 @@ impl<I> Pipeline<I> {
         let annotation = Annotation::new(spec, source.label(index), sample.take_found(&want)?)?;
         let header = self.setup.recipes.header(sample.bytes())?;
         let pick = Pick { index, repetition };
-        let drawn = self.setup.recipes.draw(epoch, Drawn { pick, stored: Stored::from(&header) }, &annotation)?;
+        let stored = Stored::from(&header);
+        let annotation = self.setup.recipes.fit(annotation, stored, &mut Follower::default())?;
+        let drawn = self.setup.recipes.draw(epoch, Drawn { pick, stored }, &annotation)?;
         Ok(drawn.recipes)
     }
 }

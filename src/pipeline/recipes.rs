@@ -2,6 +2,7 @@
 
 use crate::decode::Header;
 use crate::error::Result;
+use crate::follow::Follower;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::recipe::draw_recipe;
 use crate::ops::transform::{SampleInfo, Transform};
@@ -10,18 +11,22 @@ use crate::plan::{Planner, Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
 use crate::rng::{Pick, SampleRng};
 use crate::targets::Annotation;
+use std::sync::Arc;
 
 /// Properties of a stored image that its recipe depends on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stored {
+    /// Size of the decoded image.
     pub(super) size: Size,
+    /// Size as stored, which is another for drafts.
+    full: Size,
     /// The orientation tag (EXIF).
     orientation: u8,
 }
 
 impl From<&Header> for Stored {
     fn from(header: &Header) -> Self {
-        Self { size: header.size, orientation: header.orientation }
+        Self { size: header.size, full: header.full_size(), orientation: header.orientation }
     }
 }
 
@@ -101,6 +106,22 @@ impl Recipes {
     /// Reads the header of an encoded image and checks it against the limits.
     pub(super) fn header(&self, bytes: &[u8]) -> Result<Header> {
         self.planner.header(bytes, self.draft)
+    }
+
+    /// An annotation whose fields lie on the decoded image, which may be a draft.
+    ///
+    /// # Errors
+    /// As of [`Follower::follow`].
+    pub(super) fn fit(
+        &self,
+        mut annotation: Annotation,
+        stored: Stored,
+        follower: &mut Follower,
+    ) -> Result<Annotation> {
+        if let (Some(fields), true) = (&mut annotation.fields, stored.full != stored.size) {
+            *fields = Arc::new(follower.to_draft((**fields).clone(), stored.full, stored.size, &self.planner)?);
+        }
+        Ok(annotation)
     }
 
     /// Draws the operations of every image that a batch has of a sample, view after view.

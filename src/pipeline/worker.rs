@@ -158,6 +158,7 @@ impl<'a> Worker<'a> {
         let (context, backend, recipes) = (self.context, self.backend, &self.context.setup.recipes);
         let Loaded { encoded, header, stored, cached_ops } = image;
         let start = Instant::now();
+        let annotation = recipes.fit(annotation, stored, &mut self.own.follower)?;
         let drawn = recipes.draw(context.epoch, Drawn { pick, stored }, &annotation)?;
         if drawn.is_padded {
             context.counters.add_padded();

@@ -448,6 +448,36 @@ fn exif_orientation_turns_fields_first() {
     }
 }
 
+/// A draft has its size as stored in front of everything, so its fields are scaled first.
+#[test]
+fn fields_of_a_draft_lie_on_the_draft() {
+    let (bytes, draft) = (jpeg(81, 64, 5), Some(Size::new(40, 32)));
+    let mut plane_of = vec![0_u8; 81 * 64];
+    plane_of[63 * 81..].fill(7);
+    let given = Fields::new()
+        .with("boxes", Boxes::new(BoxFormat::Xyxy, vec![[0.0, 16.0, 81.0, 32.0]]))
+        .and_then(|fields| fields.with("mask", Mask::new(Size::new(81, 64), plane_of).unwrap()))
+        .unwrap();
+    let options = ApplyOptions { draft, ..ApplyOptions::default() };
+    let (image, made) = apply_with_fields(&bytes, &given, &[], &options).unwrap();
+    assert_eq!(image.shape(), [1, 32, 41, 3]);
+    assert_eq!(made.boxes().unwrap().rows(), [[0.0, 8.0, 41.0, 16.0]]);
+    let mask = plane(&made, "mask", 0);
+    assert!(mask[..31 * 41].iter().all(|value| *value == 0) && mask[31 * 41..].iter().all(|value| *value == 7));
+
+    let source = EncodedImages::new([(bytes.clone(), 0)]).fields(["boxes", "mask"], {
+        let given = given.clone();
+        move |_: Described<'_>| Ok(given.clone())
+    });
+    let builder = Pipeline::builder(source).fields(["boxes", "mask"]).draft(Size::new(40, 32));
+    let pipeline = builder.augment(random_horizontal_flip(1.0)).output(DType::U8, Layout::Nhwc);
+    let batch = pipeline.resize(Size::new(20, 16)).build().unwrap().epoch(0).next().unwrap().unwrap();
+    let recipe = &batch.recipes(0).unwrap()[0];
+    let (want, want_fields) = apply_with_fields(&bytes, &given, recipe, &options).unwrap();
+    assert_eq!(batch.images().as_bytes().unwrap(), want.as_bytes().unwrap());
+    assert_eq!(batch.fields(0).unwrap().image(0), Some(&want_fields));
+}
+
 #[test]
 fn what_fields_cannot_follow_is_refused() {
     let jpegs = jpegs(3);

@@ -201,6 +201,12 @@ impl Header {
         }
     }
 
+    /// Width and height as stored: [`size`](Self::size), unless this is the header of a draft.
+    #[must_use]
+    pub fn full_size(&self) -> Size {
+        self.full_size
+    }
+
     /// Whether the image is decoded at a smaller scale than it is stored.
     #[must_use]
     pub fn is_draft(&self) -> bool {
