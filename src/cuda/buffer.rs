@@ -91,7 +91,10 @@ impl Pool {
             return Ok(buffer);
         }
         let memory = self.memory.allocate(stream, len_bytes)?;
-        Ok(Buffer { memory, ready: Event::new(&self.context)?, users: Vec::new() })
+        let buffer = Buffer { memory, ready: Event::new(&self.context)?, users: Vec::new() };
+        // A buffer that is never used is freed after its allocation, which is queued on the stream.
+        buffer.ready.record(stream)?;
+        Ok(buffer)
     }
 
     /// Keeps a buffer; if there are too many, frees the smallest.

@@ -96,7 +96,8 @@ fn no_order_of_the_devices_work_gives_other_bytes() {
 /// Images above 1 MiB have launches of their own, of many blocks of threads.
 #[test]
 fn a_large_image_among_small_ones() {
-    let _sim = start();
+    let sim = start();
+    sim.reset_with_memory(0, 512 << 20);
     let mut rng = ChaCha8Rng::seed_from_u64(6);
     let mut image = Image::new(Size::new(900, 700));
     image.pixels_mut().iter_mut().for_each(|pixel| *pixel = rng.random());
