@@ -79,7 +79,7 @@ pub struct PackOptions {
     /// are copied, and the image is decoded before and after and compared. Progressive images become baseline. JPEGs
     /// that do not allow this (12 bits, lossless, damaged) are copied unchanged.
     pub restarts: bool,
-    /// Puts entry points into JPEGs, so that the CPU decodes a crop faster from the first epoch on. They take about a
+    /// Puts entry points into JPEGs, so that a CPU with AVX-512 has them from the first epoch on. They take less than a
     /// hundredth of an image's bytes. The image's other bytes stay as they are, but progressive images become baseline.
     /// JPEGs that cannot have entry points (12 bits, lossless, small, damaged) are copied unchanged.
     pub entry_points: bool,

@@ -74,9 +74,9 @@ struct Job {
     /// A marker follows each row of blocks. Progressive JPEGs become baseline.
     #[arg(long)]
     restarts: bool,
-    /// Make random crops decode faster from the first epoch on: put entry points into JPEGs, 1 % more bytes.
+    /// Put entry points into JPEGs, for decoders to start at from the first epoch on: less than 1 % more bytes.
     ///
-    /// The images' data stay as they are, but progressive JPEGs become baseline. The gain needs AVX-512 or AVX2.
+    /// The images' data stay as they are, but progressive JPEGs become baseline. They are used with AVX-512.
     #[arg(long)]
     entry_points: bool,
     /// Fail if more samples cannot be used: a number, or a share such as 1% [default: the first 100, or all]

@@ -21,9 +21,9 @@ const MOST_NS: u128 = 10;
 
 /// Whether gathers are so fast that lanes pay: timed once, which takes some 20 us.
 pub(super) fn gathers_are_fast() -> bool {
-    // SAFETY: the caller has found AVX2.
     let once = || {
         let start = Instant::now();
+        // SAFETY: the caller has found AVX2.
         std::hint::black_box(unsafe { gather_often() });
         start.elapsed().as_nanos()
     };
