@@ -56,7 +56,7 @@ impl KeyPoints {
     /// [`Error::Parameter`] if `per_object` is 0, does not divide the number of points, or the numbers of points and
     /// visibilities differ.
     pub fn of_objects(per_object: usize, points: Vec<[f32; 2]>, visibility: Vec<u8>) -> Result<Self> {
-        if per_object == 0 || points.len() % per_object != 0 || visibility.len() != points.len() {
+        if per_object == 0 || !points.len().is_multiple_of(per_object) || visibility.len() != points.len() {
             let got = format!("{} points, {} visibilities", points.len(), visibility.len());
             let expected = format!("{per_object} for each object, 1 at least, each with its visibility");
             return Err(Error::parameter("keypoints", "points", expected, got));

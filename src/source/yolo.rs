@@ -97,7 +97,7 @@ impl YoloFolder {
             if class.fract() != 0.0 || !(0.0..most as f64).contains(class) {
                 return Err(wrong(number, &format!("{class} is not the number of a class")));
             }
-            if numbers.len() != 4 && (numbers.len() < 6 || numbers.len() % 2 != 0) {
+            if numbers.len() != 4 && (numbers.len() < 6 || !numbers.len().is_multiple_of(2)) {
                 return Err(wrong(number, "it is neither a class and a box nor a class and an outline"));
             }
             if !numbers.iter().all(|value| (-TOLERANCE..=1.0 + TOLERANCE).contains(value)) {
