@@ -100,7 +100,7 @@ pub fn apply_with_fields(
 ) -> Result<(Tensor, Fields)> {
     run(bytes, ops, options, |header, recipe, planner| {
         let mut follower = Follower::default();
-        let fields = follower.to_draft(fields.clone(), header.full_size(), header.size, planner)?;
+        let fields = follower.scale_to_draft(fields.clone(), header.full_size(), header.size, planner)?;
         follower.follow(fields, header.size, recipe, planner).map(|(fields, _)| fields)
     })
 }

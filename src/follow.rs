@@ -18,7 +18,13 @@ impl Follower {
     ///
     /// # Errors
     /// As of [`follow`](Self::follow).
-    pub(crate) fn to_draft(&mut self, fields: Fields, full: Size, size: Size, planner: &Planner) -> Result<Fields> {
+    pub(crate) fn scale_to_draft(
+        &mut self,
+        fields: Fields,
+        full: Size,
+        size: Size,
+        planner: &Planner,
+    ) -> Result<Fields> {
         if full == size {
             return Ok(fields);
         }

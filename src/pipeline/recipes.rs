@@ -119,7 +119,7 @@ impl Recipes {
         follower: &mut Follower,
     ) -> Result<Annotation> {
         if let (Some(fields), true) = (&mut annotation.fields, stored.full != stored.size) {
-            *fields = Arc::new(follower.to_draft((**fields).clone(), stored.full, stored.size, &self.planner)?);
+            *fields = Arc::new(follower.scale_to_draft((**fields).clone(), stored.full, stored.size, &self.planner)?);
         }
         Ok(annotation)
     }
