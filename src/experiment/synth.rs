@@ -5,8 +5,8 @@
 //! the web (0.2 Mpx) take as much, so decoding costs the same. The class sets the hue, the direction of the texture and
 //! the kind of the objects, with enough variation within a class that a small network has something to learn.
 //!
-//! Larger images are like those of cameras: the same scenes, sharper than any lens draws them only down to a distance of
-//! [`LENS_PX`] pixels, with half the grain. At 12 Mpx and quality 93 they take about 3 bits a pixel.
+//! Larger images are like those of cameras: the same scenes, with detail down to three pixels, which is as fine as lenses
+//! draw, and half the grain. At 2 and 12 Mpx and quality 93 they take 2.2 bits a pixel, 1.5 to 2.8 by image.
 //!
 //! The same image comes out on every machine: integers, additions, multiplications, divisions and square roots of
 //! single floats (which IEEE 754 fixes), and sine and cosine from the `libm` crate.
