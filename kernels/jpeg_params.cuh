@@ -88,5 +88,6 @@ static_assert(sizeof(JpegComponent) == 56 && offsetof(JpegComponent, last_x) == 
 static_assert(sizeof(JpegRun) == 12 && offsetof(JpegRun, block) == 8, "as in descriptors.rs");
 static_assert(sizeof(JpegImage) == 344 && offsetof(JpegImage, components) == 104, "as in descriptors.rs");
 static_assert(offsetof(JpegImage, color) == 272 && offsetof(JpegImage, x) == 328, "as in descriptors.rs");
+static_assert(offsetof(JpegImage, mcu_blocks) == 292, "as in cuda-sim's tests");
 
 }  // namespace warpfeed

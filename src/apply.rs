@@ -7,6 +7,7 @@ use crate::engine::{Engine, FixedRecipe};
 use crate::error::Result;
 use crate::fields::Fields;
 use crate::follow::Follower;
+use crate::opening::Opening;
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
@@ -99,9 +100,7 @@ pub fn apply_with_fields(
     options: &ApplyOptions,
 ) -> Result<(Tensor, Fields)> {
     run(bytes, ops, options, |header, recipe, planner| {
-        let mut follower = Follower::default();
-        let fields = follower.scale_to_draft(fields.clone(), header.full_size(), header.size, planner)?;
-        follower.follow(fields, header.size, recipe, planner).map(|(fields, _)| fields)
+        Follower::default().follow_stored(fields, header, recipe, planner)
     })
 }
 
@@ -113,7 +112,8 @@ fn run<T>(
     also: impl FnOnce(&Header, &[Op], &Planner) -> Result<T>,
 ) -> Result<(Tensor, T)> {
     let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
-    let recipe = FixedRecipe { ops: ops.to_vec(), orientation: options.orientation, draft: options.draft, planner };
+    let opening = Opening { orientation: options.orientation, draft: options.draft };
+    let recipe = FixedRecipe { ops: ops.to_vec(), opening, planner };
     let header = recipe.header(bytes)?;
     // Its size and normalization are the tensor's.
     let all = recipe.of(&header);

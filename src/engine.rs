@@ -6,11 +6,10 @@ use crate::backend::{
 use crate::decode::Header;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::opening::Opening;
 use crate::ops::Op;
 use crate::ops::normalize::Normalization;
-use crate::ops::orientation::{Orientation, oriented};
 use crate::plan::Planner;
-use crate::raster::Size;
 use crate::tensor::{Annotations, Tensor};
 use crate::{memory, threads};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,20 +20,19 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 #[derive(Debug, Clone)]
 pub(crate) struct FixedRecipe {
     pub(crate) ops: Vec<Op>,
-    pub(crate) orientation: Orientation,
-    pub(crate) draft: Option<Size>,
+    pub(crate) opening: Opening,
     pub(crate) planner: Planner,
 }
 
 impl FixedRecipe {
     /// Reads the header of an encoded image and checks its size against the limit.
     pub(crate) fn header(&self, bytes: &[u8]) -> Result<Header> {
-        self.planner.header(bytes, self.draft)
+        self.opening.header(bytes, self.planner.max_px)
     }
 
     /// The operations for an image, orientation included.
     pub(crate) fn of(&self, header: &Header) -> Vec<Op> {
-        let mut ops = oriented(header.orientation, self.orientation);
+        let mut ops = self.opening.turns(header.orientation);
         ops.extend_from_slice(&self.ops);
         ops
     }

@@ -1,6 +1,7 @@
 //! Moves the fields of a sample through the recipe of its image.
 
 use crate::backend::masks::{self, MaskRunner};
+use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::fields::{Field, Fields, Mask};
 use crate::ops::{Op, Resize};
@@ -14,6 +15,21 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
+    /// The fields of an image as stored, after a recipe that is run on it or on a draft of it.
+    ///
+    /// # Errors
+    /// As of [`follow`](Self::follow).
+    pub(crate) fn follow_stored(
+        &mut self,
+        fields: &Fields,
+        header: &Header,
+        recipe: &[Op],
+        planner: &Planner,
+    ) -> Result<Fields> {
+        let fields = self.scale_to_draft(fields.clone(), header.full_size(), header.size, planner)?;
+        self.follow(fields, header.size, recipe, planner).map(|(fields, _)| fields)
+    }
+
     /// The fields of an image of size `full`, as they lie on a draft of size `size`.
     ///
     /// # Errors

@@ -119,6 +119,7 @@ mod follow;
 mod memory;
 mod mix;
 mod npy;
+mod opening;
 pub mod ops;
 pub mod pack;
 mod pipeline;

@@ -58,7 +58,7 @@ pub struct SynthSettings {
 }
 
 impl SynthSettings {
-    /// So many images and classes, of 0.2 megapixels, quality 95 and 4:2:0, with seed 0.
+    /// Settings for images of 0.2 megapixels, quality 95 and 4:2:0, with seed 0.
     #[must_use]
     pub fn new(count: u64, classes: u32) -> Self {
         let (megapixels, sampling) = (USUAL_MEGAPIXELS, ChromaSampling::S420);

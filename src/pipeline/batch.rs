@@ -144,7 +144,8 @@ impl<I> Batch<I> {
         self.drawn.iter().map(|drawn| drawn.pick.repetition).collect()
     }
 
-    /// The size of each sample's image as it is stored, before its EXIF orientation is applied.
+    /// The size of each sample's image as it is stored, or of its draft ([`Builder::draft`](crate::Builder::draft)), before
+    /// its EXIF orientation is applied.
     #[must_use]
     pub fn stored_sizes(&self) -> Vec<Size> {
         self.drawn.iter().map(|drawn| drawn.stored.size).collect()

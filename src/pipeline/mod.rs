@@ -261,7 +261,7 @@ impl Pipeline {
             return Err(Error::parameter("preprocessor", "views", "one, once", "several"));
         };
         let Setup { options, recipes, .. } = &*self.setup;
-        Preprocessor::like(transforms, options, recipes.planner, (recipes.orientation, recipes.draft), self.device)
+        Preprocessor::like(transforms, options, recipes.planner, recipes.opening, self.device)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::decode::Header;
 use crate::error::Result;
 use crate::follow::Follower;
-use crate::ops::orientation::{Orientation, oriented};
+use crate::opening::Opening;
 use crate::ops::recipe::draw_recipe;
 use crate::ops::transform::{SampleInfo, Transform};
 use crate::ops::{Op, Sanitize};
@@ -70,8 +70,7 @@ pub(super) struct Recipes {
     fixed: Vec<Op>,
     /// Whether a transform sees the sample, so that recipes depend on annotations too.
     pub(super) see_annotations: bool,
-    pub(super) orientation: Orientation,
-    pub(super) draft: Option<Size>,
+    pub(super) opening: Opening,
     pub(super) planner: Planner,
     /// Whether recipes end by dropping the objects whose boxes are no longer valid.
     sanitize: bool,
@@ -81,8 +80,7 @@ impl Recipes {
     pub(super) fn new(
         seed: u64,
         views: Vec<ViewTransforms>,
-        orientation: Orientation,
-        draft: Option<Size>,
+        opening: Opening,
         planner: Planner,
         sanitize: bool,
     ) -> Self {
@@ -100,12 +98,12 @@ impl Recipes {
         };
         let fixed = views.iter().flat_map(|view| &view.images).map(fixed).reduce(shared).unwrap_or_default();
         let see_annotations = views.iter().flat_map(|view| &view.images).flatten().any(Transform::sees_sample);
-        Self { seed, views, fixed, see_annotations, orientation, draft, planner, sanitize }
+        Self { seed, views, fixed, see_annotations, opening, planner, sanitize }
     }
 
     /// Reads the header of an encoded image and checks it against the limits.
     pub(super) fn header(&self, bytes: &[u8]) -> Result<Header> {
-        self.planner.header(bytes, self.draft)
+        self.opening.header(bytes, self.planner.max_px)
     }
 
     /// An annotation whose fields lie on the decoded image, which may be a draft.
@@ -131,7 +129,7 @@ impl Recipes {
         Drawn { pick, stored }: Drawn,
         annotation: &Annotation,
     ) -> Result<SampleRecipes> {
-        let turned = oriented(stored.orientation, self.orientation);
+        let turned = self.opening.turns(stored.orientation);
         let size = turned.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
         let (mut recipes, mut is_padded) = (Vec::new(), false);
         for (number, view) in (0..).zip(&self.views) {
@@ -153,7 +151,7 @@ impl Recipes {
 
     /// The leading deterministic operations, which are run before an image is cached.
     pub(super) fn cached_ops(&self, stored: Stored) -> Vec<Op> {
-        let mut ops = oriented(stored.orientation, self.orientation);
+        let mut ops = self.opening.turns(stored.orientation);
         ops.extend_from_slice(&self.fixed);
         if self.planner.strategy == Strategy::Composed {
             // An operation that is multiplied with later ones must stay with them.

@@ -45,7 +45,6 @@
 
 pub(crate) mod view;
 
-use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::ops::affine_warp::AffineWarp;
 use crate::ops::byte_table::ByteTable;
@@ -201,17 +200,6 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// Reads the header of an encoded image, checks its size as stored against the limit, and makes it the header of a
-    /// draft if one is wanted.
-    pub(crate) fn header(&self, bytes: &[u8], draft: Option<Size>) -> Result<Header> {
-        let mut header = probe(bytes)?;
-        check_pixels(header.size, self.max_px)?;
-        if let Some(size) = draft {
-            header.draft(size);
-        }
-        Ok(header)
-    }
-
     /// Plans each of several recipes for one image of size `input`, which the first `done` operations of all recipes have
     /// made already. Several plans leave the decoded image as it is, for each other.
     ///

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::follow::Follower;
 use crate::memory;
+use crate::opening::Opening;
 use crate::ops::Op;
 use crate::ops::check::{check_ops, one_size};
 use crate::ops::filter::PassOrder;
@@ -127,12 +128,8 @@ impl Preprocessor {
             ..RunOptions::default()
         };
         let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
-        let recipe = FixedRecipe {
-            ops: ops.into_iter().collect(),
-            orientation: options.orientation,
-            draft: options.draft,
-            planner,
-        };
+        let opening = Opening { orientation: options.orientation, draft: options.draft };
+        let recipe = FixedRecipe { ops: ops.into_iter().collect(), opening, planner };
         let elements = PixelForm { dtype: options.dtype, layout: options.layout, channels: 3 };
         Self::open(recipe, run, elements, options.device)
     }
@@ -152,12 +149,12 @@ impl Preprocessor {
         transforms: &[Transform],
         options: &RunOptions,
         planner: Planner,
-        (orientation, draft): (Orientation, Option<Size>),
+        opening: Opening,
         device: Device,
     ) -> Result<Self> {
         let (batch_images, prefetch) = (options.batch_size, BATCHES - 1);
         let run = RunOptions { batch_images, prefetch, threads: 0, ..options.clone() };
-        let recipe = FixedRecipe { ops: explicit(transforms)?, orientation, draft, planner };
+        let recipe = FixedRecipe { ops: explicit(transforms)?, opening, planner };
         Self::open(recipe, run, options.elements(), device)
     }
 
@@ -247,8 +244,7 @@ impl Preprocessor {
     pub fn fields(&self, image: &[u8], fields: &Fields) -> Result<Fields> {
         let recipe = self.engine.recipe();
         let header = recipe.header(image)?;
-        let ops = recipe.of(&header);
-        Follower::default().follow(fields.clone(), header.size, &ops, &recipe.planner).map(|(fields, _)| fields)
+        Follower::default().follow_stored(fields, &header, &recipe.of(&header), &recipe.planner)
     }
 
     fn check(&self, images: usize) -> Result<()> {

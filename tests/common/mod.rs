@@ -7,6 +7,7 @@ pub mod ragged;
 pub mod recipes;
 pub mod views;
 
+use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +17,11 @@ use warpfeed::{
     ops::{random_horizontal_flip, random_resized_crop, random_rotation},
     source::{EncodedImages, Input, Sample, Source, Want, open},
 };
+
+/// The SHA-256 of bytes, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// A small generator for tests: xorshift64*.
 pub struct Random(pub u64);

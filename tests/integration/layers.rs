@@ -34,6 +34,7 @@ const MODULES: &[(&str, &str)] = &[
     ("targets", "error fields npy"),
     ("ops", "error fields file memory rng targets"),
     ("plan", "error ops"),
+    ("opening", "error ops"),
     ("mix", "error rng"),
     // Samples, and the order that they come in.
     ("sampler", "error rng"),
@@ -46,15 +47,15 @@ const MODULES: &[(&str, &str)] = &[
     ("tensor", "cuda device error memory mix npy targets"),
     ("backend", "cuda device error fields file memory mix ops plan source targets tensor threads trace"),
     // What a program builds and calls.
-    ("engine", "backend device error memory ops plan tensor threads"),
+    ("engine", "backend device error memory opening ops plan tensor threads"),
     ("follow", "backend error fields ops plan"),
-    ("apply", "backend device engine error fields follow ops plan tensor"),
+    ("apply", "backend device engine error fields follow opening ops plan tensor"),
     ("preset", "error mix ops targets"),
-    ("preprocess", "backend device engine error fields follow memory ops plan preset tensor threads"),
+    ("preprocess", "backend device engine error fields follow memory opening ops plan preset tensor threads"),
     (
         "pipeline",
-        "atomic backend device error fields file follow memory mix ops plan preprocess preset rng sampler sampling source \
-         targets tensor threads trace unoptimized",
+        "atomic backend device error fields file follow memory mix opening ops plan preprocess preset rng sampler sampling \
+         source targets tensor threads trace unoptimized",
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda error"),

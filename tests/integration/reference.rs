@@ -6,9 +6,8 @@
 //! `tests/reference` holds cases on images of the project's own. `scripts/test` also runs
 //! those in the folder that `WARPFEED_SHARED` names (`reference/` and `data/photos/`).
 
-use crate::common::npy::read_npy;
+use crate::common::{self, npy::read_npy};
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
@@ -79,10 +78,7 @@ fn difference(case: &Case, folder: &Path, got: &Tensor) -> Option<String> {
     }
     match case.compare {
         Compare::Exact(Exact::Exact) => {
-            let digest = Sha256::digest(got.as_bytes().unwrap()).iter().fold(String::new(), |mut text, byte| {
-                write!(text, "{byte:02x}").unwrap();
-                text
-            });
+            let digest = common::sha256(got.as_bytes().unwrap());
             (Some(&digest) != case.sha256.as_ref()).then(|| "other bytes".to_owned())
         }
         Compare::Close { max_abs, share } => {

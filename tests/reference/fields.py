@@ -9,12 +9,14 @@ Needs torch, torchvision with KeyPoints, Pillow 13 and numpy. fields.jsonl has o
   format, clamping      of the boxes: XYXY, XYWH or CXCYWH; "soft" or null
   boxes, boxes_out      rows of 4 numbers
   points, points_out    rows of x and y, by torchvision's convention (pixel_index)
-  fill                  of the mask
-  mask, mask_out        rows of values in hexadecimal; Pillow's nearest, as torchvision's reference trainings do it
+  fill                  of the mask, whose values are those of mask()
+  sha256                of the mask afterwards, row by row; Pillow's nearest, as torchvision's reference trainings do it
+  mask_out              instead of it, if some pixels may differ: rows of values in hexadecimal
 
 Growing rotations and center crops to a larger size are left out: there torchvision's boxes leave its own pixels.
 """
 
+import hashlib
 import json
 import pathlib
 import random
@@ -103,8 +105,17 @@ def run(op, thing, fill):
     return thing
 
 
-def rows(mask):
-    return [bytes(row).hex() for row in numpy.asarray(mask)]
+def mask(width, height):
+    y, x = numpy.mgrid[:height, :width]
+    return Image.fromarray(((37 * x + 101 * y + x * y) % 256).astype(numpy.uint8))
+
+
+def masked(ops, mask):
+    """What a case says of its mask."""
+    values = numpy.asarray(mask)
+    if any(op["op"] == "perspective" for op in ops):
+        return {"mask_out": [bytes(row).hex() for row in values]}
+    return {"sha256": hashlib.sha256(values.tobytes()).hexdigest()}
 
 
 def main():
@@ -119,19 +130,19 @@ def main():
         boxes = tv_tensors.BoundingBoxes(torch.tensor(given), format="XYXY", canvas_size=canvas, clamping_mode=clamping)
         boxes = F.convert_bounding_box_format(boxes, new_format=format)
         points = tv_tensors.KeyPoints(torch.tensor([[x(), y()] for _ in range(4)]), canvas_size=canvas)
-        mask = Image.fromarray(numpy.random.default_rng(len(cases)).integers(0, 256, canvas, numpy.uint8))
+        moved = mask(width, height)
         fill = draw.choice([0, 255])
         case = {"size": [width, height], "ops": [], "format": format, "clamping": clamping, "boxes": boxes.tolist(),
-                "points": points.tolist(), "fill": fill, "mask": rows(mask)}
+                "points": points.tolist(), "fill": fill}
         for _ in range(draw.randint(1, 3)):
-            if min(mask.size) < 5:
+            if min(moved.size) < 5:
                 break
-            op = operation(draw, *mask.size)
+            op = operation(draw, *moved.size)
             case["ops"].append(op)
-            boxes, points, mask = run(op, boxes, None), run(op, points, None), run(op, mask, fill)
+            boxes, points, moved = run(op, boxes, None), run(op, points, None), run(op, moved, fill)
         if torch.isfinite(boxes).all() and torch.isfinite(points).all():
-            case |= {"size_out": list(mask.size), "boxes_out": boxes.tolist(), "points_out": points.tolist(),
-                     "mask_out": rows(mask)}
+            case |= {"size_out": list(moved.size), "boxes_out": boxes.tolist(), "points_out": points.tolist(),
+                     **masked(case["ops"], moved)}
             cases.append(json.dumps(case, separators=(",", ":")))
     (HERE / "fields.jsonl").write_text("\n".join(cases) + "\n")
     print(len(cases), "cases")

@@ -10,6 +10,7 @@ use crate::backend::{self, PixelForm, RunOptions};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
+use crate::opening::Opening;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
 use crate::ops::transform::{Transform, random_resized_crop, repeat};
@@ -92,8 +93,7 @@ pub struct Builder {
     /// Default: the number of processors.
     threads: Option<usize>,
     policy: Policy,
-    orientation: Orientation,
-    draft: Option<Size>,
+    opening: Opening,
     planner: Planner,
     /// The elements of all outputs.
     elements: PixelForm,
@@ -129,8 +129,7 @@ impl Builder {
             entry_points: EntryPoints::default(),
             threads: None,
             policy: Policy::default(),
-            orientation: Orientation::default(),
-            draft: None,
+            opening: Opening::default(),
             planner: Planner { strategy: Strategy::default(), order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS },
             elements: PixelForm::default(),
             options: RunOptions::default(),
@@ -285,7 +284,7 @@ impl Builder {
     /// Sets what is done with EXIF orientation. Default: it is applied.
     #[must_use]
     pub fn orientation(mut self, orientation: Orientation) -> Self {
-        self.orientation = orientation;
+        self.opening.orientation = orientation;
         self
     }
 
@@ -401,7 +400,7 @@ impl Builder {
     /// ```
     #[must_use]
     pub fn draft(mut self, size: Size) -> Self {
-        self.draft = Some(size);
+        self.opening.draft = Some(size);
         self
     }
 

@@ -52,7 +52,7 @@ impl Builder {
         self.options.entry_points = self.entry_points.open()?;
         let options = Arc::new(self.options);
         let sanitize = self.sanitize && !self.fields.is_empty();
-        let recipes = Arc::new(Recipes::new(self.seed, views, self.orientation, self.draft, self.planner, sanitize));
+        let recipes = Arc::new(Recipes::new(self.seed, views, self.opening, self.planner, sanitize));
         let cached = |cache| Cache::open(cache, &recipes, options.accept_truncated, is_stream);
         let cache = self.cache.as_ref().map(cached).transpose()?;
         let setup = Setup {

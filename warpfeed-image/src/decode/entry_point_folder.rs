@@ -451,7 +451,7 @@ mod tests {
         all.len()
     }
 
-    /// How many of the images are found. All that is found is right.
+    /// Number of the images that are found. Checks that what is found is right.
     fn found(folder: &EntryPointFolder, numbers: Range<u64>) -> usize {
         let mut buffer = Vec::new();
         let found = |record: &Record| {
@@ -576,7 +576,7 @@ mod tests {
 
     /// It takes 1.5 GB of disk, and some seconds.
     #[test]
-    #[ignore = "it writes 1.5 GB"]
+    #[ignore = "it writes 1.5 GB: cargo test --lib -p warpfeed-image -- --ignored ten_million"]
     fn ten_million_images_open_at_once() {
         let own = Own::new();
         drop(own.open(1 << 40));

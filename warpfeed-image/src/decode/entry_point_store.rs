@@ -202,7 +202,7 @@ impl EntryPointStore {
     /// ```
     ///
     /// # Errors
-    /// Those of the file system, if the folder cannot be read, or has no key and cannot be written.
+    /// An error of the file system if the folder cannot be read, or has no key and cannot be written.
     pub fn in_folder(folder: impl AsRef<Path>, limit_bytes: u64) -> io::Result<Self> {
         let folder = EntryPointFolder::open(folder.as_ref(), limit_bytes)?;
         let mut store = Self::new(limit_bytes.min(MAX_UNSAVED_BYTES));
@@ -236,7 +236,7 @@ impl EntryPointStore {
     /// A file appears whole or not at all. After an error everything is in memory as before.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// An error of the file system.
     pub fn save(&self) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let images = {

@@ -181,8 +181,7 @@ impl Header {
     /// less than twice `size`, for lossless JPEGs, and for other formats.
     ///
     /// The rule, and the pixels, are those of Pillow's `Image.draft`. A draft is cheaper, because its pixels come from a
-    /// smaller transform of each block of 8 x 8, and it has less aliasing than nearest neighbors, but it is not what a
-    /// resize would make of the whole image.
+    /// smaller transform of each block of 8 x 8 coefficients. They are not those that a resize would make of the whole image.
     ///
     /// ```
     /// use warpfeed_image::{Image, JpegOptions, Size, encode_jpeg, probe};

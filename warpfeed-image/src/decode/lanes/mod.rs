@@ -105,7 +105,7 @@ pub(super) struct LanesJob<'a> {
     end_row: u32,
     /// The rows whose blocks are decoded.
     band: Range<u32>,
-    /// What is known about the data's beginning, if the entry points may be anybody's.
+    /// The beginning of the data, if the entry points may be anybody's and have to be checked.
     unchecked: Option<ScanStart>,
 }
 

@@ -12,7 +12,7 @@ use std::arch::x86_64::*;
 /// Every method needs a processor with the instructions of its vector: AVX-512 F, BW and DQ, or AVX2. Each is inlined
 /// into a function that is compiled for them.
 pub(super) trait Shorts: Copy {
-    /// As many blocks as a vector has room for.
+    /// The blocks that fill a vector.
     type Blocks<'a>;
     /// A row of samples of all blocks, one byte each.
     type Row;
