@@ -119,6 +119,16 @@ impl KeyPoints {
         self.convention
     }
 
+    /// The same points elsewhere; in a mirror image, those of the left and the right exchanged.
+    pub(crate) fn mapped(&self, mirrored: bool, of: impl Fn([f32; 2]) -> [f32; 2]) -> Self {
+        let mut mapped = self.clone();
+        mapped.points.iter_mut().for_each(|point| *point = of(*point));
+        if mirrored {
+            mapped.swap_sides();
+        }
+        mapped
+    }
+
     /// The coordinates, to be changed in place.
     pub(super) fn points_mut(&mut self) -> &mut [[f32; 2]] {
         &mut self.points

@@ -29,6 +29,7 @@ use crate::raster::Size;
 pub struct PointMap {
     /// Maps `(x, y)` to `(m0 x + m1 y + m2, m3 x + m4 y + m5)`.
     matrix: [f64; 6],
+    input: Size,
     size: Size,
 }
 
@@ -41,7 +42,7 @@ impl PointMap {
     /// [`Error::Parameter`] and [`Error::Limits`] for an operation that is wrong or does not fit;
     /// [`Error::Unsupported`] for one whose motion is no affine map, such as [`Op::Custom`].
     pub fn new(ops: &[Op], input: Size) -> Result<Self> {
-        let mut map = Self { matrix: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0], size: input };
+        let mut map = Self { matrix: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0], input, size: input };
         for op in ops {
             let size = op.output_size(map.size)?;
             map.then(step(op, map.size, size)?);
@@ -50,7 +51,7 @@ impl PointMap {
         Ok(map)
     }
 
-    /// The size of the image after the operations.
+    /// The size of the image that points are mapped to.
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size
@@ -74,6 +75,17 @@ impl PointMap {
         };
         let ((left, right), (top, bottom)) = (around(0), around(1));
         [left, top, right, bottom]
+    }
+
+    /// The map from points of the result back to the image.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the operations put the whole image on a line.
+    pub fn inverse(&self) -> Result<Self> {
+        let matrix = inverse(self.matrix).ok_or_else(|| {
+            Error::parameter("PointMap", "operations", "such that their map has an inverse", "a map without one")
+        })?;
+        Ok(Self { matrix, input: self.size, size: self.input })
     }
 
     /// Appends another map.

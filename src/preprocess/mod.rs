@@ -5,6 +5,7 @@
 
 mod hugging_face;
 mod timm;
+mod undo;
 
 pub use hugging_face::hugging_face_ops;
 pub use timm::timm_ops;

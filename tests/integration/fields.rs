@@ -8,9 +8,10 @@ use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::fields::{BoxFormat, Boxes, Clamping, Field, Fields, KeyPoints, Mask, MaskValues, PointConvention};
-use warpfeed::image::{JpegOptions, Size, encode_jpeg, probe};
+use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg, probe};
 use warpfeed::ops::{
-    Custom, CustomTransform, Op, RandomIouCrop, RandomZoomOut, Rotate, SampleInfo, SampleRng, Transform,
+    CenterCrop, Custom, CustomTransform, Hflip, Op, RandomIouCrop, RandomZoomOut, Resize, Rotate, SampleInfo,
+    SampleRng, Transform, Vflip,
 };
 use warpfeed::prelude::*;
 use warpfeed::source::{Described, WithFields};
@@ -495,6 +496,75 @@ fn fields_of_a_draft_lie_on_the_draft() {
     let options = PreprocessorOptions { draft, ..PreprocessorOptions::default() };
     let preprocessor = Preprocessor::new(recipe.clone(), &options).unwrap();
     assert_eq!(preprocessor.fields(&bytes, &given).unwrap(), want_fields);
+}
+
+/// What goes through a recipe and back is where it was, whatever the image's orientation and scale.
+#[test]
+fn a_models_answer_is_mapped_back_to_the_stored_image() {
+    let size = Size::new(90, 64);
+    let eyes = vec![[40.25, 30.5], [50.0, 33.0]];
+    let given = Fields::new()
+        .with("boxes", Boxes::new(BoxFormat::Cxcywh, vec![[45.0, 32.0, 11.0, 6.5]]))
+        .and_then(|fields| {
+            let keypoints = KeyPoints::of_objects(2, eyes.clone(), vec![2, 1])?.flip_index([1, 0])?;
+            fields.with("keypoints", keypoints)?.with("score", vec![0.75])?.with("mask", case_mask(size).with_fill(255))
+        })
+        .unwrap();
+    let turned = |op: Op| vec![CenterCrop::new(Size::new(60, 50)).into(), op];
+    let recipes: [Vec<Op>; 6] = [
+        vec![],
+        turned(Hflip.into()),
+        turned(Vflip.into()),
+        turned(Rotate::new(90.0).expand(true).into()),
+        vec![Hflip.into(), CenterCrop::new(60).into(), Hflip.into()],
+        vec![Hflip.into(), Resize::new(Size::new(180, 192)).into(), Rotate::new(20.0).into()],
+    ];
+    for orientation in 1..=8 {
+        let options = JpegOptions { orientation: Some(orientation), ..JpegOptions::default() };
+        let bytes = encode_jpeg(&Image::new(size), &options).unwrap();
+        for (recipe, draft) in recipes.iter().flat_map(|ops| [(ops, None), (ops, Some(Size::new(45, 32)))]) {
+            let what = format!("{orientation} {recipe:?} {draft:?}");
+            let options = PreprocessorOptions { draft, ..PreprocessorOptions::default() };
+            let mut ops = recipe.clone();
+            ops.push(Resize::new(Size::new(100, 100)).into());
+            let preprocessor = Preprocessor::new(ops, &options).unwrap();
+            let moved = preprocessor.fields(&bytes, &given).unwrap();
+            let undone = preprocessor.undo(&bytes, &moved).unwrap();
+            let near = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-3);
+            let got = points(&undone);
+            assert!(near(got.points().as_flattened(), eyes.as_flattened()), "{what}: {got:?}");
+            assert_eq!(got.visibility(), [2, 1], "{what}");
+            assert_eq!(undone.get("score"), given.get("score"));
+            // A box around a turned box is larger.
+            let (got, want) = (undone.boxes().unwrap(), given.boxes().unwrap());
+            if recipe.len() < 3 || recipe[2] == Op::from(Hflip) {
+                assert!(near(got.rows().as_flattened(), want.rows().as_flattened()), "{what}: {got:?}");
+            }
+            assert_eq!(got.format(), BoxFormat::Cxcywh);
+        }
+    }
+}
+
+/// Without a change of scale, what a tensor shows of a mask comes back as it was, and the rest is the fill.
+#[test]
+fn a_mask_comes_back_where_the_tensor_shows_it() {
+    let size = Size::new(90, 64);
+    let given = Fields::new().with("mask", case_mask(size).with_fill(255)).unwrap();
+    for orientation in 1..=8 {
+        let options = JpegOptions { orientation: Some(orientation), ..JpegOptions::default() };
+        let bytes = encode_jpeg(&Image::new(size), &options).unwrap();
+        let ops: [Op; 3] = [Hflip.into(), CenterCrop::new(50).into(), Rotate::new(90.0).into()];
+        let preprocessor = Preprocessor::new(ops, &PreprocessorOptions::default()).unwrap();
+        let undone = preprocessor.undo(&bytes, &preprocessor.fields(&bytes, &given).unwrap()).unwrap();
+        let (got, want) = (plane(&undone, "mask", 0), plane(&given, "mask", 0));
+        for (i, (got, want)) in got.iter().zip(want).enumerate() {
+            let (x, y) = (i % 90, i / 90);
+            let shown = (20..70).contains(&x) && (7..57).contains(&y);
+            assert_eq!(*got, if shown { *want } else { 255 }, "{orientation}: ({x}, {y})");
+        }
+        let error = preprocessor.undo(&bytes, &given).unwrap_err().to_string();
+        assert!(error.contains("90 x 64") && error.contains("50 x 50"), "{error}");
+    }
 }
 
 #[test]
