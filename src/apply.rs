@@ -132,7 +132,8 @@ fn run<T>(
         threads: 1,
         ..RunOptions::default()
     };
-    let output = OutputForm { size: Some(size), times: 1, elements: PixelForm { dtype, layout, channels: 3 } };
+    let output =
+        OutputForm { size: Some(size), padded_to: None, times: 1, elements: PixelForm { dtype, layout, channels: 3 } };
     let engine = Engine::open(options.device, run, recipe, output, epilogue.normalize)?;
     let tensor = engine.run(&[bytes]).map_err(|failure| failure.error)?.into_host()?;
     Ok((tensor, also))

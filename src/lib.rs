@@ -153,8 +153,8 @@ pub use mix::{Mix, MixMode, Mixed};
 pub use ops::orientation::Orientation;
 pub use pipeline::{
     BadLimit, BadSample, Batch, BatchImages, Bottleneck, Builder, CacheUsage, EntryPoints, Epoch, EpochState,
-    ImageCache, LastBatch, MemoryBound, OnError, Pipeline, PipelineGroup, RaggedPipeline, Stats, View, five_crop,
-    ten_crop, view,
+    ImageCache, LastBatch, MemoryBound, OnError, PaddedImages, PaddedPipeline, Pipeline, PipelineGroup, RaggedPipeline,
+    Stats, View, five_crop, ten_crop, view,
 };
 pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};

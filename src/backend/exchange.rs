@@ -5,6 +5,7 @@ use crate::decode::Header;
 use crate::error::Error;
 use crate::mix::MixPlan;
 use crate::plan::Plan;
+use crate::raster::Size;
 use crate::tensor::{Annotations, Storage, Tensor};
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -51,9 +52,11 @@ pub(crate) struct End<'a> {
 }
 
 /// A finished batch on its device: a tensor for each output (or one for each image, if the images have sizes of their
-/// own), and numeric targets.
+/// own and are not padded), and numeric targets.
 pub(crate) struct Finished {
     pub(crate) images: Vec<Tensor>,
+    /// The size of each image, padding included; empty unless images with sizes of their own share a tensor.
+    pub(crate) sizes: Vec<Size>,
     pub(crate) targets: Option<Storage>,
     /// Time that mixing took on the host.
     pub(crate) mix: Duration,

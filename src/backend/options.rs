@@ -2,10 +2,13 @@
 
 use crate::decode::{DecodeOptions, EntryPointStore};
 use crate::device::{DecodePath, StreamPriority};
+use crate::error::{Error, Result};
 use crate::raster::Size;
 use crate::tensor::{DType, Layout, Storage, Tensor};
 use std::sync::Arc;
 
+/// Largest batch in bytes.
+pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 36;
 /// Default number of batches being filled or ready: one of each.
 const DEFAULT_PREFETCH: usize = 2;
 
@@ -65,9 +68,14 @@ impl RunOptions {
         DecodeOptions { accept_truncated: self.accept_truncated, entry_points: self.entry_points.as_deref() }
     }
 
-    /// Whether images have sizes of their own, so that each is a tensor by itself.
+    /// Whether images have sizes of their own.
     pub(crate) fn is_ragged(&self) -> bool {
         self.outputs.iter().any(|output| output.size.is_none())
+    }
+
+    /// Whether images with sizes of their own are padded to one tensor. Otherwise each is a tensor by itself.
+    pub(crate) fn is_padded(&self) -> bool {
+        self.outputs.iter().any(|output| output.padded_to.is_some())
     }
 
     /// The element form of all outputs.
@@ -106,6 +114,9 @@ impl RunOptions {
 pub(crate) struct OutputForm {
     /// Size of the images. `None` if each has a size of its own.
     pub(crate) size: Option<Size>,
+    /// The number that divides the sides of the tensor in which images with sizes of their own are padded. `None` if none
+    /// are.
+    pub(crate) padded_to: Option<u32>,
     /// Number of images of each sample.
     pub(crate) times: usize,
     pub(crate) elements: PixelForm,
@@ -115,6 +126,24 @@ impl OutputForm {
     /// Size of every image. 0 x 0 if each has a size of its own.
     pub(crate) fn one_size(&self) -> Size {
         self.size.unwrap_or(Size::new(0, 0))
+    }
+
+    /// The smallest size that images of these sizes fit in, with sides that `padded_to` divides.
+    ///
+    /// # Errors
+    /// [`Error::Limits`] if `images` images of this size are larger than the largest batch.
+    pub(crate) fn common_size(&self, sizes: &[Size], images: usize) -> Result<Size> {
+        let divisor = self.padded_to.unwrap_or(1);
+        let side =
+            |of: fn(&Size) -> u32| sizes.iter().map(of).max().unwrap_or(1).div_ceil(divisor).saturating_mul(divisor);
+        let size = Size::new(side(|size| size.width), side(|size| size.height));
+        let image_bytes = size.area_px().saturating_mul(self.elements.pixel_bytes() as u64);
+        let got = image_bytes.saturating_mul(images as u64);
+        if got > MAX_BATCH_BYTES {
+            let remedy = "use a smaller batch_size or max_pixels";
+            return Err(Error::Limits { what: "a padded batch in bytes", got, limit: MAX_BATCH_BYTES, remedy });
+        }
+        Ok(size)
     }
 
     /// Bytes of the images of `samples` samples. 0 if images have sizes of their own: their memory is taken one by one.
@@ -130,6 +159,13 @@ pub(crate) struct PixelForm {
     pub(crate) layout: Layout,
     /// Number of channels: 3, or 1 for the first channel of gray pixels.
     pub(crate) channels: usize,
+}
+
+/// Numbers of elements from one plane to the next, and from one row to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Strides {
+    pub(crate) plane: u64,
+    pub(crate) row: u32,
 }
 
 impl Default for PixelForm {
@@ -152,6 +188,22 @@ impl PixelForm {
     /// Bytes of one image of this size.
     pub(crate) fn image_bytes(self, size: Size) -> usize {
         self.pixel_bytes() * size.area_px() as usize
+    }
+
+    /// Elements between planes (0 if there is a single one, or none) and between rows of an image of this size, or of a
+    /// place in a padded tensor of this size.
+    pub(crate) fn strides(self, size: Size) -> Strides {
+        let (planes, channels) = (self.has_planes(), self.channels as u32);
+        Strides {
+            plane: if planes && channels > 1 { size.area_px() } else { 0 },
+            row: if planes { size.width } else { channels * size.width },
+        }
+    }
+
+    /// Bytes of a row of an image of this size, or of a plane's row.
+    pub(crate) fn row_bytes(self, size: Size) -> usize {
+        let channels = if self.has_planes() { 1 } else { self.channels };
+        channels * self.dtype.size_bytes() * size.width as usize
     }
 
     fn pixel_bytes(self) -> usize {

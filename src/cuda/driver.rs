@@ -734,6 +734,15 @@ pub(crate) unsafe fn upload(to: u64, from: *const u8, len_bytes: usize, stream: 
     check("cuMemcpyHtoDAsync", unsafe { result::memcpy_htod_async(to, from, stream.raw) })
 }
 
+/// Queues zeros for a range of device memory.
+///
+/// # Safety
+/// The range is valid until it is written; nobody uses it before that.
+pub(crate) unsafe fn clear(to: u64, len_bytes: usize, stream: &Stream) -> Result<()> {
+    // SAFETY: the contract.
+    check("cuMemsetD8Async", unsafe { result::memset_d8_async(to, 0, len_bytes, stream.raw) })
+}
+
 /// Queues a copy within the device.
 ///
 /// # Safety

@@ -194,6 +194,24 @@ impl BatchFields {
         }
     }
 
+    /// The values of all masks on images of size `size`, one plane after the other: `[N, H, W]`, or `[T, H, W]` for masks
+    /// of objects. Each mask lies in the upper left corner, and the rest has its fill.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the batch has no such field, it has other content, types differ, or a mask is larger.
+    pub fn padded_masks(&self, name: &str, size: Size) -> Result<MaskValues> {
+        let mut padded = Vec::with_capacity(self.images.len());
+        for field in self.each(name) {
+            let Field::Mask(mask) = field? else { return Err(other(name, "a mask")) };
+            if mask.size().width > size.width || mask.size().height > size.height {
+                let expected = format!("at least {}, that of the field {name}", mask.size());
+                return Err(Error::parameter("BatchFields::padded_masks", "size", expected, size));
+            }
+            padded.push((Fields::new().with(name.to_owned(), mask.padded(size))?, size));
+        }
+        Self::new(padded).masks(name)
+    }
+
     fn each<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Result<&'a Field>> {
         let missing = move || Error::parameter("BatchFields", "name", "a field that the pipeline delivers", name);
         self.images.iter().map(move |(fields, _)| fields.get(name).ok_or_else(missing))

@@ -124,6 +124,24 @@ impl Mask {
         Self { size, planes: planes.into_iter().map(Arc::new).collect(), ..*self }
     }
 
+    /// This mask in the upper left corner of a larger one, whose other values are the fill.
+    pub(super) fn padded(&self, size: Size) -> Self {
+        fn plane<T: Copy>(values: &[T], [from, to]: [Size; 2], fill: T) -> Vec<T> {
+            let mut padded = vec![fill; to.area_px() as usize];
+            let rows = values.chunks_exact(from.width as usize);
+            for (to, row) in padded.chunks_exact_mut(to.width as usize).zip(rows) {
+                to[..row.len()].copy_from_slice(row);
+            }
+            padded
+        }
+        let sizes = [self.size, size];
+        let padded = self.planes.iter().map(|values| match &**values {
+            MaskValues::U8(values) => MaskValues::U8(plane(values, sizes, self.fill as u8)),
+            MaskValues::U16(values) => MaskValues::U16(plane(values, sizes, self.fill)),
+        });
+        self.with_planes(size, padded.collect())
+    }
+
     pub(super) fn keep(&mut self, kept: &[bool]) {
         keep_rows(&mut self.planes, kept);
     }

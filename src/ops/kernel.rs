@@ -161,9 +161,9 @@ impl Descriptor {
         &self.bytes[..self.len_bytes]
     }
 
-    /// Overwrites the address at `offset`.
-    pub(crate) fn set_address(&mut self, offset: usize, address: DevicePointer) {
-        self.bytes[offset..offset + size_of::<DevicePointer>()].copy_from_slice(bytemuck::bytes_of(&address));
+    /// Overwrites the number at `offset`.
+    pub(crate) fn set<T: NoUninit>(&mut self, offset: usize, number: &T) {
+        self.bytes[offset..offset + size_of::<T>()].copy_from_slice(bytemuck::bytes_of(number));
     }
 }
 

@@ -71,6 +71,8 @@ pub(super) struct Made {
 pub(super) struct Parts {
     /// A tensor for each view, or for each image if images differ in size.
     pub(super) images: Vec<Tensor>,
+    /// The sizes of padded images; otherwise empty.
+    pub(super) sizes: Vec<Size>,
     pub(super) labels: Vec<u32>,
     pub(super) drawn: Vec<Drawn>,
     /// The annotations that recipes were drawn by; empty if recipes do not depend on them.

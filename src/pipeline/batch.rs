@@ -9,7 +9,7 @@ use crate::mix::Mixed;
 use crate::ops::Op;
 use crate::raster::Size;
 use crate::targets::Annotation;
-use crate::tensor::{Targets, Tensor};
+use crate::tensor::{Layout, Targets, Tensor};
 
 /// Images ready for a training step, with their labels. Dropping a batch gives its memory back to the pipeline.
 ///
@@ -31,8 +31,8 @@ use crate::tensor::{Targets, Tensor};
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 ///
-/// `I` is [`Tensor`] where all images of a view have one size, and `Vec<Tensor>`, a tensor for each image, in the batches
-/// of a [`RaggedPipeline`](crate::RaggedPipeline).
+/// `I` is [`Tensor`] where all images of a view have one size; `Vec<Tensor>`, a tensor for each image, in the batches of a
+/// [`RaggedPipeline`](crate::RaggedPipeline); [`PaddedImages`] in those of a [`PaddedPipeline`](crate::PaddedPipeline).
 #[derive(Debug)]
 pub struct Batch<I = Tensor> {
     /// The images of each view, of which there is at least one.
@@ -48,38 +48,88 @@ pub struct Batch<I = Tensor> {
     moment: Moment,
 }
 
-/// The form of a batch's images: [`Tensor`] if all have one size, `Vec<Tensor>` if each has a size of its own.
+/// The form of a batch's images: [`Tensor`] if all have one size, `Vec<Tensor>` or [`PaddedImages`] if each has a size of its
+/// own.
 pub trait BatchImages: Sized + sealed::FromTensors {}
 
 impl BatchImages for Tensor {}
 impl BatchImages for Vec<Tensor> {}
+impl BatchImages for PaddedImages {}
+
+/// Images of different sizes in one tensor, each in the upper left corner of its place. The elements beside and below it
+/// are 0, also where images are normalized: the mean color, as in torchvision's detectors and in DETR.
+#[derive(Debug)]
+pub struct PaddedImages {
+    tensor: Tensor,
+    sizes: Vec<Size>,
+}
+
+impl PaddedImages {
+    /// The images with their padding: `[N, 3, H, W]` or `[N, H, W, 3]`.
+    #[must_use]
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// The size of each image without padding: `[N]`.
+    #[must_use]
+    pub fn sizes(&self) -> &[Size] {
+        &self.sizes
+    }
+
+    /// For each element of a plane whether it belongs to the image: `[N, H, W]` of 1 and 0. It is the `pixel_mask` of
+    /// transformers; the mask of DETR's own code has 0 and 1 exchanged.
+    #[must_use]
+    pub fn pixel_mask(&self) -> Vec<u8> {
+        let [_, a, b, c] = self.tensor.shape();
+        let (height, width) = if self.tensor.layout() == Layout::Nchw { (b, c) } else { (a, b) };
+        let (height, width) = (height as u32, width as u32);
+        let row = |y: u32, size: &Size| {
+            let own = if y < size.height { size.width } else { 0 };
+            (0..width).map(move |x| u8::from(x < own))
+        };
+        self.sizes.iter().flat_map(|size| (0..height).flat_map(move |y| row(y, size))).collect()
+    }
+
+    /// Takes the tensor out. Its memory goes back to the pipeline when it is dropped.
+    #[must_use]
+    pub fn into_tensor(self) -> Tensor {
+        self.tensor
+    }
+}
 
 mod sealed {
-    use super::Tensor;
+    use super::{PaddedImages, Size, Tensor};
 
-    /// Makes the views of a batch of what a back end delivers.
+    /// Makes the views of a batch of what a back end delivers: tensors, and the sizes of padded images.
     pub trait FromTensors: Sized {
-        fn views(tensors: Vec<Tensor>) -> Vec<Self>;
+        fn views(tensors: Vec<Tensor>, sizes: Vec<Size>) -> Vec<Self>;
     }
 
     impl FromTensors for Tensor {
-        fn views(tensors: Vec<Tensor>) -> Vec<Self> {
+        fn views(tensors: Vec<Tensor>, _sizes: Vec<Size>) -> Vec<Self> {
             tensors
         }
     }
 
     impl FromTensors for Vec<Tensor> {
-        fn views(tensors: Vec<Tensor>) -> Vec<Self> {
+        fn views(tensors: Vec<Tensor>, _sizes: Vec<Size>) -> Vec<Self> {
             vec![tensors]
+        }
+    }
+
+    impl FromTensors for PaddedImages {
+        fn views(tensors: Vec<Tensor>, sizes: Vec<Size>) -> Vec<Self> {
+            tensors.into_iter().map(|tensor| Self { tensor, sizes: sizes.clone() }).collect()
         }
     }
 }
 
 impl<I: BatchImages> Batch<I> {
     pub(super) fn new(parts: Parts, moment: Moment) -> Self {
-        let Parts { images, labels, drawn, seen, targets, fields, mixed, padding } = parts;
+        let Parts { images, sizes, labels, drawn, seen, targets, fields, mixed, padding } = parts;
         let indices = drawn.iter().map(|drawn| drawn.pick.index).collect();
-        Self { views: I::views(images), labels, indices, drawn, seen, targets, fields, mixed, padding, moment }
+        Self { views: I::views(images, sizes), labels, indices, drawn, seen, targets, fields, mixed, padding, moment }
     }
 }
 

@@ -111,7 +111,7 @@ use crate::rng::Pick;
 use crate::source::{Input, Sample, SourceSummary, Want};
 use crate::targets::{Annotation, TargetSpec};
 use crate::tensor::{DType, Tensor};
-pub use batch::{Batch, BatchImages};
+pub use batch::{Batch, BatchImages, PaddedImages};
 pub use builder::{Builder, MemoryBound};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
@@ -175,6 +175,30 @@ pub struct Pipeline<I = Tensor> {
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub type RaggedPipeline = Pipeline<Vec<Tensor>>;
+
+/// A pipeline whose images keep the sizes that the operations give them, padded to one tensor for each batch
+/// ([`Builder::build_padded`]), for detectors such as DETR and torchvision's R-CNNs. Fields need no change: padding lies to
+/// the right and below. [`BatchFields::padded_masks`](crate::fields::BatchFields::padded_masks) pads masks likewise.
+///
+/// ```
+/// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+/// use warpfeed::ops::Resize;
+/// use warpfeed::prelude::*;
+///
+/// let jpeg = |width, height| encode_jpeg(&Image::new(Size::new(width, height)), &JpegOptions::default());
+/// let source = EncodedImages::new([(jpeg(40, 30)?, 0), (jpeg(20, 60)?, 1)]);
+/// let pipeline = Pipeline::builder(source)
+///     .augment(Resize::shorter_side_within(16, 32))
+///     .normalize(IMAGENET_MEAN, IMAGENET_STD)
+///     .build_padded(8)?;
+/// for batch in pipeline.epoch(0) {
+///     let batch = batch?;
+///     assert_eq!(batch.images().tensor().shape(), [2, 3, 32, 24]);
+///     assert_eq!(batch.images().sizes(), [Size::new(21, 16), Size::new(10, 32)]);
+/// }
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub type PaddedPipeline = Pipeline<PaddedImages>;
 
 impl<I> Clone for Pipeline<I> {
     fn clone(&self) -> Self {

@@ -247,7 +247,8 @@ impl<'a> Worker<'a> {
         let padding = drawn.len() - images;
         let (labels, targets) = annotations.finish(finished.targets);
         let fields = fields_of_views(&moved, setup.options.outputs.iter().map(|output| output.times));
-        let parts = Parts { images: finished.images, labels, drawn, seen, targets, fields, mixed, padding };
+        let (images, sizes) = (finished.images, finished.sizes);
+        let parts = Parts { images, sizes, labels, drawn, seen, targets, fields, mixed, padding };
         Ok(Made { parts: Some(parts), losses })
     }
 

@@ -174,7 +174,7 @@ impl Preprocessor {
         if normalize.is_some() && elements.dtype == DType::U8 {
             return Err(Error::parameter("preprocessor", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
-        let output = OutputForm { size: Some(size), times: 1, elements };
+        let output = OutputForm { size: Some(size), padded_to: None, times: 1, elements };
         Engine::open(device, run, recipe, output, normalize).map(|engine| Self { engine })
     }
 

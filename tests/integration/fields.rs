@@ -498,6 +498,33 @@ fn fields_of_a_draft_lie_on_the_draft() {
     assert_eq!(preprocessor.fields(&bytes, &given).unwrap(), want_fields);
 }
 
+#[test]
+fn masks_of_a_padded_batch_lie_with_their_images() {
+    let sizes = [Size::new(30, 20), Size::new(17, 40)];
+    let jpegs = sizes.map(|size| (encode_jpeg(&Image::new(size), &JpegOptions::default()).unwrap(), 0));
+    let source = EncodedImages::new(jpegs).fields(["mask", "boxes"], move |sample: Described<'_>| {
+        let boxes = Boxes::new(BoxFormat::Xyxy, vec![[1.0, 2.0, 9.0, 8.0]]);
+        let mask = case_mask(sizes[sample.index as usize]).with_fill(255);
+        Fields::new().with("mask", mask)?.with("boxes", boxes)
+    });
+    let pipeline = Pipeline::builder(source).batch_size(2).fields(["mask", "boxes"]).build_padded(16).unwrap();
+    let batch = pipeline.epoch(0).next().unwrap().unwrap();
+    let (fields, all) = (batch.fields(0).unwrap(), Size::new(32, 48));
+    assert_eq!((batch.images().tensor().shape(), batch.images().sizes()), ([2, 3, 48, 32], &sizes[..]));
+    assert_eq!(fields.boxes(BoxFormat::Xyxy).unwrap(), [[1.0, 2.0, 9.0, 8.0]; 2]);
+    let MaskValues::U8(padded) = fields.padded_masks("mask", all).unwrap() else { panic!() };
+    for (i, (plane, own)) in padded.chunks_exact(32 * 48).zip(sizes).enumerate() {
+        let want = self::plane(fields.image(i).unwrap(), "mask", 0);
+        for (at, value) in plane.iter().enumerate() {
+            let (x, y) = (at % 32, at / 32);
+            let inside = x < own.width as usize && y < own.height as usize;
+            assert_eq!(*value, if inside { want[y * own.width as usize + x] } else { 255 }, "{i}: ({x}, {y})");
+        }
+    }
+    assert!(fields.masks("mask").unwrap_err().is_parameter());
+    assert!(fields.padded_masks("mask", Size::new(32, 39)).unwrap_err().is_parameter());
+}
+
 /// What goes through a recipe and back is where it was, whatever the image's orientation and scale.
 #[test]
 fn a_models_answer_is_mapped_back_to_the_stored_image() {

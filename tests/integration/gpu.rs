@@ -15,9 +15,9 @@ use warpfeed::experiment::train::TrainingRun;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     ApplyOptions, Batch, Builder, DType, DecodePath, Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch,
-    Layout, OnError, Orientation, Pipeline, Preset, Strategy, Target, TargetType, Targets, apply,
+    Layout, OnError, Orientation, PaddedPipeline, Pipeline, Preset, Strategy, Target, TargetType, Targets, apply,
     image::{ChromaSampling, JpegColor, JpegOptions, Size, encode_jpeg},
-    ops::{Contrast, Custom, Op, random_resized_crop},
+    ops::{Contrast, Custom, ErasingNoise, Op, RandomErasing, random_resized_crop},
     source::EncodedImages,
 };
 
@@ -481,6 +481,28 @@ fn images_of_any_size_equal_the_cpu() {
     });
     let custom = |image: &mut warpfeed::image::Image| image.pixels_mut().reverse();
     check(&|| ragged::builder(source(7)).augment(Custom::new("turn", custom)));
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
+fn padded_batches_equal_the_cpu() {
+    let check = |builder: &dyn Fn() -> Builder| {
+        let all = |pipeline: PaddedPipeline, epoch| {
+            pipeline.epoch(epoch).flat_map(|batch| ragged::padded_images(&batch.unwrap(), 4)).collect::<Vec<_>>()
+        };
+        let want = all(builder().device(Device::Cpu).build_padded(4).unwrap(), 1);
+        for path in [DecodePath::Cpu, DecodePath::Exact] {
+            let pipeline = builder().device(GPU).decode(path).build_padded(4).unwrap();
+            assert!(all(pipeline.clone(), 2).len() == want.len() && all(pipeline, 1) == want, "{path:?}");
+        }
+    };
+    for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
+        check(&|| ragged::builder(source(23)).strategy(strategy).last_batch(LastBatch::Pad));
+    }
+    let erased = || ragged::builder(kinds()).augment(RandomErasing::new(0.9).noise(ErasingNoise::PerPixel));
+    check(&|| erased().output(DType::F16, Layout::Nchw).normalize([0.4; 3], [0.2; 3]));
+    check(&|| erased().output(DType::F32, Layout::Nhwc).normalize([0.4; 3], [0.2; 3]));
+    check(&|| ragged::builder(source(7)).channels(1).output(DType::F32, Layout::Nchw));
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Batches of images that each keep the size that their operations give them.
 
-use crate::common::ragged::{builder, delivered, images};
-use crate::common::{WithBad, source};
+use crate::common::ragged::{builder, delivered, images, padded_images};
+use crate::common::{WithBad, jpeg, source};
 use std::collections::BTreeSet;
 use warpfeed::{
     ApplyOptions, Builder, DType, Error, ImageCache, LastBatch, Layout, Mix, OnError, Orientation, Partition, Pipeline,
-    RaggedPipeline, Result, Strategy, TargetSpec, apply, prelude::random_resized_crop, source::Source, view,
+    RaggedPipeline, Result, Strategy, TargetSpec, apply, prelude::random_resized_crop, source::EncodedImages,
+    source::Source, view,
 };
 
 #[test]
@@ -69,6 +70,41 @@ fn bad_samples_targets_and_channels_are_as_in_other_batches() {
         assert!(batch.images().iter().all(|image| image.shape()[1] == 1 && image.dtype() == DType::F16));
         assert!(batch.take_targets().is_some() && batch.targets().is_none());
     }
+}
+
+#[test]
+fn a_padded_batch_is_the_ragged_images_in_one_tensor() {
+    let forms = [(DType::U8, Layout::Nhwc, 3), (DType::F32, Layout::Nchw, 3), (DType::F16, Layout::Nhwc, 1)];
+    for (dtype, layout, channels) in forms {
+        let of = || {
+            let builder = builder(source(23)).output(dtype, layout).channels(channels);
+            if dtype == DType::U8 { builder } else { builder.normalize([0.4; 3], [0.2; 3]) }
+        };
+        let want = delivered(of().build_ragged().unwrap().epoch(1));
+        for divisor in [1, 8] {
+            let pipeline = of().build_padded(divisor).unwrap();
+            let got = |epoch| pipeline.epoch(epoch).flat_map(|batch| padded_images(&batch.unwrap(), divisor as usize));
+            // Twice: memory is used again, for images of other sizes.
+            assert_eq!(got(0).count(), 23);
+            assert!(got(1).eq(want.iter().cloned()), "{dtype:?} {layout:?} {divisor}");
+        }
+    }
+    // The last image of an epoch fills the last batch.
+    let pipeline = builder(source(7)).last_batch(LastBatch::Pad).build_padded(1).unwrap();
+    let last = pipeline.epoch(0).last().unwrap().unwrap();
+    let all = padded_images(&last, 1);
+    assert_eq!((last.padding(), all.len()), (3, 5));
+    assert!(all[2..].iter().all(|image| *image == all[1]));
+
+    for divisor in [0, 65_537] {
+        let error = builder(source(7)).build_padded(divisor).unwrap_err();
+        assert!(error.is_parameter() && error.to_string().contains("divisor"), "{error}");
+    }
+    // Both images are small, but not the tensor that holds a wide one and a high one.
+    let long = EncodedImages::new([(jpeg(65_000, 8, 1), 0), (jpeg(8, 65_000, 2), 1)]);
+    let pipeline = Pipeline::builder(long).build_padded(1).unwrap();
+    let error = pipeline.epoch(0).next().unwrap().unwrap_err();
+    assert!(matches!(error, Error::Limits { .. }) && error.to_string().contains("batch_size"), "{error}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ use crate::error::{Error, Result};
 use crate::memory;
 use crate::plan::Plan;
 use crate::raster::Size;
-use crate::tensor::{DType, HostBuffer, Pool, Storage};
+use crate::tensor::{DType, HostBuffer, Pool, Storage, Tensor};
 use batch::{HostBatch, HostView};
 use executor::{Executor, Job, Times};
 use output::{Output, Tables};
@@ -111,6 +111,38 @@ pub(crate) enum Batch {
 }
 
 impl Cpu {
+    /// One tensor of images of different sizes, each in the upper left corner of its place, with zeros beside and below
+    /// it. The last image is there `padding` times more.
+    fn pad(&self, all: &[(Size, HostBuffer)], output: &OutputForm, padding: usize) -> Result<Tensor> {
+        let (elements, images) = (output.elements, all.len() + padding);
+        let sizes: Vec<Size> = all.iter().map(|(size, _)| *size).collect();
+        let common = output.common_size(&sizes, images)?;
+        let image_bytes = elements.image_bytes(common);
+        let mut buffer = self.pools[0].take(images * image_bytes)?;
+        let bytes = &mut buffer.as_bytes_mut()[..images * image_bytes];
+        for ((size, image), place) in all.iter().zip(bytes.chunks_exact_mut(image_bytes)) {
+            let row_bytes = |size: Size| elements.row_bytes(size);
+            let planes = if elements.has_planes() { elements.channels } else { 1 };
+            let from =
+                image.as_bytes()[..elements.image_bytes(*size)].chunks_exact(elements.image_bytes(*size) / planes);
+            for (from, to) in from.zip(place.chunks_exact_mut(image_bytes / planes)) {
+                let mut rows = from.chunks_exact(row_bytes(*size));
+                for to in to.chunks_exact_mut(row_bytes(common)) {
+                    let (own, beside) = to.split_at_mut(rows.len().min(1) * row_bytes(*size));
+                    if let Some(row) = rows.next() {
+                        own.copy_from_slice(row);
+                    }
+                    beside.fill(0);
+                }
+            }
+        }
+        let last = (all.len() - 1) * image_bytes..all.len() * image_bytes;
+        for i in all.len()..images {
+            bytes.copy_within(last.clone(), i * image_bytes);
+        }
+        Ok(elements.tensor(Storage::Host(buffer), common, images))
+    }
+
     /// Mixes the images of a batch, if `end` asks for it. Returns the time taken.
     fn mix(&self, views: &mut [HostBuffer], end: &End<'_>) -> Duration {
         let Some(plan) = end.mix.filter(|plan| plan.changes()) else { return Duration::ZERO };
@@ -248,6 +280,7 @@ impl Backend for Cpu {
         if let (Some(buffer), Some(targets)) = (&mut targets, end.annotations.numbers()) {
             buffer.as_bytes_mut()[..targets.len()].copy_from_slice(targets);
         }
+        let mut sizes = Vec::new();
         let (images, mix) = match batch {
             Batch::Views(batch) => {
                 let mut views = batch.into_buffers(end.places, end.padding);
@@ -260,16 +293,25 @@ impl Backend for Cpu {
                 (views.into_iter().zip(&self.options.outputs).map(tensor).collect(), mixing)
             }
             Batch::Ragged(mut places) => {
-                let tensor = |place: &usize| {
+                let image = |place: &usize| {
                     let image = places[*place].get_mut().unwrap_or_else(PoisonError::into_inner).take();
-                    let missing = || Error::Panic { message: "a sample of the batch is missing".to_owned() };
-                    let elements = self.options.elements();
-                    image.ok_or_else(missing).map(|(size, buffer)| elements.tensor(Storage::Host(buffer), size, 1))
+                    image.ok_or_else(|| Error::Panic { message: "a sample of the batch is missing".to_owned() })
                 };
-                (end.places.iter().map(tensor).collect::<Result<_>>()?, Duration::ZERO)
+                let all: Vec<(Size, HostBuffer)> = end.places.iter().map(image).collect::<Result<_>>()?;
+                let output = &self.options.outputs[0];
+                if self.options.is_padded() {
+                    sizes.extend(all.iter().map(|(size, _)| *size));
+                    (vec![self.pad(&all, output, end.padding)?], Duration::ZERO)
+                } else {
+                    let tensor = |(size, buffer)| output.elements.tensor(Storage::Host(buffer), size, 1);
+                    (all.into_iter().map(tensor).collect(), Duration::ZERO)
+                }
             }
         };
-        Ok(Finished { images, targets: targets.map(Storage::Host), mix })
+        if let Some(last) = sizes.last().copied() {
+            sizes.extend((0..end.padding).map(|_| last));
+        }
+        Ok(Finished { images, sizes, targets: targets.map(Storage::Host), mix })
     }
 
     fn abandon(&self, _batch: Batch) {}

@@ -3,7 +3,7 @@
 
 use super::arena::{Arena, StagingWriter};
 use super::kernel::{Call, ERASE_NOISE, FINISH, FUSED, GATHER};
-use crate::backend::RunOptions;
+use crate::backend::{PixelForm, Strides};
 use crate::error::Result;
 use crate::ops::byte_table::ByteTable;
 use crate::ops::descriptors::{
@@ -64,18 +64,7 @@ pub(super) fn stages_bytes(plan: &Plan<'_>, image_bytes: usize) -> usize {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {
     pub(super) size: Size,
-    pub(super) dtype: DType,
-    /// Whether channels are in planes. Otherwise they are interleaved.
-    pub(super) planes: bool,
-    pub(super) channels: u32,
-}
-
-impl Form {
-    /// The form of a batch's images of this size.
-    pub(super) fn new(options: &RunOptions, size: Size) -> Self {
-        let elements = options.elements();
-        Self { size, dtype: elements.dtype, planes: elements.has_planes(), channels: elements.channels as u32 }
-    }
+    pub(super) elements: PixelForm,
 }
 
 /// Makes the calls of one sample.
@@ -288,12 +277,12 @@ impl<'a> Lowering<'a> {
     }
 
     /// The sample's place in the batch, without its address, which is not known yet.
-    fn output(&mut self, epilogue: &Epilogue, Form { size, dtype, planes, channels }: Form) -> Result<BatchPlace> {
+    fn output(&mut self, epilogue: &Epilogue, Form { size, elements }: Form) -> Result<BatchPlace> {
         let (plain, _) = plain_and_noisy(&epilogue.erasures);
+        let strides = elements.strides(size);
         let mut output = BatchPlace {
-            // A stride of 0 means one plane.
-            plane_stride: if planes && channels > 1 { size.area_px() } else { 0 },
-            row_stride: if planes { size.width } else { channels * size.width },
+            plane_stride: strides.plane,
+            row_stride: strides.row,
             width: size.width,
             height: size.height,
             erasure_count: plain.len() as u32,
@@ -304,7 +293,7 @@ impl<'a> Lowering<'a> {
             output.erasures = self.chunk.put_bytes(self.arena, bytes, |to| {
                 for (to, erasure) in to.chunks_exact_mut(size_of::<Erasure>()).zip(plain) {
                     let rect = erasure.rect();
-                    let value = erasure.value.map(|value| bits(dtype, value));
+                    let value = erasure.value.map(|value| bits(elements.dtype, value));
                     let (right, bottom) = (rect.right(), rect.bottom());
                     let erasure = Erasure { left: rect.x, top: rect.y, right, bottom, value, reserved: 0 };
                     to.copy_from_slice(bytemuck::bytes_of(&erasure));
@@ -330,14 +319,21 @@ fn plain_and_noisy(erasures: &[Erase]) -> (&[Erase], &[Erase]) {
     erasures.split_at(erasures.iter().position(|erase| erase.std != 0.0).unwrap_or(erasures.len()))
 }
 
-/// Sets the address in the batch in a sample's last calls: those that write the image and those that erase in it.
-pub(super) fn place(calls: &mut [Call], elements: DevicePointer) {
+/// Sets the address in the batch in a sample's last calls: those that write the image and those that erase in it; and the
+/// strides, if they are not the image's own.
+pub(super) fn place(calls: &mut [Call], elements: DevicePointer, strides: Option<Strides>) {
     // The offset is the same in all three descriptors, as descriptors.rs asserts.
-    const OFFSET: usize = offset_of!(FusedSample, output) + offset_of!(BatchPlace, elements);
+    const OFFSET: usize = offset_of!(FusedSample, output);
     debug_assert!(calls.iter().any(|call| [FUSED, FINISH].contains(&call.kernel)));
     for call in calls.iter_mut().rev() {
         match call.kernel {
-            FUSED | FINISH | ERASE_NOISE => call.descriptor.set_address(OFFSET, elements),
+            FUSED | FINISH | ERASE_NOISE => {
+                call.descriptor.set(OFFSET + offset_of!(BatchPlace, elements), &elements);
+                if let Some(Strides { plane, row }) = strides {
+                    call.descriptor.set(OFFSET + offset_of!(BatchPlace, plane_stride), &plane);
+                    call.descriptor.set(OFFSET + offset_of!(BatchPlace, row_stride), &row);
+                }
+            }
             _ => return,
         }
     }

@@ -81,7 +81,7 @@ impl<'a> Preparation<'a> {
         let (arena, shared) = (&self.batch.arena, plans.len() > 1);
         let lower = |plan: &Plan<'_>| {
             let lowering = Lowering::new(arena, staging, taps, plan.order, source.image, shared, spare.take());
-            lowering.run(plan, Form::new(self.options, plan.size))
+            lowering.run(plan, Form { size: plan.size, elements: self.options.elements() })
         };
         plans.iter().map(lower).collect()
     }
@@ -105,7 +105,7 @@ impl<'a> Preparation<'a> {
             let image = DeviceImage { address, pitch_bytes, whole: size, part: Rect::full(size) };
             let Worker { staging, taps, .. } = &mut *self.worker;
             let lowering = Lowering::new(&batch.arena, staging, taps, order, image, false, None);
-            calls.push(lowering.finish(epilogue, Form::new(options, size))?);
+            calls.push(lowering.finish(epilogue, Form { size, elements: options.elements() })?);
         }
         work.augment += start.elapsed();
         Ok((Prepared { size: plans[0].size, calls, hardware_job: None, jpeg_job: None }, work))

@@ -59,6 +59,11 @@ impl Outputs {
     /// [`Error::Device`]; the batch must then be abandoned.
     pub(super) fn submit(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Finished> {
         let (rooms, targets) = (self.rooms(batch, end)?, self.take_targets(end)?);
+        let mut sizes = Vec::new();
+        if self.options.is_padded() {
+            sizes = Self::sizes(batch, end)?;
+            sizes.extend(sizes.last().copied().into_iter().cycle().take(end.padding));
+        }
         if let Err(error) = self.queue(batch, &rooms, targets.as_ref(), end) {
             // Wait before the memory is freed, because queued work may write it. If waiting fails, the context has
             // failed.
@@ -73,13 +78,22 @@ impl Outputs {
         let target_bytes = end.annotations.numbers().map_or(0, <[u8]>::len);
         Ok(Finished {
             images: rooms.into_iter().map(tensor).collect(),
+            sizes,
             targets: targets.map(|targets| of(targets, &self.targets, target_bytes)),
             mix: Duration::ZERO,
         })
     }
 
-    /// Memory for the tensors of a batch: one for each view, or one for each image if images have sizes of their own.
+    /// Memory for the tensors of a batch: one for each view, or one for each image if images have sizes of their own and
+    /// are not padded.
     fn rooms(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Vec<OutputMemory<'_>>> {
+        if self.options.is_padded() {
+            let output = &self.options.outputs[0];
+            let (sizes, images) = (Self::sizes(batch, end)?, end.annotations.labels().len());
+            let size = output.common_size(&sizes, images)?;
+            let bytes = with_labels(images * output.elements.image_bytes(size), images);
+            return Ok(vec![self.room((&self.images[0], bytes), size, 1, 0..images)?]);
+        }
         if !self.options.is_ragged() {
             let samples = 0..end.annotations.labels().len();
             let room = |(pool, output): (_, &OutputForm)| {
@@ -88,12 +102,18 @@ impl Outputs {
             };
             return self.images.iter().zip(&self.options.outputs).map(room).collect();
         }
-        let room = |(i, place): (usize, &usize)| {
-            let size = batch.samples_mut().get(*place).and_then(Option::as_ref).ok_or_else(missing)?.size;
+        let room = |(i, size): (usize, Size)| {
             let bytes = with_labels(self.options.elements().image_bytes(size), 1);
             self.room((&self.images[0], bytes), size, 1, i..i + 1)
         };
-        end.places.iter().enumerate().map(room).collect()
+        Self::sizes(batch, end)?.into_iter().enumerate().map(room).collect()
+    }
+
+    /// The sizes of the images of a batch with one image of each sample.
+    fn sizes(batch: &mut InFlight, end: &End<'_>) -> Result<Vec<Size>> {
+        let samples = batch.samples_mut();
+        let size = |place: &usize| Ok(samples.get(*place).and_then(Option::as_ref).ok_or_else(missing)?.size);
+        end.places.iter().map(size).collect()
     }
 
     /// Takes memory from a pool for `times` images of a size of each sample.
@@ -150,12 +170,13 @@ impl Outputs {
     ) -> Result<()> {
         let (&End { places, padding, .. }, labels) = (end, end.annotations.labels());
         let buffers = || rooms.iter().map(|room| &room.buffer);
+        let padded = self.options.is_padded();
         let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len() * self.options.images_of_a_sample());
         for (i, place) in places.iter().enumerate() {
             let mut sample = batch.samples_mut().get_mut(*place).and_then(Option::take).ok_or_else(missing)?;
-            let own = if self.options.is_ragged() { &rooms[i..=i] } else { rooms };
+            let own = if self.options.is_ragged() && !padded { &rooms[i..=i] } else { rooms };
             for (calls, address) in sample.calls.iter_mut().zip(own.iter().flat_map(|room| room.addresses(i))) {
-                lower::place(calls, address);
+                lower::place(calls, address, padded.then(|| self.options.elements().strides(rooms[0].size)));
             }
             calls.append(&mut sample.calls);
         }
@@ -191,6 +212,10 @@ impl Outputs {
             compute.wait(hardware.ended())?;
         }
         buffers().flat_map(|buffer| &buffer.users).try_for_each(|user| compute.wait(user))?;
+        for room in rooms.iter().filter(|_| padded) {
+            // SAFETY: the buffer has as many bytes, and the stream waits for its earlier users.
+            unsafe { driver::clear(room.buffer.address(), room.len_bytes(), compute)? };
+        }
         self.streams.queue(Part::Kernels, &|| {
             // SAFETY: descriptors and all memory that they point to lie in the arena, uploaded or decoded before, or in
             // the batch's buffer, whose earlier users the stream has been made to wait for.

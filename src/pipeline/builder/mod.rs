@@ -5,7 +5,7 @@ mod settle;
 use super::cache::ImageCache;
 use super::policy::{BadLimit, LastBatch, OnError, Policy};
 use super::view::View;
-use super::{Pipeline, PipelineGroup, RaggedPipeline};
+use super::{PaddedPipeline, Pipeline, PipelineGroup, RaggedPipeline};
 use crate::backend::{self, PixelForm, RunOptions};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
@@ -53,6 +53,17 @@ pub struct MemoryBound {
     pub device_bytes: u64,
 }
 
+/// The sizes of a batch's images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shapes {
+    /// One size, in one tensor.
+    One,
+    /// A size and a tensor each.
+    Each,
+    /// A size each, in one tensor whose sides are multiples of the number.
+    Padded(u32),
+}
+
 /// A builder of pipelines. [`build`](Self::build) checks all settings and makes the pipeline.
 ///
 /// ```
@@ -76,7 +87,7 @@ pub struct Builder {
     /// The number of operations that were added before the views, and the views.
     views: Option<(usize, Vec<View>)>,
     /// Whether images keep the sizes that the operations give them.
-    ragged: bool,
+    shapes: Shapes,
     shuffle: bool,
     seed: u64,
     partition: Partition,
@@ -113,7 +124,7 @@ impl Builder {
             input,
             ops: Vec::new(),
             views: None,
-            ragged: false,
+            shapes: Shapes::One,
             shuffle: false,
             seed: 0,
             partition: Partition::WHOLE,
@@ -587,7 +598,21 @@ impl Builder {
     /// The errors of [`build`](Self::build), except that operations need not end in one size; [`Error::Parameter`] with
     /// several views, with [`mix`](Self::mix), and with [`LastBatch::Pad`].
     pub fn build_ragged(mut self) -> Result<RaggedPipeline> {
-        self.ragged = true;
+        self.shapes = Shapes::Each;
+        let device = self.device;
+        Ok(self.build_each(&[device], &backend::open)?.swap_remove(0))
+    }
+
+    /// Makes a pipeline whose images keep the sizes that the operations give them, padded to one tensor for each batch:
+    /// see [`PaddedPipeline`]. The tensor's sides are those of the batch's widest and of its highest image, made multiples
+    /// of `divisor`: 32 for feature pyramids, 1 for the images' own. Otherwise like [`build`](Self::build).
+    ///
+    /// # Errors
+    /// The errors of [`build`](Self::build), except that operations need not end in one size; [`Error::Parameter`] with
+    /// several views, with [`mix`](Self::mix), and for a divisor of 0 or above 65,536. The epoch ends with
+    /// [`Error::Limits`] at a batch over the largest size.
+    pub fn build_padded(mut self, divisor: u32) -> Result<PaddedPipeline> {
+        self.shapes = Shapes::Padded(divisor);
         let device = self.device;
         Ok(self.build_each(&[device], &backend::open)?.swap_remove(0))
     }

@@ -1,7 +1,7 @@
 //! Checks of a builder's settings, and the values that follow from them.
 
-use super::{Builder, MemoryBound};
-use crate::backend::{Backend, Open, OutputForm};
+use super::{Builder, MemoryBound, Shapes};
+use crate::backend::{Backend, MAX_BATCH_BYTES, Open, OutputForm};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ops::check::{check_ops, one_size};
@@ -26,14 +26,14 @@ use std::sync::{Arc, OnceLock};
 
 /// Most operations in a sample's recipes. Nested repetitions multiply, and a worker that draws them cannot be stopped.
 const MAX_OPERATIONS: u64 = 100_000;
+/// Largest number that the sides of a padded batch are made multiples of.
+const MAX_DIVISOR: u32 = 1 << 16;
 /// Bytes of a decoded pixel.
 const PIXEL_BYTES: u64 = 4;
 /// Bytes of a pixel in the cache.
 const KEPT_PIXEL_BYTES: u64 = 3;
 /// Bytes of a pixel's coefficients in a progressive image: at most four components of 16 bits each.
 const COEFFICIENT_BYTES: u64 = 8;
-/// Largest batch in bytes.
-const MAX_BATCH_BYTES: u64 = 1 << 36;
 
 impl Builder {
     /// Makes a pipeline for each device. Each gets a part of the builder's partition.
@@ -141,8 +141,8 @@ impl Builder {
         }
         self.check_fields()?;
         let normalize = self.check_views(views)?;
-        if self.ragged {
-            self.check_ragged(views)?;
+        if self.shapes != Shapes::One {
+            self.check_shapes(views)?;
         }
         if let Some(mix) = &self.mix {
             mix.check()?;
@@ -185,16 +185,22 @@ impl Builder {
         }
     }
 
-    /// Checks the settings that a batch with images of different sizes cannot have.
-    fn check_ragged(&self, views: &[ViewTransforms]) -> Result<()> {
-        let refused = |parameter, expected: &str, got| Err(Error::parameter("build_ragged", parameter, expected, got));
+    /// Checks the settings that a batch with images of different sizes cannot have, and its own.
+    fn check_shapes(&self, views: &[ViewTransforms]) -> Result<()> {
+        let build = if self.shapes == Shapes::Each { "build_ragged" } else { "build_padded" };
+        let refused = |parameter, expected: &str, got| Err(Error::parameter(build, parameter, expected, got));
+        if let Shapes::Padded(divisor) = self.shapes
+            && !(1..=MAX_DIVISOR).contains(&divisor)
+        {
+            return Err(Error::parameter(build, "divisor", format!("1 to {MAX_DIVISOR}"), divisor));
+        }
         if views.iter().flat_map(ViewTransforms::all).count() != 1 {
             return refused("views", "one image of each sample", "several");
         }
         if self.mix.is_some() {
             return refused("mix", "none: images that are mixed have one size", "a mix");
         }
-        if self.policy.last == LastBatch::Pad {
+        if self.shapes == Shapes::Each && self.policy.last == LastBatch::Pad {
             return refused("last_batch", "keep or drop: no shape is to be kept", "pad");
         }
         Ok(())
@@ -219,7 +225,7 @@ impl Builder {
             let mut size = None;
             for transforms in &view.images {
                 let (own, normalize) = check_ops(transforms)?;
-                let own = if self.ragged { None } else { Some(one_size("pipeline", own)?) };
+                let own = if self.shapes != Shapes::One { None } else { Some(one_size("pipeline", own)?) };
                 if *shared.get_or_insert(normalize) != normalize {
                     let expected = "one for all views: add it once, after views";
                     return Err(Error::parameter("pipeline", "normalize", expected, "several"));
@@ -227,7 +233,8 @@ impl Builder {
                 size = own;
             }
             let times = view.times * view.images.len();
-            self.options.outputs.push(OutputForm { size, times, elements: self.elements });
+            let padded_to = if let Shapes::Padded(divisor) = self.shapes { Some(divisor) } else { None };
+            self.options.outputs.push(OutputForm { size, padded_to, times, elements: self.elements });
         }
         let steps = views.iter().flat_map(ViewTransforms::all).flatten();
         let steps = steps.fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
