@@ -11,6 +11,7 @@ mod cache;
 mod channels;
 mod check_gpu;
 mod command;
+mod docs;
 mod examples;
 mod faults;
 mod fields;

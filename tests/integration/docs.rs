@@ -1,0 +1,43 @@
+//! The tests that docs name exist.
+
+use std::fs;
+use std::path::Path;
+
+/// docs/detection.md says of each of its subjects which tests hold it.
+#[test]
+fn tests_that_detection_md_names_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    ["src", "tests/integration"].map(|folder| collect(root, &root.join(folder), &mut files));
+    let text = fs::read_to_string(root.join("docs/detection.md")).unwrap();
+    let (_, table) = text.split_once("## What is tested").unwrap();
+    let names: Vec<&str> = table.split('`').skip(1).step_by(2).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let missing: Vec<&&str> = names.iter().filter(|name| !exists(&files, name)).collect();
+    assert!(missing.is_empty(), "no such tests: {missing:?}");
+}
+
+/// Whether a file of the test's module has a test of this name, or, for a module of tests, such a module.
+fn exists(files: &[(String, String)], name: &str) -> bool {
+    let (modules, test) = name.rsplit_once("::").unwrap_or(("", name));
+    let modules: Vec<&str> = modules.split("::").filter(|module| *module != "tests").collect();
+    let own = files.iter().filter(|(path, _)| {
+        let parts: Vec<&str> = path.split('/').collect();
+        modules.iter().all(|module| parts.contains(module))
+    });
+    let searched = if test == "tests" { "#[test]\n".to_owned() } else { format!("fn {test}()") };
+    own.map(|(_, text)| text).any(|text| text.contains(&searched))
+}
+
+/// All Rust files below a folder: their paths from the root without the ending, and their texts.
+fn collect(root: &Path, folder: &Path, files: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(root, &path, files);
+        } else if let (Some("rs"), Ok(text)) = (path.extension().and_then(|e| e.to_str()), fs::read_to_string(&path)) {
+            let name = path.strip_prefix(root).unwrap().with_extension("");
+            files.push((name.to_str().unwrap().to_owned(), text));
+        }
+    }
+}
