@@ -16,9 +16,13 @@ pub struct Synth {
     /// Number of images.
     #[arg(long, value_name = "N")]
     count: u64,
-    /// Number of classes.
-    #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    classes: u32,
+    /// Number of classes [default: 10; 6 with --detection, which has no more]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    classes: Option<u32>,
+    /// Make images of several objects, which hide parts of each other, in DIR/images, with boxes and masks in COCO's form
+    /// in DIR/annotations.json.
+    #[arg(long)]
+    detection: bool,
     /// Seed of the images.
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
@@ -36,8 +40,10 @@ pub struct Synth {
 impl Synth {
     pub fn run(self) -> Result<()> {
         let bar = progress(self.count, "making images");
-        let Self { count, classes, seed, megapixels, quality, sampling, .. } = self;
-        let settings = SynthSettings { count, classes, seed, megapixels, quality, sampling };
+        let Self { count, seed, megapixels, quality, sampling, detection, .. } = self;
+        let usual = if detection { SynthSettings::detection(count) } else { SynthSettings::new(count, 10) };
+        let classes = self.classes.unwrap_or(usual.classes);
+        let settings = SynthSettings { classes, seed, megapixels, quality, sampling, ..usual };
         let written = write_folder(&self.dir, &settings, |done| bar.set_position(done));
         bar.finish_and_clear();
         let made = written?;
@@ -45,7 +51,7 @@ impl Synth {
             "{} images made, {} were there already, {} classes: {}\n",
             made.written,
             made.kept,
-            self.classes,
+            classes,
             escape(self.dir.display())
         ))
     }
