@@ -1302,3 +1302,48 @@ fn fields_follow_the_command() {
     let message = failure(&["run", path(folder.path()), "--format", "coco"], 2);
     assert!(message.contains("annotations"), "{message}");
 }
+
+/// Runs a source's epoch, its recipe and its preview with these fields, each of which changes the digest and the sheet.
+fn check_fields(folder: &Path, named: &[&str], fields: &str) {
+    let run = |more: &[&str]| {
+        let fixed = ["--preset", "eval", "--epochs", "1", "--threads", "1", "--device", "cpu", "--digest", "--json"];
+        common::report(&output(&[&["run"], named, &fixed, more].concat()))["digest"].as_str().unwrap().to_owned()
+    };
+    assert!(run(&[]) != run(&["--fields", fields]), "{named:?}");
+    let sheet = |name: &str, more: &[&str]| {
+        let sheet = path(&folder.join(name)).to_owned();
+        let fixed = ["--preset", "eval", "--columns", "2", "--rows", "1", "-o", &sheet];
+        stdout(&[&["preview"], named, &fixed, more].concat());
+        fs::read(sheet).unwrap()
+    };
+    assert!(sheet("plain.png", &[]) != sheet("drawn.png", &["--fields", fields]), "{named:?}: nothing is drawn");
+    let recipe = recipe_of(&[named, &["--index", "1", "--fields", fields, "--preset", "eval"]].concat());
+    assert!(recipe.contains("resize"), "{recipe}");
+}
+
+#[test]
+fn masks_beside_images_are_a_format() {
+    let folder = tempfile::tempdir().unwrap();
+    for folder in ["images", "masks"].map(|name| folder.path().join(name)) {
+        fs::create_dir(folder).unwrap();
+    }
+    for i in 0..3_u8 {
+        let mask = warpfeed::fields::Mask::new(warpfeed::image::Size::new(20, 10), vec![i + 7; 200]).unwrap();
+        fs::write(folder.path().join(format!("images/{i}_rgb.jpg")), common::jpeg(20, 10, i.into())).unwrap();
+        fs::write(folder.path().join(format!("masks/{i}_ids.png")), mask.to_png(0).unwrap()).unwrap();
+    }
+    let (list, images, masks) =
+        (folder.path().join("val.txt"), folder.path().join("images"), folder.path().join("masks"));
+    fs::write(&list, "1\n0\n").unwrap();
+    let named = [path(&images), "--format", "masks", "--annotations", path(&masks), "--image-suffix", "_rgb"];
+    let named = [&named[..], &["--mask-suffix", "_ids", "--mask-ids", "cityscapes", "--list", path(&list)]].concat();
+    check_fields(folder.path(), &named, "mask");
+    for (args, message) in [
+        (vec!["run", path(&images), "--format", "masks"], "the folder of masks"),
+        (vec!["run", path(&images), "--mask-ids", "7"], "pairs of a number and its class"),
+        (vec!["run", path(&images), "--mask-ids", "cityscapes"], "only with the format masks"),
+    ] {
+        let error = failure(&args, 2);
+        assert!(error.contains(message), "{error}");
+    }
+}

@@ -1,0 +1,74 @@
+//! Data sets with annotations in files of their own: masks beside images, VOC, YOLO; through pipelines.
+
+use crate::common::jpeg;
+use std::fs;
+use std::path::{Path, PathBuf};
+use warpfeed::fields::{Field, Fields, Mask, MaskValues};
+use warpfeed::image::Size;
+use warpfeed::ops::Pad;
+use warpfeed::prelude::*;
+use warpfeed::source::{MaskFolder, MaskIds, MaskOptions};
+
+fn write(path: &Path, bytes: impl AsRef<[u8]>) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// The batches' fields of epoch 0, unshuffled, sample by sample.
+fn delivered(builder: Builder) -> warpfeed::Result<Vec<Fields>> {
+    let pipeline = builder.build()?;
+    let mut all = Vec::new();
+    for batch in pipeline.epoch(0) {
+        let batch = batch?;
+        let fields = batch.fields(0).unwrap();
+        all.extend((0..fields.len()).map(|i| fields.image(i).unwrap().clone()));
+    }
+    Ok(all)
+}
+
+fn mask_of(fields: &Fields) -> &[u8] {
+    let Some(Field::Mask(mask)) = fields.get("mask") else { panic!("{fields:?}") };
+    let MaskValues::U8(values) = &*mask.planes()[0] else { panic!("{mask:?}") };
+    values
+}
+
+/// Images of 20 x 10 pixels; the mask of image i has i in its left half and 1 in its right.
+fn masks(count: u8) -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let (images, masks) = (folder.path().join("images"), folder.path().join("masks"));
+    for i in 0..count {
+        write(&images.join(format!("{i}.jpg")), jpeg(20, 10, i.into()));
+        let values: Vec<u8> = (0..200).map(|at| if at % 20 < 10 { i } else { 1 }).collect();
+        let mask = Mask::new(Size::new(20, 10), values).unwrap().to_png(0).unwrap();
+        write(&masks.join(format!("{i}.png")), mask);
+    }
+    (folder, images, masks)
+}
+
+#[test]
+fn masks_beside_images_follow_and_are_ignored_outside() {
+    let (_folder, images, masks) = masks(3);
+    let options = MaskOptions { ids: MaskIds::ReduceZero, ..MaskOptions::default() };
+    let source = MaskFolder::open(images, masks, options).unwrap();
+    let pad = Pad::sides([1, 0, 0, 0]);
+    let builder = Pipeline::builder(source).fields(["mask"]).augment(random_horizontal_flip(1.0)).augment(pad);
+    let made = delivered(builder.resize(Size::new(21, 10))).unwrap();
+    for (i, fields) in made.iter().enumerate() {
+        // Mirrored: what was in the right half is left.
+        let row = |at: usize| [255, 0, (i as u8).wrapping_sub(1)][(at % 21).div_ceil(10).min(2)];
+        assert_eq!(mask_of(fields), (0..210).map(row).collect::<Vec<u8>>(), "{i}");
+    }
+    assert_eq!(made.len(), 3);
+}
+
+#[test]
+fn samples_without_a_mask_are_bad_ones_under_the_policy() {
+    let (_folder, images, masks) = masks(4);
+    fs::remove_file(masks.join("2.png")).unwrap();
+    let source = MaskFolder::open(images, masks, MaskOptions::default()).unwrap();
+    let builder = Pipeline::builder(source).fields(["mask"]).batch_size(4).resize(Size::new(20, 10));
+    let error = delivered(builder.clone()).unwrap_err();
+    assert!(error.is_bad_sample() && error.to_string().contains("2.png") && error.to_string().contains("2.jpg"));
+    let kept = delivered(builder.on_error(OnError::Skip)).unwrap();
+    assert_eq!(kept.iter().map(|fields| mask_of(fields)[0]).collect::<Vec<_>>(), [0, 1, 3]);
+}
