@@ -44,6 +44,7 @@ mod sample;
 mod spec;
 mod splits;
 pub(crate) mod stream;
+mod voc;
 mod window;
 mod yolo;
 
@@ -67,6 +68,7 @@ pub use sample::{Sample, Want};
 #[cfg(feature = "cloud")]
 pub use stream::ShardCache;
 pub use stream::{AtEnd, RecordStream, Samples, Stream, StreamMix, StreamOptions, StreamSample, StreamStart};
+pub use voc::VocFolder;
 pub use yolo::YoloFolder;
 
 use crate::decode::Header;

@@ -12,7 +12,7 @@ use super::stream::is_pipe;
 use super::stream::remote::{Remote, SCANS};
 use super::{
     CifarFiles, CocoFiles, Compose, IdxFile, ImageFolder, Input, ListFile, MaskFolder, MaskOptions, RecordFormat,
-    RecordOptions, RecordShards, RecordStream, StreamOptions, YoloFolder, imagenet,
+    RecordOptions, RecordShards, RecordStream, StreamOptions, VocFolder, YoloFolder, imagenet,
 };
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -47,12 +47,15 @@ pub enum SourceFormat {
     /// A folder of images, and a folder of masks ([`OpenOptions::annotations`], [`OpenOptions::masks`]): [`MaskFolder`].
     /// [`RecordOptions::classes`] names the classes.
     Masks,
+    /// A folder of Pascal VOC, and a split ([`OpenOptions::split`]): [`VocFolder`]. [`RecordOptions::classes`] names classes
+    /// other than VOC's.
+    Voc,
     /// A folder `images` with YOLO's labels beside it: [`YoloFolder`]. [`RecordOptions::classes`] names the classes.
     Yolo,
 }
 
 impl SourceFormat {
-    const NAMES: [(&str, Self); 12] = [
+    const NAMES: [(&str, Self); 13] = [
         ("folder", Self::Folder),
         ("list", Self::List),
         ("webdataset", Self::WebDataset),
@@ -64,6 +67,7 @@ impl SourceFormat {
         ("cifar100", Self::Cifar100),
         ("coco", Self::Coco),
         ("masks", Self::Masks),
+        ("voc", Self::Voc),
         ("yolo", Self::Yolo),
     ];
 
@@ -97,8 +101,8 @@ impl From<RecordFormat> for SourceFormat {
 impl FromStr for SourceFormat {
     type Err = Error;
 
-    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx`, `parquet`, `cifar10`, `cifar100`, `coco`, `masks`
-    /// or `yolo`.
+    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx`, `parquet`, `cifar10`, `cifar100`, `coco`, `masks`,
+    /// `voc` or `yolo`.
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::NAMES.iter().find(|(name, _)| *name == text);
         let names = || Self::NAMES.map(|(name, _)| name).join(", ");
@@ -207,6 +211,13 @@ impl OpenOptions {
             (_, Some(annotations)) => {
                 wrong("annotations", "only with the formats coco and masks", annotations.display().to_string())
             }
+            (Some(SourceFormat::Voc), None) => {
+                let Some(split) = &self.split else {
+                    return wrong("split", "the name of a list in ImageSets/Main: train, val", "none".to_owned());
+                };
+                let voc = VocFolder::open(spec, split)?;
+                Ok(Some(if classes.is_empty() { voc } else { voc.with_classes(classes) }.into()))
+            }
             (Some(SourceFormat::Yolo), None) => Ok(Some(YoloFolder::open(spec, classes)?.into())),
             (_, None) => Ok(None),
         }
@@ -290,9 +301,11 @@ impl OpenOptions {
                 let got = format!("{} files, the first {}", files.len(), files[0].display());
                 Err(refuse("one folder, list or IDX file, or shards of one format", got))
             }
-            SourceFormat::Folder | SourceFormat::Coco | SourceFormat::Masks | SourceFormat::Yolo => {
-                Ok(ImageFolder::open(&files[0])?.into())
-            }
+            SourceFormat::Folder
+            | SourceFormat::Coco
+            | SourceFormat::Masks
+            | SourceFormat::Voc
+            | SourceFormat::Yolo => Ok(ImageFolder::open(&files[0])?.into()),
             SourceFormat::List => Ok(ListFile::open(&files[0])?.into()),
             SourceFormat::Idx => Ok(IdxFile::open(&files[0])?.into()),
         }

@@ -7,7 +7,7 @@ use warpfeed::fields::{Field, Fields, Mask, MaskValues};
 use warpfeed::image::Size;
 use warpfeed::ops::Pad;
 use warpfeed::prelude::*;
-use warpfeed::source::{MaskFolder, MaskIds, MaskOptions};
+use warpfeed::source::{MaskFolder, MaskIds, MaskOptions, VocFolder};
 
 fn write(path: &Path, bytes: impl AsRef<[u8]>) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -71,4 +71,33 @@ fn samples_without_a_mask_are_bad_ones_under_the_policy() {
     assert!(error.is_bad_sample() && error.to_string().contains("2.png") && error.to_string().contains("2.jpg"));
     let kept = delivered(builder.on_error(OnError::Skip)).unwrap();
     assert_eq!(kept.iter().map(|fields| mask_of(fields)[0]).collect::<Vec<_>>(), [0, 1, 3]);
+}
+
+#[test]
+fn vocs_boxes_follow_and_difficult_objects_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let object = |name: &str, left: u32, difficult: u8| {
+        format!(
+            "<object><name>{name}</name><difficult>{difficult}</difficult><bndbox><xmin>{left}</xmin><ymin>1</ymin>\
+             <xmax>{}</xmax><ymax>10</ymax></bndbox></object>",
+            left + 3
+        )
+    };
+    for (name, objects) in [("a", [object("dog", 1, 0), object("cat", 9, 1)].concat()), ("b", object("zebra", 1, 0))] {
+        write(&folder.path().join(format!("JPEGImages/{name}.jpg")), jpeg(20, 10, 1));
+        write(&folder.path().join(format!("Annotations/{name}.xml")), format!("<annotation>{objects}</annotation>"));
+    }
+    write(&folder.path().join("ImageSets/Main/train.txt"), "a\nb\n");
+    let voc = VocFolder::open(folder.path(), "train").unwrap();
+    let builder = |voc: &VocFolder| {
+        let builder = Pipeline::builder(voc.clone()).fields(["boxes", "labels"]).batch_size(2);
+        builder.augment(random_horizontal_flip(1.0)).resize(Size::new(40, 10))
+    };
+    let error = delivered(builder(&voc)).unwrap_err();
+    assert!(error.is_bad_sample() && error.to_string().contains("b.xml: object 1 (zebra)"), "{error}");
+    let made = delivered(builder(&voc).on_error(OnError::Skip)).unwrap();
+    assert_eq!(made[0].boxes().unwrap().rows(), [[32.0, 0.0, 40.0, 10.0]]);
+    assert_eq!((made.len(), made[0].get("labels")), (1, Some(&Field::Integers(vec![11]))));
+    let all = delivered(builder(&voc.difficult(true)).on_error(OnError::Skip)).unwrap();
+    assert_eq!(all[0].boxes().unwrap().rows()[1], [16.0, 0.0, 24.0, 10.0]);
 }

@@ -1347,3 +1347,23 @@ fn masks_beside_images_are_a_format() {
         assert!(error.contains(message), "{error}");
     }
 }
+
+#[test]
+fn voc_is_a_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    };
+    for i in 0..2 {
+        file(&format!("JPEGImages/{i}.jpg"), &common::jpeg(20, 10, i));
+        let corners = "<xmin>3</xmin><ymin>2</ymin><xmax>9</xmax><ymax>8</ymax>";
+        let object = format!("<object><name>dog</name><bndbox>{corners}</bndbox></object>");
+        file(&format!("Annotations/{i}.xml"), format!("<annotation>{object}</annotation>").as_bytes());
+    }
+    file("ImageSets/Main/train.txt", b"0\n1\n");
+    check_fields(folder.path(), &[path(folder.path()), "--format", "voc", "--split", "train"], "boxes,labels");
+    let error = failure(&["run", path(folder.path()), "--format", "voc"], 2);
+    assert!(error.contains("ImageSets/Main"), "{error}");
+}

@@ -96,7 +96,7 @@ pub struct SourceArgs {
     pub spec: PathBuf,
     /// Format of the source if its name does not tell.
     ///
-    /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100, coco, masks, yolo.
+    /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100, coco, masks, voc, yolo.
     #[arg(long, value_name = "FORMAT")]
     format: Option<SourceFormat>,
     /// Annotations of the images in SOURCE: a file for --format coco, a folder for --format masks.
