@@ -44,13 +44,14 @@ pub enum SourceFormat {
     Cifar100,
     /// A folder of images, and COCO's annotations ([`OpenOptions::annotations`]): [`CocoFiles`].
     Coco,
-    /// A folder of images, and a folder of masks ([`OpenOptions::annotations`], [`OpenOptions::masks`]): [`MaskFolder`].
-    /// [`RecordOptions::classes`] names the classes.
+    /// A folder of images, and a folder of masks ([`OpenOptions::annotations`], [`OpenOptions::masks`]):
+    /// [`MaskFolder`]. [`RecordOptions::classes`] names the classes.
     Masks,
-    /// A folder of Pascal VOC, and a split ([`OpenOptions::split`]): [`VocFolder`]. [`RecordOptions::classes`] names classes
-    /// other than VOC's.
+    /// A folder of Pascal VOC, and a split ([`OpenOptions::split`]): [`VocFolder`]. [`RecordOptions::classes`] names
+    /// classes other than VOC's.
     Voc,
-    /// A folder `images` with YOLO's labels beside it: [`YoloFolder`]. [`RecordOptions::classes`] names the classes.
+    /// A folder `images` with YOLO's labels beside it and [`RecordOptions::classes`], or a `data.yaml` and
+    /// [`OpenOptions::split`]: [`YoloFolder`].
     Yolo,
 }
 
@@ -101,8 +102,8 @@ impl From<RecordFormat> for SourceFormat {
 impl FromStr for SourceFormat {
     type Err = Error;
 
-    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx`, `parquet`, `cifar10`, `cifar100`, `coco`, `masks`,
-    /// `voc` or `yolo`.
+    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx`, `parquet`, `cifar10`, `cifar100`, `coco`,
+    /// `masks`, `voc` or `yolo`.
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::NAMES.iter().find(|(name, _)| *name == text);
         let names = || Self::NAMES.map(|(name, _)| name).join(", ");
@@ -136,7 +137,7 @@ pub struct OpenOptions {
     /// Format of the source. Default: by its name.
     pub format: Option<SourceFormat>,
     /// Split to open in a folder that holds several: `train`, `val` (or `validation`, `valid`), `test`, or the data
-    /// set's own name for it. [`open`] lists these folders.
+    /// set's own name for it. [`open`] lists these folders. VOC's folders and `data.yaml` have splits too.
     pub split: Option<String>,
     /// The annotations of the images of a folder: a file for the format [`Coco`](SourceFormat::Coco), a folder for
     /// [`Masks`](SourceFormat::Masks).
@@ -196,6 +197,9 @@ impl OpenOptions {
         if self.format != Some(SourceFormat::Masks) && self.masks != MaskOptions::default() {
             return wrong("masks", "only with the format masks", format!("{:?}", self.masks));
         }
+        if let (Some(SourceFormat::Masks), Some(split)) = (self.format, &self.split) {
+            return wrong("split", "none for the format masks, which has lists", split.clone());
+        }
         let classes = &self.records.classes;
         match (self.format, &self.annotations) {
             (Some(SourceFormat::Coco), Some(file)) => Ok(Some(CocoFiles::open(spec, file)?.into())),
@@ -217,6 +221,15 @@ impl OpenOptions {
                 };
                 let voc = VocFolder::open(spec, split)?;
                 Ok(Some(if classes.is_empty() { voc } else { voc.with_classes(classes) }.into()))
+            }
+            (Some(SourceFormat::Yolo), None) if spec.extension().is_some_and(|end| end == "yaml" || end == "yml") => {
+                if let [first, ..] = &classes[..] {
+                    return wrong("classes", "none: a data.yaml has them", first.clone());
+                }
+                let Some(split) = &self.split else {
+                    return wrong("split", "one of the data.yaml: train, val or test", "none".to_owned());
+                };
+                Ok(Some(YoloFolder::from_yaml(spec, split)?.into()))
             }
             (Some(SourceFormat::Yolo), None) => Ok(Some(YoloFolder::open(spec, classes)?.into())),
             (_, None) => Ok(None),

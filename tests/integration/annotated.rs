@@ -4,10 +4,10 @@ use crate::common::jpeg;
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::fields::{Field, Fields, Mask, MaskValues};
-use warpfeed::image::Size;
+use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
 use warpfeed::ops::Pad;
 use warpfeed::prelude::*;
-use warpfeed::source::{MaskFolder, MaskIds, MaskOptions, VocFolder};
+use warpfeed::source::{MaskFolder, MaskIds, MaskOptions, VocFolder, YoloFolder};
 
 fn write(path: &Path, bytes: impl AsRef<[u8]>) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -100,4 +100,38 @@ fn vocs_boxes_follow_and_difficult_objects_are_left_out() {
     assert_eq!((made.len(), made[0].get("labels")), (1, Some(&Field::Integers(vec![11]))));
     let all = delivered(builder(&voc.difficult(true)).on_error(OnError::Skip)).unwrap();
     assert_eq!(all[0].boxes().unwrap().rows()[1], [16.0, 0.0, 24.0, 10.0]);
+}
+
+/// Labels are of the upright image: its left eye is the left one, though tags 2 and 7 mirror what is stored.
+#[test]
+fn poses_keep_their_sides_whatever_the_exif_tag() {
+    let folder = tempfile::tempdir().unwrap();
+    for tag in 1..=8_u16 {
+        // Upright, all images have 40 x 20 pixels.
+        let stored = if tag >= 5 { Size::new(20, 40) } else { Size::new(40, 20) };
+        let options = JpegOptions { orientation: Some(tag), ..JpegOptions::default() };
+        let image = encode_jpeg(&Image::new(stored), &options).unwrap();
+        write(&folder.path().join(format!("pose/images/{tag}.jpg")), image);
+        let row = "0 0.5 0.5 0.5 0.5 0.25 0.25 2 0.75 0.5 1 0 0 0\n";
+        write(&folder.path().join(format!("pose/labels/{tag}.txt")), row);
+    }
+    let file = folder.path().join("pose.yaml");
+    write(&file, "path: pose\ntrain: images\nkpt_shape: [3, 3]\nflip_idx: [1, 0, 2]\nnames:\n  0: person\n");
+    let made = |mirrored: f64| {
+        let builder = Pipeline::builder(YoloFolder::from_yaml(&file, "train").unwrap()).fields(["boxes", "keypoints"]);
+        delivered(builder.augment(random_horizontal_flip(mirrored)).resize(Size::new(40, 20))).unwrap()
+    };
+    let check = |fields: &Fields, points: [[f32; 2]; 3], visibility: [u8; 3]| {
+        let Some(Field::KeyPoints(found)) = fields.get("keypoints") else { panic!("{fields:?}") };
+        assert_eq!(found.visibility(), visibility);
+        for (found, point) in found.points().iter().zip(points).filter(|(_, point)| *point != [0.0; 2]) {
+            assert!((found[0] - point[0]).abs() < 1e-4 && (found[1] - point[1]).abs() < 1e-4, "{found:?} {point:?}");
+        }
+    };
+    let (upright, mirrored) = (made(0.0), made(1.0));
+    assert_eq!((upright.len(), mirrored.len()), (8, 8));
+    for (fields, mirrored) in upright.iter().zip(&mirrored) {
+        check(fields, [[10.0, 5.0], [30.0, 10.0], [0.0, 0.0]], [2, 1, 0]);
+        check(mirrored, [[10.0, 10.0], [30.0, 5.0], [0.0, 0.0]], [1, 2, 0]);
+    }
 }

@@ -1367,3 +1367,23 @@ fn voc_is_a_format() {
     let error = failure(&["run", path(folder.path()), "--format", "voc"], 2);
     assert!(error.contains("ImageSets/Main"), "{error}");
 }
+
+#[test]
+fn data_yaml_is_a_source() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["images", "labels"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    for i in 0..2 {
+        fs::write(folder.path().join(format!("images/{i}.jpg")), common::jpeg(20, 10, i)).unwrap();
+        fs::write(folder.path().join(format!("labels/{i}.txt")), "1 0.5 0.5 0.5 0.5 0.5 0.5 2\n").unwrap();
+    }
+    let file = folder.path().join("data.yaml");
+    fs::write(&file, "train: images # all\nnc: 2\nnames:\n- cat\n- dog\nkpt_shape: [1, 3]\n").unwrap();
+    let named = [path(&file), "--format", "yolo", "--split", "train"];
+    check_fields(folder.path(), &named, "boxes,labels,keypoints");
+    assert!(failure(&["run", path(&file), "--format", "yolo"], 2).contains("train, val or test"));
+    fs::write(&file, "train: images\nnames: &all [cat]\n").unwrap();
+    let error = failure(&[&["run"], &named[..]].concat(), 2);
+    assert!(error.contains("data.yaml: line 2: names"), "{error}");
+}

@@ -13,7 +13,7 @@ const MAX_CLASSES_BYTES: u64 = 1 << 26;
 /// Options for the split of a data set and the fields of its records.
 #[derive(Args)]
 pub struct FieldArgs {
-    /// Split of a folder with several: train, val, test, or the data set's own name.
+    /// Split of a folder with several, of VOC or of a data.yaml: train, val, test, or the data set's own name.
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
     /// Field with the image: an extension in WebDataset, a feature in TFRecord, a column in Parquet.
@@ -62,8 +62,8 @@ struct MaskArgs {
     mask_suffix: String,
     /// Meaning of the numbers in masks: classes, reduce-zero, cityscapes, or pairs like 7:0,8:1.
     ///
-    /// reduce-zero ignores 0 and takes 1 off the others, as for ADE20K. cityscapes takes the 19 trained classes of labelIds.
-    /// Pairs are numbers and their classes; the others are ignored.
+    /// reduce-zero ignores 0 and takes 1 off the others, as for ADE20K. cityscapes takes the 19 trained classes of
+    /// labelIds. Pairs are numbers and their classes; the others are ignored.
     #[arg(long, value_name = "IDS", default_value = "classes", hide_default_value = true)]
     mask_ids: MaskIds,
     /// Class of ignored pixels in masks, and of what comes into view from outside.
