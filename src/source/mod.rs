@@ -31,8 +31,10 @@ mod idx;
 mod imagenet;
 mod input;
 mod list;
+mod masks;
 mod memory;
 mod metadata;
+mod names;
 mod open;
 pub(crate) mod packed;
 #[cfg(feature = "parquet")]
@@ -42,6 +44,7 @@ mod sample;
 mod spec;
 mod splits;
 pub(crate) mod stream;
+mod voc;
 mod window;
 mod yolo;
 
@@ -55,6 +58,7 @@ pub use idx::IdxFile;
 pub(crate) use input::Reader;
 pub use input::{Input, SkippedFiles, SourceSummary};
 pub use list::ListFile;
+pub use masks::{MaskFolder, MaskIds, MaskOptions};
 pub use memory::{DecodedImages, EncodedImages};
 pub use open::{OpenOptions, SourceFormat, open};
 #[cfg(feature = "parquet")]
@@ -64,10 +68,13 @@ pub use sample::{Sample, Want};
 #[cfg(feature = "cloud")]
 pub use stream::ShardCache;
 pub use stream::{AtEnd, RecordStream, Samples, Stream, StreamMix, StreamOptions, StreamSample, StreamStart};
+pub use voc::VocFolder;
 pub use yolo::YoloFolder;
 
+use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
+use crate::raster::Size;
 use crate::targets::{self, Target};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -319,6 +326,16 @@ fn no_fields(there_are: impl std::fmt::Display, field: &str) -> Error {
 /// The error for an index beyond the last sample.
 fn no_such_sample(operation: &'static str, index: u64, len: u64) -> Error {
     Error::parameter(operation, "index", format!("below {len}, the number of samples"), index)
+}
+
+/// The end of a message that annotations are of another size than the stored image, if its EXIF tag explains that.
+fn turned(header: &Header, annotated: Size) -> &'static str {
+    let Size { width, height } = header.size;
+    if header.orientation >= 5 && annotated == Size::new(height, width) {
+        ", which its EXIF tag turns: annotations must be of the image as it is stored"
+    } else {
+        ""
+    }
 }
 
 /// Reads a whole file of at most [`MAX_ENCODED_BYTES`] into `buffer`, replacing what it holds.

@@ -11,8 +11,8 @@ use super::stream::is_pipe;
 #[cfg(feature = "cloud")]
 use super::stream::remote::{Remote, SCANS};
 use super::{
-    CifarFiles, CocoFiles, Compose, IdxFile, ImageFolder, Input, ListFile, RecordFormat, RecordOptions, RecordShards,
-    RecordStream, StreamOptions, YoloFolder, imagenet,
+    CifarFiles, CocoFiles, Compose, IdxFile, ImageFolder, Input, ListFile, MaskFolder, MaskOptions, RecordFormat,
+    RecordOptions, RecordShards, RecordStream, StreamOptions, VocFolder, YoloFolder, imagenet,
 };
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -44,12 +44,19 @@ pub enum SourceFormat {
     Cifar100,
     /// A folder of images, and COCO's annotations ([`OpenOptions::annotations`]): [`CocoFiles`].
     Coco,
-    /// A folder `images` with YOLO's labels beside it: [`YoloFolder`]. [`RecordOptions::classes`] names the classes.
+    /// A folder of images, and a folder of masks ([`OpenOptions::annotations`], [`OpenOptions::masks`]):
+    /// [`MaskFolder`]. [`RecordOptions::classes`] names the classes.
+    Masks,
+    /// A folder of Pascal VOC, and a split ([`OpenOptions::split`]): [`VocFolder`]. [`RecordOptions::classes`] names
+    /// classes other than VOC's.
+    Voc,
+    /// A folder `images` with YOLO's labels beside it and [`RecordOptions::classes`], or a `data.yaml` and
+    /// [`OpenOptions::split`]: [`YoloFolder`].
     Yolo,
 }
 
 impl SourceFormat {
-    const NAMES: [(&str, Self); 11] = [
+    const NAMES: [(&str, Self); 13] = [
         ("folder", Self::Folder),
         ("list", Self::List),
         ("webdataset", Self::WebDataset),
@@ -60,6 +67,8 @@ impl SourceFormat {
         ("cifar10", Self::Cifar10),
         ("cifar100", Self::Cifar100),
         ("coco", Self::Coco),
+        ("masks", Self::Masks),
+        ("voc", Self::Voc),
         ("yolo", Self::Yolo),
     ];
 
@@ -93,7 +102,8 @@ impl From<RecordFormat> for SourceFormat {
 impl FromStr for SourceFormat {
     type Err = Error;
 
-    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx`, `parquet`, `cifar10`, `cifar100`, `coco` or `yolo`.
+    /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx`, `parquet`, `cifar10`, `cifar100`, `coco`,
+    /// `masks`, `voc` or `yolo`.
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::NAMES.iter().find(|(name, _)| *name == text);
         let names = || Self::NAMES.map(|(name, _)| name).join(", ");
@@ -127,10 +137,13 @@ pub struct OpenOptions {
     /// Format of the source. Default: by its name.
     pub format: Option<SourceFormat>,
     /// Split to open in a folder that holds several: `train`, `val` (or `validation`, `valid`), `test`, or the data
-    /// set's own name for it. [`open`] lists these folders.
+    /// set's own name for it. [`open`] lists these folders. VOC's folders and `data.yaml` have splits too.
     pub split: Option<String>,
-    /// File with the annotations of the images of a folder, for the format [`Coco`](SourceFormat::Coco).
+    /// The annotations of the images of a folder: a file for the format [`Coco`](SourceFormat::Coco), a folder for
+    /// [`Masks`](SourceFormat::Masks).
     pub annotations: Option<PathBuf>,
+    /// Options for reading masks.
+    pub masks: MaskOptions,
     /// Options for reading shards.
     pub records: RecordOptions,
     /// Reads shards from front to back as a [`RecordStream`] and shuffles in a window of this many samples. Sources
@@ -151,17 +164,8 @@ impl OpenOptions {
     /// The errors of [`open`].
     pub fn open(&self, spec: impl AsRef<Path>) -> Result<Input> {
         let spec = spec.as_ref();
-        match (self.format, &self.annotations) {
-            (Some(SourceFormat::Coco), Some(annotations)) => return Ok(CocoFiles::open(spec, annotations)?.into()),
-            (Some(SourceFormat::Coco), None) => {
-                return Err(Error::parameter("open", "annotations", "the annotation file of the format coco", "none"));
-            }
-            (_, Some(annotations)) => {
-                let expected = "only with the format coco";
-                return Err(Error::parameter("open", "annotations", expected, annotations.display()));
-            }
-            (Some(SourceFormat::Yolo), None) => return Ok(YoloFolder::open(spec, &self.records.classes)?.into()),
-            (_, None) => {}
+        if let Some(source) = self.open_annotated(spec)? {
+            return Ok(source);
         }
         if self.random_access && (self.window.is_some() || spec == Path::new("-")) {
             let got = if self.window.is_some() { "a window" } else { "standard input" };
@@ -185,6 +189,51 @@ impl OpenOptions {
             return Err(Error::parameter("open", "split", expected, format!("{split}, of {}", spec.display())));
         }
         self.open_files(files)
+    }
+
+    /// Opens a source of a format whose objects or pixels have classes; `None` for another format.
+    fn open_annotated(&self, spec: &Path) -> Result<Option<Input>> {
+        let wrong = |parameter, expected, got: String| Err(Error::parameter("open", parameter, expected, got));
+        if self.format != Some(SourceFormat::Masks) && self.masks != MaskOptions::default() {
+            return wrong("masks", "only with the format masks", format!("{:?}", self.masks));
+        }
+        if let (Some(SourceFormat::Masks), Some(split)) = (self.format, &self.split) {
+            return wrong("split", "none for the format masks, which has lists", split.clone());
+        }
+        let classes = &self.records.classes;
+        match (self.format, &self.annotations) {
+            (Some(SourceFormat::Coco), Some(file)) => Ok(Some(CocoFiles::open(spec, file)?.into())),
+            (Some(SourceFormat::Masks), Some(folder)) => {
+                Ok(Some(MaskFolder::open(spec, folder, self.masks.clone())?.with_classes(classes)?.into()))
+            }
+            (Some(SourceFormat::Coco), None) => {
+                wrong("annotations", "the annotation file of the format coco", "none".to_owned())
+            }
+            (Some(SourceFormat::Masks), None) => {
+                wrong("annotations", "the folder of masks of the format masks", "none".to_owned())
+            }
+            (_, Some(annotations)) => {
+                wrong("annotations", "only with the formats coco and masks", annotations.display().to_string())
+            }
+            (Some(SourceFormat::Voc), None) => {
+                let Some(split) = &self.split else {
+                    return wrong("split", "the name of a list in ImageSets/Main: train, val", "none".to_owned());
+                };
+                let voc = VocFolder::open(spec, split)?;
+                Ok(Some(if classes.is_empty() { voc } else { voc.with_classes(classes) }.into()))
+            }
+            (Some(SourceFormat::Yolo), None) if spec.extension().is_some_and(|end| end == "yaml" || end == "yml") => {
+                if let [first, ..] = &classes[..] {
+                    return wrong("classes", "none: a data.yaml has them", first.clone());
+                }
+                let Some(split) = &self.split else {
+                    return wrong("split", "one of the data.yaml: train, val or test", "none".to_owned());
+                };
+                Ok(Some(YoloFolder::from_yaml(spec, split)?.into()))
+            }
+            (Some(SourceFormat::Yolo), None) => Ok(Some(YoloFolder::open(spec, classes)?.into())),
+            (_, None) => Ok(None),
+        }
     }
 
     /// Opens a split of a data set. The split has all classes of the data set, including those without images in it.
@@ -265,7 +314,11 @@ impl OpenOptions {
                 let got = format!("{} files, the first {}", files.len(), files[0].display());
                 Err(refuse("one folder, list or IDX file, or shards of one format", got))
             }
-            SourceFormat::Folder | SourceFormat::Coco | SourceFormat::Yolo => Ok(ImageFolder::open(&files[0])?.into()),
+            SourceFormat::Folder
+            | SourceFormat::Coco
+            | SourceFormat::Masks
+            | SourceFormat::Voc
+            | SourceFormat::Yolo => Ok(ImageFolder::open(&files[0])?.into()),
             SourceFormat::List => Ok(ListFile::open(&files[0])?.into()),
             SourceFormat::Idx => Ok(IdxFile::open(&files[0])?.into()),
         }

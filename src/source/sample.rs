@@ -37,11 +37,6 @@ impl<'a> Want<'a> {
         Self { image: false, ..self }
     }
 
-    /// Also wants the image.
-    pub(super) fn with_image(self) -> Self {
-        Self { image: true, ..self }
-    }
-
     /// Also wants the content of `field`.
     #[must_use]
     pub fn and_field(self, field: Option<&'a str>) -> Self {

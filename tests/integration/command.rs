@@ -1302,3 +1302,88 @@ fn fields_follow_the_command() {
     let message = failure(&["run", path(folder.path()), "--format", "coco"], 2);
     assert!(message.contains("annotations"), "{message}");
 }
+
+/// Runs a source's epoch, its recipe and its preview with these fields, each of which changes the digest and the sheet.
+fn check_fields(folder: &Path, named: &[&str], fields: &str) {
+    let run = |more: &[&str]| {
+        let fixed = ["--preset", "eval", "--epochs", "1", "--threads", "1", "--device", "cpu", "--digest", "--json"];
+        common::report(&output(&[&["run"], named, &fixed, more].concat()))["digest"].as_str().unwrap().to_owned()
+    };
+    assert!(run(&[]) != run(&["--fields", fields]), "{named:?}");
+    let sheet = |name: &str, more: &[&str]| {
+        let sheet = path(&folder.join(name)).to_owned();
+        let fixed = ["--preset", "eval", "--columns", "2", "--rows", "1", "-o", &sheet];
+        stdout(&[&["preview"], named, &fixed, more].concat());
+        fs::read(sheet).unwrap()
+    };
+    assert!(sheet("plain.png", &[]) != sheet("drawn.png", &["--fields", fields]), "{named:?}: nothing is drawn");
+    let recipe = recipe_of(&[named, &["--index", "1", "--fields", fields, "--preset", "eval"]].concat());
+    assert!(recipe.contains("resize"), "{recipe}");
+}
+
+#[test]
+fn masks_beside_images_are_a_format() {
+    let folder = tempfile::tempdir().unwrap();
+    for folder in ["images", "masks"].map(|name| folder.path().join(name)) {
+        fs::create_dir(folder).unwrap();
+    }
+    for i in 0..3_u8 {
+        let mask = warpfeed::fields::Mask::new(warpfeed::image::Size::new(20, 10), vec![i + 7; 200]).unwrap();
+        fs::write(folder.path().join(format!("images/{i}_rgb.jpg")), common::jpeg(20, 10, i.into())).unwrap();
+        fs::write(folder.path().join(format!("masks/{i}_ids.png")), mask.to_png(0).unwrap()).unwrap();
+    }
+    let (list, images, masks) =
+        (folder.path().join("val.txt"), folder.path().join("images"), folder.path().join("masks"));
+    fs::write(&list, "1\n0\n").unwrap();
+    let named = [path(&images), "--format", "masks", "--annotations", path(&masks), "--image-suffix", "_rgb"];
+    let named = [&named[..], &["--mask-suffix", "_ids", "--mask-ids", "cityscapes", "--list", path(&list)]].concat();
+    check_fields(folder.path(), &named, "mask");
+    for (args, message) in [
+        (vec!["run", path(&images), "--format", "masks"], "the folder of masks"),
+        (vec!["run", path(&images), "--mask-ids", "7"], "pairs of a number and its class"),
+        (vec!["run", path(&images), "--mask-ids", "cityscapes"], "only with the format masks"),
+    ] {
+        let error = failure(&args, 2);
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn voc_is_a_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    };
+    for i in 0..2 {
+        file(&format!("JPEGImages/{i}.jpg"), &common::jpeg(20, 10, i));
+        let corners = "<xmin>3</xmin><ymin>2</ymin><xmax>9</xmax><ymax>8</ymax>";
+        let object = format!("<object><name>dog</name><bndbox>{corners}</bndbox></object>");
+        file(&format!("Annotations/{i}.xml"), format!("<annotation>{object}</annotation>").as_bytes());
+    }
+    file("ImageSets/Main/train.txt", b"0\n1\n");
+    check_fields(folder.path(), &[path(folder.path()), "--format", "voc", "--split", "train"], "boxes,labels");
+    let error = failure(&["run", path(folder.path()), "--format", "voc"], 2);
+    assert!(error.contains("ImageSets/Main"), "{error}");
+}
+
+#[test]
+fn data_yaml_is_a_source() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["images", "labels"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    for i in 0..2 {
+        fs::write(folder.path().join(format!("images/{i}.jpg")), common::jpeg(20, 10, i)).unwrap();
+        fs::write(folder.path().join(format!("labels/{i}.txt")), "1 0.5 0.5 0.5 0.5 0.5 0.5 2\n").unwrap();
+    }
+    let file = folder.path().join("data.yaml");
+    fs::write(&file, "train: images # all\nnc: 2\nnames:\n- cat\n- dog\nkpt_shape: [1, 3]\n").unwrap();
+    let named = [path(&file), "--format", "yolo", "--split", "train"];
+    check_fields(folder.path(), &named, "boxes,labels,keypoints");
+    assert!(failure(&["run", path(&file), "--format", "yolo"], 2).contains("train, val or test"));
+    fs::write(&file, "train: images\nnames: &all [cat]\n").unwrap();
+    let error = failure(&[&["run"], &named[..]].concat(), 2);
+    assert!(error.contains("data.yaml: line 2: names"), "{error}");
+}

@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod annotated;
 mod cache;
 mod channels;
 mod check_gpu;

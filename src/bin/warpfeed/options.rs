@@ -271,7 +271,7 @@ pub struct PipelineOptions {
     /// recipe that mixes, soft targets of the source's classes.
     #[arg(long, value_name = "SPEC")]
     targets: Option<TargetSpec>,
-    /// Deliver these fields of the samples, which follow the operations: boxes,labels,masks,keypoints and others.
+    /// Deliver these fields of the samples, which follow the operations: boxes,labels,mask,masks,keypoints and others.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     fields: Vec<String>,
     /// Mix the images of each batch: torchvision=A/B or timm=A/B with the alphas of MixUp and CutMix.

@@ -23,7 +23,7 @@ pub struct PreviewArgs {
     output: PathBuf,
     #[command(flatten)]
     preset: PresetOptions,
-    /// Draw these fields of the samples over their images: boxes,labels,masks,keypoints.
+    /// Draw these fields of the samples over their images: boxes,labels,mask,masks,keypoints.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     fields: Vec<String>,
     /// Seed of order and random transforms.

@@ -4,7 +4,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use warpfeed::{
     Error, Result,
-    source::{Input, OpenOptions, RecordOptions, SourceFormat, read_text_limited},
+    source::{Input, MaskIds, MaskOptions, OpenOptions, RecordOptions, SourceFormat, read_text_limited},
 };
 
 /// Largest file of class names, in bytes.
@@ -13,7 +13,7 @@ const MAX_CLASSES_BYTES: u64 = 1 << 26;
 /// Options for the split of a data set and the fields of its records.
 #[derive(Args)]
 pub struct FieldArgs {
-    /// Split of a folder with several: train, val, test, or the data set's own name.
+    /// Split of a folder with several, of VOC or of a data.yaml: train, val, test, or the data set's own name.
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
     /// Field with the image: an extension in WebDataset, a feature in TFRecord, a column in Parquet.
@@ -51,6 +51,41 @@ fn is_remote(spec: &Path) -> bool {
     spec.to_str().is_some_and(|spec| spec.contains("://"))
 }
 
+/// Options for --format masks.
+#[derive(Args)]
+struct MaskArgs {
+    /// What images' names end in before their ending, for --format masks; Cityscapes: _leftImg8bit.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    image_suffix: String,
+    /// What masks' names have in its place before .png; Cityscapes: _gtFine_labelIds.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    mask_suffix: String,
+    /// Meaning of the numbers in masks: classes, reduce-zero, cityscapes, or pairs like 7:0,8:1.
+    ///
+    /// reduce-zero ignores 0 and takes 1 off the others, as for ADE20K. cityscapes takes the 19 trained classes of
+    /// labelIds. Pairs are numbers and their classes; the others are ignored.
+    #[arg(long, value_name = "IDS", default_value = "classes", hide_default_value = true)]
+    mask_ids: MaskIds,
+    /// Class of ignored pixels in masks, and of what comes into view from outside.
+    #[arg(long, value_name = "CLASS", default_value_t = 255)]
+    mask_ignored: u16,
+    /// File with the names of the images to take, one a line without endings, for --format masks.
+    #[arg(long, value_name = "FILE")]
+    list: Option<PathBuf>,
+}
+
+impl MaskArgs {
+    fn options(&self) -> MaskOptions {
+        MaskOptions {
+            image_suffix: self.image_suffix.clone(),
+            mask_suffix: self.mask_suffix.clone(),
+            ids: self.mask_ids.clone(),
+            ignored: self.mask_ignored,
+            list: self.list.clone(),
+        }
+    }
+}
+
 /// Options for the images.
 #[derive(Args)]
 pub struct SourceArgs {
@@ -61,12 +96,14 @@ pub struct SourceArgs {
     pub spec: PathBuf,
     /// Format of the source if its name does not tell.
     ///
-    /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100, coco, yolo.
+    /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100, coco, masks, voc, yolo.
     #[arg(long, value_name = "FORMAT")]
     format: Option<SourceFormat>,
-    /// File with the annotations of the images in SOURCE, for --format coco.
-    #[arg(long, value_name = "FILE")]
+    /// Annotations of the images in SOURCE: a file for --format coco, a folder for --format masks.
+    #[arg(long, value_name = "PATH")]
     annotations: Option<PathBuf>,
+    #[command(flatten)]
+    masks: MaskArgs,
     #[command(flatten)]
     fields: FieldArgs,
     /// Read shards from front to back and shuffle in a window of W images.
@@ -97,6 +134,7 @@ impl SourceArgs {
         let options = OpenOptions {
             format: self.format,
             annotations: self.annotations.clone(),
+            masks: self.masks.options(),
             split: self.fields.split.clone(),
             records: self.fields.records()?,
             window: self.window,

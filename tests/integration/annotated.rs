@@ -1,0 +1,137 @@
+//! Data sets with annotations in files of their own: masks beside images, VOC, YOLO; through pipelines.
+
+use crate::common::jpeg;
+use std::fs;
+use std::path::{Path, PathBuf};
+use warpfeed::fields::{Field, Fields, Mask, MaskValues};
+use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
+use warpfeed::ops::Pad;
+use warpfeed::prelude::*;
+use warpfeed::source::{MaskFolder, MaskIds, MaskOptions, VocFolder, YoloFolder};
+
+fn write(path: &Path, bytes: impl AsRef<[u8]>) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// The batches' fields of epoch 0, unshuffled, sample by sample.
+fn delivered(builder: Builder) -> warpfeed::Result<Vec<Fields>> {
+    let pipeline = builder.build()?;
+    let mut all = Vec::new();
+    for batch in pipeline.epoch(0) {
+        let batch = batch?;
+        let fields = batch.fields(0).unwrap();
+        all.extend((0..fields.len()).map(|i| fields.image(i).unwrap().clone()));
+    }
+    Ok(all)
+}
+
+fn mask_of(fields: &Fields) -> &[u8] {
+    let Some(Field::Mask(mask)) = fields.get("mask") else { panic!("{fields:?}") };
+    let MaskValues::U8(values) = &*mask.planes()[0] else { panic!("{mask:?}") };
+    values
+}
+
+/// Images of 20 x 10 pixels; the mask of image i has i in its left half and 1 in its right.
+fn masks(count: u8) -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let (images, masks) = (folder.path().join("images"), folder.path().join("masks"));
+    for i in 0..count {
+        write(&images.join(format!("{i}.jpg")), jpeg(20, 10, i.into()));
+        let values: Vec<u8> = (0..200).map(|at| if at % 20 < 10 { i } else { 1 }).collect();
+        let mask = Mask::new(Size::new(20, 10), values).unwrap().to_png(0).unwrap();
+        write(&masks.join(format!("{i}.png")), mask);
+    }
+    (folder, images, masks)
+}
+
+#[test]
+fn masks_beside_images_follow_and_are_ignored_outside() {
+    let (_folder, images, masks) = masks(3);
+    let options = MaskOptions { ids: MaskIds::ReduceZero, ..MaskOptions::default() };
+    let source = MaskFolder::open(images, masks, options).unwrap();
+    let pad = Pad::sides([1, 0, 0, 0]);
+    let builder = Pipeline::builder(source).fields(["mask"]).augment(random_horizontal_flip(1.0)).augment(pad);
+    let made = delivered(builder.resize(Size::new(21, 10))).unwrap();
+    for (i, fields) in made.iter().enumerate() {
+        // Mirrored: what was in the right half is left.
+        let row = |at: usize| [255, 0, (i as u8).wrapping_sub(1)][(at % 21).div_ceil(10).min(2)];
+        assert_eq!(mask_of(fields), (0..210).map(row).collect::<Vec<u8>>(), "{i}");
+    }
+    assert_eq!(made.len(), 3);
+}
+
+#[test]
+fn samples_without_a_mask_are_bad_ones_under_the_policy() {
+    let (_folder, images, masks) = masks(4);
+    fs::remove_file(masks.join("2.png")).unwrap();
+    let source = MaskFolder::open(images, masks, MaskOptions::default()).unwrap();
+    let builder = Pipeline::builder(source).fields(["mask"]).batch_size(4).resize(Size::new(20, 10));
+    let error = delivered(builder.clone()).unwrap_err();
+    assert!(error.is_bad_sample() && error.to_string().contains("2.png") && error.to_string().contains("2.jpg"));
+    let kept = delivered(builder.on_error(OnError::Skip)).unwrap();
+    assert_eq!(kept.iter().map(|fields| mask_of(fields)[0]).collect::<Vec<_>>(), [0, 1, 3]);
+}
+
+#[test]
+fn vocs_boxes_follow_and_difficult_objects_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let object = |name: &str, left: u32, difficult: u8| {
+        format!(
+            "<object><name>{name}</name><difficult>{difficult}</difficult><bndbox><xmin>{left}</xmin><ymin>1</ymin>\
+             <xmax>{}</xmax><ymax>10</ymax></bndbox></object>",
+            left + 3
+        )
+    };
+    for (name, objects) in [("a", [object("dog", 1, 0), object("cat", 9, 1)].concat()), ("b", object("zebra", 1, 0))] {
+        write(&folder.path().join(format!("JPEGImages/{name}.jpg")), jpeg(20, 10, 1));
+        write(&folder.path().join(format!("Annotations/{name}.xml")), format!("<annotation>{objects}</annotation>"));
+    }
+    write(&folder.path().join("ImageSets/Main/train.txt"), "a\nb\n");
+    let voc = VocFolder::open(folder.path(), "train").unwrap();
+    let builder = |voc: &VocFolder| {
+        let builder = Pipeline::builder(voc.clone()).fields(["boxes", "labels"]).batch_size(2);
+        builder.augment(random_horizontal_flip(1.0)).resize(Size::new(40, 10))
+    };
+    let error = delivered(builder(&voc)).unwrap_err();
+    assert!(error.is_bad_sample() && error.to_string().contains("b.xml: object 1 (zebra)"), "{error}");
+    let made = delivered(builder(&voc).on_error(OnError::Skip)).unwrap();
+    assert_eq!(made[0].boxes().unwrap().rows(), [[32.0, 0.0, 40.0, 10.0]]);
+    assert_eq!((made.len(), made[0].get("labels")), (1, Some(&Field::Integers(vec![11]))));
+    let all = delivered(builder(&voc.difficult(true)).on_error(OnError::Skip)).unwrap();
+    assert_eq!(all[0].boxes().unwrap().rows()[1], [16.0, 0.0, 24.0, 10.0]);
+}
+
+/// Labels are of the upright image: its left eye is the left one, though tags 2 and 7 mirror what is stored.
+#[test]
+fn poses_keep_their_sides_whatever_the_exif_tag() {
+    let folder = tempfile::tempdir().unwrap();
+    for tag in 1..=8_u16 {
+        // Upright, all images have 40 x 20 pixels.
+        let stored = if tag >= 5 { Size::new(20, 40) } else { Size::new(40, 20) };
+        let options = JpegOptions { orientation: Some(tag), ..JpegOptions::default() };
+        let image = encode_jpeg(&Image::new(stored), &options).unwrap();
+        write(&folder.path().join(format!("pose/images/{tag}.jpg")), image);
+        let row = "0 0.5 0.5 0.5 0.5 0.25 0.25 2 0.75 0.5 1 0 0 0\n";
+        write(&folder.path().join(format!("pose/labels/{tag}.txt")), row);
+    }
+    let file = folder.path().join("pose.yaml");
+    write(&file, "path: pose\ntrain: images\nkpt_shape: [3, 3]\nflip_idx: [1, 0, 2]\nnames:\n  0: person\n");
+    let made = |mirrored: f64| {
+        let builder = Pipeline::builder(YoloFolder::from_yaml(&file, "train").unwrap()).fields(["boxes", "keypoints"]);
+        delivered(builder.augment(random_horizontal_flip(mirrored)).resize(Size::new(40, 20))).unwrap()
+    };
+    let check = |fields: &Fields, points: [[f32; 2]; 3], visibility: [u8; 3]| {
+        let Some(Field::KeyPoints(found)) = fields.get("keypoints") else { panic!("{fields:?}") };
+        assert_eq!(found.visibility(), visibility);
+        for (found, point) in found.points().iter().zip(points).filter(|(_, point)| *point != [0.0; 2]) {
+            assert!((found[0] - point[0]).abs() < 1e-4 && (found[1] - point[1]).abs() < 1e-4, "{found:?} {point:?}");
+        }
+    };
+    let (upright, mirrored) = (made(0.0), made(1.0));
+    assert_eq!((upright.len(), mirrored.len()), (8, 8));
+    for (fields, mirrored) in upright.iter().zip(&mirrored) {
+        check(fields, [[10.0, 5.0], [30.0, 10.0], [0.0, 0.0]], [2, 1, 0]);
+        check(mirrored, [[10.0, 10.0], [30.0, 5.0], [0.0, 0.0]], [1, 2, 0]);
+    }
+}
