@@ -26,15 +26,22 @@ pub(crate) struct Recipe {
     pub(crate) is_padded: bool,
 }
 
-/// Draws the recipe of one sample: the explicit operations of `transforms` for its image.
+/// Draws the recipe of one sample: the operations `turned`, which turn its stored image upright, then the explicit
+/// operations of `transforms`. `sample` is as it is stored.
 ///
 /// # Errors
 /// [`Error::Parameter`](crate::Error::Parameter) if an explicit rectangle does not fit the image,
 /// [`Error::Limits`](crate::Error::Limits) if the image grows too large.
-pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, sample: SampleInfo<'_>) -> Result<Recipe> {
+pub(crate) fn draw_recipe(
+    turned: &[Op],
+    transforms: &[Transform],
+    rng: &mut SampleRng,
+    sample: SampleInfo<'_>,
+) -> Result<Recipe> {
     let seen = sample.fields.filter(|_| transforms.iter().any(Transform::sees_sample));
     let (moved, ops) = (seen.map(Fields::without_masks), Vec::with_capacity(transforms.len() + 8));
     let mut recipe = RecipeBuilder { rng, region: 0, sample, moved, ops, is_padded: false };
+    turned.iter().try_for_each(|op| recipe.push(op.clone()))?;
     transforms.iter().try_for_each(|transform| recipe.add(transform))?;
     Ok(Recipe { ops: recipe.ops, is_padded: recipe.is_padded })
 }

@@ -524,7 +524,7 @@ mod tests {
     fn drawn(transforms: &[Transform], index: u64) -> Vec<Op> {
         let annotation = Annotation::default();
         let sample = SampleInfo::new(Pick { index, repetition: 0 }, Size::new(64, 48), &annotation);
-        draw_recipe(transforms, &mut SampleRng::for_sample(7, 1, index), sample).unwrap().ops
+        draw_recipe(&[], transforms, &mut SampleRng::for_sample(7, 1, index), sample).unwrap().ops
     }
 
     #[test]
