@@ -76,6 +76,11 @@ impl PointMap {
         [left, top, right, bottom]
     }
 
+    /// The matrix of the map back; `None` if the map flattens the image.
+    pub(super) fn back(&self) -> Option<[f64; 6]> {
+        inverse(self.matrix)
+    }
+
     /// Appends another map.
     fn then(&mut self, next: [f64; 6]) {
         let ([a, b, c, d, e, f], n) = (self.matrix, next);
