@@ -60,17 +60,28 @@ mod sealed {
     /// Makes the views of a batch of what a back end delivers.
     pub trait FromTensors: Sized {
         fn views(tensors: Vec<Tensor>) -> Vec<Self>;
+
+        /// The tensors of a view.
+        fn tensors(&self) -> &[Tensor];
     }
 
     impl FromTensors for Tensor {
         fn views(tensors: Vec<Tensor>) -> Vec<Self> {
             tensors
         }
+
+        fn tensors(&self) -> &[Tensor] {
+            std::slice::from_ref(self)
+        }
     }
 
     impl FromTensors for Vec<Tensor> {
         fn views(tensors: Vec<Tensor>) -> Vec<Self> {
             vec![tensors]
+        }
+
+        fn tensors(&self) -> &[Tensor] {
+            self
         }
     }
 }
@@ -80,6 +91,12 @@ impl<I: BatchImages> Batch<I> {
         let Parts { images, labels, drawn, seen, targets, fields, mixed, padding } = parts;
         let indices = drawn.iter().map(|drawn| drawn.pick.index).collect();
         Self { views: I::views(images), labels, indices, drawn, seen, targets, fields, mixed, padding, moment }
+    }
+
+    /// The tensors of each view: one with all its images, or, if images differ in size, one for each.
+    #[cfg(feature = "experiment")]
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &[Tensor]> {
+        self.views.iter().map(I::tensors)
     }
 }
 
