@@ -408,8 +408,8 @@ mod tests {
         let names = [BOXES, LABELS, MASKS, KEYPOINTS, MASK];
         let images = images.fields(names, |_: Described<'_>| {
             let size = Size::new(300, 260);
-            // The second object's sides are below 1 pixel.
-            let boxes = vec![[90.0, 80.0, 210.0, 190.0], [20.0, 20.0, 20.4, 20.4]];
+            // The sides of the second object are below 1 pixel at any scale.
+            let boxes = vec![[90.0, 80.0, 210.0, 190.0], [20.0, 20.0, 20.1, 20.1]];
             let masks = [vec![1_u8; size.area_px() as usize], vec![1; size.area_px() as usize]];
             Fields::new()
                 .with(BOXES, Boxes::new(BoxFormat::Xyxy, boxes))?
