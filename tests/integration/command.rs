@@ -1316,7 +1316,7 @@ fn fields_follow_the_command() {
         assert_eq!(report["digest"], preset(name, &["--fields", fields, "--batch-size", "1"])["digest"], "{name}");
         assert_ne!(report["digest"], preset(name, &["--fields", "boxes"])["digest"], "{name}");
     }
-    let recipe = stdout(&[&["recipe"], &named[..], &["--preset", "faster-rcnn", "--index", "0"]].concat());
+    let recipe = recipe_of(&[&named[..], &["--preset", "faster-rcnn", "--index", "0"]].concat());
     let recipe: Vec<warpfeed::ops::Op> = serde_json::from_str(&recipe).unwrap();
     assert_eq!(
         recipe.iter().rev().map(|op| op.name()).take(3).collect::<Vec<_>>(),
