@@ -2,7 +2,7 @@
 
 use crate::backend::masks::{self, MaskRunner};
 use crate::decode::Header;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fields::{Field, Fields, Mask};
 use crate::ops::{Op, Resize};
 use crate::plan::{Planner, Strategy};
@@ -51,7 +51,8 @@ impl Follower {
     /// The fields after a recipe that is run on an image of size `stored`, and the size of the result.
     ///
     /// # Errors
-    /// [`Error::Unfit`] if a mask has not the image's size; [`Error::Unsupported`] if an operation of the caller's own
+    /// [`Error::Unfit`](crate::Error::Unfit) if a mask has not the image's size;
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if an operation of the caller's own
     /// does not say where points go; the errors of operations.
     pub(crate) fn follow(
         &mut self,
@@ -72,8 +73,7 @@ impl Follower {
 
     fn move_mask(&mut self, mask: &Mask, stored: Size, recipe: &[Op], planner: &Planner) -> Result<Mask> {
         if mask.size() != stored {
-            let message = format!("the mask is {}, and its image {stored}", mask.size());
-            return Err(Error::Unfit { operation: "fields", message });
+            return Err(Mask::unfit(mask.size(), stored));
         }
         let (mut ops, mut size) = (Vec::with_capacity(recipe.len()), stored);
         for op in recipe {

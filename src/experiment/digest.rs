@@ -1,10 +1,10 @@
 //! The digest of everything that a run delivers.
 
-use crate::device::Device;
+use super::host_images::HostImages;
 use crate::error::Result;
 use crate::fields::{Field, Fields, MaskValues};
-use crate::pipeline::Batch;
-use crate::tensor::{TargetBytes, TargetTensor, Targets, Tensor};
+use crate::pipeline::{Batch, BatchImages};
+use crate::tensor::{TargetBytes, TargetTensor, Targets};
 use sha2::digest::common::hazmat::SerializableState;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
@@ -22,23 +22,17 @@ impl Digest {
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) if the batch is on a device and cannot be copied.
-    pub fn add(&mut self, batch: &Batch) -> Result<()> {
-        let on_host = |view: &Tensor| match view.device() {
-            Device::Cpu => Ok(None),
-            _ => view.to_host().map(Some),
-        };
+    pub fn add<I: BatchImages>(&mut self, batch: &Batch<I>) -> Result<()> {
         let targets = batch.targets().map(HostTargets::new).transpose()?;
-        let views: Vec<&Tensor> = (0..).map_while(|i| batch.view(i)).collect();
-        let copies = views.iter().copied().map(on_host).collect::<Result<Vec<_>>>()?;
+        let views = batch.tensors().map(HostImages::new).collect::<Result<Vec<_>>>()?;
         for (i, label) in batch.labels()[..batch.len() - batch.padding()].iter().enumerate() {
             self.hash.update(label.to_le_bytes());
             if let Some(targets) = &targets {
                 targets.add(i, &mut self.hash)?;
             }
-            for (number, (view, copy)) in views.iter().zip(&copies).enumerate() {
-                let images = copy.as_ref().unwrap_or(view);
-                for image in (i..images.shape()[0]).step_by(batch.len()) {
-                    self.hash.update(images.image_bytes(image)?);
+            for (number, view) in views.iter().enumerate() {
+                for image in (i..view.len()).step_by(batch.len()) {
+                    self.hash.update(view.image_bytes(image)?);
                     if let Some(fields) = batch.fields(number).and_then(|fields| fields.image(image)) {
                         add_fields(fields, &mut self.hash);
                     }

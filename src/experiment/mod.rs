@@ -25,6 +25,7 @@ pub mod digest;
 pub mod environment;
 pub mod events;
 pub mod gpu_check;
+mod host_images;
 mod nvml;
 pub mod peers;
 pub mod preview;

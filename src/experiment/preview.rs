@@ -1,9 +1,10 @@
 //! Contact sheets of augmented images.
 
+use super::host_images::HostImages;
 use crate::error::{Error, Result};
 use crate::fields::draw;
-use crate::pipeline::{Builder, LastBatch, OnError};
-use crate::raster::Image;
+use crate::pipeline::{BatchImages, Builder, LastBatch, OnError, Pipeline};
+use crate::raster::{Image, Size};
 use crate::sheet::contact_sheet;
 use crate::tensor::{DType, Layout};
 use serde::Serialize;
@@ -41,7 +42,8 @@ pub struct PreviewedSample {
 
 /// Makes a contact sheet of the first `columns` x `rows` images of an epoch. The builder's operations must work on
 /// 8-bit images, like those of [`Preset::pixel_transforms`](crate::Preset::pixel_transforms). With several views, each
-/// row has all images of one sample, however many columns are asked for. Images that cannot be used are skipped. The
+/// row has all images of one sample, however many columns are asked for. Images may differ in size. Images that cannot be
+/// used are skipped. The
 /// fields that the builder asks for are drawn over the images ([`draw`]).
 ///
 /// # Errors
@@ -65,19 +67,27 @@ pub fn preview(builder: Builder, epoch: u64, columns: u32, rows: u32) -> Result<
         let got = u64::from(columns) * u64::from(rows);
         return Err(Error::parameter("preview", "columns and rows", "1 to 10000 images together", got));
     }
-    let pipeline = builder
+    let builder = builder
         .output(DType::U8, Layout::Nhwc)
         .last_batch(LastBatch::Keep)
         .on_error(OnError::Skip)
-        .batch_size(columns as usize)
-        .build()?;
+        .batch_size(columns as usize);
+    if builder.is_ragged() {
+        return sheet(&builder.build_ragged()?, epoch, columns, rows);
+    }
+    let pipeline = builder.build()?;
     let images_of_a_sample = pipeline.view_sizes().iter().map(|(_, times)| *times).sum::<usize>() as u32;
-    let columns = if images_of_a_sample > 1 { images_of_a_sample } else { columns };
+    sheet(&pipeline, epoch, if images_of_a_sample > 1 { images_of_a_sample } else { columns }, rows)
+}
+
+/// The sheet of a pipeline whose batches are bytes, NHWC.
+fn sheet<I: BatchImages>(pipeline: &Pipeline<I>, epoch: u64, columns: u32, rows: u32) -> Result<Preview> {
     let wanted = (u64::from(columns) * u64::from(rows)).min(MAX_IMAGES) as usize;
     let (mut images, mut samples) = (Vec::new(), Vec::new());
     let mut batches = pipeline.epoch(epoch);
     'sheet: for batch in &mut batches {
         let batch = batch?;
+        let views = batch.tensors().map(HostImages::new).collect::<Result<Vec<_>>>()?;
         for (sample, repetition) in (0..batch.len()).zip(batch.repetitions()) {
             if images.len() >= wanted {
                 break 'sheet;
@@ -85,13 +95,15 @@ pub fn preview(builder: Builder, epoch: u64, columns: u32, rows: u32) -> Result<
             let (place, index) = (images.len() as u32, batch.indices()[sample]);
             let (row, column, name) = (place / columns + 1, place % columns + 1, pipeline.name(index));
             samples.push(PreviewedSample { row, column, index, repetition, name });
-            for (view, (size, times)) in pipeline.view_sizes().into_iter().enumerate() {
-                for place in (0..times).map(|repetition| repetition * batch.len() + sample) {
-                    let bytes = batch.view(view).map(|view| view.image_bytes(place)).transpose()?;
-                    let mut image = bytes.map(|bytes| Image::from_rgb(size, bytes)).transpose()?;
-                    let fields = batch.fields(view).and_then(|fields| fields.image(place));
-                    image.iter_mut().zip(fields).for_each(|(image, fields)| draw(image, fields));
-                    images.extend(image);
+            for (number, view) in views.iter().enumerate() {
+                for place in (sample..view.len()).step_by(batch.len()) {
+                    let [_, height, width, _] = view.shape(place);
+                    let size = Size::new(width as u32, height as u32);
+                    let mut image = Image::from_rgb(size, view.image_bytes(place)?)?;
+                    if let Some(fields) = batch.fields(number).and_then(|fields| fields.image(place)) {
+                        draw(&mut image, fields);
+                    }
+                    images.push(image);
                 }
             }
         }

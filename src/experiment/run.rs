@@ -4,11 +4,12 @@ use super::digest::Digest;
 use super::run_state::{Earlier, StateFile};
 use crate::backend::LeftToCpu;
 use crate::error::{Error, Result};
-use crate::pipeline::{BadSample, Batch, CacheUsage, Epoch, EpochState, Pipeline, Stats};
+use crate::pipeline::{BadSample, Batch, BatchImages, CacheUsage, Epoch, EpochState, Pipeline, Stats};
 use crate::plan::Strategy;
 use crate::source::SourceSummary;
-use crate::tensor::Targets;
+use crate::tensor::{Targets, Tensor};
 use serde::Serialize;
+use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -195,7 +196,18 @@ pub struct Progress<'a> {
     /// Statistics of the epochs before this one.
     before: Stats,
     /// `None` before the first batch of this process.
-    epoch: Option<&'a Epoch>,
+    epoch: Option<&'a dyn Counted>,
+}
+
+/// An epoch, whatever the form of its images.
+trait Counted: fmt::Debug {
+    fn stats(&self) -> Stats;
+}
+
+impl<I> Counted for Epoch<I> {
+    fn stats(&self) -> Stats {
+        Self::stats(self)
+    }
 }
 
 impl Progress<'_> {
@@ -230,8 +242,8 @@ impl Progress<'_> {
 /// assert_eq!(report.digest.unwrap().len(), 64);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub fn run(
-    pipeline: &Pipeline,
+pub fn run<I: BatchImages>(
+    pipeline: &Pipeline<I>,
     epochs: Range<u64>,
     digest: bool,
     started: Instant,
@@ -271,8 +283,8 @@ pub fn run(
 /// assert_eq!(second.digest, undisturbed.digest);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub fn run_with_state(
-    pipeline: &Pipeline,
+pub fn run_with_state<I: BatchImages>(
+    pipeline: &Pipeline<I>,
     epochs: Range<u64>,
     digest: bool,
     file: &StateFile,
@@ -282,8 +294,8 @@ pub fn run_with_state(
     run_epochs(pipeline, epochs, digest, Some(file), started, progress)
 }
 
-fn run_epochs(
-    pipeline: &Pipeline,
+fn run_epochs<I: BatchImages>(
+    pipeline: &Pipeline<I>,
     epochs: Range<u64>,
     digest: bool,
     file: Option<&StateFile>,
@@ -295,7 +307,8 @@ fn run_epochs(
     let mut targets: Option<TargetCounts> = None;
     let mut hash = digest.then(Digest::default);
     // The batch before the current one, kept until the device is done with it.
-    let mut last: Option<Batch> = None;
+    let mut last: Option<Batch<I>> = None;
+    let synchronize = |batch: &Batch<I>| batch.tensors().flatten().try_for_each(Tensor::synchronize);
     let begin = Instant::now();
     let found = file.map(StateFile::read).transpose()?.flatten();
     let mut writer = file.map(StateFile::writer).transpose()?;
@@ -330,7 +343,7 @@ fn run_epochs(
         while let Some(batch) = epoch.next() {
             let batch = batch?;
             if first_batch.is_none() {
-                batch.images().synchronize()?;
+                synchronize(&batch)?;
                 first_batch = Some(started.elapsed());
             }
             if let Some(delivered) = batch.targets() {
@@ -354,7 +367,7 @@ fn run_epochs(
         bad.append(&mut epoch.bad());
     }
     if let Some(last) = last {
-        last.images().synchronize()?;
+        synchronize(&last)?;
     }
     if let Some(writer) = writer {
         writer.finish()?;

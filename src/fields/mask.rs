@@ -119,6 +119,11 @@ impl Mask {
         &self.planes
     }
 
+    /// The error for a mask of size `got` on an image of size `image`.
+    pub(crate) fn unfit(got: Size, image: Size) -> Error {
+        Error::unfit("fields", format!("the mask is {got}, and its image {image}"))
+    }
+
     /// This mask with planes of another size.
     pub(crate) fn with_planes(&self, size: Size, planes: Vec<MaskValues>) -> Self {
         Self { size, planes: planes.into_iter().map(Arc::new).collect(), ..*self }

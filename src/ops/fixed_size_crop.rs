@@ -57,8 +57,7 @@ impl RandomTransform for FixedSizeCrop {
         if cut != input {
             let [x, y] = [along, down].map(|more| (f64::from(more) * u) as i32);
             recipe.push(Crop::new(x, y, cut))?;
-            // A box needs a width and a height, however small.
-            recipe.push(Sanitize::new().min_size(f32::MIN_POSITIVE).min_area(0.0))?;
+            recipe.push(Sanitize::without_area())?;
         }
         if cut != self.size {
             let sides = [0, 0, self.size.width - cut.width, self.size.height - cut.height];

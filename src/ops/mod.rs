@@ -103,12 +103,15 @@ mod permute_channels;
 mod perspective;
 mod photometric_distort;
 mod pillow_gaussian_blur;
+mod placed_mask;
 mod point_map;
 pub(crate) mod points;
 mod posterize;
 mod rand_augment;
 mod random_iou_crop;
+mod random_resize;
 mod random_shortest_size;
+mod random_size_crop;
 mod random_zoom_out;
 pub(crate) mod recipe;
 pub(crate) mod rectangle;
@@ -119,6 +122,7 @@ pub(crate) mod rotation;
 pub(crate) mod sanitize;
 pub(crate) mod saturation;
 mod scale_jitter;
+mod segmentation_crop;
 mod select_objects;
 mod sharpness;
 pub(crate) mod solarize;
@@ -151,11 +155,12 @@ pub use transform::{
     RandomAffine, RandomAutocontrast, RandomChannelPermutation, RandomCrop, RandomDilation, RandomElastic,
     RandomEqualize, RandomErasing, RandomErosion, RandomGaussianBlur, RandomGaussianNoise, RandomGrayscale,
     RandomHorizontalFlip, RandomInvert, RandomIouCrop, RandomJpeg, RandomOrder, RandomPerspective,
-    RandomPhotometricDistort, RandomPillowGaussianBlur, RandomPosterize, RandomResizedCrop, RandomRotation,
-    RandomSharpness, RandomShortestSize, RandomSolarize, RandomVerticalFlip, RandomZoomOut, Repeat, SampleInfo,
-    ScaleJitter, TimmAugment, Transform, TrivialAugment, color_jitter, gaussian_blur, maybe, one_of, random_crop,
-    random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order,
-    random_resized_crop, random_rotation, random_vertical_flip, repeat, three_augment,
+    RandomPhotometricDistort, RandomPillowGaussianBlur, RandomPosterize, RandomResize, RandomResizedCrop,
+    RandomRotation, RandomSharpness, RandomShortestSize, RandomSizeCrop, RandomSolarize, RandomVerticalFlip,
+    RandomZoomOut, Repeat, SampleInfo, ScaleJitter, SegmentationCrop, TimmAugment, Transform, TrivialAugment,
+    color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion,
+    random_grayscale, random_horizontal_flip, random_order, random_resized_crop, random_rotation, random_vertical_flip,
+    repeat, three_augment,
 };
 pub use weighted_sum::Chain;
 pub use written::TransformFile;

@@ -82,10 +82,15 @@ impl PointMap {
     /// # Errors
     /// [`Error::Parameter`] if the operations put the whole image on a line.
     pub fn inverse(&self) -> Result<Self> {
-        let matrix = inverse(self.matrix).ok_or_else(|| {
+        let matrix = self.back().ok_or_else(|| {
             Error::parameter("PointMap", "operations", "such that their map has an inverse", "a map without one")
         })?;
         Ok(Self { matrix, input: self.size, size: self.input })
+    }
+
+    /// The matrix of the map back; `None` if the map flattens the image.
+    pub(super) fn back(&self) -> Option<[f64; 6]> {
+        inverse(self.matrix)
     }
 
     /// Appends another map.

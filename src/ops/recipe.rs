@@ -1,6 +1,7 @@
 //! Drawing of recipes.
 
 use super::Op;
+use super::placed_mask::PlacedMask;
 use super::transform::{SampleInfo, Transform};
 use crate::error::Result;
 use crate::fields::Fields;
@@ -11,6 +12,8 @@ use crate::rng::SampleRng;
 pub(crate) struct RecipeBuilder<'a> {
     rng: &'a mut SampleRng,
     region: u32,
+    /// Size of the image as stored.
+    stored: Size,
     /// The sample, with the image's size so far.
     sample: SampleInfo<'a>,
     /// The sample's fields so far, without masks; `None` if it has none or no transform sees them.
@@ -26,15 +29,22 @@ pub(crate) struct Recipe {
     pub(crate) is_padded: bool,
 }
 
-/// Draws the recipe of one sample: the explicit operations of `transforms` for its image.
+/// Draws the recipe of one sample: the operations `turned`, which turn its stored image upright, then the explicit
+/// operations of `transforms`. `sample` is as it is stored.
 ///
 /// # Errors
 /// [`Error::Parameter`](crate::Error::Parameter) if an explicit rectangle does not fit the image,
 /// [`Error::Limits`](crate::Error::Limits) if the image grows too large.
-pub(crate) fn draw_recipe(transforms: &[Transform], rng: &mut SampleRng, sample: SampleInfo<'_>) -> Result<Recipe> {
+pub(crate) fn draw_recipe(
+    turned: &[Op],
+    transforms: &[Transform],
+    rng: &mut SampleRng,
+    sample: SampleInfo<'_>,
+) -> Result<Recipe> {
     let seen = sample.fields.filter(|_| transforms.iter().any(Transform::sees_sample));
     let (moved, ops) = (seen.map(Fields::without_masks), Vec::with_capacity(transforms.len() + 8));
-    let mut recipe = RecipeBuilder { rng, region: 0, sample, moved, ops, is_padded: false };
+    let mut recipe = RecipeBuilder { rng, region: 0, stored: sample.size, sample, moved, ops, is_padded: false };
+    turned.iter().try_for_each(|op| recipe.push(op.clone()))?;
     transforms.iter().try_for_each(|transform| recipe.add(transform))?;
     Ok(Recipe { ops: recipe.ops, is_padded: recipe.is_padded })
 }
@@ -55,6 +65,15 @@ impl<'a> RecipeBuilder<'a> {
     pub(super) fn start_with_sample(&mut self) -> (&mut SampleRng, SampleInfo<'_>) {
         let sample = SampleInfo { fields: self.moved.as_ref(), ..self.sample };
         (self.rng.at(self.region), sample)
+    }
+
+    /// The sample's mask of the image at this place, for the transform `name`; `None` if it has none.
+    ///
+    /// # Errors
+    /// The errors of [`PlacedMask::new`].
+    pub(super) fn mask(&self, name: &'static str) -> Result<Option<PlacedMask<'a>>> {
+        let Some(fields) = self.sample.fields else { return Ok(None) };
+        PlacedMask::new(name, fields, &self.ops, self.stored)
     }
 
     /// Adds an operation to the recipe.

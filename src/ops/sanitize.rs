@@ -56,6 +56,11 @@ impl Sanitize {
         Self { min_size: one(), min_area: one(), min_visibility: 0.0 }
     }
 
+    /// Drops only boxes that have no width or no height, or reach beyond the image.
+    pub(super) const fn without_area() -> Self {
+        Self { min_size: f32::MIN_POSITIVE, min_area: 0.0, min_visibility: 0.0 }
+    }
+
     setters! {
         /// Least side of a box in pixels.
         min_size: f32,

@@ -255,6 +255,9 @@ transforms! {
     "scale_jitter" scale_jitter::ScaleJitter,
     "random_shortest_size" random_shortest_size::RandomShortestSize,
     "fixed_size_crop" fixed_size_crop::FixedSizeCrop,
+    "random_resize" random_resize::RandomResize,
+    "random_size_crop" random_size_crop::RandomSizeCrop,
+    "segmentation_crop" segmentation_crop::SegmentationCrop,
     "auto_augment" auto_augment::AutoAugment,
     "rand_augment" rand_augment::RandAugment,
     "trivial_augment" trivial_augment::TrivialAugment,
@@ -506,6 +509,9 @@ mod tests {
             ScaleJitter::new(60).scale(0.5..=1.5).into(),
             RandomShortestSize::new([30, 40]).max_size(55).into(),
             FixedSizeCrop::new(Size::new(50, 60)).fill([1, 2, 3]).into(),
+            RandomResize::new(20..=60).step(7).max_size(70).into(),
+            RandomSizeCrop::new(20..=50).into(),
+            SegmentationCrop::new(Size::new(50, 60)).fill([1, 2, 3]).max_class_share(0.75).ignored(0).tries(3).into(),
             three_augment(),
             AutoAugment::new(AutoAugmentPolicy::Svhn).into(),
             RandAugment::new().ops(3).interpolation(Interpolation::Bicubic).into(),
@@ -524,7 +530,7 @@ mod tests {
     fn drawn(transforms: &[Transform], index: u64) -> Vec<Op> {
         let annotation = Annotation::default();
         let sample = SampleInfo::new(Pick { index, repetition: 0 }, Size::new(64, 48), &annotation);
-        draw_recipe(transforms, &mut SampleRng::for_sample(7, 1, index), sample).unwrap().ops
+        draw_recipe(&[], transforms, &mut SampleRng::for_sample(7, 1, index), sample).unwrap().ops
     }
 
     #[test]

@@ -104,11 +104,18 @@ mod sealed {
     /// Makes the views of a batch of what a back end delivers: tensors, and the sizes of padded images.
     pub trait FromTensors: Sized {
         fn views(tensors: Vec<Tensor>, sizes: Vec<Size>) -> Vec<Self>;
+
+        /// The tensors of a view.
+        fn tensors(&self) -> &[Tensor];
     }
 
     impl FromTensors for Tensor {
         fn views(tensors: Vec<Tensor>, _sizes: Vec<Size>) -> Vec<Self> {
             tensors
+        }
+
+        fn tensors(&self) -> &[Tensor] {
+            std::slice::from_ref(self)
         }
     }
 
@@ -116,11 +123,19 @@ mod sealed {
         fn views(tensors: Vec<Tensor>, _sizes: Vec<Size>) -> Vec<Self> {
             vec![tensors]
         }
+
+        fn tensors(&self) -> &[Tensor] {
+            self
+        }
     }
 
     impl FromTensors for PaddedImages {
         fn views(tensors: Vec<Tensor>, sizes: Vec<Size>) -> Vec<Self> {
             tensors.into_iter().map(|tensor| Self { tensor, sizes: sizes.clone() }).collect()
+        }
+
+        fn tensors(&self) -> &[Tensor] {
+            std::slice::from_ref(&self.tensor)
         }
     }
 }
@@ -130,6 +145,12 @@ impl<I: BatchImages> Batch<I> {
         let Parts { images, sizes, labels, drawn, seen, targets, fields, mixed, padding } = parts;
         let indices = drawn.iter().map(|drawn| drawn.pick.index).collect();
         Self { views: I::views(images, sizes), labels, indices, drawn, seen, targets, fields, mixed, padding, moment }
+    }
+
+    /// The tensors of each view: one with all its images, or, if images differ in size, one for each.
+    #[cfg(feature = "experiment")]
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &[Tensor]> {
+        self.views.iter().map(I::tensors)
     }
 }
 

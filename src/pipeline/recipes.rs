@@ -4,7 +4,7 @@ use crate::decode::Header;
 use crate::error::Result;
 use crate::follow::Follower;
 use crate::opening::Opening;
-use crate::ops::recipe::draw_recipe;
+use crate::ops::recipe::{Recipe, draw_recipe};
 use crate::ops::transform::{SampleInfo, Transform};
 use crate::ops::{Op, Sanitize};
 use crate::plan::{Planner, Strategy, is_multiplied};
@@ -130,15 +130,13 @@ impl Recipes {
         annotation: &Annotation,
     ) -> Result<SampleRecipes> {
         let turned = self.opening.turns(stored.orientation);
-        let size = turned.iter().try_fold(stored.size, |size, op| op.output_size(size))?;
         let (mut recipes, mut is_padded) = (Vec::new(), false);
         for (number, view) in (0..).zip(&self.views) {
             for (repetition, transforms) in (0..).zip(view.all()) {
                 let mut draw = SampleRng::for_view(self.seed, epoch, pick, number, repetition);
-                let mut recipe = turned.clone();
-                let mut own = draw_recipe(transforms, &mut draw, SampleInfo::new(pick, size, annotation))?;
-                is_padded |= own.is_padded;
-                recipe.append(&mut own.ops);
+                let sample = SampleInfo::new(pick, stored.size, annotation);
+                let Recipe { ops: mut recipe, is_padded: own } = draw_recipe(&turned, transforms, &mut draw, sample)?;
+                is_padded |= own;
                 if self.sanitize {
                     let end = recipe.iter().position(|op| matches!(op, Op::Normalize(_))).unwrap_or(recipe.len());
                     recipe.insert(end, Sanitize::new().into());

@@ -5,6 +5,7 @@
 //! that a default equals the same value written out. Targets have as many classes as the source has names. Without
 //! names there are no targets, and only `Batch::mixed` has the shares.
 
+mod detection;
 mod published;
 
 use crate::error::{Error, Result};
@@ -29,7 +30,8 @@ macro_rules! presets {
         /// The usual pipelines end in 224 x 224 pixels, normalized with ImageNet's mean and standard deviation. A
         /// published pipeline has all parts of its recipe that concern data: transforms, views, mixing, and how often
         /// each sample is repeated. [`link`](Self::link) names its source. The variant with `Eval` is the one for
-        /// published accuracies.
+        /// published accuracies. Recipes of detection and segmentation end with what the published model itself does to
+        /// its images: a resize, and normalization; a model that does it too must not do it again.
         ///
         /// ```
         /// use warpfeed::{Pipeline, Preset, source::EncodedImages, image::Size};
@@ -89,6 +91,13 @@ const CONVNEXT: Option<&str> = Some("https://github.com/facebookresearch/ConvNeX
 const STRIKES_BACK: Option<&str> = Some("https://arxiv.org/abs/2110.00476");
 const DINO: Option<&str> = Some("https://github.com/facebookresearch/dino/blob/main/main_dino.py");
 const SIMCLR: Option<&str> = Some("https://arxiv.org/abs/2002.05709");
+
+const DETECTION: Option<&str> = Some("https://github.com/pytorch/vision/tree/main/references/detection");
+const RETINANET_V2: Option<&str> = Some("https://github.com/pytorch/vision/pull/5756");
+const MASK_RCNN_V2: Option<&str> = Some("https://github.com/pytorch/vision/pull/5773");
+const SEGMENTATION: Option<&str> = Some("https://github.com/pytorch/vision/tree/main/references/segmentation");
+const DETR: Option<&str> = Some("https://github.com/facebookresearch/detr/blob/main/datasets/coco.py");
+const ULTRALYTICS: Option<&str> = Some("https://docs.ultralytics.com/modes/val/");
 
 presets! {
     /// Training: random resized crop, horizontal flip with probability 0.5.
@@ -150,6 +159,44 @@ presets! {
     SimClr = "simclr", SIMCLR, "Training of SimCLR: two views";
     /// Evaluation of SimCLR: shorter side 256, bicubic, center crop 224; values of 0 to 1.
     SimClrEval = "simclr-eval", SIMCLR, "Evaluation of SimCLR";
+    /// Training of torchvision's SSD300: distortion of colors, zoom out, IoU crop, flip, 300 x 300.
+    Ssd = "ssd", DETECTION, "Training of torchvision's SSD300";
+    /// Evaluation of SSD300: 300 x 300.
+    SsdEval = "ssd-eval", DETECTION, "Evaluation of the same";
+    /// Training of torchvision's SSDlite320: IoU crop, flip, 320 x 320.
+    SsdLite = "ssdlite", DETECTION, "Training of torchvision's SSDlite320";
+    /// Evaluation of SSDlite320: 320 x 320.
+    SsdLiteEval = "ssdlite-eval", DETECTION, "Evaluation of the same";
+    /// Training of torchvision's RetinaNet, V2 weights: shorter side 480 to 800 in steps of 32, longer side 1333 at
+    /// most, flip. Images differ in size.
+    RetinaNet = "retinanet", RETINANET_V2, "Training of torchvision's RetinaNet, V2 weights; images differ in size";
+    /// Evaluation of RetinaNet: shorter side 800, longer side 1333 at most. Images differ in size.
+    RetinaNetEval = "retinanet-eval", RETINANET_V2, "Evaluation of the same; images differ in size";
+    /// Training of torchvision's Faster R-CNN, V1 weights: flip, shorter side 800, longer side 1333 at most. Images
+    /// differ in size. The V2 weights have the recipe [`MaskRcnn`](Self::MaskRcnn), without masks.
+    FasterRcnn = "faster-rcnn", DETECTION, "Training of torchvision's Faster R-CNN, V1 weights; images differ in size";
+    /// Evaluation of Faster R-CNN: the same as [`RetinaNetEval`](Self::RetinaNetEval).
+    FasterRcnnEval = "faster-rcnn-eval", DETECTION, "Evaluation of the same; images differ in size";
+    /// Training of torchvision's Mask R-CNN, V2 weights: scale jitter, crop of 1024 x 1024, flip.
+    MaskRcnn = "mask-rcnn", MASK_RCNN_V2, "Training of torchvision's Mask R-CNN, V2 weights";
+    /// Evaluation of Mask R-CNN: the same as [`RetinaNetEval`](Self::RetinaNetEval).
+    MaskRcnnEval = "mask-rcnn-eval", MASK_RCNN_V2, "Evaluation of the same; images differ in size";
+    /// Training of torchvision's Keypoint R-CNN: flip, shorter side 640 to 800 in steps of 32, longer side 1333 at most.
+    /// Images differ in size.
+    KeypointRcnn = "keypoint-rcnn", DETECTION, "Training of torchvision's Keypoint R-CNN; images differ in size";
+    /// Evaluation of Keypoint R-CNN: the same as [`RetinaNetEval`](Self::RetinaNetEval).
+    KeypointRcnnEval = "keypoint-rcnn-eval", DETECTION, "Evaluation of the same; images differ in size";
+    /// Training of torchvision's models of segmentation: shorter side 260 to 1040, flip, crop 480, padded.
+    Segmentation = "segmentation", SEGMENTATION, "Training of torchvision's segmentation";
+    /// Evaluation of segmentation: shorter side 520. Images differ in size.
+    SegmentationEval = "segmentation-eval", SEGMENTATION, "Evaluation of the same; images differ in size";
+    /// Training of DETR: flip; for half of the images shorter side 400, 500 or 600 and a crop with sides of 384 to 600;
+    /// shorter side 480 to 800 in steps of 32, longer side 1333 at most. Images differ in size.
+    Detr = "detr", DETR, "Training of DETR; images differ in size";
+    /// Evaluation of DETR: shorter side 800, longer side 1333 at most. Images differ in size.
+    DetrEval = "detr-eval", DETR, "Evaluation of DETR; images differ in size";
+    /// Evaluation of Ultralytics' YOLO on squares: letterbox 640; values of 0 to 1.
+    YoloEval = "yolo-eval", ULTRALYTICS, "Evaluation of Ultralytics' YOLO on squares of 640";
 }
 
 impl Preset {
@@ -173,6 +220,22 @@ impl Preset {
             }
             Self::DeiTEval | Self::ConvNeXtEval | Self::DinoEval => published::eval(256, Interpolation::Bicubic),
             Self::SimClrEval => published::simclr_eval(),
+            Self::Ssd => detection::ssd(),
+            Self::SsdEval => detection::ssd300(),
+            Self::SsdLite => detection::ssdlite(),
+            Self::SsdLiteEval => detection::ssdlite320(),
+            Self::RetinaNet => detection::retinanet(),
+            Self::FasterRcnn => detection::faster_rcnn(),
+            Self::MaskRcnn => detection::mask_rcnn(),
+            Self::KeypointRcnn => detection::keypoint_rcnn(),
+            Self::RetinaNetEval | Self::FasterRcnnEval | Self::MaskRcnnEval | Self::KeypointRcnnEval => {
+                detection::rcnn([800])
+            }
+            Self::Segmentation => detection::segmentation(),
+            Self::SegmentationEval => detection::segmentation_eval(),
+            Self::Detr => detection::detr(),
+            Self::DetrEval => detection::detr_eval(),
+            Self::YoloEval => detection::yolo_eval(),
             Self::Dino => return published::dino(),
             Self::SimClr => return published::simclr(),
         };
@@ -196,6 +259,30 @@ impl Preset {
     #[must_use]
     pub fn pixel_ops(self) -> Vec<Transform> {
         self.pixel_transforms().into_first_view()
+    }
+
+    /// The fields that the recipe's models are trained with, beside the images; empty for recipes of classification. With
+    /// fields, the recipe drops objects itself where it should, and not at its end
+    /// ([`Builder::sanitize`](crate::Builder::sanitize)).
+    #[must_use]
+    pub const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Ssd
+            | Self::SsdEval
+            | Self::SsdLite
+            | Self::SsdLiteEval
+            | Self::RetinaNet
+            | Self::RetinaNetEval
+            | Self::FasterRcnn
+            | Self::FasterRcnnEval
+            | Self::Detr
+            | Self::DetrEval
+            | Self::YoloEval => detection::DETECTION,
+            Self::MaskRcnn | Self::MaskRcnnEval => detection::INSTANCES,
+            Self::KeypointRcnn | Self::KeypointRcnnEval => detection::PERSONS,
+            Self::Segmentation | Self::SegmentationEval => detection::SEGMENTATION,
+            _ => &[],
+        }
     }
 
     /// The automatic augmentation that the preset has in addition to [`Train`](Self::Train).
@@ -276,9 +363,12 @@ fn train_with(augment: Option<Transform>) -> Vec<Transform> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fields::{
+        BOXES, BatchFields, BoxFormat, Boxes, Fields, KEYPOINTS, KeyPoints, LABELS, MASK, MASKS, Mask,
+    };
     use crate::pipeline::Pipeline;
     use crate::raster::{Image, Size};
-    use crate::source::EncodedImages;
+    use crate::source::{Compose, Described, EncodedImages};
     use serde_json::Value;
 
     /// Whether two written forms are equal, except for the last digits of numbers.
@@ -305,15 +395,29 @@ mod tests {
             let got = serde_json::to_value(got).unwrap();
             assert!(equal(&got, &want), "{name}:\n{got}\n{want}");
         }
-        // No package has DINO's transforms.
+        // No package has the others' transforms.
         let published = Preset::ALL.iter().filter(|preset| preset.link().is_some());
-        let missing: Vec<_> = published.filter(|preset| !factories.contains_key(preset.name())).collect();
-        assert_eq!(missing, [&Preset::Dino]);
+        let missing: Vec<_> = published.filter(|preset| !factories.contains_key(preset.name())).copied().collect();
+        let references = [Preset::Segmentation, Preset::SegmentationEval, Preset::Detr, Preset::DetrEval];
+        assert_eq!(missing, [&[Preset::Dino][..], &references, &[Preset::YoloEval]].concat());
     }
 
     fn builder() -> crate::Builder {
         let jpeg = crate::encode::encode_jpeg(&Image::new(Size::new(300, 260)), &Default::default()).unwrap();
         let images = EncodedImages::new((0..6).map(|label| (jpeg.clone(), label % 3))).with_classes(["a", "b", "c"]);
+        let names = [BOXES, LABELS, MASKS, KEYPOINTS, MASK];
+        let images = images.fields(names, |_: Described<'_>| {
+            let size = Size::new(300, 260);
+            // The sides of the second object are below 1 pixel at any scale.
+            let boxes = vec![[90.0, 80.0, 210.0, 190.0], [20.0, 20.0, 20.1, 20.1]];
+            let masks = [vec![1_u8; size.area_px() as usize], vec![1; size.area_px() as usize]];
+            Fields::new()
+                .with(BOXES, Boxes::new(BoxFormat::Xyxy, boxes))?
+                .with(LABELS, vec![3, 4])?
+                .with(MASKS, Mask::of_objects(size, masks)?)?
+                .with(KEYPOINTS, KeyPoints::of_objects(1, vec![[100.0, 100.0]; 2], vec![2; 2])?)?
+                .with(MASK, Mask::new(size, vec![1_u8; size.area_px() as usize])?.with_fill(255))
+        });
         Pipeline::builder(images).device(crate::Device::Cpu).shuffle(1).batch_size(6)
     }
 
@@ -321,6 +425,9 @@ mod tests {
     fn presets_mix_and_repeat_as_they_say() {
         for &preset in Preset::ALL {
             assert_eq!(preset.name().parse::<Preset>().unwrap(), preset);
+            if builder().preset(preset).is_ragged() {
+                continue;
+            }
             let pipeline = builder().preset(preset).build().unwrap();
             let batch = pipeline.epoch(0).next().unwrap().unwrap();
             assert_eq!(batch.mixed().is_some(), preset.mix().is_some(), "{preset}");
@@ -330,6 +437,69 @@ mod tests {
             assert_eq!(times, preset.repetitions(), "{preset}");
         }
         assert!("resnet50-v3".parse::<Preset>().unwrap_err().to_string().contains("resnet50-v2-eval"));
+    }
+
+    #[test]
+    fn recipes_of_detection_deliver_their_fields_and_sizes() {
+        let sizes = |preset: Preset| -> (Vec<Size>, Vec<usize>) {
+            let builder = builder().batch_size(1).preset(preset);
+            let of = |fields: &BatchFields, sizes: &mut Vec<Size>, objects: &mut Vec<usize>| {
+                let found: Vec<&str> = fields.image(0).unwrap().iter().map(|(name, _)| name).collect();
+                assert_eq!(found, preset.fields(), "{preset}");
+                sizes.extend(fields.sizes());
+                objects.push(fields.image(0).unwrap().objects());
+            };
+            let (mut sizes, mut objects) = (Vec::new(), Vec::new());
+            if builder.is_ragged() {
+                assert!(builder.clone().build().unwrap_err().to_string().contains("build_ragged"), "{preset}");
+                for batch in builder.build_ragged().unwrap().epoch(0) {
+                    of(batch.unwrap().fields(0).unwrap(), &mut sizes, &mut objects);
+                }
+            } else {
+                for batch in builder.build().unwrap().epoch(0) {
+                    of(batch.unwrap().fields(0).unwrap(), &mut sizes, &mut objects);
+                }
+            }
+            (sizes, objects)
+        };
+        for &preset in Preset::ALL.iter().filter(|preset| !preset.fields().is_empty()) {
+            let (sizes, objects) = sizes(preset);
+            let all = |size: Size| sizes.iter().all(|own| *own == size);
+            let shorter: Vec<u32> = sizes.iter().map(|size| size.width.min(size.height)).collect();
+            // int(800 x 300 / 260) is 923. An evaluation has all objects, however small they are.
+            let right = match preset {
+                Preset::Ssd => all(Size::new(300, 300)) && objects.iter().all(|n| *n <= 1),
+                Preset::SsdLite => all(Size::new(320, 320)) && objects.iter().all(|n| *n <= 1),
+                Preset::SsdEval => all(Size::new(300, 300)) && objects == [2; 6],
+                Preset::SsdLiteEval => all(Size::new(320, 320)) && objects == [2; 6],
+                Preset::RetinaNet => shorter.iter().all(|px| (479..=800).contains(px)) && objects == [1; 6],
+                Preset::FasterRcnn => all(Size::new(923, 800)) && objects == [1; 6],
+                Preset::MaskRcnn => all(Size::new(1024, 1024)),
+                Preset::KeypointRcnn => shorter.iter().all(|px| (639..=800).contains(px)) && objects == [1; 6],
+                Preset::RetinaNetEval
+                | Preset::FasterRcnnEval
+                | Preset::MaskRcnnEval
+                | Preset::KeypointRcnnEval
+                | Preset::DetrEval => all(Size::new(923, 800)) && objects == [2; 6],
+                Preset::Segmentation => all(Size::new(480, 480)),
+                Preset::SegmentationEval => all(Size::new(600, 520)),
+                Preset::Detr => shorter.iter().all(|px| px % 32 == 0 && (480..=800).contains(px)),
+                Preset::YoloEval => all(Size::new(640, 640)) && objects == [2; 6],
+                _ => false,
+            };
+            assert!(right, "{preset}: {sizes:?} {objects:?}");
+        }
+    }
+
+    #[test]
+    fn fields_that_are_asked_for_replace_the_recipes() {
+        let named = builder().fields([BOXES]).preset(Preset::Ssd).build().unwrap();
+        let later = builder().preset(Preset::Ssd).fields([BOXES]).build().unwrap();
+        for pipeline in [named, later] {
+            let batch = pipeline.epoch(0).next().unwrap().unwrap();
+            assert!(batch.fields(0).unwrap().integers(LABELS).is_err());
+        }
+        assert!(builder().preset(Preset::Train).build().unwrap().epoch(0).next().unwrap().unwrap().fields(0).is_none());
     }
 
     #[test]

@@ -1293,14 +1293,39 @@ fn fields_follow_the_command() {
     assert!(digests[0] != digests[1] && digests[1] != digests[2], "{digests:?}");
     let sheet = |name: &str, more: &[&str]| {
         let sheet = path(&file(name)).to_owned();
-        let args =
-            [&["preview"], &named[..], &["--preset", "eval", "--columns", "2", "--rows", "1", "-o", &sheet], more];
+        let args = [&["preview"], &named[..], &["--columns", "2", "--rows", "1", "-o", &sheet], more];
         stdout(&args.concat());
         fs::read(sheet).unwrap()
     };
-    assert!(sheet("plain.png", &[]) != sheet("drawn.png", &["--fields", "boxes,labels,masks"]), "nothing is drawn");
+    let eval = ["--preset", "eval"];
+    assert!(
+        sheet("plain.png", &eval) != sheet("drawn.png", &[&eval[..], &["--fields", "boxes,labels,masks"]].concat()),
+        "nothing is drawn"
+    );
     let message = failure(&["run", path(folder.path()), "--format", "coco"], 2);
     assert!(message.contains("annotations"), "{message}");
+    // Presets of detection ask for their fields, and may give images different sizes.
+    let preset = |preset: &str, more: &[&str]| {
+        let fixed = ["--preset", preset, "--threads", "1", "--device", "cpu", "--digest", "--json"];
+        common::report(&output(&[&["run"], &named[..], &fixed, more].concat()))
+    };
+    for name in ["ssd", "faster-rcnn", "mask-rcnn", "detr", "yolo-eval"] {
+        let report = preset(name, &[]);
+        let fields = if name == "mask-rcnn" { "boxes,labels,masks" } else { "boxes,labels" };
+        assert_eq!((&report["images"], &report["bad_count"]), (&json!(2), &json!(0)), "{name}");
+        assert_eq!(report["digest"], preset(name, &["--fields", fields, "--batch-size", "1"])["digest"], "{name}");
+        assert_ne!(report["digest"], preset(name, &["--fields", "boxes"])["digest"], "{name}");
+    }
+    let recipe = recipe_of(&[&named[..], &["--preset", "faster-rcnn", "--index", "0"]].concat());
+    let recipe: Vec<warpfeed::ops::Op> = serde_json::from_str(&recipe).unwrap();
+    assert_eq!(
+        recipe.iter().rev().map(|op| op.name()).take(3).collect::<Vec<_>>(),
+        ["normalize", "resize", "sanitize"]
+    );
+    assert_ne!(
+        sheet("detr.png", &["--preset", "detr-eval"]),
+        sheet("detr-bare.png", &["--preset", "detr-eval", "--fields", "labels"])
+    );
 }
 
 /// Runs a source's epoch, its recipe and its preview with these fields, each of which changes the digest and the sheet.

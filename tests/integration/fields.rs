@@ -464,6 +464,41 @@ fn exif_orientation_turns_fields_first() {
     }
 }
 
+/// A transform sees boxes in the coordinates of the turned image, whose size it sees.
+#[test]
+fn transforms_see_the_boxes_of_the_turned_image() {
+    struct CropToBox;
+    impl CustomTransform for CropToBox {
+        fn name(&self) -> &'static str {
+            "crop_to_box"
+        }
+        fn draw(&self, _rng: &mut SampleRng, sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
+            let [x1, y1, x2, y2] = sample.fields.unwrap().boxes().unwrap().rows()[0].map(|value| value as u32);
+            let crop =
+                format!(r#"{{"op": "crop", "x": {x1}, "y": {y1}, "width": {}, "height": {}}}"#, x2 - x1, y2 - y1);
+            Ok(vec![serde_json::from_str(&crop).unwrap()])
+        }
+        fn size_effect(&self) -> warpfeed::ops::SizeEffect {
+            warpfeed::ops::SizeEffect::Varies
+        }
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/images");
+    for tag in 1..=8 {
+        let bytes = fs::read(folder.join(format!("orientation-{tag}.jpg"))).unwrap();
+        let Size { width, height } = probe(&bytes).unwrap().size;
+        let corner = [width as f32 - 3.0, height as f32 - 2.0, width as f32, height as f32];
+        let source = EncodedImages::new([(bytes, 0)]).fields(["boxes"], move |_: Described<'_>| {
+            Fields::new().with("boxes", Boxes::new(BoxFormat::Xyxy, vec![corner]))
+        });
+        let pipeline = Pipeline::builder(source).fields(["boxes"]).augment(CropToBox).build_ragged().unwrap();
+        let batch = pipeline.epoch(0).next().unwrap().unwrap();
+        let [_, _, rows, columns] = batch.images()[0].shape();
+        let boxes = batch.fields(0).unwrap().boxes(BoxFormat::Xyxy).unwrap();
+        assert_eq!(boxes, [[0.0, 0.0, columns as f32, rows as f32]], "tag {tag}");
+        assert_eq!(rows * columns, 6, "tag {tag}");
+    }
+}
+
 /// A draft has its size as stored in front of everything, so its fields are scaled first.
 #[test]
 fn fields_of_a_draft_lie_on_the_draft() {

@@ -50,7 +50,7 @@ const MODULES: &[(&str, &str)] = &[
     ("engine", "backend device error memory opening ops plan tensor threads"),
     ("follow", "backend error fields ops plan"),
     ("apply", "backend device engine error fields follow opening ops plan tensor"),
-    ("preset", "error mix ops targets"),
+    ("preset", "error fields mix ops targets"),
     ("preprocess", "backend device engine error fields follow memory opening ops plan preset tensor threads"),
     (
         "pipeline",

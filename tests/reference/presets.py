@@ -5,7 +5,8 @@
 
 Needs timm, torch and torchvision; a GPU is of no use. Evaluation of torchvision's models is that of their weights. Its
 recipes of training are not in its packages: they are made here of its classes, with the numbers of the links that
-`Preset::link` has, and so with the classes' own defaults. All else comes from `timm.data.create_transform`.
+`Preset::link` has, and so with the classes' own defaults. What detectors do with images is read from the models. All
+else comes from `timm.data.create_transform`.
 """
 
 import json
@@ -14,7 +15,8 @@ import timm
 import torchvision
 from timm.data import create_transform
 from torchvision import transforms as tv
-from torchvision.models import ResNet50_Weights
+from torchvision.models import ResNet50_Weights, detection
+from torchvision.transforms import InterpolationMode, v2
 
 BILINEAR = tv.InterpolationMode.BILINEAR
 PILLOW_FILTERS = {2: "bilinear", 3: "bicubic"}
@@ -42,6 +44,22 @@ def written(transform, text):
         scale, ratio, filter = list(transform.scale), list(transform.ratio), transform.interpolation.value
         size = list(reversed(transform.size))
         return {"transform": "random_resized_crop", "size": size, "scale": scale, "ratio": ratio, "interpolation": filter}
+    if name == "RandomPhotometricDistort":
+        names = ("brightness", "contrast", "saturation", "hue")
+        return {"transform": "random_photometric_distort", "p": transform.p, **{name: list(getattr(transform, name)) for name in names}}
+    if name == "RandomZoomOut":
+        return {"transform": "random_zoom_out", "p": transform.p, "sides": list(transform.side_range), "fill": transform.fill}
+    if name == "RandomIoUCrop":
+        scale, aspect = [transform.min_scale, transform.max_scale], [transform.min_aspect_ratio, transform.max_aspect_ratio]
+        return {"transform": "random_iou_crop", "scale": scale, "aspect": aspect, "options": transform.options, "trials": transform.trials}
+    if name == "ScaleJitter":
+        target, filter = list(reversed(transform.target_size)), InterpolationMode(transform.interpolation).value
+        return {"transform": "scale_jitter", "target": target, "scale": list(transform.scale_range), "interpolation": filter}
+    if name == "RandomShortestSize":
+        filter = InterpolationMode(transform.interpolation).value
+        return {"transform": "random_shortest_size", "sizes": list(transform.min_size), "max_size": transform.max_size, "interpolation": filter}
+    if name == "SanitizeBoundingBoxes":
+        return {"op": "sanitize", "min_size": transform.min_size, "min_area": transform.min_area}
     if name in ("RandomHorizontalFlip", "RandomGrayscale"):
         kind = "random_horizontal_flip" if "Flip" in name else "random_grayscale"
         return {"transform": kind, "p": transform.p}
@@ -91,6 +109,40 @@ def weights(weights):
     return of(tv.Compose(steps))
 
 
+def model(make, training, resizes=True):
+    """What a detector does with images."""
+    own = make(weights=None, weights_backbone=None).transform
+    steps = []
+    if own.fixed_size:
+        width, height = own.fixed_size
+        steps.append({"op": "resize", "width": width, "height": height})
+    elif resizes:
+        sizes = own.min_size if training else own.min_size[-1:]
+        steps.append({"transform": "random_shortest_size", "sizes": list(sizes), "max_size": own.max_size})
+    return [*steps, {"op": "normalize", "mean": numbers(own.image_mean), "std": numbers(own.image_std)}]
+
+
+def detectors():
+    flip, mean = v2.RandomHorizontalFlip(0.5), [123, 117, 104]
+    ssd = [v2.RandomPhotometricDistort(), v2.RandomZoomOut(fill=mean), v2.RandomIoUCrop(), flip]
+    several = v2.RandomShortestSize(min_size=tuple(range(480, 801, 32)), max_size=1333)
+    jitter = v2.ScaleJitter(target_size=(1024, 1024))
+    for name, steps, make, resizes in (
+        ("ssd", ssd, detection.ssd300_vgg16, True),
+        ("ssdlite", [v2.RandomIoUCrop(), flip], detection.ssdlite320_mobilenet_v3_large, True),
+        ("retinanet", [several, flip], detection.retinanet_resnet50_fpn_v2, False),
+        ("faster-rcnn", [flip], detection.fasterrcnn_resnet50_fpn, True),
+        ("mask-rcnn", [jitter, flip], detection.maskrcnn_resnet50_fpn_v2, False),
+        ("keypoint-rcnn", [flip], detection.keypointrcnn_resnet50_fpn, True),
+    ):
+        steps = of(tv.Compose([*steps, v2.SanitizeBoundingBoxes()]))
+        if name == "mask-rcnn":
+            # The crop is in the references, not in the package.
+            steps.insert(1, {"transform": "fixed_size_crop", "size": [1024, 1024], "fill": mean})
+        yield name, steps + model(make, True, resizes)
+        yield name + "-eval", model(make, False)
+
+
 def timms(size, text, **settings):
     made = create_transform(size, is_training=True, auto_augment=text, interpolation="bicubic", **settings)
     return of(made, text)
@@ -128,6 +180,7 @@ def presets():
     jitter = {"color_jitter": (0.8, 0.8, 0.8, 0.2), "color_jitter_prob": 0.8}
     yield "simclr", timms(224, None, **jitter, grayscale_prob=0.2, gaussian_blur_prob=0.5, **values)
     yield "simclr-eval", timms_eval(224, 224 / 256, **values)
+    yield from detectors()
 
 
 def main():

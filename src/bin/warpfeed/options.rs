@@ -57,7 +57,7 @@ impl ValueEnum for PresetName {
 /// Options for the operations.
 #[derive(Args)]
 pub struct PresetOptions {
-    /// Pipeline. With a published recipe, run and preview also mix images and repeat samples.
+    /// Pipeline. With a published recipe, run and preview also mix images, repeat samples and deliver its fields.
     #[arg(long, value_enum, default_value_t)]
     preset: PresetName,
     /// Repetitions: of the flips and the rotation in trial-a and trial-b, or of an automatic augmentation.
@@ -115,9 +115,12 @@ impl PresetOptions {
         self.published().and_then(Preset::mix)
     }
 
-    /// Adds a published recipe's mixing and repetitions.
-    pub fn add_mixing(&self, builder: Builder) -> Builder {
+    /// Adds a published recipe's mixing, repetitions and fields, unless other fields are asked for.
+    pub fn add_recipe(&self, builder: Builder, fields: &[String]) -> Builder {
         let builder = self.mix().into_iter().fold(builder, Builder::mix);
+        let own = self.published().map_or(&[][..], Preset::fields);
+        let builder = if fields.is_empty() { builder.fields(own.iter().copied()) } else { builder.fields(fields) };
+        let builder = builder.sanitize(own.is_empty());
         let times = self.published().map_or(1, Preset::repetitions);
         if times > 1 { builder.sampler(Sampling::repeated(times)) } else { builder }
     }
@@ -271,7 +274,10 @@ pub struct PipelineOptions {
     /// recipe that mixes, soft targets of the source's classes.
     #[arg(long, value_name = "SPEC")]
     targets: Option<TargetSpec>,
-    /// Deliver these fields of the samples, which follow the operations: boxes,labels,mask,masks,keypoints and others.
+    /// Deliver these fields of the samples, which follow the operations: boxes,labels,mask,masks,keypoints and
+    /// others.
+    ///
+    /// Default: none; with a published recipe of detection or segmentation, those that its models are trained with.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     fields: Vec<String>,
     /// Mix the images of each batch: torchvision=A/B or timm=A/B with the alphas of MixUp and CutMix.
@@ -344,10 +350,6 @@ pub struct PipelineOptions {
 }
 
 impl PipelineOptions {
-    pub fn build(&self, source: &SourceArgs) -> Result<Pipeline> {
-        self.builder(source)?.build()
-    }
-
     /// Opens the source and makes the pipeline's builder.
     pub fn builder(&self, source: &SourceArgs) -> Result<Builder> {
         let rank = self.rank()?;
@@ -362,7 +364,7 @@ impl PipelineOptions {
         }
         let input = source.open()?;
         let targets = self.targets(input.classes());
-        let builder = self.preset.add_mixing(Pipeline::builder(input));
+        let builder = self.preset.add_recipe(Pipeline::builder(input), &self.fields);
         let builder = if self.no_shuffle { builder.seed(self.seed) } else { builder.shuffle(self.seed) };
         let mut builder = builder
             .batch_size(self.batch_size)
@@ -392,7 +394,6 @@ impl PipelineOptions {
         builder = self.max_bad.into_iter().fold(builder, Builder::max_bad);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
         builder = targets.into_iter().fold(builder, Builder::targets);
-        builder = builder.fields(&self.fields);
         builder = self.mix.iter().cloned().fold(builder, Builder::mix);
         builder = self.cache().into_iter().fold(builder, Builder::cache);
         builder = builder.entry_points(EntryPointsValue::all(&self.entry_points));

@@ -23,7 +23,8 @@ pub struct PreviewArgs {
     output: PathBuf,
     #[command(flatten)]
     preset: PresetOptions,
-    /// Draw these fields of the samples over their images: boxes,labels,mask,masks,keypoints.
+    /// Draw these fields of the samples over their images: boxes,labels,mask,masks,keypoints
+    /// [default: as of run]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     fields: Vec<String>,
     /// Seed of order and random transforms.
@@ -56,8 +57,8 @@ impl PreviewArgs {
     pub fn run(self) -> Result<()> {
         // Checked first: an error in the transforms is reported before a large folder is listed.
         let transforms = self.preset.pixels()?;
-        let builder = self.preset.add_mixing(Pipeline::builder(self.source.open()?)).shuffle(self.seed);
-        let builder = builder.fields(&self.fields).transforms(transforms);
+        let builder = self.preset.add_recipe(Pipeline::builder(self.source.open()?), &self.fields);
+        let builder = builder.shuffle(self.seed).transforms(transforms);
         let Preview { sheet, samples, .. } = preview(builder, self.epoch, self.columns, self.rows)?;
         warpfeed::image::write_image(&sheet, &self.output)?;
         let Size { width, height } = sheet.size();

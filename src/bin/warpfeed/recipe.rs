@@ -4,7 +4,7 @@ use super::options::PipelineOptions;
 use super::output::{print_json, say};
 use super::source::{SampleArgs, SourceArgs};
 use clap::Args;
-use warpfeed::Result;
+use warpfeed::{Pipeline, Result};
 
 /// Print the explicit operations that a sample goes through, as JSON
 ///
@@ -29,7 +29,11 @@ pub struct Recipe {
 
 impl Recipe {
     pub fn run(self) -> Result<()> {
-        let pipeline = self.pipeline.build(&self.source)?;
+        let builder = self.pipeline.builder(&self.source)?;
+        if builder.is_ragged() { self.print(&builder.build_ragged()?) } else { self.print(&builder.build()?) }
+    }
+
+    fn print<I>(&self, pipeline: &Pipeline<I>) -> Result<()> {
         let index = self.sample.index(|index| pipeline.name(index), pipeline.source_summary().images)?;
         let recipes = pipeline.recipes_of(self.epoch, index, self.repetition)?;
         say(format_args!("sample {index}: {}", pipeline.name(index).unwrap_or_default()));

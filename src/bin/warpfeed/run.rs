@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use warpfeed::experiment::run::{Progress, RunReport, run, run_with_state};
 use warpfeed::experiment::run_group::{GroupReport, run_group};
 use warpfeed::experiment::run_state::StateFile;
-use warpfeed::{Device, Pipeline, Result, Stats};
+use warpfeed::{BatchImages, Device, Pipeline, Result, Stats};
 
 /// Interval at which the live line is written. Reading the counters takes microseconds.
 const LOOK: Duration = Duration::from_millis(250);
@@ -51,7 +51,15 @@ impl Run {
         if !self.devices.is_empty() {
             return self.run_group(started);
         }
-        let pipeline = self.pipeline.build(&self.source)?;
+        let builder = self.pipeline.builder(&self.source)?;
+        if builder.is_ragged() {
+            self.measure(&builder.build_ragged()?, started)
+        } else {
+            self.measure(&builder.build()?, started)
+        }
+    }
+
+    fn measure<I: BatchImages>(self, pipeline: &Pipeline<I>, started: Instant) -> Result<()> {
         let bar = live(pipeline.len().map(|images| images.saturating_mul(self.epochs)));
         let epochs = 0..self.epochs;
         let mut looked = Instant::now();
@@ -65,9 +73,9 @@ impl Run {
         let report = match self.state {
             Some(path) => {
                 let file = StateFile { path: self.pipeline.own_file(path)?, settings: self.pipeline.settings()? };
-                run_with_state(&pipeline, epochs, self.digest, &file, started, &mut progress)
+                run_with_state(pipeline, epochs, self.digest, &file, started, &mut progress)
             }
-            None => run(&pipeline, epochs, self.digest, started, &mut progress),
+            None => run(pipeline, epochs, self.digest, started, &mut progress),
         };
         bar.finish_and_clear();
         let report = report?;

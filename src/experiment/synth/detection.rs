@@ -170,6 +170,6 @@ pub(super) fn write_annotations(folder: &Path, settings: &SynthSettings) -> Resu
             file.write_all(if is_first { text.trim_start_matches(',') } else { &text }.as_bytes())?;
             is_first &= text.is_empty();
         }
-        write!(file, "]}}\n")
+        writeln!(file, "]}}")
     })
 }

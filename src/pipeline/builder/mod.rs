@@ -11,6 +11,7 @@ use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
 use crate::opening::Opening;
+use crate::ops::check::check_ops;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
 use crate::ops::transform::{Transform, random_resized_crop, repeat};
@@ -485,12 +486,20 @@ impl Builder {
     /// repeats samples [`sampler`](Self::sampler). In these cases it sets [`targets`](Self::targets) too, unless
     /// targets were asked for before or the source names no classes; if it names none, call `targets` with
     /// [`Preset::targets`].
+    ///
+    /// A recipe of detection or segmentation sets [`fields`](Self::fields) to [`Preset::fields`] unless fields were asked
+    /// for before, and turns [`sanitize`](Self::sanitize) off, as it drops objects itself at its own place. Where
+    /// [`is_ragged`](Self::is_ragged) says so, images differ in size.
     #[must_use]
     pub fn preset(mut self, preset: Preset) -> Self {
         let classes = self.input.classes().len() as u32;
         if self.targets.is_none() && classes > 0 {
             self.targets = preset.targets(classes);
         }
+        if self.fields.is_empty() {
+            self = self.fields(preset.fields().iter().copied());
+        }
+        self.sanitize &= preset.fields().is_empty();
         self.mix = preset.mix().or(self.mix);
         if preset.repetitions() > 1 {
             self.sampling = Some(Sampling::repeated(preset.repetitions()));
@@ -589,6 +598,21 @@ impl Builder {
     pub(crate) fn build_on(self, open: &backend::Open<'_>) -> Result<Pipeline> {
         let device = self.device;
         Ok(self.build_each(&[device], open)?.swap_remove(0))
+    }
+
+    /// Whether the operations give images different sizes, so that the pipeline is made by
+    /// [`build_ragged`](Self::build_ragged).
+    ///
+    /// ```
+    /// use warpfeed::prelude::*;
+    ///
+    /// let builder = Pipeline::builder(EncodedImages::new([(Vec::new(), 0)]));
+    /// assert!(!builder.clone().preset(Preset::Ssd).is_ragged());
+    /// assert!(builder.preset(Preset::FasterRcnn).is_ragged());
+    /// ```
+    #[must_use]
+    pub fn is_ragged(&self) -> bool {
+        self.views.is_none() && matches!(check_ops(&self.ops), Ok((None, _)))
     }
 
     /// Makes a pipeline whose images keep the sizes that the operations give them: see [`RaggedPipeline`]. Otherwise like
