@@ -601,7 +601,7 @@ impl Builder {
     }
 
     /// Whether the operations give images different sizes, so that the pipeline is made by
-    /// [`build_ragged`](Self::build_ragged).
+    /// [`build_ragged`](Self::build_ragged) or [`build_padded`](Self::build_padded).
     ///
     /// ```
     /// use warpfeed::prelude::*;
