@@ -6,7 +6,7 @@ use crate::ops::Op;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::raster::{Size, check_pixels};
 
-/// What is done to every image before its recipe's own operations.
+/// The first steps with every image, before its recipe's own operations.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Opening {
     pub(crate) orientation: Orientation,

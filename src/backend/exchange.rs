@@ -55,7 +55,7 @@ pub(crate) struct End<'a> {
 /// own and are not padded), and numeric targets.
 pub(crate) struct Finished {
     pub(crate) images: Vec<Tensor>,
-    /// The size of each image, padding included; empty unless images with sizes of their own share a tensor.
+    /// The size of each image, padding included; empty if images have one size.
     pub(crate) sizes: Vec<Size>,
     pub(crate) targets: Option<Storage>,
     /// Time that mixing took on the host.

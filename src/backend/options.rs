@@ -99,7 +99,7 @@ impl RunOptions {
 
     /// Number of tensors for each output whose memory is kept for later batches.
     pub(crate) fn kept_tensors(&self) -> usize {
-        self.batches_at_a_time() * if self.is_ragged() { self.batch_images } else { 1 }
+        self.batches_at_a_time() * if self.is_ragged() && !self.is_padded() { self.batch_images } else { 1 }
     }
 
     /// Number of batches that exist at a time: those being filled or ready, and one that the consumer holds or a device

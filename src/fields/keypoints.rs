@@ -119,7 +119,7 @@ impl KeyPoints {
         self.convention
     }
 
-    /// The same points elsewhere; in a mirror image, those of the left and the right exchanged.
+    /// These points at other places. In a mirror image, points of the left and of the right change places.
     pub(crate) fn mapped(&self, mirrored: bool, of: impl Fn([f32; 2]) -> [f32; 2]) -> Self {
         let mut mapped = self.clone();
         mapped.points.iter_mut().for_each(|point| *point = of(*point));

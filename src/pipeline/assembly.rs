@@ -71,7 +71,7 @@ pub(super) struct Made {
 pub(super) struct Parts {
     /// A tensor for each view, or for each image if images differ in size.
     pub(super) images: Vec<Tensor>,
-    /// The sizes of padded images; otherwise empty.
+    /// The size of each image; empty if images have one size.
     pub(super) sizes: Vec<Size>,
     pub(super) labels: Vec<u32>,
     pub(super) drawn: Vec<Drawn>,

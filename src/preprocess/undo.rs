@@ -2,10 +2,12 @@
 
 use super::Preprocessor;
 use crate::error::{Error, Result};
-use crate::fields::{BoxFormat, Boxes, Clamping, Field, Fields, KeyPoints, Mask, MaskValues, PointConvention};
-use crate::memory;
+use crate::fields::{
+    BoxFormat, Boxes, Clamping, Field, Fields, KEYPOINTS, KeyPoints, Mask, MaskValues, PointConvention,
+};
 use crate::ops::{Op, PointMap, Resize};
 use crate::raster::Size;
+use crate::{follow, memory};
 
 impl Preprocessor {
     /// Maps fields of the tensor's image back to the encoded image as it is stored: the inverse of
@@ -46,7 +48,7 @@ impl Preprocessor {
         ops.extend(recipe.of(&header));
         let forth = PointMap::new(&ops, stored)?;
         let back = forth.inverse()?;
-        let mirrored = ops.iter().filter(|op| matches!(op, Op::Hflip(_))).count() % 2 == 1;
+        let mirrored = is_mirrored(&ops, stored)?;
 
         let mut undone = Fields::new();
         for (name, field) in fields.iter() {
@@ -60,6 +62,14 @@ impl Preprocessor {
         }
         Ok(undone)
     }
+}
+
+/// Whether operations exchange the left and the right points of objects.
+fn is_mirrored(ops: &[Op], stored: Size) -> Result<bool> {
+    let points = KeyPoints::of_objects(2, vec![[0.0; 2]; 2], vec![1, 2])?.flip_index([1, 0])?;
+    let mut probe = Fields::new().with(KEYPOINTS, points)?;
+    follow::move_points(&mut probe, stored, ops)?;
+    Ok(matches!(probe.get(KEYPOINTS), Some(Field::KeyPoints(points)) if points.visibility() == [2, 1]))
 }
 
 fn undo_boxes(boxes: &Boxes, back: &PointMap) -> Boxes {

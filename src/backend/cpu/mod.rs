@@ -59,6 +59,8 @@ pub(crate) struct Cpu {
     tables: Tables,
     /// The memory of each output.
     pools: Vec<Arc<Pool>>,
+    /// The memory of images before they are padded. It is apart from that of padded tensors, which are much larger.
+    unpadded: Arc<Pool>,
     /// The memory of numeric targets.
     targets: Arc<Pool>,
     /// Workers of threads that have ended, for the next epoch.
@@ -92,9 +94,11 @@ impl Cpu {
         let batches = outputs.map(take).collect::<Result<Vec<_>>>()?;
         let workers = options.threads.max(1).saturating_mul(WORKER_BYTES);
         drop((memory::zeros::<u8>(workers, "the workers beside the batches", memory::SMALLER_BATCHES)?, batches));
+        let images = if options.is_padded() { options.batches_at_a_time() * options.batch_images } else { 0 };
+        let unpadded = Arc::new(Pool::new(options.elements().dtype, images));
         let targets = Arc::new(Pool::new(DType::F32, options.batches_at_a_time()));
         let workers = Spares::new(options.threads.max(1));
-        Ok(Self { options: Arc::clone(options), tables, pools, targets, workers, twice: None })
+        Ok(Self { options: Arc::clone(options), tables, pools, unpadded, targets, workers, twice: None })
     }
 
     /// Does a part of the work twice.
@@ -113,10 +117,9 @@ pub(crate) enum Batch {
 impl Cpu {
     /// One tensor of images of different sizes, each in the upper left corner of its place, with zeros beside and below
     /// it. The last image is there `padding` times more.
-    fn pad(&self, all: &[(Size, HostBuffer)], output: &OutputForm, padding: usize) -> Result<Tensor> {
-        let (elements, images) = (output.elements, all.len() + padding);
-        let sizes: Vec<Size> = all.iter().map(|(size, _)| *size).collect();
-        let common = output.common_size(&sizes, images)?;
+    fn pad(&self, all: &[(Size, HostBuffer)], sizes: &[Size], padding: usize) -> Result<Tensor> {
+        let (output, images) = (&self.options.outputs[0], all.len() + padding);
+        let (elements, common) = (output.elements, output.common_size(sizes, images)?);
         let image_bytes = elements.image_bytes(common);
         let mut buffer = self.pools[0].take(images * image_bytes)?;
         let bytes = &mut buffer.as_bytes_mut()[..images * image_bytes];
@@ -128,10 +131,9 @@ impl Cpu {
             for (from, to) in from.zip(place.chunks_exact_mut(image_bytes / planes)) {
                 let mut rows = from.chunks_exact(row_bytes(*size));
                 for to in to.chunks_exact_mut(row_bytes(common)) {
-                    let (own, beside) = to.split_at_mut(rows.len().min(1) * row_bytes(*size));
-                    if let Some(row) = rows.next() {
-                        own.copy_from_slice(row);
-                    }
+                    let row = rows.next().unwrap_or_default();
+                    let (own, beside) = to.split_at_mut(row.len());
+                    own.copy_from_slice(row);
                     beside.fill(0);
                 }
             }
@@ -245,7 +247,8 @@ impl Backend for Cpu {
             Batch::Ragged(places) => {
                 let (size, place) = (plans[0].size, &places[sample.place]);
                 let len_bytes = elements.image_bytes(size);
-                let mut buffer = self.pools[0].take(len_bytes)?;
+                let pool = if options.is_padded() { &self.unpadded } else { &self.pools[0] };
+                let mut buffer = pool.take(len_bytes)?;
                 let bytes = &mut buffer.as_bytes_mut()[..len_bytes];
                 let times = worker.executor.run(&job, plans, &mut [output((bytes, &plans[0]))]);
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((size, buffer));
@@ -298,12 +301,12 @@ impl Backend for Cpu {
                     image.ok_or_else(|| Error::Panic { message: "a sample of the batch is missing".to_owned() })
                 };
                 let all: Vec<(Size, HostBuffer)> = end.places.iter().map(image).collect::<Result<_>>()?;
-                let output = &self.options.outputs[0];
+                sizes.extend(all.iter().map(|(size, _)| *size));
                 if self.options.is_padded() {
-                    sizes.extend(all.iter().map(|(size, _)| *size));
-                    (vec![self.pad(&all, output, end.padding)?], Duration::ZERO)
+                    (vec![self.pad(&all, &sizes, end.padding)?], Duration::ZERO)
                 } else {
-                    let tensor = |(size, buffer)| output.elements.tensor(Storage::Host(buffer), size, 1);
+                    let elements = self.options.elements();
+                    let tensor = |(size, buffer)| elements.tensor(Storage::Host(buffer), size, 1);
                     (all.into_iter().map(tensor).collect(), Duration::ZERO)
                 }
             }

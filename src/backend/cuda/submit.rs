@@ -58,12 +58,9 @@ impl Outputs {
     /// # Errors
     /// [`Error::Device`]; the batch must then be abandoned.
     pub(super) fn submit(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Finished> {
-        let (rooms, targets) = (self.rooms(batch, end)?, self.take_targets(end)?);
-        let mut sizes = Vec::new();
-        if self.options.is_padded() {
-            sizes = Self::sizes(batch, end)?;
-            sizes.extend(sizes.last().copied().into_iter().cycle().take(end.padding));
-        }
+        let mut sizes = if self.options.is_ragged() { Self::sizes(batch, end)? } else { Vec::new() };
+        let (rooms, targets) = (self.rooms(&sizes, end)?, self.take_targets(end)?);
+        sizes.extend(sizes.last().copied().into_iter().cycle().take(end.padding));
         if let Err(error) = self.queue(batch, &rooms, targets.as_ref(), end) {
             // Wait before the memory is freed, because queued work may write it. If waiting fails, the context has
             // failed.
@@ -85,12 +82,12 @@ impl Outputs {
     }
 
     /// Memory for the tensors of a batch: one for each view, or one for each image if images have sizes of their own and
-    /// are not padded.
-    fn rooms(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Vec<OutputMemory<'_>>> {
+    /// are not padded. `sizes`: the sizes of these images.
+    fn rooms(&self, sizes: &[Size], end: &End<'_>) -> Result<Vec<OutputMemory<'_>>> {
         if self.options.is_padded() {
             let output = &self.options.outputs[0];
-            let (sizes, images) = (Self::sizes(batch, end)?, end.annotations.labels().len());
-            let size = output.common_size(&sizes, images)?;
+            let images = end.annotations.labels().len();
+            let size = output.common_size(sizes, images)?;
             let bytes = with_labels(images * output.elements.image_bytes(size), images);
             return Ok(vec![self.room((&self.images[0], bytes), size, 1, 0..images)?]);
         }
@@ -102,11 +99,11 @@ impl Outputs {
             };
             return self.images.iter().zip(&self.options.outputs).map(room).collect();
         }
-        let room = |(i, size): (usize, Size)| {
+        let room = |(i, &size): (usize, &Size)| {
             let bytes = with_labels(self.options.elements().image_bytes(size), 1);
             self.room((&self.images[0], bytes), size, 1, i..i + 1)
         };
-        Self::sizes(batch, end)?.into_iter().enumerate().map(room).collect()
+        sizes.iter().enumerate().map(room).collect()
     }
 
     /// The sizes of the images of a batch with one image of each sample.

@@ -14,7 +14,7 @@ use std::path::Path;
 /// The names of the kinds of objects, in the order of their numbers.
 pub(super) const KINDS: [&str; 6] = ["disc", "box", "triangle", "ring", "cross", "diamond"];
 /// The file of annotations in a folder.
-pub(super) const ANNOTATIONS: &str = "annotations.json";
+const ANNOTATIONS: &str = "annotations.json";
 /// Most objects of an image.
 const MOST_OBJECTS: u64 = 7;
 /// Places that are tried for an object.
@@ -85,7 +85,7 @@ impl Layout {
         pixels.into_iter().for_each(|at| self.shown[at] = number);
     }
 
-    /// What is seen of each object.
+    /// The visible part of each object.
     fn seen(&self) -> Vec<Seen> {
         let (width, height) = (self.size.width as usize, self.size.height as usize);
         let mut around = vec![[usize::MAX, usize::MAX, 0, 0]; self.objects.len()];

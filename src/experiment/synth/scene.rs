@@ -292,7 +292,7 @@ impl Object {
         }
     }
 
-    /// The same with another outline.
+    /// This object with another outline.
     pub(super) fn of_kind(self, kind: u32) -> Self {
         Self { kind, ..self }
     }

@@ -32,7 +32,8 @@ pub struct MemoryBound {
     /// Bytes of the batches being filled or ready, and of one batch held by the consumer. Each further batch that the
     /// consumer keeps adds [`batch_bytes`](Self::batch_bytes).
     pub batches_bytes: u64,
-    /// Bytes of one batch, with its targets. If images differ in size: the most that they could have.
+    /// Bytes of one batch, with its targets. If images differ in size: the most that they could have; for a padded batch
+    /// this is the largest accepted batch beside its images.
     pub batch_bytes: u64,
     /// Most bytes of images, over all threads: per thread two buffers of the largest accepted image (three with several
     /// views) and the coefficients of a progressive image. Photographs of ordinary size take a small part of that.

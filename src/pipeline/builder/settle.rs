@@ -305,7 +305,9 @@ impl Builder {
 /// Upper bounds of the memory that a pipeline takes.
 fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> MemoryBound {
     let (options, max_px) = (&setup.options, setup.recipes.planner.max_px);
-    let batch_bytes = (options.batch_images as u64).saturating_mul(options.sample_bytes(max_px));
+    let images_bytes = (options.batch_images as u64).saturating_mul(options.sample_bytes(max_px));
+    // A wide image and a high one, both small, may make a padded batch of the largest size.
+    let batch_bytes = if options.is_padded() { images_bytes.saturating_add(MAX_BATCH_BYTES) } else { images_bytes };
     // Without worker threads the consumer's thread does their work.
     let working = options.threads.max(1) as u64;
     // The image for the cache is made and read beside the other buffers.
