@@ -57,6 +57,7 @@
 //! | single images | [`image`]: decoding, JPEG encoding, PNG and NumPy files, contact sheets |
 //! | packing shards | [`pack`] |
 //! | measuring | `experiment`, [`doctor`](doctor()) |
+//! | the command in a program of your own | `command` |
 //!
 //! # What is promised
 //!
@@ -106,6 +107,8 @@ mod address;
 mod apply;
 mod atomic;
 mod backend;
+#[cfg(feature = "cli")]
+mod command;
 mod cuda;
 mod device;
 mod doctor;
@@ -145,6 +148,8 @@ use warpfeed_image::{decode, encode, raster, simd};
 
 pub use apply::{ApplyOptions, apply, apply_with_fields};
 pub use backend::LeftToCpu;
+#[cfg(feature = "cli")]
+pub use command::command;
 pub use cuda::CudaBuffer;
 pub use device::{DecodePath, Device, StreamPriority};
 pub use doctor::{Check, doctor};

@@ -98,12 +98,29 @@ impl TransformFile {
     /// allowed values.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = file::read_text_limited(path, MAX_FILE_BYTES)?;
+        Self::parse(&file::read_text_limited(path, MAX_FILE_BYTES)?, &path.display().to_string())
+    }
+
+    /// Reads the text of such a file and checks all transforms. Errors call it `name`.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with the name, the item, the field and the allowed values.
+    ///
+    /// ```
+    /// use warpfeed::ops::TransformFile;
+    ///
+    /// let flip = TransformFile::parse(r#"[{"transform": "random_horizontal_flip", "p": 0.5}]"#, "my flip")?;
+    /// assert_eq!(flip.into_transforms()?.len(), 1);
+    /// let error = TransformFile::parse(r#"[{"op": "hflop"}]"#, "my flip").unwrap_err().to_string();
+    /// assert!(error.contains("my flip: item 1 of 1: hflop: unknown variant"), "{error}");
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    pub fn parse(text: &str, name: &str) -> Result<Self> {
         let wrong = |what: String| {
             let expected = "a JSON list of transforms and operations (see docs/operations.md)";
-            Error::parameter("transforms", "FILE", expected, format!("{}: {what}", path.display()))
+            Error::parameter("transforms", "FILE", expected, format!("{name}: {what}"))
         };
-        let items: Vec<Value> = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let items: Vec<Value> = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
         let (count, mut all) = (items.len(), Self::default());
         for (i, item) in items.into_iter().enumerate() {
             all.add(item).map_err(|what| wrong(format!("item {} of {count}: {what}", i + 1)))?;

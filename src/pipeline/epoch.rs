@@ -16,7 +16,7 @@ use crate::trace::{Activity, Span};
 use std::io;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// An iterator over the batches of one epoch. Dropping it stops and joins its worker threads. The epochs of several
 /// devices ([`PipelineGroup`](crate::PipelineGroup)) share their threads; dropping the last of these epochs joins them.
@@ -144,6 +144,29 @@ impl<I> Epoch<I> {
     #[must_use]
     pub fn state(&self) -> EpochState {
         self.moment().state()
+    }
+
+    /// Waits until [`next`](Iterator::next) would return at once, at most for `limit`, and returns whether it would. It is
+    /// for callers that have to look at something else in between, such as signals. Without worker threads `next` makes the
+    /// batch itself, and this returns `true` at once.
+    ///
+    /// ```
+    /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// # use warpfeed::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
+    /// let mut epoch = Pipeline::builder(source).batch_size(10).center_crop(8).build()?.epoch(0);
+    /// while !epoch.wait(Duration::from_millis(50)) {
+    ///     // Has the user asked to stop?
+    /// }
+    /// assert_eq!(epoch.next().unwrap()?.len(), 10);
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    #[must_use]
+    pub fn wait(&self, limit: Duration) -> bool {
+        self.finished || self.refused.is_some() || self.running.wait(limit)
     }
 
     fn moment(&self) -> Moment {

@@ -197,6 +197,22 @@ impl Running {
         Some(Taken { end, made })
     }
 
+    /// Waits until `take` would return at once, at most for `limit`, and returns whether it would.
+    pub(super) fn wait(&self, limit: Duration) -> bool {
+        let options = &self.context.setup.options;
+        if options.threads == 0 {
+            return true;
+        }
+        let first = |state: &State| state.front * options.batch_size as u64;
+        let is_pending = |state: &mut State| {
+            first(state) < state.end.unwrap_or(self.context.positions)
+                && state.failed.is_none()
+                && state.batches.front().is_none_or(|front| front.made.is_none())
+        };
+        let waited = self.ready.wait_timeout_while(self.lock(), limit, is_pending);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
     /// Has the threads begin nothing more.
     pub(super) fn stop(&self) {
         self.lock().limit = 0;
@@ -352,6 +368,27 @@ mod tests {
         source::EncodedImages,
     };
     use std::sync::mpsc;
+
+    #[test]
+    fn waiting_ends_with_the_limit_the_batch_or_the_epoch() {
+        let jpeg = encode_jpeg(&crate::raster::Image::new(Size::new(8, 8)), &JpegOptions::default()).unwrap();
+        let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(4).threads(1).device(Device::Cpu);
+        let setup = Arc::clone(&builder.build().unwrap().setup);
+        let cpu = backend::open(Device::Cpu, &setup.options, None).unwrap();
+        let shared = Arc::new(Running::new(Context::new(setup, 0, 0, None), Arc::new(cpu), &Arc::default()));
+        assert!(!shared.wait(Duration::from_millis(1)), "no thread works on it");
+        let worker = Arc::clone(&shared);
+        let worker = std::thread::spawn(move || {
+            let mut share = worker.share();
+            while share.take_turn() == Turn::Worked {}
+            share.end();
+        });
+        assert!(shared.wait(Duration::from_secs(30)) && shared.take().is_some());
+        assert!(shared.wait(Duration::from_secs(30)) && shared.take().is_none(), "the end needs no batch");
+        worker.join().unwrap();
+        shared.fail(Error::Panic { message: String::new() });
+        assert!(shared.wait(Duration::from_secs(30)));
+    }
 
     #[test]
     fn a_consumer_hears_of_a_thread_that_ends_before_its_work_is_done() {

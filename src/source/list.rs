@@ -73,15 +73,7 @@ impl ListFile {
             });
         }
         let mut reader = BufReader::new(file.take(MAX_LIST_BYTES));
-        let mut list = Self {
-            folder: path.parent().unwrap_or(Path::new("")).to_owned(),
-            paths: Vec::new(),
-            ends: Vec::new(),
-            labels: Vec::new(),
-            columns: Vec::new(),
-            values: Vec::new(),
-            value_ends: Vec::new(),
-        };
+        let mut list = Self::empty(path.parent().unwrap_or(Path::new("")));
         let mut line = Vec::new();
         for number in 1_u64.. {
             line.clear();
@@ -145,10 +137,45 @@ impl ListFile {
                 format!("{} without any", path.display()),
             ));
         }
-        list.paths.shrink_to_fit();
-        list.ends.shrink_to_fit();
-        list.labels.shrink_to_fit();
+        list.shrink();
         Ok(list)
+    }
+
+    /// Makes a list of these images and labels, without a file. Relative paths start at the current folder. The images are
+    /// not opened. [`Compose::map_labels`](super::Compose::map_labels) names the labels.
+    ///
+    /// ```
+    /// # use warpfeed::source::{ListFile, Source};
+    /// let source = ListFile::of([("cats/1.jpg", 0), ("dogs/1.jpg", 1)]);
+    /// assert_eq!((source.name(1), source.label(1)), ("dogs/1.jpg".into(), 1));
+    /// ```
+    pub fn of<P: AsRef<Path>>(images: impl IntoIterator<Item = (P, u32)>) -> Self {
+        let mut list = Self::empty(Path::new(""));
+        for (path, label) in images {
+            list.paths.extend_from_slice(path.as_ref().as_os_str().as_encoded_bytes());
+            list.ends.push(list.paths.len() as u64);
+            list.labels.push(label);
+        }
+        list.shrink();
+        list
+    }
+
+    fn empty(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            paths: Vec::new(),
+            ends: Vec::new(),
+            labels: Vec::new(),
+            columns: Vec::new(),
+            values: Vec::new(),
+            value_ends: Vec::new(),
+        }
+    }
+
+    fn shrink(&mut self) {
+        self.paths.shrink_to_fit();
+        self.ends.shrink_to_fit();
+        self.labels.shrink_to_fit();
     }
 
     /// Returns the path and the label of a line of a list with named columns.
@@ -297,6 +324,18 @@ mod tests {
         assert_eq!(list.encoded(0).unwrap(), b"bytes");
         assert!(list.encoded(1).unwrap_err().to_string().contains("missing.jpg"));
         assert!(list.encoded(2).unwrap_err().is_parameter());
+    }
+
+    #[test]
+    fn a_list_without_a_file_reads_its_paths() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x\ty.jpg");
+        std::fs::write(&path, "bytes").unwrap();
+        let list = ListFile::of([(path.clone(), 3), (folder.path().join("missing.jpg"), 4)]);
+        assert_eq!((list.len(), list.label(1), list.path(0)), (2, 4, path));
+        assert_eq!(list.encoded(0).unwrap(), b"bytes");
+        assert!(list.encoded(1).unwrap_err().to_string().contains("missing.jpg"));
+        assert!(ListFile::of::<&Path>([]).is_empty());
     }
 
     #[test]

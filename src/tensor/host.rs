@@ -136,7 +136,13 @@ impl HostBuffer {
 impl Drop for HostBuffer {
     fn drop(&mut self) {
         if let Some(pool) = self.home.take() {
-            pool.give(Self { pin: self.pin.take(), elements: self.elements.take(), home: None, ..*self });
+            let buffer = Self { pin: self.pin.take(), elements: self.elements.take(), home: None, ..*self };
+            if pool.process == std::process::id() {
+                pool.give(buffer);
+            } else {
+                // In a forked child, whose copy of the pool's lock a thread of the parent may have held.
+                std::mem::forget((pool, buffer));
+            }
         } else if !self.is_idle() {
             // Better lost than read after it was freed.
             std::mem::forget((self.pin.take(), self.elements.take()));
@@ -188,6 +194,8 @@ pub(crate) struct Pool {
     keep: usize,
     /// The context to pin buffers in; `None` for pageable buffers.
     pin: Option<Context>,
+    /// The process that made the pool.
+    process: u32,
 }
 
 /// The buffers of a pool that are not in use.
@@ -215,7 +223,7 @@ impl Spares {
 impl Pool {
     /// A pool that keeps at most `keep` buffers: the largest ones.
     pub(crate) fn new(dtype: DType, keep: usize) -> Self {
-        Self { free: Mutex::default(), dtype, keep, pin: None }
+        Self { free: Mutex::default(), dtype, keep, pin: None, process: std::process::id() }
     }
 
     /// A pool of pinned buffers, if there is a context to pin them in.
@@ -307,6 +315,18 @@ mod tests {
         assert_eq!(Arc::strong_count(&pool), 4);
         drop(again);
         assert_eq!(Arc::strong_count(&pool), 1);
+    }
+
+    #[test]
+    fn another_process_gives_nothing_back() {
+        let mut pool = Pool::new(DType::U8, 2);
+        pool.process = pool.process.wrapping_add(1);
+        let pool = Arc::new(pool);
+        let lock = pool.free.lock().unwrap();
+        let mut buffer = HostBuffer::new(DType::U8, 10).unwrap();
+        buffer.home = Some(Arc::clone(&pool));
+        drop(buffer);
+        assert!(lock.buffers.is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! module uses, and all of them have earlier lines. So no two modules use each other, directly or through others. A new use
 //! is added to the table. If the order does not allow it, move the code that is used to a module before both.
 //!
-//! Code for tests in src/ may use any module. The command (src/bin) uses the library as every program does. Every module may
+//! Code for tests in src/ may use any module. The command (src/command) uses the library as every program does, by the names in lib.rs. Every module may
 //! use the crate warpfeed-image, which lies below all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,7 +128,7 @@ fn collect(package: &Path, folder: &str, module: &[String], files: &mut Vec<File
         let path = format!("{folder}/{name}");
         let stem = name.trim_end_matches(".rs");
         let inner = if stem == "mod" { module.to_vec() } else { [module, &[stem.to_owned()]].concat() };
-        if stem == "tests" || module.is_empty() && ["lib", "bin"].contains(&stem) {
+        if stem == "tests" || module.is_empty() && ["lib", "bin", "command"].contains(&stem) {
             continue;
         }
         if name.ends_with(".rs") {

@@ -1,8 +1,8 @@
 //! `warpfeed doctor`: checks this machine.
 
 use super::output::{print, print_json};
+use crate::Result;
 use clap::Args;
-use warpfeed::Result;
 
 /// Check this machine: what it has for warpfeed, what it lacks, and the remedy
 #[derive(Args)]
@@ -14,7 +14,7 @@ pub struct Doctor {
 
 impl Doctor {
     pub fn run(self) -> Result<()> {
-        let checks = warpfeed::doctor();
+        let checks = crate::doctor();
         if self.json {
             return print_json(&serde_json::json!({ "checks": checks }));
         }

@@ -4,14 +4,14 @@ use super::options::PipelineOptions;
 use super::output::{bytes, escape, live, print, print_json, say};
 use super::source::SourceArgs;
 use super::values::one_device;
+use crate::experiment::run::{Progress, RunReport, run, run_with_state};
+use crate::experiment::run_group::{GroupReport, run_group};
+use crate::experiment::run_state::StateFile;
+use crate::{BatchImages, Device, Pipeline, Result, Stats};
 use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use warpfeed::experiment::run::{Progress, RunReport, run, run_with_state};
-use warpfeed::experiment::run_group::{GroupReport, run_group};
-use warpfeed::experiment::run_state::StateFile;
-use warpfeed::{BatchImages, Device, Pipeline, Result, Stats};
 
 /// Interval at which the live line is written. Reading the counters takes microseconds.
 const LOOK: Duration = Duration::from_millis(250);

@@ -3,15 +3,15 @@
 use super::output::{bytes, escape, print, print_json, progress, say};
 use super::source::FieldArgs;
 use super::values::{RankName, bad_limit, size};
+use crate::pack::{PackOptions, PackReport, pack, verify};
+use crate::{
+    BadLimit, Error, Result,
+    source::{RecordFormat, SourceFormat},
+};
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use warpfeed::pack::{PackOptions, PackReport, pack, verify};
-use warpfeed::{
-    BadLimit, Error, Result,
-    source::{RecordFormat, SourceFormat},
-};
 
 #[derive(Clone, Copy, ValueEnum)]
 enum ShardFormat {

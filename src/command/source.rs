@@ -1,11 +1,11 @@
 //! Options for a command's images.
 
-use clap::Args;
-use std::path::{Path, PathBuf};
-use warpfeed::{
+use crate::{
     Error, Result,
     source::{Input, MaskIds, MaskOptions, OpenOptions, RecordOptions, SourceFormat, read_text_limited},
 };
+use clap::Args;
+use std::path::{Path, PathBuf};
 
 /// Largest file of class names, in bytes.
 const MAX_CLASSES_BYTES: u64 = 1 << 26;
@@ -144,7 +144,7 @@ impl SourceArgs {
                 .shard_cache
                 .clone()
                 .zip(self.shard_cache_size)
-                .map(|(folder, size_bytes)| warpfeed::source::ShardCache { folder, size_bytes }),
+                .map(|(folder, size_bytes)| crate::source::ShardCache { folder, size_bytes }),
         };
         options.open(spec)
     }
@@ -157,7 +157,7 @@ impl SourceArgs {
     /// Name of the source in reports.
     pub fn name(&self) -> String {
         let name = self.spec.to_string_lossy();
-        warpfeed::source::without_secrets(&name).into_owned()
+        crate::source::without_secrets(&name).into_owned()
     }
 }
 

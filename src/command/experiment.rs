@@ -4,17 +4,17 @@ use super::options::{PresetOptions, StrategyName, StreamPriorityName};
 use super::output::{Progress, print, print_json, say};
 use super::source::SourceArgs;
 use super::values::seconds;
+use crate::experiment::configurations::{self, worker_counts};
+use crate::experiment::environment::Environment;
+use crate::experiment::report::Report;
+use crate::experiment::subject::{Storage, Subject};
+use crate::source::{Input, without_secrets};
+use crate::{Device, Error, Result};
 use clap::Args;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use warpfeed::experiment::configurations::{self, worker_counts};
-use warpfeed::experiment::environment::Environment;
-use warpfeed::experiment::report::Report;
-use warpfeed::experiment::subject::{Storage, Subject};
-use warpfeed::source::{Input, without_secrets};
-use warpfeed::{Device, Error, Result};
 
 /// Options for the images.
 #[derive(Args)]
@@ -110,8 +110,7 @@ fn command() -> String {
             format!("'{}'", public.replace('\'', r"'\''"))
         }
     };
-    let arguments = std::env::args_os().skip(1).map(|argument| quoted(argument.to_string_lossy().into_owned()));
-    std::iter::once("warpfeed".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+    std::iter::once("warpfeed".to_owned()).chain(super::arguments().map(quoted)).collect::<Vec<_>>().join(" ")
 }
 
 fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> Error + 'a {

@@ -3,8 +3,8 @@
 use super::options::PipelineOptions;
 use super::output::{print_json, say};
 use super::source::{SampleArgs, SourceArgs};
+use crate::{Pipeline, Result};
 use clap::Args;
-use warpfeed::{Pipeline, Result};
 
 /// Print the explicit operations that a sample goes through, as JSON
 ///

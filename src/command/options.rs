@@ -2,17 +2,17 @@
 
 use super::source::SourceArgs;
 use super::values::{EntryPointsValue, RankName, bad_limit, entry_points, sides, size};
-use clap::builder::PossibleValue;
-use clap::{Args, ValueEnum};
-use std::path::PathBuf;
-use std::sync::LazyLock;
-use warpfeed::experiment::trial::{Trial, loaded};
-use warpfeed::image::Size;
-use warpfeed::{
+use crate::experiment::trial::{Trial, loaded};
+use crate::image::Size;
+use crate::{
     BadLimit, Builder, DType, DecodePath, Device, Error, ImageCache, LastBatch, Layout, Mix, OnError, Orientation,
     Partition, Pipeline, Preset, Rank, Result, Sampling, Strategy, StreamPriority, TargetSpec,
     ops::{Transform, TransformFile},
 };
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::sync::LazyLock;
 
 /// The name of an option's value on the command line.
 fn word(choice: &impl ValueEnum) -> String {
@@ -454,7 +454,7 @@ impl PipelineOptions {
     }
 
     /// Text of all settings that decide about the output, except the source and the contents of
-    /// [`EpochState`](warpfeed::EpochState).
+    /// [`EpochState`](crate::EpochState).
     pub fn settings(&self) -> Result<String> {
         let mut settings = format!(
             "{}, dtype {}, layout {}, orientation {}, last {}, on-error {}",

@@ -1,10 +1,10 @@
 //! `warpfeed transforms`: a list of all transforms and operations.
 
 use super::output::{print, print_json};
+use crate::Result;
+use crate::ops::catalog;
 use clap::Args;
 use std::fmt::Write;
-use warpfeed::Result;
-use warpfeed::ops::catalog;
 
 /// List all transforms and operations: how they are written in Rust and in a file of transforms
 ///

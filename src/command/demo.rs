@@ -1,15 +1,15 @@
 //! `warpfeed demo`: the standard pipeline and the augmentation load, on a folder or on generated images.
 
 use super::output::{bytes, escape, print, print_json, progress};
+use crate::experiment::run::{RunReport, run};
+use crate::experiment::synth::SynthSettings;
+use crate::experiment::trial::Trial;
+use crate::experiment::{preview, synth};
+use crate::{Builder, Device, Error, OnError, Pipeline, Preset, Result, ops::Transform};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use warpfeed::experiment::run::{RunReport, run};
-use warpfeed::experiment::synth::SynthSettings;
-use warpfeed::experiment::trial::Trial;
-use warpfeed::experiment::{preview, synth};
-use warpfeed::{Builder, Device, Error, OnError, Pipeline, Preset, Result, ops::Transform};
 
 /// Number of images that are generated if no folder is given.
 const MADE: u64 = 200;
@@ -62,10 +62,10 @@ impl Demo {
             Some(sheet) => sheet.clone(),
             None => own_folder()?.join("sheet.png"),
         };
-        let builder = Pipeline::builder(warpfeed::source::open(&dir)?).shuffle(SEED);
+        let builder = Pipeline::builder(crate::source::open(&dir)?).shuffle(SEED);
         let pixel_ops = Trial::A { load: 1 }.pixel_ops();
         let builder = pixel_ops.into_iter().fold(builder, Builder::augment);
-        warpfeed::image::write_png(&preview::preview(builder, 0, 6, 4)?.sheet, &sheet)?;
+        crate::image::write_png(&preview::preview(builder, 0, 6, 4)?.sheet, &sheet)?;
         if self.json {
             return print_json(&serde_json::json!({ "source": dir, "sheet": sheet, "runs": rows }));
         }
@@ -99,7 +99,7 @@ impl Demo {
     fn measure(&self, name: String, ops: Vec<Transform>, dir: &Path) -> Result<Row> {
         let started = Instant::now();
         let mut builder =
-            Pipeline::builder(warpfeed::source::open(dir)?).shuffle(SEED).device(self.device).on_error(OnError::Skip);
+            Pipeline::builder(crate::source::open(dir)?).shuffle(SEED).device(self.device).on_error(OnError::Skip);
         builder = ops.into_iter().fold(builder, Builder::augment);
         if let Some(threads) = self.threads {
             builder = builder.threads(threads);

@@ -3,24 +3,21 @@
 //! Names of files may contain control characters, which a terminal obeys. Everything that is written here has them
 //! escaped, as in JSON.
 
+use crate::{Error, Result};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
-use warpfeed::{Error, Result};
 
 /// The exit code for an error.
-pub fn exit_code(error: &Error) -> ExitCode {
-    ExitCode::from(if error.is_device() {
-        3
-    } else if error.is_parameter() {
-        2
-    } else {
-        1
-    })
+pub fn exit_code(error: &Error) -> u8 {
+    match (error.is_device(), error.is_parameter()) {
+        (true, _) => 3,
+        (false, true) => 2,
+        (false, false) => 1,
+    }
 }
 
 /// Escapes control characters, including line breaks, for names within a text.

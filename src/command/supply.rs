@@ -5,16 +5,16 @@ use super::models::ModelOptions;
 use super::options::{PresetOptions, StrategyName};
 use super::peers::PeersScript;
 use super::values::price;
+use crate::Result;
+use crate::experiment::compare::MAX_REPORT_BYTES;
+use crate::experiment::environment::Environment;
+use crate::experiment::supply::{EPOCHS, SupplySettings, supply, supply_beside_peers};
+use crate::experiment::verdict::default_rounds;
+use crate::source::read_text_limited;
 use clap::Args;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use warpfeed::Result;
-use warpfeed::experiment::compare::MAX_REPORT_BYTES;
-use warpfeed::experiment::environment::Environment;
-use warpfeed::experiment::supply::{EPOCHS, SupplySettings, supply, supply_beside_peers};
-use warpfeed::experiment::verdict::default_rounds;
-use warpfeed::source::read_text_limited;
 
 /// Time in which a training step is measured.
 const STEP_TIME: Duration = Duration::from_secs(3);

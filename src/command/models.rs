@@ -1,11 +1,11 @@
 //! Training steps of the experiments, by name.
 
+use crate::experiment::step::{Pace, StatedStep, published, read_lengths};
+use crate::experiment::subject::{Model, Subject};
+use crate::{Error, Result};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
-use warpfeed::experiment::step::{Pace, StatedStep, published, read_lengths};
-use warpfeed::experiment::subject::{Model, Subject};
-use warpfeed::{Error, Result};
 
 /// Seed of the network's weights.
 #[cfg(feature = "candle")]
@@ -45,7 +45,7 @@ pub struct ModelOptions {
 impl ModelOptions {
     /// Makes a network that candle trains.
     fn candle(&self, name: &str, network: &str, subject: &Subject) -> Result<Model> {
-        use warpfeed::experiment::step::{Architecture, CandleStep, Sgd};
+        use crate::experiment::step::{Architecture, CandleStep, Sgd};
         let network = match network {
             "resnet18" => Architecture::ResNet18,
             "resnet50" => Architecture::ResNet50,
@@ -62,11 +62,11 @@ impl ModelOptions {
 #[cfg(feature = "candle")]
 fn candle_device(subject: &Subject) -> Result<candle_core::Device> {
     let device = match subject.device {
-        warpfeed::Device::Cuda(ordinal) => warpfeed::Device::Cuda(ordinal),
-        _ => warpfeed::Device::Cuda(0),
+        crate::Device::Cuda(ordinal) => crate::Device::Cuda(ordinal),
+        _ => crate::Device::Cuda(0),
     };
     match device {
-        warpfeed::Device::Cuda(ordinal) if cfg!(feature = "candle-cuda") && device.available().is_ok() => {
+        crate::Device::Cuda(ordinal) if cfg!(feature = "candle-cuda") && device.available().is_ok() => {
             candle_core::Device::new_cuda_with_stream(ordinal as usize).map_err(|error| {
                 let call = "open a GPU with candle".to_owned();
                 Error::Device { call, message: error.to_string() }

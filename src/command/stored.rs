@@ -2,13 +2,13 @@
 
 use super::experiment::{SubjectOptions, unused_name};
 use super::values::seconds;
+use crate::experiment::stored::Stored;
+use crate::experiment::subject::Subject;
+use crate::source::without_secrets;
+use crate::{Pipeline, Result, ops::Transform, source::EncodedImages};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-use warpfeed::experiment::stored::Stored;
-use warpfeed::experiment::subject::Subject;
-use warpfeed::source::without_secrets;
-use warpfeed::{Pipeline, Result, ops::Transform, source::EncodedImages};
 
 #[derive(Args)]
 pub struct StoredOptions {
@@ -50,7 +50,7 @@ impl StoredOptions {
         let mut others = Vec::new();
         if self.resized_ahead {
             let builder = Pipeline::builder(EncodedImages::new([(Vec::new(), 0)]));
-            let size = ops.iter().cloned().fold(builder, warpfeed::Builder::augment).build()?.image_size();
+            let size = ops.iter().cloned().fold(builder, crate::Builder::augment).build()?.image_size();
             // A margin of an eighth around what is trained on, as in ImageNet's recipes.
             let side_px = (size.width.max(size.height) * 8).div_ceil(7);
             // Images are hardly longer than four times their height.

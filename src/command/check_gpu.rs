@@ -1,20 +1,19 @@
 //! `warpfeed check-gpu`: checks that a device computes correctly.
 
 use super::output::{print, print_json, say};
+use crate::experiment::gpu_check::{
+    Area, Decoding, Equality, StepBeside, decoding, decoding_bound, kernels, operations, step_beside_decoding,
+};
+use crate::{
+    DecodePath, Device, Result,
+    source::{Source, open},
+};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use warpfeed::experiment::gpu_check::{
-    Area, Decoding, Equality, StepBeside, decoding, decoding_bound, kernels, operations, step_beside_decoding,
-};
-use warpfeed::{
-    DecodePath, Device, Result,
-    source::{Source, open},
-};
 
 /// Compare a GPU's bytes with the CPU's, operation by operation, and nvJPEG's images with the CPU's
 ///
@@ -97,7 +96,7 @@ struct Sharing {
 }
 
 impl CheckGpu {
-    pub fn run(self) -> Result<ExitCode> {
+    pub fn run(self) -> Result<u8> {
         self.device.available()?;
         let images = self.images.as_ref().map(|images| open(images)?.into_data_set()).transpose()?;
         let found = self.find(images.as_ref())?;
@@ -108,10 +107,10 @@ impl CheckGpu {
         }
         let wrong = found.wrong();
         if wrong.is_empty() {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(0);
         }
         say(format_args!("warpfeed: this device does not give what the CPU gives: {}", wrong.join("; ")));
-        Ok(ExitCode::FAILURE)
+        Ok(1)
     }
 
     fn find(&self, images: Option<&Arc<dyn Source>>) -> Result<Found> {

@@ -1,10 +1,10 @@
 //! `warpfeed compare`: two reports side by side.
 
 use super::output::{print, print_json};
+use crate::experiment::compare::{MAX_REPORT_BYTES, compare};
+use crate::{Result, source::read_text_limited};
 use clap::Args;
 use std::path::PathBuf;
-use warpfeed::experiment::compare::{MAX_REPORT_BYTES, compare};
-use warpfeed::{Result, source::read_text_limited};
 
 /// Compare two reports of one experiment: settings that differ, and the verdict on each figure
 #[derive(Args)]

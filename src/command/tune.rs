@@ -2,9 +2,9 @@
 
 use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions};
 use super::models::StepOptions;
+use crate::Result;
+use crate::experiment::tune::tune;
 use clap::Args;
-use warpfeed::Result;
-use warpfeed::experiment::tune::tune;
 
 /// Find the fewest threads and prefetched batches that are as good as the fastest
 ///

@@ -4,10 +4,10 @@ use super::experiment::{DeviceOptions, ReportOptions, SubjectOptions};
 use super::models::StepOptions;
 use super::options::{PresetOptions, StrategyName};
 use super::values::seconds;
+use crate::Result;
+use crate::experiment::diagnose::{DiagnoseSettings, diagnose};
 use clap::Args;
 use std::time::Duration;
-use warpfeed::Result;
-use warpfeed::experiment::diagnose::{DiagnoseSettings, diagnose};
 
 /// Find the bottleneck: disk, decoding, augmentation, threads or the training step
 ///

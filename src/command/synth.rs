@@ -2,11 +2,11 @@
 
 use super::output::{escape, print, progress};
 use super::values::chroma_sampling;
+use crate::Result;
+use crate::experiment::synth::{SynthSettings, write_folder};
+use crate::image::ChromaSampling;
 use clap::Args;
 use std::path::PathBuf;
-use warpfeed::Result;
-use warpfeed::experiment::synth::{SynthSettings, write_folder};
-use warpfeed::image::ChromaSampling;
 
 /// Make a folder of class folders with synthetic JPEGs that decode like photographs
 #[derive(Args)]

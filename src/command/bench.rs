@@ -7,17 +7,17 @@ use super::options::{PresetOptions, StrategyName};
 use super::peers::Peers;
 use super::stored::StoredOptions;
 use super::supply::Supply;
-use clap::{Args, Subcommand};
-use std::path::PathBuf;
-use warpfeed::experiment::augment_load::{self, augment_load};
-use warpfeed::experiment::configurations::configurations;
-use warpfeed::experiment::events::EventLog;
-use warpfeed::experiment::verdict::default_rounds;
-use warpfeed::experiment::workers::{self, workers};
-use warpfeed::{
+use crate::experiment::augment_load::{self, augment_load};
+use crate::experiment::configurations::configurations;
+use crate::experiment::events::EventLog;
+use crate::experiment::verdict::default_rounds;
+use crate::experiment::workers::{self, workers};
+use crate::{
     IMAGENET_MEAN, IMAGENET_STD, Preset, Result,
     ops::{Normalize, Resize, Transform},
 };
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
 /// Smaller images are trained on at their own size.
 const SMALL_PX: f64 = 64.0 * 64.0;

@@ -1,4 +1,5 @@
-//! The command `warpfeed`: parses, calls the library, sets the exit code.
+//! The command `warpfeed`: parses, calls the library, returns the exit code. Beside the library it uses only what programs
+//! see of it.
 
 mod apply;
 mod bench;
@@ -24,11 +25,12 @@ mod transforms;
 mod tune;
 mod values;
 
+use crate::{Error, Result};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
-use std::process::ExitCode;
+use std::ffi::OsString;
+use std::sync::OnceLock;
 use std::time::Instant;
-use warpfeed::{Error, Result};
 
 /// Feeds images to GPUs: decodes, augments and batches them, and measures how fast.
 #[derive(Parser)]
@@ -59,9 +61,18 @@ enum Command {
     CheckGpu(check_gpu::CheckGpu),
 }
 
-fn main() -> ExitCode {
+/// The arguments after the program's name.
+static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
+
+/// Runs the command `warpfeed`, for programs that bring it along, and returns its exit code: 0 done, 1 the work failed, 2
+/// wrong use, 3 the device asked for is not there. `arguments` are those after the program's name. A process calls this
+/// once: later calls have the arguments of the first.
+#[must_use]
+pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let started = Instant::now();
-    match Cli::try_parse().map_or_else(not_run, |cli| run(cli.command, started)) {
+    let arguments = ARGUMENTS.get_or_init(|| arguments.into_iter().collect());
+    let parsed = Cli::try_parse_from(std::iter::once(&OsString::from("warpfeed")).chain(arguments));
+    match parsed.map_or_else(not_run, |cli| run(cli.command, started)) {
         Ok(code) => code,
         Err(error) => {
             output::say(format_args!("warpfeed: {error}"));
@@ -73,7 +84,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command, started: Instant) -> Result<ExitCode> {
+/// The arguments after the program's name, as text.
+fn arguments() -> impl Iterator<Item = String> {
+    ARGUMENTS.get().into_iter().flatten().map(|argument| argument.to_string_lossy().into_owned())
+}
+
+fn run(command: Command, started: Instant) -> Result<u8> {
     match command {
         Command::Demo(demo) => demo.run(),
         Command::Run(run) => run.run(started),
@@ -89,15 +105,15 @@ fn run(command: Command, started: Instant) -> Result<ExitCode> {
         Command::Compare(compare) => compare.run(),
         Command::CheckGpu(check) => return check.run(),
     }
-    .map(|()| ExitCode::SUCCESS)
+    .map(|()| 0)
 }
 
 /// Prints clap's output: text that was asked for, such as --help, or an error in the arguments.
-fn not_run(instead: clap::Error) -> Result<ExitCode> {
+fn not_run(instead: clap::Error) -> Result<u8> {
     if !instead.use_stderr() {
-        return output::written(instead.print()).map(|()| ExitCode::SUCCESS);
+        return output::written(instead.print()).map(|()| 0);
     }
-    if let Some(hint) = list_with_blanks(std::env::args()) {
+    if let Some(hint) = list_with_blanks(arguments()) {
         output::say(hint);
     }
     // Without color: `say` escapes control characters, since arguments may be names of files.
@@ -110,13 +126,12 @@ fn not_run(instead: clap::Error) -> Result<ExitCode> {
             "{option} is an option of builds with the feature {feature} (cargo install warpfeed --features {feature})"
         ));
     }
-    Ok(ExitCode::from(2))
+    Ok(2)
 }
 
 /// What the command line could have said instead, for some errors.
 fn hint(error: &Error) -> Option<String> {
-    let arguments = || std::env::args();
-    let has_default_policy = arguments().nth(1).is_some_and(|command| command == "run")
+    let has_default_policy = arguments().next().is_some_and(|command| command == "run")
         && !arguments().any(|argument| argument.starts_with("--on-error"));
     if error.is_bad_sample() && matches!(error, Error::Sample { .. }) && has_default_policy {
         return Some("--on-error skip, or substitute, goes on without it".to_owned());
@@ -129,7 +144,7 @@ fn hint(error: &Error) -> Option<String> {
 fn list_with_blanks(arguments: impl Iterator<Item = String>) -> Option<String> {
     let arguments: Vec<String> = arguments.collect();
     let mut command = &Cli::command();
-    for name in &arguments[1..] {
+    for name in &arguments {
         command = command.find_subcommand(name).unwrap_or(command);
     }
     let takes_list = |flag: &str| {
@@ -143,7 +158,7 @@ fn list_with_blanks(arguments: impl Iterator<Item = String>) -> Option<String> {
         let follows = arguments.get(at);
         is_value(follows) && (follows.is_some_and(is_number) || is_value(arguments.get(at + 1)))
     };
-    let found = (1..arguments.len())
+    let found = (0..arguments.len())
         .find(|&at| takes_list(&arguments[at]) && is_value(arguments.get(at + 1)) && is_second(at + 2));
     found.map(|at| {
         let flag = &arguments[at];

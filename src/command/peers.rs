@@ -1,13 +1,13 @@
 //! `warpfeed bench peers`: DALI and torchvision on the same images.
 
 use super::experiment::{ReportOptions, unused_name};
+use crate::experiment::compare::MAX_REPORT_BYTES;
+use crate::experiment::peers::peers;
+use crate::experiment::subject::Subject;
+use crate::source::{ImageFolder, read_text_limited};
+use crate::{Error, Result};
 use clap::Args;
 use std::path::{Path, PathBuf};
-use warpfeed::experiment::compare::MAX_REPORT_BYTES;
-use warpfeed::experiment::peers::peers;
-use warpfeed::experiment::subject::Subject;
-use warpfeed::source::{ImageFolder, read_text_limited};
-use warpfeed::{Error, Result};
 
 /// Compare warpfeed with DALI and torchvision, on the same images and operations
 ///

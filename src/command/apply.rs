@@ -3,15 +3,15 @@
 use super::options::{OrientationName, StrategyName};
 use super::source::{SourceArgs, one_sample};
 use super::values::sides;
-use clap::Args;
-use std::path::{Path, PathBuf};
-use warpfeed::{
+use crate::{
     ApplyOptions, DType, DecodePath, Device, Error, Layout, Result, apply_with_fields,
     fields::{Fields, draw, read_fields, write_fields},
     image::{Image, Size},
     ops::Op,
     source::{MAX_ENCODED_BYTES, Source, read_limited, read_up_to},
 };
+use clap::Args;
+use std::path::{Path, PathBuf};
 
 /// Largest list of operations, in bytes.
 const MAX_OPS_BYTES: u64 = 1 << 24;
@@ -92,7 +92,7 @@ impl Apply {
         };
         let given = self.fields.as_ref().map(|path| read_fields(path, options.max_pixels)).transpose()?;
         let applied = match &given {
-            None => warpfeed::apply(&bytes, &ops, &options).map(|image| (image, Fields::new())),
+            None => crate::apply(&bytes, &ops, &options).map(|image| (image, Fields::new())),
             Some(fields) => apply_with_fields(&bytes, fields, &ops, &options),
         };
         let (result, fields) = applied.map_err(|source| match source {
@@ -108,14 +108,14 @@ impl Apply {
             write_fields(&fields, size, path, self.output.with_extension("mask.png"))?;
         }
         match (npy, result.dtype()) {
-            (true, _) => warpfeed::image::write_npy(&result, &self.output),
+            (true, _) => crate::image::write_npy(&result, &self.output),
             (false, DType::U8) => {
                 let [_, height, width, _] = result.shape().map(|side| side as u32);
                 let mut image = Image::from_rgb(Size { width, height }, result.as_bytes()?)?;
                 if self.draw {
                     draw(&mut image, &fields);
                 }
-                warpfeed::image::write_png(&image, &self.output)
+                crate::image::write_png(&image, &self.output)
             }
             (false, _) => {
                 let expected = "a .npy file after normalize, as a PNG holds bytes; operations without normalize are those of \

@@ -1,12 +1,12 @@
 //! Parsers for values on the command line that are not types of the library: sizes, times, limits, numbers of devices.
 
+use crate::image::{ChromaSampling, Size};
+use crate::{BadLimit, Device, EntryPoints, Rank};
 use std::str::FromStr;
 use std::time::Duration;
-use warpfeed::image::{ChromaSampling, Size};
-use warpfeed::{BadLimit, Device, EntryPoints, Rank};
 
 /// Parses one of several devices: the number of a GPU, or a device.
-pub fn one_device(text: &str) -> warpfeed::Result<Device> {
+pub fn one_device(text: &str) -> crate::Result<Device> {
     text.parse().map_or_else(|_| text.parse(), |ordinal| Ok(Device::Cuda(ordinal)))
 }
 
@@ -122,7 +122,7 @@ pub enum RankName {
 
 impl RankName {
     /// The rank. For `auto`, the launcher's.
-    pub fn rank(self) -> warpfeed::Result<Rank> {
+    pub fn rank(self) -> crate::Result<Rank> {
         match self {
             Self::Auto => Ok(Rank::from_environment()?.unwrap_or_default()),
             Self::Given(rank) => Ok(rank),
@@ -132,9 +132,9 @@ impl RankName {
 
 /// Parses a rank: `auto` or `R/W`.
 impl FromStr for RankName {
-    type Err = warpfeed::Error;
+    type Err = crate::Error;
 
-    fn from_str(text: &str) -> warpfeed::Result<Self> {
+    fn from_str(text: &str) -> crate::Result<Self> {
         if text == "auto" { Ok(Self::Auto) } else { text.parse().map(Self::Given) }
     }
 }

@@ -3,12 +3,12 @@
 use super::options::PresetOptions;
 use super::output::{escape, print, print_json};
 use super::source::SourceArgs;
+use crate::experiment::preview::{Preview, PreviewedSample, preview};
+use crate::{Pipeline, Result, image::Size};
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
-use warpfeed::experiment::preview::{Preview, PreviewedSample, preview};
-use warpfeed::{Pipeline, Result, image::Size};
 
 /// Write a contact sheet of augmented images
 ///
@@ -60,7 +60,7 @@ impl PreviewArgs {
         let builder = self.preset.add_recipe(Pipeline::builder(self.source.open()?), &self.fields);
         let builder = builder.shuffle(self.seed).transforms(transforms);
         let Preview { sheet, samples, .. } = preview(builder, self.epoch, self.columns, self.rows)?;
-        warpfeed::image::write_image(&sheet, &self.output)?;
+        crate::image::write_image(&sheet, &self.output)?;
         let Size { width, height } = sheet.size();
         if self.json {
             return print_json(&Printed { sheet: self.output, width, height, samples });
