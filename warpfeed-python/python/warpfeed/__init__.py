@@ -1,0 +1,85 @@
+"""A data loader for training on images: decoding, augmentation and batching in native threads.
+
+`from warpfeed.torch import DataLoader` takes the place of torch's. `warpfeed.jax` and `warpfeed.numpy` have loaders for
+those; `warpfeed.transforms` has all transforms; `warpfeed.open` opens what a path does not tell enough about.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from . import _warpfeed
+from ._datasets import open_source as _open_source
+from ._errors import (
+    DataError,
+    DeviceError,
+    Error,
+    FileError,
+    FileMissingError,
+    OtherError,
+    OutOfMemoryError,
+    ParameterError,
+    UnsupportedError,
+)
+from ._preprocessor import Preprocessor
+from ._warpfeed import Source, Tensor, __version__
+
+__all__ = [
+    "DataError",
+    "DeviceError",
+    "Error",
+    "FileError",
+    "FileMissingError",
+    "OtherError",
+    "OutOfMemoryError",
+    "ParameterError",
+    "Preprocessor",
+    "Source",
+    "Tensor",
+    "UnsupportedError",
+    "__version__",
+    "open",
+    "presets",
+]
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    split: str | None = None,
+    annotations: str | os.PathLike[str] | None = None,
+    image_field: str | None = None,
+    label_field: str | None = None,
+    classes: Sequence[str] | None = None,
+    window: int | None = None,
+    random_access: bool | None = None,
+    mask_ids: str | None = None,
+) -> Source:
+    """Opens a data set or a stream for a loader, where its path alone does not tell enough.
+
+    path: a folder of class folders, a list file, shards (.tar, .rec, .tfrecord, .parquet), a pattern of them, or a URL.
+    format: "folder", "list", "webdataset", "recordio", "tfrecord", "parquet", "coco", "voc", "yolo", "masks" and others.
+    split: "train", "val" or "test" of a folder with several.
+    annotations: COCO's file, or the folder of masks.
+    window: reads shards from front to back, and shuffles among so many samples.
+    random_access: reads remote shards in any order.
+    """
+    return _open_source(
+        path,
+        format=format,
+        split=split,
+        annotations=annotations,
+        image_field=image_field,
+        label_field=label_field,
+        classes=None if classes is None else list(classes),
+        window=window,
+        random_access=random_access,
+        mask_ids=mask_ids,
+    )
+
+
+def presets() -> list[str]:
+    """Names of the presets: usual pipelines, published recipes, and their evaluations."""
+    return _warpfeed.presets()

@@ -1,0 +1,419 @@
+"""The loader that those for torch, numpy and jax have in common: PyTorch's arguments and meanings, any arrays."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Generic, Literal, TypeVar
+
+from . import _datasets, _mixing, _torchvision, _warpfeed
+from ._errors import ParameterError
+from ._preprocessor import Preprocessor
+from .transforms import Transform, written
+
+T = TypeVar("T")
+
+DTypeName = Literal["float32", "float16", "bfloat16", "uint8"]
+_DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"}
+
+_live: weakref.WeakSet[_warpfeed.Epoch] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Threads that call Python must not outlive the interpreter."""
+    for epoch in list(_live):
+        try:
+            epoch.close()
+        except RuntimeError:
+            pass  # a forked child's
+
+
+def threads_by_default() -> int:
+    """The processors of this process, shared with the other processes that the launcher started on this machine."""
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    beside = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)
+    return max(1, own // max(1, beside))
+
+
+class Iteration(Generic[T]):
+    """One pass over a loader. The epoch begins with its first batch: taking an iterator costs nothing and skips nothing."""
+
+    def __init__(self, loader: Loader[T]) -> None:
+        self._loader = loader
+        self._lock = threading.Lock()
+        self._epoch: _warpfeed.Epoch | None = None
+        self._process = os.getpid()
+        self._done = False
+
+    def __iter__(self) -> Iteration[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._process != os.getpid():
+            raise RuntimeError("this iterator was made before the process was forked: take a new one of the loader")
+        with self._lock:
+            if self._epoch is None and not self._done:
+                self._epoch = self._loader._begin(self)
+                _live.add(self._epoch)
+            epoch = self._epoch
+        if self._done or epoch is None:
+            raise StopIteration
+        try:
+            batch = next(epoch)
+        except StopIteration:
+            self._done = True
+            self._loader._ended(self, epoch)
+            epoch.close()
+            raise
+        except BaseException:
+            self._loader._left(self, epoch)
+            raise
+        self._loader._given(self, batch, epoch)
+        return self._loader._deliver(batch)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __del__(self) -> None:
+        epoch = getattr(self, "_epoch", None)
+        if epoch is not None and self._process == os.getpid() and not self._done:
+            epoch.close()
+
+
+class Sampler:
+    """What trainers look for under `loader.sampler`."""
+
+    def __init__(self, loader: Loader[Any]) -> None:
+        self._loader = weakref.ref(loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the number of the next epoch."""
+        loader = self._loader()
+        if loader is not None:
+            loader.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        loader = self._loader()
+        samples = loader._pipeline().samples if loader is not None else None
+        if samples is None:
+            raise TypeError("a stream has no length")
+        return samples
+
+
+class Loader(Generic[T]):
+    """Delivers batches of a data set. Subclasses say what of."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        sampler: Any = None,
+        num_workers: int | None = None,
+        drop_last: bool = False,
+        *,
+        transform: Sequence[Transform] | Any = None,
+        preset: str | None = None,
+        seed: int = 0,
+        prefetch_factor: int = 2,
+        distributed: bool | tuple[int, int] | None = None,
+        device: str = "cpu",
+        decode: str | None = None,
+        dtype: DTypeName | None = None,
+        channels_last: bool = False,
+        channels: int | None = None,
+        pad_to: int | None = None,
+        targets: str | None = None,
+        fields: Sequence[str] | None = None,
+        mix: Any = None,
+        repeats: int | None = None,
+        on_error: Literal["raise", "skip", "substitute"] = "raise",
+        max_bad: int | float | None = None,
+        orientation: Literal["apply", "ignore"] | None = None,
+        draft: tuple[int, int] | None = None,
+        strategy: Literal["fused", "sequential", "composed"] | None = None,
+        cache: int | tuple[str | os.PathLike[str], int] | None = None,
+        entry_points: str | os.PathLike[str] | int | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        if preset is not None and transform is not None:
+            raise ParameterError("give transform or preset, not both")
+        found = _datasets.find(dataset)
+        steps, converted = self._steps(found, transform, preset)
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.num_workers = threads_by_default() if num_workers is None else num_workers
+        order, rank = self._sampling(sampler)
+        if repeats is not None:
+            order = {"repeated": repeats}
+        if mix is not None:
+            mix, needed = _mixing.convert(mix)
+            targets = targets or needed
+        even = False
+        if distributed is not None or rank is None:
+            rank, even = self._rank(distributed, shuffle or order is not None)
+        else:
+            even = True
+        if rank == (0, 1):
+            rank, even = None, False
+        self.is_distributed = rank is not None
+        if order is not None and "shuffle" in order:
+            shuffle, seed = order["shuffle"], order.get("seed", seed)
+            order = None
+        if targets is not None and found.target is not None and ":" not in targets:
+            targets = f"{targets}:{found.target}"
+        settings = {
+            "preset": preset,
+            "transforms": None if preset is not None else json.dumps(steps),
+            "batch_size": batch_size,
+            "shuffle": shuffle,
+            "seed": seed,
+            "threads": self.num_workers,
+            "prefetch": prefetch_factor,
+            "last": "drop" if drop_last else "keep",
+            "rank": rank,
+            "even": even,
+            "limit": limit,
+            "device": device,
+            "decode": decode,
+            "strategy": strategy,
+            "dtype": _DTYPES.get(dtype or converted, dtype),
+            "layout": "nhwc" if channels_last else "nchw",
+            "channels": channels or (found.channels if found.channels != 3 else None),
+            "pad_to": pad_to,
+            "orientation": orientation or ("ignore" if found.ignores_exif else None),
+            "draft": draft,
+            "accept_truncated": False,
+            "max_pixels": None,
+            "targets": targets,
+            "fields": None if fields is None else list(fields),
+            "sanitize": None,
+            "mix": mix,
+            "sampler": order,
+            "on_error": on_error,
+            "max_bad": max_bad,
+            "cache": _cache(cache),
+            "entry_points": _entry_points(entry_points),
+        }
+        self._source, self._settings = found.source, json.dumps(settings)
+        self._of_sampler = sampler if order is not None and "listed" in order else None
+        self._lock = threading.RLock()
+        self._made: _warpfeed.Pipeline | None = None
+        self._process = 0
+        self._number = 0
+        """The epoch that begins next."""
+        self._resume: dict[str, Any] | None = None
+        """The state that the next epoch goes on from."""
+        self._state: dict[str, Any] | None = None
+        """The state after the batch given last."""
+        self._latest: weakref.ref[Iteration[T]] | None = None
+        self._running: _warpfeed.Epoch | None = None
+        self.sampler = Sampler(self)
+        self.batch_sampler = None
+        self._pipeline()
+
+    def _steps(self, found: _datasets.Found, transform: Any, preset: str | None) -> tuple[list[Any], str]:
+        if preset is not None:
+            return [], "float32"
+        transform = found.transform if transform is None else transform
+        if transform is None:
+            return [], "float32"
+        if isinstance(transform, (list, tuple)):
+            return written(transform), "float32"
+        if isinstance(transform, Mapping) and "input_size" in transform:
+            return json.loads(_warpfeed.timm_ops(json.dumps(transform))), "float32"
+        if isinstance(transform, Mapping) and "do_resize" in transform:
+            return json.loads(_warpfeed.hugging_face_ops(json.dumps(transform))), "float32"
+        if hasattr(transform, "to_json_string") and hasattr(transform, "do_resize"):
+            return json.loads(_warpfeed.hugging_face_ops(transform.to_json_string())), "float32"
+        converted = _torchvision.convert(transform)
+        return converted.steps, converted.dtype
+
+    def _sampling(self, sampler: Any) -> tuple[dict[str, Any] | None, tuple[int, int] | None]:
+        """The written sampler, and the rank that a DistributedSampler has."""
+        if sampler is None:
+            return None, None
+        name = type(sampler).__name__
+        if name == "SequentialSampler":
+            return None, None
+        if name == "RandomSampler" and not sampler.replacement and getattr(sampler, "_num_samples", None) is None:
+            return {"shuffle": True}, None
+        if name == "DistributedSampler":
+            own = {"shuffle": sampler.shuffle, "seed": sampler.seed}
+            return own, (sampler.rank, sampler.num_replicas)
+        if name == "WeightedRandomSampler":
+            weights = [float(weight) for weight in sampler.weights]
+            own = {"weights": weights, "replacement": sampler.replacement, "samples": int(sampler.num_samples)}
+            return {"weighted": own}, None
+        if name == "RepeatAugSampler":
+            return {"repeated": int(sampler.num_repeats)}, (sampler.rank, sampler.num_replicas)
+        if not hasattr(sampler, "__iter__") or not hasattr(sampler, "__len__"):
+            raise TypeError(f"{name} is no sampler: it needs __iter__, which gives indices, and __len__")
+        return {"listed": {"name": name, "samples": len(sampler)}}, None
+
+    def _rank(self, distributed: bool | tuple[int, int] | None, shuffles: bool) -> tuple[tuple[int, int] | None, bool]:
+        """The rank and the number of ranks, and whether all get equally many batches."""
+        if isinstance(distributed, tuple):
+            return distributed, True
+        group = self._group()
+        if distributed is None and shuffles and group is not None and group[1] > 1:
+            raise ParameterError(
+                f"torch.distributed has {group[1]} ranks: say distributed=True for a part of the samples for each, or "
+                "distributed=False for all samples on every rank"
+            )
+        if distributed:
+            if group is None:
+                raise ParameterError(
+                    "distributed=True needs torch.distributed's group: initialize it first, or give (rank, ranks)"
+                )
+            return group, True
+        return None, False
+
+    def _group(self) -> tuple[int, int] | None:
+        """The rank and the number of ranks of the framework's processes."""
+        return None
+
+    def _pipeline(self) -> _warpfeed.Pipeline:
+        with self._lock:
+            if self._made is None or self._process != os.getpid():
+                self._made, self._process = _warpfeed.Pipeline(self._source, self._settings), os.getpid()
+            return self._made
+
+    def _deliver(self, batch: _warpfeed.Batch) -> T:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[T]:
+        return Iteration(self)
+
+    def __len__(self) -> int:
+        batches = self._pipeline().batches
+        if batches is None:
+            raise TypeError("the number of batches of a stream is not known")
+        return batches
+
+    # What an iteration tells.
+
+    def _begin(self, iteration: Iteration[T]) -> _warpfeed.Epoch:
+        with self._lock:
+            pipeline = self._pipeline()
+            resume, self._resume = self._resume, None
+            number = self._number if resume is None else int(resume["epoch"])
+            self._number = number + 1
+            order = self._order(number)
+            epoch = pipeline.epoch(number, order) if resume is None else pipeline.resume(json.dumps(resume), order)
+            self._latest, self._state, self._running = weakref.ref(iteration), resume, epoch
+            return epoch
+
+    def _order(self, number: int) -> list[int] | None:
+        if self._of_sampler is None:
+            return None
+        if hasattr(self._of_sampler, "set_epoch"):
+            self._of_sampler.set_epoch(number)
+        return [int(index) for index in self._of_sampler]
+
+    def _is_latest(self, iteration: Iteration[T]) -> bool:
+        return self._latest is not None and self._latest() is iteration
+
+    def _given(self, iteration: Iteration[T], batch: _warpfeed.Batch, epoch: _warpfeed.Epoch) -> None:
+        with self._lock:
+            if self._is_latest(iteration):
+                self._state = json.loads(batch.state)
+
+    def _ended(self, iteration: Iteration[T], epoch: _warpfeed.Epoch) -> None:
+        with self._lock:
+            if self._is_latest(iteration):
+                self._state = None
+
+    def _left(self, iteration: Iteration[T], epoch: _warpfeed.Epoch) -> None:
+        """An error came instead of a batch: the state stays that of the batch before."""
+
+    # What trainers ask for.
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the number of the next epoch. A state that was loaded for this epoch stays."""
+        with self._lock:
+            if self._resume is not None and self._resume["epoch"] == epoch:
+                return
+            self._resume, self._number = None, epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state after the batch that the last begun iteration gave last. It is JSON."""
+        with self._lock:
+            state = self._resume or self._state
+            if state is not None and self._is_at_end(state):
+                state = None
+            return {"version": 1, "epoch": self._number if state is None else state["epoch"], "state": state}
+
+    def _is_at_end(self, state: Mapping[str, Any]) -> bool:
+        pipeline = self._pipeline()
+        samples, batches = pipeline.samples, pipeline.batches
+        if samples is None or batches is None:
+            return False
+        return bool(state["position"] >= (batches * self.batch_size if self.drop_last else samples))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Goes on after a state: the next iteration gives the batches that were left of its epoch."""
+        if state_dict.get("version") != 1:
+            raise ParameterError(f"the state has version {state_dict.get('version')}, and this package knows version 1")
+        with self._lock:
+            self._number = int(state_dict["epoch"])
+            state = state_dict["state"]
+            self._resume = None if state is None else dict(state)
+            self._state = None
+
+    def recipe(self, index: int, epoch: int = 0, repetition: int = 0) -> list[dict[str, Any]]:
+        """The explicit operations that a sample goes through in an epoch, EXIF orientation included."""
+        recipes = json.loads(self._pipeline().recipes(epoch, index, repetition))
+        return list(recipes[0])
+
+    def stats(self) -> dict[str, Any]:
+        """Counts and times of the epoch that was begun last, times in seconds."""
+        running = self._running
+        stats = {} if running is None else json.loads(running.stats())
+        return {
+            name: value["secs"] + value["nanos"] / 1e9 if isinstance(value, dict) and "secs" in value else value
+            for name, value in stats.items()
+        }
+
+    def bad(self) -> list[tuple[int, str, str]]:
+        """Samples of the epoch begun last that were skipped or substituted: index, name, error."""
+        return [] if self._running is None else self._running.bad()
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes, by label; empty if they have none."""
+        return self._pipeline().classes
+
+    def preprocessor(self) -> Preprocessor:
+        """The same operations for single images, for serving. They must draw nothing at random."""
+        return Preprocessor._of(self._pipeline().preprocessor())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as its arguments: a pipeline has threads and memory of its process, and a state is saved by itself."""
+        return _again, (type(self), self._arguments)
+
+
+def _again(kind: type[Loader[Any]], arguments: dict[str, Any]) -> Loader[Any]:
+    return kind(**arguments)
+
+
+def _cache(cache: int | tuple[str | os.PathLike[str], int] | None) -> dict[str, Any] | None:
+    if cache is None:
+        return None
+    folder, size = (None, cache) if isinstance(cache, int) else cache
+    return {"folder": None if folder is None else os.fspath(folder), "bytes": size}
+
+
+def _entry_points(entry_points: str | os.PathLike[str] | int | None) -> dict[str, Any] | None:
+    if entry_points is None:
+        return None
+    if isinstance(entry_points, int):
+        return {"place": None, "bytes": entry_points}
+    return {"place": os.fspath(entry_points), "bytes": None}

@@ -1,0 +1,45 @@
+"""Single images, for serving."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+from . import _warpfeed
+from ._warpfeed import Tensor
+from .transforms import Transform, written
+
+
+class Preprocessor:
+    """Turns encoded images into a tensor for a model that serves, with the bytes of the loaders' evaluation."""
+
+    def __init__(
+        self,
+        transform: str | Sequence[Transform],
+        *,
+        dtype: Literal["float32", "float16", "bfloat16", "uint8"] = "float32",
+        channels_last: bool = False,
+        max_batch: int = 32,
+        num_workers: int = 0,
+    ) -> None:
+        """transform: the name of a preset, such as "eval", or operations that draw nothing at random."""
+        ops = _warpfeed.preset(transform)[0] if isinstance(transform, str) else json.dumps(written(transform))
+        short = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"}
+        layout = "nhwc" if channels_last else "nchw"
+        self._native = _warpfeed.Preprocessor(ops, short.get(dtype, dtype), layout, max_batch, num_workers)
+
+    @classmethod
+    def _of(cls, native: _warpfeed.Preprocessor) -> Preprocessor:
+        own = cls.__new__(cls)
+        own._native = native
+        return own
+
+    @property
+    def image_size(self) -> tuple[int, int]:
+        """Height and width of the images in a tensor."""
+        return self._native.image_size
+
+    def __call__(self, images: Sequence[bytes]) -> Tensor:
+        """Decodes images and makes a tensor of them, in their order."""
+        return self._native.run(list(images))

@@ -1,0 +1,47 @@
+"""A data loader of JAX's arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from . import _warpfeed
+from ._loader import Loader
+
+__all__ = ["DataLoader"]
+
+
+class DataLoader(Loader[tuple[Any, Any]]):
+    """Batches `(images, labels)`: images `[N, H, W, 3]`, labels `[N]`, which JAX makes int32 by default.
+
+    The arguments are those of `warpfeed.torch.DataLoader`, with dtypes by name. Arrays are on JAX's CPU without a copy;
+    `sharding` puts them on other devices.
+    """
+
+    def __init__(
+        self, dataset: Any, batch_size: int = 1, shuffle: bool = False, *, sharding: Any = None, **options: Any
+    ) -> None:
+        self._sharding = sharding
+        super().__init__(dataset, batch_size, shuffle, **{"channels_last": True, **options})
+        self._arguments = {
+            "dataset": dataset,
+            "batch_size": batch_size,
+            "shuffle": shuffle,
+            "sharding": sharding,
+            **options,
+        }
+
+    def _group(self) -> tuple[int, int] | None:
+        return int(jax.process_index()), int(jax.process_count())
+
+    def _array(self, tensor: _warpfeed.Tensor) -> Any:
+        array = jax.dlpack.from_dlpack(tensor)
+        return array if self._sharding is None else jax.device_put(array, self._sharding)
+
+    def _deliver(self, batch: _warpfeed.Batch) -> tuple[Any, Any]:
+        views = [
+            [self._array(one) for one in view] if isinstance(view, list) else self._array(view) for view in batch.views
+        ]
+        targets = batch.labels if batch.targets is None else batch.targets
+        return views[0] if len(views) == 1 else views, targets if isinstance(targets, list) else self._array(targets)

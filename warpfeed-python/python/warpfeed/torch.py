@@ -1,0 +1,224 @@
+"""A data loader with the arguments and the meanings of torch.utils.data.DataLoader, whose batches warpfeed makes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch.utils import data
+from torch.utils.dlpack import from_dlpack
+
+from . import _warpfeed
+from ._errors import ParameterError
+from ._loader import DTypeName, Loader
+from .transforms import Transform
+
+__all__ = ["DataLoader"]
+
+_DTYPES: dict[torch.dtype, DTypeName] = {
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.uint8: "uint8",
+}
+_REPLACED = {
+    "collate_fn": "batches are made in native threads: use output= for another form of them",
+    "worker_init_fn": "there are no worker processes, and draws depend on seed, epoch and sample alone",
+    "batch_sampler": "give batch_size, and sampler or mix",
+    "generator": "give seed=",
+    "multiprocessing_context": "there are no worker processes",
+}
+
+Output = Literal["tuple", "dict", "batch"] | Mapping[str, str] | Callable[[torch.Tensor, Any], Any]
+
+
+class DataLoader(Loader[Any]):
+    """Batches `[images, labels]` as torch's tensors: images `[N, 3, H, W]`, labels `[N]` of int64.
+
+    Arguments of torch's loader have torch's meaning, with these differences: `num_workers` are threads, by default one for
+    each processor; with 0 the caller's thread makes the batches. `prefetch_factor` counts batches of all threads together.
+    `persistent_workers` has no effect: threads and memory are kept anyway.
+
+    dataset: a path or URL; a list of (path or bytes, label); torchvision's ImageFolder and others with files or arrays; a
+        Subset or ConcatDataset of them; Hugging Face's; an object with `__len__` and `read(i) -> (bytes or path, target)`.
+    transform: the data set's own by default. torchvision's transforms are converted, and run with the arithmetic of PIL
+        images; a list of `warpfeed.transforms`, or of their written forms, is taken as it is.
+    preset: a published recipe instead, such as "train", "eval" or "deit".
+    seed: of order and draws. Every epoch has its own order.
+    distributed: a part of the samples for each rank of torch.distributed, with equally many batches; or (rank, ranks). With
+        several ranks and shuffled data it must be said.
+    device: "cpu", or "cuda:0" for batches that are made on a GPU.
+    targets: what is delivered beside labels, as in "soft=1000/0.1", "multi-hot=80", "float=4:json.box".
+    fields: fields of samples, such as ("boxes", "labels", "masks"), as a list of dicts in place of the labels.
+    mix: MixUp and CutMix of batches, as in "torchvision=0.2/1" or "timm=0.8/1,mode=elem".
+    output: "tuple" for [images, labels]; "dict" for {"pixel_values", "labels"}; a mapping of these names to others; a
+        function of images and labels; "batch" for the native batch, with views, indices, mixing and state.
+    on_error: "raise", "skip", or "substitute" for a bad image; `bad()` lists them.
+    orientation: whether EXIF orientation is applied: by default not for torchvision's data sets, as torchvision ignores it.
+    cache: bytes of decoded images to keep, or (folder, bytes).
+    entry_points: "none", "memory", a folder, or the most bytes; they make later epochs faster.
+
+    `state_dict` and `load_state_dict` resume in the middle of an epoch with the batches that were left.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        shuffle: bool | None = False,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int | None = None,
+        collate_fn: Any = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Any = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        transform: Sequence[Transform] | Any = None,
+        dtype: torch.dtype | DTypeName | None = None,
+        memory_format: torch.memory_format = torch.contiguous_format,
+        output: Output = "tuple",
+        **options: Any,
+    ) -> None:
+        given = {
+            "collate_fn": collate_fn,
+            "worker_init_fn": worker_init_fn,
+            "batch_sampler": batch_sampler,
+            "generator": generator,
+            "multiprocessing_context": multiprocessing_context,
+        }
+        for name, value in given.items():
+            if value is not None:
+                raise ParameterError(f"{name} is not supported: {_REPLACED[name]}")
+        if sampler is not None and shuffle:
+            raise ParameterError("sampler and shuffle exclude each other")
+        if memory_format not in (torch.contiguous_format, torch.channels_last):
+            raise ParameterError(
+                f"memory_format must be torch.contiguous_format or torch.channels_last, got {memory_format}"
+            )
+        if isinstance(output, str) and output not in ("tuple", "dict", "batch"):
+            raise ParameterError(f'output must be "tuple", "dict", "batch", a mapping or a function, got {output!r}')
+        self._output = output
+        self._fields = tuple(options.get("fields") or ())
+        self._channels_last = memory_format is torch.channels_last
+        self.pin_memory = pin_memory and torch.cuda.is_available()
+        self.timeout, self.persistent_workers = timeout, persistent_workers
+        self.prefetch_factor = prefetch_factor or 2
+        super().__init__(
+            dataset,
+            batch_size,
+            bool(shuffle),
+            sampler,
+            num_workers,
+            drop_last,
+            transform=transform,
+            prefetch_factor=self.prefetch_factor,
+            dtype=_DTYPES.get(dtype) if isinstance(dtype, torch.dtype) else dtype,
+            channels_last=self._channels_last,
+            **options,
+        )
+        self._arguments = {
+            "dataset": dataset, "batch_size": batch_size, "shuffle": shuffle, "sampler": sampler, "num_workers": num_workers,
+            "pin_memory": pin_memory, "drop_last": drop_last, "timeout": timeout, "prefetch_factor": prefetch_factor,
+            "persistent_workers": persistent_workers, "transform": transform, "dtype": dtype, "memory_format": memory_format,
+            "output": output, **options,
+        }  # fmt: skip
+
+    def _group(self) -> tuple[int, int] | None:
+        distributed = torch.distributed
+        if distributed.is_available() and distributed.is_initialized():
+            return distributed.get_rank(), distributed.get_world_size()
+        if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+            return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        return None
+
+    def _tensor(self, tensor: _warpfeed.Tensor) -> torch.Tensor:
+        own = from_dlpack(tensor)
+        if self._channels_last and own.dim() == 4:
+            own = own.permute(0, 3, 1, 2)
+        if self.pin_memory and own.device.type == "cpu":
+            # torch delays the reuse of its own pinned memory until copies from it are done, and of no other.
+            pinned = torch.empty_like(own, pin_memory=True)
+            return pinned.copy_(own)
+        return own
+
+    def _deliver(self, batch: _warpfeed.Batch) -> Any:
+        if self._output == "batch":
+            return batch
+        views = [
+            [self._tensor(one) for one in view] if isinstance(view, list) else self._tensor(view)
+            for view in batch.views
+        ]
+        images: Any = views[0] if len(views) == 1 else views
+        labels = self._targets(batch)
+        if callable(self._output):
+            return self._output(images, labels)
+        if self._output == "tuple":
+            return [images, labels]
+        names = self._output if isinstance(self._output, Mapping) else {}
+        return {names.get("pixel_values", "pixel_values"): images, names.get("labels", "labels"): labels}
+
+    def _targets(self, batch: _warpfeed.Batch) -> Any:
+        if self._fields:
+            return [
+                dict(zip(self._fields, values, strict=True))
+                for values in zip(*self._each(batch.fields[0]), strict=True)
+            ]
+        if batch.targets is None:
+            return self._tensor(batch.labels)
+        if isinstance(batch.targets, list):
+            return batch.targets
+        targets = self._tensor(batch.targets)
+        return targets[:, 0].to(torch.int64) if targets.dtype == torch.uint32 else targets
+
+    def _each(self, fields: _warpfeed.Fields) -> Iterator[list[torch.Tensor]]:
+        """For each field, its part for each image."""
+        offsets = fields.offsets()
+        counts = [after - before for before, after in zip(offsets, offsets[1:], strict=False)]
+        for name in self._fields:
+            if name == "boxes":
+                yield _parts(fields.boxes(), counts)
+            elif name in ("mask", "masks"):
+                yield [from_dlpack(planes) for planes in fields.masks_of_each(name)]
+            elif name == "keypoints":
+                yield _parts(fields.keypoints(name), counts)
+            else:
+                yield _parts(fields.numbers(name), counts)
+
+    def as_torch(self) -> data.DataLoader[Any]:
+        """This loader inside a real torch DataLoader, for trainers that take no other: HF's Trainer, StatefulDataLoader."""
+        return data.DataLoader(_Batches(self), batch_size=None)
+
+
+def _parts(rows: _warpfeed.Tensor, counts: list[int]) -> list[torch.Tensor]:
+    return list(torch.split(from_dlpack(rows), counts))
+
+
+class _Batches(data.IterableDataset[Any]):
+    """The batches of a loader as a data set of torch's."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._loader)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        self._loader.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        self._loader.load_state_dict(state_dict)

@@ -1,0 +1,75 @@
+//! The native module `_warpfeed`, on which the Python package `warpfeed` is built. It is private: names and arguments
+//! change with the package, whose annotated Python is what programs use.
+
+mod arrow;
+mod batch;
+mod epoch;
+mod error;
+mod forks;
+mod objects;
+mod pipeline;
+mod preprocessor;
+mod source;
+mod tensor;
+
+use pyo3::prelude::*;
+use std::ffi::OsString;
+use warpfeed::Preset;
+
+/// The written form of a preset's transforms, as JSON; what it delivers and how it samples besides.
+#[pyfunction]
+fn preset(name: &str) -> PyResult<(String, Option<String>, Vec<&'static str>)> {
+    let preset: Preset = name.parse().map_err(error::raise)?;
+    let transforms = serde_json::to_string(&preset.ops()).unwrap_or_default();
+    Ok((transforms, preset.mix().map(|mix| mix.to_string()), preset.fields().to_vec()))
+}
+
+/// Names of all presets.
+#[pyfunction]
+fn presets() -> Vec<&'static str> {
+    Preset::ALL.iter().map(|preset| preset.name()).collect()
+}
+
+/// Explicit operations for timm's data configuration, as JSON.
+#[pyfunction]
+fn timm_ops(text: &str) -> PyResult<String> {
+    let ops = warpfeed::timm_ops(text).map_err(error::raise)?;
+    Ok(serde_json::to_string(&ops).unwrap_or_default())
+}
+
+/// Explicit operations for the configuration of an image processor of Hugging Face's, as JSON.
+#[pyfunction]
+fn hugging_face_ops(text: &str) -> PyResult<String> {
+    let ops = warpfeed::hugging_face_ops(text).map_err(error::raise)?;
+    Ok(serde_json::to_string(&ops).unwrap_or_default())
+}
+
+/// Runs the command and returns its exit code.
+#[pyfunction]
+fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| warpfeed::command(arguments))
+}
+
+#[pymodule]
+mod _warpfeed {
+    #[pymodule_export]
+    use super::batch::{Batch, Fields};
+    #[pymodule_export]
+    use super::epoch::Epoch;
+    #[pymodule_export]
+    use super::pipeline::Pipeline;
+    #[pymodule_export]
+    use super::preprocessor::Preprocessor;
+    #[pymodule_export]
+    use super::source::Source;
+    #[pymodule_export]
+    use super::tensor::Tensor;
+    #[pymodule_export]
+    use super::{command, hugging_face_ops, preset, presets, timm_ops};
+
+    #[pymodule_init]
+    fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
+        use super::PyModuleMethods;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,131 @@
+//! Data sets that are Python objects with `__len__` and `read(i)`.
+
+use pyo3::exceptions::{PyException, PyMemoryError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use warpfeed::source::{Sample, Source, Want, read_limited};
+use warpfeed::{Error, Result, Target};
+
+/// An object whose `read(i)` returns `(bytes or path, target)`, under the GIL.
+pub(crate) struct Objects {
+    object: Py<PyAny>,
+    /// Labels that samples had when they were read, unless all were given.
+    labels: Vec<AtomicU32>,
+    classes: Vec<String>,
+    name: String,
+}
+
+enum Encoded {
+    Bytes(Vec<u8>),
+    Path(PathBuf),
+}
+
+impl Objects {
+    pub(crate) fn new(object: Bound<'_, PyAny>, labels: Option<Vec<u32>>, classes: Vec<String>) -> PyResult<Self> {
+        let len = object.len()?;
+        let name = object.get_type().fully_qualified_name()?.to_string();
+        let labels = labels.unwrap_or_else(|| vec![0; len]).into_iter().map(AtomicU32::new).collect();
+        Ok(Self { object: object.unbind(), labels, classes, name })
+    }
+
+    fn call(&self, py: Python<'_>, index: u64, as_target: bool) -> PyResult<(Encoded, Option<Target>)> {
+        let wrong = |what: &str, got: &Bound<'_, PyAny>| {
+            let kind = got.get_type().name().map(|name| name.to_string()).unwrap_or_default();
+            PyTypeError::new_err(format!("read({index}) of {} must return {what}, got {kind}", self.name))
+        };
+        let read = self.object.bind(py).call_method1("read", (index,))?;
+        let pair: &Bound<'_, PyTuple> = read.cast().map_err(|_| wrong("(bytes or path, target)", &read))?;
+        let (image, target) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
+        let encoded = if let Ok(bytes) = image.cast::<PyBytes>() {
+            Encoded::Bytes(bytes.as_bytes().to_vec())
+        } else if let Ok(path) = image.extract::<PathBuf>() {
+            Encoded::Path(path)
+        } else if let Ok(bytes) = py.get_type::<PyBytes>().call1((&image,)).and_then(|bytes| Ok(bytes.extract()?)) {
+            Encoded::Bytes(bytes)
+        } else {
+            return Err(wrong("an encoded image as bytes, or its path, first", &image));
+        };
+        if as_target {
+            return Ok((
+                encoded,
+                Some(target_of(&target).ok_or_else(|| wrong("a number, numbers or bytes second", &target))?),
+            ));
+        }
+        if !target.is_none() {
+            let label: u32 = target.extract().map_err(|_| wrong("a label of 0 or more second", &target))?;
+            if let Some(own) = self.labels.get(index as usize) {
+                own.store(label, Relaxed);
+            }
+        }
+        Ok((encoded, None))
+    }
+}
+
+fn target_of(target: &Bound<'_, PyAny>) -> Option<Target> {
+    if let Ok(class) = target.extract() {
+        Some(Target::Class(class))
+    } else if let Ok(bytes) = target.extract::<Vec<u8>>()
+        && target.is_instance_of::<PyBytes>()
+    {
+        Some(Target::Bytes(bytes))
+    } else if let Ok(number) = target.extract::<f32>() {
+        Some(Target::Floats(vec![number]))
+    } else {
+        target.extract::<Vec<f32>>().ok().map(Target::Floats)
+    }
+}
+
+/// An exception as an error: that of a sample, but for those that end a program.
+fn foreign(py: Python<'_>, error: PyErr) -> Error {
+    if error.is_instance_of::<PyException>(py) && !error.is_instance_of::<PyMemoryError>(py) {
+        Error::foreign_sample(error)
+    } else {
+        Error::foreign(error)
+    }
+}
+
+impl Source for Objects {
+    fn len(&self) -> u64 {
+        self.labels.len() as u64
+    }
+
+    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+        let as_target = want.field.is_some();
+        let attached = Python::try_attach(|py| self.call(py, index, as_target).map_err(|error| foreign(py, error)));
+        let (encoded, target) = attached.unwrap_or_else(|| Err(Error::foreign("Python has ended")))?;
+        match encoded {
+            Encoded::Bytes(bytes) => {
+                let buffer = sample.buffer();
+                buffer.clear();
+                buffer.extend_from_slice(&bytes);
+            }
+            Encoded::Path(path) => *sample.buffer() = read_limited(path, warpfeed::source::MAX_ENCODED_BYTES)?,
+        }
+        if let Some(target) = target {
+            sample.set_target(target);
+        }
+        Ok(())
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.labels[index as usize].load(Relaxed)
+    }
+
+    fn name(&self, index: u64) -> Cow<'_, str> {
+        format!("{}.read({index})", self.name).into()
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    /// Of the class and the length: labels are not known before samples are read.
+    fn fingerprint(&self) -> u64 {
+        let digest = Sha256::digest(format!("{} {}", self.name, self.len()));
+        digest.iter().take(8).fold(0, |value, &byte| value << 8 | u64::from(byte))
+    }
+}

@@ -1,0 +1,373 @@
+//! Pipelines, by settings that Python writes as JSON.
+
+use crate::epoch::Epoch;
+use crate::error::raise;
+use crate::forks::OfProcess;
+use crate::preprocessor::Preprocessor;
+use crate::source::Source;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use warpfeed::image::Size;
+use warpfeed::ops::TransformFile;
+use warpfeed::{
+    BadLimit, Builder, DType, EntryPoints, EpochOrder, EpochState, ImageCache, LastBatch, Layout, OnError, Orientation,
+    PaddedPipeline, Partition, Preset, RaggedPipeline, Sampling, Strategy,
+};
+
+/// The settings of a pipeline. Those that are absent keep the crate's defaults, but for the device.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    preset: Option<String>,
+    /// The text of a file of transforms.
+    transforms: Option<String>,
+    batch_size: usize,
+    shuffle: bool,
+    seed: u64,
+    threads: Option<usize>,
+    prefetch: usize,
+    last: Last,
+    rank: Option<(u32, u32)>,
+    even: bool,
+    limit: Option<u64>,
+    device: String,
+    decode: Option<String>,
+    strategy: Option<StrategyName>,
+    dtype: DType,
+    layout: Layout,
+    channels: Option<usize>,
+    /// Padding to the batch's largest image: the divisor of its sides.
+    pad_to: Option<u32>,
+    orientation: Option<OrientationName>,
+    draft: Option<(u32, u32)>,
+    accept_truncated: bool,
+    max_pixels: Option<u64>,
+    targets: Option<String>,
+    fields: Option<Vec<String>>,
+    sanitize: Option<bool>,
+    mix: Option<String>,
+    sampler: Option<Sampler>,
+    on_error: Policy,
+    max_bad: Option<Limit>,
+    cache: Option<Cache>,
+    entry_points: Option<Points>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Last {
+    Keep,
+    Drop,
+    Pad,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StrategyName {
+    Fused,
+    Sequential,
+    Composed,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OrientationName {
+    Apply,
+    Ignore,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Policy {
+    Raise,
+    Skip,
+    Substitute,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Limit {
+    Count(u64),
+    Share(f64),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Sampler {
+    Repeated(u32),
+    Weighted {
+        weights: Vec<f64>,
+        replacement: bool,
+        samples: Option<u64>,
+    },
+    ClassBalanced(Option<u64>),
+    /// An order that Python lists for each epoch.
+    Listed {
+        name: String,
+        samples: u64,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cache {
+    folder: Option<PathBuf>,
+    bytes: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Points {
+    /// "none", "memory", or a folder.
+    place: Option<String>,
+    bytes: Option<u64>,
+}
+
+/// The order of the epoch that is begun next, as Python lists it.
+struct Listed {
+    name: String,
+    samples: u64,
+    order: Arc<Mutex<Vec<u64>>>,
+}
+
+impl EpochOrder for Listed {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn positions(&self, _samples: u64) -> u64 {
+        self.samples
+    }
+
+    fn order(&self, _samples: u64, _seed: u64, _epoch: u64) -> Vec<u64> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Settings {
+    fn builder(self, source: &Source, order: &Arc<Mutex<Vec<u64>>>) -> warpfeed::Result<(Builder, Option<u32>)> {
+        let mut builder = warpfeed::Pipeline::builder(source.0.clone())
+            .batch_size(self.batch_size)
+            .prefetch(self.prefetch)
+            .even(self.even)
+            .device(self.device.parse()?)
+            .accept_truncated(self.accept_truncated)
+            .last_batch(match self.last {
+                Last::Keep => LastBatch::Keep,
+                Last::Drop => LastBatch::Drop,
+                Last::Pad => LastBatch::Pad,
+            })
+            .on_error(match self.on_error {
+                Policy::Raise => OnError::Fail,
+                Policy::Skip => OnError::Skip,
+                Policy::Substitute => OnError::Substitute,
+            });
+        builder = if self.shuffle { builder.shuffle(self.seed) } else { builder.seed(self.seed) };
+        if let Some((rank, world_size)) = self.rank {
+            builder = builder.partition(Partition::new(rank, world_size)?);
+        }
+        if let Some(path) = self.decode {
+            builder = builder.decode(path.parse()?);
+        }
+        if let Some(strategy) = self.strategy {
+            builder = builder.strategy(match strategy {
+                StrategyName::Fused => Strategy::Fused,
+                StrategyName::Sequential => Strategy::Sequential,
+                StrategyName::Composed => Strategy::Composed,
+            });
+        }
+        if let Some(OrientationName::Ignore) = self.orientation {
+            builder = builder.orientation(Orientation::Ignore);
+        }
+        builder = self.threads.into_iter().fold(builder, Builder::threads);
+        builder = self.limit.into_iter().fold(builder, Builder::limit);
+        builder = self.channels.into_iter().fold(builder, Builder::channels);
+        builder = self.max_pixels.into_iter().fold(builder, Builder::max_pixels);
+        builder = self.fields.into_iter().fold(builder, Builder::fields);
+        builder = self.sanitize.into_iter().fold(builder, Builder::sanitize);
+        if let Some((width, height)) = self.draft {
+            builder = builder.draft(Size::new(width, height));
+        }
+        if let Some(limit) = self.max_bad {
+            builder = builder.max_bad(match limit {
+                Limit::Count(count) => BadLimit::Count(count),
+                Limit::Share(share) => BadLimit::Share(share),
+            });
+        }
+        if let Some(Cache { folder, bytes }) = self.cache {
+            builder = builder.cache(folder.map_or(ImageCache::memory(bytes), |folder| ImageCache::disk(folder, bytes)));
+        }
+        if let Some(Points { place, bytes }) = self.entry_points {
+            let points = match place.as_deref() {
+                None => EntryPoints::default(),
+                Some("none") => EntryPoints::none(),
+                Some("memory") => EntryPoints::memory(),
+                Some(folder) => EntryPoints::folder(folder),
+            };
+            builder = builder.entry_points(bytes.into_iter().fold(points, EntryPoints::limit));
+        }
+        if let Some(targets) = self.targets {
+            builder = builder.targets(targets.parse()?);
+        }
+        if let Some(preset) = self.preset {
+            let preset: Preset = preset.parse()?;
+            builder = builder.preset(preset);
+            if self.dtype == DType::U8 {
+                return Err(warpfeed::Error::Parameter {
+                    operation: "preset",
+                    parameter: "dtype",
+                    expected: "float32, float16 or bfloat16, since presets normalize".to_owned(),
+                    got: "uint8".to_owned(),
+                });
+            }
+        }
+        if let Some(transforms) = self.transforms {
+            builder = builder.transforms(TransformFile::parse(&transforms, "transform")?);
+        }
+        if let Some(mix) = self.mix {
+            builder = builder.mix(mix.parse()?);
+        }
+        if let Some(sampler) = self.sampler {
+            let of = |sampling: Sampling, samples: Option<u64>| samples.into_iter().fold(sampling, Sampling::positions);
+            builder = builder.sampler(match sampler {
+                Sampler::Repeated(times) => Sampling::repeated(times),
+                Sampler::Weighted { weights, replacement, samples } => {
+                    of(Sampling::weighted(weights, replacement), samples)
+                }
+                Sampler::ClassBalanced(samples) => of(Sampling::class_balanced(), samples),
+                Sampler::Listed { name, samples } => Sampling::own(Listed { name, samples, order: Arc::clone(order) }),
+            });
+        }
+        Ok((builder.output(self.dtype, self.layout), self.pad_to))
+    }
+}
+
+/// A pipeline, by the form of its batches' images.
+enum Built {
+    One(warpfeed::Pipeline),
+    Ragged(RaggedPipeline),
+    Padded(PaddedPipeline),
+}
+
+macro_rules! each {
+    ($built:expr, $pipeline:ident => $value:expr) => {
+        match $built {
+            Built::One($pipeline) => $value,
+            Built::Ragged($pipeline) => $value,
+            Built::Padded($pipeline) => $value,
+        }
+    };
+}
+
+/// A pipeline: built once, asked for epochs.
+#[pyclass(frozen, module = "warpfeed")]
+pub(crate) struct Pipeline {
+    built: OfProcess<Built>,
+    order: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Pipeline {
+    /// Sets the order of the epoch that begins, if Python lists it.
+    fn list(&self, order: Option<Vec<u64>>) {
+        if let Some(order) = order {
+            *self.order.lock().unwrap_or_else(PoisonError::into_inner) = order;
+        }
+    }
+}
+
+#[pymethods]
+impl Pipeline {
+    #[new]
+    fn new(py: Python<'_>, source: &Bound<'_, Source>, settings: &str) -> PyResult<Self> {
+        let settings: Settings =
+            serde_json::from_str(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let (source, order) = (source.get(), Arc::default());
+        let built = py.detach(|| {
+            let (builder, pad_to) = settings.builder(source, &order)?;
+            match pad_to {
+                Some(divisor) => builder.build_padded(divisor).map(Built::Padded),
+                None if builder.is_ragged() => builder.build_ragged().map(Built::Ragged),
+                None => builder.build().map(Built::One),
+            }
+        });
+        Ok(Self { built: OfProcess::new(built.map_err(raise)?), order })
+    }
+
+    /// Begins an epoch; `order`: the samples' indices, for a listed sampler.
+    #[pyo3(signature = (epoch, order=None))]
+    fn epoch(&self, py: Python<'_>, epoch: u64, order: Option<Vec<u64>>) -> PyResult<Epoch> {
+        let built = self.built.get()?;
+        Ok(py.detach(|| {
+            self.list(order);
+            each!(built, pipeline => Epoch::new(pipeline.epoch(epoch)))
+        }))
+    }
+
+    /// Goes on after a state, which is JSON.
+    #[pyo3(signature = (state, order=None))]
+    fn resume(&self, py: Python<'_>, state: &str, order: Option<Vec<u64>>) -> PyResult<Epoch> {
+        let wrong = |error: serde_json::Error| PyValueError::new_err(format!("this is no state of an epoch: {error}"));
+        let state: EpochState = serde_json::from_str(state).map_err(wrong)?;
+        let built = self.built.get()?;
+        py.detach(|| {
+            self.list(order);
+            each!(built, pipeline => pipeline.resume(&state).map(Epoch::new))
+        })
+        .map_err(raise)
+    }
+
+    /// Number of samples in an epoch of this rank; `None` for a stream.
+    #[getter]
+    fn samples(&self) -> PyResult<Option<u64>> {
+        Ok(each!(self.built.get()?, pipeline => pipeline.len()))
+    }
+
+    /// Number of batches in an epoch of this rank; `None` for a stream.
+    #[getter]
+    fn batches(&self) -> PyResult<Option<u64>> {
+        Ok(each!(self.built.get()?, pipeline => pipeline.batches()))
+    }
+
+    /// Names of the classes, by label.
+    #[getter]
+    fn classes(&self) -> PyResult<Vec<String>> {
+        Ok(each!(self.built.get()?, pipeline => pipeline.classes().to_vec()))
+    }
+
+    /// Number of worker threads.
+    #[getter]
+    fn threads(&self) -> PyResult<usize> {
+        Ok(each!(self.built.get()?, pipeline => pipeline.threads()))
+    }
+
+    /// The device that runs the operations, for people.
+    #[getter]
+    fn device_name(&self) -> PyResult<String> {
+        Ok(each!(self.built.get()?, pipeline => pipeline.device_name()))
+    }
+
+    /// The explicit operations of each image that a batch has of a sample, as JSON.
+    #[pyo3(signature = (epoch, index, repetition=0))]
+    fn recipes(&self, py: Python<'_>, epoch: u64, index: u64, repetition: u32) -> PyResult<String> {
+        let built = self.built.get()?;
+        let recipes = py.detach(|| each!(built, pipeline => pipeline.recipes_of(epoch, index, repetition)));
+        let wrong = |error: serde_json::Error| PyValueError::new_err(error.to_string());
+        serde_json::to_string(&recipes.map_err(raise)?).map_err(wrong)
+    }
+
+    /// The path or key of a sample.
+    fn name(&self, index: u64) -> PyResult<Option<String>> {
+        Ok(each!(self.built.get()?, pipeline => pipeline.name(index)))
+    }
+
+    /// A preprocessor with the operations of this pipeline.
+    fn preprocessor(&self, py: Python<'_>) -> PyResult<Preprocessor> {
+        let Built::One(pipeline) = self.built.get()? else {
+            return Err(PyTypeError::new_err("a preprocessor makes images of one size, and these differ"));
+        };
+        py.detach(|| pipeline.preprocessor()).map(Preprocessor::new).map_err(raise)
+    }
+}

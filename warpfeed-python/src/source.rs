@@ -1,0 +1,219 @@
+//! Data sets and streams.
+
+use crate::arrow::{ArrowImages, Buffers};
+use crate::error::raise;
+use crate::objects::Objects;
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use warpfeed::image::Size;
+use warpfeed::source::{
+    self, Compose, Concat, DecodedImages, EncodedImages, Input, ListFile, MaskOptions, OpenOptions,
+};
+
+/// Samples that a pipeline reads.
+#[pyclass(frozen, module = "warpfeed")]
+pub(crate) struct Source(pub(crate) Input);
+
+/// What the name of a source does not tell.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Options {
+    format: Option<String>,
+    split: Option<String>,
+    annotations: Option<PathBuf>,
+    image_field: Option<String>,
+    label_field: Option<String>,
+    classes: Vec<String>,
+    window: Option<usize>,
+    random_access: bool,
+    mask_ids: Option<String>,
+}
+
+impl Options {
+    fn into_options(self) -> warpfeed::Result<OpenOptions> {
+        let mut options = OpenOptions::default();
+        options.format = self.format.map(|format| format.parse()).transpose()?;
+        (options.split, options.annotations, options.window) = (self.split, self.annotations, self.window);
+        options.random_access = self.random_access;
+        (options.records.image, options.records.label) = (self.image_field, self.label_field);
+        options.records.classes = self.classes;
+        if let Some(ids) = self.mask_ids {
+            options.masks = MaskOptions { ids: ids.parse()?, ..MaskOptions::default() };
+        }
+        Ok(options)
+    }
+}
+
+impl Source {
+    fn data_set(&self) -> PyResult<Arc<dyn source::Source>> {
+        self.0.clone().into_data_set().map_err(raise)
+    }
+}
+
+fn named(source: impl source::Source + 'static, classes: Vec<String>) -> Input {
+    if classes.is_empty() { source.into() } else { source.map_labels(classes, |label| label).into() }
+}
+
+#[pymethods]
+impl Source {
+    /// What `warpfeed.open` opens; `options` are JSON.
+    #[staticmethod]
+    fn open(py: Python<'_>, path: PathBuf, options: &str) -> PyResult<Self> {
+        let options: Options =
+            serde_json::from_str(options).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        py.detach(|| options.into_options()?.open(path)).map(Self).map_err(raise)
+    }
+
+    /// Files, each with its label.
+    #[staticmethod]
+    fn files(paths: Vec<PathBuf>, labels: Vec<u32>, classes: Vec<String>) -> PyResult<Self> {
+        same_number(paths.len(), labels.len())?;
+        Ok(Self(named(ListFile::of(paths.into_iter().zip(labels)), classes)))
+    }
+
+    /// Encoded images, each with its label; they are copied.
+    #[staticmethod]
+    fn memory(images: Vec<Bound<'_, PyBytes>>, labels: Vec<u32>, classes: Vec<String>) -> PyResult<Self> {
+        same_number(images.len(), labels.len())?;
+        let images = images.iter().map(|image| image.as_bytes().to_vec()).zip(labels);
+        Ok(Self(EncodedImages::new(images).with_classes(classes).into()))
+    }
+
+    /// Arrays of `[N, H, W, 3]` or `[N, H, W]` bytes, each image with its label; they are copied.
+    #[staticmethod]
+    fn pixels(py: Python<'_>, array: &Bound<'_, PyAny>, labels: Vec<u32>, classes: Vec<String>) -> PyResult<Self> {
+        let buffer = PyUntypedBuffer::get(array)?;
+        let (shape, is_gray) = match *buffer.shape() {
+            [n, height, width, 3] => ([n, height, width], false),
+            [n, height, width] => ([n, height, width], true),
+            _ => return Err(PyTypeError::new_err(format!("[N, H, W, 3] or [N, H, W], got {:?}", buffer.shape()))),
+        };
+        if buffer.item_size() != 1 {
+            return Err(PyTypeError::new_err("pixels must be uint8"));
+        }
+        let [n, height, width] = shape;
+        same_number(n, labels.len())?;
+        let bytes = array.call_method0("tobytes")?.cast_into::<PyBytes>()?;
+        let bytes = bytes.as_bytes();
+        let side = |side: usize| u32::try_from(side).map_err(|_| PyValueError::new_err("images are too large"));
+        let size = Size::new(side(width)?, side(height)?);
+        let made = py.detach(|| {
+            let rgb =
+                |image: &[u8]| if is_gray { image.iter().flat_map(|v| [*v; 3]).collect() } else { image.to_vec() };
+            let image_bytes = (height * width * if is_gray { 1 } else { 3 }).max(1);
+            DecodedImages::new(bytes.chunks(image_bytes).zip(labels).map(|(image, label)| (size, rgb(image), label)))
+        });
+        Ok(Self(made.map_err(raise)?.with_classes(classes).into()))
+    }
+
+    /// A binary column of Arrow's.
+    #[staticmethod]
+    fn arrow(chunks: Vec<Buffers<'_>>, labels: Vec<u32>, classes: Vec<String>, name: String) -> PyResult<Self> {
+        Ok(Self(named(ArrowImages::new(chunks, labels, name)?, classes)))
+    }
+
+    /// An object with `__len__` and `read(i)`.
+    #[staticmethod]
+    fn objects(object: Bound<'_, PyAny>, labels: Option<Vec<u32>>, classes: Vec<String>) -> PyResult<Self> {
+        Objects::new(object, labels, classes).map(|objects| Self(objects.into()))
+    }
+
+    /// One data set after the other.
+    #[staticmethod]
+    fn concat(sources: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        let sources = sources.iter().map(|source| source.data_set()).collect::<PyResult<Vec<_>>>()?;
+        Ok(Self(Concat::new(sources).map_err(raise)?.into()))
+    }
+
+    /// The samples with these indices, in this order.
+    fn subset(&self, indices: Vec<u64>) -> PyResult<Self> {
+        Ok(Self(self.data_set()?.subset(indices).map_err(raise)?.into()))
+    }
+
+    /// The same with other labels, one for each sample.
+    fn relabeled(&self, labels: Vec<u32>, classes: Vec<String>) -> PyResult<Self> {
+        let source = self.data_set()?;
+        same_number(usize::try_from(source.len()).unwrap_or(usize::MAX), labels.len())?;
+        Ok(Self(Relabeled { source, labels, classes }.into()))
+    }
+
+    /// Number of samples; `None` for a stream.
+    #[getter]
+    fn samples(&self) -> Option<u64> {
+        if let Input::DataSet(source) = &self.0 { Some(source.len()) } else { None }
+    }
+
+    /// Names of the classes, by label.
+    #[getter]
+    fn classes(&self) -> Vec<String> {
+        self.0.classes().to_vec()
+    }
+
+    /// The label of each sample.
+    fn labels(&self) -> PyResult<Vec<u32>> {
+        let source = self.data_set()?;
+        Ok((0..source.len()).map(|index| source.label(index)).collect())
+    }
+
+    /// The encoded image of a sample.
+    fn encoded<'py>(&self, py: Python<'py>, index: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let source = self.data_set()?;
+        let bytes = py.detach(|| source.encoded(index)).map_err(raise)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+}
+
+fn same_number(images: usize, labels: usize) -> PyResult<()> {
+    if images == labels { Ok(()) } else { Err(PyValueError::new_err(format!("{labels} labels for {images} images"))) }
+}
+
+/// A data set with labels of its own.
+struct Relabeled {
+    source: Arc<dyn source::Source>,
+    labels: Vec<u32>,
+    classes: Vec<String>,
+}
+
+impl source::Source for Relabeled {
+    fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    fn read<'a>(
+        &'a self,
+        index: u64,
+        want: &source::Want<'_>,
+        sample: &mut source::Sample<'a>,
+    ) -> warpfeed::Result<()> {
+        self.source.read(index, want, sample)
+    }
+
+    fn prefetch(&self, index: u64) {
+        self.source.prefetch(index);
+    }
+
+    fn ahead_bytes(&self) -> u64 {
+        self.source.ahead_bytes()
+    }
+
+    fn label(&self, index: u64) -> u32 {
+        self.labels[index as usize]
+    }
+
+    fn name(&self, index: u64) -> std::borrow::Cow<'_, str> {
+        self.source.name(index)
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn check_field(&self, field: &str) -> warpfeed::Result<()> {
+        self.source.check_field(field)
+    }
+}

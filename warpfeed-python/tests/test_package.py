@@ -1,0 +1,373 @@
+"""What holds without torch: arrays, semantics, threads, processes, signals, and the end of the interpreter."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import warpfeed
+from warpfeed import transforms as t
+from warpfeed.numpy import DataLoader
+
+SMALL = [t.RandomResizedCrop(32), t.RandomHorizontalFlip(0.5), t.Normalize((0.5,) * 3, (0.25,) * 3)]
+
+
+def python(code: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+
+
+def labels(loader: DataLoader) -> list[int]:
+    return [int(label) for _, batch in loader for label in batch]
+
+
+def batches(loader: DataLoader) -> list[tuple[bytes, bytes]]:
+    return [(images.tobytes(), batch.tobytes()) for images, batch in loader]
+
+
+class Objects:
+    """A data set in Python."""
+
+    def __init__(self, folder: Path, delay: float = 0.0) -> None:
+        self.files = sorted(folder.glob("*/*.jpg"))
+        self.delay = delay
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def read(self, i: int) -> tuple[bytes | Path, int]:
+        time.sleep(self.delay)
+        file = self.files[i]
+        return (file.read_bytes() if i % 2 else file), i
+
+
+def test_importing_the_package_imports_neither_numpy_nor_torch() -> None:
+    done = python("import sys, warpfeed; print([name for name in ('numpy', 'torch', 'jax') if name in sys.modules])")
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_batches_are_arrays(photos: Path) -> None:
+    loader = DataLoader(photos, 16, transform=SMALL, num_workers=2)
+    shapes = [(images.shape, images.dtype, batch.shape, batch.dtype) for images, batch in loader]
+    assert shapes == [((n, 3, 32, 32), np.float32, (n,), np.int64) for n in (16, 16, 8)]
+    assert (len(loader), loader.classes, sorted(set(labels(loader)))) == (
+        3,
+        ["class_00", "class_01", "class_02", "class_03"],
+        [0, 1, 2, 3],
+    )
+    last = DataLoader(photos, 16, transform=[t.CenterCrop(8, 8)], dtype="uint8", channels_last=True, drop_last=True)
+    assert [images.shape for images, _ in last] == [(16, 8, 8, 3)] * 2 and len(last) == 2
+
+
+def test_pixels_do_not_depend_on_threads(photos: Path) -> None:
+    all_batches = [batches(DataLoader(photos, 16, True, transform=SMALL, num_workers=n, seed=4)) for n in (0, 1, 3)]
+    assert all_batches[0] == all_batches[1] == all_batches[2]
+
+
+def test_each_epoch_has_an_order_of_its_own_and_all_samples(photos: Path) -> None:
+    loader = DataLoader(Objects(photos), 7, shuffle=True, transform=SMALL)
+    first, second = labels(loader), labels(loader)
+    assert first != second and sorted(first) == sorted(second) == list(range(40))
+    loader.set_epoch(0)
+    assert labels(loader) == first
+
+
+def test_taking_an_iterator_begins_nothing(photos: Path) -> None:
+    loader = DataLoader(photos, 8, shuffle=True, transform=SMALL)
+    before = len(os.listdir("/proc/self/task"))
+    unused = [iter(loader) for _ in range(3)]
+    assert len(os.listdir("/proc/self/task")) == before
+    assert batches(loader) == batches(DataLoader(photos, 8, shuffle=True, transform=SMALL)), "epoch 0"
+    del unused
+
+
+def test_a_state_resumes_with_the_batches_that_were_left(photos: Path) -> None:
+    def loader() -> DataLoader:
+        return DataLoader(photos, 6, shuffle=True, transform=SMALL, seed=1)
+
+    whole = loader()
+    undisturbed = batches(whole) + batches(whole)
+    for taken in (0, 1, 4, 7, 8, 13):
+        first = loader()
+        states, got = first.state_dict(), []
+        while len(got) < taken:
+            for images, batch in first:
+                got.append((images.tobytes(), batch.tobytes()))
+                states = first.state_dict()
+                if len(got) == taken:
+                    break
+        states = json.loads(json.dumps(states))
+        second = loader()
+        second.load_state_dict(states)
+        rest: list[tuple[bytes, bytes]] = []
+        while len(got) + len(rest) < 14:
+            rest += batches(second)
+        assert got + rest == undisturbed, taken
+
+
+def test_several_iterators_live_side_by_side(photos: Path) -> None:
+    loader = DataLoader(photos, 8, transform=SMALL)
+    pairs = list(zip(loader, loader, strict=True))
+    assert len(pairs) == 5 and all((a[1] == b[1]).all() for a, b in pairs)
+
+
+def test_sixteen_threads_on_one_iterator_get_each_sample_once(photos: Path) -> None:
+    loader = DataLoader(Objects(photos), 1, shuffle=True, transform=SMALL, num_workers=3)
+    iterator, got, lock = iter(loader), [], threading.Lock()
+
+    def work() -> None:
+        for _, batch in iterator:
+            with lock:
+                got.append(int(batch[0]))
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == list(range(40))
+
+
+def test_memory_and_threads_are_flat_over_abandoned_iterators(photos: Path) -> None:
+    loader = DataLoader(photos, 8, shuffle=True, transform=SMALL, num_workers=2)
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    def abandon(times: int) -> None:
+        for _ in range(times):
+            for _ in loader:
+                break
+
+    abandon(50)
+    gc.collect()
+    threads, before = len(os.listdir("/proc/self/task")), resident()
+    abandon(200)
+    gc.collect()
+    assert len(os.listdir("/proc/self/task")) == threads
+    assert resident() - before < 8 << 20
+
+
+def test_bad_images_are_errors_of_python(photos: Path, tmp_path: Path) -> None:
+    good = sorted(photos.glob("*/*.jpg"))[0]
+    broken, missing = tmp_path / "broken.jpg", tmp_path / "missing.jpg"
+    broken.write_bytes(good.read_bytes()[:300])
+    with pytest.raises(ValueError, match="broken.jpg") as caught:
+        list(DataLoader([(good, 0), (broken, 1)], transform=SMALL))
+    assert isinstance(caught.value, warpfeed.DataError) and (caught.value.index, caught.value.name) == (1, str(broken))
+    with pytest.raises(FileNotFoundError) as gone:
+        list(DataLoader([(missing, 0)], transform=SMALL))
+    assert (gone.value.errno, gone.value.filename) == (2, str(missing)) and isinstance(gone.value, warpfeed.Error)
+    loader = DataLoader([(good, 0), (broken, 1), (missing, 2)], transform=SMALL, on_error="skip", max_bad=2)
+    assert labels(loader) == [0] and [bad[0] for bad in loader.bad()] == [1, 2]
+    with pytest.raises(ValueError, match="batch_size"):
+        DataLoader(photos, 0, transform=SMALL)
+    with pytest.raises(ValueError, match="item 1 of 1: hflop"):
+        DataLoader(photos, transform=[{"op": "hflop"}])
+
+
+def test_exceptions_of_a_data_set_keep_type_and_traceback(photos: Path) -> None:
+    class Broken(Objects):
+        def read(self, i: int) -> tuple[bytes | Path, int]:
+            if i == 3:
+                raise LookupError("row 3 is gone")
+            return super().read(i)
+
+    with pytest.raises(LookupError, match="row 3 is gone") as caught:
+        list(DataLoader(Broken(photos), 4, transform=SMALL))
+    assert any(entry.name == "read" for entry in caught.traceback)
+    assert "sample 3" in "".join(caught.value.__notes__)
+    loader = DataLoader(Broken(photos), 4, transform=SMALL, on_error="skip", max_bad=1)
+    assert labels(loader) == [i for i in range(40) if i != 3]
+
+
+def test_targets_of_objects_are_numbers_too(photos: Path) -> None:
+    class Boxes(Objects):
+        def read(self, i: int) -> tuple[bytes | Path, list[float]]:
+            return super().read(i)[0], [i, i + 0.5]
+
+    (_, targets), *_ = DataLoader(Boxes(photos), 4, transform=SMALL, targets="float=2")
+    assert targets.tolist() == [[0, 0.5], [1, 1.5], [2, 2.5], [3, 3.5]]
+
+
+def test_a_mix_and_views(photos: Path) -> None:
+    (images, targets), *_ = DataLoader(photos, 8, transform=SMALL, mix="torchvision=0.2/1", targets="soft=4")
+    assert images.shape == (8, 3, 32, 32) and np.allclose(targets.sum(1), 1)
+    views = [{"views": [{"transforms": [{"op": "center_crop", "width": side, "height": side}]} for side in (16, 8)]}]
+    (both, _), *_ = DataLoader(photos, 8, transform=views)
+    assert [view.shape for view in both] == [(8, 3, 16, 16), (8, 3, 8, 8)]
+
+
+def test_recipes_say_what_was_done(photos: Path) -> None:
+    loader = DataLoader(photos, 8, transform=SMALL, num_workers=0)
+    assert [step["op"] for step in loader.recipe(5)][0] == "resized_crop"
+    list(loader)
+    stats = loader.stats()
+    assert stats["images"] == 40 and stats["decode"] > 0
+
+
+def test_a_preprocessor_has_the_bytes_of_the_loader(photos: Path) -> None:
+    files = sorted(photos.glob("*/*.jpg"))[:3]
+    loader = DataLoader([(file, 0) for file in files], 3, preset="eval")
+    (images, _), *_ = loader
+    for preprocessor in (loader.preprocessor(), warpfeed.Preprocessor("eval")):
+        assert preprocessor.image_size == (224, 224)
+        assert (np.asarray(preprocessor([file.read_bytes() for file in files])) == images).all()
+
+
+def test_a_tensor_is_given_away_once(photos: Path) -> None:
+    tensor = warpfeed.Preprocessor("eval")([next(photos.glob("*/*.jpg")).read_bytes()])
+    assert (tensor.shape, tensor.dtype, tensor.device) == ([1, 3, 224, 224], "float32", "cpu")
+    np.from_dlpack(tensor)
+    with pytest.raises(BufferError):
+        np.from_dlpack(tensor)
+
+
+def test_all_transforms_of_the_command_have_a_class() -> None:
+    listed = subprocess.run(
+        [str(Path(sys.executable).with_name("warpfeed")), "transforms", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for entry in json.loads(listed.stdout):
+        name = "".join(part.capitalize() for part in entry["name"].split("_"))
+        kind = "transform" if entry["random"] else "op"
+        made = getattr(t, name)(**{key: value for key, value in entry["written"].items() if key != kind})
+        assert json.loads(json.dumps(made.written())) == entry["written"], name
+
+
+def test_ranks_get_different_samples_and_equally_many_batches(photos: Path) -> None:
+    parts = [DataLoader(Objects(photos), 4, True, transform=SMALL, distributed=(rank, 3), seed=9) for rank in range(3)]
+    got = [labels(part) for part in parts]
+    assert {len(part) for part in parts} == {4} and set().union(*got) == set(range(40))
+
+
+def test_ctrl_c_comes_within_a_fifth_of_a_second(photos: Path) -> None:
+    code = """
+        import os, signal, sys, threading, time
+        from warpfeed.numpy import DataLoader
+        slow = [{"op": "resize", "width": 400, "height": 400}] + 9 * [{"op": "gaussian_blur", "kernel": 23, "sigma": 2}]
+        loader = DataLoader(sys.argv[1], 400, transform=slow, dtype="uint8", sampler=[0] * 400, num_workers=1)
+        def interrupt():
+            global at
+            at = time.perf_counter()
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Timer(0.5, interrupt).start()
+        try:
+            for _ in loader: pass
+        except KeyboardInterrupt:
+            print(time.perf_counter() - at)
+    """
+    done = python(code, str(photos))
+    assert float(done.stdout) < 0.2, (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_interpreter_ends_with_a_live_loader(photos: Path, workers: int) -> None:
+    code = """
+        import sys, time
+        from pathlib import Path
+        from warpfeed.numpy import DataLoader
+        class Objects:
+            def __init__(self, folder): self.files = sorted(Path(folder).glob("*/*.jpg"))
+            def __len__(self): return len(self.files)
+            def read(self, i): time.sleep(0.001); return self.files[i], i
+        crop = [{"op": "center_crop", "width": 8, "height": 8}]
+        loader = DataLoader(Objects(sys.argv[1]), 4, transform=crop, num_workers=int(sys.argv[2]))
+        iterator = iter(loader)
+        next(iterator)
+        sys.keep = iterator
+        class Cycle: pass
+        cycle = Cycle(); cycle.me = cycle; cycle.iterator = iter(loader); next(cycle.iterator)
+    """
+    for _ in range(int(os.environ.get("WARPFEED_EXITS", "5"))):
+        done = python(code, str(photos), str(workers))
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_forked_children(photos: Path) -> None:
+    code = """
+        import os, signal, sys, warnings
+        warnings.simplefilter("ignore")
+        from warpfeed.numpy import DataLoader
+        loader = DataLoader(sys.argv[1], 4, transform=[{"op": "center_crop", "width": 8, "height": 8}], num_workers=2)
+        iterator = iter(loader)
+        images, _ = next(iterator)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                next(iterator)
+                os._exit(1)
+            except RuntimeError as error:
+                assert "forked" in str(error)
+            got = sum(len(labels) for _, labels in loader)
+            del images, iterator, loader
+            os._exit(0 if got == 40 else 2)
+        assert os.waitpid(child, 0)[1] == 0, "the child"
+        assert 4 + sum(len(labels) for _, labels in iterator) == 40
+    """
+    done = python(code, str(photos))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_loaders_go_to_processes_of_multiprocessing(photos: Path, method: str, tmp_path: Path) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(
+        textwrap.dedent("""
+        import multiprocessing, sys, warnings
+        warnings.simplefilter("ignore")
+        from warpfeed.numpy import DataLoader
+
+        def count(loader):
+            return sum(len(labels) for _, labels in loader)
+
+        if __name__ == "__main__":
+            loader = DataLoader(sys.argv[1], 4, transform=[{"op": "center_crop", "width": 8, "height": 8}], num_workers=1)
+            next(iter(loader))
+            with multiprocessing.get_context(sys.argv[2]).Pool(2) as pool:
+                print(pool.map(count, [loader] * 2))
+    """)
+    )
+    done = subprocess.run(
+        [sys.executable, str(script), str(photos), method], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "[40, 40]", done.stderr
+
+
+def test_the_command_comes_along(photos: Path) -> None:
+    command = str(Path(sys.executable).with_name("warpfeed"))
+    done = subprocess.run(
+        [command, "run", str(photos), "--preset", "eval", "--device", "cpu", "--json"], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and json.loads(done.stdout)["images"] == 40
+    wrong = subprocess.run([command, "run", str(photos), "--preset", "evil"], capture_output=True, text=True)
+    assert wrong.returncode == 2 and "evil" in wrong.stderr
+
+
+def test_ctrl_c_ends_the_command(photos: Path) -> None:
+    command = [
+        str(Path(sys.executable).with_name("warpfeed")),
+        "run",
+        str(photos),
+        "--epochs",
+        "100000",
+        "--device",
+        "cpu",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=5) != 0
