@@ -79,7 +79,7 @@ def test_lightning_resumes_in_the_middle_of_an_epoch(photos: Path, tmp_path: Pat
 
 def test_hf_trainer_resumes_in_the_middle_of_an_epoch(photos: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    from warpfeed.transformers import WarpfeedTrainer
+    from warpfeed.transformers import LoaderArguments, WarpfeedTrainer
 
     class Net(nn.Module):
         def __init__(self, seen: Seen) -> None:
@@ -97,7 +97,7 @@ def test_hf_trainer_resumes_in_the_middle_of_an_epoch(photos: Path, tmp_path: Pa
             str(folder), num_train_epochs=2, per_device_train_batch_size=4, report_to=[], use_cpu=True, save_steps=7,
             max_steps=steps, logging_strategy="no", disable_tqdm=True, dataloader_num_workers=2, seed=6,
         )  # fmt: skip
-        data = {"dataset": photos, "transform": SMALL}
+        data = LoaderArguments(photos, transform=SMALL)
         trainer = WarpfeedTrainer(model=Net(seen), args=args, train_dataset=data, eval_dataset=data)
         trainer.train(**options)
         return trainer

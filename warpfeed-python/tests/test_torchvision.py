@@ -61,7 +61,6 @@ ENDS: dict[str, list[Any]] = {
     "normalize": [tv.ToTensor(), tv.Normalize(MEAN, STD)],
     "PILToTensor": [tv.PILToTensor()],
     "ConvertImageDtype": [tv.PILToTensor(), tv.ConvertImageDtype(torch.float32), tv.Normalize(MEAN, STD)],
-    "v2": [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD), v2.ToPureTensor()],
 }
 # Transforms whose draws are others: they run, and their parameters arrive.
 RANDOM: list[Any] = [
@@ -90,6 +89,28 @@ def test_bytes_are_torchvisions(photos: Path, name: str) -> None:
 def test_values_are_torchvisions(photos: Path, name: str) -> None:
     ours, theirs = both(photos, [*EXACT["resize"], *ENDS[name]])
     assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+
+
+def test_scaling_by_v2_differs_in_the_last_bit(photos: Path) -> None:
+    """v2 multiplies by 1/255, where ToTensor and this package divide by 255."""
+    steps = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD), v2.ToPureTensor()]
+    ours, theirs = both(photos, [*EXACT["resize"], *steps])
+    assert torch.allclose(ours, theirs, rtol=0, atol=5e-7)
+
+
+def test_images_of_different_sizes(photos: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    for i, size in enumerate(((40, 30), (20, 60))):
+        (tmp_path / "a").mkdir(exist_ok=True)
+        Image.new("RGB", size, (i, 2, 3)).save(tmp_path / "a" / f"{i}.png")
+    data = ImageFolder(str(tmp_path), tv.ToTensor())
+    with pytest.raises(ValueError, match="ragged=True"):
+        next(iter(DataLoader(data, 2)))
+    images, _ = next(iter(DataLoader(data, 2, ragged=True)))
+    assert [tuple(image.shape) for image in images] == [(1, 3, 30, 40), (1, 3, 60, 20)]
+    padded, _ = next(iter(DataLoader(data, 2, pad_to=32)))
+    assert padded.shape == (2, 3, 64, 64)
 
 
 @pytest.mark.parametrize("transform", RANDOM, ids=lambda transform: type(transform).__name__)

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 from . import _datasets, _mixing, _torchvision, _warpfeed
@@ -16,9 +16,12 @@ from ._preprocessor import Preprocessor
 from .transforms import Transform, written
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 DTypeName = Literal["float32", "float16", "bfloat16", "uint8"]
 _DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"}
+
+_DETECTION = {name for name in _warpfeed.presets() if _warpfeed.preset(name)[2]}
 
 _live: weakref.WeakSet[_warpfeed.Epoch] = weakref.WeakSet()
 
@@ -128,6 +131,7 @@ class Loader(Generic[T]):
         channels_last: bool = False,
         channels: int | None = None,
         pad_to: int | None = None,
+        ragged: bool | None = None,
         targets: str | None = None,
         fields: Sequence[str] | None = None,
         mix: Any = None,
@@ -203,6 +207,8 @@ class Loader(Generic[T]):
             "entry_points": _entry_points(entry_points),
         }
         self._source, self._settings = found.source, json.dumps(settings)
+        # Boxes and masks come with images of any size; other batches are one array, as torch's are.
+        self._ragged = bool(fields or preset in _DETECTION) if ragged is None else ragged
         self._of_sampler = sampler if order is not None and "listed" in order else None
         self._lock = threading.RLock()
         self._made: _warpfeed.Pipeline | None = None
@@ -288,6 +294,26 @@ class Loader(Generic[T]):
 
     def _deliver(self, batch: _warpfeed.Batch) -> T:
         raise NotImplementedError
+
+    def _images(
+        self, batch: _warpfeed.Batch, array: Callable[[_warpfeed.Tensor], A], join: Callable[[list[A]], A]
+    ) -> Any:
+        """The images of a batch: an array, or a list of them for several views, and if they may differ in size."""
+        views = []
+        for view in batch.views:
+            if not isinstance(view, list):
+                views.append(array(view))
+            elif self._ragged:
+                return [array(one) for one in view]
+            elif len({tuple(one.shape) for one in view}) == 1:
+                views.append(join([array(one) for one in view]))
+            else:
+                sizes = ", ".join(sorted({str(tuple(one.shape[1:])) for one in view})[:3])
+                raise ParameterError(
+                    f"images of a batch differ in size ({sizes}): resize or crop them, pad them with pad_to=32, or take a "
+                    "list with ragged=True"
+                )
+        return views[0] if len(views) == 1 else views
 
     def __iter__(self) -> Iterator[T]:
         return Iteration(self)

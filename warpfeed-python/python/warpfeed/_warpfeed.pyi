@@ -3,6 +3,21 @@ from os import PathLike
 from typing import Any, final
 
 __version__: str
+__all__ = [
+    "Batch",
+    "Epoch",
+    "Fields",
+    "Pipeline",
+    "Preprocessor",
+    "Source",
+    "Tensor",
+    "__version__",
+    "command",
+    "hugging_face_ops",
+    "preset",
+    "presets",
+    "timm_ops",
+]
 
 def preset(name: str) -> tuple[str, str | None, list[str]]: ...
 def presets() -> list[str]: ...

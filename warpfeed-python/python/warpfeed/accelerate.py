@@ -20,8 +20,9 @@ def prepare(accelerator: Accelerator, *objects: Any) -> Any:
     step of an accumulation is taken with the last batch, as with torch's loaders.
     """
     prepared = tuple(_loader(accelerator, one) if isinstance(one, DataLoader) else one for one in objects)
-    rest = accelerator.prepare(*[one for one in prepared if not isinstance(one, DataLoaderShard)])
-    others = iter(rest if isinstance(rest, tuple) else (rest,))
+    rest = [one for one in prepared if not isinstance(one, DataLoaderShard)]
+    done = accelerator.prepare(*rest) if rest else ()
+    others = iter(done if isinstance(done, tuple) else (done,))
     result = tuple(one if isinstance(one, DataLoaderShard) else next(others) for one in prepared)
     return result[0] if len(result) == 1 else result
 

@@ -40,8 +40,6 @@ class DataLoader(Loader[tuple[Any, Any]]):
         return array if self._sharding is None else jax.device_put(array, self._sharding)
 
     def _deliver(self, batch: _warpfeed.Batch) -> tuple[Any, Any]:
-        views = [
-            [self._array(one) for one in view] if isinstance(view, list) else self._array(view) for view in batch.views
-        ]
+        images = self._images(batch, self._array, jax.numpy.concatenate)
         targets = batch.labels if batch.targets is None else batch.targets
-        return views[0] if len(views) == 1 else views, targets if isinstance(targets, list) else self._array(targets)
+        return images, targets if isinstance(targets, list) else self._array(targets)

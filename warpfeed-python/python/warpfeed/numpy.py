@@ -20,9 +20,9 @@ class DataLoader(Loader[tuple[Any, Any]]):
     """
 
     def _deliver(self, batch: _warpfeed.Batch) -> tuple[Any, Any]:
-        views = [[_array(one) for one in view] if isinstance(view, list) else _array(view) for view in batch.views]
+        images = self._images(batch, _array, numpy.concatenate)
         targets = batch.labels if batch.targets is None else batch.targets
-        return views[0] if len(views) == 1 else views, targets if isinstance(targets, list) else _array(targets)
+        return images, targets if isinstance(targets, list) else _array(targets)
 
 
 def _array(tensor: _warpfeed.Tensor) -> Any:

@@ -53,6 +53,8 @@ class DataLoader(Loader[Any]):
     targets: what is delivered beside labels, as in "soft=1000/0.1", "multi-hot=80", "float=4:json.box".
     fields: fields of samples, such as ("boxes", "labels", "masks"), as a list of dicts in place of the labels.
     mix: MixUp and CutMix of batches, as in "torchvision=0.2/1" or "timm=0.8/1,mode=elem".
+    ragged: whether images may differ in size, and come as a list. By default only with fields or a preset of detection.
+    pad_to: pads the images of a batch to the largest one, with sides that are multiples of this.
     output: "tuple" for [images, labels]; "dict" for {"pixel_values", "labels"}; a mapping of these names to others; a
         function of images and labels; "batch" for the native batch, with views, indices, mixing and state.
     on_error: "raise", "skip", or "substitute" for a bad image; `bad()` lists them.
@@ -153,11 +155,7 @@ class DataLoader(Loader[Any]):
     def _deliver(self, batch: _warpfeed.Batch) -> Any:
         if self._output == "batch":
             return batch
-        views = [
-            [self._tensor(one) for one in view] if isinstance(view, list) else self._tensor(view)
-            for view in batch.views
-        ]
-        images: Any = views[0] if len(views) == 1 else views
+        images = self._images(batch, self._tensor, torch.cat)
         labels = self._targets(batch)
         if callable(self._output):
             return self._output(images, labels)

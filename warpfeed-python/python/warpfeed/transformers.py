@@ -6,24 +6,39 @@ from typing import Any
 
 from transformers import Trainer
 
+from . import _datasets
 from .accelerate import prepare
 from .torch import DataLoader
 
-__all__ = ["WarpfeedTrainer", "WarpfeedTrainerMixin"]
+__all__ = ["LoaderArguments", "WarpfeedTrainer", "WarpfeedTrainerMixin"]
+
+
+class LoaderArguments:
+    """A data set with arguments of its loader. A mapping would mean several data sets to a Trainer."""
+
+    def __init__(self, dataset: Any, **options: Any) -> None:
+        """The arguments of `warpfeed.torch.DataLoader`."""
+        self.arguments = {"dataset": dataset, **options}
+
+    def __len__(self) -> int:
+        samples = _datasets.find(self.arguments["dataset"]).source.samples
+        if samples is None:
+            raise TypeError("a stream has no length")
+        return samples
 
 
 class WarpfeedTrainerMixin:
     """Has a Trainer read its data sets by warpfeed: `class MyTrainer(WarpfeedTrainerMixin, Trainer)`.
 
-    `train_dataset`, `eval_dataset` and `test_dataset` are what `warpfeed.torch.DataLoader` takes, or mappings of its
-    arguments. Batches are `{"pixel_values": images, "labels": labels}`. Batch sizes, workers and seed are those of the
-    TrainingArguments. Training goes on exactly where a checkpoint was written.
+    `train_dataset`, `eval_dataset` and `test_dataset` are what `warpfeed.torch.DataLoader` takes, or
+    `LoaderArguments`. Batches are `{"pixel_values": images, "labels": labels}`. Batch sizes, workers and seed are
+    those of the TrainingArguments. Training goes on exactly where a checkpoint was written.
     """
 
     def _warpfeed_loader(self, dataset: Any, batch_size: int, train: bool) -> Any:
         trainer: Any = self
         args = trainer.args
-        own = {"dataset": dataset} if not isinstance(dataset, dict) else dataset
+        own = dataset.arguments if isinstance(dataset, LoaderArguments) else {"dataset": dataset}
         arguments = {
             "batch_size": batch_size,
             "shuffle": train,
