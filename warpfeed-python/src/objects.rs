@@ -1,5 +1,6 @@
 //! Data sets that are Python objects with `__len__` and `read(i)`.
 
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyException, PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -44,8 +45,9 @@ impl Objects {
             Encoded::Bytes(bytes.as_bytes().to_vec())
         } else if let Ok(path) = image.extract::<PathBuf>() {
             Encoded::Path(path)
-        } else if let Ok(bytes) = py.get_type::<PyBytes>().call1((&image,)).and_then(|bytes| Ok(bytes.extract()?)) {
-            Encoded::Bytes(bytes)
+        } else if PyUntypedBuffer::get(&image).is_ok() {
+            // A bytearray, a memoryview, an array.
+            Encoded::Bytes(py.get_type::<PyBytes>().call1((&image,))?.extract()?)
         } else {
             return Err(wrong("an encoded image as bytes, or its path, first", &image));
         };

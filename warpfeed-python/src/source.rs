@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use warpfeed::image::Size;
 use warpfeed::source::{
-    self, Compose, Concat, DecodedImages, EncodedImages, Input, ListFile, MaskOptions, OpenOptions,
+    self, Compose, Concat, DecodedImages, EncodedImages, Input, ListFile, MaskOptions, OpenOptions, RecordOptions,
 };
 
 /// Samples that a pipeline reads.
@@ -36,16 +36,23 @@ struct Options {
 
 impl Options {
     fn into_options(self) -> warpfeed::Result<OpenOptions> {
-        let mut options = OpenOptions::default();
-        options.format = self.format.map(|format| format.parse()).transpose()?;
-        (options.split, options.annotations, options.window) = (self.split, self.annotations, self.window);
-        options.random_access = self.random_access;
-        (options.records.image, options.records.label) = (self.image_field, self.label_field);
-        options.records.classes = self.classes;
-        if let Some(ids) = self.mask_ids {
-            options.masks = MaskOptions { ids: ids.parse()?, ..MaskOptions::default() };
-        }
-        Ok(options)
+        let ids = self.mask_ids.map(|ids| ids.parse()).transpose()?;
+        let usual = MaskOptions::default();
+        Ok(OpenOptions {
+            format: self.format.map(|format| format.parse()).transpose()?,
+            split: self.split,
+            annotations: self.annotations,
+            masks: ids.map_or(usual.clone(), |ids| MaskOptions { ids, ..usual }),
+            records: RecordOptions {
+                image: self.image_field,
+                label: self.label_field,
+                classes: self.classes,
+                ..RecordOptions::default()
+            },
+            window: self.window,
+            random_access: self.random_access,
+            ..OpenOptions::default()
+        })
     }
 }
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torchvision.transforms as tv
 from torchvision.datasets import ImageFolder
+
 from warpfeed.torch import DataLoader
 
 ROUNDS = 7

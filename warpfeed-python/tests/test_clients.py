@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
+
 from warpfeed import transforms as t  # noqa: E402
 from warpfeed.torch import DataLoader  # noqa: E402
 
@@ -172,6 +173,7 @@ def test_two_processes_read_different_samples(photos: Path, tmp_path: Path) -> N
 def test_timms_arguments_make_the_loader(photos: Path) -> None:
     timm_data = pytest.importorskip("timm.data")
     from torchvision.datasets import ImageFolder
+
     from warpfeed.timm import create_loader, transform
 
     evaluation = {

@@ -12,9 +12,11 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+
 import warpfeed
 from warpfeed import transforms as t
 from warpfeed.numpy import DataLoader
@@ -198,6 +200,21 @@ def test_targets_of_objects_are_numbers_too(photos: Path) -> None:
 
     (_, targets), *_ = DataLoader(Boxes(photos), 4, transform=SMALL, targets="float=2")
     assert targets.tolist() == [[0, 0.5], [1, 1.5], [2, 2.5], [3, 3.5]]
+
+
+def test_images_of_objects_are_anything_with_bytes(photos: Path) -> None:
+    class Forms(Objects):
+        def read(self, i: int) -> tuple[Any, int]:
+            data = self.files[i].read_bytes()
+            return [data, bytearray(data), memoryview(data), np.frombuffer(data, np.uint8), str(self.files[i]), 7][
+                i % 6
+            ], i
+
+    loader = DataLoader(Forms(photos), 5, transform=SMALL)
+    iterator = iter(loader)
+    next(iterator)
+    with pytest.raises(TypeError, match="read\\(5\\) of .*Forms must return an encoded image as bytes"):
+        next(iterator)
 
 
 def test_a_mix_and_views(photos: Path) -> None:

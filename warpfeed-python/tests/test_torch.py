@@ -14,11 +14,12 @@ torchdata = pytest.importorskip("torchdata.stateful_dataloader")
 tv = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")
 
-import warpfeed  # noqa: E402
 from torch.utils.data import ConcatDataset, RandomSampler, SequentialSampler, Subset, WeightedRandomSampler  # noqa: E402
 from torch.utils.data.distributed import DistributedSampler  # noqa: E402
 from torchvision.datasets import ImageFolder  # noqa: E402
 from tqdm import tqdm  # noqa: E402
+
+import warpfeed  # noqa: E402
 from warpfeed.torch import DataLoader  # noqa: E402
 
 EVAL = tv.Compose([tv.Resize(40), tv.CenterCrop(32), tv.ToTensor(), tv.Normalize([0.5] * 3, [0.25] * 3)])

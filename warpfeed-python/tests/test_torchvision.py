@@ -14,6 +14,7 @@ v2 = pytest.importorskip("torchvision.transforms.v2")
 
 from torchvision.datasets import ImageFolder  # noqa: E402
 from torchvision.transforms import InterpolationMode as Filter  # noqa: E402
+
 from warpfeed.torch import DataLoader  # noqa: E402
 
 BICUBIC = Filter.BICUBIC
