@@ -130,6 +130,47 @@ def test_accelerate_steps_with_the_last_batch(photos: Path) -> None:
     assert [i for i, step in enumerate(steps) if step] == [3, 7, 9]
 
 
+def test_accelerate_skips_to_the_batch_where_it_was_killed(photos: Path) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    from warpfeed.accelerate import prepare
+
+    accelerator = accelerate.Accelerator(cpu=True)
+    made = prepare(accelerator, loader(photos))
+    whole = [digest(*batch) for _ in range(2) for batch in made]
+    again = prepare(accelerator, loader(photos))
+    again.set_epoch(1)
+    rest = [digest(*batch) for batch in accelerator.skip_first_batches(again, 4)]
+    assert whole[14:] == rest
+
+
+def test_a_loop_over_timms_loader_is_killed_and_resumed(photos: Path) -> None:
+    pytest.importorskip("timm")
+    from warpfeed.timm import create_loader
+
+    def made() -> DataLoader:
+        return create_loader(photos, 32, 4, is_training=True, auto_augment="rand-m9-mstd0.5-inc1", seed=8)
+
+    def train(made: DataLoader, first: int, seen: Seen, stop: int = 1000) -> tuple[int, Any]:
+        for epoch in range(first, 2):
+            made.sampler.set_epoch(epoch)
+            for images, labels in made:
+                seen.append(digest(images, labels))
+                if len(seen) == stop:
+                    return epoch, made.state_dict()
+        return 2, None
+
+    whole: Seen = []
+    train(made(), 0, whole)
+    assert len(whole) == 20
+    first: Seen = []
+    epoch, state = train(made(), 0, first, stop=13)
+    resumed = made()
+    resumed.load_state_dict(state)
+    rest: Seen = []
+    train(resumed, epoch, rest)
+    assert first + rest == whole
+
+
 RANKS = """
     import sys
     import torch.distributed as dist
