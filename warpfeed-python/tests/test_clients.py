@@ -291,3 +291,16 @@ def test_jax(photos: Path) -> None:
     theirs, _ = next(iter(DataLoader(photos, 8, transform=SMALL)))
     assert isinstance(images, jax.Array) and images.shape == (8, 32, 32, 3) and labels.shape == (8,)
     assert (torch.from_numpy(__import__("numpy").array(images)).permute(0, 3, 1, 2) == theirs).all()
+
+
+EXAMPLES = sorted(Path(__file__).parent.parent.glob("examples/*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_examples_run(photos: Path, tmp_path: Path, example: Path) -> None:
+    needs = {"torch_loop": "torchvision"}.get(example.stem, example.stem.split("_")[0])
+    pytest.importorskip(needs)
+    command = [sys.executable, str(example), str(photos)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=180)
+    assert done.returncode == 0, done.stderr
+    assert "loss" in done.stdout or "accuracy" in done.stdout
