@@ -270,6 +270,15 @@ def test_ranks_get_different_samples_and_equally_many_batches(photos: Path) -> N
     assert {len(part) for part in parts} == {4} and set().union(*got) == set(range(40))
 
 
+@pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")
+def test_batches_on_a_device_are_the_cpus(photos: Path) -> None:
+    options: dict[str, Any] = {"shuffle": True, "transform": SMALL, "seed": 2}
+    loader = DataLoader(photos, 8, device="cuda:0", decode="exact", **options)
+    assert batches(loader) == batches(DataLoader(photos, 8, **options))
+    tensor = next(loader._pipeline().epoch(0)).views[0]
+    assert isinstance(tensor, warpfeed.Tensor) and tensor.__dlpack_device__() == (2, 0)
+
+
 def test_ctrl_c_comes_within_a_fifth_of_a_second(photos: Path) -> None:
     code = """
         import os, signal, sys, threading, time
