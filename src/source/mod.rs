@@ -67,7 +67,9 @@ pub use records::{RecordFormat, RecordOptions, RecordShards};
 pub use sample::{Sample, Want};
 #[cfg(feature = "cloud")]
 pub use stream::ShardCache;
-pub use stream::{AtEnd, RecordStream, Samples, Stream, StreamMix, StreamOptions, StreamSample, StreamStart};
+pub use stream::{
+    AtEnd, RecordStream, Samples, Stream, StreamFields, StreamMix, StreamOptions, StreamSample, StreamStart,
+};
 pub use voc::VocFolder;
 pub use yolo::YoloFolder;
 

@@ -59,7 +59,7 @@ const MODULES: &[(&str, &str)] = &[
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda error"),
-    ("pack", "address atomic error file ops pipeline rank source store targets threads"),
+    ("pack", "address atomic error fields file follow ops pipeline plan rank source store targets threads"),
     (
         "experiment",
         "atomic backend cuda device error fields file mix ops pipeline plan preset rng sampler sheet source tensor threads",
