@@ -44,7 +44,7 @@ const MODULES: &[(&str, &str)] = &[
     ("sampling", "error rng sampler source"),
     // Where batches are made.
     ("cuda", "device error memory"),
-    ("tensor", "cuda device error memory mix npy targets"),
+    ("tensor", "cuda device error fields memory mix npy targets"),
     ("backend", "cuda device error fields file memory mix ops plan source targets tensor threads trace"),
     // What a program builds and calls.
     ("engine", "backend device error memory opening ops plan tensor threads"),

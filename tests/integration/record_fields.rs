@@ -91,6 +91,14 @@ fn all_fields_are_packed_and_read_again_bit_for_bit() {
 }
 
 #[test]
+fn the_memory_bound_counts_fields() {
+    let memory = |names: &[&str]| unchanged(source(9), names).build().unwrap().memory();
+    let (none, two) = (memory(&[]), memory(&["mask", "depth"]));
+    let batches = two.batches_bytes / two.batch_bytes;
+    assert_eq!((none.fields_bytes, two.fields_bytes), (0, batches * 4 * 2 * 2 * SIZE.area_px()));
+}
+
+#[test]
 fn verify_finds_damage_in_fields() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("train");
