@@ -33,7 +33,7 @@ pub struct FieldArgs {
     /// Format of boxes where the data do not say: XYXY, XYWH or CXCYWH.
     #[arg(long, value_name = "FORMAT")]
     box_format: Option<BoxFormat>,
-    /// Annotations of the images: a file for the format coco, a folder for masks.
+    /// Annotations of the images: a file for the formats coco and panoptic, a folder for masks.
     #[arg(long, value_name = "PATH")]
     annotations: Option<PathBuf>,
     #[command(flatten)]
@@ -115,7 +115,8 @@ pub struct SourceArgs {
     pub spec: PathBuf,
     /// Format of the source if its name does not tell.
     ///
-    /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100, coco, masks, voc, yolo.
+    /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100, coco, panoptic,
+    /// masks, voc, yolo.
     #[arg(long, value_name = "FORMAT")]
     format: Option<SourceFormat>,
     #[command(flatten)]

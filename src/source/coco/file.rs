@@ -158,8 +158,8 @@ struct WrittenObject {
 }
 
 /// 0, 1, false or true.
-#[derive(Default, Clone, Copy)]
-struct Flag(bool);
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Flag(pub bool);
 
 impl<'de> Deserialize<'de> for Flag {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

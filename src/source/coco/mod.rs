@@ -2,8 +2,11 @@
 
 mod file;
 pub(super) mod outline;
+mod panoptic;
 pub(super) mod runs;
 pub(super) mod segmentation;
+
+pub use panoptic::PanopticFiles;
 
 use super::{Sample, Source, Want, no_fields, no_such_sample, read_file};
 use crate::error::{Error, Result};
