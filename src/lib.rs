@@ -168,7 +168,9 @@ pub use rank::Rank;
 pub use sampler::{Even, Order, Partition, Sampler};
 pub use sampling::{EpochOrder, Sampling};
 pub use targets::{MAX_TARGET_BYTES, Target, TargetSpec, TargetType};
-pub use tensor::{DType, Element, Layout, TargetBytes, TargetElement, TargetTensor, Targets, Tensor};
+pub use tensor::{
+    DType, Element, FieldTensor, FieldValues, Layout, TargetBytes, TargetElement, TargetTensor, Targets, Tensor,
+};
 
 /// Single images: decoding, encoding, writing. Most of it is the crate `warpfeed-image`.
 pub mod image {

@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
     ApplyOptions, EpochState, OnError, Pipeline, Result, apply,
+    fields::BoxFormat,
     image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe},
     ops::Op,
     source::{
         EncodedImages, IdxFile, ListFile, ParquetFiles, RecordFormat, RecordOptions, RecordShards, RecordStream,
-        Source, Stream as _, StreamOptions, StreamStart,
+        Sample, Source, Stream as _, StreamOptions, StreamStart, Want,
     },
 };
 use warpfeed_image::decode::{
@@ -75,10 +76,10 @@ fn file(name: &str, data: &[u8]) -> PathBuf {
 
 /// Options that keep no index: each file is scanned.
 fn options() -> RecordOptions {
-    RecordOptions { keep_index: false, ..RecordOptions::default() }
+    RecordOptions { keep_index: false, boxes: Some(BoxFormat::Xywh), ..RecordOptions::default() }
 }
 
-/// Reads every sample and its targets. Failures must be the sample's fault.
+/// Reads every sample, its targets and its fields. Failures must be the sample's fault.
 fn read_all(source: &dyn Source) {
     for index in 0..source.len().min(1000) {
         if let Err(error) = source.encoded(index) {
@@ -89,6 +90,12 @@ fn read_all(source: &dyn Source) {
         for field in ["txt", "json.box", "npy", "label", "box"] {
             if let Err(error) = source.target(index, field) {
                 // No sample of this source has the field.
+                assert!(error.is_bad_sample() || error.is_parameter(), "{error}");
+            }
+        }
+        for name in ["boxes", "labels", "area", "mask", "masks", "keypoints"].map(str::to_owned) {
+            let mut sample = Sample::default();
+            if let Err(error) = source.read(index, &Want::IMAGE.and_fields(&[name]), &mut sample) {
                 assert!(error.is_bad_sample() || error.is_parameter(), "{error}");
             }
         }

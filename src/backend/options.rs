@@ -92,6 +92,13 @@ impl RunOptions {
         self.outputs.iter().map(bytes).fold(self.target_bytes, u64::saturating_add)
     }
 
+    /// Most pixels of the images that a batch has of a sample, each of at most `max_px`.
+    pub(crate) fn pixels_of_a_sample(&self, max_px: u64) -> u64 {
+        let pixels =
+            |output: &OutputForm| output.size.map_or(max_px, Size::area_px).saturating_mul(output.times as u64);
+        self.outputs.iter().map(pixels).fold(0, u64::saturating_add)
+    }
+
     /// Number of images that a batch has of each sample.
     pub(crate) fn images_of_a_sample(&self) -> usize {
         self.outputs.iter().map(|output| output.times).sum()

@@ -51,7 +51,7 @@ struct Job {
     /// Format of the shards.
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: ShardFormat,
-    /// Format of the source if its name does not tell: folder, list, webdataset, recordio, tfrecord, idx, parquet.
+    /// Format of the source if its name does not tell, as of run.
     #[arg(long, value_name = "FORMAT")]
     from: Option<SourceFormat>,
     /// Largest size of a shard in bytes, or with kB, MB, GB.
@@ -66,6 +66,9 @@ struct Job {
     /// Also pack the field FIELD of the source, under its name: json.tags, npy, label (RecordIO's array).
     #[arg(long, value_name = "FIELD")]
     target: Option<String>,
+    /// Also pack these fields of the samples: boxes,labels,mask,masks,keypoints and others.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    fields: Vec<String>,
     /// Make progressive JPEGs baseline, without loss, and JPEGs in CMYK YCbCr, by encoding them again.
     #[arg(long)]
     baseline: bool,
@@ -130,6 +133,7 @@ impl Job {
         options.restarts = self.restarts;
         options.entry_points = self.entry_points;
         options.target.clone_from(&self.target);
+        options.fields.clone_from(&self.fields);
         options.max_bad = self.max_bad;
         options.workers = self.workers.unwrap_or(options.workers);
         options.rank = self.rank.map(RankName::rank).transpose()?;

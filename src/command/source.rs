@@ -2,6 +2,7 @@
 
 use crate::{
     Error, Result,
+    fields::BoxFormat,
     source::{Input, MaskIds, MaskOptions, OpenOptions, RecordOptions, SourceFormat, read_text_limited},
 };
 use clap::Args;
@@ -29,13 +30,31 @@ pub struct FieldArgs {
     /// Needed for shards that are read from front to back. Default for others: all names, sorted.
     #[arg(long, value_name = "FILE")]
     classes: Option<PathBuf>,
+    /// Format of boxes where the data do not say: XYXY, XYWH or CXCYWH.
+    #[arg(long, value_name = "FORMAT")]
+    box_format: Option<BoxFormat>,
+    /// Annotations of the images: a file for the formats coco and panoptic, a folder for masks.
+    #[arg(long, value_name = "PATH")]
+    annotations: Option<PathBuf>,
+    #[command(flatten)]
+    masks: MaskArgs,
 }
 
 impl FieldArgs {
     /// Opens a source for access in any order.
     pub fn open(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Input> {
-        let (split, records) = (self.split.clone(), self.records()?);
-        OpenOptions { format, split, records, random_access: is_remote(spec), ..OpenOptions::default() }.open(spec)
+        OpenOptions { random_access: is_remote(spec), ..self.options(format)? }.open(spec)
+    }
+
+    fn options(&self, format: Option<SourceFormat>) -> Result<OpenOptions> {
+        Ok(OpenOptions {
+            format,
+            split: self.split.clone(),
+            annotations: self.annotations.clone(),
+            masks: self.masks.options(),
+            records: self.records()?,
+            ..OpenOptions::default()
+        })
     }
 
     fn records(&self) -> Result<RecordOptions> {
@@ -43,7 +62,7 @@ impl FieldArgs {
         let read = |path: &PathBuf| read_text_limited(path, MAX_CLASSES_BYTES);
         let classes = self.classes.as_ref().map(read).transpose()?.unwrap_or_default();
         let classes = classes.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        Ok(RecordOptions { image, label, classes, ..RecordOptions::default() })
+        Ok(RecordOptions { image, label, classes, boxes: self.box_format, ..RecordOptions::default() })
     }
 }
 
@@ -96,14 +115,10 @@ pub struct SourceArgs {
     pub spec: PathBuf,
     /// Format of the source if its name does not tell.
     ///
-    /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100, coco, masks, voc, yolo.
+    /// Formats: folder, list, webdataset, recordio, tfrecord, idx, parquet, cifar10, cifar100, coco, panoptic,
+    /// masks, voc, yolo.
     #[arg(long, value_name = "FORMAT")]
     format: Option<SourceFormat>,
-    /// Annotations of the images in SOURCE: a file for --format coco, a folder for --format masks.
-    #[arg(long, value_name = "PATH")]
-    annotations: Option<PathBuf>,
-    #[command(flatten)]
-    masks: MaskArgs,
     #[command(flatten)]
     fields: FieldArgs,
     /// Read shards from front to back and shuffle in a window of W images.
@@ -132,11 +147,6 @@ impl SourceArgs {
     /// Opens another source with the same options.
     pub fn other(&self, spec: &Path) -> Result<Input> {
         let options = OpenOptions {
-            format: self.format,
-            annotations: self.annotations.clone(),
-            masks: self.masks.options(),
-            split: self.fields.split.clone(),
-            records: self.fields.records()?,
             window: self.window,
             random_access: self.random_access,
             #[cfg(feature = "cloud")]
@@ -145,6 +155,7 @@ impl SourceArgs {
                 .clone()
                 .zip(self.shard_cache_size)
                 .map(|(folder, size_bytes)| crate::source::ShardCache { folder, size_bytes }),
+            ..self.fields.options(self.format)?
         };
         options.open(spec)
     }

@@ -1,8 +1,10 @@
 //! Boxes of objects, their formats, and the rules by which boxes are valid.
 
 use super::keep_rows;
+use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
 /// The meaning of a box's four numbers, in pixels from the upper left corner of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -17,6 +19,20 @@ pub enum BoxFormat {
     /// Center, width, height.
     #[serde(rename = "CXCYWH")]
     Cxcywh,
+}
+
+impl FromStr for BoxFormat {
+    type Err = Error;
+
+    /// Reads `XYXY`, `XYWH` or `CXCYWH`, in capitals or not.
+    fn from_str(text: &str) -> Result<Self> {
+        match &*text.to_ascii_uppercase() {
+            "XYXY" => Ok(Self::Xyxy),
+            "XYWH" => Ok(Self::Xywh),
+            "CXCYWH" => Ok(Self::Cxcywh),
+            _ => Err(Error::parameter("boxes", "format", "XYXY, XYWH or CXCYWH", text)),
+        }
+    }
 }
 
 /// Whether boxes are cut at the edges of the image by operations that move them across.
@@ -128,6 +144,23 @@ impl Boxes {
                 && y1.max(y2) <= height
         };
         self.corners().map(valid).collect()
+    }
+
+    /// Checks that each box is one on an image of size `size`: finite numbers, no negative side, and not outside the image.
+    ///
+    /// # Errors
+    /// A message that names the first other box.
+    pub(crate) fn check(&self, size: Size) -> Result<(), String> {
+        let [width, height] = [size.width as f32, size.height as f32];
+        for (i, (row, [x1, y1, x2, y2])) in self.rows.iter().zip(self.corners()).enumerate() {
+            if !(row.iter().all(|value| value.is_finite()) && x2 >= x1 && y2 >= y1) {
+                return Err(format!("object {i}: {row:?} is no box in the format {:?}", self.format));
+            }
+            if x1 > width || y1 > height || x2 < 0.0 || y2 < 0.0 {
+                return Err(format!("object {i}: the box {row:?} lies outside the image of {size}"));
+            }
+        }
+        Ok(())
     }
 
     /// Whether the center of each box lies strictly inside a rectangle, as torchvision's `RandomIoUCrop` and DETR's

@@ -119,6 +119,11 @@ impl KeyPoints {
         self.convention
     }
 
+    /// The points that change places in a mirror image; `None` if none do.
+    pub(crate) fn mirrored(&self) -> Option<&[usize]> {
+        self.flip_index.as_deref()
+    }
+
     /// These points at other places. In a mirror image, points of the left and of the right change places.
     pub(crate) fn mapped(&self, mirrored: bool, of: impl Fn([f32; 2]) -> [f32; 2]) -> Self {
         let mut mapped = self.clone();

@@ -43,6 +43,8 @@ pub(super) struct SavedOptions {
     entry_points: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    fields: Vec<String>,
 }
 
 impl SavedOptions {
@@ -61,6 +63,7 @@ impl SavedOptions {
             restarts: options.restarts,
             entry_points: options.entry_points,
             target: options.target.clone(),
+            fields: options.fields.clone(),
         }
     }
 }
@@ -198,6 +201,7 @@ impl Manifest {
             ("restarts", mine.restarts.to_string(), others.restarts.to_string()),
             ("entry points", mine.entry_points.to_string(), others.entry_points.to_string()),
             ("target", format!("{:?}", mine.target), format!("{:?}", others.target)),
+            ("fields", format!("{:?}", mine.fields), format!("{:?}", others.fields)),
             ("samples a shard", format!("{:?}", self.shard_samples), format!("{:?}", other.shard_samples)),
         ]
         .into_iter()

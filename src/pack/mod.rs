@@ -87,6 +87,11 @@ pub struct PackOptions {
     /// WebDataset stores it as a part, or `json.FIELD` as a field of a JSON part; TFRecord stores it as a feature;
     /// RecordIO allows only the array `label`, whose first number is the label.
     pub target: Option<String>,
+    /// The fields of the source that are packed with its images ([`Want::fields`](crate::source::Want::fields)), from
+    /// which the same fields are read again. Default: none. WebDataset stores them as a JSON part, and masks of the
+    /// image as parts `NAME.png`; TFRecord stores them as features; RecordIO holds none. They follow images that are
+    /// shrunk.
+    pub fields: Vec<String>,
     /// Limit of the source's bad samples. Without a limit, packing fails if the first 100 samples, or all, are bad: an
     /// unmounted disk is no data set.
     pub max_bad: Option<BadLimit>,
@@ -110,6 +115,7 @@ impl PackOptions {
             restarts: false,
             entry_points: false,
             target: None,
+            fields: Vec::new(),
             max_bad: None,
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             rank: None,
@@ -128,7 +134,8 @@ impl PackOptions {
             Self { max_bad: Some(limit), .. } => limit.check(),
             _ => Ok(()),
         }?;
-        self.target.as_ref().map_or(Ok(()), |field| self.format.check_packed_field(field))
+        self.target.as_ref().map_or(Ok(()), |field| self.format.check_packed_field(field))?;
+        self.format.check_packed_fields(&self.fields, self.target.as_deref())
     }
 }
 
@@ -170,7 +177,7 @@ pub struct PackReport {
 /// `train-000000.idx`, or `train-00000-of-00008.tfrecord`. Keys and identifiers are the samples' indices. Images are
 /// copied byte for byte unless the options ask for more. The shards are the same for any number of workers.
 ///
-/// A sample is bad, and left out, if it cannot be read, has no image header, is a JPEG without an end marker that does
+/// A sample is bad, and left out, if it or one of the wanted fields cannot be read, if it has no image header, is a JPEG without an end marker that does
 /// not decode completely, or cannot be converted as the options ask. Faults of the machine (no more file descriptors,
 /// memory or disk space, an unreachable server, a disk that fails at several samples in a row) end packing, and so do
 /// more bad samples than [`PackOptions::max_bad`].
@@ -227,6 +234,7 @@ pub fn pack(
     progress: &mut dyn FnMut(u64),
 ) -> Result<PackReport> {
     options.check()?;
+    options.fields.iter().try_for_each(|name| source.check_field(name))?;
     let place = &*place::open(out)?;
     place.check(options)?;
     let expected = "a folder whose name is text and does not start with a dot";

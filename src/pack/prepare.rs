@@ -4,13 +4,17 @@ use super::PackOptions;
 use crate::decode::{Decoder, Format, Header, has_end, indexed, is_indexed, probe};
 use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg, to_baseline};
 use crate::error::{Error, Result};
+use crate::fields::Fields;
+use crate::follow::Follower;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::{Op, Resize};
+use crate::plan::{Planner, Strategy};
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Rect, Size, check_pixels};
 use crate::source::records::NewSample;
-use crate::source::{Sample, Source, Want};
-use crate::targets::Target;
+use crate::source::records::fields::{Part, packed};
+use crate::source::{MAX_ENCODED_BYTES, Sample, Source, Want};
+use crate::targets::{self, Found, Target};
 
 /// The conversion that an image went through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,13 +38,15 @@ pub(super) struct PackableImage {
     pub entry_points: bool,
     /// The name and the target of the field that is packed with the image.
     pub target: Option<(String, Target)>,
+    /// The parts or features that hold its fields.
+    pub fields: Vec<(String, Part)>,
 }
 
 impl PackableImage {
     /// The record of the image as sample `index` of its shards.
     pub fn record(&self, index: u64) -> NewSample<'_> {
         let target = self.target.as_ref().map(|(field, target)| (field.as_str(), target));
-        NewSample { index, label: self.label, image: &self.bytes, ending: self.ending, target }
+        NewSample { index, label: self.label, image: &self.bytes, ending: self.ending, target, fields: &self.fields }
     }
 }
 
@@ -49,11 +55,13 @@ pub(super) struct PackScratch {
     decoder: Decoder,
     image: Image,
     other: Image,
+    follower: Follower,
 }
 
 impl PackScratch {
     pub fn new() -> Result<Self> {
-        Ok(Self { decoder: Decoder::new()?, image: Image::default(), other: Image::default() })
+        let (image, other, follower) = (Image::default(), Image::default(), Follower::default());
+        Ok(Self { decoder: Decoder::new()?, image, other, follower })
     }
 
     /// Decodes a whole image as it is stored.
@@ -132,9 +140,10 @@ impl<'a> Preparer<'a> {
 
     pub fn sample(&self, index: u64, work: &mut PackScratch) -> Result<PackableImage> {
         let (field, label) = (self.options.target.as_deref(), self.source.label(index));
-        let (mut sample, want) = (Sample::default(), Want::IMAGE.and_field(field));
+        let (mut sample, want) = (Sample::default(), Want::IMAGE.and_field(field).and_fields(&self.options.fields));
         self.source.read(index, &want, &mut sample)?;
-        let target = field.zip(sample.take_target(&want)?);
+        let Found { target, fields } = sample.take_found(&want)?;
+        let target = field.zip(target);
         if let Some((field, target)) = &target {
             self.options.format.check_packed(field, target, label)?;
         }
@@ -146,16 +155,68 @@ impl<'a> Preparer<'a> {
         {
             (image.bytes, image.entry_points) = (bytes, true);
         }
-        Ok(PackableImage { target, ..image })
+        let fields = match fields {
+            Some(fields) => self.fields(&fields, &probe(sample.bytes())?, image.bytes.len(), work)?,
+            None => Vec::new(),
+        };
+        Ok(PackableImage { target, fields, ..image })
+    }
+
+    /// The parts that hold the fields of an image with this header, which takes `image_bytes` when packed.
+    fn fields(
+        &self,
+        fields: &Fields,
+        header: &Header,
+        image_bytes: usize,
+        work: &mut PackScratch,
+    ) -> Result<Vec<(String, Part)>> {
+        let ops = self.shrinking(header);
+        let planner =
+            Planner { strategy: Strategy::Sequential, order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS };
+        let (fields, size) = match ops[..] {
+            [] => (fields.clone(), header.size),
+            _ => work.follower.follow(fields.clone(), header.size, &ops, &planner)?,
+        };
+        let parts = packed(self.options.format, &fields, size)
+            .map_err(|(field, message)| targets::wrong(Some(&field), message))?;
+        let fields_bytes: u64 = parts.iter().map(|(_, part)| part.len_bytes()).sum();
+        // A TFRecord holds them all; names and lengths take little.
+        if image_bytes as u64 + fields_bytes > MAX_ENCODED_BYTES - (1 << 20) {
+            return Err(Error::Limits {
+                what: "an image and its fields, in bytes,",
+                got: image_bytes as u64 + fields_bytes,
+                limit: MAX_ENCODED_BYTES - (1 << 20),
+                remedy: "shrink the image or leave the sample out",
+            });
+        }
+        Ok(parts)
+    }
+
+    /// The operations that shrink an image as the options ask; none if it is small enough.
+    fn shrinking(&self, header: &Header) -> Vec<Op> {
+        let longer = header.size.width.max(header.size.height);
+        let Some(side) = self.options.max_side_px.filter(|side| longer > *side) else { return Vec::new() };
+        let mut ops = oriented(header.orientation, Orientation::Apply);
+        let upright = if header.orientation >= 5 { header.size.transposed() } else { header.size };
+        ops.push(Resize::new(shrunk(upright, side)).into());
+        ops
     }
 
     fn image(&self, bytes: &[u8], label: u32, work: &mut PackScratch) -> Result<PackableImage> {
         let header = probe(bytes)?;
         check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
-        let longer = header.size.width.max(header.size.height);
         let restarts = self.options.restarts;
         let packable = |bytes, ending, done, restarts| {
-            Ok(PackableImage { bytes, label, ending, done, restarts, entry_points: false, target: None })
+            Ok(PackableImage {
+                bytes,
+                label,
+                ending,
+                done,
+                restarts,
+                entry_points: false,
+                target: None,
+                fields: Vec::new(),
+            })
         };
         let jpeg = |bytes, done, restarts| packable(bytes, "jpg", done, restarts);
         let encoded = |image: &Image, mut options: JpegOptions, done| {
@@ -173,13 +234,13 @@ impl<'a> Preparer<'a> {
                 None => jpeg(bytes, done, false),
             }
         };
-        if let Some(side) = self.options.max_side_px.filter(|&side| longer > side) {
+        let shrinking = self.shrinking(&header);
+        if !shrinking.is_empty() {
             work.decode(bytes, &header)?;
             let (image, order) = (&mut work.image, PassOrder::default());
-            for op in oriented(header.orientation, Orientation::Apply) {
+            for op in shrinking {
                 op.apply(order, image, &mut work.other)?;
             }
-            Op::from(Resize::new(shrunk(image.size(), side))).apply(order, image, &mut work.other)?;
             let color = if header.components == 1 { JpegColor::Gray } else { JpegColor::Ycc };
             let options = JpegOptions { quality: self.options.quality, color, ..JpegOptions::default() };
             return encoded(image, options, Done::Shrunk);

@@ -78,6 +78,7 @@ impl PipelineGroup {
         for pipeline in &self.pipelines[1..] {
             let own = pipeline.memory();
             all.batches_bytes += own.batches_bytes;
+            all.fields_bytes = all.fields_bytes.saturating_add(own.fields_bytes);
             all.images_bytes = all.images_bytes.saturating_add(own.images_bytes);
             let shared_bytes = pipeline.setup.input.memory_bytes();
             all.encoded_bytes = all.encoded_bytes.saturating_add(own.encoded_bytes - shared_bytes);

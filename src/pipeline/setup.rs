@@ -49,7 +49,8 @@ impl Setup {
             Input::Stream(stream) => {
                 let (shuffle, partition) = (self.shuffle.then_some(self.recipes.seed), self.sampler.own_partition());
                 let field = self.targets.as_ref().and_then(|targets| targets.field.clone());
-                let start = StreamStart { epoch, shuffle, partition, field, cursor, stopped: Arc::clone(stopped) };
+                let (fields, stopped) = (self.fields.to_vec(), Arc::clone(stopped));
+                let start = StreamStart { epoch, shuffle, partition, field, fields, cursor, stopped };
                 let sizes = (self.options.batch_size, self.options.prefetch, self.options.threads);
                 Reader::Stream(Arc::new(Feed::new(Arc::clone(stream), start, first, sizes)))
             }

@@ -297,7 +297,7 @@ impl Reader {
                 source.read(index, want, &mut sample)?;
                 sample.take_found(want)
             }
-            Self::Stream(feed) => Ok(Found { target: feed.target(index, want.field)?, fields: None }),
+            Self::Stream(feed) => feed.found(index, want),
         }
     }
 

@@ -51,7 +51,7 @@ mod yolo;
 pub use crate::address::without_secrets;
 pub use crate::file::{read_limited, read_text_limited, read_up_to};
 pub use cifar::CifarFiles;
-pub use coco::CocoFiles;
+pub use coco::{CocoFiles, PanopticFiles};
 pub use compose::{Compose, Concat, Described, MapLabels, Subset, WithFields, WithTargets, split_shards};
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
@@ -67,7 +67,9 @@ pub use records::{RecordFormat, RecordOptions, RecordShards};
 pub use sample::{Sample, Want};
 #[cfg(feature = "cloud")]
 pub use stream::ShardCache;
-pub use stream::{AtEnd, RecordStream, Samples, Stream, StreamMix, StreamOptions, StreamSample, StreamStart};
+pub use stream::{
+    AtEnd, RecordStream, Samples, Stream, StreamFields, StreamMix, StreamOptions, StreamSample, StreamStart,
+};
 pub use voc::VocFolder;
 pub use yolo::YoloFolder;
 

@@ -11,8 +11,8 @@ use super::stream::is_pipe;
 #[cfg(feature = "cloud")]
 use super::stream::remote::{Remote, SCANS};
 use super::{
-    CifarFiles, CocoFiles, Compose, IdxFile, ImageFolder, Input, ListFile, MaskFolder, MaskOptions, RecordFormat,
-    RecordOptions, RecordShards, RecordStream, StreamOptions, VocFolder, YoloFolder, imagenet,
+    CifarFiles, CocoFiles, Compose, IdxFile, ImageFolder, Input, ListFile, MaskFolder, MaskOptions, PanopticFiles,
+    RecordFormat, RecordOptions, RecordShards, RecordStream, StreamOptions, VocFolder, YoloFolder, imagenet,
 };
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -44,6 +44,9 @@ pub enum SourceFormat {
     Cifar100,
     /// A folder of images, and COCO's annotations ([`OpenOptions::annotations`]): [`CocoFiles`].
     Coco,
+    /// A folder of images, and COCO's panoptic annotations ([`OpenOptions::annotations`]), whose PNG files are in the
+    /// folder of the file's name without its ending: [`PanopticFiles`].
+    Panoptic,
     /// A folder of images, and a folder of masks ([`OpenOptions::annotations`], [`OpenOptions::masks`]):
     /// [`MaskFolder`]. [`RecordOptions::classes`] names the classes.
     Masks,
@@ -56,7 +59,7 @@ pub enum SourceFormat {
 }
 
 impl SourceFormat {
-    const NAMES: [(&str, Self); 13] = [
+    const NAMES: [(&str, Self); 14] = [
         ("folder", Self::Folder),
         ("list", Self::List),
         ("webdataset", Self::WebDataset),
@@ -67,6 +70,7 @@ impl SourceFormat {
         ("cifar10", Self::Cifar10),
         ("cifar100", Self::Cifar100),
         ("coco", Self::Coco),
+        ("panoptic", Self::Panoptic),
         ("masks", Self::Masks),
         ("voc", Self::Voc),
         ("yolo", Self::Yolo),
@@ -103,7 +107,7 @@ impl FromStr for SourceFormat {
     type Err = Error;
 
     /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx`, `parquet`, `cifar10`, `cifar100`, `coco`,
-    /// `masks`, `voc` or `yolo`.
+    /// `panoptic`, `masks`, `voc` or `yolo`.
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::NAMES.iter().find(|(name, _)| *name == text);
         let names = || Self::NAMES.map(|(name, _)| name).join(", ");
@@ -139,8 +143,8 @@ pub struct OpenOptions {
     /// Split to open in a folder that holds several: `train`, `val` (or `validation`, `valid`), `test`, or the data
     /// set's own name for it. [`open`] lists these folders. VOC's folders and `data.yaml` have splits too.
     pub split: Option<String>,
-    /// The annotations of the images of a folder: a file for the format [`Coco`](SourceFormat::Coco), a folder for
-    /// [`Masks`](SourceFormat::Masks).
+    /// The annotations of the images of a folder: a file for the formats [`Coco`](SourceFormat::Coco) and
+    /// [`Panoptic`](SourceFormat::Panoptic), a folder for [`Masks`](SourceFormat::Masks).
     pub annotations: Option<PathBuf>,
     /// Options for reading masks.
     pub masks: MaskOptions,
@@ -203,18 +207,23 @@ impl OpenOptions {
         let classes = &self.records.classes;
         match (self.format, &self.annotations) {
             (Some(SourceFormat::Coco), Some(file)) => Ok(Some(CocoFiles::open(spec, file)?.into())),
+            (Some(SourceFormat::Panoptic), Some(file)) => {
+                Ok(Some(PanopticFiles::open(spec, file, file.with_extension(""))?.into()))
+            }
             (Some(SourceFormat::Masks), Some(folder)) => {
                 Ok(Some(MaskFolder::open(spec, folder, self.masks.clone())?.with_classes(classes)?.into()))
             }
-            (Some(SourceFormat::Coco), None) => {
-                wrong("annotations", "the annotation file of the format coco", "none".to_owned())
+            (Some(SourceFormat::Coco | SourceFormat::Panoptic), None) => {
+                wrong("annotations", "the annotation file of the formats coco and panoptic", "none".to_owned())
             }
             (Some(SourceFormat::Masks), None) => {
                 wrong("annotations", "the folder of masks of the format masks", "none".to_owned())
             }
-            (_, Some(annotations)) => {
-                wrong("annotations", "only with the formats coco and masks", annotations.display().to_string())
-            }
+            (_, Some(annotations)) => wrong(
+                "annotations",
+                "only with the formats coco, panoptic and masks",
+                annotations.display().to_string(),
+            ),
             (Some(SourceFormat::Voc), None) => {
                 let Some(split) = &self.split else {
                     return wrong("split", "the name of a list in ImageSets/Main: train, val", "none".to_owned());
@@ -316,6 +325,7 @@ impl OpenOptions {
             }
             SourceFormat::Folder
             | SourceFormat::Coco
+            | SourceFormat::Panoptic
             | SourceFormat::Masks
             | SourceFormat::Voc
             | SourceFormat::Yolo => Ok(ImageFolder::open(&files[0])?.into()),

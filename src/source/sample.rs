@@ -179,16 +179,25 @@ impl<'a> Sample<'a> {
     /// The errors of [`take_target`](Self::take_target); [`Error::Target`](crate::Error::Target) if a field is missing.
     pub(crate) fn take_found(&mut self, want: &Want<'_>) -> Result<Found> {
         let target = self.take_target(want)?;
-        let [first, ..] = want.fields else { return Ok(Found { target, fields: None }) };
-        let fields = self.fields.take().ok_or_else(|| no_fields("a label alone", first))?;
-        if let Some(name) = want.fields.iter().find(|name| fields.get(name).is_none()) {
-            return Err(targets::missing(name));
-        }
-        Ok(Found { target, fields: Some(Arc::new(fields.only(want.fields))) })
+        Ok(Found { target, fields: wanted_fields(want, self.fields.take().as_ref())? })
     }
 
     /// Returns the buffer, to reuse it.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buffer
+    }
+}
+
+/// The fields that were wanted, among those that a source has set; `None` if none were wanted.
+///
+/// # Errors
+/// [`Error::Parameter`](crate::Error::Parameter) if the source has set none, [`Error::Target`](crate::Error::Target) if
+/// one is missing.
+pub(super) fn wanted_fields(want: &Want<'_>, found: Option<&Fields>) -> Result<Option<Arc<Fields>>> {
+    let [first, ..] = want.fields else { return Ok(None) };
+    let fields = found.ok_or_else(|| no_fields("a label alone", first))?;
+    match want.fields.iter().find(|name| fields.get(name).is_none()) {
+        Some(name) => Err(targets::missing(name)),
+        None => Ok(Some(Arc::new(fields.only(want.fields)))),
     }
 }

@@ -18,6 +18,7 @@
 mod candle;
 #[cfg(feature = "dlpack")]
 mod dlpack;
+mod fields;
 mod host;
 mod npy;
 mod targets;
@@ -28,6 +29,7 @@ use crate::error::{Error, Result};
 use bytemuck::Pod;
 #[cfg(feature = "candle")]
 pub(crate) use candle::failed as candle_failed;
+pub use fields::{FieldTensor, FieldValues};
 use half::{bf16, f16};
 pub(crate) use host::{HostBuffer, Pool};
 pub use npy::write_npy;

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use warpfeed::{
     Batch, Builder, Device, Error, Pipeline, Result,
+    fields::Fields,
     image::{ChromaSampling, Image, JpegOptions, Size, encode_jpeg},
     ops::{random_horizontal_flip, random_resized_crop, random_rotation},
     source::{EncodedImages, Input, Sample, Source, Want, open},
@@ -138,6 +139,18 @@ pub fn delivered(pipeline: &Pipeline, epoch: u64) -> Vec<Delivered> {
 /// Every sample of an epoch of the pipeline that a builder makes.
 pub fn built_epoch(builder: Builder, epoch: u64) -> Vec<Delivered> {
     delivered(&builder.build().unwrap(), epoch)
+}
+
+/// The batches' fields of epoch 0, unshuffled, sample by sample.
+pub fn delivered_fields(builder: Builder) -> Result<Vec<Fields>> {
+    let pipeline = builder.build()?;
+    let mut all = Vec::new();
+    for batch in pipeline.epoch(0) {
+        let batch = batch?;
+        let fields = batch.fields(0).unwrap();
+        all.extend((0..fields.len()).map(|i| fields.image(i).unwrap().clone()));
+    }
+    Ok(all)
 }
 
 /// The JSON that a command printed, which must have succeeded.

@@ -1,6 +1,6 @@
 //! Data sets with annotations in files of their own: masks beside images, VOC, YOLO; through pipelines.
 
-use crate::common::jpeg;
+use crate::common::{delivered_fields as delivered, jpeg};
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::fields::{Field, Fields, Mask, MaskValues};
@@ -12,18 +12,6 @@ use warpfeed::source::{MaskFolder, MaskIds, MaskOptions, VocFolder, YoloFolder};
 fn write(path: &Path, bytes: impl AsRef<[u8]>) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, bytes).unwrap();
-}
-
-/// The batches' fields of epoch 0, unshuffled, sample by sample.
-fn delivered(builder: Builder) -> warpfeed::Result<Vec<Fields>> {
-    let pipeline = builder.build()?;
-    let mut all = Vec::new();
-    for batch in pipeline.epoch(0) {
-        let batch = batch?;
-        let fields = batch.fields(0).unwrap();
-        all.extend((0..fields.len()).map(|i| fields.image(i).unwrap().clone()));
-    }
-    Ok(all)
 }
 
 fn mask_of(fields: &Fields) -> &[u8] {

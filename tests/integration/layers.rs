@@ -44,7 +44,7 @@ const MODULES: &[(&str, &str)] = &[
     ("sampling", "error rng sampler source"),
     // Where batches are made.
     ("cuda", "device error memory"),
-    ("tensor", "cuda device error memory mix npy targets"),
+    ("tensor", "cuda device error fields memory mix npy targets"),
     ("backend", "cuda device error fields file memory mix ops plan source targets tensor threads trace"),
     // What a program builds and calls.
     ("engine", "backend device error memory opening ops plan tensor threads"),
@@ -59,7 +59,7 @@ const MODULES: &[(&str, &str)] = &[
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda error"),
-    ("pack", "address atomic error file ops pipeline rank source store targets threads"),
+    ("pack", "address atomic error fields file follow ops pipeline plan rank source store targets threads"),
     (
         "experiment",
         "atomic backend cuda device error fields file mix ops pipeline plan preset rng sampler sheet source tensor threads",

@@ -28,6 +28,7 @@ mod pack_store;
 mod pipeline;
 mod ragged;
 mod ranks;
+mod record_fields;
 mod records;
 mod reference;
 mod remote;

@@ -412,7 +412,13 @@ struct PlainSamples(Vec<Vec<u8>>);
 
 impl warpfeed::source::Samples for PlainSamples {
     fn next(&mut self) -> warpfeed::Result<Option<warpfeed::source::StreamSample>> {
-        let sample = |bytes| warpfeed::source::StreamSample { bytes, label: 0, name: "one".to_owned(), target: None };
+        let sample = |bytes| warpfeed::source::StreamSample {
+            bytes,
+            label: 0,
+            name: "one".to_owned(),
+            target: None,
+            fields: None,
+        };
         Ok(self.0.pop().map(sample))
     }
 }

@@ -35,6 +35,9 @@ pub struct MemoryBound {
     /// Bytes of one batch, with its targets. If images differ in size: the most that they could have; for a padded batch
     /// this is the largest accepted batch beside its images.
     pub batch_bytes: u64,
+    /// Bytes of the fields of these batches, if each is a mask of the image: two for each pixel of an image. Masks of
+    /// objects, whose number nobody knows before they are read, take a byte for each object and pixel instead.
+    pub fields_bytes: u64,
     /// Most bytes of images, over all threads: per thread two buffers of the largest accepted image (three with several
     /// views) and the coefficients of a progressive image. Photographs of ordinary size take a small part of that.
     /// Memory for a larger image is released after it.
@@ -217,8 +220,8 @@ impl Builder {
     /// ([`Sanitize`](crate::ops::Sanitize) with its defaults); [`sanitize`](Self::sanitize) turns that off. A sample
     /// without one of the fields is a bad sample. Default: no fields.
     ///
-    /// Masks and points are computed on the host, whatever device the images are on. Their memory is not part of
-    /// [`Pipeline::memory`](crate::Pipeline::memory), as nobody knows beforehand how many objects a sample has.
+    /// Masks and points are computed on the host, whatever device the images are on. [`MemoryBound::fields_bytes`] counts
+    /// masks of images; nobody knows beforehand how many objects a sample has.
     #[must_use]
     pub fn fields(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.fields = names.into_iter().map(Into::into).collect();

@@ -32,6 +32,8 @@ const MAX_DIVISOR: u32 = 1 << 16;
 const PIXEL_BYTES: u64 = 4;
 /// Bytes of a pixel in the cache.
 const KEPT_PIXEL_BYTES: u64 = 3;
+/// Bytes of a pixel of a mask, at most.
+const MASK_PIXEL_BYTES: u64 = 2;
 /// Bytes of a pixel's coefficients in a progressive image: at most four components of 16 bits each.
 const COEFFICIENT_BYTES: u64 = 8;
 
@@ -178,10 +180,7 @@ impl Builder {
         }
         match &self.input {
             Input::DataSet(source) => self.fields.iter().try_for_each(|name| source.check_field(name)),
-            Input::Stream(_) => Err(Error::Unsupported {
-                feature: format!("the field {first} of a stream"),
-                remedy: "use a source of random access".to_owned(),
-            }),
+            Input::Stream(_) => Ok(()),
         }
     }
 
@@ -315,10 +314,13 @@ fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
     // With several images of a sample, the decoded image must stay as it is while each of them is made.
     let buffers = if options.images_of_a_sample() > 1 { 3 } else { 2 };
     let len = setup.input.samples().unwrap_or(u64::MAX);
+    let fields_bytes = options.pixels_of_a_sample(max_px).saturating_mul(MASK_PIXEL_BYTES * setup.fields.len() as u64);
+    let fields_bytes = fields_bytes.saturating_mul(options.batch_images as u64);
     let index_bytes = if u32::try_from(len).is_ok() { 4 } else { 8 };
     MemoryBound {
         batches_bytes: batch_bytes.saturating_mul(options.batches_at_a_time() as u64),
         batch_bytes,
+        fields_bytes: fields_bytes.saturating_mul(options.batches_at_a_time() as u64),
         images_bytes: ((buffers * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(max_px),
         encoded_bytes: MAX_ENCODED_BYTES * working + setup.input.memory_bytes(),
         order_bytes: match &setup.chosen {

@@ -1,12 +1,11 @@
 //! The annotation file, read from front to back into rows of fixed length.
 
-use super::outline::fifths;
-use super::runs::decompress;
+use super::segmentation::{Segmentation, Shape};
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
 use crate::raster::Size;
 use serde::Deserialize;
-use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::BufReader;
@@ -65,15 +64,6 @@ pub(super) struct Object {
     points: u32,
     numbers_start: usize,
     points_start: usize,
-}
-
-/// The form of an object's outline.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Shape {
-    Missing,
-    Polygons,
-    Runs,
-    Bad(&'static str),
 }
 
 impl Annotations {
@@ -168,8 +158,8 @@ struct WrittenObject {
 }
 
 /// 0, 1, false or true.
-#[derive(Default, Clone, Copy)]
-struct Flag(bool);
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Flag(pub bool);
 
 impl<'de> Deserialize<'de> for Flag {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -243,104 +233,6 @@ impl<'de> Deserialize<'de> for Objects {
             Ok(())
         })
     }
-}
-
-/// An object's outline, with what it is made of.
-struct Segmentation {
-    shape: Shape,
-    numbers: Vec<i32>,
-}
-
-impl Default for Segmentation {
-    fn default() -> Self {
-        Self::bare(Shape::Missing)
-    }
-}
-
-impl Segmentation {
-    fn bare(shape: Shape) -> Self {
-        Self { shape, numbers: Vec::new() }
-    }
-
-    fn polygons(polygons: &[Vec<f64>]) -> Self {
-        let mut numbers = Vec::new();
-        for polygon in polygons {
-            // An odd last number is ignored, as by pycocotools.
-            let corners = &polygon[..polygon.len() / 2 * 2];
-            if corners.len() < 6 {
-                return Self::bare(Shape::Bad("it has a polygon of fewer than 3 corners"));
-            }
-            numbers.push(corners.len() as i32);
-            for corner in corners {
-                match fifths(*corner) {
-                    Some(corner) => numbers.push(corner),
-                    None => return Self::bare(Shape::Bad("it has a polygon that reaches too far from the image")),
-                }
-            }
-        }
-        Self { shape: if polygons.is_empty() { Shape::Missing } else { Shape::Polygons }, numbers }
-    }
-
-    fn runs([height, width]: [i32; 2], runs: Vec<i32>) -> Self {
-        Self { shape: Shape::Runs, numbers: [height, width].into_iter().chain(runs).collect() }
-    }
-}
-
-impl<'de> Deserialize<'de> for Segmentation {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
-
-        impl<'de> Visitor<'de> for Either {
-            type Value = Segmentation;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of polygons, or size and counts of run lengths")
-            }
-
-            fn visit_unit<E: de::Error>(self) -> Result<Segmentation, E> {
-                Ok(Segmentation::default())
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Segmentation, A::Error> {
-                let mut polygons: Vec<Vec<f64>> = Vec::new();
-                while let Some(polygon) = seq.next_element()? {
-                    polygons.push(polygon);
-                }
-                Ok(Segmentation::polygons(&polygons))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Segmentation, A::Error> {
-                let (mut size, mut counts) = (None, None);
-                while let Some(key) = map.next_key::<String>()? {
-                    match &*key {
-                        "size" => size = Some(map.next_value::<[i32; 2]>()?),
-                        "counts" => counts = Some(map.next_value::<Counts>()?),
-                        _ => drop(map.next_value::<IgnoredAny>()?),
-                    }
-                }
-                let (Some(size), Some(counts)) = (size, counts) else {
-                    return Ok(Segmentation::bare(Shape::Bad("its segmentation has no size or no counts")));
-                };
-                Ok(match counts {
-                    Counts::Runs(runs) if runs.iter().all(|run| *run >= 0) => Segmentation::runs(size, runs),
-                    Counts::Runs(_) => Segmentation::bare(Shape::Bad("it has a negative run length")),
-                    Counts::Text(text) => match decompress(text.as_bytes()) {
-                        Ok(runs) => Segmentation::runs(size, runs),
-                        Err(message) => Segmentation::bare(Shape::Bad(message)),
-                    },
-                })
-            }
-        }
-
-        deserializer.deserialize_any(Either)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Counts {
-    Text(String),
-    Runs(Vec<i32>),
 }
 
 /// Adds each row of a list to `all`, so that the list itself is never in memory.

@@ -2,14 +2,18 @@
 
 mod file;
 pub(super) mod outline;
-mod runs;
+mod panoptic;
+pub(super) mod runs;
+pub(super) mod segmentation;
+
+pub use panoptic::PanopticFiles;
 
 use super::{Sample, Source, Want, no_fields, no_such_sample, read_file};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Boxes, Fields, KEYPOINTS, KeyPoints, LABELS, MASKS, Mask};
 use crate::raster::Size;
 use crate::targets::{self, Target};
-use file::{Annotations, Object, Shape};
+use file::{Annotations, Object};
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -112,10 +116,8 @@ impl CocoFiles {
     /// The path of an image. Names that lead out of the folder are refused.
     fn image_path(&self, image: u32) -> Result<PathBuf> {
         let name = self.annotations.name(image);
-        if Path::new(name).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
-            return Ok(self.folder.join(name));
-        }
-        Err(self.wrong(BOXES, format!("its file_name leads out of the folder: {name:?}")))
+        let leads_out = || self.wrong(BOXES, format!("its file_name leads out of the folder: {name:?}"));
+        inside(&self.folder, name).ok_or_else(leads_out)
     }
 
     fn wrong(&self, field: &str, message: impl std::fmt::Display) -> Error {
@@ -147,8 +149,10 @@ impl CocoFiles {
                     fields.insert(LABELS, objects.iter().map(label).collect::<Result<Vec<i64>>>()?)?;
                 }
                 MASKS => {
-                    let plane =
-                        |object: &&Object| self.plane(object, size).map_err(|message| bad(name, object, message));
+                    let plane = |object: &&Object| {
+                        let plane = object.shape.plane(self.annotations.numbers(object), size);
+                        plane.map_err(|message| bad(name, object, message))
+                    };
                     let planes = objects.iter().map(plane).collect::<Result<Vec<_>>>()?;
                     fields.insert(MASKS, Mask::of_objects(size, planes)?)?;
                 }
@@ -166,26 +170,6 @@ impl CocoFiles {
             }
         }
         Ok(fields)
-    }
-
-    /// The pixels of an object.
-    fn plane(&self, object: &Object, size: Size) -> Result<Vec<u8>, String> {
-        let mut plane = vec![0; size.area_px() as usize];
-        let numbers = self.annotations.numbers(object);
-        match object.shape {
-            Shape::Missing => return Err("it has no segmentation".to_owned()),
-            Shape::Bad(message) => return Err(message.to_owned()),
-            Shape::Polygons => {
-                let mut rest = numbers;
-                while let [len, others @ ..] = rest {
-                    let (corners, others) = others.split_at((*len as usize).min(others.len()));
-                    outline::fill(corners, size, &mut plane);
-                    rest = others;
-                }
-            }
-            Shape::Runs => runs::paint(numbers, size, &mut plane)?,
-        }
-        Ok(plane)
     }
 
     fn keypoints(&self, objects: &[&Object]) -> Result<KeyPoints> {
@@ -207,6 +191,12 @@ impl CocoFiles {
         }
         KeyPoints::of_objects(count, points, visibility)?.flip_index(flip_index)
     }
+}
+
+/// The path of a file in a folder; `None` for a name that leads out of it.
+fn inside(folder: &Path, name: &str) -> Option<PathBuf> {
+    let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    Path::new(name).components().all(is_inside).then(|| folder.join(name))
 }
 
 /// A box as stored, if it is one.

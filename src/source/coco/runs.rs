@@ -31,6 +31,38 @@ pub(super) fn decompress(text: &[u8]) -> Result<Vec<i32>, &'static str> {
     if shift > 0 { Err("its counts end within a number") } else { Ok(runs) }
 }
 
+/// The run lengths of a plane of `size`, as a compressed string. Pixels other than 0 are inside.
+pub(in crate::source) fn compress(plane: &[u8], size: Size) -> String {
+    let width = size.width as usize;
+    let (mut runs, mut inside) = (vec![0_i64], false);
+    for column in 0..width {
+        for value in plane[column..].iter().step_by(width) {
+            if (*value != 0) != inside {
+                inside = !inside;
+                runs.push(0);
+            }
+            if let Some(run) = runs.last_mut() {
+                *run += 1;
+            }
+        }
+    }
+    let mut text = String::new();
+    for (i, run) in runs.iter().enumerate() {
+        let mut value = if i > 2 { run - runs[i - 2] } else { *run };
+        loop {
+            let bits = value & 31;
+            value >>= 5;
+            // The rest is the sign, which bit 4 tells already.
+            let last = value == if bits & 16 == 0 { 0 } else { -1 };
+            text.push(char::from(48 + bits as u8 + if last { 0 } else { 32 }));
+            if last {
+                break;
+            }
+        }
+    }
+    text
+}
+
 /// Paints run lengths, behind the height and width that they were made for, into a plane of `size`.
 ///
 /// # Errors

@@ -77,6 +77,21 @@ fn polygons_and_run_lengths_become_the_pixels_of_pycocotools() {
     assert_eq!(mask("[[1, 1, 3, 1, 3, 3, 1, 3], [2, 1, 4, 1, 4, 3, 2, 3]]").unwrap(), square, "parts are united");
     assert_eq!(mask(r#"{"size": [4, 6], "counts": [5, 2, 2, 2, 2, 2, 9]}"#).unwrap(), square);
     assert_eq!(mask(r#"{"size": [4, 6], "counts": "5220007"}"#).unwrap(), square);
+    // What is written is read again, whatever it begins and ends with.
+    for pixels in [
+        [0_u8; 24],
+        [1; 24],
+        [0, 1, 1, 0].repeat(6).try_into().unwrap(),
+        [1, 0, 0, 0, 0, 1].repeat(4).try_into().unwrap(),
+    ] {
+        let size = Size::new(6, 4);
+        let (mut plane, text) = (vec![0; 24], runs::compress(&pixels, size));
+        let numbers = [vec![4, 6], runs::decompress(text.as_bytes()).unwrap()].concat();
+        runs::paint(&numbers, size, &mut plane).unwrap();
+        assert_eq!(plane, pixels, "{text}");
+    }
+    let square: Vec<u8> = square.concat().bytes().map(|pixel| u8::from(pixel == b'#')).collect();
+    assert_eq!(runs::compress(&square, Size::new(6, 4)), "5220007");
     for (counts, message) in [("522000", "of 15 pixels"), ("522000P", "within a number"), ("522000 ", "no run lengths")]
     {
         let error = mask(&format!(r#"{{"size": [4, 6], "counts": "{counts}"}}"#)).unwrap_err();
@@ -169,6 +184,7 @@ fn shared_masks() {
                 outline::fill(&corners[..corners.len() / 2 * 2], size, &mut plane);
             }
             assert_eq!(plane, want, "line {number}");
+            assert_eq!(runs::compress(&plane, size), counts, "line {number}");
             compared += 1;
         }
     }

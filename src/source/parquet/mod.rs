@@ -1,12 +1,16 @@
 //! Parquet files with images, the format of data sets from Hugging Face.
 
+mod objects;
 mod targets;
 
 use super::records::label::{self, Label};
 use super::{MAX_ENCODED_BYTES, RecordOptions, Sample, Source, Want, no_such_sample};
+use crate::decode::probe;
 use crate::error::{Error, Result};
+use crate::fields::{BOXES, BoxFormat, Field, Fields, LABELS};
 use crate::file::{most_open, open_with_metadata};
-use crate::targets::Target;
+use crate::raster::Size;
+use crate::targets::{self as found, Target};
 use bytes::Bytes;
 use parquet::basic::Type;
 use parquet::column::reader::ColumnReaderImpl;
@@ -37,6 +41,11 @@ const MAX_FAULTS: usize = 100_000;
 /// Hugging Face's `ClassLabel` are the [`classes`](Source::classes). Rows come in the given order of the files. A row
 /// whose image is null, or whose label is not a class, gives [`Error::Decode`] when it is read.
 ///
+/// A column `objects` has fields, as Hugging Face stores them: a struct of lists or a list of structs with `bbox`
+/// ([`boxes`](crate::fields::BOXES)), `category` (`labels`), `id` (`ids`), and others by their names. No schema says what
+/// the numbers of a box mean, so [`RecordOptions::boxes`] must. Names of categories, where they are texts, are numbered by
+/// [`RecordOptions::classes`].
+///
 /// All labels are in memory, 4 bytes each. Reading an image decompresses the page that holds it and keeps the page for
 /// the next image. So reading in the order of the files is fast; in any other order, each image costs a page (usually
 /// 1 MB).
@@ -54,6 +63,19 @@ pub struct ParquetFiles {
     max_cursors: usize,
     /// The targets of the row groups that were read last, the oldest first.
     targets: Mutex<VecDeque<TargetGroup>>,
+    /// The objects of the row groups that were read last, the oldest first.
+    objects: Mutex<VecDeque<ObjectGroup>>,
+    /// What the numbers of boxes mean.
+    boxes: Option<BoxFormat>,
+    /// The classes of objects that are texts.
+    named: Vec<String>,
+}
+
+/// A field of the objects of a row group.
+struct ObjectGroup {
+    group: usize,
+    field: String,
+    rows: Arc<Vec<objects::Objects>>,
 }
 
 /// The targets in a column of a row group.
@@ -182,7 +204,6 @@ impl ParquetFiles {
     /// [`Error::Io`] or [`Error::Decode`] if a file cannot be read, [`Error::Parameter`] if a file lacks the columns,
     /// or if there are no rows.
     pub fn open(files: &[PathBuf], options: &RecordOptions) -> Result<Self> {
-        options.without_classes("Parquet files")?;
         let mut this = Self {
             files: files.to_vec(),
             metadata: Vec::with_capacity(files.len()),
@@ -194,6 +215,9 @@ impl ParquetFiles {
             cursors: Mutex::default(),
             max_cursors: MAX_CURSORS.min(most_open()),
             targets: Mutex::default(),
+            objects: Mutex::default(),
+            boxes: options.boxes,
+            named: options.classes.clone(),
         };
         let mut names: Vec<(u64, String)> = Vec::new();
         let mut labeled = None;
@@ -218,8 +242,16 @@ impl ParquetFiles {
             {
                 return Err(missing("label", "a column of labels in each file".to_owned()));
             }
-            if let Some(label) = label.filter(|_| this.classes.is_empty()) {
-                this.classes = class_names(&metadata, label);
+            let has_objects = objects::find(&metadata, LABELS).is_ok();
+            if !has_objects || label.is_some() {
+                options.without_classes("Parquet files without objects, or with labels of images")?;
+            }
+            if this.classes.is_empty() {
+                this.classes = match label {
+                    Some(label) => class_names(&metadata, label),
+                    None if this.named.is_empty() => objects::class_names(&features(&metadata)),
+                    None => this.named.clone(),
+                };
             }
             // Run-length coding can claim any number of rows in a few bytes. But each row has an image, so a valid file
             // has at least as many bytes as rows.
@@ -322,6 +354,44 @@ impl ParquetFiles {
         Ok(rows)
     }
 
+    /// Returns a field of the objects of a row group, and keeps it for later calls.
+    fn objects(&self, group: usize, field: &str, wanted: usize) -> Result<Arc<Vec<objects::Objects>>> {
+        let kept = || self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let is = |kept: &&ObjectGroup| kept.group == group && kept.field == field;
+        if let Some(found) = kept().iter().find(is) {
+            return Ok(Arc::clone(&found.rows));
+        }
+        let Group { file, number, .. } = self.groups[group];
+        let rows = Arc::new(objects::read(&self.files[file], &self.metadata[file], number, field)?);
+        let mut kept = kept();
+        while kept.len() >= TARGET_GROUPS * wanted {
+            kept.pop_front();
+        }
+        kept.push_back(ObjectGroup { group, field: field.to_owned(), rows: Arc::clone(&rows) });
+        Ok(rows)
+    }
+
+    /// The wanted fields of row `index`, counted over all files, which is in `group` and has an image of this size.
+    fn fields(&self, index: u64, group: usize, names: &[String], size: Size) -> Result<Fields> {
+        let mut fields = Fields::new();
+        let row = (index - self.groups[group].first) as usize;
+        for name in names {
+            let wrong = |message: String| found::wrong(Some(name), format!("{}: {message}", self.name(index)));
+            let rows = self.objects(group, name, names.len())?;
+            let own = rows.get(row).ok_or_else(|| wrong("its row group ends before".to_owned()))?;
+            let format = match self.boxes {
+                None if name == BOXES => return Err(objects::no_format(&self.name(index))),
+                format => format.unwrap_or_default(),
+            };
+            let field = own.field(name, format, &self.named).map_err(wrong)?;
+            if let Field::Boxes(boxes) = &field {
+                boxes.check(size).map_err(wrong)?;
+            }
+            fields.insert(name.clone(), field).map_err(|error| wrong(error.to_string()))?;
+        }
+        Ok(fields)
+    }
+
     /// Takes the kept cursor that is nearest before a row, or makes one at the beginning of the row's group.
     fn cursor(&self, group: usize, row: u64) -> Result<Cursor> {
         let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -400,16 +470,19 @@ fn values<T: DataType, V>(
     Ok(all)
 }
 
+/// Returns Hugging Face's description of the columns; null if there is none.
+fn features(metadata: &ParquetMetaData) -> serde_json::Value {
+    let entries = metadata.file_metadata().key_value_metadata();
+    let entry = entries.and_then(|entries| entries.iter().find(|entry| entry.key == "huggingface"));
+    let text = entry.and_then(|entry| entry.value.as_ref());
+    let description: Option<serde_json::Value> = text.and_then(|text| serde_json::from_str(text).ok());
+    description.map_or(serde_json::Value::Null, |mut description| description["info"]["features"].take())
+}
+
 /// Returns the names of the classes from Hugging Face's description of the columns; empty if it has none.
 fn class_names(metadata: &ParquetMetaData, label: usize) -> Vec<String> {
-    let file = metadata.file_metadata();
-    let column = file.schema_descr().column(label).path().string();
-    let entry = file.key_value_metadata().and_then(|entries| entries.iter().find(|entry| entry.key == "huggingface"));
-    let read = || -> Option<Vec<String>> {
-        let description: serde_json::Value = serde_json::from_str(entry?.value.as_ref()?).ok()?;
-        serde_json::from_value(description["info"]["features"][&column]["names"].clone()).ok()
-    };
-    read().unwrap_or_default()
+    let column = metadata.file_metadata().schema_descr().column(label).path().string();
+    serde_json::from_value(features(metadata)[&column]["names"].take()).unwrap_or_default()
 }
 
 impl Source for ParquetFiles {
@@ -427,9 +500,16 @@ impl Source for ParquetFiles {
         if let Some(column) = want.field {
             let rows = self.targets(group, column)?;
             let found = rows.get((index - self.groups[group].first) as usize).cloned().flatten();
-            sample.set_target(found.ok_or_else(|| crate::targets::missing(column))?);
+            sample.set_target(found.ok_or_else(|| found::missing(column))?);
         }
-        if want.image { self.image(index, group, sample.buffer()) } else { Ok(()) }
+        if want.image || !want.fields.is_empty() {
+            self.image(index, group, sample.buffer())?;
+        }
+        if !want.fields.is_empty() {
+            let size = probe(sample.bytes())?.size;
+            sample.set_fields(self.fields(index, group, want.fields, size)?);
+        }
+        Ok(())
     }
 
     fn label(&self, index: u64) -> u32 {
@@ -444,7 +524,10 @@ impl Source for ParquetFiles {
     }
 
     fn check_field(&self, field: &str) -> Result<()> {
-        self.metadata.iter().try_for_each(|metadata| targets::find(metadata, field).map(drop))
+        self.metadata.iter().try_for_each(|metadata| match objects::find(metadata, field) {
+            Ok(_) => Ok(()),
+            Err(_) => targets::find(metadata, field).map(drop),
+        })
     }
 
     fn classes(&self) -> &[String] {
@@ -618,6 +701,126 @@ mod tests {
         assert!(source.targets.lock().unwrap().len() <= TARGET_GROUPS);
         assert!(source.target(0, "bag").unwrap_err().is_parameter());
         assert!(source.check_field("bag").unwrap_err().is_parameter() && source.check_field("box").is_ok());
+    }
+
+    /// Writes 4 rows of 20 x 10 pixels: two objects, none, null, and one whose box lies outside.
+    fn with_objects(path: &Path, of_lists: bool, texts: bool) {
+        let category = if texts { "binary category (STRING)" } else { "int64 category" };
+        let list = |inner: &str| format!("(LIST) {{ repeated group list {{ {inner} }} }}");
+        let bbox = list("optional float element;");
+        let objects = if of_lists {
+            let (boxes, ids) = (list(&format!("optional group element {bbox}")), list("optional int64 element;"));
+            let labels = list(&format!("optional {};", category.replace("category", "element")));
+            format!(
+                "optional group objects {{ optional group id {ids} optional group bbox {boxes} \
+                 optional group category {labels} }}"
+            )
+        } else {
+            let own = format!("optional int64 id; optional group bbox {bbox} optional {category};");
+            format!("optional group objects {}", list(&format!("optional group element {{ {own} }}")))
+        };
+        let names = r#"{"info": {"features": {"objects": {"feature": {"category": {"names": ["cat", "dog"]}}}}}}"#;
+        let properties = WriterProperties::builder()
+            .set_key_value_metadata(Some(vec![KeyValue::new("huggingface".to_owned(), names.to_owned())]))
+            .build();
+        let schema = parse_message_type(&format!("message rows {{ required binary image; {objects} }}")).unwrap();
+        let file = File::create(path).unwrap();
+        let mut writer = SerializedFileWriter::new(file, Arc::new(schema), properties.into()).unwrap();
+        let mut rows = writer.next_row_group().unwrap();
+        let jpeg = crate::encode::encode_jpeg(&crate::raster::Image::new(Size::new(20, 10)), &Default::default());
+        let mut column = rows.next_column().unwrap().unwrap();
+        let images = vec![ByteArray::from(jpeg.unwrap()); 4];
+        column.typed::<ByteArrayType>().write_batch(&images, None, None).unwrap();
+        column.close().unwrap();
+        // The deepest level is that of a value; a row of no objects stops at the list, and a null row at the top.
+        let defined = rows_levels(of_lists);
+        for number in 0..3 {
+            let mut column = rows.next_column().unwrap().unwrap();
+            match number {
+                0 => {
+                    let levels = defined.scalar;
+                    let ids = [7, 8, 9];
+                    let levels = [levels, levels, defined.empty, 0, levels];
+                    column.typed::<Int64Type>().write_batch(&ids, Some(&levels), Some(&[0, 1, 0, 0, 0])).unwrap();
+                }
+                1 => {
+                    let boxes = [2.0_f32, 3.0, 4.0, 5.0, 0.5, 0.0, 1.0, 1.0, 21.0, 1.0, 2.0, 2.0];
+                    let mut levels = vec![defined.number; 8];
+                    levels.extend([defined.empty, 0]);
+                    levels.extend([defined.number; 4]);
+                    let repetitions = [0, 2, 2, 2, 1, 2, 2, 2, 0, 0, 0, 2, 2, 2];
+                    let column = column.typed::<parquet::data_type::FloatType>();
+                    column.write_batch(&boxes, Some(&levels), Some(&repetitions)).unwrap();
+                }
+                _ => {
+                    let levels = [defined.scalar, defined.scalar, defined.empty, 0, defined.scalar];
+                    let repetitions = [0, 1, 0, 0, 0];
+                    if texts {
+                        let texts = ["dog", "cat", "cat"].map(ByteArray::from);
+                        let column = column.typed::<ByteArrayType>();
+                        column.write_batch(&texts, Some(&levels), Some(&repetitions)).unwrap();
+                    } else {
+                        let column = column.typed::<Int64Type>();
+                        column.write_batch(&[1, 0, 0], Some(&levels), Some(&repetitions)).unwrap();
+                    }
+                }
+            }
+            column.close().unwrap();
+        }
+        rows.close().unwrap();
+        writer.close().unwrap();
+    }
+
+    /// Definition levels of a schema of objects.
+    struct Defined {
+        /// Of an object's only number.
+        scalar: i16,
+        /// Of a number of a box.
+        number: i16,
+        /// Of a row without objects.
+        empty: i16,
+    }
+
+    fn rows_levels(of_lists: bool) -> Defined {
+        // objects, list, [struct,] bbox, list, element
+        if of_lists { Defined { scalar: 4, number: 6, empty: 2 } } else { Defined { scalar: 4, number: 6, empty: 1 } }
+    }
+
+    #[test]
+    fn objects_are_structs_of_lists_or_lists_of_structs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.parquet");
+        let names = [BOXES, LABELS, "ids"].map(str::to_owned);
+        let read = |source: &ParquetFiles, index: u64| {
+            let (mut sample, want) = (Sample::default(), Want::IMAGE.without_image().and_fields(&names));
+            source.read(index, &want, &mut sample)?;
+            sample.take_found(&want).map(|found| (*found.fields.unwrap()).clone())
+        };
+        for (of_lists, texts) in [(true, false), (false, false), (true, true), (false, true)] {
+            with_objects(&path, of_lists, texts);
+            let classes = if texts { vec!["cat".to_owned(), "dog".to_owned()] } else { Vec::new() };
+            let options = RecordOptions { boxes: Some(BoxFormat::Xywh), classes, ..RecordOptions::default() };
+            let source = ParquetFiles::open(std::slice::from_ref(&path), &options).unwrap();
+            assert_eq!(source.classes(), ["cat", "dog"], "{of_lists}");
+            for index in [0, 2, 1, 0] {
+                let found = read(&source, index).unwrap();
+                let two = index == 0;
+                let boxes = [[2.0, 3.0, 4.0, 5.0], [0.5, 0.0, 1.0, 1.0]];
+                let own = found.boxes().unwrap();
+                assert_eq!((own.rows(), own.format()), (&boxes[..if two { 2 } else { 0 }], BoxFormat::Xywh));
+                let labels = if two { vec![1, 0] } else { Vec::new() };
+                let is_empty = |field: Option<&Field>| field.and_then(Field::objects) == Some(0);
+                assert!(if two { found.get(LABELS) == Some(&labels.into()) } else { is_empty(found.get(LABELS)) });
+                assert!(!two || found.get("ids") == Some(&vec![7, 8].into()));
+            }
+            let error = read(&source, 3).unwrap_err();
+            let text = error.to_string();
+            assert!(error.is_bad_sample() && text.contains("outside the image") && text.contains("row 3"), "{text}");
+            assert!(source.check_field("area").unwrap_err().is_parameter());
+            let unsaid = RecordOptions { boxes: None, ..options };
+            let error = read(&ParquetFiles::open(std::slice::from_ref(&path), &unsaid).unwrap(), 0).unwrap_err();
+            assert!(error.is_parameter() && error.to_string().contains("CXCYWH"), "{error}");
+        }
     }
 
     #[test]

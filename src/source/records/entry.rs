@@ -1,5 +1,6 @@
 //! The entries that parsers find, and the faults that end parsing.
 
+use super::fields::StoredFields;
 use super::label::Label;
 use crate::error::{Error, Result};
 use crate::source::MAX_ENCODED_BYTES;
@@ -25,12 +26,14 @@ pub(crate) struct Entry {
     pub label: Result<Label, String>,
     /// The content of the requested field, if the sample has it, or the reason why it is unusable.
     pub target: Option<Result<Target, String>>,
+    /// What the sample has of the wanted fields.
+    pub fields: StoredFields,
 }
 
 impl Entry {
     pub fn new(part: Range<u64>, offset: u64) -> Self {
-        let (member, image) = (Vec::new(), Vec::new());
-        Self { part, offset, len_bytes: 0, split: false, member, image, label: Ok(Label::None), target: None }
+        let (member, image, fields) = (Vec::new(), Vec::new(), StoredFields::default());
+        Self { part, offset, len_bytes: 0, split: false, member, image, label: Ok(Label::None), target: None, fields }
     }
 
     /// Returns an entry that cannot be used, with the reason `message`.

@@ -1,5 +1,6 @@
 //! The formats of shards: what each can hold, and the errors that name them.
 
+use super::fields::{Part, check_names};
 use super::options::RecordOptions;
 use super::{recordio, tar, tfrecord};
 use crate::error::{Error, Result};
@@ -46,6 +47,14 @@ impl RecordFormat {
         }
     }
 
+    /// Rejects fields of a format that holds none.
+    pub(in crate::source) fn check_fields(self, names: &[String]) -> Result<()> {
+        match (self, names) {
+            (Self::RecordIo, [first, ..]) => Err(no_fields("labels alone", first)),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the smallest number of bytes that a record can take.
     pub(super) fn min_record_bytes(self) -> u64 {
         match self {
@@ -79,6 +88,15 @@ impl RecordFormat {
             Self::TfRecord => (tfrecord::can_name(field), tfrecord::NAMED),
         };
         if is_kept { Ok(()) } else { Err(Error::parameter("pack", "target", expected, field)) }
+    }
+
+    /// Rejects fields that could not be read again after packing, alone or beside the field `target` of targets.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with what the format can hold.
+    pub(crate) fn check_packed_fields(self, names: &[String], target: Option<&str>) -> Result<()> {
+        let part = target.map(|field| if self == Self::WebDataset { tar::part_of(field) } else { field.to_owned() });
+        check_names(self, names, target.zip(part.as_deref()))
     }
 
     /// Rejects a target that packing would change.
@@ -121,6 +139,8 @@ pub(crate) struct NewSample<'a> {
     pub(crate) ending: &'a str,
     /// The name of the packed field of targets, and its target.
     pub(crate) target: Option<(&'a str, &'a Target)>,
+    /// The parts or features that hold its fields.
+    pub(crate) fields: &'a [(String, Part)],
 }
 
 /// The error for damage in a shard.

@@ -36,6 +36,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod entry;
+pub(crate) mod fields;
 mod format;
 mod found;
 mod index;
@@ -50,10 +51,13 @@ pub(crate) mod tfrecord;
 
 use super::window::{ReadAt, Window};
 use super::{KEEP_BUFFER_BYTES, Sample, Source, Want, no_such_sample};
+use crate::decode::probe;
 use crate::error::{Error, Result};
 use crate::file::most_open;
 use crate::memory;
 use crate::targets::{self, Target};
+use entry::Entry;
+use fields::FieldReader;
 pub(crate) use format::NewSample;
 pub use format::RecordFormat;
 pub(super) use format::{damaged, no_samples};
@@ -61,7 +65,7 @@ use found::{FAULT, NAME, NO_TEXT, NUMBER, Record, ScannedShard, Texts, UNLABELED
 pub use options::RecordOptions;
 pub(super) use options::no_class;
 use options::numbers;
-use parser::Parser;
+use parser::{Parser, Wanted};
 use scan::{scan_all, starts};
 use sha2::{Digest, Sha256};
 pub(super) use shard::Shard;
@@ -251,20 +255,22 @@ impl RecordShards {
             + if self.format == RecordFormat::TfRecord { tfrecord::CRC_BYTES as usize } else { 0 }
     }
 
-    /// Reads the target in a field of sample `index`.
-    fn target_of(
+    /// Parses sample `index` again, for what is wanted beside its image.
+    fn entry(
         &self,
-        (index, record, field): (u64, Record, &str),
+        index: u64,
+        record: Record,
         (shard, file): (&Shard, &Handle<'_>),
-    ) -> Result<Target> {
+        wanted: Wanted<'_>,
+    ) -> Result<Entry> {
         let start = match self.format {
             RecordFormat::TfRecord => record.offset.saturating_sub(tfrecord::HEAD_BYTES),
             RecordFormat::RecordIo if record.is_split() => record.offset,
             _ => shard.start(index, |shard| starts(self.format, &self.options, shard))?,
         };
         let mut window = Window::new(file, shard.len_bytes);
-        match Parser::new(self.format, &self.options, Some(field), start).next(&mut window)? {
-            Some(entry) if entry.offset == record.offset => found_target(field, entry.target),
+        match Parser::new(self.format, &self.options, wanted, start).next(&mut window)? {
+            Some(entry) if entry.offset == record.offset => Ok(entry),
             _ => {
                 let message = "there is no sample as there was when the shard was scanned";
                 Err(damaged(self.format, shard.name.display(), record.offset, message))
@@ -295,16 +301,22 @@ impl Source for RecordShards {
         self.records.len() as u64
     }
 
-    /// A field is, in WebDataset, a part by its ending, or `json.FIELD`, a field of the JSON part; in TFRecord, a
-    /// feature; in RecordIO, `label`, the array of labels. The first target that is read from a shard scans its headers
-    /// for the places where samples begin, which takes 8 bytes of memory for each sample. TFRecord needs no such scan:
-    /// a record holds both image and field and is read once.
+    /// A field of targets is, in WebDataset, a part by its ending, or `json.FIELD`, a field of the JSON part; in
+    /// TFRecord, a feature; in RecordIO, `label`, the array of labels. The first target that is read from a shard scans
+    /// its headers for the places where samples begin, which takes 8 bytes of memory for each sample. TFRecord needs no
+    /// such scan: a record holds both image and field and is read once.
+    ///
+    /// Fields ([`Want::fields`]) are read likewise: in WebDataset from the JSON part and, for masks of the image, from
+    /// parts that end in `NAME.png`; in TFRecord from features. docs/detection.md describes both.
     fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         self.format.check_field(want.field)?;
+        self.format.check_fields(want.fields)?;
         let (record, shard, file) = self.find(index, "RecordShards::read")?;
         let wrong = |message: String| damaged(self.format, shard.name.display(), record.offset, &message);
-        let is_tfrecord = self.format == RecordFormat::TfRecord;
-        if want.image {
+        let wanted = Wanted { field: want.field, fields: want.fields };
+        let mut found = None;
+        // Fields are compared with the size in the image's header.
+        if want.image || !want.fields.is_empty() {
             let buffer = sample.buffer();
             if self.format == RecordFormat::RecordIo && record.is_split() {
                 let window = Window::new(&file, shard.len_bytes);
@@ -312,22 +324,33 @@ impl Source for RecordShards {
             } else {
                 file.read_sample(sized(buffer, self.read_bytes(record))?, record.offset, want.stopped())?;
             }
-            if is_tfrecord {
-                let found = tfrecord::checked_image(buffer, self.options.image.as_deref(), want.field);
-                let (image, target) = found.map_err(wrong)?;
+            if self.format == RecordFormat::TfRecord {
+                let image = self.options.image.as_deref();
+                let tfrecord::Checked { image, target, fields } =
+                    tfrecord::checked(buffer, image, wanted).map_err(wrong)?;
                 sample.keep(image);
-                if let Some(field) = want.field {
-                    sample.set_target(found_target(field, target)?);
-                }
+                found = Some((target, fields));
             }
         }
-        match want.field {
-            Some(field) if !(is_tfrecord && want.image) => {
-                sample.set_target(self.target_of((index, record, field), (shard, &file))?);
-                Ok(())
-            }
-            _ => Ok(()),
+        if wanted.is_nothing() {
+            return Ok(());
         }
+        let (target, fields) = match found {
+            Some(found) => found,
+            None => {
+                let Entry { target, fields, .. } = self.entry(index, record, (shard, &file), wanted)?;
+                (target, fields)
+            }
+        };
+        if let Some(field) = want.field {
+            sample.set_target(found_target(field, target)?);
+        }
+        if !want.fields.is_empty() {
+            let header = probe(sample.bytes())?;
+            let reader = FieldReader { format: self.format, options: &self.options, names: want.fields };
+            sample.set_fields(reader.read(&fields, &header, || self.name(index).into_owned())?);
+        }
+        Ok(())
     }
 
     fn prefetch(&self, index: u64) {
@@ -437,7 +460,8 @@ mod tests {
         let mut bytes = Vec::new();
         for index in 0..3 {
             let (image, target) = ([index as u8; 50], target(index));
-            let sample = NewSample { index, label: 7, image: &image, ending: "jpg", target: Some((field, &target)) };
+            let target = Some((field, &target));
+            let sample = NewSample { index, label: 7, image: &image, ending: "jpg", target, fields: &[] };
             RecordFormat::TfRecord.write(&sample, &mut bytes).unwrap();
         }
         let open = |_shard| {

@@ -1,6 +1,7 @@
 //! The options for reading shards.
 
 use crate::error::{Error, Result};
+use crate::fields::BoxFormat;
 use std::collections::HashMap;
 
 /// Options for reading shards.
@@ -19,6 +20,8 @@ pub struct RecordOptions {
     /// [`RecordShards`](super::RecordShards) sorts the names that it finds; a stream, which cannot know all names,
     /// rejects labels that are names.
     pub classes: Vec<String>,
+    /// What the numbers of boxes mean where the data do not say. Without it, asking for such boxes is an error.
+    pub boxes: Option<BoxFormat>,
     /// Whether an index is stored for the next time. It is a hidden file beside each shard; for remote shards and in
     /// folders that are not writable it is in the user's cache folder (`$XDG_CACHE_HOME/warpfeed`).
     pub keep_index: bool,
@@ -27,7 +30,7 @@ pub struct RecordOptions {
 impl Default for RecordOptions {
     /// The default image and label, with a stored index.
     fn default() -> Self {
-        Self { image: None, label: None, classes: Vec::new(), keep_index: true }
+        Self { image: None, label: None, classes: Vec::new(), boxes: None, keep_index: true }
     }
 }
 

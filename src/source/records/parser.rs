@@ -5,10 +5,26 @@
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault};
+use super::fields::part_names;
 use super::format::RecordFormat;
 use super::options::RecordOptions;
 use super::{recordio, tar, tfrecord};
 use crate::error::Result;
+
+/// What is wanted of each sample beside its image and label.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wanted<'a> {
+    /// The field of the targets.
+    pub field: Option<&'a str>,
+    /// The names of fields.
+    pub fields: &'a [String],
+}
+
+impl Wanted<'_> {
+    pub fn is_nothing(&self) -> bool {
+        self.field.is_none() && self.fields.is_empty()
+    }
+}
 
 /// A parser of one shard.
 pub(crate) struct Parser {
@@ -30,12 +46,13 @@ enum Rest {
 }
 
 impl Parser {
-    /// Creates a parser of a shard from the record at byte `at` on, which also returns each sample's `field`.
-    pub fn new(format: RecordFormat, options: &RecordOptions, field: Option<&str>, at: u64) -> Self {
+    /// Creates a parser of a shard from the record at byte `at` on, which also returns what is wanted of each sample.
+    pub fn new(format: RecordFormat, options: &RecordOptions, wanted: Wanted<'_>, at: u64) -> Self {
+        let (field, parts) = (wanted.field, part_names(format, wanted.fields));
         let records = match format {
-            RecordFormat::WebDataset => Records::Tar(Box::new(tar::Parser::new(options, field, at))),
+            RecordFormat::WebDataset => Records::Tar(Box::new(tar::Parser::new(options, field, parts, at))),
             RecordFormat::RecordIo => Records::RecordIo(recordio::Parser::new(field, at)),
-            RecordFormat::TfRecord => Records::TfRecord(tfrecord::Parser::new(options, field, at)),
+            RecordFormat::TfRecord => Records::TfRecord(tfrecord::Parser::new(options, field, parts, at)),
         };
         Self { records, rest: Rest::Records }
     }

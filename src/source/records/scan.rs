@@ -4,7 +4,7 @@ use super::format::RecordFormat;
 use super::found::ScannedShard;
 use super::index;
 use super::options::RecordOptions;
-use super::parser::Parser;
+use super::parser::{Parser, Wanted};
 use super::shard::Shard;
 use crate::error::Result;
 use crate::source::window::Window;
@@ -56,7 +56,7 @@ fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<
     let file = shard.open_once()?;
     let mut window = Window::new(&file, shard.len_bytes);
     let mut found = ScannedShard::default();
-    let mut parser = Parser::new(format, options, None, 0);
+    let mut parser = Parser::new(format, options, Wanted::default(), 0);
     while let Some(entry) = parser.next(&mut window)? {
         found.add(entry);
     }
@@ -71,7 +71,7 @@ fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<
 pub(super) fn starts(format: RecordFormat, options: &RecordOptions, shard: &Shard) -> Result<Vec<u64>> {
     let file = shard.open_once()?;
     let mut window = Window::new(&file, shard.len_bytes);
-    let (mut parser, mut starts) = (Parser::new(format, options, None, 0), Vec::new());
+    let (mut parser, mut starts) = (Parser::new(format, options, Wanted::default(), 0), Vec::new());
     while let Some(entry) = parser.next(&mut window)? {
         starts.push(entry.part.start);
     }

@@ -2,6 +2,7 @@
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
+use super::fields::Part;
 use super::format::NewSample;
 use super::label::{self, Label};
 use super::options::RecordOptions;
@@ -139,6 +140,8 @@ struct Parts {
     labels: Vec<(String, Option<String>)>,
     /// Ending and, in JSON, field of the target, if one is wanted.
     target: Option<(String, Option<String>)>,
+    /// The endings of the parts that hold wanted fields.
+    fields: Vec<String>,
 }
 
 /// The replacement of a slash in an ending. [`can_name`] rejects percent signs, so no two names share an ending.
@@ -154,7 +157,7 @@ fn ending_and_field(name: &str) -> (String, Option<String>) {
 }
 
 impl Parts {
-    fn new(options: &RecordOptions, target: Option<&str>) -> Self {
+    fn new(options: &RecordOptions, target: Option<&str>, fields: Vec<String>) -> Self {
         let usual = || vec![("cls".to_owned(), None), ("json".to_owned(), Some("label".to_owned()))];
         Self {
             image: options.image.as_ref().map(|ending| ending.to_ascii_lowercase()),
@@ -165,6 +168,7 @@ impl Parts {
                 Some(label) => vec![ending_and_field(label)],
             },
             target: target.map(ending_and_field),
+            fields,
         }
     }
 
@@ -259,8 +263,9 @@ impl File {
 }
 
 impl Parser {
-    pub fn new(options: &RecordOptions, target: Option<&str>, at: u64) -> Self {
-        Self { parts: Parts::new(options, target), at, sample: None, inner: None, damage: None, skipped_files: 0 }
+    pub fn new(options: &RecordOptions, target: Option<&str>, fields: Vec<String>, at: u64) -> Self {
+        let parts = Parts::new(options, target, fields);
+        Self { parts, at, sample: None, inner: None, damage: None, skipped_files: 0 }
     }
 
     /// Returns the offset of the current sample.
@@ -461,6 +466,16 @@ impl Parser {
                 sample.target = self.parts.target(content);
             }
         }
+        if !is_image && self.parts.fields.contains(&ending) && !sample.entry.fields.has(&ending) {
+            let room_bytes = sample.entry.fields.room_bytes();
+            let part = if len_bytes > room_bytes {
+                Err(format!("its {len_bytes} bytes are over the limit of {room_bytes}"))
+            } else {
+                let Some(content) = bytes.at(file.content.start, len_bytes as usize)? else { return Ok(()) };
+                Ok(Part::Bytes(vec![content.to_vec()]))
+            };
+            sample.entry.fields.add(&ending, part);
+        }
         if is_image && sample.ending.is_none() {
             let entry = &mut sample.entry;
             (entry.offset, entry.len_bytes) = (file.content.start, len_bytes);
@@ -562,10 +577,21 @@ pub(super) fn check(field: &str, target: &Target) -> Result<(), String> {
     }
 }
 
-/// Appends a sample: its image, its label as `cls`, and its target as a part or as a field of JSON.
+/// Returns the ending of the part that holds a field of targets.
+pub(super) fn part_of(field: &str) -> String {
+    ending_and_field(field).0
+}
+
+/// Appends a sample: its image, its label as `cls`, the parts of its fields, and its target as a part or as a field of
+/// JSON.
 pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
     write_member(&format!("{:09}.{}", sample.index, sample.ending), sample.image, out);
     write_member(&format!("{:09}.cls", sample.index), sample.label.to_string().as_bytes(), out);
+    for (ending, part) in sample.fields {
+        if let Part::Bytes(contents) = part {
+            contents.iter().for_each(|content| write_member(&format!("{:09}.{ending}", sample.index), content, out));
+        }
+    }
     let Some((field, target)) = sample.target else { return };
     let (ending, json) = ending_and_field(field);
     let content = match (json, target) {
@@ -599,6 +625,7 @@ pub(crate) fn write_member(name: &str, content: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::parser::Wanted;
     use super::*;
 
     #[test]
@@ -646,7 +673,8 @@ mod tests {
     /// Returns name and label of each sample of an archive in memory, with labels by folder, and its faults.
     fn by_folder(archive: &[u8]) -> (Vec<(String, Label)>, Vec<String>) {
         let options = RecordOptions { label: Some(FOLDER.to_owned()), ..RecordOptions::default() };
-        let mut parser = super::super::Parser::new(super::super::RecordFormat::WebDataset, &options, None, 0);
+        let mut parser =
+            super::super::Parser::new(super::super::RecordFormat::WebDataset, &options, Wanted::default(), 0);
         let (mut found, mut wrong, mut bytes) = (Vec::new(), Vec::new(), archive);
         while let Some(entry) = parser.next(&mut bytes).unwrap() {
             match entry.label {

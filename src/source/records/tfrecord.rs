@@ -3,12 +3,14 @@
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
-use super::format::NewSample;
+use super::fields::{Part, StoredFields, part_names};
+use super::format::{NewSample, RecordFormat};
 use super::label::{self, Label};
 use super::options::RecordOptions;
+use super::parser::Wanted;
 use crate::error::{Error, Result};
 use crate::source::MAX_ENCODED_BYTES;
-use crate::targets::{self, MAX_TARGET_BYTES, Target};
+use crate::targets::{MAX_TARGET_BYTES, Target};
 use std::mem::{Discriminant, discriminant};
 use std::ops::Range;
 
@@ -89,13 +91,14 @@ fn field(bytes: &mut impl Bytes, at: &mut u64, end: u64) -> Result<Option<Field>
     Ok((*at <= end).then_some(Field::Other))
 }
 
-/// An example's image, label and target.
+/// An example's image, label and target, and what it has of the wanted fields.
 #[derive(Debug, PartialEq)]
 struct Example {
     /// Place of the image.
     image: Option<Range<u64>>,
     label: Result<Label, String>,
     target: Option<Result<Target, String>>,
+    fields: StoredFields,
 }
 
 /// The names of the wanted features.
@@ -104,11 +107,13 @@ struct Names<'a> {
     image: &'a str,
     label: &'a str,
     target: Option<&'a str>,
+    /// The features that hold wanted fields.
+    fields: &'a [String],
 }
 
 /// Finds the named features in the message at `range`.
 fn example(bytes: &mut impl Bytes, range: Range<u64>, names: Names<'_>) -> Result<Result<Example, &'static str>> {
-    let mut found = Example { image: None, label: Ok(Label::None), target: None };
+    let mut found = Example { image: None, label: Ok(Label::None), target: None, fields: StoredFields::default() };
     let mut at = range.start;
     while at < range.end {
         match field(bytes, &mut at, range.end)? {
@@ -152,9 +157,22 @@ fn feature(bytes: &mut impl Bytes, entry: Range<u64>, names: Names<'_>, found: &
     }
     let Some(name) = bytes.at(name.start, (name.end - name.start) as usize)? else { return Ok(None) };
     let (is_image, is_label) = (name == names.image.as_bytes(), name == names.label.as_bytes());
-    if names.target.is_some_and(|target| name == target.as_bytes()) {
-        let Some(target) = target_values(bytes, value.clone())? else { return Ok(None) };
-        found.target = target;
+    let is_target = names.target.is_some_and(|target| name == target.as_bytes());
+    if let Some(wanted) = names.fields.iter().find(|wanted| name == wanted.as_bytes()) {
+        let room_bytes = found.fields.room_bytes();
+        let Some(part) = values(bytes, value.clone(), room_bytes)? else { return Ok(None) };
+        // A feature without a list has no value of any type.
+        found.fields.add(wanted, part.unwrap_or(Ok(Part::Bytes(Vec::new()))));
+    }
+    if is_target {
+        let Some(target) = values(bytes, value.clone(), MAX_TARGET_BYTES)? else { return Ok(None) };
+        found.target = target.map(|target| {
+            target.map(|part| match part {
+                Part::Bytes(list) => Target::Bytes(list.into_iter().next().unwrap_or_default()),
+                Part::Floats(list) => Target::Floats(list),
+                Part::Integers(list) => Target::Integers(list),
+            })
+        });
     }
     if !is_image && !is_label {
         return Ok(Some(()));
@@ -193,35 +211,36 @@ fn feature(bytes: &mut impl Bytes, entry: Range<u64>, names: Names<'_>, found: &
     Ok(Some(()))
 }
 
-/// Reads the values of a feature that is a target. `None` if it is damaged; `Some(None)` if it has no list.
-fn target_values(bytes: &mut impl Bytes, value: Range<u64>) -> Result<Option<Option<Result<Target, String>>>> {
+/// Reads the values of a feature, of at most `limit_bytes`. `None` if it is damaged; `Some(None)` if it has no list.
+fn values(bytes: &mut impl Bytes, value: Range<u64>, limit_bytes: u64) -> Result<Option<Option<Result<Part, String>>>> {
     let mut at = value.start;
     while at < value.end {
         let Some(found) = field(bytes, &mut at, value.end)? else { return Ok(None) };
         let Field::Bytes(kind @ 1..=3, list) = found else { continue };
-        if list.end - list.start > MAX_TARGET_BYTES {
-            return Ok(Some(Some(Err(targets::too_long(list.end - list.start)))));
+        let len_bytes = list.end - list.start;
+        if len_bytes > limit_bytes {
+            return Ok(Some(Some(Err(format!("its {len_bytes} bytes are over the limit of {limit_bytes}")))));
         }
-        let Some(list) = bytes.at(list.start, (list.end - list.start) as usize)? else { return Ok(None) };
+        let Some(list) = bytes.at(list.start, len_bytes as usize)? else { return Ok(None) };
         let values = match kind {
-            1 => byte_list(list).map(Target::Bytes),
-            2 => float_list(list).map(Target::Floats),
-            _ => integer_list(list).map(Target::Integers),
+            1 => byte_list(list).map(Part::Bytes),
+            2 => float_list(list).map(Part::Floats),
+            _ => integer_list(list).map(Part::Integers),
         };
-        return Ok(values.map(|target| Some(Ok(target))));
+        return Ok(values.map(|part| Some(Ok(part))));
     }
     Ok(Some(None))
 }
 
-/// Returns the first value of a BytesList.
-fn byte_list(mut list: &[u8]) -> Option<Vec<u8>> {
-    let (mut at, end) = (0, list.len() as u64);
+/// Returns the values of a BytesList.
+fn byte_list(mut list: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (mut values, mut at, end) = (Vec::new(), 0, list.len() as u64);
     while at < end {
         if let Field::Bytes(1, text) = field(&mut list, &mut at, end).ok()?? {
-            return Some(list[text.start as usize..text.end as usize].to_vec());
+            values.push(list[text.start as usize..text.end as usize].to_vec());
         }
     }
-    Some(Vec::new())
+    Some(values)
 }
 
 /// Returns the values of a FloatList, packed or one by one.
@@ -293,15 +312,17 @@ pub(super) struct Parser {
     image: String,
     label: String,
     target: Option<String>,
+    /// The features that hold wanted fields.
+    fields: Vec<String>,
     /// The kind of label of the last record whose checksum was verified, if that is a sample.
     checked: Option<Discriminant<Label>>,
 }
 
 impl Parser {
-    pub fn new(options: &RecordOptions, target: Option<&str>, at: u64) -> Self {
+    pub fn new(options: &RecordOptions, target: Option<&str>, fields: Vec<String>, at: u64) -> Self {
         let name = |given: &Option<String>, usual: &str| given.as_deref().unwrap_or(usual).to_owned();
         let (image, label) = (name(&options.image, IMAGE), name(&options.label, LABEL));
-        Self { at, skipped_files: 0, image, label, target: target.map(str::to_owned), checked: None }
+        Self { at, skipped_files: 0, image, label, target: target.map(str::to_owned), fields, checked: None }
     }
 
     /// Parses the next record. Returns `false` at the end.
@@ -339,7 +360,8 @@ impl Parser {
     /// Parses the complete record with the data in `data`, whose length is within the limit. `None` if it holds no
     /// image.
     fn record<B: Bytes>(&mut self, bytes: &mut B, data: Range<u64>, part: Range<u64>) -> Result<Option<Entry>, Fault> {
-        let names = Names { image: &self.image, label: &self.label, target: self.target.as_deref() };
+        let (target, fields) = (self.target.as_deref(), &self.fields[..]);
+        let names = Names { image: &self.image, label: &self.label, target, fields };
         let example = example(bytes, data.clone(), names)?;
         let kind = match &example {
             Ok(Example { image: Some(_), label: Ok(label), .. }) => Some(discriminant(label)),
@@ -353,9 +375,10 @@ impl Parser {
         }
         let mut entry = Entry::new(part, data.start);
         match example {
-            Ok(Example { image: Some(image), label, target }) => {
+            Ok(Example { image: Some(image), label, target, fields }) => {
                 bytes.take(image, &mut entry.image)?;
-                (entry.len_bytes, entry.label, entry.target) = (data.end - data.start, label, target);
+                (entry.len_bytes, entry.label) = (data.end - data.start, label);
+                (entry.target, entry.fields) = (target, fields);
             }
             Ok(Example { image: None, .. }) => {
                 self.skipped_files += 1;
@@ -367,26 +390,27 @@ impl Parser {
     }
 }
 
-/// The place of a record's image in the record, and its target.
-pub(super) type ImageAndTarget = (Range<usize>, Option<Result<Target, String>>);
+/// A record whose checksum was verified.
+pub(super) struct Checked {
+    /// The place of the image in the record.
+    pub image: Range<usize>,
+    pub target: Option<Result<Target, String>>,
+    pub fields: StoredFields,
+}
 
-/// Verifies a record's data, which their checksum follows, and returns the place of the image and the content of the
-/// feature `target`, if that is wanted and there.
-pub(super) fn checked_image(
-    mut record: &[u8],
-    image: Option<&str>,
-    target: Option<&str>,
-) -> Result<ImageAndTarget, String> {
+/// Verifies a record's data, which their checksum follows, and returns what is wanted of it, as far as it is there.
+pub(super) fn checked(mut record: &[u8], image: Option<&str>, wanted: Wanted<'_>) -> Result<Checked, String> {
     let damaged = || DAMAGED.to_owned();
     let data = 0..(record.len() as u64).checked_sub(CRC_BYTES).ok_or_else(damaged)?;
     let failed = |error: Error| error.to_string();
     if !is_whole(&mut record, data.clone()).map_err(failed)? {
         return Err(WRONG_CHECKSUM.to_owned());
     }
-    let names = Names { image: image.unwrap_or(IMAGE), label: LABEL, target };
-    let found = example(&mut record, data, names).map_err(failed)??;
-    let range = found.image.ok_or_else(damaged)?;
-    Ok((range.start as usize..range.end as usize, found.target))
+    let fields = &part_names(RecordFormat::TfRecord, wanted.fields)[..];
+    let names = Names { image: image.unwrap_or(IMAGE), label: LABEL, target: wanted.field, fields };
+    let Example { image, target, fields, .. } = example(&mut record, data, names).map_err(failed)??;
+    let image = image.ok_or_else(damaged)?;
+    Ok(Checked { image: image.start as usize..image.end as usize, target, fields })
 }
 
 /// Description of the names of features that a packed sample can have in addition to image and label.
@@ -397,14 +421,31 @@ pub(super) fn can_name(field: &str) -> bool {
     field != IMAGE && field != LABEL && !field.is_empty() && field.len() as u64 <= MAX_TEXT_BYTES
 }
 
-/// Appends a record that holds a `tf.train.Example` with image, label and target.
+/// Appends a record that holds a `tf.train.Example` with image, label, fields and target.
 pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
     let image = write_feature(IMAGE, 1, &write_field(1, sample.image));
     let mut number = vec![0x08];
     write_varint(sample.label.into(), &mut number);
-    let label = write_feature(LABEL, 3, &number);
-    let target = sample.target.map_or_else(Vec::new, |(name, target)| write_target(name, target));
-    let example = write_field(1, &[image, label, target].concat());
+    let mut features = [image, write_feature(LABEL, 3, &number)].concat();
+    for (name, part) in sample.fields {
+        features.extend(match part {
+            Part::Bytes(list) => {
+                let list: Vec<u8> = list.iter().flat_map(|bytes| write_field(1, bytes)).collect();
+                write_feature(name, 1, &list)
+            }
+            Part::Floats(floats) => write_floats(name, floats),
+            Part::Integers(numbers) => write_integers(name, numbers),
+        });
+    }
+    if let Some((name, target)) = sample.target {
+        features.extend(match target {
+            Target::Bytes(bytes) => write_feature(name, 1, &write_field(1, bytes)),
+            Target::Floats(floats) => write_floats(name, floats),
+            Target::Integers(numbers) => write_integers(name, numbers),
+            Target::Class(label) => write_integers(name, &[i64::from(*label)]),
+        });
+    }
+    let example = write_field(1, &features);
     let len_bytes = (example.len() as u64).to_le_bytes();
     out.extend(len_bytes);
     out.extend(masked_crc(&len_bytes).to_le_bytes());
@@ -412,22 +453,17 @@ pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
     out.extend(masked_crc(&example).to_le_bytes());
 }
 
-/// Returns the feature of a target, with a list of the type of its values.
-fn write_target(name: &str, target: &Target) -> Vec<u8> {
-    let packed = |numbers: &[i64]| {
-        let mut packed = Vec::new();
-        numbers.iter().for_each(|&number| write_varint(number as u64, &mut packed));
-        write_field(1, &packed)
-    };
-    match target {
-        Target::Bytes(bytes) => write_feature(name, 1, &write_field(1, bytes)),
-        Target::Floats(floats) => {
-            let packed: Vec<u8> = floats.iter().flat_map(|float| float.to_le_bytes()).collect();
-            write_feature(name, 2, &write_field(1, &packed))
-        }
-        Target::Integers(numbers) => write_feature(name, 3, &packed(numbers)),
-        Target::Class(label) => write_feature(name, 3, &packed(&[i64::from(*label)])),
-    }
+/// Returns a feature with a FloatList.
+fn write_floats(name: &str, floats: &[f32]) -> Vec<u8> {
+    let packed: Vec<u8> = floats.iter().flat_map(|float| float.to_le_bytes()).collect();
+    write_feature(name, 2, &write_field(1, &packed))
+}
+
+/// Returns a feature with an Int64List.
+fn write_integers(name: &str, numbers: &[i64]) -> Vec<u8> {
+    let mut packed = Vec::new();
+    numbers.iter().for_each(|&number| write_varint(number as u64, &mut packed));
+    write_feature(name, 3, &write_field(1, &packed))
 }
 
 /// Returns an entry of the map of features: its name, and its list of type `kind`.

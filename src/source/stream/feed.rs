@@ -2,7 +2,10 @@
 
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
-use crate::targets::{self, Target};
+use crate::fields::Fields;
+use crate::source::Want;
+use crate::source::sample::wanted_fields;
+use crate::targets::{self, Found, Target};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -49,6 +52,8 @@ struct Known {
     name: String,
     /// The target; `None` after it was taken.
     target: Option<Target>,
+    /// The fields, once the sample was read.
+    fields: Option<Fields>,
 }
 
 /// The reason why a stream has ended.
@@ -258,8 +263,11 @@ impl Feed {
             self.moved_most.fetch_max(moved, Relaxed);
         }
         let known = match &mut sample {
-            Ok(sample) => Known { label: sample.label, name: sample.name.clone(), target: sample.target.take() },
-            Err(_) => Known { label: 0, name: format!("sample {at} of the stream"), target: None },
+            Ok(sample) => {
+                let target = sample.target.take();
+                Known { label: sample.label, name: sample.name.clone(), target, fields: None }
+            }
+            Err(_) => Known { label: 0, name: format!("sample {at} of the stream"), target: None, fields: None },
         };
         state.known.insert(at, known);
         if state.known.len() > self.known {
@@ -320,6 +328,12 @@ impl Feed {
             let got = format!("{index}, and the stream has ended, or has gone by");
             Error::parameter("Stream::read", "index", "that of a sample that follows", got)
         })?;
+        // Without the lock: masks are decoded here.
+        if let Some(fields) = sample.fields.map(|fields| fields.read(&sample.bytes)).transpose()?
+            && let Some(known) = self.lock().known.get_mut(&self.position(index))
+        {
+            known.fields = Some(fields);
+        }
         Ok(sample.bytes)
     }
 
@@ -328,11 +342,15 @@ impl Feed {
         self.lock().known.get(&self.position(index)).map_or(0, |known| known.label)
     }
 
-    /// Takes the target of a sample that was read, if `field` is given.
-    pub fn target(&self, index: u64, field: Option<&str>) -> Result<Option<Target>> {
-        let Some(field) = field else { return Ok(None) };
-        let found = self.lock().known.get_mut(&self.position(index)).and_then(|known| known.target.take());
-        found.ok_or_else(|| targets::missing(field)).map(Some)
+    /// Takes what is wanted of a sample that was read beside its image.
+    pub fn found(&self, index: u64, want: &Want<'_>) -> Result<Found> {
+        if want.field.is_none() && want.fields.is_empty() {
+            return Ok(Found::default());
+        }
+        let take = |known: &mut Known| (known.target.take(), known.fields.take());
+        let (target, fields) = self.lock().known.get_mut(&self.position(index)).map(take).unwrap_or_default();
+        let target = want.field.map(|field| target.ok_or_else(|| targets::missing(field))).transpose()?;
+        Ok(Found { target, fields: wanted_fields(want, fields.as_ref())? })
     }
 
     /// Returns the sample's path or key, for messages.

@@ -380,7 +380,7 @@ mod tests {
             if label % 5 == 4 {
                 return Err(Error::decode("image", label.to_string()));
             }
-            Ok(Some(StreamSample { bytes: Vec::new(), label, name: label.to_string(), target: None }))
+            Ok(Some(StreamSample { bytes: Vec::new(), label, name: label.to_string(), target: None, fields: None }))
         }
 
         fn origin(&self) -> Option<u64> {

@@ -58,7 +58,11 @@ pub use records::{RecordStream, StreamOptions};
 pub(super) use shards::Shards;
 pub(super) use shards::is_pipe;
 
+use super::records::fields::{FieldReader, StoredFields};
+use super::{RecordFormat, RecordOptions};
+use crate::decode::probe;
 use crate::error::{Error, Result};
+use crate::fields::Fields;
 use crate::sampler::Partition;
 use crate::targets::Target;
 use sha2::{Digest, Sha256};
@@ -76,6 +80,66 @@ pub struct StreamSample {
     pub name: String,
     /// The content of the requested field ([`StreamStart::field`]).
     pub target: Option<Target>,
+    /// The requested fields ([`StreamStart::fields`]); `None` if the stream has none.
+    pub fields: Option<StreamFields>,
+}
+
+/// Fields of a [`StreamSample`]. Those of shards are read when they are needed, so that a window holds them as they are
+/// stored.
+///
+/// ```
+/// use warpfeed::fields::Fields;
+/// use warpfeed::source::StreamFields;
+///
+/// let fields = StreamFields::from(Fields::new().with("labels", vec![3, 17])?);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamFields(Held);
+
+#[derive(Debug, Clone, PartialEq)]
+enum Held {
+    Read(Fields),
+    Stored(Box<Stored>),
+}
+
+/// What a record has of fields, and what is needed to read them.
+#[derive(Debug, Clone, PartialEq)]
+struct Stored {
+    format: RecordFormat,
+    options: Arc<RecordOptions>,
+    names: Arc<[String]>,
+    fields: StoredFields,
+    /// The sample's name.
+    of: String,
+}
+
+impl From<Fields> for StreamFields {
+    fn from(fields: Fields) -> Self {
+        Self(Held::Read(fields))
+    }
+}
+
+impl StreamFields {
+    /// Size in memory, in bytes, of fields as they are stored.
+    fn len_bytes(&self) -> u64 {
+        match &self.0 {
+            Held::Read(_) => 0,
+            Held::Stored(stored) => stored.fields.len_bytes(),
+        }
+    }
+
+    /// The fields of a sample with this encoded image.
+    fn read(self, image: &[u8]) -> Result<Fields> {
+        match self.0 {
+            Held::Read(fields) => Ok(fields),
+            Held::Stored(stored) => {
+                let Stored { format, options, names, fields, of } = *stored;
+                let reader = FieldReader { format, options: &options, names: &names };
+                reader.read(&fields, &probe(image)?, || of.clone())
+            }
+        }
+    }
 }
 
 /// The parameters with which an epoch of a stream begins.
@@ -90,6 +154,8 @@ pub struct StreamStart {
     pub partition: Partition,
     /// The field whose contents are the targets ([`StreamSample::target`]); `None` if only labels are wanted.
     pub field: Option<String>,
+    /// The names of the fields that are wanted ([`StreamSample::fields`]); empty if there are none.
+    pub fields: Vec<String>,
     /// The position to resume from, which [`Samples::cursor`] returned in such an epoch; `None` for the beginning.
     pub cursor: Option<Vec<u8>>,
     /// Becomes true when the epoch is dropped. Dropping waits for [`Samples::next`], so code that waits in there should
@@ -102,7 +168,7 @@ impl StreamStart {
     #[must_use]
     pub fn whole(epoch: u64) -> Self {
         let (partition, stopped) = (Partition::default(), Arc::default());
-        Self { epoch, shuffle: None, partition, field: None, cursor: None, stopped }
+        Self { epoch, shuffle: None, partition, field: None, fields: Vec::new(), cursor: None, stopped }
     }
 }
 
@@ -133,6 +199,7 @@ impl StreamStart {
 ///             label,
 ///             name: format!("time {label}"),
 ///             target: None,
+///             fields: None,
 ///         };
 ///         Ok(self.0.next().map(sample))
 ///     }

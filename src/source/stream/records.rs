@@ -3,13 +3,14 @@
 use super::extent::{Extent, InOrder, Located, damaged as damaged_cursor, put, take, take_count};
 use super::shards::{Files, Shard, Shards, StandardInput};
 use super::shuffle::{Shuffled, Strided, Unshuffled, WINDOW_BYTES};
-use super::{Samples, Stream, StreamSample, StreamStart};
+use super::{Held, Samples, Stored, Stream, StreamFields, StreamSample, StreamStart};
 use crate::error::{Error, Result};
 use crate::file::most_open;
 use crate::rng::{Domain, SampleRng};
 use crate::source::records::entry::Entry;
+use crate::source::records::fields::MAX_FIELDS_BYTES;
 use crate::source::records::label::Label;
-use crate::source::records::parser::Parser;
+use crate::source::records::parser::{Parser, Wanted};
 use crate::source::records::{damaged, no_class, no_samples};
 use crate::source::window::Forward;
 use crate::source::{MAX_ENCODED_BYTES, RecordFormat, RecordOptions};
@@ -82,6 +83,8 @@ struct Inner {
     /// The shards that are read, in this order.
     own: Vec<usize>,
     options: StreamOptions,
+    /// The options of records, shared with samples whose fields are read later.
+    records: Arc<RecordOptions>,
     /// The labels by the names of the classes.
     classes: HashMap<String, u32>,
 }
@@ -132,13 +135,15 @@ impl RecordStream {
         }
         let classes = options.records.numbers()?;
         let own = (0..shards.count()).collect();
-        Ok(Self { inner: Arc::new(Inner { format, shards: shards.into(), own, options, classes }) })
+        let records = Arc::new(options.records.clone());
+        Ok(Self { inner: Arc::new(Inner { format, shards: shards.into(), own, options, records, classes }) })
     }
 }
 
 impl Stream for RecordStream {
     fn begin(&self, start: &StreamStart) -> Result<Box<dyn Samples>> {
         self.inner.format.check_field(start.field.as_deref())?;
+        self.inner.format.check_fields(&start.fields)?;
         let mut order = self.inner.own.clone();
         if let Some(seed) = start.shuffle {
             SampleRng::new(seed, start.epoch, Domain::Shards, 0).shuffle(&mut order);
@@ -155,6 +160,7 @@ impl Stream for RecordStream {
             from: 0,
             current: None,
             field: start.field.clone(),
+            fields: start.fields.clone().into(),
             labeled: None,
             versions: BTreeMap::new(),
             seekable: self.inner.shards.seekable(),
@@ -179,7 +185,7 @@ impl Stream for RecordStream {
 
     fn memory_bytes(&self) -> u64 {
         // The last sample of the window may exceed its limit, and one more is being read.
-        WINDOW_BYTES + 2 * MAX_ENCODED_BYTES + AHEAD_BYTES + self.inner.shards.memory_bytes()
+        WINDOW_BYTES + 2 * (MAX_ENCODED_BYTES + MAX_FIELDS_BYTES) + AHEAD_BYTES + self.inner.shards.memory_bytes()
     }
 
     /// A hash of the shards' names, their format and the options.
@@ -244,6 +250,8 @@ struct Records {
     current: Option<Input>,
     /// The field of the targets, if they are wanted.
     field: Option<String>,
+    /// The names of the wanted fields.
+    fields: Arc<[String]>,
     /// Whether samples have labels, according to the first one.
     labeled: Option<bool>,
     /// The versions of the shards that were read, by turn.
@@ -268,7 +276,7 @@ const AHEAD_BYTES: u64 = RUNS_AHEAD as u64 * RUN_BYTES;
 impl Records {
     /// Makes a sample of an entry, or returns the reason why it is none.
     fn sample(&mut self, shard: &str, found: Entry) -> Result<StreamSample> {
-        let Entry { offset, image: bytes, member, label, target, .. } = found;
+        let Entry { offset, image: bytes, member, label, target, fields, .. } = found;
         let bad = |message: String| damaged(self.inner.format, shard, offset, &message);
         let label = label.map_err(bad)?;
         let name = match &member[..] {
@@ -288,12 +296,17 @@ impl Records {
                 Some(target.map_err(|message| targets::wrong(Some(field), format!("{message} ({name})")))?)
             }
         };
+        let fields = (!self.fields.is_empty()).then(|| {
+            let (format, options) = (self.inner.format, Arc::clone(&self.inner.records));
+            let (names, of) = (Arc::clone(&self.fields), name.clone());
+            StreamFields(Held::Stored(Box::new(Stored { format, options, names, fields, of })))
+        });
         match label {
             Label::Number(label) => {
                 let label = self.inner.options.records.check_class(label).map_err(bad)?;
-                Ok(StreamSample { bytes, label, name, target })
+                Ok(StreamSample { bytes, label, name, target, fields })
             }
-            Label::None => Ok(StreamSample { bytes, label: 0, name, target }),
+            Label::None => Ok(StreamSample { bytes, label: 0, name, target, fields }),
             Label::Name(label) if self.inner.classes.is_empty() => Err(Error::Unsupported {
                 feature: format!("the label {label:?} of {name} in a stream"),
                 remedy:
@@ -303,7 +316,7 @@ impl Records {
             }),
             Label::Name(label) => {
                 let number = self.inner.classes.get(&label).copied().ok_or_else(|| bad(no_class(&label)))?;
-                Ok(StreamSample { bytes, label: number, name, target })
+                Ok(StreamSample { bytes, label: number, name, target, fields })
             }
         }
     }
@@ -334,7 +347,8 @@ impl Records {
             }
             other => other,
         })?;
-        let parser = Parser::new(self.inner.format, &self.inner.options.records, self.field.as_deref(), offset);
+        let wanted = Wanted { field: self.field.as_deref(), fields: &self.fields };
+        let parser = Parser::new(self.inner.format, &self.inner.options.records, wanted, offset);
         Ok(Input { turn, bytes: Forward::new(name, read, offset), parser })
     }
 

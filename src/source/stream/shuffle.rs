@@ -1,7 +1,7 @@
 //! Adapters that shuffle a stream or take one rank's samples of it.
 
 use super::extent::{Extent, InOrder, Located, put, take, take_count};
-use super::{Samples, StreamSample};
+use super::{Samples, StreamFields, StreamSample};
 use crate::error::Result;
 use crate::rng::{Domain, SampleRng};
 use crate::sampler::Partition;
@@ -79,10 +79,10 @@ impl Shuffled {
 }
 
 fn bytes(located: &Located) -> u64 {
-    located
-        .sample
-        .as_ref()
-        .map_or(0, |sample| sample.bytes.len() as u64 + sample.target.as_ref().map_or(0, Target::len_bytes))
+    located.sample.as_ref().map_or(0, |StreamSample { bytes, target, fields, .. }| {
+        let fields_bytes = fields.as_ref().map_or(0, StreamFields::len_bytes);
+        bytes.len() as u64 + target.as_ref().map_or(0, Target::len_bytes) + fields_bytes
+    })
 }
 
 impl Samples for Shuffled {
@@ -178,7 +178,7 @@ mod tests {
         if n == 7 {
             return Err(Error::decode("image", "seven"));
         }
-        Ok(StreamSample { bytes: vec![0; 10], label: n as u32, name: n.to_string(), target: None })
+        Ok(StreamSample { bytes: vec![0; 10], label: n as u32, name: n.to_string(), target: None, fields: None })
     }
 
     impl InOrder for Numbers {

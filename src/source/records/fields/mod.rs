@@ -1,0 +1,284 @@
+//! Fields in records: what of a record holds them, and how they are read.
+//!
+//! WebDataset has them in the part `json`, and masks of the image in parts of their own. TFRecord has the features of
+//! TensorFlow's detection sets, and, where `pack` made it, the same JSON in a feature. A parser only copies what it
+//! passes. It is read later, by the worker that decodes the image, because it is compared with the image's size.
+
+mod features;
+mod json;
+mod packed;
+
+pub(crate) use packed::{check_names, packed};
+
+use super::RecordFormat;
+use super::options::RecordOptions;
+use crate::decode::Header;
+use crate::error::{Error, Result};
+use crate::fields::{Field, Fields, Mask, MaskValues};
+use crate::raster::{DEFAULT_MAX_PIXELS, Size, check_pixels};
+use crate::source::turned;
+use crate::targets;
+
+/// Largest size of a sample's fields as they are stored, in bytes.
+pub(crate) const MAX_FIELDS_BYTES: u64 = 64 << 20;
+/// Largest size of an image's masks of objects in memory, in bytes.
+const MAX_MASKS_BYTES: u64 = 4 << 30;
+/// The part of WebDataset that holds fields.
+const JSON: &str = "json";
+/// The class of what operations bring into view from outside a mask, where the data do not say: it is ignored.
+const IGNORED: u16 = 255;
+
+/// The content of a part of a sample: a WebDataset part is one element of bytes, and a feature of TFRecord any of these.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Part {
+    Bytes(Vec<Vec<u8>>),
+    Floats(Vec<f32>),
+    Integers(Vec<i64>),
+}
+
+impl Part {
+    /// The only element of bytes.
+    fn one(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => bytes.first().filter(|_| bytes.len() == 1).map(Vec::as_slice),
+            _ => None,
+        }
+    }
+
+    /// Whether there is no value.
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Bytes(list) => list.is_empty(),
+            Self::Floats(list) => list.is_empty(),
+            Self::Integers(list) => list.is_empty(),
+        }
+    }
+
+    pub(crate) fn len_bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(list) => list.iter().map(|bytes| bytes.len() as u64).sum(),
+            Self::Floats(list) => 4 * list.len() as u64,
+            Self::Integers(list) => 8 * list.len() as u64,
+        }
+    }
+}
+
+/// What a record has of the wanted fields, as it is stored.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct StoredFields {
+    /// Parts or features by their names, each once, or the reason why one is unusable.
+    parts: Vec<(String, Result<Part, String>)>,
+}
+
+impl StoredFields {
+    /// Adds a part, unless there is one of this name.
+    pub(super) fn add(&mut self, name: &str, part: Result<Part, String>) {
+        if !self.has(name) {
+            self.parts.push((name.to_owned(), part));
+        }
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.parts.iter().any(|(own, _)| own == name)
+    }
+
+    /// Bytes that another part may have.
+    pub(super) fn room_bytes(&self) -> u64 {
+        MAX_FIELDS_BYTES.saturating_sub(self.len_bytes())
+    }
+
+    /// Size in memory, in bytes.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.parts.iter().map(|(name, part)| name.len() as u64 + part.as_ref().map_or(0, Part::len_bytes)).sum()
+    }
+
+    fn get(&self, name: &str) -> Result<Option<&Part>, String> {
+        let found = self.parts.iter().find(|(own, _)| own == name);
+        found.map(|(_, part)| part.as_ref().map_err(|message| format!("{name}: {message}"))).transpose()
+    }
+}
+
+/// The names of the parts or features that may hold these fields; none for a format that holds no fields.
+pub(super) fn part_names(format: RecordFormat, names: &[String]) -> Vec<String> {
+    let mut all = match (format, names) {
+        (_, []) | (RecordFormat::RecordIo, _) => Vec::new(),
+        (RecordFormat::WebDataset, names) => {
+            [JSON.to_owned()].into_iter().chain(names.iter().map(|name| mask_part(name))).collect()
+        }
+        (RecordFormat::TfRecord, names) => features::names(names),
+    };
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The ending of a WebDataset part that holds a mask of the image.
+fn mask_part(name: &str) -> String {
+    format!("{}.png", name.to_ascii_lowercase())
+}
+
+/// Why a field cannot be read.
+enum Fault {
+    /// The sample is a bad one.
+    Wrong(String),
+    /// Nothing says what the numbers of boxes mean.
+    NoFormat,
+}
+
+impl From<String> for Fault {
+    fn from(message: String) -> Self {
+        Self::Wrong(message)
+    }
+}
+
+impl From<&str> for Fault {
+    fn from(message: &str) -> Self {
+        Self::Wrong(message.to_owned())
+    }
+}
+
+/// Reads the fields of a record's samples.
+#[derive(Clone, Copy)]
+pub(crate) struct FieldReader<'a> {
+    pub format: RecordFormat,
+    pub options: &'a RecordOptions,
+    pub names: &'a [String],
+}
+
+impl FieldReader<'_> {
+    /// The wanted fields that a sample with this image has.
+    ///
+    /// # Errors
+    /// [`Error::Target`] with the sample's name for fields that are damaged, contradict each other, or do not fit the
+    /// image; [`Error::Limits`] for an image that claims too many pixels; [`Error::Parameter`] for boxes without a format.
+    pub fn read(&self, stored: &StoredFields, header: &Header, name: impl Fn() -> String) -> Result<Fields> {
+        let failed = |field: &str, fault| match fault {
+            Fault::Wrong(message) => targets::wrong(Some(field), format!("{}: {message}", name())),
+            Fault::NoFormat => {
+                let expected = "the format of the boxes, which the data do not say: XYXY, XYWH or CXCYWH";
+                Error::parameter("open", "boxes", expected, format!("none, for {}", name()))
+            }
+        };
+        let mut fields = Fields::new();
+        let Some(first) = self.names.first() else { return Ok(fields) };
+        let size = header.size;
+        // Masks are made for as many pixels as the header claims.
+        check_pixels(size, DEFAULT_MAX_PIXELS)?;
+        let mut document = json::Document::read(self.json(stored).map_err(|fault| failed(first, fault))?)
+            .map_err(|message| failed(first, message.into()))?;
+        if let Some(other) = document.size.filter(|other| *other != size) {
+            let turned = turned(header, other);
+            return Err(failed(first, format!("it is of an image of {other} pixels, which has {size}{turned}").into()));
+        }
+        for wanted in self.names {
+            let field = match document.take(wanted) {
+                Some(value) => self.json_field(wanted, value, stored, size).map(Some),
+                None => self.part_field(wanted, stored, size),
+            };
+            let Some(field) = field.map_err(|fault| failed(wanted, fault))? else { continue };
+            if let Field::Boxes(boxes) = &field {
+                boxes.check(size).map_err(|message| failed(wanted, message.into()))?;
+            }
+            let rows = (field.objects(), fields.objects());
+            fields.insert(wanted.clone(), field).map_err(|error| {
+                let message = match rows {
+                    (Some(own), others) if own != others => {
+                        format!("it has {own} rows, and other fields have {others}")
+                    }
+                    _ => error.to_string(),
+                };
+                failed(wanted, message.into())
+            })?;
+        }
+        Ok(fields)
+    }
+
+    /// The JSON of a sample; none if it has none.
+    fn json<'a>(&self, stored: &'a StoredFields) -> Result<Option<&'a [u8]>, Fault> {
+        let name = if self.format == RecordFormat::TfRecord { features::JSON } else { JSON };
+        let Some(part) = stored.get(name)? else { return Ok(None) };
+        part.one().map(Some).ok_or_else(|| format!("{name} is no text").into())
+    }
+
+    fn json_field(
+        &self,
+        name: &str,
+        value: serde_json::Value,
+        stored: &StoredFields,
+        size: Size,
+    ) -> Result<Field, Fault> {
+        let json::Read { field, fill, of_objects } = json::read(name, value, size, self.options)?;
+        if let Some(field) = field {
+            return Ok(field);
+        }
+        // The JSON has only the fill; the planes are in parts.
+        let mask = match (self.format, of_objects) {
+            (RecordFormat::TfRecord, true) => {
+                let name = features::alias(name);
+                masks(stored.get(name)?.ok_or_else(|| format!("there is no feature {name}"))?, name, size)?
+            }
+            (RecordFormat::TfRecord, false) => {
+                let name = features::alias(name);
+                mask(stored.get(name)?.ok_or_else(|| format!("there is no feature {name}"))?, name, size)?
+            }
+            (_, true) => return Err("it has no values".into()),
+            (_, false) => {
+                let name = mask_part(name);
+                mask(stored.get(&name)?.ok_or_else(|| format!("there is no part {name}"))?, &name, size)?
+            }
+        };
+        Ok(mask.with_fill(fill).into())
+    }
+
+    /// A field that no JSON has.
+    fn part_field(&self, name: &str, stored: &StoredFields, size: Size) -> Result<Option<Field>, Fault> {
+        if self.format == RecordFormat::TfRecord {
+            return features::read(name, stored, size);
+        }
+        let name = mask_part(name);
+        let Some(part) = stored.get(&name)? else { return Ok(None) };
+        Ok(Some(mask(part, &name, size)?.with_fill(IGNORED).into()))
+    }
+}
+
+/// The mask of an image of `size` in the part `name`, a PNG file.
+fn mask(part: &Part, name: &str, size: Size) -> Result<Mask, Fault> {
+    let bytes = part.one().ok_or_else(|| format!("{name} is not one PNG file"))?;
+    let mask = Mask::from_png(bytes, DEFAULT_MAX_PIXELS).map_err(|error| format!("{name}: {error}"))?;
+    if mask.size() != size {
+        return Err(format!("{name}: it has {} pixels, the image {size}", mask.size()).into());
+    }
+    Ok(mask)
+}
+
+/// The masks of an image's objects in the part `name`, a PNG file for each.
+fn masks(part: &Part, name: &str, size: Size) -> Result<Mask, Fault> {
+    let files = match part {
+        Part::Bytes(files) => &files[..],
+        other if other.is_empty() => &[],
+        _ => return Err(format!("{name} has numbers, not PNG files").into()),
+    };
+    check_masks(files.len(), size)?;
+    let plane = |(i, bytes): (usize, &Vec<u8>)| {
+        let mask = Mask::from_png(bytes, DEFAULT_MAX_PIXELS).map_err(|error| format!("{name}, object {i}: {error}"))?;
+        if mask.size() != size {
+            return Err(format!("{name}, object {i}: it has {} pixels, the image {size}", mask.size()));
+        }
+        Ok(match mask.planes().first().map(|plane| &**plane) {
+            Some(MaskValues::U8(values)) => values.clone(),
+            Some(MaskValues::U16(values)) => values.iter().map(|value| u8::from(*value != 0)).collect(),
+            None => Vec::new(),
+        })
+    };
+    let planes = files.iter().enumerate().map(plane).collect::<Result<Vec<_>, String>>()?;
+    Mask::of_objects(size, planes).map_err(|error| error.to_string().into())
+}
+
+/// Refuses masks of so many objects that they would fill the memory.
+fn check_masks(objects: usize, size: Size) -> Result<(), String> {
+    let len_bytes = size.area_px().saturating_mul(objects as u64);
+    if len_bytes > MAX_MASKS_BYTES {
+        return Err(format!("masks of {objects} objects take {len_bytes} bytes, over the limit of {MAX_MASKS_BYTES}"));
+    }
+    Ok(())
+}
