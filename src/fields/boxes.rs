@@ -141,6 +141,15 @@ impl Boxes {
         self.corners().map(inside).collect()
     }
 
+    /// The area of each box, and of its part inside a rectangle, in square pixels.
+    pub(crate) fn areas(&self, rect: Rect) -> impl Iterator<Item = [f32; 2]> + '_ {
+        let [left, top, right, bottom] = [rect.x, rect.y, rect.right(), rect.bottom()].map(|side| side as f32);
+        self.corners().map(move |[x1, y1, x2, y2]| {
+            let both = (x2.min(right) - x1.max(left)).max(0.0) * (y2.min(bottom) - y1.max(top)).max(0.0);
+            [(x2 - x1) * (y2 - y1), both]
+        })
+    }
+
     /// The share of each box's area that operations have left inside the image: 1 if none has cut it.
     pub(crate) fn visible(&self) -> impl Iterator<Item = f32> + '_ {
         (0..self.rows.len()).map(|i| self.visible.get(i).copied().unwrap_or(1.0))

@@ -147,6 +147,15 @@ impl KeyPoints {
         }
     }
 
+    /// Makes the points not labeled that lie outside of 0 to `most`.
+    pub(super) fn unlabel_outside(&mut self, most: [f32; 2]) {
+        for (point, seen) in self.points.iter().zip(&mut self.visibility) {
+            if !point.iter().zip(most).all(|(value, most)| (0.0..=most).contains(value)) {
+                *seen = 0;
+            }
+        }
+    }
+
     pub(super) fn keep(&mut self, kept: &[bool]) {
         let kept: Vec<bool> = kept.iter().flat_map(|kept| std::iter::repeat_n(*kept, self.per_object)).collect();
         keep_rows(&mut self.points, &kept);

@@ -37,6 +37,10 @@ pub(crate) enum Motion {
     Clamp,
     /// Objects are dropped.
     Select(Selection),
+    /// All objects are dropped but those with these numbers.
+    Keep(Vec<u32>),
+    /// Keypoints outside become not labeled.
+    Unlabel,
 }
 
 /// The displacement of each pixel: pixel (x, y) shows what was at (x + dx, y + dy).
@@ -72,8 +76,14 @@ impl Motion {
     /// Moves the boxes and keypoints of `fields` from an image of size `input` to one of size `output`, and drops
     /// objects. Masks stay as they are, except those of objects that go.
     pub(crate) fn apply(&self, fields: &mut Fields, input: Size, output: Size) {
-        if let Self::Select(selection) = self {
-            return selection.apply(fields, input);
+        match self {
+            Self::Select(selection) => return selection.apply(fields, input),
+            Self::Keep(rows) => {
+                let kept: Vec<bool> =
+                    (0..).take(fields.objects()).map(|row| rows.binary_search(&row).is_ok()).collect();
+                return fields.keep(&kept);
+            }
+            _ => {}
         }
         for field in fields.fields_mut() {
             match field {
@@ -87,7 +97,7 @@ impl Motion {
     fn move_boxes(&self, boxes: &mut Boxes, input: Size, output: Size) {
         let format = boxes.format();
         match self {
-            Self::Keeps | Self::Select(_) => {}
+            Self::Keeps | Self::Select(_) | Self::Keep(_) | Self::Unlabel => {}
             Self::MirrorX => boxes.rows_mut().iter_mut().for_each(|row| mirror(row, 0, format, input.width as f32)),
             Self::MirrorY => boxes.rows_mut().iter_mut().for_each(|row| mirror(row, 1, format, input.height as f32)),
             Self::Shift(by) => {
@@ -125,7 +135,8 @@ impl Motion {
             points.points_mut().iter_mut().for_each(|point| *point = of(*point));
         };
         match self {
-            Self::Keeps | Self::Clamp | Self::Select(_) => {}
+            Self::Keeps | Self::Clamp | Self::Select(_) | Self::Keep(_) => {}
+            Self::Unlabel => points.unlabel_outside([width - index, height - index]),
             Self::MirrorX => {
                 each(points, &|[x, y]| [-(x - (width - index)), y]);
                 points.swap_sides();

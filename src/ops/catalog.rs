@@ -65,8 +65,11 @@ pub fn catalog() -> Vec<CatalogEntry> {
         RandomJpeg::new(50..=95),
         RandomErasing::new(0.25),
         RandomIouCrop::new(),
+        MinIouCrop::new([0.1, 0.3, 0.5, 0.7, 0.9]),
+        RandomBboxCrop::new([0.0, 0.1, 0.3]),
         RandomZoomOut::new(0.5),
         Letterbox::new(640),
+        YoloPerspective::new(640),
         ScaleJitter::new(1024),
         RandomShortestSize::new([480, 512]),
         FixedSizeCrop::new(1024),
@@ -119,6 +122,8 @@ pub fn catalog() -> Vec<CatalogEntry> {
         Clamp,
         Sanitize::new(),
         SelectObjects::centered_in(rect),
+        KeepObjects::new([0, 2]),
+        UnlabelKeypoints,
         Normalize::new([0.5; 3], [0.25; 3]),
     ];
     let entry = |(constructor, transform): (&'static str, Transform)| {

@@ -74,6 +74,7 @@ pub(crate) mod combine;
 pub(crate) mod contrast;
 mod corner_crop;
 pub(crate) mod crop;
+mod crop_search;
 pub(crate) mod custom;
 pub(crate) mod descriptors;
 mod elastic;
@@ -91,9 +92,11 @@ pub(crate) mod hue;
 mod interpolations;
 pub(crate) mod invert;
 mod jpeg;
+mod keep_objects;
 pub(crate) mod kernel;
 mod letterbox;
 mod magnitude;
+mod min_iou_crop;
 mod morphology;
 pub(crate) mod noise;
 pub(crate) mod normalize;
@@ -108,6 +111,7 @@ mod point_map;
 pub(crate) mod points;
 mod posterize;
 mod rand_augment;
+mod random_bbox_crop;
 mod random_iou_crop;
 mod random_resize;
 mod random_shortest_size;
@@ -135,8 +139,10 @@ mod timm_policy;
 pub(crate) mod transform;
 mod trivial_augment;
 pub(crate) mod turn;
+mod unlabel_keypoints;
 mod weighted_sum;
 pub(crate) mod written;
+mod yolo_perspective;
 
 pub use crate::rng::SampleRng;
 pub use auto_augment::AutoAugmentPolicy;
@@ -151,16 +157,16 @@ pub use pad::PadMode;
 pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use transform::{
-    AugMix, AutoAugment, ColorJitter, CornerCrop, CustomTransform, FixedSizeCrop, Letterbox, Maybe, OneOf, RandAugment,
-    RandomAffine, RandomAutocontrast, RandomChannelPermutation, RandomCrop, RandomDilation, RandomElastic,
-    RandomEqualize, RandomErasing, RandomErosion, RandomGaussianBlur, RandomGaussianNoise, RandomGrayscale,
-    RandomHorizontalFlip, RandomInvert, RandomIouCrop, RandomJpeg, RandomOrder, RandomPerspective,
-    RandomPhotometricDistort, RandomPillowGaussianBlur, RandomPosterize, RandomResize, RandomResizedCrop,
-    RandomRotation, RandomSharpness, RandomShortestSize, RandomSizeCrop, RandomSolarize, RandomVerticalFlip,
-    RandomZoomOut, Repeat, SampleInfo, ScaleJitter, SegmentationCrop, TimmAugment, Transform, TrivialAugment,
-    color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion,
-    random_grayscale, random_horizontal_flip, random_order, random_resized_crop, random_rotation, random_vertical_flip,
-    repeat, three_augment,
+    AugMix, AutoAugment, ColorJitter, CornerCrop, CustomTransform, FixedSizeCrop, Letterbox, Maybe, MinIouCrop, OneOf,
+    RandAugment, RandomAffine, RandomAutocontrast, RandomBboxCrop, RandomChannelPermutation, RandomCrop,
+    RandomDilation, RandomElastic, RandomEqualize, RandomErasing, RandomErosion, RandomGaussianBlur,
+    RandomGaussianNoise, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomIouCrop, RandomJpeg, RandomOrder,
+    RandomPerspective, RandomPhotometricDistort, RandomPillowGaussianBlur, RandomPosterize, RandomResize,
+    RandomResizedCrop, RandomRotation, RandomSharpness, RandomShortestSize, RandomSizeCrop, RandomSolarize,
+    RandomVerticalFlip, RandomZoomOut, Repeat, SampleInfo, ScaleJitter, SegmentationCrop, TimmAugment, Transform,
+    TrivialAugment, YoloPerspective, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation,
+    random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop,
+    random_rotation, random_vertical_flip, repeat, three_augment,
 };
 pub use weighted_sum::Chain;
 pub use written::TransformFile;
@@ -466,6 +472,10 @@ operations! {
     "sanitize" sanitize::Sanitize,
     /// Drops objects whose centers lie outside a rectangle.
     "select_objects" select_objects::SelectObjects,
+    /// Drops objects by their numbers.
+    "keep_objects" keep_objects::KeepObjects,
+    /// Marks keypoints outside the image as not labeled.
+    "unlabel_keypoints" unlabel_keypoints::UnlabelKeypoints,
     /// Converts to `f32` and normalizes.
     "normalize" normalize::Normalize,
 }

@@ -61,6 +61,11 @@ impl<'a> RecipeBuilder<'a> {
         self.sample.size
     }
 
+    /// The sample's fields so far, without masks; `None` if it has none.
+    pub(super) fn fields(&self) -> Option<&Fields> {
+        self.moved.as_ref()
+    }
+
     /// The random numbers as of [`start`](Self::start), and the sample with the image's size and fields so far.
     pub(super) fn start_with_sample(&mut self) -> (&mut SampleRng, SampleInfo<'_>) {
         let sample = SampleInfo { fields: self.moved.as_ref(), ..self.sample };
