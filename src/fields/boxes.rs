@@ -160,6 +160,17 @@ impl Boxes {
         &mut self.rows
     }
 
+    /// Moves the boxes to the right and down.
+    pub(super) fn shift(&mut self, [right, down]: [f32; 2]) {
+        let corners = self.format == BoxFormat::Xyxy;
+        for row in &mut self.rows {
+            (row[0], row[1]) = (row[0] + right, row[1] + down);
+            if corners {
+                (row[2], row[3]) = (row[2] + right, row[3] + down);
+            }
+        }
+    }
+
     /// Cuts the boxes at the edges of an image, whatever their clamping says.
     pub(super) fn clamp(&mut self, size: Size) {
         for i in 0..self.rows.len() {
@@ -179,6 +190,14 @@ impl Boxes {
             self.visible.resize(self.rows.len(), 1.0);
             self.visible[i] *= area(cut) / area(corners);
         }
+    }
+
+    /// Adds other boxes after these, in the format of these.
+    pub(super) fn append(&mut self, other: &Self) {
+        if !self.visible.is_empty() || !other.visible.is_empty() {
+            self.visible = self.visible().chain(other.visible()).collect();
+        }
+        self.rows.extend(other.to(self.format).rows);
     }
 
     pub(super) fn keep(&mut self, kept: &[bool]) {

@@ -65,5 +65,7 @@ pub(super) fn drawn_for(
     let fields = Fields::new().with(BOXES, Boxes::new(BoxFormat::Xyxy, rows.to_vec())).unwrap();
     let annotation = Annotation { fields: Some(std::sync::Arc::new(fields)), ..Annotation::default() };
     let sample = super::SampleInfo::new(crate::rng::Pick { index, repetition: 0 }, size, &annotation);
-    super::recipe::draw_recipe(&[], &[transform.into()], &mut SampleRng::for_sample(1, 0, index), sample).unwrap().ops
+    super::recipe::draw_recipe(&[], &[transform.into()], &mut SampleRng::for_sample(1, 0, index), sample, None)
+        .unwrap()
+        .ops
 }

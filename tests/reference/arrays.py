@@ -67,6 +67,10 @@ def apply(image, op):
         resample = {"nearest": Image.NEAREST, "bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}[mode.value]
         size = tuple(op.get("size", image.size))
         return image.transform(size, Image.AFFINE, op["matrix"], resample, fillcolor=tuple(op["fill"]))
+    if name == "mosaic":
+        canvas = Image.new("RGB", (op["width"], op["height"]), tuple(op["fill"]))
+        canvas.paste(image, tuple(op["at"]))
+        return canvas
     if name in ("equalize", "autocontrast", "invert"):
         return getattr(F, name)(image)
     if name == "pad":
@@ -188,6 +192,7 @@ def timms(w, h, rng):
     chains = [{"weight": 0.7, "ops": [{"op": "invert"}]}, {"weight": 0.3, "ops": [{"op": "hflip"}, {"op": "equalize"}]}]
     for blend in (0.0, rng.uniform(0, 1), rng.uniform(0, 1)):
         yield {"op": "mix", "weight": 0.0, "chains": chains, "blend": blend}
+    yield {"op": "mosaic", "width": w + 7, "height": h + 5, "at": [3, 5], "fill": [9, 99, 199]}
 
 
 def main():
