@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::opening::Opening;
 use crate::ops::Op;
 use crate::ops::normalize::Normalization;
+use crate::ops::part::needs_a_pipeline;
 use crate::plan::Planner;
 use crate::tensor::{Annotations, Tensor};
 use crate::{memory, threads};
@@ -81,6 +82,9 @@ impl Engine {
         normalize: Normalization,
     ) -> Result<Self> {
         options.outputs = vec![output];
+        if let Some(op) = recipe.ops.iter().find(|op| !op.parts().is_empty()) {
+            return Err(needs_a_pipeline(op.name()));
+        }
         let options = Arc::new(options);
         Ok(Self { backend: backend::open(device, &options, normalize)?, options, recipe })
     }

@@ -61,11 +61,24 @@ impl Follower {
         recipe: &[Op],
         planner: &Planner,
     ) -> Result<(Fields, Size)> {
-        // Masks of objects that go need not be moved.
-        let size = move_points(&mut fields, stored, recipe)?;
-        for field in fields.fields_mut() {
-            if let Field::Mask(mask) = field {
-                *mask = self.move_mask(mask, stored, recipe, planner)?;
+        let mut size = stored;
+        // An operation that joins samples needs all fields as they are at its place.
+        let none = recipe.is_empty().then_some(recipe);
+        for part in recipe.split_inclusive(Op::joins).chain(none) {
+            let (joins, part) = match part.split_last() {
+                Some((last, before)) if last.joins() => (Some(last), before),
+                _ => (None, part),
+            };
+            // Masks of objects that go need not be moved.
+            let before = size;
+            size = move_points(&mut fields, before, part)?;
+            for field in fields.fields_mut() {
+                if let Field::Mask(mask) = field {
+                    *mask = self.move_mask(mask, before, part, planner)?;
+                }
+            }
+            if let Some(op) = joins {
+                size = op.move_points(&mut fields, size)?;
             }
         }
         Ok((fields, size))

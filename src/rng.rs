@@ -20,6 +20,8 @@
 //! starts at `region << 32`, where the region is the operation's position in the pipeline. So every operation has 2^32
 //! blocks of its own, and one more draw in one operation does not change the numbers of the others.
 //!
+//! Another sample in a recipe draws from a generator whose key is 32 bytes of the keystream ([`SampleRng::fork`]).
+//!
 //! The generator comes from a crate, but only the methods below make numbers from the keystream, so that no release of
 //! any crate changes the meaning of a seed. The tests pin both.
 
@@ -164,6 +166,13 @@ impl SampleRng {
         self
     }
 
+    /// A generator of its own, whose key is the next four times 64 bits, each little endian.
+    pub(crate) fn fork(&mut self) -> Self {
+        let mut key = [0; 32];
+        key.chunks_exact_mut(8).for_each(|bytes| bytes.copy_from_slice(&self.bits().to_le_bytes()));
+        Self { words: ChaCha8Rng::from_seed(key) }
+    }
+
     /// Skips the next `numbers` numbers.
     pub(crate) fn skip(&mut self, numbers: u64) {
         self.words.set_word_pos(self.words.get_word_pos() + 2 * u128::from(numbers));
@@ -281,6 +290,14 @@ mod tests {
 
     fn words(draw: &mut SampleRng, count: usize) -> Vec<u32> {
         (0..count / 2).flat_map(|_| [draw.bits()]).flat_map(|b| [b as u32, (b >> 32) as u32]).collect()
+    }
+
+    #[test]
+    fn a_fork_is_the_keystream_of_a_key_from_the_keystream() {
+        let mut draw = SampleRng::for_sample(1, 2, 3);
+        let key: Vec<u8> = words(&mut draw, 8).into_iter().flat_map(u32::to_le_bytes).collect();
+        let want = block(&key.try_into().unwrap(), 0, 0);
+        assert_eq!(words(&mut SampleRng::for_sample(1, 2, 3).fork(), 16), want);
     }
 
     #[test]

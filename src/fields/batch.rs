@@ -207,7 +207,7 @@ impl BatchFields {
                 let expected = format!("at least {}, that of the field {name}", mask.size());
                 return Err(Error::parameter("BatchFields::padded_masks", "size", expected, size));
             }
-            padded.push((Fields::new().with(name.to_owned(), mask.padded(size))?, size));
+            padded.push((Fields::new().with(name.to_owned(), mask.placed(size, [0; 2]))?, size));
         }
         Self::new(padded).masks(name)
     }

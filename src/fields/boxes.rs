@@ -174,6 +174,15 @@ impl Boxes {
         self.corners().map(inside).collect()
     }
 
+    /// The area of each box, and of its part inside a rectangle, in square pixels.
+    pub(crate) fn areas(&self, rect: Rect) -> impl Iterator<Item = [f32; 2]> + '_ {
+        let [left, top, right, bottom] = [rect.x, rect.y, rect.right(), rect.bottom()].map(|side| side as f32);
+        self.corners().map(move |[x1, y1, x2, y2]| {
+            let both = (x2.min(right) - x1.max(left)).max(0.0) * (y2.min(bottom) - y1.max(top)).max(0.0);
+            [(x2 - x1) * (y2 - y1), both]
+        })
+    }
+
     /// The share of each box's area that operations have left inside the image: 1 if none has cut it.
     pub(crate) fn visible(&self) -> impl Iterator<Item = f32> + '_ {
         (0..self.rows.len()).map(|i| self.visible.get(i).copied().unwrap_or(1.0))
@@ -182,6 +191,17 @@ impl Boxes {
     /// The rows, to be changed in place.
     pub(super) fn rows_mut(&mut self) -> &mut [[f32; 4]] {
         &mut self.rows
+    }
+
+    /// Moves the boxes to the right and down.
+    pub(super) fn shift(&mut self, [right, down]: [f32; 2]) {
+        let corners = self.format == BoxFormat::Xyxy;
+        for row in &mut self.rows {
+            (row[0], row[1]) = (row[0] + right, row[1] + down);
+            if corners {
+                (row[2], row[3]) = (row[2] + right, row[3] + down);
+            }
+        }
     }
 
     /// Cuts the boxes at the edges of an image, whatever their clamping says.
@@ -203,6 +223,14 @@ impl Boxes {
             self.visible.resize(self.rows.len(), 1.0);
             self.visible[i] *= area(cut) / area(corners);
         }
+    }
+
+    /// Adds other boxes after these, in the format of these.
+    pub(super) fn append(&mut self, other: &Self) {
+        if !self.visible.is_empty() || !other.visible.is_empty() {
+            self.visible = self.visible().chain(other.visible()).collect();
+        }
+        self.rows.extend(other.to(self.format).rows);
     }
 
     pub(super) fn keep(&mut self, kept: &[bool]) {

@@ -152,6 +152,30 @@ impl KeyPoints {
         }
     }
 
+    /// Makes the points not labeled that lie outside of 0 to `most`.
+    pub(super) fn unlabel_outside(&mut self, most: [f32; 2]) {
+        for (point, seen) in self.points.iter().zip(&mut self.visibility) {
+            if !point.iter().zip(most).all(|(value, most)| (0.0..=most).contains(value)) {
+                *seen = 0;
+            }
+        }
+    }
+
+    /// Moves the points to the right and down.
+    pub(super) fn shift(&mut self, [right, down]: [f32; 2]) {
+        self.points.iter_mut().for_each(|[x, y]| (*x, *y) = (*x + right, *y + down));
+    }
+
+    /// Adds other points after these. False if an object has another number of them, or they count from another place.
+    pub(super) fn append(&mut self, other: &Self) -> bool {
+        let alike = self.per_object == other.per_object && self.convention == other.convention;
+        if alike {
+            self.points.extend_from_slice(&other.points);
+            self.visibility.extend_from_slice(&other.visibility);
+        }
+        alike
+    }
+
     pub(super) fn keep(&mut self, kept: &[bool]) {
         let kept: Vec<bool> = kept.iter().flat_map(|kept| std::iter::repeat_n(*kept, self.per_object)).collect();
         keep_rows(&mut self.points, &kept);

@@ -129,26 +129,49 @@ impl Mask {
         Self { size, planes: planes.into_iter().map(Arc::new).collect(), ..*self }
     }
 
-    /// This mask in the upper left corner of a larger one, whose other values are the fill.
-    pub(super) fn padded(&self, size: Size) -> Self {
-        fn plane<T: Copy>(values: &[T], [from, to]: [Size; 2], fill: T) -> Vec<T> {
-            let mut padded = vec![fill; to.area_px() as usize];
-            let rows = values.chunks_exact(from.width as usize);
-            for (to, row) in padded.chunks_exact_mut(to.width as usize).zip(rows) {
-                to[..row.len()].copy_from_slice(row);
-            }
-            padded
+    /// This mask in a larger one, from a column and a row on. The other values are the fill.
+    pub(super) fn placed(&self, size: Size, at: [u32; 2]) -> Self {
+        fn plane<T: Copy>(values: &[T], sizes: [Size; 2], at: [u32; 2], fill: T) -> Vec<T> {
+            let mut placed = vec![fill; sizes[1].area_px() as usize];
+            copy(values, &mut placed, sizes, at);
+            placed
         }
         let sizes = [self.size, size];
-        let padded = self.planes.iter().map(|values| match &**values {
-            MaskValues::U8(values) => MaskValues::U8(plane(values, sizes, self.fill as u8)),
-            MaskValues::U16(values) => MaskValues::U16(plane(values, sizes, self.fill)),
+        let placed = self.planes.iter().map(|values| match &**values {
+            MaskValues::U8(values) => MaskValues::U8(plane(values, sizes, at, self.fill as u8)),
+            MaskValues::U16(values) => MaskValues::U16(plane(values, sizes, at, self.fill)),
         });
-        self.with_planes(size, padded.collect())
+        self.with_planes(size, placed.collect())
+    }
+
+    /// Adds the planes of other objects, of the same size, after these.
+    pub(super) fn append(&mut self, other: &Self) {
+        self.planes.extend_from_slice(&other.planes);
+    }
+
+    /// Overwrites a part of an image's mask, from a column and a row on. False if the other has not as many bits.
+    pub(super) fn paste(&mut self, other: &Self, at: [u32; 2]) -> bool {
+        let sizes = [other.size, self.size];
+        let (Some(to), Some(from)) = (self.planes.first_mut(), other.planes.first()) else { return false };
+        match (Arc::make_mut(to), &**from) {
+            (MaskValues::U8(to), MaskValues::U8(from)) => copy(from, to, sizes, at),
+            (MaskValues::U16(to), MaskValues::U16(from)) => copy(from, to, sizes, at),
+            _ => return false,
+        }
+        true
     }
 
     pub(super) fn keep(&mut self, kept: &[bool]) {
         keep_rows(&mut self.planes, kept);
+    }
+}
+
+/// Copies a plane into a larger one, from a column and a row on. `sizes`: of the one and of the larger one.
+fn copy<T: Copy>(from: &[T], to: &mut [T], sizes: [Size; 2], [x, y]: [u32; 2]) {
+    let [from_width, to_width] = sizes.map(|size| size.width as usize);
+    let rows = to.chunks_exact_mut(to_width).skip(y as usize);
+    for (to, row) in rows.zip(from.chunks_exact(from_width)) {
+        to[x as usize..][..row.len()].copy_from_slice(row);
     }
 }
 

@@ -7,7 +7,8 @@
 //! Coordinates are in pixels from the upper left corner of the image: the whole image is the box (0, 0, W, H).
 
 // `Motion` is what an operation says of points, and motion.rs is the only file that applies one. Masks are not mentioned
-// there: they are images that the back end runs the same recipe on, with the nearest pixel.
+// there: they are images that the back end runs the same recipe on, with the nearest pixel. Only where samples are joined
+// (join.rs) masks are copied with the other fields.
 //
 // Boxes are computed in the format that they are given in, as torchvision computes them: each product and sum is rounded
 // to single precision, so that another format or another order would change last digits.
@@ -16,6 +17,7 @@ mod batch;
 mod boxes;
 mod drawing;
 mod file;
+mod join;
 mod keypoints;
 mod mask;
 pub(crate) mod motion;

@@ -4,8 +4,10 @@
 //! nothing is fused, and boxes are clamped after each operation that can move them across an edge.
 
 use super::boxes::{BoxFormat, convert};
+pub(crate) use super::join::Join;
 use super::keypoints::PointConvention;
 use super::{Boxes, Clamping, Field, Fields, KeyPoints};
+use crate::error::Result;
 use crate::raster::{Rect, Size};
 use std::fmt;
 use std::sync::Arc;
@@ -37,6 +39,12 @@ pub(crate) enum Motion {
     Clamp,
     /// Objects are dropped.
     Select(Selection),
+    /// All objects are dropped but those with these numbers.
+    Keep(Vec<u32>),
+    /// Keypoints outside become not labeled.
+    Unlabel,
+    /// The fields of other samples are added.
+    Join(Join),
 }
 
 /// The displacement of each pixel: pixel (x, y) shows what was at (x + dx, y + dy).
@@ -70,10 +78,24 @@ pub(crate) struct Selection {
 
 impl Motion {
     /// Moves the boxes and keypoints of `fields` from an image of size `input` to one of size `output`, and drops
-    /// objects. Masks stay as they are, except those of objects that go.
-    pub(crate) fn apply(&self, fields: &mut Fields, input: Size, output: Size) {
-        if let Self::Select(selection) = self {
-            return selection.apply(fields, input);
+    /// objects. Masks stay as they are, except those of objects that go, and where samples are joined.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`](crate::Error::Unfit) if the fields of several samples cannot be joined.
+    pub(crate) fn apply(&self, fields: &mut Fields, input: Size, output: Size) -> Result<()> {
+        match self {
+            Self::Select(selection) => {
+                selection.apply(fields, input);
+                return Ok(());
+            }
+            Self::Keep(rows) => {
+                let kept: Vec<bool> =
+                    (0..).take(fields.objects()).map(|row| rows.binary_search(&row).is_ok()).collect();
+                fields.keep(&kept);
+                return Ok(());
+            }
+            Self::Join(join) => return join.apply(fields, output),
+            _ => {}
         }
         for field in fields.fields_mut() {
             match field {
@@ -82,21 +104,22 @@ impl Motion {
                 Field::Mask(_) | Field::Integers(_) | Field::Floats(_) => {}
             }
         }
+        Ok(())
     }
 
     fn move_boxes(&self, boxes: &mut Boxes, input: Size, output: Size) {
         let format = boxes.format();
         match self {
-            Self::Keeps | Self::Select(_) => {}
+            Self::Keeps | Self::Select(_) | Self::Keep(_) | Self::Unlabel | Self::Join(_) => {}
             Self::MirrorX => boxes.rows_mut().iter_mut().for_each(|row| mirror(row, 0, format, input.width as f32)),
             Self::MirrorY => boxes.rows_mut().iter_mut().for_each(|row| mirror(row, 1, format, input.height as f32)),
             Self::Shift(by) => {
-                shift(boxes, *by);
+                boxes.shift(by.map(|px| px as f32));
                 clamp(boxes, output);
             }
             Self::Scale => scale(boxes, ratio(output, input)),
             Self::Window(window) => {
-                shift(boxes, [-(window.x as i32), -(window.y as i32)]);
+                boxes.shift([window.x, window.y].map(|px| -(px as f32)));
                 clamp(boxes, window.size());
                 scale(boxes, ratio(output, window.size()));
             }
@@ -125,7 +148,8 @@ impl Motion {
             points.points_mut().iter_mut().for_each(|point| *point = of(*point));
         };
         match self {
-            Self::Keeps | Self::Clamp | Self::Select(_) => {}
+            Self::Keeps | Self::Clamp | Self::Select(_) | Self::Keep(_) | Self::Join(_) => {}
+            Self::Unlabel => points.unlabel_outside([width - index, height - index]),
             Self::MirrorX => {
                 each(points, &|[x, y]| [-(x - (width - index)), y]);
                 points.swap_sides();
@@ -203,17 +227,6 @@ fn mirror(row: &mut [f32; 4], axis: usize, format: BoxFormat, side: f32) {
         BoxFormat::Xyxy => (row[axis], row[axis + 2]) = (-(high - side), -(low - side)),
         BoxFormat::Xywh => row[axis] = -((low + high) - side),
         BoxFormat::Cxcywh => row[axis] = -(low - side),
-    }
-}
-
-fn shift(boxes: &mut Boxes, by: [i32; 2]) {
-    let [right, down] = by.map(|px| px as f32);
-    let corners = boxes.format() == BoxFormat::Xyxy;
-    for row in boxes.rows_mut() {
-        (row[0], row[1]) = (row[0] + right, row[1] + down);
-        if corners {
-            (row[2], row[3]) = (row[2] + right, row[3] + down);
-        }
     }
 }
 

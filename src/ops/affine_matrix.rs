@@ -1,11 +1,11 @@
 //! Sampling through an affine matrix.
 
 use super::affine_warp::{self, AffineWarp};
-use super::check::finite_within;
+use super::check::{finite_within, sides};
 use super::fill::Fill;
 use super::filter::Interpolation;
 use super::kernel::Kernel;
-use super::{Op, Operation, Primitive};
+use super::{Op, Operation, Primitive, SizeEffect};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -17,8 +17,7 @@ const MAX_STEP_PX: f64 = 1e3;
 const MAX_MOVE_PX: f64 = 1e8;
 const IDENTITY: [f64; 6] = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
 
-/// Takes the pixel at (x, y) from (a x + b y + c, d x + e y + f), on the same canvas: Pillow's `Image.transform` with
-/// `AFFINE`. The matrix can also move by parts of a pixel, and no angle is rounded; timm's shears and translations need
+/// Takes the pixel at (x, y) from (a x + b y + c, d x + e y + f): Pillow's `Image.transform` with `AFFINE`. The matrix can also move by parts of a pixel, and no angle is rounded; timm's shears and translations need
 /// both.
 ///
 /// ```
@@ -42,15 +41,18 @@ pub struct AffineMatrix {
     /// Color outside the image: red, green, blue.
     #[serde(default)]
     pub fill: [u8; 3],
+    /// Size of the result. Default: the image's.
+    #[serde(default, with = "super::written::optional_size", skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
 }
 
 impl AffineMatrix {
     pub(super) const KERNELS: &'static [Kernel] = affine_warp::KERNELS;
 
-    /// Sampling through `matrix`; nearest pixel, black outside.
+    /// Sampling through `matrix` on the same canvas; nearest pixel, black outside.
     #[must_use]
     pub const fn new(matrix: [f64; 6]) -> Self {
-        Self { matrix, interpolation: Interpolation::Nearest, fill: [0; 3] }
+        Self { matrix, interpolation: Interpolation::Nearest, fill: [0; 3], size: None }
     }
 
     setters! {
@@ -59,6 +61,8 @@ impl AffineMatrix {
         interpolation: Interpolation,
         /// Color outside the image: red, green, blue.
         fill: [u8; 3],
+        /// Size of the result.
+        size: Size => Some,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -71,6 +75,8 @@ impl AffineMatrix {
             Self::new([1.0, 0.0, 0.0, 0.0, 1.0, -0.31 * height]).interpolation(bicubic),
             Self::new([0.7, 0.2, -1.5, 0.1, 1.3, 2.25]),
             Self::new(IDENTITY),
+            Self::new([1.7, -0.3, 2.5, 0.2, 1.4, -3.0]).interpolation(bilinear).size(Size::new(23, 31)).fill([4, 5, 6]),
+            Self::new(IDENTITY).size(Size::new(size.width + 3, 7)),
         ]
     }
 }
@@ -80,14 +86,19 @@ impl Operation for AffineMatrix {
         let [a, b, c, d, e, f] = self.matrix;
         finite_within(Self::NAME, "matrix", &[a, b, d, e], MAX_STEP_PX)?;
         finite_within(Self::NAME, "matrix", &[c, f], MAX_MOVE_PX)?;
+        self.size.map_or(Ok(()), |size| sides(Self::NAME, size.width, size.height))?;
         affine_warp::validate(Self::NAME, self.interpolation)
     }
 
-    fn primitive(&self, _input: Size) -> Primitive<'_> {
-        if self.matrix == IDENTITY {
+    fn size_effect(&self) -> SizeEffect {
+        self.size.map_or(SizeEffect::Keeps, SizeEffect::Becomes)
+    }
+
+    fn primitive(&self, input: Size) -> Primitive<'_> {
+        if self.matrix == IDENTITY && self.size.is_none_or(|size| size == input) {
             return Primitive::Identity;
         }
-        let Self { matrix, interpolation, fill } = *self;
+        let Self { matrix, interpolation, fill, .. } = *self;
         Primitive::Affine(AffineWarp { matrix, interpolation, fill: Fill::Color(fill) })
     }
 

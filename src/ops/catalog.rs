@@ -65,8 +65,13 @@ pub fn catalog() -> Vec<CatalogEntry> {
         RandomJpeg::new(50..=95),
         RandomErasing::new(0.25),
         RandomIouCrop::new(),
+        MinIouCrop::new([0.1, 0.3, 0.5, 0.7, 0.9]),
+        RandomBboxCrop::new([0.0, 0.1, 0.3]),
         RandomZoomOut::new(0.5),
         Letterbox::new(640),
+        YoloPerspective::new(640),
+        RandomMosaic::new(640),
+        RandomMixUp::new(32.0),
         ScaleJitter::new(1024),
         RandomShortestSize::new([480, 512]),
         FixedSizeCrop::new(1024),
@@ -81,6 +86,7 @@ pub fn catalog() -> Vec<CatalogEntry> {
         RandomOrder::new([Hflip.into(), Vflip.into()]),
         Maybe::new(0.5, [Hflip.into()]),
         Repeat::new(2, [random_rotation(-5.0..=5.0)]),
+        ByEpoch::new(Hflip).then(90, Vflip),
     ];
     let explicit = entries![
         Hflip,
@@ -119,6 +125,10 @@ pub fn catalog() -> Vec<CatalogEntry> {
         Clamp,
         Sanitize::new(),
         SelectObjects::centered_in(rect),
+        KeepObjects::new([0, 2]),
+        Mosaic::new(320).at([10, 20]),
+        MixUp::new(0.5, Part::new(17)),
+        UnlabelKeypoints,
         Normalize::new([0.5; 3], [0.25; 3]),
     ];
     let entry = |(constructor, transform): (&'static str, Transform)| {

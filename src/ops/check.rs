@@ -2,6 +2,7 @@
 
 use super::noise::KEYS;
 use super::normalize::Normalization;
+use super::transform::refuse_parts;
 use super::{Normalize, Op, SizeEffect, Transform};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
@@ -173,6 +174,7 @@ pub(crate) fn whole_range(
 /// normalization.
 pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Option<Size>, Normalization)> {
     ops.iter().try_for_each(Transform::validate)?;
+    ops.iter().try_for_each(|op| refuse_parts("pipeline", op.with_parts()))?;
     let mut normalize = None;
     let mut size = None;
     for op in ops {

@@ -2,7 +2,7 @@
 
 use super::check::{probability, within};
 use super::recipe::RecipeBuilder;
-use super::transform::{RandomTransform, Transform};
+use super::transform::{RandomTransform, Transform, images_after};
 use super::written::list;
 use super::{Op, SampleRng, SizeEffect};
 use crate::error::{Error, Result};
@@ -123,16 +123,26 @@ impl SizeEffect {
     }
 }
 
-fn validate_nested(transforms: &[Transform]) -> Result<()> {
+/// The effect of one of several transforms.
+pub(super) fn one_effect(transforms: &[Transform]) -> SizeEffect {
+    let mut effects = transforms.iter().map(Transform::size_effect);
+    let first = effects.next().unwrap_or(SizeEffect::Keeps);
+    if effects.all(|effect| effect == first) { first } else { SizeEffect::Varies }
+}
+
+pub(super) fn validate_nested(transforms: &[Transform]) -> Result<()> {
     transforms.iter().try_for_each(|transform| match transform {
-        Transform::Explicit(Op::Normalize(_)) => {
-            Err(Error::parameter("normalize", "place", "outside one_of, maybe, repeat and random_order", "inside"))
-        }
+        Transform::Explicit(Op::Normalize(_)) => Err(Error::parameter(
+            "normalize",
+            "place",
+            "outside one_of, maybe, repeat, by_epoch and random_order",
+            "inside",
+        )),
         transform => transform.validate(),
     })
 }
 
-fn regions_of(transforms: &[Transform]) -> u32 {
+pub(super) fn regions_of(transforms: &[Transform]) -> u32 {
     transforms.iter().fold(0, |sum, transform| sum.saturating_add(transform.regions()))
 }
 
@@ -156,9 +166,7 @@ impl RandomTransform for OneOf {
     }
 
     fn size_effect(&self) -> SizeEffect {
-        let mut effects = self.transforms.iter().map(Transform::size_effect);
-        let first = effects.next().unwrap_or(SizeEffect::Keeps);
-        if effects.all(|effect| effect == first) { first } else { SizeEffect::Varies }
+        one_effect(&self.transforms)
     }
 
     /// A branch that is not taken keeps its regions.
@@ -275,5 +283,9 @@ impl RandomTransform for Repeat {
 
     fn most_steps(&self) -> u64 {
         u64::from(self.n).saturating_mul(most_steps_of(&self.transforms))
+    }
+
+    fn images(&self, before: u64) -> u64 {
+        (0..self.n).fold(before, |images, _| images_after(&self.transforms, images))
     }
 }

@@ -64,6 +64,7 @@ mod auto_augment;
 mod autocontrast;
 pub(crate) mod blend;
 pub(crate) mod brightness;
+mod by_epoch;
 pub(crate) mod byte_table;
 mod catalog;
 pub(crate) mod center_crop;
@@ -74,6 +75,7 @@ pub(crate) mod combine;
 pub(crate) mod contrast;
 mod corner_crop;
 pub(crate) mod crop;
+mod crop_search;
 pub(crate) mod custom;
 pub(crate) mod descriptors;
 mod elastic;
@@ -91,14 +93,19 @@ pub(crate) mod hue;
 mod interpolations;
 pub(crate) mod invert;
 mod jpeg;
+mod keep_objects;
 pub(crate) mod kernel;
 mod letterbox;
 mod magnitude;
+mod min_iou_crop;
+mod mix_up;
 mod morphology;
+mod mosaic;
 pub(crate) mod noise;
 pub(crate) mod normalize;
 pub(crate) mod orientation;
 mod pad;
+pub(crate) mod part;
 mod permute_channels;
 mod perspective;
 mod photometric_distort;
@@ -108,6 +115,7 @@ mod point_map;
 pub(crate) mod points;
 mod posterize;
 mod rand_augment;
+mod random_bbox_crop;
 mod random_iou_crop;
 mod random_resize;
 mod random_shortest_size;
@@ -135,8 +143,10 @@ mod timm_policy;
 pub(crate) mod transform;
 mod trivial_augment;
 pub(crate) mod turn;
+mod unlabel_keypoints;
 mod weighted_sum;
 pub(crate) mod written;
+mod yolo_perspective;
 
 pub use crate::rng::SampleRng;
 pub use auto_augment::AutoAugmentPolicy;
@@ -148,19 +158,20 @@ pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
 pub use interpolations::Interpolations;
 pub use pad::PadMode;
+pub use part::Part;
 pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use transform::{
-    AugMix, AutoAugment, ColorJitter, CornerCrop, CustomTransform, FixedSizeCrop, Letterbox, Maybe, OneOf, RandAugment,
-    RandomAffine, RandomAutocontrast, RandomChannelPermutation, RandomCrop, RandomDilation, RandomElastic,
-    RandomEqualize, RandomErasing, RandomErosion, RandomGaussianBlur, RandomGaussianNoise, RandomGrayscale,
-    RandomHorizontalFlip, RandomInvert, RandomIouCrop, RandomJpeg, RandomOrder, RandomPerspective,
-    RandomPhotometricDistort, RandomPillowGaussianBlur, RandomPosterize, RandomResize, RandomResizedCrop,
-    RandomRotation, RandomSharpness, RandomShortestSize, RandomSizeCrop, RandomSolarize, RandomVerticalFlip,
-    RandomZoomOut, Repeat, SampleInfo, ScaleJitter, SegmentationCrop, TimmAugment, Transform, TrivialAugment,
-    color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion,
-    random_grayscale, random_horizontal_flip, random_order, random_resized_crop, random_rotation, random_vertical_flip,
-    repeat, three_augment,
+    AugMix, AutoAugment, ByEpoch, ColorJitter, CornerCrop, CustomTransform, FixedSizeCrop, Letterbox, Maybe,
+    MinIouCrop, OneOf, RandAugment, RandomAffine, RandomAutocontrast, RandomBboxCrop, RandomChannelPermutation,
+    RandomCrop, RandomDilation, RandomElastic, RandomEqualize, RandomErasing, RandomErosion, RandomGaussianBlur,
+    RandomGaussianNoise, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomIouCrop, RandomJpeg, RandomMixUp,
+    RandomMosaic, RandomOrder, RandomPerspective, RandomPhotometricDistort, RandomPillowGaussianBlur, RandomPosterize,
+    RandomResize, RandomResizedCrop, RandomRotation, RandomSharpness, RandomShortestSize, RandomSizeCrop,
+    RandomSolarize, RandomVerticalFlip, RandomZoomOut, Repeat, SampleInfo, ScaleJitter, SegmentationCrop, TimmAugment,
+    Transform, TrivialAugment, YoloPerspective, color_jitter, gaussian_blur, maybe, one_of, random_crop,
+    random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order,
+    random_resized_crop, random_rotation, random_vertical_flip, repeat, three_augment,
 };
 pub use weighted_sum::Chain;
 pub use written::TransformFile;
@@ -466,6 +477,14 @@ operations! {
     "sanitize" sanitize::Sanitize,
     /// Drops objects whose centers lie outside a rectangle.
     "select_objects" select_objects::SelectObjects,
+    /// Places several samples on a canvas.
+    "mosaic" mosaic::Mosaic,
+    /// Blends with another sample.
+    "mix_up" mix_up::MixUp,
+    /// Drops objects by their numbers.
+    "keep_objects" keep_objects::KeepObjects,
+    /// Marks keypoints outside the image as not labeled.
+    "unlabel_keypoints" unlabel_keypoints::UnlabelKeypoints,
     /// Converts to `f32` and normalizes.
     "normalize" normalize::Normalize,
 }
@@ -512,7 +531,7 @@ impl Op {
     /// that it drops. Returns the size of the result.
     pub(crate) fn move_points(&self, fields: &mut Fields, input: Size) -> Result<Size> {
         let output = self.output_size(input)?;
-        self.operation().motion(input)?.apply(fields, input, output);
+        self.operation().motion(input)?.apply(fields, input, output)?;
         Ok(output)
     }
 
@@ -559,10 +578,33 @@ impl Op {
         self.pass(&mut CpuPass { image, spare, part, order })
     }
 
+    /// Whether the operation may join other samples with this one.
+    pub(crate) fn joins(&self) -> bool {
+        matches!(self, Self::Mosaic(_) | Self::MixUp(_))
+    }
+
+    /// The other samples that the operation needs.
+    pub(crate) fn parts(&self) -> &[Part] {
+        match self {
+            Self::Mosaic(op) => &op.parts,
+            Self::MixUp(op) => std::slice::from_ref(&op.part),
+            _ => &[],
+        }
+    }
+
+    /// The other samples that the operation needs, to be loaded.
+    pub(crate) fn parts_mut(&mut self) -> &mut [Part] {
+        match self {
+            Self::Mosaic(op) => &mut op.parts,
+            Self::MixUp(op) => std::slice::from_mut(&mut op.part),
+            _ => &mut [],
+        }
+    }
+
     /// Whether the operation runs on the CPU only.
     pub(crate) fn needs_cpu(&self) -> bool {
         match self {
-            Self::Custom(_) | Self::Jpeg(_) => true,
+            Self::Custom(_) | Self::Jpeg(_) | Self::Mosaic(_) | Self::MixUp(_) => true,
             Self::WeightedSum(mix) => mix.chains.iter().flat_map(|chain| &chain.ops).any(Self::needs_cpu),
             _ => false,
         }

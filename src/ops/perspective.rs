@@ -1,6 +1,6 @@
 //! Perspective: the image as a plane in space, seen from another place.
 
-use super::check::{point, probability, within};
+use super::check::{point, probability, sides, within};
 use super::descriptors::PerspectiveSample;
 use super::fill::{opaque, packed};
 use super::filter::Interpolation;
@@ -8,7 +8,7 @@ use super::interpolations::Interpolations;
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Op, Operation, Pass, Primitive, Reach, affine_warp};
+use super::{CpuPass, Op, Operation, Pass, Primitive, Reach, SizeEffect, affine_warp};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::{Image, Pixel, Rect, Size};
@@ -35,6 +35,9 @@ pub struct Perspective {
     /// Color outside the image: red, green, blue.
     #[serde(default)]
     pub fill: [u8; 3],
+    /// Size of the result. Default: the image's.
+    #[serde(default, with = "super::written::optional_size", skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
 }
 
 /// Fractional bits of the map's coefficients.
@@ -51,10 +54,10 @@ impl Perspective {
     pub(super) const KERNELS: &'static [Kernel] =
         &[Kernel::pixels("perspective_u8_nhwc"), Kernel::pixels("perspective_bicubic_u8_nhwc")];
 
-    /// A map that moves `startpoints` to `endpoints`; bilinear, black outside.
+    /// A map that moves `startpoints` to `endpoints` on the same canvas; bilinear, black outside.
     #[must_use]
     pub const fn new(startpoints: [[f64; 2]; 4], endpoints: [[f64; 2]; 4]) -> Self {
-        Self { startpoints, endpoints, interpolation: Interpolation::Bilinear, fill: [0; 3] }
+        Self { startpoints, endpoints, interpolation: Interpolation::Bilinear, fill: [0; 3], size: None }
     }
 
     setters! {
@@ -63,6 +66,8 @@ impl Perspective {
         interpolation: Interpolation,
         /// Color outside the image: red, green, blue.
         fill: [u8; 3],
+        /// Size of the result.
+        size: Size => Some,
     }
 
     pub(super) fn examples(size: Size) -> Vec<Self> {
@@ -70,9 +75,9 @@ impl Perspective {
         let start = [[0.0, 0.0], [width, 0.0], [width, height], [0.0, height]];
         let end = [[0.1 * width, 0.2 * height], [0.8 * width, 0.0], [width, 0.9 * height], [0.0, 0.7 * height]];
         let example = Self::new(start, end).fill([9, 99, 199]);
-        [Interpolation::Bilinear, Interpolation::Nearest, Interpolation::Bicubic]
-            .map(|i| example.interpolation(i))
-            .into()
+        let filters = [Interpolation::Bilinear, Interpolation::Nearest, Interpolation::Bicubic];
+        let resized = example.size(Size::new(size.width.div_ceil(2), size.height + 9));
+        filters.map(|filter| example.interpolation(filter)).into_iter().chain([resized]).collect()
     }
 
     fn refused(&self) -> Error {
@@ -87,7 +92,7 @@ impl Perspective {
         Ok(solved.map(|v| f64::from(v as f32)))
     }
 
-    /// The map for an image of size `size`. Fails if there is none, or if it does not fit 64 bits.
+    /// The map for a result of size `size`. Fails if there is none, or if it does not fit 64 bits.
     fn coefficients(&self, size: Size) -> Result<Projection> {
         let [a, b, c, d, e, f, g, h] = self.solved()?;
         let scale = (1_u64 << BITS) as f64;
@@ -130,11 +135,17 @@ impl Operation for Perspective {
         for (parameter, points) in [("startpoints", self.startpoints), ("endpoints", self.endpoints)] {
             points.into_iter().try_for_each(|at| point(Self::NAME, parameter, at))?;
         }
+        self.size.map_or(Ok(()), |size| sides(Self::NAME, size.width, size.height))?;
         affine_warp::validate(Self::NAME, self.interpolation)
     }
 
+    fn size_effect(&self) -> SizeEffect {
+        self.size.map_or(SizeEffect::Keeps, SizeEffect::Becomes)
+    }
+
     fn output_size(&self, input: Size) -> Result<Size> {
-        self.coefficients(input).map(|_| input)
+        let size = self.size.unwrap_or(input);
+        self.coefficients(size).map(|_| size)
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
@@ -164,13 +175,14 @@ impl Operation for Perspective {
 
 impl Pass for Perspective {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
-        let size = pass.image.size();
+        let bounds = pass.image.size();
+        let size = self.size.unwrap_or(bounds);
         let coefficients = self.coefficients(size)?;
         pass.replace(size, |image, out| {
             out.reset(size);
             for y in 0..size.height {
                 for (x, to) in (0..).zip(out.row_mut(y)) {
-                    *to = match (point_of(&coefficients, x, y, size), self.interpolation) {
+                    *to = match (point_of(&coefficients, x, y, bounds), self.interpolation) {
                         (None, _) => opaque(self.fill),
                         (Some([x, y]), Interpolation::Nearest) => {
                             image.row((y >> POINT_BITS) as u32)[(x >> POINT_BITS) as usize]
@@ -186,7 +198,7 @@ impl Pass for Perspective {
     fn launch(&self, on: &mut dyn CallRecorder, part: Rect) -> Result<()> {
         const PERSPECTIVE: KernelId = KernelId::of("perspective_u8_nhwc");
         const BICUBIC: KernelId = KernelId::of("perspective_bicubic_u8_nhwc");
-        let (source, size) = (on.source(), on.whole());
+        let (source, size) = (on.source(), self.size.unwrap_or(on.whole()));
         let coefficients = self.coefficients(size)?;
         let target = on.target(size, part)?;
         let bilinear = u32::from(self.interpolation == Interpolation::Bilinear);

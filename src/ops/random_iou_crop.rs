@@ -1,10 +1,11 @@
 //! A random crop that shows enough of an object, as SSD is trained with.
 
 use super::check::{ABOVE_0, range, within};
+use super::crop_search::{CropSearch, ious};
 use super::recipe::RecipeBuilder;
 use super::select_objects::SelectObjects;
 use super::transform::{RandomTransform, SampleInfo};
-use super::{Crop, SizeEffect};
+use super::{Crop, SampleRng, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::Boxes;
 use crate::raster::{Rect, Size};
@@ -13,7 +14,7 @@ use std::ops::RangeInclusive;
 
 /// Rounds of drawing a least overlap and trying crops for it, after which the image stays as it is. torchvision's loop
 /// has no end.
-const MAX_ROUNDS: usize = 50;
+const MAX_ROUNDS: u32 = 50;
 /// Largest number of crops that are tried in a round.
 const MAX_TRIALS: u32 = 1_000;
 
@@ -89,20 +90,22 @@ impl RandomIouCrop {
         self.options = options.into_iter().collect();
         self
     }
+
+    /// A rectangle with torchvision's rounding; `None` if its aspect is not allowed.
+    fn rect(&self, rng: &mut SampleRng, Size { width, height }: Size) -> Option<Rect> {
+        let (low, high) = (*self.scale.start(), *self.scale.end());
+        let mut side = |whole: u32| (f64::from(whole) * (low + (high - low) * rng.unit())) as u32;
+        let (w, h) = (side(width), side(height));
+        let (x, y) = (f64::from(width - w) * rng.unit(), f64::from(height - h) * rng.unit());
+        let rect = Rect { x: x as u32, y: y as u32, width: w, height: h };
+        (!rect.size().is_empty() && self.aspect.contains(&(f64::from(w) / f64::from(h)))).then_some(rect)
+    }
 }
 
 /// Whether a crop is taken: the center of a box lies strictly inside, and one of these boxes overlaps the crop by
 /// `min_iou` at least.
 fn is_accepted(boxes: &Boxes, crop: Rect, min_iou: f32) -> bool {
-    let inside = boxes.centers_inside(crop);
-    let [left, top, right, bottom] = [crop.x, crop.y, crop.right(), crop.bottom()].map(|side| side as f32);
-    let area = (right - left) * (bottom - top);
-    let iou = |[x1, y1, x2, y2]: [f32; 4]| {
-        let both = (x2.min(right) - x1.max(left)).max(0.0) * (y2.min(bottom) - y1.max(top)).max(0.0);
-        both / (((x2 - x1) * (y2 - y1) + area) - both)
-    };
-    let mut most = boxes.corners().zip(inside).filter(|(_, inside)| *inside).map(|(corners, _)| iou(corners));
-    most.any(|iou| iou >= min_iou)
+    ious(boxes, crop).zip(boxes.centers_inside(crop)).any(|(iou, inside)| inside && iou >= min_iou)
 }
 
 impl RandomTransform for RandomIouCrop {
@@ -126,30 +129,13 @@ impl RandomTransform for RandomIouCrop {
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
-        let (rng, SampleInfo { fields, size: Size { width, height }, .. }) = recipe.start_with_sample();
+        let (rng, SampleInfo { fields, size, .. }) = recipe.start_with_sample();
         let Some(boxes) = fields.and_then(|fields| fields.boxes()).filter(|boxes| !boxes.is_empty()) else {
             return Ok(());
         };
-        let mut share = || rng.unit();
-        let mut found = None;
-        'rounds: for _ in 0..MAX_ROUNDS {
-            let option = self.options[(share() * self.options.len() as f64) as usize % self.options.len()];
-            if option >= 1.0 {
-                return Ok(());
-            }
-            for _ in 0..self.trials {
-                let (low, high) = (*self.scale.start(), *self.scale.end());
-                let mut side = |whole: u32| (f64::from(whole) * (low + (high - low) * share())) as u32;
-                let (w, h) = (side(width), side(height));
-                let (x, y) = (f64::from(width - w) * share(), f64::from(height - h) * share());
-                let crop = Rect { x: x as u32, y: y as u32, width: w, height: h };
-                let shaped = !crop.size().is_empty() && self.aspect.contains(&(f64::from(w) / f64::from(h)));
-                if shaped && is_accepted(boxes, crop, option as f32) {
-                    found = Some(crop);
-                    break 'rounds;
-                }
-            }
-        }
+        let options: Vec<_> = self.options.iter().map(|option| (*option < 1.0).then_some(*option)).collect();
+        let search = CropSearch { options: &options, trials: self.trials, rounds: MAX_ROUNDS };
+        let found = search.find(rng, |rng| self.rect(rng, size), |crop, least| is_accepted(boxes, crop, least));
         let Some(crop) = found else { return Ok(()) };
         recipe.push(SelectObjects::centered_in(crop))?;
         recipe.push(Crop::new(crop.x as i32, crop.y as i32, crop.size()))

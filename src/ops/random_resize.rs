@@ -114,7 +114,7 @@ mod tests {
         let drawn = |transform: RandomResize, index| {
             let (annotation, mut rng) = (Annotation::default(), SampleRng::for_sample(1, 0, index));
             let sample = SampleInfo::new(Pick { index, repetition: 0 }, Size::new(10, 20), &annotation);
-            let recipe = draw_recipe(&[], &[transform.into()], &mut rng, sample).unwrap().ops;
+            let recipe = draw_recipe(&[], &[transform.into()], &mut rng, sample, None).unwrap().ops;
             let [Op::Resize(Resize { to: ResizeTo::Exact(size), .. })] = recipe[..] else { panic!("{recipe:?}") };
             size.width
         };

@@ -70,7 +70,8 @@ mod tests {
         for index in 0..2_000 {
             let (mut rng, pick) = (SampleRng::for_sample(2, 0, index), Pick { index, repetition: 0 });
             let transform = RandomSizeCrop::new(8..=10).into();
-            let ops = draw_recipe(&[], &[transform], &mut rng, SampleInfo::new(pick, image, &annotation)).unwrap().ops;
+            let ops =
+                draw_recipe(&[], &[transform], &mut rng, SampleInfo::new(pick, image, &annotation), None).unwrap().ops;
             let [Op::Crop(crop), Op::Sanitize(_)] = &ops[..] else { panic!("{ops:?}") };
             assert_eq!((crop.y, crop.height), (0, 6), "the image is lower than the range");
             assert!(crop.x >= 0 && crop.x as u32 + crop.width <= 13, "{crop:?}");

@@ -1,12 +1,14 @@
 //! Drawing of recipes.
 
 use super::Op;
+use super::part::{Loaded, Part, Partner, Partners, needs_a_pipeline};
 use super::placed_mask::PlacedMask;
 use super::transform::{SampleInfo, Transform};
 use crate::error::Result;
 use crate::fields::Fields;
 use crate::raster::Size;
-use crate::rng::SampleRng;
+use crate::rng::{Pick, SampleRng};
+use std::sync::Arc;
 
 /// A recipe under construction. It draws operations and tracks the image's size through them.
 pub(crate) struct RecipeBuilder<'a> {
@@ -20,6 +22,11 @@ pub(crate) struct RecipeBuilder<'a> {
     moved: Option<Fields>,
     ops: Vec<Op>,
     is_padded: bool,
+    transforms: &'a [Transform],
+    /// The number of the transform that is being drawn.
+    place: usize,
+    /// Reads other samples; `None` where there is no data set.
+    partners: Option<&'a dyn Partners>,
 }
 
 /// Operations drawn for an image.
@@ -34,22 +41,43 @@ pub(crate) struct Recipe {
 ///
 /// # Errors
 /// [`Error::Parameter`](crate::Error::Parameter) if an explicit rectangle does not fit the image,
-/// [`Error::Limits`](crate::Error::Limits) if the image grows too large.
+/// [`Error::Limits`](crate::Error::Limits) if the image grows too large; the errors of reading partners.
 pub(crate) fn draw_recipe(
     turned: &[Op],
     transforms: &[Transform],
     rng: &mut SampleRng,
     sample: SampleInfo<'_>,
+    partners: Option<&dyn Partners>,
 ) -> Result<Recipe> {
-    let seen = sample.fields.filter(|_| transforms.iter().any(Transform::sees_sample));
-    let (moved, ops) = (seen.map(Fields::without_masks), Vec::with_capacity(transforms.len() + 8));
-    let mut recipe = RecipeBuilder { rng, region: 0, stored: sample.size, sample, moved, ops, is_padded: false };
-    turned.iter().try_for_each(|op| recipe.push(op.clone()))?;
-    transforms.iter().try_for_each(|transform| recipe.add(transform))?;
+    let seen = transforms.iter().any(Transform::sees_sample);
+    let mut recipe = RecipeBuilder::new(rng, sample, seen, transforms, partners);
+    recipe.draw(turned)?;
     Ok(Recipe { ops: recipe.ops, is_padded: recipe.is_padded })
 }
 
 impl<'a> RecipeBuilder<'a> {
+    fn new(
+        rng: &'a mut SampleRng,
+        sample: SampleInfo<'a>,
+        sees_fields: bool,
+        transforms: &'a [Transform],
+        partners: Option<&'a dyn Partners>,
+    ) -> Self {
+        let moved = sample.fields.filter(|_| sees_fields).map(Fields::without_masks);
+        let (stored, ops) = (sample.size, Vec::with_capacity(transforms.len() + 8));
+        Self { rng, region: 0, stored, sample, moved, ops, is_padded: false, transforms, place: 0, partners }
+    }
+
+    /// Draws all transforms, after operations that turn the image upright.
+    fn draw(&mut self, turned: &[Op]) -> Result<()> {
+        turned.iter().try_for_each(|op| self.push(op.clone()))?;
+        for (place, transform) in self.transforms.iter().enumerate() {
+            self.place = place;
+            self.add(transform)?;
+        }
+        Ok(())
+    }
+
     /// The random numbers of the current region, starting with the first, and the image's size so far. Transforms that
     /// draw nothing do not call this, because going to a region costs a block of the cipher.
     pub(super) fn start(&mut self) -> (&mut SampleRng, Size) {
@@ -59,6 +87,16 @@ impl<'a> RecipeBuilder<'a> {
     /// The image's size so far.
     pub(super) fn size(&self) -> Size {
         self.sample.size
+    }
+
+    /// The number of the epoch.
+    pub(super) fn epoch(&self) -> u64 {
+        self.sample.epoch
+    }
+
+    /// The sample's fields so far, without masks; `None` if it has none.
+    pub(super) fn fields(&self) -> Option<&Fields> {
+        self.moved.as_ref()
     }
 
     /// The random numbers as of [`start`](Self::start), and the sample with the image's size and fields so far.
@@ -76,14 +114,33 @@ impl<'a> RecipeBuilder<'a> {
         PlacedMask::new(name, fields, &self.ops, self.stored)
     }
 
+    /// What reads other samples, for the transform `name`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if there is no data set.
+    pub(super) fn partners(&self, name: &'static str) -> Result<&'a dyn Partners> {
+        self.partners.ok_or_else(|| needs_a_pipeline(name))
+    }
+
+    /// Another sample for the transform `name`, after the transforms before the one that is being drawn, which draw from
+    /// `rng`.
+    ///
+    /// # Errors
+    /// The errors of reading it, and of its draws.
+    pub(super) fn partner(&self, name: &'static str, sample: u64, rng: &mut SampleRng) -> Result<PartBuilder> {
+        let Partner { turned, size, annotation } = self.partners(name)?.partner(sample)?;
+        let info = SampleInfo::new(Pick { index: sample, repetition: 0 }, size, &annotation).in_epoch(self.epoch());
+        let (sees_fields, before) = (self.moved.is_some(), &self.transforms[..self.place]);
+        let mut recipe = RecipeBuilder::new(rng, info, sees_fields, before, self.partners);
+        recipe.draw(&turned)?;
+        Ok(PartBuilder { sample, size: recipe.sample.size, moved: recipe.moved, ops: recipe.ops })
+    }
+
     /// Adds an operation to the recipe.
     pub(super) fn push(&mut self, op: impl Into<Op>) -> Result<()> {
         let op = op.into();
         let before = self.sample.size;
-        let after = match &mut self.moved {
-            Some(fields) if fields.has_points() => op.move_points(fields, before)?,
-            _ => op.output_size(before)?,
-        };
+        let after = size_after(&op, &mut self.moved, before)?;
         self.sample.size = after;
         if let Op::Crop(_) | Op::CenterCrop(_) = op {
             self.is_padded |= after.width > before.width || after.height > before.height;
@@ -112,5 +169,42 @@ impl<'a> RecipeBuilder<'a> {
     /// Skips `regions` regions.
     pub(super) fn skip(&mut self, regions: u32) {
         self.region = self.region.saturating_add(regions);
+    }
+}
+
+/// The size of an image after an operation, through which its fields are moved.
+fn size_after(op: &Op, moved: &mut Option<Fields>, before: Size) -> Result<Size> {
+    match moved {
+        Some(fields) if fields.has_points() || op.joins() => op.move_points(fields, before),
+        _ => op.output_size(before),
+    }
+}
+
+/// Another sample in a recipe, whose operations are being drawn.
+pub(super) struct PartBuilder {
+    sample: u64,
+    size: Size,
+    /// The sample's fields so far, without masks; `None` if it has none or no transform sees them.
+    moved: Option<Fields>,
+    ops: Vec<Op>,
+}
+
+impl PartBuilder {
+    /// The image's size so far.
+    pub(super) fn size(&self) -> Size {
+        self.size
+    }
+
+    /// Adds an operation.
+    pub(super) fn push(&mut self, op: Op) -> Result<()> {
+        self.size = size_after(&op, &mut self.moved, self.size)?;
+        self.ops.push(op);
+        Ok(())
+    }
+
+    /// The part at this column and row. It has the fields that transforms see, and not yet the image.
+    pub(super) fn at(self, at: [u32; 2]) -> Part {
+        let loaded = Loaded { fields: self.moved.map(Arc::new), image: None };
+        Part { sample: self.sample, ops: self.ops, at, loaded }
     }
 }

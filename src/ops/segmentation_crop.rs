@@ -150,7 +150,7 @@ mod tests {
         let fields = mask.map(|mask| Arc::new(Fields::new().with("mask", mask).unwrap()));
         let annotation = Annotation { fields, ..Annotation::default() };
         let sample = SampleInfo::new(Pick { index, repetition: 0 }, image, &annotation);
-        draw_recipe(&[], transforms, &mut SampleRng::for_sample(1, 0, index), sample).unwrap().ops
+        draw_recipe(&[], transforms, &mut SampleRng::for_sample(1, 0, index), sample, None).unwrap().ops
     }
 
     /// First columns of the crops that are drawn after `first`, in a mask whose last 10 of 40 columns are another class.
@@ -199,7 +199,8 @@ mod tests {
             Annotation { fields: Some(Arc::new(Fields::new().with("mask", mask).unwrap())), ..Annotation::default() };
         let sample = SampleInfo::new(Pick { index: 0, repetition: 0 }, Size::new(40, 10), &annotation);
         let swirled = [crate::ops::Elastic::new(1).into(), SegmentationCrop::new(8).max_class_share(0.5).into()];
-        let error = draw_recipe(&[], &swirled, &mut SampleRng::for_sample(1, 0, 0), sample).err().unwrap().to_string();
+        let error =
+            draw_recipe(&[], &swirled, &mut SampleRng::for_sample(1, 0, 0), sample, None).err().unwrap().to_string();
         assert!(error.contains("elastic") && error.contains("segmentation_crop"), "{error}");
     }
 }

@@ -46,10 +46,21 @@ pub(crate) trait RandomTransform {
         &[]
     }
 
+    /// Upper bound of the images that go into one after the transform, if `before` have gone into each before it. Default:
+    /// those of its parts, one after the other.
+    fn images(&self, before: u64) -> u64 {
+        images_after(self.parts(), before)
+    }
+
     /// Upper bound of the steps that drawing takes, however the transform is nested. Default: one, and those of its parts.
     fn most_steps(&self) -> u64 {
         self.parts().iter().fold(1, |sum, transform| sum.saturating_add(transform.most_steps()))
     }
+}
+
+/// Upper bound of the images that go into one after transforms, if `before` have gone into each before them.
+pub(crate) fn images_after(transforms: &[Transform], before: u64) -> u64 {
+    transforms.iter().fold(before, |images, transform| transform.random().images(images))
 }
 
 /// The sample that operations are drawn for.
@@ -60,6 +71,8 @@ pub struct SampleInfo<'a> {
     pub index: u64,
     /// Number of times that the sample came before in the epoch: 0, unless a sampler repeats samples.
     pub repetition: u32,
+    /// Number of the epoch.
+    pub epoch: u64,
     /// The image's size at this place among the transforms.
     pub size: Size,
     /// The sample's label.
@@ -78,7 +91,13 @@ impl<'a> SampleInfo<'a> {
         size: Size,
         Annotation { label, target, fields }: &'a Annotation,
     ) -> Self {
-        Self { index, repetition, size, label: *label, target: target.as_ref(), fields: fields.as_deref() }
+        let (target, fields) = (target.as_ref(), fields.as_deref());
+        Self { index, repetition, epoch: 0, size, label: *label, target, fields }
+    }
+
+    /// The sample in this epoch.
+    pub(crate) fn in_epoch(self, epoch: u64) -> Self {
+        Self { epoch, ..self }
     }
 }
 
@@ -250,8 +269,13 @@ transforms! {
     "random_jpeg" jpeg::RandomJpeg,
     "random_erasing" erase::RandomErasing,
     "random_iou_crop" random_iou_crop::RandomIouCrop,
+    "min_iou_crop" min_iou_crop::MinIouCrop,
+    "random_bbox_crop" random_bbox_crop::RandomBboxCrop,
     "random_zoom_out" random_zoom_out::RandomZoomOut,
     "letterbox" letterbox::Letterbox,
+    "yolo_perspective" yolo_perspective::YoloPerspective,
+    "random_mosaic" mosaic::RandomMosaic,
+    "random_mix_up" mix_up::RandomMixUp,
     "scale_jitter" scale_jitter::ScaleJitter,
     "random_shortest_size" random_shortest_size::RandomShortestSize,
     "fixed_size_crop" fixed_size_crop::FixedSizeCrop,
@@ -266,6 +290,7 @@ transforms! {
     "one_of" combine::OneOf,
     "random_order" combine::RandomOrder,
     "maybe" combine::Maybe,
+    "by_epoch" by_epoch::ByEpoch,
     "repeat" combine::Repeat,
 }
 
@@ -311,10 +336,24 @@ impl Transform {
         self.random().sees_sample() || self.random().parts().iter().any(Self::sees_sample)
     }
 
+    /// The name of an explicit operation with other samples in it, at any depth.
+    pub(crate) fn with_parts(&self) -> Option<&'static str> {
+        match self {
+            Self::Explicit(op) if !op.parts().is_empty() => Some(op.name()),
+            _ => self.random().parts().iter().find_map(Self::with_parts),
+        }
+    }
+
     /// Number of regions of the random stream that the transform takes.
     pub(super) fn regions(&self) -> u32 {
         self.random().regions()
     }
+}
+
+/// Refuses an operation with other samples, which only this crate's transforms draw.
+pub(crate) fn refuse_parts(name: &'static str, op: Option<&'static str>) -> Result<()> {
+    let expected = "without other samples, which random_mosaic and random_mix_up draw";
+    op.map_or(Ok(()), |op| Err(Error::parameter(name, "operations", expected, op)))
 }
 
 impl RandomTransform for Op {
@@ -349,6 +388,7 @@ impl RandomTransform for Arc<dyn CustomTransform> {
                 let expected = "only 8-bit operations: normalize belongs to the pipeline";
                 return Err(Error::parameter(name, "operations", expected, op.name()));
             }
+            refuse_parts(name, (!op.parts().is_empty()).then_some(op.name()))?;
             recipe.push(op)?;
         }
         let expected = match (**self).size_effect() {
@@ -504,8 +544,12 @@ mod tests {
             RandomPillowGaussianBlur::new(0.1..=2.0).into(),
             RandomJpeg::new(30..=90).into(),
             RandomIouCrop::new().options([0.1, 0.5]).trials(20).into(),
+            MinIouCrop::new([0.1, 0.5]).min_side(0.4).into(),
+            RandomBboxCrop::new([0.1]).scaling(0.3..=0.9).attempts(9).all_boxes(false).overlap(true).prune(0.2).into(),
             RandomZoomOut::new(0.7).sides(1.0..=2.0).fill([9, 8, 7]).into(),
             Letterbox::new(Size::new(50, 70)).fill([1, 2, 3]).into(),
+            YoloPerspective::new(Size::new(50, 70)).degrees(9.0).shear(5.0).fill([1, 2, 3]).min_area(0.01).into(),
+            YoloPerspective::new(60).translate(0.2).scale(0.9).perspective(1e-3).into(),
             ScaleJitter::new(60).scale(0.5..=1.5).into(),
             RandomShortestSize::new([30, 40]).max_size(55).into(),
             FixedSizeCrop::new(Size::new(50, 60)).fill([1, 2, 3]).into(),
@@ -523,6 +567,7 @@ mod tests {
             OneOf::new([Hflip.into(), random_rotation(0.0..=9.0)]).weights([1.0, 2.5]).into(),
             random_order([random_rotation(0.0..=9.0), random_grayscale(0.5), random_resized_crop(20)]),
             maybe(0.5, [CenterCrop::new(8).into()]),
+            ByEpoch::new(CenterCrop::new(8)).then(2, CenterCrop::new(9)).into(),
             repeat(3, [random_vertical_flip(0.5)]),
         ]
     }
@@ -530,7 +575,7 @@ mod tests {
     fn drawn(transforms: &[Transform], index: u64) -> Vec<Op> {
         let annotation = Annotation::default();
         let sample = SampleInfo::new(Pick { index, repetition: 0 }, Size::new(64, 48), &annotation);
-        draw_recipe(&[], transforms, &mut SampleRng::for_sample(7, 1, index), sample).unwrap().ops
+        draw_recipe(&[], transforms, &mut SampleRng::for_sample(7, 1, index), sample, None).unwrap().ops
     }
 
     #[test]

@@ -233,3 +233,18 @@ pub(super) mod size {
         <(u32, u32)>::deserialize(from).map(|(width, height)| Size { width, height })
     }
 }
+
+/// The written form of a size that may be missing.
+pub(super) mod optional_size {
+    use crate::raster::Size;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(size: &Option<Size>, to: S) -> Result<S::Ok, S::Error> {
+        size.map(|size| (size.width, size.height)).serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Size>, D::Error> {
+        let size = Option::<(u32, u32)>::deserialize(from)?;
+        Ok(size.map(|(width, height)| Size { width, height }))
+    }
+}

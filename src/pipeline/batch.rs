@@ -1,13 +1,16 @@
 //! Batches.
 
 use super::assembly::Parts;
+use super::partners::SourcePartners;
 use super::recipes::Drawn;
 use super::state::{EpochState, Moment};
 use crate::error::{Error, Result};
 use crate::fields::BatchFields;
 use crate::mix::Mixed;
 use crate::ops::Op;
+use crate::ops::part::Partners;
 use crate::raster::Size;
+use crate::source::Input;
 use crate::targets::Annotation;
 use crate::tensor::{Layout, Targets, Tensor};
 
@@ -253,7 +256,13 @@ impl<I> Batch<I> {
         let drawn = self.drawn.get(i).copied().ok_or_else(expected)?;
         let seen = self.seen.get(i);
         let unseen = Annotation::default();
-        self.moment.setup.recipes.draw(self.moment.epoch, drawn, seen.unwrap_or(&unseen)).map(|drawn| drawn.recipes)
+        let (setup, epoch) = (&*self.moment.setup, self.moment.epoch);
+        let partners = match &setup.input {
+            Input::DataSet(source) => Some(SourcePartners { setup, source: &**source }),
+            Input::Stream(_) => None,
+        };
+        let partners = partners.as_ref().map(|partners| partners as &dyn Partners);
+        setup.recipes.draw(epoch, drawn, seen.unwrap_or(&unseen), partners).map(|drawn| drawn.recipes)
     }
 
     /// Number of samples, padding included.

@@ -4,8 +4,9 @@
 //!
 //! Modules depend on each other in one direction. `recipes` (operations drawn for a sample), `policy` and `stats` come
 //! first. `cache` uses them. Then come `setup` (the settings that the builder checked), `context` (one epoch of them),
-//! `assembly` (the results for a batch's positions), `worker` (a thread's work on a sample), `schedule` (which thread
-//! does which position) and `epoch` (the consumer's view). Only `schedule` gets the back end.
+//! `assembly` (the results for a batch's positions), `worker` (a thread's work on a sample) with `partners` (the other
+//! samples that it needs), `schedule` (which thread does which position) and `epoch` (the consumer's view). Only
+//! `schedule` gets the back end.
 //!
 //! # Threads
 //!
@@ -88,6 +89,7 @@ mod context;
 mod entry_points;
 mod epoch;
 mod group;
+mod partners;
 mod policy;
 mod recipes;
 mod schedule;
@@ -102,14 +104,13 @@ mod worker_threads;
 use crate::backend::{AnyBackend, Backend};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::follow::Follower;
 use crate::ops::Op;
 use crate::plan::Strategy;
 use crate::preprocess::Preprocessor;
 use crate::raster::Size;
 use crate::rng::Pick;
-use crate::source::{Input, Sample, SourceSummary, Want};
-use crate::targets::{Annotation, TargetSpec};
+use crate::source::{Input, SourceSummary};
+use crate::targets::TargetSpec;
 use crate::tensor::{DType, Tensor};
 pub use batch::{Batch, BatchImages, PaddedImages};
 pub use builder::{Builder, MemoryBound};
@@ -119,9 +120,10 @@ pub use entry_points::EntryPoints;
 use epoch::Beginning;
 pub use epoch::Epoch;
 pub use group::PipelineGroup;
+use partners::SourcePartners;
 pub use policy::{BadLimit, BadSample, LastBatch, OnError};
 pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
-use recipes::{Drawn, Stored, ViewTransforms};
+use recipes::{Drawn, ViewTransforms};
 use setup::Setup;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
@@ -465,17 +467,10 @@ impl<I> Pipeline<I> {
         if index >= source.len() {
             return Err(Error::parameter("recipe", "index", format!("below {}", source.len()), index));
         }
-        let mut sample = Sample::default();
-        let spec = self.setup.targets.as_ref().filter(|_| self.setup.recipes.see_annotations);
-        let fields = if self.setup.recipes.see_annotations { &self.setup.fields[..] } else { &[] };
-        let want = Want::IMAGE.and_field(spec.and_then(|spec| spec.field.as_deref())).and_fields(fields);
-        source.read(index, &want, &mut sample)?;
-        let annotation = Annotation::new(spec, source.label(index), sample.take_found(&want)?)?;
-        let header = self.setup.recipes.header(sample.bytes())?;
-        let pick = Pick { index, repetition };
-        let stored = Stored::from(&header);
-        let annotation = self.setup.recipes.fit(annotation, stored, &mut Follower::default())?;
-        let drawn = self.setup.recipes.draw(epoch, Drawn { pick, stored }, &annotation)?;
+        let partners = SourcePartners { setup: &self.setup, source: &*source };
+        let (stored, annotation) = partners.read(index)?;
+        let drawn = Drawn { pick: Pick { index, repetition }, stored };
+        let drawn = self.setup.recipes.draw(epoch, drawn, &annotation, Some(&partners))?;
         Ok(drawn.recipes)
     }
 }

@@ -4,8 +4,9 @@ use crate::decode::Header;
 use crate::error::Result;
 use crate::follow::Follower;
 use crate::opening::Opening;
+use crate::ops::part::Partners;
 use crate::ops::recipe::{Recipe, draw_recipe};
-use crate::ops::transform::{SampleInfo, Transform};
+use crate::ops::transform::{SampleInfo, Transform, images_after};
 use crate::ops::{Op, Sanitize};
 use crate::plan::{Planner, Strategy, is_multiplied};
 use crate::raster::{Size, check_pixels};
@@ -61,6 +62,12 @@ impl ViewTransforms {
     }
 }
 
+/// Most images that go into one of these views: more than one if transforms need other samples.
+pub(super) fn most_images(views: &[ViewTransforms]) -> u64 {
+    let images = views.iter().flat_map(|view| &view.images).map(|transforms| images_after(transforms, 1));
+    images.max().unwrap_or(1)
+}
+
 /// The settings that recipes are drawn from.
 pub(super) struct Recipes {
     pub(super) seed: u64,
@@ -70,6 +77,8 @@ pub(super) struct Recipes {
     fixed: Vec<Op>,
     /// Whether a transform sees the sample, so that recipes depend on annotations too.
     pub(super) see_annotations: bool,
+    /// Most images that go into one of a batch.
+    pub(super) images: u64,
     pub(super) opening: Opening,
     pub(super) planner: Planner,
     /// Whether recipes end by dropping the objects whose boxes are no longer valid.
@@ -98,7 +107,8 @@ impl Recipes {
         };
         let fixed = views.iter().flat_map(|view| &view.images).map(fixed).reduce(shared).unwrap_or_default();
         let see_annotations = views.iter().flat_map(|view| &view.images).flatten().any(Transform::sees_sample);
-        Self { seed, views, fixed, see_annotations, opening, planner, sanitize }
+        let images = most_images(&views);
+        Self { seed, views, fixed, see_annotations, images, opening, planner, sanitize }
     }
 
     /// Reads the header of an encoded image and checks it against the limits.
@@ -122,20 +132,27 @@ impl Recipes {
         Ok(annotation)
     }
 
-    /// Draws the operations of every image that a batch has of a sample, view after view.
+    /// The operations that turn a stored image upright.
+    pub(super) fn turns(&self, stored: Stored) -> Vec<Op> {
+        self.opening.turns(stored.orientation)
+    }
+
+    /// Draws the operations of every image that a batch has of a sample, view after view. `partners` reads other samples.
     pub(super) fn draw(
         &self,
         epoch: u64,
         Drawn { pick, stored }: Drawn,
         annotation: &Annotation,
+        partners: Option<&dyn Partners>,
     ) -> Result<SampleRecipes> {
-        let turned = self.opening.turns(stored.orientation);
+        let turned = self.turns(stored);
         let (mut recipes, mut is_padded) = (Vec::new(), false);
         for (number, view) in (0..).zip(&self.views) {
             for (repetition, transforms) in (0..).zip(view.all()) {
                 let mut draw = SampleRng::for_view(self.seed, epoch, pick, number, repetition);
-                let sample = SampleInfo::new(pick, stored.size, annotation);
-                let Recipe { ops: mut recipe, is_padded: own } = draw_recipe(&turned, transforms, &mut draw, sample)?;
+                let sample = SampleInfo::new(pick, stored.size, annotation).in_epoch(epoch);
+                let Recipe { ops: mut recipe, is_padded: own } =
+                    draw_recipe(&turned, transforms, &mut draw, sample, partners)?;
                 is_padded |= own;
                 if self.sanitize {
                     let end = recipe.iter().position(|op| matches!(op, Op::Normalize(_))).unwrap_or(recipe.len());

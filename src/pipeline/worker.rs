@@ -4,15 +4,22 @@
 use super::assembly::{Delivered, Made, MovedFields, Parts, Slot, deliver, fields_of_views};
 use super::cache::Loaded;
 use super::context::Context;
+use super::partners::{LoadedPartner, WorkerPartners};
 use super::policy::{LastBatch, OnError, SUBSTITUTES};
 use super::recipes::{Drawn, Stored};
+use super::setup::Setup;
 use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, End, PlannedSample};
 use crate::error::{Error, Result};
+use crate::fields::Fields;
 use crate::follow::Follower;
+use crate::memory;
+use crate::ops::Op;
+use crate::ops::part::{Loaded as LoadedPart, LoadedImage};
 use crate::rng::Pick;
 use crate::targets::Annotation;
 use crate::tensor::Annotations;
 use crate::trace::{Activity, Span};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A thread at work on an epoch.
@@ -114,14 +121,34 @@ impl<'a> Worker<'a> {
     /// Reads one sample and runs its recipes. The images go to its place in the batch, and what else is known of the
     /// sample is returned.
     fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<Prepared> {
-        let (context, backend, index) = (self.context, self.backend, pick.index);
+        let (annotation, image) = self.load(pick.index)?;
+        self.run(pick, annotation, image, to)
+    }
+
+    /// Reads another sample for a recipe.
+    pub(super) fn partner(&mut self, index: u64) -> Result<LoadedPartner> {
+        let context = self.context;
+        let loaded = self.load(index).and_then(|(annotation, image)| {
+            let annotation = context.setup.recipes.fit(annotation, image.stored, &mut self.own.follower)?;
+            Ok(LoadedPartner { index, annotation, image })
+        });
+        loaded.map_err(|error| context.sample_error(index, error))
+    }
+
+    /// The settings of the pipeline.
+    pub(super) fn setup(&self) -> &'a Setup {
+        &self.context.setup
+    }
+
+    /// Reads a sample: its annotation, and its image from the cache or the source.
+    fn load(&mut self, index: u64) -> Result<(Annotation, Loaded)> {
+        let (context, backend) = (self.context, self.backend);
         let (counters, cache, recipes) = (&context.counters, context.setup.cache.as_ref(), &context.setup.recipes);
         let own = self.own()?;
         let mut buffer = backend.buffer(own);
         if let Some(kept) = cache.and_then(|cache| cache.known(counters, index, &mut buffer)) {
             backend.give_buffer(own, buffer);
-            let annotation = context.read_annotation(index)?;
-            return self.run(pick, annotation, kept, to);
+            return Ok((context.read_annotation(index)?, kept));
         }
         let start = Instant::now();
         let reading = Span::enter(Activity::Read);
@@ -144,7 +171,41 @@ impl<'a> Worker<'a> {
             }
             None => Loaded { encoded, stored: Stored::from(&header), header, cached_ops: None },
         };
-        self.run(pick, annotation, image, to)
+        Ok((annotation, image))
+    }
+
+    /// Makes the images of other samples in a recipe, and moves their fields.
+    fn make_parts(&mut self, recipe: &mut [Op], partners: &[LoadedPartner]) -> Result<()> {
+        for part in recipe.iter_mut().flat_map(Op::parts_mut) {
+            self.make_parts(&mut part.ops, partners)?;
+            let partner = partners.iter().find(|partner| partner.index == part.sample);
+            let missing = || Error::Panic { message: "a partner of the sample was not read".to_owned() };
+            let made = self.make_part(&part.ops, partner.ok_or_else(missing)?);
+            part.loaded = made.map_err(|error| self.context.sample_error(part.sample, error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the image of another sample after operations, and moves its fields.
+    fn make_part(&mut self, ops: &[Op], partner: &LoadedPartner) -> Result<LoadedPart> {
+        let (counters, planner) = (&self.context.counters, &self.context.setup.recipes.planner);
+        let LoadedPartner { annotation, image: Loaded { encoded, header, stored, cached_ops }, .. } = partner;
+        let start = Instant::now();
+        let follow = |fields: &Arc<Fields>| self.own.follower.follow((**fields).clone(), stored.size, ops, planner);
+        let fields = annotation.fields.as_ref().map(follow).transpose()?.map(|(fields, _)| Arc::new(fields));
+        let plan = planner.plan_one(&ops[cached_ops.unwrap_or(0)..], header.size)?;
+        let len = 3 * plan.size.area_px() as usize;
+        let mut rgb = memory::zeros(len, "the image of another sample", memory::FEWER_IMAGES)?;
+        counters.add_augment(start.elapsed());
+        let backend = self.backend;
+        let work = backend.run_to_host(self.own()?, encoded.bytes(), header, &plan, &mut rgb)?;
+        counters.add_decode(work.decode);
+        counters.add_augment(work.augment);
+        // A cached image was counted when it was cached.
+        if cached_ops.is_none() {
+            counters.add_decoded(work.decoded);
+        }
+        Ok(LoadedPart { fields, image: Some(LoadedImage { size: plan.size, rgb: Arc::new(rgb) }) })
     }
 
     /// Draws a sample's recipes, and runs of them what has not been run yet. The fields follow the recipes.
@@ -159,10 +220,15 @@ impl<'a> Worker<'a> {
         let Loaded { encoded, header, stored, cached_ops } = image;
         let start = Instant::now();
         let annotation = recipes.fit(annotation, stored, &mut self.own.follower)?;
-        let drawn = recipes.draw(context.epoch, Drawn { pick, stored }, &annotation)?;
+        let partners = WorkerPartners::new(self);
+        let mut drawn = recipes.draw(context.epoch, Drawn { pick, stored }, &annotation, Some(&partners))?;
+        let (partners, reading) = partners.into_loaded();
         if drawn.is_padded {
             context.counters.add_padded();
         }
+        context.counters.add_augment(start.elapsed().saturating_sub(reading));
+        drawn.recipes.iter_mut().try_for_each(|recipe| self.make_parts(recipe, &partners))?;
+        let start = Instant::now();
         let mut moved = MovedFields::new();
         if let Some(fields) = &annotation.fields {
             for recipe in &drawn.recipes {

@@ -498,8 +498,8 @@ pub(crate) fn is_multiplied(op: &Op, input: Size) -> bool {
 mod tests {
     use super::*;
     use crate::ops::{
-        CenterCrop, Chain, Contrast, Crop, Custom, GaussianBlur, Hflip, Invert, Jpeg, Posterize, Resize, Rotate,
-        WeightedSum,
+        CenterCrop, Chain, Contrast, Crop, Custom, GaussianBlur, Hflip, Invert, Jpeg, Mosaic, Posterize, Resize,
+        Rotate, WeightedSum,
     };
 
     fn planner(strategy: Strategy) -> Planner {
@@ -539,6 +539,9 @@ mod tests {
     fn only_what_is_read_is_decoded() {
         let blur: [Op; 2] = [GaussianBlur::new(5, 1.0).into(), CenterCrop::new(10).into()];
         assert_eq!(planned(&blur, Strategy::Fused).decode, Rect { x: 43, y: 33, width: 14, height: 14 });
+        // A canvas needs what was cut out for it.
+        let tile: [Op; 2] = [Crop::new(60, 0, Size::new(40, 30)).into(), Mosaic::new(200).at([9, 99]).into()];
+        assert_eq!(planned(&tile, Strategy::Fused).decode, Rect { x: 60, y: 0, width: 40, height: 30 });
         // The mean needs the complete image.
         let contrast: [Op; 2] = [Contrast::new(0.5).into(), CenterCrop::new(10).into()];
         assert_eq!(planned(&contrast, Strategy::Fused).decode, Rect::full(Size::new(100, 80)));

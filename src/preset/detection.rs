@@ -3,10 +3,11 @@
 
 use super::normalize;
 use crate::fields::{BOXES, KEYPOINTS, LABELS, MASK, MASKS};
-use crate::ops::transform::{Transform, maybe, random_horizontal_flip};
+use crate::ops::transform::{Transform, color_jitter, maybe, random_horizontal_flip};
 use crate::ops::{
-    FixedSizeCrop, Letterbox, Normalize, RandomIouCrop, RandomPhotometricDistort, RandomResize, RandomShortestSize,
-    RandomSizeCrop, RandomZoomOut, Resize, Sanitize, ScaleJitter, SegmentationCrop,
+    ByEpoch, FixedSizeCrop, Letterbox, Normalize, RandomIouCrop, RandomMosaic, RandomPhotometricDistort, RandomResize,
+    RandomShortestSize, RandomSizeCrop, RandomZoomOut, Resize, Sanitize, ScaleJitter, SegmentationCrop,
+    YoloPerspective,
 };
 use crate::raster::Size;
 
@@ -102,7 +103,21 @@ pub(super) fn detr_eval() -> Vec<Transform> {
     vec![RandomResize::new(800..=800).max_size(MAX_SIDE_PX).into(), normalize()]
 }
 
+/// The epochs of Ultralytics' training that have mosaics: all but the last 10 of 100.
+const MOSAIC_EPOCHS: u64 = 90;
+
+/// Values of 0 to 1.
+fn shares() -> Transform {
+    Normalize::new([0.0; 3], [1.0; 3]).into()
+}
+
+pub(super) fn yolo() -> Vec<Transform> {
+    let tiles = ByEpoch::new(RandomMosaic::new(640)).then(MOSAIC_EPOCHS, Letterbox::new(640));
+    let colors = color_jitter(0.4, 0.0, 0.7, 0.015);
+    vec![tiles.into(), YoloPerspective::new(640).into(), colors, random_horizontal_flip(0.5), shares()]
+}
+
 /// Values of 0 to 1 on Ultralytics' canvas.
 pub(super) fn yolo_eval() -> Vec<Transform> {
-    vec![Letterbox::new(640).into(), Normalize::new([0.0; 3], [1.0; 3]).into()]
+    vec![Letterbox::new(640).into(), shares()]
 }

@@ -97,6 +97,7 @@ const RETINANET_V2: Option<&str> = Some("https://github.com/pytorch/vision/pull/
 const MASK_RCNN_V2: Option<&str> = Some("https://github.com/pytorch/vision/pull/5773");
 const SEGMENTATION: Option<&str> = Some("https://github.com/pytorch/vision/tree/main/references/segmentation");
 const DETR: Option<&str> = Some("https://github.com/facebookresearch/detr/blob/main/datasets/coco.py");
+const ULTRALYTICS_TRAINING: Option<&str> = Some("https://docs.ultralytics.com/usage/cfg/#augmentation-settings");
 const ULTRALYTICS: Option<&str> = Some("https://docs.ultralytics.com/modes/val/");
 
 presets! {
@@ -195,6 +196,9 @@ presets! {
     Detr = "detr", DETR, "Training of DETR; images differ in size";
     /// Evaluation of DETR: shorter side 800, longer side 1333 at most. Images differ in size.
     DetrEval = "detr-eval", DETR, "Evaluation of DETR; images differ in size";
+    /// Training of Ultralytics' YOLO: mosaics until 10 of its 100 epochs are left, its perspective, jitter of colors, flip,
+    /// 640 x 640; values of 0 to 1.
+    Yolo = "yolo", ULTRALYTICS_TRAINING, "Training of Ultralytics' YOLO on squares of 640, 100 epochs";
     /// Evaluation of Ultralytics' YOLO on squares: letterbox 640; values of 0 to 1.
     YoloEval = "yolo-eval", ULTRALYTICS, "Evaluation of Ultralytics' YOLO on squares of 640";
 }
@@ -235,6 +239,7 @@ impl Preset {
             Self::SegmentationEval => detection::segmentation_eval(),
             Self::Detr => detection::detr(),
             Self::DetrEval => detection::detr_eval(),
+            Self::Yolo => detection::yolo(),
             Self::YoloEval => detection::yolo_eval(),
             Self::Dino => return published::dino(),
             Self::SimClr => return published::simclr(),
@@ -277,6 +282,7 @@ impl Preset {
             | Self::FasterRcnnEval
             | Self::Detr
             | Self::DetrEval
+            | Self::Yolo
             | Self::YoloEval => detection::DETECTION,
             Self::MaskRcnn | Self::MaskRcnnEval => detection::INSTANCES,
             Self::KeypointRcnn | Self::KeypointRcnnEval => detection::PERSONS,
@@ -399,7 +405,7 @@ mod tests {
         let published = Preset::ALL.iter().filter(|preset| preset.link().is_some());
         let missing: Vec<_> = published.filter(|preset| !factories.contains_key(preset.name())).copied().collect();
         let references = [Preset::Segmentation, Preset::SegmentationEval, Preset::Detr, Preset::DetrEval];
-        assert_eq!(missing, [&[Preset::Dino][..], &references, &[Preset::YoloEval]].concat());
+        assert_eq!(missing, [&[Preset::Dino][..], &references, &[Preset::Yolo, Preset::YoloEval]].concat());
     }
 
     fn builder() -> crate::Builder {
@@ -484,6 +490,10 @@ mod tests {
                 Preset::Segmentation => all(Size::new(480, 480)),
                 Preset::SegmentationEval => all(Size::new(600, 520)),
                 Preset::Detr => shorter.iter().all(|px| px % 32 == 0 && (480..=800).contains(px)),
+                // Each image has one object that is not too small, and a mosaic has four images.
+                Preset::Yolo => {
+                    all(Size::new(640, 640)) && objects.iter().all(|n| *n <= 4) && objects.iter().any(|n| *n > 1)
+                }
                 Preset::YoloEval => all(Size::new(640, 640)) && objects == [2; 6],
                 _ => false,
             };

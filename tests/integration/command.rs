@@ -1309,7 +1309,7 @@ fn fields_follow_the_command() {
         let fixed = ["--preset", preset, "--threads", "1", "--device", "cpu", "--digest", "--json"];
         common::report(&output(&[&["run"], &named[..], &fixed, more].concat()))
     };
-    for name in ["ssd", "faster-rcnn", "mask-rcnn", "detr", "yolo-eval"] {
+    for name in ["ssd", "faster-rcnn", "mask-rcnn", "detr", "yolo", "yolo-eval"] {
         let report = preset(name, &[]);
         let fields = if name == "mask-rcnn" { "boxes,labels,masks" } else { "boxes,labels" };
         assert_eq!((&report["images"], &report["bad_count"]), (&json!(2), &json!(0)), "{name}");

@@ -11,7 +11,7 @@ use warpfeed::fields::{BoxFormat, Boxes, Clamping, Field, Fields, KeyPoints, Mas
 use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg, probe};
 use warpfeed::ops::{
     CenterCrop, Custom, CustomTransform, Hflip, Op, RandomIouCrop, RandomZoomOut, Resize, Rotate, SampleInfo,
-    SampleRng, Transform, Vflip,
+    SampleRng, Transform, Vflip, YoloPerspective,
 };
 use warpfeed::prelude::*;
 use warpfeed::source::{Described, WithFields};
@@ -320,6 +320,32 @@ fn fields_are_those_of_the_replayed_recipe_in_every_kind_of_pipeline() {
         assert!(objects > 10, "{objects}");
         // The second epoch reads from the cache, where there is one.
         assert_eq!(check_epoch(&pipeline, &jpegs), objects);
+    }
+}
+
+#[test]
+fn keypoints_outside_become_unlabeled() {
+    let jpegs = jpegs(15);
+    let size = Size::new(48, 40);
+    for perspective in [0.0, 0.002] {
+        let map = YoloPerspective::new(size).degrees(20.0).shear(5.0).perspective(perspective);
+        let pipeline =
+            Pipeline::builder(with_fields(&jpegs)).fields(NAMES).augment(map).output(DType::U8, Layout::Nhwc);
+        let pipeline = pipeline.build().unwrap();
+        assert!(check_epoch(&pipeline, &jpegs) > 5);
+        let (mut outside, mut inside) = (0, 0);
+        for batch in pipeline.epoch(1) {
+            let batch = batch.unwrap();
+            for fields in (0..batch.len()).map(|i| batch.fields(0).unwrap().image(i).unwrap().clone()) {
+                let points = points(&fields);
+                for ([x, y], seen) in points.points().iter().zip(points.visibility()) {
+                    let is_inside = (0.0..=48.0).contains(x) && (0.0..=40.0).contains(y);
+                    assert_eq!(*seen, if is_inside { 2 } else { 0 });
+                    *(if is_inside { &mut inside } else { &mut outside }) += 1;
+                }
+            }
+        }
+        assert!(outside > 0 && inside > 0, "{outside} {inside}");
     }
 }
 

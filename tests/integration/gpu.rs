@@ -17,7 +17,10 @@ use warpfeed::{
     ApplyOptions, Batch, Builder, DType, DecodePath, Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch,
     Layout, OnError, Orientation, PaddedPipeline, Pipeline, Preset, Strategy, Target, TargetType, Targets, apply,
     image::{ChromaSampling, JpegColor, JpegOptions, Size, encode_jpeg},
-    ops::{Contrast, Custom, ErasingNoise, Op, RandomErasing, random_resized_crop},
+    ops::{
+        Contrast, Custom, ErasingNoise, Op, RandomErasing, RandomMixUp, RandomMosaic, YoloPerspective,
+        random_resized_crop,
+    },
     source::EncodedImages,
 };
 
@@ -503,6 +506,20 @@ fn padded_batches_equal_the_cpu() {
     check(&|| erased().output(DType::F16, Layout::Nchw).normalize([0.4; 3], [0.2; 3]));
     check(&|| erased().output(DType::F32, Layout::Nhwc).normalize([0.4; 3], [0.2; 3]));
     check(&|| ragged::builder(source(7)).channels(1).output(DType::F32, Layout::Nchw));
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
+fn samples_of_several_equal_the_cpu() {
+    let [want, got] = both(|| {
+        Pipeline::builder(source(9))
+            .batch_size(4)
+            .augment(RandomMosaic::new(24))
+            .augment(YoloPerspective::new(24))
+            .augment(RandomMixUp::new(32.0))
+            .normalize([0.5; 3], [0.2; 3])
+    });
+    assert!(want == got);
 }
 
 #[test]

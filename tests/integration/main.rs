@@ -25,6 +25,7 @@ mod memory;
 mod mix;
 mod pack;
 mod pack_store;
+mod partners;
 mod pipeline;
 mod ragged;
 mod ranks;

@@ -65,7 +65,12 @@ def apply(image, op):
         return F.affine(image, op["degrees"], shift, op["scale"], shear, mode, op["fill"], op.get("center"))
     if name == "affine_matrix":
         resample = {"nearest": Image.NEAREST, "bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}[mode.value]
-        return image.transform(image.size, Image.AFFINE, op["matrix"], resample, fillcolor=tuple(op["fill"]))
+        size = tuple(op.get("size", image.size))
+        return image.transform(size, Image.AFFINE, op["matrix"], resample, fillcolor=tuple(op["fill"]))
+    if name == "mosaic":
+        canvas = Image.new("RGB", (op["width"], op["height"]), tuple(op["fill"]))
+        canvas.paste(image, tuple(op["at"]))
+        return canvas
     if name in ("equalize", "autocontrast", "invert"):
         return getattr(F, name)(image)
     if name == "pad":
@@ -179,9 +184,15 @@ def timms(w, h, rng):
         moves = [1.0, 0.0, u(-w, w), 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0, 1.0, u(-h, h)], [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
         for matrix in (*shears, *moves, [u(-2, 2), u(-2, 2), u(-w, w), u(-2, 2), u(-2, 2), u(-h, h)]):
             yield {"op": "affine_matrix", "matrix": matrix, "interpolation": interpolation, "fill": [9, 99, 199]}
+    # A generator of its own, so that the other cases stay as they are.
+    u = random.Random(w + h).uniform
+    for interpolation in ("nearest", "bilinear", "bicubic"):
+        matrix, size = [u(-2, 2), u(-2, 2), u(-w, w), u(-2, 2), u(-2, 2), u(-h, h)], [w // 2 + 1, h + 9]
+        yield {"op": "affine_matrix", "matrix": matrix, "interpolation": interpolation, "fill": [9, 99, 199], "size": size}
     chains = [{"weight": 0.7, "ops": [{"op": "invert"}]}, {"weight": 0.3, "ops": [{"op": "hflip"}, {"op": "equalize"}]}]
-    for blend in (0.0, u(0, 1), u(0, 1)):
+    for blend in (0.0, rng.uniform(0, 1), rng.uniform(0, 1)):
         yield {"op": "mix", "weight": 0.0, "chains": chains, "blend": blend}
+    yield {"op": "mosaic", "width": w + 7, "height": h + 5, "at": [3, 5], "fill": [9, 99, 199]}
 
 
 def main():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import keyword
 import os
 import signal
 import subprocess
@@ -260,7 +261,8 @@ def test_all_transforms_of_the_command_have_a_class() -> None:
     for entry in json.loads(listed.stdout):
         name = "".join(part.capitalize() for part in entry["name"].split("_"))
         kind = "transform" if entry["random"] else "op"
-        made = getattr(t, name)(**{key: value for key, value in entry["written"].items() if key != kind})
+        own = {key: value for key, value in entry["written"].items() if key != kind}
+        made = getattr(t, name)(**{f"{key}_" if keyword.iskeyword(key) else key: value for key, value in own.items()})
         assert json.loads(json.dumps(made.written())) == entry["written"], name
 
 

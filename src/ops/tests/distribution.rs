@@ -15,7 +15,7 @@ fn drawn(transforms: impl Into<Vec<Transform>>, samples: u64) -> Vec<Vec<Op>> {
     let annotation = Annotation::default();
     let draw = |index| {
         let sample = SampleInfo::new(Pick { index, repetition: 0 }, SIZE, &annotation);
-        draw_recipe(&[], &transforms, &mut SampleRng::for_sample(3, 0, index), sample).unwrap().ops
+        draw_recipe(&[], &transforms, &mut SampleRng::for_sample(3, 0, index), sample, None).unwrap().ops
     };
     (0..samples).map(draw).collect()
 }

@@ -11,7 +11,7 @@ use crate::ops::{Grayscale, Op};
 use crate::pipeline::Pipeline;
 use crate::pipeline::cache::{Cache, ImageCache};
 use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
-use crate::pipeline::recipes::{Recipes, ViewTransforms};
+use crate::pipeline::recipes::{Recipes, ViewTransforms, most_images};
 use crate::pipeline::setup::{Setup, all_positions};
 use crate::sampler::{Even, Partition, Sampler};
 use crate::sampling::Chosen;
@@ -26,10 +26,14 @@ use std::sync::{Arc, OnceLock};
 
 /// Most operations in a sample's recipes. Nested repetitions multiply, and a worker that draws them cannot be stopped.
 const MAX_OPERATIONS: u64 = 100_000;
+/// Most samples that are joined in one image: a mosaic blended with another has 8.
+const MAX_IMAGES: u64 = 64;
 /// Largest number that the sides of a padded batch are made multiples of.
 const MAX_DIVISOR: u32 = 1 << 16;
 /// Bytes of a decoded pixel.
 const PIXEL_BYTES: u64 = 4;
+/// Bytes of a pixel of another sample in a recipe.
+const PART_PIXEL_BYTES: u64 = 3;
 /// Bytes of a pixel in the cache.
 const KEPT_PIXEL_BYTES: u64 = 3;
 /// Bytes of a pixel of a mask, at most.
@@ -47,6 +51,7 @@ impl Builder {
         let views = self.settle_views()?;
         let normalize = self.settle_options(&views)?;
         let is_stream = self.input.samples().is_none();
+        self.check_partners(&views, is_stream)?;
         let chosen = self.chosen()?;
         let positions = chosen.as_ref().map(|chosen| chosen.positions);
         let sampler = self.order(is_stream, positions)?;
@@ -184,6 +189,22 @@ impl Builder {
         }
     }
 
+    /// Checks the number of samples that transforms join in one image.
+    fn check_partners(&self, views: &[ViewTransforms], is_stream: bool) -> Result<()> {
+        let images = most_images(views);
+        if images > 1 && is_stream {
+            return Err(Error::Unsupported {
+                feature: "joining samples of a stream".to_owned(),
+                remedy: "use a source of random access".to_owned(),
+            });
+        }
+        if images > MAX_IMAGES {
+            let expected = format!("such that at most {MAX_IMAGES} samples are joined in one image");
+            return Err(Error::parameter("pipeline", "operations", expected, images));
+        }
+        Ok(())
+    }
+
     /// Checks the settings that a batch with images of different sizes cannot have, and its own.
     fn check_shapes(&self, views: &[ViewTransforms]) -> Result<()> {
         let build = if self.shapes == Shapes::Each { "build_ragged" } else { "build_padded" };
@@ -313,6 +334,9 @@ fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
     let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
     // With several images of a sample, the decoded image must stay as it is while each of them is made.
     let buffers = if options.images_of_a_sample() > 1 { 3 } else { 2 };
+    // The encoded bytes of other samples are kept while a sample is worked on, and so are their images, as they are made.
+    let (encoded, others) = (working.saturating_mul(setup.recipes.images), setup.recipes.images - 1);
+    let image_bytes = buffers * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes + others * PART_PIXEL_BYTES;
     let len = setup.input.samples().unwrap_or(u64::MAX);
     let fields_bytes = options.pixels_of_a_sample(max_px).saturating_mul(MASK_PIXEL_BYTES * setup.fields.len() as u64);
     let fields_bytes = fields_bytes.saturating_mul(options.batch_images as u64);
@@ -321,8 +345,8 @@ fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
         batches_bytes: batch_bytes.saturating_mul(options.batches_at_a_time() as u64),
         batch_bytes,
         fields_bytes: fields_bytes.saturating_mul(options.batches_at_a_time() as u64),
-        images_bytes: ((buffers * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes) * working).saturating_mul(max_px),
-        encoded_bytes: MAX_ENCODED_BYTES * working + setup.input.memory_bytes(),
+        images_bytes: (image_bytes * working).saturating_mul(max_px),
+        encoded_bytes: MAX_ENCODED_BYTES * encoded + setup.input.memory_bytes(),
         order_bytes: match &setup.chosen {
             Some(chosen) => chosen.order_bytes(),
             None if setup.shuffle && setup.input.samples().is_some() => len.saturating_mul(index_bytes),

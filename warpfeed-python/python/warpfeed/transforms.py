@@ -27,7 +27,10 @@ class Written:
         """The written form, as a file of transforms has it. Parameters that are None keep the crate's defaults."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         both = () if isinstance(self, Resize) else ("size", "target")
-        own = {name: _written(value, name in both) for name, value in values.items() if value is not None}
+        # The name of a parameter that Python has a word for ends in _ here.
+        own = {
+            name.removesuffix("_"): _written(value, name in both) for name, value in values.items() if value is not None
+        }
         return {self._kind: self._name, **own}
 
 
@@ -311,6 +314,30 @@ class RandomIouCrop(Written):
 
 
 @dataclass(frozen=True)
+class MinIouCrop(Written):
+    _name = "min_iou_crop"
+    _kind = "transform"
+
+    min_ious: Sequence[float]
+    min_side: float = 0.3
+
+
+@dataclass(frozen=True)
+class RandomBboxCrop(Written):
+    _name = "random_bbox_crop"
+    _kind = "transform"
+
+    thresholds: Sequence[float]
+    all_boxes: bool = True
+    allow_no_crop: bool = True
+    aspect_ratio: tuple[float, float] = (1.0, 1.0)
+    attempts: int = 1
+    overlap: bool = False
+    scaling: tuple[float, float] = (1.0, 1.0)
+    prune: float | None = None
+
+
+@dataclass(frozen=True)
 class RandomZoomOut(Written):
     _name = "random_zoom_out"
     _kind = "transform"
@@ -330,6 +357,38 @@ class Letterbox(Written):
     interpolation: Interpolation = "bilinear"
     scale_up: bool = True
     stride: int = 0
+
+
+@dataclass(frozen=True)
+class YoloPerspective(Written):
+    _name = "yolo_perspective"
+    _kind = "transform"
+
+    size: Size
+    degrees: float = 0.0
+    fill: Color = (114, 114, 114)
+    min_area: float = 0.1
+    perspective: float = 0.0
+    scale: float = 0.5
+    shear: float = 0.0
+    translate: float = 0.1
+
+
+@dataclass(frozen=True)
+class RandomMosaic(Written):
+    _name = "random_mosaic"
+    _kind = "transform"
+
+    side: int
+    fill: Color = (114, 114, 114)
+
+
+@dataclass(frozen=True)
+class RandomMixUp(Written):
+    _name = "random_mix_up"
+    _kind = "transform"
+
+    alpha: float = 32.0
 
 
 @dataclass(frozen=True)
@@ -474,6 +533,15 @@ class Repeat(Written):
 
 
 @dataclass(frozen=True)
+class ByEpoch(Written):
+    _name = "by_epoch"
+    _kind = "transform"
+
+    transforms: Sequence[Transform]
+    from_: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
 class TimmAugment(Written):
     _name = "timm_augment"
     _kind = "transform"
@@ -530,6 +598,7 @@ class AffineMatrix(Written):
     matrix: Sequence[float]
     fill: Color = (0, 0, 0)
     interpolation: Interpolation = "nearest"
+    size: Size | None = None
 
 
 @dataclass(frozen=True)
@@ -541,6 +610,7 @@ class Perspective(Written):
     endpoints: Sequence[Point]
     fill: Color = (0, 0, 0)
     interpolation: Interpolation = "bilinear"
+    size: Size | None = None
 
 
 @dataclass(frozen=True)
@@ -814,6 +884,41 @@ class SelectObjects(Written):
     y: int
     width: int
     height: int
+
+
+@dataclass(frozen=True)
+class KeepObjects(Written):
+    _name = "keep_objects"
+    _kind = "op"
+
+    rows: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Mosaic(Written):
+    _name = "mosaic"
+    _kind = "op"
+
+    width: int
+    height: int
+    at: tuple[int, int] = (0, 0)
+    fill: Color = (114, 114, 114)
+    parts: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
+class MixUp(Written):
+    _name = "mix_up"
+    _kind = "op"
+
+    share: float
+    part: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class UnlabelKeypoints(Written):
+    _name = "unlabel_keypoints"
+    _kind = "op"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,262 @@
+//! Samples that are made of several: mosaics and blends.
+
+use crate::common::jpeg;
+use warpfeed::fields::{BoxFormat, Boxes, Field, Fields, Mask, MaskValues};
+use warpfeed::image::{Size, probe};
+use warpfeed::ops::{ByEpoch, Letterbox, MixUp, Mosaic, Op, Part, RandomMixUp, RandomMosaic, YoloPerspective};
+use warpfeed::prelude::*;
+use warpfeed::source::{Described, WithFields};
+use warpfeed::{ApplyOptions, ImageCache, OnError, Orientation, Partition, Strategy, apply, apply_with_fields};
+
+const NAMES: [&str; 3] = ["boxes", "labels", "masks"];
+
+fn jpegs(count: u64) -> Vec<Vec<u8>> {
+    (0..count).map(|i| jpeg(40 + (7 * i % 30) as u32, 40 + (11 * i % 30) as u32, i)).collect()
+}
+
+/// Two objects in each image but every third.
+fn made_fields(Size { width, height }: Size, index: u64) -> Fields {
+    let (w, h) = (width as f32, height as f32);
+    let rows = [[0.1 * w, 0.2 * h, 0.6 * w, 0.7 * h], [0.5 * w, 0.5 * h, w, h]];
+    let rows = if index % 3 == 2 { Vec::new() } else { rows.to_vec() };
+    let plane =
+        |i: usize| (0..width * height).map(|pixel| u8::from(pixel as usize % (i + 3) == 0)).collect::<Vec<u8>>();
+    let masks = Mask::of_objects(Size::new(width, height), (0..rows.len()).map(plane)).unwrap();
+    let labels: Vec<i64> = (0..rows.len() as i64).map(|row| 10 * index as i64 + row).collect();
+    let fields = Fields::new().with("labels", labels).and_then(|fields| fields.with("masks", masks));
+    fields.and_then(|fields| fields.with("boxes", Boxes::new(BoxFormat::Xyxy, rows))).unwrap()
+}
+
+fn source(jpegs: &[Vec<u8>]) -> WithFields {
+    let sizes: Vec<Size> = jpegs.iter().map(|jpeg| probe(jpeg).map_or(Size::new(1, 1), |header| header.size)).collect();
+    let images = EncodedImages::new(jpegs.iter().map(|jpeg| (jpeg.clone(), 0)));
+    images.fields(NAMES, move |sample: Described<'_>| Ok(made_fields(sizes[sample.index as usize], sample.index)))
+}
+
+/// Mosaics that are mapped, and every other one blended with another, as YOLO's.
+fn builder(jpegs: &[Vec<u8>]) -> Builder {
+    Pipeline::builder(source(jpegs))
+        .fields(NAMES)
+        .seed(5)
+        .batch_size(4)
+        .threads(2)
+        .augment(RandomMosaic::new(32))
+        .augment(YoloPerspective::new(32))
+        .augment(maybe(0.5, [RandomMixUp::new(32.0).into()]))
+        .augment(random_horizontal_flip(0.5))
+        .output(DType::U8, Layout::Nhwc)
+}
+
+/// An image with its fields.
+struct Made {
+    size: Size,
+    rgb: Vec<u8>,
+    fields: Fields,
+}
+
+/// Runs a recipe by hand: plain operations by `apply_with_fields` on what is there, encoded as PNM, and those that need
+/// other samples by their definition.
+fn made(jpegs: &[Vec<u8>], index: u64, recipe: &[Op]) -> Made {
+    let jpeg = &jpegs[index as usize];
+    let size = probe(jpeg).unwrap().size;
+    let mut made = plain(jpeg.clone(), made_fields(size, index), &[]);
+    for op in recipe {
+        made = match op {
+            Op::Mosaic(op) => mosaic(jpegs, made, op),
+            Op::MixUp(op) => mixed(jpegs, made, op),
+            op => {
+                let mut pnm = format!("P6 {} {} 255\n", made.size.width, made.size.height).into_bytes();
+                pnm.extend_from_slice(&made.rgb);
+                plain(pnm, made.fields, std::slice::from_ref(op))
+            }
+        };
+    }
+    made
+}
+
+fn plain(image: Vec<u8>, fields: Fields, ops: &[Op]) -> Made {
+    let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+    let (tensor, fields) = apply_with_fields(&image, &fields, ops, &options).unwrap();
+    let [_, height, width, _] = tensor.shape();
+    Made { size: Size::new(width as u32, height as u32), rgb: tensor.as_bytes().unwrap().to_vec(), fields }
+}
+
+/// The objects of several samples, those of each moved to its place on a canvas.
+fn join(samples: &[(&Fields, [u32; 2], Size)], canvas: Size) -> Fields {
+    let (mut rows, mut labels, mut planes) = (Vec::new(), Vec::<i64>::new(), Vec::new());
+    for (fields, [x, y], size) in samples {
+        let moved = |row: &[f32; 4]| [row[0] + *x as f32, row[1] + *y as f32, row[2] + *x as f32, row[3] + *y as f32];
+        rows.extend(fields.boxes().unwrap().rows().iter().map(moved));
+        let (Some(Field::Integers(own)), Some(Field::Mask(masks))) = (fields.get("labels"), fields.get("masks")) else {
+            panic!("{fields:?}")
+        };
+        labels.extend(own);
+        for plane in masks.planes() {
+            let MaskValues::U8(plane) = &**plane else { panic!("{plane:?}") };
+            let mut placed = vec![0; canvas.area_px() as usize];
+            for (i, value) in plane.iter().enumerate() {
+                let (column, row) = (i as u32 % size.width + x, i as u32 / size.width + y);
+                placed[(row * canvas.width + column) as usize] = *value;
+            }
+            planes.push(placed);
+        }
+    }
+    let boxes = Boxes::new(BoxFormat::Xyxy, rows);
+    let masks = Mask::of_objects(canvas, planes).unwrap();
+    Fields::new().with("boxes", boxes).unwrap().with("labels", labels).unwrap().with("masks", masks).unwrap()
+}
+
+fn mosaic(jpegs: &[Vec<u8>], own: Made, op: &Mosaic) -> Made {
+    let canvas = Size::new(op.width, op.height);
+    let mut rgb: Vec<u8> = (0..canvas.area_px()).flat_map(|_| op.fill).collect();
+    let others: Vec<Made> = op.parts.iter().map(|part| made(jpegs, part.sample, &part.ops)).collect();
+    let places = [op.at].into_iter().chain(op.parts.iter().map(|part| part.at));
+    let all: Vec<(&Made, [u32; 2])> = [&own].into_iter().chain(&others).zip(places).collect();
+    for (tile, [x, y]) in &all {
+        for (i, pixel) in tile.rgb.chunks_exact(3).enumerate() {
+            let (column, row) = (i as u32 % tile.size.width + x, i as u32 / tile.size.width + y);
+            let start = 3 * (row * canvas.width + column) as usize;
+            rgb[start..start + 3].copy_from_slice(pixel);
+        }
+    }
+    let placed: Vec<_> = all.iter().map(|(tile, at)| (&tile.fields, *at, tile.size)).collect();
+    Made { size: canvas, rgb, fields: join(&placed, canvas) }
+}
+
+fn mixed(jpegs: &[Vec<u8>], own: Made, op: &MixUp) -> Made {
+    let other = made(jpegs, op.part.sample, &op.part.ops);
+    assert_eq!(other.size, own.size);
+    let blend = |(own, other): (&u8, &u8)| (f64::from(*own) * op.share + f64::from(*other) * (1.0 - op.share)) as u8;
+    let rgb = own.rgb.iter().zip(&other.rgb).map(blend).collect();
+    let placed = [(&own.fields, [0; 2], own.size), (&other.fields, [0; 2], own.size)];
+    Made { size: own.size, rgb, fields: join(&placed, own.size) }
+}
+
+/// Everything that an epoch delivers of each sample, by its index.
+fn delivered(pipeline: &Pipeline, epoch: u64) -> Vec<(u64, Vec<u8>, Fields)> {
+    let mut all = Vec::new();
+    for batch in pipeline.epoch(epoch) {
+        let batch = batch.unwrap();
+        for (i, index) in batch.indices().iter().enumerate() {
+            let bytes = batch.images().image_bytes(i).unwrap().to_vec();
+            all.push((*index, bytes, batch.fields(0).unwrap().image(i).unwrap().clone()));
+        }
+    }
+    all.sort_by_key(|(index, ..)| *index);
+    all
+}
+
+#[test]
+fn samples_are_what_their_recipes_say() {
+    let jpegs = jpegs(12);
+    let pipeline = builder(&jpegs).build().unwrap();
+    let (mut objects, mut blends) = (0, 0);
+    for (index, bytes, fields) in delivered(&pipeline, 1) {
+        let recipe = pipeline.recipe(1, index).unwrap();
+        let made = made(&jpegs, index, &recipe);
+        assert_eq!(made.size, Size::new(32, 32));
+        assert!(made.rgb == bytes, "sample {index}: {recipe:?}");
+        // The shares that crops have left are not compared: the boxes made by hand begin anew.
+        let rows = |fields: &Fields| fields.boxes().unwrap().rows().to_vec();
+        assert_eq!(rows(&made.fields), rows(&fields));
+        assert_eq!((made.fields.get("labels"), made.fields.get("masks")), (fields.get("labels"), fields.get("masks")));
+        objects += fields.objects();
+        for op in &recipe {
+            if let Op::MixUp(op) = op {
+                assert!(op.part.ops.iter().any(|op| matches!(op, Op::Mosaic(op) if op.parts.len() == 3)));
+                blends += 1;
+            }
+        }
+    }
+    assert!(objects > 12 && (1..12).contains(&blends), "{objects} {blends}");
+}
+
+#[test]
+fn neither_threads_nor_caches_nor_ranks_matter() {
+    let jpegs = jpegs(10);
+    let expected = delivered(&builder(&jpegs).build().unwrap(), 0);
+    let other = [
+        builder(&jpegs).threads(0).batch_size(3),
+        builder(&jpegs).strategy(Strategy::Sequential).batch_size(10),
+        builder(&jpegs).cache(ImageCache::memory(1 << 20)),
+        builder(&jpegs).shuffle(5),
+    ];
+    for builder in other {
+        let pipeline = builder.build().unwrap();
+        assert!(delivered(&pipeline, 0) == expected);
+        // From the cache, where there is one.
+        assert!(delivered(&pipeline, 0) == expected);
+    }
+    let rank = |rank| builder(&jpegs).partition(Partition::new(rank, 2).unwrap()).build().unwrap();
+    let mut of_ranks = [delivered(&rank(0), 0), delivered(&rank(1), 0)].concat();
+    of_ranks.sort_by_key(|(index, ..)| *index);
+    assert!(of_ranks == expected);
+    // An epoch goes on where it was left.
+    let pipeline = builder(&jpegs).build().unwrap();
+    let mut epoch = pipeline.epoch(0);
+    epoch.next().unwrap().unwrap();
+    let rest =
+        pipeline.resume(&epoch.state()).unwrap().map(|batch| batch.unwrap().images().image_bytes(0).unwrap().to_vec());
+    let firsts = expected.iter().skip(4).step_by(4).map(|(_, bytes, _)| bytes.clone());
+    assert!(rest.eq(firsts));
+}
+
+#[test]
+fn a_bad_partner_falls_under_the_policy() {
+    let mut jpegs = jpegs(8);
+    // The header is whole, and of the scan nothing is left.
+    let scan = jpegs[3].windows(2).position(|marker| marker == [0xff, 0xda]).unwrap();
+    jpegs[3].truncate(scan + 14);
+    let needs = |pipeline: &Pipeline, index| {
+        let recipe = pipeline.recipe(0, index).unwrap();
+        recipe.iter().any(|op| matches!(op, Op::Mosaic(op) if op.parts.iter().any(|part| part.sample == 3)))
+    };
+    let builder = Pipeline::builder(source(&jpegs)).fields(NAMES).seed(1).augment(RandomMosaic::new(16)).threads(2);
+    let pipeline = builder.clone().on_error(OnError::Skip).build().unwrap();
+    let good: Vec<u64> = (0..8).filter(|index| *index != 3 && !needs(&pipeline, *index)).collect();
+    assert!((1..7).contains(&good.len()), "{good:?}");
+    let mut epoch = pipeline.epoch(0);
+    let indices: Vec<u64> = epoch.by_ref().flat_map(|batch| batch.unwrap().indices().to_vec()).collect();
+    assert_eq!(indices, good);
+    let bad = epoch.bad();
+    assert_eq!(bad.len(), 8 - good.len());
+    assert!(bad.iter().filter(|bad| bad.index != 3).all(|bad| bad.error.contains("sample 3")), "{bad:?}");
+    let substitute = builder.clone().on_error(OnError::Substitute).build().unwrap();
+    assert_eq!(substitute.epoch(0).map(|batch| batch.unwrap().len()).sum::<usize>(), 8);
+    let error = builder.build().unwrap().epoch(0).find_map(Result::err).unwrap();
+    assert!(error.is_bad_sample(), "{error}");
+}
+
+#[test]
+fn mosaics_are_closed_by_the_schedule() {
+    let jpegs = jpegs(6);
+    let tiles = ByEpoch::new(RandomMosaic::new(32)).then(2, Letterbox::new(32));
+    let builder = Pipeline::builder(source(&jpegs)).fields(NAMES).augment(tiles).augment(YoloPerspective::new(32));
+    let pipeline = builder.build().unwrap();
+    for (epoch, open) in [(0, true), (1, true), (2, false), (9, false)] {
+        let recipe = pipeline.recipe(epoch, 0).unwrap();
+        assert_eq!(recipe.iter().any(|op| matches!(op, Op::Mosaic(_))), open, "{recipe:?}");
+        assert_eq!(pipeline.epoch(epoch).map(|batch| batch.unwrap().len()).sum::<usize>(), 6);
+    }
+}
+
+#[test]
+fn what_no_data_set_stands_behind_is_refused() {
+    let jpegs = jpegs(2);
+    let blend: Op = MixUp::new(0.5, Part::new(1)).into();
+    let error = apply(&jpegs[0], std::slice::from_ref(&blend), &ApplyOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("mix_up") && error.contains("pipeline"), "{error}");
+    let error = Pipeline::builder(source(&jpegs)).augment(blend).center_crop(8).build().unwrap_err();
+    assert!(error.is_parameter() && error.to_string().contains("mix_up"), "{error}");
+    let many = (0..4).fold(Pipeline::builder(source(&jpegs)), |builder, _| builder.augment(RandomMosaic::new(8)));
+    assert!(many.build().unwrap_err().to_string().contains("256"));
+    // A canvas alone needs nobody.
+    let canvas = [Mosaic::new(90).at([3, 5]).into()];
+    assert_eq!(apply(&jpegs[0], &canvas, &ApplyOptions::default()).unwrap().shape(), [1, 90, 90, 3]);
+    let memory = |builder: Builder| builder.build().unwrap().memory();
+    let (one, four) = (
+        memory(Pipeline::builder(source(&jpegs)).center_crop(8)),
+        memory(Pipeline::builder(source(&jpegs)).augment(RandomMosaic::new(8))),
+    );
+    assert!(four.images_bytes > one.images_bytes && four.encoded_bytes > one.encoded_bytes);
+}
