@@ -19,8 +19,9 @@ fn made_fields(Size { width, height }: Size, index: u64) -> Fields {
     let (w, h) = (width as f32, height as f32);
     let rows = [[0.1 * w, 0.2 * h, 0.6 * w, 0.7 * h], [0.5 * w, 0.5 * h, w, h]];
     let rows = if index % 3 == 2 { Vec::new() } else { rows.to_vec() };
-    let plane =
-        |i: usize| (0..width * height).map(|pixel| u8::from(pixel as usize % (i + 3) == 0)).collect::<Vec<u8>>();
+    let plane = |i: usize| {
+        (0..width * height).map(|pixel| u8::from((pixel as usize).is_multiple_of(i + 3))).collect::<Vec<u8>>()
+    };
     let masks = Mask::of_objects(Size::new(width, height), (0..rows.len()).map(plane)).unwrap();
     let labels: Vec<i64> = (0..rows.len() as i64).map(|row| 10 * index as i64 + row).collect();
     let fields = Fields::new().with("labels", labels).and_then(|fields| fields.with("masks", masks));
