@@ -32,6 +32,7 @@ struct Options {
     window: Option<usize>,
     random_access: bool,
     mask_ids: Option<String>,
+    box_format: Option<String>,
 }
 
 impl Options {
@@ -47,6 +48,7 @@ impl Options {
                 image: self.image_field,
                 label: self.label_field,
                 classes: self.classes,
+                boxes: self.box_format.map(|format| format.parse()).transpose()?,
                 ..RecordOptions::default()
             },
             window: self.window,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Literal
 
 from . import _warpfeed
 from ._datasets import open_source as _open_source
@@ -56,6 +57,7 @@ def open(
     window: int | None = None,
     random_access: bool | None = None,
     mask_ids: str | None = None,
+    box_format: Literal["xyxy", "xywh", "cxcywh"] | None = None,
 ) -> Source:
     """Opens a data set or a stream for a loader, where its path alone does not tell enough.
 
@@ -64,6 +66,8 @@ def open(
     split: "train", "val" or "test" of a folder with several.
     annotations: COCO's file, or the folder of masks.
     window: reads shards from front to back, and shuffles among so many samples.
+    mask_ids: what the numbers in masks mean: "classes", "reduce-zero", "cityscapes", or pairs such as "7:0,8:1".
+    box_format: what the numbers of boxes mean, where shards and Parquet files do not say.
     random_access: reads remote shards in any order.
     """
     return _open_source(
@@ -77,6 +81,7 @@ def open(
         window=window,
         random_access=random_access,
         mask_ids=mask_ids,
+        box_format=box_format,
     )
 
 
