@@ -17,8 +17,8 @@ const MAX_STEP_PX: f64 = 1e3;
 const MAX_MOVE_PX: f64 = 1e8;
 const IDENTITY: [f64; 6] = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
 
-/// Takes the pixel at (x, y) from (a x + b y + c, d x + e y + f): Pillow's `Image.transform` with `AFFINE`. The matrix can also move by parts of a pixel, and no angle is rounded; timm's shears and translations need
-/// both.
+/// Takes the pixel at (x, y) from (a x + b y + c, d x + e y + f): Pillow's `Image.transform` with `AFFINE`. The matrix
+/// can also move by parts of a pixel, and no angle is rounded; timm's shears and translations need both.
 ///
 /// ```
 /// use warpfeed::ops::{AffineMatrix, Op};

@@ -177,8 +177,8 @@ pub struct PackReport {
 /// `train-000000.idx`, or `train-00000-of-00008.tfrecord`. Keys and identifiers are the samples' indices. Images are
 /// copied byte for byte unless the options ask for more. The shards are the same for any number of workers.
 ///
-/// A sample is bad, and left out, if it or one of the wanted fields cannot be read, if it has no image header, is a JPEG without an end marker that does
-/// not decode completely, or cannot be converted as the options ask. Faults of the machine (no more file descriptors,
+/// A sample is bad, and left out, if it or one of the wanted fields cannot be read, or if it has no image header, is a
+/// JPEG without an end marker that does not decode completely, or cannot be converted as the options ask. Faults of the machine (no more file descriptors,
 /// memory or disk space, an unreachable server, a disk that fails at several samples in a row) end packing, and so do
 /// more bad samples than [`PackOptions::max_bad`].
 ///

@@ -135,8 +135,8 @@ pub trait Source: Send + Sync {
     }
 
     /// Reads the parts of sample `index` that `want` names into `sample`: the encoded image, lent from the source's
-    /// memory or read into the sample's buffer, the content of a target's field, and fields. The earlier content of `sample` does not
-    /// matter. A source without fields may ignore `want`, unless reading waits for something: then it gives up soon
+    /// memory or read into the sample's buffer, the content of a target's field, and fields. The earlier content of
+    /// `sample` does not matter. A source without fields may ignore `want`, unless reading waits for something: then it gives up soon
     /// after [`Want::is_stopped`] has become true.
     ///
     /// # Errors
