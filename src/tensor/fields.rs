@@ -112,6 +112,15 @@ impl BatchFields {
         Ok(of_masks(self.masks(name)?, size))
     }
 
+    /// The masks of each image, whose sizes may differ: `[1, H, W]`, or `[K, H, W]` for masks of K objects.
+    ///
+    /// # Errors
+    /// As of [`masks`](Self::masks).
+    pub fn mask_tensors(&self, name: &str) -> Result<Vec<FieldTensor>> {
+        let alone = |(i, size)| Self::new(self.image(i).map(|fields| (fields.clone(), size)).into_iter().collect());
+        self.sizes().into_iter().enumerate().map(|image| alone(image).mask_tensor(name)).collect()
+    }
+
     /// All masks on images of size `size`, as [`padded_masks`](Self::padded_masks) has them: `[N, H, W]` or `[T, H, W]`.
     ///
     /// # Errors
@@ -150,7 +159,7 @@ impl FieldTensor {
         (self.values, self.shape)
     }
 
-    /// The same values with another shape.
+    /// Gives the values another shape.
     ///
     /// # Errors
     /// [`Error::Parameter`] if the shape has another number of values.
@@ -252,6 +261,14 @@ mod tests {
             ("mask", batch.mask_tensor("mask").unwrap(), vec![3, 2, 3]),
             ("padded", batch.padded_mask_tensor("mask", Size::new(4, 4)).unwrap(), vec![3, 4, 4]),
         ]
+    }
+
+    #[test]
+    fn each_image_has_the_masks_of_its_own_objects() {
+        let each = batch().mask_tensors("masks").unwrap();
+        assert_eq!(each.iter().map(FieldTensor::shape).collect::<Vec<_>>(), [[1, 2, 3], [0, 2, 3], [2, 2, 3]]);
+        assert_eq!(each[2].values(), &FieldValues::U8([[0; 6], [1; 6]].concat()));
+        assert!(batch().mask_tensors("labels").is_err());
     }
 
     #[test]

@@ -2,9 +2,8 @@
 
 use crate::error::raise;
 use crate::tensor::{Held, Tensor};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use warpfeed::fields::{BatchFields, BoxFormat, Field, MaskValues};
+use warpfeed::fields::{BatchFields, BoxFormat};
 use warpfeed::image::Size;
 use warpfeed::{BatchImages, EpochState, PaddedImages, Targets};
 
@@ -86,10 +85,7 @@ impl Batch {
 
 impl Batch {
     pub(crate) fn new<I: Form>(py: Python<'_>, mut batch: warpfeed::Batch<I>) -> PyResult<Self> {
-        let numbers = |numbers: Vec<i64>| {
-            let shape = [numbers.len()];
-            Py::new(py, Tensor::new(Held::I64(numbers), shape))
-        };
+        let numbers = |numbers: Vec<i64>| Py::new(py, Tensor::fields(numbers));
         let labels = numbers(batch.labels().iter().map(|label| i64::from(*label)).collect())?;
         let indices = numbers(batch.indices().iter().map(|index| *index as i64).collect())?;
         let mut fields = Vec::new();
@@ -151,64 +147,37 @@ impl Fields {
     /// `[T, 4]`: "xyxy", "xywh" or "cxcywh", in pixels or as shares of the images' sides.
     #[pyo3(signature = (format="xyxy", relative=false))]
     fn boxes(&self, format: &str, relative: bool) -> PyResult<Tensor> {
-        let format = match format {
-            "xyxy" => BoxFormat::Xyxy,
-            "xywh" => BoxFormat::Xywh,
-            "cxcywh" => BoxFormat::Cxcywh,
-            other => return Err(PyValueError::new_err(format!("format must be xyxy, xywh or cxcywh, got {other:?}"))),
-        };
-        let rows = if relative { self.0.relative_boxes(format) } else { self.0.boxes(format) }.map_err(raise)?;
-        let shape = [rows.len(), 4];
-        Ok(Tensor::new(Held::F32(rows.into_iter().flatten().collect()), shape))
+        let format: BoxFormat = format.parse().map_err(raise)?;
+        let rows = if relative { self.0.relative_boxes(format) } else { self.0.boxes(format) };
+        rows.map(Tensor::fields).map_err(raise)
     }
 
     /// The numbers of the objects: `[T]`, int64 or float32.
     fn numbers(&self, name: &str) -> PyResult<Tensor> {
-        let held = match self.0.integers(name) {
-            Ok(rows) => Held::I64(rows),
-            Err(_) => Held::F32(self.0.floats(name).map_err(raise)?),
-        };
-        let rows = self.0.offsets().last().copied().unwrap_or_default();
-        Ok(Tensor::new(held, [rows]))
+        match self.0.integers(name) {
+            Ok(rows) => Ok(Tensor::fields(rows)),
+            Err(_) => self.0.floats(name).map(Tensor::fields).map_err(raise),
+        }
     }
 
     /// x, y and visibility: `[T, K, 3]`.
     fn keypoints(&self, name: &str) -> PyResult<Tensor> {
-        let points = self.0.keypoints(name).map_err(raise)?;
-        let rows = self.0.offsets().last().copied().unwrap_or_default();
-        let shape = [rows, points.len().checked_div(rows).unwrap_or_default(), 3];
-        Ok(Tensor::new(Held::F32(points.into_iter().flatten().collect()), shape))
+        self.0.keypoint_tensor(name).map(Tensor::fields).map_err(raise)
     }
 
     /// `[N, H, W]`, or `[T, H, W]` of 0 and 1 for masks of objects. With a size (height, width) they are padded to it.
     #[pyo3(signature = (name, size=None))]
     fn masks(&self, name: &str, size: Option<(u32, u32)>) -> PyResult<Tensor> {
-        let (values, size) = match size {
-            Some((height, width)) => {
-                let size = Size::new(width, height);
-                (self.0.padded_masks(name, size), size)
-            }
-            None => (self.0.masks(name), self.0.sizes().first().copied().unwrap_or(Size::new(0, 0))),
+        let masks = match size {
+            Some((height, width)) => self.0.padded_mask_tensor(name, Size::new(width, height)),
+            None => self.0.mask_tensor(name),
         };
-        Tensor::masks(values.map_err(raise)?, size)
+        masks.map(Tensor::fields).map_err(raise)
     }
 
     /// The masks of each image, which may have a size of its own.
     fn masks_of_each(&self, name: &str) -> PyResult<Vec<Tensor>> {
-        let each = self.0.sizes().into_iter().enumerate().map(|(i, size)| {
-            let Some(Field::Mask(mask)) = self.0.image(i).and_then(|fields| fields.get(name)) else {
-                return Err(PyValueError::new_err(format!("{name:?} must be a mask that the pipeline delivers")));
-            };
-            let mut all: Option<MaskValues> = None;
-            for plane in mask.planes() {
-                match (&mut all, &**plane) {
-                    (Some(MaskValues::U8(all)), MaskValues::U8(values)) => all.extend_from_slice(values),
-                    (Some(MaskValues::U16(all)), MaskValues::U16(values)) => all.extend_from_slice(values),
-                    (_, values) => all = Some(values.clone()),
-                }
-            }
-            Tensor::masks(all.unwrap_or_else(|| MaskValues::U8(Vec::new())), size)
-        });
-        each.collect()
+        let each = self.0.mask_tensors(name).map_err(raise)?;
+        Ok(each.into_iter().map(Tensor::fields).collect())
     }
 }

@@ -43,11 +43,8 @@ struct Settings {
     pad_to: Option<u32>,
     orientation: Option<OrientationName>,
     draft: Option<(u32, u32)>,
-    accept_truncated: bool,
-    max_pixels: Option<u64>,
     targets: Option<String>,
     fields: Option<Vec<String>>,
-    sanitize: Option<bool>,
     mix: Option<String>,
     sampler: Option<Sampler>,
     on_error: Policy,
@@ -154,7 +151,6 @@ impl Settings {
             .prefetch(self.prefetch)
             .even(self.even)
             .device(self.device.parse()?)
-            .accept_truncated(self.accept_truncated)
             .last_batch(match self.last {
                 Last::Keep => LastBatch::Keep,
                 Last::Drop => LastBatch::Drop,
@@ -185,9 +181,7 @@ impl Settings {
         builder = self.threads.into_iter().fold(builder, Builder::threads);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
         builder = self.channels.into_iter().fold(builder, Builder::channels);
-        builder = self.max_pixels.into_iter().fold(builder, Builder::max_pixels);
         builder = self.fields.into_iter().fold(builder, Builder::fields);
-        builder = self.sanitize.into_iter().fold(builder, Builder::sanitize);
         if let Some((width, height)) = self.draft {
             builder = builder.draft(Size::new(width, height));
         }

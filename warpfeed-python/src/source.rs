@@ -53,7 +53,8 @@ impl Options {
             },
             window: self.window,
             random_access: self.random_access,
-            ..OpenOptions::default()
+            #[cfg(feature = "cloud")]
+            cache: None,
         })
     }
 }
@@ -144,13 +145,6 @@ impl Source {
         Ok(Self(self.data_set()?.subset(indices).map_err(raise)?.into()))
     }
 
-    /// The same with other labels, one for each sample.
-    fn relabeled(&self, labels: Vec<u32>, classes: Vec<String>) -> PyResult<Self> {
-        let source = self.data_set()?;
-        same_number(usize::try_from(source.len()).unwrap_or(usize::MAX), labels.len())?;
-        Ok(Self(Relabeled { source, labels, classes }.into()))
-    }
-
     /// Number of samples; `None` for a stream.
     #[getter]
     fn samples(&self) -> Option<u64> {
@@ -179,50 +173,4 @@ impl Source {
 
 fn same_number(images: usize, labels: usize) -> PyResult<()> {
     if images == labels { Ok(()) } else { Err(PyValueError::new_err(format!("{labels} labels for {images} images"))) }
-}
-
-/// A data set with labels of its own.
-struct Relabeled {
-    source: Arc<dyn source::Source>,
-    labels: Vec<u32>,
-    classes: Vec<String>,
-}
-
-impl source::Source for Relabeled {
-    fn len(&self) -> u64 {
-        self.source.len()
-    }
-
-    fn read<'a>(
-        &'a self,
-        index: u64,
-        want: &source::Want<'_>,
-        sample: &mut source::Sample<'a>,
-    ) -> warpfeed::Result<()> {
-        self.source.read(index, want, sample)
-    }
-
-    fn prefetch(&self, index: u64) {
-        self.source.prefetch(index);
-    }
-
-    fn ahead_bytes(&self) -> u64 {
-        self.source.ahead_bytes()
-    }
-
-    fn label(&self, index: u64) -> u32 {
-        self.labels[index as usize]
-    }
-
-    fn name(&self, index: u64) -> std::borrow::Cow<'_, str> {
-        self.source.name(index)
-    }
-
-    fn classes(&self) -> &[String] {
-        &self.classes
-    }
-
-    fn check_field(&self, field: &str) -> warpfeed::Result<()> {
-        self.source.check_field(field)
-    }
 }

@@ -2,38 +2,20 @@
 
 use crate::error::raise;
 use crate::forks::OfProcess;
-use dlpark::ffi::{DLDataType, DLDevice};
-use dlpark::metadata::Dynamic;
+use dlpark::ffi::DLDevice;
 use dlpark::python::ExportRequest;
 use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
-use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Mutex, PoisonError};
-use warpfeed::fields::MaskValues;
-use warpfeed::image::Size;
-use warpfeed::{Device, TargetTensor, TargetType};
+use warpfeed::{Device, FieldTensor, FieldValues, TargetTensor, TargetType};
 
 /// The memory of an array.
 pub(crate) enum Held {
     Images(warpfeed::Tensor),
     Targets(TargetTensor),
-    I64(Vec<i64>),
-    F32(Vec<f32>),
-    U8(Vec<u8>),
-    U16(Vec<u16>),
-}
-
-impl TryFrom<MaskValues> for Held {
-    type Error = PyErr;
-
-    fn try_from(values: MaskValues) -> PyResult<Self> {
-        match values {
-            MaskValues::U8(values) => Ok(Self::U8(values)),
-            MaskValues::U16(values) => Ok(Self::U16(values)),
-            _ => Err(PyTypeError::new_err("masks of this type are not known")),
-        }
-    }
+    Fields(FieldTensor),
 }
 
 impl Held {
@@ -41,7 +23,7 @@ impl Held {
         match self {
             Self::Images(tensor) => tensor.device(),
             Self::Targets(tensor) => tensor.device(),
-            _ => Device::Cpu,
+            Self::Fields(_) => Device::Cpu,
         }
     }
 
@@ -57,27 +39,28 @@ impl Held {
                 TargetType::F32 => "float32",
                 TargetType::U32 => "uint32",
             },
-            Self::I64(_) => "int64",
-            Self::F32(_) => "float32",
-            Self::U8(_) => "uint8",
-            Self::U16(_) => "uint16",
+            Self::Fields(tensor) => match tensor.values() {
+                FieldValues::F32(_) => "float32",
+                FieldValues::I64(_) => "int64",
+                FieldValues::U32(_) => "uint32",
+                FieldValues::U16(_) => "uint16",
+                _ => "uint8",
+            },
         }
     }
 
-    fn managed<M: ManagedTensorBase>(self, shape: &[usize], stream: Option<isize>) -> PyResult<Managed<M>> {
+    fn managed<M: ManagedTensorBase>(self, stream: Option<isize>) -> PyResult<Managed<M>> {
         match self {
             // SAFETY: Python's protocol has the consumer name a stream of its own, which outlives its tensor.
             #[allow(unsafe_code)]
-            Self::Images(tensor) => unsafe { tensor.into_dlpack_on(stream) }.map_err(raise),
-            Self::Targets(tensor) => tensor.into_dlpack().map_err(raise),
-            Self::I64(values) => numbers(values, shape, DLDataType::I64),
-            Self::F32(values) => numbers(values, shape, DLDataType::F32),
-            Self::U8(values) => numbers(values, shape, DLDataType::U8),
-            Self::U16(values) => numbers(values, shape, DLDataType::U16),
+            Self::Images(tensor) => unsafe { tensor.into_dlpack_on(stream) },
+            Self::Targets(tensor) => tensor.into_dlpack(),
+            Self::Fields(tensor) => tensor.into_dlpack(),
         }
+        .map_err(raise)
     }
 
-    /// The same in host memory.
+    /// The array in host memory, copied if it is on a device.
     fn on_host(self) -> PyResult<Self> {
         match self {
             Self::Images(tensor) if tensor.cuda().is_some() => tensor.to_host().map(Self::Images).map_err(raise),
@@ -85,31 +68,6 @@ impl Held {
             other => Ok(other),
         }
     }
-}
-
-/// A managed tensor over a vector, whose length is the product of `shape`.
-fn numbers<T: Send + 'static, M: ManagedTensorBase>(
-    values: Vec<T>,
-    shape: &[usize],
-    dtype: DLDataType,
-) -> PyResult<Managed<M>> {
-    if shape.iter().product::<usize>() != values.len() {
-        return Err(PyBufferError::new_err(format!("{} numbers are no array of shape {shape:?}", values.len())));
-    }
-    let mut strides = vec![1_usize; shape.len()];
-    for i in (1..shape.len()).rev() {
-        strides[i - 1] = strides[i] * shape[i];
-    }
-    let prepared = Dynamic::new(shape.to_vec(), strides).prepare_as::<M>();
-    let prepared = prepared.map_err(|error| PyBufferError::new_err(error.to_string()))?;
-    let mut owner = Box::new(values);
-    let data = owner.as_mut_ptr();
-    let mut managed = prepared.initialize(owner);
-    managed.set_data(data.cast()).set_device(DLDevice::CPU).set_dtype(dtype);
-    // SAFETY: `data` points to as many values of this type as the shape has, contiguous as the strides say. The vector in
-    // the box owns them alone, does not move with the box, and is dropped by the deleter, on whichever thread.
-    #[allow(unsafe_code)]
-    Ok(unsafe { managed.finish() })
 }
 
 /// An array on a device, which is given away once: to `torch.from_dlpack`, `numpy.from_dlpack` or `jax.dlpack.from_dlpack`.
@@ -131,16 +89,10 @@ impl Tensor {
         Self { held: OfProcess::new(Mutex::new(Some(held))), shape: shape.into(), dtype, device }
     }
 
-    /// Masks of this height and width, one after the other.
-    pub(crate) fn masks(values: MaskValues, size: Size) -> PyResult<Self> {
-        let held = Held::try_from(values)?;
-        let all = match &held {
-            Held::U8(values) => values.len(),
-            Held::U16(values) => values.len(),
-            _ => 0,
-        };
-        let (height, width) = (size.height as usize, size.width as usize);
-        Ok(Self::new(held, [all.checked_div(height * width).unwrap_or_default(), height, width]))
+    pub(crate) fn fields(tensor: impl Into<FieldTensor>) -> Self {
+        let tensor = tensor.into();
+        let shape = tensor.shape().to_vec();
+        Self::new(Held::Fields(tensor), shape)
     }
 
     pub(crate) fn images(tensor: warpfeed::Tensor) -> Self {
@@ -189,8 +141,8 @@ impl Tensor {
             _ => DLDevice::CPU,
         };
         let request = ExportRequest::parse(stream, max_version, dl_device, copy)?;
-        let legacy = || self.take()?.managed(&self.shape, handle);
-        let versioned = || self.take()?.managed(&self.shape, handle);
+        let legacy = || self.take()?.managed(handle);
+        let versioned = || self.take()?.managed(handle);
         request.export_zero_copy(py, device, DlpackFlags::empty(), legacy, versioned)
     }
 

@@ -77,7 +77,7 @@ fn polygons_and_run_lengths_become_the_pixels_of_pycocotools() {
     assert_eq!(mask("[[1, 1, 3, 1, 3, 3, 1, 3], [2, 1, 4, 1, 4, 3, 2, 3]]").unwrap(), square, "parts are united");
     assert_eq!(mask(r#"{"size": [4, 6], "counts": [5, 2, 2, 2, 2, 2, 9]}"#).unwrap(), square);
     assert_eq!(mask(r#"{"size": [4, 6], "counts": "5220007"}"#).unwrap(), square);
-    // What is written is read again, whatever it begins and ends with.
+    // Masks are read again as they were written, whatever they begin and end with.
     for pixels in [
         [0_u8; 24],
         [1; 24],

@@ -11,7 +11,7 @@ use super::options::RecordOptions;
 use super::{recordio, tar, tfrecord};
 use crate::error::Result;
 
-/// What is wanted of each sample beside its image and label.
+/// The parts of each sample that are wanted beside its image and label.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wanted<'a> {
     /// The field of the targets.
@@ -46,7 +46,7 @@ enum Rest {
 }
 
 impl Parser {
-    /// Creates a parser of a shard from the record at byte `at` on, which also returns what is wanted of each sample.
+    /// Creates a parser of a shard from the record at byte `at` on, which also returns the wanted parts of each sample.
     pub fn new(format: RecordFormat, options: &RecordOptions, wanted: Wanted<'_>, at: u64) -> Self {
         let (field, parts) = (wanted.field, part_names(format, wanted.fields));
         let records = match format {

@@ -73,9 +73,6 @@ class Iteration(Generic[T]):
             self._loader._ended(self, epoch)
             epoch.close()
             raise
-        except BaseException:
-            self._loader._left(self, epoch)
-            raise
         self._loader._given(self, batch, epoch)
         return self._loader._deliver(batch)
 
@@ -194,11 +191,8 @@ class Loader(Generic[T]):
             "pad_to": pad_to,
             "orientation": orientation or ("ignore" if found.ignores_exif else None),
             "draft": draft,
-            "accept_truncated": False,
-            "max_pixels": None,
             "targets": targets,
             "fields": None if fields is None else list(fields),
-            "sanitize": None,
             "mix": mix,
             "sampler": order,
             "on_error": on_error,
@@ -356,9 +350,6 @@ class Loader(Generic[T]):
         with self._lock:
             if self._is_latest(iteration):
                 self._state = None
-
-    def _left(self, iteration: Iteration[T], epoch: _warpfeed.Epoch) -> None:
-        """An error came instead of a batch: the state stays that of the batch before."""
 
     # What trainers ask for.
 
