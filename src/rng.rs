@@ -10,7 +10,7 @@
 //! | 0-7 | seed |
 //! | 8-11 | epoch, lower half |
 //! | 12-15 | epoch, upper half, XOR the number of the sample's earlier occurrences in this epoch |
-//! | 16-23 | [`Domain`] tag |
+//! | 16-23 | [`Domain`] tag, XOR the hash of the transform's name where transforms have names |
 //! | 24-27 | `warp` XOR repetition of the view |
 //! | 28-31 | `feed` XOR number of the view |
 //!
@@ -19,6 +19,10 @@
 //! The nonce is the stream, which is the sample's index (0 for a draw that belongs to no sample). The block counter
 //! starts at `region << 32`, where the region is the operation's position in the pipeline. So every operation has 2^32
 //! blocks of its own, and one more draw in one operation does not change the numbers of the others.
+//!
+//! Where a transform of a list has a name ([`Transform::named`](crate::ops::Transform::named)), each has a key of its own, and
+//! its regions begin at 0. The hash is FNV-1a of 64 bits over `=` and the name, or, for a transform without one, over its
+//! kind, `#`, and its number among those of its kind without a name, as 32 bits.
 //!
 //! Another sample in a recipe draws from a generator whose key is 32 bytes of the keystream ([`SampleRng::fork`]).
 //!
@@ -171,6 +175,15 @@ impl SampleRng {
         let mut key = [0; 32];
         key.chunks_exact_mut(8).for_each(|bytes| bytes.copy_from_slice(&self.bits().to_le_bytes()));
         Self { words: ChaCha8Rng::from_seed(key) }
+    }
+
+    /// The random numbers of a name, whose hash is `key`, beside these.
+    pub(crate) fn named(&self, key: u64) -> Self {
+        let mut seed = self.words.get_seed();
+        seed[16..24].iter_mut().zip(key.to_le_bytes()).for_each(|(byte, of_key)| *byte ^= of_key);
+        let mut words = ChaCha8Rng::from_seed(seed);
+        words.set_stream(self.words.get_stream());
+        Self { words }
     }
 
     /// Skips the next `numbers` numbers.

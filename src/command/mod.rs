@@ -7,6 +7,7 @@ mod check_gpu;
 mod compare;
 mod demo;
 mod diagnose;
+mod diff;
 mod doctor;
 mod experiment;
 mod models;
@@ -51,6 +52,7 @@ enum Command {
     Apply(apply::Apply),
     Preview(preview::PreviewArgs),
     Recipe(recipe::Recipe),
+    Diff(diff::Diff),
     Pack(pack::Pack),
     Synth(synth::Synth),
     Transforms(transforms::Transforms),
@@ -96,6 +98,7 @@ fn run(command: Command, started: Instant) -> Result<u8> {
         Command::Apply(apply) => apply.run(),
         Command::Preview(preview) => preview.run(),
         Command::Recipe(recipe) => recipe.run(),
+        Command::Diff(diff) => diff.run(),
         Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Transforms(transforms) => transforms.run(),

@@ -69,6 +69,13 @@ pub struct PresetOptions {
 }
 
 impl PresetOptions {
+    /// The preset of this name, else the file.
+    pub fn of(policy: &str) -> Self {
+        let preset = PresetName::from_str(policy, false).ok();
+        let transforms = preset.is_none().then(|| policy.into());
+        Self { preset: preset.unwrap_or_default(), load: 1, transforms }
+    }
+
     /// The transforms, which must have only one view.
     pub fn ops(&self) -> Result<Vec<Transform>> {
         self.file()?.into_transforms()
@@ -115,10 +122,15 @@ impl PresetOptions {
         self.published().and_then(Preset::mix)
     }
 
+    /// The fields that a published recipe's models are trained with.
+    pub fn fields(&self) -> &'static [&'static str] {
+        self.published().map_or(&[], Preset::fields)
+    }
+
     /// Adds a published recipe's mixing, repetitions and fields, unless other fields are asked for.
     pub fn add_recipe(&self, builder: Builder, fields: &[String]) -> Builder {
         let builder = self.mix().into_iter().fold(builder, Builder::mix);
-        let own = self.published().map_or(&[][..], Preset::fields);
+        let own = self.fields();
         let builder = if fields.is_empty() { builder.fields(own.iter().copied()) } else { builder.fields(fields) };
         let builder = builder.sanitize(own.is_empty());
         let times = self.published().map_or(1, Preset::repetitions);

@@ -28,6 +28,7 @@ pub mod gpu_check;
 mod host_images;
 mod nvml;
 pub mod peers;
+pub mod policies;
 pub mod preview;
 pub mod published;
 pub mod report;

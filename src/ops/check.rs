@@ -1,5 +1,6 @@
 //! Checks of parameters that several operations and transforms share, and checks of lists of operations.
 
+use super::named::check_names;
 use super::noise::KEYS;
 use super::normalize::Normalization;
 use super::transform::refuse_parts;
@@ -174,11 +175,12 @@ pub(crate) fn whole_range(
 /// normalization.
 pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Option<Size>, Normalization)> {
     ops.iter().try_for_each(Transform::validate)?;
+    check_names(ops)?;
     ops.iter().try_for_each(|op| refuse_parts("pipeline", op.with_parts()))?;
     let mut normalize = None;
     let mut size = None;
     for op in ops {
-        match op {
+        match op.unnamed() {
             Transform::Explicit(Op::Normalize(Normalize { mean, std })) => {
                 if normalize.is_some() {
                     return Err(Error::parameter("normalize", "place", "once, at the end", "twice"));

@@ -138,6 +138,10 @@ pub(super) fn validate_nested(transforms: &[Transform]) -> Result<()> {
             "outside one_of, maybe, repeat, by_epoch and random_order",
             "inside",
         )),
+        Transform::Named(_) => {
+            let expected = "for items of a list: name the combination that this one is in";
+            Err(Error::parameter(transform.name(), "as", expected, "a name inside a combination"))
+        }
         transform => transform.validate(),
     })
 }

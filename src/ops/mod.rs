@@ -101,6 +101,7 @@ mod min_iou_crop;
 mod mix_up;
 mod morphology;
 mod mosaic;
+mod named;
 pub(crate) mod noise;
 pub(crate) mod normalize;
 pub(crate) mod orientation;
@@ -163,7 +164,7 @@ pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use transform::{
     AugMix, AutoAugment, ByEpoch, ColorJitter, CornerCrop, CustomTransform, FixedSizeCrop, Letterbox, Maybe,
-    MinIouCrop, OneOf, RandAugment, RandomAffine, RandomAutocontrast, RandomBboxCrop, RandomChannelPermutation,
+    MinIouCrop, Named, OneOf, RandAugment, RandomAffine, RandomAutocontrast, RandomBboxCrop, RandomChannelPermutation,
     RandomCrop, RandomDilation, RandomElastic, RandomEqualize, RandomErasing, RandomErosion, RandomGaussianBlur,
     RandomGaussianNoise, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomIouCrop, RandomJpeg, RandomMixUp,
     RandomMosaic, RandomOrder, RandomPerspective, RandomPhotometricDistort, RandomPillowGaussianBlur, RandomPosterize,

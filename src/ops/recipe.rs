@@ -1,6 +1,7 @@
 //! Drawing of recipes.
 
 use super::Op;
+use super::named;
 use super::part::{Loaded, Part, Partner, Partners, needs_a_pipeline};
 use super::placed_mask::PlacedMask;
 use super::transform::{SampleInfo, Transform};
@@ -23,6 +24,8 @@ pub(crate) struct RecipeBuilder<'a> {
     ops: Vec<Op>,
     is_padded: bool,
     transforms: &'a [Transform],
+    /// Whether transforms draw by name.
+    by_name: bool,
     /// The number of the transform that is being drawn.
     place: usize,
     /// Reads other samples; `None` where there is no data set.
@@ -50,7 +53,8 @@ pub(crate) fn draw_recipe(
     partners: Option<&dyn Partners>,
 ) -> Result<Recipe> {
     let seen = transforms.iter().any(Transform::sees_sample);
-    let mut recipe = RecipeBuilder::new(rng, sample, seen, transforms, partners);
+    let by_name = transforms.iter().any(Transform::is_named);
+    let mut recipe = RecipeBuilder::new(rng, sample, seen, transforms, by_name, partners);
     recipe.draw(turned)?;
     Ok(Recipe { ops: recipe.ops, is_padded: recipe.is_padded })
 }
@@ -61,11 +65,12 @@ impl<'a> RecipeBuilder<'a> {
         sample: SampleInfo<'a>,
         sees_fields: bool,
         transforms: &'a [Transform],
+        by_name: bool,
         partners: Option<&'a dyn Partners>,
     ) -> Self {
         let moved = sample.fields.filter(|_| sees_fields).map(Fields::without_masks);
         let (stored, ops) = (sample.size, Vec::with_capacity(transforms.len() + 8));
-        Self { rng, region: 0, stored, sample, moved, ops, is_padded: false, transforms, place: 0, partners }
+        Self { rng, region: 0, stored, sample, moved, ops, is_padded: false, transforms, by_name, place: 0, partners }
     }
 
     /// Draws all transforms, after operations that turn the image upright.
@@ -73,9 +78,19 @@ impl<'a> RecipeBuilder<'a> {
         turned.iter().try_for_each(|op| self.push(op.clone()))?;
         for (place, transform) in self.transforms.iter().enumerate() {
             self.place = place;
-            self.add(transform)?;
+            if self.by_name { self.add_by_name(transform)? } else { self.add(transform)? }
         }
         Ok(())
+    }
+
+    /// Draws a transform from the random numbers of its name.
+    fn add_by_name(&mut self, transform: &Transform) -> Result<()> {
+        let own = self.rng.named(named::key(&self.transforms[..self.place], transform));
+        let numbers = std::mem::replace(self.rng, own);
+        self.region = 0;
+        let drawn = self.add(transform);
+        *self.rng = numbers;
+        drawn
     }
 
     /// The random numbers of the current region, starting with the first, and the image's size so far. Transforms that
@@ -131,7 +146,7 @@ impl<'a> RecipeBuilder<'a> {
         let Partner { turned, size, annotation } = self.partners(name)?.partner(sample)?;
         let info = SampleInfo::new(Pick { index: sample, repetition: 0 }, size, &annotation).in_epoch(self.epoch());
         let (sees_fields, before) = (self.moved.is_some(), &self.transforms[..self.place]);
-        let mut recipe = RecipeBuilder::new(rng, info, sees_fields, before, self.partners);
+        let mut recipe = RecipeBuilder::new(rng, info, sees_fields, before, self.by_name, self.partners);
         recipe.draw(&turned)?;
         Ok(PartBuilder { sample, size: recipe.sample.size, moved: recipe.moved, ops: recipe.ops })
     }

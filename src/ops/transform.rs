@@ -3,6 +3,7 @@
 //! A transform is in the file of its operation; the list `transforms!` below makes [`Transform`] from them.
 //! Combinations of transforms are in [`combine`](super::combine).
 
+pub use super::named::Named;
 use super::recipe::RecipeBuilder;
 use super::{Op, SizeEffect};
 use crate::error::{Error, Result};
@@ -187,6 +188,9 @@ macro_rules! transforms {
             /// The caller's own transform.
             #[serde(skip)]
             Custom(Arc<dyn CustomTransform>),
+            /// A transform whose random numbers have a name.
+            #[serde(untagged)]
+            Named(Named),
             /// An explicit operation, the same for every sample.
             #[serde(untagged)]
             Explicit(Op),
@@ -223,6 +227,7 @@ macro_rules! transforms {
             pub(super) fn random(&self) -> &dyn RandomTransform {
                 match self {
                     $(Self::$name(transform) => transform,)*
+                    Self::Named(named) => named,
                     Self::Explicit(op) => op,
                     Self::Custom(custom) => custom,
                 }
@@ -233,6 +238,7 @@ macro_rules! transforms {
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$name(_) => $name::NAME,)*
+                    Self::Named(_) => self.unnamed().name(),
                     Self::Explicit(op) => op.name(),
                     Self::Custom(custom) => custom.name(),
                 }

@@ -14,7 +14,8 @@ const MAX_FILE_BYTES: u64 = 1 << 24;
 
 impl<'de> Deserialize<'de> for Transform {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let written = Map::deserialize(from)?;
+        let mut written = Map::deserialize(from)?;
+        let own_name = written.remove("as");
         let kind = |field| written.get(field).map(|name| name.as_str().unwrap_or("?").to_owned());
         let (name, read) = match (kind("transform"), kind("op")) {
             (Some(name), None) => (name, Tagged::deserialize(Value::Object(written)).map(Self::from)),
@@ -25,7 +26,12 @@ impl<'de> Deserialize<'de> for Transform {
                 return Err(D::Error::custom(expected));
             }
         };
-        read.map_err(|error| D::Error::custom(format_args!("{name}: {error}")))
+        let transform = read.map_err(|error| D::Error::custom(format_args!("{name}: {error}")))?;
+        match own_name {
+            None => Ok(transform),
+            Some(Value::String(own)) => Ok(transform.named(own)),
+            Some(other) => Err(D::Error::custom(format_args!("{name}: as: expected a name, got {other}"))),
+        }
     }
 }
 

@@ -725,6 +725,36 @@ fn wrong_transforms_are_told_by_file_place_and_field() {
 // ---- the others ----
 
 #[test]
+fn diff_shows_what_a_policy_changes() {
+    let crop = r#"{"transform": "random_resized_crop", "size": [32, 32]}"#;
+    let (_a, a) =
+        transforms(&format!(r#"[{crop}, {{"transform": "random_rotation", "degrees": [-9, 9], "as": "turn"}}]"#));
+    let jitter = r#"{"transform": "random_invert", "p": 0.5}"#;
+    let (_b, b) = transforms(&format!(
+        r#"[{crop}, {jitter}, {{"transform": "random_rotation", "degrees": [-9, 9], "as": "turn"}}]"#
+    ));
+    let sheets = tempfile::tempdir().unwrap();
+    let sheet = sheets.path().join("s.png");
+    let args = ["diff", path(&a), path(&b), images(), "--rows", "3"];
+    let words = stdout(&[&args[..], &["-o", path(&sheet)]].concat());
+    assert!(words.contains(" of 23 images differ") && words.contains("invert in B"), "{words}");
+    assert_eq!(warpfeed::image::probe(&fs::read(&sheet).unwrap()).unwrap().size.width, 2 * 32 + 3 * 4);
+    let found: Value = serde_json::from_str(&stdout(&[&args[..], &["--json"]].concat())).unwrap();
+    let changed = found["changed"].as_u64().unwrap();
+    assert!((4..20).contains(&changed), "half of 23 are inverted, and no other differs: {found}");
+    assert_eq!(found["most"][0]["first"][1]["op"], "invert");
+    // Without the name, the rotation of every image is another one.
+    let plain = |file: &Path| transforms(&fs::read_to_string(file).unwrap().replace(r#", "as": "turn""#, ""));
+    let ((_c, c), (_d, d)) = (plain(&a), plain(&b));
+    let all: Value = serde_json::from_str(&stdout(&["diff", path(&c), path(&d), images(), "--json"])).unwrap();
+    assert_eq!(all["changed"], 23);
+    // Presets, and what is wrong.
+    assert!(stdout(&["diff", "train", "train", images(), "--limit", "4"]).starts_with("0 of 4 images"));
+    assert!(failure(&["diff", "trian", "train", images()], 1).contains("trian"));
+    failure(&["diff", "train", "eval", images(), "--rows", "0"], 2);
+}
+
+#[test]
 fn preview_writes_a_sheet() {
     let folder = tempfile::tempdir().unwrap();
     let sheet = |name: &str, options: &[&str]| {

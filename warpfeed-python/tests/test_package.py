@@ -234,6 +234,13 @@ def test_recipes_say_what_was_done(photos: Path) -> None:
     assert stats["images"] == 40 and stats["decode"] > 0
 
 
+def test_a_named_transform_draws_alike_beside_others(photos: Path) -> None:
+    turn = t.RandomRotation((-9, 9)).named("turn")
+    policies = [[turn, t.RandomCrop(16)], [t.RandomInvert(1.0), turn, t.RandomCrop(16)]]
+    one, other = (DataLoader(photos, 8, transform=policy, num_workers=0).recipe(5) for policy in policies)
+    assert [step for step in other if step["op"] != "invert"] == one
+
+
 def test_a_preprocessor_has_the_bytes_of_the_loader(photos: Path) -> None:
     files = sorted(photos.glob("*/*.jpg"))[:3]
     loader = DataLoader([(file, 0) for file in files], 3, preset="eval")

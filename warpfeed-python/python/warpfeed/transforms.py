@@ -33,6 +33,11 @@ class Written:
         }
         return {self._kind: self._name, **own}
 
+    def named(self, name: str) -> dict[str, Any]:
+        """The written form of a transform whose random numbers have this name, so that another that is added to the list
+        does not change its draws. Where any has a name, all of a list draw by name."""
+        return {**self.written(), "as": name}
+
 
 Transform: TypeAlias = Written | Mapping[str, Any]
 """A transform or an operation, or its written form."""
