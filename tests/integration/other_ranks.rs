@@ -1,0 +1,324 @@
+//! An epoch that goes on with another number of ranks: every sample once, with the pixels of an undisturbed run.
+
+use crate::common::{self, Delivered, Random, WithBad, all, data_set, on_cpu, samples, small, source};
+use std::collections::BTreeMap;
+use warpfeed::pack::{PackOptions, pack};
+use warpfeed::source::{Compose, Concat, Input, OpenOptions, RecordFormat};
+use warpfeed::{
+    Builder, Device, EpochState, Error, LastBatch, Mix, OnError, Partition, Pipeline, PipelineGroup, Sampling,
+    five_crop,
+};
+
+/// A state as it comes back from a file.
+fn written(state: &EpochState) -> EpochState {
+    serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap()
+}
+
+fn rank(builder: Builder, rank: u32, ranks: u32) -> Pipeline {
+    on_cpu(builder.partition(Partition::new(rank, ranks).unwrap()))
+}
+
+/// What was delivered, by epoch.
+type Epochs = BTreeMap<u64, Vec<Delivered>>;
+
+/// Each of `ranks` ranks continues from what `states` have left, or begins the epochs, and delivers `batches` batches or
+/// less, independently of the others. Returns their states.
+fn go_on(
+    builder: &dyn Fn() -> Builder,
+    ranks: u32,
+    epochs: u64,
+    states: &[EpochState],
+    batches: &mut dyn FnMut() -> usize,
+    delivered: &mut Epochs,
+) -> Vec<EpochState> {
+    let mut after = Vec::new();
+    for number in 0..ranks {
+        let pipeline = rank(builder(), number, ranks);
+        let begin = if states.is_empty() { None } else { Some(pipeline.state_after(states).unwrap()) };
+        let start = begin.as_ref().map_or(0, EpochState::epoch);
+        let (mut left, mut state) = (batches(), None);
+        for epoch in start..epochs {
+            let mut running = match &begin {
+                Some(begin) => pipeline.resume(&begin.for_epoch(epoch)).unwrap(),
+                None => pipeline.epoch(epoch),
+            };
+            for batch in running.by_ref().take(left) {
+                left -= 1;
+                delivered.entry(epoch).or_default().extend(samples(&batch.unwrap()));
+            }
+            state = Some(written(&running.state()));
+            if left == 0 {
+                break;
+            }
+        }
+        after.push(state.unwrap());
+    }
+    after
+}
+
+fn sorted(mut delivered: Vec<Delivered>) -> Vec<Delivered> {
+    delivered.sort_by(|a, b| (a.index, &a.bytes).cmp(&(b.index, &b.bytes)));
+    delivered
+}
+
+/// What every epoch delivers, of which ranks of these numbers deliver parts at random, the last of them the rest.
+fn changed(random: &mut Random, builder: &dyn Fn() -> Builder, worlds: &[u32], epochs: u64, most: u32) -> Epochs {
+    let (mut delivered, mut states) = (Epochs::new(), Vec::new());
+    for (place, &ranks) in worlds.iter().enumerate() {
+        let is_last = place + 1 == worlds.len();
+        let mut batches = || if is_last { usize::MAX } else { random.within(0, most) as usize };
+        states = go_on(builder, ranks, epochs, &states, &mut batches, &mut delivered);
+    }
+    delivered
+}
+
+fn same(random: &mut Random, builder: &dyn Fn() -> Builder, worlds: &[u32], epochs: u64, most: u32) {
+    let delivered = changed(random, builder, worlds, epochs, most);
+    let undisturbed = on_cpu(builder());
+    assert_eq!(delivered.len() as u64, epochs);
+    for (epoch, delivered) in delivered {
+        let want = sorted(common::delivered(&undisturbed, epoch));
+        let got = sorted(delivered);
+        assert_eq!(got.len(), want.len(), "epoch {epoch}, {worlds:?}");
+        assert!(got == want, "epoch {epoch}, {worlds:?}");
+    }
+}
+
+const WORLDS: [&[u32]; 5] = [&[2, 1, 3, 8], &[8, 6], &[1, 5], &[3, 3, 2], &[2, 4, 2, 7, 1]];
+
+#[test]
+fn folders_shards_and_mixes_have_every_sample_once() {
+    let mut random = Random(11);
+    let folder = tempfile::tempdir().unwrap();
+    let shards = folder.path().join("shards");
+    pack(&source(53), &shards, &PackOptions::new(RecordFormat::TfRecord), &mut |_| {}).unwrap();
+    let images = folder.path().join("images");
+    for i in 0..31_u64 {
+        let class = images.join(format!("class-{}", i % 3));
+        std::fs::create_dir_all(&class).unwrap();
+        std::fs::write(class.join(format!("{i:02}.jpg")), common::jpeg(30 + i as u32, 40, i)).unwrap();
+    }
+    let mixed = || Concat::mix([(source(40).into_source(), 3.0), (source(9).into_source(), 1.0)], 47, 5).unwrap();
+    let builders: [&dyn Fn() -> Builder; 3] =
+        [&|| small(data_set(&images)).batch_size(2), &|| small(data_set(&shards)).batch_size(3), &|| {
+            small(mixed()).batch_size(2)
+        }];
+    for builder in builders {
+        for worlds in WORLDS {
+            same(&mut random, builder, worlds, 1, 5);
+        }
+        same(&mut random, &|| builder().even(true), WORLDS[0], 1, 5);
+    }
+}
+
+#[test]
+fn samplers_substitutes_limits_and_views_have_every_sample_once() {
+    let mut random = Random(5);
+    let bad = || WithBad { good: source(41), bad: vec![3, 4, 17, 40] };
+    let builders: [&dyn Fn() -> Builder; 8] = [
+        &|| small(source(23)).sampler(Sampling::repeated(3).positions(61)).even(true),
+        &|| small(source(23)).sampler(Sampling::weighted((0..23).map(f64::from), true)),
+        &|| small(source(23)).sampler(Sampling::class_balanced().positions(50)),
+        &|| small(bad()).on_error(OnError::Substitute).even(true),
+        &|| small(bad()).on_error(OnError::Skip),
+        &|| small(source(41)).last_batch(LastBatch::Pad).even(true),
+        &|| Pipeline::builder(source(41)).shuffle(9).last_batch(LastBatch::Pad).views([five_crop(16)]),
+        &|| Pipeline::builder(source(41)).seed(9).center_crop(16),
+    ];
+    for builder in builders {
+        for worlds in WORLDS {
+            same(&mut random, &|| builder().batch_size(3), worlds, 1, 4);
+        }
+    }
+    // A limit is of each rank that an epoch begins with.
+    let limited = || small(source(41)).batch_size(3).limit(9);
+    let delivered = changed(&mut random, &limited, &[2, 3, 1], 1, 2);
+    let want = [0, 1].map(|number| all(rank(limited(), number, 2).epoch(0))).concat();
+    assert!(want.len() == 18 && sorted(delivered[&0].clone()) == sorted(want));
+}
+
+/// Processes that do not wait for each other, as those of `run`.
+#[test]
+fn ranks_in_different_epochs_have_every_sample_of_each_once() {
+    let mut random = Random(7);
+    for worlds in WORLDS {
+        same(&mut random, &|| small(source(29)).batch_size(2), worlds, 5, 25);
+        same(&mut random, &|| small(source(29)).batch_size(2).even(true), worlds, 5, 25);
+    }
+}
+
+#[test]
+fn less_than_a_batch_of_each_new_rank_is_dropped() {
+    let mut random = Random(3);
+    for even in [false, true] {
+        for worlds in WORLDS {
+            let builder = || small(source(101)).batch_size(4).last_batch(LastBatch::Drop).even(even);
+            let delivered = sorted(changed(&mut random, &builder, worlds, 1, 2).remove(&0).unwrap());
+            let want = common::delivered(&on_cpu(small(source(101)).batch_size(4)), 0);
+            assert!(delivered.windows(2).all(|pair| pair[0].index != pair[1].index), "{worlds:?}");
+            assert!(delivered.iter().all(|sample| want.contains(sample)));
+            let ranks = *worlds.last().unwrap() as usize;
+            assert!(101 - delivered.len() < 4 * ranks + ranks, "{worlds:?}: {} delivered", delivered.len());
+        }
+    }
+}
+
+#[test]
+fn one_state_is_enough_for_even_ranks() {
+    let builder = || small(source(43)).even(true).batch_size(4);
+    let (mut states, mut delivered) = (Vec::new(), Vec::new());
+    for number in 0..3 {
+        let mut epoch = rank(builder(), number, 3).epoch(2);
+        (0..2).for_each(|_| delivered.extend(samples(&epoch.next().unwrap().unwrap())));
+        states.push(written(&epoch.state()));
+    }
+    for ranks in [1, 2, 5] {
+        let mut together = delivered.clone();
+        let mut counts = Vec::new();
+        for number in 0..ranks {
+            let pipeline = rank(builder(), number, ranks);
+            let state = pipeline.state_after(&states[1..2]).unwrap();
+            assert_eq!(pipeline.state_after(&states).unwrap(), state);
+            let text = serde_json::to_string(&state).unwrap();
+            assert!(text.contains(r#""version":3"#) && text.contains(r#""legs":{"2":[{"ranks":3,"delivered":[8]}]}"#));
+            let epoch = pipeline.resume(&state).unwrap();
+            counts.push(epoch.batches());
+            together.extend(all(epoch));
+        }
+        assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+        assert!(sorted(together) == sorted(common::delivered(&on_cpu(small(source(43))), 2)));
+    }
+    // With as many ranks each has its own state, or that of another which has come as far.
+    let pipeline = rank(builder(), 2, 3);
+    assert_eq!(pipeline.state_after(&states).unwrap(), states[2]);
+    assert_eq!(pipeline.state_after(&states[..1]).unwrap(), states[2]);
+    let text = serde_json::to_string(&states[2]).unwrap();
+    assert!(text.contains(r#""version":2"#) && !text.contains("legs"), "{text}");
+}
+
+#[test]
+fn devices_continue_what_processes_began_and_processes_what_devices_began() {
+    let builder = || small(source(43)).batch_size(4).even(true);
+    let group = |devices| -> PipelineGroup { builder().build_group(vec![Device::Cpu; devices]).unwrap() };
+    let mut delivered = Epochs::new();
+    let mut batches = [1, 2, 2].into_iter();
+    let states = go_on(&builder, 3, 1, &[], &mut || batches.next().unwrap(), &mut delivered);
+    let two = group(2);
+    let mut epochs = two.resume(&two.states_after(&states).unwrap()).unwrap();
+    let mut together = delivered.remove(&0).unwrap();
+    for epoch in &mut epochs {
+        together.extend(samples(&epoch.next().unwrap().unwrap()));
+    }
+    let states: Vec<EpochState> = epochs.iter().map(|epoch| written(&epoch.state())).collect();
+    let mut again = Epochs::new();
+    go_on(&builder, 5, 1, &states, &mut || usize::MAX, &mut again);
+    together.extend(again.remove(&0).unwrap());
+    assert!(sorted(together) == sorted(common::delivered(&on_cpu(small(source(43))), 0)));
+}
+
+#[test]
+fn mixed_batches_draw_by_numbers_of_their_own() {
+    let builder = || small(source(61)).batch_size(4).mix("timm=0.8/1,mode=elem".parse::<Mix>().unwrap());
+    let run = |threads: usize| {
+        let (mut shares, mut indices, mut states) = (Vec::new(), Vec::new(), Vec::new());
+        for (ranks, batches) in [(2, 2), (3, 1), (2, usize::MAX)] {
+            let mut after = Vec::new();
+            for number in 0..ranks {
+                let pipeline = rank(builder().threads(threads), number, ranks);
+                let mut epoch = match &states[..] {
+                    [] => pipeline.epoch(0),
+                    states => pipeline.resume(&pipeline.state_after(states).unwrap()).unwrap(),
+                };
+                for batch in epoch.by_ref().take(batches) {
+                    let batch = batch.unwrap();
+                    indices.extend_from_slice(batch.indices());
+                    shares.push(batch.mixed().unwrap().shares().to_vec());
+                }
+                after.push(epoch.state());
+            }
+            states = after;
+        }
+        (shares, indices)
+    };
+    let (shares, mut indices) = run(2);
+    assert_eq!(run(0), (shares.clone(), indices.clone()));
+    indices.sort_unstable();
+    assert_eq!(indices, (0..61).collect::<Vec<_>>());
+    let mut drawn: Vec<u32> =
+        shares.iter().map(|shares| shares[0].to_bits()).filter(|&bits| bits != 1.0_f32.to_bits()).collect();
+    let count = drawn.len();
+    drawn.sort_unstable();
+    drawn.dedup();
+    assert!(count > 10 && drawn.len() == count, "no two batches have the same draws");
+}
+
+#[test]
+fn states_that_are_no_run_are_refused() {
+    let builder = || small(source(43));
+    let states: Vec<EpochState> = (0..3)
+        .map(|number| {
+            let mut epoch = rank(builder(), number, 3).epoch(1);
+            epoch.next().unwrap().unwrap();
+            epoch.state()
+        })
+        .collect();
+    let refused = |builder: Builder, states: &[EpochState], words: &[&str]| {
+        let error = rank(builder, 1, 2).state_after(states).unwrap_err();
+        let text = error.to_string();
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        error
+    };
+    assert!(refused(builder(), &states[..2], &["3 ranks", "rank 0, 1"]).is_parameter());
+    refused(builder(), &[], &["none"]);
+    refused(builder(), &[states[0].clone(), states[0].clone(), states[2].clone()], &["rank 0, 0, 2"]);
+    let other = rank(builder(), 1, 4).epoch(1).state();
+    refused(builder(), &[states[0].clone(), other, states[2].clone()], &["3 ranks", "1/4"]);
+    refused(small(source(44)), &states, &["43 samples", "44 samples"]);
+    refused(builder().shuffle(8), &states, &["seed 7", "seed 8"]);
+    refused(builder().even(true), &states, &["even"]);
+    let edited = |state: &EpochState, edit: &dyn Fn(&mut serde_json::Value)| -> EpochState {
+        let mut json = serde_json::to_value(state).unwrap();
+        edit(&mut json);
+        serde_json::from_value(json).unwrap()
+    };
+    let far = edited(&states[1], &|json| json["epoch"] = (1_u64 << 60).into());
+    refused(builder(), &[states[0].clone(), far, states[2].clone()], &["apart"]);
+    let beyond = edited(&states[1], &|json| json["position"] = 15.into());
+    refused(builder(), &[states[0].clone(), beyond, states[2].clone()], &["up to 14"]);
+
+    // What has legs is refused by programs that do not know them, and if the legs are none.
+    let after = rank(builder(), 1, 2).state_after(&states).unwrap();
+    let edits: [&dyn Fn(&mut serde_json::Value); 3] =
+        [&|json| json["version"] = 2.into(), &|json| json["legs"]["1"][0]["ranks"] = 0.into(), &|json| {
+            json["legs"]["1"][0]["delivered"] = vec![1, 2].into()
+        }];
+    for edit in edits {
+        let error = rank(builder(), 1, 2).resume(&edited(&after, edit)).unwrap_err().to_string();
+        assert!(error.contains("damaged"), "{error}");
+    }
+    let mut of_two: Vec<EpochState> =
+        (0..2).map(|number| rank(builder(), number, 2).state_after(&states).unwrap()).collect();
+    assert!(rank(builder(), 0, 5).state_after(&of_two).is_ok());
+    of_two[1] = edited(&of_two[1], &|json| json["legs"]["1"][0]["delivered"] = vec![4].into());
+    let error = rank(builder(), 0, 5).state_after(&of_two).unwrap_err().to_string();
+    assert!(error.contains("several runs"), "{error}");
+}
+
+#[test]
+fn what_is_made_for_one_number_of_ranks_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    pack(&source(9), &folder.path().join("a"), &PackOptions::new(RecordFormat::WebDataset), &mut |_| {}).unwrap();
+    let stream = || -> Input {
+        OpenOptions { window: Some(2), ..OpenOptions::default() }.open(folder.path().join("a")).unwrap()
+    };
+    let both = || Concat::new([source(23).into_source(), source(5).into_source()]).unwrap();
+    let shares = || small(both()).batch_size(5).sampler(both().shares([4, 1]).unwrap());
+    for builder in [&(|| small(stream())) as &dyn Fn() -> Builder, &shares] {
+        let states = [0, 1].map(|number| rank(builder(), number, 2).epoch(0).next().unwrap().unwrap().state());
+        let error = rank(builder(), 0, 3).state_after(&states).unwrap_err();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        assert!(error.to_string().contains("with 2 ranks"), "{error}");
+        // As ever with as many.
+        assert_eq!(rank(builder(), 1, 2).state_after(&states).unwrap(), states[1]);
+    }
+}
