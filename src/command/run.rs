@@ -35,8 +35,8 @@ pub struct Run {
     epochs: u64,
     /// Save the state of the run in FILE after every batch, and continue from FILE if it exists.
     ///
-    /// With --rank each process has its own file, FILE.RANK. The number of ranks may change when a run is continued: the
-    /// new ranks share what all ranks before have left.
+    /// With --rank each process has its own file, FILE.RANK. The number of ranks may change when a run is continued:
+    /// the new ranks share what all ranks before have left.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Print the SHA-256 over every sample's label, target (if any) and output.

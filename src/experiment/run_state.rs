@@ -43,19 +43,19 @@ pub struct OtherRanks {
 /// # Another number of ranks
 ///
 /// A run may be continued with another number of ranks, once the earlier processes have ended. Each new rank reads the
-/// files of all ranks before and computes from them the state in which it begins ([`Pipeline::state_after`]). The
-/// new ranks replace some of these files, at different times, and may be killed before all of them have. So a file
-/// says how many times the number of ranks has changed, and has the beginning, which all ranks since the last change share.
-/// The files with the most changes count:
+/// files of all ranks before and computes from them the state in which it begins ([`Pipeline::state_after`]). The new
+/// ranks replace some of these files, at different times, and may be killed before all of them have. So a file says how
+/// many times the number of ranks has changed, and has the beginning, which all ranks since the last change share. The
+/// files with the most changes count:
 ///
-/// - No new rank has written its file: all files are from before, and each rank computes the beginning from them. They do
-///   not change any more, so every rank computes the same one.
+/// - No new rank has written its file: all files are from before, and each rank computes the beginning from them. They
+///   do not change any more, so every rank computes the same one.
 /// - Some have: whoever has no file with so many changes takes the beginning from one that has.
-/// - The number changes again before all have: a rank without a file with so many changes has delivered nothing since the
-///   beginning.
+/// - The number changes again before all have: a rank without a file with so many changes has delivered nothing since
+///   the beginning.
 ///
-/// Before the first change, a rank without a file may have delivered batches, and its file may be on another machine. So a change
-/// is then refused until each rank has a file.
+/// Before the first change, a rank without a file may have delivered batches, and its file may be on another machine.
+/// So a change is then refused until each rank has a file.
 #[derive(Debug, Clone)]
 pub struct StateFile {
     /// Path of the file; with several ranks, without the rank. The file is created with the first batch. At the end it

@@ -44,8 +44,8 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// An epoch that starts at position `first` of the order that `legs` have left. `cursor`: the place of that position
-    /// in a stream.
+    /// An epoch that starts at position `first` of the order that `legs` have left. `cursor`: the place of that
+    /// position in a stream.
     pub(super) fn new(setup: Arc<Setup>, epoch: u64, legs: Arc<Legs>, first: u64, cursor: Option<Vec<u8>>) -> Self {
         let rest = setup.rest(legs_of(&legs, epoch), setup.sampler.own_partition().world_size());
         let all = setup.positions(&rest, first);
@@ -97,8 +97,8 @@ impl Context {
         }
     }
 
-    /// The number of a batch among the epoch's batches of all ranks, with ranks taken in turn. Batches of other numbers of
-    /// ranks come before, as many as if each rank had come as far as the one that came farthest.
+    /// The number of a batch among the epoch's batches of all ranks, with ranks taken in turn. Batches of other numbers
+    /// of ranks come before, as many as if each rank had come as far as the one that came farthest.
     pub(super) fn batch_of_all_ranks(&self, number: u64) -> u64 {
         let (partition, batch_size) = (self.setup.sampler.own_partition(), self.setup.options.batch_size as u64);
         let earlier = self.own_legs().iter().fold(0_u64, |sum, leg| sum.saturating_add(leg.batches(batch_size)));

@@ -65,7 +65,8 @@
 //! # States
 //!
 //! A state holds the epoch, the position, and everything that decides which samples come: number of samples, the
-//! source's fingerprint, seed, order, partition. The position counts the samples given to the consumer, not those that
+//! source's fingerprint, seed, order, partition. `other_ranks` makes states of all ranks into one for another number of
+//! ranks. The position counts the samples given to the consumer, not those that
 //! threads have prepared. It counts positions of the partition's order, so skipped samples, substitutes and another
 //! batch size need no special treatment. Operations and policies are not in the state, because a trainer may change
 //! them. `run --state` does compare them, as text, because its digest depends on them; the digest is plain SHA-256, and

@@ -3,8 +3,8 @@
 //! The states of all ranks say together what is left of an epoch: all positions of the one order that no rank has
 //! delivered. The new ranks share them, in this order, as ranks share a whole epoch (`sampler/legs.rs`). So every
 //! sample comes once, with the pixels that it has with any number of ranks, and what depends on the number of ranks
-//! starts anew: padding, a dropped last batch, and the numbers that mixed batches are drawn by, which go on after those of
-//! the rank that came farthest. Later epochs are shared as ever.
+//! starts anew: padding, a dropped last batch, and the numbers that mixed batches are drawn by, which go on after those
+//! of the rank that came farthest. Later epochs are shared as ever.
 //!
 //! Ranks that do not wait for each other may be in different epochs. Then each of these epochs has a part that was
 //! delivered, and the state of the new ranks says so of all of them; it begins with the earliest.
@@ -22,18 +22,18 @@ const MAX_APART: u64 = 10_000;
 const LISTED: usize = 20;
 
 impl<I> Pipeline<I> {
-    /// The state from which this pipeline continues a run that had another number of ranks. `states` are the last states of
-    /// all its ranks, in any order. If the partitions are even ([`Builder::even`](crate::Builder::even)), the state of
-    /// one rank is enough, and all ranks are taken to have come as far. All new ranks must be given the same states.
-    /// [`resume`](Self::resume) continues from the result.
+    /// The state from which this pipeline continues a run that had another number of ranks. `states` are the last
+    /// states of all its ranks, in any order. If the partitions are even ([`Builder::even`](crate::Builder::even)), the
+    /// state of one rank is enough, and all ranks are taken to have come as far. All new ranks must be given the same
+    /// states. [`resume`](Self::resume) continues from the result.
     ///
     /// The samples that the ranks have left of the epoch are shared by the new ones, in the order of the epoch: each is
-    /// delivered once. If the number of ranks is the same, the result is this rank's own state. Padding and a dropped last
-    /// batch are those of the new ranks. Mixed batches ([`Builder::mix`](crate::Builder::mix)) have other samples than
-    /// without the change, and draw their shares by numbers that no earlier batch of the epoch had.
+    /// delivered once. If the number of ranks is the same, the result is this rank's own state. Padding and a dropped
+    /// last batch are those of the new ranks. Mixed batches ([`Builder::mix`](crate::Builder::mix)) have other samples
+    /// than without the change, and draw their shares by numbers that no earlier batch of the epoch had.
     ///
-    /// Ranks that do not wait for each other may be in different epochs. The result then begins in the earliest of them, and
-    /// [`EpochState::for_epoch`] has what is left of the later ones.
+    /// Ranks that do not wait for each other may be in different epochs. The result then begins in the earliest of
+    /// them, and [`EpochState::for_epoch`] has what is left of the later ones.
     ///
     /// # Errors
     /// [`Error::Parameter`] if states are missing or belong to different runs, and the errors of

@@ -69,8 +69,8 @@ impl Setup {
         *self.fingerprint.get_or_init(|| self.input.fingerprint())
     }
 
-    /// The positions that valid legs have left of an epoch. `ranks`: the number of ranks if there are no legs. The limit is
-    /// of each rank that the epoch began with.
+    /// The positions that valid legs have left of an epoch. `ranks`: the number of ranks if there are no legs. The
+    /// limit is of each rank that the epoch began with.
     pub(super) fn rest(&self, legs: &[Leg], ranks: u32) -> Rest {
         let ranks = legs.first().map_or(ranks, Leg::ranks);
         Rest::new(self.sampler.all().min(self.limit.saturating_mul(ranks.into())), legs)

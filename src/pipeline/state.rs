@@ -142,9 +142,9 @@ impl EpochState {
         self.position
     }
 
-    /// The state at the beginning of a later epoch of the same run; of its own epoch, the state itself. Processes that do
-    /// not wait for each other may be in different epochs when the number of ranks changes; then parts of several epochs
-    /// have been delivered ([`Pipeline::state_after`](crate::Pipeline::state_after)).
+    /// The state at the beginning of a later epoch of the same run; of its own epoch, the state itself. Processes that
+    /// do not wait for each other may be in different epochs when the number of ranks changes; then parts of several
+    /// epochs have been delivered ([`Pipeline::state_after`](crate::Pipeline::state_after)).
     #[must_use]
     pub fn for_epoch(&self, epoch: u64) -> Self {
         if epoch == self.epoch {

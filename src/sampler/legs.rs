@@ -1,10 +1,11 @@
 //! The positions that are left of an epoch when the number of ranks changes.
 //!
-//! As long as the number of ranks stays the same, each rank delivers the positions of its partition from the first on. When
-//! the number changes, all positions that are left, of all partitions together, are numbered anew from 0, in the order
-//! of the epoch. The new ranks share these numbers as they share the positions of a whole epoch. A leg is what the ranks
-//! of one number delivered in between. The positions of a leg are numbers of what the legs before it have left, so a
-//! chain of legs says what is left of the epoch. It has a number for each rank, however many samples there are.
+//! As long as the number of ranks stays the same, each rank delivers the positions of its partition from the first on.
+//! When the number changes, all positions that are left, of all partitions together, are numbered anew from 0, in the
+//! order of the epoch. The new ranks share these numbers as they share the positions of a whole epoch. A leg is what
+//! the ranks of one number delivered in between. The positions of a leg are numbers of what the legs before it have
+//! left, so a chain of legs says what is left of the epoch. It has a number for each rank, however many samples there
+//! are.
 //!
 //! A row is one position of each rank. The ranks that have delivered least have positions left in the first rows; from
 //! some row on all ranks have. Between two ranks' progress the same ranks have positions left in each row (a section),
@@ -186,8 +187,8 @@ mod tests {
         }
     }
 
-    /// Legs of ranks that are anywhere between the beginning and the end of their partitions, or one position of padding
-    /// after it.
+    /// Legs of ranks that are anywhere between the beginning and the end of their partitions, or one position of
+    /// padding after it.
     fn legs(random: &mut Random, len: u64, worlds: &[u32]) -> Vec<Leg> {
         let mut legs: Vec<Leg> = Vec::new();
         for &ranks in worlds {
@@ -245,8 +246,8 @@ mod tests {
         }
     }
 
-    /// Checks that every position is delivered once: by a rank of one leg, or after all of them. `positions`: those that
-    /// are looked at.
+    /// Checks that every position is delivered once: by a rank of one leg, or after all of them. `positions`: those
+    /// that are looked at.
     fn each_once(len: u64, legs: &[Leg], positions: impl Iterator<Item = u64>) -> (u64, u64) {
         let rest = Rest::new(len, legs);
         let (mut delivered, mut left) = (0, 0);

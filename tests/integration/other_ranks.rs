@@ -21,8 +21,8 @@ fn rank(builder: Builder, rank: u32, ranks: u32) -> Pipeline {
 /// What was delivered, by epoch.
 type Epochs = BTreeMap<u64, Vec<Delivered>>;
 
-/// Each of `ranks` ranks continues from what `states` have left, or begins the epochs, and delivers `batches` batches or
-/// less, independently of the others. Returns their states.
+/// Each of `ranks` ranks continues from what `states` have left, or begins the epochs, and delivers `batches` batches
+/// or less, independently of the others. Returns their states.
 fn go_on(
     builder: &dyn Fn() -> Builder,
     ranks: u32,
@@ -320,5 +320,203 @@ fn what_is_made_for_one_number_of_ranks_is_refused() {
         assert!(error.to_string().contains("with 2 ranks"), "{error}");
         // As ever with as many.
         assert_eq!(rank(builder(), 1, 2).state_after(&states).unwrap(), states[1]);
+    }
+}
+
+/// Runs with state files, of which any may be as an earlier process left it.
+#[cfg(feature = "cli")]
+mod files {
+    use super::*;
+    use serde_json::Value;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+    use warpfeed::experiment::digest::Digest;
+    use warpfeed::experiment::run::{RunReport, run_with_state};
+    use warpfeed::experiment::run_state::StateFile;
+
+    const EPOCHS: u64 = 2;
+    const IMAGES: u64 = 43;
+
+    fn pipeline(number: u32, ranks: u32) -> Pipeline {
+        rank(small(source(IMAGES)).threads(0).batch_size(4), number, ranks)
+    }
+
+    /// Runs a rank. Returns its report, and what its file was after every batch.
+    fn run(folder: &Path, number: u32, ranks: u32) -> warpfeed::Result<(RunReport, Vec<Vec<u8>>)> {
+        let file = StateFile { path: folder.join("state"), settings: "small".to_owned() };
+        let own = own_file(folder, number, ranks);
+        let mut written = Vec::new();
+        let pipeline = pipeline(number, ranks);
+        let report = run_with_state(&pipeline, 0..EPOCHS, true, &file, Instant::now(), &mut |_progress| {
+            written.extend(fs::read(&own));
+        })?;
+        Ok((report, written))
+    }
+
+    fn own_file(folder: &Path, number: u32, ranks: u32) -> PathBuf {
+        folder.join(if ranks == 1 { "state".to_owned() } else { format!("state.{number}") })
+    }
+
+    /// A folder with state files as they once were.
+    fn with(files: &[(&str, &Vec<u8>)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        files.iter().for_each(|(name, text)| fs::write(folder.path().join(name), text).unwrap());
+        folder
+    }
+
+    /// Images that the state files of `ranks` ranks say were delivered in all, and how often the number of ranks
+    /// changed.
+    fn delivered(folder: &Path, ranks: u32) -> (u64, u64) {
+        let read =
+            |number| -> Value { serde_json::from_slice(&fs::read(own_file(folder, number, ranks)).unwrap()).unwrap() };
+        let files: Vec<Value> = (0..ranks).map(read).collect();
+        let own: u64 = files.iter().map(|file| file["delivered"]["images"].as_u64().unwrap()).sum();
+        let before = &files[0]["change"]["before"]["images"];
+        assert!(files.iter().all(|file| file["change"]["before"]["images"] == *before));
+        (own + before.as_u64().unwrap_or(0), files[0]["change"]["changes"].as_u64().unwrap_or(0))
+    }
+
+    /// What each of two ranks writes after every batch.
+    fn of_two_ranks() -> [Vec<Vec<u8>>; 2] {
+        let folder = tempfile::tempdir().unwrap();
+        [0, 1].map(|number| run(folder.path(), number, 2).unwrap().1)
+    }
+
+    #[test]
+    fn a_rank_begins_alike_whatever_the_others_have_written() {
+        let two = of_two_ranks();
+        // The first is in its second epoch, the other in its first.
+        let old = [("state.0", &two[0][7]), ("state.1", &two[1][2])];
+        let alone: Vec<_> = (0..3).map(|number| run(with(&old).path(), number, 3).unwrap()).collect();
+        for (report, _) in &alone {
+            let before = report.other_ranks.unwrap();
+            assert_eq!((before.ranks, before.images, before.batches), (2, 30 + 12, 8 + 3));
+            assert!(report.earlier.is_none() && report.images > 0);
+        }
+        let images: u64 = alone.iter().map(|(report, _)| report.images).sum();
+        assert_eq!(images + 42, EPOCHS * IMAGES);
+        // Some have written, the rest begins, and whoever was killed goes on.
+        for (place, first) in [(0, [0, 1, 2]), (2, [2, 0, 1]), (1, [1, 2, 0])] {
+            let folder = with(&old);
+            for (turn, number) in first.into_iter().enumerate() {
+                let (report, written) = run(folder.path(), number, 3).unwrap();
+                assert!(written == alone[number as usize].1, "rank {number} after {turn} others");
+                assert_eq!(report.digest, alone[number as usize].0.digest);
+                // It is killed after its first batch, and goes on when the others are done.
+                fs::write(own_file(folder.path(), number, 3), &written[0]).unwrap();
+            }
+            let (report, _) = run(folder.path(), place, 3).unwrap();
+            assert_eq!(report.digest, alone[place as usize].0.digest);
+            assert_eq!(report.earlier.unwrap().batches, 1);
+        }
+    }
+
+    #[test]
+    fn the_number_changes_again_before_all_ranks_have_begun() {
+        let two = of_two_ranks();
+        let old = [("state.0", &two[0][3]), ("state.1", &two[1][7])];
+        let three = run(with(&old).path(), 1, 3).unwrap().1;
+        for ranks in [1, 2, 4, 8] {
+            // Only rank 1 of 3 has written; the file of rank 0 is of before.
+            let folder = with(&[("state.0", &two[0][3]), ("state.1", &three[2])]);
+            for number in (0..ranks).rev() {
+                assert_eq!(run(folder.path(), number, ranks).unwrap().0.other_ranks.unwrap().ranks, 3);
+            }
+            assert_eq!(delivered(folder.path(), ranks), (EPOCHS * IMAGES, 2), "{ranks} ranks");
+            // What is done is done, for any number of ranks: an older file is not looked at.
+            for number in 0..3 {
+                let (report, _) = run(folder.path(), number, 3).unwrap();
+                assert_eq!((report.images, report.other_ranks.unwrap().images), (0, EPOCHS * IMAGES));
+            }
+        }
+    }
+
+    #[test]
+    fn one_rank_delivers_in_order_what_two_have_left() {
+        let two = of_two_ranks();
+        let folder = with(&[("state.0", &two[0][2]), ("state.1", &two[1][0])]);
+        let states = [&two[0][2], &two[1][0]].map(|text| -> EpochState {
+            let json: Value = serde_json::from_slice(text).unwrap();
+            serde_json::from_value(json["epoch"].clone()).unwrap()
+        });
+        let one = pipeline(0, 1);
+        let state = one.state_after(&states).unwrap();
+        let mut digest = Digest::default();
+        for batch in (0..EPOCHS).flat_map(|epoch| one.resume(&state.for_epoch(epoch)).unwrap()) {
+            digest.add(&batch.unwrap()).unwrap();
+        }
+        assert_eq!(run(folder.path(), 0, 1).unwrap().0.digest, Some(digest.finish()));
+    }
+
+    #[test]
+    fn files_that_are_no_whole_run_are_refused() {
+        let two = of_two_ranks();
+        let refused = |files: &[(&str, &Vec<u8>)], words: &[&str]| {
+            let folder = with(files);
+            let error = run(folder.path(), 0, 3).unwrap_err();
+            let text = error.to_string();
+            assert!(error.is_parameter() && words.iter().all(|word| text.contains(word)), "{text}");
+            assert!(files.iter().all(|(name, text)| fs::read(folder.path().join(name)).unwrap() == **text));
+        };
+        refused(&[("state.0", &two[0][2])], &["each of 2 ranks", "state.1", "begin anew"]);
+        refused(&[("state.1", &two[1][2])], &["each of 2 ranks", "state.0"]);
+        refused(&[("state.0", &two[0][2]), ("state.1", &b"torn".to_vec())], &["state.1"]);
+        let (_, one) = run(tempfile::tempdir().unwrap().path(), 0, 1).unwrap();
+        refused(&[("state", &one[2]), ("state.0", &two[0][2]), ("state.1", &two[1][2])], &["of 1", "of 2", "remove"]);
+        let other = String::from_utf8(two[1][2].clone()).unwrap().replace("\"small\"", "\"large\"").into_bytes();
+        refused(&[("state.0", &two[0][2]), ("state.1", &other)], &["run with small", "large", "state.1"]);
+        // A file that is no rank's is left alone.
+        let folder =
+            with(&[("state.0", &two[0][2]), ("state.1", &two[1][2]), ("state.01", &two[1][2]), ("state.x", &one[0])]);
+        assert!(run(folder.path(), 0, 3).is_ok());
+    }
+
+    /// A rank's process over a folder of images.
+    fn start(folder: &Path, epochs: &str, number: u32, ranks: u32) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
+        command.arg("run").arg(folder.join("images")).args(["--device", "cpu", "--batch-size", "2", "--threads", "1"]);
+        command.args(["--epochs", epochs, "--rank", &format!("{number}/{ranks}"), "--state"]).arg(folder.join("state"));
+        command
+            .env("WARPFEED_ENTRY_POINTS", "memory")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+
+    #[test]
+    fn killed_processes_go_on_in_other_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let class = folder.path().join("images/class");
+        fs::create_dir_all(&class).unwrap();
+        (0..IMAGES).for_each(|i| fs::write(class.join(format!("{i:02}.jpg")), common::jpeg(60, 80, i)).unwrap());
+        let mut random = Random(21);
+        let mut changes = 0;
+        for (turn, ranks) in [2, 1, 3, 3, 8, 2].into_iter().enumerate() {
+            let processes: Vec<Child> = (0..ranks).map(|number| start(folder.path(), "12", number, ranks)).collect();
+            // Before the first change each rank must have a file.
+            let all_have = || (0..ranks).all(|number| own_file(folder.path(), number, ranks).exists());
+            let begun = Instant::now();
+            while turn == 0 && !all_have() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "they do not get on");
+            }
+            std::thread::sleep(Duration::from_millis(random.within(20, 400).into()));
+            for mut process in processes {
+                let _ = process.kill();
+                let output = process.wait_with_output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.code().is_none_or(|code| code == 0), "{ranks} ranks: {said}");
+            }
+            changes += 1;
+        }
+        for (number, process) in (0..5).map(|number| (number, start(folder.path(), "12", number, 5))) {
+            let output = process.wait_with_output().unwrap();
+            assert!(output.status.success(), "rank {number}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        let (images, counted) = delivered(folder.path(), 5);
+        assert_eq!(images, 12 * IMAGES);
+        assert!((1..=changes).contains(&counted), "{counted} changes");
     }
 }
