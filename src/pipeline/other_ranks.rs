@@ -136,7 +136,7 @@ fn state_after(setup: &Setup, states: &[EpochState]) -> Result<EpochState> {
             let delivered = |state: &&EpochState| match state.epoch().cmp(&epoch) {
                 Ordering::Less => Ok(0),
                 Ordering::Equal => Ok(state.position()),
-                Ordering::Greater => Ok(setup.sampler.partition(state.partition()?).positions_of(&rest)),
+                Ordering::Greater => Ok(setup.all_positions_of(state.partition()?, &rest)),
             };
             Leg::new(states.iter().map(delivered).collect::<Result<_>>()?)
         };
@@ -158,9 +158,7 @@ fn check_order(setup: &Setup, own: u32, ranks: u32) -> Result<()> {
     };
     Err(Error::Unsupported {
         feature: format!("continuing an epoch of {feature} with {own} ranks instead of {ranks}"),
-        remedy: format!(
-            "deliver the rest of the epoch with {ranks} ranks, and change their number before the next one"
-        ),
+        remedy: format!("deliver the rest of the epoch with {ranks} ranks"),
     })
 }
 

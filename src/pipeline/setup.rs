@@ -5,7 +5,7 @@ use super::policy::{LastBatch, Policy};
 use super::recipes::Recipes;
 use crate::backend::RunOptions;
 use crate::mix::Mix;
-use crate::sampler::{Leg, Rest, Sampler};
+use crate::sampler::{Leg, Partition, Rest, Sampler};
 use crate::sampling::Chosen;
 use crate::source::stream::Feed;
 use crate::source::{Input, Reader, StreamStart};
@@ -76,9 +76,15 @@ impl Setup {
         Rest::new(self.sampler.all().min(self.limit.saturating_mul(ranks.into())), legs)
     }
 
+    /// Number of positions that a partition has of `rest`, padding and an incomplete last batch included. The limit is
+    /// also of each rank that shares the rest: the memory of batches is made for it.
+    pub(super) fn all_positions_of(&self, partition: Partition, rest: &Rest) -> u64 {
+        self.sampler.partition(partition).positions_of(rest).min(self.limit)
+    }
+
     /// Number of positions that this partition delivers of `rest` from position `first` on.
     pub(super) fn positions(&self, rest: &Rest, first: u64) -> u64 {
-        let left = self.sampler.positions_of(rest).saturating_sub(first);
+        let left = self.all_positions_of(self.sampler.own_partition(), rest).saturating_sub(first);
         let batch = self.options.batch_size as u64;
         match self.policy.last {
             LastBatch::Drop => left / batch * batch,

@@ -222,7 +222,7 @@ impl EpochState {
             return refused(format!("one of this pipeline ({})", expected.join(", ")), got.join(", "));
         }
         let rest = setup.rest(self.own_legs(), partition.world_size());
-        let end = setup.sampler.partition(partition).positions_of(&rest).min(MAX_POSITION);
+        let end = setup.all_positions_of(partition, &rest).min(MAX_POSITION);
         if self.position > end {
             return refused(format!("at a position up to {end}, the end of the epoch"), self.position.to_string());
         }

@@ -112,7 +112,7 @@ fn folders_shards_and_mixes_have_every_sample_once() {
 }
 
 #[test]
-fn samplers_substitutes_limits_and_views_have_every_sample_once() {
+fn samplers_substitutes_and_views_have_every_sample_once() {
     let mut random = Random(5);
     let bad = || WithBad { good: source(41), bad: vec![3, 4, 17, 40] };
     let builders: [&dyn Fn() -> Builder; 8] = [
@@ -130,11 +130,25 @@ fn samplers_substitutes_limits_and_views_have_every_sample_once() {
             same(&mut random, &|| builder().batch_size(3), worlds, 1, 4);
         }
     }
-    // A limit is of each rank that an epoch begins with.
-    let limited = || small(source(41)).batch_size(3).limit(9);
-    let delivered = changed(&mut random, &limited, &[2, 3, 1], 1, 2);
-    let want = [0, 1].map(|number| all(rank(limited(), number, 2).epoch(0))).concat();
-    assert!(want.len() == 18 && sorted(delivered[&0].clone()) == sorted(want));
+}
+
+#[test]
+fn a_limit_is_of_each_rank_that_began_and_of_each_that_goes_on() {
+    let limited = |batch_size| small(source(41)).limit(9).batch_size(batch_size);
+    let want = sorted([0, 1].map(|number| all(rank(limited(4), number, 2).epoch(0))).concat());
+    assert_eq!(want.len(), 18);
+    let mut delivered = Epochs::new();
+    let states = go_on(&|| limited(4), 2, 1, &[], &mut || 1, &mut delivered);
+    for (ranks, count) in [(3, 10), (5, 10), (1, 9)] {
+        // Batches are larger than the limit, for which their memory is made.
+        let mut together = Epochs::new();
+        go_on(&|| limited(16), ranks, 1, &states, &mut || usize::MAX, &mut together);
+        let rest = together.remove(&0).unwrap();
+        assert_eq!(rest.len(), count, "{ranks} ranks");
+        let together = sorted([&delivered[&0][..], &rest].concat());
+        assert!(together.windows(2).all(|pair| pair[0].index != pair[1].index));
+        assert!(together.iter().all(|sample| want.contains(sample)));
+    }
 }
 
 /// Processes that do not wait for each other, as those of `run`.
