@@ -158,7 +158,10 @@ fn check_order(setup: &Setup, own: u32, ranks: u32) -> Result<()> {
     };
     Err(Error::Unsupported {
         feature: format!("continuing an epoch of {feature} with {own} ranks instead of {ranks}"),
-        remedy: format!("deliver the rest of the epoch with {ranks} ranks"),
+        remedy: format!(
+            "deliver the rest of the epoch with {ranks} partitions; a process may have several pipelines, each with a \
+             partition and its state"
+        ),
     })
 }
 

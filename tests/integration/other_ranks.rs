@@ -318,6 +318,34 @@ fn states_that_are_no_run_are_refused() {
     assert!(error.contains("several runs"), "{error}");
 }
 
+/// Eight processes become six: each partition of the stream goes on from its state, two of them in one process.
+#[test]
+fn a_process_continues_several_partitions_of_a_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    pack(&source(97), &folder.path().join("a"), &PackOptions::new(RecordFormat::WebDataset), &mut |_| {}).unwrap();
+    let stream = || OpenOptions { window: Some(7), ..OpenOptions::default() }.open(folder.path().join("a")).unwrap();
+    let builder = || small(stream()).batch_size(3).threads(1);
+    let (mut delivered, mut states) = (Vec::<Vec<Delivered>>::new(), Vec::new());
+    for number in 0..8 {
+        let mut epoch = rank(builder(), number, 8).epoch(1);
+        delivered.push((0..number % 3).flat_map(|_| samples(&epoch.next().unwrap().unwrap())).collect());
+        states.push(written(&epoch.state()));
+    }
+    for process in 0..6 {
+        let own: Vec<_> = (process..8).step_by(6).map(|i| (i, rank(builder(), i as u32, 8))).collect();
+        let mut epochs: Vec<_> = own.iter().map(|(i, own)| (*i, own.resume(&states[*i]).unwrap())).collect();
+        // In turn, as a trainer takes them.
+        while !epochs.is_empty() {
+            epochs.retain_mut(|(i, epoch)| {
+                epoch.next().map(|batch| delivered[*i].extend(samples(&batch.unwrap()))).is_some()
+            });
+        }
+    }
+    for (number, got) in (0..).zip(delivered) {
+        assert!(common::delivered(&rank(builder(), number, 8), 1) == got, "partition {number}");
+    }
+}
+
 #[test]
 fn what_is_made_for_one_number_of_ranks_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -331,7 +359,7 @@ fn what_is_made_for_one_number_of_ranks_is_refused() {
         let states = [0, 1].map(|number| rank(builder(), number, 2).epoch(0).next().unwrap().unwrap().state());
         let error = rank(builder(), 0, 3).state_after(&states).unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-        assert!(error.to_string().contains("with 2 ranks"), "{error}");
+        assert!(error.to_string().contains("with 2 partitions"), "{error}");
         // As ever with as many.
         assert_eq!(rank(builder(), 1, 2).state_after(&states).unwrap(), states[1]);
     }
