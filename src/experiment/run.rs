@@ -160,8 +160,8 @@ pub struct RunReport {
     /// digest, belongs to this process alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Earlier>,
-    /// What had been delivered when the number of ranks changed last; `None` if it has not changed. It is not in
-    /// [`earlier`](Self::earlier), and no part of the digest.
+    /// Samples and batches that had been delivered when the number of ranks changed last; `None` if it has not changed.
+    /// They are not in [`earlier`](Self::earlier), and no part of the digest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_ranks: Option<OtherRanks>,
     /// [`Digest`] of everything delivered, if asked for.

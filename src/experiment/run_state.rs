@@ -119,13 +119,13 @@ impl Saved {
         self.change.as_ref().map_or(0, |change| change.changes)
     }
 
-    /// What an earlier process of this rank has delivered since the last change; `None` if there was no such process.
+    /// Deliveries of earlier processes of this rank since the last change; `None` if there was no such process.
     pub(super) fn earlier(&self) -> Option<Earlier> {
         let has_begun = |change: &Change| change.beginning != self.epoch;
         self.change.as_ref().is_none_or(has_begun).then_some(self.delivered)
     }
 
-    /// What had been delivered before the last change of the number of ranks.
+    /// Deliveries of all ranks before the last change of their number.
     pub(super) fn other_ranks(&self) -> Option<OtherRanks> {
         self.change.as_ref().map(|change| change.before)
     }
@@ -160,7 +160,7 @@ impl StateFile {
         Ok(paths)
     }
 
-    /// What earlier processes left for the rank of `pipeline` to continue; `None` if that is nothing.
+    /// The state from which the rank of `pipeline` continues; `None` if it begins anew.
     pub(super) fn find<I>(&self, pipeline: &Pipeline<I>) -> Result<Option<Saved>> {
         let own = pipeline.partition();
         let path = self.of_rank(own);
@@ -205,7 +205,7 @@ impl StateFile {
             self.check(saved)?;
             let partition = saved.epoch.partition()?;
             if partition.world_size() != ranks || ranks > MAX_RANKS {
-                let expected = format!("files of one run of at most {MAX_RANKS} ranks at {}", self.path.display());
+                let expected = format!("files at {} of one run, of at most {MAX_RANKS} ranks", self.path.display());
                 let got = format!(
                     "files of {ranks} and of {} ranks: remove those that are not to be continued",
                     partition.world_size()
@@ -231,7 +231,8 @@ impl StateFile {
                     );
                     let missing = self.of_rank(partition);
                     let got = format!(
-                        "none in {}: continue with {ranks} ranks until each has written its state, or remove the files to begin anew",
+                        "none in {}: continue with {ranks} ranks until each has written its state, or remove the files \
+                         to begin anew",
                         missing.display()
                     );
                     return refused(expected, got);

@@ -25,7 +25,7 @@ pub(super) struct Context {
     /// Set when the epoch is dropped, so that threads stop waiting for bytes.
     pub(super) stopped: Arc<AtomicBool>,
     pub(super) epoch: u64,
-    /// What other numbers of ranks have delivered of this epoch and of later ones.
+    /// Legs of this epoch and of later ones: deliveries of other numbers of ranks.
     pub(super) legs: Arc<Legs>,
     order: Order,
     /// The sampler's samples by position; `None` if the order's numbers are the samples.
@@ -61,7 +61,7 @@ impl Context {
         Self { setup, reader, stopped, epoch, legs, order, picks, refused, first, positions, padding, counters, bad }
     }
 
-    /// What other numbers of ranks have delivered of this epoch.
+    /// Legs of this epoch.
     pub(super) fn own_legs(&self) -> &[Leg] {
         legs_of(&self.legs, self.epoch)
     }

@@ -69,7 +69,7 @@ pub(super) struct Beginning<'a> {
     pub(super) setup: &'a Arc<Setup>,
     pub(super) backend: &'a Arc<AnyBackend>,
     pub(super) epoch: u64,
-    /// What other numbers of ranks have delivered of this epoch and of later ones.
+    /// Legs of this epoch and of later ones: deliveries of other numbers of ranks.
     pub(super) legs: Arc<Legs>,
     /// The first position in the order; for a stream, `cursor` is the place in it.
     pub(super) first: u64,

@@ -79,7 +79,7 @@ pub struct EpochState {
     /// CRC-32C of epoch, position and place, 8 hexadecimal digits: a place belongs to one position.
     #[serde(rename = "place_crc32c", default, skip_serializing_if = "Option::is_none")]
     crc: Option<String>,
-    /// What other numbers of ranks have delivered of this epoch and of later ones.
+    /// Legs of this epoch and of later ones: deliveries of other numbers of ranks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) legs: Legs,
 }
@@ -107,7 +107,7 @@ impl fmt::Debug for Moment {
 }
 
 impl EpochState {
-    /// `legs`: what other numbers of ranks have delivered of this epoch and of later ones.
+    /// `legs`: those of this epoch and of later ones.
     pub(super) fn new(setup: &Setup, epoch: u64, legs: &Legs, position: u64, cursor: Option<&[u8]>) -> Self {
         let (sampler, partition, cursor) = (&setup.sampler, setup.sampler.own_partition(), cursor.map(hex));
         Self {
@@ -155,7 +155,7 @@ impl EpochState {
         Self { version, epoch, position: 0, cursor: None, crc: None, legs, ..self.clone() }
     }
 
-    /// What other numbers of ranks have delivered of an epoch and of later ones.
+    /// Legs of an epoch and of later ones.
     pub(super) fn legs_from(&self, epoch: u64) -> Legs {
         self.legs.range(epoch..).map(|(epoch, legs)| (*epoch, legs.clone())).collect()
     }
@@ -175,7 +175,7 @@ impl EpochState {
         Partition::new(self.partition.0, self.partition.1)
     }
 
-    /// What other numbers of ranks have delivered of the state's epoch.
+    /// Legs of the state's epoch.
     pub(super) fn own_legs(&self) -> &[Leg] {
         legs_of(&self.legs, self.epoch)
     }

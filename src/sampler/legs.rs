@@ -272,7 +272,7 @@ mod tests {
         for worlds in WORLDS {
             let legs = legs(&mut random, len, worlds);
             let rest = Rest::new(len, &legs);
-            // What is kept depends on the number of ranks, not of samples.
+            // Memory depends on the number of ranks, not of samples.
             let ranks: usize = legs.iter().map(|leg| leg.ranks as usize).sum();
             let numbers = rest.steps.iter().map(|step| step.delivered.len() + step.sections.len());
             assert!(numbers.sum::<usize>() <= 2 * ranks);

@@ -18,7 +18,7 @@ fn rank(builder: Builder, rank: u32, ranks: u32) -> Pipeline {
     on_cpu(builder.partition(Partition::new(rank, ranks).unwrap()))
 }
 
-/// What was delivered, by epoch.
+/// Delivered samples, by epoch.
 type Epochs = BTreeMap<u64, Vec<Delivered>>;
 
 /// Each of `ranks` ranks continues from what `states` have left, or begins the epochs, and delivers `batches` batches
@@ -61,7 +61,7 @@ fn sorted(mut delivered: Vec<Delivered>) -> Vec<Delivered> {
     delivered
 }
 
-/// What every epoch delivers, of which ranks of these numbers deliver parts at random, the last of them the rest.
+/// Delivers epochs with these numbers of ranks: each delivers a part at random, the last one the rest.
 fn changed(random: &mut Random, builder: &dyn Fn() -> Builder, worlds: &[u32], epochs: u64, most: u32) -> Epochs {
     let (mut delivered, mut states) = (Epochs::new(), Vec::new());
     for (place, &ranks) in worlds.iter().enumerate() {
@@ -300,7 +300,7 @@ fn states_that_are_no_run_are_refused() {
     let beyond = edited(&states[1], &|json| json["position"] = 15.into());
     refused(builder(), &[states[0].clone(), beyond, states[2].clone()], &["up to 14"]);
 
-    // What has legs is refused by programs that do not know them, and if the legs are none.
+    // Legs that are no legs, and legs in a state whose version has none.
     let after = rank(builder(), 1, 2).state_after(&states).unwrap();
     let edits: [&dyn Fn(&mut serde_json::Value); 3] =
         [&|json| json["version"] = 2.into(), &|json| json["legs"]["1"][0]["ranks"] = 0.into(), &|json| {
@@ -420,7 +420,7 @@ mod files {
         (own + before.as_u64().unwrap_or(0), files[0]["change"]["changes"].as_u64().unwrap_or(0))
     }
 
-    /// What each of two ranks writes after every batch.
+    /// State files of two ranks after every batch.
     fn of_two_ranks() -> [Vec<Vec<u8>>; 2] {
         let folder = tempfile::tempdir().unwrap();
         [0, 1].map(|number| run(folder.path(), number, 2).unwrap().1)
@@ -467,7 +467,7 @@ mod files {
                 assert_eq!(run(folder.path(), number, ranks).unwrap().0.other_ranks.unwrap().ranks, 3);
             }
             assert_eq!(delivered(folder.path(), ranks), (EPOCHS * IMAGES, 2), "{ranks} ranks");
-            // What is done is done, for any number of ranks: an older file is not looked at.
+            // Done is done, for any number of ranks: an older file is not looked at.
             for number in 0..3 {
                 let (report, _) = run(folder.path(), number, 3).unwrap();
                 assert_eq!((report.images, report.other_ranks.unwrap().images), (0, EPOCHS * IMAGES));
