@@ -181,7 +181,7 @@ fn text(report: &RunReport) -> String {
     if let Some(before) = report.other_ranks {
         let _ = writeln!(
             text,
-            "continued     after {} images in {} batches, with {} ranks before",
+            "continued     after {} images in {} batches; ranks before: {}",
             before.images, before.batches, before.ranks
         );
     }
