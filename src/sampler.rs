@@ -1,5 +1,9 @@
 //! The order of an epoch: every sample exactly once, the same on every machine.
 
+mod legs;
+
+pub(crate) use legs::{Leg, Legs, Rest, legs_of};
+
 use crate::error::{Error, Result};
 use crate::rng::{Domain, SampleRng};
 use std::fmt;
@@ -49,6 +53,11 @@ impl Partition {
     pub const fn share(self, len: u64) -> u64 {
         let (rank, world_size) = (self.rank as u64, self.world_size as u64);
         len / world_size + (rank < len % world_size) as u64
+    }
+
+    /// The position of the order that this partition has at its own position `own`.
+    const fn position(self, own: u64) -> u64 {
+        own * self.world_size as u64 + self.rank as u64
     }
 
     fn wrong(got: String) -> Error {
@@ -162,19 +171,39 @@ impl Sampler {
     /// Number of samples of this partition in an epoch, without padding.
     #[must_use]
     pub const fn len(&self) -> u64 {
-        match self.even {
-            Some(Even::Cut) => self.len / self.partition.world_size as u64,
-            Some(Even::Padded) | None => self.partition.share(self.len),
-        }
+        self.len_of(self.len)
     }
 
     /// Number of positions of this partition that are padding: 0 or 1.
     #[must_use]
     pub const fn padding(&self) -> u64 {
+        self.padding_of(self.len)
+    }
+
+    /// Number of positions that this partition has of `left`, without padding.
+    const fn len_of(&self, left: u64) -> u64 {
         match self.even {
-            Some(Even::Padded) => self.len.div_ceil(self.partition.world_size as u64) - self.partition.share(self.len),
+            Some(Even::Cut) => left / self.partition.world_size as u64,
+            Some(Even::Padded) | None => self.partition.share(left),
+        }
+    }
+
+    /// Number of positions of this partition that are padding if the partitions share `left` positions: 0 or 1.
+    const fn padding_of(&self, left: u64) -> u64 {
+        match self.even {
+            Some(Even::Padded) => left.div_ceil(self.partition.world_size as u64) - self.partition.share(left),
             Some(Even::Cut) | None => 0,
         }
+    }
+
+    /// Number of positions that this partition has of what is left of an epoch, padding included.
+    pub(crate) const fn positions_of(&self, rest: &Rest) -> u64 {
+        self.len_of(rest.len()) + self.padding_of(rest.len())
+    }
+
+    /// Number of all partitions' samples in an epoch.
+    pub(crate) const fn all(&self) -> u64 {
+        self.len
     }
 
     pub(crate) const fn own_partition(&self) -> Partition {
@@ -197,35 +226,53 @@ impl Sampler {
     /// for those of the partition afterwards. A sequential order takes none.
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Order {
+        self.order_of(epoch, Rest::whole(self.len))
+    }
+
+    /// The order of what is left of epoch `epoch`.
+    pub(crate) fn order_of(&self, epoch: u64, rest: Rest) -> Order {
+        let (len, padding) = (self.len_of(rest.len()), self.padding_from(&rest));
         let mut draw = SampleRng::new(self.seed, epoch, Domain::Order, 0);
         let (indices, padding) = match u32::try_from(self.len) {
-            _ if !self.shuffle => (Indices::Stride(self.partition), self.padding_from()),
-            Ok(len) => {
-                let (share, padding) = self.shuffled_share((0..len).collect(), &mut draw);
+            _ if !self.shuffle => (Indices::InOrder(self.partition, rest), padding),
+            Ok(all) => {
+                let (share, padding) = self.shuffled_share((0..all).collect(), &rest, padding, &mut draw);
                 (Indices::Narrow(share), padding.map(u64::from))
             }
             Err(_) => {
-                let (share, padding) = self.shuffled_share((0..self.len).collect(), &mut draw);
+                let (share, padding) = self.shuffled_share((0..self.len).collect(), &rest, padding, &mut draw);
                 (Indices::Wide(share), padding)
             }
         };
-        Order { indices, len: self.len(), padding }
+        Order { indices, len, padding }
     }
 
-    fn shuffled_share<T: Copy>(&self, mut all: Vec<T>, draw: &mut SampleRng) -> (Vec<T>, Option<T>) {
+    fn shuffled_share<T: Copy>(
+        &self,
+        mut all: Vec<T>,
+        rest: &Rest,
+        padding: Option<u64>,
+        draw: &mut SampleRng,
+    ) -> (Vec<T>, Option<T>) {
         draw.shuffle(&mut all);
-        if self.partition.world_size == 1 {
-            return (all, None);
+        let padding = padding.map(|position| all[position as usize]);
+        let len = self.len_of(rest.len());
+        if len < self.len {
+            // A position is never before its number, so nothing is overwritten that is still needed.
+            for own in 0..len {
+                all[own as usize] = all[rest.get(self.partition.position(own)) as usize];
+            }
+            all.truncate(len as usize);
+            all.shrink_to_fit();
         }
-        let padding = self.padding_from().map(|position| all[position as usize]);
-        let share = all.into_iter().skip(self.partition.rank as usize).step_by(self.partition.world_size as usize);
-        (share.take(self.len() as usize).collect::<Box<[T]>>().into(), padding)
+        (all, padding)
     }
 
     /// The position of the whole order that this partition's padding repeats, as if the order began again at its end.
-    fn padding_from(&self) -> Option<u64> {
-        let position = u64::from(self.partition.rank).checked_sub(self.len % u64::from(self.partition.world_size))?;
-        (self.padding() > 0).then(|| position.checked_rem(self.len)).flatten()
+    fn padding_from(&self, rest: &Rest) -> Option<u64> {
+        let beyond = rest.len() % u64::from(self.partition.world_size);
+        let position = u64::from(self.partition.rank).checked_sub(beyond)?;
+        (self.padding_of(rest.len()) > 0).then(|| position.checked_rem(self.len)).flatten()
     }
 
     /// Draws a substitute for the bad sample `index` among all other samples, a new one for each `attempt`. `None` if
@@ -249,7 +296,7 @@ pub struct Order {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Indices {
-    Stride(Partition),
+    InOrder(Partition, Rest),
     Narrow(Vec<u32>),
     Wide(Vec<u64>),
 }
@@ -281,7 +328,7 @@ impl Order {
             return self.padding.filter(|_| position == self.len);
         }
         Some(match &self.indices {
-            Indices::Stride(partition) => position * u64::from(partition.world_size) + u64::from(partition.rank),
+            Indices::InOrder(partition, rest) => rest.get(partition.position(position)),
             Indices::Narrow(indices) => u64::from(indices[position as usize]),
             Indices::Wide(indices) => indices[position as usize],
         })

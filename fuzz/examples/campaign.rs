@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use warpfeed::{
-    Pipeline,
+    Partition, Pipeline,
     image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg},
     source::EncodedImages,
 };
@@ -281,17 +281,22 @@ fn images() -> Vec<Vec<u8>> {
     images
 }
 
-/// A state and recipes as JSON.
+/// States, one of them after a change of the number of ranks, and recipes as JSON.
 fn texts() -> Vec<Vec<u8>> {
     let jpeg = encode_jpeg(&Image::new(Size::new(20, 15)), &JpegOptions::default()).expect("a JPEG");
     let source = EncodedImages::new([(jpeg.clone(), 0), (jpeg, 1)]);
-    let pipeline = Pipeline::builder(source).threads(0).batch_size(1).shuffle(3).center_crop(8).build();
-    let state = serde_json::to_vec(&pipeline.expect("a good pipeline").epoch(0).state()).expect("JSON");
+    let builder = Pipeline::builder(source).threads(0).batch_size(1).shuffle(3).center_crop(8);
+    let pipeline = |partition| builder.clone().partition(partition).build().expect("a good pipeline");
+    let rank = |rank| pipeline(Partition::new(rank, 2).expect("a rank"));
+    let one_of_two = rank(0).epoch(0).next().and_then(Result::ok).expect("a batch").state();
+    let whole = pipeline(Partition::WHOLE);
+    let after = whole.state_after(&[one_of_two, rank(1).epoch(0).state()]).expect("states of all ranks");
+    let states = [whole.epoch(0).state(), after].map(|state| serde_json::to_vec(&state).expect("JSON"));
     let recipes = [
         r#"[{"op":"rotate","degrees":30.5,"interpolation":"bilinear","expand":true,"fill":[1,2,3]},{"op":"hflip"}]"#,
         r#"[{"op":"resized_crop","x":1,"y":2,"width":9,"height":9,"out_width":8,"out_height":7,"interpolation":"bicubic"}]"#,
         r#"[{"op":"resize","size":31},{"op":"center_crop","width":24,"height":24},{"op":"gaussian_blur","kernel":3,"sigma":1.5}]"#,
         r#"[{"op":"hue","factor":0.25},{"op":"dilate","kernel":3},{"op":"normalize","mean":[0.5,0.5,0.5],"std":[0.2,0.2,0.2]}]"#,
     ];
-    recipes.iter().map(|text| text.as_bytes().to_vec()).chain([state]).collect()
+    recipes.iter().map(|text| text.as_bytes().to_vec()).chain(states).collect()
 }

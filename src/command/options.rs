@@ -457,14 +457,6 @@ impl PipelineOptions {
         self.rank.map(RankName::rank).transpose()
     }
 
-    /// The file's name for this rank, if each rank needs a file of its own.
-    pub fn own_file(&self, path: PathBuf) -> Result<PathBuf> {
-        let Some(rank) = self.rank()?.filter(|rank| rank.world_size() > 1) else { return Ok(path) };
-        let mut name = path.into_os_string();
-        name.push(format!(".{}", rank.rank()));
-        Ok(name.into())
-    }
-
     /// Text of all settings that decide about the output, except the source and the contents of
     /// [`EpochState`](crate::EpochState).
     pub fn settings(&self) -> Result<String> {

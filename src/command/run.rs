@@ -35,7 +35,8 @@ pub struct Run {
     epochs: u64,
     /// Save the state of the run in FILE after every batch, and continue from FILE if it exists.
     ///
-    /// With --rank each process has its own file, FILE.RANK.
+    /// With --rank each process has its own file, FILE.RANK. The number of ranks may change when a run is continued:
+    /// the new ranks share what all ranks before have left.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Print the SHA-256 over every sample's label, target (if any) and output.
@@ -72,7 +73,7 @@ impl Run {
         };
         let report = match self.state {
             Some(path) => {
-                let file = StateFile { path: self.pipeline.own_file(path)?, settings: self.pipeline.settings()? };
+                let file = StateFile { path, settings: self.pipeline.settings()? };
                 run_with_state(pipeline, epochs, self.digest, &file, started, &mut progress)
             }
             None => run(pipeline, epochs, self.digest, started, &mut progress),
@@ -175,6 +176,13 @@ fn text(report: &RunReport) -> String {
             text,
             "epochs        {}: {:.1} images/s in the first, {:.1} in the last",
             report.epochs, first.images_per_s, last.images_per_s
+        );
+    }
+    if let Some(before) = report.other_ranks {
+        let _ = writeln!(
+            text,
+            "continued     after {} images in {} batches; ranks before: {}",
+            before.images, before.batches, before.ranks
         );
     }
     if let Some(earlier) = report.earlier {

@@ -1,7 +1,7 @@
 //! Runs a pipeline over whole epochs and measures it.
 
 use super::digest::Digest;
-use super::run_state::{Earlier, StateFile};
+use super::run_state::{Earlier, OtherRanks, Saved, StateFile};
 use crate::backend::LeftToCpu;
 use crate::error::{Error, Result};
 use crate::pipeline::{BadSample, Batch, BatchImages, CacheUsage, Epoch, EpochState, Pipeline, Stats};
@@ -160,6 +160,10 @@ pub struct RunReport {
     /// digest, belongs to this process alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Earlier>,
+    /// Samples and batches that had been delivered when the number of ranks changed last; `None` if it has not changed.
+    /// They are not in [`earlier`](Self::earlier), and no part of the digest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_ranks: Option<OtherRanks>,
     /// [`Digest`] of everything delivered, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
@@ -255,7 +259,8 @@ pub fn run<I: BatchImages>(
 /// Like [`run`], but continues from the state in `file` if an earlier process was interrupted, even by a signal, and
 /// keeps the file up to date. All processes together deliver the same samples as one uninterrupted run, with the same
 /// digest. If a process ends after delivering a batch and before writing its state, the next one delivers that batch
-/// again.
+/// again. A run of several ranks may be continued with another number of ranks ([`StateFile`]); a digest then covers
+/// what this rank delivers since.
 ///
 /// # Errors
 /// The errors of [`run`]; [`Error::Parameter`], which names the differences, if the file belongs to another run;
@@ -310,9 +315,9 @@ fn run_epochs<I: BatchImages>(
     let mut last: Option<Batch<I>> = None;
     let synchronize = |batch: &Batch<I>| batch.tensors().flatten().try_for_each(Tensor::synchronize);
     let begin = Instant::now();
-    let found = file.map(StateFile::read).transpose()?.flatten();
-    let mut writer = file.map(StateFile::writer).transpose()?;
-    let earlier = found.as_ref().map(|found| found.delivered);
+    let found = file.map(|file| file.find(pipeline)).transpose()?.flatten();
+    let mut writer = file.map(|file| file.writer(pipeline.partition(), found.as_ref())).transpose()?;
+    let (earlier, other_ranks) = (found.as_ref().and_then(Saved::earlier), found.as_ref().and_then(Saved::other_ranks));
     if let (Some(hash), Some(found)) = (&mut hash, &found) {
         let unfinished = found.digest.as_deref().and_then(Digest::from_unfinished);
         *hash = unfinished.ok_or_else(|| {
@@ -320,7 +325,7 @@ fn run_epochs<I: BatchImages>(
             Error::parameter("run", "state", "of a run with a digest", got)
         })?;
     }
-    let mut resumed = found.map(|found| found.epoch);
+    let resumed = found.map(|found| found.epoch);
     let mut delivered = earlier.unwrap_or_default();
     if delivered.images > 0 {
         progress(&Progress { images: delivered.images, before: Stats::default(), epoch: None });
@@ -332,8 +337,8 @@ fn run_epochs<I: BatchImages>(
     }
     for number in start..epochs.end {
         let epoch_begin = Instant::now();
-        let mut epoch = match resumed.take() {
-            Some(state) => pipeline.resume(&state)?,
+        let mut epoch = match &resumed {
+            Some(state) => pipeline.resume(&state.for_epoch(number))?,
             None => pipeline.epoch(number),
         };
         let mut save = |epoch: EpochState, delivered: Earlier, hash: &Option<Digest>| {
@@ -409,6 +414,7 @@ fn run_epochs<I: BatchImages>(
         moved_mean: (stats.moved > 0).then(|| stats.moved as f64 / stats.images.max(1) as f64),
         moved_most: (stats.moved > 0).then_some(stats.moved_most),
         earlier,
+        other_ranks,
         digest: hash.map(Digest::finish),
     })
 }

@@ -6,7 +6,7 @@ use super::stats::Counters;
 use crate::backend::Encoded;
 use crate::error::{Error, Result};
 use crate::rng::Pick;
-use crate::sampler::Order;
+use crate::sampler::{Leg, Legs, Order, legs_of};
 use crate::sampling::Picks;
 use crate::source::{Reader, Want};
 use crate::targets::{Annotation, Found};
@@ -25,6 +25,8 @@ pub(super) struct Context {
     /// Set when the epoch is dropped, so that threads stop waiting for bytes.
     pub(super) stopped: Arc<AtomicBool>,
     pub(super) epoch: u64,
+    /// Legs of this epoch and of later ones: deliveries of other numbers of ranks.
+    pub(super) legs: Arc<Legs>,
     order: Order,
     /// The sampler's samples by position; `None` if the order's numbers are the samples.
     picks: Option<Picks>,
@@ -42,18 +44,26 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// An epoch that starts at position `first` of its order. `cursor`: the place of that position in a stream.
-    pub(super) fn new(setup: Arc<Setup>, epoch: u64, first: u64, cursor: Option<Vec<u8>>) -> Self {
-        let order = setup.sampler.epoch(epoch);
+    /// An epoch that starts at position `first` of the order that `legs` have left. `cursor`: the place of that
+    /// position in a stream.
+    pub(super) fn new(setup: Arc<Setup>, epoch: u64, legs: Arc<Legs>, first: u64, cursor: Option<Vec<u8>>) -> Self {
+        let rest = setup.rest(legs_of(&legs, epoch), setup.sampler.own_partition().world_size());
+        let all = setup.positions(&rest, first);
+        let order = setup.sampler.order_of(epoch, rest);
         let (seed, shuffle) = (setup.recipes.seed, setup.shuffle);
         let picks = setup.chosen.as_ref().map(|chosen| chosen.picks(seed, shuffle, epoch, &order)).transpose();
         let (picks, refused) = picks.map_or_else(|error| (None, Some(error)), |picks| (picks, None));
-        let positions = if refused.is_none() { setup.positions(first) } else { 0 };
+        let positions = if refused.is_none() { all } else { 0 };
         let padding = (first + positions).saturating_sub(order.len() - order.padding());
         let stopped = Arc::default();
         let reader = setup.reader(epoch, first, cursor, &stopped);
         let (counters, bad) = (Counters::default(), BadSamples::default());
-        Self { setup, reader, stopped, epoch, order, picks, refused, first, positions, padding, counters, bad }
+        Self { setup, reader, stopped, epoch, legs, order, picks, refused, first, positions, padding, counters, bad }
+    }
+
+    /// Legs of this epoch.
+    pub(super) fn own_legs(&self) -> &[Leg] {
+        legs_of(&self.legs, self.epoch)
     }
 
     /// The sample at a position.
@@ -87,11 +97,13 @@ impl Context {
         }
     }
 
-    /// The number of a batch among the epoch's batches of all ranks, with ranks taken in turn.
+    /// The number of a batch among the epoch's batches of all ranks, with ranks taken in turn. Batches of other numbers
+    /// of ranks come before, as many as if each rank had come as far as the one that came farthest.
     pub(super) fn batch_of_all_ranks(&self, number: u64) -> u64 {
-        let partition = self.setup.sampler.own_partition();
-        let own = self.first / self.setup.options.batch_size as u64 + number;
-        own * u64::from(partition.world_size()) + u64::from(partition.rank())
+        let (partition, batch_size) = (self.setup.sampler.own_partition(), self.setup.options.batch_size as u64);
+        let earlier = self.own_legs().iter().fold(0_u64, |sum, leg| sum.saturating_add(leg.batches(batch_size)));
+        let own = self.first / batch_size + number;
+        earlier.saturating_add(own * u64::from(partition.world_size()) + u64::from(partition.rank()))
     }
 
     /// The parts of a sample that are read if its image is not in the cache.

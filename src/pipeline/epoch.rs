@@ -11,6 +11,7 @@ use super::wakeup::Wakeup;
 use super::worker_threads::WorkerThreads;
 use crate::backend::AnyBackend;
 use crate::error::{Error, Result};
+use crate::sampler::Legs;
 use crate::tensor::Tensor;
 use crate::trace::{Activity, Span};
 use std::io;
@@ -68,6 +69,8 @@ pub(super) struct Beginning<'a> {
     pub(super) setup: &'a Arc<Setup>,
     pub(super) backend: &'a Arc<AnyBackend>,
     pub(super) epoch: u64,
+    /// Legs of this epoch and of later ones: deliveries of other numbers of ranks.
+    pub(super) legs: Arc<Legs>,
     /// The first position in the order; for a stream, `cursor` is the place in it.
     pub(super) first: u64,
     pub(super) cursor: Option<Vec<u8>>,
@@ -79,11 +82,12 @@ impl<I> Epoch<I> {
         let wakeup = Arc::new(Wakeup::default());
         let (mut threads, mut positions) = (0, 0_u64);
         let mut epochs: Vec<Self> = Vec::new();
-        for Beginning { setup, backend, epoch, first, cursor } in beginnings {
-            let mut context = Context::new(Arc::clone(setup), epoch, first, cursor);
+        for Beginning { setup, backend, epoch, legs, first, cursor } in beginnings {
+            let mut context = Context::new(Arc::clone(setup), epoch, legs, first, cursor);
             let refused = context.refused.take();
             let total = context.reader.feed().is_none().then_some(context.positions);
-            let tally = Tally::new(setup.policy.max_bad, total, first == 0);
+            let is_whole = first == 0 && context.own_legs().is_empty();
+            let tally = Tally::new(setup.policy.max_bad, total, is_whole);
             (threads, positions) = (setup.options.threads, positions.saturating_add(context.positions));
             context.announce_first();
             let running = Arc::new(Running::new(context, Arc::clone(backend), &wakeup));
@@ -173,7 +177,8 @@ impl<I> Epoch<I> {
         let context = self.context();
         let position = context.first + self.given;
         let cursor = context.reader.feed().and_then(|feed| feed.cursor(position));
-        Moment { setup: Arc::clone(&context.setup), epoch: context.epoch, position, cursor }
+        let (setup, legs) = (Arc::clone(&context.setup), Arc::clone(&context.legs));
+        Moment { setup, epoch: context.epoch, legs, position, cursor }
     }
 
     /// Counts and times of the epoch so far.

@@ -52,8 +52,8 @@ impl PipelineGroup {
         Epoch::start_all(self.pipelines.iter().map(|pipeline| pipeline.beginning(epoch)).collect())
     }
 
-    /// Continues an epoch on each device from its state. `states` are in the order of the devices. See
-    /// [`Pipeline::resume`].
+    /// Continues an epoch on each device from its state. `states` are in the order of the devices;
+    /// [`states_after`](Self::states_after) makes them if the number of devices has changed. See [`Pipeline::resume`].
     ///
     /// # Errors
     /// [`Error::Parameter`] if the number of states is not the number of devices, or if they belong to different

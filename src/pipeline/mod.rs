@@ -65,7 +65,8 @@
 //! # States
 //!
 //! A state holds the epoch, the position, and everything that decides which samples come: number of samples, the
-//! source's fingerprint, seed, order, partition. The position counts the samples given to the consumer, not those that
+//! source's fingerprint, seed, order, partition. `other_ranks` makes states of all ranks into one for another number of
+//! ranks. The position counts the samples given to the consumer, not those that
 //! threads have prepared. It counts positions of the partition's order, so skipped samples, substitutes and another
 //! batch size need no special treatment. Operations and policies are not in the state, because a trainer may change
 //! them. `run --state` does compare them, as text, because its digest depends on them; the digest is plain SHA-256, and
@@ -89,6 +90,7 @@ mod context;
 mod entry_points;
 mod epoch;
 mod group;
+mod other_ranks;
 mod partners;
 mod policy;
 mod recipes;
@@ -109,6 +111,7 @@ use crate::plan::Strategy;
 use crate::preprocess::Preprocessor;
 use crate::raster::Size;
 use crate::rng::Pick;
+use crate::sampler::Partition;
 use crate::source::{Input, SourceSummary};
 use crate::targets::TargetSpec;
 use crate::tensor::{DType, Tensor};
@@ -300,12 +303,14 @@ impl<I> Pipeline<I> {
     }
 
     fn beginning(&self, epoch: u64) -> Beginning<'_> {
-        Beginning { setup: &self.setup, backend: &self.backend, epoch, first: 0, cursor: None }
+        let (setup, backend) = (&self.setup, &self.backend);
+        Beginning { setup, backend, epoch, legs: Arc::default(), first: 0, cursor: None }
     }
 
     /// Continues an epoch where [`Epoch::state`] was taken. The samples delivered before and after are together exactly
     /// those of one uninterrupted epoch. With another batch size the remaining samples come in batches of that size,
-    /// and with [`LastBatch::Drop`] another number of samples at the end is dropped.
+    /// and with [`LastBatch::Drop`] another number of samples at the end is dropped. With another number of ranks,
+    /// [`state_after`](Self::state_after) makes the state to continue from.
     ///
     /// # Errors
     /// [`Error::Parameter`], which names the differences, if the state belongs to another source, seed, order or
@@ -316,9 +321,15 @@ impl<I> Pipeline<I> {
     }
 
     fn rest(&self, state: &EpochState) -> Result<Beginning<'_>> {
-        state.check(&self.setup, self.setup.all_positions())?;
+        state.check(&self.setup)?;
         let (first, cursor) = (state.position(), state.cursor()?);
-        Ok(Beginning { first, cursor, ..self.beginning(state.epoch()) })
+        Ok(Beginning { legs: Arc::new(state.legs.clone()), first, cursor, ..self.beginning(state.epoch()) })
+    }
+
+    /// This rank's part of every epoch ([`Builder::partition`]).
+    #[must_use]
+    pub fn partition(&self) -> Partition {
+        self.setup.sampler.own_partition()
     }
 
     /// Number of samples in an epoch of this partition, without padding. `None` for a stream, whose length is not known
@@ -337,7 +348,7 @@ impl<I> Pipeline<I> {
     /// Number of batches in an epoch, if no sample is skipped. `None` for a stream.
     #[must_use]
     pub fn batches(&self) -> Option<u64> {
-        let batches = self.setup.positions(0).div_ceil(self.setup.options.batch_size as u64);
+        let batches = self.setup.epoch_positions().div_ceil(self.setup.options.batch_size as u64);
         self.setup.input.samples().map(|_| batches)
     }
 

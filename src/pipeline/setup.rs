@@ -5,7 +5,7 @@ use super::policy::{LastBatch, Policy};
 use super::recipes::Recipes;
 use crate::backend::RunOptions;
 use crate::mix::Mix;
-use crate::sampler::Sampler;
+use crate::sampler::{Leg, Partition, Rest, Sampler};
 use crate::sampling::Chosen;
 use crate::source::stream::Feed;
 use crate::source::{Input, Reader, StreamStart};
@@ -69,18 +69,32 @@ impl Setup {
         *self.fingerprint.get_or_init(|| self.input.fingerprint())
     }
 
-    /// Number of positions in an epoch's order, padding and an incomplete last batch included.
-    pub(super) fn all_positions(&self) -> u64 {
-        all_positions(&self.sampler, self.limit)
+    /// The positions that valid legs have left of an epoch. `ranks`: the number of ranks if there are no legs. The
+    /// limit is of each rank that the epoch began with.
+    pub(super) fn rest(&self, legs: &[Leg], ranks: u32) -> Rest {
+        let ranks = legs.first().map_or(ranks, Leg::ranks);
+        Rest::new(self.sampler.all().min(self.limit.saturating_mul(ranks.into())), legs)
     }
 
-    /// Number of positions that an epoch delivers from position `first` on.
-    pub(super) fn positions(&self, first: u64) -> u64 {
-        let (rest, batch) = (self.all_positions().saturating_sub(first), self.options.batch_size as u64);
+    /// Number of positions that a partition has of `rest`, padding and an incomplete last batch included. The limit is
+    /// also of each rank that shares the rest: the memory of batches is made for it.
+    pub(super) fn all_positions_of(&self, partition: Partition, rest: &Rest) -> u64 {
+        self.sampler.partition(partition).positions_of(rest).min(self.limit)
+    }
+
+    /// Number of positions that this partition delivers of `rest` from position `first` on.
+    pub(super) fn positions(&self, rest: &Rest, first: u64) -> u64 {
+        let left = self.all_positions_of(self.sampler.own_partition(), rest).saturating_sub(first);
+        let batch = self.options.batch_size as u64;
         match self.policy.last {
-            LastBatch::Drop => rest / batch * batch,
-            LastBatch::Keep | LastBatch::Pad => rest,
+            LastBatch::Drop => left / batch * batch,
+            LastBatch::Keep | LastBatch::Pad => left,
         }
+    }
+
+    /// Number of positions that a whole epoch delivers.
+    pub(super) fn epoch_positions(&self) -> u64 {
+        self.positions(&self.rest(&[], self.sampler.own_partition().world_size()), 0)
     }
 }
 

@@ -2,12 +2,17 @@
 
 use super::setup::Setup;
 use crate::error::{Error, Result};
+use crate::sampler::{Leg, Legs, Partition, legs_of};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The version of states that this crate writes and reads.
+/// The version of states without legs.
 const VERSION: u32 = 2;
+
+/// The version of states with legs, which earlier programs refuse.
+const VERSION_WITH_LEGS: u32 = 3;
 
 /// Largest position of a stream, whose end is not known beforehand.
 const MAX_POSITION: u64 = 1 << 62;
@@ -17,9 +22,11 @@ const MAX_POSITION: u64 = 1 << 62;
 /// possibly in another process and with other threads, prefetch or batch size.
 ///
 /// A state holds everything that decides which samples come and what is drawn for them: seed, order, partition and
-/// source. They must be the same when it is resumed. Operations, output and policies are not in it; the caller keeps
-/// them. Written as JSON a state has some 200 bytes. The state of a shuffled stream also holds the places of the
-/// window's samples, about 22 bytes each, so that only these samples are read again.
+/// source. They must be the same when it is resumed; the number of ranks may change
+/// ([`Pipeline::state_after`](crate::Pipeline::state_after)). Operations, output and policies are not in it; the caller
+/// keeps them. Written as JSON a state has some 200 bytes. The state of a shuffled stream also holds the places of the
+/// window's samples, about 22 bytes each, so that only these samples are read again. After a change of the number of
+/// ranks, a state also holds what the ranks before had delivered: a number for each rank, or one for all of them.
 ///
 /// ```
 /// # use warpfeed::prelude::*;
@@ -55,7 +62,7 @@ pub struct EpochState {
     shuffled: bool,
     /// Rank and world size.
     partition: (u32, u32),
-    even: bool,
+    pub(super) even: bool,
     samples: u64,
     /// Description of the sampler; `None` if the epoch has each sample once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,12 +79,16 @@ pub struct EpochState {
     /// CRC-32C of epoch, position and place, 8 hexadecimal digits: a place belongs to one position.
     #[serde(rename = "place_crc32c", default, skip_serializing_if = "Option::is_none")]
     crc: Option<String>,
+    /// Legs of this epoch and of later ones: deliveries of other numbers of ranks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) legs: Legs,
 }
 
 /// The place of an epoch when a batch was delivered, from which a state can be made.
 pub(super) struct Moment {
     pub(super) setup: Arc<Setup>,
     pub(super) epoch: u64,
+    pub(super) legs: Arc<Legs>,
     pub(super) position: u64,
     /// For a stream: the cursor of its samples.
     pub(super) cursor: Option<Vec<u8>>,
@@ -85,7 +96,7 @@ pub(super) struct Moment {
 
 impl Moment {
     pub(super) fn state(&self) -> EpochState {
-        EpochState::new(&self.setup, self.epoch, self.position, self.cursor.as_deref())
+        EpochState::new(&self.setup, self.epoch, &self.legs, self.position, self.cursor.as_deref())
     }
 }
 
@@ -96,10 +107,11 @@ impl fmt::Debug for Moment {
 }
 
 impl EpochState {
-    fn new(setup: &Setup, epoch: u64, position: u64, cursor: Option<&[u8]>) -> Self {
+    /// `legs`: those of this epoch and of later ones.
+    pub(super) fn new(setup: &Setup, epoch: u64, legs: &Legs, position: u64, cursor: Option<&[u8]>) -> Self {
         let (sampler, partition, cursor) = (&setup.sampler, setup.sampler.own_partition(), cursor.map(hex));
         Self {
-            version: VERSION,
+            version: if legs.is_empty() { VERSION } else { VERSION_WITH_LEGS },
             epoch,
             position,
             seed: setup.recipes.seed,
@@ -113,6 +125,7 @@ impl EpochState {
             source: format!("{:016x}", setup.fingerprint()),
             crc: cursor.as_deref().map(|cursor| crc(epoch, position, cursor)),
             cursor,
+            legs: legs.clone(),
         }
     }
 
@@ -122,10 +135,49 @@ impl EpochState {
         self.epoch
     }
 
-    /// Number of positions of the partition's order that have been delivered, skipped samples included.
+    /// Number of positions of the partition's order that have been delivered, skipped samples included. After a change
+    /// of the number of ranks, the order is that of the samples that were left then.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    /// The state at the beginning of a later epoch of the same run; of its own epoch, the state itself. Processes that
+    /// do not wait for each other may be in different epochs when the number of ranks changes; then parts of several
+    /// epochs have been delivered ([`Pipeline::state_after`](crate::Pipeline::state_after)).
+    #[must_use]
+    pub fn for_epoch(&self, epoch: u64) -> Self {
+        if epoch == self.epoch {
+            return self.clone();
+        }
+        let legs = self.legs_from(epoch);
+        let version = if legs.is_empty() { VERSION } else { VERSION_WITH_LEGS };
+        Self { version, epoch, position: 0, cursor: None, crc: None, legs, ..self.clone() }
+    }
+
+    /// Legs of an epoch and of later ones.
+    pub(super) fn legs_from(&self, epoch: u64) -> Legs {
+        self.legs.range(epoch..).map(|(epoch, legs)| (*epoch, legs.clone())).collect()
+    }
+
+    /// The rank that wrote the state. A state from a file may have any.
+    pub(super) fn rank(&self) -> u32 {
+        self.partition.0
+    }
+
+    /// The state of another rank that has come as far.
+    pub(crate) fn of_rank(&self, partition: Partition) -> Self {
+        Self { partition: (partition.rank(), partition.world_size()), ..self.clone() }
+    }
+
+    /// The partition of the rank that wrote the state.
+    pub(crate) fn partition(&self) -> Result<Partition> {
+        Partition::new(self.partition.0, self.partition.1)
+    }
+
+    /// Legs of the state's epoch.
+    pub(super) fn own_legs(&self) -> &[Leg] {
+        legs_of(&self.legs, self.epoch)
     }
 
     /// The cursor of the stream's samples.
@@ -136,13 +188,29 @@ impl EpochState {
         self.cursor.as_ref().map(decode).transpose()
     }
 
-    /// Compares the state with the pipeline that is to resume it, whose epoch has `positions`.
-    pub(super) fn check(&self, setup: &Setup, positions: u64) -> Result<()> {
+    /// Compares the state with the pipeline that is to resume it.
+    pub(super) fn check(&self, setup: &Setup) -> Result<()> {
+        self.check_but_partition(setup, setup.sampler.own_partition())
+    }
+
+    /// Compares the state with the pipeline that is to resume it, as if that had `partition`.
+    pub(super) fn check_but_partition(&self, setup: &Setup, partition: Partition) -> Result<()> {
         let refused = |expected: String, got: String| Err(Error::parameter("resume", "state", expected, got));
-        if self.version != VERSION {
-            return refused(format!("of version {VERSION}"), format!("version {}", self.version));
+        if ![VERSION, VERSION_WITH_LEGS].contains(&self.version) {
+            let expected = format!("of version {VERSION} or {VERSION_WITH_LEGS}");
+            return refused(expected, format!("version {}", self.version));
         }
-        let own = Self::new(setup, self.epoch, self.position, None);
+        let own = Self::new(setup, self.epoch, &self.legs, self.position, None);
+        let own = own.of_rank(partition);
+        let is_stream = setup.input.samples().is_none();
+        if self.version != own.version
+            || self.legs.values().flatten().any(|leg| !leg.is_valid())
+            || is_stream && !self.legs.is_empty()
+        {
+            let expected =
+                "one that says what other numbers of ranks have delivered (take an earlier state)".to_owned();
+            return refused(expected, "one that was damaged or edited".to_owned());
+        }
         let (mut expected, mut got) = (Vec::new(), Vec::new());
         for (own, other) in own.words().into_iter().zip(self.words()) {
             if own != other {
@@ -153,7 +221,8 @@ impl EpochState {
         if !expected.is_empty() {
             return refused(format!("one of this pipeline ({})", expected.join(", ")), got.join(", "));
         }
-        let end = positions.min(MAX_POSITION);
+        let rest = setup.rest(self.own_legs(), partition.world_size());
+        let end = setup.all_positions_of(partition, &rest).min(MAX_POSITION);
         if self.position > end {
             return refused(format!("at a position up to {end}, the end of the epoch"), self.position.to_string());
         }

@@ -55,6 +55,11 @@ impl Chosen {
         24 * (self.samples + self.positions)
     }
 
+    /// Whether the order of an epoch depends on the number of ranks.
+    pub(crate) fn is_of_ranks(&self) -> bool {
+        matches!(self.choice, Choice::Shares(..))
+    }
+
     /// Draws a substitute for the bad sample `index`.
     pub(crate) fn substitute(&self, seed: u64, epoch: u64, index: u64, attempt: u32) -> Option<u64> {
         match &self.choice {

@@ -1,4 +1,5 @@
-//! Packing under a real launcher, into a folder and into stores that other programs play, while processes are killed.
+//! Under a real launcher, while processes are killed: packing, into a folder and into stores that other programs play,
+//! and a run that goes on with other numbers of ranks.
 
 #![cfg(all(feature = "cli", feature = "cloud", target_os = "linux"))]
 
@@ -38,6 +39,63 @@ exec "$0" "$@""#;
     let text = String::from_utf8(output.stdout).unwrap();
     let reports = text.matches(r#""images": 60"#).count();
     assert!(if killed_after.is_some() { reports >= 3 } else { reports == 4 }, "{text}");
+}
+
+/// Runs 20 epochs in `ranks` processes of mpirun's. Each is killed a while after it has a file.
+fn run(source: &str, state: &Path, ranks: u32, killed_after: Option<Duration>) {
+    const SCRIPT: &str = r#"
+if [ -n "$KILLED_AFTER" ]; then
+    "$0" "$@" &
+    process=$!
+    while kill -0 $process 2>/dev/null; do
+        [ -e "$FILE" ] || [ -e "$FILE.$OMPI_COMM_WORLD_RANK" ] && break
+        sleep 0.05
+    done
+    sleep "$KILLED_AFTER.$OMPI_COMM_WORLD_RANK"
+    kill -KILL $process 2>/dev/null
+    wait $process
+    status=$?
+    [ $status = 137 ] || [ $status = 0 ]
+    exit
+fi
+exec "$0" "$@""#;
+    let mut command = Command::new("mpirun");
+    command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string(), "sh", "-c", SCRIPT]);
+    command.args([
+        env!("CARGO_BIN_EXE_warpfeed"),
+        "run",
+        source,
+        "--rank",
+        "auto",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+    ]);
+    command.args(["--epochs", "20", "--batch-size", "4", "--preset", "eval", "--json", "--state"]).arg(state);
+    command.env("KILLED_AFTER", killed_after.map_or(String::new(), |after| after.as_secs().to_string()));
+    let output = command.env("FILE", state).output().expect("mpirun is installed (openmpi-bin)");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+#[ignore = "needs mpirun: the gate's step on ranks"]
+fn mpirun_goes_on_with_other_numbers_of_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, state) = (images(folder.path()), folder.path().join("state"));
+    for ranks in [2, 1, 3] {
+        run(&source, &state, ranks, Some(Duration::from_secs(1)));
+    }
+    run(&source, &state, 8, None);
+    let mut delivered = 0;
+    for rank in 0..8 {
+        let text = fs::read(folder.path().join(format!("state.{rank}"))).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let images = |of: &serde_json::Value| of["images"].as_u64().unwrap();
+        delivered += images(&json["delivered"]) + if rank == 0 { images(&json["change"]["before"]) } else { 0 };
+        assert!(json["change"]["changes"].as_u64().unwrap() >= 1);
+    }
+    assert_eq!(delivered, 20 * 60);
 }
 
 /// What one process makes.

@@ -23,6 +23,7 @@ mod launched;
 mod layers;
 mod memory;
 mod mix;
+mod other_ranks;
 mod pack;
 mod pack_store;
 mod partners;

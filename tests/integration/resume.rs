@@ -146,7 +146,7 @@ fn what_does_not_fit_is_refused_with_what_differs() {
         json[field] = value.into();
         serde_json::from_value::<EpochState>(json).unwrap()
     };
-    assert!(refused(small(source(23)), &edited("version", 1)).contains("version 2, got version 1"));
+    assert!(refused(small(source(23)), &edited("version", 1)).contains("version 2 or 3, got version 1"));
     assert!(refused(small(source(23)), &edited("position", u64::MAX)).contains("up to 23"));
     // Operations, policies and output are the caller's to change.
     let other = small(source(23)).on_error(OnError::Skip).output(warpfeed::DType::U8, warpfeed::Layout::Nhwc);

@@ -1,0 +1,176 @@
+//! States for another number of ranks: what a run's ranks have left, shared by others.
+//!
+//! The states of all ranks say together what is left of an epoch: all positions of the one order that no rank has
+//! delivered. The new ranks share them, in this order, as ranks share a whole epoch (`sampler/legs.rs`). So every
+//! sample comes once, with the pixels that it has with any number of ranks, and what depends on the number of ranks
+//! starts anew: padding, a dropped last batch, and the numbers that mixed batches are drawn by, which go on after those
+//! of the rank that came farthest. Later epochs are shared as ever.
+//!
+//! Ranks that do not wait for each other may be in different epochs. Then each of these epochs has a part that was
+//! delivered, and the state of the new ranks says so of all of them; it begins with the earliest.
+
+use super::setup::Setup;
+use super::state::EpochState;
+use super::{Pipeline, PipelineGroup};
+use crate::error::{Error, Result};
+use crate::sampler::{Leg, legs_of};
+use std::cmp::Ordering;
+
+/// Most epochs between those of two ranks.
+const MAX_APART: u64 = 10_000;
+/// Most ranks that an error lists.
+const LISTED: usize = 20;
+
+impl<I> Pipeline<I> {
+    /// The state from which this pipeline continues a run that had another number of ranks. `states` are the last
+    /// states of all its ranks, in any order. If the partitions are even ([`Builder::even`](crate::Builder::even)), the
+    /// state of one rank is enough, and all ranks are taken to have come as far. All new ranks must be given the same
+    /// states. [`resume`](Self::resume) continues from the result.
+    ///
+    /// The samples that the ranks have left of the epoch are shared by the new ones, in the order of the epoch: each is
+    /// delivered once. If the number of ranks is the same, the result is this rank's own state. Padding and a dropped
+    /// last batch are those of the new ranks. Mixed batches ([`Builder::mix`](crate::Builder::mix)) have other samples
+    /// than without the change, and draw their shares by numbers that no earlier batch of the epoch had.
+    ///
+    /// Ranks that do not wait for each other may be in different epochs. The result then begins in the earliest of
+    /// them, and [`EpochState::for_epoch`] has what is left of the later ones.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if states are missing or belong to different runs, and the errors of
+    /// [`resume`](Self::resume) for each state; [`Error::Unsupported`] for a stream, and for
+    /// [`Concat::shares`](crate::source::Concat::shares), whose batches are made for one number of ranks.
+    ///
+    /// ```
+    /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// # use warpfeed::prelude::*;
+    /// # use warpfeed::Partition;
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
+    /// # let builder = Pipeline::builder(source).shuffle(7).batch_size(2).center_crop(8);
+    /// let ranks = |ranks: u32| (0..ranks).map(move |rank| Partition::new(rank, ranks));
+    /// // Two ranks deliver a batch each.
+    /// let mut labels = Vec::new();
+    /// let mut states = Vec::new();
+    /// for partition in ranks(2) {
+    ///     let batch = builder.clone().partition(partition?).build()?.epoch(0).next().unwrap()?;
+    ///     labels.extend_from_slice(batch.labels());
+    ///     states.push(batch.state());
+    /// }
+    /// // Three ranks deliver the rest.
+    /// for partition in ranks(3) {
+    ///     let pipeline = builder.clone().partition(partition?).build()?;
+    ///     let state = pipeline.state_after(&states)?;
+    ///     for batch in pipeline.resume(&state)? {
+    ///         labels.extend_from_slice(batch?.labels());
+    ///     }
+    /// }
+    /// labels.sort_unstable();
+    /// assert_eq!(labels, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    pub fn state_after(&self, states: &[EpochState]) -> Result<EpochState> {
+        state_after(&self.setup, states)
+    }
+}
+
+impl PipelineGroup {
+    /// The states from which the devices continue a run that had another number of devices or ranks, for
+    /// [`resume`](Self::resume). See [`Pipeline::state_after`].
+    ///
+    /// # Errors
+    /// The errors of [`Pipeline::state_after`].
+    pub fn states_after(&self, states: &[EpochState]) -> Result<Vec<EpochState>> {
+        self.pipelines().iter().map(|pipeline| pipeline.state_after(states)).collect()
+    }
+}
+
+fn refused<T>(expected: impl Into<String>, got: impl ToString) -> Result<T> {
+    Err(Error::parameter("state_after", "states", expected, got.to_string()))
+}
+
+fn state_after(setup: &Setup, states: &[EpochState]) -> Result<EpochState> {
+    let Some(first) = states.first() else { return refused("those of all ranks of a run", "none") };
+    let (own, ranks) = (setup.sampler.own_partition(), first.partition()?.world_size());
+    if ranks != own.world_size() {
+        check_order(setup, own.world_size(), ranks)?;
+    }
+    for state in states {
+        let partition = state.partition()?;
+        if partition.world_size() != ranks {
+            return refused(format!("of {ranks} ranks, as the first of them"), format!("that of {partition}"));
+        }
+        state.check_but_partition(setup, partition)?;
+    }
+    let is_enough = first.even && states.len() == 1;
+    if ranks == own.world_size() {
+        let own_state = states.iter().find(|state| state.partition().is_ok_and(|partition| partition == own));
+        return match own_state {
+            Some(state) => Ok(state.clone()),
+            None if is_enough => Ok(first.of_rank(own)),
+            None => refused(format!("with that of rank {own}"), format!("{} others", states.len())),
+        };
+    }
+    let mut states: Vec<&EpochState> = states.iter().collect();
+    states.sort_unstable_by_key(|state| state.rank());
+    if !is_enough {
+        check_complete(&states, ranks)?;
+    }
+    let (mut start, mut end) = (first, first);
+    for &state in &states {
+        start = if state.epoch() < start.epoch() { state } else { start };
+        end = if state.epoch() > end.epoch() { state } else { end };
+    }
+    if end.epoch() - start.epoch() > MAX_APART {
+        let expected = format!("of epochs that are at most {MAX_APART} apart");
+        return refused(expected, format!("epochs {} and {}", start.epoch(), end.epoch()));
+    }
+    if states.iter().any(|state| start.legs_from(state.epoch()) != state.legs_from(state.epoch())) {
+        return refused("that agree on what other numbers of ranks have delivered", "those of several runs");
+    }
+    let mut legs = start.legs_from(start.epoch());
+    for epoch in start.epoch()..=end.epoch() {
+        let rest = setup.rest(legs_of(&legs, epoch), ranks);
+        let leg = if is_enough {
+            Leg::even(ranks, first.position())
+        } else {
+            let delivered = |state: &&EpochState| match state.epoch().cmp(&epoch) {
+                Ordering::Less => Ok(0),
+                Ordering::Equal => Ok(state.position()),
+                Ordering::Greater => Ok(setup.all_positions_of(state.partition()?, &rest)),
+            };
+            Leg::new(states.iter().map(delivered).collect::<Result<_>>()?)
+        };
+        if let Some(leg) = leg {
+            legs.entry(epoch).or_default().push(leg);
+        }
+    }
+    Ok(EpochState::new(setup, start.epoch(), &legs, 0, None))
+}
+
+/// Checks that the order of an epoch is the same for both numbers of ranks.
+fn check_order(setup: &Setup, own: u32, ranks: u32) -> Result<()> {
+    let feature = if setup.input.samples().is_none() {
+        "a stream"
+    } else if setup.chosen.as_ref().is_some_and(|chosen| chosen.is_of_ranks()) {
+        "batches with a fixed share of each source"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Unsupported {
+        feature: format!("continuing an epoch of {feature} with {own} ranks instead of {ranks}"),
+        remedy: format!(
+            "deliver the rest of the epoch with {ranks} partitions; a process may have several pipelines, each with a \
+             partition and its state"
+        ),
+    })
+}
+
+/// Checks that there is one state of each rank. `states` are in the order of the ranks.
+fn check_complete(states: &[&EpochState], ranks: u32) -> Result<()> {
+    if states.len() as u64 == u64::from(ranks) && (0..).zip(states).all(|(rank, state)| state.rank() == rank) {
+        return Ok(());
+    }
+    let given: Vec<String> = states.iter().take(LISTED).map(|state| state.rank().to_string()).collect();
+    let more = if states.len() > LISTED { ", ..." } else { "" };
+    refused(format!("one of each of {ranks} ranks"), format!("those of rank {}{more}", given.join(", ")))
+}
