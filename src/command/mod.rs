@@ -16,6 +16,7 @@ mod pack;
 mod peers;
 mod preview;
 mod recipe;
+mod replay;
 mod run;
 mod source;
 mod stored;
@@ -51,6 +52,7 @@ enum Command {
     Apply(apply::Apply),
     Preview(preview::PreviewArgs),
     Recipe(recipe::Recipe),
+    Replay(replay::ReplayArgs),
     Pack(pack::Pack),
     Synth(synth::Synth),
     Transforms(transforms::Transforms),
@@ -89,6 +91,17 @@ fn arguments() -> impl Iterator<Item = String> {
     ARGUMENTS.get().into_iter().flatten().map(|argument| argument.to_string_lossy().into_owned())
 }
 
+/// Reads the arguments of a logged `warpfeed run`.
+fn logged_run(arguments: &[String]) -> Result<run::Run> {
+    match Cli::try_parse_from(std::iter::once("warpfeed").chain(arguments.iter().map(String::as_str))) {
+        Ok(Cli { command: Command::Run(run) }) => Ok(run),
+        _ => Err(Error::Unsupported {
+            feature: "the log of another program, or of another version of warpfeed,".to_owned(),
+            remedy: "the program that wrote it can make its batches again, with warpfeed::Replay".to_owned(),
+        }),
+    }
+}
+
 fn run(command: Command, started: Instant) -> Result<u8> {
     match command {
         Command::Demo(demo) => demo.run(),
@@ -96,6 +109,7 @@ fn run(command: Command, started: Instant) -> Result<u8> {
         Command::Apply(apply) => apply.run(),
         Command::Preview(preview) => preview.run(),
         Command::Recipe(recipe) => recipe.run(),
+        Command::Replay(replay) => replay.run(),
         Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Transforms(transforms) => transforms.run(),

@@ -89,11 +89,17 @@ mod context;
 mod entry_points;
 mod epoch;
 mod group;
+mod host_images;
+mod log;
 mod partners;
 mod policy;
+mod receipts;
 mod recipes;
+mod replay;
+mod rgb;
 mod schedule;
 mod setup;
+mod stages;
 mod state;
 mod stats;
 mod view;
@@ -120,11 +126,17 @@ pub use entry_points::EntryPoints;
 use epoch::Beginning;
 pub use epoch::Epoch;
 pub use group::PipelineGroup;
+#[cfg(feature = "experiment")]
+pub(crate) use host_images::HostImages;
+pub use log::{LogOptions, RunLog};
 use partners::SourcePartners;
 pub use policy::{BadLimit, BadSample, LastBatch, OnError};
 pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
+pub use receipts::Receipt;
 use recipes::{Drawn, ViewTransforms};
+pub use replay::{LogSummary, Replay};
 use setup::Setup;
+pub use stages::Stage;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
 use std::marker::PhantomData;
@@ -300,7 +312,7 @@ impl<I> Pipeline<I> {
     }
 
     fn beginning(&self, epoch: u64) -> Beginning<'_> {
-        Beginning { setup: &self.setup, backend: &self.backend, epoch, first: 0, cursor: None }
+        Beginning { setup: &self.setup, backend: &self.backend, epoch, first: 0, cursor: None, given: None }
     }
 
     /// Continues an epoch where [`Epoch::state`] was taken. The samples delivered before and after are together exactly
@@ -469,7 +481,7 @@ impl<I> Pipeline<I> {
         }
         let partners = SourcePartners { setup: &self.setup, source: &*source };
         let (stored, annotation) = partners.read(index)?;
-        let drawn = Drawn { pick: Pick { index, repetition }, stored };
+        let drawn = Drawn::new(Pick { index, repetition }, stored);
         let drawn = self.setup.recipes.draw(epoch, drawn, &annotation, Some(&partners))?;
         Ok(drawn.recipes)
     }

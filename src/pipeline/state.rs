@@ -78,6 +78,9 @@ pub struct EpochState {
 pub(super) struct Moment {
     pub(super) setup: Arc<Setup>,
     pub(super) epoch: u64,
+    /// The position of the batch's first sample.
+    pub(super) first: u64,
+    /// The position after its last one.
     pub(super) position: u64,
     /// For a stream: the cursor of its samples.
     pub(super) cursor: Option<Vec<u8>>,
@@ -96,7 +99,7 @@ impl fmt::Debug for Moment {
 }
 
 impl EpochState {
-    fn new(setup: &Setup, epoch: u64, position: u64, cursor: Option<&[u8]>) -> Self {
+    pub(super) fn new(setup: &Setup, epoch: u64, position: u64, cursor: Option<&[u8]>) -> Self {
         let (sampler, partition, cursor) = (&setup.sampler, setup.sampler.own_partition(), cursor.map(hex));
         Self {
             version: VERSION,
@@ -188,7 +191,7 @@ fn crc(epoch: u64, position: u64, cursor: &str) -> String {
 }
 
 /// Bytes as hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
