@@ -27,19 +27,19 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "I", conflicts_with = "verify")]
     index: Option<u64>,
     /// Number of the epoch, for --index.
-    #[arg(long, value_name = "E", default_value_t = 0, requires = "index")]
+    #[arg(long, value_name = "E", default_value_t = 0, conflicts_with_all = ["step", "verify"])]
     epoch: u64,
     /// Number of times that the sample came before in the epoch, for --index.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "index")]
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["step", "verify"])]
     repetition: u32,
     /// Check the log's chain, make some batches again, and compare them with the log's digests.
     #[arg(long)]
     verify: bool,
     /// Number of batches for --verify; with 0 the chain alone is checked, without the images.
-    #[arg(long, value_name = "K", default_value_t = 10, requires = "verify")]
+    #[arg(long, value_name = "K", default_value_t = 10, conflicts_with_all = ["step", "index"])]
     samples: u64,
     /// Seed that draws the batches for --verify [default: another one each time, which is printed]
-    #[arg(long, value_name = "S", requires = "verify")]
+    #[arg(long, value_name = "S", conflicts_with_all = ["step", "index"])]
     seed: Option<u64>,
     /// Where the images of the run are now [default: where they were]
     #[arg(long, value_name = "SOURCE")]

@@ -6,7 +6,7 @@
 //! first. `cache` uses them. Then come `setup` (the settings that the builder checked), `context` (one epoch of them),
 //! `assembly` (the results for a batch's positions), `worker` (a thread's work on a sample) with `partners` (the other
 //! samples that it needs), `schedule` (which thread does which position) and `epoch` (the consumer's view). Only
-//! `schedule` gets the back end.
+//! `schedule` gets the back end. On top are `receipts` and `rgb` (what people see of a batch), `log`, `replay` and `stages`.
 //!
 //! # Threads
 //!

@@ -428,7 +428,8 @@ fn numbers_become_the_bytes_that_they_were_made_of() {
         for (image, want) in rgb(builder().output(DType::Bf16, layout)).iter().zip(&want) {
             assert!(image.iter().zip(want).all(|(a, b)| a.abs_diff(*b) <= 1), "{layout:?}");
         }
-        let gray = rgb(builder().channels(1).output(DType::F32, layout));
+        let gray = small(source(7)).normalize([0.4; 3], [0.2; 3]).channels(1);
+        let gray = rgb(gray.output(DType::F32, layout));
         assert!(gray == rgb(small(source(7)).channels(1).output(DType::U8, layout)));
         assert!(gray[0].as_chunks::<3>().0.iter().all(|[r, g, b]| r == g && g == b));
     }
@@ -481,4 +482,140 @@ fn stages_are_the_recipe_step_by_step() {
     });
     assert_eq!(stages.unwrap()[0], recipe);
     assert!(pipeline.stages(2, 9, 0, &mut |_| Ok(())).unwrap_err().is_parameter());
+}
+
+/// What a command prints, which must have this exit code.
+#[cfg(feature = "cli")]
+fn command(arguments: &[&str], code: i32) -> String {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpfeed")).args(arguments).output().unwrap();
+    let (out, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    if code == 0 { out } else { said }
+}
+
+/// A folder with twelve images in three class folders.
+#[cfg(feature = "cli")]
+fn image_folder(root: &Path) -> PathBuf {
+    for i in 0..12 {
+        let class = root.join(format!("images/{}", i % 3));
+        fs::create_dir_all(&class).unwrap();
+        fs::write(class.join(format!("{i:02}.jpg")), jpeg(60 + i as u32, 50, i)).unwrap();
+    }
+    root.join("images")
+}
+
+#[test]
+#[cfg(feature = "cli")]
+fn the_command_logs_and_makes_a_batch_again_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (images, base, file) = (image_folder(folder.path()), path("run.wlog"), path("transforms.json"));
+    let transforms = r#"[
+        {"transform": "random_resized_crop", "size": [24, 24]},
+        {"transform": "random_horizontal_flip", "p": 0.5},
+        {"op": "normalize", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
+    ]"#;
+    fs::write(&file, transforms).unwrap();
+    let run =
+        ["run", images.to_str().unwrap(), "--transforms", &file, "--batch-size", "5", "--epochs", "2", "--seed", "7"];
+    let mixed = ["--mix", "timm=0.8/1,mode=elem", "--rank", "1/2", "--even", "--log", &base, "--chain", "--json"];
+    let report: serde_json::Value = serde_json::from_str(&command(&[&run[..], &mixed].concat(), 0)).unwrap();
+    assert_eq!(report["batches"], 4);
+    // A rank's own file, which is not written over.
+    let log = path("run.wlog.1");
+    assert!(command(&[&run[..], &mixed].concat(), 2).contains("run.wlog.1"));
+    command(&[&run[..], &["--chain"]].concat(), 2);
+
+    // Elsewhere, and without the file of transforms.
+    let moved = path("moved");
+    fs::rename(&images, &moved).unwrap();
+    fs::remove_file(&file).unwrap();
+    let out = path("out");
+    let step = ["replay", "--log", &log, "--step", "3", "-o", &out];
+    assert!(command(&step, 1).contains("images"), "the source is not where it was");
+    let replay = [&step[..], &["--source", &moved]].concat();
+    let text = command(&replay, 0);
+    assert!(text.starts_with("step 3, epoch 1: 1 images in ") && text.contains("000.png: sample "), "{text}");
+    let step = ["replay", "--log", &log, "--step", "2", "-o", &out, "--source", &moved];
+    let json: serde_json::Value = serde_json::from_str(&command(&[&step[..], &["--json"]].concat(), 0)).unwrap();
+    let receipts: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(path("out/receipts.json")).unwrap()).unwrap();
+    assert_eq!(json, receipts);
+    assert_eq!(receipts["tensors"][0]["shape"], serde_json::json!([5, 3, 24, 24]));
+
+    // The bytes of the file are those whose digests the run has logged.
+    let text = fs::read_to_string(&log).unwrap();
+    let line: serde_json::Value = serde_json::from_str(text.lines().nth(3).unwrap()).unwrap();
+    let file = fs::read(path("out/tensor.npy")).unwrap();
+    let image_bytes = 4 * 3 * 24 * 24;
+    for (i, image) in file[file.len() - 5 * image_bytes..].chunks(image_bytes).enumerate() {
+        let receipt = &receipts["images"][i];
+        assert_eq!(line["digests"][i], common::sha256(image));
+        assert_eq!((&receipt["digest"], &receipt["index"]), (&line["digests"][i], &line["indices"][i]));
+        assert_eq!((&receipt["partner"], &receipt["share"]), (&line["partners"][i], &line["shares"][i]));
+        assert_eq!(receipt["recipe"][0]["op"], "resized_crop");
+        assert!(fs::read(path(&format!("out/{i:03}.png"))).unwrap().starts_with(b"\x89PNG"));
+    }
+    assert!(fs::metadata(path("out/sheet.png")).unwrap().len() > 0);
+
+    // One sample, as `warpfeed recipe` prints it.
+    let stages = path("stages");
+    let index = ["replay", "--log", &log, "--index", "4", "--epoch", "1", "-o", &stages, "--source", &moved];
+    let text = command(&index, 0);
+    assert!(
+        text.starts_with("sample 4, epoch 1: ") && text.contains("\n00-decoded.png\n01-resized-crop.png\n"),
+        "{text}"
+    );
+    let written = fs::read_to_string(path("stages/recipe.json")).unwrap();
+    let recipe = ["recipe", &moved, "--index", "4", "--epoch", "1", "--seed", "7", "--transforms", transforms];
+    assert_eq!(written, command(&recipe, 0));
+
+    // The chain and all batches; then a changed image; then a changed log.
+    let verify = ["replay", "--log", &log, "--verify", "--source", &moved, "--samples"];
+    let text = command(&[&verify[..], &["9", "--seed", "3"]].concat(), 0);
+    let chain = report["log_chain"].as_str().unwrap();
+    assert!(text.contains(chain) && text.contains("4 batches again, drawn with --seed 3"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&command(&[&verify[..], &["2", "--json"]].concat(), 0)).unwrap();
+    assert_eq!((json["steps"].as_array().unwrap().len(), &json["log"]["batches"]), (2, &serde_json::json!(4)));
+    fs::write(format!("{moved}/1/04.jpg"), jpeg(64, 50, 99)).unwrap();
+    let said = command(&[&verify[..], &["9"]].concat(), 1);
+    assert!(said.contains("cannot replay") && said.contains("sample ") && said.contains("step "), "{said}");
+    let lines: Vec<&str> = fs::read_to_string(&log).unwrap().leak().lines().collect();
+    fs::write(&log, [lines[0], lines[2], lines[3], lines[4], ""].join("\n")).unwrap();
+    let said = command(&[&verify[..4], &["--samples", "0"]].concat(), 1);
+    assert!(said.contains("line 2 does not continue the chain"), "{said}");
+}
+
+#[test]
+#[cfg(feature = "cli")]
+fn the_command_goes_on_with_a_log_by_its_state_and_refuses_what_makes_no_sense() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (images, log, state) = (image_folder(folder.path()), path("run.wlog"), path("state"));
+    let run = |epochs: &str| {
+        let options = ["--preset", "eval", "--batch-size", "5", "--log", &log, "--state", &state, "--epochs", epochs];
+        command(&[&["run", images.to_str().unwrap()][..], &options].concat(), 0)
+    };
+    run("1");
+    run("2");
+    let out = path("out");
+    let step = |step: &str, code| command(&["replay", "--log", &log, "--step", step, "-o", &out], code);
+    assert!(step("5", 0).starts_with("step 5, epoch 1: 2 images in "));
+    assert!(step("6", 2).contains("run.wlog"));
+    assert!(command(&["replay", "--log", &log, "--verify"], 2).contains("--digests or --chain"));
+    for wrong in [
+        &["--step", "1"][..],
+        &["--step", "1", "--index", "1", "-o", &out],
+        &["--step", "1", "--verify"],
+        &["--step", "1", "--epoch", "1", "-o", &out],
+        &["-o", &out],
+        &["--verify", "-o", &out],
+    ] {
+        command(&[&["replay", "--log", &log], wrong].concat(), 2);
+    }
+    // A log of another program has no command line.
+    let line = fs::read_to_string(&log).unwrap();
+    let (before, rest) = line.split_once("\"arguments\":[").unwrap();
+    fs::write(&log, format!("{before}\"arguments\":[{}", &rest[rest.find(']').unwrap()..])).unwrap();
+    assert!(step("1", 1).contains("warpfeed::Replay"));
 }
