@@ -201,7 +201,7 @@ fn batches_of_a_stream_come_again() {
     for window in [1, 20] {
         let build = |threads| {
             let options = OpenOptions { window: Some(window), ..OpenOptions::default() };
-            let builder = small(options.open(&folder.path().join("shards")).unwrap()).batch_size(2).threads(threads);
+            let builder = small(options.open(folder.path().join("shards")).unwrap()).batch_size(2).threads(threads);
             if window > 1 { builder } else { builder.shuffle(0).seed(7) }.build().unwrap()
         };
         let path = folder.path().join(format!("{window}.wlog"));
