@@ -1,10 +1,11 @@
 //! A training loop to copy. It trains with MixUp and CutMix and validates, with candle, writes checkpoints, and
-//! continues after an interruption: `train_resume RUN [BATCHES]`, with feature `candle`.
+//! continues after an interruption: `train_resume RUN [BATCHES]`, with feature `candle`. `train_resume RUN look STEP` writes
+//! the images of a step, as the network has seen them, into RUN/step-STEP.
 //!
 //! RUN is a folder for the checkpoint, and here also for the images, which the program makes. It trains on at most
 //! BATCHES batches, as if it were killed then. Started again, it continues with the very next image, and ends with the
-//! weights of an uninterrupted training. After each epoch it prints its speed, and whether the step waited for the
-//! pipeline.
+//! weights of an uninterrupted training. After each epoch it prints its speed, whether the step waited for the
+//! pipeline, and the step with the largest loss.
 
 use candle_core::{D, DType as CandleType, Device, Tensor};
 use candle_nn::{Conv2d, Conv2dConfig, Linear, Module, Optimizer, SGD, VarBuilder, VarMap, conv2d, linear, ops};
@@ -12,9 +13,12 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use warpfeed::experiment::synth::{SynthSettings, write_folder};
+use warpfeed::experiment::{
+    replay::write_batch,
+    synth::{SynthSettings, write_folder},
+};
 use warpfeed::prelude::*;
-use warpfeed::{EpochState, Error, Mix, Result, Stats, TargetSpec, Targets};
+use warpfeed::{EpochState, Error, LogOptions, Mix, Replay, Result, RunLog, Stats, TargetSpec, Targets};
 
 const SIDE_PX: u32 = 32;
 const EPOCHS: u64 = 3;
@@ -116,7 +120,8 @@ fn speed(stats: &Stats, time: Duration) -> String {
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let run = PathBuf::from(arguments.next().unwrap_or_else(|| "train-resume".to_owned()));
-    let mut left = arguments.next().and_then(|batches| batches.parse().ok()).unwrap_or(u64::MAX);
+    let (word, number) = (arguments.next(), arguments.next());
+    let mut left = word.as_ref().and_then(|batches| batches.parse().ok()).unwrap_or(u64::MAX);
     let [train, valid] = ["train", "valid"].map(|name| run.join("images").join(name));
     for (folder, count, seed) in [(&train, 96, 1), (&valid, 32, 2)] {
         write_folder(folder, &SynthSettings { seed, ..SynthSettings::new(count, 4) }, |_done| {})?;
@@ -143,6 +148,15 @@ fn main() -> Result<()> {
         .normalize(IMAGENET_MEAN, IMAGENET_STD)
         .build()?;
 
+    let path = run.join("run.wlog");
+    if let (Some("look"), Some(step)) = (word.as_deref(), number.and_then(|step| step.parse().ok())) {
+        let folder = run.join(format!("step-{step}"));
+        write_batch(&Replay::open(path)?.batch(&train, step)?, &folder)?;
+        println!("{}", folder.join("sheet.png").display());
+        return Ok(());
+    }
+    let mut log = RunLog::open(path, &train, &LogOptions::default())?;
+
     let first = run.join("weights-0.safetensors");
     let found = Checkpoint::read(&run)?;
     match &found {
@@ -160,7 +174,7 @@ fn main() -> Result<()> {
             Some(state) => train.resume(&state)?,
             None => train.epoch(number),
         };
-        let began = Instant::now();
+        let (began, mut worst) = (Instant::now(), (0.0, 0));
         for batch in epoch.by_ref() {
             if left == 0 {
                 println!("stopped in epoch {number} after {batches} batches");
@@ -168,7 +182,8 @@ fn main() -> Result<()> {
             }
             left -= 1;
             let mut batch = batch?;
-            let state = batch.state();
+            let (state, step_number) = (batch.state(), number * train.batches().unwrap_or(0) + batches);
+            log.write(step_number, &batch)?;
             let Some(Targets::Numbers(shares)) = batch.take_targets() else { unreachable!("they were asked for") };
             let (shares, (images, _)) = (shares.into_candle(&device)?, batch.into_candle(&device)?);
             let step = || {
@@ -176,7 +191,11 @@ fn main() -> Result<()> {
                 optimizer.backward_step(&loss)?;
                 loss.to_scalar::<f32>()
             };
-            (sum, batches) = (sum + { step }().map_err(candle)?, batches + 1);
+            let loss = { step }().map_err(candle)?;
+            if loss > worst.0 {
+                worst = (loss, step_number);
+            }
+            (sum, batches) = (sum + loss, batches + 1);
             if batches % CHECKPOINT == 0 {
                 // Two files take turns, so that the file named by the checkpoint is never being written.
                 let turn = (number * 1_000 + batches) / CHECKPOINT % 2;
@@ -186,7 +205,10 @@ fn main() -> Result<()> {
         }
         let speed = speed(&epoch.stats(), began.elapsed());
         let accuracy = validate(&network, &valid, &device)?;
-        println!("epoch {number}: loss {:.4}, validation accuracy {accuracy:.3} ({speed})", sum / batches as f32);
+        let (mean, (loss, step)) = (sum / batches as f32, worst);
+        println!(
+            "epoch {number}: loss {mean:.4}, validation accuracy {accuracy:.3} ({speed}); {loss:.2} in step {step}"
+        );
         (sum, batches) = (0.0, 0);
     }
     Ok(())

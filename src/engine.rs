@@ -82,7 +82,7 @@ impl Engine {
         normalize: Normalization,
     ) -> Result<Self> {
         options.outputs = vec![output];
-        if let Some(op) = recipe.ops.iter().find(|op| !op.parts().is_empty()) {
+        if let Some(op) = recipe.ops.iter().find(|op| op.parts().iter().any(|part| part.loaded.image.is_none())) {
             return Err(needs_a_pipeline(op.name()));
         }
         let options = Arc::new(options);

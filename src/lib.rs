@@ -54,6 +54,7 @@
 //! | a GPU | [`Device`], [`DecodePath`], [`StreamPriority`], [`CudaBuffer`] |
 //! | the order of samples | [`Sampler`], [`Partition`], [`Rank`] for processes that train together |
 //! | resuming after an interruption | [`EpochState`], [`Pipeline::resume`] |
+//! | looking at a batch later | [`Batch::receipts`], [`RunLog`], [`Replay`], [`Pipeline::stages`] |
 //! | single images | [`image`]: decoding, JPEG encoding, PNG and NumPy files, contact sheets |
 //! | packing shards | [`pack`] |
 //! | measuring | `experiment`, [`doctor`](doctor()) |
@@ -158,8 +159,8 @@ pub use mix::{Mix, MixMode, Mixed};
 pub use ops::orientation::Orientation;
 pub use pipeline::{
     BadLimit, BadSample, Batch, BatchImages, Bottleneck, Builder, CacheUsage, EntryPoints, Epoch, EpochState,
-    ImageCache, LastBatch, MemoryBound, OnError, PaddedImages, PaddedPipeline, Pipeline, PipelineGroup, RaggedPipeline,
-    Stats, View, five_crop, ten_crop, view,
+    ImageCache, LastBatch, LogOptions, LogSummary, MemoryBound, OnError, PaddedImages, PaddedPipeline, Pipeline,
+    PipelineGroup, RaggedPipeline, Receipt, Replay, RunLog, Stage, Stats, View, five_crop, ten_crop, view,
 };
 pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};
@@ -205,6 +206,7 @@ pub mod prelude {
 #[doc = include_str!("../docs/operations.md")]
 #[doc = include_str!("../docs/pytorch.md")]
 #[doc = include_str!("../docs/ranks.md")]
+#[doc = include_str!("../docs/replay.md")]
 #[doc = include_str!("../docs/sources.md")]
 #[doc = include_str!("../docs/streams.md")]
 #[doc = include_str!("../docs/targets.md")]

@@ -61,6 +61,8 @@ pub(crate) enum Domain {
     Mix,
     /// The choice of the stream that the next sample comes from.
     Streams,
+    /// The choice of a log's batches that are made again.
+    Replay,
 }
 
 impl Domain {
@@ -79,6 +81,7 @@ impl Domain {
             Self::Sampling => b"sampling",
             Self::Mix => b"mix\0\0\0\0\0",
             Self::Streams => b"streams\0",
+            Self::Replay => b"replay\0\0",
         }
     }
 }

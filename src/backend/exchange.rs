@@ -28,12 +28,15 @@ pub(crate) struct PlannedSample<'a> {
 pub(crate) struct Settled {
     /// The places and errors of samples that turned out to be bad.
     pub(crate) bad: Vec<(usize, Error)>,
+    /// The places of samples that nvJPEG's hardware decoder decoded.
+    pub(crate) on_hardware: Vec<usize>,
     pub(crate) decoded: Decoded,
 }
 
 impl AddAssign for Settled {
     fn add_assign(&mut self, mut other: Self) {
         self.bad.append(&mut other.bad);
+        self.on_hardware.append(&mut other.on_hardware);
         self.decoded += other.decoded;
     }
 }

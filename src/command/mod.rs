@@ -17,6 +17,7 @@ mod pack;
 mod peers;
 mod preview;
 mod recipe;
+mod replay;
 mod run;
 mod source;
 mod stored;
@@ -53,6 +54,7 @@ enum Command {
     Preview(preview::PreviewArgs),
     Recipe(recipe::Recipe),
     Diff(diff::Diff),
+    Replay(replay::ReplayArgs),
     Pack(pack::Pack),
     Synth(synth::Synth),
     Transforms(transforms::Transforms),
@@ -91,6 +93,17 @@ fn arguments() -> impl Iterator<Item = String> {
     ARGUMENTS.get().into_iter().flatten().map(|argument| argument.to_string_lossy().into_owned())
 }
 
+/// Reads the arguments of a logged `warpfeed run`.
+fn logged_run(arguments: &[String]) -> Result<run::Run> {
+    match Cli::try_parse_from(std::iter::once("warpfeed").chain(arguments.iter().map(String::as_str))) {
+        Ok(Cli { command: Command::Run(run) }) => Ok(run),
+        _ => Err(Error::Unsupported {
+            feature: "the log of another program, or of another version of warpfeed,".to_owned(),
+            remedy: "the program that wrote it can make its batches again, with warpfeed::Replay".to_owned(),
+        }),
+    }
+}
+
 fn run(command: Command, started: Instant) -> Result<u8> {
     match command {
         Command::Demo(demo) => demo.run(),
@@ -99,6 +112,7 @@ fn run(command: Command, started: Instant) -> Result<u8> {
         Command::Preview(preview) => preview.run(),
         Command::Recipe(recipe) => recipe.run(),
         Command::Diff(diff) => diff.run(),
+        Command::Replay(replay) => replay.run(),
         Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Transforms(transforms) => transforms.run(),

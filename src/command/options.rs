@@ -11,7 +11,7 @@ use crate::{
 };
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// The name of an option's value on the command line.
@@ -64,6 +64,8 @@ pub struct PresetOptions {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     load: u32,
     /// Pipeline from a file: a JSON list of transforms and operations (docs/operations.md), instead of a preset.
+    ///
+    /// The list itself may stand in place of FILE: '[{"transform": ...}]'.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "load"])]
     transforms: Option<PathBuf>,
 }
@@ -84,16 +86,32 @@ impl PresetOptions {
     /// Name of what was asked for, in tables: the preset with its load, or the file.
     pub fn name(&self) -> String {
         match &self.transforms {
+            Some(_) if self.transforms_file().is_none() => "transforms".to_owned(),
             Some(file) => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
             None if self.load == 1 => word(&self.preset),
             None => format!("{}, load {}", word(&self.preset), self.load),
         }
     }
 
+    /// The file of transforms, if they do not stand on the command line themselves.
+    pub fn transforms_file(&self) -> Option<&Path> {
+        let is_list = |path: &&Path| path.to_string_lossy().trim_start().starts_with('[');
+        self.transforms.as_deref().filter(|path| !is_list(path))
+    }
+
+    /// The transforms that were given in a file or on the command line.
+    fn given(&self) -> Result<Option<TransformFile>> {
+        let read = |given: &PathBuf| match self.transforms_file() {
+            Some(file) => TransformFile::read(file),
+            None => TransformFile::parse(&given.to_string_lossy(), "--transforms"),
+        };
+        self.transforms.as_ref().map(read).transpose()
+    }
+
     /// All transforms and views.
     fn file(&self) -> Result<TransformFile> {
-        Ok(match (&self.transforms, self.preset) {
-            (Some(file), _) => TransformFile::read(file)?,
+        Ok(match (self.given()?, self.preset) {
+            (Some(given), _) => given,
             (None, PresetName::Own(preset)) if preset.suite().is_some() => loaded(preset, self.load).into(),
             (None, PresetName::Own(preset)) => preset.transforms(),
             (None, PresetName::TrialA) => Trial::A { load: self.load }.ops().into(),
@@ -371,9 +389,7 @@ impl PipelineOptions {
         };
         // Checked first: a missing device or wrong transforms are reported before a large folder is listed.
         device.available()?;
-        if let Some(file) = &self.preset.transforms {
-            TransformFile::read(file)?;
-        }
+        self.preset.given()?;
         let input = source.open()?;
         let targets = self.targets(input.classes());
         let builder = self.preset.add_recipe(Pipeline::builder(input), &self.fields);
@@ -423,6 +439,13 @@ impl PipelineOptions {
         Ok(self.preset.add_to(builder, dtype)?.output(dtype, layout))
     }
 
+    /// The options by which a logged run's batches are made again: on the CPU, for the run's part of each epoch.
+    pub fn for_replay(self, partition: &str, threads: Option<usize>) -> Result<Self> {
+        let rank = Some(RankName::Given(partition.parse()?));
+        let threads = threads.or(self.threads);
+        Ok(Self { rank, threads, device: Device::Cpu, decode: DecodePath::Cpu, image_cache: None, ..self })
+    }
+
     fn targets(&self, classes: &[String]) -> Option<TargetSpec> {
         self.targets.clone().or_else(|| self.preset.targets(classes))
     }
@@ -455,6 +478,14 @@ impl PipelineOptions {
 
     fn rank(&self) -> Result<Option<Rank>> {
         self.rank.map(RankName::rank).transpose()
+    }
+
+    /// The file's name for this rank, if each rank needs a file of its own.
+    pub fn own_file(&self, path: PathBuf) -> Result<PathBuf> {
+        let Some(rank) = self.rank()?.filter(|rank| rank.world_size() > 1) else { return Ok(path) };
+        let mut name = path.into_os_string();
+        name.push(format!(".{}", rank.rank()));
+        Ok(name.into())
     }
 
     /// Text of all settings that decide about the output, except the source and the contents of

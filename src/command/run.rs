@@ -4,14 +4,18 @@ use super::options::PipelineOptions;
 use super::output::{bytes, escape, live, print, print_json, say};
 use super::source::SourceArgs;
 use super::values::one_device;
-use crate::experiment::run::{Progress, RunReport, run, run_with_state};
+use crate::experiment::run::{Progress, RunReport, run_logged};
 use crate::experiment::run_group::{GroupReport, run_group};
 use crate::experiment::run_state::StateFile;
-use crate::{BatchImages, Device, Pipeline, Result, Stats};
+use crate::source::{read_text_limited, without_secrets};
+use crate::{BatchImages, Device, Error, LogOptions, Pipeline, Result, RunLog, Stats};
 use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// Largest file of transforms in a log, in bytes.
+const MAX_TRANSFORMS_BYTES: u64 = 1 << 24;
 
 /// Interval at which the live line is written. Reading the counters takes microseconds.
 const LOOK: Duration = Duration::from_millis(250);
@@ -20,15 +24,15 @@ const LOOK: Duration = Duration::from_millis(250);
 #[derive(Args)]
 pub struct Run {
     #[command(flatten)]
-    source: SourceArgs,
+    pub source: SourceArgs,
     #[command(flatten)]
-    pipeline: PipelineOptions,
+    pub pipeline: PipelineOptions,
     /// Feed several GPUs at once, each its part of every epoch: 0,1 or cuda:0,cuda:1.
     ///
     /// They share the threads and the cache. Each GPU gets what it would get in a process of its own with --rank and
     /// --even.
     #[arg(long, value_name = "I,J", value_delimiter = ',', value_parser = one_device,
-        conflicts_with_all = ["device", "state"])]
+        conflicts_with_all = ["device", "state", "log"])]
     devices: Vec<Device>,
     /// Number of epochs.
     #[arg(long, value_name = "E", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -39,6 +43,17 @@ pub struct Run {
     /// the new ranks share what all ranks before have left.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
+    /// Write a line for every batch to FILE, from which `warpfeed replay` makes the batch again.
+    ///
+    /// With --rank each process has its own file, FILE.RANK. A run that --state continues goes on with its log.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Add the SHA-256 of every image to the log.
+    #[arg(long, requires = "log")]
+    digests: bool,
+    /// Chain the lines of the log by hashes, so that no line can be changed unnoticed; implies --digests.
+    #[arg(long, requires = "log")]
+    chain: bool,
     /// Print the SHA-256 over every sample's label, target (if any) and output.
     #[arg(long)]
     digest: bool,
@@ -71,13 +86,13 @@ impl Run {
                 looked = Instant::now();
             }
         };
-        let report = match self.state {
-            Some(path) => {
-                let file = StateFile { path, settings: self.pipeline.settings()? };
-                run_with_state(pipeline, epochs, self.digest, &file, started, &mut progress)
-            }
-            None => run(pipeline, epochs, self.digest, started, &mut progress),
+        let state = match &self.state {
+            Some(path) => Some(StateFile { path: path.clone(), settings: self.pipeline.settings()? }),
+            None => None,
         };
+        let mut log = self.log.as_ref().map(|path| self.open_log(path.clone(), pipeline)).transpose()?;
+        let files = (state.as_ref(), log.as_mut());
+        let report = run_logged(pipeline, epochs, self.digest, files, started, &mut progress);
         bar.finish_and_clear();
         let report = report?;
         if report.decoded.for_memory > 0 {
@@ -92,6 +107,39 @@ impl Run {
         }
         let mixing = self.pipeline.mixing(pipeline.classes()).map(|line| format!("recipe        {line}\n"));
         print(&(text(&report) + &mixing.unwrap_or_default()))
+    }
+}
+
+impl Run {
+    /// Opens the log, which exists only if a run is continued.
+    fn open_log<I>(&self, path: PathBuf, pipeline: &Pipeline<I>) -> Result<RunLog> {
+        let path = self.pipeline.own_file(path)?;
+        if self.state.is_none() && std::fs::metadata(&path).is_ok_and(|found| found.len() > 0) {
+            return Err(Error::Parameter {
+                operation: "run",
+                parameter: "--log",
+                expected: "a file that is not there yet, unless --state continues its run".to_owned(),
+                got: format!("{}: give another name, or remove it", path.display()),
+            });
+        }
+        let mut options = LogOptions::default();
+        (options.digests, options.chain, options.arguments) = (self.digests, self.chain, self.logged_arguments()?);
+        RunLog::open(path, pipeline, &options)
+    }
+
+    /// The command line as another machine can use it: without secrets, and with the transforms of a file in its place.
+    fn logged_arguments(&self) -> Result<Vec<String>> {
+        let file = self.pipeline.preset.transforms_file();
+        let text = file.map(|file| read_text_limited(file, MAX_TRANSFORMS_BYTES)).transpose()?;
+        let replaced = file.map(|file| file.to_string_lossy()).zip(text);
+        let logged = |argument: String| match &replaced {
+            Some((file, text)) if argument == **file => text.clone(),
+            Some((file, text)) if argument.strip_prefix("--transforms=").is_some_and(|value| value == *file) => {
+                format!("--transforms={text}")
+            }
+            _ => without_secrets(&argument).into_owned(),
+        };
+        Ok(super::arguments().map(logged).collect())
     }
 }
 
@@ -257,6 +305,9 @@ fn text(report: &RunReport) -> String {
     }
     if let Some(digest) = &report.digest {
         let _ = writeln!(text, "digest        {digest}");
+    }
+    if let Some(chain) = &report.log_chain {
+        let _ = writeln!(text, "log's chain   {chain}");
     }
     if report.bad_count == 0 {
         let _ = writeln!(text, "not usable    none");

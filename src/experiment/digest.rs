@@ -1,9 +1,8 @@
 //! The digest of everything that a run delivers.
 
-use super::host_images::HostImages;
 use crate::error::Result;
 use crate::fields::{Field, Fields, MaskValues};
-use crate::pipeline::{Batch, BatchImages};
+use crate::pipeline::{Batch, BatchImages, HostImages};
 use crate::tensor::{TargetBytes, TargetTensor, Targets};
 use sha2::digest::common::hazmat::SerializableState;
 use sha2::{Digest as _, Sha256};

@@ -1,8 +1,8 @@
 //! Comparison of two policies of augmentation on the same images.
 
-use super::host_images::HostImages;
 use crate::error::{Error, Result};
 use crate::ops::{Op, TransformFile};
+use crate::pipeline::HostImages;
 use crate::pipeline::{Batch, Builder, Epoch, LastBatch, OnError, RaggedPipeline};
 use crate::raster::{Image, Size};
 use crate::sheet::contact_sheet;

@@ -1,9 +1,8 @@
 //! Contact sheets of augmented images.
 
-use super::host_images::HostImages;
 use crate::error::{Error, Result};
 use crate::fields::draw;
-use crate::pipeline::{BatchImages, Builder, LastBatch, OnError, Pipeline};
+use crate::pipeline::{BatchImages, Builder, HostImages, LastBatch, OnError, Pipeline};
 use crate::raster::{Image, Size};
 use crate::sheet::contact_sheet;
 use crate::tensor::{DType, Layout};

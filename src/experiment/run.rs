@@ -4,7 +4,7 @@ use super::digest::Digest;
 use super::run_state::{Earlier, OtherRanks, Saved, StateFile};
 use crate::backend::LeftToCpu;
 use crate::error::{Error, Result};
-use crate::pipeline::{BadSample, Batch, BatchImages, CacheUsage, Epoch, EpochState, Pipeline, Stats};
+use crate::pipeline::{BadSample, Batch, BatchImages, CacheUsage, Epoch, EpochState, Pipeline, RunLog, Stats};
 use crate::plan::Strategy;
 use crate::source::SourceSummary;
 use crate::tensor::{Targets, Tensor};
@@ -167,6 +167,9 @@ pub struct RunReport {
     /// [`Digest`] of everything delivered, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// The hash of the log's last line, if the log has a chain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_chain: Option<String>,
 }
 
 /// Speed of an epoch.
@@ -253,7 +256,7 @@ pub fn run<I: BatchImages>(
     started: Instant,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<RunReport> {
-    run_epochs(pipeline, epochs, digest, None, started, progress)
+    run_logged(pipeline, epochs, digest, (None, None), started, progress)
 }
 
 /// Like [`run`], but continues from the state in `file` if an earlier process was interrupted, even by a signal, and
@@ -296,14 +299,20 @@ pub fn run_with_state<I: BatchImages>(
     started: Instant,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<RunReport> {
-    run_epochs(pipeline, epochs, digest, Some(file), started, progress)
+    run_logged(pipeline, epochs, digest, (Some(file), None), started, progress)
 }
 
-fn run_epochs<I: BatchImages>(
+/// Like [`run_with_state`] if there is a file for the state, else like [`run`], with a line in a log for each batch. The steps
+/// are the batches of all processes of the run, from 0. A batch is logged before the state counts it, so none is missing in
+/// the log, and the batch after which a process ended may be there twice.
+///
+/// # Errors
+/// The errors of [`run_with_state`]; [`Error::Io`] if the log cannot be written.
+pub fn run_logged<I: BatchImages>(
     pipeline: &Pipeline<I>,
     epochs: Range<u64>,
     digest: bool,
-    file: Option<&StateFile>,
+    (file, mut log): (Option<&StateFile>, Option<&mut RunLog>),
     started: Instant,
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<RunReport> {
@@ -358,6 +367,9 @@ fn run_epochs<I: BatchImages>(
                 hash.add(&batch)?;
             }
             let images = (batch.len() - batch.padding()) as u64;
+            if let Some(log) = &mut log {
+                log.write(delivered.batches, &batch)?;
+            }
             // The file may have any numbers.
             delivered.images = delivered.images.saturating_add(images);
             delivered.batches = delivered.batches.saturating_add(1);
@@ -416,6 +428,7 @@ fn run_epochs<I: BatchImages>(
         earlier,
         other_ranks,
         digest: hash.map(Digest::finish),
+        log_chain: log.and_then(|log| log.chain()),
     })
 }
 

@@ -42,13 +42,13 @@ pub struct Batch<I = Tensor> {
     views: Vec<I>,
     labels: Vec<u32>,
     indices: Vec<u64>,
-    drawn: Vec<Drawn>,
+    pub(super) drawn: Vec<Drawn>,
     seen: Vec<Annotation>,
     targets: Option<Targets>,
     fields: Vec<BatchFields>,
     mixed: Option<Mixed>,
     padding: usize,
-    moment: Moment,
+    pub(super) moment: Moment,
 }
 
 /// The form of a batch's images: [`Tensor`] if all have one size, `Vec<Tensor>` or [`PaddedImages`] if each has a size of its
@@ -151,7 +151,6 @@ impl<I: BatchImages> Batch<I> {
     }
 
     /// The tensors of each view: one with all its images, or, if images differ in size, one for each.
-    #[cfg(feature = "experiment")]
     pub(crate) fn tensors(&self) -> impl Iterator<Item = &[Tensor]> {
         self.views.iter().map(I::tensors)
     }

@@ -6,7 +6,7 @@ use super::stats::Counters;
 use crate::backend::Encoded;
 use crate::error::{Error, Result};
 use crate::rng::Pick;
-use crate::sampler::{Leg, Legs, Order, legs_of};
+use crate::sampler::{Leg, Legs, Order, Sampler, legs_of};
 use crate::sampling::Picks;
 use crate::source::{Reader, Want};
 use crate::targets::{Annotation, Found};
@@ -16,6 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// How many positions ahead of the current one a sample is announced to its source.
 const ANNOUNCED: u64 = 64;
+
+/// The samples of a batch that is made again.
+pub(super) struct Given {
+    pub(super) picks: Vec<Pick>,
+    /// Number of padding samples among them, at the end.
+    pub(super) padding: u64,
+}
 
 /// An epoch: its samples and their statistics.
 pub(super) struct Context {
@@ -30,6 +37,8 @@ pub(super) struct Context {
     order: Order,
     /// The sampler's samples by position; `None` if the order's numbers are the samples.
     picks: Option<Picks>,
+    /// The samples by position, if they are given.
+    given: Option<Vec<Pick>>,
     /// The error if no order could be made.
     pub(super) refused: Option<Error>,
     /// The first position of the order that this epoch delivers. Positions in all other fields and methods count from
@@ -44,21 +53,51 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// An epoch that starts at position `first` of the order that `legs` have left. `cursor`: the place of that
-    /// position in a stream.
-    pub(super) fn new(setup: Arc<Setup>, epoch: u64, legs: Arc<Legs>, first: u64, cursor: Option<Vec<u8>>) -> Self {
+    /// An epoch that starts at position `first` of the order that `legs` have left. `cursor`: the place of that position in a
+    /// stream. `given`: the samples from `first` on, in place of the order's.
+    pub(super) fn new(
+        setup: Arc<Setup>,
+        epoch: u64,
+        legs: Arc<Legs>,
+        (first, cursor): (u64, Option<Vec<u8>>),
+        given: Option<Given>,
+    ) -> Self {
         let rest = setup.rest(legs_of(&legs, epoch), setup.sampler.own_partition().world_size());
         let all = setup.positions(&rest, first);
-        let order = setup.sampler.order_of(epoch, rest);
+        // No order is made that nobody asks.
+        let order =
+            if given.is_some() { Sampler::sequential(0).epoch(epoch) } else { setup.sampler.order_of(epoch, rest) };
         let (seed, shuffle) = (setup.recipes.seed, setup.shuffle);
-        let picks = setup.chosen.as_ref().map(|chosen| chosen.picks(seed, shuffle, epoch, &order)).transpose();
+        let chosen = setup.chosen.as_ref().filter(|_| given.is_none());
+        let picks = chosen.map(|chosen| chosen.picks(seed, shuffle, epoch, &order)).transpose();
         let (picks, refused) = picks.map_or_else(|error| (None, Some(error)), |picks| (picks, None));
-        let positions = if refused.is_none() { all } else { 0 };
-        let padding = (first + positions).saturating_sub(order.len() - order.padding());
+        let (positions, padding) = match &given {
+            Some(given) => (given.picks.len() as u64, given.padding),
+            None => {
+                let positions = if refused.is_none() { all } else { 0 };
+                (positions, (first + positions).saturating_sub(order.len() - order.padding()))
+            }
+        };
+        let given = given.map(|given| given.picks);
         let stopped = Arc::default();
         let reader = setup.reader(epoch, first, cursor, &stopped);
         let (counters, bad) = (Counters::default(), BadSamples::default());
-        Self { setup, reader, stopped, epoch, legs, order, picks, refused, first, positions, padding, counters, bad }
+        Self {
+            setup,
+            reader,
+            stopped,
+            epoch,
+            legs,
+            order,
+            picks,
+            given,
+            refused,
+            first,
+            positions,
+            padding,
+            counters,
+            bad,
+        }
     }
 
     /// Legs of this epoch.
@@ -68,6 +107,9 @@ impl Context {
 
     /// The sample at a position.
     pub(super) fn pick(&self, position: u64) -> Option<Pick> {
+        if let Some(given) = &self.given {
+            return given.get(usize::try_from(position).ok()?).copied();
+        }
         let position = self.first + position;
         match &self.picks {
             Some(picks) => picks.get(position),

@@ -1,7 +1,7 @@
 //! The iterator over the batches of an epoch.
 
 use super::batch::{Batch, BatchImages};
-use super::context::Context;
+use super::context::{Context, Given};
 use super::policy::{BadSample, OnError, Tally};
 use super::schedule::{Running, Taken};
 use super::setup::Setup;
@@ -74,6 +74,8 @@ pub(super) struct Beginning<'a> {
     /// The first position in the order; for a stream, `cursor` is the place in it.
     pub(super) first: u64,
     pub(super) cursor: Option<Vec<u8>>,
+    /// The samples of one batch that is made again, in place of those of the order.
+    pub(super) given: Option<Given>,
 }
 
 impl<I> Epoch<I> {
@@ -82,8 +84,8 @@ impl<I> Epoch<I> {
         let wakeup = Arc::new(Wakeup::default());
         let (mut threads, mut positions) = (0, 0_u64);
         let mut epochs: Vec<Self> = Vec::new();
-        for Beginning { setup, backend, epoch, legs, first, cursor } in beginnings {
-            let mut context = Context::new(Arc::clone(setup), epoch, legs, first, cursor);
+        for Beginning { setup, backend, epoch, legs, first, cursor, given } in beginnings {
+            let mut context = Context::new(Arc::clone(setup), epoch, legs, (first, cursor), given);
             let refused = context.refused.take();
             let total = context.reader.feed().is_none().then_some(context.positions);
             let is_whole = first == 0 && context.own_legs().is_empty();
@@ -147,7 +149,7 @@ impl<I> Epoch<I> {
     /// [`Batch::state`].
     #[must_use]
     pub fn state(&self) -> EpochState {
-        self.moment().state()
+        self.moment(self.given).state()
     }
 
     /// Waits until [`next`](Iterator::next) would return at once, at most for `limit`, and returns whether it would. It is
@@ -173,12 +175,13 @@ impl<I> Epoch<I> {
         self.finished || self.refused.is_some() || self.running.wait(limit)
     }
 
-    fn moment(&self) -> Moment {
+    /// The place of the epoch after a batch whose first position is `begin`.
+    fn moment(&self, begin: u64) -> Moment {
         let context = self.context();
-        let position = context.first + self.given;
+        let (first, position) = (context.first + begin, context.first + self.given);
         let cursor = context.reader.feed().and_then(|feed| feed.cursor(position));
         let (setup, legs) = (Arc::clone(&context.setup), Arc::clone(&context.legs));
-        Moment { setup, epoch: context.epoch, legs, position, cursor }
+        Moment { setup, epoch: context.epoch, legs, first, position, cursor }
     }
 
     /// Counts and times of the epoch so far.
@@ -229,12 +232,12 @@ impl<I: BatchImages> Epoch<I> {
             let Some(Taken { end, made }) = taken else { break };
             let made = made?;
             self.tally.add(end.saturating_sub(self.given), made.losses)?;
-            self.given = end;
+            let begin = std::mem::replace(&mut self.given, end);
             // `None`: every sample of the batch was skipped.
             if let Some(parts) = made.parts {
                 self.stats.batches += 1;
                 self.stats.images += (parts.labels.len() - parts.padding) as u64;
-                return Ok(Some(Batch::new(parts, self.moment())));
+                return Ok(Some(Batch::new(parts, self.moment(begin))));
             }
         }
         self.tally.end().map(|()| None)

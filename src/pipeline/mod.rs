@@ -6,7 +6,7 @@
 //! first. `cache` uses them. Then come `setup` (the settings that the builder checked), `context` (one epoch of them),
 //! `assembly` (the results for a batch's positions), `worker` (a thread's work on a sample) with `partners` (the other
 //! samples that it needs), `schedule` (which thread does which position) and `epoch` (the consumer's view). Only
-//! `schedule` gets the back end.
+//! `schedule` gets the back end. On top are `receipts` and `rgb` (what people see of a batch), `log`, `replay` and `stages`.
 //!
 //! # Threads
 //!
@@ -90,12 +90,18 @@ mod context;
 mod entry_points;
 mod epoch;
 mod group;
+mod host_images;
+mod log;
 mod other_ranks;
 mod partners;
 mod policy;
+mod receipts;
 mod recipes;
+mod replay;
+mod rgb;
 mod schedule;
 mod setup;
+mod stages;
 mod state;
 mod stats;
 mod view;
@@ -123,11 +129,17 @@ pub use entry_points::EntryPoints;
 use epoch::Beginning;
 pub use epoch::Epoch;
 pub use group::PipelineGroup;
+#[cfg(feature = "experiment")]
+pub(crate) use host_images::HostImages;
+pub use log::{LogOptions, RunLog};
 use partners::SourcePartners;
 pub use policy::{BadLimit, BadSample, LastBatch, OnError};
 pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
+pub use receipts::Receipt;
 use recipes::{Drawn, ViewTransforms};
+pub use replay::{LogSummary, Replay};
 use setup::Setup;
+pub use stages::Stage;
 pub use state::EpochState;
 pub use stats::{Bottleneck, Stats};
 use std::marker::PhantomData;
@@ -304,7 +316,7 @@ impl<I> Pipeline<I> {
 
     fn beginning(&self, epoch: u64) -> Beginning<'_> {
         let (setup, backend) = (&self.setup, &self.backend);
-        Beginning { setup, backend, epoch, legs: Arc::default(), first: 0, cursor: None }
+        Beginning { setup, backend, epoch, legs: Arc::default(), first: 0, cursor: None, given: None }
     }
 
     /// Continues an epoch where [`Epoch::state`] was taken. The samples delivered before and after are together exactly
@@ -480,7 +492,7 @@ impl<I> Pipeline<I> {
         }
         let partners = SourcePartners { setup: &self.setup, source: &*source };
         let (stored, annotation) = partners.read(index)?;
-        let drawn = Drawn { pick: Pick { index, repetition }, stored };
+        let drawn = Drawn::new(Pick { index, repetition }, stored);
         let drawn = self.setup.recipes.draw(epoch, drawn, &annotation, Some(&partners))?;
         Ok(drawn.recipes)
     }

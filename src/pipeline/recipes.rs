@@ -31,12 +31,22 @@ impl From<&Header> for Stored {
     }
 }
 
-/// What a sample's recipes depend on beside the pipeline's settings, the epoch and, if a transform sees the sample, its
-/// annotation.
+/// A sample of a batch: what its recipes depend on beside the pipeline's settings, the epoch and, if a transform sees the
+/// sample, its annotation; and how it came to its place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drawn {
     pub(super) pick: Pick,
     pub(super) stored: Stored,
+    /// Index of the bad sample that this one substitutes.
+    pub(super) instead_of: Option<u64>,
+    /// Whether nvJPEG decoded the image, whose pixels then are not the CPU's.
+    pub(super) by_nvjpeg: bool,
+}
+
+impl Drawn {
+    pub(super) fn new(pick: Pick, stored: Stored) -> Self {
+        Self { pick, stored, instead_of: None, by_nvjpeg: false }
+    }
 }
 
 /// The recipes of a sample, one for each of its images.
@@ -141,7 +151,7 @@ impl Recipes {
     pub(super) fn draw(
         &self,
         epoch: u64,
-        Drawn { pick, stored }: Drawn,
+        Drawn { pick, stored, .. }: Drawn,
         annotation: &Annotation,
         partners: Option<&dyn Partners>,
     ) -> Result<SampleRecipes> {

@@ -89,6 +89,9 @@ pub(super) struct Moment {
     pub(super) setup: Arc<Setup>,
     pub(super) epoch: u64,
     pub(super) legs: Arc<Legs>,
+    /// The position of the batch's first sample.
+    pub(super) first: u64,
+    /// The position after its last one.
     pub(super) position: u64,
     /// For a stream: the cursor of its samples.
     pub(super) cursor: Option<Vec<u8>>,
@@ -257,7 +260,7 @@ fn crc(epoch: u64, position: u64, cursor: &str) -> String {
 }
 
 /// Bytes as hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

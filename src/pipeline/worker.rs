@@ -41,7 +41,7 @@ pub(super) struct ThreadMemory {
 /// A sample whose images are in their places.
 struct Prepared {
     annotation: Annotation,
-    stored: Stored,
+    drawn: Drawn,
     moved: MovedFields,
 }
 
@@ -76,9 +76,9 @@ impl<'a> Worker<'a> {
     /// Works on one sample, or on its substitute.
     pub(super) fn position(&mut self, pick: Pick, to: &Destination<'_>) -> Slot {
         match self.sample(pick, to) {
-            Ok(Prepared { annotation, stored, moved }) => {
+            Ok(Prepared { annotation, drawn, moved }) => {
                 self.context.bad.good();
-                Slot::Done { drawn: Drawn { pick, stored }, annotation, moved, instead_of: None }
+                Slot::Done { drawn, annotation, moved, instead_of: None }
             }
             Err(_) if self.context.ended_before(pick.index) => Slot::Ended,
             Err(error) => self.instead(pick, error, to),
@@ -106,9 +106,10 @@ impl<'a> Worker<'a> {
         {
             let pick = Pick { index: other, ..pick };
             match self.sample(pick, &now) {
-                Ok(Prepared { annotation, stored, moved }) => {
+                Ok(Prepared { annotation, drawn, moved }) => {
+                    let drawn = Drawn { instead_of: Some(index), ..drawn };
                     let instead_of = Some(Box::new(context.sample_error(index, error)));
-                    return Slot::Done { drawn: Drawn { pick, stored }, annotation, moved, instead_of };
+                    return Slot::Done { drawn, annotation, moved, instead_of };
                 }
                 Err(error) if error.is_bad_sample() => tried += 1,
                 Err(error) => return Slot::Failed(Box::new(context.sample_error(other, error))),
@@ -221,7 +222,8 @@ impl<'a> Worker<'a> {
         let start = Instant::now();
         let annotation = recipes.fit(annotation, stored, &mut self.own.follower)?;
         let partners = WorkerPartners::new(self);
-        let mut drawn = recipes.draw(context.epoch, Drawn { pick, stored }, &annotation, Some(&partners))?;
+        let sample = Drawn::new(pick, stored);
+        let mut drawn = recipes.draw(context.epoch, sample, &annotation, Some(&partners))?;
         let (partners, reading) = partners.into_loaded();
         if drawn.is_padded {
             context.counters.add_padded();
@@ -239,8 +241,8 @@ impl<'a> Worker<'a> {
         let plans = recipes.planner.plan(&drawn.recipes, cached_ops.unwrap_or(0), header.size)?;
         context.counters.add_augment(start.elapsed());
         let own = self.own()?;
-        let sample = PlannedSample { place, header: &header, plans: &plans, later };
-        match backend.run(own, batch, encoded, &sample) {
+        let planned = PlannedSample { place, header: &header, plans: &plans, later };
+        match backend.run(own, batch, encoded, &planned) {
             Ok(work) => {
                 context.counters.add_decode(work.decode);
                 context.counters.add_augment(work.augment);
@@ -248,7 +250,8 @@ impl<'a> Worker<'a> {
                 if cached_ops.is_none() {
                     context.counters.add_decoded(work.decoded);
                 }
-                Ok(Prepared { annotation, stored, moved })
+                let drawn = Drawn { by_nvjpeg: work.decoded.hybrid > 0, ..sample };
+                Ok(Prepared { annotation, drawn, moved })
             }
             Err(error) => {
                 // The reasons for leaving an image to the CPU are counted even if the CPU then found it bad.
@@ -325,6 +328,11 @@ impl<'a> Worker<'a> {
         let settled = backend.settle(self.own()?, batch)?;
         drop(settling);
         self.context.counters.add_decoded(settled.decoded);
+        for place in settled.on_hardware {
+            if let Slot::Done { drawn, .. } = &mut slots[place] {
+                drawn.by_nvjpeg = true;
+            }
+        }
         for (place, error) in settled.bad {
             if let Slot::Done { drawn, .. } = slots[place] {
                 slots[place] = self.instead(drawn.pick, error, &Destination { batch, place, later: false });

@@ -105,6 +105,15 @@ fn train_resume() {
         epochs.map(|line| line.split(" (").next().unwrap().to_owned()).collect()
     };
     assert_eq!(figures(&text), figures(&whole));
+    // Both have logged all steps: a batch is the same image file for image file.
+    let look = |folder| {
+        run_with("train_resume", &[&path(folder), "look", "20"]);
+        crate::common::files(&folder.path().join("step-20"))
+    };
+    let (one, other) = (look(&undisturbed), look(&interrupted));
+    assert_eq!((one.len(), one.contains_key("sheet.png")), (11, true));
+    // Receipts have the images' paths.
+    assert!(one.iter().filter(|(name, _)| *name != "receipts.json").all(|(name, bytes)| other[name] == *bytes));
 }
 
 #[test]

@@ -51,8 +51,11 @@ const RUN_SHARDS: Work =
 const RUN_SKIPPING: Work =
     Work { args: &["run", "images", "--seed", "3", "--on-error", "skip"], skips: true, result: digest };
 
-const RUN_STATE: Work =
-    Work { args: &["run", "images", "--seed", "3", "--state", "state"], skips: false, result: digest };
+const RUN_STATE: Work = Work {
+    args: &["run", "images", "--seed", "3", "--state", "state", "--log", "run.wlog", "--chain"],
+    skips: false,
+    result: digest,
+};
 
 const PACK: Work = Work {
     args: &[
@@ -223,7 +226,7 @@ fn faults_of_a_run_that_skips_bad_samples() {
 }
 
 #[test]
-fn faults_of_a_run_that_writes_its_state() {
+fn faults_of_a_run_that_writes_its_state_and_a_log() {
     inject(&RUN_STATE);
 }
 

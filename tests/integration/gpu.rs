@@ -239,8 +239,15 @@ fn every_kind_of_image_gets_through_on_every_path() {
             pipeline => pipeline.unwrap(),
         };
         let mut epoch = pipeline.epoch(0);
-        let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
+        let mut marked = 0;
+        let sample = |batch: warpfeed::Result<Batch>| {
+            let batch = batch.unwrap();
+            marked += batch.receipts(false).unwrap().iter().filter(|receipt| receipt.by_nvjpeg).count() as u64;
+            samples(&batch)
+        };
+        let got: Vec<_> = epoch.by_ref().flat_map(sample).collect();
         let stats = epoch.stats();
+        assert_eq!(marked, stats.decoded_hybrid + stats.decoded_hardware, "{path:?}");
         let decoded = [stats.decoded_cpu, stats.decoded_device, stats.decoded_hybrid, stats.decoded_hardware];
         match path {
             DecodePath::Cpu => assert_eq!(decoded, [11, 0, 0, 0]),

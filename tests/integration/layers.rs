@@ -54,8 +54,8 @@ const MODULES: &[(&str, &str)] = &[
     ("preprocess", "backend device engine error fields follow memory opening ops plan preset tensor threads"),
     (
         "pipeline",
-        "atomic backend device error fields file follow memory mix opening ops plan preprocess preset rng sampler sampling \
-         source targets tensor threads trace unoptimized",
+        "apply atomic backend device error fields file follow memory mix opening ops plan preprocess preset rng sampler \
+         sampling source targets tensor threads trace unoptimized",
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda error"),

@@ -34,6 +34,7 @@ mod record_fields;
 mod records;
 mod reference;
 mod remote;
+mod replay;
 mod resume;
 #[cfg(all(feature = "cli", feature = "cloud", target_os = "linux"))]
 mod s3;

@@ -41,11 +41,14 @@ pub(super) fn settle(
     if unsafe { state.decode(hardware, &borrowed) }.is_ok() {
         batch.on_hardware = jobs.len();
         let decoded = Decoded { hardware: jobs.len() as u64, ..Decoded::default() };
-        return Ok(Settled { bad: Vec::new(), decoded });
+        let on_hardware = jobs.iter().map(|(place, _)| *place).collect();
+        return Ok(Settled { on_hardware, decoded, ..Settled::default() });
     }
     let mut refused = Vec::new();
     narrow_down(hardware, state, &jobs, &mut refused)?;
     worker.decoded.hardware += (jobs.len() - refused.len()) as u64;
+    let is_refused = |place: &usize| refused.iter().any(|(other, _)| other == place);
+    let on_hardware = jobs.iter().map(|(place, _)| *place).filter(|place| !is_refused(place)).collect();
     let mut bad = Vec::new();
     for (place, job) in refused {
         let (bytes, part) = (job.encoded.bytes(), Rect::full(job.size));
@@ -55,7 +58,7 @@ pub(super) fn settle(
             bad.push((*place, error));
         }
     }
-    Ok(Settled { bad, decoded: worker.take_decoded() })
+    Ok(Settled { bad, on_hardware, decoded: worker.take_decoded() })
 }
 
 /// Finds the jobs of a batch that the hardware decoder refuses. nvJPEG does not name them, so they are decoded again by

@@ -142,7 +142,7 @@ impl DeviceDecoder {
             }
             buffers.give(job.encoded.into_buffer());
         }
-        Ok(Settled { bad, decoded: worker.take_decoded() })
+        Ok(Settled { bad, decoded: worker.take_decoded(), ..Settled::default() })
     }
 
     /// Queues the launches, and waits for the images' status.

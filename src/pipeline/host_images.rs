@@ -2,17 +2,17 @@
 
 use crate::device::Device;
 use crate::error::Result;
-use crate::tensor::Tensor;
+use crate::tensor::{DType, Layout, Tensor};
 
 /// The images of a view in host memory.
-pub(super) struct HostImages<'a> {
+pub(crate) struct HostImages<'a> {
     tensors: Vec<Held<'a>>,
     /// The tensor of each image, and the image's place in it.
     places: Vec<(usize, usize)>,
 }
 
 impl<'a> HostImages<'a> {
-    pub(super) fn new(tensors: &'a [Tensor]) -> Result<Self> {
+    pub(crate) fn new(tensors: &'a [Tensor]) -> Result<Self> {
         let places = tensors.iter().enumerate().flat_map(|(i, tensor)| (0..tensor.shape()[0]).map(move |row| (i, row)));
         let on_host = |tensor: &'a Tensor| match tensor.device() {
             Device::Cpu => Ok(Held::Batch(tensor)),
@@ -22,17 +22,23 @@ impl<'a> HostImages<'a> {
     }
 
     /// Number of images.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
     /// The shape of an image's tensor.
-    pub(super) fn shape(&self, image: usize) -> [usize; 4] {
+    pub(crate) fn shape(&self, image: usize) -> [usize; 4] {
         self.tensor(image).0.shape()
     }
 
+    /// The type and the layout of an image's elements.
+    pub(crate) fn elements(&self, image: usize) -> (DType, Layout) {
+        let tensor = self.tensor(image).0;
+        (tensor.dtype(), tensor.layout())
+    }
+
     /// The bytes of an image.
-    pub(super) fn image_bytes(&self, image: usize) -> Result<&[u8]> {
+    pub(crate) fn image_bytes(&self, image: usize) -> Result<&[u8]> {
         let (tensor, row) = self.tensor(image);
         tensor.image_bytes(row)
     }

@@ -1,0 +1,137 @@
+//! One sample through its operations, with an image after each, for people.
+
+use super::Pipeline;
+use super::rgb::rgb;
+use crate::apply::{ApplyOptions, apply};
+use crate::decode::pnm_header;
+use crate::error::Result;
+use crate::ops::Op;
+use crate::ops::orientation::Orientation;
+use crate::ops::part::{Loaded, LoadedImage};
+use crate::raster::Image;
+use crate::source::Source;
+use std::sync::Arc;
+
+/// A sample's image after one of its operations ([`Pipeline::stages`]).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Stage {
+    /// Number of the image among those that a batch has of the sample, view after view, from 0.
+    pub image: usize,
+    /// Number of the stage, from 0: the decoded image.
+    pub number: usize,
+    /// The name of the operation; `decoded` for the decoded image.
+    pub operation: &'static str,
+    /// The image after the operation. Normalization is left out, and undone after later operations.
+    pub pixels: Image,
+}
+
+impl<I> Pipeline<I> {
+    /// Takes sample `index` through its recipes, as it goes through them in an epoch after having come `repetition` times
+    /// before, and calls `each` with the decoded image and with the image after each operation. The operations run one by
+    /// one, as with [`Strategy::Sequential`](crate::Strategy::Sequential). Returns the recipes
+    /// ([`recipes_of`](Self::recipes_of)). Mixing ([`Builder::mix`](crate::Builder::mix)), which joins whole batches, is left out.
+    ///
+    /// ```
+    /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// # use warpfeed::prelude::*;
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)]))
+    ///     .augment(random_horizontal_flip(1.0))
+    ///     .center_crop(8)
+    ///     .normalize(IMAGENET_MEAN, IMAGENET_STD)
+    ///     .build()?;
+    /// let mut stages = Vec::new();
+    /// pipeline.stages(0, 0, 0, &mut |stage| {
+    ///     stages.push((stage.operation, stage.pixels.size()));
+    ///     Ok(())
+    /// })?;
+    /// let whole = Size::new(40, 30);
+    /// assert_eq!(stages, [("decoded", whole), ("hflip", whole), ("center_crop", Size::new(8, 8))]);
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`recipes_of`](Self::recipes_of), of [`apply`](crate::apply()), and of `each`.
+    pub fn stages(
+        &self,
+        epoch: u64,
+        index: u64,
+        repetition: u32,
+        each: &mut dyn FnMut(Stage) -> Result<()>,
+    ) -> Result<Vec<Vec<Op>>> {
+        let source = self.setup.input.clone().into_data_set()?;
+        let recipes = self.recipes_of(epoch, index, repetition)?;
+        let maker = Maker { source: &*source, options: self.apply_options() };
+        let encoded = source.encoded(index)?;
+        for (image, recipe) in recipes.iter().enumerate() {
+            let mut stage = |number, operation, pixels| each(Stage { image, number, operation, pixels });
+            let decoded = maker.image(&encoded, &[])?;
+            let mut pnm = pnm(&decoded);
+            stage(0, "decoded", decoded)?;
+            let (mut recipe, mut done) = (recipe.clone(), 0);
+            maker.load_parts(&mut recipe)?;
+            for at in 0..recipe.len() {
+                // What comes after normalization is run with it, from the last image before it.
+                let ops = &recipe[done..=at];
+                if let [Op::Normalize(_)] = ops {
+                    continue;
+                }
+                let pixels = maker.image(&pnm, ops)?;
+                if !matches!(ops[0], Op::Normalize(_)) {
+                    (pnm, done) = (self::pnm(&pixels), at + 1);
+                }
+                stage(at + 1, recipe[at].name(), pixels)?;
+            }
+        }
+        Ok(recipes)
+    }
+
+    fn apply_options(&self) -> ApplyOptions {
+        let (recipes, options) = (&self.setup.recipes, &self.setup.options);
+        ApplyOptions {
+            pass_order: recipes.planner.order,
+            orientation: Orientation::Ignore,
+            draft: recipes.opening.draft,
+            accept_truncated: options.accept_truncated,
+            max_pixels: recipes.planner.max_px,
+            ..ApplyOptions::default()
+        }
+    }
+}
+
+/// Makes images of samples by explicit operations.
+struct Maker<'a> {
+    source: &'a dyn Source,
+    options: ApplyOptions,
+}
+
+impl Maker<'_> {
+    /// An encoded image after operations, with the normalization undone if they end with one.
+    fn image(&self, encoded: &[u8], ops: &[Op]) -> Result<Image> {
+        let tensor = apply(encoded, ops, &self.options)?;
+        let normalization = ops.iter().find_map(|op| match op {
+            Op::Normalize(normalize) => Some((normalize.mean, normalize.std)),
+            _ => None,
+        });
+        rgb(tensor.as_bytes()?, tensor.shape(), (tensor.dtype(), tensor.layout()), normalization)
+    }
+
+    /// Makes the images of other samples in a recipe.
+    fn load_parts(&self, recipe: &mut [Op]) -> Result<()> {
+        for part in recipe.iter_mut().flat_map(Op::parts_mut) {
+            self.load_parts(&mut part.ops)?;
+            let image = self.image(&self.source.encoded(part.sample)?, &part.ops)?;
+            let image = LoadedImage { size: image.size(), rgb: Arc::new(image.to_rgb()) };
+            part.loaded = Loaded { fields: None, image: Some(image) };
+        }
+        Ok(())
+    }
+}
+
+/// An image as a PNM file, from which the next operation goes on.
+fn pnm(image: &Image) -> Vec<u8> {
+    let mut file = pnm_header(image.size(), 3).into_bytes();
+    file.extend_from_slice(&image.to_rgb());
+    file
+}
