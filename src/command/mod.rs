@@ -2,6 +2,7 @@
 //! see of it.
 
 mod apply;
+mod audit;
 mod bench;
 mod check_gpu;
 mod compare;
@@ -51,6 +52,7 @@ enum Command {
     Apply(apply::Apply),
     Preview(preview::PreviewArgs),
     Recipe(recipe::Recipe),
+    Audit(audit::AuditArgs),
     Pack(pack::Pack),
     Synth(synth::Synth),
     Transforms(transforms::Transforms),
@@ -96,6 +98,7 @@ fn run(command: Command, started: Instant) -> Result<u8> {
         Command::Apply(apply) => apply.run(),
         Command::Preview(preview) => preview.run(),
         Command::Recipe(recipe) => recipe.run(),
+        Command::Audit(audit) => audit.run(),
         Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Transforms(transforms) => transforms.run(),
