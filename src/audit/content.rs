@@ -162,10 +162,9 @@ mod tests {
         for quality in 1..=100 {
             let jpeg = encode_jpeg(&image, &JpegOptions { quality, ..JpegOptions::default() }).unwrap();
             assert_eq!(super::quality(&jpeg), Some(quality));
-            for end in 0..jpeg.len() {
-                super::quality(&jpeg[..end]);
-            }
         }
+        let jpeg = encode_jpeg(&image, &JpegOptions::default()).unwrap();
+        assert!((0..jpeg.len()).all(|end| matches!(super::quality(&jpeg[..end]), None | Some(90))));
         assert_eq!(super::quality(b"\xff\xd8\xff\xd9"), None);
     }
 
@@ -182,6 +181,31 @@ mod tests {
             let jpeg = encode_jpeg(&image, &JpegOptions { sampling, ..JpegOptions::default() }).unwrap();
             assert_eq!(super::sampling(&probe(&jpeg).unwrap()), Some(name));
         }
+    }
+
+    #[test]
+    fn transparency_and_animation_are_told_by_headers() {
+        let folder = std::path::Path::new("tests/reference/images");
+        let of = |bytes: &[u8]| alpha_and_animation(bytes, &probe(bytes).unwrap());
+        for (name, alpha) in [
+            ("rgba.png", true),
+            ("grey-alpha.png", true),
+            ("palette-transparent.png", true),
+            ("alpha.webp", true),
+            ("rgb.png", false),
+            ("palette.png", false),
+            ("lossy.webp", false),
+            ("cmyk.jpg", false),
+        ] {
+            assert_eq!(of(&std::fs::read(folder.join(name)).unwrap()), (alpha, false), "{name}");
+        }
+        // An animation says so in a chunk after the header's, which ends at byte 33.
+        let mut png = std::fs::read(folder.join("rgb.png")).unwrap();
+        png.splice(33..33, *b"\0\0\0\x08acTL\0\0\0\x02\0\0\0\0....");
+        assert_eq!(of(&png), (false, true));
+        let mut webp = b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0".to_vec();
+        webp.extend([2, 0, 0, 0, 9, 0, 0, 9, 0, 0]);
+        assert_eq!(of(&webp), (false, true));
     }
 
     #[test]

@@ -5,21 +5,20 @@
 //! their median. Two images are candidates if at most [`MAX_DISTANCE`] bits differ. An image of little contrast has no
 //! hash, because its bits would be those of its noise.
 //!
-//! Candidates are decoded again and compared as images of at most 128 x 128 pixels, no larger than either. They are
+//! Candidates are decoded again and compared as images of at most 64 x 64 pixels, no larger than either. They are
 //! copies if the root of the mean squared difference of their red, green and blue is at most [`MAX_DIFFERENCE`] of their
 //! contrast. docs/audit.md says what that finds among photographs.
 
 use crate::error::Result;
-use crate::ops::Op;
-use crate::ops::Resize;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::{Orientation, oriented};
+use crate::ops::{Op, Resize};
 use crate::raster::{Image, Pixel, Size};
 
 /// Side of the image that is hashed, in pixels.
 pub(super) const HASHED_PX: u32 = 32;
 /// Side of the images that are compared, in pixels.
-pub(super) const COMPARED_PX: u32 = 128;
+pub(super) const COMPARED_PX: u32 = 64;
 /// Most bits in which the hashes of candidates differ.
 pub(super) const MAX_DISTANCE: u32 = 6;
 /// Largest difference of copies, as a share of their contrast.

@@ -5,8 +5,8 @@
 // or more at 1/8, which takes all of its entropy-coded data, so damage is noticed as by a whole decode. Only few images are
 // read again: candidates for copies (`look`, `copies`), those that decoded slowly, and those whose pictures are shown.
 //
-// Memory is 40 bytes an image (`row`), 4 for sorting them, and 8 for each copy that is found. Counts (`tally`) do not grow
-// with the images. All else about an image goes to `audit.jsonl` (`journal`), from which an audit is resumed.
+// Memory is 40 bytes an image (`row`), 10 more while copies are looked for, and 8 for each pair of candidates and each copy.
+// Counts (`tally`) hardly grow with the images. All else about an image goes to `audit.jsonl` (`journal`), from which an audit is resumed.
 
 mod content;
 mod copies;

@@ -1,7 +1,8 @@
 //! The report of an audit: tables, plots and pictures.
 
+use super::record::Inspector;
 use super::tally::{Counts, quantiles};
-use super::{Audit, Finding, work};
+use super::{Audit, Finding, Split, work};
 use crate::encode::{JpegOptions, encode_jpeg};
 use crate::error::Result;
 use crate::experiment::environment::Environment;
@@ -9,6 +10,8 @@ use crate::experiment::report::plot::{Bar, OWN, Picture, Series, bars, grouped_b
 use crate::experiment::report::{Cell, Report, ReportTable};
 use crate::raster::Size;
 use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::sync::atomic::AtomicBool;
 
 /// Most examples of a finding in the table.
 const EXAMPLES: usize = 20;
@@ -27,31 +30,31 @@ const COPIES: [Finding; 4] = [Finding::Duplicate, Finding::NearDuplicate, Findin
 
 pub(super) fn report(audit: &Audit) -> Result<Report> {
     let mut report = Report::new("audit", "What should be known of these images before training?", Environment::here());
-    let counts = Found::of(audit);
+    let counts = FindingCounts::of(audit);
     report.settings = settings(audit);
     report.answer = answer(audit, &counts);
     report.tables = [counts.table(audit)]
         .into_iter()
         .chain(class_tables(audit))
-        .chain([sizes(audit), kinds(audit), decoders(audit), examples(audit)])
+        .chain([sizes(audit), kinds(audit), decoders(audit), examples(audit, &counts)])
         .filter(|table| !table.rows.is_empty())
         .collect();
     plots(audit, &counts, &mut report);
-    show(audit, &mut report)?;
+    show(audit, &counts, &mut report)?;
     report.notes = notes(audit, &counts);
     report.figures = figures(audit, &counts);
     Ok(report)
 }
 
 /// For each finding, the number of images in each split, and its first images.
-struct Found {
+struct FindingCounts {
     counts: Vec<Vec<u64>>,
     first: Vec<Vec<u32>>,
     /// Number of images with any finding.
     images: u64,
 }
 
-impl Found {
+impl FindingCounts {
     fn of(audit: &Audit) -> Self {
         let mut counts = vec![vec![0; audit.splits.len()]; Finding::ALL.len()];
         let (mut first, mut images) = (vec![Vec::new(); Finding::ALL.len()], 0);
@@ -104,7 +107,7 @@ fn short_name(audit: &Audit, image: u32) -> String {
 
 fn settings(audit: &Audit) -> Value {
     let options = &audit.options;
-    let split = |split: &super::Split| format!("{}: {} images", split.name, split.images.len());
+    let split = |split: &Split| format!("{}: {} images", split.name, split.images.len());
     json!({
         "splits": audit.splits.iter().map(split).collect::<Vec<_>>(),
         "tiny": format!("a side below {} px", options.tiny_px),
@@ -114,7 +117,7 @@ fn settings(audit: &Audit) -> Value {
     })
 }
 
-fn answer(audit: &Audit, counts: &Found) -> Vec<String> {
+fn answer(audit: &Audit, counts: &FindingCounts) -> Vec<String> {
     let images = audit.rows.len();
     let mut answer = vec![match counts.images {
         0 => format!("Nothing was found about {images} images."),
@@ -176,13 +179,13 @@ fn class_tables(audit: &Audit) -> Vec<ReportTable> {
     vec![summary, list]
 }
 
-fn label_counts(split: &super::Split) -> Counts<u32> {
+fn label_counts(split: &Split) -> Counts<u32> {
     let mut counts = Counts::new();
     (0..split.images.len()).for_each(|index| *counts.entry(split.images.label(index)).or_default() += 1);
     counts
 }
 
-fn class_name(split: &super::Split, label: u32) -> String {
+fn class_name(split: &Split, label: u32) -> String {
     split.images.classes().get(label as usize).cloned().unwrap_or_else(|| label.to_string())
 }
 
@@ -208,12 +211,13 @@ fn kinds(audit: &Audit) -> ReportTable {
     let columns = ["format", "coding", "sampling", "images", "share, %"];
     let mut table = ReportTable::new("formats", "Formats", &columns);
     let text = |text: &String| if text.is_empty() { Cell::Blank } else { text.as_str().into() };
-    for ((format, coding, sampling), count) in &audit.tally.kinds {
+    let mut kinds: Vec<_> = audit.tally.kinds.iter().collect();
+    kinds.sort_by_key(|(_, count)| Reverse(**count));
+    for ((format, coding, sampling), count) in kinds {
         let share = 100.0 * *count as f64 / audit.rows.len() as f64;
         let numbers = [Cell::number(*count as f64, 0), Cell::number(share, 2)];
         table.rows.push([text(format), text(coding), text(sampling)].into_iter().chain(numbers).collect());
     }
-    table.rows.sort_by(|a, b| b[3].text().len().cmp(&a[3].text().len()).then(b[3].text().cmp(&a[3].text())));
     table
 }
 
@@ -237,13 +241,12 @@ fn decoders(audit: &Audit) -> ReportTable {
 }
 
 /// The first images of each finding, with what tells it.
-fn examples(audit: &Audit) -> ReportTable {
+fn examples(audit: &Audit, counts: &FindingCounts) -> ReportTable {
     let columns = ["finding", "split", "index", "image", "detail"];
     let mut table = ReportTable::new("examples", format!("The first {EXAMPLES} images of each finding"), &columns);
     table.in_files_only = true;
-    let found = Found::of(audit);
-    for finding in found.there() {
-        for &image in &found.first[finding as usize] {
+    for finding in counts.there() {
+        for &image in &counts.first[finding as usize] {
             let described = audit.found(image);
             table.rows.push(vec![
                 finding.name().into(),
@@ -273,36 +276,43 @@ fn detail(audit: &Audit, finding: Finding, image: u32) -> Option<String> {
     }
 }
 
-fn plots(audit: &Audit, counts: &Found, report: &mut Report) {
-    let bar = |name: String, count: u64| Bar { name, value: count as f64, interval: None, marked: false };
-    let found: Vec<Bar> = counts.there().map(|finding| bar(finding.name().to_owned(), counts.count(finding))).collect();
+fn plots(audit: &Audit, counts: &FindingCounts, report: &mut Report) {
+    let bar = |name: String, count: u64, all: usize| {
+        let value = 100.0 * count as f64 / all.max(1) as f64;
+        Bar { name, value, interval: None, marked: false }
+    };
+    let images = audit.rows.len();
+    let found: Vec<Bar> =
+        counts.there().map(|finding| bar(finding.name().to_owned(), counts.count(finding), images)).collect();
     report.leading_plots = usize::from(!found.is_empty());
     if !found.is_empty() {
-        report.plot("findings", "Findings", bars("Findings, in images", "", &found));
+        report.plot("findings", "Findings", bars("Findings, share of all images", "%", &found));
     }
     if !audit.tally.qualities.is_empty() {
-        let groups: Vec<String> = (0..10).map(|ten| format!("{}-{}", (10 * ten).max(1), 10 * ten + 9)).collect();
-        let groups: Vec<String> = groups.into_iter().map(|group| group.replace("90-99", "90-100")).collect();
+        let group = |ten: u32| format!("{}-{}", (10 * ten).max(1), if ten == 9 { 100 } else { 10 * ten + 9 });
+        let groups: Vec<String> = (0..10).map(group).collect();
         let mut tens = vec![0.0; 10];
         for (quality, count) in &audit.tally.qualities {
-            tens[usize::from(quality / 10).min(9)] += *count as f64;
+            tens[usize::from(quality / 10).min(9)] += 100.0 * *count as f64 / images as f64;
         }
         let series = [Series::new("images", tens.into_iter().map(Some).collect())];
-        let title = "JPEG quality, estimated, in images";
+        let title = "JPEG quality, estimated: share of all images, %";
         report.plot("qualities", title, grouped_bars(title, "", "quality", &groups, &series, OWN));
     }
     let first = &audit.splits[0];
     let by_label = label_counts(first);
     if (2..=MAX_BARS).contains(&by_label.len()) {
-        let classes: Vec<Bar> = by_label.iter().map(|(label, count)| bar(class_name(first, *label), *count)).collect();
-        let title = format!("Images of each class of {}", first.name);
-        report.plot("classes", title.clone(), bars(&title, "", &classes));
+        let classes: Vec<Bar> = by_label
+            .iter()
+            .map(|(label, count)| bar(class_name(first, *label), *count, first.images.len() as usize))
+            .collect();
+        let title = format!("Classes of {}: share of its images", first.name);
+        report.plot("classes", title.clone(), bars(&title, "%", &classes));
     }
 }
 
 /// Adds pictures of what was found.
-fn show(audit: &Audit, report: &mut Report) -> Result<()> {
-    let counts = Found::of(audit);
+fn show(audit: &Audit, counts: &FindingCounts, report: &mut Report) -> Result<()> {
     for finding in counts.there() {
         let is_pair = COPIES.contains(&finding);
         let shown: Vec<u32> = if is_pair {
@@ -311,7 +321,7 @@ fn show(audit: &Audit, report: &mut Report) -> Result<()> {
             counts.first[finding as usize].iter().copied().take(PICTURES).collect()
         };
         let mut made: Vec<Option<Picture>> = vec![None; shown.len()];
-        let make = |at: usize, inspector: &mut super::Inspector, _: &std::sync::atomic::AtomicBool| {
+        let make = |at: usize, inspector: &mut Inspector, _: &AtomicBool| {
             let (source, index) = audit.sample(shown[at]);
             let image = inspector.thumbnail(source, index, PICTURE_PX);
             let size = image.as_ref().map_or(Size::new(4, 3), |image| image.size());
@@ -347,7 +357,7 @@ fn pairs(audit: &Audit, finding: Finding) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-fn notes(audit: &Audit, counts: &Found) -> Vec<String> {
+fn notes(audit: &Audit, counts: &FindingCounts) -> Vec<String> {
     let missing: Vec<&str> =
         Finding::ALL.iter().filter(|finding| counts.count(**finding) == 0).map(|finding| finding.name()).collect();
     let mut notes = Vec::new();
@@ -376,7 +386,7 @@ fn notes(audit: &Audit, counts: &Found) -> Vec<String> {
     notes
 }
 
-fn figures(audit: &Audit, counts: &Found) -> Value {
+fn figures(audit: &Audit, counts: &FindingCounts) -> Value {
     let findings: serde_json::Map<String, Value> = Finding::ALL
         .iter()
         .map(|finding| (finding.name().to_owned(), json!(counts.counts[*finding as usize])))
