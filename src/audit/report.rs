@@ -150,7 +150,11 @@ fn answer(audit: &Audit, counts: &FindingCounts) -> Vec<String> {
 fn class_tables(audit: &Audit) -> Vec<ReportTable> {
     let columns = ["split", "images", "classes", "empty", "smallest", "median", "largest"];
     let mut summary = ReportTable::new("classes", "Classes, in images", &columns);
-    let mut list = ReportTable::new("class-counts", "Images of each class", &["split", "class", "images"]);
+    let mut list = ReportTable::new(
+        "class-counts",
+        "Images of each class, of splits with up to 1,000 classes",
+        &["split", "class", "images"],
+    );
     list.in_files_only = true;
     for split in &audit.splits {
         let by_label = label_counts(split);
@@ -320,6 +324,9 @@ fn show(audit: &Audit, counts: &FindingCounts, report: &mut Report) -> Result<()
         } else {
             counts.first[finding as usize].iter().copied().take(PICTURES).collect()
         };
+        if shown.is_empty() {
+            continue;
+        }
         let mut made: Vec<Option<Picture>> = vec![None; shown.len()];
         let make = |at: usize, inspector: &mut Inspector, _: &AtomicBool| {
             let (source, index) = audit.sample(shown[at]);

@@ -209,7 +209,7 @@ impl Report {
     }
 
     /// Notes the machine's activity; called when all is measured.
-    pub(crate) fn measured(&mut self) {
+    pub(super) fn measured(&mut self) {
         self.busy = self.watch.so_far();
         self.warnings.extend(self.busy.as_ref().and_then(Busy::warning));
     }
