@@ -57,6 +57,7 @@
 //! | looking at a batch later | [`Batch::receipts`], [`RunLog`], [`Replay`], [`Pipeline::stages`] |
 //! | single images | [`image`]: decoding, JPEG encoding, PNG and NumPy files, contact sheets |
 //! | packing shards | [`pack`] |
+//! | looking through a data set before training | `audit` |
 //! | measuring | `experiment`, [`doctor`](doctor()) |
 //! | the command in a program of your own | `command` |
 //!
@@ -85,7 +86,7 @@
 //! | feature | adds |
 //! | --- | --- |
 //! | `cli` (default) | the command `warpfeed`; it implies `experiment` |
-//! | `experiment` | the module `experiment`, which measures pipelines and makes images to measure them on |
+//! | `experiment` | the module `experiment`, which measures pipelines and makes images to measure them on, and `audit` |
 //! | `webp` (default) | WebP images; without it they are bad samples |
 //! | `cloud` | shards at `http://`, `https://`, `s3://`, `gs://` and `az://` |
 //! | `parquet` | Parquet files of images, as Hugging Face publishes data sets |
@@ -107,6 +108,8 @@
 mod address;
 mod apply;
 mod atomic;
+#[cfg(feature = "experiment")]
+pub mod audit;
 mod backend;
 #[cfg(feature = "cli")]
 mod command;

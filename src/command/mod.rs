@@ -2,6 +2,7 @@
 //! see of it.
 
 mod apply;
+mod audit;
 mod bench;
 mod check_gpu;
 mod compare;
@@ -55,6 +56,7 @@ enum Command {
     Recipe(recipe::Recipe),
     Diff(diff::Diff),
     Replay(replay::ReplayArgs),
+    Audit(audit::AuditArgs),
     Pack(pack::Pack),
     Synth(synth::Synth),
     Transforms(transforms::Transforms),
@@ -113,6 +115,7 @@ fn run(command: Command, started: Instant) -> Result<u8> {
         Command::Recipe(recipe) => recipe.run(),
         Command::Diff(diff) => diff.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Audit(audit) => audit.run(),
         Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Transforms(transforms) => transforms.run(),

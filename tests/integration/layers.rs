@@ -64,6 +64,7 @@ const MODULES: &[(&str, &str)] = &[
         "experiment",
         "atomic backend cuda device error fields file mix ops pipeline plan preset rng sampler sheet source tensor threads",
     ),
+    ("audit", "atomic backend error experiment memory ops source threads"),
 ];
 
 #[test]

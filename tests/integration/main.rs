@@ -8,6 +8,7 @@
 mod common;
 
 mod annotated;
+mod audit;
 mod cache;
 mod channels;
 mod check_gpu;

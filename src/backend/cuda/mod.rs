@@ -91,7 +91,7 @@ mod lower;
 pub(crate) mod measure;
 mod nvjpeg;
 mod prepare;
-mod route;
+pub(crate) mod route;
 mod streams;
 mod submit;
 mod worker;

@@ -113,6 +113,16 @@ impl Router {
     }
 }
 
+/// Name of the decoder that takes an image on `auto`, on a card that has all of nvJPEG's: as of `--decode`.
+#[cfg(feature = "experiment")]
+pub(crate) fn on_auto(header: &Header) -> &'static str {
+    match Router::new(DecodePath::Auto, true, true, 1).route(header, true) {
+        Route::Hardware => "hardware",
+        Route::Hybrid => "hybrid",
+        Route::Cpu | Route::Device => "cpu",
+    }
+}
+
 fn ns_an_image(images: usize, time_ms: f32) -> f64 {
     1e6 * f64::from(time_ms) / images.max(1) as f64
 }
@@ -160,7 +170,7 @@ fn is_jpeg_for_nvjpeg(header: &Header) -> bool {
 }
 
 /// Whether the crate's own decoder can try to decode an image: Huffman coding in one pass, 8 bits a sample, no CMYK.
-fn is_jpeg_for_device(header: &Header) -> bool {
+pub(crate) fn is_jpeg_for_device(header: &Header) -> bool {
     header.format == Format::Jpeg
         && !header.is_draft()
         && matches!(header.process, 0xC0 | 0xC1)

@@ -60,7 +60,7 @@ fn blocks() -> String {
 
 /// The whole HTML page.
 pub(super) fn page(report: &Report) -> String {
-    let command = if report.experiment == "tune" { "warpfeed" } else { "warpfeed bench" };
+    let command = if matches!(report.experiment, "tune" | "audit") { "warpfeed" } else { "warpfeed bench" };
     let title = escape(&format!("{command} {}", report.experiment));
     let sentences: String = report.answer.iter().map(|sentence| format!("<p>{}</p>", escape(sentence))).collect();
     let (leading, further) = report.plots.split_at(report.leading_plots.min(report.plots.len()));

@@ -187,7 +187,7 @@ impl ReportTable {
 }
 
 impl Report {
-    pub(super) fn new(experiment: &'static str, question: &'static str, environment: Environment) -> Self {
+    pub(crate) fn new(experiment: &'static str, question: &'static str, environment: Environment) -> Self {
         Self {
             experiment,
             question,
@@ -224,7 +224,7 @@ impl Report {
         lines
     }
 
-    pub(super) fn plot(&mut self, name: impl Into<String>, caption: impl Into<String>, svg: String) {
+    pub(crate) fn plot(&mut self, name: impl Into<String>, caption: impl Into<String>, svg: String) {
         self.plots.push(Plot { name: name.into(), caption: caption.into(), svg });
     }
 

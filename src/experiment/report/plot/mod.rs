@@ -12,6 +12,7 @@
 //! blue among gray ones.
 
 mod drawing;
+mod pictures;
 mod time;
 
 use crate::experiment::spread::Spread;
@@ -20,6 +21,7 @@ use drawing::{
     BESIDE, COLORS, Drawing, PUBLISHED, RIGHT, SMALL, TEXT, WIDTH, colors, cut_off, is_published, range, short, widest,
     width,
 };
+pub use pictures::{Picture, pictures};
 pub use time::{Stretch, heat_map, histogram, timeline};
 
 /// A bar that is more than this many times as long as the next one is cut.
