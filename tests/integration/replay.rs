@@ -93,6 +93,31 @@ fn every_batch_comes_again() {
 }
 
 #[test]
+fn batches_of_an_epoch_that_went_on_with_other_ranks_come_again() {
+    let of = |rank, ranks| {
+        let builder = small(source(23)).targets(TargetSpec::soft(10)).mix("timm=0.8/1,mode=elem".parse().unwrap());
+        builder.partition(Partition::new(rank, ranks).unwrap()).build().unwrap()
+    };
+    let states: Vec<_> = (0..2).map(|rank| of(rank, 2).epoch(3).next().unwrap().unwrap().state()).collect();
+    let pipeline = of(1, 3);
+    let (_folder, path) = new_log();
+    let mut log = RunLog::open(&path, &pipeline, &options(true, false)).unwrap();
+    let mut want = Vec::new();
+    for (step, batch) in (0..).zip(pipeline.resume(&pipeline.state_after(&states).unwrap()).unwrap()) {
+        let batch = batch.unwrap();
+        log.write(step, &batch).unwrap();
+        want.push(seen(&batch));
+    }
+    assert!(!want.is_empty());
+    let (replay, again) = (Replay::open(&path).unwrap(), of(1, 3));
+    for (step, want) in (0..).zip(want) {
+        assert_eq!(seen(&replay.batch(&again, step).unwrap()), want);
+    }
+    let error = RunLog::open(&path, &of(1, 2), &options(true, false)).unwrap_err();
+    assert!(error.to_string().contains("partition [1,3]"), "a log is of one partition: {error}");
+}
+
+#[test]
 fn bad_samples_of_the_run_stay_out_whether_or_not_they_are_bad_now() {
     let bad = vec![0, 3, 9, 11, 17, 21];
     for mix in [None, Some(Mix::timm(0.8, 1.0))] {
