@@ -1,6 +1,6 @@
 //! A training loop to copy. It trains with MixUp and CutMix and validates, with candle, writes checkpoints, and
-//! continues after an interruption: `train_resume RUN [BATCHES]`, with feature `candle`. `train_resume RUN look STEP` writes
-//! the images of a step, as the network has seen them, into RUN/step-STEP.
+//! continues after an interruption: `train_resume RUN [BATCHES]`, with feature `candle`. `train_resume RUN look STEP`
+//! writes the images of a step, as the network has seen them, into RUN/step-STEP.
 //!
 //! RUN is a folder for the checkpoint, and here also for the images, which the program makes. It trains on at most
 //! BATCHES batches, as if it were killed then. Started again, it continues with the very next image, and ends with the

@@ -112,8 +112,8 @@ pub(super) fn sampling(header: &Header) -> Option<&'static str> {
     }
 }
 
-/// The quality of a JPEG in libjpeg's scale: the one at which the sum of libjpeg's luma table is nearest to the sum of the
-/// file's first table. `None` if the file has no table before its data.
+/// The quality of a JPEG in libjpeg's scale: the one at which the sum of libjpeg's luma table is nearest to the sum of
+/// the file's first table. `None` if the file has no table before its data.
 pub(super) fn quality(bytes: &[u8]) -> Option<u8> {
     let sum = first_table_sum(bytes)?;
     // Of two that are as near, the higher one: tables of high qualities are the more frequent ones.

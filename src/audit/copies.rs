@@ -1,8 +1,8 @@
 //! Copies: images of equal bytes, and candidates for images that show the same.
 //!
 //! Equal bytes are runs of a sorted order. Candidates have hashes of at most [`MAX_DISTANCE`] different bits. If the 63
-//! bits are cut into 7 bands of 9, two such hashes agree in one band at least, because 6 bits cannot differ in 7 bands. So
-//! the images are sorted by each band in turn, and only those that agree in it are compared.
+//! bits are cut into 7 bands of 9, two such hashes agree in one band at least, because 6 bits cannot differ in 7 bands.
+//! So the images are sorted by each band in turn, and only those that agree in it are compared.
 
 use super::finding::Finding;
 use super::look::MAX_DISTANCE;
@@ -54,8 +54,8 @@ pub(super) fn note_equal_bytes(rows: &mut [Row], order: &[u32], place: Place<'_>
     copies
 }
 
-/// Pairs of images whose hashes are near, each with the earlier image first. Of images with equal bytes, split and label
-/// the first takes part. Returns the pairs and whether some were left out, because an image had too many.
+/// Pairs of images whose hashes are near, each with the earlier image first. Of images with equal bytes, split and
+/// label the first takes part. Returns the pairs and whether some were left out, because an image had too many.
 pub(super) fn candidates(rows: &[Row], order: &[u32], place: Place<'_>) -> (Vec<(u32, u32)>, bool) {
     let look = |image: u32| rows[image as usize].look;
     let mut left_out = vec![false; rows.len()];

@@ -35,12 +35,12 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens the file in `folder`, which is created if it is missing. With `resume`, `add` gets each record that the file
-    /// has; a line that is cut off or damaged, and all after it, are removed. Without, the file begins anew.
+    /// Opens the file in `folder`, which is created if it is missing. With `resume`, `add` gets each record that the
+    /// file has; a line that is cut off or damaged, and all after it, are removed. Without, the file begins anew.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the file is about other images, if an unfinished one would be lost, or if another audit is
-    /// writing to it; [`Error::Io`] if the file cannot be read or written.
+    /// [`Error::Parameter`] if the file is about other images, if an unfinished one would be lost, or if another audit
+    /// is writing to it; [`Error::Io`] if the file cannot be read or written.
     pub(super) fn open(folder: &Path, splits: &[Split], resume: bool, add: &mut dyn FnMut(Record)) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         let path = folder.join("audit.jsonl");

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use std::path::{Component, Path};
 
 impl Audit {
-    /// Writes a list file of the images of the first split that have none of the findings to drop. Paths are relative to
-    /// the list if the images are below its folder.
+    /// Writes a list file of the images of the first split that have none of the findings to drop. Paths are relative
+    /// to the list if the images are below its folder.
     ///
     /// # Errors
     /// [`Error::Parameter`] if no image is left, or if a path cannot be in a list; [`Error::Io`] if the list cannot be

@@ -1,12 +1,14 @@
-//! A look through a data set before training: damaged and odd images, copies within and between splits, and what the images
-//! are like. This module needs the feature `experiment`, which the command implies.
+//! A look through a data set before training: damaged and odd images, copies within and between splits, and what the
+//! images are like. This module needs the feature `experiment`, which the command implies.
 
-// Each image is read once, hashed, and decoded at the smallest scale that its perceptual hash needs: a JPEG of 256 pixels
-// or more at 1/8, which takes all of its entropy-coded data, so damage is noticed as by a whole decode. Only few images are
-// read again: candidates for copies (`look`, `copies`), those that decoded slowly, and those whose pictures are shown.
+// Each image is read once, hashed, and decoded at the smallest scale that its perceptual hash needs: a JPEG of 256
+// pixels or more at 1/8, which takes all of its entropy-coded data, so damage is noticed as by a whole decode. Only few
+// images are read again: candidates for copies (`look`, `copies`), those that decoded slowly, and those whose pictures
+// are shown.
 //
-// Memory is 40 bytes an image (`row`), 10 more while copies are looked for, and 8 for each pair of candidates and each copy.
-// Counts (`tally`) hardly grow with the images. All else about an image goes to `audit.jsonl` (`journal`), from which an audit is resumed.
+// Memory is 40 bytes an image (`row`), 10 more while copies are looked for, and 8 for each pair of candidates and each
+// copy. Counts (`tally`) hardly grow with the images. All else about an image goes to `audit.jsonl` (`journal`), from
+// which an audit is resumed.
 
 mod content;
 mod copies;
@@ -68,11 +70,11 @@ pub struct AuditOptions {
     pub huge_px: u64,
     /// Ratio of the longer to the shorter side above which an image is long and narrow. Default: 5.
     pub max_ratio: f64,
-    /// Folder for `audit.jsonl`, a record of each image, which is written as images are finished, and for `found.jsonl`, the
-    /// images with findings. Default: none.
+    /// Folder for `audit.jsonl`, a record of each image, which is written as images are finished, and for
+    /// `found.jsonl`, the images with findings. Default: none.
     pub folder: Option<PathBuf>,
-    /// List file ([`ListFile`](crate::source::ListFile)) to write of the images of the first split that have none of the
-    /// findings in [`drop`](Self::drop). Default: none.
+    /// List file ([`ListFile`](crate::source::ListFile)) to write of the images of the first split that have none of
+    /// the findings in [`drop`](Self::drop). Default: none.
     pub kept: Option<PathBuf>,
     /// Findings whose images are left out of the list. Default: none.
     pub drop: Vec<Finding>,
@@ -128,13 +130,14 @@ pub struct Audit {
 
 /// Looks through all images of `splits`: the one to train on first, then those that it is compared with.
 ///
-/// Images that cannot be read or decoded are findings. `progress` receives the number of finished images, those of earlier
-/// runs included.
+/// Images that cannot be read or decoded are findings. `progress` receives the number of finished images, those of
+/// earlier runs included.
 ///
 /// # Errors
 /// [`Error::Parameter`] for options out of range, no split or no image, more than 4 billion images, or a folder that
-/// cannot be resumed from, or a list of images that are no files or of which none is left; [`Error::Sample`] if the machine is at fault and not an image; [`Error::Io`] if the folder
-/// cannot be written; [`Error::Thread`] if the threads cannot be started.
+/// cannot be resumed from, or a list of images that are no files or of which none is left; [`Error::Sample`] if the
+/// machine is at fault and not an image; [`Error::Io`] if the folder cannot be written; [`Error::Thread`] if the
+/// threads cannot be started.
 ///
 /// ```
 /// use warpfeed::audit::{AuditOptions, Finding, Split, audit};

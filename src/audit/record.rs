@@ -136,8 +136,8 @@ impl Inspector {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// Decodes an image `times` times as [`inspect`](Self::inspect) does, and returns the microseconds of the fastest: where
-    /// the system tells, those that the thread ran.
+    /// Decodes an image `times` times as [`inspect`](Self::inspect) does, and returns the microseconds of the fastest:
+    /// where the system tells, those that the thread ran.
     ///
     /// # Errors
     /// The errors of reading and decoding.

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 /// Look through images before training: damage, copies within and between splits, odd formats and sizes
 ///
 /// Each image is read once and decoded at a small scale. Results go to standard output. --out writes report.html with
-/// pictures of what was found, report.json and CSV files, found.jsonl with the images that have findings, and audit.jsonl
-/// with a record of each image.
+/// pictures of what was found, report.json and CSV files, found.jsonl with the images that have findings, and
+/// audit.jsonl with a record of each image.
 #[derive(Args)]
 pub struct AuditArgs {
     /// Folder of class folders, list file (path, tab, label), IDX file, local or remote shards, or a pattern of shards.
@@ -32,9 +32,9 @@ pub struct AuditArgs {
     kept: Option<PathBuf>,
     /// Findings whose images are not kept: unreadable,truncated,duplicate,near-duplicate,other-split and others.
     ///
-    /// unreadable, truncated, extension, turned, cmyk, gray, 16-bit, alpha, animated, tiny, huge, ratio, slow, duplicate,
-    /// near-duplicate, other-label, other-split. Of copies within SOURCE the first is kept, unless it has another of these
-    /// findings.
+    /// unreadable, truncated, extension, turned, cmyk, gray, 16-bit, alpha, animated, tiny, huge, ratio, slow,
+    /// duplicate, near-duplicate, other-label, other-split. Of copies within SOURCE the first is kept, unless it has
+    /// another of these findings.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', requires = "kept")]
     drop: Vec<Finding>,
     /// Shorter side below which an image is tiny, in pixels.

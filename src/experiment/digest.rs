@@ -9,8 +9,9 @@ use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 
 /// SHA-256 over samples in the order of delivery, without padding. It covers each sample's label (`u32`, little
-/// endian), its target if there are targets (numbers in little endian; bytes after their length as `u64`), and for each of
-/// its images the output bytes, and the fields if there are fields: each field's name, its number of values, and the values. So it does not depend on threads, prefetch, batch size, or the format in which the samples are stored.
+/// endian), its target if there are targets (numbers in little endian; bytes after their length as `u64`), and for each
+/// of its images the output bytes, and the fields if there are fields: each field's name, its number of values, and the
+/// values. So it does not depend on threads, prefetch, batch size, or the format in which the samples are stored.
 #[derive(Debug, Clone, Default)]
 pub struct Digest {
     hash: Sha256,

@@ -61,17 +61,17 @@ pub struct ChangedImage {
     pub difference: Option<(f64, u8)>,
     /// Share of the pixels that differ; 1 if the sizes differ.
     pub share: f64,
-    /// The first operation of each policy's recipe that the other's does not have at its place, or no operation where the
-    /// recipe has ended. `None` if the source is a stream.
+    /// The first operation of each policy's recipe that the other's does not have at its place, or no operation where
+    /// the recipe has ended. `None` if the source is a stream.
     pub first: Option<[Option<Op>; 2]>,
 }
 
 /// An image's size and its bytes, HWC.
 type Pixels = (Size, Vec<u8>);
 
-/// Runs two policies over the source, seed and fields of `builder`, in the source's order, and compares their 8-bit images
-/// before mixing. With several views these are the first view's. The `rows` images that differ most are kept. Samples that a
-/// policy cannot use are left out. `progress` is called with the number of images so far.
+/// Runs two policies over the source, seed and fields of `builder`, in the source's order, and compares their 8-bit
+/// images before mixing. With several views these are the first view's. The `rows` images that differ most are kept.
+/// Samples that a policy cannot use are left out. `progress` is called with the number of images so far.
 ///
 /// # Errors
 /// [`Error::Parameter`] if `rows` is not 1 to 1,000; the errors of [`Builder::build_ragged`] and of its epochs.

@@ -57,13 +57,13 @@ pub struct WrittenImage {
     pub receipt: Receipt,
 }
 
-/// Writes a batch into a folder, which is created: each image as PNG ([`Batch::to_rgb`]), all of them on a contact sheet
-/// `sheet.png`, the tensor as it is in `tensor.npy`, and the receipts in `receipts.json`. With several views, or a tensor for
-/// each image, files are named by their numbers.
+/// Writes a batch into a folder, which is created: each image as PNG ([`Batch::to_rgb`]), all of them on a contact
+/// sheet `sheet.png`, the tensor as it is in `tensor.npy`, and the receipts in `receipts.json`. With several views, or
+/// a tensor for each image, files are named by their numbers.
 ///
 /// # Errors
-/// [`Error::Io`] if a file cannot be written; the errors of [`Batch::receipts`]; [`Error::Parameter`] if the images are too
-/// large for a sheet.
+/// [`Error::Io`] if a file cannot be written; the errors of [`Batch::receipts`]; [`Error::Parameter`] if the images are
+/// too large for a sheet.
 ///
 /// ```
 /// use warpfeed::experiment::replay::write_batch;
@@ -120,10 +120,10 @@ fn write_tensor(tensor: &Tensor, folder: &Path, name: String) -> Result<WrittenT
     Ok(WrittenTensor { file, dtype: tensor.dtype(), layout: tensor.layout(), shape: tensor.shape() })
 }
 
-/// Writes what becomes of a sample into a folder, which is created: the decoded image and the image after each operation
-/// ([`Pipeline::stages`]) as `00-decoded.png`, `01-hflip.png` and so on, all of them on a contact sheet `sheet.png`, and the
-/// operations in `recipe.json`, as `warpfeed apply` takes them. With several images of a sample, names begin with the image's
-/// number, and the file has a list for each. Returns the names of the images.
+/// Writes what becomes of a sample into a folder, which is created: the decoded image and the image after each
+/// operation ([`Pipeline::stages`]) as `00-decoded.png`, `01-hflip.png` and so on, all of them on a contact sheet
+/// `sheet.png`, and the operations in `recipe.json`, as `warpfeed apply` takes them. With several images of a sample,
+/// names begin with the image's number, and the file has a list for each. Returns the names of the images.
 ///
 /// # Errors
 /// [`Error::Io`] if a file cannot be written; the errors of [`Pipeline::stages`].

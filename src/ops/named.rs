@@ -30,10 +30,11 @@ impl Transform {
     /// Gives the transform's random numbers a name, so that they do not depend on the transform's place. In the written
     /// form it is the field `"as"`.
     ///
-    /// Without names a transform draws by its place in the list, and one that is added changes the draws of those after it.
-    /// Where any transform of a list has a name, all draw by name: those without one by their kind and their number among
-    /// those of their kind without a name. Two policies with one seed then differ where their transforms differ, and in
-    /// nothing else (common random numbers), and fewer seeds show which is better. A list without names draws as ever.
+    /// Without names a transform draws by its place in the list, and one that is added changes the draws of those after
+    /// it. Where any transform of a list has a name, all draw by name: those without one by their kind and their number
+    /// among those of their kind without a name. Two policies with one seed then differ where their transforms differ,
+    /// and in nothing else (common random numbers), and fewer seeds show which is better. A list without names draws as
+    /// ever.
     ///
     /// Names are for the items of a list; inside a combination they are refused, as is a name that comes twice.
     ///
@@ -100,8 +101,8 @@ impl RandomTransform for Named {
     }
 }
 
-/// The number by which a transform draws, after those `before` it in its list: of its name, or of its kind and its place
-/// among those of its kind without a name.
+/// The number by which a transform draws, after those `before` it in its list: of its name, or of its kind and its
+/// place among those of its kind without a name.
 pub(super) fn key(before: &[Transform], transform: &Transform) -> u64 {
     if let Transform::Named(Named { name, .. }) = transform {
         return fnv1a(b"=".iter().chain(name.as_bytes()));

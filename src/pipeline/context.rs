@@ -53,8 +53,8 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// An epoch that starts at position `first` of the order that `legs` have left. `cursor`: the place of that position in a
-    /// stream. `given`: the samples from `first` on, in place of the order's.
+    /// An epoch that starts at position `first` of the order that `legs` have left. `cursor`: the place of that
+    /// position in a stream. `given`: the samples from `first` on, in place of the order's.
     pub(super) fn new(
         setup: Arc<Setup>,
         epoch: u64,

@@ -1,11 +1,11 @@
-//! The log of a run: one line of JSON for the run, and one for each batch, from which [`Replay`](super::Replay) makes a batch
-//! again.
+//! The log of a run: one line of JSON for the run, and one for each batch, from which [`Replay`](super::Replay) makes a
+//! batch again.
 //!
-//! A line has the samples of its batch, and what became of them by chance: substitutes and skipped samples. What follows
-//! from seed, epoch and samples is drawn again: recipes, and how the batch is mixed. A line of 32 images so takes some
-//! 300 bytes. A line is written by one call as soon as its batch is handed over, without a buffer, so a killed process
-//! loses no line that a state counts. What a kill or a full disk cuts short is not a line, and is removed before more is
-//! written.
+//! A line has the samples of its batch, and what became of them by chance: substitutes and skipped samples. What
+//! follows from seed, epoch and samples is drawn again: recipes, and how the batch is mixed. A line of 32 images so
+//! takes some 300 bytes. A line is written by one call as soon as its batch is handed over, without a buffer, so a
+//! killed process loses no line that a state counts. What a kill or a full disk cuts short is not a line, and is
+//! removed before more is written.
 //!
 //! With a chain, each line ends in SHA-256 over the hash of the line before (32 zero bytes before the first) and the
 //! line's JSON without that hash.
@@ -41,13 +41,14 @@ const CHAINED: &[u8] = b",\"chain\":\"";
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct LogOptions {
-    /// SHA-256 of each image, on the calling thread: 0.3 ms for 224 x 224 pixels in f32 on a Xeon with SHA extensions. A
-    /// batch on a device is copied to the host for it.
+    /// SHA-256 of each image, on the calling thread: 0.3 ms for 224 x 224 pixels in f32 on a Xeon with SHA extensions.
+    /// A batch on a device is copied to the host for it.
     pub digests: bool,
     /// A hash in each line over the hash of the line before, so that no line can be changed, added or left out without
     /// changing all later hashes. It includes [`digests`](Self::digests).
     pub chain: bool,
-    /// What the run was started with, for whoever makes the pipeline again ([`Replay::arguments`](crate::Replay::arguments)).
+    /// What the run was started with, for whoever makes the pipeline again
+    /// ([`Replay::arguments`](crate::Replay::arguments)).
     pub arguments: Vec<String>,
 }
 
@@ -239,8 +240,8 @@ pub struct RunLog {
 }
 
 impl RunLog {
-    /// Begins a log, or goes on with one: a training that is continued from a state writes on in the same file. If a step
-    /// is written again, its later line counts.
+    /// Begins a log, or goes on with one: a training that is continued from a state writes on in the same file. If a
+    /// step is written again, its later line counts.
     ///
     /// # Errors
     /// [`Error::Parameter`] if the file is the log of another pipeline, or was begun with other options;
@@ -268,13 +269,13 @@ impl RunLog {
         Ok(log)
     }
 
-    /// Writes the line of a batch. `step` is the number by which it is found again. When this returns, the line survives
-    /// the end of the process; a power loss may take the last lines.
+    /// Writes the line of a batch. `step` is the number by which it is found again. When this returns, the line
+    /// survives the end of the process; a power loss may take the last lines.
     ///
     /// # Errors
-    /// [`Error::Io`] with the log's name if the line cannot be written, as on a full disk. The log then ends with the line
-    /// before, and the next call tries again: whoever would rather train without a log goes on.
-    /// [`Error::Device`] if a batch cannot be copied from its device for digests.
+    /// [`Error::Io`] with the log's name if the line cannot be written, as on a full disk. The log then ends with the
+    /// line before, and the next call tries again: whoever would rather train without a log goes on. [`Error::Device`]
+    /// if a batch cannot be copied from its device for digests.
     pub fn write<I: BatchImages>(&mut self, step: u64, batch: &Batch<I>) -> Result<()> {
         let mut line = LoggedBatch::new(step, batch, self.digests)?;
         let is_stream = matches!(batch.moment.setup.input, Input::Stream(_));
@@ -286,8 +287,8 @@ impl RunLog {
         Ok(())
     }
 
-    /// The hash of the last line, 64 hexadecimal digits; `None` without a chain. Whoever keeps it elsewhere can tell later
-    /// that no line was changed.
+    /// The hash of the last line, 64 hexadecimal digits; `None` without a chain. Whoever keeps it elsewhere can tell
+    /// later that no line was changed.
     #[must_use]
     pub fn chain(&self) -> Option<String> {
         self.chain.as_ref().map(|chain| hex(&chain.0))
@@ -384,8 +385,8 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Goes to the next line of a batch, and says whether there is one: none at the end, or before a line that was cut short.
-    /// The lines of processes that went on with the log are passed over.
+    /// Goes to the next line of a batch, and says whether there is one: none at the end, or before a line that was cut
+    /// short. The lines of processes that went on with the log are passed over.
     pub(super) fn next(&mut self) -> Result<bool> {
         while self.read()? {
             self.check_chain()?;

@@ -69,8 +69,8 @@ impl<I: BatchImages> Batch<I> {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`recipes`](Self::recipes); [`Error::Device`](crate::Error::Device) if the batch is on a device and
-    /// cannot be copied.
+    /// The errors of [`recipes`](Self::recipes); [`Error::Device`](crate::Error::Device) if the batch is on a device
+    /// and cannot be copied.
     pub fn receipts(&self, digests: bool) -> Result<Vec<Receipt>> {
         let mut digests = if digests { self.digests()? } else { Vec::new() }.into_iter();
         let mut recipes = (0..self.len()).map(|i| self.recipes(i)).collect::<Result<Vec<_>>>()?;

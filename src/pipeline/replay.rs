@@ -131,8 +131,8 @@ impl Replay {
         Ok(Self { path, description: lines.description, approximate: false })
     }
 
-    /// Sets whether batches are made again of which nvJPEG decoded images. The CPU then decodes these images, whose pixels
-    /// differ a little. Default: false.
+    /// Sets whether batches are made again of which nvJPEG decoded images. The CPU then decodes these images, whose
+    /// pixels differ a little. Default: false.
     #[must_use]
     pub fn approximate(mut self, approximate: bool) -> Self {
         self.approximate = approximate;
@@ -173,13 +173,14 @@ impl Replay {
         self.description.check(&self.path, &pipeline.setup)
     }
 
-    /// Makes the batch of a step again. If the step was logged several times, the last counts. If the log has digests, they
-    /// are compared.
+    /// Makes the batch of a step again. If the step was logged several times, the last counts. If the log has digests,
+    /// they are compared.
     ///
     /// # Errors
-    /// [`Error::Parameter`], which names the differences, if the pipeline is not that of the run, or if the log has no such
-    /// step; [`Error::Unsupported`] if nvJPEG decoded an image and approximate pixels are not allowed; [`Error::Io`]
-    /// with the step and the image if the result is not that of the run; the errors of reading the samples.
+    /// [`Error::Parameter`], which names the differences, if the pipeline is not that of the run, or if the log has no
+    /// such step; [`Error::Unsupported`] if nvJPEG decoded an image and approximate pixels are not allowed;
+    /// [`Error::Io`] with the step and the image if the result is not that of the run; the errors of reading the
+    /// samples.
     pub fn batch<I: BatchImages>(&self, pipeline: &Pipeline<I>, step: u64) -> Result<Batch<I>> {
         self.check(pipeline)?;
         let (mut walk, mut found) = (Walk::open(&self.path)?, None);
@@ -195,8 +196,8 @@ impl Replay {
         self.again(pipeline, found.ok_or_else(missing)?)
     }
 
-    /// Makes some of the batches again, drawn by the seed, and compares them with the log: samples, mixing, and each image's
-    /// digest if the log has digests. Returns the steps. The chain is checked on the way.
+    /// Makes some of the batches again, drawn by the seed, and compares them with the log: samples, mixing, and each
+    /// image's digest if the log has digests. Returns the steps. The chain is checked on the way.
     ///
     /// # Errors
     /// The errors of [`summary`](Self::summary) and [`batch`](Self::batch).

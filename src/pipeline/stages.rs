@@ -27,10 +27,11 @@ pub struct Stage {
 }
 
 impl<I> Pipeline<I> {
-    /// Takes sample `index` through its recipes, as it goes through them in an epoch after having come `repetition` times
-    /// before, and calls `each` with the decoded image and with the image after each operation. The operations run one by
-    /// one, as with [`Strategy::Sequential`](crate::Strategy::Sequential). Returns the recipes
-    /// ([`recipes_of`](Self::recipes_of)). Mixing ([`Builder::mix`](crate::Builder::mix)), which joins whole batches, is left out.
+    /// Takes sample `index` through its recipes, as it goes through them in an epoch after having come `repetition`
+    /// times before, and calls `each` with the decoded image and with the image after each operation. The operations
+    /// run one by one, as with [`Strategy::Sequential`](crate::Strategy::Sequential). Returns the recipes
+    /// ([`recipes_of`](Self::recipes_of)). Mixing ([`Builder::mix`](crate::Builder::mix)), which joins whole batches,
+    /// is left out.
     ///
     /// ```
     /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
