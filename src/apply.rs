@@ -1,7 +1,7 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs.
 
 use crate::backend::{OutputForm, PixelForm, RunOptions};
-use crate::decode::Header;
+use crate::decode::{Header, pnm_header};
 use crate::device::{DecodePath, Device};
 use crate::engine::{Engine, FixedRecipe};
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
 use crate::plan::{Plan, Planner, Strategy};
-use crate::raster::{DEFAULT_MAX_PIXELS, Size};
+use crate::raster::{DEFAULT_MAX_PIXELS, Image, Size};
 use crate::tensor::{DType, Layout, Tensor};
 
 /// How [`apply`] works.
@@ -102,6 +102,13 @@ pub fn apply_with_fields(
     run(bytes, ops, options, |header, recipe, planner| {
         Follower::default().follow_stored(fields, header, recipe, planner)
     })
+}
+
+/// An image as a PNM file, from which the next call of [`apply`] goes on.
+pub(crate) fn pnm(image: &Image) -> Vec<u8> {
+    let mut file = pnm_header(image.size(), 3).into_bytes();
+    file.extend_from_slice(&image.to_rgb());
+    file
 }
 
 /// Runs `ops` on an image. `also` gets the image's header, and its recipe with the orientation.

@@ -172,6 +172,17 @@ pub enum Error {
         /// The panic's message.
         message: String,
     },
+    /// Preprocessing does not make the pixels of a [`Contract`](crate::contract::Contract).
+    #[error(
+        "{stage}: the pixels of the probe image {image} are not the contract's; this machine, version or decoder makes other \
+         pixels than the one that wrote it, so write it anew only if that is meant"
+    )]
+    Contract {
+        /// The probe image's name.
+        image: String,
+        /// The first step that differs.
+        stage: String,
+    },
     /// An error on one sample of an epoch.
     #[error("sample {index} ({name}): {source}")]
     Sample {

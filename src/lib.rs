@@ -47,6 +47,7 @@
 //! | describing a pipeline | [`Pipeline::builder`], [`Builder`], [`Preset`], [`Strategy`] |
 //! | random transforms | [`ops`]: [`random_resized_crop`](ops::random_resized_crop) and others, [`CustomTransform`](ops::CustomTransform) for your own |
 //! | serving and evaluation, image by image | [`Preprocessor`], [`timm_ops`], [`hugging_face_ops`] |
+//! | equal pixels in training and serving | [`contract`], [`Preprocessor::from_contract`] |
 //! | several views of each image | [`Builder::views`], [`view`](view()), [`five_crop`], [`ten_crop`] |
 //! | boxes, masks and keypoints | [`fields`], [`Builder::fields`] |
 //! | explicit operations | [`Op`](ops::Op), [`Pipeline::recipe`], [`apply`](apply()) |
@@ -113,6 +114,7 @@ pub mod audit;
 mod backend;
 #[cfg(feature = "cli")]
 mod command;
+pub mod contract;
 mod cuda;
 mod device;
 mod doctor;
@@ -204,6 +206,7 @@ pub mod prelude {
 /// The Rust code of README.md and docs/ compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/contract.md")]
 #[doc = include_str!("../docs/detection.md")]
 #[doc = include_str!("../docs/gpu.md")]
 #[doc = include_str!("../docs/operations.md")]

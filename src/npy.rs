@@ -35,9 +35,14 @@ pub(crate) fn write(
     })
 }
 
-/// The numbers of a file in C order, whatever their shape. They may be integers, floating-point numbers or truth
-/// values, little-endian.
+/// The numbers of a file in C order, whatever their shape: those of [`array`].
 pub(crate) fn numbers(file: &[u8]) -> Result<Vec<f64>, String> {
+    array(file).map(|(_, numbers)| numbers)
+}
+
+/// The shape of a file's array and its numbers in C order. They may be integers, floating-point numbers or truth values,
+/// little-endian.
+pub(crate) fn array(file: &[u8]) -> Result<(Vec<usize>, Vec<f64>), String> {
     let damaged = || "it is a damaged .npy file".to_owned();
     let (version, rest) = file.strip_prefix(MAGIC).and_then(<[u8]>::split_first_chunk::<2>).ok_or_else(damaged)?;
     let (len_bytes, rest) = match version {
@@ -77,7 +82,7 @@ pub(crate) fn numbers(file: &[u8]) -> Result<Vec<f64>, String> {
         "<u8" => u64, "<i8" => i64, "<f8" => f64,
     };
     let len = sides.iter().try_fold(1_usize, |product, &side| product.checked_mul(side));
-    if len == Some(numbers.len()) && rest.is_empty() { Ok(numbers) } else { Err(damaged()) }
+    if len == Some(numbers.len()) && rest.is_empty() { Ok((sides, numbers)) } else { Err(damaged()) }
 }
 
 #[cfg(test)]

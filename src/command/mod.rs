@@ -6,6 +6,7 @@ mod audit;
 mod bench;
 mod check_gpu;
 mod compare;
+mod contract;
 mod demo;
 mod diagnose;
 mod diff;
@@ -57,6 +58,7 @@ enum Command {
     Diff(diff::Diff),
     Replay(replay::ReplayArgs),
     Audit(audit::AuditArgs),
+    Contract(contract::ContractArgs),
     Pack(pack::Pack),
     Synth(synth::Synth),
     Transforms(transforms::Transforms),
@@ -116,6 +118,7 @@ fn run(command: Command, started: Instant) -> Result<u8> {
         Command::Diff(diff) => diff.run(),
         Command::Replay(replay) => replay.run(),
         Command::Audit(audit) => audit.run(),
+        Command::Contract(contract) => return contract.run(),
         Command::Pack(pack) => pack.run(),
         Command::Synth(synth) => synth.run(),
         Command::Transforms(transforms) => transforms.run(),

@@ -237,11 +237,22 @@ impl From<OrientationName> for Orientation {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum DTypeName {
+pub enum DTypeName {
     F32,
     F16,
     Bf16,
     U8,
+}
+
+impl From<DTypeName> for DType {
+    fn from(name: DTypeName) -> Self {
+        match name {
+            DTypeName::F32 => Self::F32,
+            DTypeName::F16 => Self::F16,
+            DTypeName::Bf16 => Self::Bf16,
+            DTypeName::U8 => Self::U8,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -430,12 +441,7 @@ impl PipelineOptions {
             LayoutName::Nchw => Layout::Nchw,
             LayoutName::Nhwc => Layout::Nhwc,
         };
-        let dtype = match self.dtype {
-            DTypeName::F32 => DType::F32,
-            DTypeName::F16 => DType::F16,
-            DTypeName::Bf16 => DType::Bf16,
-            DTypeName::U8 => DType::U8,
-        };
+        let dtype = self.dtype.into();
         Ok(self.preset.add_to(builder, dtype)?.output(dtype, layout))
     }
 

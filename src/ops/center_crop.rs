@@ -40,7 +40,7 @@ impl CenterCrop {
 
     /// The top left corner, as torchvision's `center_crop` computes it. It is negative where the image is smaller and
     /// is padded.
-    fn place(&self, input: Size) -> (i32, i32) {
+    pub(crate) fn place(&self, input: Size) -> (i32, i32) {
         // Padded first: (wanted - side) / 2 before, (wanted - side + 1) / 2 after. Then cropped about the center of the
         // padded image, ties to even.
         let axis = |side: u32, wanted: u32| {

@@ -129,7 +129,7 @@ pub(crate) fn reach(input: u32, output: u32, window: Range<u32>, interpolation: 
 }
 
 /// Order of a resize's passes. Values are rounded to bytes between the passes, so the order changes some bytes by 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PassOrder {
     /// Order of Pillow since version 13: columns first if they shrink by more than twice what rows shrink by, else rows

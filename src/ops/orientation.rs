@@ -1,9 +1,11 @@
 //! EXIF orientation tags as operations.
 
 use super::{Hflip, Op, Rotate, Vflip};
+use serde::{Deserialize, Serialize};
 
 /// Handling of an image's EXIF orientation tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Orientation {
     /// The image is turned as the tag says, before any other operation.
     #[default]

@@ -256,15 +256,23 @@ pub fn pack(
         progress(next);
         let prepare = Preparer::new(source, options);
         let queue = Queue::new(next..source.len(), options.workers);
-        queue.run(&prepare, |queue| {
+        let written = queue.run(&prepare, |queue| {
             let limit_bytes = Some(options.shard_bytes);
             let check = &|| Ok(());
             let writer = ShardWriter { queue, prepare: &prepare, place, options, limit_bytes, check };
             write_shards(&writer, &name, &mut manifest, progress)
-        })?;
+        });
+        // A run that takes over a place at a store aborts this run's uploads, whose parts are then refused.
+        written.map_err(|error| if has_gone_on(place, &manifest) { place.taken("another run") } else { error })?;
         finish(place, &name, options.format, &mut manifest)?;
     }
     Ok(report(manifest, place, resumed_images, damaged_manifest))
+}
+
+/// Whether another run has packed more shards than this one.
+fn has_gone_on(place: &dyn Place, own: &Manifest) -> bool {
+    let packed = |found: &Manifest| found.complete || found.shards.len() > own.shards.len();
+    matches!(place.manifest(), Ok(PackedFolder::Whole(found)) if packed(&found))
 }
 
 /// The report of a folder that is already complete. It takes no claim, so the folder may be on a read-only disk.

@@ -2,8 +2,7 @@
 
 use super::Pipeline;
 use super::rgb::rgb;
-use crate::apply::{ApplyOptions, apply};
-use crate::decode::pnm_header;
+use crate::apply::{ApplyOptions, apply, pnm};
 use crate::error::Result;
 use crate::ops::Op;
 use crate::ops::orientation::Orientation;
@@ -68,7 +67,7 @@ impl<I> Pipeline<I> {
         for (image, recipe) in recipes.iter().enumerate() {
             let mut stage = |number, operation, pixels| each(Stage { image, number, operation, pixels });
             let decoded = maker.image(&encoded, &[])?;
-            let mut pnm = pnm(&decoded);
+            let mut file = pnm(&decoded);
             stage(0, "decoded", decoded)?;
             let (mut recipe, mut done) = (recipe.clone(), 0);
             maker.load_parts(&mut recipe)?;
@@ -78,9 +77,9 @@ impl<I> Pipeline<I> {
                 if let [Op::Normalize(_)] = ops {
                     continue;
                 }
-                let pixels = maker.image(&pnm, ops)?;
+                let pixels = maker.image(&file, ops)?;
                 if !matches!(ops[0], Op::Normalize(_)) {
-                    (pnm, done) = (self::pnm(&pixels), at + 1);
+                    (file, done) = (pnm(&pixels), at + 1);
                 }
                 stage(at + 1, recipe[at].name(), pixels)?;
             }
@@ -128,11 +127,4 @@ impl Maker<'_> {
         }
         Ok(())
     }
-}
-
-/// An image as a PNM file, from which the next operation goes on.
-fn pnm(image: &Image) -> Vec<u8> {
-    let mut file = pnm_header(image.size(), 3).into_bytes();
-    file.extend_from_slice(&image.to_rgb());
-    file
 }

@@ -56,7 +56,7 @@ use crate::raster::{Rect, Size, check_pixels};
 use view::ImageView;
 
 /// The way in which a recipe is run. The three strategies give a recipe the same meaning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strategy {
     /// One pass per operation; every intermediate image is made. This is the specification of the other strategies, and

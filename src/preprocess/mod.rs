@@ -264,7 +264,7 @@ fn failed(Failure { image, error }: Failure) -> Error {
 }
 
 /// The operations of transforms without random draws.
-fn explicit(transforms: &[Transform]) -> Result<Vec<Op>> {
+pub(crate) fn explicit(transforms: &[Transform]) -> Result<Vec<Op>> {
     let op = |transform: &Transform| match transform {
         Transform::Explicit(op) => Ok(op.clone()),
         other => {
