@@ -526,28 +526,6 @@ fn own_cpu_s() -> f64 {
     text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
 }
 
-/// Seconds of CPU time that trial A takes of this thread.
-#[cfg(target_os = "linux")]
-fn cpu_s(load: u32, strategy: Strategy) -> f64 {
-    let builder = Pipeline::builder(large()).threads(0).strategy(strategy);
-    let pipeline = Trial::A { load }.ops().into_iter().fold(builder, Builder::augment).build().unwrap();
-    let (mut model, mut ignore) = (Model::none(), |_: &Event| Ok(()));
-    let mut run = TrainingRun::start(model.step.as_mut(), &mut ignore);
-    let before = own_cpu_s();
-    for epoch in 0..5 {
-        run.epoch(&pipeline, epoch, None).unwrap();
-    }
-    own_cpu_s() - before
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn a_sequential_load_costs_and_a_fused_one_hardly_does() {
-    let grows = |strategy| cpu_s(12, strategy) / cpu_s(1, strategy);
-    let (sequential, fused) = (grows(Strategy::Sequential), grows(Strategy::Fused));
-    assert!(sequential > 1.7 && fused < 0.75 * sequential, "{sequential} and {fused} times the time of load 1");
-}
-
 #[test]
 fn every_case_of_augment_load_is_reported_and_what_cannot_run_is_blank() {
     let subject = Subject::new("made", source(12));
