@@ -19,11 +19,10 @@ use warpfeed::experiment::step::{Outcome, TrainingStep};
 use warpfeed::experiment::stored::Stored;
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::{SteadyState, TrainingRun};
-use warpfeed::experiment::trial::Trial;
 use warpfeed::experiment::usage::Sampling;
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
-    Batch, Builder, Device, Pipeline, Preset, Result, Strategy,
+    Batch, Device, Pipeline, Preset, Result, Strategy,
     ops::{CenterCrop, Transform, random_horizontal_flip, random_resized_crop, random_rotation, repeat},
     source::{EncodedImages, Source, Want},
 };
