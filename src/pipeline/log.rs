@@ -180,6 +180,7 @@ fn settings(setup: &Setup) -> Map<String, Value> {
     let view =
         |view: &ViewTransforms| json!({"images": view.images.iter().map(list).collect::<Value>(), "times": view.times});
     let size = |size: Size| [size.width, size.height];
+    let lanes = setup.lanes.map(|lanes| ("lanes".to_owned(), json!(lanes)));
     let mut all = match json!(EpochState::new(setup, 0, &Changes::default(), 0, &Place::Cursor(None))) {
         Value::Object(state) => state,
         _ => Map::new(),
@@ -204,6 +205,7 @@ fn settings(setup: &Setup) -> Map<String, Value> {
     if let Value::Object(own) = own {
         all.extend(own);
     }
+    all.extend(lanes);
     all
 }
 

@@ -317,7 +317,7 @@ impl<I> Pipeline<I> {
 
     fn beginning(&self, epoch: u64) -> Beginning<'_> {
         let (setup, backend) = (&self.setup, &self.backend);
-        let (changes, place) = (Arc::default(), Place::Cursor(None));
+        let (changes, place) = (Arc::default(), setup.first_place());
         Beginning { setup, backend, epoch, changes, first: 0, place, given: None }
     }
 
@@ -336,8 +336,13 @@ impl<I> Pipeline<I> {
 
     fn rest(&self, state: &EpochState) -> Result<Beginning<'_>> {
         state.check(&self.setup)?;
-        let (first, place) = (state.position(), state.place()?);
-        Ok(Beginning { changes: Arc::new(state.changes()), first, place, ..self.beginning(state.epoch()) })
+        let (changes, first) = (Arc::new(state.changes()), state.position());
+        let place = match state.place()? {
+            // The state of an epoch that no rank has begun.
+            Place::Cursor(None) if first == 0 => self.setup.first_place(),
+            place => place,
+        };
+        Ok(Beginning { changes, first, place, ..self.beginning(state.epoch()) })
     }
 
     /// This rank's part of every epoch ([`Builder::partition`]).

@@ -37,8 +37,8 @@ impl<I> Pipeline<I> {
     /// than without the change, and draw their shares by numbers that no earlier batch of the epoch had.
     ///
     /// Of a stream each part that a rank had goes on as a lane, and the new ranks read the lanes by turns. A sample's pixels
-    /// are those that it has without the change. If there are more ranks than lanes, some have nothing left of the epoch. Each
-    /// lane has a window of its own, which takes memory.
+    /// are those that it has without the change. If there are more ranks than lanes, some have nothing left of the epoch:
+    /// [`Builder::lanes`](crate::Builder::lanes) makes more of them. Each lane has a window of its own, which takes memory.
     ///
     /// Ranks that do not wait for each other may be in different epochs. The result then begins in the earliest of
     /// them, and [`EpochState::for_epoch`] has what is left of the later ones.

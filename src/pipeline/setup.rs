@@ -7,7 +7,7 @@ use crate::backend::RunOptions;
 use crate::mix::Mix;
 use crate::sampler::{Leg, Partition, Rest, Sampler};
 use crate::sampling::Chosen;
-use crate::source::stream::{Feed, Place};
+use crate::source::stream::{Feed, Lanes, Place};
 use crate::source::{Input, Reader, StreamStart};
 use crate::targets::TargetSpec;
 use std::sync::atomic::AtomicBool;
@@ -27,6 +27,8 @@ pub(super) struct Setup {
     pub(super) chosen: Option<Arc<Chosen>>,
     /// Most samples in an epoch.
     pub(super) limit: u64,
+    /// Number of a stream's lanes; `None` for one of each rank.
+    pub(super) lanes: Option<u32>,
     pub(super) recipes: Arc<Recipes>,
     pub(super) options: Arc<RunOptions>,
     /// Description of the targets; `None` if batches have none.
@@ -70,6 +72,18 @@ impl Setup {
 
     pub(super) fn fingerprint(&self) -> u64 {
         *self.fingerprint.get_or_init(|| self.input.fingerprint())
+    }
+
+    /// Number of lanes that a rank reads of a whole epoch.
+    pub(super) fn lanes_of_a_rank(&self) -> u64 {
+        let ranks = self.sampler.own_partition().world_size();
+        self.lanes.map_or(1, |lanes| lanes.div_ceil(ranks)).into()
+    }
+
+    /// The place at the beginning of an epoch.
+    pub(super) fn first_place(&self) -> Place {
+        let lanes = |lanes| Place::Lanes(Lanes::at_start(lanes).dealt(self.sampler.own_partition()));
+        self.lanes.map_or(Place::Cursor(None), lanes)
     }
 
     pub(super) fn is_stream(&self) -> bool {

@@ -420,6 +420,31 @@ fn streams_have_every_sample_once_with_the_pixels_of_the_ranks_that_began() {
 }
 
 #[test]
+fn the_number_of_lanes_decides_the_order_of_a_stream() {
+    let mut random = Random(8);
+    let folder = tempfile::tempdir().unwrap();
+    let builder = || small(stream(folder.path(), 80, 1)).batch_size(3).lanes(8);
+    let alone = || on_cpu(builder());
+    let want = sorted(common::delivered(&alone(), 0));
+    assert_eq!(want.len(), 80);
+    let few: Vec<Delivered> = all(on_cpu(small(stream(folder.path(), 80, 1)).batch_size(3).lanes(1)).epoch(0));
+    let plain: Vec<Delivered> = all(on_cpu(small(stream(folder.path(), 80, 1)).batch_size(3)).epoch(0));
+    assert!(few == plain && sorted(few) != want);
+    for worlds in [&[2, 1, 3, 8][..], &[8, 6], &[3], &[1, 5, 2]] {
+        let delivered = changed(&mut random, &builder, worlds, 2, (0, 4));
+        assert!(sorted(delivered[&0].clone()) == want, "{worlds:?}");
+        assert!(sorted(delivered[&1].clone()) == sorted(common::delivered(&alone(), 1)), "{worlds:?}");
+    }
+    // The windows of all lanes of a rank are counted.
+    let encoded = |lanes: u32| on_cpu(small(stream(folder.path(), 80, 1)).lanes(lanes)).memory().encoded_bytes;
+    assert!(encoded(8) > 7 * (encoded(2) - encoded(1)), "{} {} {}", encoded(8), encoded(2), encoded(1));
+    let refused = |builder: Builder| builder.build().unwrap_err().to_string();
+    assert!(refused(builder().partition(Partition::new(0, 9).unwrap())).contains("9, the number of ranks"));
+    assert!(refused(builder().lanes(0)).contains("lanes") && refused(builder().lanes(70_000)).contains("65536"));
+    assert!(refused(small(source(5)).lanes(4)).contains("a stream"));
+}
+
+#[test]
 fn lanes_of_a_stream_that_were_edited_or_belong_to_others_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let builder = || small(stream(folder.path(), 40, 1)).batch_size(2).threads(1);

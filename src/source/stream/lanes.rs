@@ -58,6 +58,11 @@ impl Lanes {
         Self { count, places }
     }
 
+    /// All lanes at the start of an epoch.
+    pub fn at_start(count: u32) -> Self {
+        Self { count, places: (0..count).map(|lane| LanePlace::new(lane, 0, None)).collect() }
+    }
+
     /// Number of lanes of all ranks.
     pub fn count(&self) -> u32 {
         self.count
