@@ -340,6 +340,7 @@ impl<I> Pipeline<I> {
         let place = match state.place()? {
             // The state of an epoch that no rank has begun.
             Place::Cursor(None) if first == 0 => self.setup.first_place(),
+            Place::Lanes(lanes) => Place::Lanes(lanes.dealt(self.partition())),
             place => place,
         };
         Ok(Beginning { changes, first, place, ..self.beginning(state.epoch()) })

@@ -140,7 +140,7 @@ fn state_after(setup: &Setup, states: &[EpochState]) -> Result<EpochState> {
         if setup.is_stream()
             && let Some(lanes) = lanes_after(&states, ranks, epoch)?
         {
-            changes.lanes.insert(epoch, lanes.dealt(own));
+            changes.lanes.insert(epoch, lanes);
         }
         let legs = &mut changes.legs;
         let rest = setup.rest(legs_of(legs, epoch), ranks);
@@ -173,8 +173,8 @@ fn lanes_after(states: &[&EpochState], ranks: u32, epoch: u64) -> Result<Option<
         let partition = state.partition()?;
         let numbers = (0..count).filter(|lane| lane % partition.world_size() == partition.rank());
         let lanes = match state.epoch().cmp(&epoch) {
-            Ordering::Equal => Some(state.own_lanes()?),
-            Ordering::Less => state.lanes_from(epoch).remove(&epoch),
+            Ordering::Equal => Some(state.own_lanes()?.dealt(partition)),
+            Ordering::Less => state.lanes_from(epoch).get(&epoch).map(|lanes| lanes.dealt(partition)),
             Ordering::Greater => Some(Lanes::new(count, numbers.clone().map(LanePlace::ended).collect())),
         };
         match lanes {

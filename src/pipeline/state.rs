@@ -84,7 +84,8 @@ pub struct EpochState {
     /// Legs of this epoch and of later ones: deliveries of other numbers of ranks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) legs: Legs,
-    /// For a stream whose number of ranks has changed: the places of the rank's lanes in this epoch and in later ones.
+    /// For a stream whose number of ranks has changed: the places of lanes in this epoch and in later ones, those of all ranks
+    /// or of this one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     lanes: LanesOf,
 }
@@ -259,7 +260,7 @@ impl EpochState {
         let own = own.of_rank(partition);
         if self.version != own.version
             || self.legs.values().flatten().any(|leg| !leg.is_valid())
-            || self.lanes.values().any(|lanes| !lanes.are_of(Some(partition)))
+            || self.lanes.values().any(|lanes| !lanes.are_of(Some(partition)) && !lanes.are_of(None))
             || !setup.is_stream() && !self.lanes.is_empty()
         {
             let expected =
