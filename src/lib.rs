@@ -125,6 +125,7 @@ pub mod experiment;
 pub mod fields;
 mod file;
 mod follow;
+mod hex;
 mod memory;
 mod mix;
 mod npy;

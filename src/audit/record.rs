@@ -5,6 +5,7 @@ use super::look::{COMPARED_PX, HASHED_PX, Hasher, show_the_same, upright};
 use crate::backend::cuda::route;
 use crate::decode::{Decoder, Format, Header, probe};
 use crate::error::{Error, Result};
+use crate::hex::hex;
 use crate::ops::Resize;
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Rect, Size, check_pixels};
 use crate::source::{Sample, Source, Want};
@@ -100,8 +101,7 @@ impl Inspector {
     fn examine(&mut self, bytes: &[u8], record: &mut Record) -> Result<()> {
         record.bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         if !bytes.is_empty() {
-            let digest = Sha256::digest(bytes);
-            record.sha256 = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+            record.sha256 = hex(&Sha256::digest(bytes)[..16]);
         }
         let named = named_format(&record.name);
         record.content =

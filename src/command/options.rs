@@ -306,6 +306,9 @@ pub struct PipelineOptions {
     /// With --last drop, the other ranks drop an image instead.
     #[arg(long)]
     even: bool,
+    /// Read a stream in L lanes, so that up to L ranks can go on with an epoch [default: the number of ranks]
+    #[arg(long, value_name = "L")]
+    lanes: Option<u32>,
     /// End each epoch after K images.
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -431,6 +434,7 @@ impl PipelineOptions {
         builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
         builder = self.draft.into_iter().fold(builder, Builder::draft);
         builder = self.max_bad.into_iter().fold(builder, Builder::max_bad);
+        builder = self.lanes.into_iter().fold(builder, Builder::lanes);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
         builder = targets.into_iter().fold(builder, Builder::targets);
         builder = self.mix.iter().cloned().fold(builder, Builder::mix);
@@ -514,6 +518,9 @@ impl PipelineOptions {
         }
         if let Some(side) = self.resize_first {
             settings += &format!(", resize-first {side}");
+        }
+        if let Some(lanes) = self.lanes {
+            settings += &format!(", lanes {lanes}");
         }
         if let Some(targets) = &self.targets {
             settings += &format!(", targets {targets}");

@@ -17,6 +17,7 @@ use crate::apply::{ApplyOptions, apply};
 use crate::atomic;
 use crate::error::{Error, Result};
 use crate::file::read_text_limited;
+use crate::hex::hex;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
 use crate::ops::{Op, Transform};
@@ -28,7 +29,6 @@ use crate::tensor::{DType, Layout, Tensor};
 use probes::{Probe, probes};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -336,12 +336,7 @@ fn digest(tensor: &Tensor) -> Result<String> {
     let mut hash = Sha256::new();
     tensor.shape().iter().for_each(|side| hash.update((*side as u64).to_le_bytes()));
     hash.update(tensor.as_bytes()?);
-    let mut text = String::with_capacity(64);
-    for byte in hash.finalize() {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    Ok(text)
+    Ok(hex(&hash.finalize()))
 }
 
 #[cfg(test)]

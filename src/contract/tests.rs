@@ -22,8 +22,7 @@ fn probe_images_do_not_change() {
         hash.update(probe.name.as_bytes());
         hash.update(&probe.bytes);
     }
-    let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(digest, "662b544671f850de5e9baf885343d11fe4124fd68ad648683dd4e8f29e477404");
+    assert_eq!(hex(&hash.finalize()), "662b544671f850de5e9baf885343d11fe4124fd68ad648683dd4e8f29e477404");
     assert_eq!(probes::VERSION, 1);
 }
 

@@ -2,11 +2,11 @@
 
 use crate::error::Result;
 use crate::fields::{Field, Fields, MaskValues};
+use crate::hex::{hex, unhex};
 use crate::pipeline::{Batch, BatchImages, HostImages};
 use crate::tensor::{TargetBytes, TargetTensor, Targets};
 use sha2::digest::common::hazmat::SerializableState;
 use sha2::{Digest as _, Sha256};
-use std::fmt::Write as _;
 
 /// SHA-256 over samples in the order of delivery, without padding. It covers each sample's label (`u32`, little
 /// endian), its target if there are targets (numbers in little endian; bytes after their length as `u64`), and for each
@@ -45,18 +45,17 @@ impl Digest {
     /// The digest as 64 hexadecimal digits.
     #[must_use]
     pub fn finish(self) -> String {
-        hexadecimal(&self.hash.finalize())
+        hex(&self.hash.finalize())
     }
 
     /// The unfinished state of SHA-256, for a file.
     pub(super) fn unfinished(&self) -> String {
-        hexadecimal(&self.hash.serialize())
+        hex(&self.hash.serialize())
     }
 
     /// The digest of a state from a file; `None` if the text is no such state.
     pub(super) fn from_unfinished(text: &str) -> Option<Self> {
-        let byte = |i| u8::from_str_radix(text.get(i..i + 2)?, 16).ok();
-        let bytes = (0..text.len()).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?;
+        let bytes = unhex(text)?;
         // The number of blocks of 64 bytes follows SHA-256's eight words. With more the number of bits would overflow.
         let blocks = u64::from_le_bytes(*bytes.get(32..)?.first_chunk()?);
         let hash = Sha256::deserialize(&bytes.as_slice().try_into().ok()?).ok().filter(|_| blocks < 1 << 54)?;
@@ -128,12 +127,4 @@ fn add_fields(fields: &Fields, hash: &mut Sha256) {
             }
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

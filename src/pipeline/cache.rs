@@ -10,6 +10,7 @@ use super::stats::Counters;
 use crate::backend::{Encoded, WorkStats};
 use crate::decode::{Header, pnm_header, probe};
 use crate::error::{Error, Result};
+use crate::hex::hex;
 use crate::memory;
 use crate::ops::Op;
 use crate::plan::{Planner, Strategy};
@@ -357,7 +358,7 @@ fn key(planner: &Planner, accept_truncated: bool, draft: Option<Size>, ops: &[Op
 }
 
 fn place(folder: &Path, key: &Key) -> PathBuf {
-    let name = key.iter().fold(String::new(), |name, byte| name + &format!("{byte:02x}"));
+    let name = hex(key);
     folder.join(&name[..2]).join(name + ENDING)
 }
 

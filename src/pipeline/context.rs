@@ -2,12 +2,14 @@
 
 use super::policy::BadSamples;
 use super::setup::Setup;
+use super::state::Changes;
 use super::stats::Counters;
 use crate::backend::Encoded;
 use crate::error::{Error, Result};
 use crate::rng::Pick;
-use crate::sampler::{Leg, Legs, Order, Sampler, legs_of};
+use crate::sampler::{Leg, Order, Sampler, legs_of};
 use crate::sampling::Picks;
+use crate::source::stream::Place;
 use crate::source::{Reader, Want};
 use crate::targets::{Annotation, Found};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,8 +34,8 @@ pub(super) struct Context {
     /// Set when the epoch is dropped, so that threads stop waiting for bytes.
     pub(super) stopped: Arc<AtomicBool>,
     pub(super) epoch: u64,
-    /// Legs of this epoch and of later ones: deliveries of other numbers of ranks.
-    pub(super) legs: Arc<Legs>,
+    /// What other numbers of ranks have delivered of this epoch and of later ones.
+    pub(super) changes: Arc<Changes>,
     order: Order,
     /// The sampler's samples by position; `None` if the order's numbers are the samples.
     picks: Option<Picks>,
@@ -53,16 +55,16 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// An epoch that starts at position `first` of the order that `legs` have left. `cursor`: the place of that
-    /// position in a stream. `given`: the samples from `first` on, in place of the order's.
+    /// An epoch that starts at position `first` of the order that `changes` have left; `place` is that position's in a
+    /// stream. `given`: the samples from `first` on, in place of the order's.
     pub(super) fn new(
         setup: Arc<Setup>,
         epoch: u64,
-        legs: Arc<Legs>,
-        (first, cursor): (u64, Option<Vec<u8>>),
+        changes: Arc<Changes>,
+        (first, place): (u64, Place),
         given: Option<Given>,
     ) -> Self {
-        let rest = setup.rest(legs_of(&legs, epoch), setup.sampler.own_partition().world_size());
+        let rest = setup.rest(legs_of(&changes.legs, epoch), setup.sampler.own_partition().world_size());
         let all = setup.positions(&rest, first);
         // No order is made that nobody asks.
         let order =
@@ -80,14 +82,14 @@ impl Context {
         };
         let given = given.map(|given| given.picks);
         let stopped = Arc::default();
-        let reader = setup.reader(epoch, first, cursor, &stopped);
+        let reader = setup.reader(epoch, first, place, &stopped);
         let (counters, bad) = (Counters::default(), BadSamples::default());
         Self {
             setup,
             reader,
             stopped,
             epoch,
-            legs,
+            changes,
             order,
             picks,
             given,
@@ -102,7 +104,7 @@ impl Context {
 
     /// Legs of this epoch.
     pub(super) fn own_legs(&self) -> &[Leg] {
-        legs_of(&self.legs, self.epoch)
+        legs_of(&self.changes.legs, self.epoch)
     }
 
     /// The sample at a position.
@@ -173,6 +175,11 @@ impl Context {
     /// Whether a stream has ended before sample `index`.
     pub(super) fn ended_before(&self, index: u64) -> bool {
         self.reader.feed().is_some_and(|feed| feed.ended_before(index))
+    }
+
+    /// The sample that was read for `pick`: in a stream whose number of ranks has changed, its index is known only then.
+    pub(super) fn picked(&self, pick: Pick) -> Pick {
+        self.reader.feed().map_or(pick, |feed| Pick { index: feed.index(pick.index), ..pick })
     }
 
     pub(super) fn sample_error(&self, index: u64, error: Error) -> Error {

@@ -5,13 +5,13 @@ use super::context::{Context, Given};
 use super::policy::{BadSample, OnError, Tally};
 use super::schedule::{Running, Taken};
 use super::setup::Setup;
-use super::state::{EpochState, Moment};
+use super::state::{Changes, EpochState, Moment};
 use super::stats::Stats;
 use super::wakeup::Wakeup;
 use super::worker_threads::WorkerThreads;
 use crate::backend::AnyBackend;
 use crate::error::{Error, Result};
-use crate::sampler::Legs;
+use crate::source::stream::Place;
 use crate::tensor::Tensor;
 use crate::trace::{Activity, Span};
 use std::io;
@@ -69,11 +69,11 @@ pub(super) struct Beginning<'a> {
     pub(super) setup: &'a Arc<Setup>,
     pub(super) backend: &'a Arc<AnyBackend>,
     pub(super) epoch: u64,
-    /// Legs of this epoch and of later ones: deliveries of other numbers of ranks.
-    pub(super) legs: Arc<Legs>,
-    /// The first position in the order; for a stream, `cursor` is the place in it.
+    /// What other numbers of ranks have delivered of this epoch and of later ones.
+    pub(super) changes: Arc<Changes>,
+    /// The first position in the order, and its place in a stream.
     pub(super) first: u64,
-    pub(super) cursor: Option<Vec<u8>>,
+    pub(super) place: Place,
     /// The samples of one batch that is made again, in place of those of the order.
     pub(super) given: Option<Given>,
 }
@@ -84,8 +84,8 @@ impl<I> Epoch<I> {
         let wakeup = Arc::new(Wakeup::default());
         let (mut threads, mut positions) = (0, 0_u64);
         let mut epochs: Vec<Self> = Vec::new();
-        for Beginning { setup, backend, epoch, legs, first, cursor, given } in beginnings {
-            let mut context = Context::new(Arc::clone(setup), epoch, legs, (first, cursor), given);
+        for Beginning { setup, backend, epoch, changes, first, place, given } in beginnings {
+            let mut context = Context::new(Arc::clone(setup), epoch, changes, (first, place), given);
             let refused = context.refused.take();
             let total = context.reader.feed().is_none().then_some(context.positions);
             let is_whole = first == 0 && context.own_legs().is_empty();
@@ -179,9 +179,9 @@ impl<I> Epoch<I> {
     fn moment(&self, begin: u64) -> Moment {
         let context = self.context();
         let (first, position) = (context.first + begin, context.first + self.given);
-        let cursor = context.reader.feed().and_then(|feed| feed.cursor(position));
-        let (setup, legs) = (Arc::clone(&context.setup), Arc::clone(&context.legs));
-        Moment { setup, epoch: context.epoch, legs, first, position, cursor }
+        let place = context.reader.feed().map_or(Place::Cursor(None), |feed| feed.place(position));
+        let (setup, changes) = (Arc::clone(&context.setup), Arc::clone(&context.changes));
+        Moment { setup, epoch: context.epoch, changes, first, position, place }
     }
 
     /// Counts and times of the epoch so far.

@@ -12,15 +12,17 @@
 
 use super::batch::{Batch, BatchImages};
 use super::setup::Setup;
-use super::state::{EpochState, hex};
+use super::state::{Changes, EpochState};
 use super::{Pipeline, recipes::ViewTransforms};
 use crate::error::{Error, Result};
 use crate::file;
+use crate::hex::hex;
 use crate::ops::orientation::Orientation;
 use crate::ops::transform::Transform;
 use crate::raster::Size;
-use crate::sampler::{Leg, Legs, legs_of};
+use crate::sampler::{Leg, legs_of};
 use crate::source::Input;
+use crate::source::stream::Place;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -125,7 +127,7 @@ impl LoggedBatch {
             padding: batch.padding(),
             nvjpeg: places().filter(|(_, drawn)| drawn.by_nvjpeg).map(|(place, _)| place).collect(),
             digests: if digests { batch.digests()? } else { Vec::new() },
-            legs: legs_of(&batch.moment.legs, batch.moment.epoch).to_vec(),
+            legs: legs_of(&batch.moment.changes.legs, batch.moment.epoch).to_vec(),
             state: None,
         })
     }
@@ -178,7 +180,8 @@ fn settings(setup: &Setup) -> Map<String, Value> {
     let view =
         |view: &ViewTransforms| json!({"images": view.images.iter().map(list).collect::<Value>(), "times": view.times});
     let size = |size: Size| [size.width, size.height];
-    let mut all = match json!(EpochState::new(setup, 0, &Legs::default(), 0, None)) {
+    let lanes = setup.lanes.map(|lanes| ("lanes".to_owned(), json!(lanes)));
+    let mut all = match json!(EpochState::new(setup, 0, &Changes::default(), 0, &Place::Cursor(None))) {
         Value::Object(state) => state,
         _ => Map::new(),
     };
@@ -202,6 +205,7 @@ fn settings(setup: &Setup) -> Map<String, Value> {
     if let Value::Object(own) = own {
         all.extend(own);
     }
+    all.extend(lanes);
     all
 }
 

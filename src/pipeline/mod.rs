@@ -118,6 +118,7 @@ use crate::preprocess::Preprocessor;
 use crate::raster::Size;
 use crate::rng::Pick;
 use crate::sampler::Partition;
+use crate::source::stream::Place;
 use crate::source::{Input, SourceSummary};
 use crate::targets::TargetSpec;
 use crate::tensor::{DType, Tensor};
@@ -316,7 +317,8 @@ impl<I> Pipeline<I> {
 
     fn beginning(&self, epoch: u64) -> Beginning<'_> {
         let (setup, backend) = (&self.setup, &self.backend);
-        Beginning { setup, backend, epoch, legs: Arc::default(), first: 0, cursor: None, given: None }
+        let (changes, place) = (Arc::default(), setup.first_place());
+        Beginning { setup, backend, epoch, changes, first: 0, place, given: None }
     }
 
     /// Continues an epoch where [`Epoch::state`] was taken. The samples delivered before and after are together exactly
@@ -334,8 +336,14 @@ impl<I> Pipeline<I> {
 
     fn rest(&self, state: &EpochState) -> Result<Beginning<'_>> {
         state.check(&self.setup)?;
-        let (first, cursor) = (state.position(), state.cursor()?);
-        Ok(Beginning { legs: Arc::new(state.legs.clone()), first, cursor, ..self.beginning(state.epoch()) })
+        let (changes, first) = (Arc::new(state.changes()), state.position());
+        let place = match state.place()? {
+            // The state of an epoch that no rank has begun.
+            Place::Cursor(None) if first == 0 => self.setup.first_place(),
+            Place::Lanes(lanes) => Place::Lanes(lanes.dealt(self.partition())),
+            place => place,
+        };
+        Ok(Beginning { changes, first, place, ..self.beginning(state.epoch()) })
     }
 
     /// This rank's part of every epoch ([`Builder::partition`]).

@@ -6,14 +6,18 @@
 //! starts anew: padding, a dropped last batch, and the numbers that mixed batches are drawn by, which go on after those
 //! of the rank that came farthest. Later epochs are shared as ever.
 //!
+//! A stream has no order that could be shared anew. Its ranks' parts are dealt to the new ranks, as lanes
+//! (`source/stream/lanes.rs`).
+//!
 //! Ranks that do not wait for each other may be in different epochs. Then each of these epochs has a part that was
 //! delivered, and the state of the new ranks says so of all of them; it begins with the earliest.
 
 use super::setup::Setup;
-use super::state::EpochState;
+use super::state::{Changes, EpochState};
 use super::{Pipeline, PipelineGroup};
 use crate::error::{Error, Result};
 use crate::sampler::{Leg, legs_of};
+use crate::source::stream::{LanePlace, Lanes, Place};
 use std::cmp::Ordering;
 
 /// Most epochs between those of two ranks.
@@ -32,12 +36,16 @@ impl<I> Pipeline<I> {
     /// last batch are those of the new ranks. Mixed batches ([`Builder::mix`](crate::Builder::mix)) have other samples
     /// than without the change, and draw their shares by numbers that no earlier batch of the epoch had.
     ///
+    /// Of a stream each part that a rank had goes on as a lane, and the new ranks read the lanes by turns. A sample's pixels
+    /// are those that it has without the change. If there are more ranks than lanes, some have nothing left of the epoch:
+    /// [`Builder::lanes`](crate::Builder::lanes) makes more of them. Each lane has a window of its own, which takes memory.
+    ///
     /// Ranks that do not wait for each other may be in different epochs. The result then begins in the earliest of
     /// them, and [`EpochState::for_epoch`] has what is left of the later ones.
     ///
     /// # Errors
     /// [`Error::Parameter`] if states are missing or belong to different runs, and the errors of
-    /// [`resume`](Self::resume) for each state; [`Error::Unsupported`] for a stream, and for
+    /// [`resume`](Self::resume) for each state; [`Error::Unsupported`] for
     /// [`Concat::shares`](crate::source::Concat::shares), whose batches are made for one number of ranks.
     ///
     /// ```
@@ -127,15 +135,24 @@ fn state_after(setup: &Setup, states: &[EpochState]) -> Result<EpochState> {
     if states.iter().any(|state| start.legs_from(state.epoch()) != state.legs_from(state.epoch())) {
         return refused("that agree on what other numbers of ranks have delivered", "those of several runs");
     }
-    let mut legs = start.legs_from(start.epoch());
+    let mut changes = Changes { legs: start.legs_from(start.epoch()), ..Changes::default() };
     for epoch in start.epoch()..=end.epoch() {
-        let rest = setup.rest(legs_of(&legs, epoch), ranks);
+        if setup.is_stream()
+            && let Some(lanes) = lanes_after(&states, ranks, epoch)?
+        {
+            changes.lanes.insert(epoch, lanes);
+        }
+        let legs = &mut changes.legs;
+        let rest = setup.rest(legs_of(legs, epoch), ranks);
+        // Nobody knows how much of a stream a rank had that is beyond the epoch.
+        let most = states.iter().filter(|state| state.epoch() == epoch).map(|state| state.position()).max();
         let leg = if is_enough {
             Leg::even(ranks, first.position())
         } else {
             let delivered = |state: &&EpochState| match state.epoch().cmp(&epoch) {
                 Ordering::Less => Ok(0),
                 Ordering::Equal => Ok(state.position()),
+                Ordering::Greater if setup.is_stream() => Ok(most.unwrap_or(0)),
                 Ordering::Greater => Ok(setup.all_positions_of(state.partition()?, &rest)),
             };
             Leg::new(states.iter().map(delivered).collect::<Result<_>>()?)
@@ -144,20 +161,45 @@ fn state_after(setup: &Setup, states: &[EpochState]) -> Result<EpochState> {
             legs.entry(epoch).or_default().push(leg);
         }
     }
-    Ok(EpochState::new(setup, start.epoch(), &legs, 0, None))
+    let place = changes.lanes.get(&start.epoch()).map_or(Place::Cursor(None), |lanes| Place::Lanes(lanes.clone()));
+    Ok(EpochState::new(setup, start.epoch(), &changes, 0, &place))
+}
+
+/// The lanes of an epoch of a stream, from the states of all ranks in their order; `None` if the epoch has not begun.
+fn lanes_after(states: &[&EpochState], ranks: u32, epoch: u64) -> Result<Option<Lanes>> {
+    let count = states.iter().find_map(|state| state.lanes_from(epoch).get(&epoch).map(Lanes::count)).unwrap_or(ranks);
+    let mut places = Vec::new();
+    for state in states {
+        let partition = state.partition()?;
+        let numbers = (0..count).filter(|lane| lane % partition.world_size() == partition.rank());
+        let lanes = match state.epoch().cmp(&epoch) {
+            Ordering::Equal => Some(state.own_lanes()?.dealt(partition)),
+            Ordering::Less => state.lanes_from(epoch).get(&epoch).map(|lanes| lanes.dealt(partition)),
+            Ordering::Greater => Some(Lanes::new(count, numbers.clone().map(LanePlace::ended).collect())),
+        };
+        match lanes {
+            Some(lanes) => {
+                places.extend(lanes.into_places());
+            }
+            None => places.extend(numbers.map(|lane| LanePlace::new(lane, 0, None))),
+        }
+    }
+    let lanes = Lanes::new(count, places);
+    if !lanes.are_of(None) {
+        return refused("that agree on the lanes of a stream", "those of several runs");
+    }
+    Ok(lanes.has_begun().then_some(lanes))
 }
 
 /// Checks that the order of an epoch is the same for both numbers of ranks.
 fn check_order(setup: &Setup, own: u32, ranks: u32) -> Result<()> {
-    let feature = if setup.input.samples().is_none() {
-        "a stream"
-    } else if setup.chosen.as_ref().is_some_and(|chosen| chosen.is_of_ranks()) {
-        "batches with a fixed share of each source"
-    } else {
+    if !setup.chosen.as_ref().is_some_and(|chosen| chosen.is_of_ranks()) {
         return Ok(());
-    };
+    }
     Err(Error::Unsupported {
-        feature: format!("continuing an epoch of {feature} with {own} ranks instead of {ranks}"),
+        feature: format!(
+            "continuing an epoch of batches with a fixed share of each source with {own} ranks instead of {ranks}"
+        ),
         remedy: format!(
             "deliver the rest of the epoch with {ranks} partitions; a process may have several pipelines, each with a \
              partition and its state"

@@ -2,8 +2,8 @@
 
 use super::batch::{Batch, BatchImages};
 use super::host_images::HostImages;
-use super::state::hex;
 use crate::error::Result;
+use crate::hex::hex;
 use crate::ops::Op;
 use crate::source::Input;
 use serde::Serialize;

@@ -10,7 +10,7 @@ use super::epoch::{Beginning, Epoch};
 use super::log::{Description, Lines, LoggedBatch};
 use super::policy::{LastBatch, OnError, Policy};
 use super::setup::Setup;
-use super::state::EpochState;
+use super::state::{Changes, EpochState};
 use crate::error::{Error, Result};
 use crate::rng::{Domain, Pick, SampleRng};
 use crate::sampler::{Leg, Legs};
@@ -312,15 +312,25 @@ impl<I: BatchImages> Pipeline<I> {
         // The line has decided about bad samples and the end of the epoch.
         let policy = Policy { on_error: OnError::Fail, max_bad: None, last: LastBatch::Keep };
         let setup = Arc::new(Setup { policy, ..(*self.setup).clone() });
-        let legs = Arc::new(Legs::from([(line.epoch, line.legs.clone())]));
+        let changes = Changes { legs: Legs::from([(line.epoch, line.legs.clone())]), ..Changes::default() };
+        let changes = Arc::new(changes);
         let beginning =
-            Beginning { setup: &setup, legs, first: line.first, given: Some(given), ..self.beginning(line.epoch) };
+            Beginning { setup: &setup, changes, first: line.first, given: Some(given), ..self.beginning(line.epoch) };
         one(&mut Epoch::start_all(vec![beginning]).swap_remove(0), line.step)
     }
 
     /// Makes a batch of a stream again, from the last known state before it on.
     fn stream_batch_of(&self, line: &LoggedBatch, before: Option<&EpochState>) -> Result<Batch<I>> {
-        let mut epoch = before.map_or_else(|| Ok(self.epoch(line.epoch)), |state| self.resume(state))?;
+        let mut epoch = match before {
+            Some(state) => self.resume(state)?,
+            None if line.legs.is_empty() => self.epoch(line.epoch),
+            None => {
+                return Err(Error::Unsupported {
+                    feature: "the first logged batch of a stream after a change of the number of ranks".to_owned(),
+                    remedy: format!("replay a later one than step {}", line.step),
+                });
+            }
+        };
         loop {
             let batch = one(&mut epoch, line.step)?;
             if batch.moment.first >= line.first {

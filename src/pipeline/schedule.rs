@@ -365,7 +365,7 @@ mod tests {
         Device, Pipeline,
         encode::{JpegOptions, encode_jpeg},
         raster::Size,
-        source::EncodedImages,
+        source::{EncodedImages, stream::Place},
     };
     use std::sync::mpsc;
 
@@ -375,7 +375,7 @@ mod tests {
         let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(4).threads(1).device(Device::Cpu);
         let setup = Arc::clone(&builder.build().unwrap().setup);
         let cpu = backend::open(Device::Cpu, &setup.options, None).unwrap();
-        let context = Context::new(setup, 0, Arc::default(), (0, None), None);
+        let context = Context::new(setup, 0, Arc::default(), (0, Place::Cursor(None)), None);
         let shared = Arc::new(Running::new(context, Arc::new(cpu), &Arc::default()));
         assert!(!shared.wait(Duration::from_millis(1)), "no thread works on it");
         let worker = Arc::clone(&shared);
@@ -397,7 +397,7 @@ mod tests {
         let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(4).threads(1);
         let setup = Arc::clone(&builder.device(Device::Cpu).build().unwrap().setup);
         let cpu = backend::open(Device::Cpu, &setup.options, None).unwrap();
-        let context = Context::new(setup, 0, Arc::default(), (0, None), None);
+        let context = Context::new(setup, 0, Arc::default(), (0, Place::Cursor(None)), None);
         let shared = Arc::new(Running::new(context, Arc::new(cpu), &Arc::default()));
 
         let (sender, receiver) = mpsc::channel();

@@ -7,7 +7,7 @@ use crate::backend::RunOptions;
 use crate::mix::Mix;
 use crate::sampler::{Leg, Partition, Rest, Sampler};
 use crate::sampling::Chosen;
-use crate::source::stream::Feed;
+use crate::source::stream::{Feed, Lanes, Place};
 use crate::source::{Input, Reader, StreamStart};
 use crate::targets::TargetSpec;
 use std::sync::atomic::AtomicBool;
@@ -27,6 +27,8 @@ pub(super) struct Setup {
     pub(super) chosen: Option<Arc<Chosen>>,
     /// Most samples in an epoch.
     pub(super) limit: u64,
+    /// Number of a stream's lanes; `None` for one of each rank.
+    pub(super) lanes: Option<u32>,
     pub(super) recipes: Arc<Recipes>,
     pub(super) options: Arc<RunOptions>,
     /// Description of the targets; `None` if batches have none.
@@ -41,18 +43,21 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Makes the reader of an epoch's samples from position `first` on. `cursor`: the place of that position in a
-    /// stream.
-    pub(super) fn reader(&self, epoch: u64, first: u64, cursor: Option<Vec<u8>>, stopped: &Arc<AtomicBool>) -> Reader {
+    /// Makes the reader of an epoch's samples from position `first` on. `place`: that position's in a stream.
+    pub(super) fn reader(&self, epoch: u64, first: u64, place: Place, stopped: &Arc<AtomicBool>) -> Reader {
         match &self.input {
             Input::DataSet(source) => Reader::DataSet(Arc::clone(source)),
             Input::Stream(stream) => {
                 let (shuffle, partition) = (self.shuffle.then_some(self.recipes.seed), self.sampler.own_partition());
                 let field = self.targets.as_ref().and_then(|targets| targets.field.clone());
                 let (fields, stopped) = (self.fields.to_vec(), Arc::clone(stopped));
+                let (cursor, lanes) = match place {
+                    Place::Cursor(cursor) => (cursor, None),
+                    Place::Lanes(lanes) => (None, Some(lanes)),
+                };
                 let start = StreamStart { epoch, shuffle, partition, field, fields, cursor, stopped };
                 let sizes = (self.options.batch_size, self.options.prefetch, self.options.threads);
-                Reader::Stream(Arc::new(Feed::new(Arc::clone(stream), start, first, sizes)))
+                Reader::Stream(Arc::new(Feed::new(Arc::clone(stream), start, first, lanes, sizes)))
             }
         }
     }
@@ -69,9 +74,27 @@ impl Setup {
         *self.fingerprint.get_or_init(|| self.input.fingerprint())
     }
 
+    /// Number of lanes that a rank reads of a whole epoch.
+    pub(super) fn lanes_of_a_rank(&self) -> u64 {
+        let ranks = self.sampler.own_partition().world_size();
+        self.lanes.map_or(1, |lanes| lanes.div_ceil(ranks)).into()
+    }
+
+    /// The place at the beginning of an epoch.
+    pub(super) fn first_place(&self) -> Place {
+        let lanes = |lanes| Place::Lanes(Lanes::at_start(lanes).dealt(self.sampler.own_partition()));
+        self.lanes.map_or(Place::Cursor(None), lanes)
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self.input, Input::Stream(_))
+    }
+
     /// The positions that valid legs have left of an epoch. `ranks`: the number of ranks if there are no legs. The
     /// limit is of each rank that the epoch began with.
     pub(super) fn rest(&self, legs: &[Leg], ranks: u32) -> Rest {
+        // A stream's lanes say what is left of it.
+        let legs = if self.is_stream() { &[] } else { legs };
         let ranks = legs.first().map_or(ranks, Leg::ranks);
         Rest::new(self.sampler.all().min(self.limit.saturating_mul(ranks.into())), legs)
     }

@@ -2,7 +2,9 @@
 
 use super::setup::Setup;
 use crate::error::{Error, Result};
+use crate::hex::{hex, unhex};
 use crate::sampler::{Leg, Legs, Partition, legs_of};
+use crate::source::stream::{LanePlace, Lanes, LanesOf, Place};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -76,30 +78,42 @@ pub struct EpochState {
     /// For a stream: [`Samples::cursor`](crate::source::Samples::cursor) in hexadecimal.
     #[serde(rename = "place", default, skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
-    /// CRC-32C of epoch, position and place, 8 hexadecimal digits: a place belongs to one position.
+    /// CRC-32C of epoch, position and place (or lanes), 8 hexadecimal digits: a place belongs to one position.
     #[serde(rename = "place_crc32c", default, skip_serializing_if = "Option::is_none")]
     crc: Option<String>,
     /// Legs of this epoch and of later ones: deliveries of other numbers of ranks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) legs: Legs,
+    /// For a stream whose number of ranks has changed: the places of lanes in this epoch and in later ones, those of all ranks
+    /// or of this one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    lanes: LanesOf,
+}
+
+/// What other numbers of ranks have delivered of epochs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Changes {
+    pub(super) legs: Legs,
+    /// Where a stream's lanes go on.
+    pub(super) lanes: LanesOf,
 }
 
 /// The place of an epoch when a batch was delivered, from which a state can be made.
 pub(super) struct Moment {
     pub(super) setup: Arc<Setup>,
     pub(super) epoch: u64,
-    pub(super) legs: Arc<Legs>,
+    pub(super) changes: Arc<Changes>,
     /// The position of the batch's first sample.
     pub(super) first: u64,
     /// The position after its last one.
     pub(super) position: u64,
-    /// For a stream: the cursor of its samples.
-    pub(super) cursor: Option<Vec<u8>>,
+    /// The place in a stream after its last one.
+    pub(super) place: Place,
 }
 
 impl Moment {
     pub(super) fn state(&self) -> EpochState {
-        EpochState::new(&self.setup, self.epoch, &self.legs, self.position, self.cursor.as_deref())
+        EpochState::new(&self.setup, self.epoch, &self.changes, self.position, &self.place)
     }
 }
 
@@ -110,11 +124,18 @@ impl fmt::Debug for Moment {
 }
 
 impl EpochState {
-    /// `legs`: those of this epoch and of later ones.
-    pub(super) fn new(setup: &Setup, epoch: u64, legs: &Legs, position: u64, cursor: Option<&[u8]>) -> Self {
-        let (sampler, partition, cursor) = (&setup.sampler, setup.sampler.own_partition(), cursor.map(hex));
-        Self {
-            version: if legs.is_empty() { VERSION } else { VERSION_WITH_LEGS },
+    /// `changes`: those of this epoch and of later ones.
+    pub(super) fn new(setup: &Setup, epoch: u64, changes: &Changes, position: u64, place: &Place) -> Self {
+        let (sampler, partition, mut lanes) = (&setup.sampler, setup.sampler.own_partition(), changes.lanes.clone());
+        let cursor = match place {
+            Place::Cursor(cursor) => cursor.as_deref().map(hex),
+            Place::Lanes(now) => {
+                lanes.insert(epoch, now.clone());
+                None
+            }
+        };
+        let mut state = Self {
+            version: if changes.legs.is_empty() && lanes.is_empty() { VERSION } else { VERSION_WITH_LEGS },
             epoch,
             position,
             seed: setup.recipes.seed,
@@ -126,10 +147,13 @@ impl EpochState {
             sampler: setup.chosen.as_ref().map(|chosen| chosen.name.clone()),
             mix: setup.mix.as_ref().map(|mix| format!("{mix} of {} images", setup.options.batch_size)),
             source: format!("{:016x}", setup.fingerprint()),
-            crc: cursor.as_deref().map(|cursor| crc(epoch, position, cursor)),
+            crc: None,
             cursor,
-            legs: legs.clone(),
-        }
+            legs: changes.legs.clone(),
+            lanes,
+        };
+        state.crc = state.own_crc();
+        state
     }
 
     /// Number of the epoch.
@@ -153,14 +177,35 @@ impl EpochState {
         if epoch == self.epoch {
             return self.clone();
         }
-        let legs = self.legs_from(epoch);
-        let version = if legs.is_empty() { VERSION } else { VERSION_WITH_LEGS };
-        Self { version, epoch, position: 0, cursor: None, crc: None, legs, ..self.clone() }
+        let (legs, lanes) = (self.legs_from(epoch), self.lanes_from(epoch));
+        let version = if legs.is_empty() && lanes.is_empty() { VERSION } else { VERSION_WITH_LEGS };
+        let mut later = Self { version, epoch, position: 0, cursor: None, crc: None, legs, lanes, ..self.clone() };
+        later.crc = later.own_crc();
+        later
     }
 
     /// Legs of an epoch and of later ones.
     pub(super) fn legs_from(&self, epoch: u64) -> Legs {
         self.legs.range(epoch..).map(|(epoch, legs)| (*epoch, legs.clone())).collect()
+    }
+
+    /// Places of lanes in an epoch and in later ones.
+    pub(super) fn lanes_from(&self, epoch: u64) -> LanesOf {
+        self.lanes.range(epoch..).map(|(epoch, lanes)| (*epoch, lanes.clone())).collect()
+    }
+
+    /// What other numbers of ranks have delivered of this epoch and of later ones.
+    pub(super) fn changes(&self) -> Changes {
+        Changes { legs: self.legs.clone(), lanes: self.lanes.clone() }
+    }
+
+    /// The place in the stream, as lanes of all ranks that the epoch began with.
+    pub(super) fn own_lanes(&self) -> Result<Lanes> {
+        if let Some(lanes) = self.lanes.get(&self.epoch) {
+            return Ok(lanes.clone());
+        }
+        let (rank, ranks) = self.partition;
+        Ok(Lanes::new(ranks, vec![LanePlace::new(rank, self.position, self.cursor()?)]))
     }
 
     /// The rank that wrote the state. A state from a file may have any.
@@ -183,8 +228,16 @@ impl EpochState {
         legs_of(&self.legs, self.epoch)
     }
 
+    /// The place in the stream.
+    pub(super) fn place(&self) -> Result<Place> {
+        match self.lanes.get(&self.epoch) {
+            Some(lanes) => Ok(Place::Lanes(lanes.clone())),
+            None => self.cursor().map(Place::Cursor),
+        }
+    }
+
     /// The cursor of the stream's samples.
-    pub(super) fn cursor(&self) -> Result<Option<Vec<u8>>> {
+    fn cursor(&self) -> Result<Option<Vec<u8>>> {
         let decode = |cursor: &String| {
             unhex(cursor).ok_or_else(|| Error::parameter("resume", "state", "with a cursor in hexadecimal", cursor))
         };
@@ -203,12 +256,12 @@ impl EpochState {
             let expected = format!("of version {VERSION} or {VERSION_WITH_LEGS}");
             return refused(expected, format!("version {}", self.version));
         }
-        let own = Self::new(setup, self.epoch, &self.legs, self.position, None);
+        let own = Self::new(setup, self.epoch, &self.changes(), self.position, &Place::Cursor(None));
         let own = own.of_rank(partition);
-        let is_stream = setup.input.samples().is_none();
         if self.version != own.version
             || self.legs.values().flatten().any(|leg| !leg.is_valid())
-            || is_stream && !self.legs.is_empty()
+            || self.lanes.values().any(|lanes| !lanes.are_of(Some(partition)) && !lanes.are_of(None))
+            || !setup.is_stream() && !self.lanes.is_empty()
         {
             let expected =
                 "one that says what other numbers of ranks have delivered (take an earlier state)".to_owned();
@@ -229,13 +282,19 @@ impl EpochState {
         if self.position > end {
             return refused(format!("at a position up to {end}, the end of the epoch"), self.position.to_string());
         }
-        if self.crc != self.cursor.as_deref().map(|cursor| crc(self.epoch, self.position, cursor)) {
+        if self.crc != self.own_crc() {
             let expected =
                 "one whose place in the stream belongs to its position (take an earlier state, or begin anew)";
             let got = format!("position {} of epoch {}, damaged or edited", self.position, self.epoch);
             return refused(expected.to_owned(), got);
         }
         Ok(())
+    }
+
+    /// Checksum that ties the place in a stream to the position; `None` for a data set.
+    fn own_crc(&self) -> Option<String> {
+        let lanes = || (!self.lanes.is_empty()).then(|| serde_json::to_string(&self.lanes).unwrap_or_default());
+        self.cursor.clone().or_else(lanes).map(|place| crc(self.epoch, self.position, &place))
     }
 
     /// The values that must agree, as text.
@@ -254,20 +313,7 @@ impl EpochState {
     }
 }
 
-/// Checksum that ties a cursor to its position.
-fn crc(epoch: u64, position: u64, cursor: &str) -> String {
-    format!("{:08x}", crc32c::crc32c(format!("{epoch} {position} {cursor}").as_bytes()))
-}
-
-/// Bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The bytes that [`hex`] wrote.
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |digit: u8| char::from(digit).to_digit(16);
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let byte = |[high, low]: &[u8; 2]| Some((digit(*high)? * 16 + digit(*low)?) as u8);
-    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
+/// Checksum that ties a place to its position.
+fn crc(epoch: u64, position: u64, place: &str) -> String {
+    format!("{:08x}", crc32c::crc32c(format!("{epoch} {position} {place}").as_bytes()))
 }

@@ -81,7 +81,7 @@ impl<'a> Worker<'a> {
                 Slot::Done { drawn, annotation, moved, instead_of: None }
             }
             Err(_) if self.context.ended_before(pick.index) => Slot::Ended,
-            Err(error) => self.instead(pick, error, to),
+            Err(error) => self.instead(self.context.picked(pick), error, to),
         }
     }
 
@@ -123,7 +123,7 @@ impl<'a> Worker<'a> {
     /// sample is returned.
     fn sample(&mut self, pick: Pick, to: &Destination<'_>) -> Result<Prepared> {
         let (annotation, image) = self.load(pick.index)?;
-        self.run(pick, annotation, image, to)
+        self.run(self.context.picked(pick), annotation, image, to)
     }
 
     /// Reads another sample for a recipe.

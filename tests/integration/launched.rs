@@ -42,7 +42,7 @@ exec "$0" "$@""#;
 }
 
 /// Runs 20 epochs in `ranks` processes of mpirun's. Each is killed a while after it has a file.
-fn run(source: &str, state: &Path, ranks: u32, killed_after: Option<Duration>) {
+fn run(source: &[&str], state: &Path, ranks: u32, killed_after: Option<Duration>) {
     const SCRIPT: &str = r#"
 if [ -n "$KILLED_AFTER" ]; then
     "$0" "$@" &
@@ -61,17 +61,8 @@ fi
 exec "$0" "$@""#;
     let mut command = Command::new("mpirun");
     command.args(["--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string(), "sh", "-c", SCRIPT]);
-    command.args([
-        env!("CARGO_BIN_EXE_warpfeed"),
-        "run",
-        source,
-        "--rank",
-        "auto",
-        "--device",
-        "cpu",
-        "--threads",
-        "1",
-    ]);
+    command.args([env!("CARGO_BIN_EXE_warpfeed"), "run", "--rank", "auto", "--device", "cpu", "--threads", "1"]);
+    command.args(source);
     command.args(["--epochs", "20", "--batch-size", "4", "--preset", "eval", "--json", "--state"]).arg(state);
     command.env("KILLED_AFTER", killed_after.map_or(String::new(), |after| after.as_secs().to_string()));
     let output = command.env("FILE", state).output().expect("mpirun is installed (openmpi-bin)");
@@ -82,20 +73,26 @@ exec "$0" "$@""#;
 #[ignore = "needs mpirun: the gate's step on ranks"]
 fn mpirun_goes_on_with_other_numbers_of_ranks() {
     let folder = tempfile::tempdir().unwrap();
-    let (source, state) = (images(folder.path()), folder.path().join("state"));
-    for ranks in [2, 1, 3] {
-        run(&source, &state, ranks, Some(Duration::from_secs(1)));
+    let (source, packed) = (images(folder.path()), folder.path().join("packed"));
+    pack(&source, packed.to_str().unwrap(), None);
+    let shards = packed.join("*.tfrecord");
+    let stream = [shards.to_str().unwrap(), "--window", "7"];
+    for (number, source) in [&[&*source][..], &stream].into_iter().enumerate() {
+        let state = folder.path().join(format!("state-{number}"));
+        for ranks in [2, 1, 3] {
+            run(source, &state, ranks, Some(Duration::from_secs(1)));
+        }
+        run(source, &state, 8, None);
+        let mut delivered = 0;
+        for rank in 0..8 {
+            let text = fs::read(folder.path().join(format!("state-{number}.{rank}"))).unwrap();
+            let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            let images = |of: &serde_json::Value| of["images"].as_u64().unwrap();
+            delivered += images(&json["delivered"]) + if rank == 0 { images(&json["change"]["before"]) } else { 0 };
+            assert!(json["change"]["changes"].as_u64().unwrap() >= 1);
+        }
+        assert_eq!(delivered, 20 * 60, "{source:?}");
     }
-    run(&source, &state, 8, None);
-    let mut delivered = 0;
-    for rank in 0..8 {
-        let text = fs::read(folder.path().join(format!("state.{rank}"))).unwrap();
-        let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
-        let images = |of: &serde_json::Value| of["images"].as_u64().unwrap();
-        delivered += images(&json["delivered"]) + if rank == 0 { images(&json["change"]["before"]) } else { 0 };
-        assert!(json["change"]["changes"].as_u64().unwrap() >= 1);
-    }
-    assert_eq!(delivered, 20 * 60);
 }
 
 /// What one process makes.

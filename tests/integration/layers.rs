@@ -19,6 +19,7 @@ const MODULES: &[(&str, &str)] = &[
     // The ground.
     ("address", ""),
     ("error", ""),
+    ("hex", ""),
     ("rng", ""),
     ("trace", ""),
     ("unoptimized", ""),
@@ -40,7 +41,7 @@ const MODULES: &[(&str, &str)] = &[
     ("sampler", "error rng"),
     ("rank", "device error sampler"),
     ("store", "address error file"),
-    ("source", "address atomic error fields file memory rng sampler store targets"),
+    ("source", "address atomic error fields file hex memory rng sampler store targets"),
     ("sampling", "error rng sampler source"),
     // Where batches are made.
     ("cuda", "device error memory"),
@@ -52,10 +53,10 @@ const MODULES: &[(&str, &str)] = &[
     ("apply", "backend device engine error fields follow opening ops plan tensor"),
     ("preset", "error fields mix ops targets"),
     ("preprocess", "backend device engine error fields follow memory opening ops plan preset tensor threads"),
-    ("contract", "apply atomic error file npy ops plan preprocess preset tensor"),
+    ("contract", "apply atomic error file hex npy ops plan preprocess preset tensor"),
     (
         "pipeline",
-        "apply atomic backend device error fields file follow memory mix opening ops plan preprocess preset rng sampler \
+        "apply atomic backend device error fields file follow hex memory mix opening ops plan preprocess preset rng sampler \
          sampling source targets tensor threads trace unoptimized",
     ),
     // Tools around pipelines.
@@ -63,9 +64,9 @@ const MODULES: &[(&str, &str)] = &[
     ("pack", "address atomic error fields file follow ops pipeline plan rank source store targets threads"),
     (
         "experiment",
-        "atomic backend cuda device error fields file mix ops pipeline plan preset rng sampler sheet source tensor threads",
+        "atomic backend cuda device error fields file hex mix ops pipeline plan preset rng sampler sheet source tensor threads",
     ),
-    ("audit", "atomic backend error experiment memory ops source threads"),
+    ("audit", "atomic backend error experiment hex memory ops source threads"),
 ];
 
 #[test]

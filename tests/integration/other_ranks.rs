@@ -3,7 +3,7 @@
 use crate::common::{self, Delivered, Random, WithBad, all, data_set, on_cpu, samples, small, source};
 use std::collections::BTreeMap;
 use warpfeed::pack::{PackOptions, pack};
-use warpfeed::source::{Compose, Concat, Input, OpenOptions, RecordFormat};
+use warpfeed::source::{AtEnd, Compose, Concat, EncodedImages, Input, OpenOptions, RecordFormat, StreamMix};
 use warpfeed::{
     Builder, Device, EpochState, Error, LastBatch, Mix, OnError, Partition, Pipeline, PipelineGroup, Sampling,
     five_crop,
@@ -62,18 +62,24 @@ fn sorted(mut delivered: Vec<Delivered>) -> Vec<Delivered> {
 }
 
 /// Delivers epochs with these numbers of ranks: each delivers a part at random, the last one the rest.
-fn changed(random: &mut Random, builder: &dyn Fn() -> Builder, worlds: &[u32], epochs: u64, most: u32) -> Epochs {
+fn changed(
+    random: &mut Random,
+    builder: &dyn Fn() -> Builder,
+    worlds: &[u32],
+    epochs: u64,
+    (least, most): (u32, u32),
+) -> Epochs {
     let (mut delivered, mut states) = (Epochs::new(), Vec::new());
     for (place, &ranks) in worlds.iter().enumerate() {
         let is_last = place + 1 == worlds.len();
-        let mut batches = || if is_last { usize::MAX } else { random.within(0, most) as usize };
+        let mut batches = || if is_last { usize::MAX } else { random.within(least, most) as usize };
         states = go_on(builder, ranks, epochs, &states, &mut batches, &mut delivered);
     }
     delivered
 }
 
 fn same(random: &mut Random, builder: &dyn Fn() -> Builder, worlds: &[u32], epochs: u64, most: u32) {
-    let delivered = changed(random, builder, worlds, epochs, most);
+    let delivered = changed(random, builder, worlds, epochs, (0, most));
     let undisturbed = on_cpu(builder());
     assert_eq!(delivered.len() as u64, epochs);
     for (epoch, delivered) in delivered {
@@ -167,7 +173,7 @@ fn less_than_a_batch_of_each_new_rank_is_dropped() {
     for even in [false, true] {
         for worlds in WORLDS {
             let builder = || small(source(101)).batch_size(4).last_batch(LastBatch::Drop).even(even);
-            let delivered = sorted(changed(&mut random, &builder, worlds, 1, 2).remove(&0).unwrap());
+            let delivered = sorted(changed(&mut random, &builder, worlds, 1, (0, 2)).remove(&0).unwrap());
             let want = common::delivered(&on_cpu(small(source(101)).batch_size(4)), 0);
             assert!(delivered.windows(2).all(|pair| pair[0].index != pair[1].index), "{worlds:?}");
             assert!(delivered.iter().all(|sample| want.contains(sample)));
@@ -346,23 +352,165 @@ fn a_process_continues_several_partitions_of_a_stream() {
     }
 }
 
+/// A shuffled stream of `shards` shards, which are made if they are not there.
+fn stream(folder: &std::path::Path, images: u64, shards: u64) -> Input {
+    for shard in 0..shards {
+        let path = folder.join(format!("{shard}"));
+        if !path.exists() {
+            let own = (0..images / shards).map(|i| (common::jpeg(20 + i as u32, 24, 100 * shard + i), shard as u32));
+            pack(&EncodedImages::new(own), &path, &PackOptions::new(RecordFormat::WebDataset), &mut |_| {}).unwrap();
+        }
+    }
+    let open = |shard: u64| {
+        let options = OpenOptions { window: Some(7), ..OpenOptions::default() };
+        options.open(folder.join(format!("{shard}/{shard}-000000.tar"))).unwrap()
+    };
+    if shards == 1 {
+        return open(0);
+    }
+    StreamMix::by_weight((0..shards).map(|shard| (open(shard), 1.0 + shard as f64)), AtEnd::GoOn, 3).unwrap().into()
+}
+
+#[test]
+fn streams_have_every_sample_once_with_the_pixels_of_the_ranks_that_began() {
+    let mut random = Random(3);
+    let folder = tempfile::tempdir().unwrap();
+    let packed = folder.path().join("packed");
+    drop(stream(&folder.path().join("nine"), 99, 9));
+    std::fs::create_dir(&packed).unwrap();
+    for shard in 0..9 {
+        let path = folder.path().join(format!("nine/{shard}/{shard}-000000.tar"));
+        std::fs::copy(path, packed.join(format!("{shard}.tar"))).unwrap();
+    }
+    let many = || OpenOptions { window: Some(7), ..OpenOptions::default() }.open(packed.join("*.tar")).unwrap();
+    let builders: [&dyn Fn() -> Builder; 4] = [
+        &|| small(many()).batch_size(3).threads(2),
+        // Each rank reads all of the only shard.
+        &|| small(stream(&folder.path().join("one"), 40, 1)).batch_size(2).threads(1),
+        &|| small(stream(&folder.path().join("mix"), 90, 3)).batch_size(3).threads(0),
+        // Without shuffling there are no cursors: what was delivered is read again and skipped.
+        &|| Pipeline::builder(many()).seed(9).random_resized_crop(16).batch_size(2).threads(1),
+    ];
+    for builder in builders {
+        for worlds in WORLDS {
+            // Ranks that have delivered nothing have not decided whose pixels the epoch has.
+            let delivered = changed(&mut random, builder, worlds, 1, (1, 4)).remove(&0).unwrap();
+            let began = (0..worlds[0]).map(|number| common::delivered(&rank(builder(), number, worlds[0]), 0));
+            let want = sorted(began.collect::<Vec<_>>().concat());
+            assert!(sorted(delivered) == want, "{worlds:?}");
+        }
+    }
+    // Ranks in different epochs. Which ranks begin an epoch is random, so the pixels are not compared.
+    let labels = |delivered: Vec<Delivered>| {
+        let mut labels: Vec<u32> = delivered.into_iter().map(|sample| sample.label).collect();
+        labels.sort_unstable();
+        labels
+    };
+    let builder: &dyn Fn() -> Builder = &|| small(many()).batch_size(3).threads(1);
+    let want = labels(all(on_cpu(builder()).epoch(0)));
+    for worlds in WORLDS {
+        for (epoch, delivered) in changed(&mut random, builder, worlds, 3, (0, 30)) {
+            let mut indices: Vec<u64> = delivered.iter().map(|sample| sample.index).collect();
+            indices.sort_unstable();
+            indices.dedup();
+            assert_eq!(indices.len(), want.len(), "epoch {epoch}, {worlds:?}");
+            assert_eq!(labels(delivered), want, "epoch {epoch}, {worlds:?}");
+        }
+    }
+}
+
+#[test]
+fn the_number_of_lanes_decides_the_order_of_a_stream() {
+    let mut random = Random(8);
+    let folder = tempfile::tempdir().unwrap();
+    let builder = || small(stream(folder.path(), 80, 1)).batch_size(3).lanes(8);
+    let alone = || on_cpu(builder());
+    let want = sorted(common::delivered(&alone(), 0));
+    assert_eq!(want.len(), 80);
+    let few: Vec<Delivered> = all(on_cpu(small(stream(folder.path(), 80, 1)).batch_size(3).lanes(1)).epoch(0));
+    let plain: Vec<Delivered> = all(on_cpu(small(stream(folder.path(), 80, 1)).batch_size(3)).epoch(0));
+    assert!(few == plain && sorted(few) != want);
+    for worlds in [&[2, 1, 3, 8][..], &[8, 6], &[3], &[1, 5, 2]] {
+        let delivered = changed(&mut random, &builder, worlds, 2, (0, 4));
+        assert!(sorted(delivered[&0].clone()) == want, "{worlds:?}");
+        assert!(sorted(delivered[&1].clone()) == sorted(common::delivered(&alone(), 1)), "{worlds:?}");
+    }
+    // The windows of all lanes of a rank are counted.
+    let encoded = |lanes: u32| on_cpu(small(stream(folder.path(), 80, 1)).lanes(lanes)).memory().encoded_bytes;
+    assert!(encoded(8) > 7 * (encoded(2) - encoded(1)), "{} {} {}", encoded(8), encoded(2), encoded(1));
+    let refused = |builder: Builder| builder.build().unwrap_err().to_string();
+    assert!(refused(builder().partition(Partition::new(0, 9).unwrap())).contains("9, the number of ranks"));
+    assert!(refused(builder().lanes(0)).contains("lanes") && refused(builder().lanes(70_000)).contains("65536"));
+    assert!(refused(small(source(5)).lanes(4)).contains("a stream"));
+}
+
+#[test]
+fn lanes_of_a_stream_that_were_edited_or_belong_to_others_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let builder = || small(stream(folder.path(), 40, 1)).batch_size(2).threads(1);
+    let states = [0, 1, 2].map(|number| {
+        let mut epoch = rank(builder(), number, 3).epoch(1);
+        epoch.next().unwrap().unwrap();
+        written(&epoch.state())
+    });
+    let two = rank(builder(), 1, 2);
+    let state = two.state_after(&states).unwrap();
+    assert!(two.resume(&written(&state)).is_ok());
+    let text = serde_json::to_string(&state).unwrap();
+    assert!(text.contains(r#""version":3"#) && text.contains(r#""count":3"#), "{text}");
+    for (part, other) in [
+        (r#""delivered":2"#, r#""delivered":3"#),
+        (r#""lane":1"#, r#""lane":0"#),
+        (r#""count":3"#, r#""count":5"#),
+        (r#""count":3"#, r#""count":0"#),
+        (r#""version":3"#, r#""version":2"#),
+    ] {
+        let edited = text.replacen(part, other, 1);
+        assert_ne!(edited, text, "{part}");
+        let error = two.resume(&serde_json::from_str(&edited).unwrap()).unwrap_err();
+        assert!(error.is_parameter(), "{part}: {error}");
+    }
+    let cut = text.replacen(r#""cursor":""#, r#""cursor":"x"#, 1);
+    assert!(serde_json::from_str::<EpochState>(&cut).is_err());
+    // A rank without a lane has nothing left.
+    let seven = rank(builder(), 6, 7);
+    let nothing = seven.state_after(&states).unwrap();
+    assert_eq!(all(seven.resume(&nothing).unwrap()).len(), 0);
+    assert!(!all(seven.resume(&nothing.for_epoch(2)).unwrap()).is_empty());
+    assert!(two.state_after(&states[..2]).unwrap_err().is_parameter());
+    assert!(rank(builder(), 0, 5).state_after(&[state.clone(), state]).unwrap_err().is_parameter());
+}
+
+#[test]
+fn mixed_batches_of_a_stream_draw_by_numbers_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let builder =
+        || small(stream(folder.path(), 40, 1)).batch_size(4).threads(1).mix("torchvision=1/0".parse().unwrap());
+    let share = |batch: &warpfeed::Batch| batch.mixed().unwrap().shares().to_vec();
+    let (mut shares, mut states) = (Vec::new(), Vec::new());
+    for number in 0..2 {
+        let mut epoch = rank(builder(), number, 2).epoch(0);
+        shares.extend((0..2).map(|_| share(&epoch.next().unwrap().unwrap())));
+        states.push(epoch.state());
+    }
+    let one = rank(builder(), 0, 1);
+    let rest = one.resume(&one.state_after(&states).unwrap()).unwrap();
+    shares.extend(rest.map(|batch| share(&batch.unwrap())));
+    assert_eq!(shares.len(), 10);
+    let different: std::collections::BTreeSet<String> = shares.iter().map(|share| format!("{share:?}")).collect();
+    assert_eq!(different.len(), shares.len(), "{shares:?}");
+}
+
 #[test]
 fn what_is_made_for_one_number_of_ranks_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    pack(&source(9), &folder.path().join("a"), &PackOptions::new(RecordFormat::WebDataset), &mut |_| {}).unwrap();
-    let stream = || -> Input {
-        OpenOptions { window: Some(2), ..OpenOptions::default() }.open(folder.path().join("a")).unwrap()
-    };
     let both = || Concat::new([source(23).into_source(), source(5).into_source()]).unwrap();
     let shares = || small(both()).batch_size(5).sampler(both().shares([4, 1]).unwrap());
-    for builder in [&(|| small(stream())) as &dyn Fn() -> Builder, &shares] {
-        let states = [0, 1].map(|number| rank(builder(), number, 2).epoch(0).next().unwrap().unwrap().state());
-        let error = rank(builder(), 0, 3).state_after(&states).unwrap_err();
-        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-        assert!(error.to_string().contains("with 2 partitions"), "{error}");
-        // As ever with as many.
-        assert_eq!(rank(builder(), 1, 2).state_after(&states).unwrap(), states[1]);
-    }
+    let states = [0, 1].map(|number| rank(shares(), number, 2).epoch(0).next().unwrap().unwrap().state());
+    let error = rank(shares(), 0, 3).state_after(&states).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("with 2 partitions"), "{error}");
+    // As ever with as many.
+    assert_eq!(rank(shares(), 1, 2).state_after(&states).unwrap(), states[1]);
 }
 
 /// Runs with state files, of which any may be as an earlier process left it.

@@ -298,14 +298,16 @@ def test_ctrl_c_comes_within_a_fifth_of_a_second(photos: Path) -> None:
             global at
             at = time.perf_counter()
             os.kill(os.getpid(), signal.SIGINT)
-        threading.Timer(0.5, interrupt).start()
         try:
+            # On a machine that is busy, it may come before the loop.
+            threading.Timer(0.5, interrupt).start()
             for _ in loader: pass
         except KeyboardInterrupt:
             print(time.perf_counter() - at)
     """
     done = python(code, str(photos))
-    assert float(done.stdout) < 0.2, (done.stdout, done.stderr)
+    assert done.stdout, done.stderr
+    assert float(done.stdout) < 0.2
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -97,6 +97,7 @@ pub struct Builder {
     seed: u64,
     partition: Partition,
     even: bool,
+    lanes: Option<u32>,
     limit: u64,
     targets: Option<TargetSpec>,
     fields: Vec<String>,
@@ -134,6 +135,7 @@ impl Builder {
             seed: 0,
             partition: Partition::WHOLE,
             even: false,
+            lanes: None,
             limit: u64::MAX,
             targets: None,
             fields: Vec::new(),
@@ -188,6 +190,17 @@ impl Builder {
     #[must_use]
     pub fn even(mut self, even: bool) -> Self {
         self.even = even;
+        self
+    }
+
+    /// Reads a stream in this number of lanes, which are dealt to the ranks: rank r of w has the lanes r, r + w, and so on,
+    /// and always reads from the one that has delivered fewest samples. The lanes decide the order, so within an epoch the
+    /// number of ranks may change to any that is not larger ([`Pipeline::state_after`](crate::Pipeline::state_after)). Each
+    /// lane has a window of its own. Default: the number of ranks that an epoch begins with. Lanes must be at least as many
+    /// as ranks, and at most 65,536.
+    #[must_use]
+    pub fn lanes(mut self, lanes: u32) -> Self {
+        self.lanes = Some(lanes);
         self
     }
 

@@ -30,6 +30,8 @@ const MAX_OPERATIONS: u64 = 100_000;
 const MAX_IMAGES: u64 = 64;
 /// Largest number that the sides of a padded batch are made multiples of.
 const MAX_DIVISOR: u32 = 1 << 16;
+/// Largest number of lanes of a stream.
+const MAX_LANES: u32 = 1 << 16;
 /// Bytes of a decoded pixel.
 const PIXEL_BYTES: u64 = 4;
 /// Bytes of a pixel of another sample in a recipe.
@@ -52,6 +54,7 @@ impl Builder {
         let normalize = self.settle_options(&views)?;
         let is_stream = self.input.samples().is_none();
         self.check_partners(&views, is_stream)?;
+        self.check_lanes(is_stream)?;
         let chosen = self.chosen()?;
         let positions = chosen.as_ref().map(|chosen| chosen.positions);
         let sampler = self.order(is_stream, positions)?;
@@ -70,6 +73,7 @@ impl Builder {
             chosen: chosen.map(Arc::new),
             recipes,
             limit: self.limit,
+            lanes: self.lanes,
             targets: self.targets,
             fields: self.fields.into(),
             mix: self.mix,
@@ -84,6 +88,18 @@ impl Builder {
             Ok(Pipeline { setup: Arc::new(setup), backend: Arc::new(backend), memory, device, images: PhantomData })
         };
         devices.iter().zip(&partitions).map(pipeline).collect()
+    }
+
+    fn check_lanes(&self, is_stream: bool) -> Result<()> {
+        let Some(lanes) = self.lanes else { return Ok(()) };
+        if !is_stream {
+            return Err(Error::parameter("pipeline", "lanes", "given for a stream", "given for a data set"));
+        }
+        let ranks = self.partition.world_size();
+        if (ranks..=MAX_LANES).contains(&lanes) {
+            return Ok(());
+        }
+        Err(Error::parameter("pipeline", "lanes", format!("{ranks}, the number of ranks, to {MAX_LANES}"), lanes))
     }
 
     /// Splits the builder's partition into one for each device.
@@ -346,7 +362,7 @@ fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
         batch_bytes,
         fields_bytes: fields_bytes.saturating_mul(options.batches_at_a_time() as u64),
         images_bytes: (image_bytes * working).saturating_mul(max_px),
-        encoded_bytes: MAX_ENCODED_BYTES * encoded + setup.input.memory_bytes(),
+        encoded_bytes: MAX_ENCODED_BYTES * encoded + setup.input.memory_bytes().saturating_mul(setup.lanes_of_a_rank()),
         order_bytes: match &setup.chosen {
             Some(chosen) => chosen.order_bytes(),
             None if setup.shuffle && setup.input.samples().is_some() => len.saturating_mul(index_bytes),

@@ -10,6 +10,7 @@ use super::shard::Shard;
 use super::{RecordFormat, RecordOptions};
 use crate::atomic;
 use crate::file::{cache_folder, open_with_metadata};
+use crate::hex::hex;
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fs;
@@ -61,8 +62,7 @@ fn locations(shard: &Shard) -> impl Iterator<Item = PathBuf> {
     let name = if shard.is_remote() { Some(shard.name.clone()) } else { fs::canonicalize(&shard.name).ok() };
     let in_cache = cache_folder().zip(name).map(|(cache, name)| {
         let hash = Sha256::digest(name.as_os_str().as_encoded_bytes());
-        let name: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        cache.join("index").join(name)
+        cache.join("index").join(hex(&hash[..16]))
     });
     beside.into_iter().chain(in_cache)
 }

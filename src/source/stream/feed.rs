@@ -1,6 +1,7 @@
 //! Gives the workers of an epoch the samples of a stream by position, in nearly consecutive order.
 
-use super::{Samples, Stream, StreamSample, StreamStart};
+use super::lanes::{LaneReader, Lanes, Pulled, beyond};
+use super::{Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::source::Want;
@@ -11,17 +12,20 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// One epoch of a stream. A sample's index is its place in the order of delivery, counted over all ranks in turn.
+/// One epoch of a stream. Workers ask for a sample by the number of its position among those of all ranks in turn. This is
+/// the sample's index too, unless the number of ranks has changed within the epoch ([`index`](Self::index)).
 pub(crate) struct Feed {
     stream: Arc<dyn Stream>,
     start: StreamStart,
     /// Position of the first sample to deliver.
     first: u64,
+    /// The places from which the rank's lanes are read, if the number of ranks has changed within the epoch.
+    lanes: Option<Lanes>,
     /// Number of samples whose names and labels are kept after they were read.
     known: usize,
-    /// Number of samples from one stored cursor to the next, and number of stored cursors.
+    /// Number of samples from one stored place to the next, and number of stored places.
     every: u64,
-    keep_cursors: usize,
+    keep_places: usize,
     state: Mutex<State>,
     moved: AtomicU64,
     moved_most: AtomicU64,
@@ -30,7 +34,7 @@ pub(crate) struct Feed {
 #[derive(Default)]
 struct State {
     /// `None` until the first sample is requested, and while a worker pulls.
-    samples: Option<Box<dyn Samples>>,
+    reader: Option<LaneReader>,
     /// Whether a worker is pulling a sample, which it does without the lock.
     pulling: bool,
     /// Position of the next sample of the stream.
@@ -41,13 +45,23 @@ struct State {
     waiting: BTreeMap<u64, Arc<Condvar>>,
     /// Labels, names and targets by position, which are needed longer than the samples' bytes.
     known: BTreeMap<u64, Known>,
-    /// The stream's cursor before the sample at a position; `None` if it has none.
-    cursors: VecDeque<(u64, Option<Vec<u8>>)>,
+    /// The stream's place before the sample at a position.
+    places: VecDeque<(u64, Place)>,
     end: Option<Ending>,
+}
+
+/// A place in a stream.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// The cursor of the pipeline's own partition; `None` if the stream must be read again.
+    Cursor(Option<Vec<u8>>),
+    /// The places of the rank's lanes.
+    Lanes(Lanes),
 }
 
 /// The part of a sample that is kept after its bytes were taken.
 struct Known {
+    index: u64,
     label: u32,
     name: String,
     /// The target; `None` after it was taken.
@@ -108,11 +122,6 @@ fn broken(message: impl ToString) -> Error {
     Error::Stream { shard: "the stream".to_owned(), offset: 0, message: message.to_string() }
 }
 
-/// The error for a state whose position is beyond the end of the stream.
-fn beyond(end: u64, position: u64) -> Error {
-    Error::parameter("resume", "state", format!("at a position up to {end}, the end of the stream"), position)
-}
-
 impl State {
     /// Ends the pulling worker's turn. Wakes the worker that waits for the earliest missing sample; at the end of the
     /// stream, all workers.
@@ -137,11 +146,12 @@ impl<'a> PullTurn<'a> {
 
     /// Pulls one sample and stores it for the worker that requests it.
     fn pull(&mut self) {
-        let samples = self.state.take().and_then(|mut state| state.samples.take());
+        let reader = self.state.take().and_then(|mut state| state.reader.take());
         // Without the lock, so that a stalled writer delays no worker whose sample has come.
-        let (samples, pulled) = self.feed.pull(samples);
+        let mut reader = reader.unwrap_or_else(|| self.feed.reader());
+        let pulled = reader.next(&*self.feed.stream, &self.feed.start);
         let mut state = self.feed.lock();
-        self.feed.keep(&mut state, samples, pulled);
+        self.feed.keep(&mut state, reader, pulled);
         self.state = Some(state);
     }
 }
@@ -159,36 +169,59 @@ impl Drop for PullTurn<'_> {
 
 impl Feed {
     /// Delivers the samples from position `first` on, in batches of `batch_size`, to `threads` workers. When a batch
-    /// begins, at most `ahead` earlier batches are still to be consumed.
+    /// begins, at most `ahead` earlier batches are still to be consumed. `lanes`: the places of the rank's lanes, if the
+    /// number of ranks has changed within the epoch.
     pub fn new(
         stream: Arc<dyn Stream>,
         start: StreamStart,
         first: u64,
+        lanes: Option<Lanes>,
         (batch_size, ahead, threads): (usize, usize, usize),
     ) -> Self {
         let (moved, moved_most) = (AtomicU64::new(0), AtomicU64::new(0));
         // Without a cursor, delivered samples are read again and skipped.
-        let next = if start.cursor.is_some() { first } else { 0 };
-        let cursors = VecDeque::from([(first, start.cursor.clone())]);
-        let state = Mutex::new(State { next, cursors, ..State::default() });
+        let next = if start.cursor.is_some() || lanes.is_some() { first } else { 0 };
+        let place = lanes.clone().map_or_else(|| Place::Cursor(start.cursor.clone()), Place::Lanes);
+        let state = Mutex::new(State { next, places: VecDeque::from([(first, place)]), ..State::default() });
         // A device's hardware decoder may request the name of a sample of any in-flight batch.
         let known = batch_size.saturating_mul(ahead + 2).saturating_add(threads);
         Self {
             stream,
             start,
             first,
+            lanes,
             known,
             every: batch_size as u64,
-            keep_cursors: ahead + 2,
+            keep_places: ahead + 2,
             state,
             moved,
             moved_most,
         }
     }
 
-    /// Returns the stream's cursor at `position`, the start of a batch; `None` if the stream must be read again.
-    pub fn cursor(&self, position: u64) -> Option<Vec<u8>> {
-        self.lock().cursors.iter().find(|(at, _)| *at == position)?.1.clone()
+    /// Returns the stream's place at `position`, the start of a batch.
+    pub fn place(&self, position: u64) -> Place {
+        let state = self.lock();
+        let place = state.places.iter().find(|(at, _)| *at == position).map(|(_, place)| place.clone());
+        place.unwrap_or(Place::Cursor(None))
+    }
+
+    /// Returns the index of the sample that a worker has asked for by `number`.
+    pub fn index(&self, number: u64) -> u64 {
+        match self.lanes {
+            None => number,
+            Some(_) => self.lock().known.get(&self.position(number)).map_or(number, |known| known.index),
+        }
+    }
+
+    fn reader(&self) -> LaneReader {
+        match &self.lanes {
+            Some(lanes) => LaneReader::new(lanes.clone()),
+            None => {
+                let delivered = if self.start.cursor.is_some() { self.first } else { 0 };
+                LaneReader::of_partition(self.start.partition, delivered, self.start.cursor.clone())
+            }
+        }
     }
 
     /// Whether the stream has ended before sample `index`.
@@ -211,63 +244,44 @@ impl Feed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next sample of the stream, and begins the stream first if needed.
-    fn pull(&self, samples: Option<Box<dyn Samples>>) -> (Option<Box<dyn Samples>>, Result<Option<Pulled>>) {
-        let mut samples = match samples.map_or_else(|| self.stream.begin(&self.start), Ok) {
-            Ok(samples) => samples,
-            Err(error) => return (None, Err(error)),
-        };
-        let sample = match samples.next() {
-            Ok(Some(sample)) => Ok(sample),
-            Ok(None) => return (Some(samples), Ok(None)),
-            Err(error) if error.is_bad_sample() => Err(error),
-            Err(error) => return (None, Err(error)),
-        };
-        let origin = samples.origin();
-        (Some(samples), Ok(Some(Pulled { sample, origin })))
-    }
-
-    /// Stores the pulled sample and, at the end of a batch, the stream's cursor.
-    fn keep(&self, state: &mut State, samples: Option<Box<dyn Samples>>, pulled: Result<Option<Pulled>>) {
+    /// Stores the pulled sample and, at the end of a batch, the stream's place.
+    fn keep(&self, state: &mut State, reader: LaneReader, pulled: Result<Option<Pulled>>) {
         let at = state.next;
         match pulled {
-            Ok(Some(Pulled { sample, origin })) => {
+            Ok(Some(pulled)) => {
                 state.next += 1;
                 if at >= self.first {
-                    self.keep_sample(state, at, sample, origin);
+                    self.keep_sample(state, at, pulled);
                 }
                 if state.next > self.first && (state.next - self.first).is_multiple_of(self.every) {
-                    self.keep_cursor(state, samples.as_deref());
+                    self.keep_place(state, &reader);
                 }
-                state.samples = samples;
+                state.reader = Some(reader);
             }
             Ok(None) => {
                 state.end = Some(match at {
-                    0 => Ending::Empty,
+                    0 if self.lanes.is_none() => Ending::Empty,
                     // The stream was read again from the start and is shorter than before.
                     end if end < self.first => Ending::Failed(beyond(end, self.first)),
                     _ => Ending::Done,
                 });
-                if state.cursors.back().is_none_or(|(kept, _)| *kept < at) {
-                    self.keep_cursor(state, samples.as_deref());
+                if state.places.back().is_none_or(|(kept, _)| *kept < at) {
+                    self.keep_place(state, &reader);
                 }
             }
             Err(error) => state.end = Some(Ending::Failed(error)),
         }
     }
 
-    fn keep_sample(&self, state: &mut State, at: u64, mut sample: Result<StreamSample>, origin: Option<u64>) {
-        if let Some(origin) = origin {
-            let moved = origin.abs_diff(at);
-            self.moved.fetch_add(moved, Relaxed);
-            self.moved_most.fetch_max(moved, Relaxed);
-        }
+    fn keep_sample(&self, state: &mut State, at: u64, Pulled { mut sample, index, moved }: Pulled) {
+        self.moved.fetch_add(moved, Relaxed);
+        self.moved_most.fetch_max(moved, Relaxed);
         let known = match &mut sample {
             Ok(sample) => {
                 let target = sample.target.take();
-                Known { label: sample.label, name: sample.name.clone(), target, fields: None }
+                Known { index, label: sample.label, name: sample.name.clone(), target, fields: None }
             }
-            Err(_) => Known { label: 0, name: format!("sample {at} of the stream"), target: None, fields: None },
+            Err(_) => Known { index, label: 0, name: format!("sample {at} of the stream"), target: None, fields: None },
         };
         state.known.insert(at, known);
         if state.known.len() > self.known {
@@ -279,10 +293,14 @@ impl Feed {
         }
     }
 
-    fn keep_cursor(&self, state: &mut State, samples: Option<&dyn Samples>) {
-        state.cursors.push_back((state.next, samples.and_then(Samples::cursor)));
-        if state.cursors.len() > self.keep_cursors {
-            state.cursors.pop_front();
+    fn keep_place(&self, state: &mut State, reader: &LaneReader) {
+        let place = match self.lanes {
+            Some(_) => Place::Lanes(reader.lanes()),
+            None => Place::Cursor(reader.cursor()),
+        };
+        state.places.push_back((state.next, place));
+        if state.places.len() > self.keep_places {
+            state.places.pop_front();
         }
     }
 
@@ -313,12 +331,6 @@ impl Feed {
             state = self.lock();
         }
     }
-}
-
-/// A sample or the error of a bad one, and its place in the stream's own order.
-struct Pulled {
-    sample: Result<StreamSample>,
-    origin: Option<u64>,
 }
 
 impl Feed {
@@ -353,10 +365,14 @@ impl Feed {
         Ok(Found { target, fields: wanted_fields(want, fields.as_ref())? })
     }
 
-    /// Returns the sample's path or key, for messages.
+    /// Returns the path or key of the sample with this index, for messages.
     pub fn name(&self, index: u64) -> String {
-        let name = self.lock().known.get(&self.position(index)).map(|known| known.name.clone());
-        name.unwrap_or_else(|| format!("sample {index} of the stream"))
+        let state = self.lock();
+        let known = match self.lanes {
+            None => state.known.get(&self.position(index)),
+            Some(_) => state.known.values().find(|known| known.index == index),
+        };
+        known.map_or_else(|| format!("sample {index} of the stream"), |known| known.name.clone())
     }
 }
 

@@ -24,6 +24,8 @@
 //! another version, is an error; the version of a file is its size, so files may be copied. A pipe is read again from
 //! its start, and delivered samples are skipped.
 //!
+//! An epoch may go on with another number of ranks: `lanes`.
+//!
 //! In a mix each sample takes one draw, and one more where a stream has ended. The state has the number of draws, the
 //! rest of the current run, and the cursor of each stream. When a stream is repeated, the number of the pass is put in
 //! the upper half of the epoch.
@@ -41,6 +43,7 @@
 mod cache;
 mod extent;
 mod feed;
+mod lanes;
 mod mix;
 mod pipe;
 mod records;
@@ -51,7 +54,8 @@ mod shuffle;
 
 #[cfg(feature = "cloud")]
 pub use cache::ShardCache;
-pub(crate) use feed::Feed;
+pub(crate) use feed::{Feed, Place};
+pub(crate) use lanes::{LanePlace, Lanes, LanesOf};
 pub use mix::{AtEnd, StreamMix};
 pub use records::{RecordStream, StreamOptions};
 #[cfg(feature = "cloud")]

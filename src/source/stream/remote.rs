@@ -8,6 +8,7 @@ use super::shards::{Shard, Shards};
 use crate::address::{Address, message_without_secrets};
 use crate::error::{Error, Result};
 use crate::file::read_up_to;
+use crate::hex::hex;
 use crate::source::packed::{MANIFEST, MAX_BYTES, Packed, PackedFolder};
 use crate::source::records::{self, AHEAD_BYTES};
 use crate::source::spec::{self, MAX_NAMES, refuse};
@@ -373,6 +374,6 @@ impl Fetch {
             None => self.object.url.clone(),
         };
         let text = format!("{url}\n{}\n{start}\n{end}", self.version());
-        Sha256::digest(text).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        hex(&Sha256::digest(text)[..16])
     }
 }
