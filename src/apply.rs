@@ -24,7 +24,8 @@ pub struct ApplyOptions {
     pub pass_order: PassOrder,
     /// What to do with an EXIF orientation tag.
     pub orientation: Orientation,
-    /// Decodes a JPEG at a smaller scale whose sides are not below this size: see [`Builder::draft`](crate::Builder::draft).
+    /// Decodes a JPEG at a smaller scale whose sides are not below this size: see
+    /// [`Builder::draft`](crate::Builder::draft).
     pub draft: Option<Size>,
     /// Takes a truncated JPEG as it is.
     pub accept_truncated: bool,
@@ -91,8 +92,8 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
 ///
 /// # Errors
 /// The errors of [`apply`]; [`Error::Unfit`](crate::Error::Unfit) for a mask that has not the size of the stored image;
-/// [`Error::Unsupported`](crate::Error::Unsupported) for an operation of the caller's own that does not say where points
-/// go.
+/// [`Error::Unsupported`](crate::Error::Unsupported) for an operation of the caller's own that does not say where
+/// points go.
 pub fn apply_with_fields(
     bytes: &[u8],
     fields: &Fields,

@@ -40,8 +40,8 @@ pub(crate) fn numbers(file: &[u8]) -> Result<Vec<f64>, String> {
     array(file).map(|(_, numbers)| numbers)
 }
 
-/// The shape of a file's array and its numbers in C order. They may be integers, floating-point numbers or truth values,
-/// little-endian.
+/// The shape of a file's array and its numbers in C order. They may be integers, floating-point numbers or truth
+/// values, little-endian.
 pub(crate) fn array(file: &[u8]) -> Result<(Vec<usize>, Vec<f64>), String> {
     let damaged = || "it is a damaged .npy file".to_owned();
     let (version, rest) = file.strip_prefix(MAGIC).and_then(<[u8]>::split_first_chunk::<2>).ok_or_else(damaged)?;

@@ -1,11 +1,11 @@
 //! Why another program's images differ: known causes, recognized by trying them.
 //!
-//! A hypothesis is a few changes to the contract's operations. It predicts the pixels before normalization; the numbers that
-//! the other program made of them are then a line through the bytes of each channel, which is fitted. So means, stds and
-//! scales need not be tried one by one. A hypothesis holds if what is left is rounding.
+//! A hypothesis is a few changes to the contract's operations. It predicts the pixels before normalization; the numbers
+//! that the other program made of them are then a line through the bytes of each channel, which is fitted. So means,
+//! stds and scales need not be tried one by one. A hypothesis holds if what is left is rounding.
 //!
-//! Images that every decoder reads alike are explained first. The others are expected to differ in the same way, and if they
-//! do not, in how they are decoded.
+//! Images that every decoder reads alike are explained first. The others are expected to differ in the same way, and if
+//! they do not, in how they are decoded.
 
 use super::Contract;
 use super::compare::Cause;
@@ -587,8 +587,8 @@ fn place(op: &Op, image: Size, rounded_down: bool) -> [i32; 2] {
     }
 }
 
-/// The line by which numbers are closest to an image's bytes; `None` if a channel of the image or of the numbers is all one
-/// value.
+/// The line by which numbers are closest to an image's bytes; `None` if a channel of the image or of the numbers is all
+/// one value.
 fn fit(image: &Image, output: &Planes, hypothesis: &Hypothesis) -> Option<Line> {
     let (mut slope, mut offset) = ([0.0; 3], [0.0; 3]);
     for channel in 0..3 {

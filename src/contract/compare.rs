@@ -98,18 +98,18 @@ impl Comparison {
 }
 
 impl Contract {
-    /// Compares what another program made of the probe images ([`write_probes`](super::write_probes)). For the probe image
-    /// `NAME.jpg` it wrote `NAME.npy`: the numbers that the model gets, `[3, H, W]`, `[H, W, 3]`, or the same with a first
-    /// dimension of 1. Without normalization `NAME.png` will do. `NAME.0.png`, `NAME.1.png` and so on may hold the decoded
-    /// image and the image after each operation; then the first one that differs is named.
+    /// Compares what another program made of the probe images ([`write_probes`](super::write_probes)). For the probe
+    /// image `NAME.jpg` it wrote `NAME.npy`: the numbers that the model gets, `[3, H, W]`, `[H, W, 3]`, or the same
+    /// with a first dimension of 1. Without normalization `NAME.png` will do. `NAME.0.png`, `NAME.1.png` and so on may
+    /// hold the decoded image and the image after each operation; then the first one that differs is named.
     ///
-    /// Values are equal if they differ by at most `tolerance` levels of 0 to 255. Where they differ, known causes are tried:
-    /// filters, antialiasing, sizes and places, the order of channels, EXIF orientation, transparency, normalization. This
-    /// takes some seconds.
+    /// Values are equal if they differ by at most `tolerance` levels of 0 to 255. Where they differ, known causes are
+    /// tried: filters, antialiasing, sizes and places, the order of channels, EXIF orientation, transparency,
+    /// normalization. This takes some seconds.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the folder has no output of any probe image; [`Error::Io`] or [`Error::Decode`] for an output
-    /// that cannot be read; the errors of [`Preprocessor::new`].
+    /// [`Error::Parameter`] if the folder has no output of any probe image; [`Error::Io`] or [`Error::Decode`] for an
+    /// output that cannot be read; the errors of [`Preprocessor::new`].
     pub fn compare(&self, folder: impl AsRef<Path>, tolerance: f64) -> Result<Comparison> {
         let folder = folder.as_ref();
         let options = self.options(&PreprocessorOptions::default());

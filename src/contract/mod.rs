@@ -1,8 +1,10 @@
-//! Contracts: what preprocessing does to images, in a file that training, serving and other programs are checked against.
+//! Contracts: what preprocessing does to images, in a file that training, serving and other programs are checked
+//! against.
 //!
 //! A [`Contract`] holds explicit operations, the settings that decide about pixels, and digests of what becomes of made
-//! probe images after each operation. [`Preprocessor::from_contract`] refuses to start where it would make other pixels.
-//! [`Contract::compare`] looks at what another program made of the probe images, and names the operation that differs.
+//! probe images after each operation. [`Preprocessor::from_contract`] refuses to start where it would make other
+//! pixels. [`Contract::compare`] looks at what another program made of the probe images, and names the operation that
+//! differs.
 
 mod causes;
 mod compare;
@@ -271,10 +273,10 @@ impl Contract {
 }
 
 impl Preprocessor {
-    /// A preprocessor that keeps a contract: its operations and settings, on `options`' device, with as many threads and
-    /// images in a call. It makes tensors of all probe images, and refuses to start if one is not the contract's. With
-    /// [`DecodePath::Cpu`](crate::DecodePath::Cpu), `Device` and `Exact` pixels are the same everywhere; nvJPEG's are not,
-    /// and break a contract that was written without it.
+    /// A preprocessor that keeps a contract: its operations and settings, on `options`' device, with as many threads
+    /// and images in a call. It makes tensors of all probe images, and refuses to start if one is not the contract's.
+    /// With [`DecodePath::Cpu`](crate::DecodePath::Cpu), `Device` and `Exact` pixels are the same everywhere; nvJPEG's
+    /// are not, and break a contract that was written without it.
     ///
     /// # Errors
     /// [`Error::Contract`] with the first operation after which the pixels differ; the errors of [`new`](Self::new).
@@ -299,8 +301,8 @@ fn tensor_digest(image: &[u8], preprocessor: &Preprocessor) -> Result<Option<Str
     tensor(image, preprocessor)?.map(|tensor| digest(&tensor)).transpose()
 }
 
-/// The image after the first `operations`, as bytes `[1, H, W, 3]` or, after a normalization, `f32` `[1, 3, H, W]`. `None` if
-/// the image is refused.
+/// The image after the first `operations`, as bytes `[1, H, W, 3]` or, after a normalization, `f32` `[1, 3, H, W]`.
+/// `None` if the image is refused.
 fn stage(image: &[u8], operations: &[Op], options: &PreprocessorOptions) -> Result<Option<Tensor>> {
     let options = ApplyOptions {
         strategy: options.strategy,

@@ -1,7 +1,7 @@
 //! Probe images: small files of the kinds that a deployment meets.
 //!
-//! They are made by arithmetic on whole numbers, so every machine makes the same bytes. A contract holds digests of what
-//! becomes of them. So they must not change: other images are another [`VERSION`].
+//! They are made by arithmetic on whole numbers, so every machine makes the same bytes. A contract holds digests of
+//! what becomes of them. So they must not change: other images are another [`VERSION`].
 
 use crate::atomic;
 use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg};
@@ -221,8 +221,8 @@ fn png(
     written.map_err(failed).map(|()| bytes)
 }
 
-/// A made scene: gradients, rings that get finer toward the edges, plain shapes, a grid of single pixels, and noise. It has
-/// no symmetry, and its colors differ, so that a mirror, a shift and an exchange of channels show.
+/// A made scene: gradients, rings that get finer toward the edges, plain shapes, a grid of single pixels, and noise. It
+/// has no symmetry, and its colors differ, so that a mirror, a shift and an exchange of channels show.
 struct Scene(Size);
 
 impl Scene {

@@ -34,8 +34,9 @@ use crate::tensor::{Layout, Targets, Tensor};
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 ///
-/// `I` is [`Tensor`] where all images of a view have one size; `Vec<Tensor>`, a tensor for each image, in the batches of a
-/// [`RaggedPipeline`](crate::RaggedPipeline); [`PaddedImages`] in those of a [`PaddedPipeline`](crate::PaddedPipeline).
+/// `I` is [`Tensor`] where all images of a view have one size; `Vec<Tensor>`, a tensor for each image, in the batches
+/// of a [`RaggedPipeline`](crate::RaggedPipeline); [`PaddedImages`] in those of a
+/// [`PaddedPipeline`](crate::PaddedPipeline).
 #[derive(Debug)]
 pub struct Batch<I = Tensor> {
     /// The images of each view, of which there is at least one.
@@ -51,16 +52,16 @@ pub struct Batch<I = Tensor> {
     pub(super) moment: Moment,
 }
 
-/// The form of a batch's images: [`Tensor`] if all have one size, `Vec<Tensor>` or [`PaddedImages`] if each has a size of its
-/// own.
+/// The form of a batch's images: [`Tensor`] if all have one size, `Vec<Tensor>` or [`PaddedImages`] if each has a size
+/// of its own.
 pub trait BatchImages: Sized + sealed::FromTensors {}
 
 impl BatchImages for Tensor {}
 impl BatchImages for Vec<Tensor> {}
 impl BatchImages for PaddedImages {}
 
-/// Images of different sizes in one tensor, each in the upper left corner of its place. The elements beside and below it
-/// are 0, also where images are normalized: the mean color, as in torchvision's detectors and in DETR.
+/// Images of different sizes in one tensor, each in the upper left corner of its place. The elements beside and below
+/// it are 0, also where images are normalized: the mean color, as in torchvision's detectors and in DETR.
 #[derive(Debug)]
 pub struct PaddedImages {
     tensor: Tensor,
@@ -184,8 +185,8 @@ impl<I> Batch<I> {
         self.targets.as_ref()
     }
 
-    /// The fields of the images of view `i`, in the order of the images, padding included: boxes, keypoints and masks as
-    /// the view's operations have moved them. `None` if there are fewer views, and without
+    /// The fields of the images of view `i`, in the order of the images, padding included: boxes, keypoints and masks
+    /// as the view's operations have moved them. `None` if there are fewer views, and without
     /// [`Builder::fields`](crate::Builder::fields).
     #[must_use]
     pub fn fields(&self, i: usize) -> Option<&BatchFields> {
@@ -217,8 +218,8 @@ impl<I> Batch<I> {
         self.drawn.iter().map(|drawn| drawn.pick.repetition).collect()
     }
 
-    /// The size of each sample's image as it is stored, or of its draft ([`Builder::draft`](crate::Builder::draft)), before
-    /// its EXIF orientation is applied.
+    /// The size of each sample's image as it is stored, or of its draft ([`Builder::draft`](crate::Builder::draft)),
+    /// before its EXIF orientation is applied.
     #[must_use]
     pub fn stored_sizes(&self) -> Vec<Size> {
         self.drawn.iter().map(|drawn| drawn.stored.size).collect()

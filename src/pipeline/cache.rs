@@ -142,8 +142,8 @@ pub(super) struct Loaded {
     pub(super) header: Header,
     /// The image as the source has it.
     pub(super) stored: Stored,
-    /// Number of operations, from the front of each recipe, that were run before the image was cached; `None` if it comes from
-    /// the source.
+    /// Number of operations, from the front of each recipe, that were run before the image was cached; `None` if it
+    /// comes from the source.
     pub(super) cached_ops: Option<usize>,
 }
 

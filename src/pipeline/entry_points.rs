@@ -13,7 +13,8 @@ const FOLDER_BYTES: u64 = 4 << 30;
 /// Environment variable that names the place for pipelines that do not.
 const VARIABLE: &str = "WARPFEED_ENTRY_POINTS";
 
-/// Where a pipeline keeps entry points of JPEGs, and how many ([`Builder::entry_points`](crate::Builder::entry_points)).
+/// Where a pipeline keeps entry points of JPEGs, and how many
+/// ([`Builder::entry_points`](crate::Builder::entry_points)).
 ///
 /// By default they are kept in the user's cache folder (`$XDG_CACHE_HOME/warpfeed/entry-points`), in at most 4 GiB, and
 /// in at most 512 MiB of memory if the folder cannot be used. The environment variable `WARPFEED_ENTRY_POINTS` names

@@ -152,9 +152,9 @@ impl<I> Epoch<I> {
         self.moment(self.given).state()
     }
 
-    /// Waits until [`next`](Iterator::next) would return at once, at most for `limit`, and returns whether it would. It is
-    /// for callers that have to look at something else in between, such as signals. Without worker threads `next` makes the
-    /// batch itself, and this returns `true` at once.
+    /// Waits until [`next`](Iterator::next) would return at once, at most for `limit`, and returns whether it would. It
+    /// is for callers that have to look at something else in between, such as signals. Without worker threads `next`
+    /// makes the batch itself, and this returns `true` at once.
     ///
     /// ```
     /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};

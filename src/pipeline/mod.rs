@@ -6,7 +6,8 @@
 //! first. `cache` uses them. Then come `setup` (the settings that the builder checked), `context` (one epoch of them),
 //! `assembly` (the results for a batch's positions), `worker` (a thread's work on a sample) with `partners` (the other
 //! samples that it needs), `schedule` (which thread does which position) and `epoch` (the consumer's view). Only
-//! `schedule` gets the back end. On top are `receipts` and `rgb` (what people see of a batch), `log`, `replay` and `stages`.
+//! `schedule` gets the back end. On top are `receipts` and `rgb` (what people see of a batch), `log`, `replay` and
+//! `stages`.
 //!
 //! # Threads
 //!
@@ -195,8 +196,9 @@ pub struct Pipeline<I = Tensor> {
 pub type RaggedPipeline = Pipeline<Vec<Tensor>>;
 
 /// A pipeline whose images keep the sizes that the operations give them, padded to one tensor for each batch
-/// ([`Builder::build_padded`]), for detectors such as DETR and torchvision's R-CNNs. Fields need no change: padding lies to
-/// the right and below. [`BatchFields::padded_masks`](crate::fields::BatchFields::padded_masks) pads masks likewise.
+/// ([`Builder::build_padded`]), for detectors such as DETR and torchvision's R-CNNs. Fields need no change: padding
+/// lies to the right and below. [`BatchFields::padded_masks`](crate::fields::BatchFields::padded_masks) pads masks
+/// likewise.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -328,8 +330,9 @@ impl<I> Pipeline<I> {
     ///
     /// # Errors
     /// [`Error::Parameter`], which names the differences, if the state belongs to another source, seed, order or
-    /// partition, was written by an incompatible version of this crate, is damaged, or has a position after the end of the
-    /// epoch. If a stream is read again from the start, the first batch reports that its end comes before the position.
+    /// partition, was written by an incompatible version of this crate, is damaged, or has a position after the end of
+    /// the epoch. If a stream is read again from the start, the first batch reports that its end comes before the
+    /// position.
     pub fn resume(&self, state: &EpochState) -> Result<Epoch<I>> {
         Ok(Epoch::start_all(vec![self.rest(state)?]).swap_remove(0))
     }

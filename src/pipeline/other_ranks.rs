@@ -36,9 +36,10 @@ impl<I> Pipeline<I> {
     /// last batch are those of the new ranks. Mixed batches ([`Builder::mix`](crate::Builder::mix)) have other samples
     /// than without the change, and draw their shares by numbers that no earlier batch of the epoch had.
     ///
-    /// Of a stream each part that a rank had goes on as a lane, and the new ranks read the lanes by turns. A sample's pixels
-    /// are those that it has without the change. If there are more ranks than lanes, some have nothing left of the epoch:
-    /// [`Builder::lanes`](crate::Builder::lanes) makes more of them. Each lane has a window of its own, which takes memory.
+    /// Of a stream each part that a rank had goes on as a lane, and the new ranks read the lanes by turns. A sample's
+    /// pixels are those that it has without the change. If there are more ranks than lanes, some have nothing left of
+    /// the epoch: [`Builder::lanes`](crate::Builder::lanes) makes more of them. Each lane has a window of its own,
+    /// which takes memory.
     ///
     /// Ranks that do not wait for each other may be in different epochs. The result then begins in the earliest of
     /// them, and [`EpochState::for_epoch`] has what is left of the later ones.
@@ -173,8 +174,8 @@ fn lanes_after(states: &[&EpochState], ranks: u32, epoch: u64) -> Result<Option<
         let partition = state.partition()?;
         let numbers = (0..count).filter(|lane| lane % partition.world_size() == partition.rank());
         let lanes = match state.epoch().cmp(&epoch) {
-            Ordering::Equal => Some(state.own_lanes()?.dealt(partition)),
-            Ordering::Less => state.lanes_from(epoch).get(&epoch).map(|lanes| lanes.dealt(partition)),
+            Ordering::Equal if state.position() > 0 => Some(state.own_lanes()?.dealt(partition)),
+            Ordering::Equal | Ordering::Less => state.lanes_from(epoch).get(&epoch).map(|lanes| lanes.dealt(partition)),
             Ordering::Greater => Some(Lanes::new(count, numbers.clone().map(LanePlace::ended).collect())),
         };
         match lanes {

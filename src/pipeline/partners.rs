@@ -1,4 +1,5 @@
-//! Other samples in a sample's recipe: they are read while it is drawn, and their images and fields made before it runs.
+//! Other samples in a sample's recipe: they are read while it is drawn, and their images and fields made before it
+//! runs.
 
 use super::cache::Loaded;
 use super::recipes::{Recipes, Stored};

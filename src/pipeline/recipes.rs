@@ -31,8 +31,8 @@ impl From<&Header> for Stored {
     }
 }
 
-/// A sample of a batch: what its recipes depend on beside the pipeline's settings, the epoch and, if a transform sees the
-/// sample, its annotation; and how it came to its place.
+/// A sample of a batch: what its recipes depend on beside the pipeline's settings, the epoch and, if a transform sees
+/// the sample, its annotation; and how it came to its place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drawn {
     pub(super) pick: Pick,
@@ -147,7 +147,8 @@ impl Recipes {
         self.opening.turns(stored.orientation)
     }
 
-    /// Draws the operations of every image that a batch has of a sample, view after view. `partners` reads other samples.
+    /// Draws the operations of every image that a batch has of a sample, view after view. `partners` reads other
+    /// samples.
     pub(super) fn draw(
         &self,
         epoch: u64,

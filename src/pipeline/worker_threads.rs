@@ -18,8 +18,8 @@ impl WorkerThreads {
     pub(super) fn start(epochs: &[Arc<Running>], wakeup: &Arc<Wakeup>, count: usize) -> (Self, Option<Error>) {
         let mut threads = Vec::new();
         for i in 0..count {
-            // A thread makes its shares itself: dropping the shares of a thread that could not be started would fail the
-            // epochs.
+            // A thread makes its shares itself: dropping the shares of a thread that could not be started would fail
+            // the epochs.
             let (epochs, wakeup) = (epochs.to_vec(), Arc::clone(wakeup));
             match threads::spawn(format!("warpfeed-{i}"), move || work(epochs, &wakeup, i)) {
                 Ok(thread) => threads.push(thread),

@@ -20,23 +20,26 @@ const OTHERS: [&str; 8] = [
     "_valid_processor_keys",
 ];
 
-/// The operations of a `preprocessor_config.json`: resize, center crop and normalize, if `do_resize`, `do_center_crop` and
-/// `do_normalize` ask for them. Sizes must be written as `shortest_edge`, or as `height` and `width`, because the meaning of a
-/// single number depends on the processor's class.
+/// The operations of a `preprocessor_config.json`: resize, center crop and normalize, if `do_resize`, `do_center_crop`
+/// and `do_normalize` ask for them. Sizes must be written as `shortest_edge`, or as `height` and `width`, because the
+/// meaning of a single number depends on the processor's class.
 ///
-/// transformers has two processors for such a file. Images resized by these operations have the bytes of its PIL processor
-/// (backend `pil`, formerly `use_fast=False`). Its torchvision processor, the default in current versions, resizes tensors, with
-/// other bytes: [contracts](crate::contract) were compared with both processors of ViT and CLIP, transformers 5.23. Some
-/// things differ, and the first of them was found in this comparison; the others are from the source of transformers 5:
+/// transformers has two processors for such a file. Images resized by these operations have the bytes of its PIL
+/// processor (backend `pil`, formerly `use_fast=False`). Its torchvision processor, the default in current versions,
+/// resizes tensors, with other bytes: [contracts](crate::contract) were compared with both processors of ViT and CLIP,
+/// transformers 5.23. Some things differ, and the first of them was found in this comparison; the others are from the
+/// source of transformers 5:
 ///
-/// - The center crop is torchvision's `CenterCrop`, which rounds half to even where transformers rounds down. If 3, 7, 11, ...
-///   rows or columns are cut off, the crop begins one later.
-/// - If the image is smaller than the crop by an odd number of pixels, the smaller border is on the left and top. That is as in
-///   the torchvision processor; the PIL processor has the larger border there.
+/// - The center crop is torchvision's `CenterCrop`, which rounds half to even where transformers rounds down. If 3, 7,
+///   11, ... rows or columns are cut off, the crop begins one later.
+/// - If the image is smaller than the crop by an odd number of pixels, the smaller border is on the left and top. That
+///   is as in the torchvision processor; the PIL processor has the larger border there.
 /// - Values are scaled and normalized as by torchvision's `ToTensor` and `Normalize` in f32. transformers multiplies by
-///   `rescale_factor` first (PIL), or puts it into mean and standard deviation (torchvision), so the last digits may differ.
+///   `rescale_factor` first (PIL), or puts it into mean and standard deviation (torchvision), so the last digits may
+///   differ.
 ///
-/// A [`Preprocessor`](crate::Preprocessor) also applies the EXIF orientation, which both processors leave to the caller.
+/// A [`Preprocessor`](crate::Preprocessor) also applies the EXIF orientation, which both processors leave to the
+/// caller.
 ///
 /// ```
 /// use warpfeed::{Preprocessor, PreprocessorOptions, hugging_face_ops};
@@ -50,8 +53,8 @@ const OTHERS: [&str; 8] = [
 /// ```
 ///
 /// # Errors
-/// [`Error::Parameter`] for a setting that is missing or has a senseless value, [`Error::Unsupported`] for one that is not
-/// known or not supported.
+/// [`Error::Parameter`] for a setting that is missing or has a senseless value, [`Error::Unsupported`] for one that is
+/// not known or not supported.
 pub fn hugging_face_ops(text: &str) -> Result<Vec<Op>> {
     let mut settings = object(NAME, text)?;
     settings.retain(|setting, value| !value.is_null() && !OTHERS.contains(&setting.as_str()));

@@ -477,6 +477,10 @@ fn lanes_of_a_stream_that_were_edited_or_belong_to_others_are_refused() {
     let nothing = seven.state_after(&states).unwrap();
     assert_eq!(all(seven.resume(&nothing).unwrap()).len(), 0);
     assert!(!all(seven.resume(&nothing.for_epoch(2)).unwrap()).is_empty());
+    // Nobody has begun the next epoch.
+    let next = states.clone().map(|state| state.for_epoch(2));
+    let text = serde_json::to_string(&two.state_after(&next).unwrap()).unwrap();
+    assert!(!text.contains("lane"), "{text}");
     assert!(two.state_after(&states[..2]).unwrap_err().is_parameter());
     assert!(rank(builder(), 0, 5).state_after(&[state.clone(), state]).unwrap_err().is_parameter());
 }

@@ -32,8 +32,8 @@ pub struct MemoryBound {
     /// Bytes of the batches being filled or ready, and of one batch held by the consumer. Each further batch that the
     /// consumer keeps adds [`batch_bytes`](Self::batch_bytes).
     pub batches_bytes: u64,
-    /// Bytes of one batch, with its targets. If images differ in size: the most that they could have; for a padded batch
-    /// this is the largest accepted batch beside its images.
+    /// Bytes of one batch, with its targets. If images differ in size: the most that they could have; for a padded
+    /// batch this is the largest accepted batch beside its images.
     pub batch_bytes: u64,
     /// Bytes of the fields of these batches, if each is a mask of the image: two for each pixel of an image. Masks of
     /// objects, whose number nobody knows before they are read, take a byte for each object and pixel instead.
@@ -193,11 +193,11 @@ impl Builder {
         self
     }
 
-    /// Reads a stream in this number of lanes, which are dealt to the ranks: rank r of w has the lanes r, r + w, and so on,
-    /// and always reads from the one that has delivered fewest samples. The lanes decide the order, so within an epoch the
-    /// number of ranks may change to any that is not larger ([`Pipeline::state_after`](crate::Pipeline::state_after)). Each
-    /// lane has a window of its own. Default: the number of ranks that an epoch begins with. Lanes must be at least as many
-    /// as ranks, and at most 65,536.
+    /// Reads a stream in this number of lanes, which are dealt to the ranks: rank r of w has the lanes r, r + w, and so
+    /// on, and always reads from the one that has delivered fewest samples. The lanes decide the order, so within an
+    /// epoch the number of ranks may change to any that is not larger
+    /// ([`Pipeline::state_after`](crate::Pipeline::state_after)). Each lane has a window of its own. Default: the
+    /// number of ranks that an epoch begins with. Lanes must be at least as many as ranks, and at most 65,536.
     #[must_use]
     pub fn lanes(mut self, lanes: u32) -> Self {
         self.lanes = Some(lanes);
@@ -233,16 +233,16 @@ impl Builder {
     /// ([`Sanitize`](crate::ops::Sanitize) with its defaults); [`sanitize`](Self::sanitize) turns that off. A sample
     /// without one of the fields is a bad sample. Default: no fields.
     ///
-    /// Masks and points are computed on the host, whatever device the images are on. [`MemoryBound::fields_bytes`] counts
-    /// masks of images; nobody knows beforehand how many objects a sample has.
+    /// Masks and points are computed on the host, whatever device the images are on. [`MemoryBound::fields_bytes`]
+    /// counts masks of images; nobody knows beforehand how many objects a sample has.
     #[must_use]
     pub fn fields(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.fields = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets whether recipes of samples with fields end by dropping the objects whose boxes are no longer valid. Default:
-    /// true.
+    /// Sets whether recipes of samples with fields end by dropping the objects whose boxes are no longer valid.
+    /// Default: true.
     #[must_use]
     pub fn sanitize(mut self, sanitize: bool) -> Self {
         self.sanitize = sanitize;
@@ -396,16 +396,16 @@ impl Builder {
     /// [`build`](Self::build) fails if there is no such device.
     ///
     /// A batch may be dropped, and handed to candle, burn or (by DLPack) libtorch with `non_blocking`, while the device
-    /// still has to read it: the pipeline fills its memory again only after all work that was queued on this device when
-    /// the batch was dropped. A worker thread may wait for that.
+    /// still has to read it: the pipeline fills its memory again only after all work that was queued on this device
+    /// when the batch was dropped. A worker thread may wait for that.
     #[must_use]
     pub fn pin_batches(mut self, ordinal: u32) -> Self {
         self.options.pin_batches = Some(ordinal);
         self
     }
 
-    /// Decodes JPEGs at 1/2, 1/4 or 1/8 of their size, the smallest of these whose sides, as stored, are not below `size`.
-    /// The recipes see images of that size. The rule and the pixels are those of Pillow's `Image.draft` after
+    /// Decodes JPEGs at 1/2, 1/4 or 1/8 of their size, the smallest of these whose sides, as stored, are not below
+    /// `size`. The recipes see images of that size. The rule and the pixels are those of Pillow's `Image.draft` after
     /// `Image.open`; other formats are decoded whole. Default: all images are.
     ///
     /// Large photographs cost much less then, but the pixels are others. For `.resize_shorter(256)` a size of 256 x 256
@@ -504,8 +504,8 @@ impl Builder {
     /// targets were asked for before or the source names no classes; if it names none, call `targets` with
     /// [`Preset::targets`].
     ///
-    /// A recipe of detection or segmentation sets [`fields`](Self::fields) to [`Preset::fields`] unless fields were asked
-    /// for before, and turns [`sanitize`](Self::sanitize) off, as it drops objects itself at its own place. Where
+    /// A recipe of detection or segmentation sets [`fields`](Self::fields) to [`Preset::fields`] unless fields were
+    /// asked for before, and turns [`sanitize`](Self::sanitize) off, as it drops objects itself at its own place. Where
     /// [`is_ragged`](Self::is_ragged) says so, images differ in size.
     #[must_use]
     pub fn preset(mut self, preset: Preset) -> Self {
@@ -632,8 +632,8 @@ impl Builder {
         self.views.is_none() && matches!(check_ops(&self.ops), Ok((None, _)))
     }
 
-    /// Makes a pipeline whose images keep the sizes that the operations give them: see [`RaggedPipeline`]. Otherwise like
-    /// [`build`](Self::build).
+    /// Makes a pipeline whose images keep the sizes that the operations give them: see [`RaggedPipeline`]. Otherwise
+    /// like [`build`](Self::build).
     ///
     /// # Errors
     /// The errors of [`build`](Self::build), except that operations need not end in one size; [`Error::Parameter`] with
@@ -645,8 +645,8 @@ impl Builder {
     }
 
     /// Makes a pipeline whose images keep the sizes that the operations give them, padded to one tensor for each batch:
-    /// see [`PaddedPipeline`]. The tensor's sides are those of the batch's widest and of its highest image, made multiples
-    /// of `divisor`: 32 for feature pyramids, 1 for the images' own. Otherwise like [`build`](Self::build).
+    /// see [`PaddedPipeline`]. The tensor's sides are those of the batch's widest and of its highest image, made
+    /// multiples of `divisor`: 32 for feature pyramids, 1 for the images' own. Otherwise like [`build`](Self::build).
     ///
     /// # Errors
     /// The errors of [`build`](Self::build), except that operations need not end in one size; [`Error::Parameter`] with

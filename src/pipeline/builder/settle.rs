@@ -350,7 +350,8 @@ fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
     let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
     // With several images of a sample, the decoded image must stay as it is while each of them is made.
     let buffers = if options.images_of_a_sample() > 1 { 3 } else { 2 };
-    // The encoded bytes of other samples are kept while a sample is worked on, and so are their images, as they are made.
+    // The encoded bytes of other samples are kept while a sample is worked on, and so are their images, as they are
+    // made.
     let (encoded, others) = (working.saturating_mul(setup.recipes.images), setup.recipes.images - 1);
     let image_bytes = buffers * PIXEL_BYTES + COEFFICIENT_BYTES + kept_bytes + others * PART_PIXEL_BYTES;
     let len = setup.input.samples().unwrap_or(u64::MAX);

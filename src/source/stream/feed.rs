@@ -12,8 +12,8 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// One epoch of a stream. Workers ask for a sample by the number of its position among those of all ranks in turn. This is
-/// the sample's index too, unless the number of ranks has changed within the epoch ([`index`](Self::index)).
+/// One epoch of a stream. Workers ask for a sample by the number of its position among those of all ranks in turn. This
+/// is the sample's index too, unless the number of ranks has changed within the epoch ([`index`](Self::index)).
 pub(crate) struct Feed {
     stream: Arc<dyn Stream>,
     start: StreamStart,
@@ -169,8 +169,8 @@ impl Drop for PullTurn<'_> {
 
 impl Feed {
     /// Delivers the samples from position `first` on, in batches of `batch_size`, to `threads` workers. When a batch
-    /// begins, at most `ahead` earlier batches are still to be consumed. `lanes`: the places of the rank's lanes, if the
-    /// number of ranks has changed within the epoch.
+    /// begins, at most `ahead` earlier batches are still to be consumed. `lanes`: the places of the rank's lanes, if
+    /// the number of ranks has changed within the epoch.
     pub fn new(
         stream: Arc<dyn Stream>,
         start: StreamStart,
@@ -203,7 +203,9 @@ impl Feed {
     pub fn place(&self, position: u64) -> Place {
         let state = self.lock();
         let place = state.places.iter().find(|(at, _)| *at == position).map(|(_, place)| place.clone());
-        place.unwrap_or(Place::Cursor(None))
+        // As many places are kept as batches may be on their way. A state without its lanes would be refused.
+        let missing = || self.lanes.as_ref().map_or(Place::Cursor(None), |_| Place::Lanes(Lanes::at_start(0)));
+        place.unwrap_or_else(missing)
     }
 
     /// Returns the index of the sample that a worker has asked for by `number`.

@@ -1,9 +1,10 @@
 //! Lanes: the parts of an epoch of a stream that stay the same when the number of ranks changes.
 //!
 //! Which samples of a stream a partition has is the stream's affair, and an epoch that began with w partitions has w
-//! lanes, one for each. When other ranks go on with the epoch, the lanes are dealt to them: rank r of v has the lanes r,
-//! r + v, and so on. A rank with several lanes always reads from the one that has delivered fewest samples. A sample's
-//! index, and with it its pixels, are those of its place in its lane, so they do not depend on the number of ranks.
+//! lanes, one for each. When other ranks go on with the epoch, the lanes are dealt to them: rank r of v has the lanes
+//! r, r + v, and so on. A rank with several lanes always reads from the one that has delivered fewest samples. A
+//! sample's index, and with it its pixels, are those of its place in its lane, so they do not depend on the number of
+//! ranks.
 
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
