@@ -2,7 +2,8 @@
 //! against.
 //!
 //! A [`Contract`] holds explicit operations, the settings that decide about pixels, and digests of what becomes of made
-//! probe images after each operation. [`Preprocessor::from_contract`] refuses to start where it would make other
+//! probe images after each operation. The images are made anew each time, so a contract needs no files beside it; a
+//! test holds their bytes. [`Preprocessor::from_contract`] refuses to start where it would make other
 //! pixels. [`Contract::compare`] looks at what another program made of the probe images, and names the operation that
 //! differs.
 

@@ -4,7 +4,8 @@
 //! A line has the samples of its batch, and what became of them by chance: substitutes and skipped samples. What
 //! follows from seed, epoch and samples is drawn again: recipes, and how the batch is mixed. A line of 32 images so
 //! takes some 300 bytes. A line is written by one call as soon as its batch is handed over, without a buffer, so a
-//! killed process loses no line that a state counts. What a kill or a full disk cuts short is not a line, and is
+//! killed process loses no line that a state counts. A log is not synced: after a power loss its last lines may be
+//! missing, and nothing else. What a kill or a full disk cuts short is not a line, and is
 //! removed before more is written.
 //!
 //! With a chain, each line ends in SHA-256 over the hash of the line before (32 zero bytes before the first) and the

@@ -1,5 +1,9 @@
 //! Other samples in a sample's recipe: they are read while it is drawn, and their images and fields made before it
 //! runs.
+//!
+//! Whoever draws a recipe is handed a reader of samples (`Partners`), because places depend on sizes, and later draws on
+//! boxes. Then the recipe is one like any other, in which a pass pastes or blends images. A partner draws from a
+//! generator whose key comes out of the sample's own numbers, so that transforms within transforms need no more domains.
 
 use super::cache::Loaded;
 use super::recipes::{Recipes, Stored};

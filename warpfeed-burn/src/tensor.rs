@@ -1,4 +1,4 @@
-//! Conversion of warpfeed's tensors to burn's.
+//! Conversion of warpfeed's tensors to burn's. In burn's CPU back end an `AllocationController` holds warpfeed's tensor.
 #![allow(unsafe_code)]
 
 #[cfg(feature = "cuda")]

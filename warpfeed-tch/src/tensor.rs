@@ -1,4 +1,7 @@
 //! Conversion of batches to libtorch's tensors, without a copy.
+//!
+//! `at::fromDLPack` takes the tensor, and its deleter gives the memory back. tch has no call for it, so the crate has ten
+//! lines of C++. `Tensor::from_blob` would only borrow, and nobody is told when the last view of such a tensor is gone.
 #![allow(unsafe_code)]
 
 use dlpark::ffi::DLManagedTensor;
