@@ -1,10 +1,12 @@
 //! The fuzz targets: functions that process untrusted bytes. Each may refuse them, and must not panic.
 
+mod annotations;
 mod device;
 mod written;
 
+pub use annotations::{coco, voc, yaml, yolo};
 pub use device::device;
-pub use written::{metadata, targets, transforms};
+pub use written::{contract, metadata, targets, transforms};
 
 use std::cell::{OnceCell, RefCell};
 use std::fs;
@@ -29,7 +31,7 @@ use warpfeed_image::decode::{
 pub type Target = fn(&[u8]);
 
 /// All targets by name. If a target has a folder in `corpus/`, it has the same name.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("image", image),
     ("oddities", oddities),
     ("kernel_steps", kernel_steps),
@@ -47,6 +49,11 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("targets", targets),
     ("metadata", metadata),
     ("transforms", transforms),
+    ("coco", coco),
+    ("voc", voc),
+    ("yolo", yolo),
+    ("yaml", yaml),
+    ("contract", contract),
 ];
 
 /// Largest image that is decoded. A larger one would take time and reach no other code.

@@ -1,9 +1,10 @@
-//! Texts that people and programs write beside images: targets and transforms.
+//! Texts that people and programs write beside images: targets, transforms and contracts.
 
 use crate::{MAX_AREA_PX, file};
 use std::fs;
 use warpfeed::{
     BadLimit, OnError, Pipeline, Target, TargetSpec,
+    contract::Contract,
     image::{Image, JpegOptions, Size, encode_jpeg},
     ops::TransformFile,
     source::{EncodedImages, ImageFolder, Source},
@@ -54,6 +55,13 @@ pub fn metadata(data: &[u8]) {
         }
         fs::remove_file(folder.join(name)).expect("the file is ours");
     }
+}
+
+/// Reads a contract. Whatever is read is written and read again as the same.
+pub fn contract(data: &[u8]) {
+    let Ok(Ok(contract)) = std::str::from_utf8(data).map(|text| Contract::parse(text, "input")) else { return };
+    let text = contract.to_json().expect("what was read can be written");
+    assert_eq!(Contract::parse(&text, "output").ok().as_ref(), Some(&contract));
 }
 
 /// Reads a file of transforms. A pipeline then draws and runs them.

@@ -87,5 +87,7 @@ pub(super) fn read(folder: &Path, name: &str, usual: Layout) -> Result<Option<Pl
     let Some(path) = file("png") else { return Ok(None) };
     let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
     let wrong = |error| Error::Decode { format: "PNG", message: format!("{}: {error}", path.display()) };
-    Planes::of(&apply(&read_limited(&path, MAX_BYTES)?, &[], &options).map_err(wrong)?).map(Some)
+    let planes = Planes::of(&apply(&read_limited(&path, MAX_BYTES)?, &[], &options).map_err(wrong)?)?;
+    // An image has no order of dimensions.
+    Ok(Some(Planes { layout: usual, ..planes }))
 }

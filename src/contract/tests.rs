@@ -144,6 +144,26 @@ fn mistakes_of_other_programs_are_found_by_name() {
 }
 
 #[test]
+fn bytes_are_compared_as_images_too() {
+    let options = PreprocessorOptions { dtype: DType::U8, ..PreprocessorOptions::default() };
+    let contract = Contract::new(operations()[..2].to_vec(), &options).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for reversed in [false, true] {
+        for probe in probes().unwrap() {
+            let Some(tensor) = stage(&probe.bytes, &operations()[..2], &options).unwrap() else { continue };
+            let mut image = crate::raster::Image::from_rgb(Size::new(56, 56), tensor.as_bytes().unwrap()).unwrap();
+            image.pixels_mut().iter_mut().filter(|_| reversed).for_each(|pixel| pixel.swap(0, 2));
+            crate::sheet::write_png(&image, folder.path().join(format!("{}.png", probe.stem()))).unwrap();
+        }
+        let found = contract.compare(folder.path(), 0.02).unwrap();
+        let causes: Vec<&str> = found.causes.iter().map(|cause| cause.text.as_str()).collect();
+        assert_eq!(causes.len(), usize::from(reversed), "{causes:?}");
+        assert!(found.is_equal() != reversed && found.unexplained.is_empty(), "{:?}", found.unexplained);
+        assert!(causes.iter().all(|cause| cause.contains("BGR")), "{causes:?}");
+    }
+}
+
+#[test]
 fn what_is_missing_unknown_or_no_image_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let compare = || contract().compare(folder.path(), 0.02);
