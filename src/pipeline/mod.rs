@@ -337,6 +337,29 @@ impl<I> Pipeline<I> {
         Ok(Epoch::start_all(vec![self.rest(state)?]).swap_remove(0))
     }
 
+    /// Number of batches that [`resume`](Self::resume) gives, if no sample is skipped: 0 at the end of the epoch. `None`
+    /// for a stream.
+    ///
+    /// ```
+    /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// # use warpfeed::prelude::*;
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
+    /// let pipeline = Pipeline::builder(source).batch_size(4).center_crop(8).build()?;
+    /// let left = pipeline.epoch(0).map(|batch| pipeline.batches_left(&batch?.state()));
+    /// assert_eq!(left.collect::<warpfeed::Result<Vec<_>>>()?, [Some(2), Some(1), Some(0)]);
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`resume`](Self::resume).
+    pub fn batches_left(&self, state: &EpochState) -> Result<Option<u64>> {
+        state.check(&self.setup)?;
+        let rest = self.setup.rest(state.own_legs(), self.partition().world_size());
+        let left = self.setup.positions(&rest, state.position());
+        Ok(self.setup.input.samples().map(|_| left.div_ceil(self.setup.options.batch_size as u64)))
+    }
+
     fn rest(&self, state: &EpochState) -> Result<Beginning<'_>> {
         state.check(&self.setup)?;
         let (changes, first) = (Arc::new(state.changes()), state.position());

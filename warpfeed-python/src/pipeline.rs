@@ -300,11 +300,29 @@ impl Pipeline {
         }))
     }
 
+    /// The state in which this rank goes on after the ranks of a run, from their states or, of even partitions, from one of
+    /// them. States are JSON.
+    #[pyo3(signature = (states, order=None))]
+    fn state_after(&self, py: Python<'_>, states: Vec<String>, order: Option<Vec<u64>>) -> PyResult<String> {
+        let states = states.iter().map(|state| parsed(state)).collect::<PyResult<Vec<_>>>()?;
+        let built = self.built.get()?;
+        let state = py.detach(|| {
+            self.list(order);
+            each!(built, pipeline => pipeline.state_after(&states))
+        });
+        serde_json::to_string(&state.map_err(raise)?).map_err(|error| PyValueError::new_err(error.to_string()))
+    }
+
+    /// Number of batches that are left after a state; `None` for a stream.
+    fn batches_left(&self, state: &str) -> PyResult<Option<u64>> {
+        let state = parsed(state)?;
+        each!(self.built.get()?, pipeline => pipeline.batches_left(&state)).map_err(raise)
+    }
+
     /// Goes on after a state, which is JSON.
     #[pyo3(signature = (state, order=None))]
     fn resume(&self, py: Python<'_>, state: &str, order: Option<Vec<u64>>) -> PyResult<Epoch> {
-        let wrong = |error: serde_json::Error| PyValueError::new_err(format!("this is no state of an epoch: {error}"));
-        let state: EpochState = serde_json::from_str(state).map_err(wrong)?;
+        let state = parsed(state)?;
         let built = self.built.get()?;
         py.detach(|| {
             self.list(order);
@@ -364,4 +382,10 @@ impl Pipeline {
         };
         py.detach(|| pipeline.preprocessor()).map(Preprocessor::new).map_err(raise)
     }
+}
+
+/// A state from its JSON.
+fn parsed(state: &str) -> PyResult<EpochState> {
+    serde_json::from_str(state)
+        .map_err(|error| PyValueError::new_err(format!("this is no state of an epoch: {error}")))
 }

@@ -279,6 +279,37 @@ def test_ranks_get_different_samples_and_equally_many_batches(photos: Path) -> N
     assert {len(part) for part in parts} == {4} and set().union(*got) == set(range(40))
 
 
+def test_other_numbers_of_ranks_share_what_is_left(photos: Path) -> None:
+    def loader(rank: int, ranks: int) -> DataLoader:
+        return DataLoader(Objects(photos), 4, True, transform=SMALL, distributed=(rank, ranks), seed=9)
+
+    got: list[int] = []
+    states = []
+    for rank in range(2):
+        first = loader(rank, 2)
+        got += [int(label) for _, (_, batch) in zip(range(2), first, strict=False) for label in batch]
+        states.append(json.loads(json.dumps(first.state_dict())))
+    assert len(got) == 16
+    # Of even ranks the state of one is enough, but those of all are as good.
+    for state in [states[0], states[1], states]:
+        rest: list[int] = []
+        for rank in range(3):
+            part = loader(rank, 3)
+            part.load_state_dict(state)
+            rest += labels(part)
+            assert part.state_dict() == {"version": 1, "epoch": 1, "state": None}
+            assert len(labels(part)) == 14
+        assert sorted(got + rest) == list(range(40))
+    # After the last batch nothing of the epoch is left, whoever asks.
+    part = loader(1, 3)
+    part.load_state_dict(states[0])
+    iterator = iter(part)
+    next(iterator), next(iterator)
+    assert part.state_dict()["state"] is None
+    with pytest.raises(warpfeed.ParameterError, match="different epochs"):
+        part.load_state_dict([states[0], {"version": 1, "epoch": 1, "state": None}])
+
+
 @pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")
 def test_batches_on_a_device_are_the_cpus(photos: Path) -> None:
     options: dict[str, Any] = {"shuffle": True, "transform": SMALL, "seed": 2}
@@ -292,6 +323,8 @@ def test_ctrl_c_comes_within_a_fifth_of_a_second(photos: Path) -> None:
     code = """
         import os, signal, sys, threading, time
         from warpfeed.numpy import DataLoader
+        # Programs that a shell starts in the background ignore it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         slow = [{"op": "resize", "width": 400, "height": 400}] + 9 * [{"op": "gaussian_blur", "kernel": 23, "sigma": 2}]
         loader = DataLoader(sys.argv[1], 400, transform=slow, dtype="uint8", sampler=[0] * 400, num_workers=1)
         def interrupt():

@@ -209,8 +209,8 @@ class Loader(Generic[T]):
         self._process = 0
         self._number = 0
         """The epoch that begins next."""
-        self._resume: dict[str, Any] | None = None
-        """The state that the next epoch goes on from."""
+        self._resume: list[dict[str, Any]] | None = None
+        """The states of ranks that the next epoch goes on from."""
         self._state: dict[str, Any] | None = None
         """The state after the batch given last."""
         self._latest: weakref.ref[Iteration[T]] | None = None
@@ -324,11 +324,15 @@ class Loader(Generic[T]):
         with self._lock:
             pipeline = self._pipeline()
             resume, self._resume = self._resume, None
-            number = self._number if resume is None else int(resume["epoch"])
+            number = self._number if resume is None else int(resume[0]["epoch"])
             self._number = number + 1
-            order = self._order(number)
-            epoch = pipeline.epoch(number, order) if resume is None else pipeline.resume(json.dumps(resume), order)
-            self._latest, self._state, self._running = weakref.ref(iteration), resume, epoch
+            order, state = self._order(number), None
+            if resume is None:
+                epoch = pipeline.epoch(number, order)
+            else:
+                after = pipeline.state_after([json.dumps(one) for one in resume], order)
+                epoch, state = pipeline.resume(after, order), json.loads(after)
+            self._latest, self._state, self._running = weakref.ref(iteration), state, epoch
             return epoch
 
     def _order(self, number: int) -> list[int] | None:
@@ -356,33 +360,35 @@ class Loader(Generic[T]):
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next epoch. A state that was loaded for this epoch stays."""
         with self._lock:
-            if self._resume is not None and self._resume["epoch"] == epoch:
+            if self._resume is not None and self._resume[0]["epoch"] == epoch:
                 return
             self._resume, self._number = None, epoch
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the batch that the last begun iteration gave last. It is JSON."""
         with self._lock:
-            state = self._resume or self._state
-            if state is not None and self._is_at_end(state):
+            state = self._state
+            if self._resume is not None:
+                state = json.loads(self._pipeline().state_after([json.dumps(one) for one in self._resume]))
+            if state is not None and self._pipeline().batches_left(json.dumps(state)) == 0:
                 state = None
             return {"version": 1, "epoch": self._number if state is None else state["epoch"], "state": state}
 
-    def _is_at_end(self, state: Mapping[str, Any]) -> bool:
-        pipeline = self._pipeline()
-        samples, batches = pipeline.samples, pipeline.batches
-        if samples is None or batches is None:
-            return False
-        return bool(state["position"] >= (batches * self.batch_size if self.drop_last else samples))
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Goes on after a state: the next iteration gives the batches that were left of its epoch."""
-        if state_dict.get("version") != 1:
-            raise ParameterError(f"the state has version {state_dict.get('version')}, and this package knows version 1")
+    def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+        """Goes on after a state: the next iteration gives the batches that were left of its epoch. The number of ranks may
+        have changed: what is left is shared by the new ones. Of ranks that read a stream, give the states of all, in a
+        list; otherwise that of any rank is enough."""
+        states = [state_dict] if isinstance(state_dict, Mapping) else list(state_dict)
+        if not states:
+            raise ParameterError("there is no state to go on from")
+        for one in states:
+            if one.get("version") != 1:
+                raise ParameterError(f"the state has version {one.get('version')}, and this package knows version 1")
+        if len({int(one["epoch"]) for one in states}) > 1 or len({one["state"] is None for one in states}) > 1:
+            raise ParameterError("the states are of different epochs: go on with as many ranks until all are in one")
         with self._lock:
-            self._number = int(state_dict["epoch"])
-            state = state_dict["state"]
-            self._resume = None if state is None else dict(state)
+            self._number = int(states[0]["epoch"])
+            self._resume = None if states[0]["state"] is None else [dict(one["state"]) for one in states]
             self._state = None
 
     def recipe(self, index: int, epoch: int = 0, repetition: int = 0) -> list[dict[str, Any]]:
