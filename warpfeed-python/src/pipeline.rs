@@ -386,6 +386,5 @@ impl Pipeline {
 
 /// A state from its JSON.
 fn parsed(state: &str) -> PyResult<EpochState> {
-    serde_json::from_str(state)
-        .map_err(|error| PyValueError::new_err(format!("this is no state of an epoch: {error}")))
+    serde_json::from_str(state).map_err(|error| PyValueError::new_err(format!("this is no state of an epoch: {error}")))
 }
