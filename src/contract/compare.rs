@@ -1,6 +1,6 @@
 //! Comparison of another program's images with a contract.
 
-use super::causes::{self, Case};
+use super::causes::{self, Case, Cause};
 use super::outputs::{self, Planes};
 use super::probes::{Probe, probes};
 use super::{Contract, stage, tensor};
@@ -27,21 +27,6 @@ pub struct Comparison {
     pub unexplained: Vec<String>,
     /// All probe images.
     pub probes: Vec<ProbeResult>,
-}
-
-/// A known cause of differences.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Cause {
-    /// Number of the operation that differs, from 1; 0 for decoding, and one more than there are operations for the
-    /// conversion to a tensor.
-    pub operation: usize,
-    /// The operation's number and name, for people.
-    pub stage: String,
-    /// What the other program does instead.
-    pub text: String,
-    /// The probe images that differ for this cause.
-    pub images: Vec<String>,
 }
 
 /// A probe image and what the other program made of it.

@@ -9,11 +9,14 @@
 
 mod causes;
 mod compare;
+mod hypothesis;
+mod line;
 mod outputs;
 mod probes;
 mod resampling;
 
-pub use compare::{Cause, Comparison, Difference, ProbeOutcome, ProbeResult};
+pub use causes::Cause;
+pub use compare::{Comparison, Difference, ProbeOutcome, ProbeResult};
 pub use probes::write_probes;
 
 use crate::apply::{ApplyOptions, apply};
