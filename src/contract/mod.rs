@@ -24,6 +24,7 @@ use crate::atomic;
 use crate::error::{Error, Result};
 use crate::file::read_text_limited;
 use crate::hex::hex;
+use crate::ops::check::check_ops;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
 use crate::ops::{Op, Transform};
@@ -171,6 +172,8 @@ impl Contract {
             });
         }
         let contract: Self = serde_json::from_str(text).map_err(|error| wrong(&error))?;
+        let operations: Vec<Transform> = contract.operations.iter().cloned().map(Transform::from).collect();
+        check_ops(&operations).map_err(|error| wrong(&error))?;
         let stages = contract.operations.len() + 2;
         let lacks = |probe: &&Stages| probe.digests.as_ref().is_some_and(|digests| digests.len() != stages);
         match contract.probes.iter().find(lacks) {

@@ -53,6 +53,8 @@ fn a_contract_is_kept_and_read_again() {
     let wrong = |text: &str| Contract::parse(text, "contract.json").unwrap_err();
     assert!(wrong("{}").is_parameter() && wrong("[1]").is_parameter());
     assert!(wrong(&text[..text.len() / 2]).to_string().contains("contract.json"));
+    let infinite = text.replacen("0.485", "4.85e99", 1);
+    assert!(wrong(&infinite).to_string().contains("normalize"), "{}", wrong(&infinite));
     let newer = text.replacen("\"contract\": 1", "\"contract\": 2", 1);
     assert!(matches!(wrong(&newer), Error::Unsupported { .. }));
     let mut lacks = contract;
