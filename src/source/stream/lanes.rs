@@ -129,7 +129,8 @@ pub(super) struct Pulled {
 }
 
 impl LaneReader {
-    /// A reader of the one lane of a partition. `delivered`: the number of samples before `cursor`.
+    /// A reader of the one lane of a partition. `delivered`: the number of samples before `cursor`; 0 without one, as
+    /// the caller then skips what was delivered.
     pub fn of_partition(partition: Partition, delivered: u64, cursor: Option<Vec<u8>>) -> Self {
         let place = LanePlace::new(partition.rank(), delivered, cursor);
         Self { count: partition.world_size(), lanes: vec![Lane { place, samples: None }] }
@@ -182,8 +183,7 @@ impl LaneReader {
 }
 
 impl LanePlace {
-    /// Begins to read the lane at its place. Without a cursor, delivered samples are read again and skipped, unless the
-    /// lane is the pipeline's own partition, whose samples the caller skips.
+    /// Begins to read the lane at its place. Without a cursor, delivered samples are read again and skipped.
     fn begin(&self, count: u32, stream: &dyn Stream, start: &StreamStart) -> Result<Box<dyn Samples>> {
         let partition = Partition::new(self.lane, count)?;
         let start = StreamStart { partition, cursor: self.cursor.clone(), ..start.clone() };
