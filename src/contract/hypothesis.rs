@@ -5,7 +5,7 @@ use crate::apply::{ApplyOptions, apply, pnm};
 use crate::error::Result;
 use crate::ops::orientation::Orientation;
 use crate::ops::{Crop, Interpolation, Op, Resize, ResizeTo};
-use crate::raster::{Image, Size};
+use crate::raster::{Image, Size, check_pixels};
 use std::borrow::Cow;
 
 /// A change to the contract's operations. `at` is the place of the operation, from 0.
@@ -123,7 +123,13 @@ impl Hypothesis {
             }
             let Some(image) = run(&encoded, &std::mem::take(&mut ops), &options)? else { return Ok(None) };
             let image = match step {
-                Step::Resampled(how, resize) => how.resize(&image, Op::from(resize).output_size(image.size())?)?,
+                Step::Resampled(how, resize) => {
+                    let to = Op::from(resize).output_size(image.size())?;
+                    if check_pixels(to, options.max_pixels).is_err() {
+                        return Ok(None);
+                    }
+                    how.resize(&image, to)?
+                }
                 Step::Cut { op, rounded_down, shift: [x, y] } => {
                     let to = op.output_size(image.size())?;
                     let place = place(&op, image.size(), rounded_down);

@@ -4,6 +4,7 @@
 //! rounded to bytes at the end, so results are within 1 of OpenCV's, which computes with weights of 11 bits.
 
 use crate::error::Result;
+use crate::memory;
 use crate::raster::{Image, Size};
 use std::f64::consts::PI;
 
@@ -86,7 +87,8 @@ impl Resampling {
         let columns: Vec<_> = (0..to.width).map(|x| self.taps(x, from.width, to.width)).collect();
         let rows: Vec<_> = (0..to.height).map(|y| self.taps(y, from.height, to.height)).collect();
         let inside = |at: i64, side: u32| at.clamp(0, i64::from(side) - 1) as usize;
-        let (width, mut narrow) = (to.width as usize, Vec::with_capacity(from.height as usize * to.width as usize));
+        let (width, mut narrow) = (to.width as usize, Vec::new());
+        memory::reserve(&mut narrow, from.height as usize * width, "a resize", memory::FEWER_IMAGES)?;
         for y in 0..from.height {
             let row = image.row(y);
             narrow.extend(columns.iter().map(|taps| {
@@ -96,7 +98,8 @@ impl Resampling {
                 })
             }));
         }
-        let mut rgb = Vec::with_capacity(3 * width * rows.len());
+        let mut rgb = Vec::new();
+        memory::reserve(&mut rgb, 3 * width * rows.len(), "a resize", memory::FEWER_IMAGES)?;
         for taps in &rows {
             for x in 0..width {
                 let sum = taps.iter().fold([0.0; 3], |sum, &(at, weight)| {

@@ -177,8 +177,7 @@ impl Context {
         self.reader.feed().is_some_and(|feed| feed.ended_before(index))
     }
 
-    /// The sample that was read for `pick`: in a stream whose number of ranks has changed, its index is known only
-    /// then.
+    /// The sample that was read for `pick`: where a stream is read in lanes, its index is known only then.
     pub(super) fn picked(&self, pick: Pick) -> Pick {
         self.reader.feed().map_or(pick, |feed| Pick { index: feed.index(pick.index), ..pick })
     }

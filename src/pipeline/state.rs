@@ -84,7 +84,7 @@ pub struct EpochState {
     /// Legs of this epoch and of later ones: deliveries of other numbers of ranks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) legs: Legs,
-    /// For a stream whose number of ranks has changed: the places of lanes in this epoch and in later ones, those of
+    /// For a stream that is read in lanes: the places of lanes in this epoch and in later ones, those of
     /// all ranks or of this one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     lanes: LanesOf,

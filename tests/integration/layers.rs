@@ -53,7 +53,7 @@ const MODULES: &[(&str, &str)] = &[
     ("apply", "backend device engine error fields follow opening ops plan tensor"),
     ("preset", "error fields mix ops targets"),
     ("preprocess", "backend device engine error fields follow memory opening ops plan preset tensor threads"),
-    ("contract", "apply atomic error file hex npy ops plan preprocess preset tensor"),
+    ("contract", "apply atomic error file hex memory npy ops plan preprocess preset tensor"),
     (
         "pipeline",
         "apply atomic backend device error fields file follow hex memory mix opening ops plan preprocess preset rng sampler \

@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// One epoch of a stream. Workers ask for a sample by the number of its position among those of all ranks in turn. This
-/// is the sample's index too, unless the number of ranks has changed within the epoch ([`index`](Self::index)).
+/// is the sample's index too, unless the epoch is read in lanes ([`index`](Self::index)).
 pub(crate) struct Feed {
     stream: Arc<dyn Stream>,
     start: StreamStart,
     /// Position of the first sample to deliver.
     first: u64,
-    /// The places from which the rank's lanes are read, if the number of ranks has changed within the epoch.
+    /// The places from which the rank's lanes are read; `None` for an epoch that is not read in lanes.
     lanes: Option<Lanes>,
     /// Number of samples whose names and labels are kept after they were read.
     known: usize,
@@ -170,7 +170,7 @@ impl Drop for PullTurn<'_> {
 impl Feed {
     /// Delivers the samples from position `first` on, in batches of `batch_size`, to `threads` workers. When a batch
     /// begins, at most `ahead` earlier batches are still to be consumed. `lanes`: the places of the rank's lanes, if
-    /// the number of ranks has changed within the epoch.
+    /// the epoch is read in lanes.
     pub fn new(
         stream: Arc<dyn Stream>,
         start: StreamStart,
@@ -203,7 +203,7 @@ impl Feed {
     pub fn place(&self, position: u64) -> Place {
         let state = self.lock();
         let place = state.places.iter().find(|(at, _)| *at == position).map(|(_, place)| place.clone());
-        // As many places are kept as batches may be on their way. A state without its lanes would be refused.
+        // Places of all batches on their way are kept. Were one missing, its state would have no lanes, and be refused.
         let missing = || self.lanes.as_ref().map_or(Place::Cursor(None), |_| Place::Lanes(Lanes::at_start(0)));
         place.unwrap_or_else(missing)
     }

@@ -20,7 +20,7 @@ pub(crate) type LanesOf = BTreeMap<u64, Lanes>;
 pub(crate) struct Lanes {
     /// Number of lanes of all ranks.
     count: u32,
-    /// Those of one rank, or of all of them, in the order of their numbers.
+    /// Places of the lanes of one rank, or of all ranks, in the order of their numbers.
     places: Vec<LanePlace>,
 }
 
