@@ -181,7 +181,7 @@ impl<I> Epoch<I> {
         let (first, position) = (context.first + begin, context.first + self.given);
         let place = context.reader.feed().map_or(Place::Cursor(None), |feed| feed.place(position));
         let (setup, changes) = (Arc::clone(&context.setup), Arc::clone(&context.changes));
-        Moment { setup, epoch: context.epoch, changes, first, position, place }
+        Moment { setup, epoch: context.epoch, changes, begun: context.first, first, position, place }
     }
 
     /// Counts and times of the epoch so far.

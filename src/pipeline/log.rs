@@ -102,6 +102,9 @@ pub(super) struct LoggedBatch {
     /// What other numbers of ranks had delivered of the epoch, which decides how batches are mixed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) legs: Vec<Leg>,
+    /// The state before the batch, in the line with which an epoch of a stream goes on in the lanes of other ranks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) before: Option<EpochState>,
     /// The state after the batch, in some lines of a stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) state: Option<EpochState>,
@@ -129,6 +132,7 @@ impl LoggedBatch {
             nvjpeg: places().filter(|(_, drawn)| drawn.by_nvjpeg).map(|(place, _)| place).collect(),
             digests: if digests { batch.digests()? } else { Vec::new() },
             legs: legs_of(&batch.moment.changes.legs, batch.moment.epoch).to_vec(),
+            before: batch.moment.beginning(),
             state: None,
         })
     }

@@ -91,6 +91,8 @@ struct Walk {
 struct Passed {
     step: u64,
     #[serde(default)]
+    before: Option<EpochState>,
+    #[serde(default)]
     state: Option<EpochState>,
 }
 
@@ -106,6 +108,7 @@ impl Walk {
             return Ok(None);
         }
         self.passed = self.lines.parse()?;
+        self.before = self.passed.before.take().or(self.before.take());
         Ok(Some(self.passed.step))
     }
 
@@ -321,16 +324,7 @@ impl<I: BatchImages> Pipeline<I> {
 
     /// Makes a batch of a stream again, from the last known state before it on.
     fn stream_batch_of(&self, line: &LoggedBatch, before: Option<&EpochState>) -> Result<Batch<I>> {
-        let mut epoch = match before {
-            Some(state) => self.resume(state)?,
-            None if line.legs.is_empty() => self.epoch(line.epoch),
-            None => {
-                return Err(Error::Unsupported {
-                    feature: "the first logged batch of a stream after a change of the number of ranks".to_owned(),
-                    remedy: format!("replay a later one than step {}", line.step),
-                });
-            }
-        };
+        let mut epoch = before.map_or_else(|| Ok(self.epoch(line.epoch)), |state| self.resume(state))?;
         loop {
             let batch = one(&mut epoch, line.step)?;
             if batch.moment.first >= line.first {

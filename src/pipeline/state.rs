@@ -103,6 +103,8 @@ pub(super) struct Moment {
     pub(super) setup: Arc<Setup>,
     pub(super) epoch: u64,
     pub(super) changes: Arc<Changes>,
+    /// The position at which the epoch was begun or resumed.
+    pub(super) begun: u64,
     /// The position of the batch's first sample.
     pub(super) first: u64,
     /// The position after its last one.
@@ -112,6 +114,13 @@ pub(super) struct Moment {
 }
 
 impl Moment {
+    /// The state before the first batch, where an epoch of a stream goes on in the lanes of other ranks.
+    pub(super) fn beginning(&self) -> Option<EpochState> {
+        let lanes = self.changes.lanes.get(&self.epoch).filter(|_| self.first == self.begun)?;
+        let place = Place::Lanes(lanes.clone());
+        Some(EpochState::new(&self.setup, self.epoch, &self.changes, self.begun, &place))
+    }
+
     pub(super) fn state(&self) -> EpochState {
         EpochState::new(&self.setup, self.epoch, &self.changes, self.position, &self.place)
     }

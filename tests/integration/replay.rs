@@ -242,6 +242,42 @@ fn batches_of_a_stream_come_again() {
     }
 }
 
+/// The rank goes on in the lanes of two others, whose batches another log has.
+#[test]
+fn batches_of_a_stream_come_again_after_a_change_of_ranks() {
+    let folder = tempfile::tempdir().unwrap();
+    let shards = folder.path().join("shards");
+    pack(&source(60), &shards, &PackOptions::new(RecordFormat::WebDataset), &mut |_| {}).unwrap();
+    let build = |rank, ranks| {
+        let stream = OpenOptions { window: Some(9), ..OpenOptions::default() }.open(&shards).unwrap();
+        let builder = small(stream).batch_size(2).threads(1).partition(Partition::new(rank, ranks).unwrap());
+        builder.build().unwrap()
+    };
+    let states = [0, 1].map(|rank| {
+        let mut epoch = build(rank, 2).epoch(0);
+        assert_eq!(epoch.by_ref().take(2 + rank as usize).map(Result::unwrap).count(), 2 + rank as usize);
+        epoch.state()
+    });
+    let (pipeline, path) = (build(0, 1), folder.path().join("run.wlog"));
+    let mut log = RunLog::open(&path, &pipeline, &options(true, false)).unwrap();
+    let rest = pipeline.resume(&pipeline.state_after(&states).unwrap()).unwrap();
+    let want: Vec<_> = (0..)
+        .zip(rest.chain(pipeline.epoch(1)))
+        .map(|(step, batch)| {
+            let batch = batch.unwrap();
+            log.write(step, &batch).unwrap();
+            seen(&batch)
+        })
+        .collect();
+    assert_eq!(want.len(), 25 + 30);
+    let (replay, other) = (Replay::open(&path).unwrap(), build(0, 1));
+    for step in [0, 1, 24, 25, 26, 54] {
+        assert!(seen(&replay.batch(&other, step).unwrap()) == want[step as usize], "step {step}");
+    }
+    // One line says where the lanes began.
+    assert_eq!(fs::read_to_string(&path).unwrap().matches("\"before\"").count(), 1);
+}
+
 #[test]
 fn another_pipeline_is_refused_with_what_differs() {
     let (_folder, path) = new_log();
