@@ -1,8 +1,7 @@
 //! `warpfeed apply`: one image through explicit operations.
 
-use super::options::{OrientationName, StrategyName};
+use super::options::{OpeningOptions, StrategyName};
 use super::source::{SourceArgs, one_sample};
-use super::values::sides;
 use crate::{
     ApplyOptions, DType, DecodePath, Device, Error, Layout, Result, apply_with_fields,
     fields::{Fields, draw, read_fields, write_fields},
@@ -53,15 +52,8 @@ pub struct Apply {
     /// How operations are run.
     #[arg(long, value_enum, default_value_t)]
     strategy: StrategyName,
-    /// What to do with EXIF orientation.
-    #[arg(long, value_enum, default_value_t)]
-    orientation: OrientationName,
-    /// Decode a JPEG at 1/2, 1/4 or 1/8 of its size, but with no side below S, or W and H: Pillow's Image.draft.
-    #[arg(long, value_name = "S|WxH", value_parser = sides)]
-    draft: Option<Size>,
-    /// Decode a truncated JPEG as far as possible instead of refusing it.
-    #[arg(long)]
-    accept_truncated: bool,
+    #[command(flatten)]
+    opening: OpeningOptions,
     /// Device for the operations: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
@@ -83,9 +75,9 @@ impl Apply {
         let (name, bytes) = self.read()?;
         let options = ApplyOptions {
             strategy: self.strategy.into(),
-            orientation: self.orientation.into(),
-            draft: self.draft,
-            accept_truncated: self.accept_truncated,
+            orientation: self.opening.orientation.into(),
+            draft: self.opening.draft,
+            accept_truncated: self.opening.accept_truncated,
             device: self.device,
             decode: self.decode,
             ..ApplyOptions::default()

@@ -1,11 +1,10 @@
 //! `warpfeed contract`: what preprocessing does, in a file that other machines and programs are checked against.
 
-use super::options::{DTypeName, OrientationName, PresetOptions};
+use super::options::{DTypeName, OpeningOptions, PresetOptions};
 use super::output::{escape, print, print_json};
-use super::values::sides;
 use crate::contract::{Comparison, Contract, Difference, ProbeOutcome, ProbeResult, write_probes};
 use crate::{
-    DType, DecodePath, Device, Error, Preprocessor, PreprocessorOptions, Result, hugging_face_ops, image::Size,
+    DType, DecodePath, Device, Error, Preprocessor, PreprocessorOptions, Result, hugging_face_ops,
     source::read_text_limited, timm_ops,
 };
 use clap::{Args, Subcommand};
@@ -54,15 +53,8 @@ struct WriteArgs {
     /// Take the operations of a model of Hugging Face: its preprocessor_config.json.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "transforms"])]
     hugging_face: Option<PathBuf>,
-    /// What to do with EXIF orientation. timm and Hugging Face's processors ignore it.
-    #[arg(long, value_enum, default_value_t)]
-    orientation: OrientationName,
-    /// Decode a JPEG at 1/2, 1/4 or 1/8 of its size, but with no side below S, or W and H: Pillow's Image.draft.
-    #[arg(long, value_name = "S|WxH", value_parser = sides)]
-    draft: Option<Size>,
-    /// Decode truncated JPEGs as far as possible instead of refusing them.
-    #[arg(long)]
-    accept_truncated: bool,
+    #[command(flatten)]
+    opening: OpeningOptions,
     /// Element type of the tensor [u8 is not normalized]
     #[arg(long, value_enum, default_value = "f32")]
     dtype: DTypeName,
@@ -77,9 +69,9 @@ impl WriteArgs {
         let dtype = self.dtype.into();
         let options = PreprocessorOptions {
             dtype,
-            orientation: self.orientation.into(),
-            draft: self.draft,
-            accept_truncated: self.accept_truncated,
+            orientation: self.opening.orientation.into(),
+            draft: self.opening.draft,
+            accept_truncated: self.opening.accept_truncated,
             ..PreprocessorOptions::default()
         };
         let contract = match (&self.timm, &self.hugging_face) {

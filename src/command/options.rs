@@ -275,6 +275,20 @@ enum OnErrorName {
     Substitute,
 }
 
+/// Options for opening an image.
+#[derive(Args)]
+pub struct OpeningOptions {
+    /// What to do with EXIF orientation. torchvision, timm and Hugging Face's processors ignore it.
+    #[arg(long, value_enum, default_value_t)]
+    pub orientation: OrientationName,
+    /// Decode JPEGs at 1/2, 1/4 or 1/8 of their size, but with no side below S, or W and H: Pillow's Image.draft.
+    #[arg(long, value_name = "S|WxH", value_parser = sides)]
+    pub draft: Option<Size>,
+    /// Decode truncated JPEGs as far as possible instead of refusing them.
+    #[arg(long)]
+    pub accept_truncated: bool,
+}
+
 /// Options for running a pipeline.
 #[derive(Args)]
 pub struct PipelineOptions {
@@ -348,15 +362,8 @@ pub struct PipelineOptions {
     /// Fail if more images of an epoch cannot be used: a number, or a share such as 1% [default: the first 100, or all]
     #[arg(long, value_name = "N|P%", value_parser = bad_limit)]
     max_bad: Option<BadLimit>,
-    /// What to do with EXIF orientation.
-    #[arg(long, value_enum, default_value_t)]
-    orientation: OrientationName,
-    /// Decode JPEGs at 1/2, 1/4 or 1/8 of their size, but with no side below S, or W and H: Pillow's Image.draft.
-    #[arg(long, value_name = "S|WxH", value_parser = sides)]
-    draft: Option<Size>,
-    /// Decode truncated JPEGs as far as possible instead of refusing them.
-    #[arg(long)]
-    accept_truncated: bool,
+    #[command(flatten)]
+    opening: OpeningOptions,
     /// Cache up to SIZE of decoded images in memory from one epoch to the next: 500MB, 4GB, 2GiB.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     image_cache: Option<u64>,
@@ -413,8 +420,8 @@ impl PipelineOptions {
             .partition(rank.map_or(Partition::WHOLE, Rank::partition))
             .even(self.even)
             .strategy(self.strategy.into())
-            .orientation(self.orientation.into())
-            .accept_truncated(self.accept_truncated)
+            .orientation(self.opening.orientation.into())
+            .accept_truncated(self.opening.accept_truncated)
             .device(device)
             .decode(self.decode)
             .pinned(!self.pageable)
@@ -432,7 +439,7 @@ impl PipelineOptions {
         builder = self.threads.or(rank.map(Rank::threads)).into_iter().fold(builder, Builder::threads);
         builder = self.prefetch.into_iter().fold(builder, Builder::prefetch);
         builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
-        builder = self.draft.into_iter().fold(builder, Builder::draft);
+        builder = self.opening.draft.into_iter().fold(builder, Builder::draft);
         builder = self.max_bad.into_iter().fold(builder, Builder::max_bad);
         builder = self.lanes.into_iter().fold(builder, Builder::lanes);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
@@ -506,7 +513,7 @@ impl PipelineOptions {
             self.preset.settings()?,
             word(&self.dtype),
             word(&self.layout),
-            word(&self.orientation),
+            word(&self.opening.orientation),
             word(&self.last),
             word(&self.on_error),
         );
@@ -531,10 +538,10 @@ impl PipelineOptions {
         if let Some(mix) = self.mix() {
             settings += &format!(", mix {mix}, batch-size {}", self.batch_size);
         }
-        if let Some(size) = self.draft {
+        if let Some(size) = self.opening.draft {
             settings += &format!(", draft {size}");
         }
-        if self.accept_truncated {
+        if self.opening.accept_truncated {
             settings += ", accept-truncated";
         }
         Ok(settings)
