@@ -1,16 +1,13 @@
-//! Decoding JPEGs on one thread: whole images and rectangles of half the sides, beside zune-jpeg and the crate `image`.
-//! An iteration decodes all images.
+//! Decoding JPEGs on one thread: whole images and rectangles of half the sides. An iteration decodes all images. `peers/`
+//! does the same work with other decoders.
 
 mod common;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use std::io::Cursor;
 use std::sync::LazyLock;
 use warpfeed_image::decode::{DecodeOptions, EntryPointStore};
 use warpfeed_image::{Decoder, Header, Image, JpegOptions, Rect, Size, encode_jpeg, probe};
-use zune_jpeg::zune_core::colorspace::ColorSpace;
-use zune_jpeg::zune_core::options::DecoderOptions;
 
 static JPEGS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     common::jpegs(|width, height, rgb| {
@@ -62,27 +59,4 @@ fn rectangle_of_half_the_sides(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_size = 1)]
 fn rectangle_from_entry_points(bencher: Bencher<'_, '_>) {
     decode(bencher, false, Some(&EntryPointStore::new(64 << 20)));
-}
-
-/// Into four bytes a pixel, as above. It has no way to decode a rectangle.
-#[divan::bench(sample_size = 1)]
-fn zune_jpeg_whole(bencher: Bencher<'_, '_>) {
-    let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGBA);
-    bencher.counter(ItemsCount::new(JPEGS.len())).bench_local(|| {
-        for bytes in JPEGS.iter() {
-            let mut decoder = zune_jpeg::JpegDecoder::new_with_options(Cursor::new(bytes), options);
-            divan::black_box(decoder.decode().expect("it decodes"));
-        }
-    });
-}
-
-/// Into three bytes a pixel. It has no way to decode a rectangle.
-#[divan::bench(sample_size = 1)]
-fn image_whole(bencher: Bencher<'_, '_>) {
-    bencher.counter(ItemsCount::new(JPEGS.len())).bench_local(|| {
-        for bytes in JPEGS.iter() {
-            let decoded = image::load_from_memory_with_format(bytes, image::ImageFormat::Jpeg);
-            divan::black_box(decoded.expect("it decodes").into_rgb8());
-        }
-    });
 }

@@ -1,14 +1,18 @@
-//! Does the work of `../decode.rs` with libjpeg-turbo itself: accurate integer DCT and fancy upsampling, four bytes a
-//! pixel. Rectangles begin at the MCU to the left, as libjpeg-turbo asks for.
+//! Does the work of `../decode.rs` with other decoders: zune-jpeg, the crate `image`, and libjpeg-turbo itself. The last
+//! computes the accurate integer DCT and fancy upsampling, four bytes a pixel; its rectangles begin at the MCU to the left,
+//! as it asks for.
 
 #[path = "../../common/mod.rs"]
 mod common;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
+use std::io::Cursor;
 use std::ptr;
 use std::sync::LazyLock;
 use turbojpeg_sys::*;
+use zune_jpeg::zune_core::colorspace::ColorSpace;
+use zune_jpeg::zune_core::options::DecoderOptions;
 
 static JPEGS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| common::jpegs(encode));
 
@@ -76,4 +80,27 @@ fn libjpeg_turbo_whole(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_size = 1)]
 fn libjpeg_turbo_rectangle_of_half_the_sides(bencher: Bencher<'_, '_>) {
     decode(bencher, false);
+}
+
+/// Into four bytes a pixel, as libjpeg-turbo above. It has no way to decode a rectangle.
+#[divan::bench(sample_size = 1)]
+fn zune_jpeg_whole(bencher: Bencher<'_, '_>) {
+    let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGBA);
+    bencher.counter(ItemsCount::new(JPEGS.len())).bench_local(|| {
+        for bytes in JPEGS.iter() {
+            let mut decoder = zune_jpeg::JpegDecoder::new_with_options(Cursor::new(bytes), options);
+            divan::black_box(decoder.decode().expect("it decodes"));
+        }
+    });
+}
+
+/// Into three bytes a pixel. It has no way to decode a rectangle.
+#[divan::bench(sample_size = 1)]
+fn image_whole(bencher: Bencher<'_, '_>) {
+    bencher.counter(ItemsCount::new(JPEGS.len())).bench_local(|| {
+        for bytes in JPEGS.iter() {
+            let decoded = image::load_from_memory_with_format(bytes, image::ImageFormat::Jpeg);
+            divan::black_box(decoded.expect("it decodes").into_rgb8());
+        }
+    });
 }
