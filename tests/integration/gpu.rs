@@ -518,15 +518,17 @@ fn padded_batches_equal_the_cpu() {
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn samples_of_several_equal_the_cpu() {
-    let [want, got] = both(|| {
-        Pipeline::builder(source(9))
-            .batch_size(4)
-            .augment(RandomMosaic::new(24))
-            .augment(YoloPerspective::new(24))
-            .augment(RandomMixUp::new(32.0))
-            .normalize([0.5; 3], [0.2; 3])
-    });
-    assert!(want == got);
+    for tiles in [4, 9] {
+        let [want, got] = both(|| {
+            Pipeline::builder(source(9))
+                .batch_size(4)
+                .augment(RandomMosaic::new(24).tiles(tiles))
+                .augment(YoloPerspective::new(24))
+                .augment(RandomMixUp::new(32.0))
+                .normalize([0.5; 3], [0.2; 3])
+        });
+        assert!(want == got, "{tiles}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Samples that are made of several: mosaics and blends.
 
 use crate::common::jpeg;
+use std::ops::RangeInclusive;
 use warpfeed::fields::{BoxFormat, Boxes, Field, Fields, Mask, MaskValues};
 use warpfeed::image::{Size, probe};
 use warpfeed::ops::{ByEpoch, Letterbox, MixUp, Mosaic, Op, Part, RandomMixUp, RandomMosaic, YoloPerspective};
@@ -34,14 +35,18 @@ fn source(jpegs: &[Vec<u8>]) -> WithFields {
     images.fields(NAMES, move |sample: Described<'_>| Ok(made_fields(sizes[sample.index as usize], sample.index)))
 }
 
-/// Mosaics that are mapped, and every other one blended with another, as YOLO's.
+/// Mosaics of four that are mapped, and every other one blended with another, as YOLO's.
 fn builder(jpegs: &[Vec<u8>]) -> Builder {
+    builder_of(jpegs, 4)
+}
+
+fn builder_of(jpegs: &[Vec<u8>], tiles: u32) -> Builder {
     Pipeline::builder(source(jpegs))
         .fields(NAMES)
         .seed(5)
         .batch_size(4)
         .threads(2)
-        .augment(RandomMosaic::new(32))
+        .augment(RandomMosaic::new(32).tiles(tiles))
         .augment(YoloPerspective::new(32))
         .augment(maybe(0.5, [RandomMixUp::new(32.0).into()]))
         .augment(random_horizontal_flip(0.5))
@@ -150,11 +155,17 @@ fn delivered(pipeline: &Pipeline, epoch: u64) -> Vec<(u64, Vec<u8>, Fields)> {
 #[test]
 fn samples_are_what_their_recipes_say() {
     let jpegs = jpegs(12);
-    let pipeline = builder(&jpegs).build().unwrap();
+    check_by_hand(&jpegs, 4, 3..=3);
+    // One of nine may lie outside the canvas.
+    check_by_hand(&jpegs, 9, 7..=8);
+}
+
+fn check_by_hand(jpegs: &[Vec<u8>], tiles: u32, others: RangeInclusive<usize>) {
+    let pipeline = builder_of(jpegs, tiles).build().unwrap();
     let (mut objects, mut blends) = (0, 0);
     for (index, bytes, fields) in delivered(&pipeline, 1) {
         let recipe = pipeline.recipe(1, index).unwrap();
-        let made = made(&jpegs, index, &recipe);
+        let made = made(jpegs, index, &recipe);
         assert_eq!(made.size, Size::new(32, 32));
         assert!(made.rgb == bytes, "sample {index}: {recipe:?}");
         // The shares that crops have left are not compared: the boxes made by hand begin anew.
@@ -164,7 +175,7 @@ fn samples_are_what_their_recipes_say() {
         objects += fields.objects();
         for op in &recipe {
             if let Op::MixUp(op) = op {
-                assert!(op.part.ops.iter().any(|op| matches!(op, Op::Mosaic(op) if op.parts.len() == 3)));
+                assert!(op.part.ops.iter().any(|op| matches!(op, Op::Mosaic(op) if others.contains(&op.parts.len()))));
                 blends += 1;
             }
         }
@@ -251,6 +262,8 @@ fn what_no_data_set_stands_behind_is_refused() {
     assert!(error.is_parameter() && error.to_string().contains("mix_up"), "{error}");
     let many = (0..4).fold(Pipeline::builder(source(&jpegs)), |builder, _| builder.augment(RandomMosaic::new(8)));
     assert!(many.build().unwrap_err().to_string().contains("256"));
+    let error = RandomMosaic::new(8).tiles(5);
+    assert!(Pipeline::builder(source(&jpegs)).augment(error).build().unwrap_err().to_string().contains("4 or 9"));
     // A canvas alone needs nobody.
     let canvas = [Mosaic::new(90).at([3, 5]).into()];
     assert_eq!(apply(&jpegs[0], &canvas, &ApplyOptions::default()).unwrap().shape(), [1, 90, 90, 3]);

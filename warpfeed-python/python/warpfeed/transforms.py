@@ -386,6 +386,7 @@ class RandomMosaic(Written):
 
     side: int
     fill: Color = (114, 114, 114)
+    tiles: Literal[4, 9] | None = None
 
 
 @dataclass(frozen=True)
