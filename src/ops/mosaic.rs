@@ -9,7 +9,7 @@ use super::sanitize::Sanitize;
 use super::transform::RandomTransform;
 use super::{CpuPass, Crop, Op, Operation, Pass, Primitive, Reach, Resize, SizeEffect};
 use crate::error::{Error, Result};
-use crate::fields::motion::{Join, Motion};
+use crate::fields::motion::{Join, Motion, Shown};
 use crate::raster::{Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +105,7 @@ impl Operation for Mosaic {
 
     fn motion(&self, _input: Size) -> Result<Motion> {
         let others = self.parts.iter().map(|part| Ok((part.fields(Self::NAME)?, part.at)));
-        Ok(Motion::Join(Join { at: self.at, others: others.collect::<Result<_>>()?, blended: false }))
+        Ok(Motion::Join(Join { at: self.at, others: others.collect::<Result<_>>()?, shown: Shown::Covering }))
     }
 
     fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {

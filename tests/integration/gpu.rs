@@ -4,6 +4,7 @@
 use crate::common::recipes::recipe;
 use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, samples, small, source};
 use crate::common::{ragged, views};
+use crate::partners;
 use cudarc::driver::{CudaContext, result, sys};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -18,7 +19,7 @@ use warpfeed::{
     Layout, OnError, Orientation, PaddedPipeline, Pipeline, Preset, Strategy, Target, TargetType, Targets, apply,
     image::{ChromaSampling, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{
-        Contrast, Custom, ErasingNoise, Op, RandomErasing, RandomMixUp, RandomMosaic, YoloPerspective,
+        Contrast, Custom, ErasingNoise, Op, RandomCopyPaste, RandomErasing, RandomMixUp, RandomMosaic, YoloPerspective,
         random_resized_crop,
     },
     source::EncodedImages,
@@ -528,6 +529,17 @@ fn samples_of_several_equal_the_cpu() {
                 .normalize([0.5; 3], [0.2; 3])
         });
         assert!(want == got, "{tiles}");
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
+fn pasted_objects_equal_the_cpu() {
+    let jpegs = partners::jpegs(9);
+    for blending in [false, true] {
+        let paste = RandomCopyPaste::new().blending(blending);
+        let [want, got] = both(|| partners::pasting(&jpegs, paste.clone()));
+        assert!(want == got, "{blending}");
     }
 }
 

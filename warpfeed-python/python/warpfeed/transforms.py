@@ -398,6 +398,15 @@ class RandomMixUp(Written):
 
 
 @dataclass(frozen=True)
+class RandomCopyPaste(Written):
+    _name = "random_copy_paste"
+    _kind = "transform"
+
+    blending: bool = True
+    interpolation: Interpolation = "bilinear"
+
+
+@dataclass(frozen=True)
 class ScaleJitter(Written):
     _name = "scale_jitter"
     _kind = "transform"
@@ -919,6 +928,16 @@ class MixUp(Written):
 
     share: float
     part: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CopyPaste(Written):
+    _name = "copy_paste"
+    _kind = "op"
+
+    part: Mapping[str, Any]
+    margin: int = 0
+    refit: bool = True
 
 
 @dataclass(frozen=True)
