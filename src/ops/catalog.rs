@@ -73,6 +73,7 @@ pub fn catalog() -> Vec<CatalogEntry> {
         RandomMosaic::new(640),
         RandomMixUp::new(32.0),
         RandomCopyPaste::new(),
+        YoloCopyPaste::new(0.5),
         ScaleJitter::new(1024),
         RandomShortestSize::new([480, 512]),
         FixedSizeCrop::new(1024),

@@ -7,6 +7,7 @@ use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
 use super::{CpuPass, Interpolation, KeepObjects, Op, Operation, Pass, Primitive, Reach, Resize, Sanitize};
 use crate::error::{Error, Result};
+use crate::fields::Fields;
 use crate::fields::motion::{Join, Motion, Shown};
 use crate::fields::region::Region;
 use crate::raster::{Rect, Size};
@@ -20,7 +21,7 @@ const BLURRED_PX: u32 = 2;
 
 /// Pastes the objects of another sample, cut out by their masks, over the image of its size. Objects below lose these
 /// pixels of their masks; boxes, labels and all else of the pasted ones are added. It runs on the CPU. [`RandomCopyPaste`]
-/// draws it.
+/// and [`YoloCopyPaste`](super::YoloCopyPaste) draw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -182,7 +183,7 @@ impl RandomTransform for RandomCopyPaste {
         let (rng, size) = recipe.start();
         let (sample, mut choice, mut rng) = (rng.below(samples), rng.fork(), rng.fork());
         let mut part = recipe.partner(Self::NAME, sample, &mut rng)?;
-        let objects = part.objects();
+        let objects = part.fields().map_or(0, Fields::objects);
         if objects == 0 {
             return Ok(());
         }

@@ -148,6 +148,7 @@ pub(crate) mod turn;
 mod unlabel_keypoints;
 mod weighted_sum;
 pub(crate) mod written;
+mod yolo_copy_paste;
 mod yolo_perspective;
 
 pub use crate::rng::SampleRng;
@@ -171,13 +172,14 @@ pub use transform::{
     RandomJpeg, RandomMixUp, RandomMosaic, RandomOrder, RandomPerspective, RandomPhotometricDistort,
     RandomPillowGaussianBlur, RandomPosterize, RandomResize, RandomResizedCrop, RandomRotation, RandomSharpness,
     RandomShortestSize, RandomSizeCrop, RandomSolarize, RandomVerticalFlip, RandomZoomOut, Repeat, SampleInfo,
-    ScaleJitter, SegmentationCrop, TimmAugment, Transform, TrivialAugment, YoloPerspective, color_jitter,
-    gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion, random_grayscale,
-    random_horizontal_flip, random_order, random_resized_crop, random_rotation, random_vertical_flip, repeat,
-    three_augment,
+    ScaleJitter, SegmentationCrop, TimmAugment, Transform, TrivialAugment, YoloCopyPaste, YoloPerspective,
+    color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion,
+    random_grayscale, random_horizontal_flip, random_order, random_resized_crop, random_rotation, random_vertical_flip,
+    repeat, three_augment,
 };
 pub use weighted_sum::Chain;
 pub use written::TransformFile;
+pub use yolo_copy_paste::CopyPasteMode;
 
 use crate::error::{Error, Result};
 use crate::fields::Fields;

@@ -163,6 +163,16 @@ impl<'a> RecipeBuilder<'a> {
         Ok(PartBuilder { sample, size: recipe.sample.size, moved: recipe.moved, ops: recipe.ops })
     }
 
+    /// The sample itself as another one, for the transform `name`, after the operations so far.
+    ///
+    /// # Errors
+    /// The errors of reading it.
+    pub(super) fn own_part(&self, name: &'static str) -> Result<PartBuilder> {
+        let SampleInfo { index, size, .. } = self.sample;
+        self.partners(name)?.partner(index)?;
+        Ok(PartBuilder { sample: index, size, moved: self.moved.clone(), ops: self.ops.clone() })
+    }
+
     /// Adds an operation to the recipe.
     pub(super) fn push(&mut self, op: impl Into<Op>) -> Result<()> {
         let op = op.into();
@@ -222,9 +232,9 @@ impl PartBuilder {
         self.size
     }
 
-    /// Number of the sample's objects so far; 0 if no transform sees fields.
-    pub(super) fn objects(&self) -> usize {
-        self.moved.as_ref().map_or(0, Fields::objects)
+    /// The sample's fields so far, without masks; `None` if it has none or no transform sees them.
+    pub(super) fn fields(&self) -> Option<&Fields> {
+        self.moved.as_ref()
     }
 
     /// Adds an operation.

@@ -289,6 +289,7 @@ transforms! {
     "random_mosaic" mosaic::RandomMosaic,
     "random_mix_up" mix_up::RandomMixUp,
     "random_copy_paste" copy_paste::RandomCopyPaste,
+    "yolo_copy_paste" yolo_copy_paste::YoloCopyPaste,
     "scale_jitter" scale_jitter::ScaleJitter,
     "random_shortest_size" random_shortest_size::RandomShortestSize,
     "fixed_size_crop" fixed_size_crop::FixedSizeCrop,

@@ -19,8 +19,8 @@ use warpfeed::{
     Layout, OnError, Orientation, PaddedPipeline, Pipeline, Preset, Strategy, Target, TargetType, Targets, apply,
     image::{ChromaSampling, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{
-        Contrast, Custom, ErasingNoise, Op, RandomCopyPaste, RandomErasing, RandomMixUp, RandomMosaic, YoloPerspective,
-        random_resized_crop,
+        Contrast, Custom, ErasingNoise, Op, RandomCopyPaste, RandomErasing, RandomMixUp, RandomMosaic, Transform,
+        YoloCopyPaste, YoloPerspective, random_resized_crop,
     },
     source::EncodedImages,
 };
@@ -536,10 +536,12 @@ fn samples_of_several_equal_the_cpu() {
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn pasted_objects_equal_the_cpu() {
     let jpegs = partners::jpegs(9);
-    for blending in [false, true] {
-        let paste = RandomCopyPaste::new().blending(blending);
+    let pastes =
+        [RandomCopyPaste::new().into(), RandomCopyPaste::new().blending(false).into(), YoloCopyPaste::new(1.0).into()];
+    for paste in pastes {
+        let paste: Transform = paste;
         let [want, got] = both(|| partners::pasting(&jpegs, paste.clone()));
-        assert!(want == got, "{blending}");
+        assert!(want == got, "{paste:?}");
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use warpfeed::fields::{BoxFormat, Boxes, Field, Fields, Mask, MaskValues};
 use warpfeed::image::{Size, probe};
 use warpfeed::ops::{
-    ByEpoch, CopyPaste, Letterbox, MixUp, Mosaic, Op, Part, RandomCopyPaste, RandomIouCrop, RandomMixUp, RandomMosaic,
-    YoloPerspective,
+    ByEpoch, CopyPaste, CopyPasteMode, Letterbox, MixUp, Mosaic, Op, Part, RandomCopyPaste, RandomIouCrop, RandomMixUp,
+    RandomMosaic, Transform, YoloCopyPaste, YoloPerspective,
 };
 use warpfeed::prelude::*;
 use warpfeed::source::{Described, WithFields};
@@ -19,11 +19,14 @@ pub fn jpegs(count: u64) -> Vec<Vec<u8>> {
     (0..count).map(|i| jpeg(40 + (7 * i % 30) as u32, 40 + (11 * i % 30) as u32, i)).collect()
 }
 
-/// Two objects in each image but every third.
+/// Two objects, one small object and none, in turn.
 fn made_fields(Size { width, height }: Size, index: u64) -> Fields {
     let (w, h) = (width as f32, height as f32);
-    let rows = [[0.1 * w, 0.2 * h, 0.6 * w, 0.7 * h], [0.5 * w, 0.5 * h, w, h]];
-    let rows = if index % 3 == 2 { Vec::new() } else { rows.to_vec() };
+    let rows = match index % 3 {
+        0 => vec![[0.1 * w, 0.2 * h, 0.6 * w, 0.7 * h], [0.5 * w, 0.5 * h, w, h]],
+        1 => vec![[0.1 * w, 0.1 * h, 0.3 * w, 0.6 * h]],
+        _ => Vec::new(),
+    };
     // Each box but its upper left corner.
     let plane = |&[x1, y1, x2, y2]: &[f32; 4]| -> Vec<u8> {
         let pixels = (0..width * height).map(|pixel| ((pixel % width) as f32, (pixel / width) as f32));
@@ -61,7 +64,7 @@ fn builder_of(jpegs: &[Vec<u8>], tiles: u32) -> Builder {
 }
 
 /// Objects pasted over mirrored images.
-pub fn pasting(jpegs: &[Vec<u8>], paste: RandomCopyPaste) -> Builder {
+pub fn pasting(jpegs: &[Vec<u8>], paste: impl Into<Transform>) -> Builder {
     let pipeline = Pipeline::builder(source(jpegs)).fields(NAMES).seed(5).batch_size(4).threads(2);
     let pipeline = pipeline.augment(random_horizontal_flip(0.5)).augment(paste).resize(Size::new(48, 40));
     pipeline.output(DType::U8, Layout::Nhwc)
@@ -160,7 +163,8 @@ fn mixed(jpegs: &[Vec<u8>], own: Made, op: &MixUp) -> Made {
     Made { size: own.size, rgb, fields: join(&placed, own.size) }
 }
 
-/// What torchvision's `SimpleCopyPaste` does, with boxes whose far edges lie after the last pixel.
+/// What torchvision's `SimpleCopyPaste` does, with boxes whose far edges lie after the last pixel. Without `refit`, boxes
+/// and objects stay.
 fn pasted(jpegs: &[Vec<u8>], own: Made, op: &CopyPaste) -> Made {
     let (other, size) = (made(jpegs, op.part.sample, &op.part.ops), own.size);
     assert_eq!(other.size, size);
@@ -178,10 +182,17 @@ fn pasted(jpegs: &[Vec<u8>], own: Made, op: &CopyPaste) -> Made {
     let rgb = (0..own.rgb.len()).map(|i| if shown[i / 3] { other.rgb[i] } else { own.rgb[i] }).collect();
     let (mut rows, mut labels, mut left) = (Vec::new(), Vec::new(), Vec::new());
     let Some(Field::Integers(own_labels)) = own.fields.get("labels") else { panic!("{:?}", own.fields) };
-    for (mut plane, label) in planes(&own.fields).into_iter().zip(own_labels) {
+    let own_rows = own.fields.boxes().unwrap().rows();
+    for ((mut plane, label), row) in planes(&own.fields).into_iter().zip(own_labels).zip(own_rows) {
         plane.iter_mut().zip(&shown).for_each(|(value, shown)| *value &= u8::from(!shown));
         let seen: Vec<(i32, i32)> =
             (0..width * height).map(|i| (i % width, i / width)).filter(|(x, y)| plane[at(*x, *y)] == 1).collect();
+        if !op.refit {
+            rows.push(*row);
+            labels.push(*label);
+            left.push(plane);
+            continue;
+        }
         let bound = |of: fn(&(i32, i32)) -> i32| Some((seen.iter().map(of).min()?, seen.iter().map(of).max()? + 1));
         if let (Some((x1, x2)), Some((y1, y2))) = (bound(|(x, _)| *x), bound(|(_, y)| *y)) {
             rows.push([x1, y1, x2, y2].map(|side| side as f32));
@@ -246,13 +257,7 @@ fn objects_are_pasted_as_recipes_say() {
         let pipeline = pasting(&jpegs, RandomCopyPaste::new().blending(blending)).build().unwrap();
         let (mut pastes, mut chosen, mut hidden) = (0, 0, 0);
         for (index, bytes, fields) in delivered(&pipeline, 2) {
-            let recipe = pipeline.recipe(2, index).unwrap();
-            let made = made(&jpegs, index, &recipe);
-            assert!(made.rgb == bytes, "sample {index}: {recipe:?}");
-            let rows = |fields: &Fields| fields.boxes().unwrap().rows().to_vec();
-            assert_eq!(rows(&made.fields), rows(&fields));
-            assert_eq!(made.fields.get("labels"), fields.get("labels"));
-            assert_eq!(planes(&made.fields), planes(&fields));
+            let recipe = equal_by_hand(&jpegs, &pipeline, index, &bytes, &fields);
             let mut last = None;
             let stages = pipeline.stages(2, index, 0, &mut |stage| {
                 last = Some(stage.pixels.to_rgb());
@@ -260,14 +265,18 @@ fn objects_are_pasted_as_recipes_say() {
             });
             assert_eq!((stages.unwrap(), last), (vec![recipe.clone()], Some(bytes)));
             let paste = recipe.iter().find_map(|op| if let Op::CopyPaste(op) = op { Some(op) } else { None });
-            let own = if index % 3 == 2 { 0 } else { 2 };
+            let of = |index: u64| [2, 1, 0][index as usize % 3];
+            let own = of(index);
             match paste {
                 Some(op) => {
-                    assert_eq!((op.margin, op.part.sample % 3 == 2), (if blending { 2 } else { 0 }, false));
+                    assert_eq!(
+                        (op.margin, op.refit, of(op.part.sample) > 0),
+                        (if blending { 2 } else { 0 }, true, true)
+                    );
                     let keep =
                         op.part.ops.iter().find_map(|op| if let Op::KeepObjects(op) = op { Some(op) } else { None });
-                    let added = keep.map_or(2, |keep| keep.rows.len());
-                    (pastes, chosen) = (pastes + 1, chosen + usize::from(added == 1));
+                    let added = keep.map_or(of(op.part.sample), |keep| keep.rows.len());
+                    (pastes, chosen) = (pastes + 1, chosen + usize::from(keep.is_some()));
                     hidden += own + added - fields.objects();
                 }
                 // The other has no objects.
@@ -276,6 +285,50 @@ fn objects_are_pasted_as_recipes_say() {
         }
         assert!((4..14).contains(&pastes) && (1..pastes).contains(&chosen) && hidden > 0, "{pastes} {chosen} {hidden}");
     }
+}
+
+#[test]
+fn objects_that_cover_little_are_pasted() {
+    let jpegs = jpegs(14);
+    let flip = pasting(&jpegs, YoloCopyPaste::new(1.0)).build().unwrap();
+    let mut pastes = 0;
+    for (index, bytes, fields) in delivered(&flip, 2) {
+        let recipe = equal_by_hand(&jpegs, &flip, index, &bytes, &fields);
+        let paste = recipe.iter().find_map(|op| if let Op::CopyPaste(op) = op { Some(op) } else { None });
+        // Both of two objects cover too much of each other's places.
+        assert_eq!(paste.is_some(), index % 3 == 1, "{recipe:?}");
+        if let Some(op) = paste {
+            assert_eq!((op.part.sample, op.margin, op.refit, fields.objects()), (index, 0, false, 2));
+            assert!(matches!(op.part.ops.last(), Some(Op::Hflip(_))));
+            pastes += 1;
+        }
+    }
+    assert!(pastes > 2);
+    // Later draws see what was pasted.
+    let mixup = Pipeline::builder(source(&jpegs)).fields(NAMES).seed(5).batch_size(4).augment(RandomMosaic::new(32));
+    let mixup = mixup.augment(YoloCopyPaste::new(0.8).mode(CopyPasteMode::Mixup)).augment(YoloPerspective::new(64));
+    let mixup = mixup.output(DType::U8, Layout::Nhwc).build().unwrap();
+    let (mut pastes, mut dropped) = (0, 0);
+    for (index, bytes, fields) in delivered(&mixup, 2) {
+        let recipe = equal_by_hand(&jpegs, &mixup, index, &bytes, &fields);
+        if let Some(at) = recipe.iter().position(|op| matches!(op, Op::CopyPaste(_))) {
+            pastes += 1;
+            dropped += usize::from(recipe[at..].iter().any(|op| matches!(op, Op::KeepObjects(_))));
+        }
+    }
+    assert!((2..14).contains(&pastes) && dropped > 0, "{pastes} {dropped}");
+}
+
+/// Checks that a sample of epoch 2 is what its recipe says, and returns the recipe.
+fn equal_by_hand(jpegs: &[Vec<u8>], pipeline: &Pipeline, index: u64, bytes: &[u8], fields: &Fields) -> Vec<Op> {
+    let recipe = pipeline.recipe(2, index).unwrap();
+    let made = made(jpegs, index, &recipe);
+    assert!(made.rgb == bytes, "sample {index}: {recipe:?}");
+    let rows = |fields: &Fields| fields.boxes().unwrap().rows().to_vec();
+    assert_eq!(rows(&made.fields), rows(fields));
+    assert_eq!(made.fields.get("labels"), fields.get("labels"));
+    assert_eq!(planes(&made.fields), planes(fields));
+    recipe
 }
 
 #[test]
@@ -291,7 +344,10 @@ fn what_pasting_needs_is_asked_for() {
         let error = builder(&NAMES).augment(late).center_crop(8).build().unwrap_err();
         assert!(error.is_parameter() && error.to_string().contains("before random_copy_paste"), "{error}");
     }
-    builder(&NAMES).augment(RandomMosaic::new(8)).build().unwrap();
+    let tiles = builder(&NAMES).augment(RandomMosaic::new(24)).output(DType::U8, Layout::Nhwc).build().unwrap();
+    for (index, bytes, fields) in delivered(&tiles, 2) {
+        equal_by_hand(&jpegs, &tiles, index, &bytes, &fields);
+    }
     let before = Pipeline::builder(source(&jpegs)).fields(NAMES).augment(RandomIouCrop::new());
     before.augment(RandomCopyPaste::new()).center_crop(8).build().unwrap();
     let paste = CopyPaste::new(Part::new(1)).into();
@@ -303,6 +359,7 @@ fn neither_threads_nor_caches_nor_ranks_matter() {
     let jpegs = jpegs(10);
     check_others(&|| builder(&jpegs));
     check_others(&|| pasting(&jpegs, RandomCopyPaste::new()));
+    check_others(&|| pasting(&jpegs, YoloCopyPaste::new(1.0)));
 }
 
 fn check_others(builder: &dyn Fn() -> Builder) {

@@ -407,6 +407,15 @@ class RandomCopyPaste(Written):
 
 
 @dataclass(frozen=True)
+class YoloCopyPaste(Written):
+    _name = "yolo_copy_paste"
+    _kind = "transform"
+
+    share: float
+    mode: Literal["flip", "mixup"] = "flip"
+
+
+@dataclass(frozen=True)
 class ScaleJitter(Written):
     _name = "scale_jitter"
     _kind = "transform"
