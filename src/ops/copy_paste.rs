@@ -114,7 +114,7 @@ impl Pass for CopyPaste {
 /// use warpfeed::fields::{BoxFormat, Boxes, Fields, Mask};
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
 /// use warpfeed::ops::{Op, RandomCopyPaste};
-/// use warpfeed::{prelude::*, source::Compose};
+/// use warpfeed::prelude::*;
 ///
 /// let size = Size::new(16, 12);
 /// let jpeg = encode_jpeg(&Image::new(size), &JpegOptions::default())?;
@@ -125,6 +125,7 @@ impl Pass for CopyPaste {
 /// let pipeline = Pipeline::builder(source.fields(["boxes", "masks"], move |_| Ok(fields.clone())))
 ///     .fields(["boxes", "masks"])
 ///     .augment(RandomCopyPaste::new())
+///     .center_crop(8)
 ///     .build()?;
 /// assert!(pipeline.recipe(0, 0)?.iter().any(|op| matches!(op, Op::CopyPaste(_))));
 /// # Ok::<(), warpfeed::Error>(())

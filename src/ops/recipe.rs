@@ -138,7 +138,7 @@ impl<'a> RecipeBuilder<'a> {
         if self.sample.fields.is_some_and(Fields::has_object_masks) {
             return Ok(());
         }
-        Err(Error::parameter(name, "fields", "masks of objects among the pipeline's fields", "none"))
+        Err(Error::parameter(name, "fields", "with masks of objects (`Builder::fields`, `--fields`)", "none"))
     }
 
     /// What reads other samples, for the transform `name`.
