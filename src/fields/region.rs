@@ -52,16 +52,15 @@ impl Region {
 
 /// The columns and rows around the pixels of a plane that are not 0; `None` if there are none.
 pub(super) fn around(plane: &[u8], width: usize) -> Option<[Range<usize>; 2]> {
-    let (mut columns, mut rows) = (usize::MAX..0, usize::MAX..0);
+    let mut found: Option<[Range<usize>; 2]> = None;
     for (y, row) in plane.chunks_exact(width).enumerate() {
-        let (Some(first), Some(last)) = (row.iter().position(|value| *value != 0), row.iter().rposition(|v| *v != 0))
-        else {
-            continue;
-        };
-        columns = columns.start.min(first)..columns.end.max(last + 1);
-        rows = rows.start.min(y)..y + 1;
+        let is_set = |value: &u8| *value != 0;
+        if let (Some(first), Some(last)) = (row.iter().position(is_set), row.iter().rposition(is_set)) {
+            let [columns, rows] = found.unwrap_or([first..last + 1, y..y + 1]);
+            found = Some([columns.start.min(first)..columns.end.max(last + 1), rows.start..y + 1]);
+        }
     }
-    (columns.end > 0).then_some([columns, rows])
+    found
 }
 
 #[cfg(test)]

@@ -66,7 +66,8 @@ impl Operation for CopyPaste {
     }
 
     fn motion(&self, _input: Size) -> Result<Motion> {
-        let (others, &Self { margin, refit, .. }) = (vec![(self.part.fields(Self::NAME)?, [0; 2])], self);
+        let others = vec![(self.part.fields(Self::NAME)?, [0; 2])];
+        let Self { margin, refit, .. } = *self;
         Ok(Motion::Join(Join { at: [0; 2], others, shown: Shown::Objects { margin, refit } }))
     }
 

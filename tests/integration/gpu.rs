@@ -536,10 +536,9 @@ fn samples_of_several_equal_the_cpu() {
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn pasted_objects_equal_the_cpu() {
     let jpegs = partners::jpegs(9);
-    let pastes =
+    let pastes: [Transform; 3] =
         [RandomCopyPaste::new().into(), RandomCopyPaste::new().blending(false).into(), YoloCopyPaste::new(1.0).into()];
     for paste in pastes {
-        let paste: Transform = paste;
         let [want, got] = both(|| partners::pasting(&jpegs, paste.clone()));
         assert!(want == got, "{paste:?}");
     }
