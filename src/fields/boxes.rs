@@ -225,6 +225,16 @@ impl Boxes {
         }
     }
 
+    /// Sets the boxes for which there is one to left, top, right, bottom. What operations have cut off of them stays known.
+    pub(super) fn refit(&mut self, corners: &[Option<[f32; 4]>]) {
+        let format = self.format;
+        for (row, corners) in self.rows.iter_mut().zip(corners) {
+            if let Some(corners) = corners {
+                *row = convert(*corners, BoxFormat::Xyxy, format);
+            }
+        }
+    }
+
     /// Adds other boxes after these, in the format of these.
     pub(super) fn append(&mut self, other: &Self) {
         if !self.visible.is_empty() || !other.visible.is_empty() {

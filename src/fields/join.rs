@@ -1,5 +1,6 @@
 //! Fields of several samples on one canvas.
 
+use super::region::Region;
 use super::{Field, Fields};
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -12,8 +13,25 @@ pub(crate) struct Join {
     pub(crate) at: [u32; 2],
     /// The fields of each other sample, and the first column and row of its image.
     pub(crate) others: Vec<(Arc<Fields>, [u32; 2])>,
-    /// Whether images are blended, so that no pixel of a mask is one sample's alone.
-    pub(crate) blended: bool,
+    /// Which pixels show the other samples.
+    pub(crate) shown: Shown,
+}
+
+/// Which pixels show the other samples.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Shown {
+    /// All where their images lie.
+    Covering,
+    /// None alone: images are blended.
+    Blended,
+    /// Those of their objects.
+    Objects {
+        /// Pixels around the objects, along each axis, that are shown too.
+        margin: u32,
+        /// Whether boxes of the image's own objects are set around what is left of these, and objects of which nothing is
+        /// left go.
+        refit: bool,
+    },
 }
 
 impl Join {
@@ -24,8 +42,15 @@ impl Join {
     pub(super) fn apply(&self, fields: &mut Fields, canvas: Size) -> Result<()> {
         fields.fields_mut().for_each(|field| place(field, self.at, canvas));
         for (other, at) in &self.others {
+            let region = match self.shown {
+                Shown::Objects { margin, refit } => {
+                    let region = Region::of_objects(other, margin);
+                    region.inspect(|region| cut_out(fields, region, refit))
+                }
+                Shown::Covering | Shown::Blended => None,
+            };
             for (name, field) in &mut fields.named {
-                let joined = other.get(name).is_some_and(|other| self.add(field, other, *at, canvas));
+                let joined = other.get(name).is_some_and(|other| self.add(field, other, *at, canvas, region.as_ref()));
                 if !joined {
                     let cause = format!("the field {name} of several samples cannot be joined: they must be alike");
                     return Err(Error::unfit("fields", cause));
@@ -36,7 +61,7 @@ impl Join {
     }
 
     /// Adds a field of another sample. False if the two are of different kinds.
-    fn add(&self, field: &mut Field, other: &Field, at: [u32; 2], canvas: Size) -> bool {
+    fn add(&self, field: &mut Field, other: &Field, at: [u32; 2], canvas: Size, region: Option<&Region>) -> bool {
         let mut other = other.clone();
         if !matches!(&other, Field::Mask(mask) if !mask.is_of_objects()) {
             place(&mut other, at, canvas);
@@ -52,7 +77,11 @@ impl Join {
                 true
             }
             (Field::Mask(own), Field::Mask(other)) if !own.is_of_objects() && !other.is_of_objects() => {
-                !self.blended && own.paste(&other, at)
+                match (self.shown, region) {
+                    (Shown::Covering, _) => own.paste(&other, at),
+                    (Shown::Objects { .. }, Some(region)) => own.paste_region(&other, region),
+                    _ => false,
+                }
             }
             (Field::Integers(own), Field::Integers(other)) => {
                 own.extend(other);
@@ -64,6 +93,19 @@ impl Join {
             }
             _ => false,
         }
+    }
+}
+
+/// Takes the pixels of a region from all objects.
+fn cut_out(fields: &mut Fields, region: &Region, refit: bool) {
+    let is_masks = |field: &&mut Field| matches!(field, Field::Mask(mask) if mask.is_of_objects());
+    let Some(Field::Mask(masks)) = fields.fields_mut().find(is_masks) else { return };
+    let left = masks.cut_out(region);
+    if refit {
+        if let Some(boxes) = fields.boxes_mut() {
+            boxes.refit(&left);
+        }
+        fields.keep(&left.iter().map(Option::is_some).collect::<Vec<_>>());
     }
 }
 
@@ -97,7 +139,7 @@ mod tests {
     #[test]
     fn all_fields_come_to_their_places() {
         let (mut fields, other) = (sample(3, 1), Arc::new(sample(4, 2)));
-        let mut join = Join { at: [1, 0], others: vec![(Arc::clone(&other), [0, 1])], blended: false };
+        let mut join = Join { at: [1, 0], others: vec![(Arc::clone(&other), [0, 1])], shown: Shown::Covering };
         join.apply(&mut fields, Size::new(3, 2)).unwrap();
         assert_eq!(fields.boxes().unwrap().rows(), [[2.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]);
         assert_eq!(fields.get(LABELS), Some(&Field::Integers(vec![3, 4])));
@@ -110,10 +152,41 @@ mod tests {
         let Some(Field::KeyPoints(points)) = fields.get(KEYPOINTS) else { panic!("{fields:?}") };
         assert_eq!(points.points(), [[1.5, 0.5], [0.5, 1.5]]);
         // No pixel of the mask of a blended image is one sample's alone.
-        join.blended = true;
+        join.shown = Shown::Blended;
         assert!(join.apply(&mut sample(3, 1), Size::new(3, 2)).unwrap_err().is_bad_sample());
         let poorer = Fields::new().with(BOXES, Boxes::new(BoxFormat::Xyxy, Vec::new())).unwrap();
         join.others = vec![(Arc::new(poorer), [0, 0])];
         assert!(join.apply(&mut sample(3, 1), Size::new(3, 2)).unwrap_err().to_string().contains(LABELS));
+    }
+
+    #[test]
+    fn pasted_objects_cut_those_below() {
+        let canvas = Size::new(4, 1);
+        let made = |rows: &[[f32; 4]], planes: &[[u8; 4]], labels: &[i64], values: [u8; 4]| {
+            Fields::new()
+                .with(BOXES, Boxes::new(BoxFormat::Xyxy, rows.to_vec()))
+                .and_then(|fields| fields.with(LABELS, labels.to_vec()))
+                .and_then(|fields| fields.with(MASKS, Mask::of_objects(canvas, planes.iter().map(|p| p.to_vec()))?))
+                .and_then(|fields| fields.with(MASK, Mask::new(canvas, values.to_vec())?))
+                .unwrap()
+        };
+        let own = || {
+            let rows = [[0.0, 0.0, 3.5, 1.0], [2.0, 0.0, 3.0, 1.0]];
+            made(&rows, &[[1, 1, 1, 0], [0, 0, 1, 0]], &[5, 6], [5, 5, 6, 0])
+        };
+        let other = made(&[[2.0, 0.0, 3.0, 1.0]], &[[0, 0, 1, 0]], &[7], [8, 8, 7, 8]);
+        let joined = |margin, refit| {
+            let (mut fields, others) = (own(), vec![(Arc::new(other.clone()), [0; 2])]);
+            Join { at: [0; 2], others, shown: Shown::Objects { margin, refit } }.apply(&mut fields, canvas).unwrap();
+            fields
+        };
+        let rows = [[0.0, 0.0, 2.0, 1.0], [2.0, 0.0, 3.0, 1.0]];
+        assert_eq!(joined(0, true), made(&rows, &[[1, 1, 0, 0], [0, 0, 1, 0]], &[5, 7], [5, 5, 7, 0]));
+        // The margin shows the other image, and belongs to no object.
+        let rows = [[0.0, 0.0, 1.0, 1.0], [2.0, 0.0, 3.0, 1.0]];
+        assert_eq!(joined(1, true), made(&rows, &[[1, 0, 0, 0], [0, 0, 1, 0]], &[5, 7], [5, 8, 7, 8]));
+        let rows = [[0.0, 0.0, 3.5, 1.0], [2.0, 0.0, 3.0, 1.0], [2.0, 0.0, 3.0, 1.0]];
+        let planes = [[1, 1, 0, 0], [0; 4], [0, 0, 1, 0]];
+        assert_eq!(joined(0, false), made(&rows, &planes, &[5, 6, 7], [5, 5, 7, 0]));
     }
 }

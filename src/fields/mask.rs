@@ -1,6 +1,7 @@
 //! Masks: a number for each pixel of the image, or for each pixel and object whether it is the object's.
 
 use super::keep_rows;
+use super::region::{Region, around};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use std::sync::Arc;
@@ -159,6 +160,44 @@ impl Mask {
             _ => return false,
         }
         true
+    }
+
+    /// Overwrites the pixels of an image's mask that are in a region by those of another, of the same size. False if the
+    /// other has not as many bits.
+    pub(super) fn paste_region(&mut self, other: &Self, region: &Region) -> bool {
+        fn paste<T: Copy>(to: &mut [T], from: &[T], region: &Region) {
+            let pixels = to.iter_mut().zip(from).zip(region.pixels());
+            pixels.filter(|(_, inside)| **inside).for_each(|((to, from), _)| *to = *from);
+        }
+        let (Some(to), Some(from)) = (self.planes.first_mut(), other.planes.first()) else { return false };
+        match (Arc::make_mut(to), &**from) {
+            (MaskValues::U8(to), MaskValues::U8(from)) => paste(to, from, region),
+            (MaskValues::U16(to), MaskValues::U16(from)) => paste(to, from, region),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes the pixels of a region from all objects. Returns for each what is left of it: left, top, right, bottom.
+    pub(super) fn cut_out(&mut self, region: &Region) -> Vec<Option<[f32; 4]>> {
+        let width = self.size.width as usize;
+        let cut = |plane: &mut Arc<MaskValues>| {
+            let MaskValues::U8(values) = Arc::make_mut(plane) else { return None };
+            let inside = values.iter_mut().zip(region.pixels()).filter(|(_, inside)| **inside);
+            inside.for_each(|(value, _)| *value = 0);
+            let [columns, rows] = around(values, width)?;
+            Some([columns.start, rows.start, columns.end, rows.end].map(|side| side as f32))
+        };
+        self.planes.iter_mut().map(cut).collect()
+    }
+
+    /// Marks the pixels of all objects.
+    pub(super) fn add_to(&self, pixels: &mut [bool]) {
+        for plane in &self.planes {
+            if let MaskValues::U8(values) = &**plane {
+                pixels.iter_mut().zip(values).for_each(|(pixel, value)| *pixel |= *value != 0);
+            }
+        }
     }
 
     pub(super) fn keep(&mut self, kept: &[bool]) {

@@ -22,6 +22,7 @@ mod keypoints;
 mod mask;
 pub(crate) mod motion;
 mod png;
+pub(crate) mod region;
 
 pub use batch::{BatchFields, Padded};
 pub use boxes::{BoxFormat, Boxes, Clamping};
@@ -203,6 +204,11 @@ impl Fields {
     pub(crate) fn without_masks(&self) -> Self {
         let named = self.named.iter().filter(|(_, field)| !matches!(field, Field::Mask(_)));
         Self { named: named.cloned().collect() }
+    }
+
+    /// Whether a field has masks of objects.
+    pub(crate) fn has_object_masks(&self) -> bool {
+        self.named.iter().any(|(_, field)| matches!(field, Field::Mask(mask) if mask.is_of_objects()))
     }
 
     /// Only the fields with these names, in the order of the names. A name without a field is left out.

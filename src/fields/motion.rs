@@ -4,7 +4,7 @@
 //! nothing is fused, and boxes are clamped after each operation that can move them across an edge.
 
 use super::boxes::{BoxFormat, convert};
-pub(crate) use super::join::Join;
+pub(crate) use super::join::{Join, Shown};
 use super::keypoints::PointConvention;
 use super::{Boxes, Clamping, Field, Fields, KeyPoints};
 use crate::error::Result;

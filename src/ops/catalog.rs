@@ -72,6 +72,8 @@ pub fn catalog() -> Vec<CatalogEntry> {
         YoloPerspective::new(640),
         RandomMosaic::new(640),
         RandomMixUp::new(32.0),
+        RandomCopyPaste::new(),
+        YoloCopyPaste::new(0.5),
         ScaleJitter::new(1024),
         RandomShortestSize::new([480, 512]),
         FixedSizeCrop::new(1024),
@@ -128,6 +130,7 @@ pub fn catalog() -> Vec<CatalogEntry> {
         KeepObjects::new([0, 2]),
         Mosaic::new(320).at([10, 20]),
         MixUp::new(0.5, Part::new(17)),
+        CopyPaste::new(Part::new(17)),
         UnlabelKeypoints,
         Normalize::new([0.5; 3], [0.25; 3]),
     ];

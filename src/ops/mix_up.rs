@@ -7,7 +7,7 @@ use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
 use super::{CpuPass, Op, Operation, Pass, Primitive, Reach, Resize};
 use crate::error::{Error, Result};
-use crate::fields::motion::{Join, Motion};
+use crate::fields::motion::{Join, Motion, Shown};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ impl Operation for MixUp {
 
     fn motion(&self, _input: Size) -> Result<Motion> {
         let others = vec![(self.part.fields(Self::NAME)?, [0; 2])];
-        Ok(Motion::Join(Join { at: [0; 2], others, blended: true }))
+        Ok(Motion::Join(Join { at: [0; 2], others, shown: Shown::Blended }))
     }
 
     fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {

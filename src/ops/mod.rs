@@ -73,8 +73,9 @@ mod clamp;
 pub(crate) mod color_jitter;
 pub(crate) mod combine;
 pub(crate) mod contrast;
+pub(crate) mod copy_paste;
 mod corner_crop;
-pub(crate) mod crop;
+mod crop;
 mod crop_search;
 pub(crate) mod custom;
 pub(crate) mod descriptors;
@@ -147,6 +148,7 @@ pub(crate) mod turn;
 mod unlabel_keypoints;
 mod weighted_sum;
 pub(crate) mod written;
+mod yolo_copy_paste;
 mod yolo_perspective;
 
 pub use crate::rng::SampleRng;
@@ -165,17 +167,19 @@ pub use resize::ResizeTo;
 pub use transform::{
     AugMix, AutoAugment, ByEpoch, ColorJitter, CornerCrop, CustomTransform, FixedSizeCrop, Letterbox, Maybe,
     MinIouCrop, Named, OneOf, RandAugment, RandomAffine, RandomAutocontrast, RandomBboxCrop, RandomChannelPermutation,
-    RandomCrop, RandomDilation, RandomElastic, RandomEqualize, RandomErasing, RandomErosion, RandomGaussianBlur,
-    RandomGaussianNoise, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomIouCrop, RandomJpeg, RandomMixUp,
-    RandomMosaic, RandomOrder, RandomPerspective, RandomPhotometricDistort, RandomPillowGaussianBlur, RandomPosterize,
-    RandomResize, RandomResizedCrop, RandomRotation, RandomSharpness, RandomShortestSize, RandomSizeCrop,
-    RandomSolarize, RandomVerticalFlip, RandomZoomOut, Repeat, SampleInfo, ScaleJitter, SegmentationCrop, TimmAugment,
-    Transform, TrivialAugment, YoloPerspective, color_jitter, gaussian_blur, maybe, one_of, random_crop,
-    random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order,
-    random_resized_crop, random_rotation, random_vertical_flip, repeat, three_augment,
+    RandomCopyPaste, RandomCrop, RandomDilation, RandomElastic, RandomEqualize, RandomErasing, RandomErosion,
+    RandomGaussianBlur, RandomGaussianNoise, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomIouCrop,
+    RandomJpeg, RandomMixUp, RandomMosaic, RandomOrder, RandomPerspective, RandomPhotometricDistort,
+    RandomPillowGaussianBlur, RandomPosterize, RandomResize, RandomResizedCrop, RandomRotation, RandomSharpness,
+    RandomShortestSize, RandomSizeCrop, RandomSolarize, RandomVerticalFlip, RandomZoomOut, Repeat, SampleInfo,
+    ScaleJitter, SegmentationCrop, TimmAugment, Transform, TrivialAugment, YoloCopyPaste, YoloPerspective,
+    color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion,
+    random_grayscale, random_horizontal_flip, random_order, random_resized_crop, random_rotation, random_vertical_flip,
+    repeat, three_augment,
 };
 pub use weighted_sum::Chain;
 pub use written::TransformFile;
+pub use yolo_copy_paste::CopyPasteMode;
 
 use crate::error::{Error, Result};
 use crate::fields::Fields;
@@ -482,6 +486,8 @@ operations! {
     "mosaic" mosaic::Mosaic,
     /// Blends with another sample.
     "mix_up" mix_up::MixUp,
+    /// Pastes objects of another sample.
+    "copy_paste" copy_paste::CopyPaste,
     /// Drops objects by their numbers.
     "keep_objects" keep_objects::KeepObjects,
     /// Marks keypoints outside the image as not labeled.
@@ -581,7 +587,7 @@ impl Op {
 
     /// Whether the operation may join other samples with this one.
     pub(crate) fn joins(&self) -> bool {
-        matches!(self, Self::Mosaic(_) | Self::MixUp(_))
+        matches!(self, Self::Mosaic(_) | Self::MixUp(_) | Self::CopyPaste(_))
     }
 
     /// The other samples that the operation needs.
@@ -589,6 +595,7 @@ impl Op {
         match self {
             Self::Mosaic(op) => &op.parts,
             Self::MixUp(op) => std::slice::from_ref(&op.part),
+            Self::CopyPaste(op) => std::slice::from_ref(&op.part),
             _ => &[],
         }
     }
@@ -598,6 +605,7 @@ impl Op {
         match self {
             Self::Mosaic(op) => &mut op.parts,
             Self::MixUp(op) => std::slice::from_mut(&mut op.part),
+            Self::CopyPaste(op) => std::slice::from_mut(&mut op.part),
             _ => &mut [],
         }
     }
@@ -605,7 +613,7 @@ impl Op {
     /// Whether the operation runs on the CPU only.
     pub(crate) fn needs_cpu(&self) -> bool {
         match self {
-            Self::Custom(_) | Self::Jpeg(_) | Self::Mosaic(_) | Self::MixUp(_) => true,
+            Self::Custom(_) | Self::Jpeg(_) | Self::Mosaic(_) | Self::MixUp(_) | Self::CopyPaste(_) => true,
             Self::WeightedSum(mix) => mix.chains.iter().flat_map(|chain| &chain.ops).any(Self::needs_cpu),
             _ => false,
         }

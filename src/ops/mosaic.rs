@@ -9,7 +9,7 @@ use super::sanitize::Sanitize;
 use super::transform::RandomTransform;
 use super::{CpuPass, Crop, Op, Operation, Pass, Primitive, Reach, Resize, SizeEffect};
 use crate::error::{Error, Result};
-use crate::fields::motion::{Join, Motion};
+use crate::fields::motion::{Join, Motion, Shown};
 use crate::raster::{Pixel, Rect, Size};
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +105,7 @@ impl Operation for Mosaic {
 
     fn motion(&self, _input: Size) -> Result<Motion> {
         let others = self.parts.iter().map(|part| Ok((part.fields(Self::NAME)?, part.at)));
-        Ok(Motion::Join(Join { at: self.at, others: others.collect::<Result<_>>()?, blended: false }))
+        Ok(Motion::Join(Join { at: self.at, others: others.collect::<Result<_>>()?, shown: Shown::Covering }))
     }
 
     fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {
@@ -146,13 +146,14 @@ impl Pass for Mosaic {
     }
 }
 
-/// Places four samples around a point of a canvas with twice the sides of an image: Ultralytics' `Mosaic`. Each is resized
-/// so that its longer side has the given length. What does not fit the canvas is cut off, and objects of which nothing is
-/// left are dropped.
+/// Places four or nine samples on a canvas with twice the sides of an image: Ultralytics' `Mosaic`. Each is resized so that
+/// its longer side has the given length. What does not fit the canvas is cut off, and objects of which nothing is left are
+/// dropped.
 ///
-/// The image is the one at the upper left. The other three are any samples of the source, after the transforms that come
-/// before this one in the pipeline, with draws of their own. Of each only the part is decoded that the canvas shows. The
-/// label and the target stay those of the sample.
+/// Of four samples the image is the one at the upper left, and all touch a point that is drawn. Of nine it is the one in
+/// the middle, and the others lie around it. They are any samples of the source, after the transforms that come before
+/// this one in the pipeline, with draws of their own. Of each only the part is decoded that the canvas shows. The label
+/// and the target stay those of the sample.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -177,21 +178,33 @@ pub struct RandomMosaic {
     side: u32,
     #[serde(default = "gray")]
     fill: [u8; 3],
+    #[serde(default = "four", skip_serializing_if = "is_four")]
+    tiles: u32,
+}
+
+const fn four() -> u32 {
+    4
+}
+
+fn is_four(tiles: &u32) -> bool {
+    *tiles == four()
 }
 
 /// Largest longer side of an image: the canvas has twice this side.
 const MAX_TILE_PX: u32 = 16_384;
 
 impl RandomMosaic {
-    /// Images whose longer sides have `side` pixels, on a gray canvas (114) of twice that.
+    /// Four images whose longer sides have `side` pixels, on a gray canvas (114) of twice that.
     #[must_use]
     pub const fn new(side: u32) -> Self {
-        Self { side, fill: gray() }
+        Self { side, fill: gray(), tiles: four() }
     }
 
     setters! {
         /// Color of the canvas: red, green, blue.
         fill: [u8; 3],
+        /// Number of samples: 4 or 9.
+        tiles: u32,
     }
 
     /// The size of an image whose longer side has become the given length, with Ultralytics' rounding.
@@ -215,24 +228,46 @@ impl RandomMosaic {
     }
 }
 
-/// The part of an image of size `size` that is on the canvas, and its place there. `right` and `below`: the side of the
-/// center on which it lies. `end` is the canvas' side.
-fn placed(size: Size, center: [u32; 2], [right, below]: [bool; 2], end: u32) -> (Rect, [u32; 2]) {
-    let axis = |side: u32, center: u32, after: bool| {
-        if after {
-            (0, side.min(end - center), center)
-        } else {
-            (side.saturating_sub(center), side.min(center), center - side.min(center))
-        }
+/// The upper left corner of a tile. Of four tiles, all touch `point`; of nine, the first has it as its corner, and the
+/// others follow clockwise from the one above. `first` and `last` are the sizes of the first tile and the one before.
+fn corner(tiles: u32, number: u32, size: Size, point: [u32; 2], first: Size, last: Size) -> [i64; 2] {
+    let sides = |Size { width, height }: Size| (i64::from(width), i64::from(height));
+    let ([x, y], (width, height)) = (point.map(i64::from), sides(size));
+    let ((first_width, first_height), (last_width, last_height)) = (sides(first), sides(last));
+    let (right, bottom) = (x + first_width, y + first_height);
+    match (tiles, number) {
+        (4, 0) => [x - width, y - height],
+        (4, 1) | (9, 1) => [x, y - height],
+        (4, 2) => [x - width, y],
+        (9, 2) => [x + last_width, y - height],
+        (9, 3) => [right, y],
+        (9, 4) => [right, y + last_height],
+        (9, 5) => [right - width, bottom],
+        (9, 6) => [right - last_width - width, bottom],
+        (9, 7) => [x - width, bottom - height],
+        (9, 8) => [x - width, bottom - last_height - height],
+        _ => [x, y],
+    }
+}
+
+/// The part of an image of size `size` that is on a square canvas of side `end`, and its place there; `None` if nothing
+/// of it is.
+fn placed(size: Size, corner: [i64; 2], end: u32) -> Option<(Rect, [u32; 2])> {
+    let axis = |side: u32, corner: i64| {
+        let (first, after) = (corner.max(0), (corner + i64::from(side)).min(i64::from(end)));
+        (first < after).then(|| ((first - corner) as u32, (after - first) as u32, first as u32))
     };
-    let ((x, width, left), (y, height, top)) =
-        (axis(size.width, center[0], right), axis(size.height, center[1], below));
-    (Rect { x, y, width, height }, [left, top])
+    let ((x, width, left), (y, height, top)) = (axis(size.width, corner[0])?, axis(size.height, corner[1])?);
+    Some((Rect { x, y, width, height }, [left, top]))
 }
 
 impl RandomTransform for RandomMosaic {
     fn validate(&self) -> Result<()> {
-        super::check::pixels(Self::NAME, "side", self.side, 2..=MAX_TILE_PX)
+        super::check::pixels(Self::NAME, "side", self.side, 2..=MAX_TILE_PX)?;
+        match self.tiles {
+            4 | 9 => Ok(()),
+            tiles => Err(Error::parameter(Self::NAME, "tiles", "4 or 9", tiles)),
+        }
     }
 
     fn size_effect(&self) -> SizeEffect {
@@ -240,7 +275,7 @@ impl RandomTransform for RandomMosaic {
     }
 
     fn images(&self, before: u64) -> u64 {
-        before.saturating_mul(4)
+        before.saturating_mul(u64::from(self.tiles))
     }
 
     fn draw(&self, recipe: &mut RecipeBuilder<'_>) -> Result<()> {
@@ -248,17 +283,23 @@ impl RandomTransform for RandomMosaic {
         let samples = recipe.partners(Self::NAME)?.samples();
         let (rng, own) = recipe.start();
         let mut center = || rng.uniform(0.5 * f64::from(self.side), 1.5 * f64::from(self.side)) as u32;
-        let center = [center(), center()];
-        let others = [[true, false], [false, true], [true, true]].map(|place| (place, rng.below(samples), rng.fork()));
+        let point = if self.tiles == 4 { [center(), center()] } else { [self.side / 2; 2] };
+        let others: Vec<_> = (1..self.tiles).map(|_| (rng.below(samples), rng.fork())).collect();
 
-        let (visible, at) = placed(self.fitted(own), center, [false; 2], end);
+        let first = self.fitted(own);
+        let place = |number, size, last| placed(size, corner(self.tiles, number, size, point, first, last), end);
+        // The image reaches the point, which lies on the canvas, so something of it is seen.
+        let (visible, at) = place(0, first, first).unwrap_or((Rect::full(first), [0; 2]));
         self.tile(own, visible).into_iter().try_for_each(|op| recipe.push(op))?;
-        let mut parts = Vec::with_capacity(others.len());
-        for (place, sample, mut rng) in others {
+        let (mut parts, mut last) = (Vec::with_capacity(others.len()), first);
+        for (number, (sample, mut rng)) in (1..).zip(others) {
             let mut part = recipe.partner(Self::NAME, sample, &mut rng)?;
-            let (visible, at) = placed(self.fitted(part.size()), center, place, end);
-            self.tile(part.size(), visible).into_iter().try_for_each(|op| part.push(op))?;
-            parts.push(part.at(at));
+            let size = self.fitted(part.size());
+            if let Some((visible, at)) = place(number, size, last) {
+                self.tile(part.size(), visible).into_iter().try_for_each(|op| part.push(op))?;
+                parts.push(part.at(at));
+            }
+            last = size;
         }
         recipe.push(Mosaic { width: end, height: end, at, fill: self.fill, parts })
     }
@@ -272,10 +313,40 @@ mod tests {
     fn tiles_touch_the_center_and_stay_on_the_canvas() {
         let rect = |x, y, width, height| Rect { x, y, width, height };
         let size = Size::new(90, 40);
-        assert_eq!(placed(size, [60, 110], [false, false], 200), (rect(30, 0, 60, 40), [0, 70]));
-        assert_eq!(placed(size, [130, 30], [true, false], 200), (rect(0, 10, 70, 30), [130, 0]));
-        assert_eq!(placed(size, [100, 100], [true, true], 200), (rect(0, 0, 90, 40), [100, 100]));
-        assert_eq!(placed(size, [150, 180], [false, true], 200), (rect(0, 0, 90, 20), [60, 180]));
+        let place = |number, point| placed(size, corner(4, number, size, point, size, size), 200).unwrap();
+        assert_eq!(place(0, [60, 110]), (rect(30, 0, 60, 40), [0, 70]));
+        assert_eq!(place(1, [130, 30]), (rect(0, 10, 70, 30), [130, 0]));
+        assert_eq!(place(2, [150, 180]), (rect(0, 0, 90, 20), [60, 180]));
+        assert_eq!(place(3, [100, 100]), (rect(0, 0, 90, 40), [100, 100]));
+    }
+
+    #[test]
+    fn eight_tiles_lie_around_the_ninth() {
+        // Sides of 100: the middle begins at (50, 50) of a canvas of 200.
+        let sizes = [[100, 60], [80, 100], [100, 50], [70, 100], [100, 90], [60, 100], [100, 80], [90, 100], [100, 40]];
+        let sizes = sizes.map(|[width, height]| Size::new(width, height));
+        let mut last = sizes[0];
+        let places = (0..).zip(sizes).map(|(number, size)| {
+            let corner = corner(9, number, size, [50; 2], sizes[0], last);
+            last = size;
+            (corner, placed(size, corner, 200).map(|(visible, at)| (visible.size(), at)))
+        });
+        let seen = |width, height, at| Some((Size::new(width, height), at));
+        let expected = [
+            ([50, 50], seen(100, 60, [50, 50])),
+            ([50, -50], seen(80, 50, [50, 0])),
+            ([130, 0], seen(70, 50, [130, 0])),
+            ([150, 50], seen(50, 100, [150, 50])),
+            ([150, 150], seen(50, 50, [150, 150])),
+            ([90, 110], seen(60, 90, [90, 110])),
+            ([-10, 110], seen(90, 80, [0, 110])),
+            ([-40, 10], seen(50, 100, [0, 10])),
+            ([-50, -30], seen(50, 10, [0, 0])),
+        ];
+        assert!(places.eq(expected));
+        // A narrow image in the middle with a wide one below it leaves no room at the lower left.
+        let (narrow, wide) = (Size::new(30, 100), Size::new(100, 30));
+        assert_eq!(placed(wide, corner(9, 6, wide, [50; 2], narrow, wide), 200), None);
     }
 
     #[test]

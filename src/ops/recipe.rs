@@ -5,8 +5,9 @@ use super::named;
 use super::part::{Loaded, Part, Partner, Partners, needs_a_pipeline};
 use super::placed_mask::PlacedMask;
 use super::transform::{SampleInfo, Transform};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fields::Fields;
+use crate::follow::move_through;
 use crate::raster::Size;
 use crate::rng::{Pick, SampleRng};
 use std::sync::Arc;
@@ -129,6 +130,17 @@ impl<'a> RecipeBuilder<'a> {
         PlacedMask::new(name, fields, &self.ops, self.stored)
     }
 
+    /// Checks that the sample has masks of objects, for the transform `name`.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`](crate::Error::Parameter) if it has none.
+    pub(super) fn check_object_masks(&self, name: &'static str) -> Result<()> {
+        if self.sample.fields.is_some_and(Fields::has_object_masks) {
+            return Ok(());
+        }
+        Err(Error::parameter(name, "fields", "with masks of objects (`Builder::fields`, `--fields`)", "none"))
+    }
+
     /// What reads other samples, for the transform `name`.
     ///
     /// # Errors
@@ -149,6 +161,16 @@ impl<'a> RecipeBuilder<'a> {
         let mut recipe = RecipeBuilder::new(rng, info, sees_fields, before, self.by_name, self.partners);
         recipe.draw(&turned)?;
         Ok(PartBuilder { sample, size: recipe.sample.size, moved: recipe.moved, ops: recipe.ops })
+    }
+
+    /// The sample itself as another one, for the transform `name`, after the operations so far.
+    ///
+    /// # Errors
+    /// The errors of reading it.
+    pub(super) fn own_part(&self, name: &'static str) -> Result<PartBuilder> {
+        let SampleInfo { index, size, .. } = self.sample;
+        self.partners(name)?.partner(index)?;
+        Ok(PartBuilder { sample: index, size, moved: self.moved.clone(), ops: self.ops.clone() })
     }
 
     /// Adds an operation to the recipe.
@@ -190,8 +212,8 @@ impl<'a> RecipeBuilder<'a> {
 /// The size of an image after an operation, through which its fields are moved.
 fn size_after(op: &Op, moved: &mut Option<Fields>, before: Size) -> Result<Size> {
     match moved {
-        Some(fields) if fields.has_points() || op.joins() => op.move_points(fields, before),
-        _ => op.output_size(before),
+        Some(fields) => move_through(fields, before, op),
+        None => op.output_size(before),
     }
 }
 
@@ -208,6 +230,11 @@ impl PartBuilder {
     /// The image's size so far.
     pub(super) fn size(&self) -> Size {
         self.size
+    }
+
+    /// The sample's fields so far, without masks; `None` if it has none or no transform sees them.
+    pub(super) fn fields(&self) -> Option<&Fields> {
+        self.moved.as_ref()
     }
 
     /// Adds an operation.

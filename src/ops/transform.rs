@@ -42,6 +42,12 @@ pub(crate) trait RandomTransform {
         false
     }
 
+    /// Whether the transform leaves it to masks which objects stay, so that draws after it cannot know. Default: it does
+    /// not.
+    fn hides_objects(&self) -> bool {
+        false
+    }
+
     /// The transforms that this one combines. Default: none.
     fn parts(&self) -> &[Transform] {
         &[]
@@ -282,6 +288,8 @@ transforms! {
     "yolo_perspective" yolo_perspective::YoloPerspective,
     "random_mosaic" mosaic::RandomMosaic,
     "random_mix_up" mix_up::RandomMixUp,
+    "random_copy_paste" copy_paste::RandomCopyPaste,
+    "yolo_copy_paste" yolo_copy_paste::YoloCopyPaste,
     "scale_jitter" scale_jitter::ScaleJitter,
     "random_shortest_size" random_shortest_size::RandomShortestSize,
     "fixed_size_crop" fixed_size_crop::FixedSizeCrop,
@@ -342,6 +350,20 @@ impl Transform {
         self.random().sees_sample() || self.random().parts().iter().any(Self::sees_sample)
     }
 
+    /// Calls `each` with the transforms that this one combines, at any depth, in their order; with itself if there are
+    /// none.
+    pub(crate) fn each_leaf<'a>(&'a self, each: &mut dyn FnMut(&'a Self)) {
+        match self.random().parts() {
+            [] => each(self),
+            parts => parts.iter().for_each(|part| part.each_leaf(each)),
+        }
+    }
+
+    /// Whether the transform leaves it to masks which objects stay, so that draws after it cannot know.
+    pub(crate) fn hides_objects(&self) -> bool {
+        self.random().hides_objects()
+    }
+
     /// The name of an explicit operation with other samples in it, at any depth.
     pub(crate) fn with_parts(&self) -> Option<&'static str> {
         match self {
@@ -358,7 +380,7 @@ impl Transform {
 
 /// Refuses an operation with other samples, which only this crate's transforms draw.
 pub(crate) fn refuse_parts(name: &'static str, op: Option<&'static str>) -> Result<()> {
-    let expected = "without other samples, which random_mosaic and random_mix_up draw";
+    let expected = "without other samples, which random_mosaic and others draw";
     op.map_or(Ok(()), |op| Err(Error::parameter(name, "operations", expected, op)))
 }
 

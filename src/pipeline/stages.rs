@@ -1,14 +1,16 @@
 //! One sample through its operations, with an image after each, for people.
 
 use super::Pipeline;
+use super::partners::SourcePartners;
 use super::rgb::rgb;
 use crate::apply::{ApplyOptions, apply, pnm};
 use crate::error::Result;
+use crate::fields::Fields;
+use crate::follow::Follower;
 use crate::ops::Op;
 use crate::ops::orientation::Orientation;
 use crate::ops::part::{Loaded, LoadedImage};
 use crate::raster::Image;
-use crate::source::Source;
 use std::sync::Arc;
 
 /// A sample's image after one of its operations ([`Pipeline::stages`]).
@@ -62,7 +64,8 @@ impl<I> Pipeline<I> {
     ) -> Result<Vec<Vec<Op>>> {
         let source = self.setup.input.clone().into_data_set()?;
         let recipes = self.recipes_of(epoch, index, repetition)?;
-        let maker = Maker { source: &*source, options: self.apply_options() };
+        let maker =
+            Maker { samples: SourcePartners { setup: &self.setup, source: &*source }, options: self.apply_options() };
         let encoded = source.encoded(index)?;
         for (image, recipe) in recipes.iter().enumerate() {
             let mut stage = |number, operation, pixels| each(Stage { image, number, operation, pixels });
@@ -102,7 +105,7 @@ impl<I> Pipeline<I> {
 
 /// Makes images of samples by explicit operations.
 struct Maker<'a> {
-    source: &'a dyn Source,
+    samples: SourcePartners<'a>,
     options: ApplyOptions,
 }
 
@@ -117,13 +120,19 @@ impl Maker<'_> {
         rgb(tensor.as_bytes()?, tensor.shape(), (tensor.dtype(), tensor.layout()), normalization)
     }
 
-    /// Makes the images of other samples in a recipe.
+    /// Makes the images of other samples in a recipe, and moves the fields that recipes depend on.
     fn load_parts(&self, recipe: &mut [Op]) -> Result<()> {
         for part in recipe.iter_mut().flat_map(Op::parts_mut) {
             self.load_parts(&mut part.ops)?;
-            let image = self.image(&self.source.encoded(part.sample)?, &part.ops)?;
+            let SourcePartners { setup, source } = &self.samples;
+            let image = self.image(&source.encoded(part.sample)?, &part.ops)?;
             let image = LoadedImage { size: image.size(), rgb: Arc::new(image.to_rgb()) };
-            part.loaded = Loaded { fields: None, image: Some(image) };
+            let (stored, annotation) = self.samples.read(part.sample)?;
+            let planner = &setup.recipes.planner;
+            let follow =
+                |fields: Arc<Fields>| Follower::default().follow((*fields).clone(), stored.size, &part.ops, planner);
+            let fields = annotation.fields.map(follow).transpose()?.map(|(fields, _)| Arc::new(fields));
+            part.loaded = Loaded { fields, image: Some(image) };
         }
         Ok(())
     }

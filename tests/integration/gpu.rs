@@ -4,6 +4,7 @@
 use crate::common::recipes::recipe;
 use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, samples, small, source};
 use crate::common::{ragged, views};
+use crate::partners;
 use cudarc::driver::{CudaContext, result, sys};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -18,8 +19,8 @@ use warpfeed::{
     Layout, OnError, Orientation, PaddedPipeline, Pipeline, Preset, Strategy, Target, TargetType, Targets, apply,
     image::{ChromaSampling, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{
-        Contrast, Custom, ErasingNoise, Op, RandomErasing, RandomMixUp, RandomMosaic, YoloPerspective,
-        random_resized_crop,
+        Contrast, Custom, ErasingNoise, Op, RandomCopyPaste, RandomErasing, RandomMixUp, RandomMosaic, Transform,
+        YoloCopyPaste, YoloPerspective, random_resized_crop,
     },
     source::EncodedImages,
 };
@@ -518,15 +519,29 @@ fn padded_batches_equal_the_cpu() {
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn samples_of_several_equal_the_cpu() {
-    let [want, got] = both(|| {
-        Pipeline::builder(source(9))
-            .batch_size(4)
-            .augment(RandomMosaic::new(24))
-            .augment(YoloPerspective::new(24))
-            .augment(RandomMixUp::new(32.0))
-            .normalize([0.5; 3], [0.2; 3])
-    });
-    assert!(want == got);
+    for tiles in [4, 9] {
+        let [want, got] = both(|| {
+            Pipeline::builder(source(9))
+                .batch_size(4)
+                .augment(RandomMosaic::new(24).tiles(tiles))
+                .augment(YoloPerspective::new(24))
+                .augment(RandomMixUp::new(32.0))
+                .normalize([0.5; 3], [0.2; 3])
+        });
+        assert!(want == got, "{tiles}");
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
+fn pasted_objects_equal_the_cpu() {
+    let jpegs = partners::jpegs(9);
+    let pastes: [Transform; 3] =
+        [RandomCopyPaste::new().into(), RandomCopyPaste::new().blending(false).into(), YoloCopyPaste::new(1.0).into()];
+    for paste in pastes {
+        let [want, got] = both(|| partners::pasting(&jpegs, paste.clone()));
+        assert!(want == got, "{paste:?}");
+    }
 }
 
 #[test]

@@ -54,6 +54,7 @@ impl Builder {
         let normalize = self.settle_options(&views)?;
         let is_stream = self.input.samples().is_none();
         self.check_partners(&views, is_stream)?;
+        views.iter().flat_map(|view| &view.images).try_for_each(|transforms| check_seen(transforms))?;
         self.check_lanes(is_stream)?;
         let chosen = self.chosen()?;
         let positions = chosen.as_ref().map(|chosen| chosen.positions);
@@ -336,6 +337,24 @@ impl Builder {
         }
         Ok(())
     }
+}
+
+/// Checks that no transform sees objects after one that leaves it to masks which of them stay.
+fn check_seen(transforms: &[Transform]) -> Result<()> {
+    let (mut hider, mut late) = (None, None);
+    for transform in transforms {
+        transform.each_leaf(&mut |leaf| {
+            if hider.is_some() && leaf.sees_sample() {
+                late.get_or_insert(leaf.name());
+            }
+            if leaf.hides_objects() {
+                hider.get_or_insert(leaf.name());
+            }
+        });
+    }
+    let (Some(hider), Some(late)) = (hider, late) else { return Ok(()) };
+    let expected = format!("before {hider}: which objects that leaves is not known when recipes are drawn");
+    Err(Error::parameter(late, "place", expected, "after it"))
 }
 
 /// Upper bounds of the memory that a pipeline takes.

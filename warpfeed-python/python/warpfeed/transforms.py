@@ -386,6 +386,7 @@ class RandomMosaic(Written):
 
     side: int
     fill: Color = (114, 114, 114)
+    tiles: Literal[4, 9] | None = None
 
 
 @dataclass(frozen=True)
@@ -394,6 +395,24 @@ class RandomMixUp(Written):
     _kind = "transform"
 
     alpha: float = 32.0
+
+
+@dataclass(frozen=True)
+class RandomCopyPaste(Written):
+    _name = "random_copy_paste"
+    _kind = "transform"
+
+    blending: bool = True
+    interpolation: Interpolation = "bilinear"
+
+
+@dataclass(frozen=True)
+class YoloCopyPaste(Written):
+    _name = "yolo_copy_paste"
+    _kind = "transform"
+
+    share: float
+    mode: Literal["flip", "mixup"] = "flip"
 
 
 @dataclass(frozen=True)
@@ -918,6 +937,16 @@ class MixUp(Written):
 
     share: float
     part: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CopyPaste(Written):
+    _name = "copy_paste"
+    _kind = "op"
+
+    part: Mapping[str, Any]
+    margin: int = 0
+    refit: bool = True
 
 
 @dataclass(frozen=True)
