@@ -13,9 +13,9 @@ namespace warpfeed::jpeg {
 
 constexpr uint32_t kThreads = 256;
 // Number of bits of a run, from its first code to that of the next one.
-constexpr uint32_t kRunBits = 1024;
+constexpr uint32_t kRunBits = 640;
 // Number of runs that a block of jpeg_sync finds.
-constexpr uint32_t kBlockRuns = 240;
+constexpr uint32_t kBlockRuns = 224;
 
 __device__ inline uint32_t data_bits(const JpegImage& image) {
     return 8 * global(image.bounds)[image.segments];

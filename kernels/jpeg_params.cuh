@@ -60,7 +60,6 @@ struct JpegImage {
     uint64_t* tiles;           // for each 4096 bytes of `data`: what jpeg_count found
     JpegLookUp* look_up;
     JpegRun* runs;             // one for each `kRunBits` bits
-    JpegRun* checks;           // states that jpeg_sync's threads have recorded: for each block, 256 for each multiple
     JpegRun* ends;             // the states at the ends of jpeg_sync's blocks, then those at the second launch
     uint16_t* dc;              // for each checked block: the difference of its DC coefficient, later the coefficient
     int16_t* ac;               // for each block of the window: 64 coefficients, row by row
@@ -86,8 +85,8 @@ static_assert(sizeof(JpegTables) == 2736 && offsetof(JpegTables, quant) == 2352,
 static_assert(sizeof(JpegLookUp) == 18448 && offsetof(JpegLookUp, more_from) == 18432, "as in descriptors.rs");
 static_assert(sizeof(JpegComponent) == 56 && offsetof(JpegComponent, last_x) == 40, "as in descriptors.rs");
 static_assert(sizeof(JpegRun) == 12 && offsetof(JpegRun, block) == 8, "as in descriptors.rs");
-static_assert(sizeof(JpegImage) == 344 && offsetof(JpegImage, components) == 104, "as in descriptors.rs");
-static_assert(offsetof(JpegImage, color) == 272 && offsetof(JpegImage, x) == 328, "as in descriptors.rs");
-static_assert(offsetof(JpegImage, mcu_blocks) == 292, "as in cuda-sim's tests");
+static_assert(sizeof(JpegImage) == 336 && offsetof(JpegImage, components) == 96, "as in descriptors.rs");
+static_assert(offsetof(JpegImage, color) == 264 && offsetof(JpegImage, x) == 320, "as in descriptors.rs");
+static_assert(offsetof(JpegImage, mcu_blocks) == 284, "as in cuda-sim's tests");
 
 }  // namespace warpfeed

@@ -2,11 +2,11 @@
 // the data a code begins, but a decoder that starts anywhere soon synchronizes with the right one.
 //
 // Reads: the data, the look-up tables. Writes: the runs, and for each block of threads the number of blocks before.
-// Grid: jpeg_sync and jpeg_sync_again: blocks of 256 threads for 240 runs each; blockIdx.x times 240 is the first of
+// Grid: jpeg_sync and jpeg_sync_again: blocks of 256 threads for 224 runs each; blockIdx.x times 224 is the first of
 // them, blockIdx.y the image. jpeg_join: a block of 256 threads per image (blockIdx.x).
 // Reference: warpfeed-image/src/decode/kernel_steps/synchronize.rs, which describes the rounds.
 //
-// A block of threads begins 16 runs before its own, so that its first run nearly always starts where the block before
+// A block of threads begins 32 runs before its own, so that its first run nearly always starts where the block before
 // ends. If it does not, jpeg_sync_again finds the block's runs again, from there. jpeg_join flags the image if there
 // still are such blocks.
 
@@ -16,92 +16,157 @@ namespace warpfeed::jpeg {
 
 // Number of threads that only find the start of a block's first run.
 constexpr uint32_t kWarmUp = kThreads - kBlockRuns;
-// Number of bits after which a thread records its state.
-constexpr uint32_t kCheckBits = 256;
-// Number of bits within which a thread tries another block of the MCU if the data go beyond a block's last coefficient,
-// which only wrong starts do.
-constexpr uint32_t kTrialBits = 512;
+// Number of ways through its run that a thread remembers.
+constexpr uint32_t kWays = 4;
+
+// A step from code to code in 16 bits: its length in bits, and the coefficients that it moves on by above these. A
+// thread's place in its run has the same form, so a step is added to it.
+constexpr uint32_t kIndexShift = 10;
+constexpr uint32_t kBitMask = (1 << kIndexShift) - 1;
+// No code and its value have more than 31 bits.
+static_assert(kRunBits + 2 * 31 <= kBitMask, "a place in a run and beyond its end");
+static_assert(kRunBits % 32 == 0, "runs begin with a word");
+// The step of an end of block. It ends the block from each AC coefficient, of which the first has index 1.
+constexpr uint32_t kEndStep = 63 << kIndexShift;
+// Largest number of coefficients that a step of several codes moves on by, except an end of block.
+constexpr uint32_t kSeveral = 8;
+
+enum StepKind : uint32_t { kDc, kAc, kSeveralAc, kStepKinds };
 
 struct SyncMemory {
-    JpegLookUp look_up;
-    JpegRun ends[kThreads];
-    uint32_t wrong_in;  // the last round, starting with 1, that found a thread with a wrong start
+    // By component, kind and the next bits; 0 for longer codes. Those of `kSeveralAc` take as many codes as these bits
+    // have with their values.
+    uint16_t steps[3][kStepKinds][1 << kLookBits];
+    uint16_t ends[kThreads];
+    uint32_t moved_in, wrong_in;  // the last rounds that had a thread with another known way, and one without
     ScanMemory scan;
+};
+
+__device__ inline uint32_t step_of(uint32_t entry) {
+    return (entry & 31) | smaller(entry >> 5 & 127, kEndStep >> kIndexShift) << kIndexShift;
+}
+
+// Makes the steps with a block of threads, which then wait for each other.
+__device__ inline void make_steps(const JpegImage& image, SyncMemory& memory) {
+    const JpegLookUp& look_up = *global(image.look_up);
+    const uint32_t values = (image.color == JpegColor::gray ? 1 : 3) << kLookBits;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < values; i += kThreads) {
+        const uint32_t component = i >> kLookBits, next = i % (1 << kLookBits);
+        memory.steps[component][kDc][next] = step_of(look_up.look[2 * component][next]);
+        memory.steps[component][kAc][next] = step_of(look_up.look[2 * component + 1][next]);
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < values; i += kThreads) {
+        const uint32_t component = i >> kLookBits, next = i % (1 << kLookBits);
+        uint32_t all = memory.steps[component][kAc][next];
+#pragma unroll 1
+        while ((all & kBitMask) < kLookBits && all >> kIndexShift <= kSeveral) {
+            const uint32_t step = memory.steps[component][kAc][(next << (all & kBitMask)) % (1 << kLookBits)];
+            const uint32_t both = all + step;
+            if (step == 0 || (both & kBitMask) > kLookBits || (step < kEndStep && both >> kIndexShift > kSeveral)) {
+                break;
+            }
+            all = step < kEndStep ? both : kEndStep | (both & kBitMask);
+        }
+        memory.steps[component][kSeveralAc][next] = all;
+    }
+    __syncthreads();
+}
+
+// A state at most 31 bits after the start of a run: these bits, the coefficient and the block of the MCU in 5, 6 and 4
+// bits.
+__device__ inline uint32_t pack(const JpegRun& state, uint32_t begin) {
+    return (state.bit - begin) | (state.place & 63) << 5 | state.place >> 8 << 11;
+}
+
+__device__ inline JpegRun unpack(uint32_t state, uint32_t begin) {
+    return {begin + (state & 31), state >> 11 << 8 | (state >> 5 & 63), 0};
+}
+
+// A way through a run, from where it starts to where the next run starts: both states, and the number of blocks
+// between.
+struct Way {
+    uint32_t start, end, blocks;
 };
 
 // A thread's share of the data.
 struct Share {
     uint32_t begin, end;  // in bits
-    JpegRun* checks;      // first states at or after multiples of `kCheckBits`, and numbers of blocks before
-    JpegRun last;         // state at the end, and number of blocks before
 
-    // Decodes from `start` on. After the first round, only until it meets a state that was recorded before. If it may
-    // try, it may choose another start, which it returns.
-    __device__ JpegRun decode(const JpegImage& image, const Walk& walk, JpegRun start, bool first, bool tries) {
-        Segment segment(image, start.bit);
-        State state = state_of(start);
-        uint32_t blocks = 0, phase = 0;
-        JpegRun* check = checks;
-        uint32_t recorded = begin + kCheckBits, stop = smaller(smaller(recorded, segment.end_bit), end);
+    __device__ Way decode(const JpegImage& image, const Walk& walk, const SyncMemory& memory, uint32_t start) const {
+        const uint32_t* const words = global(walk.words) + begin / 32;
+        const uint16_t* const steps = memory.steps[0][0];
+        const uint32_t segments = image.segments, length = end - begin;
+        Segment segment(image, begin + (start & 31));
+        uint32_t at = (start & 31) | (start >> 5 & 63) << kIndexShift;
+        // The components of the blocks from this one on, two bits each, around the MCU.
+        const uint32_t last = 2 * walk.mcu_blocks - 2;
+        uint32_t order = walk.block_components;
+        const auto next_block = [&] { order = order >> 2 | (order & 3) << last; };
+#pragma unroll 1
+        for (uint32_t block = start >> 11; block > 0; block--) {
+            next_block();
+        }
+        // Number of blocks, and the number that it had or would have had at a start of an MCU.
+        uint32_t blocks = 0, mcu = 0 - (start >> 11);
         const auto restarted = [&] {
             // The state at the start of a segment is known.
             blocks = kAbsolute | segment.number * image.segment_blocks;
+            mcu = blocks;
         };
-        if (start.bit == segment.begin_bit() && start.place == 0) {
+        if (begin + start == segment.begin_bit()) {
             restarted();
         }
 #pragma unroll 1
-        while (state.bit < end) {
-            const uint32_t entry = walk.entry(state, walk.bits(state.bit));
-            const uint32_t index = state.index + (entry >> 5 & 127);
-            blocks += walk.advance(state, entry) ? 1 : 0;
-            if (index - 65 < kBlockEnd - 65 && tries && state.bit < begin + kTrialBits) {
-                phase++;
-                tries = phase < walk.mcu_blocks;
-                start = {begin, (tries ? phase : 0) << 8, 0};
-                segment = Segment(image, begin);
-                state = state_of(start);
-                blocks = 0;
-                check = checks;
-                recorded = begin + kCheckBits;
-                stop = smaller(smaller(recorded, segment.end_bit), end);
-                continue;
-            }
-            if (state.bit < stop) {
-                continue;
-            }
-            if (state.bit >= segment.end_bit && segment.number + 1 < image.segments) {
-                state = {segment.end_bit, 0, 0};
-                while (segment.end_bit <= state.bit && segment.number + 1 < image.segments) {
-                    segment.next();
-                }
-                restarted();
-            }
-            if (state.bit >= recorded && recorded < end) {
-                const JpegRun now = {state.bit, state.place(), blocks};
-                if (!first && same_state(now, *check)) {
-                    meet(check, recorded, blocks);
-                    return start;
-                }
-                *check = now;
-                check += kThreads;
-                recorded += kCheckBits;
-            }
-            stop = smaller(smaller(recorded, segment.number + 1 < image.segments ? segment.end_bit : end), end);
-        }
-        last = {state.bit, state.place(), blocks};
-        return start;
-    }
-
-    // From this check on, everything is as before, except the number of blocks.
-    __device__ void meet(JpegRun* check, uint32_t recorded, uint32_t blocks) {
-        const uint32_t more = (check->block & kAbsolute) != 0 ? 0 : blocks - check->block;
-        const auto moved = [&](uint32_t block) { return (block & kAbsolute) != 0 ? block : block + more; };
+        for (;;) {
+            const bool is_last = segment.number + 1 >= segments;
+            const uint32_t stop = (is_last ? end : smaller(segment.end_bit, end)) - begin;
+            // A step of several codes must not go beyond the stop, nor end a block but by an end of block.
+            uint32_t until = larger(stop, kLookBits) - kLookBits, one_from = (64 - kSeveral) << kIndexShift;
+            uint32_t table = (order & 3) * (kStepKinds << kLookBits);
 #pragma unroll 1
-        for (; recorded < end; recorded += kCheckBits, check += kThreads) {
-            check->block = moved(check->block);
+            for (;;) {
+#pragma unroll 1
+                while ((at & kBitMask) < until) {
+                    const uint32_t* const two = words + ((at & kBitMask) >> 5);
+                    const uint32_t next = __funnelshift_l(two[1], two[0], at);
+                    const uint32_t kind = at > kBitMask ? (at < one_from ? kSeveralAc : kAc) << kLookBits : kDc;
+                    uint32_t step = steps[table + kind + (next >> (32 - kLookBits))];
+                    if (step == 0) {
+                        step = step_of(walk.long_entry(order & 3, at > kBitMask ? 1 : 0, next));
+                    }
+                    at += step;
+                    if (at >= 64 << kIndexShift) {
+                        at &= kBitMask;
+                        blocks++;
+                        next_block();
+                        table = (order & 3) * (kStepKinds << kLookBits);
+                    }
+                }
+                if (until == stop) {
+                    break;
+                }
+                until = stop;
+                one_from = 0;
+            }
+            if (is_last || begin + (at & kBitMask) < segment.end_bit) {
+                break;
+            }
+            const uint32_t bit = segment.end_bit;
+            while (segment.end_bit <= bit && segment.number + 1 < segments) {
+                segment.next();
+            }
+            at = bit - begin;
+            order = walk.block_components;
+            restarted();
+            if (at >= length) {
+                break;
+            }
         }
-        last.block = moved(last.block);
+        const uint32_t block = (blocks - mcu) % walk.mcu_blocks;
+        return {start, ((at & kBitMask) - length) | at >> kIndexShift << 5 | block << 11, blocks};
     }
 };
 
@@ -119,13 +184,11 @@ __device__ inline void synchronize(const Launch& launch) {
     }
     const uint32_t thread = threadIdx.x;
     JpegRun* const ends = global(image.ends) + (kAgain ? blocks : 0);
-    // The thread whose start depends on none.
-    const uint32_t first_thread = kAgain || blockIdx.x == 0 ? kWarmUp : 0;
-    JpegRun start = {0, 0, 0};
+    JpegRun before = {0, 0, 0};
     if (kAgain && blockIdx.x > 0) {
-        start = global(image.ends)[blockIdx.x - 1];
+        before = global(image.ends)[blockIdx.x - 1];
     }
-    if (kAgain && (blockIdx.x == 0 || same_state(start, global(image.runs)[first_run]))) {
+    if (kAgain && (blockIdx.x == 0 || same_state(before, global(image.runs)[first_run]))) {
         if (thread == 0) {
             ends[blockIdx.x] = global(image.ends)[blockIdx.x];
         }
@@ -133,46 +196,69 @@ __device__ inline void synchronize(const Launch& launch) {
     }
     __shared__ SyncMemory memory;
     if (thread == 0) {
+        memory.moved_in = 0;
         memory.wrong_in = 0;
     }
-    copy_look_up<kThreads>(image, memory.look_up);
+    make_steps(image, memory);
 
-    const Walk walk(image, memory.look_up);
+    const Walk walk(image, *global(image.look_up));
+    // The thread whose start depends on none.
+    const uint32_t first_thread = kAgain || blockIdx.x == 0 ? kWarmUp : 0;
     const uint32_t run = first_run + thread - kWarmUp;
     const bool has_data = thread >= first_thread && run < runs;
     const uint32_t begin = has_data ? run * kRunBits : 0, end = has_data ? smaller(begin + kRunBits, bits) : 0;
-    const uint32_t checks = kThreads * (kRunBits / kCheckBits) * blockIdx.x + thread;
-    Share own = {begin, end, global(image.checks) + checks, {}};
-    const bool is_known = thread == first_thread && (kAgain || blockIdx.x == 0);
-    if (!(kAgain && is_known)) {
-        start = {begin, 0, 0};
+    const Share own = {begin, end};
+    uint32_t start = kAgain && thread == first_thread ? pack(before, begin) : 0;
+    Way way = {start, 0, 0};
+    Way known[kWays];
+#pragma unroll
+    for (uint32_t i = 0; i < kWays; i++) {
+        known[i] = {~0u, 0, 0};
     }
-    bool wrong = has_data;
+    bool decodes = has_data;
 #pragma unroll 1
-    for (uint32_t round = 0;; round++) {
+    for (uint32_t round = 1;; round++) {
+        if (decodes) {
+            way = own.decode(image, walk, memory, start);
+#pragma unroll
+            for (uint32_t i = kWays - 1; i > 0; i--) {
+                known[i] = known[i - 1];
+            }
+            known[0] = way;
+        }
+        memory.ends[thread] = static_cast<uint16_t>(way.end);
+        __syncthreads();
+        start = thread > first_thread && has_data ? memory.ends[thread - 1] : way.start;
+        const bool wrong = start != way.start;
         if (wrong) {
-            start = own.decode(image, walk, start, round == 0, round == 0 && !is_known);
-            memory.ends[thread] = own.last;
+            bool moves = false;
+#pragma unroll
+            for (uint32_t i = 0; i < kWays; i++) {
+                if (known[i].start == start) {
+                    way = known[i];
+                    moves = true;
+                }
+            }
+            (moves ? memory.moved_in : memory.wrong_in) = round;
         }
         __syncthreads();
-        const JpegRun before = thread > first_thread && has_data ? memory.ends[thread - 1] : start;
-        wrong = !same_state(before, start);
-        start = before;
-        if (wrong) {
-            memory.wrong_in = round + 1;
-        }
-        __syncthreads();
-        if (memory.wrong_in != round + 1) {
+        const bool moved = memory.moved_in == round;
+        if (!moved && memory.wrong_in != round) {
             break;
         }
+        // Threads decode only when none can go on by what it knows.
+        decodes = wrong && !moved;
     }
     uint64_t all;
-    start.block = static_cast<uint32_t>(scan(memory.scan, thread >= kWarmUp ? own.last.block : 0, all, add_blocks));
+    JpegRun first = unpack(way.start, begin);
+    first.block = static_cast<uint32_t>(scan(memory.scan, thread >= kWarmUp ? way.blocks : 0, all, add_blocks));
     if (thread >= kWarmUp && run < runs) {
-        global(image.runs)[run] = start;
+        global(image.runs)[run] = first;
     }
     if (thread == kThreads - 1) {
-        ends[blockIdx.x] = {own.last.bit, own.last.place, static_cast<uint32_t>(all)};
+        JpegRun last = unpack(way.end, end);
+        last.block = static_cast<uint32_t>(all);
+        ends[blockIdx.x] = last;
     }
 }
 

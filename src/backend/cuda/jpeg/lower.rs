@@ -10,11 +10,8 @@ use crate::raster::Rect;
 use bytemuck::Zeroable as _;
 
 /// Number of bits of a run, and number of runs that a block of jpeg_sync finds: as in kernels/jpeg.cuh.
-const RUN_BITS: usize = 1024;
-pub(super) const BLOCK_RUNS: usize = 240;
-/// Number of threads of the block, and number of bits after which each records its state: as in kernels/jpeg_sync.cu.
-const SYNC_THREADS: usize = 256;
-const CHECK_BITS: usize = 256;
+const RUN_BITS: usize = 640;
+pub(super) const BLOCK_RUNS: usize = 224;
 /// Number of bytes that a block of jpeg_unstuff takes.
 const TILE_BYTES: usize = 4096;
 
@@ -93,7 +90,6 @@ impl<'a> Lowered<'a> {
         let tiles = pieces.take(size_of::<u64>() * tiles);
         let look_up = pieces.take(size_of::<JpegLookUp>());
         let runs = pieces.take(size_of::<JpegRun>() * runs);
-        let checks = pieces.take(size_of::<JpegRun>() * run_blocks * SYNC_THREADS * (RUN_BITS / CHECK_BITS));
         let ends = pieces.take(size_of::<JpegRun>() * 2 * run_blocks);
         let dc = pieces.take(size_of::<u16>() * window.checked.len());
         let ac = pieces.take(size_of::<[i16; 64]>() * window.mcus() * mcu_blocks);
@@ -131,7 +127,6 @@ impl<'a> Lowered<'a> {
             tiles,
             look_up,
             runs,
-            checks,
             ends,
             dc,
             ac,
@@ -194,10 +189,8 @@ impl<'a> Lowered<'a> {
     /// The descriptor with these addresses of the image's memory, its data and its tables, and without a status.
     pub(super) fn at(&self, memory: DevicePointer, data: DevicePointer, tables: DevicePointer) -> JpegImage {
         let mut image = JpegImage { data, tables, ..self.image };
-        let JpegImage { bytes, bounds, tiles, look_up, runs, checks, ends, dc, ac, pixels, .. } = &mut image;
-        [bytes, bounds, tiles, look_up, runs, checks, ends, dc, ac, pixels]
-            .into_iter()
-            .for_each(|address| *address += memory);
+        let JpegImage { bytes, bounds, tiles, look_up, runs, ends, dc, ac, pixels, .. } = &mut image;
+        [bytes, bounds, tiles, look_up, runs, ends, dc, ac, pixels].into_iter().for_each(|address| *address += memory);
         image.components.iter_mut().for_each(|component| component.samples += memory);
         image
     }

@@ -70,7 +70,6 @@ pub(in crate::backend::cuda) struct JpegImage {
     pub(super) tiles: DevicePointer,
     pub(super) look_up: DevicePointer,
     pub(super) runs: DevicePointer,
-    pub(super) checks: DevicePointer,
     pub(super) ends: DevicePointer,
     pub(super) dc: DevicePointer,
     pub(super) ac: DevicePointer,
@@ -104,8 +103,8 @@ const _: () = {
     assert!(size_of::<JpegLookUp>() == 18448 && offset_of!(JpegLookUp, more_from) == 18432);
     assert!(size_of::<JpegComponent>() == 56 && offset_of!(JpegComponent, last_x) == 40);
     assert!(size_of::<JpegRun>() == 12 && offset_of!(JpegRun, block) == 8);
-    assert!(size_of::<JpegImage>() == 344 && offset_of!(JpegImage, components) == 104);
-    assert!(offset_of!(JpegImage, color) == 272 && offset_of!(JpegImage, x) == 328);
+    assert!(size_of::<JpegImage>() == 336 && offset_of!(JpegImage, components) == 96);
+    assert!(offset_of!(JpegImage, color) == 264 && offset_of!(JpegImage, x) == 320);
 };
 
 // SAFETY: plain numbers without padding, as the sizes above show, for which zero bits are valid.

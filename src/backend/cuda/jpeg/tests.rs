@@ -221,7 +221,7 @@ fn each_step_of_batches_of_images_of_any_size() {
     }
 }
 
-/// Shares with several intervals between noted states, and more data than the unstuffing threads read in one round.
+/// Several blocks of threads that synchronize, and more data than the unstuffing threads read in one round.
 #[test]
 fn threads_fall_into_step() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);

@@ -20,8 +20,6 @@ pub(super) struct Symbol {
     pub coefficient: Option<(usize, i16)>,
     /// Whether the symbol is the block's last.
     pub ends_block: bool,
-    /// Whether the block would have more coefficients than it can have.
-    pub is_beyond: bool,
     /// Whether the code does not exist. libjpeg takes 17 bits and ends the block.
     pub is_bad: bool,
 }
@@ -52,12 +50,12 @@ impl WalkState {
             coefficient = Some(((self.index + run).min(63), value));
             self.index += run + 1;
         }
-        let (ends_block, is_beyond) = (self.index >= 64, self.index > 64);
+        let ends_block = self.index >= 64;
         if ends_block {
             self.index = 0;
             self.block = (self.block + 1) % codes.image.mcu_blocks();
         }
-        Symbol { coefficient, ends_block, is_beyond, is_bad: found.is_none() }
+        Symbol { coefficient, ends_block, is_bad: found.is_none() }
     }
 }
 
