@@ -49,7 +49,9 @@ fn run_with(name: &str, args: &[&str]) -> String {
     let this = std::env::current_exe().unwrap();
     let profile = this.ancestors().nth(2).unwrap();
     BUILT.call_once(|| build(profile, name));
-    let output = Command::new(profile.join("examples").join(name)).args(args).output().unwrap();
+    let mut command = Command::new(profile.join("examples").join(name));
+    // Tests run side by side, and candle's threads wait for one another without sleeping.
+    let output = command.args(args).env("RAYON_NUM_THREADS", "1").output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && errors.is_empty(), "{name}: {errors}");
     String::from_utf8(output.stdout).unwrap()
@@ -114,6 +116,38 @@ fn train_resume() {
     assert_eq!((one.len(), one.contains_key("sheet.png")), (11, true));
     // Receipts have the images' paths.
     assert!(one.iter().filter(|(name, _)| *name != "receipts.json").all(|(name, bytes)| other[name] == *bytes));
+}
+
+/// Trains the detector for a few steps or in full. Returns the losses of its epochs, and the mAP.
+#[cfg(feature = "candle")]
+fn train_detector(short: bool) -> (Vec<f64>, f64) {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let text = run_with("train_detector", &["--short", folder][usize::from(!short)..]);
+    let numbers = |after: &str| -> Vec<f64> {
+        let number = |line: &str| Some(line.split_once(after)?.1.split(' ').next()?.parse().unwrap());
+        text.lines().filter_map(number).collect()
+    };
+    let (precisions, mean) = (numbers(": AP "), numbers("mAP@0.5 "));
+    assert!(precisions.len() == 6 && precisions.iter().all(|share| (0.0..=1.0).contains(share)), "{text}");
+    assert!(mean.len() == 1 && (precisions.iter().sum::<f64>() / 6.0 - mean[0]).abs() < 1e-3, "{text}");
+    assert!(text.ends_with(if short { " on 16 images\n" } else { " on 300 images\n" }), "{text}");
+    (numbers(": loss "), mean[0])
+}
+
+#[test]
+#[cfg(feature = "candle")]
+fn a_detector_learns_within_a_few_steps() {
+    let (losses, _) = train_detector(true);
+    assert!(losses.len() == 4 && losses[3] < 0.95 * losses[0], "{losses:?}");
+}
+
+#[test]
+#[cfg(feature = "candle")]
+#[ignore = "trains for minutes: cargo test --release --features full --test integration a_detector -- --ignored"]
+fn a_detector_reaches_an_map_of_0_7() {
+    let (losses, mean) = train_detector(false);
+    assert!(mean >= 0.7, "{mean}, {losses:?}");
 }
 
 #[test]
