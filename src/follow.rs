@@ -104,15 +104,5 @@ impl Follower {
 /// # Errors
 /// The errors of [`Op::move_points`].
 pub(crate) fn move_points(fields: &mut Fields, stored: Size, recipe: &[Op]) -> Result<Size> {
-    recipe.iter().try_fold(stored, |size, op| move_through(fields, size, op))
-}
-
-/// Moves boxes and keypoints through an operation, and drops and adds the objects that it drops and adds. Returns the size
-/// of the result.
-///
-/// # Errors
-/// The errors of [`Op::move_points`].
-pub(crate) fn move_through(fields: &mut Fields, size: Size, op: &Op) -> Result<Size> {
-    let changes_rows = op.joins() || matches!(op, Op::KeepObjects(_));
-    if fields.has_points() || changes_rows { op.move_points(fields, size) } else { op.output_size(size) }
+    recipe.iter().try_fold(stored, |size, op| op.move_points(fields, size))
 }

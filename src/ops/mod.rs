@@ -534,11 +534,14 @@ impl Op {
         self.operation().primitive(input)
     }
 
-    /// Moves the boxes and keypoints of an image of size `input` as the operation moves pixels, and drops the objects
-    /// that it drops. Returns the size of the result.
+    /// Moves the boxes and keypoints of an image of size `input` as the operation moves pixels, and drops and adds the
+    /// objects that it drops and adds. Returns the size of the result.
     pub(crate) fn move_points(&self, fields: &mut Fields, input: Size) -> Result<Size> {
         let output = self.output_size(input)?;
-        self.operation().motion(input)?.apply(fields, input, output)?;
+        let changes_rows = self.joins() || matches!(self, Self::KeepObjects(_));
+        if fields.has_points() || changes_rows {
+            self.operation().motion(input)?.apply(fields, input, output)?;
+        }
         Ok(output)
     }
 

@@ -7,7 +7,6 @@ use super::placed_mask::PlacedMask;
 use super::transform::{SampleInfo, Transform};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
-use crate::follow::move_through;
 use crate::raster::Size;
 use crate::rng::{Pick, SampleRng};
 use std::sync::Arc;
@@ -212,7 +211,7 @@ impl<'a> RecipeBuilder<'a> {
 /// The size of an image after an operation, through which its fields are moved.
 fn size_after(op: &Op, moved: &mut Option<Fields>, before: Size) -> Result<Size> {
     match moved {
-        Some(fields) => move_through(fields, before, op),
+        Some(fields) => op.move_points(fields, before),
         None => op.output_size(before),
     }
 }

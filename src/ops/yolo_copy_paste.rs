@@ -3,10 +3,9 @@
 use super::check::within;
 use super::recipe::RecipeBuilder;
 use super::transform::{RandomTransform, SampleInfo};
-use super::{CopyPaste, Hflip, KeepObjects, Resize};
+use super::{CopyPaste, Hflip, KeepObjects, Op, Resize};
 use crate::error::Result;
 use crate::fields::{Boxes, Fields};
-use crate::follow::move_through;
 use serde::{Deserialize, Serialize};
 
 /// An object is pasted if it covers less than this share of each box of the image.
@@ -104,7 +103,7 @@ impl RandomTransform for YoloCopyPaste {
         let (mut part, objects, rows) = match self.mode {
             CopyPasteMode::Flip => {
                 let mut mirrored = fields.cloned().unwrap_or_default();
-                move_through(&mut mirrored, size, &Hflip.into())?;
+                Op::from(Hflip).move_points(&mut mirrored, size)?;
                 let rows = mirrored.boxes().map_or_else(Vec::new, |boxes| self.choose(boxes, &own));
                 if rows.is_empty() {
                     return Ok(());
