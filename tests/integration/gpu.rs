@@ -574,12 +574,15 @@ fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
                 let stats = epoch.stats();
                 assert_eq!(stats.bad, 0);
                 assert_eq!(stats.decoded_cpu + stats.decoded_hybrid + stats.decoded_hardware, 24);
-                assert!(stats.decoded_for_memory <= stats.decoded_cpu && stats.decoded_for_memory > 0, "{stats:?}");
+                // By speed, the CPU may get so many that memory suffices for the others, or all of them.
+                let by_speed = path == DecodePath::Fastest;
+                assert!(stats.decoded_for_memory <= stats.decoded_cpu, "{stats:?}");
+                assert!(by_speed || stats.decoded_for_memory > 0, "{path:?}: {stats:?}");
                 if all {
                     assert_eq!(stats.decoded_cpu, 24);
                     assert!(got == want, "{path:?}");
                 } else {
-                    assert!(stats.decoded_cpu < 24, "{path:?}: some fit: {stats:?}");
+                    assert!(by_speed || stats.decoded_cpu < 24, "{path:?}: some fit: {stats:?}");
                 }
             }
         }
