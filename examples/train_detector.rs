@@ -73,7 +73,7 @@ struct Object {
 
 /// What a batch's cells should say.
 struct Goal {
-    /// How much a cell is the center of an object of each class: `[classes, N * cells]`.
+    /// Nearness of a cell to the center of an object of each class, 0 to 1: `[classes, N * cells]`.
     scores: Vec<f32>,
     /// The cells that learn an object's sides, with their weights and the distances of the sides in pixels.
     cells: Vec<u32>,
@@ -202,7 +202,7 @@ fn average_precision(found: &[Object], truth: &[Object], class: usize) -> f64 {
     let truth: Vec<&Object> = truth.iter().filter(|object| object.class == class).collect();
     let mut taken = vec![false; truth.len()];
     let mut right = 0;
-    // Of each object found, from the best on: whether it is right, and the precision so far.
+    // Whether each object found is right, and the precision so far, from the best on.
     let mut curve = Vec::with_capacity(found.len());
     for (i, object) in found.iter().enumerate() {
         // An object is true once: whatever overlaps it again is wrong.

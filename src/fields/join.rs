@@ -20,11 +20,11 @@ pub(crate) struct Join {
 /// Which pixels show the other samples.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shown {
-    /// All where their images lie.
+    /// All pixels where their images lie.
     Covering,
-    /// None alone: images are blended.
+    /// No pixel alone: images are blended.
     Blended,
-    /// Those of their objects.
+    /// The pixels of their objects.
     Objects {
         /// Pixels around the objects, along each axis, that are shown too.
         margin: u32,

@@ -4,8 +4,8 @@
 //! module uses, and all of them have earlier lines. So no two modules use each other, directly or through others. A new use
 //! is added to the table. If the order does not allow it, move the code that is used to a module before both.
 //!
-//! Code for tests in src/ may use any module. The command (src/command) uses the library as every program does, by the names in lib.rs. Every module may
-//! use the crate warpfeed-image, which lies below all of them.
+//! Code for tests in src/ may use any module. The command (src/command) uses the library as every program does, by the
+//! names in lib.rs. Every module may use the crate warpfeed-image, which lies below all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
