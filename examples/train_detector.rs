@@ -5,8 +5,8 @@
 //! they are not there, as `warpfeed synth --detection` does. With `--short` it makes few images and trains 16 steps.
 //!
 //! Set `RAYON_NUM_THREADS=1`: candle's threads wait for one another without sleeping, and this network is too small to
-//! gain by them. On two cores of an AMD EPYC, making the images and training took 270 CPU seconds and reached an mAP@0.5
-//! of 0.765.
+//! gain by them. On two cores of an AMD EPYC, making the images and training took 270 CPU seconds and reached an
+//! mAP@0.5 of 0.765.
 //!
 //! The detector has no anchors: each cell of 8 x 8 pixels says how much it is the center of an object of each class
 //! (CenterNet, arXiv:1904.07850), and how far the sides of its object are away (FCOS, arXiv:1904.01355).
