@@ -117,9 +117,9 @@ impl Bundle {
         }
     }
 
-    /// Puts a program in the place of warpfeed, of DALI and of compute-sanitizer that finds nothing wrong. At its second
-    /// call of the stages in the variable KILL it kills the process of the stage; in those of STOP it stops it, so that it
-    /// hangs.
+    /// Puts a program in the place of warpfeed, of DALI and of compute-sanitizer that finds nothing wrong. At its
+    /// second call of the stages in the variable KILL it kills the process of the stage; in those of STOP it stops it,
+    /// so that it hangs.
     fn play_all(&self) {
         let script = r#"#!/bin/sh
         stage=$(tr '\0' '\n' <"/proc/$PPID/cmdline" | sed -n '/^--stage$/{n;p}')
@@ -135,7 +135,8 @@ impl Bundle {
         check-gpu)
             echo '{"kernels": {"cases": 1, "different": []}, "decoders": [], "bounds": [], "sharing": []}' ;;
         run)
-            echo '{"images_per_s": 9.0, "first_batch_s": 0.1, "seconds": 1.0, "digest": "a", "stages": {"consumer_wait": 0.0}}' ;;
+            echo '{"images_per_s": 9.0, "first_batch_s": 0.1, "seconds": 1.0, "digest": "a",'
+            echo '"stages": {"consumer_wait": 0.0}}' ;;
         *) echo '{}' ;;
         esac
         "#;
@@ -160,7 +161,8 @@ impl Bundle {
 const STAGES: [&str; 9] =
     ["correctness", "sanitizer", "decoding", "load", "routes", "bounds", "peers", "priority", "experiments"];
 
-/// These stages, of which some are killed and some hang. The program that plays all commands is the compute-sanitizer too.
+/// These stages, of which some are killed and some hang. The program that plays all commands is the compute-sanitizer
+/// too.
 fn disturbed(bundle: &Bundle, stages: &[&str], options: &[&str], kill: &str, stop: &str) {
     bundle.play_all();
     let mut command = Command::new("python3");
