@@ -159,7 +159,7 @@ pub(super) struct DecodeWays {
     pub(super) one_by_one: JpegDecoder,
     /// Uses vectors, if the processor supports them.
     pub(super) lanes: JpegDecoder,
-    /// Uses AVX2, if the processor has it, fast or not.
+    /// Uses AVX2, if the processor has it.
     pub(super) narrow_lanes: JpegDecoder,
     /// Uses libjpeg's own entropy decoder.
     pub(super) libjpeg: JpegDecoder,
@@ -365,7 +365,7 @@ impl JpegDecoder {
         Ok(DecodeWays { one_by_one, lanes, narrow_lanes, libjpeg, portable })
     }
 
-    /// A decoder whose lanes use AVX2, if the processor has it, fast or not.
+    /// A decoder whose lanes use AVX2, if the processor has it.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn with_avx2() -> Result<Self> {
         #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
