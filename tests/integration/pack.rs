@@ -705,7 +705,7 @@ fn under(limits: &str, args: &[&str]) -> std::process::Output {
 
 /// A folder of `count` images, as many as there are in a class.
 #[cfg(all(target_os = "linux", feature = "cli"))]
-fn image_folder(folder: &Path, count: u64) -> String {
+pub(crate) fn image_folder(folder: &Path, count: u64) -> String {
     let class = folder.join("images/class");
     fs::create_dir_all(&class).unwrap();
     for i in 0..count {
@@ -716,7 +716,7 @@ fn image_folder(folder: &Path, count: u64) -> String {
 
 /// A library of this text in C, to be preloaded.
 #[cfg(all(target_os = "linux", feature = "cli"))]
-fn library(folder: &Path, text: &str) -> std::path::PathBuf {
+pub(crate) fn library(folder: &Path, text: &str) -> std::path::PathBuf {
     let (source, library) = (folder.join("library.c"), folder.join("library.so"));
     fs::write(&source, text).unwrap();
     let compiled =
