@@ -290,7 +290,7 @@ impl JpegDecoder {
             return EntryPointUse::Known(PriorKnowledge::EntryPoints);
         }
         if let Some((_, key, _)) = &kept
-            && self.checks_points()
+            && self.has_lanes()
             && !header.is_draft()
             && packed_points::entries(bytes, header, grid, &mut self.known)
             && self.pays(grid, part)
@@ -382,14 +382,6 @@ impl JpegDecoder {
     pub(super) fn without_lanes(&mut self) {
         #[cfg(target_arch = "x86_64")]
         drop(self.lanes.take());
-    }
-
-    /// Whether lanes walk through all data before a part faster than decoding from the front does.
-    fn checks_points(&self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        return self.lanes.as_ref().is_some_and(Lanes::check_points);
-        #[cfg(not(target_arch = "x86_64"))]
-        false
     }
 
     pub(super) fn has_lanes(&self) -> bool {

@@ -158,11 +158,6 @@ impl Lanes {
         crate::simd::has_avx2().then(|| Self::on(Vectors::Avx2))
     }
 
-    /// Whether these lanes are fast enough to check points by walking through all data before a part.
-    pub(super) fn check_points(&self) -> bool {
-        self.vectors == Vectors::Avx512
-    }
-
     /// Memory for lanes that run on these vectors.
     fn on(vectors: Vectors) -> Self {
         Self {
