@@ -35,8 +35,16 @@ def made(warpfeed, folder, megapixels, quality, sampling, count):
     """Makes a set. Returns its bits a pixel, headers included."""
     command = [warpfeed, "synth", folder, "--count", str(count), "--megapixels", str(megapixels)]
     subprocess.run([*command, "--quality", str(quality), "--sampling", sampling], check=True, stdout=subprocess.DEVNULL)
-    size = sum(path.stat().st_size for path in pathlib.Path(folder).glob("*/*.jpg"))
-    return 8 * size / (count * megapixels * 1e6)
+    jpegs = [path.read_bytes() for path in pathlib.Path(folder).glob("*/*.jpg")]
+    return 8 * sum(map(len, jpegs)) / sum(map(pixels, jpegs))
+
+
+def pixels(jpeg):
+    """The number of an image's pixels, from its frame header."""
+    at = 2
+    while jpeg[at + 1] not in (0xC0, 0xC1, 0xC2):
+        at += 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big")
+    return int.from_bytes(jpeg[at + 5 : at + 7], "big") * int.from_bytes(jpeg[at + 7 : at + 9], "big")
 
 
 def cpu_seconds(warpfeed, folder, threads, batch_size, extra):

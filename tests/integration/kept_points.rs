@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 /// Lets changes of a folder fail: refuses them as a disk that is mounted read-only (`FAULT=read-only`), takes no more
 /// bytes (`full`), or kills the process before a change (`3`: before the third), a write after half of its bytes.
-const FAULTS: &str = r#"
+pub(crate) const FAULTS: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
