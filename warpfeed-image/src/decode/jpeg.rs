@@ -159,7 +159,7 @@ pub(super) struct DecodeWays {
     pub(super) one_by_one: JpegDecoder,
     /// Uses vectors, if the processor supports them.
     pub(super) lanes: JpegDecoder,
-    /// Uses AVX2, if the processor has it, fast or not.
+    /// Uses AVX2, if the processor has it.
     pub(super) narrow_lanes: JpegDecoder,
     /// Uses libjpeg's own entropy decoder.
     pub(super) libjpeg: JpegDecoder,
@@ -290,7 +290,7 @@ impl JpegDecoder {
             return EntryPointUse::Known(PriorKnowledge::EntryPoints);
         }
         if let Some((_, key, _)) = &kept
-            && self.checks_points()
+            && self.has_lanes()
             && !header.is_draft()
             && packed_points::entries(bytes, header, grid, &mut self.known)
             && self.pays(grid, part)
@@ -365,7 +365,7 @@ impl JpegDecoder {
         Ok(DecodeWays { one_by_one, lanes, narrow_lanes, libjpeg, portable })
     }
 
-    /// A decoder whose lanes use AVX2, if the processor has it, fast or not.
+    /// A decoder whose lanes use AVX2, if the processor has it.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn with_avx2() -> Result<Self> {
         #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
@@ -382,14 +382,6 @@ impl JpegDecoder {
     pub(super) fn without_lanes(&mut self) {
         #[cfg(target_arch = "x86_64")]
         drop(self.lanes.take());
-    }
-
-    /// Whether lanes walk through all data before a part faster than decoding from the front does.
-    fn checks_points(&self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        return self.lanes.as_ref().is_some_and(Lanes::check_points);
-        #[cfg(not(target_arch = "x86_64"))]
-        false
     }
 
     pub(super) fn has_lanes(&self) -> bool {

@@ -40,15 +40,16 @@
 //! end. Entry points are never evicted: an epoch of training uses each image once, so the least recently used one is the
 //! next that is needed.
 //!
-//! With AVX-512 (VBMI2) or AVX2, each of 32 lanes walks through a stretch of its own (`lanes`). A look-up is two gathers: four
-//! bytes of the lane's data, and one entry of a table. Coefficients are cut out by shifts, and ends of blocks are
-//! blends, so no lane waits for a branch of another. The longest stretches go first, and a lane that comes to its end
-//! takes the next. Several vectors take turns, because each waits for its gathers. The end of a stretch must be the
-//! beginning of the next; otherwise the image is decoded from its start. This check finds wrong points that a defect
-//! might bring about; the hash keeps them away. The blocks of a row then lie side by side, and four or two of them are
-//! transformed at a time, to the bytes of libjpeg's assembler. libjpeg upsamples and converts the samples as always. Without
-//! such vectors, where AVX2's gathers are slow, and for drafts, stretches are decoded one by one through libjpeg, from the
-//! entry point before the crop.
+//! With AVX-512 (VBMI2) or AVX2, each of 32 lanes walks through a stretch of its own (`lanes`). A look-up is two loads
+//! for each lane: four bytes of its data, and one entry of a table. Coefficients are cut out by shifts, and ends of
+//! blocks are blends, so no lane waits for a branch of another. The longest stretches go first, and a lane that comes
+//! to its end takes the next. Each part of a step is done for all vectors before the next part, because each waits for
+//! its loads. Gathers gain nothing on a Zen 5, and how slow they are elsewhere is not known, so there are none. The end
+//! of a stretch must be the beginning of the next; otherwise the image is decoded from its start. This check finds
+//! wrong points that a defect might bring about; the hash keeps them away. The blocks of a row then lie side by side,
+//! and four or two of them are transformed at a time, to the bytes of libjpeg's assembler. libjpeg upsamples and
+//! converts the samples as always, which takes 7 % of such a decode. Without vectors, and for drafts, stretches are
+//! decoded one by one through libjpeg, from the entry point before the crop.
 //!
 //! # Which part is decoded
 //!

@@ -263,9 +263,8 @@ mod tests {
     use rand::rngs::ChaCha8Rng;
     use rand::{Rng as _, RngExt as _, SeedableRng as _};
 
-    #[test]
-    fn odd_data_decode_alike_in_all_ways_and_epochs() {
-        let mut rng = ChaCha8Rng::seed_from_u64(1);
+    /// JPEGs of some forms that have entry points.
+    fn jpegs(rng: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
         let mut jpegs = Vec::new();
         for (width, height) in [(9, 150), (290, 40), (140, 90)] {
             let mut image = Image::new(Size::new(width, height));
@@ -284,11 +283,42 @@ mod tests {
                 }
             }
         }
+        jpegs
+    }
+
+    #[test]
+    fn odd_data_decode_alike_in_all_ways_and_epochs() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let jpegs = jpegs(&mut rng);
         for round in 0..2000 {
             let mut bytes = [0; 64];
             rng.fill_bytes(&mut bytes);
             let mut choices = Choices::new(&bytes);
             decode_in_all_ways(&odd(&jpegs[round % jpegs.len()], &mut choices), &mut choices);
+        }
+    }
+
+    /// Packed points of other images and random ones, three epochs each with a store of its own, one in memory and one
+    /// in a folder, both shared by all images; every third image has odd data.
+    #[test]
+    #[ignore = "takes half an hour, and is for release builds"]
+    fn a_million_points_of_anybody_change_no_pixel() {
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        let jpegs = jpegs(&mut rng);
+        let DecodeWays { mut one_by_one, mut lanes, mut narrow_lanes, .. } = JpegDecoder::ways().unwrap();
+        for round in 1..=1_000_000 {
+            let mut bytes = [0; 64];
+            rng.fill_bytes(&mut bytes);
+            let mut choices = Choices::new(&bytes);
+            let mut jpeg = jpegs[rng.random_range(0..jpegs.len())].clone();
+            if round % 3 == 0 {
+                jpeg = odd(&jpeg, &mut choices);
+            }
+            let lanes = if round % 2 == 0 { &mut lanes } else { &mut narrow_lanes };
+            decode_with_any_points(&jpeg, rng.random(), lanes, &mut one_by_one, &mut choices);
+            if round % 10_000 == 0 {
+                println!("{round} inputs");
+            }
         }
     }
 }
