@@ -37,7 +37,8 @@
 //! entry points. Nothing is recorded of an image with a warning, or
 //! with bytes in its data that mean nothing (`oddities`). The first time, only what a rectangle walks through is
 //! recorded, which takes one or two hundredths of the time. The second time that more is needed, decoding goes on to the
-//! end. Entry points are never evicted: an epoch of training uses each image once, so the least recently used one is the
+//! end. A device that decodes learns and uses them too, and its points and the CPU's are one (`device_points`). Entry
+//! points are never evicted: an epoch of training uses each image once, so the least recently used one is the
 //! next that is needed.
 //!
 //! With AVX-512 (VBMI2) or AVX2, each of 32 lanes walks through a stretch of its own (`lanes`). A look-up is two loads
@@ -75,9 +76,11 @@
 //! progressive images of more than 500 scans are refused.
 
 mod baseline;
+mod device_points;
 mod entry_point_bytes;
 mod entry_point_folder;
 mod entry_point_segment;
+mod entry_point_starts;
 mod entry_point_store;
 mod entry_points;
 mod huffman;
@@ -107,6 +110,8 @@ pub use restarts::{indexed, is_indexed};
 // version number covers them.
 #[doc(hidden)]
 pub use baseline::{Baseline, BaselineColor, Component};
+#[doc(hidden)]
+pub use device_points::{DevicePoints, KnownStretch, KnownSums, NewPoints, PointMemory};
 #[doc(hidden)]
 pub use huffman::Code;
 #[doc(hidden)]

@@ -216,7 +216,8 @@ pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
     };
     let accept_truncated = choices.below(2) == 1;
     let (from_the_front, memories) =
-        (DecodeOptions { accept_truncated, entry_points: None }, [(); 3].map(|()| EntryPointStore::new(1 << 20)));
+        (DecodeOptions { accept_truncated, entry_points: None }, [(); 4].map(|()| EntryPointStore::new(1 << 20)));
+    memories[3].for_devices(true);
     WAYS.with_borrow_mut(|DecodeWays { one_by_one, lanes, narrow_lanes, libjpeg, portable }| {
         decode_with_any_points(jpeg, accept_truncated, lanes, one_by_one, choices);
         decode_with_any_points(jpeg, accept_truncated, narrow_lanes, one_by_one, choices);
@@ -247,9 +248,20 @@ pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
                     compare("libjpeg", decode(libjpeg, part, from_the_front).as_deref().map_err(String::clone));
                 }
             }
-            if let (false, Ok(steps)) = (accept_truncated, kernel_steps::decode(jpeg, &header, part)) {
-                compare("the device's steps", Ok(steps.image.pixels()));
+            // A device's own places, and the CPU's.
+            let others = [
+                ("without", None, 1),
+                ("with own", Some(&memories[3]), epoch),
+                ("with the CPU's", Some(&memories[0]), 4),
+            ];
+            for (what, memory, _) in others.into_iter().filter(|(.., of_epoch)| *of_epoch == epoch) {
+                let steps = kernel_steps::decode_with(jpeg, &header, part, memory);
+                if let (false, Ok(steps)) = (accept_truncated, steps) {
+                    compare(&format!("the device's steps {what} places"), Ok(steps.image.pixels()));
+                }
             }
+            let got = decode(lanes, part, DecodeOptions { accept_truncated, entry_points: Some(&memories[3]) });
+            compare("lanes with the device's places", got.as_deref().map_err(String::clone));
         }
     });
 }
