@@ -12,9 +12,9 @@ mod descriptors;
 use cuda_sim::{Counts, Kernel, LAUNCH_BYTES, Memory};
 use descriptors::{
     Axis, BatchPlace, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, ElasticSample,
-    EraseNoiseSample, EraseSample, FinishSample, FlipSample, FusedSample, HistogramSample, Launch, MixSample,
-    MorphologySample, NoiseSample, PerspectiveSample, ResizeSample, RotateSample, SharpnessSample, SourceImage,
-    TableSample, TargetImage,
+    EraseNoiseSample, EraseSample, FieldLoadSample, FieldStoreSample, FinishSample, FlipSample, FusedSample,
+    HistogramSample, Launch, MixSample, MorphologySample, NoiseSample, PerspectiveSample, ResizeSample, RotateSample,
+    SharpnessSample, SourceImage, TableSample, TargetImage,
 };
 
 /// The side of results, which are square, and of most images.
@@ -199,6 +199,16 @@ fn all() -> Vec<(&'static str, Counts)> {
         bilinear: 1,
         ..ElasticSample::default()
     };
+    let load =
+        FieldLoadSample { packed: put(&[0_u8; (SIDE * SIDE) as usize]), target: out, pixel_bytes: 1, reserved: 0 };
+    let store = FieldStoreSample {
+        source: input,
+        elements: put(&[0_u8; (SIDE * SIDE) as usize]),
+        width,
+        height,
+        planes: 1,
+        ..FieldStoreSample::default()
+    };
     vec![
         ("fused_f16_nchw", count("fused_f16_nchw", fused(0))),
         ("fused_f16_nchw, vertical first", count("fused_f16_nchw", fused(1))),
@@ -243,6 +253,8 @@ fn all() -> Vec<(&'static str, Counts)> {
         ("elastic_u8_nhwc", count("elastic_u8_nhwc", elastic)),
         ("erase_u8_nhwc", count("erase_u8_nhwc", erase)),
         ("erase_noise_f16_nchw", count("erase_noise_f16_nchw", erase_noise)),
+        ("field_load_u8_nhwc", count("field_load_u8_nhwc", load)),
+        ("field_store_u8_nchw", count("field_store_u8_nchw", store)),
     ]
 }
 
