@@ -11,19 +11,18 @@
 //! The detector has no anchors: each cell of 8 x 8 pixels says how much it is the center of an object of each class
 //! (CenterNet, arXiv:1904.07850), and how far the sides of its object are away (FCOS, arXiv:1904.01355).
 
-mod networks;
+mod training;
 
 use candle_core::{DType as CandleType, Device, Tensor};
-use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap, ops::sigmoid};
-use networks::{Backbone, Pixelwise, learning_rate};
-use std::path::{Path, PathBuf};
+use candle_nn::{AdamW, ModuleT, Optimizer, ParamsAdamW, VarBuilder, VarMap, ops::sigmoid};
+use std::path::PathBuf;
 use std::time::Instant;
-use warpfeed::experiment::synth::{SynthSettings, write_folder};
+use training::layers::{Convolution, Pixelwise};
+use training::{candle, learning_rate, open};
+use warpfeed::Result;
 use warpfeed::fields::{BatchFields, BoxFormat};
 use warpfeed::ops::{FixedSizeCrop, Letterbox, ScaleJitter};
 use warpfeed::prelude::*;
-use warpfeed::source::CocoFiles;
-use warpfeed::{Error, Result};
 
 const SIDE_PX: u32 = 112;
 const CELL_PX: f32 = 8.0;
@@ -37,6 +36,41 @@ const LEARNING_RATE: f64 = 3e-3;
 const BELL: f32 = 0.15;
 /// Least height of the bell where a cell learns the sides of the object.
 const LEAST_BELL: f32 = 0.3;
+
+/// The layers that see the image: 64 channels at an eighth of its sides.
+struct Backbone {
+    /// To a half, a quarter and an eighth of the sides.
+    down: [Convolution; 4],
+    /// Each adds to what it sees.
+    deep: [Convolution; 4],
+}
+
+impl Backbone {
+    /// A backbone for images of three channels.
+    fn new(weights: &VarBuilder) -> candle_core::Result<Self> {
+        let layer = |name, inputs, outputs, stride| Convolution::new(inputs, outputs, stride, &weights.pp(name));
+        Ok(Self {
+            down: [
+                layer("down-0", 3, 16, 2)?,
+                layer("down-1", 16, 32, 2)?,
+                layer("down-2", 32, 32, 1)?,
+                layer("down-3", 32, 64, 2)?,
+            ],
+            deep: [
+                layer("deep-0", 64, 64, 1)?,
+                layer("deep-1", 64, 64, 1)?,
+                layer("deep-2", 64, 64, 1)?,
+                layer("deep-3", 64, 64, 1)?,
+            ],
+        })
+    }
+
+    /// The features `[64, N, H / 8, W / 8]` of images `[N, 3, H, W]`.
+    fn forward(&self, images: &Tensor, train: bool) -> candle_core::Result<Tensor> {
+        let x = self.down.iter().try_fold(images.transpose(0, 1)?, |x, layer| layer.forward_t(&x, train))?;
+        self.deep.iter().try_fold(x, |x, layer| &x + layer.forward_t(&x, train)?)
+    }
+}
 
 struct Network {
     backbone: Backbone,
@@ -79,19 +113,6 @@ struct Goal {
     cells: Vec<u32>,
     weights: Vec<f32>,
     sides: [Vec<f32>; 4],
-}
-
-fn candle(error: candle_core::Error) -> Error {
-    Error::Device { call: "train with candle".to_owned(), message: error.to_string() }
-}
-
-/// The images and annotations in `folder`, which are made if they are not there.
-fn open(folder: &Path, count: u64, seed: u64) -> Result<CocoFiles> {
-    if !folder.join("annotations.json").exists() {
-        let settings = SynthSettings { seed, megapixels: 0.05, ..SynthSettings::detection(count) };
-        write_folder(folder, &settings, |_done| {})?;
-    }
-    CocoFiles::open(folder.join("images"), folder.join("annotations.json"))
 }
 
 /// The objects of a batch.
