@@ -14,11 +14,9 @@
 mod training;
 
 use candle_core::{DType as CandleType, Device, Tensor};
-use candle_nn::{AdamW, ModuleT, Optimizer, ParamsAdamW, VarBuilder, VarMap, ops::sigmoid};
-use std::path::PathBuf;
-use std::time::Instant;
+use candle_nn::{ModuleT, VarBuilder, VarMap, ops::sigmoid};
 use training::layers::{Convolution, Pixelwise};
-use training::{candle, learning_rate, open};
+use training::{candle, open};
 use warpfeed::Result;
 use warpfeed::fields::{BatchFields, BoxFormat};
 use warpfeed::ops::{FixedSizeCrop, Letterbox, ScaleJitter};
@@ -31,7 +29,6 @@ const CELLS: usize = 14;
 /// Color of what is not the image.
 const GRAY: [u8; 3] = [114; 3];
 const BATCH: usize = 8;
-const LEARNING_RATE: f64 = 3e-3;
 /// Width of the bell around an object's center, as a share of the object's sides.
 const BELL: f32 = 0.15;
 /// Least height of the bell where a cell learns the sides of the object.
@@ -265,9 +262,7 @@ fn evaluate(network: &Network, pipeline: &Pipeline, classes: usize) -> Result<Ve
 }
 
 fn main() -> Result<()> {
-    let (options, folders): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|word| word == "--short");
-    let short = !options.is_empty();
-    let folder = folders.first().map_or_else(|| std::env::temp_dir().join("warpfeed-train-detector"), PathBuf::from);
+    let (short, folder) = training::arguments("train-detector");
     let (images, held_out, epochs) = if short { (32, 16, 4) } else { (3000, 300, 8) };
     let train = open(&folder.join("train"), images, 1)?;
     let valid = open(&folder.join("valid"), held_out, 2)?;
@@ -294,28 +289,18 @@ fn main() -> Result<()> {
     let weights = VarMap::new();
     let network = Network::new(names.len(), &VarBuilder::from_varmap(&weights, CandleType::F32, &Device::Cpu));
     let network = network.map_err(candle)?;
-    let options = ParamsAdamW { weight_decay: 1e-4, ..ParamsAdamW::default() };
-    let mut optimizer = AdamW::new(weights.all_vars(), options).map_err(candle)?;
-    let (began, steps, mut step) = (Instant::now(), epochs * train.batches().unwrap_or(0), 0);
-    for number in 0..epochs {
-        let (mut sum, before) = (0.0, step);
-        for batch in train.epoch(number) {
-            let batch = batch?;
-            let objects = batch.fields(0).map(objects_of).transpose()?.unwrap_or_default();
-            let goal = Goal::new(&objects, batch.len(), names.len());
-            let (images, _) = batch.into_candle(&Device::Cpu)?;
-            optimizer.set_learning_rate(learning_rate(LEARNING_RATE, step, steps));
-            let train_step = || {
-                let (scores, sides) = network.forward(&images, true)?;
-                let loss = goal.loss(&scores, &sides)?;
-                optimizer.backward_step(&loss)?;
-                loss.to_scalar::<f32>()
-            };
-            sum += { train_step }().map_err(candle)?;
-            step += 1;
-        }
-        println!("epoch {number}: loss {:.4} ({:.0} s)", sum / (step - before) as f32, began.elapsed().as_secs_f64());
-    }
+    training::train(&weights, &train, epochs, |batch| {
+        let objects = batch.fields(0).map(objects_of).transpose()?.unwrap_or_default();
+        let goal = Goal::new(&objects, batch.len(), names.len());
+        let (images, _) = batch.into_candle(&Device::Cpu)?;
+        let of_batch = || {
+            let (scores, sides) = network.forward(&images, true)?;
+            let loss = goal.loss(&scores, &sides)?;
+            let value = loss.to_scalar::<f32>()?;
+            Ok((loss, value))
+        };
+        of_batch().map_err(candle)
+    })?;
     let precisions = evaluate(&network, &valid, names.len())?;
     for (name, precision) in names.iter().zip(&precisions) {
         println!("{name}: AP {precision:.3}");

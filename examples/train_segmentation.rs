@@ -14,11 +14,9 @@ mod training;
 
 use candle_core::{DType as CandleType, Device, Tensor};
 use candle_nn::init::DEFAULT_KAIMING_NORMAL;
-use candle_nn::{AdamW, ModuleT, Optimizer, ParamsAdamW, VarBuilder, VarMap};
-use std::path::PathBuf;
-use std::time::Instant;
+use candle_nn::{ModuleT, VarBuilder, VarMap};
 use training::layers::{Convolution, Pixelwise};
-use training::{candle, learning_rate, open};
+use training::{candle, open};
 use warpfeed::fields::{BatchFields, MaskValues};
 use warpfeed::ops::{RandomResize, Resize, SegmentationCrop};
 use warpfeed::prelude::*;
@@ -33,7 +31,6 @@ const EVALUATED_PX: u32 = 176;
 /// The features are narrower by this factor than the image.
 const DIVISOR: u32 = 16;
 const BATCH: usize = 8;
-const LEARNING_RATE: f64 = 3e-3;
 /// Class of the ground. The kinds of objects come after it.
 const GROUND: u8 = 0;
 /// Class of pixels outside the image, which do not count.
@@ -201,10 +198,7 @@ fn evaluate(network: &Network, pipeline: &PaddedPipeline, classes: usize) -> Res
 }
 
 fn main() -> Result<()> {
-    let (options, folders): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|word| word == "--short");
-    let short = !options.is_empty();
-    let folder =
-        folders.first().map_or_else(|| std::env::temp_dir().join("warpfeed-train-segmentation"), PathBuf::from);
+    let (short, folder) = training::arguments("train-segmentation");
     let (images, held_out, epochs) = if short { (16, 8, 4) } else { (6000, 300, 10) };
     let train = open(&folder.join("train"), images, 1)?;
     let valid = open(&folder.join("valid"), held_out, 2)?;
@@ -231,30 +225,19 @@ fn main() -> Result<()> {
     let weights = VarMap::new();
     let network = Network::new(names.len(), &VarBuilder::from_varmap(&weights, CandleType::F32, &Device::Cpu));
     let network = network.map_err(candle)?;
-    let options = ParamsAdamW { weight_decay: 1e-4, ..ParamsAdamW::default() };
-    let mut optimizer = AdamW::new(weights.all_vars(), options).map_err(candle)?;
-    let (began, steps, mut step) = (Instant::now(), epochs * train.batches().unwrap_or(0), 0);
-    for number in 0..epochs {
-        let (mut sum, before) = (0.0, step);
-        for batch in train.epoch(number) {
-            let batch = batch?;
-            let truth = batch.fields(0).map(|fields| classes_of(fields, Size::new(SIDE_PX, SIDE_PX)));
-            let truth = truth.transpose()?.unwrap_or_default();
-            let (images, _) = batch.into_candle(&Device::Cpu)?;
-            optimizer.set_learning_rate(learning_rate(LEARNING_RATE, step, steps));
-            let train_step = || {
-                let logits = network.forward(&images, true)?;
-                let (loss, gradient) = loss(&logits.flatten_all()?.to_vec1()?, &truth, names.len());
-                // The gradient of this sum is that of the loss.
-                let gradient = Tensor::from_vec(gradient, logits.shape(), &Device::Cpu)?;
-                optimizer.backward_step(&(&logits * gradient)?.sum_all()?)?;
-                Ok(loss)
-            };
-            sum += { train_step }().map_err(candle)?;
-            step += 1;
-        }
-        println!("epoch {number}: loss {:.4} ({:.0} s)", sum / (step - before) as f32, began.elapsed().as_secs_f64());
-    }
+    training::train(&weights, &train, epochs, |batch| {
+        let truth = batch.fields(0).map(|fields| classes_of(fields, Size::new(SIDE_PX, SIDE_PX)));
+        let truth = truth.transpose()?.unwrap_or_default();
+        let (images, _) = batch.into_candle(&Device::Cpu)?;
+        let of_batch = || {
+            let logits = network.forward(&images, true)?;
+            let (loss, gradient) = loss(&logits.flatten_all()?.to_vec1()?, &truth, names.len());
+            // The gradient of this sum is that of the loss.
+            let gradient = Tensor::from_vec(gradient, logits.shape(), &Device::Cpu)?;
+            Ok(((&logits * gradient)?.sum_all()?, loss))
+        };
+        of_batch().map_err(candle)
+    })?;
     let shares = evaluate(&network, &valid, names.len())?;
     for (name, share) in names.iter().zip(&shares) {
         println!("{name}: IoU {share:.3}");
