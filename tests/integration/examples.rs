@@ -51,7 +51,10 @@ fn run_with(name: &str, args: &[&str]) -> String {
     BUILT.call_once(|| build(profile, name));
     let mut command = Command::new(profile.join("examples").join(name));
     // Tests run side by side, and candle's threads wait for one another without sleeping.
-    let output = command.args(args).env("RAYON_NUM_THREADS", "1").output().unwrap();
+    command.args(args).env("RAYON_NUM_THREADS", "1");
+    // glibc leaves the memory of large tensors to the next ones.
+    command.env("MALLOC_MMAP_THRESHOLD_", "1073741824").env("MALLOC_TRIM_THRESHOLD_", "4294967296");
+    let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && errors.is_empty(), "{name}: {errors}");
     String::from_utf8(output.stdout).unwrap()
