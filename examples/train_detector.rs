@@ -11,19 +11,16 @@
 //! The detector has no anchors: each cell of 8 x 8 pixels says how much it is the center of an object of each class
 //! (CenterNet, arXiv:1904.07850), and how far the sides of its object are away (FCOS, arXiv:1904.01355).
 
-mod networks;
+mod training;
 
 use candle_core::{DType as CandleType, Device, Tensor};
-use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarBuilder, VarMap, ops::sigmoid};
-use networks::{Backbone, Pixelwise, learning_rate};
-use std::path::{Path, PathBuf};
-use std::time::Instant;
-use warpfeed::experiment::synth::{SynthSettings, write_folder};
+use candle_nn::{ModuleT, VarBuilder, VarMap, ops::sigmoid};
+use training::layers::{Convolution, Pixelwise};
+use training::{candle, open};
+use warpfeed::Result;
 use warpfeed::fields::{BatchFields, BoxFormat};
 use warpfeed::ops::{FixedSizeCrop, Letterbox, ScaleJitter};
 use warpfeed::prelude::*;
-use warpfeed::source::CocoFiles;
-use warpfeed::{Error, Result};
 
 const SIDE_PX: u32 = 112;
 const CELL_PX: f32 = 8.0;
@@ -32,11 +29,45 @@ const CELLS: usize = 14;
 /// Color of what is not the image.
 const GRAY: [u8; 3] = [114; 3];
 const BATCH: usize = 8;
-const LEARNING_RATE: f64 = 3e-3;
 /// Width of the bell around an object's center, as a share of the object's sides.
 const BELL: f32 = 0.15;
 /// Least height of the bell where a cell learns the sides of the object.
 const LEAST_BELL: f32 = 0.3;
+
+/// The layers that see the image: 64 channels at an eighth of its sides.
+struct Backbone {
+    /// To a half, a quarter and an eighth of the sides.
+    down: [Convolution; 4],
+    /// Each adds to what it sees.
+    deep: [Convolution; 4],
+}
+
+impl Backbone {
+    /// A backbone for images of three channels.
+    fn new(weights: &VarBuilder) -> candle_core::Result<Self> {
+        let layer = |name, inputs, outputs, stride| Convolution::new(inputs, outputs, stride, &weights.pp(name));
+        Ok(Self {
+            down: [
+                layer("down-0", 3, 16, 2)?,
+                layer("down-1", 16, 32, 2)?,
+                layer("down-2", 32, 32, 1)?,
+                layer("down-3", 32, 64, 2)?,
+            ],
+            deep: [
+                layer("deep-0", 64, 64, 1)?,
+                layer("deep-1", 64, 64, 1)?,
+                layer("deep-2", 64, 64, 1)?,
+                layer("deep-3", 64, 64, 1)?,
+            ],
+        })
+    }
+
+    /// The features `[64, N, H / 8, W / 8]` of images `[N, 3, H, W]`.
+    fn forward(&self, images: &Tensor, train: bool) -> candle_core::Result<Tensor> {
+        let x = self.down.iter().try_fold(images.transpose(0, 1)?, |x, layer| layer.forward_t(&x, train))?;
+        self.deep.iter().try_fold(x, |x, layer| &x + layer.forward_t(&x, train)?)
+    }
+}
 
 struct Network {
     backbone: Backbone,
@@ -79,19 +110,6 @@ struct Goal {
     cells: Vec<u32>,
     weights: Vec<f32>,
     sides: [Vec<f32>; 4],
-}
-
-fn candle(error: candle_core::Error) -> Error {
-    Error::Device { call: "train with candle".to_owned(), message: error.to_string() }
-}
-
-/// The images and annotations in `folder`, which are made if they are not there.
-fn open(folder: &Path, count: u64, seed: u64) -> Result<CocoFiles> {
-    if !folder.join("annotations.json").exists() {
-        let settings = SynthSettings { seed, megapixels: 0.05, ..SynthSettings::detection(count) };
-        write_folder(folder, &settings, |_done| {})?;
-    }
-    CocoFiles::open(folder.join("images"), folder.join("annotations.json"))
 }
 
 /// The objects of a batch.
@@ -244,9 +262,7 @@ fn evaluate(network: &Network, pipeline: &Pipeline, classes: usize) -> Result<Ve
 }
 
 fn main() -> Result<()> {
-    let (options, folders): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|word| word == "--short");
-    let short = !options.is_empty();
-    let folder = folders.first().map_or_else(|| std::env::temp_dir().join("warpfeed-train-detector"), PathBuf::from);
+    let (short, folder) = training::arguments("train-detector");
     let (images, held_out, epochs) = if short { (32, 16, 4) } else { (3000, 300, 8) };
     let train = open(&folder.join("train"), images, 1)?;
     let valid = open(&folder.join("valid"), held_out, 2)?;
@@ -273,28 +289,18 @@ fn main() -> Result<()> {
     let weights = VarMap::new();
     let network = Network::new(names.len(), &VarBuilder::from_varmap(&weights, CandleType::F32, &Device::Cpu));
     let network = network.map_err(candle)?;
-    let options = ParamsAdamW { weight_decay: 1e-4, ..ParamsAdamW::default() };
-    let mut optimizer = AdamW::new(weights.all_vars(), options).map_err(candle)?;
-    let (began, steps, mut step) = (Instant::now(), epochs * train.batches().unwrap_or(0), 0);
-    for number in 0..epochs {
-        let (mut sum, before) = (0.0, step);
-        for batch in train.epoch(number) {
-            let batch = batch?;
-            let objects = batch.fields(0).map(objects_of).transpose()?.unwrap_or_default();
-            let goal = Goal::new(&objects, batch.len(), names.len());
-            let (images, _) = batch.into_candle(&Device::Cpu)?;
-            optimizer.set_learning_rate(learning_rate(LEARNING_RATE, step, steps));
-            let train_step = || {
-                let (scores, sides) = network.forward(&images, true)?;
-                let loss = goal.loss(&scores, &sides)?;
-                optimizer.backward_step(&loss)?;
-                loss.to_scalar::<f32>()
-            };
-            sum += { train_step }().map_err(candle)?;
-            step += 1;
-        }
-        println!("epoch {number}: loss {:.4} ({:.0} s)", sum / (step - before) as f32, began.elapsed().as_secs_f64());
-    }
+    training::train(&weights, &train, epochs, |batch| {
+        let objects = batch.fields(0).map(objects_of).transpose()?.unwrap_or_default();
+        let goal = Goal::new(&objects, batch.len(), names.len());
+        let (images, _) = batch.into_candle(&Device::Cpu)?;
+        let of_batch = || {
+            let (scores, sides) = network.forward(&images, true)?;
+            let loss = goal.loss(&scores, &sides)?;
+            let value = loss.to_scalar::<f32>()?;
+            Ok((loss, value))
+        };
+        of_batch().map_err(candle)
+    })?;
     let precisions = evaluate(&network, &valid, names.len())?;
     for (name, precision) in names.iter().zip(&precisions) {
         println!("{name}: AP {precision:.3}");

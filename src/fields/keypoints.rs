@@ -168,7 +168,13 @@ impl KeyPoints {
 
     /// Adds other points after these. False if an object has another number of them, or they count from another place.
     pub(super) fn append(&mut self, other: &Self) -> bool {
-        let alike = self.per_object == other.per_object && self.convention == other.convention;
+        if self.objects() == Some(0) && other.per_object > 0 {
+            // Without objects, nothing may have said how many points each would have.
+            self.per_object = other.per_object;
+            self.flip_index.clone_from(&other.flip_index);
+        }
+        let counts_alike = self.per_object == other.per_object || self.per_object > 0 && other.objects() == Some(0);
+        let alike = counts_alike && self.convention == other.convention;
         if alike {
             self.points.extend_from_slice(&other.points);
             self.visibility.extend_from_slice(&other.visibility);
@@ -180,5 +186,24 @@ impl KeyPoints {
         let kept: Vec<bool> = kept.iter().flat_map(|kept| std::iter::repeat_n(*kept, self.per_object)).collect();
         keep_rows(&mut self.points, &kept);
         keep_rows(&mut self.visibility, &kept);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_of_no_object_take_the_form_of_others() {
+        let none = KeyPoints::of_objects(1, Vec::new(), Vec::new()).unwrap();
+        let two = KeyPoints::of_objects(2, vec![[1.0; 2]; 4], vec![2; 4]).unwrap().flip_index([1, 0]).unwrap();
+        for (mut own, other) in [(none.clone(), two.clone()), (two.clone(), none.clone())] {
+            assert!(own.append(&other));
+            assert_eq!(own, two);
+        }
+        // Points of objects and of images are no more one field than those of three and of two.
+        let three = KeyPoints::of_objects(3, vec![[1.0; 2]; 3], vec![2; 3]).unwrap();
+        assert!(!three.clone().append(&two) && !none.clone().append(&KeyPoints::of_image(vec![[1.0; 2]])));
+        assert!(!KeyPoints::of_image(Vec::new()).append(&none));
     }
 }

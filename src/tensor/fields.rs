@@ -106,8 +106,12 @@ impl BatchFields {
     /// As of [`keypoints`](Self::keypoints).
     pub fn keypoint_tensor(&self, name: &str) -> Result<FieldTensor> {
         let points = self.keypoints(name)?;
-        let first = self.image(0).and_then(|fields| fields.get(name));
-        let per_object = if let Some(Field::KeyPoints(first)) = first { first.per_object().max(1) } else { 1 };
+        // An image without objects need not say how many points each would have.
+        let count = |i| match self.image(i)?.get(name)? {
+            Field::KeyPoints(points) => Some((points.points().is_empty(), points.per_object().max(1))),
+            _ => None,
+        };
+        let per_object = (0..self.len()).filter_map(count).min().map_or(1, |(_, per_object)| per_object);
         let objects = points.len() / per_object;
         FieldTensor::from(points).reshaped(&[objects, per_object, 3])
     }
@@ -542,6 +546,7 @@ mod tests {
             ("masks", batch.mask_tensor("masks").unwrap(), vec![3, 2, 3]),
             ("mask", batch.mask_tensor("mask").unwrap(), vec![3, 2, 3]),
             ("padded", batch.padded_mask_tensor("mask", Size::new(4, 4)).unwrap(), vec![3, 4, 4]),
+            ("no objects", Vec::<[f32; 4]>::new().into(), vec![0, 4]),
         ]
     }
 
@@ -576,6 +581,14 @@ mod tests {
             Size::new(1, 1),
         )]);
         assert_eq!(none.box_tensor(BoxFormat::Xyxy).unwrap().shape(), [0, 4]);
+        // An image without objects does not say how many points an object has.
+        let image = |per_object, points: usize| {
+            let points = KeyPoints::of_objects(per_object, vec![[0.5, 0.5]; points], vec![2; points]).unwrap();
+            (Fields::new().with("keypoints", points).unwrap(), Size::new(1, 1))
+        };
+        let shape = |images| BatchFields::new(images).keypoint_tensor("keypoints").unwrap().shape().to_vec();
+        assert_eq!(shape(vec![image(1, 0), image(3, 6)]), [2, 3, 3]);
+        assert_eq!(shape(vec![image(3, 0)]), [0, 3, 3]);
     }
 
     #[test]

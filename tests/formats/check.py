@@ -13,6 +13,7 @@ import pathlib
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 IMAGES = 40
@@ -168,6 +169,97 @@ class RecordIo:
             yield from ((image, int(label[0])) for image, label in read)
 
 
+# The features of detection, by the names that TensorFlow's programs have, with the types of tfrecord.
+DETECTION = {
+    **{f"image/object/bbox/{side}": "float" for side in ("xmin", "ymin", "xmax", "ymax")},
+    "image/object/class/label": "int",
+    "image/object/keypoint/x": "float",
+    "image/object/keypoint/y": "float",
+    "image/object/keypoint/visibility": "int",
+    "image/object/keypoint/num": "int",
+}
+FIELDS = "boxes,labels,keypoints"
+
+
+def detection_of(count):
+    """Values of the features for so many objects of two keypoints, the second of which is not labeled. As shares they are
+    powers of two, so that no product with a side is rounded."""
+    left, top, right, bottom, label, x, y, visibility, labeled = DETECTION
+    objects = range(count)
+    return {
+        left: [0.125 for _ in objects],
+        top: [0.25 for _ in objects],
+        right: [0.5 for _ in objects],
+        bottom: [0.75 for _ in objects],
+        label: [i % 2 for i in objects],
+        x: [share for _ in objects for share in (0.25, 0.0)],
+        y: [share for _ in objects for share in (0.5, 0.0)],
+        visibility: [seen for _ in objects for seen in (1, 0)],
+        labeled: [1 for _ in objects],
+    }
+
+
+def check_detection(samples, folder):
+    """Boxes, labels and keypoints: packed from COCO and read by tfrecord, and written by tfrecord and read by us."""
+    import io
+
+    from PIL import Image
+    from tfrecord import TFRecordWriter, tfrecord_loader
+
+    (folder / "images").mkdir(parents=True)
+    (folder / "json").mkdir()
+    writer = TFRecordWriter(str(folder / "theirs.tfrecord"))
+    images, annotations, want = [], [], []
+    for i, (data, _) in enumerate(samples):
+        width, height = Image.open(io.BytesIO(data)).size
+        features = detection_of(1 + i % 3)
+        want.append(features)
+        (folder / "images" / f"{i:03}.jpg").write_bytes(data)
+        images.append({"id": i, "file_name": f"{i:03}.jpg", "width": width, "height": height})
+        labels = features["image/object/class/label"]
+        for label in labels:
+            # COCO's keypoints are indices of pixels, whose centers lie half a pixel further.
+            seen = [width / 4 - 0.5, height / 2 - 0.5, 1]
+            box = [width / 8, height / 4, 3 * width / 8, height / 2]
+            annotations.append({"id": len(annotations), "image_id": i, "category_id": label, "iscrowd": 0, "bbox": box})
+            annotations[-1] |= {"area": box[2] * box[3], "keypoints": [*seen, 0, 0, 0]}
+        writer.write(
+            {"image/encoded": (data, "byte"), "image/class/label": (0, "int")}
+            | {name: (features[name], kind) for name, kind in DETECTION.items()}
+        )
+        # The same fields in the form that WebDataset has.
+        box = [width / 8, height / 4, width / 2, 3 * height / 4]
+        points = [[width / 4, height / 2], [0, 0]] * len(labels)
+        fields = {
+            "boxes": {"format": "XYXY", "values": [box] * len(labels)},
+            "labels": labels,
+            "keypoints": {"per_object": 2, "values": points, "visibility": [1, 0] * len(labels)},
+        }
+        (folder / "json" / f"{i:03}.jpg").write_bytes(data)
+        (folder / "json" / f"{i:03}.json").write_text(json.dumps(fields))
+    writer.close()
+    with tarfile.open(folder / "same.tar", "w") as tar:
+        for path in sorted((folder / "json").iterdir()):
+            tar.add(path, path.name)
+    names = ["nose", "tail"]
+    categories = [{"id": id, "name": f"kind {id}", "keypoints": names} for id in range(2)]
+    coco = {"images": images, "annotations": annotations, "categories": categories}
+    (folder / "coco.json").write_text(json.dumps(coco))
+    warpfeed(
+        *("pack", folder / "images", "--from", "coco", "--annotations", folder / "coco.json", "--fields", FIELDS),
+        *("--format", "tfrecord", "-o", folder / "ours"),
+    )
+    read = []
+    for path in sorted((folder / "ours").glob("*.tfrecord")):
+        read += [{name: list(sample[name]) for name in DETECTION} for sample in tfrecord_loader(str(path), None, DETECTION)]
+    expect("boxes and keypoints in our TFRecord read by tfrecord", read, want)
+    same = digest(folder / "same.tar", "--fields", FIELDS)
+    theirs = digest(folder / "theirs.tfrecord", "--fields", FIELDS)
+    if theirs != same:
+        sys.exit(f"tfrecord's boxes and keypoints: {theirs[0]} images with the digest {theirs[1]}, wanted {same}")
+    print(f"tfrecord's boxes and keypoints: {theirs[0]} images, equal digest")
+
+
 def write_parquet(samples, folder):
     import pyarrow
     from pyarrow import parquet
@@ -231,6 +323,8 @@ def main():
                 same_run(f"a run over {kind.needs}'s {kind.format}", written, want)
             if there("dali", f"our {kind.format} read by DALI"):
                 expect(f"our {kind.format} read by DALI", kind.dali(shards), samples)
+        if there("tfrecord", "boxes and keypoints in TFRecord") and there("PIL", "boxes and keypoints in TFRecord"):
+            check_detection(samples, temporary / "detection")
         if there("pyarrow", "a run over pyarrow's Parquet"):
             written = write_parquet(samples, temporary)
             run = subprocess.run([PROGRAM, "run", written], capture_output=True, text=True)

@@ -51,7 +51,10 @@ fn run_with(name: &str, args: &[&str]) -> String {
     BUILT.call_once(|| build(profile, name));
     let mut command = Command::new(profile.join("examples").join(name));
     // Tests run side by side, and candle's threads wait for one another without sleeping.
-    let output = command.args(args).env("RAYON_NUM_THREADS", "1").output().unwrap();
+    command.args(args).env("RAYON_NUM_THREADS", "1");
+    // glibc leaves the memory of large tensors to the next ones.
+    command.env("MALLOC_MMAP_THRESHOLD_", "1073741824").env("MALLOC_TRIM_THRESHOLD_", "4294967296");
+    let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && errors.is_empty(), "{name}: {errors}");
     String::from_utf8(output.stdout).unwrap()
@@ -118,21 +121,30 @@ fn train_resume() {
     assert!(one.iter().filter(|(name, _)| *name != "receipts.json").all(|(name, bytes)| other[name] == *bytes));
 }
 
-/// Trains the detector for a few steps or in full. Returns the losses of its epochs, and the mAP.
+/// What an example prints that trains on images which it makes, for a few steps or in full.
+#[cfg(feature = "candle")]
+fn train(example: &str, short: bool) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let text = run_with(example, &["--short", folder.path().to_str().unwrap()][usize::from(!short)..]);
+    assert_eq!(text.ends_with(" on 300 images\n"), !short, "{text}");
+    text
+}
+
+/// The number after these words in each line that has them.
+#[cfg(feature = "candle")]
+fn numbers(text: &str, after: &str) -> Vec<f64> {
+    let number = |line: &str| Some(line.split_once(after)?.1.split(' ').next()?.parse().unwrap());
+    text.lines().filter_map(number).collect()
+}
+
+/// Trains the detector. Returns the losses of its epochs, and the mAP.
 #[cfg(feature = "candle")]
 fn train_detector(short: bool) -> (Vec<f64>, f64) {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path().to_str().unwrap();
-    let text = run_with("train_detector", &["--short", folder][usize::from(!short)..]);
-    let numbers = |after: &str| -> Vec<f64> {
-        let number = |line: &str| Some(line.split_once(after)?.1.split(' ').next()?.parse().unwrap());
-        text.lines().filter_map(number).collect()
-    };
-    let (precisions, mean) = (numbers(": AP "), numbers("mAP@0.5 "));
+    let text = train("train_detector", short);
+    let (precisions, mean) = (numbers(&text, ": AP "), numbers(&text, "mAP@0.5 "));
     assert!(precisions.len() == 6 && precisions.iter().all(|share| (0.0..=1.0).contains(share)), "{text}");
     assert!(mean.len() == 1 && (precisions.iter().sum::<f64>() / 6.0 - mean[0]).abs() < 1e-3, "{text}");
-    assert!(text.ends_with(if short { " on 16 images\n" } else { " on 300 images\n" }), "{text}");
-    (numbers(": loss "), mean[0])
+    (numbers(&text, ": loss "), mean[0])
 }
 
 #[test]
@@ -148,6 +160,32 @@ fn a_detector_learns_within_a_few_steps() {
 fn a_detector_reaches_an_map_of_0_7() {
     let (losses, mean) = train_detector(false);
     assert!(mean >= 0.7, "{mean}, {losses:?}");
+}
+
+/// Trains the segmentation network. Returns the losses of its epochs, and the mean IoU.
+#[cfg(feature = "candle")]
+fn train_segmentation(short: bool) -> (Vec<f64>, f64) {
+    let text = train("train_segmentation", short);
+    // The ground, and six kinds of objects.
+    let (shares, mean) = (numbers(&text, ": IoU "), numbers(&text, "mean IoU "));
+    assert!(shares.len() == 7 && shares.iter().all(|share| (0.0..=1.0).contains(share)), "{text}");
+    assert!(mean.len() == 1 && (shares.iter().sum::<f64>() / 7.0 - mean[0]).abs() < 1e-3, "{text}");
+    (numbers(&text, ": loss "), mean[0])
+}
+
+#[test]
+#[cfg(feature = "candle")]
+fn a_segmentation_network_learns_within_a_few_steps() {
+    let (losses, _) = train_segmentation(true);
+    assert!(losses.len() == 4 && losses[3] < 0.95 * losses[0], "{losses:?}");
+}
+
+#[test]
+#[cfg(feature = "candle")]
+#[ignore = "trains for minutes: cargo test --release --features full --test integration a_segmentation -- --ignored"]
+fn a_segmentation_network_reaches_a_mean_iou_of_0_8() {
+    let (losses, mean) = train_segmentation(false);
+    assert!(mean >= 0.8, "{mean}, {losses:?}");
 }
 
 #[test]

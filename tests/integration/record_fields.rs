@@ -307,7 +307,7 @@ fn tensorflows_features_are_fields() {
     let without = foreign(&fs::read(&shard).unwrap(), b"warpfeed/fields");
     let path = folder.path().join("foreign.tfrecord");
     fs::write(&path, without).unwrap();
-    let names = ["boxes", "labels", "area", "masks", "mask", "depth"];
+    let names = ["boxes", "labels", "area", "keypoints", "masks", "mask", "depth"];
     let found = delivered_fields(unchanged(data_set(&path), &names)).unwrap();
     for (index, fields) in found.iter().enumerate() {
         let want = made(index as u64).unwrap();
@@ -317,6 +317,16 @@ fn tensorflows_features_are_fields() {
         assert_eq!((own.len(), own.format()), (index, BoxFormat::Xyxy));
         let near = |(a, b): (&[f32; 4], &[f32; 4])| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
         assert!(own.rows().iter().zip(all.rows()).all(near), "{own:?}");
+        let (Some(Field::KeyPoints(own)), Some(Field::KeyPoints(all))) =
+            (fields.get("keypoints"), want.get("keypoints"))
+        else {
+            panic!("{fields:?}")
+        };
+        assert_eq!((own.objects(), own.visibility()), (all.objects(), all.visibility()));
+        for ((own, want), seen) in own.points().iter().zip(all.points()).zip(all.visibility()) {
+            let want = if *seen == 0 { [0.0; 2] } else { *want };
+            assert!(own.iter().zip(want).all(|(own, want)| (own - want).abs() < 1e-5), "{own:?} {want:?}");
+        }
         for name in ["masks", "mask", "depth"] {
             let (Some(Field::Mask(own)), Some(Field::Mask(want))) = (fields.get(name), want.get(name)) else {
                 panic!("{fields:?}")

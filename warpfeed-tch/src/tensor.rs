@@ -6,7 +6,7 @@
 
 use dlpark::ffi::DLManagedTensor;
 use dlpark::legacy::Dlpack;
-use warpfeed::{Batch, CudaBuffer, Error, Result, TargetTensor, TargetType};
+use warpfeed::{Batch, CudaBuffer, Error, FieldTensor, FieldValues, Result, TargetTensor, TargetType};
 
 /// Converts warpfeed's batches to tch's tensors.
 ///
@@ -71,6 +71,38 @@ impl IntoTch for TargetTensor {
             unsafe { cuda.on_raw_stream(std::ptr::null_mut())? };
         }
         adopt(self.into_dlpack()?)
+    }
+}
+
+/// Values of a batch's fields in host memory, in their shape: boxes, keypoints, labels, masks. They are copied once. tch has
+/// no unsigned numbers but bytes, so masks of 16 bits and numbers of images become 64-bit integers.
+/// `to_device(images.device())` brings them to the images.
+///
+/// ```
+/// use warpfeed::FieldTensor;
+/// use warpfeed_tch::IntoTch;
+///
+/// // As of `BatchFields::boxes` and `BatchFields::batch_indices`.
+/// let boxes = FieldTensor::from(vec![[10.0, 5.0, 30.0, 25.0], [0.0, 0.0, 8.0, 9.0]]).into_tch()?;
+/// let images = FieldTensor::from(vec![0_u32, 2]).into_tch()?;
+/// assert_eq!((boxes.size(), boxes.kind()), (vec![2, 4], tch::Kind::Float));
+/// assert_eq!(Vec::<i64>::try_from(images).unwrap(), [0, 2]);
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+impl IntoTch for FieldTensor {
+    type Tch = tch::Tensor;
+
+    fn into_tch(self) -> Result<tch::Tensor> {
+        let wide: Option<Vec<i64>> = match self.values() {
+            FieldValues::U16(values) => Some(values.iter().copied().map(i64::from).collect()),
+            FieldValues::U32(values) => Some(values.iter().copied().map(i64::from).collect()),
+            _ => None,
+        };
+        let tensor = match wide {
+            Some(values) => Self::from(values).reshaped(self.shape())?,
+            None => self,
+        };
+        adopt(tensor.into_dlpack()?)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Batches as libtorch gets them are the pipeline's, in its memory, which comes back.
 
 use std::collections::BTreeSet;
+use warpfeed::fields::{BoxFormat, Boxes, Fields, KeyPoints, Mask};
 use warpfeed::image::{Image, JpegOptions, encode_jpeg};
 use warpfeed::prelude::*;
-use warpfeed::{Mix, TargetSpec, Targets};
+use warpfeed::{FieldTensor, Mix, TargetSpec, Targets};
 use warpfeed_tch::IntoTch;
 
 /// So many images, each of a gray of its own, of four classes.
@@ -93,4 +94,48 @@ fn targets_come_along() {
     let got = first(TargetSpec::soft(4)).into_tch().unwrap();
     assert_eq!(got.size(), [4, 4]);
     assert_eq!(Vec::<f32>::try_from(got.flatten(0, -1)).unwrap(), want);
+}
+
+#[test]
+fn fields_come_along() {
+    const NAMES: [&str; 5] = ["boxes", "labels", "keypoints", "masks", "mask"];
+    let made = |objects: usize| {
+        let pixels = Size::new(40, 30).area_px() as usize;
+        let boxes = (0..objects).map(|i| [i as f32, 2.5, 20.0, 25.0]).collect();
+        let points = (0..2 * objects).map(|i| [i as f32, 7.0]).collect();
+        let planes = (0..objects).map(|i| (0..pixels).map(|at| u8::from(at % (i + 2) == 0)).collect());
+        Fields::new()
+            .with("boxes", Boxes::new(BoxFormat::Xyxy, boxes))?
+            .with("labels", (0..objects).map(|i| 7 + i as i64).collect::<Vec<_>>())?
+            .with("keypoints", KeyPoints::of_objects(2, points, vec![2; 2 * objects])?)?
+            .with("masks", Mask::of_objects(Size::new(40, 30), planes)?)?
+            .with("mask", Mask::new(Size::new(40, 30), (0..pixels).map(|at| 60_000 + at as u16).collect::<Vec<_>>())?)
+    };
+    // With objects, and without any.
+    for objects in [2, 0] {
+        let source = images(4).fields(NAMES, move |_| made(objects));
+        let pipeline = Pipeline::builder(source).fields(NAMES).sanitize(false).batch_size(4).resize(Size::new(20, 15));
+        let batch = pipeline.build().unwrap().epoch(0).next().unwrap().unwrap();
+        let fields = batch.fields(0).unwrap();
+        let rows = 4 * objects as i64;
+        let floats = |tensor: FieldTensor, size: [i64; 2], want: Vec<f32>| {
+            let tensor = tensor.into_tch().unwrap();
+            assert_eq!((&tensor.size()[..2], tensor.kind()), (&size[..], tch::Kind::Float));
+            assert_eq!(Vec::<f32>::try_from(tensor.flatten(0, -1)).unwrap(), want);
+        };
+        let boxes = fields.boxes(BoxFormat::Xyxy).unwrap().into_flattened();
+        floats(fields.box_tensor(BoxFormat::Xyxy).unwrap(), [rows, 4], boxes);
+        let points = fields.keypoints("keypoints").unwrap().into_flattened();
+        floats(fields.keypoint_tensor("keypoints").unwrap(), [rows, 2], points);
+        let labels = FieldTensor::from(fields.integers("labels").unwrap()).into_tch().unwrap();
+        assert_eq!(Vec::<i64>::try_from(labels).unwrap(), fields.integers("labels").unwrap());
+        let masks = fields.mask_tensor("masks").unwrap();
+        let want = masks.clone().into_parts().0;
+        let masks = masks.into_tch().unwrap();
+        assert_eq!(masks.kind(), tch::Kind::Uint8);
+        assert_eq!(want, warpfeed::FieldValues::U8(Vec::try_from(masks.flatten(0, -1)).unwrap()));
+        let mask = fields.mask_tensor("mask").unwrap().into_tch().unwrap();
+        assert_eq!((mask.size(), mask.kind()), (vec![4, 15, 20], tch::Kind::Int64));
+        assert_eq!(mask.int64_value(&[3, 0, 0]), 60_000 + 40 + 1);
+    }
 }

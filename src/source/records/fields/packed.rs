@@ -3,7 +3,7 @@
 use super::json::{OF, Of, Typed};
 use super::{JSON, MAX_FIELDS_BYTES, Part, features, mask_part, part_names};
 use crate::error::{Error, Result};
-use crate::fields::{BOXES, BoxFormat, Field, Fields, MaskValues};
+use crate::fields::{BOXES, BoxFormat, Field, Fields, KEYPOINTS, MaskValues};
 use crate::raster::Size;
 use crate::source::coco::runs;
 use crate::source::records::RecordFormat;
@@ -114,6 +114,19 @@ fn typed(
         }
         Field::KeyPoints(points) => {
             finite(points.points().as_flattened())?;
+            if tfrecord && name == KEYPOINTS && points.objects().is_some() {
+                let sides = [size.width, size.height].map(|side| side as f32);
+                for ((feature, side), i) in features::POINTS.iter().zip(sides).zip(0..) {
+                    let shares = points.points().iter().map(|point| point[i] / side).collect();
+                    parts.push(((*feature).to_owned(), Part::Floats(shares)));
+                }
+                let visibility = points.visibility();
+                let labeled = |own: &[u8]| own.iter().filter(|seen| **seen > 0).count() as i64;
+                let numbers = visibility.chunks(points.per_object()).map(labeled).collect();
+                let visibility = visibility.iter().copied().map(i64::from).collect();
+                parts.push((features::VISIBILITY.to_owned(), Part::Integers(visibility)));
+                parts.push((features::LABELED.to_owned(), Part::Integers(numbers)));
+            }
             Typed::KeyPoints {
                 per_object: points.objects().map(|_| points.per_object()),
                 convention: points.convention(),
