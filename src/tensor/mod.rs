@@ -351,9 +351,9 @@ impl Tensor {
     ///
     /// # Errors
     /// The tensor itself, if it is in other memory.
-    pub fn into_block(self) -> std::result::Result<MemoryBlock, Self> {
+    pub fn into_block(self) -> std::result::Result<MemoryBlock, Box<Self>> {
         let Self { storage, shape, dtype, layout } = self;
-        let again = |storage| Self { storage, shape, dtype, layout };
+        let again = |storage| Box::new(Self { storage, shape, dtype, layout });
         match storage {
             Storage::Host(buffer) => buffer.into_block().map_err(|buffer| again(Storage::Host(buffer))),
             storage @ Storage::Cuda(_) => Err(again(storage)),
