@@ -53,6 +53,7 @@
 //! | explicit operations | [`Op`](ops::Op), [`Pipeline::recipe`], [`apply`](apply()) |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
 //! | a GPU | [`Device`], [`DecodePath`], [`StreamPriority`], [`CudaBuffer`] |
+//! | batches in your own memory | [`Builder::batch_memory`], [`BatchMemory`], [`Tensor::into_block`] |
 //! | the order of samples | [`Sampler`], [`Partition`], [`Rank`] for processes that train together |
 //! | resuming after an interruption | [`EpochState`], [`Pipeline::resume`] |
 //! | looking at a batch later | [`Batch::receipts`], [`RunLog`], [`Replay`], [`Pipeline::stages`] |
@@ -177,7 +178,8 @@ pub use sampler::{Even, Order, Partition, Sampler};
 pub use sampling::{EpochOrder, Sampling};
 pub use targets::{MAX_TARGET_BYTES, Target, TargetSpec, TargetType};
 pub use tensor::{
-    DType, Element, FieldTensor, FieldValues, Layout, TargetBytes, TargetElement, TargetTensor, Targets, Tensor,
+    BatchMemory, DType, Element, FieldTensor, FieldValues, Layout, MemoryBlock, TargetBytes, TargetElement,
+    TargetTensor, Targets, Tensor,
 };
 
 /// Single images: decoding, encoding, writing. Most of it is the crate `warpfeed-image`.

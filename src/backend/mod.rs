@@ -26,7 +26,7 @@ pub(crate) use encoded::Encoded;
 pub(crate) use exchange::{End, Finished, MasksOfView, PlannedMask, PlannedSample, Settled};
 pub use left_to_cpu::LeftToCpu;
 pub(crate) use open::{Open, open};
-pub(crate) use options::{MAX_BATCH_BYTES, OutputForm, PixelForm, RunOptions, Strides};
+pub(crate) use options::{CallersMemory, MAX_BATCH_BYTES, OutputForm, PixelForm, RunOptions, Strides};
 pub(crate) use twice::Twice;
 #[cfg(feature = "experiment")]
 pub(crate) use twice::open_twice;

@@ -4,7 +4,8 @@ use crate::decode::{DecodeOptions, EntryPointStore};
 use crate::device::{DecodePath, StreamPriority};
 use crate::error::{Error, Result};
 use crate::raster::Size;
-use crate::tensor::{DType, Layout, Storage, Tensor};
+use crate::tensor::{BatchMemory, DType, Layout, Storage, Tensor};
+use std::fmt;
 use std::sync::Arc;
 
 /// Largest batch in bytes.
@@ -40,6 +41,8 @@ pub(crate) struct RunOptions {
     pub(crate) pinned: bool,
     /// The CUDA device whose trainer copies batches from host memory. The batches are then pinned.
     pub(crate) pin_batches: Option<u32>,
+    /// The caller's memory for batches that the CPU makes.
+    pub(crate) batch_memory: Option<CallersMemory>,
     pub(crate) stream_priority: StreamPriority,
 }
 
@@ -60,6 +63,7 @@ impl Default for RunOptions {
             device_memory_bytes: None,
             pinned: true,
             pin_batches: None,
+            batch_memory: None,
             stream_priority: StreamPriority::default(),
         }
     }
@@ -116,6 +120,16 @@ impl RunOptions {
     /// is still working on.
     pub(crate) fn batches_at_a_time(&self) -> usize {
         self.prefetch + 1
+    }
+}
+
+/// Where batches get the caller's memory from.
+#[derive(Clone)]
+pub(crate) struct CallersMemory(pub(crate) Arc<dyn BatchMemory>);
+
+impl fmt::Debug for CallersMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CallersMemory")
     }
 }
 

@@ -1,23 +1,33 @@
 //! Host memory of batches, and the pool that it is taken from.
 
+use super::block::{BatchMemory, LINE_BYTES, MemoryBlock};
 use super::{DType, Element};
 use crate::cuda::driver::{self, Context, Pin};
 use crate::error::Result;
 use crate::memory;
+use bytemuck::allocation::pod_collect_to_vec;
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use half::{bf16, f16};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Elements in host memory that begin on a cache line. When dropped, the buffer goes back to its pool.
+/// Elements in host memory that begin on a cache line. When dropped, the buffer goes back to its pool, or the caller's
+/// memory to the caller.
 pub(crate) struct HostBuffer {
-    /// The pin of all its pages, for copies to a CUDA device. It must be dropped before the elements.
+    /// The pin of all its pages, for copies to a CUDA device. It must be dropped before the memory.
     pin: Option<Pin>,
-    elements: Elements,
-    /// Start of the first whole cache line, or page, in the elements.
+    memory: Memory,
+    /// Start of the first whole cache line, or page, in the memory.
     start_bytes: usize,
     len_bytes: usize,
     home: Option<Arc<Pool>>,
+}
+
+/// Whose memory a buffer is in.
+enum Memory {
+    Own(Elements),
+    /// The caller's, for elements of this type.
+    Callers(MemoryBlock, DType),
 }
 
 /// Vectors of the element's type, so that a trainer whose tensors are vectors can take them unchanged. The type is not
@@ -37,7 +47,6 @@ impl HostBuffer {
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is not enough memory.
     pub(crate) fn new(dtype: DType, len_bytes: usize) -> Result<Self> {
-        const LINE_BYTES: usize = 64;
         Self::aligned(dtype, len_bytes, LINE_BYTES)
     }
 
@@ -49,11 +58,17 @@ impl HostBuffer {
         let pages_bytes = len_bytes.max(1).checked_next_multiple_of(PAGE_BYTES).unwrap_or(usize::MAX);
         let mut buffer = Self::aligned(dtype, pages_bytes, PAGE_BYTES)?;
         // SAFETY: whole pages of a vector, which stays where it is until the pin is gone: `pin` is dropped before
-        // `elements`, and taken before they are given away.
+        // `memory`, and taken before the vector is given away.
         #[allow(unsafe_code)]
         let pin = unsafe { Pin::new(context, buffer.as_bytes_mut())? };
         (buffer.pin, buffer.len_bytes) = (Some(pin), len_bytes);
         Ok(buffer)
+    }
+
+    /// A buffer of `len_bytes` bytes in the caller's memory. Its content is what was there.
+    fn of_caller(dtype: DType, len_bytes: usize, memory: &dyn BatchMemory) -> Result<Self> {
+        let block = memory.block(len_bytes)?.checked(len_bytes)?;
+        Ok(Self { pin: None, memory: Memory::Callers(block, dtype), start_bytes: 0, len_bytes, home: None })
     }
 
     fn aligned(dtype: DType, len_bytes: usize, align_bytes: usize) -> Result<Self> {
@@ -68,7 +83,7 @@ impl HostBuffer {
             DType::U8 => Elements::U8(zeros(all_bytes)?),
         };
         let start_bytes = elements.as_bytes().as_ptr().addr().wrapping_neg() % align_bytes;
-        Ok(Self { pin: None, elements, start_bytes, len_bytes, home: None })
+        Ok(Self { pin: None, memory: Memory::Own(elements), start_bytes, len_bytes, home: None })
     }
 
     /// Whether the buffer is pinned.
@@ -87,10 +102,14 @@ impl HostBuffer {
         !self.wait_for_readers().is_err_and(|error| driver::is_capture(&error))
     }
 
-    /// Makes the elements independent of pool and device. Memory that the device may still read is copied, and lost.
+    /// Makes the elements independent of pool, device and caller. Memory that the device may still read is copied, and
+    /// lost. The caller's is copied, and given back. The vector begins at `start_bytes` of the memory.
     fn detach(&mut self) -> Elements {
         self.home = None;
-        let elements = self.elements.take();
+        let elements = match self.memory.take() {
+            Memory::Own(elements) => elements,
+            Memory::Callers(block, dtype) => return Elements::copied(dtype, &block.as_bytes()[..self.len_bytes]),
+        };
         if self.is_idle() {
             self.pin = None;
             return elements;
@@ -101,11 +120,11 @@ impl HostBuffer {
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.elements.as_bytes()[self.start_bytes..][..self.len_bytes]
+        &self.memory.as_bytes()[self.start_bytes..][..self.len_bytes]
     }
 
     pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.elements.as_bytes_mut()[self.start_bytes..][..self.len_bytes]
+        &mut self.memory.as_bytes_mut()[self.start_bytes..][..self.len_bytes]
     }
 
     /// The buffer's first `len` elements, of type `T`, as a vector. The memory does not go back to the pool.
@@ -115,14 +134,24 @@ impl HostBuffer {
             elements.copy_within(start..start + len, 0);
             elements.truncate(len);
             // The cast succeeds if both types are the same. Otherwise the elements, of equal size, are copied.
-            bytemuck::allocation::try_cast_vec(elements)
-                .unwrap_or_else(|(_, elements)| bytemuck::allocation::pod_collect_to_vec(&elements))
+            bytemuck::allocation::try_cast_vec(elements).unwrap_or_else(|(_, elements)| pod_collect_to_vec(&elements))
         }
         match self.detach() {
             Elements::F32(elements) => cut(elements, self.start_bytes, len),
             Elements::F16(elements) => cut(elements, self.start_bytes, len),
             Elements::Bf16(elements) => cut(elements, self.start_bytes, len),
             Elements::U8(elements) => cut(elements, self.start_bytes, len),
+        }
+    }
+
+    /// The block that the buffer is in, if that is the caller's.
+    pub(super) fn into_block(mut self) -> std::result::Result<MemoryBlock, Self> {
+        match self.memory.take() {
+            Memory::Callers(block, _) => Ok(block),
+            memory => {
+                self.memory = memory;
+                Err(self)
+            }
         }
     }
 
@@ -136,7 +165,7 @@ impl HostBuffer {
 impl Drop for HostBuffer {
     fn drop(&mut self) {
         if let Some(pool) = self.home.take() {
-            let buffer = Self { pin: self.pin.take(), elements: self.elements.take(), home: None, ..*self };
+            let buffer = Self { pin: self.pin.take(), memory: self.memory.take(), home: None, ..*self };
             if pool.process == std::process::id() {
                 pool.give(buffer);
             } else {
@@ -145,7 +174,7 @@ impl Drop for HostBuffer {
             }
         } else if !self.is_idle() {
             // Better lost than read after it was freed.
-            std::mem::forget((self.pin.take(), self.elements.take()));
+            std::mem::forget((self.pin.take(), self.memory.take()));
         }
     }
 }
@@ -156,7 +185,37 @@ impl fmt::Debug for HostBuffer {
     }
 }
 
+impl Memory {
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(elements) => elements.as_bytes(),
+            Self::Callers(block, _) => block.as_bytes(),
+        }
+    }
+
+    fn as_bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Own(elements) => elements.as_bytes_mut(),
+            Self::Callers(block, _) => block.as_bytes_mut(),
+        }
+    }
+
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Own(Elements::U8(Vec::new())))
+    }
+}
+
 impl Elements {
+    /// A copy of these bytes, which are elements of this type.
+    fn copied(dtype: DType, bytes: &[u8]) -> Self {
+        match dtype {
+            DType::F32 => Self::F32(pod_collect_to_vec(bytes)),
+            DType::F16 => Self::F16(pod_collect_to_vec(bytes)),
+            DType::Bf16 => Self::Bf16(pod_collect_to_vec(bytes)),
+            DType::U8 => Self::U8(bytes.to_vec()),
+        }
+    }
+
     fn as_bytes(&self) -> &[u8] {
         match self {
             Self::F32(elements) => cast_slice(elements),
@@ -174,10 +233,6 @@ impl Elements {
             Self::U8(elements) => elements,
         }
     }
-
-    fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::U8(Vec::new()))
-    }
 }
 
 /// A pool of buffers. Reuse saves page faults, which fresh memory costs every 4 KiB.
@@ -187,15 +242,22 @@ impl Elements {
 /// that asks for them, and no consumer says when: candle and burn copy from a slice, libtorch from a tensor that it got by
 /// DLPack. So before a buffer is used again, the pool waits for all work that was queued in the context when the buffer came
 /// back. A wait covers all buffers that came back before it, so there is less than one for each batch.
-#[derive(Debug)]
 pub(crate) struct Pool {
     free: Mutex<Spares>,
     dtype: DType,
     keep: usize,
     /// The context to pin buffers in; `None` for pageable buffers.
     pin: Option<Context>,
+    /// Where buffers come from if their memory is the caller's. The pool then keeps none.
+    caller: Option<Arc<dyn BatchMemory>>,
     /// The process that made the pool.
     process: u32,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({} buffers of {} kept)", self.lock().buffers.len(), self.keep)
+    }
 }
 
 /// The buffers of a pool that are not in use.
@@ -223,7 +285,7 @@ impl Spares {
 impl Pool {
     /// A pool that keeps at most `keep` buffers: the largest ones.
     pub(crate) fn new(dtype: DType, keep: usize) -> Self {
-        Self { free: Mutex::default(), dtype, keep, pin: None, process: std::process::id() }
+        Self { free: Mutex::default(), dtype, keep, pin: None, caller: None, process: std::process::id() }
     }
 
     /// A pool of pinned buffers, if there is a context to pin them in.
@@ -231,16 +293,24 @@ impl Pool {
         Self { pin: context.map(Arc::clone), ..self }
     }
 
+    /// A pool whose buffers are in the caller's memory, if the caller gives some.
+    pub(crate) fn of_caller(self, memory: Option<&Arc<dyn BatchMemory>>) -> Self {
+        Self { caller: memory.map(Arc::clone), ..self }
+    }
+
     /// Takes the smallest buffer of at least `len_bytes` bytes, or a new one. It still has its old contents, and goes
-    /// back to the pool when it is dropped.
+    /// back to the pool, or to the caller, when it is dropped.
     ///
     /// # Synchronization
     /// For a pinned buffer this may wait for the device. Nothing reads the buffer when this returns.
     ///
     /// # Errors
     /// The errors of [`HostBuffer::new`]; [`Error::Device`](crate::Error::Device) if the context of a pinned buffer has
-    /// failed.
+    /// failed; the caller's error, or [`Error::Parameter`](crate::Error::Parameter) for a block that does not fit.
     pub(crate) fn take(self: &Arc<Self>, len_bytes: usize) -> Result<HostBuffer> {
+        if let Some(memory) = &self.caller {
+            return HostBuffer::of_caller(self.dtype, len_bytes, &**memory);
+        }
         let make = || match &self.pin {
             Some(context) => HostBuffer::pinned(self.dtype, len_bytes, context),
             None => HostBuffer::new(self.dtype, len_bytes),

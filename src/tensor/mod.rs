@@ -13,7 +13,12 @@
 //! buffer begins on a page and shares its pages with nothing else (64 KiB, the largest page on aarch64). candle can
 //! still take the vector: the pin is undone first. Pinning each batch when it is handed over would cost more than the
 //! copy that it saves.
+//!
+//! Memory of the caller's (`BatchMemory`) is not pooled. Only the library that pinned it knows what is queued on it, as
+//! torch does for its own pinned memory and for no other. So each batch gets a block of its own, which goes back to its
+//! owner. That library has a pool already, and decides when the block is free.
 
+mod block;
 #[cfg(feature = "candle")]
 mod candle;
 #[cfg(feature = "dlpack")]
@@ -26,6 +31,7 @@ mod targets;
 use crate::cuda::CudaBuffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
+pub use block::{BatchMemory, MemoryBlock};
 use bytemuck::Pod;
 #[cfg(feature = "candle")]
 pub(crate) use candle::failed as candle_failed;
@@ -338,6 +344,20 @@ impl Tensor {
         }
         let (len, len_bytes) = (self.shape.iter().product(), self.len_bytes());
         Ok(self.storage.into_host(self.dtype, len_bytes)?.into_vec(len))
+    }
+
+    /// The caller's memory that the elements are in ([`Builder::batch_memory`](crate::Builder::batch_memory)), from its
+    /// start on.
+    ///
+    /// # Errors
+    /// The tensor itself, if it is in other memory.
+    pub fn into_block(self) -> std::result::Result<MemoryBlock, Box<Self>> {
+        let Self { storage, shape, dtype, layout } = self;
+        let again = |storage| Box::new(Self { storage, shape, dtype, layout });
+        match storage {
+            Storage::Host(buffer) => buffer.into_block().map_err(|buffer| again(Storage::Host(buffer))),
+            storage @ Storage::Cuda(_) => Err(again(storage)),
+        }
     }
 
     fn len_bytes(&self) -> usize {

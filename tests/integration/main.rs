@@ -9,6 +9,7 @@ mod common;
 
 mod annotated;
 mod audit;
+mod batch_memory;
 mod cache;
 mod channels;
 mod check_gpu;

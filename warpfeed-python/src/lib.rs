@@ -6,6 +6,7 @@ mod batch;
 mod epoch;
 mod error;
 mod forks;
+mod memory;
 mod objects;
 mod pipeline;
 mod preprocessor;

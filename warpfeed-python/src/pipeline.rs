@@ -3,6 +3,7 @@
 use crate::epoch::Epoch;
 use crate::error::raise;
 use crate::forks::OfProcess;
+use crate::memory::Memory;
 use crate::preprocessor::Preprocessor;
 use crate::source::Source;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -146,7 +147,7 @@ impl EpochOrder for Listed {
 
 impl Settings {
     fn builder(self, source: &Source, order: &Arc<Mutex<Vec<u64>>>) -> warpfeed::Result<(Builder, Option<u32>)> {
-        let mut builder = warpfeed::Pipeline::builder(source.0.clone())
+        let mut builder = warpfeed::Pipeline::builder(source.input()?)
             .batch_size(self.batch_size)
             .prefetch(self.prefetch)
             .even(self.even)
@@ -274,13 +275,16 @@ impl Pipeline {
 
 #[pymethods]
 impl Pipeline {
+    /// `settings`: JSON. `memory`: gives the memory of batches, as [`Memory`] says.
     #[new]
-    fn new(py: Python<'_>, source: &Bound<'_, Source>, settings: &str) -> PyResult<Self> {
+    #[pyo3(signature = (source, settings, memory=None))]
+    fn new(py: Python<'_>, source: &Bound<'_, Source>, settings: &str, memory: Option<Py<PyAny>>) -> PyResult<Self> {
         let settings: Settings =
             serde_json::from_str(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let (source, order) = (source.get(), Arc::default());
         let built = py.detach(|| {
             let (builder, pad_to) = settings.builder(source, &order)?;
+            let builder = memory.into_iter().fold(builder, |builder, own| builder.batch_memory(Memory(own)));
             match pad_to {
                 Some(divisor) => builder.build_padded(divisor).map(Built::Padded),
                 None if builder.is_ragged() => builder.build_ragged().map(Built::Ragged),

@@ -6,6 +6,8 @@ use crate::tensor::Tensor;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::path::PathBuf;
+use warpfeed::contract::Contract;
 use warpfeed::ops::{Op, Transform, TransformFile};
 use warpfeed::{DType, Layout, PreprocessorOptions};
 
@@ -44,6 +46,14 @@ impl Preprocessor {
         })
         .map(Self::new)
         .map_err(raise)
+    }
+
+    /// One that keeps the contract in a file, and refuses to start where its pixels differ.
+    #[staticmethod]
+    fn from_contract(py: Python<'_>, path: PathBuf, max_batch: usize, threads: usize) -> PyResult<Self> {
+        let options = PreprocessorOptions { max_batch, threads, ..PreprocessorOptions::default() };
+        let made = py.detach(|| warpfeed::Preprocessor::from_contract(&Contract::read(path)?, &options));
+        made.map(Self::new).map_err(raise)
     }
 
     /// Decodes images and makes a tensor of them, in their order.

@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Deserialize;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use warpfeed::image::Size;
@@ -17,7 +18,18 @@ use warpfeed::source::{
 
 /// Samples that a pipeline reads.
 #[pyclass(frozen, module = "warpfeed")]
-pub(crate) struct Source(pub(crate) Input);
+pub(crate) struct Source {
+    input: Input,
+    /// How to open it again; `None` if it was not opened by a path.
+    opened: Option<Opened>,
+}
+
+/// What `Source.open` was given, and by which process.
+struct Opened {
+    path: PathBuf,
+    options: String,
+    process: u32,
+}
 
 /// What the name of a source does not tell.
 #[derive(Default, Deserialize)]
@@ -59,9 +71,32 @@ impl Options {
     }
 }
 
+impl From<Input> for Source {
+    fn from(input: Input) -> Self {
+        Self { input, opened: None }
+    }
+}
+
 impl Source {
+    /// The samples. A forked child opens a URL again: the connections, and the thread that fetches, are its parent's.
+    pub(crate) fn input(&self) -> warpfeed::Result<Input> {
+        match &self.opened {
+            Some(opened) if opened.process != std::process::id() && opened.path.to_string_lossy().contains("://") => {
+                opened.open()
+            }
+            _ => Ok(self.input.clone()),
+        }
+    }
+
     fn data_set(&self) -> PyResult<Arc<dyn source::Source>> {
-        self.0.clone().into_data_set().map_err(raise)
+        self.input.clone().into_data_set().map_err(raise)
+    }
+}
+
+impl Opened {
+    fn open(&self) -> warpfeed::Result<Input> {
+        let options: Options = serde_json::from_str(&self.options).map_err(warpfeed::Error::foreign)?;
+        options.into_options()?.open(&self.path)
     }
 }
 
@@ -73,17 +108,27 @@ fn named(source: impl source::Source + 'static, classes: Vec<String>) -> Input {
 impl Source {
     /// What `warpfeed.open` opens; `options` are JSON.
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf, options: &str) -> PyResult<Self> {
-        let options: Options =
-            serde_json::from_str(options).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        py.detach(|| options.into_options()?.open(path)).map(Self).map_err(raise)
+    fn open(py: Python<'_>, path: PathBuf, options: String) -> PyResult<Self> {
+        serde_json::from_str::<Options>(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let opened = Opened { path, options, process: std::process::id() };
+        let input = py.detach(|| opened.open()).map_err(raise)?;
+        Ok(Self { input, opened: Some(opened) })
+    }
+
+    /// Pickled as what it was opened by.
+    // Not a path, of which Python would make one slash of the two in a URL.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (&OsStr, &str))> {
+        let Some(Opened { path, options, .. }) = &self.opened else {
+            return Err(PyTypeError::new_err("only sources that warpfeed.open made can be pickled"));
+        };
+        Ok((py.get_type::<Self>().getattr("open")?, (path.as_os_str(), options)))
     }
 
     /// Files, each with its label.
     #[staticmethod]
     fn files(paths: Vec<PathBuf>, labels: Vec<u32>, classes: Vec<String>) -> PyResult<Self> {
         same_number(paths.len(), labels.len())?;
-        Ok(Self(named(ListFile::of(paths.into_iter().zip(labels)), classes)))
+        Ok(named(ListFile::of(paths.into_iter().zip(labels)), classes).into())
     }
 
     /// Encoded images, each with its label; they are copied.
@@ -91,7 +136,7 @@ impl Source {
     fn memory(images: Vec<Bound<'_, PyBytes>>, labels: Vec<u32>, classes: Vec<String>) -> PyResult<Self> {
         same_number(images.len(), labels.len())?;
         let images = images.iter().map(|image| image.as_bytes().to_vec()).zip(labels);
-        Ok(Self(EncodedImages::new(images).with_classes(classes).into()))
+        Ok(Input::from(EncodedImages::new(images).with_classes(classes)).into())
     }
 
     /// Arrays of `[N, H, W, 3]` or `[N, H, W]` bytes, each image with its label; they are copied.
@@ -118,43 +163,43 @@ impl Source {
             let image_bytes = (height * width * if is_gray { 1 } else { 3 }).max(1);
             DecodedImages::new(bytes.chunks(image_bytes).zip(labels).map(|(image, label)| (size, rgb(image), label)))
         });
-        Ok(Self(made.map_err(raise)?.with_classes(classes).into()))
+        Ok(Input::from(made.map_err(raise)?.with_classes(classes)).into())
     }
 
     /// A binary column of Arrow's.
     #[staticmethod]
     fn arrow(chunks: Vec<Buffers<'_>>, labels: Vec<u32>, classes: Vec<String>, name: String) -> PyResult<Self> {
-        Ok(Self(named(ArrowImages::new(chunks, labels, name)?, classes)))
+        Ok(named(ArrowImages::new(chunks, labels, name)?, classes).into())
     }
 
     /// An object with `__len__` and `read(i)`.
     #[staticmethod]
     fn objects(object: Bound<'_, PyAny>, labels: Option<Vec<u32>>, classes: Vec<String>) -> PyResult<Self> {
-        Objects::new(object, labels, classes).map(|objects| Self(objects.into()))
+        Objects::new(object, labels, classes).map(|objects| Input::from(objects).into())
     }
 
     /// One data set after the other.
     #[staticmethod]
     fn concat(sources: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
         let sources = sources.iter().map(|source| source.data_set()).collect::<PyResult<Vec<_>>>()?;
-        Ok(Self(Concat::new(sources).map_err(raise)?.into()))
+        Ok(Input::from(Concat::new(sources).map_err(raise)?).into())
     }
 
     /// The samples with these indices, in this order.
     fn subset(&self, indices: Vec<u64>) -> PyResult<Self> {
-        Ok(Self(self.data_set()?.subset(indices).map_err(raise)?.into()))
+        Ok(Input::from(self.data_set()?.subset(indices).map_err(raise)?).into())
     }
 
     /// Number of samples; `None` for a stream.
     #[getter]
     fn samples(&self) -> Option<u64> {
-        if let Input::DataSet(source) = &self.0 { Some(source.len()) } else { None }
+        if let Input::DataSet(source) = &self.input { Some(source.len()) } else { None }
     }
 
     /// Names of the classes, by label.
     #[getter]
     fn classes(&self) -> Vec<String> {
-        self.0.classes().to_vec()
+        self.input.classes().to_vec()
     }
 
     /// The label of each sample.

@@ -118,6 +118,22 @@ impl Tensor {
         }
     }
 
+    /// The object that owns the memory, which begins with the elements. It is given away in place of the tensor. `None` if
+    /// the memory did not come from Python.
+    fn owner(&self) -> PyResult<Option<Py<PyAny>>> {
+        let block = match self.take()? {
+            Held::Images(tensor) => tensor.into_block().map_err(|tensor| Held::Images(*tensor)),
+            other => Err(other),
+        };
+        match block {
+            Ok(block) => Ok(block.into_owner().downcast().ok().map(|owner| *owner)),
+            Err(held) => {
+                *self.held.get()?.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+                Ok(None)
+            }
+        }
+    }
+
     // A copy that was asked for is not made: nobody else has the memory.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__(

@@ -1,17 +1,28 @@
-"""Times loaders on a folder of class folders, in turn: speed.py FOLDER [OUT.json]
+"""Times loaders on a folder of class folders, in turn: speed.py FOLDER OUT
 
-`train` (random resized crop 224, flip, normalize) in batches of 32 of torch's tensors, with as many workers as processors.
-Each loader has a warm-up epoch behind it; warpfeed is timed in its first epoch too. Medians of the rounds and their range.
+`train` (random resized crop 224, flip, normalize) in batches of 32 of torch's float tensors, with as many workers as
+processors. Each loader has had warm-up epochs; warpfeed is timed in its first epoch too. `warpfeed run` is timed beside
+them: the package should lose nothing against the command. A loader whose package is missing is left out by name.
+
+OUT gets speed.json, speed.md (the table) and speed.svg (the plot): medians of the rounds, and their range. CPU time is that
+of all processes of a loader, user and system, so it says something on a machine that is not quiet too.
+WARPFEED_ROUNDS is the number of rounds.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import platform
+import random
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +32,22 @@ from torchvision.datasets import ImageFolder
 
 from warpfeed.torch import DataLoader
 
-ROUNDS = 7
+ROUNDS = int(os.environ.get("WARPFEED_ROUNDS", "7"))
 BATCH = 32
 WORKERS = len(os.sched_getaffinity(0))
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-TRAIN = tv.Compose([tv.RandomResizedCrop(224), tv.RandomHorizontalFlip(), tv.ToTensor(), tv.Normalize(MEAN, STD)])
+CROP = tv.RandomResizedCrop(224)
+TRAIN = tv.Compose([CROP, tv.RandomHorizontalFlip(), tv.ToTensor(), tv.Normalize(MEAN, STD)])
+# Epochs before warpfeed's entry points are all there and other loaders' memory is warm.
+WARM_UP = 2
+
+
+@dataclass
+class Speed:
+    """What an epoch took."""
+
+    images_per_s: float
+    cpu_ms_per_image: float
 
 
 def warpfeed(folder: str) -> Any:
@@ -57,40 +79,173 @@ def dali(folder: str) -> Any:
     return DALIClassificationIterator(built, reader_name="files", auto_reset=True)
 
 
-def epoch(loader: Iterator[Any]) -> float:
-    """Images per second of an epoch."""
-    start, images = time.perf_counter(), 0
+class Spdl:
+    """SPDL has no random resized crop: torchvision draws it, and FFmpeg's filters do it."""
+
+    def __init__(self, folder: str) -> None:
+        import spdl.io
+        import spdl.pipeline
+
+        spdl.io.demux_image(ImageFolder(folder).samples[0][0])  # it finds out here that FFmpeg is missing
+        self.samples = ImageFolder(folder).samples
+        self.pool = ThreadPoolExecutor(WORKERS)
+        mean, std = torch.tensor(MEAN).view(3, 1, 1), torch.tensor(STD).view(3, 1, 1)
+        self.scale, self.shift = 1 / (255 * std), mean / std
+
+    def image(self, sample: tuple[str, int]) -> tuple[Any, int]:
+        import spdl.io
+
+        packets = spdl.io.demux_image(sample[0])
+        # get_params asks for the size alone.
+        empty = torch.empty(0, packets.height, packets.width)
+        top, left, height, width = CROP.get_params(empty, CROP.scale, CROP.ratio)
+        steps = [f"crop={width}:{height}:{left}:{top}:exact=1", "scale=224:224:flags=bilinear", "format=pix_fmts=rgb24"]
+        steps += ["hflip"] if random.random() < 0.5 else []
+        return spdl.io.decode_packets(packets, filter_desc=",".join(steps)), sample[1]
+
+    def batch(self, images: list[tuple[Any, int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        import spdl.io
+
+        pixels = spdl.io.to_torch(spdl.io.convert_frames([frames for frames, _ in images]))
+        planes = pixels.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
+        return planes.mul_(self.scale).sub_(self.shift), torch.tensor([label for _, label in images])
+
+    def __iter__(self) -> Iterator[Any]:
+        from spdl.pipeline import PipelineBuilder
+
+        order = random.sample(self.samples, len(self.samples))
+        builder = PipelineBuilder().add_source(order).pipe(self.image, concurrency=WORKERS, executor=self.pool)
+        pipeline = builder.aggregate(BATCH).pipe(self.batch).add_sink(2).build(num_threads=WORKERS)
+        with pipeline.auto_stop():
+            yield from pipeline.get_iterator(timeout=60)
+
+
+def cpu_s() -> float:
+    """The CPU time of this process and of all that it started."""
+    processes: dict[int, tuple[int, float]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended meanwhile
+            # The parent; user and system time, its own and that of its children that have ended.
+            processes[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    own, found = {os.getpid()}, True
+    while found:
+        more = {process for process, (parent, _) in processes.items() if parent in own} - own
+        own, found = own | more, bool(more)
+    return sum(processes[process][1] for process in own)
+
+
+def epoch(loader: Iterable[Any]) -> Speed:
+    start, cpu, images = time.perf_counter(), cpu_s(), 0
     for batch in loader:
         images += len(batch[0]["data"] if isinstance(batch[0], dict) else batch[0])
-    return images / (time.perf_counter() - start)
+    return Speed(images / (time.perf_counter() - start), 1000 * (cpu_s() - cpu) / images)
 
 
-def main(folder: str, out: str | None = None) -> None:
+def command(folder: str) -> Speed:
+    """Epochs of `warpfeed run` after its warm-up, as many as before them."""
+    given = [
+        "run",
+        folder,
+        "--preset",
+        "train",
+        "--orientation",
+        "ignore",
+        "--device",
+        "cpu",
+        "--entry-points",
+        "memory",
+    ]
+    given += ["--batch-size", str(BATCH), "--threads", str(WORKERS), "--json", "--epochs"]
+
+    def run(epochs: int) -> tuple[Any, float]:
+        cpu = cpu_s()
+        ran = [str(Path(sys.executable).with_name("warpfeed")), *given, str(epochs)]
+        done = subprocess.run(ran, check=True, capture_output=True, text=True)
+        return json.loads(done.stdout), cpu_s() - cpu
+
+    (_, before), (report, all_of_it) = run(WARM_UP), run(2 * WARM_UP)
+    each = report["each_epoch"][WARM_UP:]
+    images = sum(one["images"] for one in each)
+    return Speed(images / sum(one["seconds"] for one in each), 1000 * (all_of_it - before) / images)
+
+
+def installed(name: str) -> str:
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return f"no {name}"
+
+
+def median(rows: list[Speed], of: Callable[[Speed], float]) -> tuple[float, float, float]:
+    values = [of(row) for row in rows]
+    return statistics.median(values), min(values), max(values)
+
+
+def table(rows: dict[str, list[Speed]]) -> str:
+    lines = [
+        "| loader | images/s | least to most | CPU ms an image | least to most |",
+        "| --- | ---: | --- | ---: | --- |",
+    ]
+    for name, speeds in rows.items():
+        middle, least, most = median(speeds, lambda speed: speed.images_per_s)
+        cpu, cpu_least, cpu_most = median(speeds, lambda speed: speed.cpu_ms_per_image)
+        lines.append(
+            f"| {name} | {middle:,.0f} | {least:,.0f} to {most:,.0f} | {cpu:.2f} | {cpu_least:.2f} to {cpu_most:.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def plot(rows: dict[str, list[Speed]], title: str, out: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 0.5 + 0.45 * len(rows)), layout="constrained")
+    axes = figure.add_subplot()
+    names = list(rows)[::-1]
+    middles = [median(rows[name], lambda speed: speed.images_per_s) for name in names]
+    spread = [[middle - least for middle, least, _ in middles], [most - middle for middle, _, most in middles]]
+    axes.barh(names, [middle for middle, _, _ in middles], xerr=spread, color="#4878a8", height=0.6)
+    axes.set_xlabel("images/s: median of the rounds, least and most")
+    axes.set_title(title, fontsize="medium")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(out)
+
+
+def main(folder: str, out: str) -> None:
     torch.set_num_threads(1)
-    kinds: dict[str, Callable[[str], Any]] = {"warpfeed": warpfeed, "torch": torchs, "DALI": dali}
-    rows: dict[str, list[float]] = {}
+    kinds: dict[str, Callable[[str], Any]] = {"warpfeed": warpfeed, "torch": torchs, "DALI": dali, "SPDL": Spdl}
     loaders = {}
     for name, make in kinds.items():
         try:
             loaders[name] = make(folder)
-        except ImportError as error:
+        except (ImportError, RuntimeError) as error:
             print(f"{name} is left out: {error}", file=sys.stderr)
-    for _ in range(ROUNDS):
+    for loader in loaders.values():
+        for _ in range(WARM_UP):
+            epoch(loader)
+    rows: dict[str, list[Speed]] = {}
+    for turn in range(ROUNDS):
         rows.setdefault("warpfeed (first epoch)", []).append(epoch(warpfeed(folder)))
         for name, loader in loaders.items():
-            if name not in rows:
-                for _ in range(2):
-                    epoch(loader)
             rows.setdefault(name, []).append(epoch(loader))
+        rows.setdefault("the command", []).append(command(folder))
+        print(f"round {turn + 1} of {ROUNDS}", file=sys.stderr)
     images = len(ImageFolder(folder))
-    print(
-        f"train, images/s of {images} photographs, {WORKERS} workers, batches of {BATCH}; median of {ROUNDS} rounds (least to most)"
-    )
-    for name, speeds in rows.items():
-        print(f"{name:24} {statistics.median(speeds):8.0f}   ({min(speeds):.0f} to {max(speeds):.0f})")
-    if out is not None:
-        result = {"images": images, "workers": WORKERS, "batch_size": BATCH, "rounds": ROUNDS, "images_per_s": rows}
-        Path(out).write_text(json.dumps(result, indent=1) + "\n")
+    title = f"train, {images} photographs, {WORKERS} workers, batches of {BATCH}, {ROUNDS} rounds in turn"
+    packages = [installed(name) for name in ("warpfeed", "torch", "torchvision", "nvidia-dali-cuda130", "spdl")]
+    about = f"Python {platform.python_version()}, {', '.join(packages)}"
+    text = f"{title}; {about}\n\n{table(rows)}"
+    print(text)
+    folder_out = Path(out)
+    folder_out.mkdir(parents=True, exist_ok=True)
+    result = {"about": about, "images": images, "workers": WORKERS, "batch_size": BATCH, "rounds": ROUNDS}
+    speeds = {name: [vars(speed) for speed in of] for name, of in rows.items()}
+    (folder_out / "speed.json").write_text(json.dumps({**result, "loaders": speeds}, indent=1) + "\n")
+    (folder_out / "speed.md").write_text(text)
+    plot(rows, title, folder_out / "speed.svg")
 
 
 if __name__ == "__main__":

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import http.server
 import json
 import keyword
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,7 @@ import warpfeed
 from warpfeed import transforms as t
 from warpfeed.numpy import DataLoader
 
+COMMAND = str(Path(sys.executable).with_name("warpfeed"))
 SMALL = [t.RandomResizedCrop(32), t.RandomHorizontalFlip(0.5), t.Normalize((0.5,) * 3, (0.25,) * 3)]
 
 
@@ -250,6 +256,20 @@ def test_a_preprocessor_has_the_bytes_of_the_loader(photos: Path) -> None:
         assert (np.asarray(preprocessor([file.read_bytes() for file in files])) == images).all()
 
 
+def test_a_preprocessor_keeps_a_contract(photos: Path, tmp_path: Path) -> None:
+    contract = tmp_path / "contract.json"
+    command = [COMMAND, "contract", "write", "-o", str(contract), "--preset", "eval"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    images = [next(photos.glob("*/*.jpg")).read_bytes()]
+    kept = warpfeed.Preprocessor.from_contract(contract)
+    assert np.asarray(kept(images)).tobytes() == np.asarray(warpfeed.Preprocessor("eval")(images)).tobytes()
+    text = contract.read_text()
+    assert '"size": 256' in text
+    contract.write_text(text.replace('"size": 256', '"size": 255'))
+    with pytest.raises(warpfeed.Error, match="operation 1, resize"):
+        warpfeed.Preprocessor.from_contract(contract)
+
+
 def test_a_tensor_is_given_away_once(photos: Path) -> None:
     tensor = warpfeed.Preprocessor("eval")([next(photos.glob("*/*.jpg")).read_bytes()])
     assert (tensor.shape, tensor.dtype, tensor.device) == ([1, 3, 224, 224], "float32", "cpu")
@@ -258,9 +278,70 @@ def test_a_tensor_is_given_away_once(photos: Path) -> None:
         np.from_dlpack(tensor)
 
 
+class Lines(DataLoader):
+    """A loader whose batches are in arrays that Python makes, as torch's pinned memory is."""
+
+    beside = 0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.made: list[weakref.ref[Any]] = []
+        super().__init__(*arguments, **options)
+
+    def _memory(self) -> Callable[[int], tuple[int, object]]:
+        made, beside = self.made, self.beside
+
+        def memory(len_bytes: int) -> tuple[int, object]:
+            if beside < 0:
+                raise LookupError("no memory is left")
+            array = np.full(len_bytes + 128, 0xA5, np.uint8)
+            made.append(weakref.ref(array))
+            start = -array.ctypes.data % 64 + beside
+            return array.ctypes.data + start, array[start:]
+
+        return memory
+
+
+def test_batches_are_filled_in_memory_of_pythons(photos: Path) -> None:
+    options: dict[str, Any] = {"transform": SMALL, "num_workers": 2, "prefetch_factor": 3}
+    loader, want = Lines(photos, 16, **options), batches(DataLoader(photos, 16, **options))
+    assert not loader.made, "none before it is needed"
+    for batch, (images, _) in zip(loader._pipeline().epoch(0), want, strict=True):
+        (tensor,) = batch.views
+        assert isinstance(tensor, warpfeed.Tensor)
+        owner = tensor.owner()
+        assert owner is not None and owner[: len(images)].tobytes() == images
+        with pytest.raises(BufferError):
+            np.from_dlpack(tensor)
+    del owner
+    # Read without asking for the owner, the array keeps it.
+    assert batches(loader) == want
+    images, _ = next(iter(loader))
+    gc.collect()
+    assert [made() is not None for made in loader.made].count(True) == 1
+    del images, batch, tensor
+    gc.collect()
+    assert all(made() is None for made in loader.made), "batches that were given up"
+    # Labels are the package's own.
+    labels = next(loader._pipeline().epoch(0)).labels
+    assert labels.owner() is None and len(np.asarray(labels)) == 16
+
+
+def test_memory_that_does_not_fit_is_refused(photos: Path) -> None:
+    class Beside(Lines):
+        beside = 16
+
+    class Nothing(Lines):
+        beside = -1
+
+    with pytest.raises(warpfeed.ParameterError, match="batch_memory: block must be an address that 64 divides"):
+        list(Beside(photos, 4, transform=SMALL))
+    with pytest.raises(LookupError, match="no memory is left"):
+        list(Nothing(photos, 4, transform=SMALL))
+
+
 def test_all_transforms_of_the_command_have_a_class() -> None:
     listed = subprocess.run(
-        [str(Path(sys.executable).with_name("warpfeed")), "transforms", "--json"],
+        [COMMAND, "transforms", "--json"],
         capture_output=True,
         text=True,
         check=True,
@@ -417,27 +498,84 @@ def test_loaders_go_to_processes_of_multiprocessing(photos: Path, method: str, t
     assert done.stdout.strip() == "[40, 40]", done.stderr
 
 
+class Ranges(http.server.BaseHTTPRequestHandler):
+    """Serves one file, in the ranges that are asked for."""
+
+    protocol_version = "HTTP/1.1"
+    data = b""
+
+    def do_HEAD(self) -> None:
+        self.answer(b"", len(self.data), 200)
+
+    def do_GET(self) -> None:
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "bytes=0-"))
+        assert asked is not None
+        part = self.data[int(asked[1]) : int(asked[2] or len(self.data)) + 1]
+        self.answer(part, len(part), 206, f"bytes {asked[1]}-{int(asked[1]) + len(part) - 1}/{len(self.data)}")
+
+    def answer(self, body: bytes, length: int, status: int, content_range: str | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(length))
+        self.send_header("ETag", '"1"')
+        if content_range is not None:
+            self.send_header("Content-Range", content_range)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+def test_a_forked_child_opens_a_url_again(photos: Path, tmp_path: Path) -> None:
+    """The thread that fetches, and its connections, are the parent's."""
+    pack = [COMMAND, "pack", "-o", str(tmp_path / "packed"), "--format", "webdataset", str(photos)]
+    subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
+    (shard,) = (tmp_path / "packed").glob("*.tar")
+    handler = type("Shard", (Ranges,), {"data": shard.read_bytes()})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/{shard.name}"
+    try:
+        warpfeed.open(url)
+    except warpfeed.UnsupportedError:
+        pytest.skip("this build reads no URLs")
+    code = """
+        import os, pickle, signal, sys, warnings
+        warnings.simplefilter("ignore")
+        import warpfeed
+        from warpfeed.numpy import DataLoader
+        source = warpfeed.open(sys.argv[1])
+        crop = [{"op": "center_crop", "width": 8, "height": 8}]
+        loader = DataLoader(source, 4, transform=crop)
+        count = lambda loader: sum(len(labels) for _, labels in loader)
+        assert count(loader) == 40
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            got = [count(loader), count(DataLoader(source, 4, transform=crop))]
+            os._exit(0 if got == [40, 40] else 2)
+        assert os.waitpid(child, 0)[1] == 0, "the child"
+        assert count(loader) == count(pickle.loads(pickle.dumps(loader))) == 40
+    """
+    done = python(code, url)
+    server.shutdown()
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_command_comes_along(photos: Path) -> None:
-    command = str(Path(sys.executable).with_name("warpfeed"))
     done = subprocess.run(
-        [command, "run", str(photos), "--preset", "eval", "--device", "cpu", "--json"], capture_output=True, text=True
+        [COMMAND, "run", str(photos), "--preset", "eval", "--device", "cpu", "--json"], capture_output=True, text=True
     )
     assert done.returncode == 0 and json.loads(done.stdout)["images"] == 40
-    wrong = subprocess.run([command, "run", str(photos), "--preset", "evil"], capture_output=True, text=True)
+    wrong = subprocess.run([COMMAND, "run", str(photos), "--preset", "evil"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "evil" in wrong.stderr
 
 
 def test_ctrl_c_ends_the_command(photos: Path) -> None:
-    command = [
-        str(Path(sys.executable).with_name("warpfeed")),
-        "run",
-        str(photos),
-        "--epochs",
-        "100000",
-        "--device",
-        "cpu",
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [COMMAND, "run", str(photos), "--epochs", "100000", "--device", "cpu"]
+    # A program that a shell starts in the background ignores it.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=heed)
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=5) != 0

@@ -61,6 +61,48 @@ def test_values_are_torchs(loader: Callable[..., Any], data: ImageFolder) -> Non
     assert batch.tolist() == [label for _, label in theirs]
 
 
+def test_pinned_batches_are_filled_in_torchs_memory(data: ImageFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    # All of it is kept, so that no address comes again.
+    places: dict[int, Any] = {}
+
+    class Pinned:
+        """Without a GPU torch pins nothing: ordinary memory of torch's."""
+
+        def __init__(self, device: str) -> None:
+            assert device in ("", "cuda:1")
+
+        def choose_device(self) -> None:
+            pass
+
+        def __call__(self, len_bytes: int) -> tuple[int, Any]:
+            memory = torch.empty(len_bytes, dtype=torch.uint8)
+            places[memory.data_ptr()] = memory
+            return memory.data_ptr(), memory
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("warpfeed.torch._Pinned", Pinned)
+    resized = [warpfeed.transforms.RandomResize((20, 40))]
+    pinned = {"pin_memory": True, "pin_memory_device": "cuda:1"}
+    for options in (
+        {},
+        {"memory_format": torch.channels_last, "dtype": torch.bfloat16},
+        {"transform": resized, "ragged": True},
+        {"transform": resized, "pad_to": 32},
+        {"transform": [warpfeed.transforms.Resize(size=32)], "batch_size": 1},
+        {"targets": "soft=4/0.1"},
+    ):
+        options = {"batch_size": 8, **options}
+        for want, got in zip(DataLoader(data, **options), DataLoader(data, **options, **pinned), strict=True):
+            for theirs, ours in zip(want, got, strict=True):
+                for one, other in zip(theirs, ours, strict=True) if isinstance(theirs, list) else [(theirs, ours)]:
+                    assert torch.equal(one, other) and one.stride() == other.stride() and one.dtype == other.dtype
+                    assert other.data_ptr() in places and one.data_ptr() not in places, options
+    places.clear()
+    for batch in DataLoader(data, 8, output="batch", **pinned):
+        assert batch.views[0].owner() is None
+    assert not places, "others than torch do not know when it is free"
+
+
 @each
 def test_shuffled_epochs_differ_and_are_whole(loader: Callable[..., Any], data: ImageFolder) -> None:
     pairs = [(path, i) for i, (path, _) in enumerate(data.samples)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -182,3 +183,24 @@ def test_arrays_of_cifar_and_mnist(tmp_path: Path) -> None:
         images, labels = next(iter(DataLoader(data, 9)))
         assert torch.equal(images, torch.stack([data[i][0] for i in range(9)]))
         assert labels.tolist() == list(range(9))
+
+
+@pytest.mark.skipif("WARPFEED_PHOTOS" not in os.environ, reason="WARPFEED_PHOTOS names folders of class folders")
+@pytest.mark.parametrize("evaluation", ["V1", "V2"])
+def test_evaluations_of_photographs_are_torchvisions(evaluation: str) -> None:
+    """All bytes, for torchvision's own evaluations."""
+    from torchvision.models import ResNet50_Weights
+
+    transform = ResNet50_Weights[f"IMAGENET1K_{evaluation}"].transforms()
+    images_seen = 0
+    for folder in os.environ["WARPFEED_PHOTOS"].split(os.pathsep):
+        theirs = ImageFolder(folder, transform)
+        first = 0
+        for images, labels in DataLoader(theirs, 32):
+            for place, (image, label) in enumerate(zip(images, labels, strict=True)):
+                want, want_label = theirs[first + place]
+                assert torch.equal(image, want) and label == want_label, theirs.samples[first + place]
+            first += len(labels)
+        assert first == len(theirs)
+        images_seen += first
+    print(f"{images_seen} photographs")

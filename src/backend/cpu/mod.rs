@@ -84,11 +84,14 @@ impl Cpu {
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is not enough memory.
     pub(super) fn open(options: &Arc<RunOptions>, tables: Tables) -> Result<Self> {
         let pins = options.pin_batches.map(driver::context).transpose()?;
+        let callers = options.batch_memory.as_ref().map(|memory| &memory.0);
         let pool = |output: &OutputForm| {
-            Arc::new(Pool::new(output.elements.dtype, options.kept_tensors()).pinned(pins.as_ref()))
+            let pool = Pool::new(output.elements.dtype, options.kept_tensors());
+            Arc::new(pool.pinned(pins.as_ref()).of_caller(callers))
         };
         let pools: Vec<_> = options.outputs.iter().map(pool).collect();
-        let tried = options.batches_at_a_time().min(TRIED_BATCHES);
+        // The caller's memory is taken when it is needed: taking it may start a device.
+        let tried = if callers.is_some() { 0 } else { options.batches_at_a_time().min(TRIED_BATCHES) };
         let outputs = (0..tried).flat_map(|_| options.outputs.iter().zip(&pools));
         let take = |(output, pool): (&OutputForm, &Arc<Pool>)| pool.take(output.len_bytes(options.batch_images));
         let batches = outputs.map(take).collect::<Result<Vec<_>>>()?;

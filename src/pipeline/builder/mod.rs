@@ -6,7 +6,7 @@ use super::cache::ImageCache;
 use super::policy::{BadLimit, LastBatch, OnError, Policy};
 use super::view::View;
 use super::{PaddedPipeline, Pipeline, PipelineGroup, RaggedPipeline};
-use crate::backend::{self, PixelForm, RunOptions};
+use crate::backend::{self, CallersMemory, PixelForm, RunOptions};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
@@ -24,7 +24,8 @@ use crate::sampler::Partition;
 use crate::sampling::Sampling;
 use crate::source::Input;
 use crate::targets::TargetSpec;
-use crate::tensor::{DType, Layout};
+use crate::tensor::{BatchMemory, DType, Layout};
+use std::sync::Arc;
 
 /// Upper bounds of the memory that a pipeline takes, known before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -402,6 +403,22 @@ impl Builder {
     #[must_use]
     pub fn pin_batches(mut self, ordinal: u32) -> Self {
         self.options.pin_batches = Some(ordinal);
+        self
+    }
+
+    /// Fills batches that the CPU makes in memory of the caller's. If another library has pinned that memory, for
+    /// example, this saves a copy. Has no effect on batches that a GPU makes, nor on targets and fields.
+    ///
+    /// Each batch takes one block for each view when it is begun. Images that differ in size and are not padded take a
+    /// block each. So `prefetch` batches have blocks at a time, and those that the consumer keeps.
+    /// [`build`](Self::build) takes no block.
+    ///
+    /// A block is not filled again. It goes back to its owner when the batch is dropped, or to the consumer
+    /// ([`Tensor::into_block`](crate::Tensor::into_block)). Whoever gives the blocks waits for work that is queued on
+    /// them.
+    #[must_use]
+    pub fn batch_memory(mut self, memory: impl BatchMemory + 'static) -> Self {
+        self.options.batch_memory = Some(CallersMemory(Arc::new(memory)));
         self
     }
 

@@ -151,6 +151,10 @@ impl Builder {
         if self.planner.max_px == 0 {
             return Err(Error::parameter("pipeline", "max_pixels", "1 or more", 0));
         }
+        if self.options.pin_batches.is_some() && self.options.batch_memory.is_some() {
+            let expected = "none with pin_batches, which pins the pipeline's own memory";
+            return Err(Error::parameter("pipeline", "batch_memory", expected, "both"));
+        }
         self.policy.max_bad.map_or(Ok(()), BadLimit::check)?;
         if !matches!(self.elements.channels, 1 | 3) {
             return Err(Error::parameter("pipeline", "channels", "1 or 3", self.elements.channels));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from typing import Literal
 
@@ -28,6 +29,12 @@ class Preprocessor:
         short = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"}
         layout = "nhwc" if channels_last else "nchw"
         self._native = _warpfeed.Preprocessor(ops, short.get(dtype, dtype), layout, max_batch, num_workers)
+
+    @classmethod
+    def from_contract(cls, path: str | os.PathLike[str], *, max_batch: int = 32, num_workers: int = 0) -> Preprocessor:
+        """One with the operations of a contract, which `warpfeed contract write` makes. It raises an error, which names the
+        first operation that differs, unless the contract's probe images become the contract's pixels."""
+        return cls._of(_warpfeed.Preprocessor.from_contract(os.fspath(path), max_batch, num_workers))
 
     @classmethod
     def _of(cls, native: _warpfeed.Preprocessor) -> Preprocessor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from torch.utils.dlpack import from_dlpack
 
 from . import _warpfeed
 from ._errors import ParameterError
-from ._loader import DTypeName, Loader
+from ._loader import DTypeName, Iteration, Loader
 from .transforms import Transform
 
 __all__ = ["DataLoader"]
@@ -112,6 +113,7 @@ class DataLoader(Loader[Any]):
         self._fields = tuple(options.get("fields") or ())
         self._channels_last = memory_format is torch.channels_last
         self.pin_memory = pin_memory and torch.cuda.is_available()
+        self._pinned = _Pinned(pin_memory_device)
         self.timeout, self.persistent_workers = timeout, persistent_workers
         self.prefetch_factor = prefetch_factor or 2
         super().__init__(
@@ -129,7 +131,8 @@ class DataLoader(Loader[Any]):
         )
         self._arguments = {
             "dataset": dataset, "batch_size": batch_size, "shuffle": shuffle, "sampler": sampler, "num_workers": num_workers,
-            "pin_memory": pin_memory, "drop_last": drop_last, "timeout": timeout, "prefetch_factor": prefetch_factor,
+            "pin_memory": pin_memory, "pin_memory_device": pin_memory_device, "drop_last": drop_last,
+            "timeout": timeout, "prefetch_factor": prefetch_factor,
             "persistent_workers": persistent_workers, "transform": transform, "dtype": dtype, "memory_format": memory_format,
             "output": output, **options,
         }  # fmt: skip
@@ -142,20 +145,33 @@ class DataLoader(Loader[Any]):
             return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         return None
 
+    def _memory(self) -> Callable[[int], tuple[int, object]] | None:
+        # The native batch goes to consumers that know nothing of torch's memory.
+        return self._pinned if self.pin_memory and self._output != "batch" else None
+
+    def _begin(self, iteration: Iteration[Any]) -> _warpfeed.Epoch:
+        if self.pin_memory:
+            self._pinned.choose_device()
+        return super()._begin(iteration)
+
     def _tensor(self, tensor: _warpfeed.Tensor) -> torch.Tensor:
-        own = from_dlpack(tensor)
-        if self._channels_last and own.dim() == 4:
-            own = own.permute(0, 3, 1, 2)
-        if self.pin_memory and own.device.type == "cpu":
-            # torch delays the reuse of its own pinned memory until copies from it are done, and of no other.
-            pinned = torch.empty_like(own, pin_memory=True)
-            return pinned.copy_(own)
-        return own
+        shape, dtype = tensor.shape, getattr(torch, tensor.dtype)
+        memory = tensor.owner() if self.pin_memory else None
+        own = from_dlpack(tensor) if memory is None else _view(memory, shape, dtype)
+        if memory is None and self.pin_memory and own.device.type == "cpu":
+            own = _view(self._pinned(own.nbytes)[1], shape, dtype).copy_(own)
+        return own.permute(0, 3, 1, 2) if self._channels_last and own.dim() == 4 else own
+
+    def _joined(self, images: list[torch.Tensor]) -> torch.Tensor:
+        joined = torch.cat(images)
+        if not self.pin_memory or joined.device.type != "cpu":
+            return joined
+        return _view(self._pinned(joined.nbytes)[1], joined.shape, joined.dtype).copy_(joined)
 
     def _deliver(self, batch: _warpfeed.Batch) -> Any:
         if self._output == "batch":
             return batch
-        images = self._images(batch, self._tensor, torch.cat)
+        images = self._images(batch, self._tensor, self._joined)
         labels = self._targets(batch)
         if callable(self._output):
             return self._output(images, labels)
@@ -194,6 +210,29 @@ class DataLoader(Loader[Any]):
     def as_torch(self) -> data.DataLoader[Any]:
         """This loader inside a real torch DataLoader, for trainers that take no other: HF's Trainer, StatefulDataLoader."""
         return data.DataLoader(_Batches(self), batch_size=None)
+
+
+class _Pinned:
+    """Makes pinned memory of torch's. torch gives it to nobody else before copies from it are done. It does so for no other
+    memory, so each batch is filled in memory of its own."""
+
+    def __init__(self, device: str) -> None:
+        self._device = torch.device(device).index if device else None
+
+    def choose_device(self) -> None:
+        """The device of the calling thread: that of a native thread is always the first."""
+        if self._device is None:
+            self._device = torch.cuda.current_device()
+
+    def __call__(self, len_bytes: int) -> tuple[int, torch.Tensor]:
+        with torch.cuda.device(self._device):
+            memory = torch.empty(len_bytes, dtype=torch.uint8, pin_memory=True)
+        return memory.data_ptr(), memory
+
+
+def _view(memory: torch.Tensor, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """The elements at the beginning of the memory."""
+    return memory[: math.prod(shape) * dtype.itemsize].view(dtype).view(*shape)
 
 
 def _parts(rows: _warpfeed.Tensor, counts: list[int]) -> list[torch.Tensor]:
