@@ -311,7 +311,7 @@ pub(crate) fn masks_of_all_operations() -> Builder {
             let (size, fill) = masks[sample.index as usize];
             let MaskValues::U8(values) = &*case_mask(size).planes()[0].clone() else { panic!() };
             let words: Vec<u16> =
-                values.iter().enumerate().map(|(i, value)| u16::from(*value) * 257 ^ i as u16).collect();
+                values.iter().enumerate().map(|(i, value)| (u16::from(*value) * 257) ^ i as u16).collect();
             let planes = (0..sample.index % 60).map(|n| values.iter().map(|value| value >> (n % 8) & 1).collect());
             Fields::new()
                 .with("ids", Mask::new(size, words)?.with_fill(fill + 1000))?
