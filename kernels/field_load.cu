@@ -2,7 +2,7 @@
 //
 // Inputs: one FieldLoadSample per image (descriptors.cuh): pixels of 1 to 3 bytes, row by row. Bytes that are missing are 0.
 // Grid: one pixel per thread (grid.cuh).
-// Reference: src/backend/carried.rs; byte for byte.
+// Reference: src/fields/carried.rs; byte for byte.
 
 #include "grid.cuh"
 

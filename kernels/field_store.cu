@@ -3,7 +3,7 @@
 // Inputs: one FieldStoreSample per image (descriptors.cuh): a complete image.
 // Output: planes of bytes or 16-bit numbers. What the place has beside and below the image becomes the fill.
 // Grid: one pixel of the place per thread (grid.cuh).
-// Reference: src/backend/carried.rs; byte for byte.
+// Reference: src/fields/carried.rs; byte for byte.
 
 #include "grid.cuh"
 

@@ -1,11 +1,10 @@
 //! Moves the fields of a sample through the recipe of its image.
 
-use crate::backend::carried;
 use crate::backend::masks::MaskRunner;
 use crate::decode::Header;
 use crate::error::Result;
-use crate::fields::{Field, Fields, FurtherImage, Mask, MaskKind};
-use crate::ops::{Interpolation, OnField, Op, Resize};
+use crate::fields::{Field, Fields, FurtherImage, Mask};
+use crate::ops::{Op, Resize, ops_on_mask};
 use crate::plan::{Plan, Planner, Strategy};
 use crate::raster::Size;
 use std::borrow::Cow;
@@ -164,27 +163,6 @@ impl UnmovedMask {
     pub(crate) fn plan(&self, planner: &Planner) -> Result<Plan<'_>> {
         plan_of_mask(&self.ops, self.mask.size(), planner)
     }
-}
-
-/// The operations that move a mask, or a further image, as a recipe moves an image of size `stored`.
-fn ops_on_mask(mask: &Mask, stored: Size, recipe: &[Op]) -> Result<Vec<Op>> {
-    let interpolation = match mask.kind() {
-        MaskKind::Further(interpolation) => interpolation,
-        MaskKind::OfImage | MaskKind::OfObjects if mask.size() != stored => {
-            return Err(Mask::unfit(mask.size(), stored));
-        }
-        MaskKind::OfImage | MaskKind::OfObjects => Some(Interpolation::Nearest),
-    };
-    let (mut ops, mut own, mut size) = (Vec::with_capacity(recipe.len()), mask.size(), stored);
-    for op in recipe {
-        let how = OnField::new(carried::fill(mask), interpolation, own, size);
-        if let Some(op) = op.on_field(size, &how)? {
-            own = op.output_size(own)?;
-            ops.push(op);
-        }
-        size = op.output_size(size)?;
-    }
-    Ok(ops)
 }
 
 fn plan_of_mask<'a>(ops: &'a [Op], stored: Size, planner: &Planner) -> Result<Plan<'a>> {

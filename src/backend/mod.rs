@@ -7,7 +7,6 @@
 //! kind of device (ROCm, wgpu) is another folder here, a variant of [`Device`] and a variant of [`AnyBackend`].
 
 mod any;
-pub(crate) mod carried;
 mod cpu;
 pub(crate) mod cuda;
 mod encoded;

@@ -108,7 +108,7 @@ impl BatchFields {
             for (i, (fields, _)) in images.iter_mut().enumerate() {
                 let own = self.images[i].0.get(name).cloned();
                 let field = match masks.get(i).and_then(Option::as_ref) {
-                    Some(mask) => Some(mask.from_bytes(copied.bytes_of(&mask.memory)?)),
+                    Some(mask) => Some(mask.to_field(copied.bytes_of(&mask.memory)?)),
                     None => own,
                 };
                 if let Some(field) = field {

@@ -15,6 +15,7 @@
 
 mod batch;
 mod boxes;
+pub(crate) mod carried;
 mod drawing;
 mod file;
 mod further_image;

@@ -33,7 +33,7 @@ impl MaskOnDevice {
     }
 
     /// The mask or further image, from the bytes of all of its memory.
-    pub(super) fn from_bytes(&self, memory: &[u8]) -> Field {
+    pub(super) fn to_field(&self, memory: &[u8]) -> Field {
         let value_bytes = self.value_bytes();
         let own = &memory[self.offset_bytes..][..self.len_bytes()];
         let [width, room_width] = [self.size, self.room].map(|size| size.width as usize * value_bytes);

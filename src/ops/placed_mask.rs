@@ -1,50 +1,55 @@
 //! The mask of an image, as it is seen at a place among the transforms.
 
-use super::Op;
 use super::point_map::PointMap;
+use super::{Op, moved_masks};
 use crate::error::{Error, Result};
 use crate::fields::{Field, Fields, Mask, MaskValues};
 use crate::raster::{Rect, Size};
+use std::sync::Arc;
 
 /// The mask of a stored image, read through the operations drawn so far.
-pub(super) struct PlacedMask<'a> {
-    values: &'a MaskValues,
+pub(super) struct PlacedMask {
+    values: Arc<MaskValues>,
     size: Size,
     fill: u16,
     /// The map from points of the image so far to the stored one.
     back: [f64; 6],
 }
 
-impl<'a> PlacedMask<'a> {
-    /// The first mask of the image among `fields`, as `ops` have moved it; `None` without one.
+impl PlacedMask {
+    /// The first mask of the image among `fields`, as `ops` have moved it; `None` without one. Through an affine map the
+    /// stored mask is read, which moves nothing. After other operations the mask is moved.
     ///
     /// # Errors
-    /// [`Error::Unsupported`], for the transform `name`, if the motion of an operation is no affine map.
-    pub(super) fn new(name: &'static str, fields: &'a Fields, ops: &[Op], stored: Size) -> Result<Option<Self>> {
-        let of_image = |field: &'a Field| match field {
-            Field::Mask(mask) if !mask.is_of_objects() => Some(mask),
-            _ => None,
-        };
+    /// As of [`moved_masks::moved`](super::moved_masks::moved).
+    pub(super) fn new(fields: &Fields, ops: &[Op], stored: Size) -> Result<Option<Self>> {
+        fn of_image(field: &Field) -> Option<&Mask> {
+            if let Field::Mask(mask) = field { Some(mask).filter(|mask| !mask.is_of_objects()) } else { None }
+        }
         let Some(mask) = fields.iter().find_map(|(_, field)| of_image(field)) else { return Ok(None) };
         let Some(values) = mask.planes().first() else { return Ok(None) };
         if mask.size() != stored {
             return Err(Mask::unfit(mask.size(), stored));
         }
-        let unsupported = |what: &str| Error::Unsupported {
-            feature: format!("looking at the mask in {name} ({what})"),
-            remedy: "put it before the operations that move pixels by another map than an affine one".to_owned(),
+        let map = match PointMap::new(ops, stored) {
+            Ok(map) => map.back(),
+            Err(Error::Unsupported { .. }) => None,
+            Err(error) => return Err(error),
         };
-        let map = PointMap::new(ops, stored).map_err(|error| match error {
-            Error::Unsupported { feature, .. } => unsupported(&feature),
-            error => error,
-        })?;
-        let back = map.back().ok_or_else(|| unsupported("after a map that flattens the image"))?;
-        Ok(Some(Self { values, size: stored, fill: mask.fill(), back }))
+        if let Some(back) = map {
+            return Ok(Some(Self { values: Arc::clone(values), size: stored, fill: mask.fill(), back }));
+        }
+        let alone = Fields::new().with("mask", mask.clone())?;
+        let moved = moved_masks::moved(&alone, ops, stored)?;
+        let Some(Field::Mask(mask)) = moved.get("mask") else { return Ok(None) };
+        let Some(values) = mask.planes().first() else { return Ok(None) };
+        let back = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
+        Ok(Some(Self { values: Arc::clone(values), size: mask.size(), fill: mask.fill(), back }))
     }
 
     /// Number of values that a pixel can have.
     pub(super) fn values(&self) -> usize {
-        match self.values {
+        match &*self.values {
             MaskValues::U8(_) => 1 << 8,
             MaskValues::U16(_) => 1 << 16,
         }
@@ -63,7 +68,7 @@ impl<'a> PlacedMask<'a> {
                 let place = index(a * x + cx, width).zip(index(d * x + cy, height));
                 see(place.map_or(self.fill, |(x, y)| {
                     let at = y * width as usize + x;
-                    match self.values {
+                    match &*self.values {
                         MaskValues::U8(values) => u16::from(values[at]),
                         MaskValues::U16(values) => values[at],
                     }
@@ -84,7 +89,7 @@ mod tests {
             .with("masks", Mask::of_objects(of, [vec![1; 6]]).unwrap())
             .and_then(|fields| fields.with("mask", Mask::new(of, vec![1_u8, 2, 3, 4, 5, 6]).unwrap().with_fill(9)))
             .unwrap();
-        let mask = PlacedMask::new("test", &fields, ops, of).unwrap().unwrap();
+        let mask = PlacedMask::new(&fields, ops, of).unwrap().unwrap();
         let size = ops.iter().fold(of, |size, op| op.output_size(size).unwrap());
         let mut seen = Vec::new();
         mask.each(Rect::full(size), |value| seen.push(value));

@@ -116,17 +116,17 @@ impl<'a> RecipeBuilder<'a> {
 
     /// The random numbers as of [`start`](Self::start), and the sample with the image's size and fields so far.
     pub(super) fn start_with_sample(&mut self) -> (&mut SampleRng, SampleInfo<'_>) {
-        let sample = SampleInfo { fields: self.moved.as_ref(), ..self.sample };
+        let sample = self.sample.after(&self.ops, self.moved.as_ref());
         (self.rng.at(self.region), sample)
     }
 
-    /// The sample's mask of the image at this place, for the transform `name`; `None` if it has none.
+    /// The sample's mask of the image at this place; `None` if it has none.
     ///
     /// # Errors
     /// The errors of [`PlacedMask::new`].
-    pub(super) fn mask(&self, name: &'static str) -> Result<Option<PlacedMask<'a>>> {
+    pub(super) fn mask(&self) -> Result<Option<PlacedMask>> {
         let Some(fields) = self.sample.fields else { return Ok(None) };
-        PlacedMask::new(name, fields, &self.ops, self.stored)
+        PlacedMask::new(fields, &self.ops, self.stored)
     }
 
     /// Checks that the sample has masks of objects, for the transform `name`.

@@ -87,9 +87,19 @@ pub struct SampleInfo<'a> {
     /// The sample's target in the form that [`Builder::targets`](crate::Builder::targets) asks for: a class, floats or
     /// bytes; `None` without targets.
     pub target: Option<&'a Target>,
-    /// The sample's fields at this place among the transforms, without masks; `None` if the pipeline has none
-    /// ([`Builder::fields`](crate::Builder::fields)).
+    /// The sample's fields at this place among the transforms, without masks and further images; `None` if the pipeline has
+    /// none ([`Builder::fields`](crate::Builder::fields)).
     pub fields: Option<&'a Fields>,
+    /// What masks are moved from.
+    unmoved: Unmoved<'a>,
+}
+
+/// The fields of a sample as it is stored, and the operations drawn for it so far.
+#[derive(Debug, Clone, Copy)]
+struct Unmoved<'a> {
+    fields: Option<&'a Fields>,
+    ops: &'a [Op],
+    stored: Size,
 }
 
 impl<'a> SampleInfo<'a> {
@@ -99,7 +109,27 @@ impl<'a> SampleInfo<'a> {
         Annotation { label, target, fields }: &'a Annotation,
     ) -> Self {
         let (target, fields) = (target.as_ref(), fields.as_deref());
-        Self { index, repetition, epoch: 0, size, label: *label, target, fields }
+        let unmoved = Unmoved { fields, ops: &[], stored: size };
+        Self { index, repetition, epoch: 0, size, label: *label, target, fields, unmoved }
+    }
+
+    /// The masks and further images of the sample at this place among the transforms, under their names; none if the
+    /// pipeline has none. They are moved when this is called, by the operations before, with the bytes that the sample is
+    /// delivered with; a transform that does not ask costs nothing.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) after a transform that joins samples; the errors of operations.
+    pub fn masks(&self) -> Result<Fields> {
+        let Unmoved { fields, ops, stored } = self.unmoved;
+        fields.map_or_else(|| Ok(Fields::new()), |fields| super::moved_masks::moved(fields, ops, stored))
+    }
+
+    /// The sample after operations, with its other fields.
+    pub(super) fn after<'b>(self, ops: &'b [Op], fields: Option<&'b Fields>) -> SampleInfo<'b>
+    where
+        'a: 'b,
+    {
+        SampleInfo { fields, unmoved: Unmoved { ops, ..self.unmoved }, ..self }
     }
 
     /// The sample in this epoch.

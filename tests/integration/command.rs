@@ -1322,7 +1322,8 @@ fn fields_follow_the_command() {
     assert_eq!(values[..6], [255, 255, 255, 255, 7, 7]);
     // An image of twice the size is padded by twice as many pixels.
     assert_eq!(made["images"]["depth"], json!({"path": "out.depth.png", "interpolation": "nearest", "fill": 900}));
-    let moved = warpfeed::fields::FurtherImage::from_encoded(&fs::read(file("out.depth.png")).unwrap(), 10_000).unwrap();
+    let moved =
+        warpfeed::fields::FurtherImage::from_encoded(&fs::read(file("out.depth.png")).unwrap(), 10_000).unwrap();
     let warpfeed::fields::MaskValues::U16(values) = &*moved.planes()[0] else { panic!("{moved:?}") };
     assert_eq!((moved.size(), values[6..10].to_vec()), (warpfeed::image::Size::new(48, 20), vec![900, 900, 700, 700]));
     // run and preview: COCO's.

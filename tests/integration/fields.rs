@@ -5,8 +5,10 @@
 
 use crate::common::{self, Random, jpeg};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use warpfeed::fields::{
     BoxFormat, Boxes, Clamping, Field, Fields, FurtherImage, KeyPoints, Mask, MaskValues, PointConvention,
 };
@@ -309,7 +311,7 @@ pub(crate) fn masks_of_all_operations() -> Builder {
             let (size, fill) = masks[sample.index as usize];
             let MaskValues::U8(values) = &*case_mask(size).planes()[0].clone() else { panic!() };
             let words: Vec<u16> =
-                values.iter().enumerate().map(|(i, value)| u16::from(*value) * 257 ^ i as u16).collect();
+                values.iter().enumerate().map(|(i, value)| (u16::from(*value) * 257) ^ i as u16).collect();
             let planes = (0..sample.index % 60).map(|n| values.iter().map(|value| value >> (n % 8) & 1).collect());
             Fields::new()
                 .with("ids", Mask::new(size, words)?.with_fill(fill + 1000))?
@@ -1018,4 +1020,37 @@ fn further_images_arrive_in_batches() {
         }
         assert!(fields.mask_tensor("depth").is_err() && fields.image_tensor("none").is_err());
     }
+}
+
+#[test]
+fn transforms_see_masks_at_their_place() {
+    /// Keeps what it sees, by the sample's index.
+    #[derive(Clone, Default)]
+    struct Sees(Arc<Mutex<BTreeMap<u64, Fields>>>);
+    impl CustomTransform for Sees {
+        fn name(&self) -> &'static str {
+            "sees"
+        }
+        fn draw(&self, _rng: &mut SampleRng, sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
+            self.0.lock().unwrap().insert(sample.index, sample.masks()?);
+            Ok(Vec::new())
+        }
+    }
+    let jpegs = jpegs(9);
+    let sees = Sees::default();
+    // A perspective, and objects that a crop drops.
+    let pipeline = builder(&jpegs).augment(YoloPerspective::new(Size::new(30, 26)).perspective(0.002).degrees(9.0));
+    let pipeline = pipeline.augment(sees.clone()).sanitize(false).build_ragged().unwrap();
+    let (mut compared, mut objects) = (0, 0);
+    for batch in pipeline.epoch(0) {
+        let batch = batch.unwrap();
+        for (i, index) in batch.indices().iter().enumerate() {
+            let (delivered, seen) = (batch.fields(0).unwrap().image(i).unwrap(), sees.0.lock().unwrap());
+            for name in ["mask", "masks"] {
+                assert_eq!(seen[index].get(name), delivered.get(name), "{name} of sample {index}");
+            }
+            (compared, objects) = (compared + 1, objects + delivered.objects());
+        }
+    }
+    assert!(compared == 9 && objects > 3, "{objects}");
 }

@@ -2,9 +2,9 @@
 
 use super::executor::Stages;
 use super::output::Output;
-use crate::backend::carried::{self, Carried};
 use crate::error::Result;
 use crate::fields::Mask;
+use crate::fields::carried::{self, Carried};
 use crate::memory;
 use crate::plan::Plan;
 use crate::raster::Size;

@@ -3,7 +3,7 @@
 //! Every step of a mask's plan copies whole pixels, so three bytes carry anything: one plane of 8 bits, both bytes of a
 //! plane of 16 bits, or a bit each of 24 objects' planes. Of a further image they carry the channels.
 
-use crate::fields::{Mask, MaskValues};
+use super::{Mask, MaskValues};
 use crate::raster::{Pixel, Rect, Size};
 use std::ops::Range;
 

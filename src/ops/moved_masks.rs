@@ -1,0 +1,83 @@
+//! Masks and further images, as they are at a place among the transforms.
+
+use super::filter::{Interpolation, PassOrder};
+use super::{OnField, Op};
+use crate::error::{Error, Result};
+use crate::fields::{Field, Fields, FurtherImage, Mask, MaskKind, carried};
+use crate::raster::{Image, Rect, Size};
+
+/// The operations that move a mask, or a further image, as a recipe moves an image of size `stored`.
+///
+/// # Errors
+/// [`Error::Unfit`] if a mask has not the image's size; the errors of operations.
+pub(crate) fn ops_on_mask(mask: &Mask, stored: Size, recipe: &[Op]) -> Result<Vec<Op>> {
+    let interpolation = match mask.kind() {
+        MaskKind::Further(interpolation) => interpolation,
+        MaskKind::OfImage | MaskKind::OfObjects if mask.size() != stored => {
+            return Err(Mask::unfit(mask.size(), stored));
+        }
+        MaskKind::OfImage | MaskKind::OfObjects => Some(Interpolation::Nearest),
+    };
+    let (mut ops, mut own, mut size) = (Vec::with_capacity(recipe.len()), mask.size(), stored);
+    for op in recipe {
+        let how = OnField::new(carried::fill(mask), interpolation, own, size);
+        if let Some(op) = op.on_field(size, &how)? {
+            own = op.output_size(own)?;
+            ops.push(op);
+        }
+        size = op.output_size(size)?;
+    }
+    Ok(ops)
+}
+
+/// The masks and further images among the fields of a stored image, after operations. Those of objects that operations have
+/// dropped are left out.
+///
+/// # Errors
+/// [`Error::Unsupported`] after an operation that joins samples; the errors of [`ops_on_mask`].
+pub(super) fn moved(fields: &Fields, ops: &[Op], stored: Size) -> Result<Fields> {
+    if let Some(op) = ops.iter().find(|op| op.joins()) {
+        return Err(Error::Unsupported {
+            feature: format!("looking at masks after {}", op.name()),
+            remedy: "put the transform before it: masks are joined when images are".to_owned(),
+        });
+    }
+    let mut fields = fields.clone();
+    ops.iter().try_fold(stored, |size, op| op.move_points(&mut fields, size))?;
+    let mut masks = Fields::new();
+    for (name, mask) in fields.take_masks() {
+        let mask = one(&mask, ops, stored)?;
+        let field: Field = match mask.kind() {
+            MaskKind::Further(_) => FurtherImage::of_moved(mask).into(),
+            MaskKind::OfImage | MaskKind::OfObjects => mask.into(),
+        };
+        masks.insert(name, field)?;
+    }
+    Ok(masks)
+}
+
+/// A mask or a further image of a stored image after operations.
+pub(super) fn one(mask: &Mask, ops: &[Op], stored: Size) -> Result<Mask> {
+    let ops = ops_on_mask(mask, stored, ops)?;
+    if ops.is_empty() {
+        return Ok(mask.clone());
+    }
+    let (mut image, mut spare, mut planes, mut size) = (Image::default(), Image::default(), Vec::new(), mask.size());
+    for group in carried::groups(mask) {
+        image.reserve(mask.size())?;
+        image.reset(mask.size());
+        for (y, values) in (0..).zip(carried::rows(mask.size(), Rect::full(mask.size()))) {
+            group.load(values, image.row_mut(y));
+        }
+        for op in &ops {
+            op.apply(PassOrder::default(), &mut image, &mut spare)?;
+        }
+        size = image.size();
+        let pixels: Vec<[u8; 3]> = image.pixels().iter().map(|[a, b, c, _]| [*a, *b, *c]).collect();
+        planes.extend(group.unpack(&pixels));
+    }
+    if planes.is_empty() {
+        size = ops.iter().try_fold(size, |size, op| op.output_size(size))?;
+    }
+    Ok(mask.with_planes(size, planes))
+}
