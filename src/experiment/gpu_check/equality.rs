@@ -149,10 +149,14 @@ impl Case {
         Self { name, ops, strategy, dtype, layout, decode: DecodePath::Cpu, mix: None }
     }
 
-    /// A case for mixing in batches of a type and layout, with shares and rectangles of each image's own.
-    fn mixed(dtype: DType, layout: Layout) -> Self {
-        let mix = Some(Mix::timm(0.8, 1.0).mode(MixMode::Element));
-        Self { name: format!("mixed, {dtype:?}, {layout:?}"), mix, ..Self::format(dtype, layout, Strategy::Fused) }
+    /// Cases for mixing in batches of a type and layout: with the batch in reverse, by shares and rectangles of each
+    /// image's own, and with the image before, by a share for the batch.
+    fn mixed(dtype: DType, layout: Layout) -> [Self; 2] {
+        [("batch in reverse", Mix::timm(0.8, 1.0).mode(MixMode::Element)), ("image before", Mix::torchvision(0.8, 0.0))]
+            .map(|(partner, mix)| {
+                let name = format!("mixed with the {partner}, {dtype:?}, {layout:?}");
+                Self { name, mix: Some(mix), ..Self::format(dtype, layout, Strategy::Fused) }
+            })
     }
 
     /// Cases for a decoder with the CPU's bytes: whole images, and the needed part of them for a crop.
@@ -173,7 +177,7 @@ fn for_each_kernel() -> Vec<Case> {
     for dtype in DTYPES {
         for layout in LAYOUTS {
             cases.extend([Strategy::Sequential, Strategy::Fused].map(|strategy| Case::format(dtype, layout, strategy)));
-            cases.push(Case::mixed(dtype, layout));
+            cases.extend(Case::mixed(dtype, layout));
         }
     }
     cases
@@ -191,7 +195,7 @@ fn for_each_way() -> Vec<Case> {
     for dtype in DTYPES {
         for layout in LAYOUTS {
             cases.extend(STRATEGIES.map(|strategy| Case::format(dtype, layout, strategy)));
-            cases.push(Case::mixed(dtype, layout));
+            cases.extend(Case::mixed(dtype, layout));
         }
     }
     for decode in [DecodePath::Device, DecodePath::Exact] {
