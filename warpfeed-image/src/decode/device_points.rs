@@ -97,10 +97,17 @@ impl DevicePoints {
         let Some((store, grid, key)) = found else { return indexed(starts) };
         let answer = store.get(&key, header, &grid, &mut memory.entries);
         let mut window = DecodeWindow::from_front(image, bytes, part);
-        if memory.entries.rows >= window.rows.end && memory.read((image, bytes, header), &grid, &mut window).is_some() {
+        let entries = &memory.entries;
+        // If the CPU has kept entry points alone, a device finds out starts once.
+        let has_starts = !entries.starts.is_empty() || store.learned_step(&grid) == grid.step();
+        let lacks_starts = answer.is_known && answer.has_room && entries.rows > 0 && !has_starts;
+        if !lacks_starts
+            && entries.rows >= window.rows.end
+            && memory.read((image, bytes, header), &grid, &mut window).is_some()
+        {
             return (window, Self::Known);
         }
-        if !answer.can_learn {
+        if !answer.can_learn && !lacks_starts {
             return indexed(starts);
         }
         // An index is enough the first time, because an image may be decoded only once.

@@ -102,6 +102,8 @@ pub(super) struct StoreAnswer {
     /// Whether more points may be learned: there is room for all points that the image can have, and an attempt to
     /// learn all of them has not been made yet.
     pub can_learn: bool,
+    /// Whether there is room for all points that the image can have.
+    pub has_room: bool,
 }
 
 /// Size of a store: see [`EntryPointStore::usage`].
@@ -316,11 +318,11 @@ impl EntryPointStore {
         };
         let answer = match found {
             Some((points, is_final)) if from_bytes(points, grid, header.scan_offset_bytes, entries).is_some() => {
-                StoreAnswer { is_known: true, can_learn: has_room && !is_final }
+                StoreAnswer { is_known: true, can_learn: has_room && !is_final, has_room }
             }
             _ => {
                 entries.reset(grid.columns, grid.step());
-                StoreAnswer { is_known: false, can_learn: has_room }
+                StoreAnswer { is_known: false, can_learn: has_room, has_room }
             }
         };
         entries.buffer = buffer;

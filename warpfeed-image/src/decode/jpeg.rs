@@ -307,7 +307,7 @@ impl JpegDecoder {
         let is_new = kept.as_ref().is_none_or(|(.., kept)| !kept.is_known);
         let can_learn = kept.as_ref().is_some_and(|(.., kept)| kept.can_learn);
         if (is_new || !can_learn) && restarts::entries(bytes, header, grid, &mut self.known) {
-            if let Some((store, key, StoreAnswer { is_known: false, can_learn: true })) = kept {
+            if let Some((store, key, StoreAnswer { is_known: false, can_learn: true, .. })) = kept {
                 store.put(key, header, grid, (&[], grid.step()), false);
             }
             return EntryPointUse::Known(PriorKnowledge::RowIndex);

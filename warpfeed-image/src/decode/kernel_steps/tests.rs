@@ -320,12 +320,19 @@ fn places_serve_the_next_time_whoever_found_them() {
                     entries
                 });
                 assert_eq!((&of_cpu.points, &of_cpu.starts), (&of_device.points, &of_device.starts), "{what:?}");
+                // A device that is to have starts finds them out once.
+                let mixed = EntryPointStore::new(1 << 20);
+                mixed.for_devices(true);
+                let alone = to_bytes(&of_cpu.points, grid.step(), grid.components, header.scan_offset_bytes);
+                mixed.put_bytes(mixed.key(&bytes, &header, &grid).unwrap(), alone, true);
+                let decoded = [(); 2].map(|()| decode_with(&bytes, &header, first, Some(&mixed)).unwrap().was_known);
+                assert_eq!(decoded, [false, true], "{what:?}");
                 let sparse = EntryPointStore::new(1 << 20);
                 let how = DecodeOptions { accept_truncated: false, entry_points: Some(&sparse) };
                 for part in [first, Rect { width: size.width - 50, ..whole }] {
                     decoder.decode_with(&bytes, &header, part, how, &mut Image::default()).unwrap();
                 }
-                for store in [&cpu, &device, &sparse] {
+                for store in [&cpu, &device, &sparse, &mixed] {
                     for part in [random_part(&mut rng, size), random_part(&mut rng, size), whole] {
                         let want = on_cpu(&bytes, part).unwrap();
                         let steps = decode_with(&bytes, &header, part, Some(store)).unwrap();
