@@ -3,8 +3,8 @@
 // Inputs: one FinishSample per image (descriptors.cuh): a complete image of the output's size, interleaved RGB bytes
 // with a row pitch.
 // Output: elements of the type, NCHW or NHWC.
-// Grid: 256 threads per block, two output pixels per thread. blockIdx.x is the tile of 32 x 16 output pixels, with as
-// many tiles as the largest sample has; blockIdx.y is the sample.
+// Grid: 256 threads per block, two output pixels per thread, a block for each tile of 32 x 16 output pixels: blockIdx.x
+// and .y are the tile's place in the largest output, blockIdx.z is the sample.
 // Reference: src/backend/cpu/output.rs; byte for byte.
 
 #include "store.cuh"
@@ -13,15 +13,15 @@ namespace warpfeed {
 
 template <typename T, Layout kLayout>
 __device__ inline void finish(const Launch& launch) {
-    if (blockIdx.y >= launch.count) {
+    if (blockIdx.z >= launch.count) {
         return;
     }
-    const FinishSample& sample = static_cast<const FinishSample*>(launch.samples)[blockIdx.y];
-    if (blockIdx.x >= tiles(sample.output)) {
+    const FinishSample& sample = static_cast<const FinishSample*>(launch.samples)[blockIdx.z];
+    const Tile tile = tile_of(sample.output);
+    if (tile.is_outside(sample.output)) {
         return;
     }
     __shared__ uint32_t made[kMadePixels];
-    const Tile tile = tile_of(sample.output, blockIdx.x);
     for (uint32_t i = threadIdx.x; i < kTilePixels; i += kThreads) {
         const uint32_t x = i % kTileWidth, y = i / kTileWidth;
         if (x < tile.width && y < tile.height) {

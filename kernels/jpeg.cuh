@@ -30,6 +30,8 @@ __device__ inline uint32_t runs_of(uint32_t data_bits) {
 constexpr uint32_t kDamaged = 1;
 constexpr uint32_t kTruncated = 2;
 constexpr uint32_t kUnsynchronized = 4;
+// The image is good, but its places are not learned, because unused bytes precede a restart marker.
+constexpr uint32_t kUnused = 8;
 
 // Image number `index` of a launch; null if there are fewer images.
 __device__ inline const JpegImage* image_of(const Launch& launch, uint32_t index) {

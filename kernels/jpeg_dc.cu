@@ -1,7 +1,10 @@
-// jpeg_dc: DC coefficients, as sums of the differences over a component's blocks since the last restart, modulo 2^16.
+// jpeg_dc and jpeg_dc_known: DC coefficients, as sums of the differences over a component's blocks since the last restart or
+// entry point, modulo 2^16.
 //
-// Reads and writes: the DC coefficients of the blocks that are checked, in place.
-// Grid: a block of 256 threads per image (blockIdx.x). All threads have equally many MCUs.
+// Reads and writes: the DC coefficients of the blocks that are checked, in place. jpeg_dc_known compares the last ones before
+// an entry point with those that it names.
+// Grid: blocks of 256 threads. jpeg_dc: a block per image (blockIdx.x), whose threads have equally many MCUs. jpeg_dc_known: a
+// thread per entry point, blockIdx.y is the image.
 // Reference: warpfeed-image/src/decode/kernel_steps/dc.rs.
 
 #include "jpeg.cuh"
@@ -54,8 +57,37 @@ __device__ inline void dc(const Launch& launch) {
     sum_up(before, [](uint16_t* block, uint16_t sum) { *block = sum; });
 }
 
+__device__ inline void dc_known(const Launch& launch) {
+    const JpegImage* const found = image_of(launch, blockIdx.y);
+    const uint32_t number = blockIdx.x * kThreads + threadIdx.x;
+    if (!found || number >= found->sum_count) {
+        return;
+    }
+    const JpegImage& image = *found;
+    const JpegSums known = global(image.sums)[number];
+    const uint32_t mcu_blocks = image.mcu_blocks, block_components = image.block_components;
+    uint16_t* block = global(image.dc) + static_cast<size_t>(known.mcu) * mcu_blocks;
+    uint64_t sums = known.dc;
+#pragma unroll 1
+    for (uint32_t mcu = 0; mcu < known.mcus; mcu++) {
+#pragma unroll 1
+        for (uint32_t i = 0; i < mcu_blocks; i++, block++) {
+            const uint32_t shift = 16 * (block_components >> (2 * i) & 3);
+            sums = add_sums(sums, static_cast<uint64_t>(*block) << shift);
+            *block = static_cast<uint16_t>(sums >> shift);
+        }
+    }
+    if (known.end_dc != ~uint64_t{0} && sums != known.end_dc) {
+        atomicOr(image.status, kUnsynchronized);
+    }
+}
+
 }  // namespace warpfeed::jpeg
 
 extern "C" __global__ void __launch_bounds__(256) jpeg_dc(const warpfeed::Launch launch) {
     warpfeed::jpeg::dc(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(256) jpeg_dc_known(const warpfeed::Launch launch) {
+    warpfeed::jpeg::dc_known(launch);
 }

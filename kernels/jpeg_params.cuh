@@ -51,6 +51,21 @@ struct JpegRun {
     uint32_t block;  // see `kAbsolute` in jpeg.cuh
 };
 
+// MCUs of a row whose places in the data are known, for one thread. Bits count from the start of `data`, stuffing and markers
+// included.
+struct alignas(16) JpegStretch {
+    uint32_t bit, end_bit;
+    uint32_t mcu;   // the number of the first MCU, from the first checked one on
+    uint32_t mcus;  // number of MCUs; see `kPadded` in jpeg_coefficients.cu
+};
+
+// MCUs from an entry point on. DC coefficients of three components, 16 bits each from the lowest on.
+struct JpegSums {
+    uint64_t dc;      // before the first MCU
+    uint64_t end_dc;  // after the last MCU; all ones if it is not known
+    uint32_t mcu, mcus;
+};
+
 enum class JpegColor : uint32_t { gray, ycc, rgb };
 
 struct JpegImage {
@@ -78,6 +93,14 @@ struct JpegImage {
     uint32_t checked_begin, checked_end;   // the blocks whose codes must be good
     uint32_t column, columns, row, rows;   // the window, in MCUs
     uint32_t x, y, width, height;          // the rectangle, in pixels
+    uint32_t* kept;                   // for each 16 bytes of `data`: number of kept bytes before
+    uint32_t* mcus;                   // if places are learned: the bit of each checked MCU, and of the end; else null
+    uint64_t* point_dc;               // for each entry point that is learned: DC coefficients as in `JpegSums`
+    const JpegStretch* stretches;     // if places are known: the stretches and sums of the window
+    const JpegSums* sums;
+    uint32_t stretch_count, sum_count;
+    uint32_t point_step;              // MCUs from one entry point to the next, the first of each row being one
+    uint32_t reserved;
 };
 
 static_assert(sizeof(JpegCode) == 392 && offsetof(JpegCode, symbols) == 136, "as in descriptors.rs");
@@ -85,8 +108,10 @@ static_assert(sizeof(JpegTables) == 2736 && offsetof(JpegTables, quant) == 2352,
 static_assert(sizeof(JpegLookUp) == 18448 && offsetof(JpegLookUp, more_from) == 18432, "as in descriptors.rs");
 static_assert(sizeof(JpegComponent) == 56 && offsetof(JpegComponent, last_x) == 40, "as in descriptors.rs");
 static_assert(sizeof(JpegRun) == 12 && offsetof(JpegRun, block) == 8, "as in descriptors.rs");
-static_assert(sizeof(JpegImage) == 336 && offsetof(JpegImage, components) == 96, "as in descriptors.rs");
+static_assert(sizeof(JpegStretch) == 16 && sizeof(JpegSums) == 24, "as in descriptors.rs");
+static_assert(sizeof(JpegImage) == 392 && offsetof(JpegImage, components) == 96, "as in descriptors.rs");
 static_assert(offsetof(JpegImage, color) == 264 && offsetof(JpegImage, x) == 320, "as in descriptors.rs");
+static_assert(offsetof(JpegImage, kept) == 336 && offsetof(JpegImage, point_step) == 384, "as in descriptors.rs");
 static_assert(offsetof(JpegImage, mcu_blocks) == 284, "as in cuda-sim's tests");
 
 }  // namespace warpfeed

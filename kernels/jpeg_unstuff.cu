@@ -2,23 +2,19 @@
 // segments.
 //
 // Reads: the entropy-coded data of the file, up to the first marker that is not a restart marker.
-// Writes: jpeg_count what each tile of 4096 bytes has; jpeg_unstuff the bytes and the bounds.
+// Writes: jpeg_count what each tile of 4096 bytes has; jpeg_unstuff the bytes, the bounds, and the number of kept bytes
+// before each thread's.
 // Grid: blocks of 256 threads, 16 bytes per thread. blockIdx.x is the tile, blockIdx.y the image.
 // Reference: warpfeed-image/src/decode/kernel_steps/unstuff.rs.
 //
 // Whether a byte is kept depends only on the byte before it. So each thread counts the bytes that it keeps, adds up the
 // counts of all threads before it, and then writes. The first kernel does this for the tiles.
 
-#include "jpeg.cuh"
+#include "jpeg_bytes.cuh"
 
 namespace warpfeed::jpeg {
 
-constexpr uint32_t kThreadBytes = 16;
-constexpr uint32_t kTileBytes = kThreads * kThreadBytes;
-
-struct alignas(16) SixteenBytes {
-    uint32_t words[kThreadBytes / 4];
-};
+constexpr uint32_t kTileBytes = kThreads * kPieceBytes;
 
 // Counts in one number: kept bytes, restart markers, and whether the data have ended.
 constexpr uint64_t kOneByte = 1;
@@ -38,61 +34,13 @@ __device__ inline uint64_t add_kept(uint64_t a, uint64_t b) {
     return a >= kEnd ? a : a + b;
 }
 
-// A thread's bytes.
-struct Piece {
-    uint32_t words[kThreadBytes / 4];
-    uint32_t length;
-    uint32_t before;
-
-    __device__ Piece(const JpegImage& image, uint32_t begin)
-        : words{}, length(smaller(image.data_bytes - begin, kThreadBytes)), before(0) {
-        if (length > 0) {
-            const uint8_t* const data = global(image.data) + begin;
-            const SixteenBytes read = *reinterpret_cast<const SixteenBytes*>(data);
-#pragma unroll
-            for (uint32_t i = 0; i < kThreadBytes / 4; i++) {
-                words[i] = read.words[i];
-            }
-            before = begin > 0 ? data[-1] : 0;
-        }
-    }
-
-    // Goes over the bytes up to the end of the data, and returns whether the data end here. Calls `keep(byte)`,
-    // `mark(byte)` for a restart marker, and `fill()` for a fill byte, which is a 0xFF before another 0xFF.
-    template <typename Keep, typename Mark, typename Fill>
-    __device__ bool each(bool restarts, Keep keep, Mark mark, Fill fill) const {
-        uint32_t last = before;
-#pragma unroll
-        for (uint32_t i = 0; i < kThreadBytes; i++) {
-            const uint32_t byte = words[i / 4] >> (8 * (i % 4)) & 0xff;
-            if (i >= length) {
-                break;
-            }
-            if (byte != 0xff) {
-                if (last != 0xff) {
-                    keep(byte);
-                } else if (byte == 0) {
-                    keep(0xffu);
-                } else if (restarts && byte >= 0xd0 && byte <= 0xd7) {
-                    mark(byte);
-                } else {
-                    return true;
-                }
-            } else if (last == 0xff) {
-                fill();
-            }
-            last = byte;
-        }
-        return false;
-    }
-
-    __device__ uint64_t kept(bool restarts) const {
-        uint64_t kept = 0;
-        const bool ends =
-            each(restarts, [&](uint32_t) { kept += kOneByte; }, [&](uint32_t) { kept += kOneMarker; }, [] {});
-        return kept + (ends ? kEnd : 0);
-    }
-};
+// What a thread's bytes have.
+__device__ inline uint64_t kept_of(const Piece& piece, bool restarts) {
+    uint64_t kept = 0;
+    const bool ends =
+        piece.each(restarts, [&](uint32_t) { kept += kOneByte; }, [&](uint32_t) { kept += kOneMarker; }, [] {});
+    return kept + (ends ? kEnd : 0);
+}
 
 __device__ inline uint32_t tiles_of(const JpegImage& image) {
     return larger((image.data_bytes + kTileBytes - 1) / kTileBytes, 1u);
@@ -100,7 +48,7 @@ __device__ inline uint32_t tiles_of(const JpegImage& image) {
 
 // The first byte of this thread.
 __device__ inline uint32_t begin_of(const JpegImage& image) {
-    return smaller(blockIdx.x * kTileBytes + kThreadBytes * threadIdx.x, image.data_bytes);
+    return smaller(blockIdx.x * kTileBytes + kPieceBytes * threadIdx.x, image.data_bytes);
 }
 
 __device__ inline void count(const Launch& launch) {
@@ -111,7 +59,7 @@ __device__ inline void count(const Launch& launch) {
     const JpegImage& image = *found;
     __shared__ ScanMemory memory;
     uint64_t all;
-    scan(memory, Piece(image, begin_of(image)).kept(image.segment_blocks > 0), all, add_kept);
+    scan(memory, kept_of(Piece(image, begin_of(image)), image.segment_blocks > 0), all, add_kept);
     if (threadIdx.x == 0) {
         global(image.tiles)[blockIdx.x] = all;
     }
@@ -138,11 +86,14 @@ __device__ inline void unstuff(const Launch& launch) {
         own = add_kept(own, global(image.tiles)[tile]);
     }
     scan(memory, own, before_tile, add_kept);
+    const Piece piece(image, begin_of(image));
+    const uint64_t before = add_kept(before_tile, scan(memory, kept_of(piece, restarts), all, add_kept));
+    if (piece.length > 0) {
+        global(image.kept)[begin_of(image) / kPieceBytes] = bytes_in(before);
+    }
     if (before_tile >= kEnd) {
         return;
     }
-    const Piece piece(image, begin_of(image));
-    const uint64_t before = add_kept(before_tile, scan(memory, piece.kept(restarts), all, add_kept));
     if (before < kEnd) {
         uint32_t at = bytes_in(before), marker = markers_in(before);
         bool is_good = true;

@@ -29,6 +29,9 @@ __host__ __device__ inline T clamp(T value, T low, T high) {
     return smaller(larger(value, low), high);
 }
 
+// The bits of a pixel without the mark of a fill.
+constexpr uint32_t kColor = 0xffffff;
+
 __host__ __device__ inline uint32_t pack(uint32_t red, uint32_t green, uint32_t blue) {
     return red | green << 8 | blue << 16;
 }
@@ -98,6 +101,8 @@ struct View {
     int64_t first;
     int32_t right, down;
     uint32_t step_count;
+    // Four pixels of a row that begin at a column below this may be loaded in words: the image goes on for 16 bytes.
+    int32_t words_end;
 };
 
 __host__ __device__ inline View view_of(const FusedSample& sample) {
@@ -105,8 +110,12 @@ __host__ __device__ inline View view_of(const FusedSample& sample) {
     const int32_t* exact = sample.exact;
     const int32_t pitch_bytes = static_cast<int32_t>(source.pitch_bytes);
     const int64_t x = exact[2] - static_cast<int64_t>(source.x), y = exact[5] - static_cast<int64_t>(source.y);
+    const bool in_order = exact[0] == 1 && exact[3] == 0 && sample.step_count == 0;
+    const bool aligned = reinterpret_cast<uintptr_t>(source.pixels) % 4 == 0;
+    // 16 bytes are five pixels and a third.
+    const int32_t words_end = static_cast<int32_t>(source.width - x) - 5;
     return {source.pixels, 3 * x + pitch_bytes * y, 3 * exact[0] + pitch_bytes * exact[3],
-            3 * exact[1] + pitch_bytes * exact[4], sample.step_count};
+            3 * exact[1] + pitch_bytes * exact[4], sample.step_count, in_order && aligned ? words_end : 0};
 }
 
 // The pixel at (x, y) of a view, found by following its coordinates back, step by step. Reference:
@@ -148,21 +157,27 @@ __host__ __device__ inline Taps taps_of(const Axis& axis, int32_t output) {
     return {start, start + global(axis.offsets)[i + 1] - begin, axis.weights + begin};
 }
 
-// Sums of weighted pixels, one per channel.
+// Sums of weighted pixels. A pixel is multiplied whole, and shifted down by one and by two channels, which takes no
+// masks. So the sum of a channel also has those of the channels above it, which are subtracted at the end. All of it
+// wraps at 32 bits, in which each channel's own sum fits.
 struct Sums {
-    int32_t of[3] = {kHalf, kHalf, kHalf};
+    static constexpr uint32_t kRounding = kHalf;
+    uint32_t of[3] = {kRounding + (kRounding << 8) + (kRounding << 16), kRounding + (kRounding << 8), kRounding};
 
+    // The pixel has no bits above blue.
     __host__ __device__ void add(uint32_t pixel, int32_t weight) {
-        of[0] += static_cast<int32_t>(pixel & 0xff) * weight;
-        of[1] += static_cast<int32_t>(pixel >> 8 & 0xff) * weight;
-        of[2] += static_cast<int32_t>(pixel >> 16 & 0xff) * weight;
+        of[0] += pixel * static_cast<uint32_t>(weight);
+        of[1] += (pixel >> 8) * static_cast<uint32_t>(weight);
+        of[2] += (pixel >> 16) * static_cast<uint32_t>(weight);
     }
 
     // The pixel of the sums: fractions dropped, limited to 0..=255.
     __host__ __device__ uint32_t pixel() const {
-        return pack(static_cast<uint32_t>(clamp(of[0] >> kWeightBits, 0, 255)),
-                    static_cast<uint32_t>(clamp(of[1] >> kWeightBits, 0, 255)),
-                    static_cast<uint32_t>(clamp(of[2] >> kWeightBits, 0, 255)));
+        return pack(byte(of[0] - (of[1] << 8)), byte(of[1] - (of[2] << 8)), byte(of[2]));
+    }
+
+    __host__ __device__ static uint32_t byte(uint32_t sum) {
+        return static_cast<uint32_t>(clamp(static_cast<int32_t>(sum) >> kWeightBits, 0, 255));
     }
 };
 

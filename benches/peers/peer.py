@@ -3,7 +3,8 @@
     python peer.py dali|torchvision|torchvision-v2 PIPELINE FOLDER [--load N] [--full-decode] [--step-ms M] [--threads T]
         [--batch-size B]
 
-PIPELINE is train, rand-augment or trivial-augment (train with RandAugment(2, 9) or TrivialAugmentWide), trial-a or trial-b.
+PIPELINE is train, rand-augment or trivial-augment (train with RandAugment(2, 9) or TrivialAugmentWide), eval (shorter
+side to 256, center crop), trial-a or trial-b.
 torchvision has PIL images, as its ImageFolder gives them; torchvision-v2 has uint8 tensors that torchvision.io decodes, and
 transforms.v2. The clock (`seconds`) runs from the first request for a batch to the last batch; imports and building the
 pipeline are before it, and so is the warm-up: a batch of DALI's, and an epoch of torchvision's, whose workers are kept
@@ -43,6 +44,8 @@ def torchvision_loader(args):
     suites = {"train": [], "rand-augment": [t.RandAugment()], "trivial-augment": [t.TrivialAugmentWide()]}
     if args.pipeline in suites:
         geometry = [crop, t.RandomHorizontalFlip(0.5)] + suites[args.pipeline]
+    elif args.pipeline == "eval":
+        geometry = [t.Resize(256), t.CenterCrop(224)]
     elif args.pipeline == "trial-a":
         flips = [t.RandomHorizontalFlip(0.5), t.RandomVerticalFlip(0.5)]
         geometry = (flips + [t.RandomRotation(5)]) * args.load + [crop]
@@ -95,6 +98,8 @@ def dali_loader(args):
             images = fn.resize(images, resize_x=224, resize_y=224)
             if args.pipeline in suites:
                 images = suites[args.pipeline](fn.flip(images, horizontal=fn.random.coin_flip()))
+        elif args.pipeline == "eval":
+            images = fn.resize(fn.decoders.image(encoded, output_type=types.RGB), resize_shorter=256)
         else:
             images = fn.decoders.image(encoded, output_type=types.RGB)
             step = {"train": None, "trial-a": nearest_rotation, "trial-b": growing_rotation}[args.pipeline]
@@ -128,7 +133,7 @@ def peak_rss_bytes():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peer", choices=["dali", "torchvision", "torchvision-v2"])
-    parser.add_argument("pipeline", choices=["train", "rand-augment", "trivial-augment", "trial-a", "trial-b"])
+    parser.add_argument("pipeline", choices=["train", "rand-augment", "trivial-augment", "eval", "trial-a", "trial-b"])
     parser.add_argument("folder")
     parser.add_argument("--load", type=int, default=1)
     parser.add_argument("--full-decode", action="store_true", help="DALI: decode all of the image, then crop")

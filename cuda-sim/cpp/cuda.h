@@ -59,6 +59,11 @@ inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t by) {
     return static_cast<uint32_t>((uint64_t{high} << 32 | low) << (by & 31) >> 32);
 }
 
+// The lower half of `high`:`low`, shifted to the right by the low five bits of `by`.
+inline uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t by) {
+    return static_cast<uint32_t>((uint64_t{high} << 32 | low) >> (by & 31));
+}
+
 inline void __nanosleep(uint32_t ns) {
     cuda_sim::sleep_ns(ns);
 }

@@ -1,7 +1,8 @@
 //! The memory accesses of kernels in kernels/README.md, counted where addresses are known.
 //!
 //! Counts are those of a warp's accesses: sectors of 32 bytes in device memory, and wavefronts in shared memory. They
-//! do not include caches. `scripts/kernels table` prints the table with them.
+//! do not include caches. The instructions are those of compiled kernels. `scripts/kernels table` prints the table with
+//! them.
 
 #![allow(unsafe_code)]
 
@@ -9,13 +10,15 @@
 #[allow(dead_code)]
 mod descriptors;
 
-use cuda_sim::{Counts, Kernel, LAUNCH_BYTES, Memory};
+use cuda_sim::{Kernel, LAUNCH_BYTES, Memory};
 use descriptors::{
     Axis, BatchPlace, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, ElasticSample,
     EraseNoiseSample, EraseSample, FinishSample, FlipSample, FusedSample, HistogramSample, Launch, MixSample,
-    MorphologySample, NoiseSample, PerspectiveSample, ResizeSample, RotateSample, SharpnessSample, SourceImage,
-    TableSample, TargetImage,
+    MixupBatch, MixupSample, MorphologySample, NoiseSample, PerspectiveSample, ResizeSample, RotateSample,
+    SharpnessSample, SourceImage, TableSample, TargetImage,
 };
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// The side of results, which are square, and of most images.
 const SIDE: u32 = 224;
@@ -108,26 +111,30 @@ fn rotated(bits: i32) -> RotateSample {
     }
 }
 
-/// Counts a launch of one sample.
-fn count<S: Copy>(kernel: &str, sample: S) -> Counts {
+/// A launch of a kernel: its name, its grid and blocks, and its parameter.
+type Launched<'a> = (&'a str, [u32; 3], [u32; 3], &'a [u8; LAUNCH_BYTES]);
+
+/// What `run` says of a launch of one sample.
+fn count<S: Copy, R>(kernel: &str, sample: S, run: &impl Fn(Launched<'_>) -> R) -> R {
     let table = put(&vec![0_u32; 3 * 256]);
     let parameter = Launch { samples: put(&[sample]), table, count: 1, reserved: 0 };
     // SAFETY: numbers without padding.
     let parameter: [u8; LAUNCH_BYTES] = unsafe { std::mem::transmute(parameter) };
     let (grid, block) = if kernel.starts_with("fused") || kernel.starts_with("finish") {
-        ([SIDE.div_ceil(32) * SIDE.div_ceil(16), 1, 1], [256, 1, 1])
+        ([SIDE.div_ceil(32), SIDE.div_ceil(16), 1], [256, 1, 1])
+    } else if kernel.starts_with("mixup") {
+        ([(3 * SIDE * SIDE).div_ceil(256), 1, 1], [256, 1, 1])
     } else if kernel.ends_with("_table_u8") {
         ([1, 1, 1], [32, 8, 1])
     } else {
         // The grid is as large as the view for kernels that read it.
         ([VIEW.0.div_ceil(32), VIEW.1.div_ceil(8), 1], [32, 8, 1])
     };
-    // SAFETY: all that the launch points to is there, and no other launch runs.
-    unsafe { Kernel::find(kernel).unwrap().counted(grid, block, &parameter) }.unwrap()
+    run((kernel, grid, block, &parameter))
 }
 
-/// The counts of each kernel for one image, in the table's order.
-fn all() -> Vec<(&'static str, Counts)> {
+/// What `run` says of a launch of each kernel for one image, in the table's order.
+fn all<R>(run: impl Fn(Launched<'_>) -> R) -> Vec<(&'static str, R)> {
     let (input, out) = (image(SIDE, SIDE), target(SIDE, SIDE));
     let SourceImage { pixels, pitch_bytes, width, height, .. } = input;
     let table = put(&[0_u8; 256]);
@@ -199,83 +206,174 @@ fn all() -> Vec<(&'static str, Counts)> {
         bilinear: 1,
         ..ElasticSample::default()
     };
+    let blended = MixupSample { share: 0.7, rest: 0.3, blend: 1, ..MixupSample::default() };
+    let mixup = MixupBatch {
+        elements: put(&vec![0x3800_u16; (3 * SIDE * SIDE) as usize]),
+        samples: put(&[blended]),
+        width: SIDE,
+        height: SIDE,
+        flip: 0,
+        channels: 3,
+    };
     vec![
-        ("fused_f16_nchw", count("fused_f16_nchw", fused(0))),
-        ("fused_f16_nchw, vertical first", count("fused_f16_nchw", fused(1))),
-        ("fused_f16_nhwc", count("fused_f16_nhwc", nhwc)),
-        ("finish_f16_nchw", count("finish_f16_nchw", finish)),
-        ("flip_u8_nhwc", count("flip_u8_nhwc", FlipSample { source: input, target: out, exact })),
-        ("rotate_nearest_u8_nhwc", count("rotate_nearest_u8_nhwc", rotated(16))),
-        ("rotate_nearest_double_u8_nhwc", count("rotate_nearest_double_u8_nhwc", rotated(44))),
-        ("rotate_bilinear_u8_nhwc", count("rotate_bilinear_u8_nhwc", rotated(44))),
-        ("rotate_bicubic_u8_nhwc", count("rotate_bicubic_u8_nhwc", rotated(44))),
-        ("crop_u8_nhwc", count("crop_u8_nhwc", CropSample { source: input, target: out, ..CropSample::default() })),
-        ("resize_horizontal_u8_nhwc", count("resize_horizontal_u8_nhwc", across)),
-        ("resize_vertical_u8_nhwc", count("resize_vertical_u8_nhwc", down)),
-        ("gaussian_blur_rows_u8_nhwc", count("gaussian_blur_rows_u8_nhwc", blur)),
-        ("gaussian_blur_columns_u8_nhwc", count("gaussian_blur_columns_u8_nhwc", blur)),
-        ("dilate_rows_u8_nhwc", count("dilate_rows_u8_nhwc", rank)),
-        ("dilate_columns_u8_nhwc", count("dilate_columns_u8_nhwc", rank)),
-        ("erode_rows_u8_nhwc", count("erode_rows_u8_nhwc", rank)),
-        ("erode_columns_u8_nhwc", count("erode_columns_u8_nhwc", rank)),
+        ("fused_f16_nchw", count("fused_f16_nchw", fused(0), &run)),
+        ("fused_f16_nchw, vertical first", count("fused_f16_nchw", fused(1), &run)),
+        ("fused_f16_nhwc", count("fused_f16_nhwc", nhwc, &run)),
+        ("finish_f16_nchw", count("finish_f16_nchw", finish, &run)),
+        ("flip_u8_nhwc", count("flip_u8_nhwc", FlipSample { source: input, target: out, exact }, &run)),
+        ("rotate_nearest_u8_nhwc", count("rotate_nearest_u8_nhwc", rotated(16), &run)),
+        ("rotate_nearest_double_u8_nhwc", count("rotate_nearest_double_u8_nhwc", rotated(44), &run)),
+        ("rotate_bilinear_u8_nhwc", count("rotate_bilinear_u8_nhwc", rotated(44), &run)),
+        ("rotate_bicubic_u8_nhwc", count("rotate_bicubic_u8_nhwc", rotated(44), &run)),
+        (
+            "crop_u8_nhwc",
+            count("crop_u8_nhwc", CropSample { source: input, target: out, ..CropSample::default() }, &run),
+        ),
+        ("resize_horizontal_u8_nhwc", count("resize_horizontal_u8_nhwc", across, &run)),
+        ("resize_vertical_u8_nhwc", count("resize_vertical_u8_nhwc", down, &run)),
+        ("gaussian_blur_rows_u8_nhwc", count("gaussian_blur_rows_u8_nhwc", blur, &run)),
+        ("gaussian_blur_columns_u8_nhwc", count("gaussian_blur_columns_u8_nhwc", blur, &run)),
+        ("dilate_rows_u8_nhwc", count("dilate_rows_u8_nhwc", rank, &run)),
+        ("dilate_columns_u8_nhwc", count("dilate_columns_u8_nhwc", rank, &run)),
+        ("erode_rows_u8_nhwc", count("erode_rows_u8_nhwc", rank, &run)),
+        ("erode_columns_u8_nhwc", count("erode_columns_u8_nhwc", rank, &run)),
         (
             "table_u8_nhwc",
-            count("table_u8_nhwc", TableSample { pixels, table, pitch_bytes, width, height, stride_bytes: 0 }),
+            count("table_u8_nhwc", TableSample { pixels, table, pitch_bytes, width, height, stride_bytes: 0 }, &run),
         ),
-        ("luma_sum_u8_nhwc", count("luma_sum_u8_nhwc", contrast)),
-        ("contrast_table_u8", count("contrast_table_u8", contrast)),
-        ("histogram_u8_nhwc", count("histogram_u8_nhwc", histogram)),
-        ("equalize_table_u8", count("equalize_table_u8", histogram)),
-        ("autocontrast_table_u8", count("autocontrast_table_u8", histogram)),
-        ("sharpness_u8_nhwc", count("sharpness_u8_nhwc", sharpness)),
-        ("box_blur_u8_nhwc", count("box_blur_u8_nhwc", box_blur)),
-        ("perspective_u8_nhwc", count("perspective_u8_nhwc", perspective)),
-        ("mix_add_u8_nhwc", count("mix_add_u8_nhwc", mix)),
-        ("mix_cut_u8_nhwc", count("mix_cut_u8_nhwc", mix)),
-        ("saturation_u8_nhwc", count("saturation_u8_nhwc", color)),
-        ("hue_u8_nhwc", count("hue_u8_nhwc", color)),
-        ("grayscale_u8_nhwc", count("grayscale_u8_nhwc", color)),
-        ("permute_channels_u8_nhwc", count("permute_channels_u8_nhwc", color)),
-        ("gaussian_noise_u8_nhwc", count("gaussian_noise_u8_nhwc", noise)),
-        ("perspective_bicubic_u8_nhwc", count("perspective_bicubic_u8_nhwc", perspective)),
-        ("elastic_noise_f32", count("elastic_noise_f32", elastic)),
-        ("elastic_rows_f32", count("elastic_rows_f32", elastic)),
-        ("elastic_u8_nhwc", count("elastic_u8_nhwc", elastic)),
-        ("erase_u8_nhwc", count("erase_u8_nhwc", erase)),
-        ("erase_noise_f16_nchw", count("erase_noise_f16_nchw", erase_noise)),
+        ("luma_sum_u8_nhwc", count("luma_sum_u8_nhwc", contrast, &run)),
+        ("contrast_table_u8", count("contrast_table_u8", contrast, &run)),
+        ("histogram_u8_nhwc", count("histogram_u8_nhwc", histogram, &run)),
+        ("equalize_table_u8", count("equalize_table_u8", histogram, &run)),
+        ("autocontrast_table_u8", count("autocontrast_table_u8", histogram, &run)),
+        ("sharpness_u8_nhwc", count("sharpness_u8_nhwc", sharpness, &run)),
+        ("box_blur_u8_nhwc", count("box_blur_u8_nhwc", box_blur, &run)),
+        ("perspective_u8_nhwc", count("perspective_u8_nhwc", perspective, &run)),
+        ("mix_add_u8_nhwc", count("mix_add_u8_nhwc", mix, &run)),
+        ("mix_cut_u8_nhwc", count("mix_cut_u8_nhwc", mix, &run)),
+        ("saturation_u8_nhwc", count("saturation_u8_nhwc", color, &run)),
+        ("hue_u8_nhwc", count("hue_u8_nhwc", color, &run)),
+        ("grayscale_u8_nhwc", count("grayscale_u8_nhwc", color, &run)),
+        ("permute_channels_u8_nhwc", count("permute_channels_u8_nhwc", color, &run)),
+        ("gaussian_noise_u8_nhwc", count("gaussian_noise_u8_nhwc", noise, &run)),
+        ("perspective_bicubic_u8_nhwc", count("perspective_bicubic_u8_nhwc", perspective, &run)),
+        ("elastic_noise_f32", count("elastic_noise_f32", elastic, &run)),
+        ("elastic_rows_f32", count("elastic_rows_f32", elastic, &run)),
+        ("elastic_u8_nhwc", count("elastic_u8_nhwc", elastic, &run)),
+        ("erase_u8_nhwc", count("erase_u8_nhwc", erase, &run)),
+        ("erase_noise_f16_nchw", count("erase_noise_f16_nchw", erase_noise, &run)),
+        ("mixup_f16_nchw", count("mixup_f16_nchw", mixup, &run)),
     ]
+}
+
+/// The numbers in these columns of a kernel's row.
+fn cells<const N: usize>(name: &str, columns: [usize; N]) -> Option<[f64; N]> {
+    let readme = include_str!("../../kernels/README.md");
+    let row = readme.lines().find(|line| line.starts_with(&format!("| `{name}` | ")))?;
+    let cells: Vec<_> = row.split(" | ").collect();
+    let mut found = [0.0; N];
+    for (found, column) in found.iter_mut().zip(columns) {
+        *found = cells.get(column)?.replace(',', "").parse().ok()?;
+    }
+    Some(found)
+}
+
+fn a_pixel(count: u64) -> f64 {
+    count as f64 / f64::from(SIDE * SIDE)
 }
 
 /// Other versions of the compiler load descriptors in other ways, so numbers may differ by a tenth.
 #[test]
 #[cfg_attr(not(accesses_are_seen), ignore = "needs GCC, which calls the simulation before each access")]
 fn the_readme_has_the_counts() {
-    let readme = include_str!("../../kernels/README.md");
-    let cells = |name: &str| {
-        let row = readme.lines().find(|line| line.starts_with(&format!("| `{name}` | ")))?;
-        let cells: Vec<_> = row.split(" | ").collect();
-        Some([cells.get(4)?.parse::<f64>().ok()?, cells.get(5)?.parse().ok()?])
-    };
     let mut wrong = Vec::new();
-    for (name, counts) in all() {
-        let a_pixel = |count: u64| count as f64 / f64::from(SIDE * SIDE);
+    // SAFETY: all that the launch points to is there, and no other launch runs.
+    let run = |(kernel, grid, block, parameter): Launched<'_>| unsafe {
+        Kernel::find(kernel).unwrap().counted(grid, block, parameter).unwrap()
+    };
+    for (name, counts) in all(run) {
         let (sectors, wavefronts) = (a_pixel(counts.sectors), a_pixel(counts.shared_wavefronts));
         println!("counted | {name} | {sectors:.4} | {wavefronts:.4} | {:.4}", a_pixel(counts.accesses));
         let close = |got: f64, want: f64| (got - want).abs() <= 0.1 * got + 0.01;
-        if !cells(name).is_some_and(|[a, b]| close(sectors, a) && close(wavefronts, b)) {
+        if !cells(name, [4, 5]).is_some_and(|[a, b]| close(sectors, a) && close(wavefronts, b)) {
             wrong.push(format!("{name}: {sectors:.2} sectors and {wavefronts:.2} wavefronts a pixel"));
         }
     }
     assert!(wrong.is_empty(), "`scripts/kernels table` makes the table anew: {wrong:#?}");
 }
 
-/// Writing a tile of f16 in NCHW from shared memory takes 48 wavefronts, one for each access of a warp, and 16 for
-/// finish, which stored the tile. Rows that begin in the same bank would take 384.
+/// Writing a tile of f16 in NCHW from shared memory takes 16 wavefronts, one for each access of a warp, and 16 for
+/// finish, which stored the tile. Rows that begin in the same bank would take 64.
 #[test]
 #[cfg_attr(not(accesses_are_seen), ignore = "needs GCC, which calls the simulation before each access")]
 fn a_warp_finds_the_words_of_a_tile_in_different_banks() {
     let finish = FinishSample { source: image(SIDE, SIDE), output: output(2, true) };
-    let counts = count("finish_f16_nchw", finish);
+    // SAFETY: as above.
+    let counts = count("finish_f16_nchw", finish, &|(kernel, grid, block, parameter)| unsafe {
+        Kernel::find(kernel).unwrap().counted(grid, block, parameter).unwrap()
+    });
     assert_eq!(counts.shared_wavefronts, counts.shared_accesses);
-    assert_eq!(counts.shared_wavefronts, u64::from(7 * 14 * (48 + 16_u32)));
+    assert_eq!(counts.shared_wavefronts, u64::from(7 * 14 * (16 + 16_u32)));
+}
+
+type Range = extern "C" fn(usize, *mut usize, *mut usize) -> bool;
+type Illegal = extern "C" fn(usize, usize, *const c_char);
+type LaunchKernel = unsafe extern "C" fn(usize, *const u32, *const u32, *const c_void, u64) -> c_int;
+
+/// All memory may be accessed.
+extern "C" fn everything(_address: usize, start: *mut usize, end: *mut usize) -> bool {
+    // SAFETY: the simulation passes places for both.
+    unsafe {
+        start.write(0);
+        end.write(usize::MAX);
+    }
+    true
+}
+
+extern "C" fn illegal(_address: usize, _bytes: usize, what: *const c_char) {
+    // SAFETY: the simulation passes a C string.
+    eprintln!("{}", unsafe { CStr::from_ptr(what) }.to_string_lossy());
+}
+
+/// The instructions of compiled kernels that warps execute for a pixel, and those on the longest way of a block.
+#[test]
+#[ignore = "needs compiled kernels: cuda-sim/ptx/check runs it"]
+fn the_readme_has_the_instructions() {
+    let path = std::env::var_os("CUDA_SIM_PTX_KERNELS").expect("CUDA_SIM_PTX_KERNELS names what cuda-sim-ptx has made");
+    // SAFETY: a library that was made to be loaded, with these functions; it stays loaded.
+    let (names, launch, count_ways) = unsafe {
+        let library = Library::open(Some(path), RTLD_NOW | RTLD_LOCAL).unwrap();
+        let count = library.get::<extern "C" fn() -> usize>(b"cuda_sim_kernel_count").unwrap()();
+        let name = library.get::<extern "C" fn(usize) -> *const c_char>(b"cuda_sim_kernel_name").unwrap();
+        let names: Vec<_> = (0..count).map(|i| CStr::from_ptr(name(i)).to_str().unwrap().to_owned()).collect();
+        library.get::<extern "C" fn(Range, Illegal)>(b"cuda_sim_check_with").unwrap()(everything, illegal);
+        let launch: LaunchKernel = *library.get(b"cuda_sim_launch").unwrap();
+        let count_ways: unsafe extern "C" fn(*mut [u64; 2]) = *library.get(b"cuda_sim_count_ways").unwrap();
+        std::mem::forget(library);
+        (names, launch, count_ways)
+    };
+    let run = |(kernel, grid, block, parameter): Launched<'_>| {
+        let index = names.iter().position(|name| name == kernel).unwrap();
+        // SAFETY: numbers of the same size.
+        let parameter: [u64; LAUNCH_BYTES / 8] = unsafe { std::mem::transmute(*parameter) };
+        let mut ways = [0; 2];
+        // SAFETY: grid and block have three numbers, the parameter is the kernel's, all that it points to is there, and
+        // the counts live until they are taken back.
+        unsafe {
+            count_ways(&raw mut ways);
+            assert_eq!(launch(index, grid.as_ptr(), block.as_ptr(), parameter.as_ptr().cast(), 0), 0, "{kernel}");
+            count_ways(std::ptr::null_mut());
+        }
+        ways
+    };
+    let mut wrong = Vec::new();
+    for (name, [longest, executed]) in all(run) {
+        let executed = 32.0 * a_pixel(executed);
+        println!("executed | {name} | {executed:.4} | {longest}");
+        let close = |got: f64, want: f64| (got - want).abs() <= 0.03 * got + 0.5;
+        if !cells(name, [6, 7]).is_some_and(|[a, b]| close(executed, a) && close(longest as f64, b)) {
+            wrong.push(format!("{name}: {executed:.0} instructions a pixel, {longest} on the longest way"));
+        }
+    }
+    assert!(wrong.is_empty(), "`scripts/kernels table` makes the table anew: {wrong:#?}");
 }

@@ -142,6 +142,13 @@ impl Backend for AnyBackend {
         }
     }
 
+    fn end_epoch(&self) {
+        match self {
+            Self::Cpu(cpu) => cpu.end_epoch(),
+            Self::Cuda(gpu) => gpu.end_epoch(),
+        }
+    }
+
     fn abandon(&self, batch: AnyBatch) {
         match (self, batch) {
             (Self::Cpu(cpu), AnyBatch::Cpu(batch)) => cpu.abandon(batch),

@@ -4,10 +4,13 @@ use crate::decode::Reason;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use std::ops::AddAssign;
 
+/// The status of a good image with unused bytes, whose places are not learned (kernels/jpeg.cuh).
+pub(super) const UNUSED_BYTES: u32 = 8;
+
 /// The reason that the kernels report for an image (kernels/jpeg.cuh). `None` if they found nothing unusual.
 pub(super) fn reason_of_status(status: u32) -> Option<Reason> {
     match status {
-        0 => None,
+        0 | UNUSED_BYTES => None,
         _ if status & 4 != 0 => Some(Reason::Unsynchronized),
         _ if status & 1 != 0 => Some(Reason::Damaged),
         _ => Some(Reason::Truncated),

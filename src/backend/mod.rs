@@ -96,6 +96,12 @@ pub(crate) trait Backend: Send + Sync {
     /// the last sample as padding. A view's second images follow all of its first ones.
     fn finish(&self, batch: Self::Batch, end: &End<'_>) -> Result<Finished>;
 
+    /// Stores what was found out about the images of an epoch that has ended.
+    ///
+    /// # Synchronization
+    /// Waits until the device is done with the batches that were finished.
+    fn end_epoch(&self) {}
+
     /// Abandons a batch that will not be finished.
     fn abandon(&self, batch: Self::Batch);
 }

@@ -27,6 +27,8 @@ pub(crate) struct Decoded {
     pub(crate) restarts: u64,
     /// Images that the CPU decoded from entry points.
     pub(crate) entry_points: u64,
+    /// Images that the crate's own decoder on a device decoded from entry points.
+    pub(crate) device_entry_points: u64,
     /// Images that the crate's own device decoder left to the CPU, by reason.
     pub(crate) left: LeftToCpu,
 }
@@ -48,6 +50,7 @@ impl AddAssign for Decoded {
         self.for_memory += other.for_memory;
         self.restarts += other.restarts;
         self.entry_points += other.entry_points;
+        self.device_entry_points += other.device_entry_points;
         self.left += other.left;
     }
 }

@@ -373,8 +373,9 @@ pub struct PipelineOptions {
     /// Entry points, which make later epochs and runs faster: a folder, `memory` or `none`; or the most bytes: 2GiB.
     ///
     /// A folder has a / in its name. Give the option twice for a folder and a size. By default they are in your cache
-    /// folder, at most 4 GiB, and in 512 MiB of memory if that cannot be used.
-    #[arg(long, value_name = "FOLDER|SIZE|memory|none", value_parser = entry_points)]
+    /// folder, at most 4 GiB, and in 512 MiB of memory if that cannot be used. `dense` keeps closer places for a GPU too,
+    /// `sparse` does not; the default is what the device needs.
+    #[arg(long, value_name = "FOLDER|SIZE|memory|none|dense|sparse", value_parser = entry_points)]
     entry_points: Vec<EntryPointsValue>,
     /// Resize the shorter side to PX pixels before anything else; with --image-cache only once per image.
     #[arg(long, value_name = "PX")]

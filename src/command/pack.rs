@@ -79,7 +79,7 @@ struct Job {
     restarts: bool,
     /// Put entry points into JPEGs, for decoders to start at from the first epoch on: less than 1 % more bytes.
     ///
-    /// The images' data stay as they are, but progressive JPEGs become baseline. They are used with AVX-512.
+    /// The images' data stay as they are, but progressive JPEGs become baseline. They are used with AVX2 or AVX-512.
     #[arg(long)]
     entry_points: bool,
     /// Fail if more samples cannot be used: a number, or a share such as 1% [default: the first 100, or all]

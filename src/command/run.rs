@@ -260,11 +260,12 @@ fn text(report: &RunReport) -> String {
             report.decoded.restarts, report.images
         );
     }
-    if report.decoded.entry_points > 0 {
+    let from_points = report.decoded.entry_points + report.decoded.device_entry_points;
+    if from_points > 0 {
         let _ = writeln!(
             text,
             "entry points  {} of {} images were decoded from places that an earlier pass over them has found{}",
-            report.decoded.entry_points,
+            from_points,
             report.images,
             report
                 .entry_points_folder

@@ -40,31 +40,35 @@ pub fn size(text: &str) -> Result<u64, String> {
 pub enum EntryPointsValue {
     Place(EntryPoints),
     Limit(u64),
+    Dense(bool),
 }
 
 impl EntryPointsValue {
-    /// What several values say together: the last place, with the last limit.
+    /// What several values say together: the last place, with the last limit and density.
     pub fn all(values: &[Self]) -> EntryPoints {
-        let (mut place, mut limit) = (EntryPoints::default(), None);
+        let (mut place, mut limit, mut density) = (EntryPoints::default(), None, None);
         for value in values {
             match value {
                 Self::Place(given) => place = given.clone(),
                 Self::Limit(bytes) => limit = Some(*bytes),
+                Self::Dense(dense) => density = Some(*dense),
             }
         }
+        let place = density.into_iter().fold(place, EntryPoints::dense);
         limit.into_iter().fold(place, EntryPoints::limit)
     }
 }
 
-/// Parses where entry points are kept, or how many: `/scratch/points`, `memory`, `none`, `2GiB`.
+/// Parses where entry points are kept, how many, or how close: `/scratch/points`, `memory`, `none`, `2GiB`, `dense`.
 pub fn entry_points(text: &str) -> Result<EntryPointsValue, String> {
     match text {
         "none" => Ok(EntryPointsValue::Place(EntryPoints::none())),
         "memory" => Ok(EntryPointsValue::Place(EntryPoints::memory())),
+        "dense" | "sparse" => Ok(EntryPointsValue::Dense(text == "dense")),
         _ if text.contains(std::path::is_separator) => Ok(EntryPointsValue::Place(EntryPoints::folder(text))),
         _ => size(text)
             .map(EntryPointsValue::Limit)
-            .map_err(|expected| format!("a folder with a / in its name, memory, none, or {expected}")),
+            .map_err(|expected| format!("a folder with a / in its name, memory, none, dense, sparse, or {expected}")),
     }
 }
 

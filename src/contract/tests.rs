@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use super::*;
 use crate::ops::{CenterCrop, Interpolation, Normalize, Resize};
 use crate::preset::{IMAGENET_MEAN, IMAGENET_STD};
@@ -10,8 +12,11 @@ fn operations() -> Vec<Op> {
     ]
 }
 
+/// Made once: it runs all operations on all probe images.
 fn contract() -> Contract {
-    Contract::new(operations(), &PreprocessorOptions::default()).unwrap()
+    static CONTRACT: LazyLock<Contract> =
+        LazyLock::new(|| Contract::new(operations(), &PreprocessorOptions::default()).unwrap());
+    CONTRACT.clone()
 }
 
 /// Contracts are for years: whoever changes a probe image gives the set another number, and keeps the old one.

@@ -63,6 +63,8 @@ pub struct DecoderCounts {
     /// Images among `cpu` that were decoded from entry points
     /// ([`Builder::entry_points`](crate::Builder::entry_points)).
     pub entry_points: u64,
+    /// Images among `device` that were decoded from entry points.
+    pub device_entry_points: u64,
     /// Images among `cpu` for which the GPU had not enough memory as a whole.
     pub for_memory: u64,
     /// Images that the crate's own decoder on a GPU left to the CPU, by reason.
@@ -410,6 +412,7 @@ pub fn run_logged<I: BatchImages>(
             device: stats.decoded_device,
             restarts: stats.decoded_restarts,
             entry_points: stats.decoded_entry_points,
+            device_entry_points: stats.decoded_device_entry_points,
             for_memory: stats.decoded_for_memory,
             left_to_cpu: stats.left_to_cpu,
         },

@@ -79,9 +79,9 @@ pub struct PackOptions {
     /// are copied, and the image is decoded before and after and compared. Progressive images become baseline. JPEGs
     /// that do not allow this (12 bits, lossless, damaged) are copied unchanged.
     pub restarts: bool,
-    /// Puts entry points into JPEGs, so that a CPU with AVX-512 has them from the first epoch on. They take less than a
-    /// hundredth of an image's bytes. The image's other bytes stay as they are, but progressive images become baseline.
-    /// JPEGs that cannot have entry points (12 bits, lossless, small, damaged) are copied unchanged.
+    /// Puts entry points into JPEGs, so that a CPU with AVX2 or AVX-512 has them from the first epoch on. They take less
+    /// than a hundredth of an image's bytes. The image's other bytes stay as they are, but progressive images become
+    /// baseline. JPEGs that cannot have entry points (12 bits, lossless, small, damaged) are copied unchanged.
     pub entry_points: bool,
     /// A field of the source that is packed with its images under the same name: see [`Source::target`]. Default: none.
     /// WebDataset stores it as a part, or `json.FIELD` as a field of a JSON part; TFRecord stores it as a feature;

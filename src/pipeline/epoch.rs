@@ -210,6 +210,7 @@ impl<I> Epoch<I> {
         self.running.clear();
         self.threads = None;
         if let Some(points) = &self.context().setup.options.entry_points {
+            self.running.end_epoch();
             // What cannot be written stays in memory, and costs later runs time.
             let _ = points.save();
         }

@@ -220,6 +220,11 @@ impl Running {
         self.wakeup.change();
     }
 
+    /// Has the back end store what it has found out about images.
+    pub(super) fn end_epoch(&self) {
+        self.backend.end_epoch();
+    }
+
     /// Waits for what threads are at work on, once it was stopped, and gives up batches that were begun and will not be
     /// delivered.
     pub(super) fn clear(&self) {

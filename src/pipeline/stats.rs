@@ -45,6 +45,9 @@ pub struct Stats {
     /// Images that the CPU decoded from entry points ([`Builder::entry_points`](crate::Builder::entry_points)). They
     /// are included in [`decoded_cpu`](Self::decoded_cpu).
     pub decoded_entry_points: u64,
+    /// Images that the crate's own decoder on the device decoded from entry points. They are included in
+    /// [`decoded_device`](Self::decoded_device).
+    pub decoded_device_entry_points: u64,
     /// Images that the crate's own decoder on the device left to the CPU, by reason. They are included in
     /// [`decoded_cpu`](Self::decoded_cpu), or bad.
     pub left_to_cpu: LeftToCpu,
@@ -114,6 +117,7 @@ impl std::ops::AddAssign for Stats {
         self.decoded_for_memory += other.decoded_for_memory;
         self.decoded_restarts += other.decoded_restarts;
         self.decoded_entry_points += other.decoded_entry_points;
+        self.decoded_device_entry_points += other.decoded_device_entry_points;
         self.left_to_cpu += other.left_to_cpu;
         self.padded += other.padded;
         self.cached += other.cached;
@@ -199,6 +203,7 @@ impl Counters {
             decoded_for_memory: decoded.for_memory,
             decoded_restarts: decoded.restarts,
             decoded_entry_points: decoded.entry_points,
+            decoded_device_entry_points: decoded.device_entry_points,
             left_to_cpu: decoded.left,
             padded: self.padded.load(Relaxed),
             cached: self.cached.load(Relaxed),

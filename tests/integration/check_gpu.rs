@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Checks nvJPEG's decoders with a simulated nvJPEG that is broken in this way: the exit code, what was found, and what was
 /// said.
@@ -116,6 +117,37 @@ impl Bundle {
         }
     }
 
+    /// Puts a program in the place of warpfeed, of DALI and of compute-sanitizer that finds nothing wrong. At its
+    /// second call of the stages in the variable KILL it kills the process of the stage; in those of STOP it stops it,
+    /// so that it hangs.
+    fn play_all(&self) {
+        let script = r#"#!/bin/sh
+        stage=$(tr '\0' '\n' <"/proc/$PPID/cmdline" | sed -n '/^--stage$/{n;p}')
+        here=$(dirname "$0")
+        if [ -n "$stage" ] && ! mkdir "$here/first-$stage" 2>/dev/null; then
+            case " $KILL " in *" $stage "*) kill -KILL "$PPID" ;; esac
+            case " $STOP " in *" $stage "*) echo "$PPID $$" >"$here/stopped"; kill -STOP "$PPID"; exec sleep 300 ;; esac
+        fi
+        case $1 in
+        doctor) echo 'ok  device  simulated device' ;;
+        --tool) echo '========= ERROR SUMMARY: 0 errors' ;;
+        peer) echo ModuleNotFoundError >&2; exit 1 ;;
+        check-gpu)
+            echo '{"kernels": {"cases": 1, "different": []}, "decoders": [], "bounds": [], "sharing": []}' ;;
+        run)
+            echo '{"images_per_s": 9.0, "first_batch_s": 0.1, "seconds": 1.0, "digest": "a",'
+            echo '"stages": {"consumer_wait": 0.0}}' ;;
+        *) echo '{}' ;;
+        esac
+        "#;
+        fs::remove_file(self.path("warpfeed")).unwrap();
+        fs::write(self.path("warpfeed"), script).unwrap();
+        fs::set_permissions(self.path("warpfeed"), fs::Permissions::from_mode(0o755)).unwrap();
+        let peers =
+            "import os, sys\nos.execv(os.path.join(os.path.dirname(__file__), 'warpfeed'), ['warpfeed', 'peer'])\n";
+        fs::write(self.path("peers.py"), peers).unwrap();
+    }
+
     /// Outcomes and words of a stage's steps.
     fn steps(&self, stage: &str) -> Vec<(String, String)> {
         let found = fs::read(self.path(&format!("results/{stage}.json"))).unwrap();
@@ -124,6 +156,58 @@ impl Bundle {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         found["steps"].as_array().unwrap().iter().map(|step| (text(&step["outcome"]), text(&step["words"]))).collect()
     }
+}
+
+const STAGES: [&str; 9] =
+    ["correctness", "sanitizer", "decoding", "load", "routes", "bounds", "peers", "priority", "experiments"];
+
+/// These stages, of which some are killed and some hang. The program that plays all commands is the compute-sanitizer
+/// too.
+fn disturbed(bundle: &Bundle, stages: &[&str], options: &[&str], kill: &str, stop: &str) {
+    bundle.play_all();
+    let mut command = Command::new("python3");
+    command.arg(bundle.path("run")).args(stages).args(options);
+    command.env("KILL", kill).env("STOP", stop).env("COMPUTE_SANITIZER", bundle.path("warpfeed"));
+    let output = command.output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr)), (Some(1), "".into()));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("NOT ALL IS WELL"), "{printed}");
+    for &stage in stages {
+        let mut steps = bundle.steps(stage);
+        let words = match [kill, stop].map(|stages| stages.split(' ').any(|other| other == stage)) {
+            [true, _] => Some("killed by signal 9"),
+            [_, true] => Some("did not end in 6 s"),
+            _ => None,
+        };
+        if let Some(words) = words {
+            // What it had found before is there.
+            assert_eq!(steps.pop(), Some(("failed".to_owned(), words.to_owned())), "{stage}: {printed}");
+            assert_eq!(steps.len(), 1, "{stage}: {printed}");
+        }
+        assert_eq!(printed.contains(&format!("{stage}: {stage}: failed: ")), words.is_some(), "{stage}: {printed}");
+        let right = |(outcome, _): &(String, String)| outcome == "ok" || outcome == "left out";
+        assert!(!steps.is_empty() && steps.iter().all(right), "{stage}: {steps:?} {printed}");
+    }
+}
+
+/// Stages are killed in turn, so that each has one before it and one after it that end as usual.
+#[test]
+fn a_stage_that_is_killed_or_hangs_takes_no_other_along() {
+    let kill = |first| STAGES.into_iter().skip(first).step_by(2).collect::<Vec<_>>().join(" ");
+    std::thread::scope(|scope| {
+        scope.spawn(|| disturbed(&Bundle::new(), &STAGES, &[], &kill(0), ""));
+        scope.spawn(|| disturbed(&Bundle::new(), &STAGES, &[], &kill(1), ""));
+        let bundle = Bundle::new();
+        disturbed(&bundle, &["bounds", "priority"], &["--stage-limit-s", "6"], "", "bounds");
+        // The stage that hung and its command are gone, or soon will be: nobody waits for the command.
+        let stopped = fs::read_to_string(bundle.path("stopped")).unwrap();
+        let is_alive = |pid: &str| Path::new("/proc").join(pid).exists();
+        let begin = Instant::now();
+        while stopped.split_whitespace().any(is_alive) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{stopped}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
 }
 
 const SUMMARY: &str = "echo '========= ERROR SUMMARY:";
@@ -178,6 +262,8 @@ fn every_stage_is_gone_through_and_written() {
     );
     // The photographs are packed, and read by four decoders in batches of two sizes, packed and not.
     assert_eq!(outcomes("decoding"), ["ok"; 1 + 2 * 2 * 4]);
+    // Two decoders, each with one and with twelve of each operation, and what that comes to.
+    assert_eq!(outcomes("load"), ["ok"; 6]);
     assert_eq!(outcomes("routes"), ["ok"; 9]);
     assert_eq!(outcomes("experiments"), ["ok"; 3]);
     assert!(!outcomes("sanitizer").is_empty() && !outcomes("priority").is_empty(), "{printed}");

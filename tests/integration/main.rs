@@ -20,6 +20,8 @@ mod fields;
 mod gpu;
 mod group;
 mod handover;
+#[cfg(all(target_os = "linux", feature = "cli"))]
+mod kept_points;
 mod launched;
 mod layers;
 mod memory;

@@ -1,6 +1,8 @@
 //! Packing: the same images in every form, whatever interrupts it.
 
 use crate::common::{self, Asking, data_set, delivered, image, jpeg, small};
+#[cfg(all(target_os = "linux", feature = "cli"))]
+use crate::kept_points::FAULTS;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -705,7 +707,7 @@ fn under(limits: &str, args: &[&str]) -> std::process::Output {
 
 /// A folder of `count` images, as many as there are in a class.
 #[cfg(all(target_os = "linux", feature = "cli"))]
-fn image_folder(folder: &Path, count: u64) -> String {
+pub(crate) fn image_folder(folder: &Path, count: u64) -> String {
     let class = folder.join("images/class");
     fs::create_dir_all(&class).unwrap();
     for i in 0..count {
@@ -716,7 +718,7 @@ fn image_folder(folder: &Path, count: u64) -> String {
 
 /// A library of this text in C, to be preloaded.
 #[cfg(all(target_os = "linux", feature = "cli"))]
-fn library(folder: &Path, text: &str) -> std::path::PathBuf {
+pub(crate) fn library(folder: &Path, text: &str) -> std::path::PathBuf {
     let (source, library) = (folder.join("library.c"), folder.join("library.so"));
     fs::write(&source, text).unwrap();
     let compiled =
@@ -729,47 +731,15 @@ fn library(folder: &Path, text: &str) -> std::path::PathBuf {
 #[test]
 #[cfg(all(target_os = "linux", feature = "cli"))]
 fn what_is_complete_may_be_on_a_read_only_disk() {
-    const READ_ONLY: &str = r#"
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-static int refused(const char *path) {
-    const char *disk = getenv("READ_ONLY");
-    if (strncmp(path, disk, strlen(disk)) != 0) return 0;
-    errno = EROFS;
-    return 1;
-}
-int open64(const char *path, int flags, ...) {
-    va_list rest;
-    va_start(rest, flags);
-    int mode = va_arg(rest, int);
-    va_end(rest);
-    if (flags & (O_WRONLY | O_RDWR | O_CREAT) && refused(path)) return -1;
-    return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
-}
-int mkdir(const char *path, mode_t mode) {
-    return refused(path) ? -1 : syscall(SYS_mkdirat, AT_FDCWD, path, mode);
-}
-int unlink(const char *path) { return refused(path) ? -1 : syscall(SYS_unlinkat, AT_FDCWD, path, 0); }
-int rename(const char *from, const char *to) {
-    return refused(to) ? -1 : syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
-}
-"#;
     let folder = tempfile::tempdir().unwrap();
-    let (images, library) = (image_folder(folder.path(), 20), library(folder.path(), READ_ONLY));
+    let (images, library) = (image_folder(folder.path(), 20), library(folder.path(), FAULTS));
     for rank in [&[][..], &["--rank", "0/1"], &["--rank", "1/3"]] {
         let out = folder.path().join(format!("{}/train", rank.concat().replace('/', "of")));
         let args = ["pack", &images, "-o", out.to_str().unwrap(), "--format", "tfrecord", "--json"];
         let args = [&args[..], rank].concat();
         assert!(under(":", &args).status.success());
         let whole = files(&out);
-        let read_only = format!("export LD_PRELOAD={} READ_ONLY={}", library.display(), out.display());
+        let read_only = format!("export LD_PRELOAD={} FAULT=read-only FOLDER={}", library.display(), out.display());
         let output = under(&read_only, &args);
         assert!(output.status.success(), "{rank:?}: {}", String::from_utf8_lossy(&output.stderr));
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

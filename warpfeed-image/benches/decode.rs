@@ -56,6 +56,28 @@ fn rectangle_of_half_the_sides(bencher: Bencher<'_, '_>) {
     decode(bencher, false, None);
 }
 
+/// The first decode of images with entry points of their own, which are checked.
+#[divan::bench(sample_size = 1)]
+fn rectangle_from_packed_points(bencher: Bencher<'_, '_>) {
+    let (mut decoder, mut image) = (Decoder::new().expect("a decoder"), Image::default());
+    let packed = JPEGS.iter().map(|bytes| {
+        let header = probe(bytes).expect("a header");
+        let packed = decoder.with_entry_points(bytes, &header, &mut image).expect("it decodes");
+        packed.unwrap_or_else(|| bytes.clone())
+    });
+    let packed: Vec<Vec<u8>> = packed.collect();
+    bencher.counter(ItemsCount::new(packed.len())).bench_local(|| {
+        let store = EntryPointStore::new(64 << 20);
+        let options = DecodeOptions { entry_points: Some(&store), ..DecodeOptions::default() };
+        for (number, bytes) in packed.iter().enumerate() {
+            let header = probe(bytes).expect("a header");
+            let part = rectangle(number, 4, header.size);
+            decoder.decode_with(bytes, &header, part, options, &mut image).expect("it decodes");
+            divan::black_box(&image);
+        }
+    });
+}
+
 #[divan::bench(sample_size = 1)]
 fn rectangle_from_entry_points(bencher: Bencher<'_, '_>) {
     decode(bencher, false, Some(&EntryPointStore::new(64 << 20)));

@@ -119,7 +119,7 @@ impl Halving {
     }
 
     /// 32 x 16 outputs a block.
-    const GRID: [u32; 3] = [(WIDTH / 2).div_ceil(32) * (HEIGHT / 2).div_ceil(16), 1, 1];
+    const GRID: [u32; 3] = [(WIDTH / 2).div_ceil(32), (HEIGHT / 2).div_ceil(16), 1];
     const BLOCK: [u32; 3] = [256, 1, 1];
 
     fn directly(&self) -> Vec<u8> {

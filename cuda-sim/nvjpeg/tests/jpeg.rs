@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::{
-    Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats,
+    Builder, DecodePath, Device, EntryPoints, Error, OnError, Pipeline, Result, Stats,
     image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg, probe},
     ops::{random_crop, random_resized_crop},
     source::{EncodedImages, Source as _},
@@ -147,20 +147,87 @@ fn whatever_fails_is_an_error_that_names_its_call() {
 /// Reasons for which kernels flag images.
 const FLAGS: [&str; 3] = ["damaged or odd data", "truncated", "not synchronized"];
 
+/// The batches of some epochs, and what each counts.
+fn run(
+    source: &EncodedImages,
+    epochs: u64,
+    device: Device,
+    build: impl Fn(Builder) -> Builder,
+) -> Vec<(Vec<Vec<u8>>, Stats)> {
+    let builder = Pipeline::builder(source.clone()).batch_size(4).threads(2).device(device);
+    let pipeline = build(builder).build().unwrap();
+    let of = |batch: Result<warpfeed::Batch>| batch.unwrap().images().to_host().unwrap().as_bytes().unwrap().to_vec();
+    let epoch = |number| {
+        let mut epoch = pipeline.epoch(number);
+        (epoch.by_ref().map(of).collect(), epoch.stats())
+    };
+    (0..epochs).map(epoch).collect()
+}
+
 /// Checks that an epoch on the device has the CPU's bytes.
 fn decoded(source: &EncodedImages, build: impl Fn(Builder) -> Builder) -> Stats {
-    let run = |device| {
-        let builder = Pipeline::builder(source.clone()).batch_size(4).threads(2).device(device);
-        let pipeline = build(builder).build().unwrap();
-        let mut epoch = pipeline.epoch(0);
-        let of =
-            |batch: Result<warpfeed::Batch>| batch.unwrap().images().to_host().unwrap().as_bytes().unwrap().to_vec();
-        (epoch.by_ref().map(of).collect::<Vec<_>>(), epoch.stats())
+    decoded_in(1, source, build)
+}
+
+/// Checks that some epochs on the device have the CPU's bytes. Returns the counts of the first.
+fn decoded_in(epochs: u64, source: &EncodedImages, build: impl Fn(Builder) -> Builder) -> Stats {
+    let want = run(source, epochs, Device::Cpu, |builder| build(builder).entry_points(EntryPoints::none()));
+    let got = run(source, epochs, Device::Cuda(0), build);
+    for (number, ((got, stats), (want, _))) in got.iter().zip(&want).enumerate() {
+        assert!(got == want, "epoch {number}: {stats:?}");
+    }
+    got[0].1
+}
+
+/// Whoever decodes an image first finds the places that serve all in later epochs and runs.
+#[test]
+fn entry_points_serve_the_device_and_the_cpu() {
+    let _sim = start();
+    let mut images = Vec::new();
+    for (i, sampling) in (0..).zip([ChromaSampling::S444, ChromaSampling::S420]) {
+        for restart_interval_rows in 0..2 {
+            let mut image = Image::new(Size::new(190 + 10 * i, 130));
+            for (j, pixel) in (0_u32..).zip(image.pixels_mut()) {
+                *pixel = [(7 * i + 3 * j) as u8, (j * j / 5) as u8, (i * j / 3) as u8, 255];
+            }
+            let options = JpegOptions { sampling, restart_interval_rows, ..JpegOptions::default() };
+            images.push(encode_jpeg(&image, &options).unwrap());
+        }
+    }
+    let count = images.len() as u64;
+    let source = EncodedImages::new(images.into_iter().zip(0..));
+    let build = |points: EntryPoints| {
+        move |b: Builder| {
+            b.augment(random_resized_crop(24)).shuffle(1).decode(DecodePath::Device).entry_points(points.clone())
+        }
     };
-    let (want, _) = run(Device::Cpu);
-    let (got, stats) = run(Device::Cuda(0));
-    assert!(got == want);
-    stats
+    let want = run(&source, 3, Device::Cpu, build(EntryPoints::none()));
+    let check = |what: &str, epochs, device, points| {
+        let got = run(&source, epochs, device, build(points));
+        for (number, ((got, stats), (want, _))) in got.iter().zip(&want).enumerate() {
+            assert!(got == want, "{what}, epoch {number}: {stats:?}");
+        }
+        let used = |(_, stats): &(_, Stats)| (stats.decoded_entry_points, stats.decoded_device_entry_points);
+        got.iter().map(used).collect::<Vec<_>>()
+    };
+    let used = check("in memory", 3, Device::Cuda(0), EntryPoints::memory());
+    assert!(used[2].0 == 0 && used[2].1 > count / 2, "{used:?}");
+    let used = check("sparse", 3, Device::Cuda(0), EntryPoints::memory().dense(false));
+    assert!(used[2].0 == 0 && used[2].1 > count / 2, "{used:?}");
+    assert_eq!(check("none", 2, Device::Cuda(0), EntryPoints::none()), [(0, 0); 2]);
+    let folder = std::env::temp_dir().join(format!("warpfeed-device-points-{}", std::process::id()));
+    for (dense, first, second) in [
+        (true, Device::Cpu, Device::Cuda(0)),
+        (false, Device::Cpu, Device::Cuda(0)),
+        (true, Device::Cuda(0), Device::Cpu),
+    ] {
+        let points = EntryPoints::folder(&folder).dense(dense);
+        check("first", 2, first, points.clone());
+        let used = check("second", 1, second, points)[0];
+        // The first epoch of a run uses what another has found.
+        assert_eq!(used.0 + used.1, count, "{used:?}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }
 
 #[test]
@@ -220,7 +287,7 @@ fn damaged_images_have_the_cpus_bytes_or_are_bad_on_both() {
     let source = EncodedImages::new(images.into_iter().zip(0..));
     // Crops without resizing, so that no wrong pixel is averaged out.
     let build = |b: Builder| b.augment(random_crop(Size::new(48, 40), 0)).max_pixels(1 << 14).on_error(OnError::Skip);
-    let stats = decoded(&source, |b| build(b).decode(DecodePath::Device));
+    let stats = decoded_in(3, &source, |b| build(b).decode(DecodePath::Device));
     let flagged: u64 = stats.left_to_cpu.iter().filter(|(why, _)| FLAGS.contains(why)).map(|(_, images)| images).sum();
     assert!(stats.decoded_device > 100 && flagged > 100 && stats.bad > 100, "{stats:?}");
 }
@@ -290,7 +357,7 @@ fn all_by_the_device(paths: &[PathBuf], is_odd: impl Fn(&str) -> bool, crops: &[
             let builder = builder.batch_size(2).prefetch(1).device_memory(512 << 20);
             if crop { builder.augment(random_resized_crop(64)) } else { builder.resize(Size::new(64, 64)) }
         };
-        let stats = decoded(&source, build);
+        let stats = decoded_in(3, &source, build);
         assert!(stats.decoded_device >= count, "{stats:?}, {count} are for the device");
         let flagged: Vec<_> = stats.left_to_cpu.iter().filter(|(reason, _)| FLAGS.contains(reason)).collect();
         assert!(stats.bad > 0 || flagged.is_empty(), "{flagged:?}");

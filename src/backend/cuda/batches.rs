@@ -77,6 +77,15 @@ impl Batches {
         Ok(batch)
     }
 
+    /// Waits for the batches that were submitted, and calls `done` for each.
+    pub(super) fn wait(&self, mut done: impl FnMut(&mut InFlight)) -> Result<()> {
+        lock(&self.idle).batches.iter_mut().try_for_each(|batch| {
+            batch.done.synchronize()?;
+            done(batch);
+            Ok(())
+        })
+    }
+
     /// Takes back a batch that was submitted.
     pub(super) fn give(&self, batch: InFlight) {
         lock(&self.idle).batches.push_back(batch);

@@ -203,11 +203,17 @@ impl Decoders {
         Ok(settled)
     }
 
-    /// Records the device's decoding times for a completed batch.
+    /// Stores what was found out about the images of a completed batch.
+    pub(super) fn collect(&self, batch: &mut InFlight) {
+        self.own.collect(batch);
+    }
+
+    /// Records the device's decoding times for a completed batch, and what was found out about its images.
     ///
     /// # Synchronization
     /// Waits for the hardware decoder's part of the batch.
     pub(super) fn learn(&self, batch: &mut InFlight) -> Result<()> {
+        self.collect(batch);
         let images = batch.on_hardware;
         if let (Some(hardware), true) = (batch.hardware_mut(), images > 0) {
             hardware.ended().synchronize()?;

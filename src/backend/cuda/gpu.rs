@@ -69,6 +69,7 @@ impl Gpu {
         // Half of the free memory is left to the trainer and to nvJPEG's own memory.
         let memory_bytes = options.device_memory_bytes.map_or(free / 2, |bytes| bytes as usize);
         let in_flight = options.batches_at_a_time();
+        options.entry_points.iter().for_each(|store| store.for_devices(true));
         Ok(Self {
             options: Arc::clone(options),
             name: format!("cuda:{ordinal} ({name})"),
@@ -172,6 +173,11 @@ impl Backend for Gpu {
             Err(_) => self.give_up(batch),
         }
         submitted
+    }
+
+    fn end_epoch(&self) {
+        // Without a context nothing can be found out any more.
+        let _ = self.streams.enter().and_then(|_entered| self.batches.wait(|batch| self.decoders.collect(batch)));
     }
 
     fn abandon(&self, batch: InFlight) {

@@ -66,6 +66,8 @@ impl InFlight {
     pub(super) fn begin(&mut self, number: u64, samples: usize) {
         self.number = number;
         (self.on_hardware, self.on_device) = (0, 0);
+        // What a batch that was given up was to find out.
+        self.decoding_mut().iter_mut().for_each(Decoding::forget);
         *self.unprepared.get_mut() = samples;
         let places = self.samples.get_mut().unwrap_or_else(PoisonError::into_inner);
         places.clear();

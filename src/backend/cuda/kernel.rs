@@ -43,7 +43,6 @@ pub(super) struct Group {
     /// Largest extent of all calls.
     width: u32,
     height: u32,
-    tiles: u32,
 }
 
 impl Group {
@@ -56,7 +55,6 @@ impl Group {
             count: calls.len(),
             width: most(|size| size.width),
             height: most(|size| size.height),
-            tiles: most(|size| size.width.div_ceil(32) * size.height.div_ceil(16)),
         }
     }
 
@@ -69,7 +67,7 @@ impl Group {
         };
         match grid {
             KernelGrid::Pixels => ([self.width.div_ceil(32), self.height.div_ceil(8), count], [32, 8, 1]),
-            KernelGrid::Tiles => ([self.tiles, count, 1], [256, 1, 1]),
+            KernelGrid::Tiles => ([self.width.div_ceil(32), self.height.div_ceil(16), count], [256, 1, 1]),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::nvjpeg::WorkerDecoder;
 use crate::backend::Decoded;
 use crate::backend::cpu::executor::Executor;
 use crate::cuda::driver::{self, Scoped, Stream};
-use crate::decode::{DecodeOptions, Decoder, Format, Header, pnm_rows, probe};
+use crate::decode::{DecodeOptions, Decoder, Format, Header, PointMemory, pnm_rows, probe};
 use crate::error::Result;
 use crate::memory;
 use crate::ops::filter::Taps;
@@ -24,6 +24,8 @@ pub(crate) struct Worker {
     image: Image,
     /// The starts of the rows of an image that has an index of them.
     pub(super) row_starts: Vec<usize>,
+    /// The known places of an image.
+    pub(super) points: PointMemory,
     pub(super) taps: Taps,
     /// Staging memory for small tables.
     pub(super) staging: StagingWriter,
@@ -41,6 +43,7 @@ impl Worker {
             decoder: Decoder::new()?,
             image: Image::default(),
             row_starts: Vec::new(),
+            points: PointMemory::default(),
             taps: Taps::default(),
             staging: StagingWriter::default(),
             staging_of: 0,

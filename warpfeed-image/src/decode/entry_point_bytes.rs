@@ -3,7 +3,8 @@
 //! Numbers have 7 bits per byte, the lowest first; the highest bit is set if more bytes follow. First comes the number
 //! of MCUs from one point to the next; then for each point its bit, and each component's DC coefficient, as differences
 //! to the point before. A difference that may be negative has its sign in the lowest bit. The first bit counts from the
-//! beginning of the data, so the segments before them may change. A point takes 6 to 7 bytes.
+//! beginning of the data, so the segments before them may change. A point takes 6 to 7 bytes. A zero in place of the first
+//! number says that starts for a device follow (`entry_point_starts`), and then comes the number of bytes before them.
 
 use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
 
@@ -23,18 +24,32 @@ pub(super) fn to_bytes(points: &[EntryPoint], step: u32, components: usize, scan
     bytes
 }
 
-/// Reads what [`to_bytes`] has written. `None` if the bytes cannot be the points of such an image.
+/// Puts starts after the points that [`to_bytes`] has written.
+pub(super) fn with_starts(points: &[u8], starts: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0];
+    put(&mut bytes, points.len() as u32);
+    [&bytes, points, starts].concat()
+}
+
+/// Reads what [`to_bytes`] or [`with_starts`] has written. `None` if the bytes cannot be the points of such an image.
 pub(super) fn from_bytes(
     mut bytes: &[u8],
     grid: &McuGrid,
     scan_offset_bytes: usize,
     entries: &mut ImageEntryPoints,
 ) -> Option<()> {
-    let step = take(&mut bytes)?;
+    let mut starts: &[u8] = &[];
+    let mut step = take(&mut bytes)?;
+    if step == 0 {
+        let len_bytes = take(&mut bytes)? as usize;
+        (bytes, starts) = bytes.split_at_checked(len_bytes)?;
+        step = take(&mut bytes)?;
+    }
     if step == 0 || step > grid.columns {
         return None;
     }
     entries.reset(grid.columns, step);
+    entries.starts.extend_from_slice(starts);
     let most = grid.rows as usize * entries.a_row as usize + 1;
     let mut last = EntryPoint { bit: u32::try_from(8 * scan_offset_bytes).ok()?, ..EntryPoint::default() };
     while !bytes.is_empty() {
@@ -53,7 +68,8 @@ pub(super) fn from_bytes(
     Some(())
 }
 
-fn put(bytes: &mut Vec<u8>, mut number: u32) {
+/// Writes a number.
+pub(super) fn put(bytes: &mut Vec<u8>, mut number: u32) {
     while number > 0x7F {
         bytes.push(number as u8 | 0x80);
         number >>= 7;
@@ -61,7 +77,8 @@ fn put(bytes: &mut Vec<u8>, mut number: u32) {
     bytes.push(number as u8);
 }
 
-fn take(bytes: &mut &[u8]) -> Option<u32> {
+/// Reads a number.
+pub(super) fn take(bytes: &mut &[u8]) -> Option<u32> {
     let mut number = 0;
     for shift in (0..35).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;

@@ -11,9 +11,10 @@
 //! front every time (`oddities` makes some).
 
 use super::Header;
-use super::entry_point_bytes::{from_bytes, to_bytes};
+use super::entry_point_bytes::{from_bytes, to_bytes, with_starts};
 use super::entry_point_folder::{EntryPointFolder, random_key};
 use super::entry_point_segment::Record;
+use super::entry_point_starts;
 use super::entry_points::{EntryPoint, ImageEntryPoints, MAX_BYTES, McuGrid};
 use highway::{HighwayHash as _, HighwayHasher};
 use std::collections::HashMap;
@@ -88,6 +89,8 @@ pub struct EntryPointStore {
     limit_bytes: u64,
     kept: Mutex<StoredImages>,
     folder: Option<Arc<EntryPointFolder>>,
+    /// Whether starts for a device are stored with entry points.
+    has_starts: OnceLock<bool>,
     /// Whether saving has failed, so that only [`save`](Self::save) tries it again.
     has_failed: AtomicBool,
 }
@@ -171,7 +174,8 @@ impl EntryPointStore {
     /// A store for at most `limit_bytes` of memory.
     #[must_use]
     pub fn new(limit_bytes: u64) -> Self {
-        Self { limit_bytes, kept: Mutex::default(), folder: None, has_failed: AtomicBool::new(false) }
+        let (folder, has_starts, has_failed) = (None, OnceLock::new(), AtomicBool::new(false));
+        Self { limit_bytes, kept: Mutex::default(), folder, has_starts, has_failed }
     }
 
     /// A store that keeps entry points in the files of a folder, from one process to the next, and shares them with all
@@ -208,6 +212,22 @@ impl EntryPointStore {
         let mut store = Self::new(limit_bytes.min(MAX_UNSAVED_BYTES));
         store.folder = Some(Arc::new(folder));
         Ok(store)
+    }
+
+    /// Decides whether places between entry points are stored too, at which the threads of a device can start. Entry points
+    /// alone take a hundredth of a photograph's bytes, with these places a fortieth. Only the first call counts; without any,
+    /// they are not stored.
+    pub fn for_devices(&self, yes: bool) {
+        let _ = self.has_starts.set(yes);
+    }
+
+    fn has_starts(&self) -> bool {
+        self.has_starts.get().is_some_and(|&yes| yes)
+    }
+
+    /// Number of MCUs from one place that is to be learned to the next.
+    pub(super) fn learned_step(&self, grid: &McuGrid) -> u32 {
+        if self.has_starts() { 1 } else { grid.step() }
     }
 
     /// The folder in which entry points are kept.
@@ -281,7 +301,10 @@ impl EntryPointStore {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, bytes) = (kept.images.get(key).cloned(), kept.bytes);
         drop(kept);
-        let most = grid.most_points() * (4 + 2 * grid.components);
+        let mut most = grid.most_points() * (4 + 2 * grid.components);
+        if self.has_starts() {
+            most += 3 * grid.columns as usize * grid.rows as usize;
+        }
         let has_room = bytes + OVERHEAD_BYTES + most as u64 <= self.limit_bytes;
         let mut buffer = std::mem::take(&mut entries.buffer);
         let found = match &known {
@@ -315,7 +338,32 @@ impl EntryPointStore {
         (points, step): (&[EntryPoint], u32),
         is_final: bool,
     ) {
-        let points = to_bytes(points, step, grid.components, header.scan_offset_bytes);
+        self.put_bytes(key, to_bytes(points, step, grid.components, header.scan_offset_bytes), is_final);
+    }
+
+    /// Stores the entry points of an image as [`put`](Self::put) does, and chooses starts. `mcus` are the places of all
+    /// MCUs of the first rows, and of their end.
+    pub(super) fn put_with_starts(
+        &self,
+        key: ImageKey,
+        scan_offset_bytes: usize,
+        grid: &McuGrid,
+        mcus: &[EntryPoint],
+        is_final: bool,
+    ) {
+        let (columns, step) = (grid.columns as usize, grid.step());
+        let Some((end, rows)) = mcus.split_last().filter(|(_, mcus)| mcus.len().is_multiple_of(columns)) else {
+            return self.put_bytes(key, to_bytes(&[], step, grid.components, scan_offset_bytes), is_final);
+        };
+        let points = rows.chunks(columns).flat_map(|row| row.iter().step_by(step as usize)).chain([end]).copied();
+        let (points, bits) = (points.collect::<Vec<_>>(), mcus.iter().map(|mcu| mcu.bit).collect::<Vec<_>>());
+        let starts = entry_point_starts::to_bytes(&bits, &points, grid, step);
+        let points = to_bytes(&points, step, grid.components, scan_offset_bytes);
+        self.put_bytes(key, with_starts(&points, &starts), is_final);
+    }
+
+    /// Stores points as bytes of `entry_point_bytes`.
+    pub(super) fn put_bytes(&self, key: ImageKey, points: Vec<u8>, is_final: bool) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.put(key, StoredImage { points: points.into(), is_final }, self.limit_bytes);
         let is_much = kept.bytes >= SAVE_BYTES.min(self.limit_bytes / 2);

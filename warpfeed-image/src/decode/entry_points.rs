@@ -27,7 +27,6 @@ pub(super) struct EntryPoint {
 
 impl EntryPoint {
     /// Offset of the byte that contains the first bit.
-    #[cfg(target_arch = "x86_64")]
     pub(super) fn byte(self) -> usize {
         (self.bit / 8) as usize
     }
@@ -98,6 +97,8 @@ pub(super) struct ImageEntryPoints {
     pub a_row: u32,
     /// Number of whole rows before the last point.
     pub rows: u32,
+    /// Starts between the points, as bytes of `entry_point_starts`. Empty if there are none.
+    pub starts: Vec<u8>,
     /// Memory for reading the points from a file.
     pub buffer: Vec<u8>,
 }
@@ -106,6 +107,7 @@ impl ImageEntryPoints {
     /// Removes all points, and prepares for an image with `columns` columns of MCUs.
     pub(super) fn reset(&mut self, columns: u32, step: u32) {
         self.points.clear();
+        self.starts.clear();
         self.step = step;
         self.a_row = columns.div_ceil(step);
         self.rows = 0;

@@ -101,6 +101,8 @@ enum EntryPointUse {
     New {
         key: ImageKey,
         grid: McuGrid,
+        /// Number of MCUs from one point to the next.
+        step: u32,
         all: bool,
     },
     Known(PriorKnowledge),
@@ -159,7 +161,7 @@ pub(super) struct DecodeWays {
     pub(super) one_by_one: JpegDecoder,
     /// Uses vectors, if the processor supports them.
     pub(super) lanes: JpegDecoder,
-    /// Uses AVX2, if the processor has it, fast or not.
+    /// Uses AVX2, if the processor has it.
     pub(super) narrow_lanes: JpegDecoder,
     /// Uses libjpeg's own entropy decoder.
     pub(super) libjpeg: JpegDecoder,
@@ -226,7 +228,8 @@ impl JpegDecoder {
             // The entry points belong to other data. The right ones are learned.
             let key = options.entry_points.zip(grid);
             let key = key.and_then(|(store, grid)| Some((store.key(bytes, header, &grid)?, grid)));
-            found = key.map_or(EntryPointUse::Nothing, |(key, grid)| self.learn(key, &grid, true));
+            found =
+                key.map_or(EntryPointUse::Nothing, |(key, grid)| self.learn(key, &grid, options.entry_points, true));
             knew = PriorKnowledge::Nothing;
             status = self.call(&task, &found, out);
         }
@@ -241,12 +244,15 @@ impl JpegDecoder {
         }
         match status {
             OK => {
-                if let (EntryPointUse::New { key, grid, all }, Some(store)) = (found, options.entry_points) {
+                if let (EntryPointUse::New { key, grid, step, all }, Some(store)) = (found, options.entry_points) {
                     // SAFETY: the handle is ours alone; the shim reads what the last call has left there.
                     let learned = unsafe { wf_jpeg_learned(self.handle.as_ptr()) } as usize;
                     let points = self.learned.get(..learned).unwrap_or_default();
-                    if all || !points.is_empty() {
-                        store.put(key, header, &grid, (points, grid.step()), all);
+                    let is_learned = all || !points.is_empty();
+                    if is_learned && step < grid.step() {
+                        store.put_with_starts(key, header.scan_offset_bytes, &grid, points, all);
+                    } else if is_learned {
+                        store.put(key, header, &grid, (points, step), all);
                     }
                 }
                 if let (EntryPointUse::Packed { key, grid }, Some(store)) = (found, options.entry_points) {
@@ -276,7 +282,7 @@ impl JpegDecoder {
         let part = header.full_part(task.part);
         if self.learns_all {
             let key = store.and_then(|store| store.key(bytes, header, grid));
-            return key.map_or(EntryPointUse::Nothing, |key| self.learn(key, grid, true));
+            return key.map_or(EntryPointUse::Nothing, |key| self.learn(key, grid, store, true));
         }
         // If the whole image is needed and there are no lanes, entry points do not help.
         if !grid.has_rest(part) && (header.is_draft() || !self.has_lanes()) {
@@ -290,7 +296,7 @@ impl JpegDecoder {
             return EntryPointUse::Known(PriorKnowledge::EntryPoints);
         }
         if let Some((_, key, _)) = &kept
-            && self.checks_points()
+            && self.has_lanes()
             && !header.is_draft()
             && packed_points::entries(bytes, header, grid, &mut self.known)
             && self.pays(grid, part)
@@ -307,7 +313,7 @@ impl JpegDecoder {
             return EntryPointUse::Known(PriorKnowledge::RowIndex);
         }
         let Some((_, key, StoreAnswer { can_learn: true, .. })) = kept else { return EntryPointUse::Nothing };
-        self.learn(key, grid, !is_new)
+        self.learn(key, grid, store, !is_new)
     }
 
     /// Whether a part has enough stretches for lanes to check and decode them.
@@ -346,10 +352,11 @@ impl JpegDecoder {
     }
 
     /// Makes room for entry points to be learned.
-    fn learn(&mut self, key: ImageKey, grid: &McuGrid, all: bool) -> EntryPointUse {
+    fn learn(&mut self, key: ImageKey, grid: &McuGrid, store: Option<&EntryPointStore>, all: bool) -> EntryPointUse {
+        let step = store.map_or(grid.step(), |store| store.learned_step(grid));
         self.learned.clear();
-        self.learned.resize(grid.most_points(), EntryPoint::default());
-        EntryPointUse::New { key, grid: *grid, all }
+        self.learned.resize(grid.rows as usize * grid.columns.div_ceil(step) as usize + 1, EntryPoint::default());
+        EntryPointUse::New { key, grid: *grid, step, all }
     }
 
     /// All ways of decoding. They must agree.
@@ -365,7 +372,7 @@ impl JpegDecoder {
         Ok(DecodeWays { one_by_one, lanes, narrow_lanes, libjpeg, portable })
     }
 
-    /// A decoder whose lanes use AVX2, if the processor has it, fast or not.
+    /// A decoder whose lanes use AVX2, if the processor has it.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn with_avx2() -> Result<Self> {
         #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
@@ -382,14 +389,6 @@ impl JpegDecoder {
     pub(super) fn without_lanes(&mut self) {
         #[cfg(target_arch = "x86_64")]
         drop(self.lanes.take());
-    }
-
-    /// Whether lanes walk through all data before a part faster than decoding from the front does.
-    fn checks_points(&self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        return self.lanes.as_ref().is_some_and(Lanes::check_points);
-        #[cfg(not(target_arch = "x86_64"))]
-        false
     }
 
     pub(super) fn has_lanes(&self) -> bool {
@@ -410,8 +409,8 @@ impl JpegDecoder {
         let mut rows_job = None;
         match found {
             EntryPointUse::Nothing => {}
-            EntryPointUse::New { grid, .. } => {
-                let (step, a_row) = (grid.step(), grid.columns.div_ceil(grid.step()));
+            EntryPointUse::New { grid, step, .. } => {
+                let (step, a_row) = (*step, grid.columns.div_ceil(*step));
                 learned = PointRows { points: self.learned.as_mut_ptr(), rows: grid.rows, step, a_row };
             }
             EntryPointUse::Known(_) | EntryPointUse::Packed { .. } => {

@@ -37,18 +37,20 @@
 //! entry points. Nothing is recorded of an image with a warning, or
 //! with bytes in its data that mean nothing (`oddities`). The first time, only what a rectangle walks through is
 //! recorded, which takes one or two hundredths of the time. The second time that more is needed, decoding goes on to the
-//! end. Entry points are never evicted: an epoch of training uses each image once, so the least recently used one is the
+//! end. A device that decodes learns and uses them too, and its points and the CPU's are one (`device_points`). Entry
+//! points are never evicted: an epoch of training uses each image once, so the least recently used one is the
 //! next that is needed.
 //!
-//! With AVX-512 (VBMI2) or AVX2, each of 32 lanes walks through a stretch of its own (`lanes`). A look-up is two gathers: four
-//! bytes of the lane's data, and one entry of a table. Coefficients are cut out by shifts, and ends of blocks are
-//! blends, so no lane waits for a branch of another. The longest stretches go first, and a lane that comes to its end
-//! takes the next. Several vectors take turns, because each waits for its gathers. The end of a stretch must be the
-//! beginning of the next; otherwise the image is decoded from its start. This check finds wrong points that a defect
-//! might bring about; the hash keeps them away. The blocks of a row then lie side by side, and four or two of them are
-//! transformed at a time, to the bytes of libjpeg's assembler. libjpeg upsamples and converts the samples as always. Without
-//! such vectors, where AVX2's gathers are slow, and for drafts, stretches are decoded one by one through libjpeg, from the
-//! entry point before the crop.
+//! With AVX-512 (VBMI2) or AVX2, each of 32 lanes walks through a stretch of its own (`lanes`). A look-up is two loads
+//! for each lane: four bytes of its data, and one entry of a table. Coefficients are cut out by shifts, and ends of
+//! blocks are blends, so no lane waits for a branch of another. The longest stretches go first, and a lane that comes
+//! to its end takes the next. Each part of a step is done for all vectors before the next part, because each waits for
+//! its loads. Gathers gain nothing on a Zen 5, and how slow they are elsewhere is not known, so there are none. The end
+//! of a stretch must be the beginning of the next; otherwise the image is decoded from its start. This check finds
+//! wrong points that a defect might bring about; the hash keeps them away. The blocks of a row then lie side by side,
+//! and four or two of them are transformed at a time, to the bytes of libjpeg's assembler. libjpeg upsamples and
+//! converts the samples as always, which takes 7 % of such a decode. Without vectors, and for drafts, stretches are
+//! decoded one by one through libjpeg, from the entry point before the crop.
 //!
 //! # Which part is decoded
 //!
@@ -74,9 +76,11 @@
 //! progressive images of more than 500 scans are refused.
 
 mod baseline;
+mod device_points;
 mod entry_point_bytes;
 mod entry_point_folder;
 mod entry_point_segment;
+mod entry_point_starts;
 mod entry_point_store;
 mod entry_points;
 mod huffman;
@@ -106,6 +110,8 @@ pub use restarts::{indexed, is_indexed};
 // version number covers them.
 #[doc(hidden)]
 pub use baseline::{Baseline, BaselineColor, Component};
+#[doc(hidden)]
+pub use device_points::{DevicePoints, KnownStretch, KnownSums, NewPoints, PointMemory};
 #[doc(hidden)]
 pub use huffman::Code;
 #[doc(hidden)]

@@ -216,7 +216,8 @@ pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
     };
     let accept_truncated = choices.below(2) == 1;
     let (from_the_front, memories) =
-        (DecodeOptions { accept_truncated, entry_points: None }, [(); 3].map(|()| EntryPointStore::new(1 << 20)));
+        (DecodeOptions { accept_truncated, entry_points: None }, [(); 4].map(|()| EntryPointStore::new(1 << 20)));
+    memories[3].for_devices(true);
     WAYS.with_borrow_mut(|DecodeWays { one_by_one, lanes, narrow_lanes, libjpeg, portable }| {
         decode_with_any_points(jpeg, accept_truncated, lanes, one_by_one, choices);
         decode_with_any_points(jpeg, accept_truncated, narrow_lanes, one_by_one, choices);
@@ -247,9 +248,20 @@ pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
                     compare("libjpeg", decode(libjpeg, part, from_the_front).as_deref().map_err(String::clone));
                 }
             }
-            if let (false, Ok(steps)) = (accept_truncated, kernel_steps::decode(jpeg, &header, part)) {
-                compare("the device's steps", Ok(steps.image.pixels()));
+            // A device's own places, and the CPU's.
+            let others = [
+                ("without", None, 1),
+                ("with own", Some(&memories[3]), epoch),
+                ("with the CPU's", Some(&memories[0]), 4),
+            ];
+            for (what, memory, _) in others.into_iter().filter(|(.., of_epoch)| *of_epoch == epoch) {
+                let steps = kernel_steps::decode_with(jpeg, &header, part, memory);
+                if let (false, Ok(steps)) = (accept_truncated, steps) {
+                    compare(&format!("the device's steps {what} places"), Ok(steps.image.pixels()));
+                }
             }
+            let got = decode(lanes, part, DecodeOptions { accept_truncated, entry_points: Some(&memories[3]) });
+            compare("lanes with the device's places", got.as_deref().map_err(String::clone));
         }
     });
 }
@@ -263,9 +275,8 @@ mod tests {
     use rand::rngs::ChaCha8Rng;
     use rand::{Rng as _, RngExt as _, SeedableRng as _};
 
-    #[test]
-    fn odd_data_decode_alike_in_all_ways_and_epochs() {
-        let mut rng = ChaCha8Rng::seed_from_u64(1);
+    /// JPEGs of some forms that have entry points.
+    fn jpegs(rng: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
         let mut jpegs = Vec::new();
         for (width, height) in [(9, 150), (290, 40), (140, 90)] {
             let mut image = Image::new(Size::new(width, height));
@@ -284,11 +295,42 @@ mod tests {
                 }
             }
         }
+        jpegs
+    }
+
+    #[test]
+    fn odd_data_decode_alike_in_all_ways_and_epochs() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let jpegs = jpegs(&mut rng);
         for round in 0..2000 {
             let mut bytes = [0; 64];
             rng.fill_bytes(&mut bytes);
             let mut choices = Choices::new(&bytes);
             decode_in_all_ways(&odd(&jpegs[round % jpegs.len()], &mut choices), &mut choices);
+        }
+    }
+
+    /// Packed points of other images and random ones, three epochs each with a store of its own, one in memory and one
+    /// in a folder, both shared by all images; every third image has odd data.
+    #[test]
+    #[ignore = "takes half an hour, and is for release builds"]
+    fn a_million_points_of_anybody_change_no_pixel() {
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        let jpegs = jpegs(&mut rng);
+        let DecodeWays { mut one_by_one, mut lanes, mut narrow_lanes, .. } = JpegDecoder::ways().unwrap();
+        for round in 1..=1_000_000 {
+            let mut bytes = [0; 64];
+            rng.fill_bytes(&mut bytes);
+            let mut choices = Choices::new(&bytes);
+            let mut jpeg = jpegs[rng.random_range(0..jpegs.len())].clone();
+            if round % 3 == 0 {
+                jpeg = odd(&jpeg, &mut choices);
+            }
+            let lanes = if round % 2 == 0 { &mut lanes } else { &mut narrow_lanes };
+            decode_with_any_points(&jpeg, rng.random(), lanes, &mut one_by_one, &mut choices);
+            if round % 10_000 == 0 {
+                println!("{round} inputs");
+            }
         }
     }
 }

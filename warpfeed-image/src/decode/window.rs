@@ -27,6 +27,20 @@ impl DecodeWindow {
     /// The window for `part`, which lies inside the image. `starts` is memory for an index of rows.
     #[must_use]
     pub fn new(image: &Baseline, bytes: &[u8], header: &Header, part: Rect, starts: &mut Vec<usize>) -> Self {
+        let mut window = Self::from_front(image, bytes, part);
+        let has_rest = McuGrid::new(header).is_some_and(|grid| grid.has_rest(part));
+        if has_rest && row_starts(bytes, header, starts) {
+            let Range { start, end } = window.rows;
+            let row_blocks = image.mcu_columns as usize * image.mcu_blocks();
+            window.checked = start as usize * row_blocks..end as usize * row_blocks;
+            window.data = starts[start as usize]..starts.get(end as usize).copied().unwrap_or(bytes.len());
+            window.first_restart = start;
+        }
+        window
+    }
+
+    /// The window for `part` if nothing is known about the places of rows.
+    pub(super) fn from_front(image: &Baseline, bytes: &[u8], part: Rect) -> Self {
         // Interpolation needs one chroma sample on either side; a margin of one pixel reaches it.
         let margins = image.components.iter().map(|component| image.pixels_a_sample(component));
         let (mut right, mut below) = (0, 0);
@@ -39,19 +53,11 @@ impl DecodeWindow {
         };
         let columns = mcus(part.x, part.right(), right, image.mcu.width, image.mcu_columns);
         let rows = mcus(part.y, part.bottom(), below, image.mcu.height, image.mcu_rows);
-        let has_rest = McuGrid::new(header).is_some_and(|grid| grid.has_rest(part));
-        let is_indexed = has_rest && row_starts(bytes, header, starts);
-        let (checked, data, first_restart) = if is_indexed {
-            let end = starts.get(rows.end as usize).copied().unwrap_or(bytes.len());
-            (rows.clone(), starts[rows.start as usize]..end, rows.start)
-        } else {
-            let at_once = image.mcu_rows_at_once;
-            let end = (rows.end.next_multiple_of(at_once) + at_once).min(image.mcu_rows);
-            (0..end, image.scan_offset_bytes..bytes.len(), 0)
-        };
-        let row_blocks = image.mcu_columns as usize * image.mcu_blocks();
-        let checked = checked.start as usize * row_blocks..checked.end as usize * row_blocks;
-        Self { columns, rows, checked, data, first_restart }
+        let at_once = image.mcu_rows_at_once;
+        let checked_rows = (rows.end.next_multiple_of(at_once) + at_once).min(image.mcu_rows);
+        let checked = 0..checked_rows as usize * image.mcu_columns as usize * image.mcu_blocks();
+        let data = image.scan_offset_bytes..bytes.len();
+        Self { columns, rows, checked, data, first_restart: 0 }
     }
 
     /// Number of MCUs in the window.

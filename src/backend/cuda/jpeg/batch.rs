@@ -2,13 +2,19 @@
 #![allow(unsafe_code)]
 
 use super::kernels::{JpegKernels, Staged};
-use crate::cuda::driver::{self, Context, Event, HostMemory, Stream};
+use super::learning::Learning;
+use crate::backend::cuda::streams::Streams;
+use crate::cuda::driver::{self, Context, Event, HostMemory};
+use crate::decode::EntryPointStore;
 use crate::error::Result;
 
 /// The decoder's state for an in-flight batch.
 pub(in crate::backend::cuda) struct Decoding {
     /// One word for each image of a full batch, copied here by the device: the reason for which it flags the image.
     status: HostMemory,
+    /// What is found out about the images' places, and the memory that the device copies it to.
+    learning: Learning,
+    places: Option<HostMemory>,
     began: Event,
     /// Passes when the words have arrived.
     judged: Event,
@@ -22,6 +28,8 @@ impl Decoding {
         Ok(Self {
             // Pinned even if other memory is not, because a copy to pageable memory would block the call.
             status: HostMemory::new(context, images * size_of::<u32>(), true)?,
+            learning: Learning::default(),
+            places: None,
             began: Event::timed(context)?,
             judged: Event::timed(context)?,
             making: Event::timed(context)?,
@@ -43,9 +51,9 @@ impl Decoding {
     pub(super) unsafe fn queue(
         &mut self,
         images: &Staged,
+        learning: Learning,
         kernels: &JpegKernels,
-        huffman: &Stream,
-        compute: &Stream,
+        Streams { huffman, compute, context, .. }: &Streams,
     ) -> Result<Vec<u32>> {
         self.began.record(huffman)?;
         // SAFETY: the images and all memory that they point to lie in the batch's arena; the rest is the contract.
@@ -59,8 +67,33 @@ impl Decoding {
         // SAFETY: as above.
         unsafe { images.make(kernels, compute)? };
         self.ended.record(compute)?;
+        // Without host memory the places are lost, and that costs a later epoch time.
+        if learning.len_bytes() > 0
+            && let Ok(places) = learning.memory(&mut self.places, context)
+        {
+            // SAFETY: the memory is long enough, and nobody uses it before the batch is done. The places lie in the arena.
+            unsafe { driver::download_later(places.start(), learning.address(), learning.len_bytes(), compute)? };
+            self.learning = learning;
+        }
         self.judged.synchronize()?;
         // SAFETY: the copy that wrote the words has just been waited for; pinned memory begins at a page.
-        Ok(unsafe { std::slice::from_raw_parts(status.cast::<u32>(), images.len()) }.to_vec())
+        let status = unsafe { std::slice::from_raw_parts(status.cast::<u32>(), images.len()) }.to_vec();
+        self.learning.judge(&status);
+        Ok(status)
+    }
+
+    /// Forgets what was to be found out.
+    pub(in crate::backend::cuda) fn forget(&mut self) {
+        self.learning = Learning::default();
+    }
+
+    /// Stores the places that were found out. The batch's work has been waited for.
+    pub(super) fn collect(&mut self, store: &EntryPointStore) {
+        let learning = std::mem::take(&mut self.learning);
+        if let Some(places) = &self.places {
+            // SAFETY: the device has written this many bytes, and its work has been waited for.
+            let bytes = unsafe { std::slice::from_raw_parts(places.start(), learning.len_bytes()) };
+            learning.store(bytes, store);
+        }
     }
 }

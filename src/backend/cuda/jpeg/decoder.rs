@@ -3,6 +3,7 @@
 
 use super::batch::Decoding;
 use super::kernels::{JpegKernels, Staged};
+use super::learning::Learning;
 use super::lower::Lowered;
 use super::params::JpegImage;
 use crate::backend::cuda::arena::{CHUNK_BYTES, StagingWriter};
@@ -14,7 +15,7 @@ use crate::backend::cuda::streams::Streams;
 use crate::backend::cuda::worker::Worker;
 use crate::backend::left_to_cpu::reason_of_status;
 use crate::backend::{Encoded, RunOptions, Settled};
-use crate::decode::{Baseline, Header, Reason};
+use crate::decode::{Baseline, DevicePoints, Header, Reason};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, decoded_by};
 use crate::raster::Rect;
@@ -26,6 +27,8 @@ pub(in crate::backend::cuda) struct Job {
     /// The encoded bytes for the CPU, if the device flags the image.
     pub(in crate::backend::cuda) encoded: Encoded,
     pub(super) part: Rect,
+    /// What is known of the places in its data.
+    pub(super) points: DevicePoints,
 }
 
 /// An image that the CPU is to decode, and device memory that was taken for it.
@@ -65,7 +68,9 @@ impl DeviceDecoder {
                 return Ok(Err((encoded, None)));
             }
         };
-        let lowered = Lowered::new(&image, bytes, header, part, &mut worker.row_starts);
+        let (store, whole) = (self.options.entry_points.as_deref(), (&image, bytes, header));
+        let (window, points) = DevicePoints::find(store, whole, part, &mut worker.points, &mut worker.row_starts);
+        let lowered = Lowered::new(&image, bytes, part, &window, (&points, &worker.points));
         // Memory that must remain: for the other samples, as if the CPU decoded them, and for the plans of this sample.
         let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
         let each_bytes = packed_bytes(part.size()) + made_bytes;
@@ -86,7 +91,7 @@ impl DeviceDecoder {
                 // When a stage writes to this memory, the decoder is done with it.
                 let (own, len_bytes) = (lowered.pixels_end, lowered.len_bytes);
                 let spare = Some((address + own as u64, len_bytes - own));
-                Ok(Ok(Source { image: decoded, by: By::Device(Box::new(Job { image, encoded, part })), spare }))
+                Ok(Ok(Source { image: decoded, by: By::Device(Box::new(Job { image, encoded, part, points })), spare }))
             }
             Err(Error::OutOfDeviceMemory { .. }) => {
                 worker.decoded.left.add(Reason::Memory);
@@ -127,10 +132,13 @@ impl DeviceDecoder {
         let mut bad = Vec::new();
         for ((place, job), status) in jobs.into_iter().zip(status) {
             match reason_of_status(status) {
-                None => worker.decoded.device += 1,
+                None => {
+                    worker.decoded.device += 1;
+                    worker.decoded.device_entry_points += u64::from(matches!(job.points, DevicePoints::Known));
+                }
                 Some(reason) => {
                     worker.decoded.left.add(reason);
-                    let Job { image, encoded, part } = &*job;
+                    let Job { image, encoded, part, .. } = &*job;
                     let (how, bytes, to) = (self.options.how(), encoded.bytes(), image.pixels);
                     // SAFETY: the destination belongs to the batch and has the size of the part. All earlier work on
                     // the stream belongs to this decoder, and readers of the pixels come later on the stream.
@@ -148,7 +156,8 @@ impl DeviceDecoder {
     /// Queues the launches, and waits for the images' status.
     fn queue(&self, batch: &mut InFlight, jobs: &[(usize, Box<Job>)]) -> Result<Vec<u32>> {
         let mut staging = StagingWriter::default();
-        let images = jobs.iter().map(|(_, job)| job.image).collect();
+        let mut images = jobs.iter().map(|(_, job)| job.image).collect::<Vec<_>>();
+        let learning = Learning::place(&batch.arena, &mut images, jobs.iter().map(|(_, job)| &job.points));
         let staged = Staged::new(images, &batch.arena, &mut staging)?;
         self.streams.upload(batch)?;
         self.streams.huffman.wait(&batch.uploaded)?;
@@ -156,9 +165,15 @@ impl DeviceDecoder {
             Some(state) => state,
             none => none.insert(Decoding::new(&self.streams.context, self.options.batch_images)?),
         };
-        let (huffman, compute) = (&self.streams.huffman, &self.streams.compute);
         // SAFETY: both streams have been made to wait for the staging memory, which is reused only after the batch is
         // done. `batch_images` is the largest number of images in a batch.
-        unsafe { state.queue(&staged, &self.kernels, huffman, compute) }
+        unsafe { state.queue(&staged, learning, &self.kernels, &self.streams) }
+    }
+
+    /// Stores the places that were found out in a completed batch.
+    pub(in crate::backend::cuda) fn collect(&self, batch: &mut InFlight) {
+        if let (Some(state), Some(store)) = (batch.decoding_mut(), &self.options.entry_points) {
+            state.collect(store);
+        }
     }
 }

@@ -26,14 +26,17 @@ pub(super) enum DecodeStep {
     Join,
     Clear,
     Coefficients,
+    CoefficientsKnown,
+    DcKnown,
     Dc,
+    Points,
     Idct,
     Rgb,
 }
 
 impl DecodeStep {
     /// The steps that determine an image's status.
-    pub(super) const JUDGING: [Self; 8] = [
+    pub(super) const JUDGING: [Self; 10] = [
         Self::Count,
         Self::Unstuff,
         Self::Codes,
@@ -42,9 +45,11 @@ impl DecodeStep {
         Self::Join,
         Self::Clear,
         Self::Coefficients,
+        Self::CoefficientsKnown,
+        Self::DcKnown,
     ];
     /// The remaining steps.
-    pub(super) const MAKING: [Self; 3] = [Self::Dc, Self::Idct, Self::Rgb];
+    pub(super) const MAKING: [Self; 4] = [Self::Dc, Self::Points, Self::Idct, Self::Rgb];
 
     /// The name of the function in kernels/*.cu.
     pub(super) fn name(self) -> &'static str {
@@ -57,9 +62,23 @@ impl DecodeStep {
             Self::Join => "jpeg_join",
             Self::Clear => "jpeg_clear",
             Self::Coefficients => "jpeg_coefficients",
+            Self::CoefficientsKnown => "jpeg_coefficients_known",
+            Self::DcKnown => "jpeg_dc_known",
             Self::Dc => "jpeg_dc",
+            Self::Points => "jpeg_points",
             Self::Idct => "jpeg_idct",
             Self::Rgb => "jpeg_rgb",
+        }
+    }
+
+    /// Whether the step has work for an image.
+    pub(super) fn is_for(self, image: &JpegImage) -> bool {
+        let is_known = image.stretch_count > 0;
+        match self {
+            Self::Sync | Self::SyncAgain | Self::Join | Self::Coefficients | Self::Dc => !is_known,
+            Self::CoefficientsKnown | Self::DcKnown => is_known,
+            Self::Points => image.mcus != 0,
+            Self::Count | Self::Unstuff | Self::Codes | Self::Clear | Self::Idct | Self::Rgb => true,
         }
     }
 
@@ -77,6 +96,9 @@ impl DecodeStep {
                 ([blocks.div_ceil(32), count, 1], [256, 1, 1])
             }
             Self::Coefficients => ([most(|image| image.runs() as u32).div_ceil(128), count, 1], [128, 1, 1]),
+            Self::CoefficientsKnown => ([most(|image| image.stretch_count).div_ceil(128), count, 1], [128, 1, 1]),
+            Self::DcKnown => ([most(|image| image.sum_count).div_ceil(256), count, 1], [256, 1, 1]),
+            Self::Points => ([most(|image| image.checked_mcus() as u32 + 1).div_ceil(256), count, 1], [256, 1, 1]),
             Self::Rgb => {
                 // Four pixels a thread, of which one or two may lie outside of the rectangle.
                 let (width, height) = (most(|image| image.width / 2 + 1), most(|image| image.height / 2 + 1));
@@ -115,11 +137,10 @@ impl JpegKernels {
         stream: &Stream,
     ) -> Result<()> {
         for (step, function) in self.functions.iter().filter(|(step, _)| steps.contains(step)) {
-            let mut begin = at;
-            for chunk in chunks(images) {
+            for (first, chunk) in chunks(*step, images) {
                 let (grid, block) = step.grid(chunk);
-                let launch = Launch { samples: begin, table: 0, count: chunk.len() as u32, reserved: 0 };
-                begin += size_of_val(chunk) as DevicePointer;
+                let samples = at + (first * size_of::<JpegImage>()) as DevicePointer;
+                let launch = Launch { samples, table: 0, count: chunk.len() as u32, reserved: 0 };
                 // SAFETY: all kernels take this parameter; the rest is the contract.
                 unsafe { driver::launch(step.name(), *function, grid, block, stream, &launch)? };
             }
@@ -128,10 +149,17 @@ impl JpegKernels {
     }
 }
 
-/// The images of each launch.
-fn chunks(images: &[JpegImage]) -> impl Iterator<Item = &[JpegImage]> {
+/// The images of each launch of a step, with the number of the first.
+fn chunks(step: DecodeStep, images: &[JpegImage]) -> impl Iterator<Item = (usize, &[JpegImage])> {
     let is_small = |image: &JpegImage| image.data_bytes < ALONE_BYTES;
-    images.chunk_by(move |a, b| is_small(a) && is_small(b)).flat_map(|together| together.chunks(MAX_IMAGES))
+    let together = move |a: &JpegImage, b: &JpegImage| step.is_for(a) == step.is_for(b) && is_small(a) && is_small(b);
+    let chunks = images.chunk_by(together).flat_map(|together| together.chunks(MAX_IMAGES));
+    let numbered = chunks.scan(0, |next, chunk| {
+        let first = *next;
+        *next += chunk.len();
+        Some((first, chunk))
+    });
+    numbered.filter(move |(_, chunk)| chunk.iter().any(|image| step.is_for(image)))
 }
 
 /// Images that are to be decoded together, with their descriptors in staging memory.
@@ -154,8 +182,9 @@ impl Staged {
         for (image, status) in images.iter_mut().zip((status..).step_by(size_of::<u32>())) {
             image.status = status;
         }
-        // Those with launches of their own come last, so that the others share theirs.
-        images.sort_by_key(|image| image.data_bytes >= ALONE_BYTES);
+        // Those with launches of their own come last, and those with the same steps side by side, so that they share
+        // launches.
+        images.sort_by_key(|image| (image.data_bytes >= ALONE_BYTES, image.stretch_count > 0, image.mcus != 0));
         let at = staging.put(arena, &images)?;
         Ok(Self { images, at, status })
     }

@@ -1,19 +1,22 @@
 //! Lowers an image's headers to the kernels' descriptor, and computes the device memory that the kernels need for it.
 
-use super::params::{JpegCode, JpegComponent, JpegImage, JpegLookUp, JpegRun, JpegTables};
+use super::params::{JpegCode, JpegComponent, JpegImage, JpegLookUp, JpegRun, JpegStretch, JpegSums, JpegTables};
 use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::backend::cuda::lower::packed_bytes;
-use crate::decode::{Baseline, BaselineColor, Code, DecodeWindow, Header};
+use crate::decode::{Baseline, BaselineColor, Code, DecodeWindow, DevicePoints, KnownStretch, KnownSums, PointMemory};
 use crate::error::Result;
 use crate::ops::descriptors::DevicePointer;
 use crate::raster::Rect;
-use bytemuck::Zeroable as _;
+use bytemuck::{NoUninit, Zeroable as _};
 
 /// Number of bits of a run, and number of runs that a block of jpeg_sync finds: as in kernels/jpeg.cuh.
 const RUN_BITS: usize = 640;
 pub(super) const BLOCK_RUNS: usize = 224;
-/// Number of bytes that a block of jpeg_unstuff takes.
+/// Number of bytes that a block of jpeg_unstuff takes, and those of a thread.
 const TILE_BYTES: usize = 4096;
+const PIECE_BYTES: usize = 16;
+/// In the number of MCUs of a stretch, as in kernels/jpeg_coefficients.cu.
+const PADDED: u32 = 1 << 31;
 
 /// Alignment of the pieces of an image's memory.
 const ALIGN_BYTES: usize = 128;
@@ -22,6 +25,8 @@ const ALIGN_BYTES: usize = 128;
 pub(in crate::backend::cuda) struct Lowered<'a> {
     source: &'a Baseline,
     image: JpegImage,
+    /// What is known of the image's places.
+    known: Option<&'a PointMemory>,
     /// The part of the encoded bytes that is needed.
     pub(in crate::backend::cuda) data: &'a [u8],
     /// Bytes of device memory that the image needs.
@@ -52,6 +57,11 @@ impl JpegImage {
         self.runs().div_ceil(BLOCK_RUNS)
     }
 
+    /// Number of MCUs whose codes must be good.
+    pub(super) fn checked_mcus(&self) -> usize {
+        ((self.checked_end - self.checked_begin) / self.mcu_blocks) as usize
+    }
+
     /// Number of tiles of the data.
     pub(super) fn tiles(&self) -> usize {
         (self.data_bytes as usize).div_ceil(TILE_BYTES).max(1)
@@ -62,20 +72,57 @@ fn code(code: &Code) -> JpegCode {
     JpegCode { end: code.end, first: code.first, symbols: code.symbols }
 }
 
+/// DC coefficients in 16 bits each.
+fn packed_dc(dc: [i16; 4]) -> u64 {
+    dc.iter().take(3).rev().fold(0, |packed, &dc| packed << 16 | u64::from(dc as u16))
+}
+
+/// DC coefficients that [`packed_dc`] has packed.
+pub(super) fn unpacked_dc(dc: u64) -> [i16; 4] {
+    [0, 16, 32, 48].map(|shift| (dc >> shift) as i16)
+}
+
+fn stretch(&KnownStretch { bit, end_bit, mcu, mcus, is_padded }: &KnownStretch) -> JpegStretch {
+    JpegStretch { bit, end_bit, mcu, mcus: mcus | if is_padded { PADDED } else { 0 } }
+}
+
+fn sum(&KnownSums { mcu, mcus, dc, end_dc }: &KnownSums) -> JpegSums {
+    JpegSums { dc: packed_dc(dc), end_dc: end_dc.map_or(u64::MAX, packed_dc), mcu, mcus }
+}
+
+/// Writes values to staging memory. Returns their address on the device.
+fn put_all<T: NoUninit>(
+    arena: &Arena,
+    staging: &mut StagingWriter,
+    values: impl ExactSizeIterator<Item = T>,
+) -> Result<DevicePointer> {
+    staging.put_bytes(arena, size_of::<T>() * values.len(), |to| {
+        let places = to.chunks_exact_mut(size_of::<T>());
+        places.zip(values).for_each(|(to, value)| to.copy_from_slice(bytemuck::bytes_of(&value)));
+    })
+}
+
 impl<'a> Lowered<'a> {
-    /// Lowers the rectangle `part` of an image. `row_starts` is reused memory.
+    /// Lowers the rectangle `part` of an image, which needs `window`. If its places are known, `memory` has them.
     pub(in crate::backend::cuda) fn new(
         source: &'a Baseline,
         encoded: &'a [u8],
-        header: &Header,
         part: Rect,
-        row_starts: &mut Vec<usize>,
+        window: &DecodeWindow,
+        (points, memory): (&DevicePoints, &'a PointMemory),
     ) -> Self {
-        let window = DecodeWindow::new(source, encoded, header, part, row_starts);
         let mcu_blocks = source.mcu_blocks();
         let (columns, rows) = (window.columns.len() as u32, window.rows.len() as u32);
         let segment_blocks = source.restart_interval_mcus as usize * mcu_blocks;
-        let segments = if segment_blocks == 0 { 1 } else { window.checked.len().div_ceil(segment_blocks) };
+        let segments = match segment_blocks {
+            0 => 1,
+            _ => window.checked.end.div_ceil(segment_blocks) - window.checked.start / segment_blocks,
+        };
+        let (known, point_step) = match points {
+            DevicePoints::Known => (Some(memory), 0),
+            DevicePoints::New(points) => (None, points.step()),
+            DevicePoints::Nothing => (None, 0),
+        };
         let data = &encoded[window.data.clone()];
         let data_bytes = data.len();
         let mut image = JpegImage { data_bytes: data_bytes as u32, ..JpegImage::default() };
@@ -89,6 +136,8 @@ impl<'a> Lowered<'a> {
         let bounds = pieces.take(size_of::<u32>() * (segments + 1));
         let tiles = pieces.take(size_of::<u64>() * tiles);
         let look_up = pieces.take(size_of::<JpegLookUp>());
+        let kept = pieces.take(size_of::<u32>() * data_bytes.div_ceil(PIECE_BYTES));
+        let (runs, run_blocks) = if known.is_some() { (0, 0) } else { (runs, run_blocks) };
         let runs = pieces.take(size_of::<JpegRun>() * runs);
         let ends = pieces.take(size_of::<JpegRun>() * 2 * run_blocks);
         let dc = pieces.take(size_of::<u16>() * window.checked.len());
@@ -153,14 +202,21 @@ impl<'a> Lowered<'a> {
             y: part.y,
             width: part.width,
             height: part.height,
+            kept,
+            stretch_count: known.map_or(0, |known| known.stretches.len() as u32),
+            sum_count: known.map_or(0, |known| known.sums.len() as u32),
+            point_step,
             ..image
         };
-        Self { source, image, data, len_bytes: pieces.0, pixels_end }
+        Self { source, image, known, data, len_bytes: pieces.0, pixels_end }
     }
 
     /// Bytes of staging memory that the image needs.
     pub(super) fn staged_bytes(&self) -> usize {
-        self.data.len() + size_of::<JpegTables>()
+        let JpegImage { stretch_count, sum_count, .. } = self.image;
+        let stretches_bytes = size_of::<JpegStretch>() * stretch_count as usize;
+        let sums_bytes = size_of::<JpegSums>() * sum_count as usize;
+        self.data.len() + size_of::<JpegTables>() + stretches_bytes + sums_bytes
     }
 
     /// The tables of the image.
@@ -183,14 +239,29 @@ impl<'a> Lowered<'a> {
         let mut piece = arena.piece(self.data.len())?;
         piece.bytes_mut().copy_from_slice(self.data);
         let tables = staging.put(arena, &[self.tables()])?;
-        Ok(self.at(memory, piece.address(), tables))
+        let mut image = self.at(memory, piece.address(), tables);
+        if let Some(PointMemory { stretches, sums, .. }) = self.known {
+            image.stretches = put_all(arena, staging, stretches.iter().map(stretch))?;
+            image.sums = put_all(arena, staging, sums.iter().map(sum))?;
+        }
+        Ok(image)
     }
 
-    /// The descriptor with these addresses of the image's memory, its data and its tables, and without a status.
+    /// What is known of the image's places.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(super) fn points(&self) -> (Vec<JpegStretch>, Vec<JpegSums>) {
+        let known =
+            |known: &PointMemory| (known.stretches.iter().map(stretch).collect(), known.sums.iter().map(sum).collect());
+        self.known.map_or((Vec::new(), Vec::new()), known)
+    }
+
+    /// The descriptor with these addresses of the image's memory, its data and its tables, and without a status and what is
+    /// known of its places.
     pub(super) fn at(&self, memory: DevicePointer, data: DevicePointer, tables: DevicePointer) -> JpegImage {
         let mut image = JpegImage { data, tables, ..self.image };
-        let JpegImage { bytes, bounds, tiles, look_up, runs, ends, dc, ac, pixels, .. } = &mut image;
-        [bytes, bounds, tiles, look_up, runs, ends, dc, ac, pixels].into_iter().for_each(|address| *address += memory);
+        let JpegImage { bytes, bounds, tiles, look_up, runs, ends, dc, ac, pixels, kept, .. } = &mut image;
+        let addresses = [bytes, bounds, tiles, look_up, runs, ends, dc, ac, pixels, kept];
+        addresses.into_iter().for_each(|address| *address += memory);
         image.components.iter_mut().for_each(|component| component.samples += memory);
         image
     }

@@ -8,14 +8,20 @@
 //! It alone says whether they are bad, so `device` and `exact` have the CPU's bytes and the CPU's bad samples. For this
 //! the host waits once in each batch, for one word for each image. The words are copied back right after the Huffman
 //! kernels, while the transforms are queued already. The Huffman kernels have a stream of their own: few threads of them
-//! run for long, so those of the next batch run beside the transforms and augmentations of this one. Flagged images are decoded into the place of their pixels before
-//! other stages are queued, so nothing runs twice. Encoded data are sent before that wait, descriptors after it. The
-//! decoder's memory is one piece for each image in the batch's arena, pixels first. When the pixels are done, the rest
-//! becomes memory for the recipe's stages, which follow on the same stream.
+//! run for long, so those of the next batch run beside the transforms and augmentations of this one. Flagged images are
+//! decoded into the place of their pixels before other stages are queued, so nothing runs twice. Encoded data are sent
+//! before that wait, descriptors after it. The decoder's memory is one piece for each image in the batch's arena, pixels
+//! first. When the pixels are done, the rest becomes memory for the recipe's stages, which follow on the same stream.
+//!
+//! An image whose places are known, from an earlier epoch or from the CPU, has stretches instead of runs: no thread searches
+//! for its start, and only the part's MCUs are decoded. Of other images the places are found out (`learning`). One copy
+//! brings those of a batch after its transforms. They are stored when the batch's memory is used again or the epoch ends,
+//! so no thread waits for them.
 
 mod batch;
 mod decoder;
 mod kernels;
+mod learning;
 mod lower;
 mod params;
 #[cfg(all(test, target_os = "linux"))]

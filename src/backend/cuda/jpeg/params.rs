@@ -60,6 +60,26 @@ pub(super) struct JpegRun {
     pub(super) block: u32,
 }
 
+/// MCUs of a row whose places are known, for one thread.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(16))]
+pub(super) struct JpegStretch {
+    pub(super) bit: u32,
+    pub(super) end_bit: u32,
+    pub(super) mcu: u32,
+    pub(super) mcus: u32,
+}
+
+/// MCUs from an entry point on.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct JpegSums {
+    pub(super) dc: u64,
+    pub(super) end_dc: u64,
+    pub(super) mcu: u32,
+    pub(super) mcus: u32,
+}
+
 /// The descriptor of an image, for all kernels.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -95,6 +115,15 @@ pub(in crate::backend::cuda) struct JpegImage {
     pub(super) y: u32,
     pub(super) width: u32,
     pub(super) height: u32,
+    pub(super) kept: DevicePointer,
+    pub(super) mcus: DevicePointer,
+    pub(super) point_dc: DevicePointer,
+    pub(super) stretches: DevicePointer,
+    pub(super) sums: DevicePointer,
+    pub(super) stretch_count: u32,
+    pub(super) sum_count: u32,
+    pub(super) point_step: u32,
+    pub(super) reserved: u32,
 }
 
 const _: () = {
@@ -103,13 +132,19 @@ const _: () = {
     assert!(size_of::<JpegLookUp>() == 18448 && offset_of!(JpegLookUp, more_from) == 18432);
     assert!(size_of::<JpegComponent>() == 56 && offset_of!(JpegComponent, last_x) == 40);
     assert!(size_of::<JpegRun>() == 12 && offset_of!(JpegRun, block) == 8);
-    assert!(size_of::<JpegImage>() == 336 && offset_of!(JpegImage, components) == 96);
+    assert!(size_of::<JpegStretch>() == 16 && size_of::<JpegSums>() == 24);
+    assert!(size_of::<JpegImage>() == 392 && offset_of!(JpegImage, components) == 96);
     assert!(offset_of!(JpegImage, color) == 264 && offset_of!(JpegImage, x) == 320);
+    assert!(offset_of!(JpegImage, kept) == 336 && offset_of!(JpegImage, point_step) == 384);
 };
 
 // SAFETY: plain numbers without padding, as the sizes above show, for which zero bits are valid.
 unsafe impl Zeroable for JpegTables {}
 // SAFETY: as above.
 unsafe impl NoUninit for JpegTables {}
+// SAFETY: as above.
+unsafe impl NoUninit for JpegStretch {}
+// SAFETY: as above.
+unsafe impl NoUninit for JpegSums {}
 // SAFETY: as above.
 unsafe impl NoUninit for JpegImage {}

@@ -2,12 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::kernels::DecodeStep;
-use super::lower::{BLOCK_RUNS, Lowered};
-use super::params::JpegImage;
-use crate::backend::left_to_cpu::reason_of_status;
+use super::lower::{BLOCK_RUNS, Lowered, unpacked_dc};
+use super::params::{JpegImage, JpegSums};
+use crate::backend::left_to_cpu::{UNUSED_BYTES, reason_of_status};
 use crate::decode::kernel_steps::{self, StepResults};
 use crate::decode::oddities::{Choices, odd};
-use crate::decode::{Baseline, Reason, indexed, probe};
+use crate::decode::{Baseline, DevicePoints, EntryPointStore, PointMemory, Reason, indexed, probe};
 use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg};
 use crate::ops::descriptors::Launch;
 use crate::raster::{Image, Rect, Size};
@@ -21,9 +21,11 @@ use std::sync::{Mutex, PoisonError};
 /// Images in simulated memory, which initially holds only their data.
 struct Simulated {
     images: Vec<JpegImage>,
-    /// For each image: its own memory, its data, its tables, its status.
-    memory: Vec<[Memory; 4]>,
-    descriptors: Memory,
+    /// For each image: its own memory, its data, its tables, its status; its stretches and sums, if they are known; its places
+    /// and the DC coefficients there, if they are learned.
+    memory: Vec<[Memory; 8]>,
+    points: Vec<DevicePoints>,
+    descriptors: Mutex<Memory>,
 }
 
 /// In a number of blocks: it counts from the first block of the data, as in kernels/jpeg.cuh.
@@ -38,27 +40,48 @@ fn put(bytes: &[u8]) -> Memory {
 
 impl Simulated {
     /// The images whose headers allow the device's decoder.
-    fn new(jpegs: &[(&[u8], Rect)]) -> Self {
-        let (mut images, mut memory) = (Vec::new(), Vec::new());
+    fn new(jpegs: &[(&[u8], Rect)], store: Option<&EntryPointStore>) -> Self {
+        let (mut images, mut memory, mut all_points) = (Vec::new(), Vec::new(), Vec::new());
         for (bytes, part) in jpegs {
             let header = probe(bytes).unwrap();
             let image = Baseline::new(bytes, &header).unwrap();
-            let lowered = Lowered::new(&image, bytes, &header, *part, &mut Vec::new());
+            let mut known = PointMemory::default();
+            let (window, points) =
+                DevicePoints::find(store, (&image, bytes, &header), *part, &mut known, &mut Vec::new());
+            let lowered = Lowered::new(&image, bytes, *part, &window, (&points, &known));
+            let (stretches, sums) = lowered.points();
+            let (mcus, dc) =
+                if let DevicePoints::New(points) = &points { (points.mcus() + 1, points.points()) } else { (0, 0) };
             let own = [
                 Memory::new(lowered.len_bytes, 0),
                 put(lowered.data),
                 put(bytemuck::bytes_of(&lowered.tables())),
                 put(&[0; 4]),
+                put(bytemuck::cast_slice(&stretches)),
+                put(bytemuck::cast_slice(&sums)),
+                Memory::new(size_of::<u32>() * mcus, 0),
+                Memory::new(size_of::<u64>() * dc, 0),
             ];
-            let [at, data, tables, status] = [0, 1, 2, 3].map(|i: usize| own[i].address());
-            images.push(JpegImage { status, ..lowered.at(at, data, tables) });
+            let [at, data, tables, status, stretches, sums, mcus, point_dc] =
+                [0, 1, 2, 3, 4, 5, 6, 7].map(|i: usize| own[i].address());
+            let (mcus, point_dc) = if dc > 0 { (mcus, point_dc) } else { (0, 0) };
+            images.push(JpegImage { status, stretches, sums, mcus, point_dc, ..lowered.at(at, data, tables) });
             memory.push(own);
+            all_points.push(points);
         }
-        let descriptors = put(bytemuck::cast_slice(&images));
-        Self { images, memory, descriptors }
+        let descriptors = Mutex::new(put(bytemuck::cast_slice(&images)));
+        Self { images, memory, points: all_points, descriptors }
     }
 
+    fn is_known(&self, image: usize) -> bool {
+        matches!(self.points[image], DevicePoints::Known)
+    }
+
+    /// Runs a step on the images that it is for.
     fn run(&self, step: DecodeStep) {
+        if !self.images.iter().any(|image| step.is_for(image)) {
+            return;
+        }
         // SAFETY: all memory that the launch points to exists.
         self.with_launch(step, |kernel, grid, block, launch| unsafe { kernel.launch(grid, block, launch) }.unwrap());
     }
@@ -77,9 +100,12 @@ impl Simulated {
         // While a launch is counted, no other one runs.
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let (grid, block) = step.grid(&self.images);
-        let count = self.images.len() as u32;
-        let launch = Launch { samples: self.descriptors.address(), table: 0, count, reserved: 0 };
+        let images: Vec<JpegImage> = self.images.iter().filter(|image| step.is_for(image)).copied().collect();
+        let mut descriptors = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+        descriptors.bytes_mut()[..size_of_val(&images[..])].copy_from_slice(bytemuck::cast_slice(&images));
+        let (grid, block) = step.grid(&images);
+        let count = images.len() as u32;
+        let launch = Launch { samples: descriptors.address(), table: 0, count, reserved: 0 };
         // SAFETY: numbers without padding.
         let launch: [u8; LAUNCH_BYTES] = unsafe { std::mem::transmute(launch) };
         run(Kernel::find(step.name()).unwrap(), grid, block, &launch)
@@ -93,6 +119,23 @@ impl Simulated {
         bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
     }
 
+    /// `count` values of another memory of an image.
+    fn values_of<T: bytemuck::AnyBitPattern>(&self, image: usize, memory: usize, count: usize) -> Vec<T> {
+        let bytes = &self.memory[image][memory].bytes()[..count * size_of::<T>()];
+        bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
+    }
+
+    /// The stretches and sums of an image whose places are known.
+    fn known(&self, image: usize) -> (Vec<[u32; 4]>, Vec<JpegSums>) {
+        let JpegImage { stretch_count, sum_count, .. } = self.images[image];
+        let sums = self.values_of::<[u64; 3]>(image, 5, sum_count as usize);
+        let sums = sums.into_iter().map(|[dc, end_dc, mcus]| {
+            let (mcu, mcus) = (mcus as u32, (mcus >> 32) as u32);
+            JpegSums { dc, end_dc, mcu, mcus }
+        });
+        (self.values_of(image, 4, stretch_count as usize), sums.collect())
+    }
+
     fn status(&self, image: usize) -> u32 {
         bytemuck::pod_read_unaligned(&self.memory[image][3].bytes()[..4])
     }
@@ -101,9 +144,18 @@ impl Simulated {
 /// Runs the kernels on images together, and compares each step's result for each image with the plain code. Returns the
 /// reasons for which images are flagged.
 fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Reason>> {
-    let simulated = Simulated::new(jpegs);
-    let models: Vec<Result<StepResults, Reason>> =
-        jpegs.iter().map(|(bytes, part)| kernel_steps::decode(bytes, &probe(bytes).unwrap(), *part)).collect();
+    compare_with(jpegs, None, what)
+}
+
+/// Compares as [`compare`] does, with places that a store knows, and stores others.
+fn compare_with(
+    jpegs: &[(&[u8], Rect)],
+    store: Option<&EntryPointStore>,
+    what: &dyn std::fmt::Debug,
+) -> Vec<Option<Reason>> {
+    let simulated = Simulated::new(jpegs, store);
+    let model = |(bytes, part): &(&[u8], Rect)| kernel_steps::decode_with(bytes, &probe(bytes).unwrap(), *part, store);
+    let models: Vec<Result<StepResults, Reason>> = jpegs.iter().map(model).collect();
     let each = |check: &dyn Fn(usize, &JpegImage, &StepResults)| {
         for (i, (image, model)) in simulated.images.iter().zip(&models).enumerate() {
             if let Ok(steps) = model {
@@ -126,7 +178,7 @@ fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Re
     }
     each(&|i, image, steps| {
         // The plain code has a run for each segment.
-        if image.segment_blocks > 0 {
+        if image.segment_blocks > 0 || simulated.is_known(i) {
             return;
         }
         let runs: Vec<[u32; 3]> = simulated.values(i, image.runs, steps.runs.len());
@@ -140,16 +192,40 @@ fn compare(jpegs: &[(&[u8], Rect)], what: &dyn std::fmt::Debug) -> Vec<Option<Re
     });
     simulated.run(DecodeStep::Clear);
     simulated.run(DecodeStep::Coefficients);
+    simulated.run(DecodeStep::CoefficientsKnown);
+    // If places are known, only the blocks of stretches are decoded.
+    let decoded = |i: usize, image: &JpegImage, values: &[u16]| -> Vec<u16> {
+        let (_, sums) = simulated.known(i);
+        let blocks = |sum: &JpegSums| {
+            let [first, count] = [sum.mcu, sum.mcus].map(|mcus| (mcus * image.mcu_blocks) as usize);
+            values[first..first + count].to_vec()
+        };
+        if simulated.is_known(i) { sums.iter().flat_map(blocks).collect() } else { values.to_vec() }
+    };
     each(&|i, image, steps| {
         let got: Vec<u16> = simulated.values(i, image.dc, steps.dc.len());
-        assert!(got == steps.coefficients.differences, "{what:?}, image {i}: differences");
+        let want = decoded(i, image, &steps.coefficients.differences);
+        assert!(decoded(i, image, &got) == want, "{what:?}, image {i}: differences");
         let got: Vec<i16> = simulated.values(i, image.ac, 64 * steps.coefficients.ac.len());
         assert!(got == steps.coefficients.ac.concat(), "{what:?}, image {i}: coefficients");
     });
+    simulated.run(DecodeStep::DcKnown);
     simulated.run(DecodeStep::Dc);
     each(&|i, image, steps| {
         let got: Vec<u16> = simulated.values(i, image.dc, steps.dc.len());
-        assert!(got == steps.dc, "{what:?}, image {i}: DC");
+        assert!(decoded(i, image, &got) == decoded(i, image, &steps.dc), "{what:?}, image {i}: DC");
+    });
+    simulated.run(DecodeStep::Points);
+    each(&|i, _, steps| {
+        let DevicePoints::New(points) = &simulated.points[i] else { return };
+        let Some(learned) = &steps.learned else {
+            return assert_eq!(simulated.status(i), UNUSED_BYTES, "{what:?}, image {i}");
+        };
+        let mcus: Vec<u32> = simulated.values_of(i, 6, points.mcus() + 1);
+        assert!(mcus == learned.mcus, "{what:?}, image {i}: places");
+        let dc: Vec<u64> = simulated.values_of(i, 7, points.points());
+        let dc: Vec<[i16; 4]> = dc.into_iter().map(unpacked_dc).collect();
+        assert!(dc == learned.dc, "{what:?}, image {i}: DC at points");
     });
     simulated.run(DecodeStep::Idct);
     each(&|i, image, steps| {
@@ -219,6 +295,96 @@ fn each_step_of_batches_of_images_of_any_size() {
         let flagged = compare(&jpegs, &(horizontal, vertical));
         assert!(flagged.iter().all(Option::is_none), "{flagged:?}");
     }
+}
+
+/// Places are found out the first and the second time, and then used, in batches with other images.
+#[test]
+fn places_are_found_out_and_used() {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let (mut known, mut learned) = (0, 0);
+    for (horizontal, vertical) in SAMPLINGS {
+        let sampling = ChromaSampling { horizontal, vertical };
+        let mut jpegs = Vec::new();
+        for (width, height) in [(131, 97), (270, 150)] {
+            let source = image(Size::new(width, height), &mut rng);
+            for color in [JpegColor::Ycc, JpegColor::Gray] {
+                for restart_interval_rows in 0..3 {
+                    let quality = rng.random_range(50..=100);
+                    let options =
+                        JpegOptions { quality, sampling, restart_interval_rows, color, ..JpegOptions::default() };
+                    jpegs.push((encode_jpeg(&source, &options).unwrap(), source.size()));
+                }
+            }
+        }
+        let store = EntryPointStore::new(1 << 20);
+        store.for_devices(horizontal != 2);
+        for round in 0..5 {
+            // The first time, only some images are decoded.
+            let some = if round == 0 { &jpegs[..jpegs.len() / 2] } else { &jpegs };
+            let batch: Vec<_> = some
+                .iter()
+                .map(|(bytes, size)| {
+                    (&bytes[..], if round == 1 { Rect::full(*size) } else { random_part(&mut rng, *size) })
+                })
+                .collect();
+            let before = Simulated::new(&batch, Some(&store));
+            known += (0..batch.len()).filter(|&image| before.is_known(image)).count();
+            learned += before.points.iter().filter(|points| matches!(points, DevicePoints::New(_))).count();
+            let flagged = compare_with(&batch, Some(&store), &(horizontal, vertical, round));
+            assert!(flagged.iter().all(Option::is_none), "{flagged:?}");
+        }
+    }
+    assert!(known > 150 && learned > 50, "{known} {learned}");
+}
+
+/// Wrong places flag the image, and never lead outside of memory.
+#[test]
+fn wrong_places_flag_the_image() {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let source = image(Size::new(270, 150), &mut rng);
+    let whole = Rect::full(source.size());
+    let mut flagged = 0;
+    for restart_interval_rows in [0, 1] {
+        let options = JpegOptions { restart_interval_rows, ..JpegOptions::default() };
+        let bytes = encode_jpeg(&source, &options).unwrap();
+        let store = EntryPointStore::new(1 << 20);
+        store.for_devices(true);
+        compare_with(&[(&bytes, whole)], Some(&store), &"right");
+        let pixels = |simulated: &Simulated| {
+            let steps = DecodeStep::JUDGING.into_iter().chain(DecodeStep::MAKING);
+            steps.for_each(|step| simulated.run(step));
+            simulated.values::<[u8; 3]>(0, simulated.images[0].pixels, source.size().area_px() as usize)
+        };
+        let right = Simulated::new(&[(&bytes, whole)], Some(&store));
+        let want = pixels(&right);
+        assert!(right.is_known(0) && right.status(0) == 0);
+        for round in 0..60 {
+            let mut simulated = Simulated::new(&[(&bytes, whole)], Some(&store));
+            let [_, data, _, _, stretches, sums, ..] = &mut simulated.memory[0];
+            let mut change = |memory: &mut Memory, places: std::ops::Range<usize>, bits: u8| {
+                memory.bytes_mut()[rng.random_range(places)] ^= rng.random_range(1..=bits);
+            };
+            match round % 4 {
+                // A bit of a stretch, or its end; whole words.
+                0 => change(stretches, 16 * (round / 4)..16 * (round / 4) + 8, 255),
+                // A DC coefficient before the first MCUs of a row.
+                1 => change(sums, 72 * (round / 8)..72 * (round / 8) + 6, 255),
+                2 => change(data, 0..bytes.len() - 700, 255),
+                // The ends of two stretches.
+                _ => {
+                    change(stretches, 16 * (round / 4) + 4..16 * (round / 4) + 6, 7);
+                    change(stretches, 160..162, 7);
+                }
+            }
+            let got = pixels(&simulated);
+            match simulated.status(0) {
+                // Damage in the data is not looked for, but nothing leaves memory.
+                0 => assert!(got == want || round % 4 == 2, "round {round}"),
+                _ => flagged += 1,
+            }
+        }
+    }
+    assert!(flagged > 85, "{flagged}");
 }
 
 /// Several blocks of threads that synchronize, and more data than the unstuffing threads read in one round.
@@ -308,8 +474,11 @@ fn the_readme_has_the_counts() {
         let bytes = encode_jpeg(&source, &options).unwrap();
         let bits_a_pixel = 8.0 * bytes.len() as f64 / size.area_px() as f64;
         println!("bits a pixel{what}: {bits_a_pixel:.2}");
-        let simulated = Simulated::new(&[(&bytes, Rect::full(size))]);
+        let simulated = Simulated::new(&[(&bytes, Rect::full(size))], None);
         for step in DecodeStep::JUDGING.into_iter().chain(DecodeStep::MAKING) {
+            if !step.is_for(&simulated.images[0]) {
+                continue;
+            }
             let counts = simulated.counted(step);
             if restart_interval_rows > 0 && step != DecodeStep::Coefficients {
                 continue;

@@ -5,7 +5,7 @@ use crate::backend::cuda::arena::{Arena, CHUNK_BYTES, StagingWriter};
 use crate::backend::cuda::jpeg::{JpegKernels, Lowered, Staged};
 use crate::backend::cuda::streams::once;
 use crate::cuda::driver::{self, Context, Event, Stream};
-use crate::decode::{Baseline, probe};
+use crate::decode::{Baseline, DecodeWindow, DevicePoints, PointMemory, probe};
 use crate::error::{Error, Result};
 use crate::raster::Rect;
 
@@ -64,11 +64,12 @@ impl Alone {
         // SAFETY: the last call's work has been waited for, and its pieces are dropped.
         unsafe { self.arena.reset() };
         let mut staging = StagingWriter::default();
-        let mut lowered = Vec::new();
+        let (mut lowered, nothing) = (Vec::new(), PointMemory::default());
         for (bytes, part) in images {
             let header = probe(bytes)?;
             let Ok(image) = Baseline::new(bytes, &header) else { continue };
-            let one = Lowered::new(&image, bytes, &header, *part, &mut self.row_starts);
+            let window = DecodeWindow::new(&image, bytes, &header, *part, &mut self.row_starts);
+            let one = Lowered::new(&image, bytes, *part, &window, (&DevicePoints::Nothing, &nothing));
             let placed = self
                 .arena
                 .scratch_sparing(one.len_bytes, one.data.len() + SPARED_BYTES)

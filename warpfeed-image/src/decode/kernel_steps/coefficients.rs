@@ -4,6 +4,7 @@
 use super::codes::Codes;
 use super::synchronize::ThreadRun;
 use super::unstuff::UnstuffedData;
+use super::walk::WalkState;
 use super::{Baseline, DecodeWindow, Reason};
 use crate::decode::baseline::ZIGZAG;
 
@@ -13,6 +14,8 @@ pub struct ScanCoefficients {
     pub differences: Vec<u16>,
     /// The blocks of the window's MCUs, row by row, without their DC coefficients.
     pub ac: Vec<[i16; 64]>,
+    /// The bit of each checked MCU, and of the end of the last one. Empty if unused bytes precede a restart marker.
+    pub mcus: Vec<usize>,
 }
 
 pub(super) fn coefficients(
@@ -23,11 +26,19 @@ pub(super) fn coefficients(
 ) -> Result<ScanCoefficients, Reason> {
     let image = codes.image;
     let mcu_blocks = image.mcu_blocks();
-    let mut found =
-        ScanCoefficients { differences: vec![0; window.checked.len()], ac: vec![[0; 64]; window.mcus() * mcu_blocks] };
-    let mut ended = 0;
+    let mut found = ScanCoefficients {
+        differences: vec![0; window.checked.len()],
+        ac: vec![[0; 64]; window.mcus() * mcu_blocks],
+        mcus: vec![0; window.checked.len() / mcu_blocks + 1],
+    };
+    let (mut ended, mut unused) = (0, false);
+    let mcu_of = |block: usize| (block - window.checked.start) / mcu_blocks;
     for run in runs {
         let (mut state, mut block) = (run.start, run.block);
+        let begins_segment = image.restart_interval_mcus > 0 || block == window.checked.start;
+        if begins_segment && state == WalkState::at(state.bit) {
+            found.mcus[mcu_of(block)] = state.bit;
+        }
         while state.bit < run.end_bit && block < run.end_block {
             let place = place(window, image, block / mcu_blocks).map(|mcu| mcu * mcu_blocks + state.block);
             let symbol = state.step(codes, scan);
@@ -45,14 +56,21 @@ pub(super) fn coefficients(
             if symbol.ends_block {
                 block += 1;
                 ended += 1;
+                if state.block == 0 && (block < run.end_block || run.end_block == window.checked.end) {
+                    found.mcus[mcu_of(block)] = state.bit;
+                }
             }
         }
+        unused |= run.end_block < window.checked.end && block == run.end_block && state.bit + 8 <= run.data_end_bit;
+    }
+    if unused {
+        found.mcus.clear();
     }
     if ended < window.checked.len() { Err(Reason::Truncated) } else { Ok(found) }
 }
 
 /// The index in the window of an MCU of the scan; `None` for an MCU outside.
-fn place(window: &DecodeWindow, image: &Baseline, mcu: usize) -> Option<usize> {
+pub(super) fn place(window: &DecodeWindow, image: &Baseline, mcu: usize) -> Option<usize> {
     let (row, column) = ((mcu / image.mcu_columns as usize) as u32, (mcu % image.mcu_columns as usize) as u32);
     (window.rows.contains(&row) && window.columns.contains(&column))
         .then(|| (row - window.rows.start) as usize * window.columns.len() + (column - window.columns.start) as usize)

@@ -5,6 +5,9 @@
 //! unstuff -> synchronize -> coefficients -> dc -> idct -> rgb
 //! ```
 //!
+//! If the places of MCUs are known, `known` stands in the place of the second, third and fourth step. If they are to be
+//! learned, `points` collects them after the fourth.
+//!
 //! They give the CPU decoder's pixels, or flag the image with a [`Reason`], and then the CPU decodes it. So a
 //! step never repairs anything. It flags whatever might make the CPU's decoder, which is strict here, refuse the image
 //! or decode it in another way.
@@ -18,6 +21,8 @@ mod codes;
 mod coefficients;
 mod dc;
 pub(super) mod idct;
+mod known;
+mod points;
 mod rgb;
 mod synchronize;
 #[cfg(test)]
@@ -25,14 +30,17 @@ mod tests;
 mod unstuff;
 mod walk;
 
-use super::Header;
 use super::baseline::Baseline;
+use super::device_points::{DevicePoints, PointMemory};
+use super::entry_point_store::EntryPointStore;
 use super::reason::Reason;
 use super::window::DecodeWindow;
+use super::{Header, KnownStretch, KnownSums};
 use crate::raster::{Image, Rect};
 use codes::Codes;
 use coefficients::{ScanCoefficients, coefficients};
 use idct::SamplePlane;
+use points::LearnedPlaces;
 use synchronize::ThreadRun;
 use unstuff::{UnstuffedData, unstuff};
 
@@ -48,24 +56,55 @@ pub struct StepResults {
     pub dc: Vec<u16>,
     /// Samples of each component.
     pub planes: Vec<SamplePlane>,
+    /// The places that were learned, if they were to be and if no byte lacks a meaning.
+    pub learned: Option<LearnedPlaces>,
+    /// Whether the places of MCUs were known.
+    pub was_known: bool,
     /// The pixels.
     pub image: Image,
 }
 
 /// Decodes the rectangle `part`, which lies inside the image. `header` is the result of [`probe`](super::probe()).
 pub fn decode(bytes: &[u8], header: &Header, part: Rect) -> Result<StepResults, Reason> {
+    decode_with(bytes, header, part, None)
+}
+
+/// Decodes as [`decode`] does. The places of MCUs that the store knows are used, and others are stored.
+pub fn decode_with(
+    bytes: &[u8],
+    header: &Header,
+    part: Rect,
+    store: Option<&EntryPointStore>,
+) -> Result<StepResults, Reason> {
     let image = Baseline::new(bytes, header)?;
-    let window = DecodeWindow::new(&image, bytes, header, part, &mut Vec::new());
+    let mut memory = PointMemory::default();
+    let (window, points) = DevicePoints::find(store, (&image, bytes, header), part, &mut memory, &mut Vec::new());
     let restarts = (image.restart_interval_mcus > 0).then_some(window.first_restart);
     let scan = unstuff(&bytes[window.data.clone()], restarts)?;
     let codes = Codes::new(&image);
-    let runs = match restarts {
-        Some(_) => synchronize::at_restarts(&image, &scan, &window.checked),
-        None => synchronize::synchronize(&codes, &scan, window.checked.end)?,
+    let (mut runs, mut learned) = (Vec::new(), None);
+    let (coefficients, dc) = if matches!(points, DevicePoints::Known) {
+        let coefficients = known::coefficients(&codes, &scan, &memory.stretches, &window)?;
+        let dc = known::sums(&image, &coefficients.differences, &memory.sums)?;
+        (coefficients, dc)
+    } else {
+        runs = match restarts {
+            Some(_) => synchronize::at_restarts(&image, &scan, &window.checked),
+            None => synchronize::synchronize(&codes, &scan, window.checked.end)?,
+        };
+        let coefficients = coefficients(&codes, &scan, &runs, &window)?;
+        let dc = dc::sums(&image, &coefficients.differences);
+        if let (DevicePoints::New(points), Some(store)) = (&points, store) {
+            learned = points::learned(&image, &scan, &coefficients.mcus, &dc, points);
+            match &learned {
+                Some(places) => points.store(store, &places.mcus, places.dc.iter().copied()),
+                None => points.store_none(store),
+            }
+        }
+        (coefficients, dc)
     };
-    let coefficients = coefficients(&codes, &scan, &runs, &window)?;
-    let dc = dc::sums(&image, &coefficients.differences);
+    let was_known = matches!(points, DevicePoints::Known);
     let planes = idct::planes(&image, &window, &dc, &coefficients.ac);
     let image = rgb::rgb(&image, &planes, part);
-    Ok(StepResults { scan, runs, coefficients, dc, planes, image })
+    Ok(StepResults { scan, runs, coefficients, dc, planes, learned, was_known, image })
 }

@@ -1,10 +1,12 @@
 //! Tests that compare the steps with the CPU's decoder.
 
 use super::*;
+use crate::decode::entry_point_bytes::{to_bytes, with_starts};
+use crate::decode::entry_points::{ImageEntryPoints, McuGrid};
 use crate::decode::indexed;
 use crate::decode::restarts::row_starts;
 use crate::{
-    decode::{Decoder, probe},
+    decode::{DecodeOptions, Decoder, probe},
     encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg},
     raster::Size,
 };
@@ -280,6 +282,115 @@ fn what_is_no_plain_baseline_image_is_flagged() {
         reason(&[&good[..data + 40], &[0xFF, 0].repeat(20), &good[data + 40..]].concat()),
         Some(Reason::Damaged)
     );
+}
+
+/// What the CPU and a device find out about an image is the same, and serves either the next time.
+#[test]
+fn places_serve_the_next_time_whoever_found_them() {
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let mut known = 0;
+    for (horizontal, vertical) in SAMPLINGS {
+        for color in [JpegColor::Ycc, JpegColor::Gray] {
+            for restart_interval_rows in [0, 1, 3] {
+                let size = Size::new(rng.random_range(150..400), rng.random_range(100..300));
+                let quality = rng.random_range(40..=100);
+                let options = JpegOptions { quality, restart_interval_rows, color, ..options((horizontal, vertical)) };
+                let bytes = encode_jpeg(&image(size, &mut rng), &options).unwrap();
+                let (header, what) = (probe(&bytes).unwrap(), (&options, size));
+                let Some(grid) = McuGrid::new(&header) else { continue };
+                let [cpu, device] = [(); 2].map(|()| {
+                    let store = EntryPointStore::new(1 << 20);
+                    store.for_devices(true);
+                    store
+                });
+                let first = Rect { x: 3, y: 0, width: 40, height: rng.random_range(1..size.height) };
+                let whole = Rect::full(size);
+                let mut decoder = Decoder::new().unwrap();
+                for part in [first, Rect { width: size.width - 50, ..whole }] {
+                    let how = DecodeOptions { accept_truncated: false, entry_points: Some(&cpu) };
+                    decoder.decode_with(&bytes, &header, part, how, &mut Image::default()).unwrap();
+                    let steps = decode_with(&bytes, &header, part, Some(&device)).unwrap();
+                    assert!(!steps.was_known || part != first, "{what:?}");
+                }
+                let [of_cpu, of_device] = [&cpu, &device].map(|store| {
+                    let mut entries = ImageEntryPoints::default();
+                    let key = store.key(&bytes, &header, &grid).unwrap();
+                    assert!(store.get(&key, &header, &grid, &mut entries).is_known, "{what:?}");
+                    assert_eq!(entries.rows, grid.rows, "{what:?}");
+                    entries
+                });
+                assert_eq!((&of_cpu.points, &of_cpu.starts), (&of_device.points, &of_device.starts), "{what:?}");
+                let sparse = EntryPointStore::new(1 << 20);
+                let how = DecodeOptions { accept_truncated: false, entry_points: Some(&sparse) };
+                for part in [first, Rect { width: size.width - 50, ..whole }] {
+                    decoder.decode_with(&bytes, &header, part, how, &mut Image::default()).unwrap();
+                }
+                for store in [&cpu, &device, &sparse] {
+                    for part in [random_part(&mut rng, size), random_part(&mut rng, size), whole] {
+                        let want = on_cpu(&bytes, part).unwrap();
+                        let steps = decode_with(&bytes, &header, part, Some(store)).unwrap();
+                        assert!(steps.image.pixels() == want.pixels(), "{what:?}, {part:?}");
+                        known += u32::from(steps.was_known);
+                        let (how, mut out) = (DecodeOptions { entry_points: Some(store), ..how }, Image::default());
+                        decoder.decode_with(&bytes, &header, part, how, &mut out).unwrap();
+                        assert!(out.pixels() == want.pixels(), "{what:?}, {part:?}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(known > 250, "{known}");
+}
+
+/// Points of other data, which only equal hashes could bring about, flag the image.
+#[test]
+fn wrong_places_are_flagged() {
+    let mut rng = ChaCha8Rng::seed_from_u64(10);
+    let size = Size::new(300, 200);
+    let whole = Rect::full(size);
+    for restart_interval_rows in [0, 2] {
+        let options = JpegOptions { restart_interval_rows, ..options((2, 1)) };
+        let bytes = encode_jpeg(&image(size, &mut rng), &options).unwrap();
+        let header = probe(&bytes).unwrap();
+        let grid = McuGrid::new(&header).unwrap();
+        let store = EntryPointStore::new(1 << 20);
+        store.for_devices(true);
+        let key = store.key(&bytes, &header, &grid).unwrap();
+        for part in [whole, whole] {
+            decode_with(&bytes, &header, part, Some(&store)).unwrap();
+        }
+        let want = on_cpu(&bytes, whole).unwrap();
+        let mut entries = ImageEntryPoints::default();
+        store.get(&key, &header, &grid, &mut entries);
+        let mut flagged = 0;
+        for round in 0..300 {
+            let mut points = entries.points.clone();
+            let at = rng.random_range(0..points.len() - 1);
+            match round % 5 {
+                0 => points[at].bit = rng.random_range(0..9 * bytes.len() as u32),
+                1 => points[at].bit ^= 1 << rng.random_range(0..20),
+                2 => points[at].bit = points[rng.random_range(0..points.len())].bit,
+                3 => points[at].dc[0] = points[at].dc[0].wrapping_add(rng.random_range(1..99)),
+                _ => points[at].dc[2] ^= 1 << rng.random_range(0..8),
+            }
+            points.iter_mut().for_each(|point| point.bit = point.bit.max(8 * header.scan_offset_bytes as u32));
+            points.sort_by_key(|point| point.bit);
+            if points == entries.points {
+                continue;
+            }
+            let wrong = EntryPointStore::new(1 << 20);
+            let bytes_of = to_bytes(&points, grid.step(), grid.components, header.scan_offset_bytes);
+            let starts = if round % 2 == 0 { with_starts(&bytes_of, &entries.starts) } else { bytes_of };
+            wrong.put_bytes(wrong.key(&bytes, &header, &grid).unwrap(), starts, true);
+            match decode_with(&bytes, &header, whole, Some(&wrong)) {
+                Ok(steps) if steps.was_known => assert!(steps.image.pixels() == want.pixels(), "round {round}"),
+                // Starts that do not fit are not used.
+                Ok(_) => {}
+                Err(_) => flagged += 1,
+            }
+        }
+        assert!(flagged > 150, "{flagged}");
+    }
 }
 
 /// No baseline image of the project is left to the CPU, whichever program made it.

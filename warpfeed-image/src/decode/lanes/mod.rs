@@ -2,9 +2,9 @@
 //!
 //! A decoder spends its time waiting: for the length of one code before it can look up the next, and for branches that
 //! cannot be predicted, such as the end of a block or a long code. Entry points give many places to begin at. So each
-//! lane walks through a stretch of its own, and all lanes execute the same instructions: a look-up is one gather from
-//! the data and one from the tables, and the end of a block is a blend. Only codes of more than [`LOOK_BITS`] bits are
-//! looked up one by one.
+//! lane walks through a stretch of its own, and all lanes execute the same instructions: a look-up is one load from the
+//! data and one from the tables for each lane, and the end of a block is a blend. Only codes of more than [`LOOK_BITS`]
+//! bits are looked up one by one. When the last stretches are being decoded, fewer vectors are used.
 //!
 //! Each stretch must end where the next one begins. Otherwise the entry points belong to other data, and no result is
 //! used.
@@ -156,11 +156,6 @@ impl Lanes {
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn with_avx2() -> Option<Self> {
         crate::simd::has_avx2().then(|| Self::on(Vectors::Avx2))
-    }
-
-    /// Whether these lanes are fast enough to check points by walking through all data before a part.
-    pub(super) fn check_points(&self) -> bool {
-        self.vectors == Vectors::Avx512
     }
 
     /// Memory for lanes that run on these vectors.

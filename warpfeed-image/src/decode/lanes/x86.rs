@@ -3,7 +3,7 @@
 
 use super::x86_idct::{QuantSteps, samples};
 use super::x86_shorts::Shorts;
-use super::{BEFORE_DC, Lanes, LanesJob, x86_avx2, x86_avx512};
+use super::{BEFORE_DC, LaneStretch, Lanes, LanesJob, x86_avx2, x86_avx512};
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
@@ -18,14 +18,14 @@ pub(super) enum Vectors {
 }
 
 impl Vectors {
-    /// The best that the processor has and the user allows. `None` if decoding one by one is faster.
+    /// The best that the processor has and the user allows.
     pub(super) fn best() -> Option<Self> {
         static BEST: OnceLock<Option<Vectors>> = OnceLock::new();
         *BEST.get_or_init(|| {
             if crate::simd::has_avx512() && std::is_x86_feature_detected!("avx512vbmi2") {
                 Some(Self::Avx512)
             } else {
-                (crate::simd::has_avx2() && x86_avx2::gathers_are_fast()).then_some(Self::Avx2)
+                crate::simd::has_avx2().then_some(Self::Avx2)
             }
         })
     }
@@ -46,7 +46,7 @@ impl Vectors {
 /// A vector with its instructions for storing rows of samples.
 trait Store: Shorts {
     const BLOCKS: usize;
-    fn blocks<'a>(block: impl Fn(usize) -> &'a super::DctBlock) -> Self::Blocks<'a>;
+    fn blocks<'a>(block: impl FnMut(usize) -> &'a super::DctBlock) -> Self::Blocks<'a>;
     /// Stores the row's samples of the first `blocks` blocks.
     ///
     /// # Safety
@@ -57,7 +57,7 @@ trait Store: Shorts {
 impl Store for __m512i {
     const BLOCKS: usize = 4;
 
-    fn blocks<'a>(block: impl Fn(usize) -> &'a super::DctBlock) -> [&'a super::DctBlock; 4] {
+    fn blocks<'a>(block: impl FnMut(usize) -> &'a super::DctBlock) -> [&'a super::DctBlock; 4] {
         std::array::from_fn(block)
     }
 
@@ -71,7 +71,7 @@ impl Store for __m512i {
 impl Store for __m256i {
     const BLOCKS: usize = 2;
 
-    fn blocks<'a>(block: impl Fn(usize) -> &'a super::DctBlock) -> [&'a super::DctBlock; 2] {
+    fn blocks<'a>(block: impl FnMut(usize) -> &'a super::DctBlock) -> [&'a super::DctBlock; 2] {
         std::array::from_fn(block)
     }
 
@@ -133,11 +133,19 @@ impl LanesJob<'_> {
             // The padding of the last MCU is no part of the image.
             let width = (columns as usize * plane.columns).min(plane.width - first_column as usize * plane.columns);
             for y in 0..plane.rows.min(plane.height - row as usize * plane.rows) {
+                // The place of the next block; the last one of a row may fill a vector by itself.
+                let (mut place, mut column) = (plane.before + y * plane.columns, 0);
+                let mut block = 0;
                 for x in (0..width).step_by(V::BLOCKS) {
                     let some = V::blocks(|i| {
-                        let x = (x + i).min(width - 1);
-                        let (mcu, column) = (x / plane.columns, x % plane.columns);
-                        &blocks[mcu * in_mcu + plane.before + y * plane.columns + column]
+                        if x + i < width {
+                            block = place;
+                            (place, column) = (place + 1, column + 1);
+                            if column == plane.columns {
+                                (place, column) = (place + in_mcu - plane.columns, 0);
+                            }
+                        }
+                        &blocks[block]
                     });
                     // SAFETY: as promised by the caller. No more blocks are written than there is room for.
                     unsafe {
@@ -155,6 +163,29 @@ impl LanesJob<'_> {
 /// One number per lane.
 #[repr(align(64))]
 pub(super) struct PerLane<T>(pub(super) [T; LANES]);
+
+/// Loads the numbers at the places of eight lanes, which count units of `SCALE` bytes.
+///
+/// One after the other: gathers were no faster where it was measured, and some processors make them slow, by design or
+/// by microcode against leaks.
+///
+/// # Safety
+/// Four bytes must be readable at each place, and there are four groups.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn load_eight<const SCALE: usize>(from: *const u8, places: &PerLane<u32>, group: usize) -> __m256i {
+    // SAFETY: as promised by the caller. Places are read from memory, because taking single elements out of a vector
+    // would use the unit that everything else needs.
+    unsafe {
+        let place = (&raw const places.0).cast::<u32>().add(8 * group);
+        let at = |lane| from.add(SCALE * place.add(lane).read_volatile() as usize).cast::<i32>().read_unaligned();
+        let low = _mm_insert_epi32::<1>(_mm_cvtsi32_si128(at(0)), at(1));
+        let low = _mm_insert_epi32::<3>(_mm_insert_epi32::<2>(low, at(2)), at(3));
+        let high = _mm_insert_epi32::<1>(_mm_cvtsi32_si128(at(4)), at(5));
+        let high = _mm_insert_epi32::<3>(_mm_insert_epi32::<2>(high, at(6)), at(7));
+        _mm256_set_m128i(high, low)
+    }
+}
 
 /// Where each lane is.
 pub(super) struct LaneStates {
@@ -186,6 +217,26 @@ impl LaneStates {
             end: PerLane([nowhere; LANES]),
         }
     }
+
+    /// Puts a lane at the beginning of a stretch.
+    fn begin(&mut self, lane: usize, number: usize, stretch: &LaneStretch) {
+        self.stretch[lane] = number;
+        self.bit.0[lane] = stretch.bit;
+        (self.block.0[lane], self.end.0[lane]) = (stretch.start, stretch.end);
+        // A stretch starts with the first block of an MCU, which belongs to the first component.
+        (self.number.0[lane], self.index.0[lane], self.table.0[lane]) = (0, BEFORE_DC, 0);
+    }
+
+    /// Has a lane without a stretch go on with that of another lane, which then has none.
+    fn take_over(&mut self, lane: usize, other: usize, nowhere: u32) {
+        self.stretch.swap(lane, other);
+        self.bit.0[lane] = self.bit.0[other];
+        self.index.0[lane] = self.index.0[other];
+        self.number.0[lane] = self.number.0[other];
+        self.table.0[lane] = self.table.0[other];
+        (self.block.0[lane], self.end.0[lane]) = (self.block.0[other], self.end.0[other]);
+        (self.block.0[other], self.end.0[other]) = (nowhere, nowhere);
+    }
 }
 
 impl Lanes {
@@ -200,32 +251,30 @@ impl Lanes {
         }
     }
 
-    /// Gives new stretches to the lanes that are at the end of theirs. Returns the lanes that have a stretch. `None` if
-    /// a stretch does not end where it should.
-    pub(super) fn assign(&self, state: &mut LaneStates, todo: &mut usize, nowhere: u32) -> Option<u32> {
+    /// Gives new stretches to the lanes that are at the end of theirs. The first lanes are then those that have a
+    /// stretch; returns how many. `None` if a stretch does not end where it should.
+    pub(super) fn assign(&self, state: &mut LaneStates, todo: &mut usize, nowhere: u32) -> Option<usize> {
         let mut live = 0;
         for lane in 0..LANES {
-            if state.block.0[lane] != state.end.0[lane] {
-                live |= 1 << lane;
-                continue;
-            }
-            if let Some(stretch) = self.stretches.get(state.stretch[lane])
-                && let Some(end) = stretch.end_bit
-                && !(end.saturating_sub(stretch.padding_bits)..=end).contains(&state.bit.0[lane])
-            {
-                return None;
-            }
-            state.stretch[lane] = *todo;
-            if let Some(stretch) = self.stretches.get(*todo) {
+            if state.block.0[lane] == state.end.0[lane] {
+                if let Some(stretch) = self.stretches.get(state.stretch[lane])
+                    && let Some(end) = stretch.end_bit
+                    && !(end.saturating_sub(stretch.padding_bits)..=end).contains(&state.bit.0[lane])
+                {
+                    return None;
+                }
+                let Some(stretch) = self.stretches.get(*todo) else {
+                    state.stretch[lane] = usize::MAX;
+                    (state.block.0[lane], state.end.0[lane]) = (nowhere, nowhere);
+                    continue;
+                };
+                state.begin(lane, *todo, stretch);
                 *todo += 1;
-                live |= 1 << lane;
-                state.bit.0[lane] = stretch.bit;
-                (state.block.0[lane], state.end.0[lane]) = (stretch.start, stretch.end);
-                // A stretch starts with the first block of an MCU, which belongs to the first component.
-                (state.number.0[lane], state.index.0[lane], state.table.0[lane]) = (0, BEFORE_DC, 0);
-            } else {
-                (state.block.0[lane], state.end.0[lane]) = (nowhere, nowhere);
             }
+            if live < lane {
+                state.take_over(live, lane, nowhere);
+            }
+            live += 1;
         }
         Some(live)
     }

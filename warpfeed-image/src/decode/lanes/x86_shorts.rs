@@ -264,7 +264,7 @@ impl Shorts for __m256i {
         unsafe {
             let halves = _mm256_cmpeq_epi64(self, _mm256_setzero_si256());
             let alone = _mm256_and_si256(halves, _mm256_shuffle_epi32::<0x4E>(halves));
-            if _mm256_movemask_epi8(alone) == 0 { None } else { Some(alone) }
+            if _mm256_testz_si256(alone, alone) == 1 { None } else { Some(alone) }
         }
     }
 

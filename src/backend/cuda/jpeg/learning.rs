@@ -1,0 +1,111 @@
+//! What the device finds out about the places in images, from a batch's queue to the store of entry points.
+
+use super::lower::unpacked_dc;
+use super::params::JpegImage;
+use crate::backend::cuda::arena::Arena;
+use crate::backend::left_to_cpu::UNUSED_BYTES;
+use crate::cuda::driver::{Context, HostMemory};
+use crate::decode::{DevicePoints, EntryPointStore, NewPoints};
+use crate::error::Result;
+use crate::ops::descriptors::DevicePointer;
+
+/// Bytes that remain for the descriptors at the end of a batch.
+const SPARED_BYTES: usize = 1 << 20;
+
+/// The images of a batch whose places are found out. One copy brings the places of all.
+#[derive(Debug, Default)]
+pub(super) struct Learning {
+    images: Vec<Image>,
+    /// Where the places of all images lie on the device.
+    address: DevicePointer,
+    len_bytes: usize,
+}
+
+/// An image whose places are found out.
+#[derive(Debug)]
+struct Image {
+    points: NewPoints,
+    /// Number of the image in the batch.
+    number: usize,
+    /// Where its DC coefficients begin, and then its MCUs, from `address` on.
+    at: usize,
+    status: u32,
+}
+
+/// Bytes of an image's DC coefficients, and of its MCUs' places with that of their end.
+fn sizes(points: &NewPoints) -> (usize, usize) {
+    (size_of::<u64>() * points.points(), (size_of::<u32>() * (points.mcus() + 1)).next_multiple_of(size_of::<u64>()))
+}
+
+impl Learning {
+    /// Takes memory for the places of the images whose places are new. If there is none, nothing is found out.
+    pub(super) fn place<'a>(
+        arena: &Arena,
+        images: &mut [JpegImage],
+        points: impl Iterator<Item = &'a DevicePoints>,
+    ) -> Self {
+        let mut this = Self::default();
+        for (number, points) in points.enumerate() {
+            if let DevicePoints::New(points) = points {
+                let (dc_bytes, mcu_bytes) = sizes(points);
+                this.images.push(Image { points: *points, number, at: this.len_bytes, status: 0 });
+                this.len_bytes += dc_bytes + mcu_bytes;
+            }
+        }
+        if this.images.is_empty() {
+            return this;
+        }
+        let Ok(address) = arena.scratch_sparing(this.len_bytes, SPARED_BYTES) else { return Self::default() };
+        this.address = address;
+        for Image { points, number, at, .. } in &this.images {
+            let dc = address + *at as DevicePointer;
+            (images[*number].point_dc, images[*number].mcus) = (dc, dc + sizes(points).0 as DevicePointer);
+        }
+        this
+    }
+
+    pub(super) fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    pub(super) fn address(&self) -> DevicePointer {
+        self.address
+    }
+
+    /// Host memory for the places. `memory` is that of the batches before, which is replaced if it is too small.
+    pub(super) fn memory<'a>(&self, memory: &'a mut Option<HostMemory>, context: &Context) -> Result<&'a HostMemory> {
+        let is_enough = |memory: &HostMemory| memory.len_bytes() >= self.len_bytes;
+        let found = memory.take().filter(is_enough);
+        // Pinned even if other memory is not, because a copy to pageable memory would block the call. Batches differ.
+        let found = found.map_or_else(|| HostMemory::new(context, self.len_bytes + self.len_bytes / 4, true), Ok)?;
+        Ok(memory.insert(found))
+    }
+
+    /// Takes note of the images' status.
+    pub(super) fn judge(&mut self, status: &[u32]) {
+        self.images.iter_mut().for_each(|image| image.status = status[image.number]);
+    }
+
+    /// Stores the places of the images that the device has not flagged.
+    pub(super) fn store(&self, bytes: &[u8], store: &EntryPointStore) {
+        let mut bits = Vec::new();
+        for Image { points, at, status, .. } in &self.images {
+            match *status {
+                0 => {
+                    let (dc, mcus) = bytes[*at..].split_at(sizes(points).0);
+                    let mcus = &mcus[..size_of::<u32>() * (points.mcus() + 1)];
+                    bits.clear();
+                    bits.extend(mcus.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)));
+                    points.store(
+                        store,
+                        &bits,
+                        dc.as_chunks::<8>().0.iter().map(|dc| unpacked_dc(u64::from_ne_bytes(*dc))),
+                    );
+                }
+                UNUSED_BYTES => points.store_none(store),
+                // The CPU has decoded it, and has learned its places.
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Entry points in a folder, while the process is killed or the disk refuses. `scripts/entry-points` does the same with
+//! photographs, all presets and 200 kills.
+
+use crate::pack::{image_folder, library};
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Lets changes of a folder fail: refuses them as a disk that is mounted read-only (`FAULT=read-only`), takes no more
+/// bytes (`full`), or kills the process before a change (`3`: before the third), a write after half of its bytes.
+pub(crate) const FAULTS: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static long changes;
+static int is_inside(const char *path) {
+    const char *folder = getenv("FOLDER");
+    return strncmp(path, folder, strlen(folder)) == 0;
+}
+static int is_fault(const char *name) { return strcmp(getenv("FAULT"), name) == 0; }
+static int is_last(void) { return ++changes == atol(getenv("FAULT")); }
+static int refused(const char *path) {
+    if (!is_inside(path)) return 0;
+    if (is_last()) kill(getpid(), SIGKILL);
+    errno = EROFS;
+    return is_fault("read-only");
+}
+int open64(const char *path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    int mode = va_arg(rest, int);
+    va_end(rest);
+    if (flags & (O_WRONLY | O_RDWR | O_CREAT) && refused(path)) return -1;
+    return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+int mkdir(const char *path, mode_t mode) { return refused(path) ? -1 : syscall(SYS_mkdirat, AT_FDCWD, path, mode); }
+int unlink(const char *path) { return refused(path) ? -1 : syscall(SYS_unlinkat, AT_FDCWD, path, 0); }
+int rename(const char *from, const char *to) {
+    return refused(to) ? -1 : syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+ssize_t write(int file, const void *bytes, size_t count) {
+    char link[64], path[4096] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    if (readlink(link, path, sizeof path - 1) > 0 && is_inside(path)) {
+        if (is_fault("full")) {
+            errno = ENOSPC;
+            return -1;
+        }
+        if (is_last()) {
+            syscall(SYS_write, file, bytes, count / 2);
+            kill(getpid(), SIGKILL);
+        }
+    }
+    return syscall(SYS_write, file, bytes, count);
+}
+"#;
+
+/// Two epochs over the images, with entry points in the home below `folder`, and a fault if there is one.
+fn run(images: &str, folder: &Path, fault: Option<&str>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
+    command.args(["run", images, "--preset", "train", "--epochs", "2", "--threads", "1", "--digest", "--json"]);
+    command.env_remove("XDG_CACHE_HOME").env_remove("WARPFEED_ENTRY_POINTS").env("HOME", folder.join("home"));
+    if let Some(fault) = fault {
+        command.env("LD_PRELOAD", folder.join("library.so")).env("FAULT", fault).env("FOLDER", folder.join("home"));
+    }
+    command.output().unwrap()
+}
+
+/// The digest of a run, and the number of images that were decoded from entry points.
+fn report(output: &Output) -> (String, u64) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    (report["digest"].as_str().unwrap().to_owned(), report["decoded"]["entry_points"].as_u64().unwrap())
+}
+
+/// Every change of the folder, from the first run's key to the file's name, is once the one before which the process
+/// dies.
+#[test]
+fn a_process_that_is_killed_while_it_writes_loses_nothing_but_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = image_folder(folder.path(), 5);
+    library(folder.path(), FAULTS);
+    let home = folder.path().join("home");
+    let (want, _) = report(&run(&images, folder.path(), Some("full")));
+    let mut kills = 0;
+    loop {
+        fs::remove_dir_all(&home).unwrap();
+        fs::create_dir(&home).unwrap();
+        let output = run(&images, folder.path(), Some(&(kills + 1).to_string()));
+        if output.status.signal().is_none() {
+            break;
+        }
+        kills += 1;
+        assert_eq!(report(&run(&images, folder.path(), None)).0, want, "kill {kills}");
+        // Both epochs have them now, and nothing is left of the killed process.
+        assert_eq!(report(&run(&images, folder.path(), None)), (want.clone(), 10), "kill {kills}");
+        let points = fs::read_dir(home.join(".cache/warpfeed/entry-points")).unwrap();
+        let left: Vec<_> = points.map(|entry| entry.unwrap().file_name()).collect();
+        assert!(left.iter().all(|name| !name.to_str().unwrap().ends_with(".tmp")), "kill {kills}: {left:?}");
+    }
+    assert!(kills > 10, "{kills}");
+}
+
+/// The default folder cannot be written: entry points are in memory, and the run is the same.
+#[test]
+fn a_read_only_home_and_a_full_disk_lose_nothing_but_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = image_folder(folder.path(), 5);
+    library(folder.path(), FAULTS);
+    let home = folder.path().join("home");
+    fs::create_dir(&home).unwrap();
+    let want = report(&run(&images, folder.path(), None));
+    for is_known in [true, false] {
+        for fault in ["read-only", "full"] {
+            let (digest, used) = report(&run(&images, folder.path(), Some(fault)));
+            assert!(digest == want.0 && used >= want.1, "{fault}, {is_known}: {used} of {}", want.1);
+        }
+        fs::remove_dir_all(home.join(".cache")).unwrap();
+    }
+    assert!(want.1 > 0);
+}
