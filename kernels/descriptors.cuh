@@ -276,6 +276,28 @@ struct NoiseSample {
     uint32_t clip;              // if 0, sums wrap around
 };
 
+// field_load: a mask as the host packs it, row by row.
+struct FieldLoadSample {
+    const uint8_t* packed;
+    TargetImage target;
+    uint32_t pixel_bytes;  // 1 to 3
+    uint32_t reserved;
+};
+
+// What the three bytes of a pixel carry: a byte of each plane, a number of 16 bits, or a bit of each plane.
+constexpr uint32_t kBytes = 0, kWords = 1, kBits = 2;
+
+// field_store: the place in the batch has planes of `width` x `height`.
+struct FieldStoreSample {
+    SourceImage source;
+    void* elements;
+    uint32_t width, height;
+    uint32_t planes;
+    uint32_t form;
+    uint32_t fill;  // the pixel outside the image
+    uint32_t reserved;
+};
+
 // mixup: the part of one image.
 struct MixupSample {
     float share, rest;                  // weights of an element and its partner's, if `blend` is not 0
@@ -329,6 +351,8 @@ static_assert(sizeof(ElasticSample) == 128 && offsetof(ElasticSample, radius) ==
 static_assert(sizeof(NoiseSample) == 56 && offsetof(NoiseSample, mean) == 44, "as in descriptors.rs");
 static_assert(sizeof(EraseNoiseSample) == 96 && offsetof(EraseNoiseSample, value) == 80, "as in descriptors.rs");
 static_assert(offsetof(EraseNoiseSample, output) == 40, "as in descriptors.rs");
+static_assert(sizeof(FieldLoadSample) == 48 && offsetof(FieldLoadSample, pixel_bytes) == 40, "as in descriptors.rs");
+static_assert(sizeof(FieldStoreSample) == 72 && offsetof(FieldStoreSample, planes) == 56, "as in descriptors.rs");
 static_assert(sizeof(EraseSample) == 32 && offsetof(EraseSample, value) == 28, "as in descriptors.rs");
 
 }  // namespace warpfeed

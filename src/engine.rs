@@ -192,7 +192,7 @@ impl Engine {
         let header = self.recipe.header(&buffer)?;
         let ops = self.recipe.of(&header);
         let plan = self.recipe.planner.plan_one(&ops, header.size)?;
-        let sample = PlannedSample { place: i, header: &header, plans: &[plan], later: true };
+        let sample = PlannedSample { place: i, header: &header, plans: &[plan], masks: &[], later: true };
         self.backend.run(worker, batch, Encoded::owned(buffer), &sample).map(drop)
     }
 }

@@ -1,12 +1,14 @@
 //! Moves the fields of a sample through the recipe of its image.
 
-use crate::backend::masks::{self, MaskRunner};
+use crate::backend::carried;
+use crate::backend::masks::MaskRunner;
 use crate::decode::Header;
 use crate::error::Result;
-use crate::fields::{Field, Fields, Mask};
-use crate::ops::{Op, Resize};
-use crate::plan::{Planner, Strategy};
+use crate::fields::{Field, Fields, FurtherImage, Mask, MaskKind};
+use crate::ops::{Interpolation, OnField, Op, Resize};
+use crate::plan::{Plan, Planner, Strategy};
 use crate::raster::Size;
+use std::borrow::Cow;
 
 /// Memory for masks on their way through recipes, kept from one sample to the next.
 #[derive(Default)]
@@ -56,47 +58,139 @@ impl Follower {
     /// does not say where points go; the errors of operations.
     pub(crate) fn follow(
         &mut self,
-        mut fields: Fields,
+        fields: Fields,
         stored: Size,
         recipe: &[Op],
         planner: &Planner,
     ) -> Result<(Fields, Size)> {
+        let Rest { mut fields, before, ops, size } = self.up_to_masks(fields, stored, recipe, planner)?;
+        self.move_masks(&mut fields, before, ops, planner)?;
+        Ok((fields, size))
+    }
+
+    /// The fields but masks after a recipe, as [`follow`](Self::follow) has them, with the size of the result, and the
+    /// masks that are still to be moved.
+    ///
+    /// # Errors
+    /// As of [`follow`](Self::follow).
+    pub(crate) fn follow_but_masks(
+        &mut self,
+        fields: Fields,
+        stored: Size,
+        recipe: &[Op],
+        planner: &Planner,
+    ) -> Result<(Fields, Size, Vec<UnmovedMask>)> {
+        let Rest { mut fields, before, ops, size } = self.up_to_masks(fields, stored, recipe, planner)?;
+        let unmoved = fields.take_masks().into_iter().map(|(name, mask)| {
+            let ops = ops_on_mask(&mask, before, ops)?;
+            Ok(UnmovedMask { name, mask, ops })
+        });
+        let unmoved = unmoved.collect::<Result<_>>()?;
+        Ok((fields, size, unmoved))
+    }
+
+    /// Moves fields through a recipe, except masks through what comes after the last operation that joins samples.
+    fn up_to_masks<'a>(
+        &mut self,
+        mut fields: Fields,
+        stored: Size,
+        recipe: &'a [Op],
+        planner: &Planner,
+    ) -> Result<Rest<'a>> {
+        let mut rest = (stored, &recipe[..0]);
         let mut size = stored;
         // An operation that joins samples needs all fields as they are at its place.
-        let none = recipe.is_empty().then_some(recipe);
-        for part in recipe.split_inclusive(Op::joins).chain(none) {
+        for part in recipe.split_inclusive(Op::joins) {
             let (joins, part) = match part.split_last() {
                 Some((last, before)) if last.joins() => (Some(last), before),
                 _ => (None, part),
             };
             // Masks of objects that go need not be moved.
-            let before = size;
-            size = move_points(&mut fields, before, part)?;
-            for field in fields.fields_mut() {
-                if let Field::Mask(mask) = field {
-                    *mask = self.move_mask(mask, before, part, planner)?;
-                }
-            }
+            rest = (size, part);
+            size = move_points(&mut fields, size, part)?;
             if let Some(op) = joins {
+                self.move_masks(&mut fields, rest.0, part, planner)?;
                 size = op.move_points(&mut fields, size)?;
+                rest = (size, &recipe[..0]);
             }
         }
-        Ok((fields, size))
+        let (before, ops) = rest;
+        Ok(Rest { fields, before, ops, size })
     }
 
+    fn move_masks(&mut self, fields: &mut Fields, stored: Size, recipe: &[Op], planner: &Planner) -> Result<()> {
+        for field in fields.fields_mut() {
+            match field {
+                Field::Mask(mask) => *mask = self.move_mask(mask, stored, recipe, planner)?,
+                Field::Image(image) => {
+                    *image = FurtherImage::of_moved(self.move_mask(image.as_mask(), stored, recipe, planner)?);
+                }
+                Field::Boxes(_) | Field::KeyPoints(_) | Field::Integers(_) | Field::Floats(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The planes of a mask or of a further image after a recipe on an image of size `stored`.
     fn move_mask(&mut self, mask: &Mask, stored: Size, recipe: &[Op], planner: &Planner) -> Result<Mask> {
-        if mask.size() != stored {
+        let ops = ops_on_mask(mask, stored, recipe)?;
+        if ops.is_empty() { Ok(mask.clone()) } else { self.masks.run(mask, &plan_of_mask(&ops, mask.size(), planner)?) }
+    }
+}
+
+/// Fields of which masks are still to be moved.
+struct Rest<'a> {
+    fields: Fields,
+    /// The size of the image that masks lie on.
+    before: Size,
+    /// The operations that masks are still to go through.
+    ops: &'a [Op],
+    /// The size of the result.
+    size: Size,
+}
+
+/// A mask that is still to be moved.
+pub(crate) struct UnmovedMask {
+    pub(crate) name: Cow<'static, str>,
+    pub(crate) mask: Mask,
+    ops: Vec<Op>,
+}
+
+impl UnmovedMask {
+    /// The plan that moves the mask.
+    ///
+    /// # Errors
+    /// As of [`Planner::plan_one`].
+    pub(crate) fn plan(&self, planner: &Planner) -> Result<Plan<'_>> {
+        plan_of_mask(&self.ops, self.mask.size(), planner)
+    }
+}
+
+/// The operations that move a mask, or a further image, as a recipe moves an image of size `stored`.
+fn ops_on_mask(mask: &Mask, stored: Size, recipe: &[Op]) -> Result<Vec<Op>> {
+    let interpolation = match mask.kind() {
+        MaskKind::Further(interpolation) => interpolation,
+        MaskKind::OfImage | MaskKind::OfObjects if mask.size() != stored => {
             return Err(Mask::unfit(mask.size(), stored));
         }
-        let (mut ops, mut size) = (Vec::with_capacity(recipe.len()), stored);
-        for op in recipe {
-            ops.extend(op.on_mask(size, masks::fill(mask))?);
-            size = op.output_size(size)?;
+        MaskKind::OfImage | MaskKind::OfObjects => Some(Interpolation::Nearest),
+    };
+    let (mut ops, mut own, mut size) = (Vec::with_capacity(recipe.len()), mask.size(), stored);
+    for op in recipe {
+        let how = OnField::new(carried::fill(mask), interpolation, own, size);
+        if let Some(op) = op.on_field(size, &how)? {
+            own = op.output_size(own)?;
+            ops.push(op);
         }
-        // Multiplied maps are sampled bilinearly, which a mask never is.
-        let strategy = if planner.strategy == Strategy::Composed { Strategy::Fused } else { planner.strategy };
-        self.masks.run(mask, &Planner { strategy, ..*planner }.plan_one(&ops, stored)?)
+        size = op.output_size(size)?;
     }
+    Ok(ops)
+}
+
+fn plan_of_mask<'a>(ops: &'a [Op], stored: Size, planner: &Planner) -> Result<Plan<'a>> {
+    // Multiplied maps are sampled bilinearly, which a mask never is.
+    let strategy = if planner.strategy == Strategy::Composed { Strategy::Fused } else { planner.strategy };
+    Planner { strategy, ..*planner }.plan_one(ops, stored)
 }
 
 /// Moves boxes and keypoints through a recipe, and drops the objects that it drops. Returns the size of the result.

@@ -126,6 +126,7 @@ pub mod fields;
 mod file;
 mod follow;
 mod hex;
+mod interpolation;
 mod memory;
 mod mix;
 mod npy;

@@ -13,9 +13,9 @@ mod descriptors;
 use cuda_sim::{Kernel, LAUNCH_BYTES, Memory};
 use descriptors::{
     Axis, BatchPlace, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, ElasticSample,
-    EraseNoiseSample, EraseSample, FinishSample, FlipSample, FusedSample, HistogramSample, Launch, MixSample,
-    MixupBatch, MixupSample, MorphologySample, NoiseSample, PerspectiveSample, ResizeSample, RotateSample,
-    SharpnessSample, SourceImage, TableSample, TargetImage,
+    EraseNoiseSample, EraseSample, FieldLoadSample, FieldStoreSample, FinishSample, FlipSample, FusedSample,
+    HistogramSample, Launch, MixSample, MixupBatch, MixupSample, MorphologySample, NoiseSample, PerspectiveSample,
+    ResizeSample, RotateSample, SharpnessSample, SourceImage, TableSample, TargetImage,
 };
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -215,6 +215,16 @@ fn all<R>(run: impl Fn(Launched<'_>) -> R) -> Vec<(&'static str, R)> {
         flip: 0,
         channels: 3,
     };
+    let load =
+        FieldLoadSample { packed: put(&[0_u8; (SIDE * SIDE) as usize]), target: out, pixel_bytes: 1, reserved: 0 };
+    let store = FieldStoreSample {
+        source: input,
+        elements: put(&[0_u8; (SIDE * SIDE) as usize]),
+        width,
+        height,
+        planes: 1,
+        ..FieldStoreSample::default()
+    };
     vec![
         ("fused_f16_nchw", count("fused_f16_nchw", fused(0), &run)),
         ("fused_f16_nchw, vertical first", count("fused_f16_nchw", fused(1), &run)),
@@ -263,6 +273,8 @@ fn all<R>(run: impl Fn(Launched<'_>) -> R) -> Vec<(&'static str, R)> {
         ("erase_u8_nhwc", count("erase_u8_nhwc", erase, &run)),
         ("erase_noise_f16_nchw", count("erase_noise_f16_nchw", erase_noise, &run)),
         ("mixup_f16_nchw", count("mixup_f16_nchw", mixup, &run)),
+        ("field_load_u8_nhwc", count("field_load_u8_nhwc", load, &run)),
+        ("field_store_u8_nchw", count("field_store_u8_nchw", store, &run)),
     ]
 }
 

@@ -49,6 +49,13 @@ impl Backend for AnyBackend {
         }
     }
 
+    fn moves_masks(&self) -> bool {
+        match self {
+            Self::Cpu(cpu) => cpu.moves_masks(),
+            Self::Cuda(gpu) => gpu.moves_masks(),
+        }
+    }
+
     fn worker(&self) -> Result<AnyWorker> {
         match self {
             Self::Cpu(cpu) => cpu.worker().map(|worker| AnyWorker::Cpu(Box::new(worker))),

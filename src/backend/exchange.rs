@@ -3,6 +3,7 @@
 use super::Decoded;
 use crate::decode::Header;
 use crate::error::Error;
+use crate::fields::{Mask, MaskOnDevice};
 use crate::mix::MixPlan;
 use crate::plan::Plan;
 use crate::raster::Size;
@@ -18,10 +19,27 @@ pub(crate) struct PlannedSample<'a> {
     /// One plan for each image that the batch has of the sample, orientation included: all repetitions of the first
     /// view, then those of the next. The images of a view have the view's size.
     pub(crate) plans: &'a [Plan<'a>],
+    /// The masks of these images that the back end moves; none where it leaves masks to its caller
+    /// ([`Backend::moves_masks`]).
+    pub(crate) masks: &'a [PlannedMask<'a>],
     /// Whether part of the work may be left to [`Backend::settle`], for the whole batch at once, which may then report
     /// the sample as bad.
     pub(crate) later: bool,
 }
+
+/// A mask of a sample, and the plan that moves it.
+pub(crate) struct PlannedMask<'a> {
+    /// Number of the image among the sample's that the mask belongs to.
+    pub(crate) image: usize,
+    /// Number of the field among the pipeline's.
+    pub(crate) field: usize,
+    pub(crate) mask: &'a Mask,
+    pub(crate) plan: Plan<'a>,
+}
+
+/// The masks of a view on a device: for each of the pipeline's fields, those of each image, padding included; `None` where
+/// the field is no mask.
+pub(crate) type MasksOfView = Vec<Vec<Option<MaskOnDevice>>>;
 
 /// The result of the work that was left for the whole batch.
 #[derive(Default)]
@@ -61,6 +79,8 @@ pub(crate) struct Finished {
     /// The size of each image, padding included; empty if images have one size.
     pub(crate) sizes: Vec<Size>,
     pub(crate) targets: Option<Storage>,
+    /// The masks of each view that the back end has moved; empty if it has moved none.
+    pub(crate) masks: Vec<MasksOfView>,
     /// Time that mixing took on the host.
     pub(crate) mix: Duration,
 }

@@ -7,6 +7,7 @@
 //! kind of device (ROCm, wgpu) is another folder here, a variant of [`Device`] and a variant of [`AnyBackend`].
 
 mod any;
+pub(crate) mod carried;
 mod cpu;
 pub(crate) mod cuda;
 mod encoded;
@@ -22,7 +23,7 @@ mod work_stats;
 pub(crate) use any::{AnyBackend, AnyBatch, AnyWorker};
 pub(crate) use cpu::masks;
 pub(crate) use encoded::Encoded;
-pub(crate) use exchange::{End, Finished, PlannedSample, Settled};
+pub(crate) use exchange::{End, Finished, MasksOfView, PlannedMask, PlannedSample, Settled};
 pub use left_to_cpu::LeftToCpu;
 pub(crate) use open::{Open, open};
 pub(crate) use options::{MAX_BATCH_BYTES, OutputForm, PixelForm, RunOptions, Strides};
@@ -47,6 +48,9 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Largest device memory of the batches that are being filled or in flight, in bytes.
     fn device_bytes(&self) -> u64;
+
+    /// Whether masks are moved here, with their images. Otherwise the caller moves them.
+    fn moves_masks(&self) -> bool;
 
     /// Makes a worker for the calling thread.
     fn worker(&self) -> Result<Self::Worker>;

@@ -30,6 +30,8 @@ pub(crate) struct RunOptions {
     pub(crate) target_bytes: u64,
     /// Number of batches being filled or ready ahead of the consumer.
     pub(crate) prefetch: usize,
+    /// Number of fields that batches have.
+    pub(crate) fields: usize,
     /// Number of worker threads. With 0 the consumer's thread does their work.
     pub(crate) threads: usize,
     /// Largest device memory of the batches being filled or in flight, in bytes. Default: a share of the free memory.
@@ -53,6 +55,7 @@ impl Default for RunOptions {
             batch_images: 0,
             target_bytes: 0,
             prefetch: DEFAULT_PREFETCH,
+            fields: 0,
             threads: 0,
             device_memory_bytes: None,
             pinned: true,

@@ -282,14 +282,14 @@ impl CudaBuffer {
         self.pool.reader.synchronize()
     }
 
-    /// Waits for the batch and copies its first `to.len()` bytes.
-    pub(crate) fn read(&self, to: &mut [u8]) -> Result<()> {
+    /// Waits for the batch and copies `to.len()` bytes from an offset on.
+    pub(crate) fn read(&self, offset_bytes: usize, to: &mut [u8]) -> Result<()> {
         let _entered = driver::enter(&self.pool.context)?;
         let buffer = self.buffer()?;
-        debug_assert!(to.len() <= self.len_bytes);
+        debug_assert!(offset_bytes + to.len() <= self.len_bytes);
         self.pool.reader.wait(&buffer.ready)?;
-        // SAFETY: the buffer is longer than `to`; what writes it is the batch, which the stream waits for.
-        unsafe { driver::download(to, buffer.address(), &self.pool.reader) }
+        // SAFETY: the buffer is longer than `to` from there; what writes it is the batch, which the stream waits for.
+        unsafe { driver::download(to, buffer.address() + offset_bytes as u64, &self.pool.reader) }
     }
 
     /// Gives the memory to the owner of `stream`, who frees it in the order of that stream. The memory begins with the
@@ -313,8 +313,8 @@ impl CudaBuffer {
     /// that were made to wait for it. If there were none, it is complete when this returns, and the consumer must read
     /// it on the legacy default stream, or on one that this stream waits for.
     #[cfg(feature = "dlpack")]
-    pub(crate) fn lend(&mut self) -> Result<u64> {
-        if self.users.get_mut().unwrap_or_else(PoisonError::into_inner).is_empty() {
+    pub(crate) fn lend(&self) -> Result<u64> {
+        if self.users.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             self.synchronize()?;
             return self.lend_unordered();
         }
@@ -323,8 +323,8 @@ impl CudaBuffer {
 
     /// The address for a consumer that waits for the batch by itself. See [`lend`](Self::lend).
     #[cfg(feature = "dlpack")]
-    pub(crate) fn lend_unordered(&mut self) -> Result<u64> {
-        self.users.get_mut().unwrap_or_else(PoisonError::into_inner).push(User::Raw(LEGACY));
+    pub(crate) fn lend_unordered(&self) -> Result<u64> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner).push(User::Raw(LEGACY));
         Ok(self.buffer()?.address())
     }
 

@@ -25,6 +25,7 @@ impl Digest {
     pub fn add<I: BatchImages>(&mut self, batch: &Batch<I>) -> Result<()> {
         let targets = batch.targets().map(HostTargets::new).transpose()?;
         let views = batch.tensors().map(HostImages::new).collect::<Result<Vec<_>>>()?;
+        let fields = batch.host_fields()?;
         for (i, label) in batch.labels()[..batch.len() - batch.padding()].iter().enumerate() {
             self.hash.update(label.to_le_bytes());
             if let Some(targets) = &targets {
@@ -33,7 +34,7 @@ impl Digest {
             for (number, view) in views.iter().enumerate() {
                 for image in (i..view.len()).step_by(batch.len()) {
                     self.hash.update(view.image_bytes(image)?);
-                    if let Some(fields) = batch.fields(number).and_then(|fields| fields.image(image)) {
+                    if let Some(fields) = fields.get(number).and_then(|fields| fields.image(image)) {
                         add_fields(fields, &mut self.hash);
                     }
                 }
@@ -100,6 +101,18 @@ fn add(hash: &mut Sha256, len: usize, values: &mut dyn Iterator<Item = [u8; 8]>)
     values.for_each(|value| hash.update(value));
 }
 
+fn add_plane(plane: &MaskValues, hash: &mut Sha256) {
+    match plane {
+        MaskValues::U8(values) => {
+            add(hash, values.len(), &mut std::iter::empty());
+            hash.update(values);
+        }
+        MaskValues::U16(values) => {
+            add(hash, values.len(), &mut values.iter().map(|value| u64::from(*value).to_le_bytes()));
+        }
+    }
+}
+
 fn add_fields(fields: &Fields, hash: &mut Sha256) {
     for (name, field) in fields.iter() {
         hash.update(name.as_bytes());
@@ -112,19 +125,8 @@ fn add_fields(fields: &Fields, hash: &mut Sha256) {
             }
             Field::Integers(rows) => add(hash, rows.len(), &mut rows.iter().map(|value| value.to_le_bytes())),
             Field::Floats(rows) => add(hash, rows.len(), &mut rows.iter().map(float)),
-            Field::Mask(mask) => {
-                for plane in mask.planes() {
-                    match &**plane {
-                        MaskValues::U8(values) => {
-                            add(hash, values.len(), &mut std::iter::empty());
-                            hash.update(values);
-                        }
-                        MaskValues::U16(values) => {
-                            add(hash, values.len(), &mut values.iter().map(|value| u64::from(*value).to_le_bytes()));
-                        }
-                    }
-                }
-            }
+            Field::Mask(mask) => mask.planes().iter().for_each(|plane| add_plane(plane, hash)),
+            Field::Image(image) => image.planes().iter().for_each(|plane| add_plane(plane, hash)),
         }
     }
 }

@@ -87,6 +87,7 @@ fn sheet<I: BatchImages>(pipeline: &Pipeline<I>, epoch: u64, columns: u32, rows:
     'sheet: for batch in &mut batches {
         let batch = batch?;
         let views = batch.tensors().map(HostImages::new).collect::<Result<Vec<_>>>()?;
+        let fields = batch.host_fields()?;
         for (sample, repetition) in (0..batch.len()).zip(batch.repetitions()) {
             if images.len() >= wanted {
                 break 'sheet;
@@ -99,7 +100,7 @@ fn sheet<I: BatchImages>(pipeline: &Pipeline<I>, epoch: u64, columns: u32, rows:
                     let [_, height, width, _] = view.shape(place);
                     let size = Size::new(width as u32, height as u32);
                     let mut image = Image::from_rgb(size, view.image_bytes(place)?)?;
-                    if let Some(fields) = batch.fields(number).and_then(|fields| fields.image(place)) {
+                    if let Some(fields) = fields.get(number).and_then(|fields| fields.image(place)) {
                         draw(&mut image, fields);
                     }
                     images.push(image);

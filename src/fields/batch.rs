@@ -1,14 +1,23 @@
 //! The fields of a batch, of one sample after the other, and as flat lists.
 
-use super::{BoxFormat, Boxes, Field, Fields, MaskValues};
+use super::{BoxFormat, Boxes, Field, Fields, Mask, MaskKind, MaskOnDevice, MaskValues};
+use crate::cuda::CudaBuffer;
+use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::raster::Size;
+use std::borrow::Cow;
+use std::sync::Arc;
 
 /// The fields of a batch's images, in the order of the images.
 ///
 /// Numbers of objects differ from image to image. So rows are handed over flat, those of the first image first, with
 /// [`offsets`](Self::offsets) or [`batch_indices`](Self::batch_indices), or [`padded`](Self::padded) to one number of
-/// rows for each image. All values are in host memory.
+/// rows for each image.
+///
+/// Values are in host memory, but masks are where the images are. In batches on a device, the fields of single images
+/// ([`image`](Self::image)) are those without masks; `mask_tensor` and its like have the masks on the device, and
+/// [`masks`](Self::masks) and [`to_host`](Self::to_host) copy them.
 ///
 /// ```
 /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -29,9 +38,19 @@ use crate::raster::Size;
 /// assert_eq!(fields.integers("labels")?, [7, 7, 7]);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct BatchFields {
     images: Vec<(Fields, Size)>,
+    on_device: Option<OnDevice>,
+}
+
+/// The masks of a batch that are on a device.
+#[derive(Debug, Clone)]
+struct OnDevice {
+    /// The names of all fields, in their order.
+    names: Arc<[String]>,
+    /// For each name the masks of the images; `None` where the field is no mask.
+    masks: Vec<Vec<Option<MaskOnDevice>>>,
 }
 
 /// Boxes of a batch with the same number of rows for each image ([`BatchFields::padded`]).
@@ -50,7 +69,54 @@ pub struct Padded {
 impl BatchFields {
     /// The fields of images and the images' sizes.
     pub(crate) fn new(images: Vec<(Fields, Size)>) -> Self {
-        Self { images }
+        Self { images, on_device: None }
+    }
+
+    /// Adds masks on a device: for each name of a field those of the images.
+    pub(crate) fn with_masks(self, names: &Arc<[String]>, masks: Vec<Vec<Option<MaskOnDevice>>>) -> Self {
+        Self { on_device: Some(OnDevice { names: Arc::clone(names), masks }), ..self }
+    }
+
+    /// The device that the masks are on; [`Device::Cpu`] if they are in host memory.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        let masks = self.on_device.iter().flat_map(|on_device| on_device.masks.iter().flatten().flatten());
+        masks.map(|mask| Device::Cuda(mask.memory.ordinal())).next().unwrap_or(Device::Cpu)
+    }
+
+    /// The masks of the images that are on a device under this name; `None` if they are not.
+    pub(crate) fn masks_on_device(&self, name: &str) -> Option<Vec<&MaskOnDevice>> {
+        let on_device = self.on_device.as_ref()?;
+        let masks = on_device.names.iter().zip(&on_device.masks).find(|(own, _)| *own == name)?.1;
+        masks.iter().map(Option::as_ref).collect()
+    }
+
+    /// The fields with all masks in host memory, so that [`image`](Self::image) has them. Masks that are there already are
+    /// not copied.
+    ///
+    /// # Synchronization
+    /// Waits until masks on a device are complete, and copies them.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device fails; [`Error::OutOfMemory`] if there is no memory for the copy.
+    pub fn to_host(&self) -> Result<Self> {
+        let Some(OnDevice { names, masks }) = &self.on_device else { return Ok(self.clone()) };
+        let mut images: Vec<(Fields, Size)> = self.images.iter().map(|(_, size)| (Fields::new(), *size)).collect();
+        // Masks share memory with those before and after them.
+        let mut copied = Copied::default();
+        for (name, masks) in names.iter().zip(masks) {
+            for (i, (fields, _)) in images.iter_mut().enumerate() {
+                let own = self.images[i].0.get(name).cloned();
+                let field = match masks.get(i).and_then(Option::as_ref) {
+                    Some(mask) => Some(mask.from_bytes(copied.bytes_of(&mask.memory)?)),
+                    None => own,
+                };
+                if let Some(field) = field {
+                    fields.insert(Cow::Owned(name.clone()), field)?;
+                }
+            }
+        }
+        Ok(Self::new(images))
     }
 
     /// Number of images.
@@ -65,7 +131,8 @@ impl BatchFields {
         self.images.is_empty()
     }
 
-    /// The fields of image `i`; `None` if there are fewer images.
+    /// The fields of image `i`, without masks that are on a device ([`to_host`](Self::to_host)); `None` if there are fewer
+    /// images.
     #[must_use]
     pub fn image(&self, i: usize) -> Option<&Fields> {
         self.images.get(i).map(|(fields, _)| fields)
@@ -81,17 +148,24 @@ impl BatchFields {
     #[must_use]
     pub fn offsets(&self) -> Vec<usize> {
         let mut offsets = vec![0];
-        for (fields, _) in &self.images {
-            offsets.push(offsets[offsets.len() - 1] + fields.objects());
+        for i in 0..self.len() {
+            offsets.push(offsets[offsets.len() - 1] + self.objects(i));
         }
         offsets
+    }
+
+    /// Number of objects of image `i`.
+    fn objects(&self, i: usize) -> usize {
+        let on_device = self.on_device.iter().flat_map(|on_device| &on_device.masks);
+        let masks =
+            on_device.filter_map(|masks| masks.get(i)?.as_ref().filter(|mask| mask.kind == MaskKind::OfObjects));
+        masks.map(|mask| mask.planes).next().unwrap_or_else(|| self.images[i].0.objects())
     }
 
     /// The number of the image of each row: `[T]`.
     #[must_use]
     pub fn batch_indices(&self) -> Vec<u32> {
-        let rows = |(i, (fields, _)): (u32, &(Fields, Size))| std::iter::repeat_n(i, fields.objects());
-        (0..).zip(&self.images).flat_map(rows).collect()
+        (0..self.len()).flat_map(|i| std::iter::repeat_n(i as u32, self.objects(i))).collect()
     }
 
     /// All boxes in this format: `[T, 4]`, in pixels.
@@ -168,14 +242,37 @@ impl BatchFields {
     }
 
     /// The values of all masks, one plane after the other: `[N, H, W]`, or `[T, H, W]` for masks of objects. All images
-    /// have one size.
+    /// have one size. Masks on a device are copied, as by [`to_host`](Self::to_host).
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the batch has no such field, it has other content, or sizes or types differ.
+    /// [`Error::Parameter`] if the batch has no such field, it has other content, or sizes or types differ; the errors of
+    /// [`to_host`](Self::to_host).
     pub fn masks(&self, name: &str) -> Result<MaskValues> {
+        if self.on_device.is_some() {
+            return self.to_host()?.masks(name);
+        }
+        self.planes(name, "a mask", |field| if let Field::Mask(mask) = field { Some(mask) } else { None })
+    }
+
+    /// The values of further images of one size, one channel after the other: `[N, 1, H, W]` or `[N, 3, H, W]`. Images on a
+    /// device are copied, as by [`to_host`](Self::to_host).
+    ///
+    /// # Errors
+    /// As of [`masks`](Self::masks).
+    pub fn further_images(&self, name: &str) -> Result<MaskValues> {
+        if self.on_device.is_some() {
+            return self.to_host()?.further_images(name);
+        }
+        self.planes(name, "a further image", |field| match field {
+            Field::Image(image) => Some(image.as_mask()),
+            _ => None,
+        })
+    }
+
+    fn planes(&self, name: &str, expected: &str, of: impl Fn(&Field) -> Option<&Mask>) -> Result<MaskValues> {
         let (mut bytes, mut words, mut size) = (Vec::new(), Vec::new(), None);
         for field in self.each(name) {
-            let Field::Mask(mask) = field? else { return Err(other(name, "a mask")) };
+            let mask = of(field?).ok_or_else(|| other(name, expected))?;
             if *size.get_or_insert(mask.size()) != mask.size() {
                 let got = format!("images of different sizes in the field {name}");
                 return Err(Error::parameter("BatchFields::masks", "images", "of one size: ask image by image", got));
@@ -190,16 +287,21 @@ impl BatchFields {
         match (bytes.is_empty(), words.is_empty()) {
             (_, true) => Ok(bytes.into()),
             (true, false) => Ok(words.into()),
-            (false, false) => Err(other(name, "masks of one type: some have 8 bits a pixel, some 16")),
+            (false, false) => Err(other(name, "values of one type: some have 8 bits a pixel, some 16")),
         }
     }
 
     /// The values of all masks on images of size `size`, one plane after the other: `[N, H, W]`, or `[T, H, W]` for masks
-    /// of objects. Each mask lies in the upper left corner, and the rest has its fill.
+    /// of objects. Each mask lies in the upper left corner, and the rest has its fill. Masks on a device are copied, as by
+    /// [`to_host`](Self::to_host).
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the batch has no such field, it has other content, types differ, or a mask is larger.
+    /// [`Error::Parameter`] if the batch has no such field, it has other content, types differ, or a mask is larger; the
+    /// errors of [`to_host`](Self::to_host).
     pub fn padded_masks(&self, name: &str, size: Size) -> Result<MaskValues> {
+        if self.on_device.is_some() {
+            return self.to_host()?.padded_masks(name, size);
+        }
         let mut padded = Vec::with_capacity(self.images.len());
         for field in self.each(name) {
             let Field::Mask(mask) = field? else { return Err(other(name, "a mask")) };
@@ -223,6 +325,24 @@ impl BatchFields {
             all.extend_from_slice(of(field?).ok_or_else(|| other(name, expected))?);
         }
         Ok(all)
+    }
+}
+
+/// The bytes of the memory on a device that was copied last.
+#[derive(Default)]
+struct Copied {
+    of: Option<Arc<CudaBuffer>>,
+    bytes: Vec<u8>,
+}
+
+impl Copied {
+    fn bytes_of(&mut self, buffer: &Arc<CudaBuffer>) -> Result<&[u8]> {
+        if !self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, buffer)) {
+            self.bytes = memory::zeros(buffer.len_bytes(), "the masks of a batch", memory::SMALLER_BATCHES)?;
+            buffer.read(0, &mut self.bytes)?;
+            self.of = Some(Arc::clone(buffer));
+        }
+        Ok(&self.bytes)
     }
 }
 

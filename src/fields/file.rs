@@ -1,13 +1,16 @@
 //! Fields as JSON files, beside which masks are PNG files.
 
 use super::{
-    BOXES, BoxFormat, Boxes, Clamping, Field, Fields, KEYPOINTS, KeyPoints, LABELS, MASK, Mask, PointConvention,
+    BOXES, BoxFormat, Boxes, Clamping, Field, Fields, FurtherImage, KEYPOINTS, KeyPoints, LABELS, MASK, Mask,
+    PointConvention,
 };
 use crate::atomic;
 use crate::error::{Error, Result};
 use crate::file::read_limited;
+use crate::interpolation::Interpolation;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +32,9 @@ struct Written {
     keypoints: Option<WrittenKeyPoints>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mask: Option<WrittenMask>,
+    /// Further images, by the names of their fields.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    images: BTreeMap<String, WrittenImage>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,10 +76,24 @@ struct WrittenMask {
     fill: u16,
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenImage {
+    /// Relative to the folder of the JSON file.
+    path: PathBuf,
+    /// The filter of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    interpolation: Option<Interpolation>,
+    #[serde(default)]
+    fill: u16,
+}
+
 /// Reads fields of a JSON file of the form `{"boxes": {"format": "XYXY", "values": [[x1, y1, x2, y2]], "clamping": "soft"},
 /// "labels": [3], "keypoints": {"values": [[x, y]], "convention": "corner"}, "mask": {"path": "mask.png", "fill": 255}}`.
 /// Each part may be missing. They become the fields `boxes`, `labels`, `keypoints` and `mask`; keypoints belong to no
-/// object. The mask's path is relative to the file's folder, and the mask has at most `max_pixels` pixels.
+/// object. Further images are another part, `"images": {"depth": {"path": "depth.png", "interpolation": "nearest", "fill":
+/// 0}}`, and become fields of their own names. Paths are relative to the file's folder, and images have at most `max_pixels`
+/// pixels.
 ///
 /// # Errors
 /// [`Error::Io`] if a file cannot be read, [`Error::Parameter`] if it has another form, the errors of
@@ -81,10 +101,10 @@ struct WrittenMask {
 pub fn read_fields(path: impl AsRef<Path>, max_pixels: u64) -> Result<Fields> {
     let path = path.as_ref();
     let wrong = |error: serde_json::Error| {
-        let expected = "JSON with boxes, labels, keypoints and mask, or some of them";
+        let expected = "JSON with boxes, labels, keypoints, mask and images, or some of them";
         Error::parameter("read_fields", "file", expected, format!("{}: {error}", path.display()))
     };
-    let Written { boxes, labels, keypoints, mask, .. } =
+    let Written { boxes, labels, keypoints, mask, images, .. } =
         serde_json::from_slice(&read_limited(path, MAX_FILE_BYTES)?).map_err(wrong)?;
     let mut fields = Fields::new();
     if let Some(WrittenBoxes { format, values, clamping, .. }) = boxes {
@@ -99,17 +119,31 @@ pub fn read_fields(path: impl AsRef<Path>, max_pixels: u64) -> Result<Fields> {
         let points = values.into_iter().map(|point| point.map(|value| value as f32)).collect();
         fields.insert(KEYPOINTS, KeyPoints::of_image(points).with_convention(convention))?;
     }
-    if let Some(WrittenMask { path: own, fill }) = mask {
+    let read = |own: PathBuf| {
         let own = path.parent().unwrap_or(Path::new("")).join(own);
-        let bytes = read_limited(&own, max_pixels.saturating_mul(4).saturating_add(MAX_FILE_BYTES))?;
-        fields.insert(MASK, Mask::from_png(&bytes, max_pixels)?.with_fill(fill))?;
+        read_limited(&own, max_pixels.saturating_mul(4).saturating_add(MAX_FILE_BYTES))
+    };
+    if let Some(WrittenMask { path: own, fill }) = mask {
+        fields.insert(MASK, Mask::from_png(&read(own)?, max_pixels)?.with_fill(fill))?;
+    }
+    for (name, WrittenImage { path: own, interpolation, fill }) in images {
+        if let Some(taken) = fields.get(&name).map(|_| &name) {
+            let got = format!("{}: the field {taken} twice", path.display());
+            return Err(Error::parameter("read_fields", "images", "names of their own", got));
+        }
+        let mut image = FurtherImage::from_encoded(&read(own)?, max_pixels)?.with_fill(fill);
+        if let Some(interpolation) = interpolation {
+            image = image.with_interpolation(interpolation);
+        }
+        fields.insert(name, image)?;
     }
     Ok(fields)
 }
 
 /// Writes the fields of an image of size `size`, as [`read_fields`] reads them, with whether each box is valid by
 /// torchvision's measure ([`Boxes::valid`]: sides of a pixel at least). The field `mask` becomes the PNG file
-/// `mask_path`. Other fields than those four are not written.
+/// `mask_path`, as `out.mask.png`, and a further image `depth` the file `out.depth.png` beside it. Other fields are not
+/// written.
 ///
 /// # Errors
 /// [`Error::Io`] if a file cannot be written.
@@ -135,6 +169,21 @@ pub fn write_fields(fields: &Fields, size: Size, path: impl AsRef<Path>, mask_pa
         let png = mask.to_png(0)?;
         atomic::write_output(mask_path, |file| file.write_all(&png))?;
         written.mask = Some(WrittenMask { path: relative(mask_path, path), fill: mask.fill() });
+    }
+    for (name, field) in fields.iter() {
+        let Field::Image(image) = field else { continue };
+        if name.contains(['/', '\\']) {
+            return Err(Error::parameter("write_fields", "images", "names without slashes", name));
+        }
+        // From out.mask.png to out.
+        let mut own = mask_path.with_extension("").with_extension("").into_os_string();
+        own.push(format!(".{name}.png"));
+        let own = PathBuf::from(own);
+        let png = image.to_png()?;
+        atomic::write_output(&own, |file| file.write_all(&png))?;
+        let interpolation = image.interpolation();
+        let image = WrittenImage { path: relative(&own, path), interpolation, fill: image.fill() };
+        written.images.insert(name.to_owned(), image);
     }
     atomic::write_output(path, |file| {
         serde_json::to_writer(&mut *file, &written)?;

@@ -115,7 +115,7 @@ fn place(field: &mut Field, at: [u32; 2], canvas: Size) {
         Field::Boxes(boxes) => boxes.shift(at.map(|px| px as f32)),
         Field::KeyPoints(points) => points.shift(at.map(|px| px as f32)),
         Field::Mask(mask) if mask.size() != canvas => *mask = mask.placed(canvas, at),
-        Field::Mask(_) | Field::Integers(_) | Field::Floats(_) => {}
+        Field::Mask(_) | Field::Image(_) | Field::Integers(_) | Field::Floats(_) => {}
     }
 }
 

@@ -3,6 +3,7 @@
 use super::keep_rows;
 use super::region::{Region, around};
 use crate::error::{Error, Result};
+use crate::interpolation::Interpolation;
 use crate::raster::Size;
 use std::sync::Arc;
 
@@ -24,6 +25,11 @@ impl MaskValues {
             Self::U8(values) => values.len(),
             Self::U16(values) => values.len(),
         }
+    }
+
+    /// The values of 8 bits; `None` if they have 16.
+    pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
+        if let Self::U8(values) = self { Some(values) } else { None }
     }
 
     /// Whether there is no pixel.
@@ -59,8 +65,19 @@ impl From<Vec<u16>> for MaskValues {
 pub struct Mask {
     size: Size,
     planes: Vec<Arc<MaskValues>>,
-    of_objects: bool,
+    kind: Kind,
     fill: u16,
+}
+
+/// What the planes of a mask are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    /// One plane of classes or ids.
+    OfImage,
+    /// A plane of 0 and 1 for each object.
+    OfObjects,
+    /// The channels of a further image ([`FurtherImage`](super::FurtherImage)), with its filter.
+    Further(Option<Interpolation>),
 }
 
 impl Mask {
@@ -71,7 +88,7 @@ impl Mask {
     pub fn new(size: Size, values: impl Into<MaskValues>) -> Result<Self> {
         let values = values.into();
         check(size, values.len())?;
-        Ok(Self { size, planes: vec![Arc::new(values)], of_objects: false, fill: 0 })
+        Ok(Self { size, planes: vec![Arc::new(values)], kind: Kind::OfImage, fill: 0 })
     }
 
     /// A mask for each object: for each pixel, row by row, 0 or another number if it is the object's, which becomes 1.
@@ -86,7 +103,22 @@ impl Mask {
             plane.iter_mut().for_each(|value| *value = u8::from(*value != 0));
             own.push(Arc::new(MaskValues::U8(plane)));
         }
-        Ok(Self { size, planes: own, of_objects: true, fill: 0 })
+        Ok(Self { size, planes: own, kind: Kind::OfObjects, fill: 0 })
+    }
+
+    /// A mask of planes that have as many values as the size has pixels, and 8 bits if they are several.
+    pub(super) fn of_planes(size: Size, planes: Vec<MaskValues>, kind: Kind, fill: u16) -> Self {
+        Self { size, planes: planes.into_iter().map(Arc::new).collect(), kind, fill }
+    }
+
+    /// The same planes as another kind.
+    pub(super) fn of_kind(self, kind: Kind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// What the planes are.
+    pub(crate) const fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Sets the value outside the image, which rotations and padding bring into view: 255 where a training ignores it.
@@ -111,7 +143,7 @@ impl Mask {
     /// Whether each plane belongs to an object, not to the image.
     #[must_use]
     pub const fn is_of_objects(&self) -> bool {
-        self.of_objects
+        matches!(self.kind, Kind::OfObjects)
     }
 
     /// The planes: one, or one for each object.

@@ -1,4 +1,4 @@
-//! Fields of a sample beside its image: boxes, keypoints, masks, and numbers of the objects in it.
+//! Fields of a sample beside its image: boxes, keypoints, masks, numbers of the objects in it, and further images.
 //!
 //! A [`Source`](crate::source::Source) hands them over with the image, and
 //! [`Builder::fields`](crate::Builder::fields) names those that a pipeline delivers. They follow the recipe that is
@@ -7,8 +7,8 @@
 //! Coordinates are in pixels from the upper left corner of the image: the whole image is the box (0, 0, W, H).
 
 // `Motion` is what an operation says of points, and motion.rs is the only file that applies one. Masks are not mentioned
-// there: they are images that the back end runs the same recipe on, with the nearest pixel. Only where samples are joined
-// (join.rs) masks are copied with the other fields.
+// there: they are images that the back end runs the same recipe on, with the nearest pixel, on the device that it runs
+// images on (on_device.rs). Only where samples are joined (join.rs) masks are copied with the other fields.
 //
 // Boxes are computed in the format that they are given in, as torchvision computes them: each product and sum is rounded
 // to single precision, so that another format or another order would change last digits.
@@ -17,10 +17,12 @@ mod batch;
 mod boxes;
 mod drawing;
 mod file;
+mod further_image;
 mod join;
 mod keypoints;
 mod mask;
 pub(crate) mod motion;
+mod on_device;
 mod png;
 pub(crate) mod region;
 
@@ -28,8 +30,11 @@ pub use batch::{BatchFields, Padded};
 pub use boxes::{BoxFormat, Boxes, Clamping};
 pub use drawing::draw;
 pub use file::{read_fields, write_fields};
+pub use further_image::FurtherImage;
 pub use keypoints::{KeyPoints, PointConvention};
+pub(crate) use mask::Kind as MaskKind;
 pub use mask::{Mask, MaskValues};
+pub(crate) use on_device::MaskOnDevice;
 
 use crate::error::{Error, Result};
 use std::borrow::Cow;
@@ -55,6 +60,8 @@ pub enum Field {
     KeyPoints(KeyPoints),
     /// A mask of the image, or one for each object.
     Mask(Mask),
+    /// A further image: depth, the other of a stereo pair, another resolution.
+    Image(FurtherImage),
     /// Whole numbers, one for each object: classes, ids.
     Integers(Vec<i64>),
     /// Numbers, one for each object.
@@ -69,6 +76,7 @@ impl Field {
             Self::Boxes(boxes) => Some(boxes.len()),
             Self::KeyPoints(points) => points.objects(),
             Self::Mask(mask) => mask.is_of_objects().then(|| mask.planes().len()),
+            Self::Image(_) => None,
             Self::Integers(rows) => Some(rows.len()),
             Self::Floats(rows) => Some(rows.len()),
         }
@@ -80,6 +88,7 @@ impl Field {
             Self::Boxes(boxes) => boxes.keep(kept),
             Self::KeyPoints(points) => points.keep(kept),
             Self::Mask(mask) => mask.keep(kept),
+            Self::Image(_) => {}
             Self::Integers(rows) => keep_rows(rows, kept),
             Self::Floats(rows) => keep_rows(rows, kept),
         }
@@ -106,6 +115,7 @@ into_field! {
     Boxes: Boxes,
     KeyPoints: KeyPoints,
     Mask: Mask,
+    Image: FurtherImage,
     Integers: Vec<i64>,
     Floats: Vec<f32>,
 }
@@ -200,10 +210,24 @@ impl Fields {
         self.named.is_empty()
     }
 
-    /// The fields that move as points do, and the rows of objects; not the masks.
+    /// The fields that move as points do, and the rows of objects; not masks and further images.
     pub(crate) fn without_masks(&self) -> Self {
-        let named = self.named.iter().filter(|(_, field)| !matches!(field, Field::Mask(_)));
+        let named = self.named.iter().filter(|(_, field)| !matches!(field, Field::Mask(_) | Field::Image(_)));
         Self { named: named.cloned().collect() }
+    }
+
+    /// Takes masks and further images out, with their names.
+    pub(crate) fn take_masks(&mut self) -> Vec<(Cow<'static, str>, Mask)> {
+        let (mut masks, mut others) = (Vec::new(), Vec::with_capacity(self.named.len()));
+        for (name, field) in self.named.drain(..) {
+            match field {
+                Field::Mask(mask) => masks.push((name, mask)),
+                Field::Image(image) => masks.push((name, image.as_mask().clone())),
+                field => others.push((name, field)),
+            }
+        }
+        self.named = others;
+        masks
     }
 
     /// Whether a field has masks of objects.

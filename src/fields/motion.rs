@@ -101,7 +101,7 @@ impl Motion {
             match field {
                 Field::Boxes(boxes) => self.move_boxes(boxes, input, output),
                 Field::KeyPoints(points) => self.move_points(points, input, output),
-                Field::Mask(_) | Field::Integers(_) | Field::Floats(_) => {}
+                Field::Mask(_) | Field::Image(_) | Field::Integers(_) | Field::Floats(_) => {}
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use super::kernel::{CallRecorder, Kernel};
 use super::part::{Part, needs_a_pipeline};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Interpolation, KeepObjects, Op, Operation, Pass, Primitive, Reach, Resize, Sanitize};
+use super::{CpuPass, Interpolation, KeepObjects, OnField, Op, Operation, Pass, Primitive, Reach, Resize, Sanitize};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::fields::motion::{Join, Motion, Shown};
@@ -71,7 +71,7 @@ impl Operation for CopyPaste {
         Ok(Motion::Join(Join { at: [0; 2], others, shown: Shown::Objects { margin, refit } }))
     }
 
-    fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
         Err(needs_a_pipeline(Self::NAME))
     }
 }

@@ -6,7 +6,7 @@ use super::fill::{Fill, opaque};
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{Op, Operation, Primitive, SizeEffect};
+use super::{OnField, Op, Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::{Image, Rect, Size};
@@ -74,8 +74,10 @@ impl Operation for Crop {
         Ok(Motion::Shift([-self.x, -self.y]))
     }
 
-    fn on_mask(&self, _input: Size, fill: [u8; 3]) -> Result<Option<Op>> {
-        Ok(Some(self.fill(Fill::Color(fill)).into()))
+    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+        let [x, y] = how.scaled(Self::NAME, [self.x, self.y])?;
+        let size = how.scaled_size(Self::NAME, Size::new(self.width, self.height))?;
+        Ok(Some(Self::new(x, y, size).fill(Fill::Color(how.fill)).into()))
     }
 }
 

@@ -400,6 +400,42 @@ pub(crate) struct MixupSample {
     pub(crate) reserved: u32,
 }
 
+/// field_load: a mask as the host packs it, row by row.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct FieldLoadSample {
+    pub(crate) packed: DevicePointer,
+    pub(crate) target: TargetImage,
+    /// 1 to 3.
+    pub(crate) pixel_bytes: u32,
+    pub(crate) reserved: u32,
+}
+
+/// field_store: the place in the batch has planes of `width` x `height`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct FieldStoreSample {
+    pub(crate) source: SourceImage,
+    pub(crate) elements: DevicePointer,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) planes: u32,
+    /// What the three bytes of a pixel carry: one of the constants below.
+    pub(crate) form: u32,
+    /// The pixel outside the image, with the first byte lowest.
+    pub(crate) fill: u32,
+    pub(crate) reserved: u32,
+}
+
+impl FieldStoreSample {
+    /// A byte of each plane.
+    pub(crate) const BYTES: u32 = 0;
+    /// A number of 16 bits.
+    pub(crate) const WORDS: u32 = 1;
+    /// A bit of each plane.
+    pub(crate) const BITS: u32 = 2;
+}
+
 /// mixup: the batch.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -483,6 +519,8 @@ const _: () = {
     assert!(size_of::<SharpnessSample>() == 80 && offset_of!(SharpnessSample, factor) == 72);
     assert!(size_of::<MixupSample>() == 32 && offset_of!(MixupSample, blend) == 24);
     assert!(size_of::<MixupBatch>() == 32 && offset_of!(MixupBatch, flip) == 24);
+    assert!(size_of::<FieldLoadSample>() == 48 && offset_of!(FieldLoadSample, pixel_bytes) == 40);
+    assert!(size_of::<FieldStoreSample>() == 72 && offset_of!(FieldStoreSample, planes) == 56);
     assert!(size_of::<EraseSample>() == 32 && offset_of!(EraseSample, value) == 28);
     assert!(size_of::<ElasticSample>() == 128 && offset_of!(ElasticSample, radius) == 104);
     assert!(size_of::<NoiseSample>() == 56 && offset_of!(NoiseSample, mean) == 44);

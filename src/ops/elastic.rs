@@ -8,7 +8,7 @@ use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::noise::{self, KEYS};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Op, Operation, Pass, Primitive, Reach};
+use super::{CpuPass, OnField, Op, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::fields::motion::{Displacements, Motion};
 use crate::memory;
@@ -208,8 +208,10 @@ impl Operation for Elastic {
         Ok(Motion::Displaced(Displacements { width: input.width, pairs: self.displacements(input)? }))
     }
 
-    fn on_mask(&self, _input: Size, fill: [u8; 3]) -> Result<Option<Op>> {
-        Ok(Some(self.interpolation(Interpolation::Nearest).fill(fill).into()))
+    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+        how.same_size(Self::NAME)?;
+        let filter = how.filter(self.interpolation, Interpolation::Bilinear);
+        Ok(Some(self.interpolation(filter).fill(how.fill).into()))
     }
 }
 

@@ -1,31 +1,10 @@
 //! Filter weights of a resize along one axis, as Pillow computes them (`Resample.c`): in doubles, normalized, then
 //! converted to 22-bit fixed point. Both back ends use them.
 
+pub use crate::interpolation::Interpolation;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
-
-/// Filter that computes values between pixels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Interpolation {
-    /// The pixel whose area contains the point.
-    Nearest,
-    /// Triangle filter, antialiased when it shrinks.
-    #[default]
-    Bilinear,
-    /// Cubic convolution with a = -0.5, antialiased when it shrinks.
-    Bicubic,
-    /// Windowed sinc over three lobes, antialiased when it shrinks.
-    Lanczos,
-}
-
-impl Interpolation {
-    /// The default of operations that sample through a map.
-    pub(crate) const fn nearest() -> Self {
-        Self::Nearest
-    }
-}
 
 /// Fractional bits of a weight.
 pub(crate) const WEIGHT_BITS: u32 = 22;

@@ -7,9 +7,9 @@
 
 use super::descriptors::{
     Axis, BlurSample, BoxBlurSample, ColorSample, ContrastSample, CropSample, DevicePointer, ElasticSample,
-    EraseNoiseSample, EraseSample, Erasure, FinishSample, FlipSample, FusedSample, HistogramSample, MixSample,
-    MixupBatch, MixupSample, MorphologySample, NoiseSample, PerspectiveSample, ResizeSample, RotateSample,
-    SharpnessSample, SourceImage, StepDescriptor, TableSample, TargetImage,
+    EraseNoiseSample, EraseSample, Erasure, FieldLoadSample, FieldStoreSample, FinishSample, FlipSample, FusedSample,
+    HistogramSample, MixSample, MixupBatch, MixupSample, MorphologySample, NoiseSample, PerspectiveSample,
+    ResizeSample, RotateSample, SharpnessSample, SourceImage, StepDescriptor, TableSample, TargetImage,
 };
 use super::filter::{Interpolation, PassOrder};
 use crate::error::Result;
@@ -201,4 +201,6 @@ descriptors! {
     ElasticSample,
     MixupSample,
     MixupBatch,
+    FieldLoadSample,
+    FieldStoreSample,
 }

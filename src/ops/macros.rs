@@ -67,10 +67,10 @@ macro_rules! keeps_places {
             Ok($crate::fields::motion::Motion::Keeps)
         }
 
-        fn on_mask(
+        fn on_field(
             &self,
             _input: $crate::raster::Size,
-            _fill: [u8; 3],
+            _how: &$crate::ops::OnField,
         ) -> $crate::error::Result<Option<$crate::ops::Op>> {
             Ok(None)
         }

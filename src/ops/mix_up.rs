@@ -5,7 +5,7 @@ use super::kernel::{CallRecorder, Kernel};
 use super::part::{Part, needs_a_pipeline};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Op, Operation, Pass, Primitive, Reach, Resize};
+use super::{CpuPass, OnField, Op, Operation, Pass, Primitive, Reach, Resize};
 use crate::error::{Error, Result};
 use crate::fields::motion::{Join, Motion, Shown};
 use crate::raster::{Rect, Size};
@@ -52,7 +52,7 @@ impl Operation for MixUp {
         Ok(Motion::Join(Join { at: [0; 2], others, shown: Shown::Blended }))
     }
 
-    fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
         Err(needs_a_pipeline(Self::NAME))
     }
 }

@@ -49,9 +49,9 @@
 // numbers, and computes a value again in doubles if it is within 2^-13 of a whole number.
 //
 // Fields. An operation's file says what it does to points (`Operation::motion`), with torchvision's numbers, and how it
-// acts on a mask (`Operation::on_mask`). `fields/motion.rs` applies the one to boxes and keypoints; a mask is an image
-// that goes through the other. `PointMap` is another thing: it multiplies the maps of pixels, and refuses passes whose
-// pixels move in their own way (`Pass::moves_pixels`).
+// acts on a mask or a further image (`Operation::on_field`). `fields/motion.rs` applies the one to boxes and keypoints;
+// a mask is an image that goes through the other. `PointMap` is another thing: it multiplies the maps of pixels, and
+// refuses passes whose pixels move in their own way (`Pass::moves_pixels`).
 
 #[macro_use]
 mod macros;
@@ -105,6 +105,7 @@ mod mosaic;
 mod named;
 pub(crate) mod noise;
 pub(crate) mod normalize;
+mod on_field;
 pub(crate) mod orientation;
 mod pad;
 pub(crate) mod part;
@@ -160,6 +161,7 @@ pub use erase::ErasingNoise;
 pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
 pub use interpolations::Interpolations;
+pub(crate) use on_field::OnField;
 pub use pad::PadMode;
 pub use part::Part;
 pub use point_map::PointMap;
@@ -220,9 +222,11 @@ pub(crate) trait Operation: fmt::Debug {
     /// What the operation does to points of an image of size `input`.
     fn motion(&self, input: Size) -> Result<Motion>;
 
-    /// The operation as it acts on a mask of size `input`: by the nearest pixel, with `fill` outside. `None` if masks
-    /// pass by.
-    fn on_mask(&self, input: Size, fill: [u8; 3]) -> Result<Option<Op>>;
+    /// The operation as it acts on a mask, or on a further image, of an image of size `input`. `None` if they pass by.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if it cannot act on a further image of this size.
+    fn on_field(&self, input: Size, how: &OnField) -> Result<Option<Op>>;
 }
 
 /// A pass of an operation's own.
@@ -545,9 +549,9 @@ impl Op {
         Ok(output)
     }
 
-    /// The operation as it acts on a mask of size `input`; `None` if masks pass by.
-    pub(crate) fn on_mask(&self, input: Size, fill: [u8; 3]) -> Result<Option<Self>> {
-        self.operation().on_mask(input, fill)
+    /// The operation as it acts on a mask, or on a further image, of an image of size `input`; `None` if they pass by.
+    pub(crate) fn on_field(&self, input: Size, how: &OnField) -> Result<Option<Self>> {
+        self.operation().on_field(input, how)
     }
 
     /// Runs the operation on the CPU. Only a pass of the operation's own may make a part of the result.

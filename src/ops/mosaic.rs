@@ -7,7 +7,7 @@ use super::part::{Part, needs_a_pipeline};
 use super::recipe::RecipeBuilder;
 use super::sanitize::Sanitize;
 use super::transform::RandomTransform;
-use super::{CpuPass, Crop, Op, Operation, Pass, Primitive, Reach, Resize, SizeEffect};
+use super::{CpuPass, Crop, OnField, Op, Operation, Pass, Primitive, Reach, Resize, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::motion::{Join, Motion, Shown};
 use crate::raster::{Pixel, Rect, Size};
@@ -108,7 +108,7 @@ impl Operation for Mosaic {
         Ok(Motion::Join(Join { at: self.at, others: others.collect::<Result<_>>()?, shown: Shown::Covering }))
     }
 
-    fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
         Err(needs_a_pipeline(Self::NAME))
     }
 }

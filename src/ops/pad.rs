@@ -4,7 +4,7 @@ use super::check::{MAX_SIDE_PX, pixels};
 use super::descriptors::CropSample;
 use super::fill::Fill;
 use super::kernel::{CallRecorder, Kernel, KernelId};
-use super::{CpuPass, Crop, Op, Operation, Pass, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Crop, OnField, Op, Operation, Pass, Primitive, Reach, SizeEffect};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::{Rect, Size};
@@ -149,8 +149,12 @@ impl Operation for Pad {
         Ok(Motion::Shift([self.left as i32, self.top as i32]))
     }
 
-    fn on_mask(&self, _input: Size, fill: [u8; 3]) -> Result<Option<Op>> {
-        Ok(Some(self.fill(fill).into()))
+    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+        let [left, top, right, bottom] = [self.left, self.top, self.right, self.bottom];
+        let (before, after) = (Size::new(left, top), Size::new(right, bottom));
+        let (before, after) = (how.scaled_size(Self::NAME, before)?, how.scaled_size(Self::NAME, after)?);
+        let (left, top, right, bottom) = (before.width, before.height, after.width, after.height);
+        Ok(Some(Self { left, top, right, bottom, ..*self }.fill(how.fill).into()))
     }
 }
 

@@ -5,7 +5,7 @@ use super::descriptors::ResizeSample;
 use super::fill::Fill;
 use super::filter::{Interpolation, PassOrder, Taps, WEIGHT_BITS};
 use super::kernel::{CallRecorder, Kernel, KernelId};
-use super::{CpuPass, Op, Operation, Primitive, SizeEffect, crop};
+use super::{CpuPass, OnField, Op, Operation, Primitive, SizeEffect, crop};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::{Image, Pixel, Rect, Size};
@@ -197,8 +197,13 @@ impl Operation for Resize {
         Ok(Motion::Scale)
     }
 
-    fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {
-        Ok(Some(self.interpolation(Interpolation::Nearest).into()))
+    fn on_field(&self, input: Size, how: &OnField) -> Result<Option<Op>> {
+        let own = if how.differs() {
+            Self::new(how.scaled_size(Self::NAME, Operation::output_size(self, input)?)?)
+        } else {
+            *self
+        };
+        Ok(Some(own.interpolation(how.filter(self.interpolation, Interpolation::Lanczos)).into()))
     }
 }
 

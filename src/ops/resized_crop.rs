@@ -6,7 +6,7 @@ use super::interpolations::Interpolations;
 use super::kernel::Kernel;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{Op, Operation, Primitive, Resize, SizeEffect, rectangle};
+use super::{OnField, Op, Operation, Primitive, Resize, SizeEffect, rectangle};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::{Rect, Size};
@@ -91,8 +91,10 @@ impl Operation for ResizedCrop {
         Ok(Motion::Window(self.rect()))
     }
 
-    fn on_mask(&self, _input: Size, _fill: [u8; 3]) -> Result<Option<Op>> {
-        Ok(Some(self.interpolation(Interpolation::Nearest).into()))
+    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+        let rect = how.scaled_rect(Self::NAME, self.rect())?;
+        let own = Self::new(rect, how.scaled_size(Self::NAME, self.size())?);
+        Ok(Some(own.interpolation(how.filter(self.interpolation, Interpolation::Lanczos)).into()))
     }
 }
 

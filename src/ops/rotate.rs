@@ -9,7 +9,7 @@ use super::kernel::Kernel;
 use super::recipe::RecipeBuilder;
 use super::rotation::Rotation;
 use super::transform::RandomTransform;
-use super::{Affine, Op, Operation, Primitive, SizeEffect};
+use super::{Affine, OnField, Op, Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -147,10 +147,17 @@ impl Operation for Rotate {
         affine_warp::inverse(matrix).map(Motion::Affine).ok_or_else(|| affine_warp::flattens(Self::NAME))
     }
 
-    fn on_mask(&self, _input: Size, fill: [u8; 3]) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+        // A quarter turn with its canvas, or a half turn, is one at any size.
+        let turns = if self.expand { 90.0 } else { 180.0 };
+        if self.degrees % turns != 0.0 || self.center.is_some() {
+            how.same_size(Self::NAME)?;
+        }
         // With the edge as fill the canvas is DALI's.
-        let fill = if self.fill == Fill::EDGE { Fill::EDGE } else { Fill::Color(fill) };
-        Ok(Some(self.interpolation(Interpolation::Nearest).fill(fill).into()))
+        let edge = self.fill == Fill::EDGE;
+        let fill = if edge { Fill::EDGE } else { Fill::Color(how.fill) };
+        let most = if edge { Interpolation::Bilinear } else { Interpolation::Bicubic };
+        Ok(Some(self.interpolation(how.filter(self.interpolation, most)).fill(fill).into()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::policy::Losses;
 use super::recipes::Drawn;
-use crate::backend::AnyBatch;
+use crate::backend::{AnyBatch, MasksOfView};
 use crate::error::{Error, Result};
 use crate::fields::{BatchFields, Fields};
 use crate::mix::Mixed;
@@ -129,8 +129,13 @@ pub(super) fn deliver(slots: Vec<Slot>) -> Result<Delivered> {
 }
 
 /// The fields of each view, from those of each sample; empty if there are none. `times`: the number of images that each
-/// view has of a sample.
-pub(super) fn fields_of_views(moved: &[MovedFields], times: impl Iterator<Item = usize>) -> Vec<BatchFields> {
+/// view has of a sample. `masks`: those of each view that the back end has moved, of the fields with these names.
+pub(super) fn fields_of_views(
+    moved: &[MovedFields],
+    times: impl Iterator<Item = usize>,
+    names: &Arc<[String]>,
+    masks: Vec<MasksOfView>,
+) -> Vec<BatchFields> {
     if moved.is_empty() {
         return Vec::new();
     }
@@ -142,5 +147,10 @@ pub(super) fn fields_of_views(moved: &[MovedFields], times: impl Iterator<Item =
         let of_image = |i: usize| moved.iter().filter_map(move |sample| sample.get(i).cloned());
         BatchFields::new(images.flat_map(of_image).collect())
     };
-    times.map(view).collect()
+    let mut masks = masks.into_iter();
+    let with_masks = |fields: BatchFields| match masks.next() {
+        Some(masks) => fields.with_masks(names, masks),
+        None => fields,
+    };
+    times.map(view).map(with_masks).collect()
 }

@@ -186,11 +186,17 @@ impl<I> Batch<I> {
     }
 
     /// The fields of the images of view `i`, in the order of the images, padding included: boxes, keypoints and masks
-    /// as the view's operations have moved them. `None` if there are fewer views, and without
-    /// [`Builder::fields`](crate::Builder::fields).
+    /// as the view's operations have moved them. Masks are where the images are, all else is in host memory. `None` if
+    /// there are fewer views, and without [`Builder::fields`](crate::Builder::fields).
     #[must_use]
     pub fn fields(&self, i: usize) -> Option<&BatchFields> {
         self.fields.get(i)
+    }
+
+    /// The fields of each view, with masks in host memory.
+    #[cfg(feature = "experiment")]
+    pub(crate) fn host_fields(&self) -> Result<Vec<BatchFields>> {
+        self.fields.iter().map(BatchFields::to_host).collect()
     }
 
     /// The mixing partner of each image, padding included; `None` without [`Builder::mix`](crate::Builder::mix).

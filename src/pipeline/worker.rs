@@ -8,13 +8,14 @@ use super::partners::{LoadedPartner, WorkerPartners};
 use super::policy::{LastBatch, OnError, SUBSTITUTES};
 use super::recipes::{Drawn, Stored};
 use super::setup::Setup;
-use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, End, PlannedSample};
+use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, End, PlannedMask, PlannedSample};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
-use crate::follow::Follower;
+use crate::follow::{Follower, UnmovedMask};
 use crate::memory;
 use crate::ops::Op;
 use crate::ops::part::{Loaded as LoadedPart, LoadedImage};
+use crate::raster::Size;
 use crate::rng::Pick;
 use crate::targets::Annotation;
 use crate::tensor::Annotations;
@@ -231,17 +232,21 @@ impl<'a> Worker<'a> {
         context.counters.add_augment(start.elapsed().saturating_sub(reading));
         drawn.recipes.iter_mut().try_for_each(|recipe| self.make_parts(recipe, &partners))?;
         let start = Instant::now();
-        let mut moved = MovedFields::new();
-        if let Some(fields) = &annotation.fields {
-            for recipe in &drawn.recipes {
-                let follower = &mut self.own.follower;
-                moved.push(follower.follow((**fields).clone(), stored.size, recipe, &recipes.planner)?);
+        let (moved, unmoved) = match &annotation.fields {
+            Some(fields) => self.follow(fields, stored.size, &drawn.recipes)?,
+            None => (MovedFields::new(), Vec::new()),
+        };
+        let mut masks = Vec::with_capacity(unmoved.len());
+        for (image, mask) in &unmoved {
+            if let Some(field) = context.setup.fields.iter().position(|name| *name == mask.name) {
+                let plan = mask.plan(&recipes.planner)?;
+                masks.push(PlannedMask { image: *image, field, mask: &mask.mask, plan });
             }
         }
         let plans = recipes.planner.plan(&drawn.recipes, cached_ops.unwrap_or(0), header.size)?;
         context.counters.add_augment(start.elapsed());
         let own = self.own()?;
-        let planned = PlannedSample { place, header: &header, plans: &plans, later };
+        let planned = PlannedSample { place, header: &header, plans: &plans, masks: &masks, later };
         match backend.run(own, batch, encoded, &planned) {
             Ok(work) => {
                 context.counters.add_decode(work.decode);
@@ -259,6 +264,28 @@ impl<'a> Worker<'a> {
                 Err(error)
             }
         }
+    }
+
+    /// Moves the fields of a sample through the recipes of its images. Masks that the back end moves are returned as they
+    /// are, with the numbers of their images.
+    fn follow(
+        &mut self,
+        fields: &Fields,
+        stored: Size,
+        recipes: &[Vec<Op>],
+    ) -> Result<(MovedFields, Vec<(usize, UnmovedMask)>)> {
+        let (planner, follower) = (&self.context.setup.recipes.planner, &mut self.own.follower);
+        let (mut moved, mut unmoved) = (MovedFields::new(), Vec::new());
+        for (image, recipe) in recipes.iter().enumerate() {
+            if self.backend.moves_masks() {
+                let (fields, size, masks) = follower.follow_but_masks(fields.clone(), stored, recipe, planner)?;
+                moved.push((fields, size));
+                unmoved.extend(masks.into_iter().map(|mask| (image, mask)));
+            } else {
+                moved.push(follower.follow(fields.clone(), stored, recipe, planner)?);
+            }
+        }
+        Ok((moved, unmoved))
     }
 
     /// Makes batch number `number` from the workers' results.
@@ -315,7 +342,8 @@ impl<'a> Worker<'a> {
         context.counters.add_mix(finished.mix);
         let padding = drawn.len() - images;
         let (labels, targets) = annotations.finish(finished.targets);
-        let fields = fields_of_views(&moved, setup.options.outputs.iter().map(|output| output.times));
+        let times = setup.options.outputs.iter().map(|output| output.times);
+        let fields = fields_of_views(&moved, times, &setup.fields, finished.masks);
         let (images, sizes) = (finished.images, finished.sizes);
         let parts = Parts { images, sizes, labels, drawn, seen, targets, fields, mixed, padding };
         Ok(Made { parts: Some(parts), losses })

@@ -3,7 +3,7 @@
 use super::Preprocessor;
 use crate::error::{Error, Result};
 use crate::fields::{
-    BoxFormat, Boxes, Clamping, Field, Fields, KEYPOINTS, KeyPoints, Mask, MaskValues, PointConvention,
+    BoxFormat, Boxes, Clamping, Field, Fields, FurtherImage, KEYPOINTS, KeyPoints, Mask, MaskValues, PointConvention,
 };
 use crate::ops::{Op, PointMap, Resize};
 use crate::raster::Size;
@@ -56,6 +56,7 @@ impl Preprocessor {
                 Field::Boxes(boxes) => undo_boxes(boxes, &back).into(),
                 Field::KeyPoints(points) => undo_points(points, &back, mirrored).into(),
                 Field::Mask(mask) => undo_mask(mask, &forth, stored)?.into(),
+                Field::Image(image) => FurtherImage::of_moved(undo_mask(image.as_mask(), &forth, stored)?).into(),
                 Field::Integers(_) | Field::Floats(_) => field.clone(),
             };
             undone.insert(name.to_owned(), field)?;

@@ -7,6 +7,7 @@ use cudarc::driver::sys;
 use dlpark::ffi::{DLDataType, DLDevice};
 use dlpark::metadata::Fixed;
 use dlpark::{Managed, ManagedTensorBase};
+use std::sync::Arc;
 
 impl Tensor {
     /// Turns the tensor into a managed DLPack tensor over the same memory, which is writable. The memory goes back to
@@ -62,25 +63,13 @@ impl Tensor {
     /// number if the tensor is in host memory.
     #[allow(unsafe_code)]
     pub unsafe fn into_dlpack_on<M: ManagedTensorBase>(self, stream: Option<isize>) -> Result<Managed<M>> {
-        let wrong = |expected| {
-            let got = stream.map_or_else(|| "None".to_owned(), |stream| stream.to_string());
-            Error::parameter("Tensor::into_dlpack_on", "stream", expected, got)
-        };
-        if self.cuda().is_none() && stream.is_some() {
-            return Err(wrong("None for a tensor in host memory"));
-        }
-        let handle = match stream {
-            None => 1,
-            Some(-1) => return self.managed(CudaBuffer::lend_unordered),
-            Some(handle @ 1..) => handle,
-            Some(_) => return Err(wrong("-1, 1, 2 or a stream's handle")),
-        };
-        // SAFETY: a default stream, or by this function's contract one that lives until the buffer is dropped.
-        self.managed(|buffer| unsafe { buffer.on_raw_stream(handle as sys::CUstream) })
+        check_stream("Tensor::into_dlpack_on", stream, self.cuda().is_some())?;
+        // SAFETY: this function's contract.
+        self.managed(|buffer| unsafe { lend_on(buffer, stream) })
     }
 
     /// Makes the managed tensor. `lend` returns the address of device memory.
-    fn managed<M: ManagedTensorBase>(self, lend: impl FnOnce(&mut CudaBuffer) -> Result<u64>) -> Result<Managed<M>> {
+    fn managed<M: ManagedTensorBase>(self, lend: impl FnOnce(&CudaBuffer) -> Result<u64>) -> Result<Managed<M>> {
         let strides = self.strides();
         let dtype = match self.dtype {
             DType::F32 => DLDataType::F32,
@@ -99,26 +88,87 @@ pub(crate) fn managed<M: ManagedTensorBase, const N: usize>(
     dtype: DLDataType,
     shape: [usize; N],
     strides: [usize; N],
-    lend: impl FnOnce(&mut CudaBuffer) -> Result<u64>,
+    lend: impl FnOnce(&CudaBuffer) -> Result<u64>,
+) -> Result<Managed<M>> {
+    let mut owner = Box::new(storage);
+    let (data, device) = match &mut *owner {
+        Storage::Host(buffer) => (buffer.as_bytes_mut().as_mut_ptr(), DLDevice::CPU),
+        Storage::Cuda(buffer) => (lend(buffer)? as *mut u8, device_of(buffer)),
+    };
+    // SAFETY: `data` points to at least as many elements of this type as the shape has, contiguous as the strides say
+    // (`Tensor::new`, `Rows::finish`), in memory that the storage in the box owns alone and that does not move with it.
+    #[allow(unsafe_code)]
+    unsafe {
+        finish(owner, (data, device), dtype, shape, strides)
+    }
+}
+
+/// Makes a managed tensor of elements in device memory that others share, from an offset on. `lend` returns the memory's
+/// address.
+///
+/// # Safety
+/// The memory has all elements of this type that the shape and the strides name.
+#[allow(unsafe_code)]
+pub(super) unsafe fn managed_part<M: ManagedTensorBase, const N: usize>(
+    (memory, offset_bytes): (Arc<CudaBuffer>, usize),
+    dtype: DLDataType,
+    shape: [usize; N],
+    strides: [usize; N],
+    lend: impl FnOnce(&CudaBuffer) -> Result<u64>,
+) -> Result<Managed<M>> {
+    let (data, device) = ((lend(&memory)? + offset_bytes as u64) as *mut u8, device_of(&memory));
+    // SAFETY: the contract; the memory lives as long as the last that shares it.
+    unsafe { finish(Box::new(memory), (data, device), dtype, shape, strides) }
+}
+
+fn device_of(buffer: &CudaBuffer) -> DLDevice {
+    DLDevice::cuda(i32::try_from(buffer.ordinal()).unwrap_or(i32::MAX))
+}
+
+/// Checks the argument of Python's `__dlpack__` for a tensor on a device, or in host memory.
+pub(super) fn check_stream(call: &'static str, stream: Option<isize>, on_device: bool) -> Result<()> {
+    let expected = match stream {
+        Some(_) if !on_device => "None for a tensor in host memory",
+        Some(..=-2 | 0) => "-1, 1, 2 or a stream's handle",
+        _ => return Ok(()),
+    };
+    let got = stream.map_or_else(|| "None".to_owned(), |stream| stream.to_string());
+    Err(Error::parameter(call, "stream", expected, got))
+}
+
+/// Lends the memory to a consumer that names its stream, as [`Tensor::into_dlpack_on`] takes it.
+///
+/// # Safety
+/// A handle belongs to a stream of the buffer's device that lives until the buffer is dropped.
+#[allow(unsafe_code)]
+pub(super) unsafe fn lend_on(buffer: &CudaBuffer, stream: Option<isize>) -> Result<u64> {
+    match stream {
+        Some(-1) => buffer.lend_unordered(),
+        // SAFETY: a default stream, or the contract.
+        handle => unsafe { buffer.on_raw_stream(handle.unwrap_or(1) as sys::CUstream) },
+    }
+}
+
+/// Makes a managed tensor that frees `owner` when it is deleted.
+///
+/// # Safety
+/// `data` points to all elements of this type that the shape and the strides name, in memory that `owner` keeps alive
+/// and that does not move with it.
+#[allow(unsafe_code)]
+unsafe fn finish<M: ManagedTensorBase, T: Send + 'static, const N: usize>(
+    owner: Box<T>,
+    (data, device): (*mut u8, DLDevice),
+    dtype: DLDataType,
+    shape: [usize; N],
+    strides: [usize; N],
 ) -> Result<Managed<M>> {
     let prepared = Fixed::new(shape, strides).prepare_as::<M>().map_err(|error| Error::Unsupported {
         feature: format!("DLPack for the shape {shape:?}"),
         remedy: error.to_string(),
     })?;
-    let mut owner = Box::new(storage);
-    let (data, device) = match &mut *owner {
-        Storage::Host(buffer) => (buffer.as_bytes_mut().as_mut_ptr(), DLDevice::CPU),
-        Storage::Cuda(buffer) => {
-            let device = DLDevice::cuda(i32::try_from(buffer.ordinal()).unwrap_or(i32::MAX));
-            (lend(buffer)? as *mut u8, device)
-        }
-    };
     let mut managed = prepared.initialize(owner);
     managed.set_data(data.cast()).set_device(device).set_dtype(dtype);
-    // SAFETY: `data` points to at least as many elements of this type as the shape has, contiguous as the strides say
-    // (`Tensor::new`, `Rows::finish`), in memory that the storage in the box owns alone and that does not move with it.
-    // The box is dropped by the deleter and by nothing else; it may be dropped on any thread, since storage is `Send`.
-    // Shape and strides were copied into the managed tensor.
-    #[allow(unsafe_code)]
+    // SAFETY: the contract. The box is dropped by the deleter and by nothing else; it may be dropped on any thread, since
+    // the owner is `Send`. Shape and strides were copied into the managed tensor.
     Ok(unsafe { managed.finish() })
 }

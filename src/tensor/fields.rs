@@ -1,13 +1,18 @@
 //! Values of a batch's fields, for trainers.
 
 #[cfg(feature = "dlpack")]
-use super::{DType, HostBuffer, Storage};
+use super::{DType, HostBuffer, Storage, dlpack};
+use crate::cuda::CudaBuffer;
+use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::fields::{BatchFields, BoxFormat, Field, MaskValues};
+use crate::fields::{BatchFields, BoxFormat, Field, MaskOnDevice, MaskValues};
+use crate::memory;
 use crate::raster::Size;
+use std::sync::Arc;
 
-/// Values of a batch's fields with a shape, in host memory, to be handed to a trainer. [`BatchFields`] makes the values,
-/// and this type tensors of them.
+/// Values of a batch's fields with a shape, to be handed to a trainer. [`BatchFields`] makes the values, and this type
+/// tensors of them. Masks of images on a device are there too, in memory that all tensors of a field share; all else is in
+/// host memory.
 ///
 /// ```
 /// use warpfeed::{FieldTensor, FieldValues};
@@ -16,17 +21,34 @@ use crate::raster::Size;
 /// let boxes = FieldTensor::from(vec![[10.0, 5.0, 30.0, 25.0], [0.0, 0.0, 8.0, 9.0]]);
 /// let labels = FieldTensor::from(vec![7_i64, 3]);
 /// assert_eq!((boxes.shape(), labels.shape()), (&[2, 4][..], &[2][..]));
-/// assert_eq!(labels.values(), &FieldValues::I64(vec![7, 3]));
+/// assert_eq!(labels.values()?, &FieldValues::I64(vec![7, 3]));
 /// # #[cfg(feature = "dlpack")] {
 /// let shared: dlpark::versioned::Dlpack = boxes.into_dlpack()?;
 /// assert_eq!(shared.validate().expect("it is well formed").shape(), [2, 4]);
 /// # }
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct FieldTensor {
-    values: FieldValues,
+    values: Place,
     shape: Vec<usize>,
+}
+
+/// Where the values of a field are.
+#[derive(Debug, Clone)]
+enum Place {
+    Host(FieldValues),
+    Device(OnDevice),
+}
+
+/// Masks in device memory.
+#[derive(Debug, Clone)]
+struct OnDevice {
+    memory: Arc<CudaBuffer>,
+    offset_bytes: usize,
+    is_wide: bool,
+    /// For each dimension the distance between neighbors, in elements.
+    strides: Vec<usize>,
 }
 
 /// The values of a [`FieldTensor`], by their type.
@@ -45,22 +67,10 @@ pub enum FieldValues {
     U16(Vec<u16>),
 }
 
-impl FieldValues {
-    fn len(&self) -> usize {
-        match self {
-            Self::F32(values) => values.len(),
-            Self::I64(values) => values.len(),
-            Self::U32(values) => values.len(),
-            Self::U8(values) => values.len(),
-            Self::U16(values) => values.len(),
-        }
-    }
-}
-
 /// One row of numbers for each object: `[T, K]`, such as boxes and keypoints.
 impl<const K: usize> From<Vec<[f32; K]>> for FieldTensor {
     fn from(rows: Vec<[f32; K]>) -> Self {
-        Self { shape: vec![rows.len(), K], values: FieldValues::F32(rows.into_flattened()) }
+        Self { shape: vec![rows.len(), K], values: Place::Host(FieldValues::F32(rows.into_flattened())) }
     }
 }
 
@@ -69,7 +79,7 @@ macro_rules! from_numbers {
         /// One number for each object or image: `[T]`.
         impl From<Vec<$type>> for FieldTensor {
             fn from(values: Vec<$type>) -> Self {
-                Self { shape: vec![values.len()], values: FieldValues::$name(values) }
+                Self { shape: vec![values.len()], values: Place::Host(FieldValues::$name(values)) }
             }
         }
     )*};
@@ -107,31 +117,110 @@ impl BatchFields {
     }
 
     /// All masks on images of one size, one plane after the other: `[N, H, W]`, or `[T, H, W]` for masks of objects; u8 or
-    /// u16.
+    /// u16. Where the images are on a device, the masks are too, and are not copied.
     ///
     /// # Errors
-    /// As of [`masks`](Self::masks).
+    /// As of [`masks`](Self::masks); [`Error::Parameter`] for single images on a device, which are no tensor together.
     pub fn mask_tensor(&self, name: &str) -> Result<FieldTensor> {
+        if let Some(masks) = self.masks_on_device(name) {
+            return joined(name, &masks, masks.first().map(|mask| mask.size));
+        }
         let size = self.sizes().first().copied().unwrap_or(Size::new(0, 0));
         Ok(of_masks(self.masks(name)?, size))
     }
 
-    /// The masks of each image, whose sizes may differ: `[1, H, W]`, or `[K, H, W]` for masks of K objects.
+    /// The masks of each image, whose sizes may differ: `[1, H, W]`, or `[K, H, W]` for masks of K objects. They are where
+    /// [`mask_tensor`](Self::mask_tensor) has them; in a padded batch on a device their rows have gaps.
     ///
     /// # Errors
     /// As of [`masks`](Self::masks).
     pub fn mask_tensors(&self, name: &str) -> Result<Vec<FieldTensor>> {
+        if let Some(masks) = self.masks_on_device(name) {
+            return masks.iter().map(|mask| joined(name, &[*mask], Some(mask.size))).collect();
+        }
         let alone = |(i, size)| Self::new(self.image(i).map(|fields| (fields.clone(), size)).into_iter().collect());
         self.sizes().into_iter().enumerate().map(|image| alone(image).mask_tensor(name)).collect()
     }
 
-    /// All masks on images of size `size`, as [`padded_masks`](Self::padded_masks) has them: `[N, H, W]` or `[T, H, W]`.
+    /// The further images of one size: `[N, C, H, W]`, with 1 or 3 channels; u8 or u16. They are where
+    /// [`mask_tensor`](Self::mask_tensor) has masks.
     ///
     /// # Errors
-    /// As of [`padded_masks`](Self::padded_masks).
+    /// As of [`mask_tensor`](Self::mask_tensor).
+    pub fn image_tensor(&self, name: &str) -> Result<FieldTensor> {
+        let tensor = if let Some(images) = self.masks_on_device(name) {
+            joined(name, &images, images.first().map(|image| image.size))?
+        } else {
+            let first = self.image(0).and_then(|fields| fields.get(name));
+            let size = if let Some(Field::Image(image)) = first { image.size() } else { Size::new(1, 1) };
+            of_masks(self.further_images(name)?, size)
+        };
+        tensor.split_first(self.len())
+    }
+
+    /// The further image of each image, whose sizes may differ: `[1, C, H, W]`. They are where
+    /// [`mask_tensors`](Self::mask_tensors) has masks.
+    ///
+    /// # Errors
+    /// As of [`image_tensor`](Self::image_tensor).
+    pub fn image_tensors(&self, name: &str) -> Result<Vec<FieldTensor>> {
+        if let Some(images) = self.masks_on_device(name) {
+            return images.iter().map(|image| joined(name, &[*image], Some(image.size))?.split_first(1)).collect();
+        }
+        let alone = |(i, size)| Self::new(self.image(i).map(|fields| (fields.clone(), size)).into_iter().collect());
+        self.sizes().into_iter().enumerate().map(|image| alone(image).image_tensor(name)).collect()
+    }
+
+    /// All masks on images of size `size`, as [`padded_masks`](Self::padded_masks) has them: `[N, H, W]` or `[T, H, W]`.
+    /// Where the images are on a device, the masks are too, padded as the images are.
+    ///
+    /// # Errors
+    /// As of [`padded_masks`](Self::padded_masks); on a device [`Error::Parameter`] for any size but that of the padded
+    /// images.
     pub fn padded_mask_tensor(&self, name: &str, size: Size) -> Result<FieldTensor> {
+        if let Some(masks) = self.masks_on_device(name) {
+            if let Some(other) = masks.iter().find(|mask| mask.room != size) {
+                let expected = format!("{}, that of the images on the device", other.room);
+                return Err(Error::parameter("BatchFields::padded_mask_tensor", "size", expected, size));
+            }
+            return joined(name, &masks, None);
+        }
         Ok(of_masks(self.padded_masks(name, size)?, size))
     }
+}
+
+/// The tensor of masks that lie one after the other in device memory, all of size `size`, or of their places' if there is
+/// none.
+fn joined(name: &str, masks: &[&MaskOnDevice], size: Option<Size>) -> Result<FieldTensor> {
+    let wrong = |expected: &str, got: &str| {
+        Err(Error::parameter("BatchFields", "masks", expected, format!("{got} in the field {name}")))
+    };
+    let Some(first) = masks.first() else { return wrong("those of one image or more", "none") };
+    if masks.iter().any(|mask| mask.is_wide != first.is_wide) {
+        return wrong("of one type", "8 bits a pixel in some and 16 in others");
+    }
+    let size = size.unwrap_or(first.room);
+    if masks.iter().any(|mask| size != first.room && mask.size != size) {
+        return wrong("of one size: ask image by image", "different sizes");
+    }
+    let follows = |pair: &[&MaskOnDevice]| {
+        let [before, mask] = pair else { return true };
+        Arc::ptr_eq(&before.memory, &mask.memory) && before.offset_bytes + before.len_bytes() == mask.offset_bytes
+    };
+    if !masks.windows(2).all(follows) {
+        return wrong("in one tensor: ask image by image", "a tensor for each image");
+    }
+    let planes = masks.iter().map(|mask| mask.planes).sum();
+    let (width, area) = (first.room.width as usize, first.room.area_px() as usize);
+    Ok(FieldTensor {
+        values: Place::Device(OnDevice {
+            memory: Arc::clone(&first.memory),
+            offset_bytes: first.offset_bytes,
+            is_wide: first.is_wide,
+            strides: vec![area, width, 1],
+        }),
+        shape: vec![planes, size.height as usize, size.width as usize],
+    })
 }
 
 fn of_masks(values: MaskValues, size: Size) -> FieldTensor {
@@ -141,64 +230,225 @@ fn of_masks(values: MaskValues, size: Size) -> FieldTensor {
         MaskValues::U8(values) => FieldValues::U8(values),
         MaskValues::U16(values) => FieldValues::U16(values),
     };
-    FieldTensor { values, shape }
+    FieldTensor { values: Place::Host(values), shape }
+}
+
+/// The strides of contiguous elements.
+fn contiguous(shape: &[usize]) -> Vec<usize> {
+    (0..shape.len()).map(|i| shape[i + 1..].iter().product()).collect()
+}
+
+impl OnDevice {
+    /// A copy of the elements of a shape in host memory.
+    fn to_host(&self, shape: &[usize]) -> Result<FieldValues> {
+        let value_bytes = if self.is_wide { 2 } else { 1 };
+        // From the first element to the last.
+        let reach = |(side, stride): (&usize, &usize)| side.saturating_sub(1) * stride;
+        let len = if shape.contains(&0) { 0 } else { 1 + shape.iter().zip(&self.strides).map(reach).sum::<usize>() };
+        let mut bytes = memory::zeros::<u8>(len * value_bytes, "masks of a batch", memory::SMALLER_BATCHES)?;
+        self.memory.read(self.offset_bytes, &mut bytes)?;
+        let rows = || {
+            let (row, rows) = shape.split_last().map_or((1, 1), |(row, outer)| (*row, outer.iter().product::<usize>()));
+            (0..rows).map(move |i| {
+                let (mut rest, mut at) = (i, 0);
+                for (side, stride) in shape.iter().zip(&self.strides).rev().skip(1) {
+                    at += rest % side * stride;
+                    rest /= side;
+                }
+                at..at + row
+            })
+        };
+        Ok(if self.is_wide {
+            let words: Vec<u16> = bytes.as_chunks().0.iter().map(|pair| u16::from_ne_bytes(*pair)).collect();
+            FieldValues::U16(rows().flat_map(|row| &words[row]).copied().collect())
+        } else {
+            FieldValues::U8(rows().flat_map(|row| &bytes[row]).copied().collect())
+        })
+    }
 }
 
 impl FieldTensor {
+    /// Splits the first dimension in two, the first of which is `outer`.
+    fn split_first(mut self, outer: usize) -> Result<Self> {
+        let (Some(first), Some(stride)) = (self.shape.first().copied(), self.strides().first().copied()) else {
+            return Ok(self);
+        };
+        let inner = first.checked_div(outer).unwrap_or(0);
+        if inner * outer != first {
+            return Err(Error::parameter(
+                "BatchFields",
+                "images",
+                "of as many channels each",
+                "1 in some and 3 in others",
+            ));
+        }
+        self.shape.splice(..1, [outer, inner]);
+        if let Place::Device(values) = &mut self.values {
+            values.strides.insert(0, inner * stride);
+        }
+        Ok(self)
+    }
+
     /// The shape.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The values, row by row.
+    /// For each dimension, the distance between neighbors, in elements.
     #[must_use]
-    pub fn values(&self) -> &FieldValues {
-        &self.values
+    pub fn strides(&self) -> Vec<usize> {
+        match &self.values {
+            Place::Host(_) => contiguous(&self.shape),
+            Place::Device(values) => values.strides.clone(),
+        }
     }
 
-    /// Takes the values and the shape, for a library of your own: burn's `TensorData::new` takes both.
+    /// The device that holds the values. [`Device::Cpu`] is host memory.
     #[must_use]
-    pub fn into_parts(self) -> (FieldValues, Vec<usize>) {
-        (self.values, self.shape)
+    pub fn device(&self) -> Device {
+        self.cuda().map_or(Device::Cpu, |memory| Device::Cuda(memory.ordinal()))
+    }
+
+    /// The device memory that holds the values, from [`offset_bytes`](Self::offset_bytes) on; `None` if they are in host
+    /// memory. Other tensors of the field share it, and it goes back to the pipeline when batch and tensors are dropped.
+    #[must_use]
+    pub fn cuda(&self) -> Option<&CudaBuffer> {
+        if let Place::Device(values) = &self.values { Some(&values.memory) } else { None }
+    }
+
+    /// Offset of the first value in the device memory.
+    #[must_use]
+    pub fn offset_bytes(&self) -> usize {
+        if let Place::Device(values) = &self.values { values.offset_bytes } else { 0 }
+    }
+
+    /// The name of the values' type, as in NumPy.
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        match &self.values {
+            Place::Host(FieldValues::F32(_)) => "float32",
+            Place::Host(FieldValues::I64(_)) => "int64",
+            Place::Host(FieldValues::U32(_)) => "uint32",
+            Place::Host(FieldValues::U8(_)) => "uint8",
+            Place::Host(FieldValues::U16(_)) => "uint16",
+            Place::Device(values) => {
+                if values.is_wide {
+                    "uint16"
+                } else {
+                    "uint8"
+                }
+            }
+        }
+    }
+
+    /// The values, row by row.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if they are on a device: [`to_host`](Self::to_host) copies them.
+    pub fn values(&self) -> Result<&FieldValues> {
+        match &self.values {
+            Place::Host(values) => Ok(values),
+            Place::Device(_) => Err(super::on_device(self.device())),
+        }
+    }
+
+    /// The tensor in host memory. Values that are on a device are copied without gaps.
+    ///
+    /// # Synchronization
+    /// The copy is complete when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if a device fails; [`Error::OutOfMemory`] if there is no memory for the copy.
+    pub fn to_host(&self) -> Result<Self> {
+        match &self.values {
+            Place::Host(_) => Ok(self.clone()),
+            Place::Device(values) => {
+                Ok(Self { values: Place::Host(values.to_host(&self.shape)?), shape: self.shape.clone() })
+            }
+        }
+    }
+
+    /// Takes the values and the shape, for a library of your own: burn's `TensorData::new` takes both. Values on a device
+    /// are copied, as by [`to_host`](Self::to_host).
+    ///
+    /// # Errors
+    /// The errors of [`to_host`](Self::to_host).
+    pub fn into_parts(self) -> Result<(FieldValues, Vec<usize>)> {
+        let Self { values, shape } = self;
+        let values = match values {
+            Place::Host(values) => values,
+            Place::Device(values) => values.to_host(&shape)?,
+        };
+        Ok((values, shape))
     }
 
     /// Gives the values another shape.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the shape has another number of values.
+    /// [`Error::Parameter`] if the shape has another number of values; [`Error::Unsupported`] if there are gaps between
+    /// rows ([`BatchFields::mask_tensors`]).
     pub fn reshaped(self, shape: &[usize]) -> Result<Self> {
-        if shape.iter().product::<usize>() != self.values.len() {
-            let expected = format!("one of {} values", self.values.len());
+        let len: usize = self.shape.iter().product();
+        if shape.iter().product::<usize>() != len {
+            let expected = format!("one of {len} values");
             return Err(Error::parameter("FieldTensor::reshaped", "shape", expected, format!("{shape:?}")));
         }
-        Ok(Self { shape: shape.to_vec(), ..self })
+        if self.strides() != contiguous(&self.shape) {
+            let remedy = "copy it with to_host() first".to_owned();
+            return Err(Error::Unsupported { feature: "another shape of masks with gaps".to_owned(), remedy });
+        }
+        let values = match self.values {
+            Place::Device(values) => Place::Device(OnDevice { strides: contiguous(shape), ..values }),
+            host @ Place::Host(_) => host,
+        };
+        Ok(Self { values, shape: shape.to_vec() })
     }
 
-    /// Turns the tensor into a managed DLPack tensor in host memory, with the same type and shape. See
-    /// [`Tensor::into_dlpack`](crate::Tensor::into_dlpack). The values are copied once, to begin on a cache line.
+    /// Turns the tensor into a managed DLPack tensor, with the same type and shape. See
+    /// [`Tensor::into_dlpack`](crate::Tensor::into_dlpack), also for who waits for whom. Values in host memory are copied
+    /// once, to begin on a cache line. Values on a device are not copied, and share their memory with other tensors of
+    /// the field, so they are to be read only.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for more than four dimensions; [`Error::OutOfMemory`] if there is no memory for the copy.
+    /// [`Error::Unsupported`] for more than four dimensions; [`Error::OutOfMemory`] if there is no memory for the copy;
+    /// [`Error::Device`] if the device fails.
     #[cfg(feature = "dlpack")]
     pub fn into_dlpack<M: dlpark::ManagedTensorBase>(self) -> Result<dlpark::Managed<M>> {
-        use dlpark::ffi::DLDataType;
-        let (bytes, dtype): (&[u8], _) = match &self.values {
-            FieldValues::F32(values) => (bytemuck::cast_slice(values), DLDataType::F32),
-            FieldValues::I64(values) => (bytemuck::cast_slice(values), DLDataType::I64),
-            FieldValues::U32(values) => (bytemuck::cast_slice(values), DLDataType::U32),
-            FieldValues::U8(values) => (values, DLDataType::U8),
-            FieldValues::U16(values) => (bytemuck::cast_slice(values), DLDataType::U16),
-        };
-        let mut buffer = HostBuffer::new(DType::U8, bytes.len())?;
-        buffer.as_bytes_mut().copy_from_slice(bytes);
-        let storage = Storage::Host(buffer);
-        let lend = crate::cuda::CudaBuffer::lend;
-        match self.shape[..] {
-            [a] => super::dlpack::managed(storage, dtype, [a], [1], lend),
-            [a, b] => super::dlpack::managed(storage, dtype, [a, b], [b, 1], lend),
-            [a, b, c] => super::dlpack::managed(storage, dtype, [a, b, c], [b * c, c, 1], lend),
-            [a, b, c, d] => super::dlpack::managed(storage, dtype, [a, b, c, d], [b * c * d, c * d, d, 1], lend),
+        self.managed(CudaBuffer::lend)
+    }
+
+    /// Makes a managed DLPack tensor for a consumer that names its stream, as
+    /// [`Tensor::into_dlpack_on`](crate::Tensor::into_dlpack_on) does.
+    ///
+    /// # Safety
+    /// As of [`Tensor::into_dlpack_on`](crate::Tensor::into_dlpack_on).
+    ///
+    /// # Errors
+    /// The errors of [`into_dlpack`](Self::into_dlpack); [`Error::Parameter`] for a stream that cannot be, and for every
+    /// stream if the values are in host memory.
+    #[cfg(feature = "dlpack")]
+    #[allow(unsafe_code)]
+    pub unsafe fn into_dlpack_on<M: dlpark::ManagedTensorBase>(
+        self,
+        stream: Option<isize>,
+    ) -> Result<dlpark::Managed<M>> {
+        dlpack::check_stream("FieldTensor::into_dlpack_on", stream, self.cuda().is_some())?;
+        // SAFETY: this function's contract.
+        self.managed(|buffer| unsafe { dlpack::lend_on(buffer, stream) })
+    }
+
+    #[cfg(feature = "dlpack")]
+    fn managed<M: dlpark::ManagedTensorBase>(
+        self,
+        lend: impl FnOnce(&CudaBuffer) -> Result<u64>,
+    ) -> Result<dlpark::Managed<M>> {
+        let strides = self.strides();
+        match (&self.shape[..], &strides[..]) {
+            (&[a], &[i]) => self.values.managed([a], [i], lend),
+            (&[a, b], &[i, j]) => self.values.managed([a, b], [i, j], lend),
+            (&[a, b, c], &[i, j, k]) => self.values.managed([a, b, c], [i, j, k], lend),
+            (&[a, b, c, d], &[i, j, k, l]) => self.values.managed([a, b, c, d], [i, j, k, l], lend),
             _ => Err(Error::Unsupported {
                 feature: format!("DLPack for the shape {:?}", self.shape),
                 remedy: "give it 1 to 4 dimensions (reshaped)".to_owned(),
@@ -210,14 +460,15 @@ impl FieldTensor {
     /// has no u16.
     ///
     /// # Synchronization
-    /// The values are copied to a CUDA device before candle's later work there.
+    /// The values are copied to a CUDA device before candle's later work there. Values on a device go through host memory,
+    /// and are complete there when this returns.
     ///
     /// # Errors
-    /// [`Error::Device`] if candle cannot copy them to `device`.
+    /// [`Error::Device`] if candle cannot copy them to `device`; the errors of [`to_host`](Self::to_host).
     #[cfg(feature = "candle")]
     pub fn into_candle(self, device: &candle_core::Device) -> Result<candle_core::Tensor> {
         use candle_core::Tensor;
-        let Self { values, shape } = self;
+        let (values, shape) = self.into_parts()?;
         match values {
             FieldValues::F32(values) => Tensor::from_vec(values, shape, device),
             FieldValues::I64(values) => Tensor::from_vec(values, shape, device),
@@ -228,6 +479,37 @@ impl FieldTensor {
             }
         }
         .map_err(|error| super::candle::failed("FieldTensor::into_candle", &error))
+    }
+}
+
+#[cfg(feature = "dlpack")]
+impl Place {
+    fn managed<M: dlpark::ManagedTensorBase, const N: usize>(
+        self,
+        shape: [usize; N],
+        strides: [usize; N],
+        lend: impl FnOnce(&CudaBuffer) -> Result<u64>,
+    ) -> Result<dlpark::Managed<M>> {
+        use dlpark::ffi::DLDataType;
+        let values = match self {
+            Self::Host(values) => values,
+            Self::Device(OnDevice { memory, offset_bytes, is_wide, .. }) => {
+                let dtype = if is_wide { DLDataType::U16 } else { DLDataType::U8 };
+                // SAFETY: shape and strides are those of masks in this memory (`joined`).
+                #[allow(unsafe_code)]
+                return unsafe { dlpack::managed_part((memory, offset_bytes), dtype, shape, strides, lend) };
+            }
+        };
+        let (bytes, dtype): (&[u8], _) = match &values {
+            FieldValues::F32(values) => (bytemuck::cast_slice(values), DLDataType::F32),
+            FieldValues::I64(values) => (bytemuck::cast_slice(values), DLDataType::I64),
+            FieldValues::U32(values) => (bytemuck::cast_slice(values), DLDataType::U32),
+            FieldValues::U8(values) => (values, DLDataType::U8),
+            FieldValues::U16(values) => (bytemuck::cast_slice(values), DLDataType::U16),
+        };
+        let mut buffer = HostBuffer::new(DType::U8, bytes.len())?;
+        buffer.as_bytes_mut().copy_from_slice(bytes);
+        dlpack::managed(Storage::Host(buffer), dtype, shape, strides, lend)
     }
 }
 
@@ -272,7 +554,7 @@ mod tests {
     fn each_image_has_the_masks_of_its_own_objects() {
         let each = batch().mask_tensors("masks").unwrap();
         assert_eq!(each.iter().map(FieldTensor::shape).collect::<Vec<_>>(), [[1, 2, 3], [0, 2, 3], [2, 2, 3]]);
-        assert_eq!(each[2].values(), &FieldValues::U8([[0; 6], [1; 6]].concat()));
+        assert_eq!(each[2].values().unwrap(), &FieldValues::U8([[0; 6], [1; 6]].concat()));
         assert!(batch().mask_tensors("labels").is_err());
     }
 
@@ -280,10 +562,17 @@ mod tests {
     fn tensors_have_the_values_and_shapes_of_their_fields() {
         for (name, tensor, shape) in tensors() {
             assert_eq!(tensor.shape(), shape, "{name}");
-            assert_eq!(tensor.values().len(), shape.iter().product::<usize>(), "{name}");
+            let len = match tensor.values().unwrap() {
+                FieldValues::F32(values) => values.len(),
+                FieldValues::I64(values) => values.len(),
+                FieldValues::U32(values) => values.len(),
+                FieldValues::U8(values) => values.len(),
+                FieldValues::U16(values) => values.len(),
+            };
+            assert_eq!(len, shape.iter().product::<usize>(), "{name}");
         }
         let boxes = batch().box_tensor(BoxFormat::Xyxy).unwrap();
-        assert_eq!(boxes.values(), &FieldValues::F32([1.0, 0.0, 2.0, 2.0].repeat(3)));
+        assert_eq!(boxes.values().unwrap(), &FieldValues::F32([1.0, 0.0, 2.0, 2.0].repeat(3)));
         assert!(boxes.clone().reshaped(&[2, 5]).unwrap_err().is_parameter());
         assert_eq!(boxes.reshaped(&[12]).unwrap().shape(), [12]);
         // A batch without objects.
@@ -307,7 +596,7 @@ mod tests {
     #[allow(unsafe_code)]
     fn dlpack_has_the_same_bytes() {
         for (name, tensor, shape) in tensors() {
-            let (want, bits): (Vec<u8>, u8) = match tensor.values() {
+            let (want, bits): (Vec<u8>, u8) = match tensor.values().unwrap() {
                 FieldValues::F32(values) => (bytemuck::cast_slice(values).to_vec(), 32),
                 FieldValues::I64(values) => (bytemuck::cast_slice(values).to_vec(), 64),
                 FieldValues::U32(values) => (bytemuck::cast_slice(values).to_vec(), 32),
@@ -330,7 +619,7 @@ mod tests {
     fn candle_has_the_same_values() {
         let device = candle_core::Device::Cpu;
         for (name, tensor, shape) in tensors() {
-            let values = tensor.values().clone();
+            let values = tensor.values().unwrap().clone();
             let tensor = tensor.into_candle(&device).unwrap();
             assert_eq!(tensor.dims(), shape, "{name}");
             let flat = tensor.flatten_all().unwrap();

@@ -137,7 +137,7 @@ impl Storage {
         let mut copy = HostBuffer::new(dtype, len_bytes)?;
         match self {
             Self::Host(buffer) => copy.as_bytes_mut().copy_from_slice(&buffer.as_bytes()[..len_bytes]),
-            Self::Cuda(buffer) => buffer.read(copy.as_bytes_mut())?,
+            Self::Cuda(buffer) => buffer.read(0, copy.as_bytes_mut())?,
         }
         Ok(copy)
     }

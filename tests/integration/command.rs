@@ -1295,7 +1295,10 @@ fn fields_follow_the_command() {
     // apply: the boxes, points and the mask of a JSON file.
     let mask = warpfeed::fields::Mask::new(warpfeed::image::Size::new(20, 10), vec![7_u8; 200]).unwrap();
     fs::write(file("in.mask.png"), mask.to_png(0).unwrap()).unwrap();
+    let depth = warpfeed::fields::FurtherImage::gray(warpfeed::image::Size::new(40, 20), vec![700_u16; 800]).unwrap();
+    fs::write(file("in.depth.png"), depth.to_png().unwrap()).unwrap();
     let given = json!({
+        "images": {"depth": {"path": "in.depth.png", "fill": 900}},
         "boxes": {"format": "XYWH", "values": [[2.1, 2.0, 6.0, 4.0], [15.0, 4.0, 9.0, 9.0]], "clamping": null},
         "keypoints": {"values": [[0.0, 0.0]], "convention": "pixel_index"},
         "mask": {"path": "in.mask.png", "fill": 255}
@@ -1317,6 +1320,11 @@ fn fields_follow_the_command() {
     let moved = warpfeed::fields::Mask::from_png(&fs::read(file("out.mask.png")).unwrap(), 1_000).unwrap();
     let warpfeed::fields::MaskValues::U8(values) = &*moved.planes()[0] else { panic!("{moved:?}") };
     assert_eq!(values[..6], [255, 255, 255, 255, 7, 7]);
+    // An image of twice the size is padded by twice as many pixels.
+    assert_eq!(made["images"]["depth"], json!({"path": "out.depth.png", "interpolation": "nearest", "fill": 900}));
+    let moved = warpfeed::fields::FurtherImage::from_encoded(&fs::read(file("out.depth.png")).unwrap(), 10_000).unwrap();
+    let warpfeed::fields::MaskValues::U16(values) = &*moved.planes()[0] else { panic!("{moved:?}") };
+    assert_eq!((moved.size(), values[6..10].to_vec()), (warpfeed::image::Size::new(48, 20), vec![900, 900, 700, 700]));
     // run and preview: COCO's.
     let run = |more: &[&str]| {
         let fixed = ["--preset", "eval", "--epochs", "1", "--threads", "1", "--device", "cpu", "--digest", "--json"];

@@ -7,11 +7,13 @@ use crate::common::{self, Random, jpeg};
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
-use warpfeed::fields::{BoxFormat, Boxes, Clamping, Field, Fields, KeyPoints, Mask, MaskValues, PointConvention};
+use warpfeed::fields::{
+    BoxFormat, Boxes, Clamping, Field, Fields, FurtherImage, KeyPoints, Mask, MaskValues, PointConvention,
+};
 use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg, probe};
 use warpfeed::ops::{
     CenterCrop, Custom, CustomTransform, Hflip, Op, RandomIouCrop, RandomZoomOut, Resize, Rotate, SampleInfo,
-    SampleRng, Transform, Vflip, YoloPerspective,
+    SampleRng, SizeEffect, Transform, Vflip, YoloPerspective,
 };
 use warpfeed::prelude::*;
 use warpfeed::source::{Described, WithFields};
@@ -215,7 +217,7 @@ fn shared_cases() {
 
 // Pipelines ----------------------------------------------------------------------------------------------------------
 
-const NAMES: [&str; 5] = ["boxes", "labels", "keypoints", "masks", "mask"];
+pub(crate) const NAMES: [&str; 5] = ["boxes", "labels", "keypoints", "masks", "mask"];
 
 /// The fields of an image of this size, by the sample's index: up to four objects.
 fn made_fields(of: Size, index: u64) -> Result<Fields> {
@@ -245,7 +247,7 @@ fn made_fields(of: Size, index: u64) -> Result<Fields> {
         .with("mask", Mask::new(of, classes)?.with_fill(255))
 }
 
-fn jpegs(count: u64) -> Vec<Vec<u8>> {
+pub(crate) fn jpegs(count: u64) -> Vec<Vec<u8>> {
     (0..count).map(|i| jpeg(40 + (7 * i % 30) as u32, 40 + (11 * i % 30) as u32, i)).collect()
 }
 
@@ -255,7 +257,7 @@ fn with_fields(jpegs: &[Vec<u8>]) -> WithFields {
     source.fields(NAMES, move |sample: Described<'_>| made_fields(sizes[sample.index as usize], sample.index))
 }
 
-fn builder(jpegs: &[Vec<u8>]) -> Builder {
+pub(crate) fn builder(jpegs: &[Vec<u8>]) -> Builder {
     Pipeline::builder(with_fields(jpegs))
         .fields(NAMES)
         .seed(3)
@@ -267,6 +269,57 @@ fn builder(jpegs: &[Vec<u8>]) -> Builder {
         .augment(random_rotation(-20.0..=20.0))
         .resize(Size::new(32, 28))
         .output(DType::U8, Layout::Nhwc)
+}
+
+/// Operations that each sample has of its own.
+struct Given(Vec<Vec<Op>>);
+
+impl CustomTransform for Given {
+    fn name(&self) -> &'static str {
+        "given"
+    }
+    fn draw(&self, _rng: &mut SampleRng, sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
+        Ok(self.0[sample.index as usize].clone())
+    }
+    fn size_effect(&self) -> SizeEffect {
+        SizeEffect::Varies
+    }
+}
+
+/// The reference cases, and further operations that move pixels: a pipeline of images with masks of 8 and 16 bits, and of
+/// 0 to 59 objects, to be built as a ragged one.
+pub(crate) fn masks_of_all_operations() -> Builder {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/fields.jsonl");
+    let cases = fs::read_to_string(path).unwrap();
+    let cases = cases.lines().map(|line| serde_json::from_str::<Case>(line).unwrap());
+    let mut cases: Vec<_> = cases.map(|case| (size(case.size), case.ops, case.fill)).collect();
+    let kept = Custom::new("kept", |image: &mut Image| image.pixels_mut().reverse()).keeps_places();
+    for ops in [
+        r#"[{"op": "elastic", "alpha": [60.0, 60.0], "sigma": 4.0, "key": 7}, {"op": "hflip"}]"#,
+        r#"[{"op": "affine_matrix", "matrix": [0.7, 0.2, 3.0, -0.1, 0.9, 2.0], "size": [31, 44]}]"#,
+        r#"[{"op": "resize", "width": 90, "height": 70}, {"op": "rotate", "degrees": 90.0, "expand": true}]"#,
+    ] {
+        cases.push((Size::new(48, 37), serde_json::from_str(ops).unwrap(), 300));
+    }
+    cases.push((Size::new(40, 30), vec![kept.into(), Rotate::new(20.0).into()], 3));
+    let images = cases.iter().map(|(size, ..)| (encode_jpeg(&Image::new(*size), &JpegOptions::default()).unwrap(), 0));
+    let masks: Vec<_> = cases.iter().map(|(size, _, fill)| (*size, *fill)).collect();
+    let source = EncodedImages::new(images.collect::<Vec<_>>()).fields(["ids", "mask", "masks"], {
+        move |sample: Described<'_>| {
+            let (size, fill) = masks[sample.index as usize];
+            let MaskValues::U8(values) = &*case_mask(size).planes()[0].clone() else { panic!() };
+            let words: Vec<u16> =
+                values.iter().enumerate().map(|(i, value)| u16::from(*value) * 257 ^ i as u16).collect();
+            let planes = (0..sample.index % 60).map(|n| values.iter().map(|value| value >> (n % 8) & 1).collect());
+            Fields::new()
+                .with("ids", Mask::new(size, words)?.with_fill(fill + 1000))?
+                .with("mask", Mask::new(size, values.clone())?.with_fill(fill % 256))?
+                .with("masks", Mask::of_objects(size, planes.collect::<Vec<Vec<u8>>>())?.with_fill(fill % 2))
+        }
+    });
+    let given = Given(cases.into_iter().map(|(_, ops, _)| ops).collect());
+    let builder = Pipeline::builder(source).fields(["ids", "mask", "masks"]).batch_size(32).threads(2);
+    builder.augment(given).output(DType::U8, Layout::Nhwc)
 }
 
 /// Replays each image of an epoch with its fields by its recipe, and compares. Returns the number of objects.
@@ -829,4 +882,140 @@ fn min_visibility_counts_what_operations_cut_off() {
     };
     // All of the first box is in view, a fifth of the second, and nothing of the third.
     assert_eq!((kept(0.0), kept(0.2), kept(0.21), kept(1.0)), (vec![0, 1, 2], vec![0, 1], vec![0], vec![0]));
+}
+
+// Further images -----------------------------------------------------------------------------------------------------
+
+/// Bytes that differ from pixel to pixel.
+fn rgb_of(of: Size, seed: u64) -> Vec<u8> {
+    let mut random = Random(seed + 1);
+    (0..3 * of.area_px()).map(|_| random.within(0, 255) as u8).collect()
+}
+
+fn further<'a>(fields: &'a Fields, name: &str) -> &'a FurtherImage {
+    let Some(Field::Image(image)) = fields.get(name) else { panic!("{fields:?}") };
+    image
+}
+
+fn bytes_of(plane: &MaskValues) -> Vec<u8> {
+    match plane {
+        MaskValues::U8(values) => values.clone(),
+        MaskValues::U16(values) => values.iter().flat_map(|value| value.to_be_bytes()).collect(),
+        _ => panic!("another type"),
+    }
+}
+
+/// Samples with depth, the other image of a pair, and one of twice the size.
+pub(crate) fn with_further_images(jpegs: &[Vec<u8>]) -> WithFields {
+    let sizes: Vec<Size> = jpegs.iter().map(|jpeg| probe(jpeg).unwrap().size).collect();
+    let source = EncodedImages::new(jpegs.iter().map(|jpeg| (jpeg.clone(), 0)));
+    source.fields(["depth", "other", "high"], move |sample: Described<'_>| {
+        let of = sizes[sample.index as usize];
+        let twice = Size::new(2 * of.width, 2 * of.height);
+        let depth: Vec<u16> = (0..of.area_px()).map(|i| (i * 997 % 65_536) as u16).collect();
+        Fields::new()
+            .with("depth", FurtherImage::gray(of, depth)?.with_fill(65_535))?
+            .with("other", FurtherImage::rgb(of, &rgb_of(of, sample.index))?)?
+            .with("high", FurtherImage::rgb(twice, &rgb_of(twice, sample.index))?)
+    })
+}
+
+#[test]
+fn further_images_move_as_the_image_without_its_colors() {
+    let of = Size::new(40, 30);
+    let png = |bytes: &[u8]| FurtherImage::rgb(of, bytes).unwrap().to_png().unwrap();
+    let rgb = rgb_of(of, 5);
+    let ops = [
+        r#"[{"op": "hflip"}, {"op": "rotate", "degrees": 20.0, "interpolation": "bilinear", "expand": true}]"#,
+        r#"[{"op": "resize", "width": 33, "height": 50, "interpolation": "bicubic"}, {"op": "vflip"}]"#,
+        r#"[{"op": "perspective", "startpoints": [[0, 0], [39, 0], [39, 29], [0, 29]], "endpoints": [[3, 2], [36, 1], [38, 27], [1, 29]]}]"#,
+        r#"[{"op": "pad", "left": 3, "top": 4, "right": 5, "bottom": 6}, {"op": "center_crop", "width": 30, "height": 44}]"#,
+        r#"[{"op": "elastic", "alpha": [60.0, 60.0], "sigma": 4.0, "key": 7}]"#,
+    ];
+    for ops in ops {
+        let Ok(ops) = serde_json::from_str::<Vec<Op>>(ops) else { panic!("{ops}") };
+        // Colors change in the image alone.
+        let color: Vec<Op> = serde_json::from_str(r#"[{"op": "invert"}, {"op": "grayscale"}]"#).unwrap();
+        let all: Vec<Op> = color.into_iter().chain(ops.clone()).collect();
+        let given = Fields::new().with("other", FurtherImage::from_encoded(&png(&rgb), 10_000).unwrap()).unwrap();
+        let made = applied(of, &given, &all, Strategy::Fused).unwrap();
+        let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+        let want = warpfeed::apply(&png(&rgb), &ops, &options).unwrap();
+        let want = want.as_slice::<u8>().unwrap();
+        let planes: Vec<_> = further(&made, "other").planes().iter().map(|plane| bytes_of(plane)).collect();
+        for (i, pixel) in want.chunks_exact(3).enumerate() {
+            assert_eq!(pixel, [planes[0][i], planes[1][i], planes[2][i]], "{ops:?}: {i}");
+        }
+    }
+}
+
+/// The image of twice the size is moved by twice as many pixels.
+#[test]
+fn further_images_of_another_size_move_by_whole_pixels_or_not_at_all() {
+    let (of, twice) = (Size::new(20, 14), Size::new(40, 28));
+    let rgb = rgb_of(twice, 9);
+    let given = || {
+        let high = FurtherImage::rgb(twice, &rgb).unwrap().with_interpolation(warpfeed::ops::Interpolation::Nearest);
+        Fields::new().with("high", high).unwrap()
+    };
+    let cases = [
+        (
+            r#"[{"op": "crop", "x": 3, "y": 2, "width": 9, "height": 8}, {"op": "hflip"}]"#,
+            r#"[{"op": "crop", "x": 6, "y": 4, "width": 18, "height": 16}, {"op": "hflip"}]"#,
+        ),
+        (
+            r#"[{"op": "resize", "width": 9, "height": 8}]"#,
+            r#"[{"op": "resize", "width": 18, "height": 16, "interpolation": "nearest"}]"#,
+        ),
+        (
+            r#"[{"op": "rotate", "degrees": 90.0, "expand": true}, {"op": "pad", "left": 1, "top": 0, "right": 2, "bottom": 3}]"#,
+            r#"[{"op": "rotate", "degrees": 90.0, "expand": true}, {"op": "pad", "left": 2, "top": 0, "right": 4, "bottom": 6}]"#,
+        ),
+        (
+            r#"[{"op": "center_crop", "width": 10, "height": 10}]"#,
+            r#"[{"op": "center_crop", "width": 20, "height": 20}]"#,
+        ),
+    ];
+    for (ops, doubled) in cases {
+        let [ops, doubled] = [ops, doubled].map(|ops| serde_json::from_str::<Vec<Op>>(ops).unwrap());
+        let made = applied(of, &given(), &ops, Strategy::Fused).unwrap();
+        let png = FurtherImage::rgb(twice, &rgb).unwrap().to_png().unwrap();
+        let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+        let want = warpfeed::apply(&png, &doubled, &options).unwrap();
+        let planes: Vec<_> = further(&made, "high").planes().iter().map(|plane| bytes_of(plane)).collect();
+        for (i, pixel) in want.as_slice::<u8>().unwrap().chunks_exact(3).enumerate() {
+            assert_eq!(pixel, [planes[0][i], planes[1][i], planes[2][i]], "{ops:?}: {i}");
+        }
+    }
+    let rotated = applied(of, &given(), &[Rotate::new(5.0).into()], Strategy::Fused).unwrap_err().to_string();
+    assert!(rotated.contains("rotate") && rotated.contains("40 x 28"), "{rotated}");
+    // Half a pixel is none.
+    let low = FurtherImage::rgb(Size::new(10, 7), &[1; 210]).unwrap();
+    let low = Fields::new().with("low", low).unwrap();
+    let odd: Vec<Op> = serde_json::from_str(r#"[{"op": "crop", "x": 3, "y": 2, "width": 8, "height": 8}]"#).unwrap();
+    assert!(applied(of, &low, &odd, Strategy::Fused).unwrap_err().to_string().contains("whole pixels"));
+}
+
+#[test]
+fn further_images_arrive_in_batches() {
+    let jpegs = jpegs(9);
+    let pipeline = Pipeline::builder(with_further_images(&jpegs)).fields(["depth", "other", "high"]).batch_size(4);
+    let pipeline = pipeline.augment(random_horizontal_flip(0.5)).resize(Size::new(24, 20)).build().unwrap();
+    for batch in pipeline.epoch(0) {
+        let batch = batch.unwrap();
+        let fields = batch.fields(0).unwrap();
+        let shape = |name: &str| fields.image_tensor(name).unwrap().shape().to_vec();
+        assert_eq!(shape("depth"), [batch.len(), 1, 20, 24]);
+        assert_eq!(shape("other"), [batch.len(), 3, 20, 24]);
+        assert_eq!(shape("high"), [batch.len(), 3, 40, 48]);
+        let MaskValues::U16(depth) = fields.further_images("depth").unwrap() else { panic!() };
+        for i in 0..batch.len() {
+            let own = further(fields.image(i).unwrap(), "depth");
+            assert_eq!(*own.planes()[0], MaskValues::U16(depth[i * 480..][..480].to_vec()));
+            let high = further(fields.image(i).unwrap(), "high");
+            assert_eq!(high.size(), Size::new(48, 40));
+            assert_eq!(fields.image_tensors("high").unwrap()[i].shape(), [1, 3, 40, 48]);
+        }
+        assert!(fields.mask_tensor("depth").is_err() && fields.image_tensor("none").is_err());
+    }
 }

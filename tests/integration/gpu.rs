@@ -4,7 +4,7 @@
 use crate::common::recipes::recipe;
 use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, samples, small, source};
 use crate::common::{ragged, views};
-use crate::partners;
+use crate::{fields, partners};
 use cudarc::driver::{CudaContext, result, sys};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -17,12 +17,15 @@ use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     ApplyOptions, Batch, Builder, DType, DecodePath, Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch,
     Layout, OnError, Orientation, PaddedPipeline, Pipeline, Preset, Strategy, Target, TargetType, Targets, apply,
+    fields::{BatchFields, BoxFormat, Fields},
     image::{ChromaSampling, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{
         Contrast, Custom, ErasingNoise, Op, RandomCopyPaste, RandomErasing, RandomMixUp, RandomMosaic, Transform,
-        YoloCopyPaste, YoloPerspective, random_resized_crop,
+        YoloCopyPaste, YoloPerspective, random_horizontal_flip, random_resized_crop, random_rotation,
+        random_vertical_flip,
     },
     source::EncodedImages,
+    view,
 };
 
 const GPU: Device = Device::Cuda(0);
@@ -542,6 +545,152 @@ fn pasted_objects_equal_the_cpu() {
         let [want, got] = both(|| partners::pasting(&jpegs, paste.clone()));
         assert!(want == got, "{paste:?}");
     }
+}
+
+/// The fields of a batch's first view, as they are in host memory.
+fn host_fields<I>(batch: &Batch<I>) -> Vec<Fields> {
+    let fields = batch.fields(0).unwrap().to_host().unwrap();
+    (0..fields.len()).map(|i| fields.image(i).unwrap().clone()).collect()
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
+fn masks_of_all_operations_equal_the_cpu() {
+    for strategy in [Strategy::Fused, Strategy::Sequential] {
+        let all = |device| {
+            let builder = fields::masks_of_all_operations().strategy(strategy).device(device);
+            let batches = builder.build_ragged().unwrap().epoch(0).map(|batch| {
+                let batch = batch.unwrap();
+                assert_eq!(batch.fields(0).unwrap().device(), device);
+                host_fields(&batch)
+            });
+            batches.collect::<Vec<_>>().concat()
+        };
+        let [want, got] = [Device::Cpu, GPU].map(all);
+        assert_eq!((want.len(), got.len()), (304, 304));
+        for (i, (want, got)) in want.iter().zip(&got).enumerate() {
+            assert!(want == got, "case {i}, {strategy:?}");
+        }
+    }
+}
+
+/// Further images, of whatever size, go through the kernels as masks do, with their filters.
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
+fn further_images_equal_the_cpu() {
+    let jpegs = fields::jpegs(9);
+    let names = ["depth", "other", "high"];
+    for last in [LastBatch::Keep, LastBatch::Pad] {
+        let [cpu, gpu] = [Device::Cpu, GPU].map(|device| {
+            let builder =
+                Pipeline::builder(fields::with_further_images(&jpegs)).fields(names).batch_size(4).last_batch(last);
+            let builder = builder.augment(random_horizontal_flip(0.5)).resize(Size::new(24, 20));
+            builder.device(device).build().unwrap()
+        });
+        for (want, got) in cpu.epoch(0).zip(gpu.epoch(0)) {
+            let (want, got) = (want.unwrap(), got.unwrap());
+            for name in names {
+                let [want, got] = [&want, &got].map(|batch| batch.fields(0).unwrap().image_tensor(name).unwrap());
+                assert_eq!((got.device(), got.shape()), (GPU, want.shape()));
+                assert!(got.into_parts().unwrap() == want.into_parts().unwrap(), "{name}");
+            }
+            assert!(host_fields(&want) == host_fields(&got));
+        }
+    }
+    // Filters, and images that are padded.
+    let all = |device| {
+        let builder = Pipeline::builder(fields::with_further_images(&jpegs)).fields(["depth", "other"]).batch_size(4);
+        let builder = builder.augment(random_horizontal_flip(0.5)).augment(random_rotation(-20.0..=20.0));
+        let builder = builder.augment(random_resized_crop(Size::new(17, 23))).device(device);
+        let batches = builder.build_padded(16).unwrap().epoch(0).map(|batch| {
+            let batch = batch.unwrap();
+            let each = batch.fields(0).unwrap().image_tensors("other").unwrap();
+            let each = each.into_iter().map(|tensor| tensor.into_parts().unwrap()).collect::<Vec<_>>();
+            (host_fields(&batch), each)
+        });
+        batches.collect::<Vec<_>>()
+    };
+    assert!(all(Device::Cpu) == all(GPU));
+}
+
+/// Masks lie beside the images, in every kind of batch, and their memory comes back.
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
+fn masks_are_tensors_on_the_device() {
+    let jpegs = fields::jpegs(9);
+    let builder = || fields::builder(&jpegs).decode(DecodePath::Cpu);
+    let two = || view([random_resized_crop(24)]).times(2);
+    let kinds = [
+        builder(),
+        builder().strategy(Strategy::Sequential).last_batch(LastBatch::Pad),
+        builder().cache(ImageCache::memory(1 << 20)),
+        builder()
+            .views([two(), view([random_vertical_flip(0.5)])])
+            .resize(Size::new(20, 24))
+            .last_batch(LastBatch::Pad),
+    ];
+    for builder in kinds {
+        let [cpu, gpu] = [Device::Cpu, GPU].map(|device| builder.clone().device(device).build().unwrap());
+        let mut addresses = Vec::new();
+        for epoch in 0..4 {
+            for (want, got) in cpu.epoch(epoch).zip(gpu.epoch(epoch)) {
+                let (want, got) = (want.unwrap(), got.unwrap());
+                for view in 0..cpu.view_sizes().len() {
+                    let (want, got) = (want.fields(view).unwrap(), got.fields(view).unwrap());
+                    assert_eq!((got.offsets(), got.batch_indices()), (want.offsets(), want.batch_indices()));
+                    for name in ["mask", "masks"] {
+                        let (want, got) = (want.mask_tensor(name).unwrap(), got.mask_tensor(name).unwrap());
+                        assert_eq!((got.device(), got.shape(), got.values().is_err()), (GPU, want.shape(), true));
+                        let host = got.to_host().unwrap();
+                        assert!(host.values().unwrap() == want.values().unwrap(), "{name}");
+                        assert_eq!(got.strides(), want.strides());
+                        if name == "mask" {
+                            let memory = got.cuda().unwrap();
+                            addresses.push(memory.on_stream(&memory.context().default_stream()).unwrap());
+                        }
+                    }
+                    assert_eq!(got.masks("masks").unwrap(), want.masks("masks").unwrap());
+                    for (want, got) in
+                        want.mask_tensors("masks").unwrap().iter().zip(got.mask_tensors("masks").unwrap())
+                    {
+                        assert_eq!((got.device(), got.shape()), (GPU, want.shape()));
+                        assert!(got.into_parts().unwrap().0 == *want.values().unwrap());
+                    }
+                    let boxes = |fields: &BatchFields| fields.boxes(BoxFormat::Xyxy).unwrap();
+                    assert_eq!(boxes(got), boxes(want));
+                }
+            }
+        }
+        addresses.sort_unstable();
+        let all = addresses.len();
+        addresses.dedup();
+        assert!(addresses.len() < all / 2, "{} pieces of memory for {all} fields", addresses.len());
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
+fn masks_of_padded_batches_equal_the_cpu() {
+    let all = |device| {
+        let builder = fields::masks_of_all_operations().last_batch(LastBatch::Pad).device(device);
+        let batches = builder.build_padded(16).unwrap().epoch(0).map(|batch| {
+            let batch = batch.unwrap();
+            let fields = batch.fields(0).unwrap();
+            let [_, height, width, _] = batch.images().tensor().shape();
+            let size = Size::new(width as u32, height as u32);
+            let padded = ["ids", "mask", "masks"].map(|name| fields.padded_mask_tensor(name, size).unwrap());
+            assert!(fields.padded_mask_tensor("mask", Size::new(1, 1)).is_err());
+            // Without padding there are gaps between rows.
+            let each = fields.mask_tensors("masks").unwrap();
+            assert!(padded.iter().chain(&each).all(|tensor| tensor.device() == device));
+            let parts = padded.into_iter().chain(each).map(|tensor| tensor.into_parts().unwrap()).collect::<Vec<_>>();
+            (host_fields(&batch), parts)
+        });
+        batches.collect::<Vec<_>>()
+    };
+    let [want, got] = [Device::Cpu, GPU].map(all);
+    assert_eq!(want.len(), 10);
+    assert!(want == got);
 }
 
 #[test]

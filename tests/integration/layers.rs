@@ -20,6 +20,7 @@ const MODULES: &[(&str, &str)] = &[
     ("address", ""),
     ("error", ""),
     ("hex", ""),
+    ("interpolation", ""),
     ("rng", ""),
     ("trace", ""),
     ("unoptimized", ""),
@@ -31,9 +32,10 @@ const MODULES: &[(&str, &str)] = &[
     ("sheet", "atomic error"),
     ("threads", "error"),
     // Labels and targets, and what is done to images.
-    ("fields", "atomic error file memory"),
+    ("cuda", "device error memory"),
+    ("fields", "atomic cuda device error file interpolation memory"),
     ("targets", "error fields npy"),
-    ("ops", "error fields file memory rng targets"),
+    ("ops", "error fields file interpolation memory rng targets"),
     ("plan", "error ops"),
     ("opening", "error ops"),
     ("mix", "error rng"),
@@ -44,7 +46,6 @@ const MODULES: &[(&str, &str)] = &[
     ("source", "address atomic error fields file hex memory rng sampler store targets"),
     ("sampling", "error rng sampler source"),
     // Where batches are made.
-    ("cuda", "device error memory"),
     ("tensor", "cuda device error fields memory mix npy targets"),
     ("backend", "cuda device error fields file memory mix ops plan source targets tensor threads trace"),
     // What a program builds and calls.

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Mutex, PoisonError};
-use warpfeed::{Device, FieldTensor, FieldValues, TargetTensor, TargetType};
+use warpfeed::{Device, FieldTensor, TargetTensor, TargetType};
 
 /// The memory of an array.
 pub(crate) enum Held {
@@ -23,7 +23,7 @@ impl Held {
         match self {
             Self::Images(tensor) => tensor.device(),
             Self::Targets(tensor) => tensor.device(),
-            Self::Fields(_) => Device::Cpu,
+            Self::Fields(tensor) => tensor.device(),
         }
     }
 
@@ -39,13 +39,7 @@ impl Held {
                 TargetType::F32 => "float32",
                 TargetType::U32 => "uint32",
             },
-            Self::Fields(tensor) => match tensor.values() {
-                FieldValues::F32(_) => "float32",
-                FieldValues::I64(_) => "int64",
-                FieldValues::U32(_) => "uint32",
-                FieldValues::U16(_) => "uint16",
-                _ => "uint8",
-            },
+            Self::Fields(tensor) => tensor.type_name(),
         }
     }
 
@@ -55,7 +49,9 @@ impl Held {
             #[allow(unsafe_code)]
             Self::Images(tensor) => unsafe { tensor.into_dlpack_on(stream) },
             Self::Targets(tensor) => tensor.into_dlpack(),
-            Self::Fields(tensor) => tensor.into_dlpack(),
+            // SAFETY: as above.
+            #[allow(unsafe_code)]
+            Self::Fields(tensor) => unsafe { tensor.into_dlpack_on(stream) },
         }
         .map_err(raise)
     }
@@ -65,6 +61,7 @@ impl Held {
         match self {
             Self::Images(tensor) if tensor.cuda().is_some() => tensor.to_host().map(Self::Images).map_err(raise),
             Self::Targets(tensor) if tensor.cuda().is_some() => tensor.to_host().map(Self::Targets).map_err(raise),
+            Self::Fields(tensor) if tensor.cuda().is_some() => tensor.to_host().map(Self::Fields).map_err(raise),
             other => Ok(other),
         }
     }

@@ -195,6 +195,10 @@ impl Backend for Cpu {
         0
     }
 
+    fn moves_masks(&self) -> bool {
+        false
+    }
+
     fn worker(&self) -> Result<Worker> {
         let new = || Ok(Worker { executor: Executor::new()?.doing_twice(self.twice), buffer: Vec::new() });
         self.workers.take().map_or_else(new, Ok)
@@ -314,7 +318,7 @@ impl Backend for Cpu {
         if let Some(last) = sizes.last().copied() {
             sizes.extend((0..end.padding).map(|_| last));
         }
-        Ok(Finished { images, sizes, targets: targets.map(Storage::Host), mix })
+        Ok(Finished { images, sizes, targets: targets.map(Storage::Host), masks: Vec::new(), mix })
     }
 
     fn abandon(&self, _batch: Batch) {}

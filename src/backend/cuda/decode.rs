@@ -6,6 +6,7 @@ use super::hardware;
 use super::in_flight::InFlight;
 use super::jpeg::{self, DeviceDecoder, Job};
 use super::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
+use super::masks;
 use super::nvjpeg::{HardwareDecoder, HardwareJob, Nvjpeg, Queued, WorkerDecoder};
 use super::route::{Route, Router};
 use super::streams::Streams;
@@ -77,17 +78,20 @@ impl Decoders {
         worker: &mut Worker,
         batch: &InFlight,
         mut encoded: Encoded,
-        &PlannedSample { header, plans, later, .. }: &PlannedSample<'_>,
+        &PlannedSample { header, plans, masks, later, .. }: &PlannedSample<'_>,
     ) -> Result<Source> {
         let (size, len_bytes) = (header.size, encoded.bytes().len());
         let mut spare = None;
+        let masks_bytes = masks.iter().map(masks::most_bytes).sum();
         let route = self.router.route(header, later);
         if route == Route::Device {
-            match self.own.take(worker, batch, encoded, header, plans)? {
+            match self.own.take(worker, batch, encoded, header, plans, masks_bytes)? {
                 Ok(source) => return Ok(source),
                 Err(back) => (encoded, spare) = back,
             }
-        } else if let Some((image, nvjpeg)) = self.whole_image(worker, batch, &encoded, header, route, plans)? {
+        } else if let Some((image, nvjpeg)) =
+            self.whole_image(worker, batch, &encoded, (header, route), plans, masks_bytes)?
+        {
             let destination = image.address;
             if route == Route::Hardware && nvjpeg.is_for_hardware(encoded.bytes(), size) {
                 let job = HardwareJob { encoded: batch.arena.hold(encoded.bytes())?, destination, size };
@@ -160,9 +164,9 @@ impl Decoders {
         worker: &'a mut Worker,
         batch: &InFlight,
         encoded: &Encoded,
-        header: &Header,
-        route: Route,
+        (header, route): (&Header, Route),
         plans: &[Plan<'_>],
+        masks_bytes: usize,
     ) -> Result<Option<(DeviceImage, &'a mut WorkerDecoder)>> {
         let size = header.size;
         let Worker { nvjpeg, decoded, .. } = worker;
@@ -172,9 +176,9 @@ impl Decoders {
             return Ok(None);
         }
         // Memory that must remain. Each of the other samples gets as much as this one needs if the CPU decodes it: for
-        // the decoded part and for the results. This sample's plans get what their stages take beside the whole image.
+        // masks, the decoded part and the results. This sample's plans get what their stages take beside the whole image.
         let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
-        let each_bytes = packed_bytes(decoded_by(plans).size()) + made_bytes;
+        let each_bytes = packed_bytes(decoded_by(plans).size()) + made_bytes + masks_bytes;
         let own_bytes = if plans.len() > 1 { 0 } else { packed_bytes(size) };
         let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, own_bytes)).sum();
         let left_bytes = batch.unprepared().saturating_mul(each_bytes) + stages_bytes;

@@ -112,6 +112,10 @@ impl Backend for Gpu {
         (self.batches.limit_bytes * self.options.batches_at_a_time()) as u64
     }
 
+    fn moves_masks(&self) -> bool {
+        true
+    }
+
     fn worker(&self) -> Result<Worker> {
         let _entered = self.streams.enter()?;
         self.workers.take().map_or_else(|| self.decoders.worker(), Ok)

@@ -4,6 +4,7 @@ use super::arena::Arena;
 use super::jpeg::{Decoding, Job};
 use super::kernel::Call;
 use super::lock;
+use super::masks::MovedMask;
 use super::nvjpeg::{HardwareBatch, HardwareJob};
 use crate::cuda::driver::{Context, Event, Scoped};
 use crate::error::Result;
@@ -17,6 +18,7 @@ pub(super) struct Prepared {
     pub(super) size: Size,
     /// The calls of each of its images.
     pub(super) calls: Vec<Vec<Call>>,
+    pub(super) masks: Vec<MovedMask>,
     /// The encoded image, if the hardware decoder decodes it with others of its batch.
     pub(super) hardware_job: Option<HardwareJob>,
     /// The encoded image, if the kernels decode it with others of its batch.

@@ -21,8 +21,12 @@ pub(super) const FUSED: KernelId = KernelId(REGISTRY.len() + 1);
 pub(super) const FINISH: KernelId = KernelId(REGISTRY.len() + 2);
 /// Writes noise into a rectangle of the batch.
 pub(super) const ERASE_NOISE: KernelId = KernelId(REGISTRY.len() + 3);
-/// Number of kernels: the operations' and these four.
-const COUNT: usize = REGISTRY.len() + 4;
+/// Makes an image of a packed mask.
+pub(super) const FIELD_LOAD: KernelId = KernelId(REGISTRY.len() + 4);
+/// Writes a mask into the batch.
+pub(super) const FIELD_STORE: KernelId = KernelId(REGISTRY.len() + 5);
+/// Number of kernels: the operations' and these six.
+const COUNT: usize = REGISTRY.len() + 6;
 
 /// One image's share of a launch.
 #[derive(Debug, Clone, Copy)]
@@ -61,8 +65,8 @@ impl Group {
     fn grid(&self) -> ([u32; 3], [u32; 3]) {
         let count = self.count as u32;
         let grid = match self.kernel {
-            ERASE_NOISE => KernelGrid::Pixels,
-            // The back end's own kernels work in tiles.
+            ERASE_NOISE | FIELD_LOAD | FIELD_STORE => KernelGrid::Pixels,
+            // The back end's other kernels work in tiles.
             KernelId(kernel) => REGISTRY.get(kernel).map_or(KernelGrid::Tiles, |kernel| kernel.grid),
         };
         match grid {
@@ -139,6 +143,8 @@ impl Kernels {
             format!("fused_{dtype}_{layout}"),
             format!("finish_{dtype}_{layout}"),
             format!("erase_noise_{noise}"),
+            "field_load_u8_nhwc".to_owned(),
+            "field_store_u8_nchw".to_owned(),
         ];
         let functions =
             of_operations.chain(own).map(|name| Ok((module.function(&name)?, name))).collect::<Result<_>>()?;

@@ -2,12 +2,13 @@
 //! operations' kernels work in.
 
 use super::arena::{Arena, StagingWriter};
-use super::kernel::{Call, ERASE_NOISE, FINISH, FUSED, GATHER};
+use super::kernel::{Call, ERASE_NOISE, FIELD_LOAD, FINISH, FUSED, GATHER};
 use crate::backend::{PixelForm, Strides};
 use crate::error::Result;
 use crate::ops::byte_table::ByteTable;
 use crate::ops::descriptors::{
-    Axis, BatchPlace, DevicePointer, Erasure, FinishSample, FusedSample, SourceImage, StepDescriptor, TargetImage,
+    Axis, BatchPlace, DevicePointer, Erasure, FieldLoadSample, FinishSample, FusedSample, SourceImage, StepDescriptor,
+    TargetImage,
 };
 use crate::ops::fill::packed;
 use crate::ops::filter::{Interpolation, PassOrder, Taps};
@@ -170,23 +171,44 @@ impl<'a> Lowering<'a> {
 
     /// The calls of a plan: its stages, then those that write the batch. A resize at the end writes the batch directly.
     pub(super) fn run(mut self, plan: &Plan<'_>, form: Form) -> Result<Vec<Call>> {
-        for stage in &plan.stages {
-            self.stage(stage)?;
+        plan.stages.iter().try_for_each(|stage| self.stage(stage))?;
+        let Some(mut fused) = self.last(&plan.last)? else { return self.finish(&plan.epilogue, form) };
+        fused.output = self.output(&plan.epilogue, form)?;
+        self.add(FUSED, Descriptor::new(&fused), form.size);
+        self.erase_in_batch(&plan.epilogue, fused.output)
+    }
+
+    /// The calls of a plan for pixels of 1 to 3 bytes that carry a mask, without those that write the batch, and the
+    /// complete image that they make.
+    pub(super) fn run_carried(mut self, plan: &Plan<'_>, pixel_bytes: u32) -> Result<(Vec<Call>, SourceImage)> {
+        if pixel_bytes != 3 {
+            let DeviceImage { address: packed, whole, part, .. } = self.image;
+            let target = self.target(whole, part)?;
+            let sample = FieldLoadSample { packed, target, pixel_bytes, reserved: 0 };
+            self.add(FIELD_LOAD, Descriptor::new(&sample), part.size());
         }
-        let mut fused = match &plan.last {
-            Last::Plain => return self.finish(&plan.epilogue, form),
-            Last::View(view) => self.fused(view, None, Rect::full(view.size))?,
+        plan.stages.iter().try_for_each(|stage| self.stage(stage))?;
+        if let Some(fused) = self.last(&plan.last)? {
+            self.gather(fused, plan.size, Rect::full(plan.size))?;
+        }
+        let made = self.source();
+        Ok((self.calls, made))
+    }
+
+    /// The fused kernel's descriptor for the step to the output, without the output; `None` if the current image is the
+    /// output.
+    fn last(&mut self, last: &Last) -> Result<Option<FusedSample>> {
+        Ok(match last {
+            Last::Plain => None,
+            Last::View(view) => Some(self.fused(view, None, Rect::full(view.size))?),
             Last::Resample { view, resampling, part, columns, rows, table } => {
                 let mut fused = self.fused(view, Some(*resampling), *part)?;
                 (fused.mirror_x, fused.x0) = (columns.sign, columns.start);
                 (fused.mirror_y, fused.y0) = (rows.sign, rows.start);
                 fused.table = self.table(table.as_deref())?;
-                fused
+                Some(fused)
             }
-        };
-        fused.output = self.output(&plan.epilogue, form)?;
-        self.add(FUSED, Descriptor::new(&fused), form.size);
-        self.erase_in_batch(&plan.epilogue, fused.output)
+        })
     }
 
     /// Adds the call that writes the unchanged current image to the batch.
@@ -219,7 +241,12 @@ impl<'a> Lowering<'a> {
         };
         let mut sample = self.fused(&stage.view, resize, part)?;
         (sample.x0, sample.y0) = (part.x as i32, part.y as i32);
-        let target = self.target(stage.size, part)?;
+        self.gather(sample, stage.size, part)
+    }
+
+    /// Adds the call that makes the part `part` of an image of size `whole`, the current one from then on.
+    fn gather(&mut self, mut sample: FusedSample, whole: Size, part: Rect) -> Result<()> {
+        let target = self.target(whole, part)?;
         sample.output = BatchPlace {
             elements: target.pixels,
             row_stride: target.pitch_bytes,

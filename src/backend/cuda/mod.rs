@@ -5,7 +5,8 @@
 //! `gpu` is what a pipeline uses, and brings the parts together. An in-flight batch (`in_flight`) is begun with the
 //! memory of an earlier one (`batches`). Worker threads (`worker`) prepare samples for it (`prepare`): decoders
 //! (`decode`) take the image, and `lower` turns plans into calls. A complete batch is submitted (`submit`): `kernel`
-//! turns calls into launches on the device's `streams`. nvJPEG (`nvjpeg`, `hardware`) and the crate's own decoder
+//! turns calls into launches on the device's `streams`; `masks` has the masks of samples, which take the way of images.
+//! nvJPEG (`nvjpeg`, `hardware`) and the crate's own decoder
 //! (`jpeg`) decode, and `route` chooses between them. `arena` is the memory of batches in flight, `buffers` the memory
 //! of encoded bytes, `cards` are the devices that the driver shows, and `fatbin` is the place that kernels come from.
 //! `measure` is for experiments alone.
@@ -26,6 +27,9 @@
 //! and the table of normalized values are made on the host, so they are the CPU's own numbers. Host and kernels share
 //! structs, whose sizes and offsets are asserted on both sides. A recipe with a custom operation runs on the CPU, and
 //! the device only normalizes the result into the batch.
+//!
+//! A mask is one image more: it is uploaded with 1 to 3 bytes a pixel, its own plan's calls join the launches, and each
+//! field has its own memory in the batch. A mask whose plan has a pass without a kernel is moved by the CPU.
 //!
 //! # Memory
 //!
@@ -87,6 +91,7 @@ mod in_flight;
 mod jpeg;
 mod kernel;
 mod lower;
+mod masks;
 #[cfg(feature = "experiment")]
 pub(crate) mod measure;
 mod nvjpeg;

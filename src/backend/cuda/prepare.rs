@@ -5,6 +5,7 @@ use super::decode::{By, Decoders, Source};
 use super::in_flight::{InFlight, Prepared};
 use super::kernel::Call;
 use super::lower::{DeviceImage, Form, Lowering, packed_bytes};
+use super::masks;
 use super::worker::Worker;
 use crate::backend::cpu::run_to_rgb;
 use crate::backend::{Encoded, PlannedSample, RunOptions, WorkStats};
@@ -37,14 +38,20 @@ impl<'a> Preparation<'a> {
 
     /// Decodes and lowers the sample, and puts it into its place of the batch.
     pub(super) fn run(mut self, encoded: Encoded, sample: &PlannedSample<'_>) -> Result<WorkStats> {
-        let (prepared, work) = if sample.plans.iter().any(|plan| plan.needs_cpu) {
+        // Masks come first: their memory cannot be given back where the image is decoded by another decoder after all.
+        let start = Instant::now();
+        let lower = |mask| masks::lower(mask, self.worker, &self.batch.arena);
+        let masks = sample.masks.iter().map(lower).collect::<Result<Vec<_>>>()?;
+        let lowered = start.elapsed();
+        let (prepared, mut work) = if sample.plans.iter().any(|plan| plan.needs_cpu) {
             let prepared = self.on_cpu(&encoded, sample)?;
             self.decoders.buffers.give(encoded.into_buffer());
             prepared
         } else {
             self.on_device(encoded, sample)?
         };
-        self.batch.put(sample.place, prepared);
+        work.augment += lowered;
+        self.batch.put(sample.place, Prepared { masks, ..prepared });
         Ok(work)
     }
 
@@ -71,7 +78,7 @@ impl<'a> Preparation<'a> {
             By::Device(job) => (None, Some(job)),
             By::Cpu | By::Hybrid => (None, None),
         };
-        let prepared = Prepared { size: plans[0].size, calls, hardware_job, jpeg_job };
+        let prepared = Prepared { size: plans[0].size, calls, masks: Vec::new(), hardware_job, jpeg_job };
         Ok((prepared, WorkStats { decode, augment: start.elapsed(), decoded: self.worker.take_decoded() }))
     }
 
@@ -108,6 +115,7 @@ impl<'a> Preparation<'a> {
             calls.push(lowering.finish(epilogue, Form { size, elements: options.elements() })?);
         }
         work.augment += start.elapsed();
-        Ok((Prepared { size: plans[0].size, calls, hardware_job: None, jpeg_job: None }, work))
+        let size = plans[0].size;
+        Ok((Prepared { size, calls, masks: Vec::new(), hardware_job: None, jpeg_job: None }, work))
     }
 }

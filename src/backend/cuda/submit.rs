@@ -5,6 +5,7 @@ use super::arena::StagingWriter;
 use super::in_flight::InFlight;
 use super::kernel::{self, Call, Kernels};
 use super::lower;
+use super::masks::PlacedMasks;
 use super::streams::{Part, Streams};
 use crate::backend::{End, Finished, OutputForm, RunOptions};
 use crate::cuda::driver;
@@ -26,6 +27,8 @@ pub(super) struct Outputs {
     images: Vec<Arc<Pool>>,
     /// The memory of numeric targets.
     targets: Arc<Pool>,
+    /// The memory of masks.
+    masks: Arc<Pool>,
     kernels: Kernels,
     streams: Arc<Streams>,
 }
@@ -47,7 +50,8 @@ impl Outputs {
             pool.give(pool.take(&streams.compute, options.room_bytes(output))?);
         }
         let targets = pool(options.batches_at_a_time())?;
-        Ok(Self { options: Arc::clone(options), images, targets, kernels, streams: Arc::clone(streams) })
+        let masks = pool(options.fields * options.outputs.len() * options.kept_tensors())?;
+        Ok(Self { options: Arc::clone(options), images, targets, masks, kernels, streams: Arc::clone(streams) })
     }
 
     /// Queues all remaining work of a batch.
@@ -60,8 +64,9 @@ impl Outputs {
     pub(super) fn submit(&self, batch: &mut InFlight, end: &End<'_>) -> Result<Finished> {
         let mut sizes = if self.options.is_ragged() { Self::sizes(batch, end)? } else { Vec::new() };
         let (rooms, targets) = (self.rooms(&sizes, end)?, self.take_targets(end)?);
+        let mut masks = PlacedMasks::place(batch, end, &self.options, (&self.masks, &self.streams.compute))?;
         sizes.extend(sizes.last().copied().into_iter().cycle().take(end.padding));
-        if let Err(error) = self.queue(batch, &rooms, targets.as_ref(), end) {
+        if let Err(error) = self.queue(batch, &rooms, targets.as_ref(), &mut masks, end) {
             // Wait before the memory is freed, because queued work may write it. If waiting fails, the context has
             // failed.
             let _ = self.streams.synchronize();
@@ -77,6 +82,7 @@ impl Outputs {
             images: rooms.into_iter().map(tensor).collect(),
             sizes,
             targets: targets.map(|targets| of(targets, &self.targets, target_bytes)),
+            masks: masks.finish(&self.masks),
             mix: Duration::ZERO,
         })
     }
@@ -163,10 +169,10 @@ impl Outputs {
         batch: &mut InFlight,
         rooms: &[OutputMemory<'_>],
         targets: Option<&Buffer>,
+        masks: &mut PlacedMasks,
         end: &End<'_>,
     ) -> Result<()> {
         let (&End { places, padding, .. }, labels) = (end, end.annotations.labels());
-        let buffers = || rooms.iter().map(|room| &room.buffer);
         let padded = self.options.is_padded();
         let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len() * self.options.images_of_a_sample());
         for (i, place) in places.iter().enumerate() {
@@ -177,6 +183,8 @@ impl Outputs {
             }
             calls.append(&mut sample.calls);
         }
+        calls.append(&mut masks.calls);
+        let masks = &*masks;
         let mut staging = StagingWriter::default();
         let mut groups = Vec::new();
         kernel::group(&calls, |mut group, calls| {
@@ -208,6 +216,7 @@ impl Outputs {
         if let Some(hardware) = batch.hardware_mut().as_ref().filter(|_| on_hardware) {
             compute.wait(hardware.ended())?;
         }
+        let buffers = || rooms.iter().map(|room| &room.buffer).chain(masks.buffers());
         buffers().flat_map(|buffer| &buffer.users).try_for_each(|user| compute.wait(user))?;
         for room in rooms.iter().filter(|_| padded) {
             // SAFETY: the buffer has as many bytes, and the stream waits for its earlier users.
@@ -215,7 +224,7 @@ impl Outputs {
         }
         self.streams.queue(Part::Kernels, &|| {
             // SAFETY: descriptors and all memory that they point to lie in the arena, uploaded or decoded before, or in
-            // the batch's buffer, whose earlier users the stream has been made to wait for.
+            // the batch's buffers, whose earlier users the stream has been made to wait for.
             groups.iter().try_for_each(|group| unsafe { self.kernels.launch(group, compute) })
         })?;
         let last = places.len() - 1;
@@ -225,6 +234,10 @@ impl Outputs {
                 // SAFETY: both lie in the view's buffer, at least one image apart.
                 unsafe { driver::copy(to, from, room.image_bytes, compute)? };
             }
+        }
+        for &(to, from, len_bytes) in &masks.copies {
+            // SAFETY: both are places in the masks' memory that do not overlap, and the kernels have written the first.
+            unsafe { driver::copy(to, from, len_bytes, compute)? };
         }
         for room in rooms {
             let to = room.buffer.address() + labels_offset(room.len_bytes()) as u64;

@@ -6,6 +6,7 @@ use super::lower::{DeviceImage, packed_bytes};
 use super::nvjpeg::WorkerDecoder;
 use crate::backend::Decoded;
 use crate::backend::cpu::executor::Executor;
+use crate::backend::masks::MaskRunner;
 use crate::cuda::driver::{self, Scoped, Stream};
 use crate::decode::{DecodeOptions, Decoder, Format, Header, PointMemory, pnm_rows, probe};
 use crate::error::Result;
@@ -20,6 +21,8 @@ const KEEP_PX: usize = 16 << 20;
 pub(crate) struct Worker {
     /// Runs the caller's own operations, which have no kernel.
     pub(super) executor: Executor,
+    /// Moves masks through such operations.
+    pub(super) masks: MaskRunner,
     decoder: Decoder,
     image: Image,
     /// The starts of the rows of an image that has an index of them.
@@ -40,6 +43,7 @@ impl Worker {
     pub(super) fn new(nvjpeg: Option<Scoped<WorkerDecoder>>) -> Result<Self> {
         Ok(Self {
             executor: Executor::new()?,
+            masks: MaskRunner::default(),
             decoder: Decoder::new()?,
             image: Image::default(),
             row_starts: Vec::new(),

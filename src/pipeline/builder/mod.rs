@@ -36,7 +36,8 @@ pub struct MemoryBound {
     /// batch this is the largest accepted batch beside its images.
     pub batch_bytes: u64,
     /// Bytes of the fields of these batches, if each is a mask of the image: two for each pixel of an image. Masks of
-    /// objects, whose number nobody knows before they are read, take a byte for each object and pixel instead.
+    /// objects, whose number nobody knows before they are read, take a byte for each object and pixel instead. On a GPU
+    /// they lie in GPU memory.
     pub fields_bytes: u64,
     /// Most bytes of images, over all threads: per thread two buffers of the largest accepted image (three with several
     /// views) and the coefficients of a progressive image. Photographs of ordinary size take a small part of that.

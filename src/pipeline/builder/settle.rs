@@ -164,6 +164,7 @@ impl Builder {
             self.options.target_bytes = targets.max_bytes();
         }
         self.check_fields()?;
+        self.options.fields = self.fields.len();
         let normalize = self.check_views(views)?;
         if self.shapes != Shapes::One {
             self.check_shapes(views)?;
@@ -197,7 +198,7 @@ impl Builder {
             ));
         }
         if self.mix.is_some() {
-            let expected = "none with fields: mixed images have the objects of two";
+            let expected = "none with fields: mixed images have the objects of two. random_mix_up joins objects too";
             return Err(Error::parameter("pipeline", "mix", expected, format!("a mix, and the field {first}")));
         }
         match &self.input {

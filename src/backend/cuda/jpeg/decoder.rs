@@ -50,7 +50,8 @@ impl DeviceDecoder {
         Self { options: Arc::clone(options), kernels, streams: Arc::clone(streams) }
     }
 
-    /// Leaves the needed part of an image to the device, or returns the image for the CPU.
+    /// Leaves the needed part of an image to the device, or returns the image for the CPU. `masks_bytes`: the memory that
+    /// the sample's masks take.
     pub(in crate::backend::cuda) fn take(
         &self,
         worker: &mut Worker,
@@ -58,6 +59,7 @@ impl DeviceDecoder {
         encoded: Encoded,
         header: &Header,
         plans: &[Plan<'_>],
+        masks_bytes: usize,
     ) -> Result<std::result::Result<Source, LeftToCpu>> {
         let (bytes, part) = (encoded.bytes(), decoded_by(plans));
         let found = if self.options.accept_truncated { Err(Reason::Tolerant) } else { Baseline::new(bytes, header) };
@@ -73,7 +75,7 @@ impl DeviceDecoder {
         let lowered = Lowered::new(&image, bytes, part, &window, (&points, &worker.points));
         // Memory that must remain: for the other samples, as if the CPU decoded them, and for the plans of this sample.
         let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
-        let each_bytes = packed_bytes(part.size()) + made_bytes;
+        let each_bytes = packed_bytes(part.size()) + made_bytes + masks_bytes;
         let writable_bytes = if plans.len() > 1 { 0 } else { packed_bytes(part.size()) };
         let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, writable_bytes)).sum();
         let own_bytes = stages_bytes + lowered.staged_bytes();

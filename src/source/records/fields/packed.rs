@@ -158,6 +158,7 @@ fn typed(
                 }
             }
         }
+        Field::Image(_) => return Err("it is a further image, which no shard holds: leave it out".to_owned()),
         Field::Integers(rows) => {
             if is_known {
                 parts.push((features::alias(name).to_owned(), Part::Integers(rows.clone())));

@@ -1,0 +1,150 @@
+//! What the three bytes of a pixel carry of a mask or a further image on its way through a plan.
+//!
+//! Every step of a mask's plan copies whole pixels, so three bytes carry anything: one plane of 8 bits, both bytes of a
+//! plane of 16 bits, or a bit each of 24 objects' planes. Of a further image they carry the channels.
+
+use crate::fields::{Mask, MaskValues};
+use crate::raster::{Pixel, Rect, Size};
+use std::ops::Range;
+
+/// Planes of objects that are moved at a time, a bit each.
+const OBJECTS: usize = 24;
+/// Channels of an image that are moved at a time, a byte each.
+const CHANNELS: usize = 3;
+
+/// Planes of a mask or a further image that are moved together.
+pub(crate) enum Carried<'a> {
+    /// Up to three planes of 8 bits, a byte each.
+    Bytes(Vec<&'a [u8]>),
+    /// A plane of 16 bits, in the first two bytes.
+    Word(&'a [u16]),
+    /// The planes of up to 24 objects, a bit each.
+    Bits(Vec<&'a [u8]>),
+}
+
+/// The planes of a mask, in groups that are moved together.
+pub(crate) fn groups(mask: &Mask) -> impl Iterator<Item = Carried<'_>> {
+    let of_objects = mask.is_of_objects();
+    mask.planes().chunks(if of_objects { OBJECTS } else { CHANNELS }).map(move |planes| {
+        // Several planes have 8 bits (`Mask::of_objects`, `FurtherImage::rgb`).
+        if let Some(MaskValues::U16(values)) = planes.first().map(|plane| &**plane) {
+            return Carried::Word(values);
+        }
+        let planes = planes.iter().filter_map(|plane| plane.as_bytes()).collect();
+        if of_objects { Carried::Bits(planes) } else { Carried::Bytes(planes) }
+    })
+}
+
+/// The value of a mask outside the image, as a color.
+pub(crate) fn fill(mask: &Mask) -> [u8; 3] {
+    let [low, high] = mask.fill().to_le_bytes();
+    match mask.planes().first().map(|plane| &**plane) {
+        _ if mask.is_of_objects() => [if mask.fill() == 0 { 0 } else { 255 }; 3],
+        Some(MaskValues::U16(_)) => [low, high, 0],
+        _ => [low; 3],
+    }
+}
+
+impl Carried<'_> {
+    /// Number of bytes of a pixel that carry something.
+    pub(crate) fn pixel_bytes(&self) -> usize {
+        match self {
+            Self::Bytes(planes) => planes.len(),
+            Self::Word(_) => 2,
+            Self::Bits(planes) => planes.len().div_ceil(8).max(1),
+        }
+    }
+
+    /// Number of planes.
+    pub(crate) fn planes(&self) -> usize {
+        if let Self::Bits(planes) | Self::Bytes(planes) = self { planes.len() } else { 1 }
+    }
+
+    /// The bytes of pixels that carry something, of a part of an image of a size, row by row.
+    pub(crate) fn pack(&self, size: Size, part: Rect, out: &mut [u8]) {
+        let row_bytes = part.width as usize * self.pixel_bytes();
+        for (row, out) in rows(size, part).zip(out.chunks_exact_mut(row_bytes)) {
+            match self {
+                Self::Bytes(planes) => {
+                    if let [values] = planes[..] {
+                        out.copy_from_slice(&values[row]);
+                        continue;
+                    }
+                    for (i, values) in planes.iter().enumerate() {
+                        let pixels = out.chunks_exact_mut(planes.len());
+                        pixels.zip(&values[row.clone()]).for_each(|(pixel, value)| pixel[i] = *value);
+                    }
+                }
+                Self::Word(values) => {
+                    out.as_chunks_mut()
+                        .0
+                        .iter_mut()
+                        .zip(&values[row])
+                        .for_each(|(to, value)| *to = value.to_le_bytes());
+                }
+                Self::Bits(planes) => {
+                    out.fill(0);
+                    for (i, values) in planes.iter().enumerate() {
+                        let pixels = out.chunks_exact_mut(self.pixel_bytes());
+                        pixels.zip(&values[row.clone()]).for_each(|(pixel, value)| pixel[i / 8] |= value << (i % 8));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes a row's pixels, from the values in a range.
+    pub(crate) fn load(&self, values_of: Range<usize>, pixels: &mut [Pixel]) {
+        match self {
+            Self::Bytes(planes) => {
+                if let [values] = planes[..] {
+                    let pixels = pixels.iter_mut().zip(&values[values_of]);
+                    return pixels.for_each(|(pixel, value)| *pixel = [*value, 0, 0, 255]);
+                }
+                pixels.fill([0, 0, 0, 255]);
+                for (i, values) in planes.iter().enumerate() {
+                    let pixels = pixels.iter_mut().zip(&values[values_of.clone()]);
+                    pixels.for_each(|(pixel, value)| pixel[i] = *value);
+                }
+            }
+            Self::Word(values) => {
+                for (pixel, value) in pixels.iter_mut().zip(&values[values_of]) {
+                    let [low, high] = value.to_le_bytes();
+                    *pixel = [low, high, 0, 255];
+                }
+            }
+            Self::Bits(planes) => {
+                pixels.fill([0, 0, 0, 255]);
+                for (i, values) in planes.iter().enumerate() {
+                    let pixels = pixels.iter_mut().zip(&values[values_of.clone()]);
+                    pixels.for_each(|(pixel, value)| pixel[i / 8] |= value << (i % 8));
+                }
+            }
+        }
+    }
+
+    /// The planes that pixels carry, after a plan.
+    pub(crate) fn unpack(&self, pixels: &[[u8; 3]]) -> Vec<MaskValues> {
+        match self {
+            Self::Bytes(planes) => {
+                (0..planes.len()).map(|i| MaskValues::U8(pixels.iter().map(|pixel| pixel[i]).collect())).collect()
+            }
+            Self::Word(_) => {
+                let word = |[low, high, _]: &[u8; 3]| u16::from_le_bytes([*low, *high]);
+                vec![MaskValues::U16(pixels.iter().map(word).collect())]
+            }
+            Self::Bits(planes) => {
+                let bit = |i: usize| pixels.iter().map(|pixel| pixel[i / 8] >> (i % 8) & 1).collect();
+                (0..planes.len()).map(|i| MaskValues::U8(bit(i))).collect()
+            }
+        }
+    }
+}
+
+/// The values of each row of a part in an image of a size.
+pub(crate) fn rows(size: Size, part: Rect) -> impl Iterator<Item = Range<usize>> {
+    (part.y..part.bottom()).map(move |y| {
+        let start = y as usize * size.width as usize + part.x as usize;
+        start..start + part.width as usize
+    })
+}
