@@ -74,9 +74,9 @@ impl IntoTch for TargetTensor {
     }
 }
 
-/// Values of a batch's fields in host memory, in their shape: boxes, keypoints, labels, masks. They are copied once. tch has
-/// no unsigned numbers but bytes, so masks of 16 bits and numbers of images become 64-bit integers.
-/// `to_device(images.device())` brings them to the images.
+/// Values of a batch's fields, in their shape: boxes, keypoints, labels, masks. Masks of 8 bits on a CUDA device stay where
+/// they are. All else is copied once; what is in host memory stays there, and `to_device(images.device())` brings it to
+/// the images. tch has no unsigned numbers but bytes, so masks of 16 bits and numbers of images become 64-bit integers.
 ///
 /// ```
 /// use warpfeed::FieldTensor;
@@ -93,16 +93,27 @@ impl IntoTch for FieldTensor {
     type Tch = tch::Tensor;
 
     fn into_tch(self) -> Result<tch::Tensor> {
-        let wide: Option<Vec<i64>> = match self.values() {
+        self.cuda().map_or(Ok(()), has_device)?;
+        let device = self.cuda().map(|cuda| tch::Device::Cuda(cuda.ordinal() as usize));
+        if device.is_some() && self.type_name() == "uint8" {
+            // SAFETY: `None` names the legacy default stream, which is always there.
+            return adopt(unsafe { self.into_dlpack_on(None)? });
+        }
+        let host = if device.is_some() { self.to_host()? } else { self };
+        let wide: Option<Vec<i64>> = match host.values()? {
             FieldValues::U16(values) => Some(values.iter().copied().map(i64::from).collect()),
             FieldValues::U32(values) => Some(values.iter().copied().map(i64::from).collect()),
             _ => None,
         };
         let tensor = match wide {
-            Some(values) => Self::from(values).reshaped(self.shape())?,
-            None => self,
+            Some(values) => Self::from(values).reshaped(host.shape())?,
+            None => host,
         };
-        adopt(tensor.into_dlpack()?)
+        let tensor = adopt(tensor.into_dlpack()?)?;
+        match device {
+            Some(device) => tensor.f_to_device(device).map_err(|error| failed("copy masks", error)),
+            None => Ok(tensor),
+        }
     }
 }
 

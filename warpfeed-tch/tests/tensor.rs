@@ -130,7 +130,7 @@ fn fields_come_along() {
         let labels = FieldTensor::from(fields.integers("labels").unwrap()).into_tch().unwrap();
         assert_eq!(Vec::<i64>::try_from(labels).unwrap(), fields.integers("labels").unwrap());
         let masks = fields.mask_tensor("masks").unwrap();
-        let want = masks.clone().into_parts().0;
+        let want = masks.clone().into_parts().unwrap().0;
         let masks = masks.into_tch().unwrap();
         assert_eq!(masks.kind(), tch::Kind::Uint8);
         assert_eq!(want, warpfeed::FieldValues::U8(Vec::try_from(masks.flatten(0, -1)).unwrap()));
