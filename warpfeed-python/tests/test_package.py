@@ -8,6 +8,7 @@ import http.server
 import json
 import keyword
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -560,6 +561,11 @@ def test_a_forked_child_opens_a_url_again(photos: Path, tmp_path: Path) -> None:
     done = python(code, url)
     server.shutdown()
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_source_is_pickled_as_what_it_was_opened_by(photos: Path) -> None:
+    loader = DataLoader(warpfeed.open(photos, format="folder"), 8, transform=SMALL)
+    assert batches(pickle.loads(pickle.dumps(loader))) == batches(loader)
 
 
 def test_the_command_comes_along(photos: Path) -> None:
