@@ -6,27 +6,31 @@ use crate::{
     device::{DecodePath, Device},
     encode::{ChromaSampling, JpegOptions, encode_jpeg},
     error::Result,
+    fields::{Fields, Mask},
     mix::{Mix, MixMode},
     ops::{
         CenterCrop, Erase, Fill, Hflip, Interpolation, Normalize, Op, Resize, Rotate, Transform,
         random_horizontal_flip, random_resized_crop,
     },
-    pipeline::{Builder, Pipeline},
+    pipeline::{Builder, EntryPoints, Pipeline},
     plan::Strategy,
     preset::{IMAGENET_MEAN, IMAGENET_STD, Preset},
     raster::{Image, Rect, Size},
-    source::EncodedImages,
+    source::{Compose, Described, EncodedImages},
     tensor::{DType, Layout},
 };
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Sizes of the images in a batch: single pixels, single rows and columns, and sides next to powers of two and beyond a
-/// tile.
-const SIZES: [(u32, u32); 8] = [(1, 1), (1, 7), (9, 1), (2, 3), (33, 65), (64, 64), (127, 31), (301, 211)];
+/// Sizes of the images in a batch: single pixels, single rows and columns, sides next to powers of two, one that is large
+/// enough for entry points, and sides beyond a tile.
+const SIZES: [(u32, u32); 9] = [(1, 1), (1, 7), (9, 1), (2, 3), (150, 70), (33, 65), (64, 64), (127, 31), (301, 211)];
 
 /// Number of small sizes at the start of [`SIZES`].
-const SMALL: usize = 7;
+const SMALL: usize = 8;
+
+/// Names of the masks in the case for them: of the image, in 8 and in 16 bits, and of two objects.
+const MASKS: [&str; 3] = ["bytes", "words", "objects"];
 
 /// An odd size that all images of a batch end in.
 const OUTPUT: Size = Size { width: 37, height: 29 };
@@ -93,9 +97,13 @@ fn equality(
     let mut found = Equality { cases: cases.len(), different: Vec::new() };
     for case in cases {
         progress(&case.name);
-        let make = |device| case.pipeline(&images, device);
-        if let Some(difference) = difference(&make(Device::Cpu)?, &make(device)?)? {
-            found.different.push(format!("{}: {difference}", case.name));
+        let make = |device| case.pipeline(&images, sizes, device);
+        let (expected, got) = (make(Device::Cpu)?, make(device)?);
+        // From the second epoch on, a device that decodes knows entry points.
+        for epoch in 0..if case.decode == DecodePath::Cpu { 1 } else { 2 } {
+            if let Some(difference) = difference(&expected, &got, epoch)? {
+                found.different.push(format!("{}, epoch {epoch}: {difference}", case.name));
+            }
         }
     }
     Ok(found)
@@ -110,13 +118,23 @@ struct Case {
     layout: Layout,
     decode: DecodePath,
     mix: Option<Mix>,
+    /// Whether there are [`MASKS`] beside the images.
+    masks: bool,
 }
 
 impl Case {
-    fn pipeline(&self, images: &Arc<EncodedImages>, device: Device) -> Result<Pipeline> {
-        let builder = Pipeline::builder(Arc::clone(images))
+    fn pipeline(&self, images: &Arc<EncodedImages>, sizes: &[(u32, u32)], device: Device) -> Result<Pipeline> {
+        let sizes = sizes.to_vec();
+        let builder = if self.masks {
+            let of = move |sample: Described<'_>| masks(sizes[sample.index as usize]);
+            Pipeline::builder(Arc::clone(images).fields(MASKS, of)).fields(MASKS)
+        } else {
+            Pipeline::builder(Arc::clone(images))
+        };
+        let builder = builder
             .batch_size(SIZES.len())
             .threads(2)
+            .entry_points(EntryPoints::memory())
             .seed(1)
             .device(device)
             .decode(self.decode)
@@ -131,7 +149,16 @@ impl Case {
         let name = ops.iter().chain([last]).map(written).collect::<Vec<_>>().join(", ");
         let name = format!("{name}, {strategy:?}");
         let ops = ops.iter().chain([last]).cloned().map(Transform::from).collect();
-        Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc, decode: DecodePath::Cpu, mix: None }
+        Self {
+            name,
+            ops,
+            strategy,
+            dtype: DType::U8,
+            layout: Layout::Nhwc,
+            decode: DecodePath::Cpu,
+            mix: None,
+            masks: false,
+        }
     }
 
     /// A case for a type and layout: for the kernels that write batches.
@@ -146,7 +173,7 @@ impl Case {
             ops.extend([erase, noise, last].map(Transform::from));
         }
         let name = format!("{dtype:?}, {layout:?}, {strategy:?}");
-        Self { name, ops, strategy, dtype, layout, decode: DecodePath::Cpu, mix: None }
+        Self { name, ops, strategy, dtype, layout, decode: DecodePath::Cpu, mix: None, masks: false }
     }
 
     /// Cases for mixing in batches of a type and layout: with the batch in reverse, by shares and rectangles of each
@@ -159,11 +186,17 @@ impl Case {
             })
     }
 
+    /// A case for masks beside the images.
+    fn masked() -> Self {
+        let ops = vec![random_horizontal_flip(0.5), random_resized_crop(31)];
+        Self { name: "masks".to_owned(), ops, masks: true, ..Self::format(DType::U8, Layout::Nhwc, Strategy::Fused) }
+    }
+
     /// Cases for a decoder with the CPU's bytes: whole images, and the needed part of them for a crop.
     fn decoded(decode: DecodePath, strategy: Strategy) -> [Self; 2] {
         [vec![Resize::new(OUTPUT).into()], vec![random_horizontal_flip(0.5), random_resized_crop(31)]].map(|ops| {
             let name = format!("decoded by {decode:?}, {} operations, {strategy:?}", ops.len());
-            Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc, decode, mix: None }
+            Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc, decode, mix: None, masks: false }
         })
     }
 }
@@ -174,6 +207,7 @@ fn for_each_kernel() -> Vec<Case> {
     let resize = Resize::new(OUTPUT).into();
     let mut cases: Vec<Case> = recipes().iter().map(|ops| Case::recipe(ops, &resize, Strategy::Sequential)).collect();
     cases.extend(Case::decoded(DecodePath::Device, Strategy::Fused));
+    cases.push(Case::masked());
     for dtype in DTYPES {
         for layout in LAYOUTS {
             cases.extend([Strategy::Sequential, Strategy::Fused].map(|strategy| Case::format(dtype, layout, strategy)));
@@ -211,7 +245,7 @@ fn for_each_way() -> Vec<Case> {
         let of = |strategy| {
             let name = format!("{name}, {strategy:?}");
             let (dtype, layout) = (DType::F16, Layout::Nhwc);
-            Case { name, ops: ops.clone(), strategy, dtype, layout, decode: DecodePath::Cpu, mix: None }
+            Case { name, ops: ops.clone(), strategy, dtype, layout, decode: DecodePath::Cpu, mix: None, masks: false }
         };
         cases.extend(STRATEGIES.map(of));
     }
@@ -256,10 +290,29 @@ fn images(sizes: &[(u32, u32)]) -> Result<Vec<(Vec<u8>, u32)>> {
     images.collect()
 }
 
+/// Masks of an image, in which every misplaced pixel shows.
+fn masks((width, height): (u32, u32)) -> Result<Fields> {
+    let size = Size::new(width, height);
+    let numbers = || (0..size.area_px()).map(|at| at.wrapping_mul(40_503) >> 3);
+    let object = |bit: u64| numbers().map(|number| (number >> bit & 1) as u8).collect();
+    Fields::new()
+        .with(MASKS[0], Mask::new(size, numbers().map(|number| number as u8).collect::<Vec<_>>())?)?
+        .with(MASKS[1], Mask::new(size, numbers().map(|number| number as u16).collect::<Vec<_>>())?)?
+        .with(MASKS[2], Mask::of_objects(size, [object(0), object(5)])?)
+}
+
 /// The first difference between an epoch of two pipelines, as text.
-fn difference(expected: &Pipeline, got: &Pipeline) -> Result<Option<String>> {
-    for (expected, got) in expected.epoch(0).zip(got.epoch(0)) {
+fn difference(expected: &Pipeline, got: &Pipeline, epoch: u64) -> Result<Option<String>> {
+    for (expected, got) in expected.epoch(epoch).zip(got.epoch(epoch)) {
         let (expected, got) = (expected?, got?);
+        if let (Some(expected), Some(got)) = (expected.fields(0), got.fields(0)) {
+            for name in MASKS {
+                let [want, have] = [expected, got].map(|fields| fields.mask_tensor(name)?.to_host());
+                if want?.values()? != have?.values()? {
+                    return Ok(Some(format!("the mask {name} differs")));
+                }
+            }
+        }
         let got = got.images().to_host()?;
         let bytes = expected.images().as_bytes()?.iter().zip(got.as_bytes()?);
         let wrong = bytes.enumerate().filter(|(_, (a, b))| a != b);
