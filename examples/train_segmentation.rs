@@ -160,7 +160,7 @@ fn loss(logits: &[f32], truth: &[u8], classes: usize) -> (f32, Vec<f32>) {
         sums[class] += 1.0;
     }
     let dice: f64 = (0..classes).map(|c| 2.0 * both[c] / sums[c]).sum::<f64>() / classes as f64;
-    // What one more unit of probability takes from the loss, where the class is wrong and where it is right.
+    // Slopes of the loss by the probability of a class, where the class is wrong and where it is right.
     let gain = |c: usize, right: f64| (2.0 * (right * sums[c] - both[c]) / sums[c].powi(2) / classes as f64) as f32;
     let gains: Vec<[f32; 2]> = (0..classes).map(|c| [gain(c, 0.0), gain(c, 1.0)]).collect();
     for (at, class) in truth.iter().map(|class| usize::from(*class)).enumerate() {

@@ -284,7 +284,7 @@ struct FieldLoadSample {
     uint32_t reserved;
 };
 
-// What the three bytes of a pixel carry: a byte of each plane, a number of 16 bits, or a bit of each plane.
+// Contents of the three bytes of a pixel: a byte of each plane, a number of 16 bits, or a bit of each plane.
 constexpr uint32_t kBytes = 0, kWords = 1, kBits = 2;
 
 // field_store: the place in the batch has planes of `width` x `height`.

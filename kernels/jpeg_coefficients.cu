@@ -115,7 +115,7 @@ struct Decoding {
     }
 };
 
-// What a block of threads shares.
+// Shared memory of a block of threads.
 struct CoefficientMemory {
     JpegLookUp look_up;
     Zigzag places;

@@ -34,7 +34,7 @@ __device__ inline uint64_t add_kept(uint64_t a, uint64_t b) {
     return a >= kEnd ? a : a + b;
 }
 
-// What a thread's bytes have.
+// Contents of a thread's bytes.
 __device__ inline uint64_t kept_of(const Piece& piece, bool restarts) {
     uint64_t kept = 0;
     const bool ends =

@@ -114,7 +114,7 @@ fn rotated(bits: i32) -> RotateSample {
 /// A launch of a kernel: its name, its grid and blocks, and its parameter.
 type Launched<'a> = (&'a str, [u32; 3], [u32; 3], &'a [u8; LAUNCH_BYTES]);
 
-/// What `run` says of a launch of one sample.
+/// Counts of a launch of one sample, as `run` returns them.
 fn count<S: Copy, R>(kernel: &str, sample: S, run: &impl Fn(Launched<'_>) -> R) -> R {
     let table = put(&vec![0_u32; 3 * 256]);
     let parameter = Launch { samples: put(&[sample]), table, count: 1, reserved: 0 };
@@ -133,7 +133,7 @@ fn count<S: Copy, R>(kernel: &str, sample: S, run: &impl Fn(Launched<'_>) -> R) 
     run((kernel, grid, block, &parameter))
 }
 
-/// What `run` says of a launch of each kernel for one image, in the table's order.
+/// Counts of a launch of each kernel for one image, as `run` returns them, in the table's order.
 fn all<R>(run: impl Fn(Launched<'_>) -> R) -> Vec<(&'static str, R)> {
     let (input, out) = (image(SIDE, SIDE), target(SIDE, SIDE));
     let SourceImage { pixels, pitch_bytes, width, height, .. } = input;

@@ -1,4 +1,4 @@
-//! What the examples share that train networks on made images.
+//! Code that the examples share which train networks on made images.
 
 pub mod layers;
 mod norm;

@@ -18,7 +18,7 @@ pub struct NormRelu {
     running: RefCell<Statistics>,
 }
 
-/// Of each channel.
+/// Mean and variance of each channel.
 #[derive(Clone)]
 struct Statistics {
     means: Vec<f32>,
@@ -121,7 +121,7 @@ impl CustomOp3 for Apply {
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let (channels, count) = x.dims2()?;
-        // What comes through ReLU, in place of which the gradient of `x` is put.
+        // Gradients that come through ReLU; those of `x` take their place.
         let mut of_x = gradient.flatten_all()?.to_vec1::<f32>()?;
         with_values(y, |y| of_x.iter_mut().zip(y).for_each(|(own, y)| *own = if *y > 0.0 { *own } else { 0.0 }))?;
         let (mut of_scale, mut of_shift) = (Vec::with_capacity(channels), Vec::with_capacity(channels));

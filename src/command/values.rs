@@ -44,7 +44,7 @@ pub enum EntryPointsValue {
 }
 
 impl EntryPointsValue {
-    /// What several values say together: the last place, with the last limit and density.
+    /// The choice that several values make together: the last place, with the last limit and density.
     pub fn all(values: &[Self]) -> EntryPoints {
         let (mut place, mut limit, mut density) = (EntryPoints::default(), None, None);
         for value in values {

@@ -1,4 +1,4 @@
-//! What the three bytes of a pixel carry of a mask or a further image on its way through a plan.
+//! Planes of a mask or a further image in the three bytes of a pixel, on their way through a plan.
 //!
 //! Every step of a mask's plan copies whole pixels, so three bytes carry anything: one plane of 8 bits, both bytes of a
 //! plane of 16 bits, or a bit each of 24 objects' planes. Of a further image they carry the channels.

@@ -69,7 +69,7 @@ pub struct Mask {
     fill: u16,
 }
 
-/// What the planes of a mask are.
+/// Meaning of a mask's planes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
     /// One plane of classes or ids.
@@ -111,12 +111,12 @@ impl Mask {
         Self { size, planes: planes.into_iter().map(Arc::new).collect(), kind, fill }
     }
 
-    /// The same planes as another kind.
+    /// A mask of these planes as another kind.
     pub(super) fn of_kind(self, kind: Kind) -> Self {
         Self { kind, ..self }
     }
 
-    /// What the planes are.
+    /// Meaning of the planes.
     pub(crate) const fn kind(&self) -> Kind {
         self.kind
     }

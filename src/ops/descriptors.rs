@@ -420,7 +420,7 @@ pub(crate) struct FieldStoreSample {
     pub(crate) width: u32,
     pub(crate) height: u32,
     pub(crate) planes: u32,
-    /// What the three bytes of a pixel carry: one of the constants below.
+    /// Contents of the three bytes of a pixel: one of the constants below.
     pub(crate) form: u32,
     /// The pixel outside the image, with the first byte lowest.
     pub(crate) fill: u32,

@@ -90,7 +90,7 @@ pub struct SampleInfo<'a> {
     /// The sample's fields at this place among the transforms, without masks and further images; `None` if the pipeline has
     /// none ([`Builder::fields`](crate::Builder::fields)).
     pub fields: Option<&'a Fields>,
-    /// What masks are moved from.
+    /// Masks before they are moved.
     unmoved: Unmoved<'a>,
 }
 

@@ -8,7 +8,7 @@ use warpfeed::ops::{RandomResize, random_horizontal_flip, random_resized_crop};
 use warpfeed::{BatchMemory, Builder, DType, Device, Error, Layout, MemoryBlock, Pipeline, Result, image::Size, view};
 
 const LINE: usize = 64;
-/// What an allocator leaves in memory.
+/// Value of bytes that an allocator leaves in memory.
 const RUBBISH: u8 = 0xa5;
 
 /// An allocator that counts its blocks, and can make wrong ones.

@@ -121,7 +121,7 @@ fn train_resume() {
     assert!(one.iter().filter(|(name, _)| *name != "receipts.json").all(|(name, bytes)| other[name] == *bytes));
 }
 
-/// What an example prints that trains on images which it makes, for a few steps or in full.
+/// Output of an example that trains on images which it makes, for a few steps or in full.
 #[cfg(feature = "candle")]
 fn train(example: &str, short: bool) -> String {
     let folder = tempfile::tempdir().unwrap();

@@ -24,7 +24,7 @@ pub(crate) struct Source {
     opened: Option<Opened>,
 }
 
-/// What `Source.open` was given, and by which process.
+/// Arguments of `Source.open`, and the process that called it.
 struct Opened {
     path: PathBuf,
     options: String,

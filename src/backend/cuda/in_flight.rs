@@ -68,7 +68,7 @@ impl InFlight {
     pub(super) fn begin(&mut self, number: u64, samples: usize) {
         self.number = number;
         (self.on_hardware, self.on_device) = (0, 0);
-        // What a batch that was given up was to find out.
+        // Places that a batch was to find out which was given up.
         self.decoding_mut().iter_mut().for_each(Decoding::forget);
         *self.unprepared.get_mut() = samples;
         let places = self.samples.get_mut().unwrap_or_else(PoisonError::into_inner);

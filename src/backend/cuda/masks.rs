@@ -134,7 +134,7 @@ fn find(samples: &mut [Option<Prepared>], field: usize, image: usize, place: usi
 pub(super) struct PlacedMasks {
     /// The calls that move and write them.
     pub(super) calls: Vec<Vec<Call>>,
-    /// What is copied for padding once they have run: to, from, and the number of bytes.
+    /// Copies for padding once they have run: to, from, and the number of bytes.
     pub(super) copies: Vec<(u64, u64, usize)>,
     /// Memory, and the number of its bytes that masks take.
     memory: Vec<(Buffer, usize)>,

@@ -12,7 +12,7 @@ use crate::error::Result;
 pub(in crate::backend::cuda) struct Decoding {
     /// One word for each image of a full batch, copied here by the device: the reason for which it flags the image.
     status: HostMemory,
-    /// What is found out about the images' places, and the memory that the device copies it to.
+    /// Places of the images that are found out, and the memory that the device copies them to.
     learning: Learning,
     places: Option<HostMemory>,
     began: Event,

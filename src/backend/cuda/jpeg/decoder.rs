@@ -27,7 +27,7 @@ pub(in crate::backend::cuda) struct Job {
     /// The encoded bytes for the CPU, if the device flags the image.
     pub(in crate::backend::cuda) encoded: Encoded,
     pub(super) part: Rect,
-    /// What is known of the places in its data.
+    /// Knowledge of the places in its data.
     pub(super) points: DevicePoints,
 }
 

@@ -1,4 +1,4 @@
-//! What the device finds out about the places in images, from a batch's queue to the store of entry points.
+//! Places in images that the device finds out, from a batch's queue to the store of entry points.
 
 use super::lower::unpacked_dc;
 use super::params::JpegImage;

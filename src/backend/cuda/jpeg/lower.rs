@@ -25,7 +25,7 @@ const ALIGN_BYTES: usize = 128;
 pub(in crate::backend::cuda) struct Lowered<'a> {
     source: &'a Baseline,
     image: JpegImage,
-    /// What is known of the image's places.
+    /// Knowledge of the image's places.
     known: Option<&'a PointMemory>,
     /// The part of the encoded bytes that is needed.
     pub(in crate::backend::cuda) data: &'a [u8],
@@ -247,7 +247,7 @@ impl<'a> Lowered<'a> {
         Ok(image)
     }
 
-    /// What is known of the image's places.
+    /// Knowledge of the image's places.
     #[cfg(all(test, target_os = "linux"))]
     pub(super) fn points(&self) -> (Vec<JpegStretch>, Vec<JpegSums>) {
         let known =

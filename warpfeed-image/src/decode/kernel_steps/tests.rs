@@ -284,7 +284,7 @@ fn what_is_no_plain_baseline_image_is_flagged() {
     );
 }
 
-/// What the CPU and a device find out about an image is the same, and serves either the next time.
+/// CPU and device find out the same places of an image, which serve either the next time.
 #[test]
 fn places_serve_the_next_time_whoever_found_them() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);

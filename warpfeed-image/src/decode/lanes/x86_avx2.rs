@@ -71,7 +71,7 @@ fn both_halves(bytes: [u8; 16]) -> __m256i {
     _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
 }
 
-/// What the lanes of AVX2 need in each step, as vectors.
+/// Vectors that the lanes of AVX2 need in each step.
 struct Walk {
     /// Component of each block of an MCU.
     components: __m256i,

@@ -63,7 +63,7 @@ impl<T> PerLane<T> {
     }
 }
 
-/// What the lanes need in each step, as vectors.
+/// Vectors that the lanes need in each step.
 struct Walk {
     /// By the number of a block in its MCU: the tables of its component, and the number of the next block.
     dc_tables: __m512i,
