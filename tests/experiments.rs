@@ -828,10 +828,10 @@ fn streams_are_measured() {
     };
     let own = env!("CARGO_BIN_EXE_warpfeed");
     for args in [
-        "bench diagnose --seconds 0.2 --rounds 2",
+        "bench diagnose --seconds 0.05 --rounds 1",
         "bench workers --workers 0,1 --batch-sizes 8 --epochs 1 --rounds 1",
         "bench augment-load --loads 1 --models none --epochs 1 --rounds 1",
-        "tune --threads 1 --prefetch 1 --seconds 0.1 --rounds 1",
+        "tune --threads 1 --prefetch 1 --seconds 0.05 --rounds 1",
     ] {
         let streamed = report(Command::new(own).args(args.split(' ')).args([&shards, "--window", "8", "--json"]));
         let data_set = &streamed["data_set"];
@@ -847,10 +847,10 @@ fn streams_are_measured() {
         command.args(args.split(' ')).args(["-", "--format", "webdataset", "--json"]);
         report(command.stdin(std::fs::File::open(&shard).unwrap()))
     };
-    let found = piped("bench diagnose --seconds 0.2 --rounds 2 --limit 16");
+    let found = piped("bench diagnose --seconds 0.05 --rounds 1 --limit 16");
     assert_eq!((&found["data_set"]["images"], &found["data_set"]["images_per_epoch"]), (&16.into(), &16.into()));
     assert!(found["notes"][0].as_str().unwrap().contains("kept in memory"), "{found}");
-    assert_eq!(piped("tune --threads 1 --prefetch 1 --seconds 0.1 --rounds 1")["data_set"]["images"], 24);
+    assert_eq!(piped("tune --threads 1 --prefetch 1 --seconds 0.05 --rounds 1")["data_set"]["images"], 24);
 }
 
 /// Networks that candle trains, through the command: reports name them, and say what they lost and how well they did.

@@ -237,7 +237,7 @@ impl Scene {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        self.pixels().flatten().collect()
+        self.pixels().collect::<Vec<_>>().into_flattened()
     }
 
     fn image(&self) -> Result<Image> {
@@ -264,12 +264,9 @@ fn pixel(size: Size, x: u32, y: u32) -> [u8; 3] {
     } else {
         [(wave * 3 + u * 255 / 1000) / 4, (wave + v * 3 * 255 / 1000) / 4, (255 - wave + (1000 - u) * 255 / 1000) / 2]
     };
-    let mut shift = 0;
-    color.map(|value: u32| {
-        let noise = noise >> shift & 15;
-        shift += 4;
-        (value + noise).saturating_sub(8).min(255) as u8
-    })
+    let with_noise = |value: u32, noise: u32| (value + (noise & 15)).saturating_sub(8).min(255) as u8;
+    let [red, green, blue] = color;
+    [with_noise(red, noise), with_noise(green, noise >> 4), with_noise(blue, noise >> 8)]
 }
 
 /// Bits that look random, from a column and a row.
