@@ -152,7 +152,7 @@ fn heavy_augmentation_is_found() {
 
 #[test]
 fn a_slow_step_is_found() {
-    let found = diagnosed(source(16), |settings| settings.time = Duration::from_secs(2), 400);
+    let found = diagnosed(source(16), |settings| settings.time = Duration::from_secs(1), 400);
     assert_eq!(found.bottleneck, TrainingBottleneck::Step, "{:?}", found.report.answer);
     assert!(found.gain.unwrap() > 2.0, "{:?}", found.report.answer);
 }
