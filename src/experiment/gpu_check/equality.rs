@@ -35,6 +35,9 @@ const MASKS: [&str; 3] = ["bytes", "words", "objects"];
 /// An odd size that all images of a batch end in.
 const OUTPUT: Size = Size { width: 37, height: 29 };
 
+/// A size of which neither a row's bytes nor a plane's pixels fit 16 bits. Sides always do.
+const LONG: Size = Size { width: 21_851, height: 4 };
+
 const STRATEGIES: [Strategy; 3] = [Strategy::Sequential, Strategy::Fused, Strategy::Composed];
 const DTYPES: [DType; 4] = [DType::U8, DType::F32, DType::F16, DType::Bf16];
 const LAYOUTS: [Layout; 2] = [Layout::Nchw, Layout::Nhwc];
@@ -186,6 +189,13 @@ impl Case {
             })
     }
 
+    /// A case for outputs of [`LONG`].
+    fn long(layout: Layout, strategy: Strategy) -> Self {
+        let ops = vec![Resize::new(LONG).interpolation(Interpolation::Nearest).into()];
+        let name = format!("long rows, {layout:?}, {strategy:?}");
+        Self { name, ops, ..Self::format(DType::U8, layout, strategy) }
+    }
+
     /// A case for masks beside the images.
     fn masked() -> Self {
         let ops = vec![random_horizontal_flip(0.5), random_resized_crop(31)];
@@ -208,6 +218,9 @@ fn for_each_kernel() -> Vec<Case> {
     let mut cases: Vec<Case> = recipes().iter().map(|ops| Case::recipe(ops, &resize, Strategy::Sequential)).collect();
     cases.extend(Case::decoded(DecodePath::Device, Strategy::Fused));
     cases.push(Case::masked());
+    for layout in LAYOUTS {
+        cases.extend([Strategy::Sequential, Strategy::Fused].map(|strategy| Case::long(layout, strategy)));
+    }
     for dtype in DTYPES {
         for layout in LAYOUTS {
             cases.extend([Strategy::Sequential, Strategy::Fused].map(|strategy| Case::format(dtype, layout, strategy)));
