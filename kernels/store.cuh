@@ -128,7 +128,7 @@ __device__ inline void store_tile(const BatchPlace& output, const void* launch_t
                                   const uint32_t* pixels) {
     constexpr int kLength = Group<T>::kLength;
     const T* __restrict__ table = static_cast<const T*>(launch_table);
-    const int planes = kLayout == Layout::nhwc || output.plane_stride > 0 ? 3 : 1;
+    [[maybe_unused]] const int planes = kLayout == Layout::nhwc || output.plane_stride > 0 ? 3 : 1;
     if constexpr (kLayout == Layout::nchw) {
         constexpr int kGroups = kTileWidth / kLength;
         const int first = static_cast<int>(threadIdx.x % kGroups * kLength);
@@ -171,9 +171,12 @@ __device__ inline void store_tile(const BatchPlace& output, const void* launch_t
             store_first(place_in<T, kLayout>(output, tile.x, tile.y + row) + column * kLength, group, count);
         }
     }
-    if (output.erasure_count > 0) {
-        __syncthreads();
-        erase_tile<T, kLayout>(output, tile, planes);
+    // What is erased here follows a normalization, and batches of bytes have none.
+    if constexpr (sizeof(T) > 1) {
+        if (output.erasure_count > 0) {
+            __syncthreads();
+            erase_tile<T, kLayout>(output, tile, planes);
+        }
     }
 }
 

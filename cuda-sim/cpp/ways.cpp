@@ -17,6 +17,7 @@ constexpr uint32_t kEnd = 0x10000;
 struct Ways {
     uint64_t longest;            // instructions on the longest way of a block
     uint64_t warp_instructions;  // of all warps
+    uint64_t block_ways;         // instructions on the ways of all blocks
 };
 Ways* ways = nullptr;
 
@@ -65,6 +66,7 @@ void after_phase_of(uint32_t threads) {
     }
     std::for_each_n(entered.begin(), threads, [](auto& thread) { thread.clear(); });
     way += slowest;
+    ways->block_ways += slowest;
     ways->longest = std::max(ways->longest, way);
 }
 

@@ -121,6 +121,12 @@ impl RunOptions {
     pub(crate) fn batches_at_a_time(&self) -> usize {
         self.prefetch + 1
     }
+
+    /// Number of batches that threads can be finishing at a time: a thread finishes one, and no more than `prefetch`
+    /// are begun.
+    pub(crate) fn finished_at_a_time(&self) -> usize {
+        self.threads.min(self.prefetch).max(1)
+    }
 }
 
 /// Where batches get the caller's memory from.

@@ -49,6 +49,7 @@ struct Kernel {
 struct Ways {
     longest: u64,
     warp_instructions: u64,
+    block_ways: u64,
 }
 
 type Range = extern "C" fn(usize, Out<usize>, Out<usize>) -> bool;
@@ -200,7 +201,7 @@ extern "C" fn launch(
     };
     if let Some(file) = counted {
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = writeln!(file, "{name}\t{}\t{}", ways.longest, ways.warp_instructions);
+        let written = writeln!(file, "{name}\t{}\t{}\t{}", ways.longest, ways.warp_instructions, ways.block_ways);
         if let Err(error) = written {
             eprintln!("cuda-sim: CUDA_SIM_WAYS: {error}");
             return 1;

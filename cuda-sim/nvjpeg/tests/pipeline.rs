@@ -169,6 +169,41 @@ fn a_consumers_stream_is_waited_for_by_images_of_any_size() {
     }
 }
 
+/// If an event for a reader cannot be made when a batch is dropped, its memory is freed only after all work of the
+/// device.
+#[test]
+fn a_buffer_is_freed_after_readers_that_no_event_notes() {
+    let (sim, source) = (start(), images());
+    let mut unnoted = 0;
+    for seed in 0..seeds() {
+        sim.reset_with_failures(seed, 0.003);
+        // Whether the batch was dropped while the driver refused something; `None` if something failed before.
+        let dropped = || {
+            let builder = Pipeline::builder(source.clone()).batch_size(4).threads(0).on_error(OnError::Skip);
+            let builder = builder.center_crop(8).decode(DecodePath::Cpu).device(Device::Cuda(0));
+            let pipeline = builder.build().ok()?;
+            let batch = pipeline.epoch(0).next()?.ok()?;
+            let context = CudaContext::new(0).ok()?;
+            let streams: Vec<_> = (0..100).map(|_| context.new_stream().ok()).collect::<Option<_>>()?;
+            let images = batch.images().cuda()?;
+            let from: Vec<_> = streams.iter().map(|stream| images.on_stream(stream).ok()).collect::<Option<_>>()?;
+            let (raw, len_bytes) = (streams[0].cu_stream(), images.len_bytes());
+            // SAFETY: allocated, used and freed on one stream, which waits for the batch.
+            unsafe {
+                let copy = result::malloc_async(raw, len_bytes).ok()?;
+                let copied = result::memcpy_dtod_async(copy, from[0], len_bytes, raw);
+                result::free_async(copy, raw).ok().filter(|()| copied.is_ok())?;
+            }
+            let before = sim.report().injected_failures;
+            drop(batch);
+            Some(sim.report().injected_failures > before)
+        };
+        unnoted += u64::from(dropped() == Some(true));
+        assert_eq!(sim.report().illegal_accesses, 0, "seed {seed}: {}", sim.message());
+    }
+    assert!(unnoted >= seeds() / 50, "{unnoted} of {} batches", seeds());
+}
+
 #[test]
 fn whatever_fails_is_an_error_that_names_its_call() {
     let (sim, source) = (start(), images());
@@ -557,6 +592,21 @@ fn the_pipelines_streams_have_the_priority_that_was_chosen() {
     assert_eq!((urgent(None), urgent(Some(StreamPriority::Low))), (0, 0));
     // The streams of kernels, Huffman codes, copies, each thread's decoder, and the hardware decoder.
     assert_eq!(urgent(Some(StreamPriority::High)), 5);
+}
+
+/// The Huffman codes of all batches that threads finish at a time are decoded side by side, on four streams at most.
+#[test]
+fn batches_have_streams_of_their_own_for_huffman_codes() {
+    let (sim, source) = (start(), images());
+    let streams = |(threads, prefetch)| {
+        let builder = Pipeline::builder(source.clone()).threads(threads).prefetch(prefetch).center_crop(8);
+        let builder = builder.device(Device::Cuda(0)).decode(DecodePath::Cpu).on_error(OnError::Skip);
+        let pipeline = builder.stream_priority(StreamPriority::High).build().unwrap();
+        assert!(pipeline.epoch(0).all(|batch| batch.is_ok()));
+        sim.report().urgent_streams
+    };
+    // One more is for copies, and one for all other kernels.
+    assert_eq!([(0, 2), (1, 2), (2, 1), (2, 2), (3, 8), (8, 8)].map(streams), [3, 3, 3, 4, 5, 6]);
 }
 
 /// The buffer that was returned first is reused first, because its readers are most likely done.

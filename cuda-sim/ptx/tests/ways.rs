@@ -13,6 +13,8 @@ fn lanes_go_in_step() {
     let compiled = Compiled::new(&kernel("in_step", body));
     // Five before the loop, seven in it while lanes of both kinds go on, six for the last lane, two behind it.
     let of_warp = |lanes: u64| 5 + 7 * (lanes - 1) + 6 + 2;
-    assert_eq!(compiled.counted("in_step", 32), [of_warp(32); 2]);
-    assert_eq!(compiled.counted("in_step", 64), [of_warp(64), of_warp(32) + of_warp(64)]);
+    assert_eq!(compiled.counted("in_step", 1, 32), [of_warp(32); 3]);
+    let both = of_warp(32) + of_warp(64);
+    assert_eq!(compiled.counted("in_step", 1, 64), [of_warp(64), both, of_warp(64)]);
+    assert_eq!(compiled.counted("in_step", 3, 64), [of_warp(64), 3 * both, 3 * of_warp(64)]);
 }

@@ -59,7 +59,7 @@ impl Gpu {
         let _entered = driver::enter(&context)?;
         let name = driver::check("cuDeviceGetName", context.name())?;
         let module = fatbin::module(&context)?;
-        let streams = Arc::new(Streams::new(&context, options.stream_priority, queue)?);
+        let streams = Arc::new(Streams::new(&context, options.stream_priority, options.finished_at_a_time(), queue)?);
         let form = (options.elements().dtype, options.elements().has_planes());
         let kernels = Kernels::new(&module, form, tables, &context, &streams.copy)?;
         let own = DeviceDecoder::new(options, JpegKernels::new(&module)?, &streams);

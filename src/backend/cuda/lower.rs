@@ -306,6 +306,7 @@ impl<'a> Lowering<'a> {
     /// The sample's place in the batch, without its address, which is not known yet.
     fn output(&mut self, epilogue: &Epilogue, Form { size, elements }: Form) -> Result<BatchPlace> {
         let (plain, _) = plain_and_noisy(&epilogue.erasures);
+        debug_assert!(plain.is_empty() || elements.dtype != DType::U8, "kernels/store.cuh erases no bytes");
         let strides = elements.strides(size);
         let mut output = BatchPlace {
             plane_stride: strides.plane,

@@ -7,6 +7,10 @@ use crate::device::StreamPriority;
 use crate::error::Result;
 use crate::trace::{Activity, Span};
 
+/// Largest number of streams for Huffman codes. A card has 8 hardware queues unless CUDA_DEVICE_MAX_CONNECTIONS says
+/// otherwise, and the trainer has streams too; streams that share a queue wait for each other.
+const HUFFMAN_STREAMS: usize = 4;
+
 /// A part of a batch's work on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -28,9 +32,9 @@ pub(super) fn once(_: Part, queue: &dyn Fn() -> Result<()>) -> Result<()> {
 pub(super) struct Streams {
     /// The stream of kernels.
     pub(super) compute: Stream,
-    /// The stream of the JPEG decoder's kernels up to its transforms. They take long and use little of the card, so those
-    /// of the next batch run beside the other kernels of this one.
-    pub(super) huffman: Stream,
+    /// The streams of the JPEG decoder's kernels up to its transforms. They take long and use little of the card, so
+    /// those of several batches run side by side, and beside the other kernels of the batches before.
+    huffman: Vec<Stream>,
     /// The stream of copies to the device.
     pub(super) copy: Stream,
     pub(super) context: Context,
@@ -38,10 +42,21 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub(super) fn new(context: &Context, priority: StreamPriority, queue: Queue) -> Result<Self> {
+    /// Streams for a pipeline that finishes up to `batches` batches at a time.
+    pub(super) fn new(context: &Context, priority: StreamPriority, batches: usize, queue: Queue) -> Result<Self> {
         let stream = || Stream::new(context, priority);
-        let (compute, huffman, copy) = (stream()?, stream()?, stream()?);
-        Ok(Self { compute, huffman, copy, context: Context::clone(context), queue })
+        let huffman = (0..batches.clamp(1, HUFFMAN_STREAMS)).map(|_| stream()).collect::<Result<_>>()?;
+        Ok(Self { compute: stream()?, huffman, copy: stream()?, context: Context::clone(context), queue })
+    }
+
+    /// The stream of a batch's Huffman codes. Batches take turns.
+    pub(super) fn huffman(&self, batch: &InFlight) -> &Stream {
+        &self.huffman[(batch.number % self.huffman.len() as u64) as usize]
+    }
+
+    /// Number of batches whose Huffman codes are decoded at a time.
+    pub(super) fn huffman_at_a_time(&self) -> usize {
+        self.huffman.len()
     }
 
     /// Makes the context current on this thread.
@@ -68,7 +83,7 @@ impl Streams {
     /// Waits for all work on the streams.
     pub(super) fn synchronize(&self) -> Result<()> {
         self.copy.synchronize()?;
-        self.huffman.synchronize()?;
+        self.huffman.iter().try_for_each(Stream::synchronize)?;
         self.compute.synchronize()
     }
 }

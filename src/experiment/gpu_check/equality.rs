@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// Sizes of the images in a batch: single pixels, single rows and columns, sides next to powers of two, one that is large
 /// enough for entry points, and sides beyond a tile.
-const SIZES: [(u32, u32); 9] = [(1, 1), (1, 7), (9, 1), (2, 3), (150, 70), (33, 65), (64, 64), (127, 31), (301, 211)];
+const SIZES: [(u32, u32); 9] = [(1, 1), (1, 7), (9, 1), (2, 3), (151, 70), (33, 65), (64, 64), (127, 31), (301, 211)];
 
 /// Number of small sizes at the start of [`SIZES`].
 const SMALL: usize = 8;
@@ -34,6 +34,12 @@ const MASKS: [&str; 3] = ["bytes", "words", "objects"];
 
 /// An odd size that all images of a batch end in.
 const OUTPUT: Size = Size { width: 37, height: 29 };
+
+/// A size to which some of [`SIZES`] are resized with their columns first, and others from wide pieces.
+const FLAT: Size = Size { width: 37, height: 5 };
+
+/// A size of which neither a row's bytes nor a plane's pixels fit 16 bits. Sides always do.
+const LONG: Size = Size { width: 21_851, height: 4 };
 
 const STRATEGIES: [Strategy; 3] = [Strategy::Sequential, Strategy::Fused, Strategy::Composed];
 const DTYPES: [DType; 4] = [DType::U8, DType::F32, DType::F16, DType::Bf16];
@@ -186,6 +192,23 @@ impl Case {
             })
     }
 
+    /// A case for outputs of [`LONG`].
+    fn long(layout: Layout, strategy: Strategy) -> Self {
+        let ops = vec![Resize::new(LONG).interpolation(Interpolation::Nearest).into()];
+        let name = format!("long rows, {layout:?}, {strategy:?}");
+        Self { name, ops, ..Self::format(DType::U8, layout, strategy) }
+    }
+
+    /// A case for outputs of [`FLAT`], of a type and layout.
+    fn flat(dtype: DType, layout: Layout) -> Self {
+        let mut ops = vec![Resize::new(FLAT).into()];
+        if dtype != DType::U8 {
+            ops.push(Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into());
+        }
+        let name = format!("flat, {dtype:?}, {layout:?}");
+        Self { name, ops, ..Self::format(dtype, layout, Strategy::Fused) }
+    }
+
     /// A case for masks beside the images.
     fn masked() -> Self {
         let ops = vec![random_horizontal_flip(0.5), random_resized_crop(31)];
@@ -208,9 +231,13 @@ fn for_each_kernel() -> Vec<Case> {
     let mut cases: Vec<Case> = recipes().iter().map(|ops| Case::recipe(ops, &resize, Strategy::Sequential)).collect();
     cases.extend(Case::decoded(DecodePath::Device, Strategy::Fused));
     cases.push(Case::masked());
+    for layout in LAYOUTS {
+        cases.extend([Strategy::Sequential, Strategy::Fused].map(|strategy| Case::long(layout, strategy)));
+    }
     for dtype in DTYPES {
         for layout in LAYOUTS {
             cases.extend([Strategy::Sequential, Strategy::Fused].map(|strategy| Case::format(dtype, layout, strategy)));
+            cases.push(Case::flat(dtype, layout));
             cases.extend(Case::mixed(dtype, layout));
         }
     }

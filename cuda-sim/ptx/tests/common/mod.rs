@@ -24,7 +24,7 @@ type Illegal = extern "C" fn(usize, usize, *const c_char);
 /// A compiled module. Its launches take turns.
 pub struct Compiled {
     launch: unsafe extern "C" fn(usize, *const u32, *const u32, *const c_void, u64) -> c_int,
-    count: unsafe extern "C" fn(*mut [u64; 2]),
+    count: unsafe extern "C" fn(*mut [u64; 3]),
     names: Vec<String>,
 }
 
@@ -70,12 +70,13 @@ impl Compiled {
         }
     }
 
-    /// The instructions on the longest way of a block of threads, and those of all warps. For programs with one test.
-    pub fn counted(&self, name: &str, threads: u32) -> [u64; 2] {
-        let mut ways = [0; 2];
+    /// The instructions on the longest way of `blocks` blocks of threads, those of all warps, and those on the ways of
+    /// all blocks. For programs with one test.
+    pub fn counted(&self, name: &str, blocks: u32, threads: u32) -> [u64; 3] {
+        let mut ways = [0; 3];
         // SAFETY: the counts live until they are taken back.
         unsafe { (self.count)(&raw mut ways) };
-        self.run(name, [1, 1, 1], [threads, 1, 1], 0, &mut [0]).unwrap();
+        self.run(name, [blocks, 1, 1], [threads, 1, 1], 0, &mut [0]).unwrap();
         // SAFETY: null is allowed.
         unsafe { (self.count)(std::ptr::null_mut()) };
         ways

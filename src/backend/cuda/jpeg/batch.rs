@@ -4,7 +4,7 @@
 use super::kernels::{JpegKernels, Staged};
 use super::learning::Learning;
 use crate::backend::cuda::streams::Streams;
-use crate::cuda::driver::{self, Context, Event, HostMemory};
+use crate::cuda::driver::{self, Event, HostMemory, Stream};
 use crate::decode::EntryPointStore;
 use crate::error::Result;
 
@@ -15,6 +15,8 @@ pub(in crate::backend::cuda) struct Decoding {
     /// Places of the images that are found out, and the memory that the device copies them to.
     learning: Learning,
     places: Option<HostMemory>,
+    /// Number of batches whose Huffman codes are decoded at a time.
+    at_a_time: usize,
     began: Event,
     /// Passes when the words have arrived.
     judged: Event,
@@ -24,12 +26,14 @@ pub(in crate::backend::cuda) struct Decoding {
 
 impl Decoding {
     /// State for batches of up to `images` images.
-    pub(super) fn new(context: &Context, images: usize) -> Result<Self> {
+    pub(super) fn new(streams: &Streams, images: usize) -> Result<Self> {
+        let context = &streams.context;
         Ok(Self {
             // Pinned even if other memory is not, because a copy to pageable memory would block the call.
             status: HostMemory::new(context, images * size_of::<u32>(), true)?,
             learning: Learning::default(),
             places: None,
+            at_a_time: streams.huffman_at_a_time(),
             began: Event::timed(context)?,
             judged: Event::timed(context)?,
             making: Event::timed(context)?,
@@ -37,23 +41,25 @@ impl Decoding {
         })
     }
 
-    /// The device's time for the last batch, which must be complete: that of the slower half, because the first half of
-    /// the next batch runs beside the second half of this one.
+    /// The device's time for the last batch, which must be complete: that of the slower half, because the Huffman codes
+    /// of the next batches are decoded beside the second half of this one. They share their time among themselves.
     pub(in crate::backend::cuda) fn took_ms(&self) -> Option<f32> {
-        Some(self.judged.since_ms(&self.began)?.max(self.ended.since_ms(&self.making)?))
+        let huffman = self.judged.since_ms(&self.began)? / self.at_a_time as f32;
+        Some(huffman.max(self.ended.since_ms(&self.making)?))
     }
 
     /// Queues the launches, and waits for the images' status.
     ///
     /// # Safety
-    /// Both streams have been made to wait for the batch's staging memory, which is reused only after the batch is done.
-    /// The batch has no more images than [`new`](Self::new) was told.
+    /// `huffman` and the stream of kernels have been made to wait for the batch's staging memory, which is reused only
+    /// after the batch is done. The batch has no more images than [`new`](Self::new) was told.
     pub(super) unsafe fn queue(
         &mut self,
         images: &Staged,
         learning: Learning,
         kernels: &JpegKernels,
-        Streams { huffman, compute, context, .. }: &Streams,
+        huffman: &Stream,
+        Streams { compute, context, .. }: &Streams,
     ) -> Result<Vec<u32>> {
         self.began.record(huffman)?;
         // SAFETY: the images and all memory that they point to lie in the batch's arena; the rest is the contract.

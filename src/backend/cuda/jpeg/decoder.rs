@@ -162,14 +162,15 @@ impl DeviceDecoder {
         let learning = Learning::place(&batch.arena, &mut images, jobs.iter().map(|(_, job)| &job.points));
         let staged = Staged::new(images, &batch.arena, &mut staging)?;
         self.streams.upload(batch)?;
-        self.streams.huffman.wait(&batch.uploaded)?;
+        let huffman = self.streams.huffman(batch);
+        huffman.wait(&batch.uploaded)?;
         let state = match batch.decoding_mut() {
             Some(state) => state,
-            none => none.insert(Decoding::new(&self.streams.context, self.options.batch_images)?),
+            none => none.insert(Decoding::new(&self.streams, self.options.batch_images)?),
         };
         // SAFETY: both streams have been made to wait for the staging memory, which is reused only after the batch is
         // done. `batch_images` is the largest number of images in a batch.
-        unsafe { state.queue(&staged, learning, &self.kernels, &self.streams) }
+        unsafe { state.queue(&staged, learning, &self.kernels, huffman, &self.streams) }
     }
 
     /// Stores the places that were found out in a completed batch.

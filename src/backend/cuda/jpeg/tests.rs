@@ -468,21 +468,30 @@ fn the_readme_has_the_counts() {
     let mut source = image(size, &mut rng);
     // About four bits a pixel, as in photographs.
     source.pixels_mut().iter_mut().for_each(|pixel| *pixel = pixel.map(|value| value / 2));
-    let mut wrong = Vec::new();
-    for (what, restart_interval_rows) in [("", 0), (", with restarts", 1)] {
+    let store = EntryPointStore::new(1 << 20);
+    store.for_devices(true);
+    let (mut wrong, mut counted) = (Vec::new(), 0);
+    // The third time, the places of the image without restarts are known.
+    for (what, restart_interval_rows, is_known) in [("", 0, false), (", with restarts", 1, false), ("", 0, true)] {
         let options = JpegOptions { sampling: ChromaSampling::S420, restart_interval_rows, ..JpegOptions::default() };
         let bytes = encode_jpeg(&source, &options).unwrap();
         let bits_a_pixel = 8.0 * bytes.len() as f64 / size.area_px() as f64;
         println!("bits a pixel{what}: {bits_a_pixel:.2}");
-        let simulated = Simulated::new(&[(&bytes, Rect::full(size))], None);
+        let simulated = Simulated::new(&[(&bytes, Rect::full(size))], Some(&store));
         for step in DecodeStep::JUDGING.into_iter().chain(DecodeStep::MAKING) {
             if !step.is_for(&simulated.images[0]) {
                 continue;
             }
             let counts = simulated.counted(step);
-            if restart_interval_rows > 0 && step != DecodeStep::Coefficients {
+            let is_new = match (is_known, restart_interval_rows) {
+                (true, _) => matches!(step, DecodeStep::CoefficientsKnown | DecodeStep::DcKnown),
+                (false, 0) => true,
+                _ => step == DecodeStep::Coefficients,
+            };
+            if !is_new {
                 continue;
             }
+            counted += 1;
             let name = format!("{}{what}", step.name());
             let a_pixel = |count: u64| count as f64 / size.area_px() as f64;
             let (sectors, wavefronts) = (a_pixel(counts.sectors), a_pixel(counts.shared_wavefronts));
@@ -500,6 +509,9 @@ fn the_readme_has_the_counts() {
             }
         }
         assert_eq!(simulated.status(0), 0);
+        // Stores the places.
+        kernel_steps::decode_with(&bytes, &probe(&bytes).unwrap(), Rect::full(size), Some(&store)).unwrap();
     }
+    assert_eq!(counted, DecodeStep::JUDGING.len() + DecodeStep::MAKING.len() + 1);
     assert!(wrong.is_empty(), "`scripts/kernels table` makes the table anew: {wrong:#?}");
 }
