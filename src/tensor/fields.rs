@@ -201,7 +201,7 @@ impl BatchFields {
     ///
     /// ```
     /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
-    /// # use warpfeed::{FieldTensor, FieldValues, fields::Fields, prelude::*};
+    /// # use warpfeed::{FieldValues, fields::Fields, prelude::*};
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// // One object in the first image, and two in the second.
     /// let source = EncodedImages::new((0..2).map(|label| (jpeg.clone(), label)))
