@@ -901,6 +901,46 @@ fn a_missing_feature_is_named() {
     }
 }
 
+/// The results with boxes and masks have a report of their own.
+#[test]
+fn results_of_the_peers_with_boxes_and_masks_are_reported() {
+    let own = |contender: &str, rate: f64| {
+        let mut run = serde_json::json!({"row": "ssd", "contender": contender, "round": 1, "images": 96});
+        run["images_per_s"] = rate.into();
+        run
+    };
+    let mut later = own("warpfeed", 900.0);
+    (later["user_ms"], later["read_ms"], later["decode_ms"], later["augment_ms"]) =
+        (2.0.into(), 0.1.into(), 0.5.into(), 1.25.into());
+    let peer = |contender: &str, rate: f64| {
+        let mut run = own(contender, rate);
+        (run["user_ms"], run["first_images_per_s"]) = (8.0.into(), 33.0.into());
+        run
+    };
+    let given = serde_json::json!({
+        "machine": {"date": "2026-11-25", "cpu": "a processor", "cores": 2, "memory_bytes": 1, "system": "Linux",
+            "load_average_1min": 0.0, "versions": {"warpfeed": "0.1.0"}},
+        "settings": {"rounds": 2, "threads": 2, "repeat": 1, "images": 96},
+        "detection": [later, own("warpfeed-first", 450.0), peer("torchvision-v2", 100.0), peer("torchvision-v2", 140.0),
+            peer("albumentations", 225.0)]
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("detection.json");
+    std::fs::write(&file, given.to_string()).unwrap();
+    let run = command(&["bench", "peers", "--from", file.to_str().unwrap(), "--json"]);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let report: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let answer = "ssd: 900 images/s, 4.0 times those of the fastest of the others, albumentations (2.0 times in the first \
+                  epoch).";
+    assert_eq!((&report["answer"], &report["experiment"]), (&serde_json::json!([answer]), &"peers-detection".into()));
+    let table = &report["tables"][0]["rows"];
+    let torchvision =
+        serde_json::json!(["ssd", "torchvision v2 on PIL images", 120.0, 100.0, 140.0, 33.0, 8.0, 7.5, 4.0]);
+    assert_eq!((&table[2], table.as_array().unwrap().len()), (&torchvision, 4));
+    assert_eq!(report["tables"][1]["rows"], serde_json::json!([["ssd", 0.1, 0.5, 1.25]]));
+    assert_eq!(report["plots"].as_array().unwrap().len(), 1);
+}
+
 /// The committed results are the report of the peers too.
 #[test]
 fn results_of_the_peers_are_reported() {

@@ -3,7 +3,7 @@
 use crate::{
     Error, Result,
     fields::BoxFormat,
-    source::{Input, MaskIds, MaskOptions, OpenOptions, RecordOptions, SourceFormat, read_text_limited},
+    source::{FurtherFolder, Input, MaskIds, MaskOptions, OpenOptions, RecordOptions, SourceFormat, read_text_limited},
 };
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,13 @@ pub struct FieldArgs {
     /// Annotations of the images: a file for the formats coco and panoptic, a folder for masks.
     #[arg(long, value_name = "PATH")]
     annotations: Option<PathBuf>,
+    /// Further images in another folder, under the images' paths: NAME=FOLDER[,FILTER][,OLD:NEW].
+    ///
+    /// They become the field NAME. FILTER (nearest, bilinear, bicubic, lanczos) moves them whatever the operations' own is.
+    /// OLD:NEW are what images' names end in and what theirs have in its place: disparity=disparity,_leftImg8bit:_disparity.
+    /// May be given several times.
+    #[arg(long, value_name = "NAME=FOLDER")]
+    beside: Vec<FurtherFolder>,
     #[command(flatten)]
     masks: MaskArgs,
 }
@@ -51,6 +58,7 @@ impl FieldArgs {
             format,
             split: self.split.clone(),
             annotations: self.annotations.clone(),
+            beside: self.beside.clone(),
             masks: self.masks.options(),
             records: self.records()?,
             ..OpenOptions::default()

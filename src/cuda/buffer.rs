@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use cudarc::driver::{CudaStream, sys};
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Device memory of a tensor: the images, then their labels.
 #[derive(Debug)]
@@ -53,6 +53,9 @@ pub(crate) fn with_labels(len_bytes: usize, labels: usize) -> usize {
     labels_offset(len_bytes) + labels * size_of::<u32>()
 }
 
+/// Number of values that go with a batch, such as boxes and labels: so many of their buffers are kept for each of a batch's.
+const VALUES_OF_A_BATCH: usize = 4;
+
 /// A pool of buffers.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -62,6 +65,9 @@ pub(crate) struct Pool {
     reader: Stream,
     memory: Arc<MemoryPool>,
     keep: usize,
+    /// The pool for values that go with batches ([`CudaBuffer::beside`]), made when it is first used: in this one they
+    /// would take the buffers of images.
+    beside: OnceLock<Arc<Pool>>,
     /// Free buffers. The one that was given back first is taken first: its users are most likely done with it.
     free: Mutex<VecDeque<Buffer>>,
 }
@@ -71,7 +77,16 @@ impl Pool {
     pub(crate) fn new(context: &Context, ordinal: u32, keep: usize) -> Result<Self> {
         let (context, reader) = (Arc::clone(context), Stream::new(context, StreamPriority::Low)?);
         let memory = Arc::new(MemoryPool::new(&context)?);
-        Ok(Self { context, ordinal, reader, memory, keep, free: Mutex::default() })
+        Ok(Self { context, ordinal, reader, memory, keep, beside: OnceLock::new(), free: Mutex::default() })
+    }
+
+    /// The pool for values that go with batches.
+    fn beside(&self) -> Result<Arc<Self>> {
+        if let Some(pool) = self.beside.get() {
+            return Ok(Arc::clone(pool));
+        }
+        let pool = Arc::new(Self::new(&self.context, self.ordinal, self.keep.saturating_mul(VALUES_OF_A_BATCH))?);
+        Ok(Arc::clone(self.beside.get_or_init(|| pool)))
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Buffer>> {
@@ -290,6 +305,22 @@ impl CudaBuffer {
         self.pool.reader.wait(&buffer.ready)?;
         // SAFETY: the buffer is longer than `to` from there; what writes it is the batch, which the stream waits for.
         unsafe { driver::download(to, buffer.address() + offset_bytes as u64, &self.pool.reader) }
+    }
+
+    /// Copies bytes to memory of their own on this device, which goes back to a pool beside this batch's.
+    pub(crate) fn beside(&self, bytes: &[u8]) -> Result<Self> {
+        let pool = self.pool.beside()?;
+        let _entered = driver::enter(&pool.context)?;
+        let buffer = pool.take(&pool.reader, bytes.len().max(1))?;
+        buffer.users.iter().chain([&buffer.ready]).try_for_each(|event| pool.reader.wait(event))?;
+        if !bytes.is_empty() {
+            // SAFETY: the buffer is as long, and the stream waits for those who used it; `bytes` is borrowed until the
+            // stream has been waited for.
+            unsafe { driver::upload(buffer.address(), bytes.as_ptr(), bytes.len(), &pool.reader)? };
+        }
+        buffer.ready.record(&pool.reader)?;
+        pool.reader.synchronize()?;
+        Ok(Self::new(buffer, pool, bytes.len()))
     }
 
     /// Gives the memory to the owner of `stream`, who frees it in the order of that stream. The memory begins with the

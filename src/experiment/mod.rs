@@ -27,6 +27,7 @@ pub mod events;
 pub mod gpu_check;
 mod nvml;
 pub mod peers;
+mod peers_detection;
 pub mod policies;
 pub mod preview;
 pub mod published;

@@ -1,6 +1,7 @@
 //! The report on warpfeed, DALI and torchvision from the measurements of `benches/peers/run`.
 
 use super::environment::Environment;
+use super::peers_detection;
 use super::report::plot::{OWN, Series, grouped_bars};
 use super::report::{Cell, Report, ReportTable};
 use super::spread::Spread;
@@ -60,13 +61,17 @@ pub(super) struct Machine {
     versions: Map<String, Value>,
 }
 
-/// Makes the report of a file that `benches/peers/run --out` wrote.
+/// Makes the report of a file that `benches/peers/run --out` wrote, with `--detection` or without.
 ///
 /// # Errors
 /// [`Error::Parameter`] if the text is no such file.
 pub fn peers(json: &str) -> Result<Report> {
-    let measured: Measured = serde_json::from_str(json)
-        .map_err(|error| Error::parameter("peers", "file", "what benches/peers/run --out wrote", error))?;
+    let wrong = |error| Error::parameter("peers", "file", "what benches/peers/run --out wrote", error);
+    let file: Value = serde_json::from_str(json).map_err(wrong)?;
+    if file.get("detection").is_some() {
+        return serde_json::from_value::<peers_detection::Measured>(file).map_err(wrong).map(|file| file.report());
+    }
+    let measured: Measured = serde_json::from_value(file).map_err(wrong)?;
     let figures = serde_json::to_value(&measured.medians).unwrap_or(Value::Null);
     let mut report =
         Report::new("peers", "How fast is warpfeed beside DALI and torchvision?", measured.machine.environment());

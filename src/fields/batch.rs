@@ -138,6 +138,18 @@ impl BatchFields {
         self.images.get(i).map(|(fields, _)| fields)
     }
 
+    /// The fields of some images, in the order in which they are named: those of a batch without its padding, say. Images
+    /// that are not there are left out.
+    #[must_use]
+    pub fn of_images(&self, images: &[usize]) -> Self {
+        let some = |of: &Vec<Option<MaskOnDevice>>| images.iter().filter_map(|i| of.get(*i)).cloned().collect();
+        let on_device = self.on_device.as_ref().map(|OnDevice { names, masks }| OnDevice {
+            names: Arc::clone(names),
+            masks: masks.iter().map(some).collect(),
+        });
+        Self { images: images.iter().filter_map(|i| self.images.get(*i)).cloned().collect(), on_device }
+    }
+
     /// The size of each image.
     #[must_use]
     pub fn sizes(&self) -> Vec<Size> {
@@ -302,16 +314,33 @@ impl BatchFields {
         if self.on_device.is_some() {
             return self.to_host()?.padded_masks(name, size);
         }
-        let mut padded = Vec::with_capacity(self.images.len());
-        for field in self.each(name) {
-            let Field::Mask(mask) = field? else { return Err(other(name, "a mask")) };
-            if mask.size().width > size.width || mask.size().height > size.height {
-                let expected = format!("at least {}, that of the field {name}", mask.size());
-                return Err(Error::parameter("BatchFields::padded_masks", "size", expected, size));
-            }
-            padded.push((Fields::new().with(name.to_owned(), mask.placed(size, [0; 2]))?, size));
+        self.placed(name, size, |field| match field {
+            Field::Mask(mask) => Ok(mask.padded(name, size)?.into()),
+            _ => Err(other(name, "a mask")),
+        })?
+        .masks(name)
+    }
+
+    /// The values of further images in places of size `size`, one channel after the other: `[N, C, H, W]`. Each lies in the
+    /// upper left corner, and the rest has its fill. Images on a device are copied, as by [`to_host`](Self::to_host).
+    ///
+    /// # Errors
+    /// As of [`padded_masks`](Self::padded_masks).
+    pub fn padded_further_images(&self, name: &str, size: Size) -> Result<MaskValues> {
+        if self.on_device.is_some() {
+            return self.to_host()?.padded_further_images(name, size);
         }
-        Self::new(padded).masks(name)
+        self.placed(name, size, |field| match field {
+            Field::Image(image) => Ok(image.padded(name, size)?.into()),
+            _ => Err(other(name, "a further image")),
+        })?
+        .further_images(name)
+    }
+
+    /// The fields of images of one size, with the field that `place` makes of the one of this name.
+    fn placed(&self, name: &str, size: Size, place: impl Fn(&Field) -> Result<Field>) -> Result<Self> {
+        let one = |field: Result<&Field>| Ok((Fields::new().with(name.to_owned(), place(field?)?)?, size));
+        self.each(name).map(one).collect::<Result<_>>().map(Self::new)
     }
 
     fn each<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Result<&'a Field>> {

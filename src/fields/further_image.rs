@@ -29,8 +29,9 @@ use std::sync::Arc;
 pub struct FurtherImage(Mask);
 
 impl FurtherImage {
-    /// An image of one channel: a value for each pixel, row by row. Of 16 bits it is moved by the nearest pixel; of 8 bits
-    /// by the operations' own filters, unless [`with_interpolation`](Self::with_interpolation) says otherwise.
+    /// An image of one channel: a value for each pixel, row by row. Of 16 bits it is moved by the nearest pixel, as values
+    /// between those of depth or disparity on both sides of an edge are on neither; of 8 bits by the operations' own
+    /// filters, unless [`with_interpolation`](Self::with_interpolation) says otherwise.
     ///
     /// # Errors
     /// [`Error::Parameter`] unless there is a value for each of one pixel or more.
@@ -74,12 +75,11 @@ impl FurtherImage {
     }
 
     /// Sets the filter by which operations compute values between pixels, whatever their own. An operation without it
-    /// takes the best that it has. Values of 16 bits are moved by the nearest pixel all the same.
+    /// takes the best that it has. Values of 16 bits are moved by the nearest pixel alone: with another filter, operations
+    /// refuse them.
     #[must_use]
     pub fn with_interpolation(self, interpolation: Interpolation) -> Self {
-        let wide = matches!(self.0.planes().first().map(|plane| &**plane), Some(MaskValues::U16(_)));
-        let own = if wide { Interpolation::Nearest } else { interpolation };
-        Self(self.0.of_kind(Kind::Further(Some(own))))
+        Self(self.0.of_kind(Kind::Further(Some(interpolation))))
     }
 
     /// Sets the value outside the image, of all channels. Default: 0.
@@ -130,6 +130,14 @@ impl FurtherImage {
         let pixels = 0..self.size().area_px() as usize;
         let rgb: Vec<u8> = pixels.flat_map(|i| planes.iter().map(move |plane| plane[i])).collect();
         Ok(encode_png(&Image::from_rgb(self.size(), &rgb)?)?)
+    }
+
+    /// This image, the field `name`, in the upper left corner of one of size `size`, whose other values are the fill.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if this image is larger.
+    pub(super) fn padded(&self, name: &str, size: Size) -> Result<Self> {
+        self.0.padded(name, size).map(Self)
     }
 
     /// The planes, as they are moved.

@@ -177,6 +177,18 @@ impl Mask {
         self.with_planes(size, placed.collect())
     }
 
+    /// This mask, the field `name`, in the upper left corner of one of size `size`, whose other values are the fill.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if this mask is larger.
+    pub(super) fn padded(&self, name: &str, size: Size) -> Result<Self> {
+        if self.size.width > size.width || self.size.height > size.height {
+            let expected = format!("at least {}, that of the field {name}", self.size);
+            return Err(Error::parameter("BatchFields", "size", expected, size));
+        }
+        Ok(self.placed(size, [0; 2]))
+    }
+
     /// Adds the planes of other objects, of the same size, after these.
     pub(super) fn append(&mut self, other: &Self) {
         self.planes.extend_from_slice(&other.planes);

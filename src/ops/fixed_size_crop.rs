@@ -66,3 +66,29 @@ impl RandomTransform for FixedSizeCrop {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::Op;
+    use crate::ops::crop_search::drawn_for;
+
+    #[test]
+    fn one_number_decides_about_both_axes_and_padding_comes_after_the_image() {
+        let (size, wide) = (Size::new(100, 80), Size::new(300, 50));
+        let mut places = std::collections::BTreeSet::new();
+        for index in 0..200 {
+            let ops = drawn_for(FixedSizeCrop::new(size), Size::new(300, 280), &[], index);
+            let [Op::Crop(crop), Op::Sanitize(_)] = &ops[..] else { panic!("{ops:?}") };
+            assert_eq!((crop.width, crop.height, crop.x), (100, 80, crop.y), "200 pixels are left on both axes");
+            assert!((0..200).contains(&crop.x));
+            places.insert(crop.x);
+            let ops = drawn_for(FixedSizeCrop::new(size).fill([9; 3]), wide, &[], index);
+            let [Op::Crop(crop), Op::Sanitize(_), Op::Pad(pad)] = &ops[..] else { panic!("{ops:?}") };
+            assert_eq!((crop.width, crop.height, crop.y), (100, 50, 0));
+            assert_eq!(([pad.left, pad.top, pad.right, pad.bottom], pad.fill), ([0, 0, 0, 30], [9; 3]));
+        }
+        assert!(places.len() > 100, "{places:?}");
+        assert!(drawn_for(FixedSizeCrop::new(size), size, &[], 0).is_empty());
+    }
+}

@@ -97,3 +97,41 @@ impl RandomTransform for Letterbox {
         if sides == [0; 4] { Ok(()) } else { recipe.push(Pad::sides(sides).fill(self.fill)) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::crop_search::drawn_for;
+
+    /// The size that the image is resized to, and the padding on the left, at the top, on the right and at the bottom.
+    fn fitted(letterbox: &Letterbox, width: u32, height: u32) -> ([u32; 2], [u32; 4]) {
+        let (mut size, mut padding) = ([width, height], [0; 4]);
+        for op in drawn_for(letterbox.clone(), Size::new(width, height), &[], 0) {
+            let after = op.output_size(Size::new(size[0], size[1])).unwrap();
+            match op {
+                crate::ops::Op::Pad(pad) => padding = [pad.left, pad.top, pad.right, pad.bottom],
+                _ => size = [after.width, after.height],
+            }
+        }
+        (size, padding)
+    }
+
+    /// By hand after Ultralytics' rule: r = min(s / H, s / W), sides round(W r), and of the padding p on each side
+    /// round(p - 0.1) before and round(p + 0.1) after the image.
+    #[test]
+    fn sides_and_padding_are_ultralyticss() {
+        let square = Letterbox::new(640);
+        assert_eq!(fitted(&square, 640, 640), ([640, 640], [0; 4]));
+        assert_eq!(fitted(&square, 1280, 720), ([640, 360], [0, 140, 0, 140]));
+        // 500 * 1.28 and 375 * 1.28 are whole.
+        assert_eq!(fitted(&square, 500, 375), ([640, 480], [0, 80, 0, 80]));
+        // 427 / 640 of 640: an odd rest of 213 has one pixel more on the right.
+        assert_eq!(fitted(&square, 427, 640), ([427, 640], [106, 0, 107, 0]));
+        assert_eq!(fitted(&square.clone().scale_up(false), 100, 31), ([100, 31], [270, 304, 270, 305]));
+        // The rest within a stride of 32: 640 - 360 = 280 = 8 * 32 + 24.
+        assert_eq!(fitted(&square.clone().stride(32), 1280, 720), ([640, 360], [0, 12, 0, 12]));
+        // Half a pixel is rounded to even: 0.5 * 321 = 160.5.
+        assert_eq!(fitted(&Letterbox::new(Size::new(160, 640)), 320, 321), ([160, 160], [0, 240, 0, 240]));
+        assert_eq!(fitted(&square, 10_000, 3), ([640, 1], [0, 319, 0, 320]));
+    }
+}

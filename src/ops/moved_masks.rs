@@ -3,7 +3,7 @@
 use super::filter::{Interpolation, PassOrder};
 use super::{OnField, Op};
 use crate::error::{Error, Result};
-use crate::fields::{Field, Fields, FurtherImage, Mask, MaskKind, carried};
+use crate::fields::{Field, Fields, FurtherImage, Mask, MaskKind, MaskValues, carried};
 use crate::raster::{Image, Rect, Size};
 
 /// The operations that move a mask, or a further image, as a recipe moves an image of size `stored`.
@@ -12,7 +12,10 @@ use crate::raster::{Image, Rect, Size};
 /// [`Error::Unfit`] if a mask has not the image's size; the errors of operations.
 pub(crate) fn ops_on_mask(mask: &Mask, stored: Size, recipe: &[Op]) -> Result<Vec<Op>> {
     let interpolation = match mask.kind() {
-        MaskKind::Further(interpolation) => interpolation,
+        MaskKind::Further(interpolation) => {
+            refuse_blended_words(mask, interpolation)?;
+            interpolation
+        }
         MaskKind::OfImage | MaskKind::OfObjects if mask.size() != stored => {
             return Err(Mask::unfit(mask.size(), stored));
         }
@@ -28,6 +31,18 @@ pub(crate) fn ops_on_mask(mask: &Mask, stored: Size, recipe: &[Op]) -> Result<Ve
         size = op.output_size(size)?;
     }
     Ok(ops)
+}
+
+/// Refuses other filters than the nearest pixel for values of 16 bits, which the passes of images do not compute with.
+fn refuse_blended_words(mask: &Mask, interpolation: Option<Interpolation>) -> Result<()> {
+    let is_wide = mask.planes().first().is_some_and(|plane| matches!(**plane, MaskValues::U16(_)));
+    match interpolation {
+        Some(other) if is_wide && other != Interpolation::Nearest => Err(Error::Unsupported {
+            feature: format!("a further image of 16 bits with the filter {other:?}"),
+            remedy: "move it by the nearest pixel (the default), or give it 8 bits".to_owned(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The masks and further images among the fields of a stored image, after operations. Those of objects that operations have

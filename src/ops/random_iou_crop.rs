@@ -161,4 +161,23 @@ mod tests {
         assert!(!is_accepted(&boxes(&[[0.0, 0.0, 21.0, 10.0], [4.0, 4.0, 5.0, 5.0]]), crop, 0.1));
         assert!(!is_accepted(&boxes(&[]), crop, 0.0));
     }
+
+    #[test]
+    #[ignore = "needs WARPFEED_SHARED, a folder with reference/; scripts/test runs it where that is set"]
+    fn shared_crops_are_accepted_as_by_torchvision() {
+        #[derive(Deserialize)]
+        struct Case {
+            boxes: Vec<[f32; 4]>,
+            crop: [u32; 4],
+            min_iou: f32,
+            accepted: bool,
+        }
+        let cases: Vec<Case> = crate::ops::tests::reference::lines("iou_crops.jsonl");
+        for (number, Case { boxes, crop: [x, y, width, height], min_iou, accepted }) in cases.iter().enumerate() {
+            let crop = Rect { x: *x, y: *y, width: *width, height: *height };
+            let boxes = Boxes::new(BoxFormat::Xyxy, boxes.clone());
+            assert_eq!(is_accepted(&boxes, crop, *min_iou), *accepted, "line {number}");
+        }
+        assert!(cases.iter().any(|case| case.accepted) && cases.iter().any(|case| !case.accepted));
+    }
 }

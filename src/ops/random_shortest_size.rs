@@ -76,6 +76,7 @@ impl RandomTransform for RandomShortestSize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::tests::reference::draws;
 
     #[test]
     fn sizes_are_torchvisions() {
@@ -83,5 +84,15 @@ mod tests {
         assert_eq!(sizes.size(Size::new(338, 674), 640), Size::new(640, 1276));
         assert_eq!(sizes.size(Size::new(100, 674), 640), Size::new(197, 1333));
         assert_eq!(RandomShortestSize::new([640]).size(Size::new(100, 674), 640), Size::new(640, 4313));
+    }
+
+    #[test]
+    #[ignore = "needs WARPFEED_SHARED, a folder with reference/; scripts/test runs it where that is set"]
+    fn shared_draws() {
+        for draw in draws("RandomShortestSize") {
+            let [short, long] = ["min_size", "max_size"].map(|name| draw.arguments[name].as_u64().unwrap() as u32);
+            let Size { width, height } = RandomShortestSize::new([short]).max_size(long).size(draw.size(), short);
+            assert_eq!(serde_json::json!({ "size": [width, height] }), draw.result, "{}", draw.size());
+        }
     }
 }

@@ -91,6 +91,7 @@ impl RandomTransform for RandomZoomOut {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::tests::reference::draws;
 
     #[test]
     fn padding_is_torchvisions_for_its_numbers() {
@@ -99,5 +100,16 @@ mod tests {
         let numbers = [0.019_701_848, 0.771_636_55, 0.929_578_54];
         assert_eq!(zoom.padding(Size::new(338, 674), numbers), [14, 36, 5, 3]);
         assert_eq!(zoom.padding(Size::new(100, 50), [0.0; 3]), [0; 4]);
+    }
+
+    #[test]
+    #[ignore = "needs WARPFEED_SHARED, a folder with reference/; scripts/test runs it where that is set"]
+    fn shared_draws() {
+        for draw in draws("RandomZoomOut") {
+            let sides: [f32; 2] = serde_json::from_value(draw.arguments["side_range"].clone()).unwrap();
+            let zoom = RandomZoomOut::new(1.0).sides(sides[0]..=sides[1]);
+            let padding = zoom.padding(draw.size(), draw.uniforms[..].try_into().unwrap());
+            assert_eq!(serde_json::json!({ "padding": padding }), draw.result, "{:?}", draw.uniforms);
+        }
     }
 }

@@ -80,11 +80,24 @@ impl RandomTransform for ScaleJitter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::tests::reference::draws;
 
     #[test]
     fn sizes_are_torchvisions_for_its_number() {
         // From torchvision 0.29 with this number in place of torch.rand.
         assert_eq!(ScaleJitter::new(1024).size(Size::new(338, 674), 0.019_701_848), Size::new(70, 140));
         assert_eq!(ScaleJitter::new(10).size(Size::new(1000, 2), 0.0), Size::new(1, 1));
+    }
+
+    #[test]
+    #[ignore = "needs WARPFEED_SHARED, a folder with reference/; scripts/test runs it where that is set"]
+    fn shared_draws() {
+        for draw in draws("ScaleJitter") {
+            let pair = |name: &str| serde_json::from_value::<[f64; 2]>(draw.arguments[name].clone()).unwrap();
+            let ([height, width], [low, high]) = (pair("target_size"), pair("scale_range"));
+            let jitter = ScaleJitter::new(Size::new(width as u32, height as u32)).scale(low..=high);
+            let Size { width, height } = jitter.size(draw.size(), draw.uniforms[0]);
+            assert_eq!(serde_json::json!({ "size": [width, height] }), draw.result, "{:?}", draw.uniforms);
+        }
     }
 }

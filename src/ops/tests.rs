@@ -2,6 +2,7 @@
 //! plain code.
 
 mod distribution;
+pub(super) mod reference;
 
 use super::affine_warp::bilinear_plain;
 use super::rotation::Rotation;

@@ -12,7 +12,7 @@ use crate::ops::part::Partners;
 use crate::raster::Size;
 use crate::source::Input;
 use crate::targets::Annotation;
-use crate::tensor::{Layout, Targets, Tensor};
+use crate::tensor::{FieldTensor, Layout, Targets, Tensor};
 
 /// Images ready for a training step, with their labels. Dropping a batch gives its memory back to the pipeline.
 ///
@@ -81,18 +81,29 @@ impl PaddedImages {
         &self.sizes
     }
 
+    /// Number of images, height and width.
+    fn planes(&self) -> [usize; 3] {
+        let [n, a, b, c] = self.tensor.shape();
+        if self.tensor.layout() == Layout::Nchw { [n, b, c] } else { [n, a, b] }
+    }
+
     /// For each element of a plane whether it belongs to the image: `[N, H, W]` of 1 and 0. It is the `pixel_mask` of
     /// transformers; the mask of DETR's own code has 0 and 1 exchanged.
     #[must_use]
     pub fn pixel_mask(&self) -> Vec<u8> {
-        let [_, a, b, c] = self.tensor.shape();
-        let (height, width) = if self.tensor.layout() == Layout::Nchw { (b, c) } else { (a, b) };
-        let (height, width) = (height as u32, width as u32);
+        let [_, height, width] = self.planes().map(|side| side as u32);
         let row = |y: u32, size: &Size| {
             let own = if y < size.height { size.width } else { 0 };
             (0..width).map(move |x| u8::from(x < own))
         };
         self.sizes.iter().flat_map(|size| (0..height).flat_map(move |y| row(y, size))).collect()
+    }
+
+    /// The [`pixel_mask`](Self::pixel_mask) as a tensor, for DLPack, candle, burn and tch: `[N, H, W]`, u8.
+    #[must_use]
+    pub fn pixel_mask_tensor(&self) -> FieldTensor {
+        let [n, height, width] = self.planes();
+        FieldTensor::of_bytes(self.pixel_mask(), vec![n, height, width])
     }
 
     /// Takes the tensor out. Its memory goes back to the pipeline when it is dropped.

@@ -52,7 +52,9 @@ pub use crate::address::without_secrets;
 pub use crate::file::{read_limited, read_text_limited, read_up_to};
 pub use cifar::CifarFiles;
 pub use coco::{CocoFiles, PanopticFiles};
-pub use compose::{Compose, Concat, Described, MapLabels, Subset, WithFields, WithTargets, split_shards};
+pub use compose::{
+    Compose, Concat, Described, FurtherFolder, MapLabels, Subset, WithFields, WithImages, WithTargets, split_shards,
+};
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
 pub(crate) use input::Reader;

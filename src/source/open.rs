@@ -11,8 +11,9 @@ use super::stream::is_pipe;
 #[cfg(feature = "cloud")]
 use super::stream::remote::{Remote, SCANS};
 use super::{
-    CifarFiles, CocoFiles, Compose, IdxFile, ImageFolder, Input, ListFile, MaskFolder, MaskOptions, PanopticFiles,
-    RecordFormat, RecordOptions, RecordShards, RecordStream, StreamOptions, VocFolder, YoloFolder, imagenet,
+    CifarFiles, CocoFiles, Compose, FurtherFolder, IdxFile, ImageFolder, Input, ListFile, MaskFolder, MaskOptions,
+    PanopticFiles, RecordFormat, RecordOptions, RecordShards, RecordStream, StreamOptions, VocFolder, YoloFolder,
+    imagenet,
 };
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -146,6 +147,8 @@ pub struct OpenOptions {
     /// The annotations of the images of a folder: a file for the formats [`Coco`](SourceFormat::Coco) and
     /// [`Panoptic`](SourceFormat::Panoptic), a folder for [`Masks`](SourceFormat::Masks).
     pub annotations: Option<PathBuf>,
+    /// Folders of further images beside the images' own ([`Compose::beside`]), for images that are files in a folder.
+    pub beside: Vec<FurtherFolder>,
     /// Options for reading masks.
     pub masks: MaskOptions,
     /// Options for reading shards.
@@ -168,6 +171,9 @@ impl OpenOptions {
     /// The errors of [`open`].
     pub fn open(&self, spec: impl AsRef<Path>) -> Result<Input> {
         let spec = spec.as_ref();
+        if !self.beside.is_empty() {
+            return self.open_beside(spec);
+        }
         if let Some(source) = self.open_annotated(spec)? {
             return Ok(source);
         }
@@ -193,6 +199,18 @@ impl OpenOptions {
             return Err(Error::parameter("open", "split", expected, format!("{split}, of {}", spec.display())));
         }
         self.open_files(files)
+    }
+
+    /// Opens a source of files with further images beside them.
+    fn open_beside(&self, spec: &Path) -> Result<Input> {
+        let source = Self { beside: Vec::new(), ..self.clone() }.open(spec)?.into_data_set()?;
+        // A list or a data.yaml stands beside the images that it names.
+        let root = if spec.is_dir() { spec } else { spec.parent().unwrap_or(spec) };
+        if source.is_empty() || !Path::new(&*source.name(0)).is_file() {
+            let expected = "only with images that are files in a folder: shards hold further images as fields";
+            return Err(Error::parameter("open", "beside", expected, spec.display()));
+        }
+        Ok(source.beside(root, self.beside.iter().cloned())?.into())
     }
 
     /// Opens a source of a format whose objects or pixels have classes; `None` for another format.

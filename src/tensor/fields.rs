@@ -1,5 +1,6 @@
 //! Values of a batch's fields, for trainers.
 
+use super::Tensor;
 #[cfg(feature = "dlpack")]
 use super::{DType, HostBuffer, Storage, dlpack};
 use crate::cuda::CudaBuffer;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 /// Values of a batch's fields with a shape, to be handed to a trainer. [`BatchFields`] makes the values, and this type
 /// tensors of them. Masks of images on a device are there too, in memory that all tensors of a field share; all else is in
-/// host memory.
+/// host memory until [`beside`](Self::beside) copies it.
 ///
 /// ```
 /// use warpfeed::{FieldTensor, FieldValues};
@@ -41,14 +42,91 @@ enum Place {
     Device(OnDevice),
 }
 
-/// Masks in device memory.
+/// Values in device memory.
 #[derive(Debug, Clone)]
 struct OnDevice {
     memory: Arc<CudaBuffer>,
     offset_bytes: usize,
-    is_wide: bool,
+    element: Element,
     /// For each dimension the distance between neighbors, in elements.
     strides: Vec<usize>,
+}
+
+/// Type of the values of a [`FieldTensor`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Element {
+    F32,
+    I64,
+    U32,
+    U8,
+    U16,
+}
+
+impl Element {
+    const fn size_bytes(self) -> usize {
+        match self {
+            Self::U8 => 1,
+            Self::U16 => 2,
+            Self::F32 | Self::U32 => 4,
+            Self::I64 => 8,
+        }
+    }
+
+    /// The name in NumPy.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "float32",
+            Self::I64 => "int64",
+            Self::U32 => "uint32",
+            Self::U8 => "uint8",
+            Self::U16 => "uint16",
+        }
+    }
+
+    #[cfg(feature = "dlpack")]
+    const fn dlpack(self) -> dlpark::ffi::DLDataType {
+        use dlpark::ffi::DLDataType;
+        match self {
+            Self::F32 => DLDataType::F32,
+            Self::I64 => DLDataType::I64,
+            Self::U32 => DLDataType::U32,
+            Self::U8 => DLDataType::U8,
+            Self::U16 => DLDataType::U16,
+        }
+    }
+
+    /// The values that bytes of a device are.
+    fn values(self, bytes: Vec<u8>) -> FieldValues {
+        match self {
+            Self::F32 => FieldValues::F32(bytes.as_chunks().0.iter().copied().map(f32::from_ne_bytes).collect()),
+            Self::I64 => FieldValues::I64(bytes.as_chunks().0.iter().copied().map(i64::from_ne_bytes).collect()),
+            Self::U32 => FieldValues::U32(bytes.as_chunks().0.iter().copied().map(u32::from_ne_bytes).collect()),
+            Self::U8 => FieldValues::U8(bytes),
+            Self::U16 => FieldValues::U16(bytes.as_chunks().0.iter().copied().map(u16::from_ne_bytes).collect()),
+        }
+    }
+}
+
+impl FieldValues {
+    const fn element(&self) -> Element {
+        match self {
+            Self::F32(_) => Element::F32,
+            Self::I64(_) => Element::I64,
+            Self::U32(_) => Element::U32,
+            Self::U8(_) => Element::U8,
+            Self::U16(_) => Element::U16,
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::F32(values) => bytemuck::cast_slice(values),
+            Self::I64(values) => bytemuck::cast_slice(values),
+            Self::U32(values) => bytemuck::cast_slice(values),
+            Self::U8(values) => values,
+            Self::U16(values) => bytemuck::cast_slice(values),
+        }
+    }
 }
 
 /// The values of a [`FieldTensor`], by their type.
@@ -89,6 +167,8 @@ from_numbers! {
     F32: f32,
     I64: i64,
     U32: u32,
+    U8: u8,
+    U16: u16,
 }
 
 impl BatchFields {
@@ -114,6 +194,60 @@ impl BatchFields {
         let per_object = (0..self.len()).filter_map(count).min().map_or(1, |(_, per_object)| per_object);
         let objects = points.len() / per_object;
         FieldTensor::from(points).reshaped(&[objects, per_object, 3])
+    }
+
+    /// Values of the objects, `[T, ...]`, with the same number of rows for each image: `[N, rows, ...]`. Rows without an
+    /// object are 0, and those beyond `rows` are left out. [`offsets`](Self::offsets) has the numbers of objects.
+    ///
+    /// ```
+    /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// # use warpfeed::{FieldValues, fields::Fields, prelude::*};
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// // One object in the first image, and two in the second.
+    /// let source = EncodedImages::new((0..2).map(|label| (jpeg.clone(), label)))
+    ///     .fields(["labels"], |sample| Fields::new().with("labels", vec![7; 1 + sample.index as usize]));
+    /// let pipeline = Pipeline::builder(source).fields(["labels"]).center_crop(8).build()?;
+    /// let batch = pipeline.epoch(0).next().unwrap()?;
+    /// let fields = batch.fields(0).unwrap();
+    /// let labels = fields.padded_rows(fields.integers("labels")?, 3)?;
+    /// assert_eq!(labels.values()?, &FieldValues::I64(vec![7, 0, 0, 7, 7, 0]));
+    /// assert_eq!(labels.shape(), [2, 3]);
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if there are not as many rows as objects; [`Error::Unsupported`] for values on a device.
+    pub fn padded_rows(&self, values: impl Into<FieldTensor>, rows: usize) -> Result<FieldTensor> {
+        fn padded<T: Copy + Default>(values: &[T], offsets: &[usize], row_len: usize, image_len: usize) -> Vec<T> {
+            let mut padded = Vec::new();
+            for image in offsets.windows(2) {
+                let own = &values[image[0] * row_len..image[1] * row_len];
+                let end = padded.len() + image_len;
+                padded.extend_from_slice(&own[..own.len().min(image_len)]);
+                padded.resize(end, T::default());
+            }
+            padded
+        }
+        let wrong = |parameter, expected: String, got: String| {
+            Err(Error::parameter("BatchFields::padded_rows", parameter, expected, got))
+        };
+        let (tensor, offsets) = (values.into(), self.offsets());
+        let objects = offsets.last().copied().unwrap_or(0);
+        let Some((_, row)) = tensor.shape.split_first().filter(|(count, _)| **count == objects) else {
+            return wrong("values", format!("a row for each of {objects} objects"), format!("{:?}", tensor.shape));
+        };
+        let row_len: usize = row.iter().product();
+        let Some(image_len) = row_len.checked_mul(rows).filter(|len| len.checked_mul(8 * self.len()).is_some()) else {
+            return wrong("rows", "few enough for the memory".to_owned(), rows.to_string());
+        };
+        let values = match tensor.values()? {
+            FieldValues::F32(values) => FieldValues::F32(padded(values, &offsets, row_len, image_len)),
+            FieldValues::I64(values) => FieldValues::I64(padded(values, &offsets, row_len, image_len)),
+            FieldValues::U32(values) => FieldValues::U32(padded(values, &offsets, row_len, image_len)),
+            FieldValues::U8(values) => FieldValues::U8(padded(values, &offsets, row_len, image_len)),
+            FieldValues::U16(values) => FieldValues::U16(padded(values, &offsets, row_len, image_len)),
+        };
+        Ok(FieldTensor { values: Place::Host(values), shape: [&[self.len(), rows], row].concat() })
     }
 
     /// All masks on images of one size, one plane after the other: `[N, H, W]`, or `[T, H, W]` for masks of objects; u8 or
@@ -179,13 +313,23 @@ impl BatchFields {
     /// images.
     pub fn padded_mask_tensor(&self, name: &str, size: Size) -> Result<FieldTensor> {
         if let Some(masks) = self.masks_on_device(name) {
-            if let Some(other) = masks.iter().find(|mask| mask.room != size) {
-                let expected = format!("{}, that of the images on the device", other.room);
-                return Err(Error::parameter("BatchFields::padded_mask_tensor", "size", expected, size));
-            }
-            return joined(name, &masks, None);
+            return in_places(name, &masks, size);
         }
         Ok(of_masks(self.padded_masks(name, size)?, size))
+    }
+
+    /// The further images in places of size `size`, as [`padded_further_images`](Self::padded_further_images) has them:
+    /// `[N, C, H, W]`. Where the images are on a device, these are too, padded as the images are: to the largest sides among
+    /// them and the batch's divisor.
+    ///
+    /// # Errors
+    /// As of [`padded_further_images`](Self::padded_further_images); on a device [`Error::Parameter`] for any other size.
+    pub fn padded_image_tensor(&self, name: &str, size: Size) -> Result<FieldTensor> {
+        let tensor = match self.masks_on_device(name) {
+            Some(images) => in_places(name, &images, size)?,
+            None => of_masks(self.padded_further_images(name, size)?, size),
+        };
+        tensor.split_first(self.len())
     }
 }
 
@@ -216,11 +360,20 @@ fn joined(name: &str, masks: &[&MaskOnDevice], size: Option<Size>) -> Result<Fie
         values: Place::Device(OnDevice {
             memory: Arc::clone(&first.memory),
             offset_bytes: first.offset_bytes,
-            is_wide: first.is_wide,
+            element: if first.is_wide { Element::U16 } else { Element::U8 },
             strides: vec![area, width, 1],
         }),
         shape: vec![planes, size.height as usize, size.width as usize],
     })
+}
+
+/// The tensor of masks on a device with their padding, which have places of size `size`.
+fn in_places(name: &str, masks: &[&MaskOnDevice], size: Size) -> Result<FieldTensor> {
+    if let Some(other) = masks.iter().find(|mask| mask.room != size) {
+        let expected = format!("{}, that of the places of {name} on the device", other.room);
+        return Err(Error::parameter("BatchFields", "size", expected, size));
+    }
+    joined(name, masks, None)
 }
 
 fn of_masks(values: MaskValues, size: Size) -> FieldTensor {
@@ -241,33 +394,35 @@ fn contiguous(shape: &[usize]) -> Vec<usize> {
 impl OnDevice {
     /// A copy of the elements of a shape in host memory.
     fn to_host(&self, shape: &[usize]) -> Result<FieldValues> {
-        let value_bytes = if self.is_wide { 2 } else { 1 };
+        let value_bytes = self.element.size_bytes();
         // From the first element to the last.
         let reach = |(side, stride): (&usize, &usize)| side.saturating_sub(1) * stride;
         let len = if shape.contains(&0) { 0 } else { 1 + shape.iter().zip(&self.strides).map(reach).sum::<usize>() };
-        let mut bytes = memory::zeros::<u8>(len * value_bytes, "masks of a batch", memory::SMALLER_BATCHES)?;
+        let mut bytes = memory::zeros::<u8>(len * value_bytes, "fields of a batch", memory::SMALLER_BATCHES)?;
         self.memory.read(self.offset_bytes, &mut bytes)?;
-        let rows = || {
+        if self.strides != contiguous(shape) {
             let (row, rows) = shape.split_last().map_or((1, 1), |(row, outer)| (*row, outer.iter().product::<usize>()));
-            (0..rows).map(move |i| {
+            let row_of = |i: usize| {
                 let (mut rest, mut at) = (i, 0);
                 for (side, stride) in shape.iter().zip(&self.strides).rev().skip(1) {
                     at += rest % side * stride;
                     rest /= side;
                 }
-                at..at + row
-            })
-        };
-        Ok(if self.is_wide {
-            let words: Vec<u16> = bytes.as_chunks().0.iter().map(|pair| u16::from_ne_bytes(*pair)).collect();
-            FieldValues::U16(rows().flat_map(|row| &words[row]).copied().collect())
-        } else {
-            FieldValues::U8(rows().flat_map(|row| &bytes[row]).copied().collect())
-        })
+                at * value_bytes..(at + row) * value_bytes
+            };
+            bytes = (0..rows).flat_map(|i| &bytes[row_of(i)]).copied().collect();
+        }
+        Ok(self.element.values(bytes))
     }
 }
 
 impl FieldTensor {
+    /// Bytes in host memory, of which there are as many as the shape says.
+    pub(crate) fn of_bytes(values: Vec<u8>, shape: Vec<usize>) -> Self {
+        debug_assert_eq!(values.len(), shape.iter().product::<usize>());
+        Self { values: Place::Host(FieldValues::U8(values)), shape }
+    }
+
     /// Splits the first dimension in two, the first of which is `outer`.
     fn split_first(mut self, outer: usize) -> Result<Self> {
         let (Some(first), Some(stride)) = (self.shape.first().copied(), self.strides().first().copied()) else {
@@ -327,18 +482,8 @@ impl FieldTensor {
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match &self.values {
-            Place::Host(FieldValues::F32(_)) => "float32",
-            Place::Host(FieldValues::I64(_)) => "int64",
-            Place::Host(FieldValues::U32(_)) => "uint32",
-            Place::Host(FieldValues::U8(_)) => "uint8",
-            Place::Host(FieldValues::U16(_)) => "uint16",
-            Place::Device(values) => {
-                if values.is_wide {
-                    "uint16"
-                } else {
-                    "uint8"
-                }
-            }
+            Place::Host(values) => values.element().name(),
+            Place::Device(values) => values.element.name(),
         }
     }
 
@@ -366,6 +511,30 @@ impl FieldTensor {
             Place::Device(values) => {
                 Ok(Self { values: Place::Host(values.to_host(&self.shape)?), shape: self.shape.clone() })
             }
+        }
+    }
+
+    /// The tensor where the images of its batch are: for images on a device a copy of values that are in host memory, for
+    /// DLPack and for kernels of your own; else the tensor itself. The memory goes back to the pipeline when the last tensor
+    /// that shares it is dropped.
+    ///
+    /// # Synchronization
+    /// The copy is complete when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device fails, or its memory is full.
+    pub fn beside(self, images: &Tensor) -> Result<Self> {
+        match (&self.values, images.cuda()) {
+            (Place::Host(values), Some(images)) => Ok(Self {
+                values: Place::Device(OnDevice {
+                    memory: Arc::new(images.beside(values.as_bytes())?),
+                    offset_bytes: 0,
+                    element: values.element(),
+                    strides: contiguous(&self.shape),
+                }),
+                shape: self.shape,
+            }),
+            _ => Ok(self),
         }
     }
 
@@ -490,23 +659,15 @@ impl Place {
         strides: [usize; N],
         lend: impl FnOnce(&CudaBuffer) -> Result<u64>,
     ) -> Result<dlpark::Managed<M>> {
-        use dlpark::ffi::DLDataType;
         let values = match self {
             Self::Host(values) => values,
-            Self::Device(OnDevice { memory, offset_bytes, is_wide, .. }) => {
-                let dtype = if is_wide { DLDataType::U16 } else { DLDataType::U8 };
-                // SAFETY: shape and strides are those of masks in this memory (`joined`).
+            Self::Device(OnDevice { memory, offset_bytes, element, .. }) => {
+                // SAFETY: shape and strides are those of values in this memory (`joined`, `beside`).
                 #[allow(unsafe_code)]
-                return unsafe { dlpack::managed_part((memory, offset_bytes), dtype, shape, strides, lend) };
+                return unsafe { dlpack::managed_part((memory, offset_bytes), element.dlpack(), shape, strides, lend) };
             }
         };
-        let (bytes, dtype): (&[u8], _) = match &values {
-            FieldValues::F32(values) => (bytemuck::cast_slice(values), DLDataType::F32),
-            FieldValues::I64(values) => (bytemuck::cast_slice(values), DLDataType::I64),
-            FieldValues::U32(values) => (bytemuck::cast_slice(values), DLDataType::U32),
-            FieldValues::U8(values) => (values, DLDataType::U8),
-            FieldValues::U16(values) => (bytemuck::cast_slice(values), DLDataType::U16),
-        };
+        let (bytes, dtype) = (values.as_bytes(), values.element().dlpack());
         let mut buffer = HostBuffer::new(DType::U8, bytes.len())?;
         buffer.as_bytes_mut().copy_from_slice(bytes);
         dlpack::managed(Storage::Host(buffer), dtype, shape, strides, lend)
@@ -589,6 +750,27 @@ mod tests {
         let shape = |images| BatchFields::new(images).keypoint_tensor("keypoints").unwrap().shape().to_vec();
         assert_eq!(shape(vec![image(1, 0), image(3, 6)]), [2, 3, 3]);
         assert_eq!(shape(vec![image(3, 0)]), [0, 3, 3]);
+    }
+
+    #[test]
+    fn rows_are_padded_for_each_image() {
+        // Images of 1, 0 and 2 objects.
+        let (batch, f32s) = (batch(), |tensor: &FieldTensor| match tensor.values().unwrap() {
+            FieldValues::F32(values) => values.clone(),
+            other => panic!("{other:?}"),
+        });
+        let keypoints = batch.padded_rows(batch.keypoint_tensor("keypoints").unwrap(), 2).unwrap();
+        assert_eq!(keypoints.shape(), [3, 2, 2, 3]);
+        let (own, none) = ([0.0, 0.5, 2.0, 1.0, 0.5, 2.0], [0.0; 6]);
+        let second = [2.0, 0.5, 2.0, 3.0, 0.5, 2.0];
+        assert_eq!(f32s(&keypoints), [own, none, none, none, own, second].concat());
+        let boxes = batch.padded_rows(batch.box_tensor(BoxFormat::Xywh).unwrap(), 1).unwrap();
+        let one = [1.0, 0.0, 1.0, 2.0];
+        assert_eq!((boxes.shape(), f32s(&boxes)), (&[3, 1, 4][..], [one, [0.0; 4], one].concat()));
+        let masks = batch.padded_rows(batch.mask_tensor("masks").unwrap(), 3).unwrap();
+        assert_eq!(masks.shape(), [3, 3, 2, 3]);
+        assert!(batch.padded_rows(batch.mask_tensor("mask").unwrap(), 3).is_ok(), "as many images as objects");
+        assert!(batch.padded_rows(vec![7_i64, 3], 3).unwrap_err().is_parameter());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A pipeline whose images each keep the size that the operations give them.
 
 use warpfeed::{
-    Batch, Builder, DType, Layout, PaddedImages, Pipeline, Result, Tensor,
+    Batch, Builder, DType, FieldValues, Layout, PaddedImages, Pipeline, Result, Tensor,
     image::Size,
     ops::{Resize, Rotate},
     prelude::{color_jitter, maybe, random_horizontal_flip},
@@ -42,7 +42,11 @@ pub fn padded_images(batch: &Batch<PaddedImages>, divisor: usize) -> Vec<Deliver
     let nchw = host.layout() == Layout::Nchw;
     let [n, a, b, c] = host.shape();
     let (height, width, channels) = if nchw { (b, c, a) } else { (a, b, c) };
-    assert_eq!((n, mask.len()), (batch.len(), n * height * width));
+    let tensor = images.pixel_mask_tensor();
+    assert_eq!(
+        (tensor.shape(), tensor.values().unwrap()),
+        (&[batch.len(), height, width][..], &FieldValues::U8(mask.clone()))
+    );
     let side = |of: fn(&Size) -> u32| images.sizes().iter().map(of).max().unwrap() as usize;
     let sides = [side(|size| size.width), side(|size| size.height)];
     assert_eq!([width, height], sides.map(|side| side.next_multiple_of(divisor)));

@@ -15,8 +15,9 @@ use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::TrainingRun;
 use warpfeed::experiment::trial::Trial;
 use warpfeed::{
-    ApplyOptions, Batch, Builder, DType, DecodePath, Device, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch,
-    Layout, OnError, Orientation, PaddedPipeline, Pipeline, Preset, Strategy, Target, TargetType, Targets, apply,
+    ApplyOptions, Batch, Builder, DType, DecodePath, Device, Error, FieldTensor, IMAGENET_MEAN, IMAGENET_STD,
+    ImageCache, LastBatch, Layout, OnError, Orientation, PaddedPipeline, Pipeline, Preset, Strategy, Target,
+    TargetType, Targets, apply,
     fields::{BatchFields, BoxFormat, Fields},
     image::{ChromaSampling, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{
@@ -604,8 +605,13 @@ fn further_images_equal_the_cpu() {
         let builder = builder.augment(random_resized_crop(Size::new(17, 23))).device(device);
         let batches = builder.build_padded(16).unwrap().epoch(0).map(|batch| {
             let batch = batch.unwrap();
-            let each = batch.fields(0).unwrap().image_tensors("other").unwrap();
-            let each = each.into_iter().map(|tensor| tensor.into_parts().unwrap()).collect::<Vec<_>>();
+            let fields = batch.fields(0).unwrap();
+            let [_, _, height, width] = batch.images().tensor().shape();
+            let size = Size::new(width as u32, height as u32);
+            let padded = ["depth", "other"].map(|name| fields.padded_image_tensor(name, size).unwrap());
+            assert!(padded.iter().all(|tensor| tensor.device() == device));
+            let each = fields.image_tensors("other").unwrap().into_iter().chain(padded);
+            let each = each.map(|tensor| tensor.into_parts().unwrap()).collect::<Vec<_>>();
             (host_fields(&batch), each)
         });
         batches.collect::<Vec<_>>()
@@ -631,11 +637,12 @@ fn masks_are_tensors_on_the_device() {
     ];
     for builder in kinds {
         let [cpu, gpu] = [Device::Cpu, GPU].map(|device| builder.clone().device(device).build().unwrap());
-        let mut addresses = Vec::new();
+        let (mut addresses, mut beside) = (Vec::new(), Vec::new());
         for epoch in 0..4 {
             for (want, got) in cpu.epoch(epoch).zip(gpu.epoch(epoch)) {
                 let (want, got) = (want.unwrap(), got.unwrap());
                 for view in 0..cpu.view_sizes().len() {
+                    let images = [&want, &got].map(|batch| batch.view(view).unwrap());
                     let (want, got) = (want.fields(view).unwrap(), got.fields(view).unwrap());
                     assert_eq!((got.offsets(), got.batch_indices()), (want.offsets(), want.batch_indices()));
                     for name in ["mask", "masks"] {
@@ -658,9 +665,34 @@ fn masks_are_tensors_on_the_device() {
                     }
                     let boxes = |fields: &BatchFields| fields.boxes(BoxFormat::Xyxy).unwrap();
                     assert_eq!(boxes(got), boxes(want));
+                    // What is in host memory is copied to the images, in memory that comes back.
+                    let values = [
+                        FieldTensor::from(boxes(got)),
+                        got.integers("labels").unwrap().into(),
+                        got.batch_indices().into(),
+                        got.keypoint_tensor("keypoints").unwrap(),
+                    ];
+                    for tensor in values {
+                        let there = tensor.clone().beside(images[1]).unwrap();
+                        assert_eq!((there.device(), there.shape()), (GPU, tensor.shape()));
+                        assert_eq!((there.type_name(), there.strides()), (tensor.type_name(), tensor.strides()));
+                        assert_eq!(there.to_host().unwrap().values().unwrap(), tensor.values().unwrap());
+                        let memory = there.cuda().unwrap();
+                        beside.push(memory.on_stream(&memory.context().default_stream()).unwrap());
+                        #[cfg(feature = "dlpack")]
+                        {
+                            let shared: dlpark::versioned::Dlpack = there.into_dlpack().unwrap();
+                            assert_eq!(shared.validate().expect("it is well formed").ndim(), tensor.shape().len());
+                        }
+                        assert_eq!(tensor.beside(images[0]).unwrap().device(), Device::Cpu);
+                    }
                 }
             }
         }
+        let all = beside.len();
+        beside.sort_unstable();
+        beside.dedup();
+        assert!(beside.len() < all / 4, "{} pieces of memory for {all} values", beside.len());
         addresses.sort_unstable();
         let all = addresses.len();
         addresses.dedup();

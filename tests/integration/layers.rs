@@ -43,7 +43,7 @@ const MODULES: &[(&str, &str)] = &[
     ("sampler", "error rng"),
     ("rank", "device error sampler"),
     ("store", "address error file"),
-    ("source", "address atomic error fields file hex memory rng sampler store targets"),
+    ("source", "address atomic error fields file hex interpolation memory rng sampler store targets"),
     ("sampling", "error rng sampler source"),
     // Where batches are made.
     ("tensor", "cuda device error fields memory mix npy targets"),

@@ -6,8 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use warpfeed::Result;
-use warpfeed::fields::{BoxFormat, Boxes, Clamping, Field, Fields, KeyPoints, Mask, MaskValues, PointConvention};
+use warpfeed::fields::{
+    BoxFormat, Boxes, Clamping, Field, Fields, FurtherImage, KeyPoints, Mask, MaskValues, PointConvention,
+};
 use warpfeed::image::Size;
+use warpfeed::ops::Interpolation;
 use warpfeed::pack::{PackOptions, pack, verify};
 use warpfeed::prelude::*;
 use warpfeed::source::{
@@ -16,7 +19,8 @@ use warpfeed::source::{
 
 const SIZE: Size = Size::new(20, 10);
 const FORMATS: [RecordFormat; 2] = [RecordFormat::WebDataset, RecordFormat::TfRecord];
-const NAMES: [&str; 9] = ["boxes", "labels", "area", "keypoints", "points", "masks", "mask", "ids-2", "depth"];
+const NAMES: [&str; 11] =
+    ["boxes", "labels", "area", "keypoints", "points", "masks", "mask", "ids-2", "depth", "range", "high"];
 
 /// Fields of every kind, with numbers whose last bits are easily lost.
 fn made(index: u64) -> Result<Fields> {
@@ -40,7 +44,15 @@ fn made(index: u64) -> Result<Fields> {
         .with("masks", Mask::of_objects(SIZE, planes)?.with_fill(1))?
         .with("mask", Mask::new(SIZE, (0..pixels).map(|at| (at * 321) as u16).collect::<Vec<_>>())?.with_fill(65_535))?
         .with("ids-2", vec![index as i64; objects])?
-        .with("depth", Mask::new(SIZE, vec![index as u8; pixels])?)
+        .with("depth", Mask::new(SIZE, vec![index as u8; pixels])?)?
+        .with("range", FurtherImage::gray(SIZE, vec![700 + index as u16; pixels])?.with_fill(65_000))?
+        .with("high", further(&[index as u8, 7, 200].repeat(4 * pixels))?)
+}
+
+/// An image in color of twice the size, with a filter of its own.
+fn further(bytes: &[u8]) -> Result<FurtherImage> {
+    let twice = Size::new(2 * SIZE.width, 2 * SIZE.height);
+    Ok(FurtherImage::rgb(twice, bytes)?.with_interpolation(Interpolation::Bicubic))
 }
 
 fn source(count: u64) -> WithFields {
@@ -385,9 +397,23 @@ fn the_command_packs_fields_and_the_digest_stays() {
     fs::write(&annotations, all.to_string()).unwrap();
     let command = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_warpfeed")).args(args).output().unwrap();
     let [images, annotations] = [&images, &annotations].map(|path| path.to_str().unwrap());
-    let fields = "boxes,labels,masks,keypoints,area,ids,category_ids";
+    // Depth beside the images, and images of another resolution with a filter of their own.
+    for i in 0..3_u8 {
+        let (size, name) = (Size::new(30 + u32::from(i), 20), format!("{i}.png"));
+        let depth = FurtherImage::gray(size, vec![900 + u16::from(i); size.area_px() as usize]).unwrap();
+        let twice = Size::new(2 * size.width, 2 * size.height);
+        let high = FurtherImage::rgb(twice, &[i, 40, 9].repeat(twice.area_px() as usize)).unwrap();
+        for (name, image) in [(format!("depth/{i}.png"), depth), (format!("high/{name}"), high)] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, image.to_png().unwrap()).unwrap();
+        }
+    }
+    let beside = |name: &str, more: &str| format!("{name}={}{more}", folder.path().join(name).display());
+    let (depth, high) = (beside("depth", ""), beside("high", ",lanczos"));
+    let fields = "boxes,labels,masks,keypoints,area,ids,category_ids,depth,high";
     let run = ["--preset", "ssd", "--fields", fields, "--digest", "--json"];
-    let coco = ["--annotations", annotations];
+    let coco = ["--annotations", annotations, "--beside", &depth, "--beside", &high];
     let want = report(&command(&[&["run", images, "--format", "coco"], &coco[..], &run[..]].concat()));
     for format in ["webdataset", "tfrecord"] {
         let out = folder.path().join(format);
@@ -400,4 +426,14 @@ fn the_command_packs_fields_and_the_digest_stays() {
         assert_eq!(source.classes(), ["cat", "dog"]);
         assert!(command(&["pack", "--verify", out]).status.success());
     }
+    // They are no fields of shards to come.
+    let refused = command(&["run", folder.path().join("tfrecord").to_str().unwrap(), "--beside", &depth]);
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("files in a folder"), "{message}");
+    // An image without depth is a bad sample, which names both files.
+    fs::remove_file(folder.path().join("depth/1.png")).unwrap();
+    let run = ["--preset", "eval", "--fields", "depth", "--json", "--on-error", "skip"];
+    let report = report(&command(&[&["run", images, "--format", "coco"], &coco[..], &run[..]].concat()));
+    let bad = report["bad"][0]["error"].as_str().unwrap().to_owned();
+    assert!(report["bad_count"] == 1 && bad.contains("depth/1") && bad.contains("images/1.jpg"), "{report}");
 }

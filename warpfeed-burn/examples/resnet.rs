@@ -19,7 +19,11 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 use warpfeed::source::{Compose, ImageFolder, Source};
-use warpfeed::{IMAGENET_MEAN, IMAGENET_STD, experiment::synth::{SynthSettings, write_folder}, ops::random_horizontal_flip};
+use warpfeed::{
+    IMAGENET_MEAN, IMAGENET_STD,
+    experiment::synth::{SynthSettings, write_folder},
+    ops::random_horizontal_flip,
+};
 use warpfeed_burn::{ImageBatch, Loader};
 
 const SIDE_PX: u32 = 64;

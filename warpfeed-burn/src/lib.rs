@@ -2,8 +2,10 @@
 
 #[cfg(feature = "cuda")]
 mod cuda;
+mod fields;
 mod loader;
 mod tensor;
 
+pub use fields::FieldIntoBurn;
 pub use loader::{ImageBatch, Loader};
 pub use tensor::IntoBurn;

@@ -7,6 +7,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use warpfeed::fields::BatchFields;
 use warpfeed::source::{Compose, Source};
 use warpfeed::{
     BadSample, Batch, Builder, DType, Epoch, EpochState, Error, Pipeline, Result, Stats, TargetType, Targets,
@@ -25,6 +26,10 @@ pub struct ImageBatch {
     pub indices: Vec<u64>,
     /// The targets, `[N, K]`, if the pipeline delivers them ([`Builder::targets`](warpfeed::Builder::targets)).
     pub targets: Option<Tensor<2>>,
+    /// The fields of each view's images, as the pipeline delivers them ([`Builder::fields`](warpfeed::Builder::fields)):
+    /// boxes, keypoints, masks, labels of objects. None without such fields. [`FieldIntoBurn`](crate::FieldIntoBurn)
+    /// makes tensors of them.
+    pub fields: Vec<BatchFields>,
 }
 
 impl ImageBatch {
@@ -38,16 +43,20 @@ impl ImageBatch {
         let labels = Tensor::from_data(TensorData::new(labels, [count]), device);
         let indices = batch.indices()[..count].to_vec();
         let targets = batch.take_targets().map(|targets| dense(&targets, count, device)).transpose()?;
+        // A view has `times` images of each sample: first the first image of every sample, then the second ones, and so
+        // on.
+        let own = |of_view: &BatchFields| {
+            of_view.of_images(&(0..of_view.len()).filter(|i| i % all < count).collect::<Vec<_>>())
+        };
+        let fields = (0..).map_while(|i| batch.fields(i)).map(own).collect();
         let mut views = Vec::new();
         for view in batch.into_views() {
-            // A view has `times` images of each sample: first the first image of every sample, then the second ones,
-            // and so on.
             let (shape, times) = (view.shape(), view.shape()[0] / all);
             let view = view.into_burn(device)?;
             views.push(if count == all { view } else { without_padding(view, shape, [times, all, count]) });
         }
         let images = views.remove(0);
-        Ok(Self { images, views, labels, indices, targets })
+        Ok(Self { images, views, labels, indices, targets, fields })
     }
 }
 
@@ -142,7 +151,11 @@ type SharedPass = Arc<Mutex<Pass>>;
 enum Pass {
     Running(Epoch),
     /// A pass whose iterator was dropped.
-    Dropped { state: EpochState, stats: Stats, bad: Vec<BadSample> },
+    Dropped {
+        state: EpochState,
+        stats: Stats,
+        bad: Vec<BadSample>,
+    },
 }
 
 impl Pass {

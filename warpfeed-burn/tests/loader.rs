@@ -1,16 +1,17 @@
 //! Batches as burn gets them are the pipeline's, in its memory.
 
 use burn::data::dataloader::DataLoader;
-use burn::tensor::Device;
+use burn::tensor::{Bool, Device, Int};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use warpfeed::fields::{BoxFormat, Boxes, Fields, KeyPoints, Mask};
 use warpfeed::prelude::*;
 use warpfeed::{
-    Mix, Partition, TargetSpec,
+    FieldTensor, Mix, Partition, TargetSpec,
     image::{Image, JpegOptions, encode_jpeg},
-    ops::RandomResizedCrop,
+    ops::{RandomResizedCrop, Resize},
 };
-use warpfeed_burn::{ImageBatch, IntoBurn, Loader};
+use warpfeed_burn::{FieldIntoBurn, ImageBatch, IntoBurn, Loader};
 
 /// An image of a gray of its own.
 fn jpeg(i: u32) -> Vec<u8> {
@@ -230,6 +231,100 @@ fn targets_come_with_the_images() {
     assert_eq!(targets.dims(), [4, 4]);
     let sums: Vec<f32> = targets.sum_dim(1).into_data().try_to_vec().unwrap();
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-6), "{sums:?}");
+}
+
+/// So many objects with all kinds of fields, in an image of 40 x 30 pixels.
+fn objects(count: usize) -> warpfeed::Result<Fields> {
+    let (size, pixels) = (Size::new(40, 30), 40 * 30);
+    let plane = |i: usize| (0..pixels).map(|at| u8::from(at % (i + 2) == 0)).collect::<Vec<_>>();
+    Fields::new()
+        .with("boxes", Boxes::new(BoxFormat::Xyxy, (0..count).map(|i| [i as f32, 2.5, 20.0, 25.0]).collect()))?
+        .with("labels", (0..count).map(|i| 7 + i as i64).collect::<Vec<_>>())?
+        .with("keypoints", KeyPoints::of_objects(2, vec![[3.0, 7.0]; 2 * count], vec![2; 2 * count])?)?
+        .with("masks", Mask::of_objects(size, (0..count).map(plane))?)?
+        .with("mask", Mask::new(size, (0..pixels).map(|at| 60_000 + at as u16).collect::<Vec<_>>())?)
+}
+
+const FIELDS: [&str; 5] = ["boxes", "labels", "keypoints", "masks", "mask"];
+
+#[test]
+fn fields_come_along_without_the_padding() {
+    // Image 0 has no object, image 1 has one, and so on.
+    let source = || images(6).fields(FIELDS, |sample| objects(sample.index as usize));
+    let configure = |builder: Builder| {
+        let views =
+            [view([Resize::new(Size::new(20, 15)).into()]), view([Resize::new(Size::new(8, 6)).into()]).times(2)];
+        let builder = builder.fields(FIELDS).sanitize(false).batch_size(4).views(views).last_batch(LastBatch::Pad);
+        builder.normalize(IMAGENET_MEAN, IMAGENET_STD)
+    };
+    let (device, loader) = (Device::flex(), Loader::new(source(), &Device::flex(), configure).unwrap());
+    let pipeline = configure(Pipeline::builder(source())).build().unwrap();
+    for (batch, whole) in loader.iter().zip(pipeline.epoch(0)) {
+        let (batch, whole) = (batch.unwrap(), whole.unwrap());
+        assert_eq!(batch.fields.len(), 2);
+        let count = batch.indices.len();
+        let twice: Vec<usize> = (0..count).chain(whole.len()..whole.len() + count).collect();
+        for (i, own) in [(0, &twice[..count]), (1, &twice[..])] {
+            let (got, want) = (&batch.fields[i], whole.fields(i).unwrap());
+            assert_eq!(got.sizes().len(), own.len());
+            assert!(own.iter().enumerate().all(|(at, image)| got.image(at) == want.image(*image)));
+        }
+        let fields = &batch.fields[0];
+        let rows: usize = batch.indices.iter().map(|index| *index as usize).sum();
+        let floats = |tensor: FieldTensor, want: Vec<f32>| {
+            let (rank, shape) = (tensor.shape().len(), tensor.shape().to_vec());
+            let (dims, data) = match rank {
+                2 => tensor.into_burn::<2>(&device).map(|tensor| (tensor.dims().to_vec(), tensor.into_data())).unwrap(),
+                _ => tensor.into_burn::<3>(&device).map(|tensor| (tensor.dims().to_vec(), tensor.into_data())).unwrap(),
+            };
+            assert_eq!((dims, data.try_to_vec::<f32>().unwrap()), (shape, want));
+        };
+        floats(fields.box_tensor(BoxFormat::Xyxy).unwrap(), fields.boxes(BoxFormat::Xyxy).unwrap().into_flattened());
+        floats(fields.keypoint_tensor("keypoints").unwrap(), fields.keypoints("keypoints").unwrap().into_flattened());
+        let integers = |tensor: FieldTensor| {
+            let tensor = tensor.into_burn_int::<1>(&device).unwrap();
+            assert_eq!(tensor.dims(), [rows]);
+            tensor.into_data().iter::<i64>().collect::<Vec<_>>()
+        };
+        assert_eq!(integers(fields.integers("labels").unwrap().into()), fields.integers("labels").unwrap());
+        let numbers: Vec<i64> = fields.batch_indices().into_iter().map(i64::from).collect();
+        assert_eq!(integers(fields.batch_indices().into()), numbers);
+        let masks = fields.mask_tensor("masks").unwrap();
+        let as_bool = masks.clone().into_burn_bool::<3>(&device).unwrap();
+        let as_int = masks.clone().into_burn_int::<3>(&device).unwrap();
+        assert_eq!((as_int.dims(), as_int.dtype()), ([rows, 15, 20], burn::tensor::DType::U8));
+        let warpfeed::FieldValues::U8(want) = masks.values().unwrap() else { panic!("8 bits") };
+        assert_eq!(&as_int.into_data().try_to_vec::<u8>().unwrap(), want);
+        assert!(as_bool.into_data().iter::<bool>().eq(want.iter().map(|value| *value != 0)));
+        let mask = fields.mask_tensor("mask").unwrap();
+        let warpfeed::FieldValues::U16(want) = mask.values().unwrap().clone() else { panic!("16 bits") };
+        assert_eq!(mask.into_burn_int::<3>(&device).unwrap().into_data().try_to_vec::<u16>().unwrap(), want);
+    }
+    let without = Loader::new(images(4), &device, small).unwrap();
+    assert!(without.iter().next().unwrap().unwrap().fields.is_empty());
+}
+
+#[test]
+fn a_pixel_mask_is_a_tensor_and_other_types_and_shapes_are_refused() {
+    let jpegs = [(40, 30), (20, 32)]
+        .map(|(width, height)| encode_jpeg(&Image::new(Size::new(width, height)), &JpegOptions::default()).unwrap());
+    let pipeline = Pipeline::builder(EncodedImages::new(jpegs.map(|jpeg| (jpeg, 0)))).batch_size(2).build_padded(16);
+    let batch = pipeline.unwrap().epoch(0).next().unwrap().unwrap();
+    let (device, mask) = (Device::flex(), batch.images().pixel_mask_tensor());
+    let tensor: burn::tensor::Tensor<3, Bool> = mask.clone().into_burn_bool(&device).unwrap();
+    assert_eq!(tensor.dims(), [2, 32, 48]);
+    let counts: burn::tensor::Tensor<3, Int> = tensor.int();
+    let counts: Vec<i64> = counts.sum_dim(1).sum_dim(2).into_data().iter::<i64>().collect();
+    assert_eq!(counts, [40 * 30, 20 * 32]);
+    let error = mask.clone().into_burn_bool::<2>(&device).unwrap_err();
+    assert!(
+        error.is_parameter() && error.to_string().contains("as many dimensions as the shape [2, 32, 48]"),
+        "{error}"
+    );
+    assert!(mask.into_burn::<3>(&device).unwrap_err().to_string().contains("into_burn_int"));
+    let boxes = || FieldTensor::from(vec![[1.0, 2.0, 3.0, 4.0]]);
+    assert!(boxes().into_burn_int::<2>(&device).unwrap_err().to_string().contains("into_burn"));
+    assert!(boxes().into_burn_bool::<2>(&device).is_err());
 }
 
 #[test]

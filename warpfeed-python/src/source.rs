@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use warpfeed::image::Size;
 use warpfeed::source::{
-    self, Compose, Concat, DecodedImages, EncodedImages, Input, ListFile, MaskOptions, OpenOptions, RecordOptions,
+    self, Compose, Concat, DecodedImages, EncodedImages, FurtherFolder, Input, ListFile, MaskOptions, OpenOptions,
+    RecordOptions,
 };
 
 /// Samples that a pipeline reads.
@@ -45,6 +46,7 @@ struct Options {
     random_access: bool,
     mask_ids: Option<String>,
     box_format: Option<String>,
+    beside: Vec<String>,
 }
 
 impl Options {
@@ -55,6 +57,11 @@ impl Options {
             format: self.format.map(|format| format.parse()).transpose()?,
             split: self.split,
             annotations: self.annotations,
+            beside: self
+                .beside
+                .iter()
+                .map(|folder| folder.parse::<FurtherFolder>())
+                .collect::<warpfeed::Result<_>>()?,
             masks: ids.map_or(usual.clone(), |ids| MaskOptions { ids, ..usual }),
             records: RecordOptions {
                 image: self.image_field,

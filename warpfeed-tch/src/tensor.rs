@@ -75,8 +75,9 @@ impl IntoTch for TargetTensor {
 }
 
 /// Values of a batch's fields, in their shape: boxes, keypoints, labels, masks. Masks of 8 bits on a CUDA device stay where
-/// they are. All else is copied once; what is in host memory stays there, and `to_device(images.device())` brings it to
-/// the images. tch has no unsigned numbers but bytes, so masks of 16 bits and numbers of images become 64-bit integers.
+/// they are, and so do floats and labels that `FieldTensor::beside` has copied to the images' device. All else is copied
+/// once, and what is in host memory stays there. tch has no unsigned numbers but bytes, so masks of 16 bits and numbers of
+/// images become 64-bit integers.
 ///
 /// ```
 /// use warpfeed::FieldTensor;
@@ -95,7 +96,7 @@ impl IntoTch for FieldTensor {
     fn into_tch(self) -> Result<tch::Tensor> {
         self.cuda().map_or(Ok(()), has_device)?;
         let device = self.cuda().map(|cuda| tch::Device::Cuda(cuda.ordinal() as usize));
-        if device.is_some() && self.type_name() == "uint8" {
+        if device.is_some() && matches!(self.type_name(), "uint8" | "float32" | "int64") {
             // SAFETY: `None` names the legacy default stream, which is always there.
             return adopt(unsafe { self.into_dlpack_on(None)? });
         }

@@ -1,11 +1,13 @@
 //! Data sets made of data sets: parts, splits, folds, concatenations, mixes, other labels.
 
+mod beside;
 mod concat;
 mod fields;
 mod labels;
 mod subset;
 mod targets;
 
+pub use beside::{FurtherFolder, WithImages};
 pub use concat::Concat;
 pub use fields::WithFields;
 pub use labels::MapLabels;
@@ -94,6 +96,19 @@ pub trait Compose: Source + Sized + 'static {
         of: impl Fn(Described<'_>) -> Result<Fields> + Send + Sync + 'static,
     ) -> WithFields {
         WithFields::new(self.into_source(), names.into_iter().map(Into::into).collect(), of)
+    }
+
+    /// Adds further images from folders beside the one of the images: depth maps, the other images of stereo pairs. They
+    /// have the images' paths below their folder, with another ending if need be: `depth/a/1.png` for `left/a/1.jpg` below
+    /// `root`, which is `left`. Samples' names must be paths of files, as those of image folders, lists and annotation files
+    /// are.
+    ///
+    /// An image without such a file, or with a damaged one, is a bad sample, and the error names both files.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a field that is there twice; [`Error::Io`] if a folder is not there.
+    fn beside(self, root: impl Into<PathBuf>, folders: impl IntoIterator<Item = FurtherFolder>) -> Result<WithImages> {
+        WithImages::new(self.into_source(), root.into(), folders.into_iter().collect())
     }
 
     /// Selects the samples for which `keep` returns true, in their order.

@@ -58,6 +58,7 @@ def open(
     random_access: bool | None = None,
     mask_ids: str | None = None,
     box_format: Literal["xyxy", "xywh", "cxcywh"] | None = None,
+    beside: Sequence[str] = (),
 ) -> Source:
     """Opens a data set or a stream for a loader, where its path alone does not tell enough.
 
@@ -69,6 +70,7 @@ def open(
     mask_ids: what the numbers in masks mean: "classes", "reduce-zero", "cityscapes", or pairs such as "7:0,8:1".
     box_format: what the numbers of boxes mean, where shards and Parquet files do not say.
     random_access: reads remote shards in any order.
+    beside: folders of further images under the images' paths, such as "depth=scenes/depth" or "right=scenes/right,bicubic".
     """
     return _open_source(
         path,
@@ -82,6 +84,7 @@ def open(
         random_access=random_access,
         mask_ids=mask_ids,
         box_format=box_format,
+        beside=list(beside),
     )
 
 

@@ -4,6 +4,7 @@ use super::{Fault, check_masks};
 use crate::fields::{
     BOXES, BoxFormat, Boxes, Clamping, Field, KEYPOINTS, KeyPoints, LABELS, MASK, MASKS, Mask, PointConvention,
 };
+use crate::interpolation::Interpolation;
 use crate::raster::Size;
 use crate::source::RecordOptions;
 use crate::source::coco::segmentation::Segmentation;
@@ -40,6 +41,14 @@ pub(super) enum Typed {
     },
     /// A mask of the image, whose pixels are in a part of their own.
     Mask {
+        #[serde(default)]
+        fill: u16,
+    },
+    /// A further image, whose pixels are in a part of their own.
+    Image {
+        /// The filter of its own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interpolation: Option<Interpolation>,
         #[serde(default)]
         fill: u16,
     },
@@ -90,12 +99,19 @@ impl Document {
     }
 }
 
-/// A field, or what JSON has of a mask whose pixels are elsewhere.
-pub(super) struct Read {
-    /// `None` for a mask whose pixels are in parts.
-    pub field: Option<Field>,
-    pub fill: u16,
-    pub of_objects: bool,
+/// What JSON has of a field.
+pub(super) enum Read {
+    Whole(Field),
+    /// All but the pixels of a mask, which are in parts.
+    Mask {
+        fill: u16,
+        of_objects: bool,
+    },
+    /// All but the pixels of a further image.
+    Image {
+        interpolation: Option<Interpolation>,
+        fill: u16,
+    },
 }
 
 /// Reads the field `name` of an image of `size`.
@@ -110,7 +126,7 @@ pub(super) fn read(name: &str, value: Value, size: Size, options: &RecordOptions
         },
         other => return Err(format!("it is {other:.40}, neither a list nor an object").into()),
     };
-    Ok(Read { field: Some(field), fill: 0, of_objects: false })
+    Ok(Read::Whole(field))
 }
 
 fn typed(name: &str, mut entry: Map<String, Value>, size: Size) -> Result<Read, Fault> {
@@ -125,7 +141,7 @@ fn typed(name: &str, mut entry: Map<String, Value>, size: Size) -> Result<Read, 
         entry.insert("type".to_owned(), usual.into());
     }
     let typed = serde_json::from_value(Value::Object(entry)).map_err(|error| error.to_string())?;
-    let whole = |field| Ok(Read { field: Some(field), fill: 0, of_objects: false });
+    let whole = |field| Ok(Read::Whole(field));
     match typed {
         Typed::Boxes { format, clamping, values } => {
             let rows = values.into_iter().map(|row| row.map(|value| value as f32)).collect();
@@ -152,8 +168,9 @@ fn typed(name: &str, mut entry: Map<String, Value>, size: Size) -> Result<Read, 
                 None => points.into(),
             })
         }
-        Typed::Mask { fill } => Ok(Read { field: None, fill, of_objects: false }),
-        Typed::Masks { fill, values: None } => Ok(Read { field: None, fill, of_objects: true }),
+        Typed::Mask { fill } => Ok(Read::Mask { fill, of_objects: false }),
+        Typed::Masks { fill, values: None } => Ok(Read::Mask { fill, of_objects: true }),
+        Typed::Image { interpolation, fill } => Ok(Read::Image { interpolation, fill }),
         Typed::Masks { fill, values: Some(values) } => whole(masks(values, size)?.with_fill(fill).into()),
         Typed::Integers { values } => whole(values.into()),
         Typed::Floats { values } => whole(floats(values.into_iter())?.into()),

@@ -1,8 +1,8 @@
 //! Fields in records: what of a record holds them, and how they are read.
 //!
-//! WebDataset has them in the part `json`, and masks of the image in parts of their own. TFRecord has the features of
-//! TensorFlow's detection sets, and, where `pack` made it, the same JSON in a feature. A parser only copies what it
-//! passes. It is read later, by the worker that decodes the image, because it is compared with the image's size.
+//! WebDataset has them in the part `json`, and masks of the image and further images in parts of their own. TFRecord has
+//! the features of TensorFlow's detection sets, and, where `pack` made it, the same JSON in a feature. A parser only copies
+//! what it passes. It is read later, by the worker that decodes the image, because it is compared with the image's size.
 
 mod features;
 mod json;
@@ -14,7 +14,7 @@ use super::RecordFormat;
 use super::options::RecordOptions;
 use crate::decode::Header;
 use crate::error::{Error, Result};
-use crate::fields::{Field, Fields, Mask, MaskValues};
+use crate::fields::{Field, Fields, FurtherImage, Mask, MaskValues};
 use crate::raster::{DEFAULT_MAX_PIXELS, Size, check_pixels};
 use crate::source::turned;
 use crate::targets;
@@ -103,7 +103,7 @@ pub(super) fn part_names(format: RecordFormat, names: &[String]) -> Vec<String> 
     let mut all = match (format, names) {
         (_, []) | (RecordFormat::RecordIo, _) => Vec::new(),
         (RecordFormat::WebDataset, names) => {
-            [JSON.to_owned()].into_iter().chain(names.iter().map(|name| mask_part(name))).collect()
+            [JSON.to_owned()].into_iter().chain(names.iter().map(|name| pixel_part(name))).collect()
         }
         (RecordFormat::TfRecord, names) => features::names(names),
     };
@@ -112,8 +112,8 @@ pub(super) fn part_names(format: RecordFormat, names: &[String]) -> Vec<String> 
     all
 }
 
-/// The ending of a WebDataset part that holds a mask of the image.
-fn mask_part(name: &str) -> String {
+/// The ending of a WebDataset part that holds a mask of the image, or a further image.
+fn pixel_part(name: &str) -> String {
     format!("{}.png", name.to_ascii_lowercase())
 }
 
@@ -207,27 +207,26 @@ impl FieldReader<'_> {
         stored: &StoredFields,
         size: Size,
     ) -> Result<Field, Fault> {
-        let json::Read { field, fill, of_objects } = json::read(name, value, size, self.options)?;
-        if let Some(field) = field {
-            return Ok(field);
-        }
-        // The JSON has only the fill; the planes are in parts.
-        let mask = match (self.format, of_objects) {
-            (RecordFormat::TfRecord, true) => {
-                let name = features::alias(name);
-                masks(stored.get(name)?.ok_or_else(|| format!("there is no feature {name}"))?, name, size)?
-            }
-            (RecordFormat::TfRecord, false) => {
-                let name = features::alias(name);
-                mask(stored.get(name)?.ok_or_else(|| format!("there is no feature {name}"))?, name, size)?
-            }
-            (_, true) => return Err("it has no values".into()),
-            (_, false) => {
-                let name = mask_part(name);
-                mask(stored.get(&name)?.ok_or_else(|| format!("there is no part {name}"))?, &name, size)?
-            }
+        // Pixels are in parts of their own.
+        let tfrecord = self.format == RecordFormat::TfRecord;
+        let part_name = if tfrecord { features::alias(name).to_owned() } else { pixel_part(name) };
+        let part = || {
+            let kind = if tfrecord { "feature" } else { "part" };
+            stored.get(&part_name)?.ok_or_else(|| format!("there is no {kind} {part_name}"))
         };
-        Ok(mask.with_fill(fill).into())
+        Ok(match json::read(name, value, size, self.options)? {
+            json::Read::Whole(field) => field,
+            json::Read::Mask { of_objects: true, .. } if !tfrecord => return Err("it has no values".into()),
+            json::Read::Mask { of_objects: true, fill } => masks(part()?, &part_name, size)?.with_fill(fill).into(),
+            json::Read::Mask { of_objects: false, fill } => mask(part()?, &part_name, size)?.with_fill(fill).into(),
+            json::Read::Image { interpolation, fill } => {
+                let image = further_image(part()?, &part_name)?.with_fill(fill);
+                match interpolation {
+                    Some(interpolation) => image.with_interpolation(interpolation).into(),
+                    None => image.into(),
+                }
+            }
+        })
     }
 
     /// A field that no JSON has.
@@ -235,7 +234,7 @@ impl FieldReader<'_> {
         if self.format == RecordFormat::TfRecord {
             return features::read(name, stored, size);
         }
-        let name = mask_part(name);
+        let name = pixel_part(name);
         let Some(part) = stored.get(&name)? else { return Ok(None) };
         Ok(Some(mask(part, &name, size)?.with_fill(IGNORED).into()))
     }
@@ -249,6 +248,12 @@ fn mask(part: &Part, name: &str, size: Size) -> Result<Mask, Fault> {
         return Err(format!("{name}: it has {} pixels, the image {size}", mask.size()).into());
     }
     Ok(mask)
+}
+
+/// The further image in the part `name`, a PNG file.
+fn further_image(part: &Part, name: &str) -> Result<FurtherImage, Fault> {
+    let bytes = part.one().ok_or_else(|| format!("{name} is not one PNG file"))?;
+    FurtherImage::from_encoded(bytes, DEFAULT_MAX_PIXELS).map_err(|error| format!("{name}: {error}").into())
 }
 
 /// The masks of an image's objects in the part `name`, a PNG file for each.

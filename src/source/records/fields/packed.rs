@@ -1,7 +1,7 @@
 //! Fields as `pack` writes them.
 
 use super::json::{OF, Of, Typed};
-use super::{JSON, MAX_FIELDS_BYTES, Part, features, mask_part, part_names};
+use super::{JSON, MAX_FIELDS_BYTES, Part, features, part_names, pixel_part};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Field, Fields, KEYPOINTS, MaskValues};
 use crate::raster::Size;
@@ -152,13 +152,18 @@ fn typed(
                 }
                 (of_objects, _) => {
                     let part = Part::Bytes(files().map_err(|error| error.to_string())?);
-                    let part_name = if tfrecord { features::alias(name).to_owned() } else { mask_part(name) };
+                    let part_name = if tfrecord { features::alias(name).to_owned() } else { pixel_part(name) };
                     parts.push((part_name, part));
                     if of_objects { Typed::Masks { fill, values: None } } else { Typed::Mask { fill } }
                 }
             }
         }
-        Field::Image(_) => return Err("it is a further image, which no shard holds: leave it out".to_owned()),
+        Field::Image(image) => {
+            let file = image.to_png().map_err(|error| error.to_string())?;
+            let part_name = if tfrecord { features::alias(name).to_owned() } else { pixel_part(name) };
+            parts.push((part_name, Part::Bytes(vec![file])));
+            Typed::Image { interpolation: image.interpolation(), fill: image.fill() }
+        }
         Field::Integers(rows) => {
             if is_known {
                 parts.push((features::alias(name).to_owned(), Part::Integers(rows.clone())));
