@@ -55,7 +55,7 @@ def loader(kind: str, folder: Path, seed: int) -> Any:
 
 def train(batches: Any, seed: int) -> nn.Module:
     torch.manual_seed(seed)
-    model = resnet18(num_classes=CLASSES)
+    model: nn.Module = resnet18(num_classes=CLASSES)
     optimizer = torch.optim.SGD(model.parameters(), RATE, momentum=0.9, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=EPOCHS * len(batches))
     for _ in range(EPOCHS):
