@@ -469,6 +469,17 @@ def test_batches_on_a_device_are_the_cpus(photos: Path) -> None:
     assert isinstance(tensor, warpfeed.Tensor) and tensor.__dlpack_device__() == (2, 0)
 
 
+@pytest.mark.skipif(os.environ.get("CUDA_SIM_DEVICES") != "2", reason="needs two simulated GPUs")
+def test_batches_on_a_device_of_two_are_those_of_ranks(photos: Path) -> None:
+    options: dict[str, Any] = {"shuffle": True, "transform": SMALL, "seed": 2, "limit": 8}
+    group = DataLoader(photos, 4, device=["cuda:0", "cuda:1"], decode="exact", **options)
+    parts = [batches(DataLoader(photos, 4, distributed=(rank, 2), **options)) for rank in range(2)]
+    got = [[(images.tobytes(), labels.tobytes()) for images, labels in each] for each in group]
+    assert got == [list(each) for each in zip(*parts, strict=True)] and len(got) == 2
+    places = [batch.views[0].__dlpack_device__() for batch in next(group._pipeline().epoch(0)).each]
+    assert places == [(2, 0), (2, 1)]
+
+
 def test_ctrl_c_comes_within_a_fifth_of_a_second(photos: Path) -> None:
     code = """
         import os, signal, sys, threading, time
