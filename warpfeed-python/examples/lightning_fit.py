@@ -15,15 +15,15 @@ class Model(lightning.LightningModule):
         super().__init__()
         self.net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, classes))
 
-    def training_step(self, batch, _):
+    def training_step(self, batch: list[torch.Tensor], _: int) -> torch.Tensor:
         images, labels = batch
         return nn.functional.cross_entropy(self.net(images), labels)
 
-    def validation_step(self, batch, _):
+    def validation_step(self, batch: list[torch.Tensor], _: int) -> None:
         images, labels = batch
         self.log("accuracy", (self.net(images).argmax(1) == labels).float().mean(), prog_bar=True)
 
-    def configure_optimizers(self):
+    def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), 0.01)
 
 

@@ -3,6 +3,7 @@
 import sys
 import tempfile
 
+import torch
 from torch import nn
 from transformers import TrainingArguments
 
@@ -15,7 +16,7 @@ class Net(nn.Module):
         super().__init__()
         self.net = nn.Linear(3 * 32 * 32, 4)
 
-    def forward(self, pixel_values, labels=None):
+    def forward(self, pixel_values: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
         logits = self.net(pixel_values.flatten(1))
         return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 

@@ -6,6 +6,7 @@ mod batch;
 mod epoch;
 mod error;
 mod forks;
+mod group;
 mod memory;
 mod objects;
 mod pipeline;
@@ -57,6 +58,8 @@ mod _warpfeed {
     use super::batch::{Batch, Fields};
     #[pymodule_export]
     use super::epoch::Epoch;
+    #[pymodule_export]
+    use super::group::Group;
     #[pymodule_export]
     use super::pipeline::Pipeline;
     #[pymodule_export]

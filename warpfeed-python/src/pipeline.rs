@@ -125,10 +125,20 @@ struct Points {
 }
 
 /// The order of the epoch that is begun next, as Python lists it.
+pub(crate) type Order = Arc<Mutex<Vec<u64>>>;
+
+/// Sets the order of the epoch that begins, if Python lists it.
+pub(crate) fn list(order: &Order, listed: Option<Vec<u64>>) {
+    if let Some(listed) = listed {
+        *order.lock().unwrap_or_else(PoisonError::into_inner) = listed;
+    }
+}
+
+/// A sampler whose order Python lists.
 struct Listed {
     name: String,
     samples: u64,
-    order: Arc<Mutex<Vec<u64>>>,
+    order: Order,
 }
 
 impl EpochOrder for Listed {
@@ -146,7 +156,7 @@ impl EpochOrder for Listed {
 }
 
 impl Settings {
-    fn builder(self, source: &Source, order: &Arc<Mutex<Vec<u64>>>) -> warpfeed::Result<(Builder, Option<u32>)> {
+    fn builder(self, source: &Source, order: &Order) -> warpfeed::Result<(Builder, Option<u32>)> {
         let mut builder = warpfeed::Pipeline::builder(source.input()?)
             .batch_size(self.batch_size)
             .prefetch(self.prefetch)
@@ -261,37 +271,49 @@ macro_rules! each {
 #[pyclass(frozen, module = "warpfeed")]
 pub(crate) struct Pipeline {
     built: OfProcess<Built>,
-    order: Arc<Mutex<Vec<u64>>>,
+    order: Order,
 }
 
 impl Pipeline {
-    /// Sets the order of the epoch that begins, if Python lists it.
-    fn list(&self, order: Option<Vec<u64>>) {
-        if let Some(order) = order {
-            *self.order.lock().unwrap_or_else(PoisonError::into_inner) = order;
-        }
+    /// A pipeline of a group, whose epochs have this order.
+    pub(crate) fn of(pipeline: warpfeed::Pipeline, order: &Order) -> Self {
+        Self { built: OfProcess::new(Built::One(pipeline)), order: Arc::clone(order) }
     }
+}
+
+/// Builds by the settings, which are JSON. `memory` gives the memory of batches, as [`Memory`] says; `build` also gets the
+/// divisor of the sides to which images are padded.
+pub(crate) fn prepared<T: Send>(
+    py: Python<'_>,
+    source: &Bound<'_, Source>,
+    settings: &str,
+    order: &Order,
+    memory: Option<Py<PyAny>>,
+    build: impl FnOnce(Builder, Option<u32>) -> warpfeed::Result<T> + Send,
+) -> PyResult<T> {
+    let settings: Settings =
+        serde_json::from_str(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let source = source.get();
+    let built = py.detach(|| {
+        let (builder, pad_to) = settings.builder(source, order)?;
+        build(memory.into_iter().fold(builder, |builder, own| builder.batch_memory(Memory(own))), pad_to)
+    });
+    built.map_err(raise)
 }
 
 #[pymethods]
 impl Pipeline {
-    /// `settings`: JSON. `memory`: gives the memory of batches, as [`Memory`] says.
+    /// `settings` and `memory` are those of [`prepared`].
     #[new]
     #[pyo3(signature = (source, settings, memory=None))]
     fn new(py: Python<'_>, source: &Bound<'_, Source>, settings: &str, memory: Option<Py<PyAny>>) -> PyResult<Self> {
-        let settings: Settings =
-            serde_json::from_str(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let (source, order) = (source.get(), Arc::default());
-        let built = py.detach(|| {
-            let (builder, pad_to) = settings.builder(source, &order)?;
-            let builder = memory.into_iter().fold(builder, |builder, own| builder.batch_memory(Memory(own)));
-            match pad_to {
-                Some(divisor) => builder.build_padded(divisor).map(Built::Padded),
-                None if builder.is_ragged() => builder.build_ragged().map(Built::Ragged),
-                None => builder.build().map(Built::One),
-            }
-        });
-        Ok(Self { built: OfProcess::new(built.map_err(raise)?), order })
+        let order = Order::default();
+        let built = prepared(py, source, settings, &order, memory, |builder, pad_to| match pad_to {
+            Some(divisor) => builder.build_padded(divisor).map(Built::Padded),
+            None if builder.is_ragged() => builder.build_ragged().map(Built::Ragged),
+            None => builder.build().map(Built::One),
+        })?;
+        Ok(Self { built: OfProcess::new(built), order })
     }
 
     /// Begins an epoch; `order`: the samples' indices, for a listed sampler.
@@ -299,7 +321,7 @@ impl Pipeline {
     fn epoch(&self, py: Python<'_>, epoch: u64, order: Option<Vec<u64>>) -> PyResult<Epoch> {
         let built = self.built.get()?;
         Ok(py.detach(|| {
-            self.list(order);
+            list(&self.order, order);
             each!(built, pipeline => Epoch::new(pipeline.epoch(epoch)))
         }))
     }
@@ -311,10 +333,10 @@ impl Pipeline {
         let states = states.iter().map(|state| parsed(state)).collect::<PyResult<Vec<_>>>()?;
         let built = self.built.get()?;
         let state = py.detach(|| {
-            self.list(order);
+            list(&self.order, order);
             each!(built, pipeline => pipeline.state_after(&states))
         });
-        serde_json::to_string(&state.map_err(raise)?).map_err(|error| PyValueError::new_err(error.to_string()))
+        text(&state.map_err(raise)?)
     }
 
     /// Number of batches that are left after a state; `None` for a stream.
@@ -329,7 +351,7 @@ impl Pipeline {
         let state = parsed(state)?;
         let built = self.built.get()?;
         py.detach(|| {
-            self.list(order);
+            list(&self.order, order);
             each!(built, pipeline => pipeline.resume(&state).map(Epoch::new))
         })
         .map_err(raise)
@@ -388,7 +410,12 @@ impl Pipeline {
     }
 }
 
+/// A state as JSON.
+pub(crate) fn text(state: &EpochState) -> PyResult<String> {
+    serde_json::to_string(state).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
 /// A state from its JSON.
-fn parsed(state: &str) -> PyResult<EpochState> {
+pub(crate) fn parsed(state: &str) -> PyResult<EpochState> {
     serde_json::from_str(state).map_err(|error| PyValueError::new_err(format!("this is no state of an epoch: {error}")))
 }

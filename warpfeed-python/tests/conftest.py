@@ -18,7 +18,9 @@ def synth(folder: Path, count: int, *options: str) -> Path:
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """40 images of 4 classes."""
-    return synth(tmp_path_factory.mktemp("images") / "photos", 40, "--classes", "4", "--seed", "3")
+    return synth(
+        tmp_path_factory.mktemp("images") / "photos", 40, "--classes", "4", "--seed", "3", "--megapixels", "0.1"
+    )
 
 
 @pytest.fixture(scope="session")

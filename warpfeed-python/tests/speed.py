@@ -1,12 +1,12 @@
-"""Times loaders on a folder of class folders, in turn: speed.py FOLDER OUT
+"""Times loaders on a folder of class folders, in turn: speed.py FOLDER OUT.json
 
 `train` (random resized crop 224, flip, normalize) in batches of 32 of torch's float tensors, with as many workers as
 processors. Each loader has had warm-up epochs; warpfeed is timed in its first epoch too. `warpfeed run` is timed beside
 them: the package should lose nothing against the command. A loader whose package is missing is left out by name.
 
-OUT gets speed.json, speed.md (the table) and speed.svg (the plot): medians of the rounds, and their range. CPU time is that
-of all processes of a loader, user and system, so it says something on a machine that is not quiet too.
-WARPFEED_ROUNDS is the number of rounds.
+OUT.json is written after every round, and speed_table.py makes the table and the plot of it. CPU time is that of all
+processes of a loader, user and system, so it says something on a machine that is not quiet too. 960 photographs on two
+processors take about four minutes. WARPFEED_ROUNDS is the number of rounds.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import json
 import os
 import platform
 import random
-import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -40,11 +40,13 @@ CROP = tv.RandomResizedCrop(224)
 TRAIN = tv.Compose([CROP, tv.RandomHorizontalFlip(), tv.ToTensor(), tv.Normalize(MEAN, STD)])
 # Epochs before warpfeed's entry points are all there and other loaders' memory is warm.
 WARM_UP = 2
+# Seconds that a loader is timed in a round at least, in whole epochs.
+LEAST_S = 1.5
 
 
 @dataclass
 class Speed:
-    """What an epoch took."""
+    """What some epochs took."""
 
     images_per_s: float
     cpu_ms_per_image: float
@@ -77,6 +79,25 @@ def dali(folder: str) -> Any:
     built = pipeline()
     built.build()
     return DALIClassificationIterator(built, reader_name="files", auto_reset=True)
+
+
+def ffcv(folder: str) -> Any:
+    """FFCV reads a file of its own. It decodes the images and encodes them anew for it, here as JPEG of the usual quality."""
+    import numpy
+    from ffcv.fields import IntField, RGBImageField
+    from ffcv.fields.decoders import IntDecoder, RandomResizedCropRGBImageDecoder
+    from ffcv.loader import Loader, OrderOption
+    from ffcv.transforms import NormalizeImage, RandomHorizontalFlip, Squeeze, ToTensor, ToTorchImage
+    from ffcv.writer import DatasetWriter
+
+    written = os.path.join(tempfile.mkdtemp(), "images.beton")
+    fields = {"image": RGBImageField(write_mode="jpg"), "label": IntField()}
+    DatasetWriter(written, fields, num_workers=WORKERS).from_indexed_dataset(ImageFolder(folder))
+    mean, std = 255 * numpy.array(MEAN), 255 * numpy.array(STD)
+    image = [RandomResizedCropRGBImageDecoder((224, 224)), RandomHorizontalFlip()]
+    image += [NormalizeImage(mean, std, numpy.float32), ToTensor(), ToTorchImage()]
+    pipelines = {"image": image, "label": [IntDecoder(), ToTensor(), Squeeze()]}
+    return Loader(written, BATCH, num_workers=WORKERS, order=OrderOption.RANDOM, os_cache=True, pipelines=pipelines)
 
 
 class Spdl:
@@ -114,7 +135,7 @@ class Spdl:
         from spdl.pipeline import PipelineBuilder
 
         order = random.sample(self.samples, len(self.samples))
-        builder = PipelineBuilder().add_source(order).pipe(self.image, concurrency=WORKERS, executor=self.pool)
+        builder: Any = PipelineBuilder().add_source(order).pipe(self.image, concurrency=WORKERS, executor=self.pool)
         pipeline = builder.aggregate(BATCH).pipe(self.batch).add_sink(2).build(num_threads=WORKERS)
         with pipeline.auto_stop():
             yield from pipeline.get_iterator(timeout=60)
@@ -138,28 +159,19 @@ def cpu_s() -> float:
     return sum(processes[process][1] for process in own)
 
 
-def epoch(loader: Iterable[Any]) -> Speed:
+def epochs(loader: Iterable[Any], least_s: float = 0.0) -> Speed:
+    """One epoch, and more of them until so many seconds have passed."""
     start, cpu, images = time.perf_counter(), cpu_s(), 0
-    for batch in loader:
-        images += len(batch[0]["data"] if isinstance(batch[0], dict) else batch[0])
+    while not images or time.perf_counter() - start < least_s:
+        for batch in loader:
+            images += len(batch[0]["data"] if isinstance(batch[0], dict) else batch[0])
     return Speed(images / (time.perf_counter() - start), 1000 * (cpu_s() - cpu) / images)
 
 
 def command(folder: str) -> Speed:
-    """Epochs of `warpfeed run` after its warm-up, as many as before them."""
-    given = [
-        "run",
-        folder,
-        "--preset",
-        "train",
-        "--orientation",
-        "ignore",
-        "--device",
-        "cpu",
-        "--entry-points",
-        "memory",
-    ]
-    given += ["--batch-size", str(BATCH), "--threads", str(WORKERS), "--json", "--epochs"]
+    """Epochs of `warpfeed run` after its warm-up."""
+    given = ["run", folder, "--preset", "train", "--orientation", "ignore", "--device", "cpu"]
+    given += ["--entry-points", "memory", "--batch-size", str(BATCH), "--threads", str(WORKERS), "--json", "--epochs"]
 
     def run(epochs: int) -> tuple[Any, float]:
         cpu = cpu_s()
@@ -167,85 +179,64 @@ def command(folder: str) -> Speed:
         done = subprocess.run(ran, check=True, capture_output=True, text=True)
         return json.loads(done.stdout), cpu_s() - cpu
 
-    (_, before), (report, all_of_it) = run(WARM_UP), run(2 * WARM_UP)
+    (_, before), (report, all_of_it) = run(WARM_UP), run(WARM_UP + 8)
     each = report["each_epoch"][WARM_UP:]
     images = sum(one["images"] for one in each)
     return Speed(images / sum(one["seconds"] for one in each), 1000 * (all_of_it - before) / images)
 
 
-def installed(name: str) -> str:
-    try:
-        return f"{name} {version(name)}"
-    except PackageNotFoundError:
-        return f"no {name}"
+def conditions(folder: str) -> dict[str, Any]:
+    names = [line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cpu": names[0] if names else platform.machine(),
+        "load_average_1min": os.getloadavg()[0],
+        "versions": {"python": platform.python_version(), **installed()},
+        "images": len(ImageFolder(folder)),
+        "workers": WORKERS,
+        "batch_size": BATCH,
+    }
 
 
-def median(rows: list[Speed], of: Callable[[Speed], float]) -> tuple[float, float, float]:
-    values = [of(row) for row in rows]
-    return statistics.median(values), min(values), max(values)
-
-
-def table(rows: dict[str, list[Speed]]) -> str:
-    lines = [
-        "| loader | images/s | least to most | CPU ms an image | least to most |",
-        "| --- | ---: | --- | ---: | --- |",
-    ]
-    for name, speeds in rows.items():
-        middle, least, most = median(speeds, lambda speed: speed.images_per_s)
-        cpu, cpu_least, cpu_most = median(speeds, lambda speed: speed.cpu_ms_per_image)
-        lines.append(
-            f"| {name} | {middle:,.0f} | {least:,.0f} to {most:,.0f} | {cpu:.2f} | {cpu_least:.2f} to {cpu_most:.2f} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def plot(rows: dict[str, list[Speed]], title: str, out: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 0.5 + 0.45 * len(rows)), layout="constrained")
-    axes = figure.add_subplot()
-    names = list(rows)[::-1]
-    middles = [median(rows[name], lambda speed: speed.images_per_s) for name in names]
-    spread = [[middle - least for middle, least, _ in middles], [most - middle for middle, _, most in middles]]
-    axes.barh(names, [middle for middle, _, _ in middles], xerr=spread, color="#4878a8", height=0.6)
-    axes.set_xlabel("images/s: median of the rounds, least and most")
-    axes.set_title(title, fontsize="medium")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(out)
+def installed() -> dict[str, str]:
+    versions = {}
+    for name in ("warpfeed", "torch", "torchvision", "nvidia-dali-cuda130", "ffcv", "spdl"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
 
 
 def main(folder: str, out: str) -> None:
     torch.set_num_threads(1)
-    kinds: dict[str, Callable[[str], Any]] = {"warpfeed": warpfeed, "torch": torchs, "DALI": dali, "SPDL": Spdl}
+    result: dict[str, Any] = {**conditions(folder), "rounds": 0, "left_out": {}, "loaders": {}}
     loaders = {}
+    kinds = {"warpfeed": warpfeed, "torch": torchs, "DALI": dali, "FFCV": ffcv, "SPDL": Spdl}
     for name, make in kinds.items():
         try:
             loaders[name] = make(folder)
-        except (ImportError, RuntimeError) as error:
+            for _ in range(WARM_UP):
+                epochs(loaders[name])
+        except Exception as error:  # whatever a foreign loader raises, the others are timed
+            if name in ("warpfeed", "torch"):
+                raise
+            loaders.pop(name, None)
+            result["left_out"][name] = f"{type(error).__name__}: {error}"
             print(f"{name} is left out: {error}", file=sys.stderr)
-    for loader in loaders.values():
-        for _ in range(WARM_UP):
-            epoch(loader)
-    rows: dict[str, list[Speed]] = {}
+    rows: dict[str, list[dict[str, float]]] = result["loaders"]
+
+    def add(name: str, speed: Speed) -> None:
+        rows.setdefault(name, []).append(vars(speed))
+
     for turn in range(ROUNDS):
-        rows.setdefault("warpfeed (first epoch)", []).append(epoch(warpfeed(folder)))
+        add("warpfeed (first epoch)", epochs(warpfeed(folder)))
         for name, loader in loaders.items():
-            rows.setdefault(name, []).append(epoch(loader))
-        rows.setdefault("the command", []).append(command(folder))
+            add(name, epochs(loader, LEAST_S))
+        add("the command", command(folder))
+        result["rounds"] = turn + 1
+        Path(out).write_text(json.dumps(result, indent=1) + "\n")
         print(f"round {turn + 1} of {ROUNDS}", file=sys.stderr)
-    images = len(ImageFolder(folder))
-    title = f"train, {images} photographs, {WORKERS} workers, batches of {BATCH}, {ROUNDS} rounds in turn"
-    packages = [installed(name) for name in ("warpfeed", "torch", "torchvision", "nvidia-dali-cuda130", "spdl")]
-    about = f"Python {platform.python_version()}, {', '.join(packages)}"
-    text = f"{title}; {about}\n\n{table(rows)}"
-    print(text)
-    folder_out = Path(out)
-    folder_out.mkdir(parents=True, exist_ok=True)
-    result = {"about": about, "images": images, "workers": WORKERS, "batch_size": BATCH, "rounds": ROUNDS}
-    speeds = {name: [vars(speed) for speed in of] for name, of in rows.items()}
-    (folder_out / "speed.json").write_text(json.dumps({**result, "loaders": speeds}, indent=1) + "\n")
-    (folder_out / "speed.md").write_text(text)
-    plot(rows, title, folder_out / "speed.svg")
 
 
 if __name__ == "__main__":

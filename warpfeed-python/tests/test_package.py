@@ -149,7 +149,7 @@ def test_sixteen_threads_on_one_iterator_get_each_sample_once(photos: Path) -> N
 
 
 def test_memory_and_threads_are_flat_over_abandoned_iterators(photos: Path) -> None:
-    loader = DataLoader(photos, 8, shuffle=True, transform=SMALL, num_workers=2)
+    loader = DataLoader(photos, 2, shuffle=True, transform=SMALL, num_workers=2)
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -258,15 +258,17 @@ def test_a_preprocessor_has_the_bytes_of_the_loader(photos: Path) -> None:
 
 
 def test_a_preprocessor_keeps_a_contract(photos: Path, tmp_path: Path) -> None:
-    contract = tmp_path / "contract.json"
-    command = [COMMAND, "contract", "write", "-o", str(contract), "--preset", "eval"]
+    contract, file = tmp_path / "contract.json", tmp_path / "steps.json"
+    steps = [t.Resize(size=36), t.CenterCrop(32, 32), t.Normalize((0.5,) * 3, (0.25,) * 3)]
+    file.write_text(json.dumps([step.written() for step in steps]))
+    command = [COMMAND, "contract", "write", "-o", str(contract), "--transforms", str(file)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     images = [next(photos.glob("*/*.jpg")).read_bytes()]
     kept = warpfeed.Preprocessor.from_contract(contract)
-    assert np.asarray(kept(images)).tobytes() == np.asarray(warpfeed.Preprocessor("eval")(images)).tobytes()
+    assert np.asarray(kept(images)).tobytes() == np.asarray(warpfeed.Preprocessor(steps)(images)).tobytes()
     text = contract.read_text()
-    assert '"size": 256' in text
-    contract.write_text(text.replace('"size": 256', '"size": 255'))
+    assert '"size": 36' in text
+    contract.write_text(text.replace('"size": 36', '"size": 35'))
     with pytest.raises(warpfeed.Error, match="operation 1, resize"):
         warpfeed.Preprocessor.from_contract(contract)
 
@@ -392,6 +394,72 @@ def test_other_numbers_of_ranks_share_what_is_left(photos: Path) -> None:
         part.load_state_dict([states[0], {"version": 1, "epoch": 1, "state": None}])
 
 
+def test_ranks_share_a_stream(photos: Path, tmp_path: Path) -> None:
+    pack = [
+        COMMAND,
+        "pack",
+        "-o",
+        str(tmp_path / "packed"),
+        "--format",
+        "webdataset",
+        "--shard-size",
+        "1MB",
+        str(photos),
+    ]
+    subprocess.run(pack, check=True, stdout=subprocess.DEVNULL)
+    crop = [t.CenterCrop(8, 8)]
+
+    def loader(rank: int, ranks: int) -> DataLoader:
+        stream = warpfeed.open(tmp_path / "packed" / "*.tar", window=8)
+        return DataLoader(stream, 4, True, transform=crop, distributed=(rank, ranks), seed=9)
+
+    whole = [[images for images, _ in loader(rank, 2)] for rank in range(2)]
+    assert sum(len(images) for part in whole for images in part) == 40 and min(map(len, whole)) > 1
+    with pytest.raises(TypeError, match="not known"):
+        len(loader(0, 2))
+    states, given = [], 0
+    for rank in range(2):
+        part = loader(rank, 2)
+        given += len(next(iter(part))[1])
+        states.append(json.loads(json.dumps(part.state_dict())))
+    alone = loader(0, 1)
+    alone.load_state_dict(states)
+    assert given + len(labels(alone)) == 40
+
+
+def test_several_devices_get_what_ranks_get(photos: Path) -> None:
+    def bytes_of(each: list[tuple[Any, Any]]) -> list[tuple[bytes, bytes]]:
+        return [(images.tobytes(), batch.tobytes()) for images, batch in each]
+
+    options: dict[str, Any] = {"shuffle": True, "transform": SMALL, "seed": 3}
+    group = DataLoader(Objects(photos), 4, device=["cpu", "cpu"], **options)
+    parts = [batches(DataLoader(Objects(photos), 4, distributed=(rank, 2), **options)) for rank in range(2)]
+    want = [list(each) for each in zip(*parts, strict=True)]
+    assert [bytes_of(each) for each in group] == want and len(group) == 5
+    assert [one["images"] for one in group.stats()["devices"]] == [20, 20] and group.bad() == []
+    assert group.recipe(7) == DataLoader(Objects(photos), 4, **options).recipe(7)
+    # Two batches are taken of each device; then the devices go on, or another number of them.
+    taken = DataLoader(Objects(photos), 4, device=["cpu", "cpu"], **options)
+    iterator = iter(taken)
+    given = [int(label) for _ in range(2) for _, batch in next(iterator) for label in batch]
+    state = json.loads(json.dumps(taken.state_dict()))
+    del iterator
+    again = pickle.loads(pickle.dumps(taken))
+    again.load_state_dict(state)
+    assert again.state_dict() == state
+    assert [bytes_of(each) for each in again] == want[2:]
+    assert again.state_dict() == {"version": 1, "epoch": 1, "state": None}
+    for more in ({"distributed": (0, 1)}, {"device": ["cpu"] * 3}):
+        other = DataLoader(Objects(photos), 4, **more, **options)
+        other.load_state_dict(state)
+        rest = [each if isinstance(each, list) else [each] for each in other]
+        left = [int(label) for each in rest for _, batch in each for label in batch]
+        assert set(given + left) == set(range(40)) and len(left) == 24
+    for wrong, options_too in ((["cpu"], {"pad_to": 8}), ([], {}), (["auto", "cpu"], {})):
+        with pytest.raises(warpfeed.ParameterError, match="devices"):
+            DataLoader(photos, 4, device=wrong, transform=SMALL, **options_too)
+
+
 @pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")
 def test_batches_on_a_device_are_the_cpus(photos: Path) -> None:
     options: dict[str, Any] = {"shuffle": True, "transform": SMALL, "seed": 2}
@@ -399,6 +467,17 @@ def test_batches_on_a_device_are_the_cpus(photos: Path) -> None:
     assert batches(loader) == batches(DataLoader(photos, 8, **options))
     tensor = next(loader._pipeline().epoch(0)).views[0]
     assert isinstance(tensor, warpfeed.Tensor) and tensor.__dlpack_device__() == (2, 0)
+
+
+@pytest.mark.skipif(os.environ.get("CUDA_SIM_DEVICES") != "2", reason="needs two simulated GPUs")
+def test_batches_on_a_device_of_two_are_those_of_ranks(photos: Path) -> None:
+    options: dict[str, Any] = {"shuffle": True, "transform": SMALL, "seed": 2, "limit": 8}
+    group = DataLoader(photos, 4, device=["cuda:0", "cuda:1"], decode="exact", **options)
+    parts = [batches(DataLoader(photos, 4, distributed=(rank, 2), **options)) for rank in range(2)]
+    got = [[(images.tobytes(), labels.tobytes()) for images, labels in each] for each in group]
+    assert got == [list(each) for each in zip(*parts, strict=True)] and len(got) == 2
+    places = [batch.views[0].__dlpack_device__() for batch in next(group._pipeline().epoch(0)).each]
+    assert places == [(2, 0), (2, 1)]
 
 
 def test_ctrl_c_comes_within_a_fifth_of_a_second(photos: Path) -> None:

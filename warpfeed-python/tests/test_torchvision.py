@@ -124,6 +124,39 @@ def test_random_transforms_are_converted(photos: Path, transform: Any) -> None:
     assert images.shape == (8, 3, 24, 32)
 
 
+def test_batches_of_a_training_are_torchvisions_with_the_same_draws(photos: Path) -> None:
+    """The loaders draw from different generators. With what this one has drawn, torchvision makes the same bytes."""
+    steps = [tv.RandomResizedCrop(40, (0.3, 1.0)), tv.RandomHorizontalFlip(), tv.ToTensor(), tv.Normalize(MEAN, STD)]
+    data = ImageFolder(str(photos), tv.Compose(steps))
+    plain = ImageFolder(str(photos))
+    orders, flips = set(), 0
+    loader = DataLoader(data, 12, shuffle=True, drop_last=True, output="batch", seed=5)
+    for epoch in range(3):
+        order: list[int] = []
+        for batch in loader:
+            indices = torch.from_dlpack(batch.indices).tolist()
+            want, want_labels = [], []
+            for index in indices:
+                image, label = plain[index]
+                for step in loader.recipe(index, epoch):
+                    if step["op"] == "resized_crop":
+                        part = step["y"], step["x"], step["height"], step["width"]
+                        image = tv.functional.resized_crop(image, *part, [40, 40])
+                    elif step["op"] == "hflip":
+                        image, flips = tv.functional.hflip(image), flips + 1
+                    else:
+                        assert step["op"] == "normalize"
+                        image = steps[3](steps[2](image))
+                want.append(image)
+                want_labels.append(label)
+            assert torch.equal(torch.from_dlpack(batch.views[0]), torch.stack(want))
+            assert torch.from_dlpack(batch.labels).tolist() == want_labels
+            order += indices
+        assert len(order) == len(set(order)) == 36
+        orders.add(tuple(order))
+    assert len(orders) == 3 and 30 < flips < 78
+
+
 def test_erasing_comes_after_normalization(photos: Path) -> None:
     steps = [*EXACT["resize"], tv.ToTensor(), tv.Normalize(MEAN, STD), tv.RandomErasing(1.0, value="random")]
     data = ImageFolder(str(photos), tv.Compose(steps))

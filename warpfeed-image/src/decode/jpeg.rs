@@ -317,6 +317,7 @@ impl JpegDecoder {
     }
 
     /// Whether a part has enough stretches for lanes to check and decode them.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "only x86-64 has lanes"))]
     fn pays(&self, grid: &McuGrid, part: Rect) -> bool {
         #[cfg(target_arch = "x86_64")]
         return lanes::pays(grid, part, self.known.step);

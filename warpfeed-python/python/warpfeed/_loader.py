@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
-from . import _datasets, _mixing, _torchvision, _warpfeed
+from . import _datasets, _devices, _mixing, _torchvision, _warpfeed
 from ._errors import ParameterError
 from ._preprocessor import Preprocessor
 from .transforms import Transform, written
@@ -23,7 +23,10 @@ _DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"
 
 _DETECTION = {name for name in _warpfeed.presets() if _warpfeed.preset(name)[2]}
 
-_live: weakref.WeakSet[_warpfeed.Epoch] = weakref.WeakSet()
+AnyEpoch = _warpfeed.Epoch | _devices.Epochs
+AnyBatch = _warpfeed.Batch | _devices.Batches
+
+_live: weakref.WeakSet[AnyEpoch] = weakref.WeakSet()
 
 
 @atexit.register
@@ -49,7 +52,7 @@ class Iteration(Generic[T]):
     def __init__(self, loader: Loader[T]) -> None:
         self._loader = loader
         self._lock = threading.Lock()
-        self._epoch: _warpfeed.Epoch | None = None
+        self._epoch: AnyEpoch | None = None
         self._process = os.getpid()
         self._done = False
 
@@ -67,14 +70,15 @@ class Iteration(Generic[T]):
         if self._done or epoch is None:
             raise StopIteration
         try:
-            batch = next(epoch)
+            batch = epoch.__next__()
         except StopIteration:
             self._done = True
             self._loader._ended(self, epoch)
             epoch.close()
             raise
         self._loader._given(self, batch, epoch)
-        return self._loader._deliver(batch)
+        delivered: T = self._loader._delivered(batch)
+        return delivered
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -99,7 +103,7 @@ class Sampler:
 
     def __len__(self) -> int:
         loader = self._loader()
-        samples = loader._pipeline().samples if loader is not None else None
+        samples = loader._one().samples if loader is not None else None
         if samples is None:
             raise TypeError("a stream has no length")
         return samples
@@ -122,7 +126,7 @@ class Loader(Generic[T]):
         seed: int = 0,
         prefetch_factor: int = 2,
         distributed: bool | tuple[int, int] | None = None,
-        device: str = "cpu",
+        device: str | Sequence[str] = "cpu",
         decode: str | None = None,
         dtype: DTypeName | None = None,
         channels_last: bool = False,
@@ -145,6 +149,9 @@ class Loader(Generic[T]):
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if preset is not None and transform is not None:
             raise ParameterError("give transform or preset, not both")
+        self._devices = None if isinstance(device, str) else list(device)
+        if self._devices is not None and (pad_to is not None or ragged):
+            raise ParameterError("with several devices all images of a batch must have one size: no pad_to, no ragged")
         found = _datasets.find(dataset)
         steps, converted = self._steps(found, transform, preset)
         self.dataset = dataset
@@ -157,13 +164,13 @@ class Loader(Generic[T]):
         if mix is not None:
             mix, needed = _mixing.convert(mix)
             targets = targets or needed
-        even = False
+        said = rank is not None
         if distributed is not None or rank is None:
-            rank, even = self._rank(distributed, shuffle or order is not None)
-        else:
-            even = True
-        if rank == (0, 1):
-            rank, even = None, False
+            rank, said = self._rank(distributed, shuffle or order is not None)
+        alone = rank == (0, 1)
+        # Of one rank it makes a difference to those that go on after it. Nobody knows how many batches a stream has.
+        even = said and found.source.samples is not None and not (alone and on_error == "skip")
+        rank = None if alone else rank
         self.is_distributed = rank is not None
         if order is not None and "shuffle" in order:
             shuffle, seed = order["shuffle"], order.get("seed", seed)
@@ -182,7 +189,7 @@ class Loader(Generic[T]):
             "rank": rank,
             "even": even,
             "limit": limit,
-            "device": device,
+            "device": device if isinstance(device, str) else "cpu",
             "decode": decode,
             "strategy": strategy,
             "dtype": _DTYPES.get(dtype or converted, dtype),
@@ -205,7 +212,7 @@ class Loader(Generic[T]):
         self._ragged = bool(fields or preset in _DETECTION) if ragged is None else ragged
         self._of_sampler = sampler if order is not None and "listed" in order else None
         self._lock = threading.RLock()
-        self._made: _warpfeed.Pipeline | None = None
+        self._made: _warpfeed.Pipeline | _devices.Group | None = None
         self._process = 0
         self._number = 0
         """The epoch that begins next."""
@@ -214,7 +221,7 @@ class Loader(Generic[T]):
         self._state: dict[str, Any] | None = None
         """The state after the batch given last."""
         self._latest: weakref.ref[Iteration[T]] | None = None
-        self._running: _warpfeed.Epoch | None = None
+        self._running: AnyEpoch | None = None
         self.sampler = Sampler(self)
         self.batch_sampler = None
         self._pipeline()
@@ -259,7 +266,7 @@ class Loader(Generic[T]):
         return {"listed": {"name": name, "samples": len(sampler)}}, None
 
     def _rank(self, distributed: bool | tuple[int, int] | None, shuffles: bool) -> tuple[tuple[int, int] | None, bool]:
-        """The rank and the number of ranks, and whether all get equally many batches."""
+        """The rank and the number of ranks, and whether they were asked for."""
         if isinstance(distributed, tuple):
             return distributed, True
         group = self._group()
@@ -280,12 +287,20 @@ class Loader(Generic[T]):
         """The rank and the number of ranks of the framework's processes."""
         return None
 
-    def _pipeline(self) -> _warpfeed.Pipeline:
+    def _pipeline(self) -> _warpfeed.Pipeline | _devices.Group:
         with self._lock:
             if self._made is None or self._process != os.getpid():
-                self._made = _warpfeed.Pipeline(self._source, self._settings, self._memory())
+                if self._devices is None:
+                    self._made = _warpfeed.Pipeline(self._source, self._settings, self._memory())
+                else:
+                    self._made = _devices.Group(self._source, self._settings, self._devices, self._memory())
                 self._process = os.getpid()
             return self._made
+
+    def _one(self) -> _warpfeed.Pipeline:
+        """The pipeline, or that of the first device of several."""
+        pipeline = self._pipeline()
+        return pipeline.first if isinstance(pipeline, _devices.Group) else pipeline
 
     def _memory(self) -> Callable[[int], tuple[int, object]] | None:
         """A function of a number of bytes that makes memory for a batch: its address, which 64 divides, and its owner."""
@@ -293,6 +308,12 @@ class Loader(Generic[T]):
 
     def _deliver(self, batch: _warpfeed.Batch) -> T:
         raise NotImplementedError
+
+    def _delivered(self, batch: AnyBatch) -> Any:
+        """A batch as the subclass delivers it; of several devices, a list with that of each."""
+        if isinstance(batch, _devices.Batches):
+            return [self._deliver(one) for one in batch.each]
+        return self._deliver(batch)
 
     def _images(
         self, batch: _warpfeed.Batch, array: Callable[[_warpfeed.Tensor], A], join: Callable[[list[A]], A]
@@ -318,20 +339,21 @@ class Loader(Generic[T]):
         return Iteration(self)
 
     def __len__(self) -> int:
-        batches = self._pipeline().batches
+        batches = self._one().batches
         if batches is None:
             raise TypeError("the number of batches of a stream is not known")
         return batches
 
     # What an iteration tells.
 
-    def _begin(self, iteration: Iteration[T]) -> _warpfeed.Epoch:
+    def _begin(self, iteration: Iteration[T]) -> AnyEpoch:
         with self._lock:
             pipeline = self._pipeline()
             resume, self._resume = self._resume, None
             number = self._number if resume is None else int(resume[0]["epoch"])
             self._number = number + 1
             order, state = self._order(number), None
+            epoch: AnyEpoch
             if resume is None:
                 epoch = pipeline.epoch(number, order)
             else:
@@ -350,12 +372,12 @@ class Loader(Generic[T]):
     def _is_latest(self, iteration: Iteration[T]) -> bool:
         return self._latest is not None and self._latest() is iteration
 
-    def _given(self, iteration: Iteration[T], batch: _warpfeed.Batch, epoch: _warpfeed.Epoch) -> None:
+    def _given(self, iteration: Iteration[T], batch: AnyBatch, epoch: AnyEpoch) -> None:
         with self._lock:
             if self._is_latest(iteration):
                 self._state = json.loads(batch.state)
 
-    def _ended(self, iteration: Iteration[T], epoch: _warpfeed.Epoch) -> None:
+    def _ended(self, iteration: Iteration[T], epoch: AnyEpoch) -> None:
         with self._lock:
             if self._is_latest(iteration):
                 self._state = None
@@ -393,22 +415,20 @@ class Loader(Generic[T]):
             raise ParameterError("the states are of different epochs: go on with as many ranks until all are in one")
         with self._lock:
             self._number = int(states[0]["epoch"])
-            self._resume = None if states[0]["state"] is None else [dict(one["state"]) for one in states]
+            self._resume = None
+            if states[0]["state"] is not None:
+                self._resume = [rank for one in states for rank in _devices.ranks(dict(one["state"]))]
             self._state = None
 
     def recipe(self, index: int, epoch: int = 0, repetition: int = 0) -> list[dict[str, Any]]:
         """The explicit operations that a sample goes through in an epoch, EXIF orientation included."""
-        recipes = json.loads(self._pipeline().recipes(epoch, index, repetition))
+        recipes = json.loads(self._one().recipes(epoch, index, repetition))
         return list(recipes[0])
 
     def stats(self) -> dict[str, Any]:
-        """Counts and times of the epoch that was begun last, times in seconds."""
-        running = self._running
-        stats = {} if running is None else json.loads(running.stats())
-        return {
-            name: value["secs"] + value["nanos"] / 1e9 if isinstance(value, dict) and "secs" in value else value
-            for name, value in stats.items()
-        }
+        """Counts and times of the epoch that was begun last, times in seconds; of several devices, under "devices"."""
+        stats = {} if self._running is None else json.loads(self._running.stats())
+        return {"devices": [_seconds(one) for one in stats]} if isinstance(stats, list) else _seconds(stats)
 
     def bad(self) -> list[tuple[int, str, str]]:
         """Samples of the epoch begun last that were skipped or substituted: index, name, error."""
@@ -417,15 +437,22 @@ class Loader(Generic[T]):
     @property
     def classes(self) -> list[str]:
         """Names of the classes, by label; empty if they have none."""
-        return self._pipeline().classes
+        return self._one().classes
 
     def preprocessor(self) -> Preprocessor:
         """The same operations for single images, for serving. They must draw nothing at random."""
-        return Preprocessor._of(self._pipeline().preprocessor())
+        return Preprocessor._of(self._one().preprocessor())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as its arguments: a pipeline has threads and memory of its process, and a state is saved by itself."""
         return _again, (type(self), self._arguments)
+
+
+def _seconds(stats: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value["secs"] + value["nanos"] / 1e9 if isinstance(value, dict) and "secs" in value else value
+        for name, value in stats.items()
+    }
 
 
 def _again(kind: type[Loader[Any]], arguments: dict[str, Any]) -> Loader[Any]:

@@ -7,6 +7,7 @@ __all__ = [
     "Batch",
     "Epoch",
     "Fields",
+    "Group",
     "Pipeline",
     "Preprocessor",
     "Source",
@@ -136,6 +137,20 @@ class Pipeline:
     def recipes(self, epoch: int, index: int, repetition: int = 0) -> str: ...
     def name(self, index: int) -> str | None: ...
     def preprocessor(self) -> Preprocessor: ...
+
+@final
+class Group:
+    def __new__(
+        cls,
+        source: Source,
+        settings: str,
+        devices: Sequence[str],
+        memory: Callable[[int], tuple[int, object]] | None = None,
+    ) -> Group: ...
+    def pipelines(self) -> list[Pipeline]: ...
+    def epochs(self, epoch: int, order: Sequence[int] | None = None) -> list[Epoch]: ...
+    def states_after(self, states: Sequence[str], order: Sequence[int] | None = None) -> list[str]: ...
+    def resume(self, states: Sequence[str], order: Sequence[int] | None = None) -> list[Epoch]: ...
 
 @final
 class Preprocessor:

@@ -13,7 +13,7 @@ from torch.utils.dlpack import from_dlpack
 
 from . import _warpfeed
 from ._errors import ParameterError
-from ._loader import DTypeName, Iteration, Loader
+from ._loader import AnyEpoch, DTypeName, Iteration, Loader
 from .transforms import Transform
 
 __all__ = ["DataLoader"]
@@ -50,7 +50,8 @@ class DataLoader(Loader[Any]):
     seed: of order and draws. Every epoch has its own order.
     distributed: a part of the samples for each rank of torch.distributed, with equally many batches; or (rank, ranks). With
         several ranks and shuffled data it must be said.
-    device: "cpu", or "cuda:0" for batches that are made on a GPU.
+    device: "cpu", or "cuda:0" for batches that are made on a GPU. A list of devices makes a batch on each: the loader then
+        gives lists of batches. Devices get what ranks get: different samples, and equally many batches.
     targets: what is delivered beside labels, as in "soft=1000/0.1", "multi-hot=80", "float=4:json.box".
     fields: fields of samples, such as ("boxes", "labels", "masks"), as a list of dicts in place of the labels.
     mix: MixUp and CutMix of batches, as in "torchvision=0.2/1" or "timm=0.8/1,mode=elem".
@@ -149,7 +150,7 @@ class DataLoader(Loader[Any]):
         # The native batch goes to consumers that know nothing of torch's memory.
         return self._pinned if self.pin_memory and self._output != "batch" else None
 
-    def _begin(self, iteration: Iteration[Any]) -> _warpfeed.Epoch:
+    def _begin(self, iteration: Iteration[Any]) -> AnyEpoch:
         if self.pin_memory:
             self._pinned.choose_device()
         return super()._begin(iteration)
