@@ -467,9 +467,9 @@ impl Builder {
     ///     .center_crop(192)
     ///     .build()?;
     /// let batch = pipeline.epoch(0).next().ok_or("no batch")??;
-    /// // A draft of half the size has 501 x 375 pixels, of which 500.25 columns are shown.
-    /// assert_eq!(batch.stored_sizes(), [Size::new(501, 375)]);
-    /// assert_eq!(batch.recipes(0)?[0][0].output_size(Size::new(501, 375))?, Size::new(256, 192));
+    /// // A draft of half the size has 1,001 columns, of which 1,000.5 are shown.
+    /// assert_eq!(batch.stored_sizes(), [Size::new(1001, 750)]);
+    /// assert_eq!(batch.recipes(0)?[0][0].output_size(Size::new(1001, 750))?, Size::new(256, 192));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
