@@ -156,7 +156,7 @@ impl Resize {
         /// ```
         /// use warpfeed::{ops::{Op, Resize}, image::Size};
         ///
-        /// // 4,000 columns become 1,000 means, and these become 256 pixels.
+        /// // 4,000 columns become 800 means, and these become 256 pixels.
         /// let op: Op = Resize::new(Size::new(256, 192)).reducing_gap(3.0).into();
         /// assert_eq!(op.output_size(Size::new(4000, 3000))?, Size::new(256, 192));
         /// # Ok::<(), warpfeed::Error>(())
