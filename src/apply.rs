@@ -7,7 +7,7 @@ use crate::engine::{Engine, FixedRecipe};
 use crate::error::Result;
 use crate::fields::Fields;
 use crate::follow::Follower;
-use crate::opening::Opening;
+use crate::opening::{Opening, Thumbnail};
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
@@ -27,6 +27,9 @@ pub struct ApplyOptions {
     /// Decodes a JPEG at a smaller scale whose sides are not below this size: see
     /// [`Builder::draft`](crate::Builder::draft).
     pub draft: Option<Size>,
+    /// Begins with a thumbnail of the image: see [`Builder::thumbnail`](crate::Builder::thumbnail). The recipes of a
+    /// pipeline have the thumbnail's operation, and need its draft alone.
+    pub thumbnail: Option<Thumbnail>,
     /// Takes a truncated JPEG as it is.
     pub accept_truncated: bool,
     /// Largest image accepted, in pixels, as stored and at any point of the operations.
@@ -44,6 +47,7 @@ impl Default for ApplyOptions {
             pass_order: PassOrder::default(),
             orientation: Orientation::default(),
             draft: None,
+            thumbnail: None,
             accept_truncated: false,
             max_pixels: DEFAULT_MAX_PIXELS,
             device: Device::Cpu,
@@ -120,7 +124,9 @@ fn run<T>(
     also: impl FnOnce(&Header, &[Op], &Planner) -> Result<T>,
 ) -> Result<(Tensor, T)> {
     let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
-    let opening = Opening { orientation: options.orientation, draft: options.draft };
+    let &ApplyOptions { orientation, draft, thumbnail, .. } = options;
+    let opening = Opening { orientation, draft, thumbnail };
+    opening.validate()?;
     let recipe = FixedRecipe { ops: ops.to_vec(), opening, planner };
     let header = recipe.header(bytes)?;
     // Its size and normalization are the tensor's.

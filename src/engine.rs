@@ -33,7 +33,7 @@ impl FixedRecipe {
 
     /// The operations for an image, orientation included.
     pub(crate) fn of(&self, header: &Header) -> Vec<Op> {
-        let mut ops = self.opening.turns(header.orientation);
+        let mut ops = self.opening.operations(header.into());
         ops.extend_from_slice(&self.ops);
         ops
     }

@@ -4,7 +4,8 @@ use crate::backend::masks::MaskRunner;
 use crate::decode::Header;
 use crate::error::Result;
 use crate::fields::{Field, Fields, FurtherImage, Mask};
-use crate::ops::{Op, Resize, ops_on_mask};
+use crate::opening::Stored;
+use crate::ops::{Op, ops_on_mask};
 use crate::plan::{Plan, Planner, Strategy};
 use crate::raster::Size;
 use std::borrow::Cow;
@@ -27,26 +28,16 @@ impl Follower {
         recipe: &[Op],
         planner: &Planner,
     ) -> Result<Fields> {
-        let fields = self.scale_to_draft(fields.clone(), header.full_size(), header.size, planner)?;
+        let fields = self.scale_to_draft(fields.clone(), header.into(), planner)?;
         self.follow(fields, header.size, recipe, planner).map(|(fields, _)| fields)
     }
 
-    /// The fields of an image of size `full`, as they lie on a draft of size `size`.
+    /// The fields of a stored image, as they lie on the decoded one, which may be a draft.
     ///
     /// # Errors
     /// As of [`follow`](Self::follow).
-    pub(crate) fn scale_to_draft(
-        &mut self,
-        fields: Fields,
-        full: Size,
-        size: Size,
-        planner: &Planner,
-    ) -> Result<Fields> {
-        if full == size {
-            return Ok(fields);
-        }
-        let scale = Resize::new(size).into();
-        self.follow(fields, full, &[scale], planner).map(|(fields, _)| fields)
+    pub(crate) fn scale_to_draft(&mut self, fields: Fields, stored: Stored, planner: &Planner) -> Result<Fields> {
+        self.follow(fields, stored.full, &stored.to_decoded(), planner).map(|(fields, _)| fields)
     }
 
     /// The fields after a recipe that is run on an image of size `stored`, and the size of the result.

@@ -164,6 +164,7 @@ pub use device::{DecodePath, Device, StreamPriority};
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
 pub use mix::{Mix, MixMode, Mixed};
+pub use opening::Thumbnail;
 pub use ops::orientation::Orientation;
 pub use pipeline::{
     BadLimit, BadSample, Batch, BatchImages, Bottleneck, Builder, CacheUsage, EntryPoints, Epoch, EpochState,

@@ -77,6 +77,7 @@ impl Apply {
             strategy: self.strategy.into(),
             orientation: self.opening.orientation.into(),
             draft: self.opening.draft,
+            thumbnail: self.opening.thumbnail(),
             accept_truncated: self.opening.accept_truncated,
             device: self.device,
             decode: self.decode,

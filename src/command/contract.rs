@@ -71,6 +71,7 @@ impl WriteArgs {
             dtype,
             orientation: self.opening.orientation.into(),
             draft: self.opening.draft,
+            thumbnail: self.opening.thumbnail(),
             accept_truncated: self.opening.accept_truncated,
             ..PreprocessorOptions::default()
         };

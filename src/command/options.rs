@@ -6,7 +6,7 @@ use crate::experiment::trial::{Trial, loaded};
 use crate::image::Size;
 use crate::{
     BadLimit, Builder, DType, DecodePath, Device, Error, ImageCache, LastBatch, Layout, Mix, OnError, Orientation,
-    Partition, Pipeline, Preset, Rank, Result, Sampling, Strategy, StreamPriority, TargetSpec,
+    Partition, Pipeline, Preset, Rank, Result, Sampling, Strategy, StreamPriority, TargetSpec, Thumbnail,
     ops::{Transform, TransformFile},
 };
 use clap::builder::PossibleValue;
@@ -284,9 +284,22 @@ pub struct OpeningOptions {
     /// Decode JPEGs at 1/2, 1/4 or 1/8 of their size, but with no side below S, or W and H: Pillow's Image.draft.
     #[arg(long, value_name = "S|WxH", value_parser = sides)]
     pub draft: Option<Size>,
+    /// Begin with a thumbnail of each image that fits into S x S, or W x H: Pillow's Image.thumbnail. JPEGs are drafted.
+    #[arg(long, value_name = "S|WxH", value_parser = sides)]
+    pub thumbnail: Option<Size>,
+    /// How much of the shrinking to a thumbnail is left to the filter at least, 1 or more.
+    #[arg(long, value_name = "G", requires = "thumbnail", default_value_t = 2.0)]
+    pub reducing_gap: f64,
     /// Decode truncated JPEGs as far as possible instead of refusing them.
     #[arg(long)]
     pub accept_truncated: bool,
+}
+
+impl OpeningOptions {
+    /// The thumbnail that images begin with.
+    pub fn thumbnail(&self) -> Option<Thumbnail> {
+        self.thumbnail.map(|size| Thumbnail::new(size).reducing_gap(Some(self.reducing_gap)))
+    }
 }
 
 /// Options for running a pipeline.
@@ -441,6 +454,7 @@ impl PipelineOptions {
         builder = self.prefetch.into_iter().fold(builder, Builder::prefetch);
         builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
         builder = self.opening.draft.into_iter().fold(builder, Builder::draft);
+        builder = self.opening.thumbnail().into_iter().fold(builder, Builder::thumbnail);
         builder = self.max_bad.into_iter().fold(builder, Builder::max_bad);
         builder = self.lanes.into_iter().fold(builder, Builder::lanes);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
@@ -541,6 +555,9 @@ impl PipelineOptions {
         }
         if let Some(size) = self.opening.draft {
             settings += &format!(", draft {size}");
+        }
+        if let Some(size) = self.opening.thumbnail {
+            settings += &format!(", thumbnail {size}, reducing-gap {}", self.opening.reducing_gap);
         }
         if self.opening.accept_truncated {
             settings += ", accept-truncated";

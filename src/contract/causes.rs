@@ -127,6 +127,7 @@ impl<'a> Trial<'a> {
             pass_order: settings.pass_order,
             orientation: settings.orientation,
             draft: settings.draft.map(|[width, height]| Size { width, height }),
+            thumbnail: settings.thumbnail,
             accept_truncated: settings.accept_truncated,
             ..ApplyOptions::default()
         };

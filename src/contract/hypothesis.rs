@@ -139,7 +139,7 @@ impl Hypothesis {
                 Step::Ours(_) => image,
             };
             encoded = Cow::Owned(pnm(&image));
-            (options.orientation, options.draft) = (Orientation::Ignore, None);
+            (options.orientation, options.draft, options.thumbnail) = (Orientation::Ignore, None, None);
         }
         run(&encoded, &ops, &options)
     }

@@ -24,6 +24,7 @@ use crate::atomic;
 use crate::error::{Error, Result};
 use crate::file::read_text_limited;
 use crate::hex::hex;
+use crate::opening::Thumbnail;
 use crate::ops::check::check_ops;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
@@ -84,6 +85,8 @@ struct Settings {
     orientation: Orientation,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     draft: Option<[u32; 2]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    thumbnail: Option<Thumbnail>,
     accept_truncated: bool,
 }
 
@@ -129,6 +132,7 @@ impl Contract {
                 pass_order: options.pass_order,
                 orientation: options.orientation,
                 draft: options.draft.map(|Size { width, height }| [width, height]),
+                thumbnail: options.thumbnail,
                 accept_truncated: options.accept_truncated,
             },
             probes: stages,
@@ -221,7 +225,8 @@ impl Contract {
     /// The contract's settings, and the rest of `options`.
     #[must_use]
     pub fn options(&self, options: &PreprocessorOptions) -> PreprocessorOptions {
-        let Settings { dtype, layout, strategy, pass_order, orientation, draft, accept_truncated } = self.settings;
+        let Settings { dtype, layout, strategy, pass_order, orientation, draft, thumbnail, accept_truncated } =
+            self.settings;
         let draft = draft.map(|[width, height]| Size { width, height });
         PreprocessorOptions {
             dtype,
@@ -230,6 +235,7 @@ impl Contract {
             pass_order,
             orientation,
             draft,
+            thumbnail,
             accept_truncated,
             max_batch: options.max_batch,
             threads: options.threads,
@@ -316,6 +322,7 @@ fn stage(image: &[u8], operations: &[Op], options: &PreprocessorOptions) -> Resu
         pass_order: options.pass_order,
         orientation: options.orientation,
         draft: options.draft,
+        thumbnail: options.thumbnail,
         accept_truncated: options.accept_truncated,
         max_pixels: options.max_pixels,
         device: options.device,

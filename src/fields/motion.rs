@@ -23,8 +23,8 @@ pub(crate) enum Motion {
     MirrorY,
     /// Points move by whole pixels; then boxes are clamped.
     Shift([i32; 2]),
-    /// Coordinates are multiplied by the ratio of the sizes after and before.
-    Scale,
+    /// Coordinates are multiplied by the ratio of the size after and these columns and rows of the image before.
+    Scale([f64; 2]),
     /// A rectangle is cut out, boxes are clamped to it, and it is scaled to the size after.
     Window(Rect),
     /// `(x, y)` becomes `(a x + b y + c, d x + e y + f)`; then boxes are clamped.
@@ -117,11 +117,11 @@ impl Motion {
                 boxes.shift(by.map(|px| px as f32));
                 clamp(boxes, output);
             }
-            Self::Scale => scale(boxes, ratio(output, input)),
+            Self::Scale(shown) => scale(boxes, ratio(output, *shown)),
             Self::Window(window) => {
                 boxes.shift([window.x, window.y].map(|px| -(px as f32)));
                 clamp(boxes, window.size());
-                scale(boxes, ratio(output, window.size()));
+                scale(boxes, ratio(output, sides(window.size())));
             }
             Self::Affine(_) | Self::Projective(_) | Self::Displaced(_) | Self::Mapped(_) => {
                 let point = self.of_point(input, f32::ceil);
@@ -156,12 +156,12 @@ impl Motion {
             }
             Self::MirrorY => each(points, &|[x, y]| [x, -(y - (height - index))]),
             Self::Shift([right, down]) => each(points, &|[x, y]| [x + *right as f32, y + *down as f32]),
-            Self::Scale => {
-                let [along, down] = ratio(output, input);
+            Self::Scale(shown) => {
+                let [along, down] = ratio(output, *shown);
                 each(points, &|[x, y]| [x * along, y * down]);
             }
             Self::Window(window) => {
-                let [along, down] = ratio(output, window.size());
+                let [along, down] = ratio(output, sides(window.size()));
                 each(points, &|[x, y]| [(x - window.x as f32) * along, (y - window.y as f32) * down]);
             }
             Self::Affine(_) | Self::Projective(_) | Self::Displaced(_) | Self::Mapped(_) => {
@@ -244,7 +244,11 @@ fn clamp(boxes: &mut Boxes, size: Size) {
 }
 
 /// The ratio of two sizes, as torchvision rounds it.
-fn ratio(output: Size, input: Size) -> [f32; 2] {
-    let axis = |new: u32, old: u32| (f64::from(new) / f64::from(old)) as f32;
-    [axis(output.width, input.width), axis(output.height, input.height)]
+fn ratio(output: Size, [columns, rows]: [f64; 2]) -> [f32; 2] {
+    let [width, height] = sides(output);
+    [(width / columns) as f32, (height / rows) as f32]
+}
+
+fn sides(size: Size) -> [f64; 2] {
+    [size.width, size.height].map(f64::from)
 }

@@ -13,6 +13,32 @@ pub(crate) const WEIGHT_BITS: u32 = 22;
 #[cfg(target_arch = "x86_64")]
 pub(crate) const LOW_BITS: u32 = 15;
 
+/// What a resize makes of one axis: `output` pixels of the first `shown` of `input` pixels.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Stretch {
+    pub(crate) input: u32,
+    /// In single precision, as Pillow has it.
+    pub(crate) shown: f32,
+    pub(crate) output: u32,
+}
+
+impl Stretch {
+    /// All `input` pixels become `output` pixels.
+    pub(crate) fn whole(input: u32, output: u32) -> Self {
+        Self { input, shown: input as f32, output }
+    }
+
+    /// Whether nothing changes.
+    pub(crate) fn is_identity(self) -> bool {
+        self == Self::whole(self.output, self.output)
+    }
+
+    /// Number of input pixels per output pixel.
+    fn scale(self) -> f64 {
+        f64::from(self.shown) / f64::from(self.output)
+    }
+}
+
 /// The input pixels of each output pixel, and their weights.
 #[derive(Debug, Default)]
 pub(crate) struct Taps {
@@ -47,21 +73,27 @@ impl Taps {
     }
 
     /// The weights of all output pixels of a resize from `input` to `output` pixels.
+    #[cfg(test)]
     pub(crate) fn new(input: u32, output: u32, interpolation: Interpolation) -> Self {
+        Self::of_stretch(Stretch::whole(input, output), interpolation)
+    }
+
+    /// The weights of all output pixels of a resize.
+    pub(crate) fn of_stretch(stretch: Stretch, interpolation: Interpolation) -> Self {
         let mut taps = Self::default();
-        taps.compute(input, output, 0..output, interpolation);
+        taps.compute(stretch, 0..stretch.output, interpolation);
         taps
     }
 
-    /// Computes the weights of the output pixels `window` of a resize from `input` to `output` pixels. For
-    /// [`Interpolation::Nearest`] each output pixel has a single weight, of 1.
-    pub(crate) fn compute(&mut self, input: u32, output: u32, window: Range<u32>, interpolation: Interpolation) {
+    /// Computes the weights of the output pixels `window` of a resize. For [`Interpolation::Nearest`] each output pixel
+    /// has a single weight, of 1.
+    pub(crate) fn compute(&mut self, stretch: Stretch, window: Range<u32>, interpolation: Interpolation) {
         self.starts.clear();
         self.weights.clear();
         self.offsets.clear();
         self.offsets.push(0);
-        let Some(filter) = Filter::new(input, output, interpolation) else {
-            for source in nearest(input, output, window) {
+        let Some(filter) = Filter::new(stretch, interpolation) else {
+            for source in nearest(stretch, window) {
                 self.starts.push(source);
                 self.weights.push(1 << WEIGHT_BITS);
                 self.offsets.push(self.weights.len() as u32);
@@ -93,16 +125,16 @@ impl Taps {
     }
 }
 
-/// The input pixels from which a resize from `input` to `output` pixels makes the output pixels `window`.
-pub(crate) fn reach(input: u32, output: u32, window: Range<u32>, interpolation: Interpolation) -> Range<u32> {
-    if input == output {
+/// The input pixels from which a resize makes the output pixels `window`.
+pub(crate) fn reach(stretch: Stretch, window: Range<u32>, interpolation: Interpolation) -> Range<u32> {
+    if stretch.is_identity() {
         return window;
     }
-    match Filter::new(input, output, interpolation) {
+    match Filter::new(stretch, interpolation) {
         Some(filter) => filter.range(window.start).start..filter.range(window.end - 1).end,
         None => {
-            let first = nearest(input, output, window.clone()).next().unwrap_or(0);
-            first..nearest(input, output, window).last().unwrap_or(first) + 1
+            let first = nearest(stretch, window.clone()).next().unwrap_or(0);
+            first..nearest(stretch, window).last().unwrap_or(first) + 1
         }
     }
 }
@@ -120,7 +152,7 @@ pub enum PassOrder {
 }
 
 impl PassOrder {
-    /// Whether the vertical pass comes first.
+    /// Whether the vertical pass comes first, for an image of size `input` whatever part of it is shown.
     pub(crate) fn vertical_first(self, input: Size, output: Size) -> bool {
         let lost = |input: u32, output: u32| i64::from(input) - i64::from(output);
         let (columns, rows) = (lost(input.width, output.width), lost(input.height, output.height));
@@ -138,15 +170,15 @@ struct Filter {
 
 impl Filter {
     /// `None` for nearest.
-    fn new(input: u32, output: u32, interpolation: Interpolation) -> Option<Self> {
+    fn new(stretch: Stretch, interpolation: Interpolation) -> Option<Self> {
         let (radius, weight): (f64, fn(f64) -> f64) = match interpolation {
             Interpolation::Nearest => return None,
             Interpolation::Bilinear => (1.0, triangle),
             Interpolation::Bicubic => (2.0, cubic),
             Interpolation::Lanczos => (3.0, lanczos),
         };
-        let scale = f64::from(input) / f64::from(output);
-        Some(Self { scale, support: radius * scale.max(1.0), input, weight })
+        let scale = stretch.scale();
+        Some(Self { scale, support: radius * scale.max(1.0), input: stretch.input, weight })
     }
 
     fn center(&self, i: u32) -> f64 {
@@ -191,8 +223,8 @@ fn lanczos(x: f64) -> f64 {
 }
 
 /// Source pixels of a nearest resize. Like Pillow, it adds up the scale pixel by pixel, including the rounding.
-fn nearest(input: u32, output: u32, window: Range<u32>) -> impl Iterator<Item = u32> {
-    let scale = f64::from(input) / f64::from(output);
+fn nearest(stretch: Stretch, window: Range<u32>) -> impl Iterator<Item = u32> {
+    let (scale, input) = (stretch.scale(), stretch.input);
     let mut at = scale * 0.5;
     (0..window.end)
         .map(move |_| {
@@ -210,16 +242,20 @@ mod tests {
 
     #[test]
     fn a_window_has_the_taps_of_the_whole() {
-        for (input, output) in [(1, 7), (500, 224), (224, 500), (3, 100), (100, 3), (65_535, 1)] {
+        let whole = [(1, 7), (500, 224), (224, 500), (3, 100), (100, 3), (65_535, 1)];
+        let whole = whole.map(|(input, output)| Stretch::whole(input, output));
+        let part = [(501, 500.5, 100), (40, 39.125, 40), (9, 8.25, 30)];
+        let part = part.map(|(input, shown, output)| Stretch { input, shown, output });
+        for stretch in whole.into_iter().chain(part) {
             for interpolation in [Nearest, Bilinear, Bicubic, Lanczos] {
-                let whole = Taps::new(input, output, interpolation);
+                let (whole, output) = (Taps::of_stretch(stretch, interpolation), stretch.output);
                 assert_eq!(whole.len(), output as usize);
                 let mut window = Taps::default();
-                window.compute(input, output, output / 3..output, interpolation);
+                window.compute(stretch, output / 3..output, interpolation);
                 for i in 0..window.len() {
-                    assert_eq!(window.of(i), whole.of(output as usize / 3 + i), "{input} to {output}");
+                    assert_eq!(window.of(i), whole.of(output as usize / 3 + i), "{stretch:?}");
                 }
-                let reach = reach(input, output, output / 3..output, interpolation);
+                let reach = reach(stretch, output / 3..output, interpolation);
                 let (last, weights) = whole.of(output as usize - 1);
                 assert_eq!(reach, window.starts[0]..(last + weights.len()) as u32);
             }

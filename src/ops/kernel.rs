@@ -11,7 +11,7 @@ use super::descriptors::{
     HistogramSample, MixSample, MixupBatch, MixupSample, MorphologySample, NoiseSample, PerspectiveSample,
     ResizeSample, RotateSample, SharpnessSample, SourceImage, StepDescriptor, TableSample, TargetImage,
 };
-use super::filter::{Interpolation, PassOrder};
+use super::filter::{Interpolation, PassOrder, Stretch};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
 use bytemuck::NoUninit;
@@ -117,7 +117,7 @@ pub(crate) trait CallRecorder {
     fn scratch(&mut self, len_bytes: usize) -> Result<DevicePointer>;
 
     /// The weights of the output pixels `window` of a resize along an axis.
-    fn axis(&mut self, input: u32, output: u32, window: Range<u32>, interpolation: Interpolation) -> Result<Axis>;
+    fn axis(&mut self, stretch: Stretch, window: Range<u32>, interpolation: Interpolation) -> Result<Axis>;
 
     /// Order of a resize's passes.
     fn order(&self) -> PassOrder;

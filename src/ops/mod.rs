@@ -13,9 +13,10 @@
 // it. The list `operations!` below makes `Op`, the names and the registry of kernels from these files; the list
 // `transforms!` makes `Transform`. No match on operations has a wildcard arm, so the compiler names every place that a
 // new operation lacks. Two operations that are one algorithm share a file (`flip`, `morphology`). Arithmetic that
-// operations share has files of its own: `filter` (weights of a resize), `rotation` and `affine_warp` (affine maps),
-// `turn` (mirrors and quarter turns), `blend`, `byte_table`. `kernel` is what operations know of GPUs, `descriptors`
-// the structs that kernels get, `recipe` the drawing of recipes, `macros` what many types have in common.
+// operations share has files of its own: `filter` (weights of a resize), `reduce` (the first step of a resize with a
+// reducing gap), `rotation` and `affine_warp` (affine maps), `turn` (mirrors and quarter turns), `blend`, `byte_table`.
+// `kernel` is what operations know of GPUs, `descriptors` the structs that kernels get, `recipe` the drawing of recipes,
+// `macros` what many types have in common.
 //
 // Reference. The reference is torchvision on PIL images, because published accuracies were trained on it. Results must
 // be equal on all processors: Rust neither contracts nor reorders floating-point operations, C is compiled with
@@ -47,6 +48,11 @@
 // device agree; torchvision's order is not fixed, so the bound is 1 of 255. Perspective divides in whole numbers on
 // both devices, within 2^-16 pixels of Pillow's doubles. Its bicubic sampling on a GPU first computes in whole
 // numbers, and computes a value again in doubles if it is within 2^-13 of a whole number.
+//
+// Reducing. A resize with a reducing gap is two stages of a plan, so only what the output needs is decoded and reduced.
+// The first has no kernel: it is for large photographs whose drafts the CPU decodes. A thumbnail is no operation, as it
+// decides how a JPEG is decoded. `Opening` puts a resize in front of the recipe, and `shown` says which part of the
+// draft is the image.
 //
 // Fields. An operation's file says what it does to points (`Operation::motion`), with torchvision's numbers, and how it
 // acts on a mask or a further image (`Operation::on_field`). `fields/motion.rs` applies the one to boxes and keypoints;
@@ -127,6 +133,7 @@ mod random_size_crop;
 mod random_zoom_out;
 pub(crate) mod recipe;
 pub(crate) mod rectangle;
+pub(crate) mod reduce;
 pub(crate) mod resize;
 pub(crate) mod resized_crop;
 pub(crate) mod rotate;
@@ -193,6 +200,7 @@ use affine_warp::AffineWarp;
 use byte_table::ByteTable;
 use check::MAX_SIDE_PX;
 use kernel::{CallRecorder, Kernel};
+use resize::Resample;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use turn::Turn;
@@ -265,12 +273,7 @@ pub(crate) enum Primitive<'a> {
     /// The operation samples through an affine map.
     Affine(AffineWarp),
     /// The operation resizes a rectangle of the image to its result's size.
-    Resample {
-        /// The rectangle.
-        window: Rect,
-        /// The filter.
-        interpolation: Interpolation,
-    },
+    Resample(Resample),
     /// The operation replaces each byte by a value that depends on that byte alone.
     Table(ByteTable),
     /// The operation has a pass of its own.
@@ -564,7 +567,7 @@ impl Op {
             Primitive::Turn(turn) => turn.pass(pass),
             Primitive::Crop { x, y, fill } => pass.replace(size, |input, out| crop::crop(input, x, y, size, fill, out)),
             Primitive::Affine(sampling) => pass.replace(size, |input, out| sampling.make(input, size, part, out)),
-            Primitive::Resample { window, interpolation } => resize::pass(pass, window, size, interpolation),
+            Primitive::Resample(of) => resize::pass(pass, of, size),
             Primitive::Table(table) => {
                 table.pass(pass);
                 Ok(())
@@ -581,7 +584,7 @@ impl Op {
             Primitive::Turn(turn) => turn.launch(on),
             Primitive::Crop { x, y, fill } => crop::launch(on, x, y, size, fill),
             Primitive::Affine(sampling) => sampling.launch(on, size, part),
-            Primitive::Resample { window, interpolation } => resize::launch(on, window, size, interpolation),
+            Primitive::Resample(of) => resize::launch(on, of, size),
             Primitive::Table(table) => table.launch(on),
             Primitive::Pass(own, _) => own.launch(on, part),
         }
@@ -623,6 +626,8 @@ impl Op {
     pub(crate) fn needs_cpu(&self) -> bool {
         match self {
             Self::Custom(_) | Self::Jpeg(_) | Self::Mosaic(_) | Self::MixUp(_) | Self::CopyPaste(_) => true,
+            // A resize with a gap may reduce, for which there is no kernel.
+            Self::Resize(resize) => resize.reducing_gap.is_some(),
             Self::WeightedSum(mix) => mix.chains.iter().flat_map(|chain| &chain.ops).any(Self::needs_cpu),
             _ => false,
         }

@@ -55,6 +55,12 @@ impl OnField {
         Ok([axis(x, self.own.width, self.image.width)?, axis(y, self.own.height, self.image.height)?])
     }
 
+    /// Distances along the sample's image, which may be fractions, in the field's image.
+    pub(super) fn scaled_by_ratio(&self, [across, down]: [f64; 2]) -> [f64; 2] {
+        let axis = |px: f64, own: u32, image: u32| px * f64::from(own) / f64::from(image);
+        [axis(across, self.own.width, self.image.width), axis(down, self.own.height, self.image.height)]
+    }
+
     /// A size of the sample's image for the field's image.
     ///
     /// # Errors

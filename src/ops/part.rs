@@ -107,8 +107,8 @@ pub(crate) trait Partners {
 
 /// What the draws of a sample's recipe depend on.
 pub(crate) struct Partner {
-    /// The operations that turn the stored image upright.
-    pub(crate) turned: Vec<Op>,
+    /// The operations that the stored image is opened with.
+    pub(crate) opened: Vec<Op>,
     /// Size of the stored image.
     pub(crate) size: Size,
     pub(crate) annotation: Annotation,

@@ -118,9 +118,8 @@ fn step(op: &Op, input: Size, output: Size) -> Result<[f64; 6]> {
         Primitive::Turn(turn) => inverse(turn.map(input).matrix()).ok_or_else(unsupported)?,
         Primitive::Affine(sampling) => inverse(sampling.matrix).ok_or_else(unsupported)?,
         Primitive::Crop { x, y, .. } => [1.0, 0.0, -f64::from(x), 0.0, 1.0, -f64::from(y)],
-        Primitive::Resample { window, .. } => {
-            let x = f64::from(output.width) / f64::from(window.width);
-            let y = f64::from(output.height) / f64::from(window.height);
+        Primitive::Resample(of) => {
+            let ([x, y], window) = (of.scale(output).map(f64::recip), of.window);
             [x, 0.0, -x * f64::from(window.x), 0.0, y, -y * f64::from(window.y)]
         }
     })

@@ -39,14 +39,14 @@ pub(crate) struct Recipe {
     pub(crate) is_padded: bool,
 }
 
-/// Draws the recipe of one sample: the operations `turned`, which turn its stored image upright, then the explicit
+/// Draws the recipe of one sample: the operations `opened`, which make a thumbnail and turn it upright, then the explicit
 /// operations of `transforms`. `sample` is as it is stored.
 ///
 /// # Errors
 /// [`Error::Parameter`](crate::Error::Parameter) if an explicit rectangle does not fit the image,
 /// [`Error::Limits`](crate::Error::Limits) if the image grows too large; the errors of reading partners.
 pub(crate) fn draw_recipe(
-    turned: &[Op],
+    opened: &[Op],
     transforms: &[Transform],
     rng: &mut SampleRng,
     sample: SampleInfo<'_>,
@@ -55,7 +55,7 @@ pub(crate) fn draw_recipe(
     let seen = transforms.iter().any(Transform::sees_sample);
     let by_name = transforms.iter().any(Transform::is_named);
     let mut recipe = RecipeBuilder::new(rng, sample, seen, transforms, by_name, partners);
-    recipe.draw(turned)?;
+    recipe.draw(opened)?;
     Ok(Recipe { ops: recipe.ops, is_padded: recipe.is_padded })
 }
 
@@ -73,9 +73,9 @@ impl<'a> RecipeBuilder<'a> {
         Self { rng, region: 0, stored, sample, moved, ops, is_padded: false, transforms, by_name, place: 0, partners }
     }
 
-    /// Draws all transforms, after operations that turn the image upright.
-    fn draw(&mut self, turned: &[Op]) -> Result<()> {
-        turned.iter().try_for_each(|op| self.push(op.clone()))?;
+    /// Draws all transforms, after the operations that images are opened with.
+    fn draw(&mut self, opened: &[Op]) -> Result<()> {
+        opened.iter().try_for_each(|op| self.push(op.clone()))?;
         for (place, transform) in self.transforms.iter().enumerate() {
             self.place = place;
             if self.by_name { self.add_by_name(transform)? } else { self.add(transform)? }
@@ -154,11 +154,11 @@ impl<'a> RecipeBuilder<'a> {
     /// # Errors
     /// The errors of reading it, and of its draws.
     pub(super) fn partner(&self, name: &'static str, sample: u64, rng: &mut SampleRng) -> Result<PartBuilder> {
-        let Partner { turned, size, annotation } = self.partners(name)?.partner(sample)?;
+        let Partner { opened, size, annotation } = self.partners(name)?.partner(sample)?;
         let info = SampleInfo::new(Pick { index: sample, repetition: 0 }, size, &annotation).in_epoch(self.epoch());
         let (sees_fields, before) = (self.moved.is_some(), &self.transforms[..self.place]);
         let mut recipe = RecipeBuilder::new(rng, info, sees_fields, before, self.by_name, self.partners);
-        recipe.draw(&turned)?;
+        recipe.draw(&opened)?;
         Ok(PartBuilder { sample, size: recipe.sample.size, moved: recipe.moved, ops: recipe.ops })
     }
 

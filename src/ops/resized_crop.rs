@@ -5,6 +5,7 @@ use super::filter::Interpolation;
 use super::interpolations::Interpolations;
 use super::kernel::Kernel;
 use super::recipe::RecipeBuilder;
+use super::resize::Resample;
 use super::transform::RandomTransform;
 use super::{OnField, Op, Operation, Primitive, Resize, SizeEffect, rectangle};
 use crate::error::Result;
@@ -84,7 +85,7 @@ impl Operation for ResizedCrop {
     }
 
     fn primitive(&self, _input: Size) -> Primitive<'_> {
-        Primitive::Resample { window: self.rect(), interpolation: self.interpolation }
+        Primitive::Resample(Resample::of(self.rect(), self.interpolation))
     }
 
     fn motion(&self, _input: Size) -> Result<Motion> {

@@ -357,6 +357,13 @@ fn operations_are_written_down_by_their_names() {
     assert_eq!(read(r#"{"op": "resize", "size": 9}"#), Resize::shorter_side(9).into());
     assert_eq!(read(r#"{"op": "resize", "size": 9, "max_size": 12}"#), Resize::shorter_side_within(9, 12).into());
     assert_eq!(read(r#"{"op": "resize", "max_size": 12}"#), Resize::longer_side(12).into());
+    let text = r#"{"op": "resize", "width": 9, "height": 8, "reducing_gap": 2, "shown": [30.5, 20]}"#;
+    assert_eq!(read(text), Resize::new(Size::new(9, 8)).reducing_gap(2.0).shown([30.5, 20.0]).into());
+    for wrong in [Resize::longer_side(9).reducing_gap(0.99), Resize::longer_side(9).shown([0.0, f64::NAN])] {
+        assert!(Op::from(wrong).validate().unwrap_err().is_parameter());
+    }
+    let beyond = Op::from(Resize::longer_side(9).shown([30.5, 20.0]));
+    assert!(beyond.output_size(Size::new(30, 20)).unwrap_err().is_parameter());
     assert_eq!(read(r#"{"op": "gaussian_noise"}"#), GaussianNoise::new(0.1, 0).into());
     assert_eq!(read(r#"{"op": "elastic"}"#), Elastic::new(0).into());
     assert_eq!(read(r#"{"op": "crop", "x": -1, "y": 2, "width": 3, "height": 3}"#), Crop::new(-1, 2, 3).into());

@@ -227,7 +227,7 @@ pub(super) mod range {
 }
 
 /// The written form of a size: `[width, height]`.
-pub(super) mod size {
+pub(crate) mod size {
     use crate::raster::Size;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

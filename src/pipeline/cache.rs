@@ -5,13 +5,14 @@
 //! pipeline treats it like any encoded image, of which only the needed part is read. A pipeline delivers the same
 //! pixels with and without a cache.
 
-use super::recipes::{Recipes, Stored};
+use super::recipes::Recipes;
 use super::stats::Counters;
 use crate::backend::{Encoded, WorkStats};
 use crate::decode::{Header, pnm_header, probe};
 use crate::error::{Error, Result};
 use crate::hex::hex;
 use crate::memory;
+use crate::opening::Stored;
 use crate::ops::Op;
 use crate::plan::{Planner, Strategy};
 use crate::raster::Size;

@@ -203,6 +203,7 @@ fn settings(setup: &Setup) -> Map<String, Value> {
         "max_pixels": recipes.planner.max_px,
         "orientation": recipes.opening.orientation == Orientation::Apply,
         "draft": recipes.opening.draft.map(size),
+        "thumbnail": recipes.opening.thumbnail,
         "accept_truncated": options.accept_truncated,
         "targets": setup.targets.as_ref().map(ToString::to_string),
         "fields": &*setup.fields,

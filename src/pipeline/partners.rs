@@ -6,11 +6,12 @@
 //! generator whose key comes out of the sample's own numbers, so that transforms within transforms need no more domains.
 
 use super::cache::Loaded;
-use super::recipes::{Recipes, Stored};
+use super::recipes::Recipes;
 use super::setup::Setup;
 use super::worker::Worker;
 use crate::error::Result;
 use crate::follow::Follower;
+use crate::opening::Stored;
 use crate::ops::part::{Partner, Partners};
 use crate::source::{Sample, Source, Want};
 use crate::targets::Annotation;
@@ -26,7 +27,7 @@ pub(super) struct LoadedPartner {
 
 /// What draws need of a sample.
 fn partner(recipes: &Recipes, stored: Stored, annotation: Annotation) -> Partner {
-    Partner { turned: recipes.turns(stored), size: stored.size, annotation }
+    Partner { opened: recipes.opening.operations(stored), size: stored.size, annotation }
 }
 
 /// Reads samples for a worker and keeps them, so that none is read twice for a recipe.

@@ -3,7 +3,7 @@
 use crate::decode::Header;
 use crate::error::Result;
 use crate::follow::Follower;
-use crate::opening::Opening;
+use crate::opening::{Opening, Stored};
 use crate::ops::part::Partners;
 use crate::ops::recipe::{Recipe, draw_recipe};
 use crate::ops::transform::{SampleInfo, Transform, images_after};
@@ -13,23 +13,6 @@ use crate::raster::{Size, check_pixels};
 use crate::rng::{Pick, SampleRng};
 use crate::targets::Annotation;
 use std::sync::Arc;
-
-/// Properties of a stored image that its recipe depends on.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Stored {
-    /// Size of the decoded image.
-    pub(super) size: Size,
-    /// Size as stored, which is another for drafts.
-    full: Size,
-    /// The orientation tag (EXIF).
-    orientation: u8,
-}
-
-impl From<&Header> for Stored {
-    fn from(header: &Header) -> Self {
-        Self { size: header.size, full: header.full_size(), orientation: header.orientation }
-    }
-}
 
 /// A sample of a batch: what its recipes depend on beside the pipeline's settings, the epoch and, if a transform sees
 /// the sample, its annotation; and how it came to its place.
@@ -136,15 +119,10 @@ impl Recipes {
         stored: Stored,
         follower: &mut Follower,
     ) -> Result<Annotation> {
-        if let (Some(fields), true) = (&mut annotation.fields, stored.full != stored.size) {
-            *fields = Arc::new(follower.scale_to_draft((**fields).clone(), stored.full, stored.size, &self.planner)?);
+        if let (Some(fields), true) = (&mut annotation.fields, stored.scale_denom > 1) {
+            *fields = Arc::new(follower.scale_to_draft((**fields).clone(), stored, &self.planner)?);
         }
         Ok(annotation)
-    }
-
-    /// The operations that turn a stored image upright.
-    pub(super) fn turns(&self, stored: Stored) -> Vec<Op> {
-        self.opening.turns(stored.orientation)
     }
 
     /// Draws the operations of every image that a batch has of a sample, view after view. `partners` reads other
@@ -156,14 +134,14 @@ impl Recipes {
         annotation: &Annotation,
         partners: Option<&dyn Partners>,
     ) -> Result<SampleRecipes> {
-        let turned = self.turns(stored);
+        let opened = self.opening.operations(stored);
         let (mut recipes, mut is_padded) = (Vec::new(), false);
         for (number, view) in (0..).zip(&self.views) {
             for (repetition, transforms) in (0..).zip(view.all()) {
                 let mut draw = SampleRng::for_view(self.seed, epoch, pick, number, repetition);
                 let sample = SampleInfo::new(pick, stored.size, annotation).in_epoch(epoch);
                 let Recipe { ops: mut recipe, is_padded: own } =
-                    draw_recipe(&turned, transforms, &mut draw, sample, partners)?;
+                    draw_recipe(&opened, transforms, &mut draw, sample, partners)?;
                 is_padded |= own;
                 if self.sanitize {
                     let end = recipe.iter().position(|op| matches!(op, Op::Normalize(_))).unwrap_or(recipe.len());
@@ -177,7 +155,7 @@ impl Recipes {
 
     /// The leading deterministic operations, which are run before an image is cached.
     pub(super) fn cached_ops(&self, stored: Stored) -> Vec<Op> {
-        let mut ops = self.opening.turns(stored.orientation);
+        let mut ops = self.opening.operations(stored);
         ops.extend_from_slice(&self.fixed);
         if self.planner.strategy == Strategy::Composed {
             // An operation that is multiplied with later ones must stay with them.

@@ -95,7 +95,7 @@ impl<I> Pipeline<I> {
         ApplyOptions {
             pass_order: recipes.planner.order,
             orientation: Orientation::Ignore,
-            draft: recipes.opening.draft,
+            draft: recipes.opening.draft_size(),
             accept_truncated: options.accept_truncated,
             max_pixels: recipes.planner.max_px,
             ..ApplyOptions::default()

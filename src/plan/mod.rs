@@ -50,6 +50,8 @@ use crate::ops::affine_warp::AffineWarp;
 use crate::ops::byte_table::ByteTable;
 use crate::ops::fill::Fill;
 use crate::ops::filter::{self, Interpolation, PassOrder};
+use crate::ops::reduce::Factors;
+use crate::ops::resize::{Resample, Resampling};
 use crate::ops::rotation::fixed_point;
 use crate::ops::{Erase, Op, Primitive, Reach, check};
 use crate::raster::{Rect, Size, check_pixels};
@@ -80,21 +82,14 @@ pub(crate) enum StageWork<'a> {
     Gather,
     /// Replaces each byte of the image by its value in a table; the view is plain.
     Table(Box<ByteTable>),
+    /// Reduces by whole factors; the view is plain.
+    Reduce(Factors),
     /// Resizes.
     Resample(Resampling),
     /// Samples through an affine map; the view is plain.
     Affine(AffineWarp),
     /// Runs one pass of an operation, on the part that the pass can be restricted to; the view is plain.
     Pass(&'a Op, Reach),
-}
-
-/// A resize with all its parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Resampling {
-    pub(crate) size: Size,
-    pub(crate) interpolation: Interpolation,
-    /// Whether the vertical pass comes before the horizontal one.
-    pub(crate) vertical_first: bool,
 }
 
 /// One stage of a sample's plan. It reads an image and makes the next one.
@@ -151,7 +146,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) epilogue: Epilogue,
     /// Order of a resize's passes.
     pub(crate) order: PassOrder,
-    /// Whether a pass can be run on the CPU alone: code of the caller's own has no kernel.
+    /// Whether a stage can be run on the CPU alone: code of the caller's own has no kernel.
     pub(crate) needs_cpu: bool,
 }
 
@@ -250,7 +245,11 @@ impl Planner {
             needed = stage.view.reach(stage.reads());
         }
         let last = last(view, &mut stages);
-        let needs_cpu = stages.iter().any(|stage| matches!(stage.work, StageWork::Pass(op, _) if op.needs_cpu()));
+        let needs_cpu = stages.iter().any(|stage| match stage.work {
+            StageWork::Pass(op, _) => op.needs_cpu(),
+            StageWork::Reduce(_) => true,
+            _ => false,
+        });
         Ok(Plan { decode: needed, stages, last, size, epilogue, order, needs_cpu })
     }
 }
@@ -317,9 +316,10 @@ impl Stage<'_> {
                     height: (part.bottom() + margin).min(view.height) - y,
                 }
             }
-            StageWork::Resample(Resampling { size, interpolation, .. }) => {
-                let columns = filter::reach(view.width, size.width, part.x..part.right(), interpolation);
-                let rows = filter::reach(view.height, size.height, part.y..part.bottom(), interpolation);
+            StageWork::Reduce(factors) => factors.reach(part, view),
+            StageWork::Resample(Resampling { columns, rows, interpolation, .. }) => {
+                let columns = filter::reach(columns, part.x..part.right(), interpolation);
+                let rows = filter::reach(rows, part.y..part.bottom(), interpolation);
                 Rect {
                     x: columns.start,
                     y: rows.start,
@@ -384,8 +384,8 @@ impl<'a> StageBuilder<'a> {
             }
             Primitive::Crop { x, y, fill } => self.crop(x, y, fill),
             Primitive::Affine(sampling) => self.sample(sampling),
-            Primitive::Resample { window, interpolation } => {
-                self.resample(window, interpolation);
+            Primitive::Resample(of) => {
+                self.resample(of);
                 true
             }
             Primitive::Table(table) => {
@@ -403,15 +403,20 @@ impl<'a> StageBuilder<'a> {
         }
     }
 
-    fn resample(&mut self, window: Rect, interpolation: Interpolation) {
-        if self.view.table.is_some() && self.size != window.size() {
-            self.write_out();
+    fn resample(&mut self, of: Resample) {
+        let (factors, resampling) = of.steps(self.size, self.order);
+        if !factors.is_identity() {
+            let reduced = factors.reduced(of.window.size());
+            self.stage_on_plain(StageWork::Reduce(factors), reduced);
+        } else {
+            if self.view.table.is_some() && !resampling.is_identity() {
+                self.write_out();
+            }
+            // The window lies inside the image, so any view can be cut there.
+            self.view.crop(of.window.x as i32, of.window.y as i32, of.window.size(), [0; 3]);
         }
-        // The window lies inside the image, so any view can be cut there.
-        self.view.crop(window.x as i32, window.y as i32, window.size(), [0; 3]);
-        if self.size != window.size() {
-            let vertical_first = self.order.vertical_first(window.size(), self.size);
-            self.stage(StageWork::Resample(Resampling { size: self.size, interpolation, vertical_first }), self.size);
+        if !resampling.is_identity() {
+            self.stage(StageWork::Resample(resampling), self.size);
         }
     }
 
@@ -448,7 +453,7 @@ impl<'a> StageBuilder<'a> {
                 Some(([1.0, 0.0, f64::from(x), 0.0, 1.0, f64::from(y)], None))
             }
             Primitive::Affine(sampling) => Some((sampling.matrix, Some(sampling.fill))),
-            Primitive::Crop { .. } | Primitive::Resample { .. } | Primitive::Table(_) | Primitive::Pass(..) => None,
+            Primitive::Crop { .. } | Primitive::Resample(_) | Primitive::Table(_) | Primitive::Pass(..) => None,
         };
         match (&mut self.affine, map) {
             (Some(affine), Some((n, fill))) => {
@@ -490,7 +495,7 @@ fn fits(x: i32, y: i32, size: Size, image: Size) -> bool {
 pub(crate) fn is_multiplied(op: &Op, input: Size) -> bool {
     match op.primitive(input) {
         Primitive::Identity | Primitive::Turn(_) | Primitive::Crop { .. } | Primitive::Affine(_) => true,
-        Primitive::Resample { .. } | Primitive::Table(_) | Primitive::Pass(..) => false,
+        Primitive::Resample(_) | Primitive::Table(_) | Primitive::Pass(..) => false,
     }
 }
 

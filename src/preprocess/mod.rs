@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::follow::Follower;
 use crate::memory;
-use crate::opening::Opening;
+use crate::opening::{Opening, Thumbnail};
 use crate::ops::Op;
 use crate::ops::check::{check_ops, one_size};
 use crate::ops::filter::PassOrder;
@@ -59,6 +59,8 @@ pub struct PreprocessorOptions {
     pub orientation: Orientation,
     /// Decodes JPEGs at a smaller scale whose sides are not below this size: see [`Builder::draft`](crate::Builder::draft).
     pub draft: Option<Size>,
+    /// Begins with a thumbnail of each image: see [`Builder::thumbnail`](crate::Builder::thumbnail).
+    pub thumbnail: Option<Thumbnail>,
     /// Whether truncated JPEGs are accepted.
     pub accept_truncated: bool,
     /// Largest image accepted, in pixels, as stored and after each operation.
@@ -78,6 +80,7 @@ impl Default for PreprocessorOptions {
             pass_order: PassOrder::default(),
             orientation: Orientation::default(),
             draft: None,
+            thumbnail: None,
             accept_truncated: false,
             max_pixels: DEFAULT_MAX_PIXELS,
         }
@@ -129,7 +132,8 @@ impl Preprocessor {
             ..RunOptions::default()
         };
         let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
-        let opening = Opening { orientation: options.orientation, draft: options.draft };
+        let &PreprocessorOptions { orientation, draft, thumbnail, .. } = options;
+        let opening = Opening { orientation, draft, thumbnail };
         let recipe = FixedRecipe { ops: ops.into_iter().collect(), opening, planner };
         let elements = PixelForm { dtype: options.dtype, layout: options.layout, channels: 3 };
         Self::open(recipe, run, elements, options.device)
@@ -168,6 +172,7 @@ impl Preprocessor {
         };
         within("max_batch", run.batch_images, 1, MAX_BATCH)?;
         within("threads", run.threads, 0, MAX_THREADS)?;
+        recipe.opening.validate()?;
         let transforms: Vec<Transform> = recipe.ops.iter().cloned().map(Transform::from).collect();
         let (size, normalize) = check_ops(&transforms)?;
         let size = one_size("preprocessor", size)?;

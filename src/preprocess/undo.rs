@@ -5,7 +5,8 @@ use crate::error::{Error, Result};
 use crate::fields::{
     BoxFormat, Boxes, Clamping, Field, Fields, FurtherImage, KEYPOINTS, KeyPoints, Mask, MaskValues, PointConvention,
 };
-use crate::ops::{Op, PointMap, Resize};
+use crate::opening::Stored;
+use crate::ops::{Op, PointMap};
 use crate::raster::Size;
 use crate::{follow, memory};
 
@@ -41,10 +42,7 @@ impl Preprocessor {
         let recipe = self.engine.recipe();
         let header = recipe.header(image)?;
         let stored = header.full_size();
-        let mut ops: Vec<Op> = Vec::new();
-        if header.size != stored {
-            ops.push(Resize::new(header.size).into());
-        }
+        let mut ops = Stored::from(&header).to_decoded();
         ops.extend(recipe.of(&header));
         let forth = PointMap::new(&ops, stored)?;
         let back = forth.inverse()?;

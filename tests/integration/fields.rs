@@ -21,7 +21,7 @@ use warpfeed::prelude::*;
 use warpfeed::source::{Described, WithFields};
 use warpfeed::{
     ApplyOptions, FieldValues, ImageCache, Orientation, Preprocessor, PreprocessorOptions, Result, Sampling, Strategy,
-    apply_with_fields,
+    Thumbnail, apply_with_fields,
 };
 
 #[derive(Deserialize)]
@@ -596,7 +596,8 @@ fn fields_of_a_draft_lie_on_the_draft() {
     let options = ApplyOptions { draft, ..ApplyOptions::default() };
     let (image, made) = apply_with_fields(&bytes, &given, &[], &options).unwrap();
     assert_eq!(image.shape(), [1, 32, 41, 3]);
-    assert_eq!(made.boxes().unwrap().rows(), [[0.0, 8.0, 41.0, 16.0]]);
+    // 81 columns are 40.5 of the draft's 41.
+    assert_eq!(made.boxes().unwrap().rows(), [[0.0, 8.0, 40.5, 16.0]]);
     let mask = plane(&made, "mask", 0);
     assert!(mask[..31 * 41].iter().all(|value| *value == 0) && mask[31 * 41..].iter().all(|value| *value == 7));
 
@@ -615,6 +616,52 @@ fn fields_of_a_draft_lie_on_the_draft() {
     let options = PreprocessorOptions { draft, ..PreprocessorOptions::default() };
     let preprocessor = Preprocessor::new(recipe.clone(), &options).unwrap();
     assert_eq!(preprocessor.fields(&bytes, &given).unwrap(), want_fields);
+}
+
+/// Of a draft exactly the part becomes a thumbnail that shows the image, so its fields lie as on a resize of the whole.
+#[test]
+fn fields_of_a_thumbnail_lie_on_the_thumbnail() {
+    let (size, bytes) = (Size::new(161, 123), jpeg(161, 123, 5));
+    let boxes = Boxes::new(BoxFormat::Xyxy, vec![[0.0, 0.0, 161.0, 123.0], [16.0, 41.0, 80.5, 82.0]]);
+    let mut plane_of = vec![0_u8; 161 * 123];
+    plane_of[82 * 161..].fill(7);
+    let given = Fields::new()
+        .with("boxes", boxes)
+        .and_then(|fields| fields.with("mask", Mask::new(size, plane_of).unwrap()))
+        .unwrap();
+    for thumbnail in [Thumbnail::new(Size::new(40, 30)), Thumbnail::new(Size::new(40, 30)).reducing_gap(None)] {
+        let options = ApplyOptions { thumbnail: Some(thumbnail), ..ApplyOptions::default() };
+        let (image, made) = apply_with_fields(&bytes, &given, &[], &options).unwrap();
+        let [_, rows, columns, _] = image.shape();
+        let to = thumbnail.of(size).unwrap();
+        assert_eq!((columns, rows), (to.width as usize, to.height as usize));
+        let (x, y) = (to.width as f32 / 161.0, to.height as f32 / 123.0);
+        let want = [[0.0, 0.0, 161.0 * x, 123.0 * y], [16.0 * x, 41.0 * y, 80.5 * x, 82.0 * y]];
+        for (got, want) in made.boxes().unwrap().rows().iter().flatten().zip(want.iter().flatten()) {
+            assert!((got - want).abs() < 1e-4, "{thumbnail:?}: {got}, want {want}");
+        }
+        let mask = plane(&made, "mask", 0);
+        let below = mask.iter().filter(|value| **value == 7).count();
+        assert_eq!(below, columns * rows / 3, "{thumbnail:?}");
+
+        // A pipeline's recipe has the operation, and needs the draft alone.
+        let source = EncodedImages::new([(bytes.clone(), 0)]).fields(["boxes", "mask"], {
+            let given = given.clone();
+            move |_: Described<'_>| Ok(given.clone())
+        });
+        let builder = Pipeline::builder(source).fields(["boxes", "mask"]).thumbnail(thumbnail);
+        let pipeline = builder.augment(random_horizontal_flip(1.0)).output(DType::U8, Layout::Nhwc);
+        let batch = pipeline.resize(Size::new(20, 16)).build().unwrap().epoch(0).next().unwrap().unwrap();
+        let recipe = &batch.recipes(0).unwrap()[0];
+        let draft = (batch.stored_sizes()[0] != size).then(|| Size::new(80, 60));
+        let options = ApplyOptions { draft, ..ApplyOptions::default() };
+        let (want, want_fields) = apply_with_fields(&bytes, &given, recipe, &options).unwrap();
+        assert_eq!(batch.images().as_bytes().unwrap(), want.as_bytes().unwrap());
+        assert_eq!(batch.fields(0).unwrap().image(0), Some(&want_fields));
+    }
+    let wrong = Thumbnail::new(size).reducing_gap(Some(0.5));
+    let options = ApplyOptions { thumbnail: Some(wrong), ..ApplyOptions::default() };
+    assert!(apply_with_fields(&bytes, &given, &[], &options).unwrap_err().is_parameter());
 }
 
 #[test]

@@ -50,11 +50,11 @@ const MODULES: &[(&str, &str)] = &[
     ("backend", "cuda device error fields file memory mix ops plan source targets tensor threads trace"),
     // What a program builds and calls.
     ("engine", "backend device error memory opening ops plan tensor threads"),
-    ("follow", "backend error fields ops plan"),
+    ("follow", "backend error fields opening ops plan"),
     ("apply", "backend device engine error fields follow opening ops plan tensor"),
     ("preset", "error fields mix ops targets"),
     ("preprocess", "backend device engine error fields follow memory opening ops plan preset tensor threads"),
-    ("contract", "apply atomic error file hex memory npy ops plan preprocess preset tensor"),
+    ("contract", "apply atomic error file hex memory npy opening ops plan preprocess preset tensor"),
     (
         "pipeline",
         "apply atomic backend device error fields file follow hex memory mix opening ops plan preprocess preset rng sampler \

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use warpfeed::image::Size;
 use warpfeed::{
     ApplyOptions, DType, Device, Error, Layout, Orientation, Preprocessor, PreprocessorOptions, Strategy, Tensor,
-    apply, ops::Op,
+    Thumbnail, apply, ops::Op,
 };
 
 #[derive(Deserialize)]
@@ -31,6 +31,8 @@ struct Case {
     orientation: Option<String>,
     #[serde(default)]
     draft: Option<[u32; 2]>,
+    #[serde(default)]
+    thumbnail: Option<Thumbnail>,
 }
 
 #[derive(Deserialize)]
@@ -97,7 +99,7 @@ fn difference(case: &Case, folder: &Path, got: &Tensor) -> Option<String> {
 fn preprocessed(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Option<Result<Tensor, Error>> {
     let normalized = ops.iter().any(|op| matches!(op, Op::Normalize(_)));
     let (dtype, layout) = if normalized { (DType::F32, Layout::Nchw) } else { (DType::U8, Layout::Nhwc) };
-    let &ApplyOptions { strategy, orientation, draft, accept_truncated, device, .. } = options;
+    let &ApplyOptions { strategy, orientation, draft, thumbnail, accept_truncated, device, .. } = options;
     let options = PreprocessorOptions {
         dtype,
         layout,
@@ -105,6 +107,7 @@ fn preprocessed(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Option<Resu
         strategy,
         orientation,
         draft,
+        thumbnail,
         accept_truncated,
         device,
         ..PreprocessorOptions::default()
@@ -139,8 +142,15 @@ fn check(cases: &Path, images: &Path) -> usize {
             };
             let accept_truncated = case.kind.ends_with("truncated");
             let draft = case.draft.map(|[width, height]| Size::new(width, height));
-            let options =
-                ApplyOptions { strategy, orientation, draft, accept_truncated, device, ..ApplyOptions::default() };
+            let options = ApplyOptions {
+                strategy,
+                orientation,
+                draft,
+                thumbnail: case.thumbnail,
+                accept_truncated,
+                device,
+                ..ApplyOptions::default()
+            };
             let applied = apply(&bytes, &case.ops, &options);
             for result in [Some(applied), preprocessed(&bytes, &case.ops, &options)].into_iter().flatten() {
                 let problem = match result {

@@ -12,6 +12,7 @@ cases.jsonl has one case a line:
   ops          the operations, as in a written recipe
   orientation  "apply": the EXIF orientation is applied before the operations; otherwise it is ignored
   draft        [width, height] for Image.draft, which comes before everything else
+  thumbnail    the parameters of Image.thumbnail, which comes next: size, interpolation, reducing_gap
   dtype, shape of the result: uint8 [height, width, 3], or float32 [3, height, width] after normalize
   sha256       of the result's bytes in C order, little endian
   compare      "exact", or {"max_abs": n}: no element differs by more than n; with "share" all but so many of them
@@ -131,6 +132,10 @@ def elastic(image, op):
 
 
 def resize(image, op):
+    if "reducing_gap" in op or "shown" in op:
+        box = (0, 0, *op["shown"]) if "shown" in op else None
+        filter = Image.Resampling[op["interpolation"].upper()]
+        return image.resize((op["width"], op["height"]), filter, box, op.get("reducing_gap"))
     if "width" in op:
         return tv.resize(image, [op["height"], op["width"]], interpolation(op, "bilinear"))
     return v2.resize(image, op.get("size"), interpolation(op, "bilinear"), op.get("max_size"))
@@ -169,11 +174,14 @@ OPERATIONS = {
 }
 
 
-def result(name, ops, orientation=None, truncated=False, draft=None):
+def result(name, ops, orientation=None, truncated=False, draft=None, thumbnail=None):
     ImageFile.LOAD_TRUNCATED_IMAGES = truncated
     image = Image.open(IMAGES / name)
     if draft:
         image.draft(None, draft)
+    if thumbnail:
+        filter = Image.Resampling[thumbnail["interpolation"].upper()]
+        image.thumbnail(thumbnail["size"], filter, thumbnail["reducing_gap"])
     if orientation == "apply":
         image = ImageOps.exif_transpose(image)
     image = image.convert("RGB")
@@ -320,6 +328,52 @@ def drafts(names):
             yield name, kind + "-eval", [{"op": "resize", "size": 16}, {"op": "center_crop", "width": 12, "height": 9}], None, to
 
 
+def reductions():
+    """(image, kind, operations): resizes with a reducing gap, and of a part of the image."""
+    draw = random.Random(22)
+    for name in ("baseline-420.jpg", "orientation-6.jpg", "rgb.png", "quality-100.jpg", "size-7x5.jpg", "size-1x37.jpg"):
+        width, height = Image.open(IMAGES / name).size
+        for filter in FILTERS:
+            for gap in (1, 1.5, 3.0):
+                to = {"width": max(1, width // draw.randint(2, 9)), "height": max(1, height // draw.randint(2, 9))}
+                resized = {"op": "resize", **to, "interpolation": filter, "reducing_gap": gap}
+                yield name, f"reduced-{filter}", [resized]
+                shown = [width - draw.choice((0, 0.25, 0.5, 0.875)), height - draw.choice((0, 0.25, 0.5, 0.875))]
+                yield name, f"reduced-part-{filter}", [{**resized, "shown": shown}]
+            to = {"width": draw.randint(1, 2 * width), "height": draw.randint(1, 2 * height)}
+            shown = [draw.uniform(0.4, 1) * width, draw.uniform(0.4, 1) * height]
+            yield name, f"part-{filter}", [{"op": "resize", **to, "interpolation": filter, "shown": shown}]
+            same = {"op": "resize", "width": width, "height": height, "interpolation": filter}
+            yield name, f"part-{filter}-same-size", [{**same, "shown": [width, 0.9 * height]}]
+        some = {"op": "resize", "width": max(1, width // 5), "height": max(1, height // 4), "interpolation": "bilinear"}
+        half = {"width": max(1, width // 10), "height": max(1, height // 8)}
+        after = [{"op": "hflip"}, {"op": "center_crop", **half}]
+        yield name, "reduced-crop", [{**some, "reducing_gap": 1.2}, *after]
+        yield name, "reduced-turned", [{"op": "vflip"}, {"op": "invert"}, {**some, "reducing_gap": 2}]
+
+
+def thumbnails(names):
+    """(image, kind, operations, orientation, draft, thumbnail): images that Pillow does not convert for a resize."""
+    draw = random.Random(23)
+    for name in names:
+        image = Image.open(IMAGES / name)
+        # As for drafts. Pillow makes thumbnails of inks, palettes and premultiplied colors.
+        if image.mode not in ("RGB", "L") or any(word in name for word in ("lossless", "absurd", "truncated")):
+            continue
+        width, height = image.size
+        for gap in (None, 1.0, 2.0, 3.0):
+            for scale in (draw.choice((0.9, 2.1)), draw.choice((4.3, 9))):
+                size = [max(1, int(width / scale * draw.uniform(0.8, 1.2))), max(1, int(height / scale))]
+                filter = draw.choice(FILTERS)
+                thumbnail = {"size": size, "interpolation": filter, "reducing_gap": gap}
+                yield name, f"thumbnail-{filter}", [], "apply" if name.startswith("orientation") else None, None, thumbnail
+        thumbnail = {"size": [40, 40], "interpolation": "bicubic", "reducing_gap": 1.5}
+        if min(width, height) > 16:
+            crop = [{"op": "crop", "x": 2, "y": 1, "width": 9, "height": 7}, {"op": "hflip"}]
+            yield name, "thumbnail-crop", crop, None, None, thumbnail
+            yield name, "thumbnail-of-draft", [], None, [width // 2, height // 2], thumbnail
+
+
 def cases():
     """(image, kind, operations, orientation, tolerance)."""
     names = sorted(path.name for path in IMAGES.iterdir())
@@ -357,15 +411,24 @@ def main():
     for old in ARRAYS.glob("[0-9]*.npy"):
         old.unlink()
     count = 0
-    drafted = ((*case[:4], 0, case[4]) for case in drafts(sorted(path.name for path in IMAGES.iterdir())))
+    names = sorted(path.name for path in IMAGES.iterdir())
+    all_cases = itertools.chain(
+        ((*case, None, None) for case in cases()),
+        ((*case[:4], 0, case[4], None) for case in drafts(names)),
+        ((*case, None, 0, None, None) for case in reductions()),
+        ((*case[:4], 0, *case[4:]) for case in thumbnails(names)),
+    )
     with open(HERE / "cases.jsonl", "w") as out:
-        for name, kind, ops, orientation, tolerance, draft in itertools.chain(((*c, None) for c in cases()), drafted):
-            array = result(name, ops, orientation, truncated=kind.endswith("truncated"), draft=draft)
+        for name, kind, ops, orientation, tolerance, draft, thumbnail in all_cases:
+            truncated = kind.endswith("truncated")
+            array = result(name, ops, orientation, truncated, draft, thumbnail)
             case = {"image": name, "kind": kind, "ops": ops}
             if orientation:
                 case["orientation"] = orientation
             if draft:
                 case["draft"] = draft
+            if thumbnail:
+                case["thumbnail"] = thumbnail
             case |= {"dtype": str(array.dtype), "shape": list(array.shape)}
             case["sha256"] = hashlib.sha256(array.tobytes()).hexdigest()
             case["compare"] = tolerance or "exact"

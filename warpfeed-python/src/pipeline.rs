@@ -15,7 +15,7 @@ use warpfeed::image::Size;
 use warpfeed::ops::TransformFile;
 use warpfeed::{
     BadLimit, Builder, DType, EntryPoints, EpochOrder, EpochState, ImageCache, LastBatch, Layout, OnError, Orientation,
-    PaddedPipeline, Partition, Preset, RaggedPipeline, Sampling, Strategy,
+    PaddedPipeline, Partition, Preset, RaggedPipeline, Sampling, Strategy, Thumbnail,
 };
 
 /// The settings of a pipeline. Those that are absent keep the crate's defaults, but for the device.
@@ -44,6 +44,8 @@ struct Settings {
     pad_to: Option<u32>,
     orientation: Option<OrientationName>,
     draft: Option<(u32, u32)>,
+    thumbnail: Option<(u32, u32)>,
+    reducing_gap: Option<f64>,
     targets: Option<String>,
     fields: Option<Vec<String>>,
     mix: Option<String>,
@@ -122,6 +124,8 @@ struct Points {
     /// "none", "memory", or a folder.
     place: Option<String>,
     bytes: Option<u64>,
+    /// Whether places between entry points are kept.
+    dense: Option<bool>,
 }
 
 /// The order of the epoch that is begun next, as Python lists it.
@@ -196,6 +200,10 @@ impl Settings {
         if let Some((width, height)) = self.draft {
             builder = builder.draft(Size::new(width, height));
         }
+        if let Some((width, height)) = self.thumbnail {
+            let thumbnail = Thumbnail::new(Size::new(width, height));
+            builder = builder.thumbnail(thumbnail.reducing_gap(self.reducing_gap));
+        }
         if let Some(limit) = self.max_bad {
             builder = builder.max_bad(match limit {
                 Limit::Count(count) => BadLimit::Count(count),
@@ -205,13 +213,14 @@ impl Settings {
         if let Some(Cache { folder, bytes }) = self.cache {
             builder = builder.cache(folder.map_or(ImageCache::memory(bytes), |folder| ImageCache::disk(folder, bytes)));
         }
-        if let Some(Points { place, bytes }) = self.entry_points {
+        if let Some(Points { place, bytes, dense }) = self.entry_points {
             let points = match place.as_deref() {
                 None => EntryPoints::default(),
                 Some("none") => EntryPoints::none(),
                 Some("memory") => EntryPoints::memory(),
                 Some(folder) => EntryPoints::folder(folder),
             };
+            let points = dense.into_iter().fold(points, EntryPoints::dense);
             builder = builder.entry_points(bytes.into_iter().fold(points, EntryPoints::limit));
         }
         if let Some(targets) = self.targets {

@@ -225,6 +225,27 @@ def test_images_of_objects_are_anything_with_bytes(photos: Path) -> None:
         next(iterator)
 
 
+def test_entry_points_are_kept_as_close_as_wanted(photos: Path, tmp_path: Path) -> None:
+    def kept(density: str) -> int:
+        folder = tmp_path / density
+        loader = DataLoader(photos, 8, transform=SMALL, num_workers=1, entry_points=(folder, 1 << 20, density))
+        for _ in range(3):
+            batches(loader)
+        return sum(file.stat().st_size for file in folder.glob("*.points"))
+
+    assert 0 < kept("sparse") < kept("dense")
+
+
+def test_thumbnails_come_before_transforms(photos: Path) -> None:
+    crop = [t.CenterCrop(16, 16)]
+    whole = DataLoader(photos, 8, transform=crop, thumbnail=(24, 24))
+    assert whole.recipe(0)[0]["reducing_gap"] == 2.0
+    assert (
+        "reducing_gap" not in DataLoader(photos, 8, transform=crop, thumbnail=(24, 24), reducing_gap=None).recipe(0)[0]
+    )
+    assert [images.shape[1:] for images, _ in whole][0] == (3, 16, 16)
+
+
 def test_a_mix_and_views(photos: Path) -> None:
     (images, targets), *_ = DataLoader(photos, 8, transform=SMALL, mix="torchvision=0.2/1", targets="soft=4")
     assert images.shape == (8, 3, 32, 32) and np.allclose(targets.sum(1), 1)

@@ -9,8 +9,9 @@ use crate::error::Result;
 use crate::ops::CpuPass;
 use crate::ops::byte_table::ByteTable;
 use crate::ops::filter::PassOrder;
+use crate::ops::resize::Resampling;
 use crate::plan::view::ImageView;
-use crate::plan::{Last, Mirror, Plan, Resampling, Stage, StageWork, decoded_by};
+use crate::plan::{Last, Mirror, Plan, Stage, StageWork, decoded_by};
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::trace::{Activity, Span};
 use std::time::{Duration, Instant};
@@ -187,6 +188,7 @@ impl Stages {
                 let mut emit = |y: u32, row: &[Pixel]| next.row_mut(y - part.y).copy_from_slice(row);
                 resample::resample(&stage.view, current, resampling, part, &mut self.scratch, &mut emit);
             }
+            StageWork::Reduce(factors) => factors.reduce(current, part, next),
             StageWork::Table(table) => {
                 apply(Some(table), current);
                 return Ok(());

@@ -4,8 +4,7 @@
 use super::gather::{Gather, plain_row};
 use super::vertical::vertical_pass;
 use crate::ops::filter::{Interpolation, Taps};
-use crate::ops::resize::horizontal_row;
-use crate::plan::Resampling;
+use crate::ops::resize::{Resampling, horizontal_row};
 use crate::plan::view::ImageView;
 use crate::raster::{Image, Pixel, Rect};
 use crate::simd::wide;
@@ -57,15 +56,15 @@ pub(crate) fn resample(
     scratch: &mut Scratch,
     emit: &mut dyn FnMut(u32, &[Pixel]),
 ) {
-    let (input, &Resampling { size, interpolation, vertical_first }) = (view.size, resampling);
-    let (horizontal, vertical) = (input.width != size.width, input.height != size.height);
+    let &Resampling { columns: across, rows: down, interpolation, vertical_first } = resampling;
+    let (horizontal, vertical) = (!across.is_identity(), !down.is_identity());
     let gather = Gather::new(view);
     let Scratch { columns, rows, line, ring, middle, output } = scratch;
     if horizontal {
-        columns.taps.compute(input.width, size.width, part.x..part.right(), interpolation);
+        columns.taps.compute(across, part.x..part.right(), interpolation);
     }
     if vertical {
-        rows.compute(input.height, size.height, part.y..part.bottom(), interpolation);
+        rows.compute(down, part.y..part.bottom(), interpolation);
     }
     // The columns of the view that are read.
     let (left, right) = if horizontal {

@@ -11,11 +11,13 @@ use crate::ops::descriptors::{
     TargetImage,
 };
 use crate::ops::fill::packed;
-use crate::ops::filter::{Interpolation, PassOrder, Taps};
+use crate::ops::filter::{Interpolation, PassOrder, Stretch, Taps};
 use crate::ops::kernel::{CallRecorder, Descriptor, KernelId};
+use crate::ops::reduce::no_kernel;
+use crate::ops::resize::Resampling;
 use crate::ops::{Erase, noise};
 use crate::plan::view::ImageView;
-use crate::plan::{Epilogue, Last, Plan, Resampling, Stage, StageWork};
+use crate::plan::{Epilogue, Last, Plan, Stage, StageWork};
 use crate::raster::{Rect, Size};
 use crate::tensor::DType;
 use half::{bf16, f16};
@@ -130,9 +132,9 @@ impl CallRecorder for Lowering<'_> {
         self.arena.scratch(len_bytes)
     }
 
-    fn axis(&mut self, input: u32, output: u32, window: Range<u32>, interpolation: Interpolation) -> Result<Axis> {
+    fn axis(&mut self, stretch: Stretch, window: Range<u32>, interpolation: Interpolation) -> Result<Axis> {
         let first = window.start as i32;
-        self.taps.compute(input, output, window, interpolation);
+        self.taps.compute(stretch, window, interpolation);
         let most = self.taps.most() as u32;
         let (starts, offsets, weights) = self.taps.tables();
         let starts = self.chunk.put(self.arena, starts)?;
@@ -237,6 +239,7 @@ impl<'a> Lowering<'a> {
             StageWork::Table(table) => return table.launch(self),
             StageWork::Resample(resampling) => Some(*resampling),
             StageWork::Affine(sampling) => return sampling.launch(self, stage.size, part),
+            StageWork::Reduce(_) => return Err(no_kernel()),
             StageWork::Pass(op, _) => return op.launch(self, part),
         };
         let mut sample = self.fused(&stage.view, resize, part)?;
@@ -285,13 +288,12 @@ impl<'a> Lowering<'a> {
                 }
             })?;
         }
-        if let Some(Resampling { size, interpolation, vertical_first }) = resize {
-            let input = view.size;
-            if input.width != size.width {
-                sample.columns = self.axis(input.width, size.width, part.x..part.right(), interpolation)?;
+        if let Some(Resampling { columns, rows, interpolation, vertical_first }) = resize {
+            if !columns.is_identity() {
+                sample.columns = self.axis(columns, part.x..part.right(), interpolation)?;
             }
-            if input.height != size.height {
-                sample.rows = self.axis(input.height, size.height, part.y..part.bottom(), interpolation)?;
+            if !rows.is_identity() {
+                sample.rows = self.axis(rows, part.y..part.bottom(), interpolation)?;
             }
             sample.vertical_first = u32::from(vertical_first);
         }

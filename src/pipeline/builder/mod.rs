@@ -10,7 +10,7 @@ use crate::backend::{self, CallersMemory, PixelForm, RunOptions};
 use crate::device::{DecodePath, Device, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
-use crate::opening::Opening;
+use crate::opening::{Opening, Thumbnail};
 use crate::ops::check::check_ops;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
@@ -448,6 +448,33 @@ impl Builder {
     #[must_use]
     pub fn draft(mut self, size: Size) -> Self {
         self.opening.draft = Some(size);
+        self
+    }
+
+    /// Begins each recipe with a thumbnail of the image: Pillow's `Image.thumbnail` after `Image.open`, with its bytes
+    /// for gray and RGB images. Others are converted to RGB first. Random crops are taken from the thumbnail. If a
+    /// [`draft`](Self::draft) is set too, the thumbnail is made of that draft.
+    ///
+    /// ```
+    /// use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
+    /// use warpfeed::prelude::*;
+    /// use warpfeed::source::EncodedImages;
+    /// use warpfeed::Thumbnail;
+    ///
+    /// let photograph = encode_jpeg(&Image::new(Size::new(2001, 1500)), &JpegOptions::default())?;
+    /// let pipeline = Pipeline::builder(EncodedImages::new([(photograph, 0)]))
+    ///     .thumbnail(Thumbnail::new(Size::new(256, 256)))
+    ///     .center_crop(192)
+    ///     .build()?;
+    /// let batch = pipeline.epoch(0).next().ok_or("no batch")??;
+    /// // A draft of half the size has 1,001 columns, of which 1,000.5 are shown.
+    /// assert_eq!(batch.stored_sizes(), [Size::new(1001, 750)]);
+    /// assert_eq!(batch.recipes(0)?[0][0].output_size(Size::new(1001, 750))?, Size::new(256, 192));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn thumbnail(mut self, thumbnail: Thumbnail) -> Self {
+        self.opening.thumbnail = Some(thumbnail);
         self
     }
 

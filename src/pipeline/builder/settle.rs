@@ -50,6 +50,7 @@ impl Builder {
         simd::check()?;
         let partitions = self.partitions(devices.len())?;
         self.partition = partitions[0];
+        self.opening.validate()?;
         let views = self.settle_views()?;
         let normalize = self.settle_options(&views)?;
         let is_stream = self.input.samples().is_none();

@@ -459,6 +459,31 @@ mod tests {
         assert!(known > 1200, "{known}");
     }
 
+    #[test]
+    fn images_narrower_than_a_step_use_their_points() {
+        let mut rng = ChaCha8Rng::seed_from_u64(4);
+        let [mut lanes, _, mut one_by_one] = decoders();
+        for width in [5, 64, 100, 127] {
+            let source = image(Size::new(width, 900), &mut rng);
+            let part = Rect { x: 0, y: 600, width, height: 200 };
+            for sampling in [ChromaSampling::S444, ChromaSampling::S422, ChromaSampling::S420] {
+                let jpeg = encode_jpeg(&source, &JpegOptions { sampling, ..JpegOptions::default() }).unwrap();
+                let (want, _) = decoded(&mut one_by_one, &jpeg, part, DecodeOptions::default()).unwrap();
+                for dense in [false, true] {
+                    let memory = EntryPointStore::new(1 << 20);
+                    memory.for_devices(dense);
+                    let how = DecodeOptions { entry_points: Some(&memory), ..DecodeOptions::default() };
+                    let (got, knew) = decoded(&mut one_by_one, &jpeg, part, how).unwrap();
+                    assert!(got == want && knew == PriorKnowledge::Nothing, "{width} {sampling:?} {dense}");
+                    for decoder in [&mut one_by_one, &mut lanes] {
+                        let (got, knew) = decoded(decoder, &jpeg, part, how).unwrap();
+                        assert!(got == want && knew == PriorKnowledge::EntryPoints, "{width} {sampling:?} {dense}");
+                    }
+                }
+            }
+        }
+    }
+
     /// Parts of drafts have the pixels of the whole draft by libjpeg alone, with entry points and without.
     #[test]
     fn parts_of_drafts_are_those_of_the_whole_draft() {

@@ -9,7 +9,7 @@
 use super::Header;
 use crate::raster::{Rect, Size};
 
-/// Number of pixels from one entry point to the next, if the MCU's width divides it.
+/// Number of pixels from one entry point to the next, if the MCU's width divides it and the image is not narrower.
 const STEP_PX: u32 = 128;
 /// Largest size of a file, so that 32 bits can count the bits of its data.
 pub(super) const MAX_BYTES: usize = 1 << 28;
@@ -64,7 +64,7 @@ impl McuGrid {
 
     /// Number of MCUs from one learned entry point to the next.
     pub(super) fn step(&self) -> u32 {
-        (STEP_PX / self.mcu.width).max(1)
+        (STEP_PX / self.mcu.width).max(1).min(self.columns)
     }
 
     /// Largest number of points that are learned.

@@ -212,6 +212,12 @@ impl Header {
         self.full_size
     }
 
+    /// The denominator of the scale at which the image is decoded: 1, or 2, 4 or 8 if this is the header of a draft.
+    #[must_use]
+    pub fn scale_denom(&self) -> u32 {
+        self.scale_denom
+    }
+
     /// Whether the image is decoded at a smaller scale than it is stored.
     #[must_use]
     pub fn is_draft(&self) -> bool {

@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from . import _datasets, _devices, _mixing, _torchvision, _warpfeed
 from ._errors import ParameterError
@@ -19,6 +19,8 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 DTypeName = Literal["float32", "float16", "bfloat16", "uint8"]
+# "none", "memory", "dense", "sparse", a folder, or the most bytes.
+EntryPoints: TypeAlias = str | os.PathLike[str] | int
 _DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"}
 
 _DETECTION = {name for name in _warpfeed.presets() if _warpfeed.preset(name)[2]}
@@ -141,9 +143,11 @@ class Loader(Generic[T]):
         max_bad: int | float | None = None,
         orientation: Literal["apply", "ignore"] | None = None,
         draft: tuple[int, int] | None = None,
+        thumbnail: tuple[int, int] | None = None,
+        reducing_gap: float | None = 2.0,
         strategy: Literal["fused", "sequential", "composed"] | None = None,
         cache: int | tuple[str | os.PathLike[str], int] | None = None,
-        entry_points: str | os.PathLike[str] | int | None = None,
+        entry_points: EntryPoints | tuple[EntryPoints, ...] | None = None,
         limit: int | None = None,
     ) -> None:
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
@@ -198,6 +202,8 @@ class Loader(Generic[T]):
             "pad_to": pad_to,
             "orientation": orientation or ("ignore" if found.ignores_exif else None),
             "draft": draft,
+            "thumbnail": thumbnail,
+            "reducing_gap": reducing_gap,
             "targets": targets,
             "fields": None if fields is None else list(fields),
             "mix": mix,
@@ -466,9 +472,15 @@ def _cache(cache: int | tuple[str | os.PathLike[str], int] | None) -> dict[str, 
     return {"folder": None if folder is None else os.fspath(folder), "bytes": size}
 
 
-def _entry_points(entry_points: str | os.PathLike[str] | int | None) -> dict[str, Any] | None:
+def _entry_points(entry_points: EntryPoints | tuple[EntryPoints, ...] | None) -> dict[str, Any] | None:
     if entry_points is None:
         return None
-    if isinstance(entry_points, int):
-        return {"place": None, "bytes": entry_points}
-    return {"place": os.fspath(entry_points), "bytes": None}
+    found: dict[str, Any] = {"place": None, "bytes": None, "dense": None}
+    for value in entry_points if isinstance(entry_points, tuple) else (entry_points,):
+        if isinstance(value, int):
+            found["bytes"] = value
+        elif value in ("dense", "sparse"):
+            found["dense"] = value == "dense"
+        else:
+            found["place"] = os.fspath(value)
+    return found

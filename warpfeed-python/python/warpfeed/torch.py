@@ -62,7 +62,8 @@ class DataLoader(Loader[Any]):
     on_error: "raise", "skip", or "substitute" for a bad image; `bad()` lists them.
     orientation: whether EXIF orientation is applied: by default not for torchvision's data sets, as torchvision ignores it.
     cache: bytes of decoded images to keep, or (folder, bytes).
-    entry_points: "none", "memory", a folder, or the most bytes; they make later epochs faster.
+    entry_points: "none", "memory", a folder, the most bytes, "dense" (with places for a GPU) or "sparse", or several in
+        a tuple; they make later epochs faster.
 
     `state_dict` and `load_state_dict` resume in the middle of an epoch with the batches that were left.
     """
