@@ -39,7 +39,8 @@ pub struct FieldArgs {
     /// Further images in another folder, under the images' paths: NAME=FOLDER[,FILTER][,OLD:NEW].
     ///
     /// They become the field NAME. FILTER (nearest, bilinear, bicubic, lanczos) moves them whatever the operations' own is.
-    /// OLD:NEW are what images' names end in and what theirs have in its place: disparity=disparity,_leftImg8bit:_disparity.
+    /// OLD is the end of an image's name that they lack, NEW what stands there instead, as in
+    /// disparity=disparity,_leftImg8bit:_disparity.
     /// May be given several times.
     #[arg(long, value_name = "NAME=FOLDER")]
     beside: Vec<FurtherFolder>,
@@ -81,10 +82,10 @@ fn is_remote(spec: &Path) -> bool {
 /// Options for --format masks.
 #[derive(Args)]
 struct MaskArgs {
-    /// What images' names end in before their ending, for --format masks; Cityscapes: _leftImg8bit.
+    /// The end of an image's name that its mask's lacks, for --format masks; Cityscapes: _leftImg8bit.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     image_suffix: String,
-    /// What masks' names have in its place before .png; Cityscapes: _gtFine_labelIds.
+    /// The end of a mask's name in its place, before .png; Cityscapes: _gtFine_labelIds.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     mask_suffix: String,
     /// Meaning of the numbers in masks: classes, reduce-zero, cityscapes, or pairs like 7:0,8:1.

@@ -100,11 +100,11 @@ impl FromStr for MaskIds {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaskOptions {
-    /// What the names of images end in before their ending. Default: nothing.
+    /// The end of an image's name, before `.jpg` or the like, that its mask's name lacks. Default: nothing.
     pub image_suffix: String,
-    /// What the names of masks have in its place, before `.png`. Default: nothing.
+    /// The end of a mask's name in its place, before `.png`. Default: nothing.
     pub mask_suffix: String,
-    /// What the numbers in masks mean. Default: classes.
+    /// The meaning of the numbers in masks. Default: classes.
     pub ids: MaskIds,
     /// The class of pixels that a training ignores: those without a class, and what operations bring into view from
     /// outside the image. Default: 255.
