@@ -43,7 +43,7 @@ pub struct FieldArgs {
     /// disparity=disparity,_leftImg8bit:_disparity.
     /// May be given several times.
     #[arg(long, value_name = "NAME=FOLDER")]
-    beside: Vec<FurtherFolder>,
+    further: Vec<FurtherFolder>,
     #[command(flatten)]
     masks: MaskArgs,
 }
@@ -59,7 +59,7 @@ impl FieldArgs {
             format,
             split: self.split.clone(),
             annotations: self.annotations.clone(),
-            beside: self.beside.clone(),
+            beside: self.further.clone(),
             masks: self.masks.options(),
             records: self.records()?,
             ..OpenOptions::default()

@@ -413,7 +413,7 @@ fn the_command_packs_fields_and_the_digest_stays() {
     let (depth, high) = (beside("depth", ""), beside("high", ",lanczos"));
     let fields = "boxes,labels,masks,keypoints,area,ids,category_ids,depth,high";
     let run = ["--preset", "ssd", "--fields", fields, "--digest", "--json"];
-    let coco = ["--annotations", annotations, "--beside", &depth, "--beside", &high];
+    let coco = ["--annotations", annotations, "--further", &depth, "--further", &high];
     let want = report(&command(&[&["run", images, "--format", "coco"], &coco[..], &run[..]].concat()));
     for format in ["webdataset", "tfrecord"] {
         let out = folder.path().join(format);
@@ -427,7 +427,7 @@ fn the_command_packs_fields_and_the_digest_stays() {
         assert!(command(&["pack", "--verify", out]).status.success());
     }
     // They are no fields of shards to come.
-    let refused = command(&["run", folder.path().join("tfrecord").to_str().unwrap(), "--beside", &depth]);
+    let refused = command(&["run", folder.path().join("tfrecord").to_str().unwrap(), "--further", &depth]);
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && message.contains("files in a folder"), "{message}");
     // An image without depth is a bad sample, which names both files.
