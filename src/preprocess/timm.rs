@@ -44,6 +44,7 @@ const OTHERS: [&str; 27] = [
 /// larger size for tests: resize to `floor(size / crop_pct)`, center crop, normalize.
 ///
 /// ```
+/// use warpfeed::ops::{Interpolation, Op, Resize};
 /// use warpfeed::{Preprocessor, PreprocessorOptions, timm_ops};
 ///
 /// let config = r#"{"architecture": "resnet50", "num_classes": 1000, "pretrained_cfg": {
@@ -51,7 +52,7 @@ const OTHERS: [&str; 27] = [
 ///     "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]
 /// }}"#;
 /// let ops = timm_ops(config)?;
-/// assert_eq!(format!("{:?}", ops[0]), "Resize { to: ShorterSide(235), interpolation: Bicubic }");
+/// assert_eq!(ops[0], Op::from(Resize::shorter_side(235).interpolation(Interpolation::Bicubic)));
 /// assert_eq!(Preprocessor::new(ops, &PreprocessorOptions::default())?.image_size().width, 224);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
