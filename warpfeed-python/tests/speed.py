@@ -191,11 +191,17 @@ def conditions(folder: str) -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "cpu": names[0] if names else platform.machine(),
         "load_average_1min": os.getloadavg()[0],
-        "versions": {"python": platform.python_version(), **installed()},
+        "versions": {"python": platform.python_version(), "commit": commit(), **installed()},
         "images": len(ImageFolder(folder)),
         "workers": WORKERS,
         "batch_size": BATCH,
     }
+
+
+def commit() -> str:
+    """What the wheel was built of: this checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def installed() -> dict[str, str]:

@@ -37,7 +37,7 @@ def table(speed: dict[str, Any]) -> list[str]:
 
 
 def about(speed: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in speed["versions"].items())
+    versions = ", ".join(f"{name} {version[:12]}" for name, version in speed["versions"].items())
     text = f"{speed['cpu']}, {speed['date']}, medians; {versions}."
     if "FFCV" in speed["loaders"]:
         text += " FFCV reads a file of its own, in which the images are JPEG of quality 90."
@@ -78,7 +78,11 @@ def main(measured: str) -> None:
         "",
         "## Beside other loaders",
         "",
-        f"Images/s of {title(speed)}:",
+        *textwrap.wrap(
+            f"Images/s of {title(speed)}. Each loader has had two epochs before, but where it says first epoch; "
+            "`warpfeed` then decodes from places that it knows. The command is `warpfeed run`, without Python:",
+            120,
+        ),
         "",
         *table(speed),
         "",
