@@ -1,25 +1,29 @@
 //! Entry points as bytes: the form in which they are kept in memory, in files and in images.
 //!
 //! Numbers have 7 bits per byte, the lowest first; the highest bit is set if more bytes follow. First comes the number
-//! of MCUs from one point to the next; then for each point its bit, and each component's DC coefficient, as differences
-//! to the point before. A difference that may be negative has its sign in the lowest bit. The first bit counts from the
-//! beginning of the data, so the segments before them may change. A point takes 6 to 7 bytes. A zero in place of the first
-//! number says that starts for a device follow (`entry_point_starts`), and then comes the number of bytes before them.
+//! of MCUs from one point to the next; then for each point its bit, as the difference to the point before, and each
+//! component's DC coefficient, as the difference to the point above, which is nearer than the one before. A difference
+//! that may be negative has its sign in the lowest bit. The first bit counts from the beginning of the data, so the
+//! segments before them may change; above the first row all coefficients are 0. A point takes 5 to 6 bytes. A zero in
+//! place of the first number says that starts for a device follow (`entry_point_starts`), and then comes the number of
+//! bytes before them.
 
 use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
 
 /// Writes points that are `step` MCUs apart, of an image whose data begin at the byte `scan_offset_bytes`.
-pub(super) fn to_bytes(points: &[EntryPoint], step: u32, components: usize, scan_offset_bytes: usize) -> Vec<u8> {
+pub(super) fn to_bytes(points: &[EntryPoint], step: u32, grid: &McuGrid, scan_offset_bytes: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(8 * points.len() + 3);
     put(&mut bytes, step);
-    let mut last = EntryPoint { bit: 8 * scan_offset_bytes as u32, ..EntryPoint::default() };
-    for point in points {
-        put(&mut bytes, point.bit.wrapping_sub(last.bit));
-        for (&dc, &before) in point.dc.iter().zip(&last.dc).take(components) {
-            let difference = i32::from(dc) - i32::from(before);
+    let first_row = [[0; 4]].into_iter().cycle().take(grid.columns.div_ceil(step) as usize);
+    let above = first_row.chain(points.iter().map(|point| point.dc));
+    let mut last_bit = 8 * scan_offset_bytes as u32;
+    for (point, above) in points.iter().zip(above) {
+        put(&mut bytes, point.bit.wrapping_sub(last_bit));
+        for (&dc, above) in point.dc.iter().zip(above).take(grid.components) {
+            let difference = i32::from(dc) - i32::from(above);
             put(&mut bytes, ((difference << 1) ^ (difference >> 31)) as u32);
         }
-        last = *point;
+        last_bit = point.bit;
     }
     bytes
 }
@@ -51,10 +55,12 @@ pub(super) fn from_bytes(
     entries.reset(grid.columns, step);
     entries.starts.extend_from_slice(starts);
     let most = grid.rows as usize * entries.a_row as usize + 1;
-    let mut last = EntryPoint { bit: u32::try_from(8 * scan_offset_bytes).ok()?, ..EntryPoint::default() };
+    let mut bit = u32::try_from(8 * scan_offset_bytes).ok()?;
     while !bytes.is_empty() {
-        last.bit = last.bit.checked_add(take(&mut bytes)?)?;
-        for dc in last.dc.iter_mut().take(grid.components) {
+        bit = bit.checked_add(take(&mut bytes)?)?;
+        let above = entries.points.len().checked_sub(entries.a_row as usize);
+        let mut dc = above.map_or([0; 4], |above| entries.points[above].dc);
+        for dc in dc.iter_mut().take(grid.components) {
             let difference = take(&mut bytes)?;
             let difference = (difference >> 1) as i32 ^ -((difference & 1) as i32);
             *dc = i32::from(*dc).checked_add(difference)?.try_into().ok()?;
@@ -62,7 +68,7 @@ pub(super) fn from_bytes(
         if entries.points.len() == most {
             return None;
         }
-        entries.points.push(last);
+        entries.points.push(EntryPoint { bit, dc });
     }
     entries.settle();
     Some(())
@@ -114,7 +120,7 @@ mod tests {
                     EntryPoint { bit, dc: [rng.random(), rng.random(), rng.random_range(-2..2), 0] }
                 })
                 .collect();
-            let bytes = to_bytes(&points, step, 3, 600);
+            let bytes = to_bytes(&points, step, &GRID, 600);
             let mut entries = ImageEntryPoints::default();
             from_bytes(&bytes, &GRID, 600, &mut entries).unwrap();
             assert_eq!((entries.points, entries.step), (points, step));
@@ -137,7 +143,7 @@ mod tests {
         }
         assert!((1000..2000).contains(&refused), "{refused}");
         // One more point than the image can have.
-        let bytes = to_bytes(&[EntryPoint::default(); 9 + 2], 20, 3, 0);
+        let bytes = to_bytes(&[EntryPoint::default(); 9 + 2], 20, &GRID, 0);
         assert!(from_bytes(&bytes, &GRID, 0, &mut entries).is_none());
     }
 }

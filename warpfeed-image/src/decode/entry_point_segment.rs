@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The last byte is the version of this format.
-const MAGIC: &[u8; 8] = b"wfpoint\x01";
+const MAGIC: &[u8; 8] = b"wfpoint\x02";
 const HEADER_BYTES: usize = 64;
 const RECORD_HEAD_BYTES: usize = 24;
 const BUCKET_IMAGES: u64 = 4;

@@ -340,7 +340,7 @@ impl EntryPointStore {
         (points, step): (&[EntryPoint], u32),
         is_final: bool,
     ) {
-        self.put_bytes(key, to_bytes(points, step, grid.components, header.scan_offset_bytes), is_final);
+        self.put_bytes(key, to_bytes(points, step, grid, header.scan_offset_bytes), is_final);
     }
 
     /// Stores the entry points of an image as [`put`](Self::put) does, and chooses starts. `mcus` are the places of all
@@ -355,12 +355,12 @@ impl EntryPointStore {
     ) {
         let (columns, step) = (grid.columns as usize, grid.step());
         let Some((end, rows)) = mcus.split_last().filter(|(_, mcus)| mcus.len().is_multiple_of(columns)) else {
-            return self.put_bytes(key, to_bytes(&[], step, grid.components, scan_offset_bytes), is_final);
+            return self.put_bytes(key, to_bytes(&[], step, grid, scan_offset_bytes), is_final);
         };
         let points = rows.chunks(columns).flat_map(|row| row.iter().step_by(step as usize)).chain([end]).copied();
         let (points, bits) = (points.collect::<Vec<_>>(), mcus.iter().map(|mcu| mcu.bit).collect::<Vec<_>>());
         let starts = entry_point_starts::to_bytes(&bits, &points, grid, step);
-        let points = to_bytes(&points, step, grid.components, scan_offset_bytes);
+        let points = to_bytes(&points, step, grid, scan_offset_bytes);
         self.put_bytes(key, with_starts(&points, &starts), is_final);
     }
 

@@ -114,7 +114,7 @@ fn any_points(header: &Header, own: Option<&ImageEntryPoints>, last: &[u8], choi
         7 => step = 1 + choices.below(grid.columns as usize) as u32,
         _ => {}
     }
-    to_bytes(&points, step, grid.components, header.scan_offset_bytes)
+    to_bytes(&points, step, &grid, header.scan_offset_bytes)
 }
 
 /// Stores that many images share, in memory and in a folder. The latter is written, and opened as by another process, all

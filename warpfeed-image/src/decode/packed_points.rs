@@ -1,7 +1,7 @@
 //! JPEGs with entry points of their own. `pack --entry-points` decodes an image and puts its points into a segment (APP9)
 //! before the tables, which other programs ignore. All other bytes stay as they are.
 //!
-//! The segment has the signature `warpfeed`, 0, 1, and then the points in the form of `entry_point_bytes`. They count from
+//! The segment has the signature `warpfeed`, 0, 2, and then the points in the form of `entry_point_bytes`. They count from
 //! the beginning of the data, so other programs may change the segments before it. If the points need more bytes than a
 //! segment holds, they are farther apart.
 //!
@@ -37,7 +37,7 @@ pub(super) fn with_points(jpeg: &[u8], header: &Header, grid: &McuGrid, points: 
     let packed = (0..10).map(|doublings| 1 << doublings).find_map(|times| {
         let fewer = points.chunks(a_row).flat_map(|row| row.iter().step_by(times)).chain([end]).copied();
         let step = (grid.step() * times as u32).min(grid.columns);
-        let packed = to_bytes(&fewer.collect::<Vec<_>>(), step, grid.components, header.scan_offset_bytes);
+        let packed = to_bytes(&fewer.collect::<Vec<_>>(), step, grid, header.scan_offset_bytes);
         (2 + POINTS_SIGNATURE.len() + packed.len() <= MAX_SEGMENT_BYTES).then_some(packed)
     })?;
     with_segment(jpeg, header, &packed)

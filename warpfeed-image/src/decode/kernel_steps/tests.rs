@@ -323,7 +323,7 @@ fn places_serve_the_next_time_whoever_found_them() {
                 // A device that is to have starts finds them out once.
                 let mixed = EntryPointStore::new(1 << 20);
                 mixed.for_devices(true);
-                let alone = to_bytes(&of_cpu.points, grid.step(), grid.components, header.scan_offset_bytes);
+                let alone = to_bytes(&of_cpu.points, grid.step(), &grid, header.scan_offset_bytes);
                 mixed.put_bytes(mixed.key(&bytes, &header, &grid).unwrap(), alone, true);
                 let decoded = [(); 2].map(|()| decode_with(&bytes, &header, first, Some(&mixed)).unwrap().was_known);
                 assert_eq!(decoded, [false, true], "{what:?}");
@@ -386,7 +386,7 @@ fn wrong_places_are_flagged() {
                 continue;
             }
             let wrong = EntryPointStore::new(1 << 20);
-            let bytes_of = to_bytes(&points, grid.step(), grid.components, header.scan_offset_bytes);
+            let bytes_of = to_bytes(&points, grid.step(), &grid, header.scan_offset_bytes);
             let starts = if round % 2 == 0 { with_starts(&bytes_of, &entries.starts) } else { bytes_of };
             wrong.put_bytes(wrong.key(&bytes, &header, &grid).unwrap(), starts, true);
             match decode_with(&bytes, &header, whole, Some(&wrong)) {
