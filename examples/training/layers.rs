@@ -7,6 +7,7 @@ use super::norm::NormRelu;
 use candle_core::backend::BackendStorage;
 use candle_core::{CpuStorage, CustomOp2, Error, Layout, Result, Shape, Storage, Tensor, bail};
 use candle_nn::{Init, ModuleT, VarBuilder, init::DEFAULT_KAIMING_NORMAL};
+use std::ops::Range;
 
 /// A 3 x 3 convolution with padding 1, batch normalization and ReLU.
 pub struct Convolution {
@@ -54,37 +55,48 @@ impl Pixelwise {
 
 /// The product of weights `[D, 9 * C]` and the 3 x 3 neighbors of pixels `[C, N, H, W]`, for every pixel that is a
 /// multiple of `stride`. It is one operation, because the neighbors take nine times the memory of the pixels: candle
-/// would keep them until their gradient is there, and add that to zeros.
+/// would keep them until their gradient is there, and add that to zeros. Only a few rows' neighbors are there at a
+/// time, so that they stay in the core's cache.
 struct Convolve {
     stride: usize,
 }
 
-/// Calls `row` for every run of neighbors in a row of the image: its first place among the neighbors, its first place
-/// in the image, and its length. Places in the image are `stride` apart. Neighbors outside the image are left out.
-fn rows([c, n, height, width]: [usize; 4], stride: usize, mut row: impl FnMut(usize, usize, usize)) {
-    let (out_height, out_width) = (height.div_ceil(stride), width.div_ceil(stride));
-    for (plane, (channel, dy, dx)) in
-        (0..c).flat_map(|c| (0..3).flat_map(move |dy| (0..3).map(move |dx| (c, dy, dx)))).enumerate()
-    {
-        // The neighbor of output x lies at stride * x + dx - 1.
-        let (first, last) = (usize::from(dx == 0), (width - dx) / stride);
-        for image in 0..n {
-            for y in (0..out_height).filter(|y| (1..=height).contains(&(stride * y + dy))) {
-                let to = ((plane * n + image) * out_height + y) * out_width + first;
-                let from = ((channel * n + image) * height + stride * y + dy - 1) * width + stride * first + dx - 1;
-                row(to, from, last.min(out_width - 1) + 1 - first);
+/// Number of pixels whose neighbors are there at a time: so many, and what their last row has beyond.
+const TILE_PX: usize = 512;
+
+impl Convolve {
+    /// The rows of all images' results in parts, and the length of a row.
+    fn tiles(&self, [_, n, height, width]: [usize; 4]) -> (impl Iterator<Item = Range<usize>>, usize) {
+        let (rows, width) = (n * height.div_ceil(self.stride), width.div_ceil(self.stride));
+        let step = TILE_PX.div_ceil(width);
+        ((0..rows).step_by(step).map(move |first| first..rows.min(first + step)), width)
+    }
+
+    /// Calls `run` for every run of neighbors of these rows that are in one row of an image: its first place among the
+    /// neighbors, its first place in the image, and its length. Places in the image are `stride` apart. Neighbors
+    /// outside the image are left out.
+    fn runs(&self, [c, n, height, width]: [usize; 4], rows: &Range<usize>, mut run: impl FnMut(usize, usize, usize)) {
+        let stride = self.stride;
+        let (out_height, out_width) = (height.div_ceil(stride), width.div_ceil(stride));
+        for plane in 0..9 * c {
+            let (channel, dy, dx) = (plane / 9, plane / 3 % 3, plane % 3);
+            // The neighbor of output x lies at stride * x + dx - 1.
+            let (first, last) = (usize::from(dx == 0), (width - dx) / stride);
+            for row in rows.clone() {
+                let (image, y) = (row / out_height, stride * (row % out_height) + dy);
+                if (1..=height).contains(&y) {
+                    let to = (plane * rows.len() + row - rows.start) * out_width + first;
+                    let from = ((channel * n + image) * height + y - 1) * width + stride * first + dx - 1;
+                    run(to, from, last.min(out_width - 1) + 1 - first);
+                }
             }
         }
     }
-}
 
-impl Convolve {
-    /// The neighbors of every pixel as columns, `[9 * C, N * H / stride * W / stride]`, and their number.
-    fn neighbors(&self, shape: [usize; 4], pixels: &[f32]) -> (Vec<f32>, usize) {
-        let [c, n, height, width] = shape;
-        let columns = n * height.div_ceil(self.stride) * width.div_ceil(self.stride);
-        let mut neighbors = vec![0.0; 9 * c * columns];
-        rows(shape, self.stride, |to, from, len| {
+    /// The neighbors of every pixel of these rows as columns, `[9 * C, rows * W / stride]`.
+    fn neighbors(&self, shape: [usize; 4], rows: &Range<usize>, pixels: &[f32]) -> Vec<f32> {
+        let mut neighbors = vec![0.0; 9 * shape[0] * rows.len() * shape[3].div_ceil(self.stride)];
+        self.runs(shape, rows, |to, from, len| {
             if self.stride == 1 {
                 neighbors[to..to + len].copy_from_slice(&pixels[from..from + len]);
             } else {
@@ -92,13 +104,12 @@ impl Convolve {
                 neighbors[to..to + len].iter_mut().zip(source).for_each(|(to, from)| *to = *from);
             }
         });
-        (neighbors, columns)
+        neighbors
     }
 
-    /// The gradient of the pixels: adds that of every neighbor to the pixel that it is.
-    fn pixels(&self, shape: [usize; 4], neighbors: &[f32]) -> Vec<f32> {
-        let mut pixels = vec![0.0; shape.iter().product()];
-        rows(shape, self.stride, |from, to, len| {
+    /// Adds the gradient of every neighbor to that of the pixel that it is.
+    fn add(&self, shape: [usize; 4], rows: &Range<usize>, neighbors: &[f32], pixels: &mut [f32]) {
+        self.runs(shape, rows, |from, to, len| {
             let neighbors = &neighbors[from..from + len];
             if self.stride == 1 {
                 pixels[to..to + len].iter_mut().zip(neighbors).for_each(|(to, from)| *to += from);
@@ -106,18 +117,17 @@ impl Convolve {
                 pixels[to..].iter_mut().step_by(self.stride).zip(neighbors).for_each(|(to, from)| *to += from);
             }
         });
-        pixels
     }
 }
 
 /// The values of a contiguous tensor in storage.
-pub(super) fn values<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
+pub fn values<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
     let (start, end) = layout.contiguous_offsets().ok_or(Error::RequiresContiguous { op: "values" })?;
     Ok(&storage.as_slice::<f32>()?[start..end])
 }
 
 /// Calls `of` with the values of a contiguous tensor.
-pub(super) fn with_values<T>(x: &Tensor, of: impl FnOnce(&[f32]) -> T) -> Result<T> {
+pub fn with_values<T>(x: &Tensor, of: impl FnOnce(&[f32]) -> T) -> Result<T> {
     let (storage, layout) = x.storage_and_layout();
     match &*storage {
         Storage::Cpu(storage) => Ok(of(values(storage, layout)?)),
@@ -138,12 +148,20 @@ impl CustomOp2 for Convolve {
         weight_layout: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
         let (c, n, height, width) = x_layout.shape().dims4()?;
-        let (neighbors, columns) = self.neighbors([c, n, height, width], values(x, x_layout)?);
+        let (shape, pixels) = ([c, n, height, width], values(x, x_layout)?);
         let (outputs, inputs) = weight_layout.shape().dims2()?;
-        let layout = Layout::contiguous((inputs, columns));
-        let sizes = (1, outputs, columns, inputs);
-        let y = weight.matmul(&CpuStorage::F32(neighbors), sizes, weight_layout, &layout)?;
-        Ok((y, (outputs, columns).into()))
+        let (tiles, out_width) = self.tiles(shape);
+        let columns = n * height.div_ceil(self.stride) * out_width;
+        let mut y = vec![0.0; outputs * columns];
+        for rows in tiles {
+            let neighbors = CpuStorage::F32(self.neighbors(shape, &rows, pixels));
+            let (first, len) = (rows.start * out_width, rows.len() * out_width);
+            let sizes = (1, outputs, len, inputs);
+            let part = weight.matmul(&neighbors, sizes, weight_layout, &Layout::contiguous((inputs, len)))?;
+            let lines = y.chunks_exact_mut(columns).zip(part.as_slice::<f32>()?.chunks_exact(len));
+            lines.for_each(|(line, part)| line[first..first + len].copy_from_slice(part));
+        }
+        Ok((CpuStorage::F32(y), (outputs, columns).into()))
     }
 
     fn bwd(
@@ -155,10 +173,21 @@ impl CustomOp2 for Convolve {
     ) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let (c, n, height, width) = x.dims4()?;
         let shape = [c, n, height, width];
-        let (neighbors, columns) = with_values(x, |x| self.neighbors(shape, x))?;
-        let neighbors = Tensor::from_vec(neighbors, (9 * c, columns), x.device())?;
-        let of_weight = gradient.matmul(&neighbors.t()?)?;
-        let of_x = with_values(&weight.t()?.matmul(gradient)?, |neighbors| self.pixels(shape, neighbors))?;
-        Ok((Some(Tensor::from_vec(of_x, x.shape(), x.device())?), Some(of_weight)))
+        let (tiles, out_width) = self.tiles(shape);
+        let mut of_weight = weight.zeros_like()?;
+        // Images need no gradient.
+        let mut of_x = x.track_op().then(|| vec![0.0; x.elem_count()]);
+        for rows in tiles {
+            let gradient = gradient.narrow(1, rows.start * out_width, rows.len() * out_width)?;
+            let neighbors = with_values(x, |x| self.neighbors(shape, &rows, x))?;
+            let neighbors = Tensor::from_vec(neighbors, (9 * c, gradient.dims()[1]), x.device())?;
+            of_weight = (of_weight + gradient.matmul(&neighbors.t()?)?)?;
+            if let Some(of_x) = &mut of_x {
+                let neighbors = weight.t()?.matmul(&gradient)?;
+                with_values(&neighbors, |neighbors| self.add(shape, &rows, neighbors, of_x))?;
+            }
+        }
+        let of_x = of_x.map(|of_x| Tensor::from_vec(of_x, x.shape(), x.device())).transpose()?;
+        Ok((of_x, Some(of_weight)))
     }
 }

@@ -3,9 +3,11 @@
 pub mod layers;
 mod norm;
 
-use candle_core::Tensor;
+use candle_core::{Tensor, backprop::GradStore};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, VarMap};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Instant;
 use warpfeed::experiment::synth::{SynthSettings, write_folder};
 use warpfeed::source::CocoFiles;
@@ -35,27 +37,44 @@ pub fn arguments(example: &str) -> (bool, PathBuf) {
     (!options.is_empty(), folder.unwrap_or_else(|| std::env::temp_dir().join(format!("warpfeed-{example}"))))
 }
 
-/// Trains `weights` on all batches of so many epochs, and prints the mean loss of each. `loss` makes of a batch a tensor
-/// that has the loss's gradient, and the loss.
-pub fn train(
+/// Trains `weights` on all batches of so many epochs, and prints the mean loss of each. All of `networks` have these
+/// weights, and each has a thread: a step takes a batch for each, and follows the sum of their gradients. `loss` makes
+/// of a batch a tensor that has the loss's gradient, and the loss.
+pub fn train<N: Send>(
     weights: &VarMap,
+    networks: &mut [N],
     pipeline: &Pipeline,
     epochs: u64,
-    loss: impl Fn(Batch) -> Result<(Tensor, f32)>,
+    loss: impl Fn(&N, Batch) -> Result<(Tensor, f32)> + Sync,
 ) -> Result<()> {
     let options = ParamsAdamW { weight_decay: 1e-4, ..ParamsAdamW::default() };
     let mut optimizer = AdamW::new(weights.all_vars(), options).map_err(candle)?;
-    let (began, steps, mut step) = (Instant::now(), epochs * pipeline.batches().unwrap_or(0), 0);
+    let gradients = |network: &mut N, batch: Batch| -> Result<(GradStore, f32)> {
+        let (tensor, loss) = loss(network, batch)?;
+        Ok((tensor.backward().map_err(candle)?, loss))
+    };
+    let (began, gradients) = (Instant::now(), &gradients);
+    let steps = pipeline.batches().unwrap_or(0) / networks.len() as u64;
     for number in 0..epochs {
-        let (mut sum, before) = (0.0, step);
-        for batch in pipeline.epoch(number) {
-            let (tensor, loss) = loss(batch?)?;
-            optimizer.set_learning_rate(learning_rate(step, steps));
-            optimizer.backward_step(&tensor).map_err(candle)?;
-            sum += loss;
-            step += 1;
+        let (mut sum, mut batches) = (0.0, pipeline.epoch(number));
+        for step in 0..steps {
+            let batches: Vec<Batch> = batches.by_ref().take(networks.len()).collect::<Result<_>>()?;
+            let results: Vec<_> = thread::scope(|scope| {
+                let start = |(network, batch)| scope.spawn(move || gradients(network, batch));
+                let threads: Vec<_> = networks.iter_mut().zip(batches).map(start).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+            });
+            let mut total = GradStore::default();
+            for result in results {
+                let (gradients, loss) = result?;
+                total.extend(gradients).map_err(candle)?;
+                sum += loss / networks.len() as f32;
+            }
+            optimizer.set_learning_rate(learning_rate(number * steps + step, epochs * steps));
+            // AdamW takes the same step whether gradients are added or averaged.
+            optimizer.step(&total).map_err(candle)?;
         }
-        println!("epoch {number}: loss {:.4} ({:.0} s)", sum / (step - before) as f32, began.elapsed().as_secs_f64());
+        println!("epoch {number}: loss {:.4} ({:.0} s)", sum / steps as f32, began.elapsed().as_secs_f64());
     }
     Ok(())
 }

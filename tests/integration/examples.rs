@@ -54,6 +54,7 @@ fn run_with(name: &str, args: &[&str]) -> String {
     command.args(args).env("RAYON_NUM_THREADS", "1");
     // glibc leaves the memory of large tensors to the next ones.
     command.env("MALLOC_MMAP_THRESHOLD_", "1073741824").env("MALLOC_TRIM_THRESHOLD_", "4294967296");
+    command.env("MALLOC_ARENA_MAX", "1");
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && errors.is_empty(), "{name}: {errors}");
@@ -177,7 +178,7 @@ fn train_segmentation(short: bool) -> (Vec<f64>, f64) {
 #[cfg(feature = "candle")]
 fn a_segmentation_network_learns_within_a_few_steps() {
     let (losses, _) = train_segmentation(true);
-    assert!(losses.len() == 4 && losses[3] < 0.95 * losses[0], "{losses:?}");
+    assert!(losses.len() == 3 && losses[2] < 0.95 * losses[0], "{losses:?}");
 }
 
 #[test]
