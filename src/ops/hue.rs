@@ -10,7 +10,7 @@ use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};
 use crate::error::Result;
 use crate::raster::{Image, Pixel, Rect, Size};
-use crate::simd::{truncate_f64, wide};
+use crate::simd::{truncate_f64, widest};
 use serde::{Deserialize, Serialize};
 
 /// Shifts the hue.
@@ -73,7 +73,7 @@ impl Pass for Hue {
 fn turn_all(image: &mut Image, shift: u8) {
     let sectors = Sectors::new(shift);
     let pixels = image.pixels_mut();
-    wide(
+    widest(
         #[inline(always)]
         || turn(pixels, &sectors),
     );

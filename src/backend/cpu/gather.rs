@@ -1,12 +1,14 @@
 //! Rows of a view: output pixels are fetched through a coordinate chain, without an intermediate image.
 
 use crate::ops::turn::Exact;
-use crate::plan::view::ImageView;
+use crate::plan::view::{ImageView, ViewStep};
 use crate::raster::{Image, Pixel};
 
 /// Fetches rows of a view.
 pub(crate) struct Gather<'a> {
     view: &'a ImageView,
+    /// Whether all steps are shifts.
+    is_shifted: bool,
     #[cfg(target_arch = "x86_64")]
     chain: Option<avx2::CoordinateChain>,
 }
@@ -15,6 +17,7 @@ impl<'a> Gather<'a> {
     pub(crate) fn new(view: &'a ImageView) -> Self {
         Self {
             view,
+            is_shifted: view.steps.iter().all(is_shift),
             #[cfg(target_arch = "x86_64")]
             chain: avx2::CoordinateChain::new(view),
         }
@@ -24,6 +27,9 @@ impl<'a> Gather<'a> {
     pub(crate) fn row(&self, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
         if self.view.steps.is_empty() {
             return mapped_row(self.view.exact, image, y, x, out);
+        }
+        if self.is_shifted {
+            return shifted_row(self.view, image, y, x, out);
         }
         #[cfg(target_arch = "x86_64")]
         if let Some(chain) = &self.chain
@@ -71,6 +77,42 @@ fn mapped_row(exact: Exact, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
     }
 }
 
+/// Whether a step moves pixels by whole columns and rows, or mirrors them, as crops beyond the image do.
+fn is_shift(step: &ViewStep) -> bool {
+    let [a0, a1, a2, a3, a4, a5] = step.a;
+    // The offset of a mirror is not negative where it shows anything of the image. Other sums could wrap.
+    let along = |scale: i32, offset: i32| scale == 1 << 16 || (scale == -1 << 16 && offset >= 0);
+    a1 == 0 && a3 == 0 && along(a0, a2) && along(a4, a5)
+}
+
+/// A row of a view all of whose steps are shifts: each keeps a run of columns, and fills what is beside it.
+fn shifted_row(view: &ImageView, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
+    // Column `c` of `out` comes from column `sign * c + start`, for columns that are inside so far.
+    let (mut sign, mut start, mut y) = (1, x as i32, y as i32);
+    let mut inside = 0..out.len() as i32;
+    for ViewStep { a, bounds, fill } in &view.steps {
+        let mirror = a[0] >> 16;
+        (sign, start) = (mirror * sign, mirror * start + (a[2] >> 16));
+        y = (a[4] >> 16) * y + (a[5] >> 16);
+        let width = bounds.width as i32;
+        let (first, end) = if sign > 0 { (-start, width - start) } else { (start + 1 - width, start + 1) };
+        let within = |column: i32| column.clamp(inside.start, inside.end);
+        let kept = if y as u32 >= bounds.height { inside.end..inside.end } else { within(first)..within(end) };
+        let color = [fill[0], fill[1], fill[2], 255];
+        out[inside.start as usize..kept.start as usize].fill(color);
+        out[kept.end as usize..inside.end as usize].fill(color);
+        if kept.is_empty() {
+            return;
+        }
+        inside = kept;
+    }
+    let e = view.exact;
+    let (x0, y0) = (e.x0 + e.xx * start, e.y0 + e.yx * start);
+    let exact = Exact { xx: e.xx * sign, x0, yx: e.yx * sign, y0, ..e };
+    let out = &mut out[inside.start as usize..inside.end as usize];
+    mapped_row(exact, image, y as u32, inside.start as u32, out);
+}
+
 /// The specification of chains with steps: maps each pixel's coordinates back, one step at a time.
 fn chain_row(view: &ImageView, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
     let part = image.part();
@@ -98,8 +140,7 @@ fn chain_row(view: &ImageView, image: &Image, y: u32, x: u32, out: &mut [Pixel])
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx2 {
-    use super::{Image, ImageView, Pixel};
-    use crate::plan::view::ViewStep;
+    use super::{Image, ImageView, Pixel, ViewStep};
     use std::arch::x86_64::*;
 
     /// Number of vectors that are processed together, so that the latencies of their multiplications overlap.
@@ -343,57 +384,87 @@ mod tests {
     use crate::ops::filter::PassOrder;
     use crate::ops::{Crop, Hflip, Op, Rotate, Vflip};
     use crate::plan::{Last, Planner, Strategy};
-    use crate::raster::{Rect, Size};
+    use crate::raster::Size;
 
     fn rotate(degrees: f64, expand: bool, fill: [u8; 3]) -> Op {
         Rotate::new(degrees).expand(expand).fill(Fill::Color(fill)).into()
     }
 
-    /// Compares every row of a view of `ops` by vectors with the plain specification.
-    fn check(ops: &[Op]) {
+    /// Compares every row of a view of `ops` with the plain specification, and runs of columns of it.
+    fn check(ops: &[Op], is_shifted: bool) {
         let size = Size::new(53, 37);
-        let mut image = Image::new(size);
-        for (i, pixel) in image.pixels_mut().iter_mut().enumerate() {
-            *pixel = [i as u8, (i >> 8) as u8, (i * 7) as u8, 255];
-        }
         let planner = Planner { strategy: Strategy::Fused, order: PassOrder::default(), max_px: 1 << 20 };
         let plan = planner.plan_one(ops, size).unwrap();
         assert!(plan.stages.is_empty());
-        assert_eq!(plan.decode, Rect::full(size));
+        let mut image = Image::new(size);
+        image.reset_part(size, plan.decode);
+        for (i, pixel) in image.pixels_mut().iter_mut().enumerate() {
+            *pixel = [i as u8, (i >> 8) as u8, (i * 7) as u8, 255];
+        }
         let Last::View(view) = plan.last else { panic!("{:?}", plan.last) };
         let gather = Gather::new(&view);
+        assert_eq!(gather.is_shifted, is_shifted);
+        let width = view.size.width as usize;
         for y in 0..view.size.height {
-            let mut want = vec![[0; 4]; view.size.width as usize];
-            let mut got = want.clone();
+            let mut want = vec![[0; 4]; width];
             chain_row(&view, &image, y, 0, &mut want);
-            gather.row(&image, y, 0, &mut got);
-            assert_eq!(got, want, "row {y}");
+            for from in [0, 1, width / 2] {
+                let mut got = vec![[0; 4]; width - from];
+                gather.row(&image, y, from as u32, &mut got);
+                assert_eq!(got, want[from..], "row {y} from column {from}");
+            }
         }
     }
 
     #[test]
     fn vectors_equal_the_plain_walk_for_any_steps() {
-        check(&[
-            Hflip.into(),
-            rotate(17.0, false, [1, 2, 3]),
-            Vflip.into(),
-            rotate(-40.0, true, [4, 5, 6]),
-            Crop::new(-5, 3, Size::new(70, 50)).fill(Fill::Color([7, 8, 9])).into(),
-            rotate(3.0, false, [10, 11, 12]),
-        ]);
+        check(
+            &[
+                Hflip.into(),
+                rotate(17.0, false, [1, 2, 3]),
+                Vflip.into(),
+                rotate(-40.0, true, [4, 5, 6]),
+                Crop::new(-5, 3, Size::new(70, 50)).fill(Fill::Color([7, 8, 9])).into(),
+                rotate(3.0, false, [10, 11, 12]),
+            ],
+            false,
+        );
     }
 
     #[test]
     fn vectors_equal_the_plain_walk_for_small_steps() {
         let fill = [9, 8, 7];
-        check(&[
-            Hflip.into(),
-            rotate(5.0, false, fill),
-            Vflip.into(),
-            rotate(-29.0, true, fill),
-            Hflip.into(),
-            Vflip.into(),
-        ]);
-        check(&[rotate(175.0, false, fill), rotate(-2.5, false, fill), Hflip.into(), rotate(0.01, true, fill)]);
+        check(
+            &[
+                Hflip.into(),
+                rotate(5.0, false, fill),
+                Vflip.into(),
+                rotate(-29.0, true, fill),
+                Hflip.into(),
+                Vflip.into(),
+            ],
+            false,
+        );
+        check(&[rotate(175.0, false, fill), rotate(-2.5, false, fill), Hflip.into(), rotate(0.01, true, fill)], false);
+    }
+
+    #[test]
+    fn runs_of_shifts_equal_the_plain_walk() {
+        let crop = |x, y, width, height, fill| -> Op {
+            Crop::new(x, y, Size::new(width, height)).fill(Fill::Color(fill)).into()
+        };
+        for first in [None, Some(Hflip.into()), Some(rotate(90.0, true, [0; 3]))] {
+            let mut ops: Vec<Op> = first.into_iter().collect();
+            ops.push(crop(-5, 3, 70, 50, [1, 2, 3]));
+            check(&ops, true);
+            ops.extend([Hflip.into(), crop(-9, -4, 90, 80, [4, 5, 6]), Vflip.into()]);
+            check(&ops, true);
+            ops.extend([crop(20, 41, 60, 70, [7, 8, 9]), crop(3, -80, 61, 90, [10, 11, 12])]);
+            check(&ops, true);
+        }
+        // Nothing of the image is left. Mirrored, this is a case for the walk.
+        let beside = crop(-80, 0, 70, 30, [1, 2, 3]);
+        check(std::slice::from_ref(&beside), true);
+        check(&[beside, Hflip.into()], false);
     }
 }
