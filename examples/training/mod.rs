@@ -33,8 +33,11 @@ pub fn open(folder: &Path, count: u64, seed: u64) -> Result<CocoFiles> {
 /// is named.
 pub fn arguments(example: &str) -> (bool, PathBuf) {
     let (options, folders): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|word| word == "--short");
+    let is_short = !options.is_empty();
     let folder = folders.first().map(PathBuf::from);
-    (!options.is_empty(), folder.unwrap_or_else(|| std::env::temp_dir().join(format!("warpfeed-{example}"))))
+    // The few images of a short run would be taken for those of a full one.
+    let own = || std::env::temp_dir().join(format!("warpfeed-{example}{}", if is_short { "-short" } else { "" }));
+    (is_short, folder.unwrap_or_else(own))
 }
 
 /// Trains `weights` on all batches of so many epochs, and prints the mean loss of each. All of `networks` have these

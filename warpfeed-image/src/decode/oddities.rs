@@ -313,7 +313,7 @@ mod tests {
     /// Packed points of other images and random ones, three epochs each with a store of its own, one in memory and one
     /// in a folder, both shared by all images; every third image has odd data.
     #[test]
-    #[ignore = "takes half an hour, and is for release builds"]
+    #[ignore = "takes ten minutes, and is for release builds"]
     fn a_million_points_of_anybody_change_no_pixel() {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         let jpegs = jpegs(&mut rng);
