@@ -272,10 +272,10 @@ fn every_stage_is_gone_through_and_written() {
     assert!(dali == 14 && outcomes("peers").iter().all(|outcome| outcome == "left out"), "{printed}");
 
     // What is wrong ends neither the stage nor the check.
-    let (code, printed) = bundle.run(&["correctness", "bounds"], None, "nothing");
+    let (code, printed) = bundle.run(&["correctness", "priority"], None, "nothing");
     assert_eq!(code, Some(1), "{printed}");
     assert_eq!(outcomes("correctness"), ["ok", "failed", "ok", "ok", "ok", "left out"]);
-    assert_eq!(outcomes("bounds"), ["ok", "ok"]);
+    assert_eq!(outcomes("priority"), ["ok", "ok"]);
     assert!(printed.contains("NOT ALL IS WELL"), "{printed}");
 
     // What there was no time for was not checked.
