@@ -7,9 +7,18 @@ use std::path::{Path, PathBuf};
 
 /// warpfeed's folder in the user's cache folder. `None` if no variable names the latter.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
+    user_folder("XDG_CACHE_HOME", ".cache")
+}
+
+/// warpfeed's folder in the user's folder of settings. `None` if no variable names the latter.
+pub(crate) fn settings_folder() -> Option<PathBuf> {
+    user_folder("XDG_CONFIG_HOME", ".config")
+}
+
+fn user_folder(variable: &str, in_home: &str) -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(cache.join("warpfeed"))
+    let folder = absolute(variable).or_else(|| Some(absolute("HOME")?.join(in_home)))?;
+    Some(folder.join("warpfeed"))
 }
 
 /// Reads a whole file of at most `max_bytes`. Of a longer file nothing is read. What is no regular file is refused at

@@ -82,6 +82,11 @@ pub struct PackOptions {
     /// Puts entry points into JPEGs, so that a CPU with AVX2 or AVX-512 has them from the first epoch on. They take less
     /// than a hundredth of an image's bytes. The image's other bytes stay as they are, but progressive images become
     /// baseline. JPEGs that cannot have entry points (12 bits, lossless, small, damaged) are copied unchanged.
+    ///
+    /// They are packed under the user's secret key, which is drawn the first time ([`EntryPoints`]). Readers with another
+    /// key check them in their first epoch, which takes longer. So shards of two users differ in these bytes.
+    ///
+    /// [`EntryPoints`]: crate::EntryPoints
     pub entry_points: bool,
     /// A field of the source that is packed with its images under the same name: see [`Source::target`]. Default: none.
     /// WebDataset stores it as a part, or `json.FIELD` as a field of a JSON part; TFRecord stores it as a feature;
@@ -254,7 +259,7 @@ pub fn pack(
     if !manifest.complete {
         let next = manifest.shards.last().map_or(0, |shard| shard.end);
         progress(next);
-        let prepare = Preparer::new(source, options);
+        let prepare = Preparer::new(source, options)?;
         let queue = Queue::new(next..source.len(), options.workers);
         let written = queue.run(&prepare, |queue| {
             let limit_bytes = Some(options.shard_bytes);

@@ -1,7 +1,7 @@
 //! Turns a sample of the source into the bytes that are packed.
 
 use super::PackOptions;
-use crate::decode::{Decoder, Format, Header, has_end, indexed, is_indexed, probe};
+use crate::decode::{Decoder, Format, Header, PackKey, has_end, indexed, is_indexed, probe};
 use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg, to_baseline};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
@@ -9,6 +9,7 @@ use crate::follow::Follower;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::{Op, Resize};
+use crate::pipeline::pack_key;
 use crate::plan::{Planner, Strategy};
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Rect, Size, check_pixels};
 use crate::source::records::NewSample;
@@ -106,9 +107,9 @@ impl PackScratch {
     ///
     /// # Errors
     /// Errors that are not the image's fault.
-    fn with_entry_points(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn with_entry_points(&mut self, bytes: &[u8], key: Option<&PackKey>) -> Result<Option<Vec<u8>>> {
         let packed = probe(bytes)
-            .and_then(|header| self.decoder.with_entry_points(bytes, &header, &mut self.image))
+            .and_then(|header| self.decoder.with_entry_points(bytes, &header, key, &mut self.image))
             .map_err(Error::from);
         match packed {
             Err(error) if error.is_bad_sample() => Ok(None),
@@ -121,11 +122,15 @@ impl PackScratch {
 pub(super) struct Preparer<'a> {
     source: &'a dyn Source,
     options: &'a PackOptions,
+    key: Option<PackKey>,
 }
 
 impl<'a> Preparer<'a> {
-    pub fn new(source: &'a dyn Source, options: &'a PackOptions) -> Self {
-        Self { source, options }
+    /// # Errors
+    /// [`Error::Io`] if entry points are packed and the folder of their key cannot be used.
+    pub fn new(source: &'a dyn Source, options: &'a PackOptions) -> Result<Self> {
+        let key = if options.entry_points { pack_key()? } else { None };
+        Ok(Self { source, options, key })
     }
 
     /// Announces to the source that a sample will be read.
@@ -151,7 +156,7 @@ impl<'a> Preparer<'a> {
         let mut image = self.image(sample.bytes(), label, work)?;
         if self.options.entry_points
             && image.ending == "jpg"
-            && let Some(bytes) = work.with_entry_points(&image.bytes)?
+            && let Some(bytes) = work.with_entry_points(&image.bytes, self.key.as_ref())?
         {
             (image.bytes, image.entry_points) = (bytes, true);
         }

@@ -207,7 +207,7 @@ impl Job<'_> {
 
     /// Makes the shards that nobody else makes, until all are complete. Returns the number of images in its own shards.
     fn make(&self, rank: Rank, manifest: &Manifest, progress: &mut dyn FnMut(u64)) -> Result<u64> {
-        let prepare = Preparer::new(self.source, self.options);
+        let prepare = Preparer::new(self.source, self.options)?;
         let mut losses = BadCount::new(manifest, self.source.len(), self.options.max_bad)?;
         // First this process's own part, then the others' shards in an order of its own, so that two processes seldom
         // meet.

@@ -1,6 +1,6 @@
 //! Where a pipeline keeps entry points.
 
-use crate::decode::EntryPointStore;
+use crate::decode::{EntryPointStore, PackKey};
 use crate::error::{Error, Result};
 use crate::file;
 use std::path::PathBuf;
@@ -12,6 +12,8 @@ const MEMORY_BYTES: u64 = 512 << 20;
 const FOLDER_BYTES: u64 = 4 << 30;
 /// Environment variable that names the place for pipelines that do not.
 const VARIABLE: &str = "WARPFEED_ENTRY_POINTS";
+/// Environment variable that names the folder of the key of packed entry points, or is `none`.
+const KEY_VARIABLE: &str = "WARPFEED_PACK_KEY";
 
 /// Where a pipeline keeps entry points of JPEGs, and how many
 /// ([`Builder::entry_points`](crate::Builder::entry_points)).
@@ -19,6 +21,10 @@ const VARIABLE: &str = "WARPFEED_ENTRY_POINTS";
 /// By default they are kept in the user's cache folder (`$XDG_CACHE_HOME/warpfeed/entry-points`), in at most 4 GiB, and
 /// in at most 512 MiB of memory if the folder cannot be used. The environment variable `WARPFEED_ENTRY_POINTS` names
 /// another folder, or is `memory` or `none`.
+///
+/// Entry points that `pack --entry-points` has put into images are trusted if they were packed under the key of this user
+/// (`$XDG_CONFIG_HOME/warpfeed/pack-key`, `~/.config` by default; the environment variable `WARPFEED_PACK_KEY` names
+/// another folder, or is `none`). Others are checked in the first epoch.
 ///
 /// Processes that use one folder share its files, also at the same time. New entry points are written when an epoch
 /// ends, and when the pipeline is dropped. Until then they take memory, usually at most 64 MiB; at most 512 MiB if they
@@ -128,6 +134,34 @@ impl EntryPoints {
             },
         };
         self.dense.into_iter().for_each(|dense| store.for_devices(dense));
-        Ok(Some(Arc::new(store)))
+        let key = key_folder().and_then(PackKey::read);
+        Ok(Some(Arc::new(match key {
+            Some(key) => store.with_pack_key(key),
+            None => store,
+        })))
+    }
+}
+
+/// The key under which this user packs entry points; it is drawn if there is none. `None` if the user wants none, or if
+/// the folder of the user's settings cannot be used.
+///
+/// # Errors
+/// [`Error::Io`] if the folder that the environment names cannot be used.
+pub(crate) fn pack_key() -> Result<Option<PackKey>> {
+    let Some(folder) = key_folder() else { return Ok(None) };
+    match PackKey::in_folder(&folder) {
+        Err(error) if std::env::var_os(KEY_VARIABLE).is_some() => {
+            Err(Error::io("keep the key of packed entry points in", folder)(error))
+        }
+        key => Ok(key.ok()),
+    }
+}
+
+/// The folder of the key of packed entry points.
+fn key_folder() -> Option<PathBuf> {
+    match std::env::var_os(KEY_VARIABLE).filter(|value| !value.is_empty()) {
+        Some(value) if value == "none" => None,
+        Some(folder) => Some(folder.into()),
+        None => Some(file::settings_folder()?.join("pack-key")),
     }
 }

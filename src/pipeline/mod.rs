@@ -128,6 +128,7 @@ pub use builder::{Builder, MemoryBound};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
 pub use entry_points::EntryPoints;
+pub(crate) use entry_points::pack_key;
 use epoch::Beginning;
 pub use epoch::Epoch;
 pub use group::PipelineGroup;

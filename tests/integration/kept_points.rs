@@ -128,3 +128,27 @@ fn a_read_only_home_and_a_full_disk_lose_nothing_but_time() {
     }
     assert!(want.1 > 0);
 }
+
+/// The key lies in the user's settings, apart from the entry points, so it stays if somebody empties the cache folder.
+#[test]
+fn packed_points_are_trusted_under_the_users_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = image_folder(folder.path(), 5);
+    let packed = folder.path().join("packed").to_str().unwrap().to_owned();
+    let warpfeed = |home: &str, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
+        command.env_remove("XDG_CONFIG_HOME").env_remove("WARPFEED_PACK_KEY").env("HOME", folder.path().join(home));
+        // Without vectors, points that must be checked are not used.
+        command.env("WARPFEED_SIMD", "none").args(arguments).output().unwrap()
+    };
+    let run = |home| {
+        let options = ["--threads", "1", "--digest", "--json", "--entry-points", "memory"];
+        report(&warpfeed(home, &[&["run", &packed, "--preset", "train"][..], &options].concat()))
+    };
+    let packing = warpfeed("home", &["pack", &images, "-o", &packed, "--format", "tfrecord", "--entry-points"]);
+    assert!(packing.status.success(), "{}", String::from_utf8_lossy(&packing.stderr));
+    assert!(folder.path().join("home/.config/warpfeed/pack-key/key").is_file());
+    let (want, sealed) = run("home");
+    assert_eq!(sealed, 5);
+    assert_eq!(run("another home"), (want, 0));
+}

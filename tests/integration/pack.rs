@@ -231,14 +231,6 @@ fn crops_are_decoded_by_restarts() {
     }
 }
 
-/// Whether the decoder uses packed entry points, which it must check with vectors.
-fn has_lanes() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::env::var_os("WARPFEED_SIMD").is_none() && std::is_x86_feature_detected!("avx512vbmi2");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
-}
-
 #[test]
 fn entry_points_travel_in_the_images() {
     let folder = tempfile::tempdir().unwrap();
@@ -247,7 +239,7 @@ fn entry_points_travel_in_the_images() {
         let report = pack(&large(), &out, &packing, &mut |_| {}).unwrap();
         (report, data_set(&out))
     };
-    for (max_side_px, restarts, share) in [(None, false, 0.012), (Some(280), false, 0.012), (None, true, 0.015)] {
+    for (max_side_px, restarts, share) in [(None, false, 0.013), (Some(280), false, 0.013), (None, true, 0.015)] {
         let plain = PackOptions { max_side_px, restarts, ..options(RecordFormat::TfRecord) };
         let name = format!("{max_side_px:?}-{restarts}");
         let (report, with) = packed(&format!("with-{name}"), PackOptions { entry_points: true, ..plain.clone() });
@@ -273,7 +265,8 @@ fn entry_points_travel_in_the_images() {
         let (want, _) = epoch(&|| crops(&without), EntryPoints::none());
         let (got, used) = epoch(&|| crops(&with), EntryPoints::memory());
         assert!(got == want);
-        assert!(!has_lanes() || used > 30, "{used}");
+        // They are trusted, so no vectors are needed.
+        assert!(used > 30, "{used}");
     }
 }
 

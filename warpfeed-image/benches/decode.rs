@@ -62,7 +62,7 @@ fn rectangle_from_packed_points(bencher: Bencher<'_, '_>) {
     let (mut decoder, mut image) = (Decoder::new().expect("a decoder"), Image::default());
     let packed = JPEGS.iter().map(|bytes| {
         let header = probe(bytes).expect("a header");
-        let packed = decoder.with_entry_points(bytes, &header, &mut image).expect("it decodes");
+        let packed = decoder.with_entry_points(bytes, &header, None, &mut image).expect("it decodes");
         packed.unwrap_or_else(|| bytes.clone())
     });
     let packed: Vec<Vec<u8>> = packed.collect();

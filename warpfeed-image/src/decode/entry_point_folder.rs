@@ -353,7 +353,8 @@ fn lock(folder: &Path) -> io::Result<Option<File>> {
     }
 }
 
-fn read_key(folder: &Path) -> Option<[u64; 4]> {
+/// The key in a folder, if there is a whole one.
+pub(super) fn read_key(folder: &Path) -> Option<[u64; 4]> {
     let mut bytes = Vec::new();
     File::open(folder.join("key")).ok()?.take(KEY_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
     let bytes: [u8; KEY_BYTES] = bytes.try_into().ok()?;
@@ -367,7 +368,7 @@ fn read_key(folder: &Path) -> Option<[u64; 4]> {
 }
 
 /// Draws a key, unless another process has just done so.
-fn make_key(folder: &Path) -> io::Result<[u64; 4]> {
+pub(super) fn make_key(folder: &Path) -> io::Result<[u64; 4]> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
@@ -544,6 +545,13 @@ mod tests {
             missed += 600 - found(&open, 0..300) - found(&own.open(1 << 30), 0..300);
         }
         assert!(missed > 30_000, "{missed}");
+        // Whole files of another version.
+        let mut older = good.clone();
+        older[7] -= 1;
+        let crc = crc32c::crc32c(&older[..60]);
+        older[60..64].copy_from_slice(&crc.to_le_bytes());
+        fs::write(&path, &older).unwrap();
+        assert_eq!(found(&own.open(1 << 30), 0..300), 0);
         // Files of another key, and of other programs.
         fs::write(&path, &good).unwrap();
         let other = Own::new();

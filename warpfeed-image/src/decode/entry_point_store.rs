@@ -16,6 +16,7 @@ use super::entry_point_folder::{EntryPointFolder, random_key};
 use super::entry_point_segment::Record;
 use super::entry_point_starts;
 use super::entry_points::{EntryPoint, ImageEntryPoints, MAX_BYTES, McuGrid};
+use super::pack_key::PackKey;
 use highway::{HighwayHash as _, HighwayHasher};
 use std::collections::HashMap;
 use std::io;
@@ -89,6 +90,7 @@ pub struct EntryPointStore {
     limit_bytes: u64,
     kept: Mutex<StoredImages>,
     folder: Option<Arc<EntryPointFolder>>,
+    pack_key: Option<PackKey>,
     /// Whether starts for a device are stored with entry points.
     has_starts: OnceLock<bool>,
     /// Whether saving has failed, so that only [`save`](Self::save) tries it again.
@@ -177,7 +179,19 @@ impl EntryPointStore {
     #[must_use]
     pub fn new(limit_bytes: u64) -> Self {
         let (folder, has_starts, has_failed) = (None, OnceLock::new(), AtomicBool::new(false));
-        Self { limit_bytes, kept: Mutex::default(), folder, has_starts, has_failed }
+        Self { limit_bytes, kept: Mutex::default(), folder, pack_key: None, has_starts, has_failed }
+    }
+
+    /// This store, which also trusts the entry points that were put into images under this key
+    /// ([`Decoder::with_entry_points`](super::Decoder::with_entry_points)).
+    #[must_use]
+    pub fn with_pack_key(mut self, key: PackKey) -> Self {
+        self.pack_key = Some(key);
+        self
+    }
+
+    pub(super) fn pack_key(&self) -> Option<&PackKey> {
+        self.pack_key.as_ref()
     }
 
     /// A store that keeps entry points in the files of a folder, from one process to the next, and shares them with all

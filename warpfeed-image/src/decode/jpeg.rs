@@ -5,6 +5,7 @@ use super::entry_point_store::{EntryPointStore, ImageKey, StoreAnswer};
 use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
 #[cfg(target_arch = "x86_64")]
 use super::lanes::{self, Lanes, LanesJob};
+use super::pack_key::PackKey;
 use super::{Header, lossless_jpeg, packed_points, probe, restarts};
 use crate::error::{Error, Result};
 use crate::memory;
@@ -276,7 +277,8 @@ impl JpegDecoder {
         Err(Error::decode("JPEG", message(status, &text, bytes.len(), has_end)))
     }
 
-    /// Looks for the image's entry points, in the image itself and in the store.
+    /// Looks for the image's entry points: those in the image that are under a seal, those of the store, and others in the
+    /// image.
     fn find(&mut self, task: &DecodeTask<'_>, grid: &McuGrid, store: Option<&EntryPointStore>) -> EntryPointUse {
         let DecodeTask { bytes, header, .. } = *task;
         let part = header.full_part(task.part);
@@ -287,6 +289,12 @@ impl JpegDecoder {
         // If the whole image is needed and there are no lanes, entry points do not help.
         if !grid.has_rest(part) && (header.is_draft() || !self.has_lanes()) {
             return EntryPointUse::Nothing;
+        }
+        if store.and_then(EntryPointStore::pack_key).is_some_and(|key| packed_points::are_sealed(bytes, header, key))
+            && packed_points::entries(bytes, header, grid, &mut self.known)
+            && self.known.rows >= grid.rows_needed(part)
+        {
+            return EntryPointUse::Known(PriorKnowledge::EntryPoints);
         }
         let kept = store.and_then(|store| {
             let key = store.key(bytes, header, grid)?;
@@ -331,10 +339,11 @@ impl JpegDecoder {
         &mut self,
         bytes: &[u8],
         header: &Header,
+        pack_key: Option<&PackKey>,
         out: &mut Image,
     ) -> Result<Option<Vec<u8>>> {
         if let Some(bare) = packed_points::without_points(bytes, header) {
-            return self.with_entry_points(&bare, &probe(&bare)?, out);
+            return self.with_entry_points(&bare, &probe(&bare)?, pack_key, out);
         }
         let all = EntryPointStore::new(u64::MAX);
         let how = DecodeOptions { accept_truncated: false, entry_points: Some(&all) };
@@ -347,7 +356,7 @@ impl JpegDecoder {
             let key = all.key(bytes, header, &grid)?;
             let mut points = ImageEntryPoints::default();
             all.get(&key, header, &grid, &mut points);
-            packed_points::with_points(bytes, header, &grid, &points.points)
+            packed_points::with_points(bytes, header, &grid, &points.points, pack_key)
         };
         Ok(packed())
     }

@@ -94,6 +94,7 @@ mod lossless;
 mod lossless_jpeg;
 #[cfg(any(test, feature = "testing"))]
 pub mod oddities;
+mod pack_key;
 mod packed_points;
 mod pnm;
 mod probe;
@@ -103,6 +104,7 @@ mod window;
 
 pub use entry_point_store::{EntryPointStore, EntryPointUsage};
 pub use jpeg::{DecodeOptions, PriorKnowledge};
+pub use pack_key::PackKey;
 pub use probe::probe;
 pub use restarts::{indexed, is_indexed};
 
@@ -340,23 +342,32 @@ impl Decoder {
     /// entry points that it has already: these are replaced. `None` if the image cannot have entry points: it is
     /// progressive, too small, or has bytes without a meaning in its data.
     ///
+    /// `key` seals them: stores with this key ([`EntryPointStore::with_pack_key`]) trust them. Others check them in the
+    /// first decode, which takes longer.
+    ///
     /// ```
     /// use warpfeed_image::decode::{DecodeOptions, PriorKnowledge};
     /// use warpfeed_image::{Decoder, Image, JpegOptions, Size, encode_jpeg, probe};
     ///
     /// let bytes = encode_jpeg(&Image::new(Size::new(640, 480)), &JpegOptions::default())?;
     /// let (mut decoder, mut image) = (Decoder::new()?, Image::default());
-    /// let with = decoder.with_entry_points(&bytes, &probe(&bytes)?, &mut image)?.expect("a baseline image");
+    /// let with = decoder.with_entry_points(&bytes, &probe(&bytes)?, None, &mut image)?.expect("a baseline image");
     /// assert!(with.len() > bytes.len() && with.ends_with(&bytes[100..]));
     /// # Ok::<(), warpfeed_image::Error>(())
     /// ```
     ///
     /// # Errors
     /// As of [`decode`](Self::decode).
-    pub fn with_entry_points(&mut self, bytes: &[u8], header: &Header, out: &mut Image) -> Result<Option<Vec<u8>>> {
+    pub fn with_entry_points(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        key: Option<&PackKey>,
+        out: &mut Image,
+    ) -> Result<Option<Vec<u8>>> {
         out.reserve(header.size)?;
         match header.format {
-            Format::Jpeg => self.jpeg.with_entry_points(bytes, header, out),
+            Format::Jpeg => self.jpeg.with_entry_points(bytes, header, key, out),
             _ => Ok(None),
         }
     }

@@ -9,6 +9,7 @@ use super::entry_point_bytes::{from_bytes, to_bytes};
 use super::entry_point_store::EntryPointStore;
 use super::entry_points::{ImageEntryPoints, McuGrid};
 use super::jpeg::{DecodeOptions, DecodeWays, JpegDecoder};
+use super::pack_key::{PackKey, Seal};
 use super::{Header, kernel_steps, packed_points, probe};
 use crate::raster::{Image, Pixel, Rect, Size};
 use std::cell::RefCell;
@@ -126,24 +127,31 @@ struct SharedStores {
     rounds: u32,
     /// The packed points of the last image.
     last: Vec<u8>,
+    /// The key that all stores trust.
+    key: PackKey,
+    /// A seal of the last image that has one.
+    last_seal: [u8; Seal::BYTES],
 }
 
 impl SharedStores {
     fn new() -> Self {
         let name = format!("warpfeed-oddities-{}-{:?}", std::process::id(), std::thread::current().id());
         let path = std::env::temp_dir().join(name);
-        let folder = EntryPointStore::in_folder(&path, 1 << 24).expect("a writable folder");
-        Self { memory: EntryPointStore::new(1 << 24), folder, path, rounds: 0, last: Vec::new() }
+        let key = PackKey::new([1, 2, 3, 4]);
+        let folder = EntryPointStore::in_folder(&path, 1 << 24).expect("a writable folder").with_pack_key(key);
+        let memory = EntryPointStore::new(1 << 24).with_pack_key(key);
+        Self { memory, folder, path, rounds: 0, last: Vec::new(), key, last_seal: [0; Seal::BYTES] }
     }
 
     fn turn(&mut self) {
         self.rounds += 1;
         if self.rounds.is_multiple_of(256) {
             self.folder.save().expect("a writable folder");
-            self.folder = EntryPointStore::in_folder(&self.path, 1 << 24).expect("a writable folder");
+            let folder = EntryPointStore::in_folder(&self.path, 1 << 24).expect("a writable folder");
+            self.folder = folder.with_pack_key(self.key);
         }
         if self.rounds.is_multiple_of(1 << 14) {
-            self.memory = EntryPointStore::new(1 << 24);
+            self.memory = EntryPointStore::new(1 << 24).with_pack_key(self.key);
         }
     }
 }
@@ -168,21 +176,28 @@ fn decode_with_any_points(
         shared.turn();
         let Ok(header) = probe(jpeg) else { return };
         let mut own = ImageEntryPoints::default();
-        let packed = lanes.with_entry_points(jpeg, &header, &mut Image::default()).ok().flatten();
+        let key = Some(&shared.key);
+        let packed = lanes.with_entry_points(jpeg, &header, key, &mut Image::default()).ok().flatten();
         let has_own = packed.as_ref().is_some_and(|packed| {
             let (Ok(with), Some(grid)) = (probe(packed), McuGrid::new(&header)) else { return false };
-            let points = &packed[with.packed_points.expect("they were put in")];
+            let points = with.packed_points.expect("they were put in");
+            // Every second image has the seal of its own points, others that of an image before. It is of no use to
+            // other points.
+            if choices.below(2) == 0 {
+                shared.last_seal.copy_from_slice(&packed[points.start..points.start + Seal::BYTES]);
+            }
+            let points = &packed[points.start + Seal::BYTES..points.end];
             from_bytes(points, &grid, header.scan_offset_bytes, &mut own).is_some()
         });
         let points = any_points(&header, has_own.then_some(&own), &shared.last, choices);
         let bare = packed_points::without_points(jpeg, &header).unwrap_or_else(|| jpeg.to_vec());
-        let Some(with) = probe(&bare).ok().and_then(|header| packed_points::with_segment(&bare, &header, &points))
-        else {
-            return;
-        };
+        let with = probe(&bare).ok().and_then(|header| packed_points::with_segment(&bare, &header, &points, None));
+        let Some(mut with) = with else { return };
         shared.last = points;
         let Ok(header) = probe(&with) else { return };
-        let own_store = EntryPointStore::new(1 << 20);
+        let start = header.packed_points.as_ref().expect("they were put in").start;
+        with[start..start + Seal::BYTES].copy_from_slice(&shared.last_seal);
+        let own_store = EntryPointStore::new(1 << 20).with_pack_key(shared.key);
         for epoch in 1..=3 {
             let part = choices.part(Rect::full(header.size));
             let decode = |decoder: &mut JpegDecoder, entry_points| {

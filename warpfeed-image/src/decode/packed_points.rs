@@ -1,19 +1,24 @@
 //! JPEGs with entry points of their own. `pack --entry-points` decodes an image and puts its points into a segment (APP9)
 //! before the tables, which other programs ignore. All other bytes stay as they are.
 //!
-//! The segment has the signature `warpfeed`, 0, 2, and then the points in the form of `entry_point_bytes`. They count from
-//! the beginning of the data, so other programs may change the segments before it. If the points need more bytes than a
-//! segment holds, they are farther apart.
+//! The segment has the signature `warpfeed`, 0, 3, then the packer's [`Seal`], and then the points in the form of
+//! `entry_point_bytes`. They count from the beginning of the data, so they stay right if another program changes the
+//! segments before it, which breaks the seal. If the points need more bytes than a segment holds, they are farther apart.
 //!
-//! Whoever supplies an image can give it any points. So they are not trusted: the first decode walks through all data up
-//! to the last row that it needs, with vectors, and checks each stretch where it ends (`LanesJob::reach`). The points that
-//! have stood this check are stored under the image's key. They are those that decoding from the front would have found,
-//! so points of another image, and damaged ones, cost time and never change a pixel. Without vectors nothing would be gained
-//! in the first decode, and the points are not used.
+//! Whoever supplies an image can give it any points. So they are trusted only under a seal of the reader's own
+//! [`PackKey`]: a tag that nobody can make without the key, for all bytes of the image. Sealed points are used like those
+//! that were learned.
+//!
+//! Points without such a seal are checked: the first decode walks through all data up to the last row that it needs, with
+//! vectors, and checks each stretch where it ends (`LanesJob::reach`). The points that have stood this check are stored
+//! under the image's key. They are those that decoding from the front would have found, so points of another image, and
+//! damaged ones, cost time and never change a pixel. Without vectors nothing would be gained in the first decode, and the
+//! points are not used.
 
 use super::Header;
 use super::entry_point_bytes::{from_bytes, to_bytes};
 use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
+use super::pack_key::{PackKey, Seal};
 use super::probe::{INDEX_MARKER, INDEX_SIGNATURE, POINTS_SIGNATURE, be16, next_marker};
 
 /// Bytes of a segment before its content: marker and length.
@@ -23,29 +28,47 @@ const MAX_SEGMENT_BYTES: usize = 0xFFFF;
 /// Reads an image's own points. Returns false if it has none for all of its MCUs.
 pub(super) fn entries(bytes: &[u8], header: &Header, grid: &McuGrid, entries: &mut ImageEntryPoints) -> bool {
     let mut read = || {
-        let points = bytes.get(header.packed_points.clone()?)?;
+        let points = bytes.get(header.packed_points.clone()?)?.get(Seal::BYTES..)?;
         from_bytes(points, grid, header.scan_offset_bytes, entries)?;
         (entries.points.len() == grid.rows as usize * entries.a_row as usize + 1).then_some(())
     };
     read().is_some()
 }
 
-/// Puts an image's points, of which none is missing, into the image. `None` if a segment does not hold them.
-pub(super) fn with_points(jpeg: &[u8], header: &Header, grid: &McuGrid, points: &[EntryPoint]) -> Option<Vec<u8>> {
+/// Whether an image's own points are under a seal of this key.
+pub(super) fn are_sealed(bytes: &[u8], header: &Header, key: &PackKey) -> bool {
+    header.packed_points.as_ref().is_some_and(|points| Seal::at(points.start).is_valid(bytes, key))
+}
+
+/// Puts an image's points, of which none is missing, into the image, under a seal if there is a key. `None` if a segment
+/// does not hold them.
+pub(super) fn with_points(
+    jpeg: &[u8],
+    header: &Header,
+    grid: &McuGrid,
+    points: &[EntryPoint],
+    key: Option<&PackKey>,
+) -> Option<Vec<u8>> {
     let a_row = grid.columns.div_ceil(grid.step()) as usize;
     let (end, points) = points.split_last().filter(|(_, points)| points.len() == grid.rows as usize * a_row)?;
     let packed = (0..10).map(|doublings| 1 << doublings).find_map(|times| {
         let fewer = points.chunks(a_row).flat_map(|row| row.iter().step_by(times)).chain([end]).copied();
         let step = (grid.step() * times as u32).min(grid.columns);
         let packed = to_bytes(&fewer.collect::<Vec<_>>(), step, grid, header.scan_offset_bytes);
-        (2 + POINTS_SIGNATURE.len() + packed.len() <= MAX_SEGMENT_BYTES).then_some(packed)
+        (segment_bytes(&packed) <= MAX_SEGMENT_BYTES).then_some(packed)
     })?;
-    with_segment(jpeg, header, &packed)
+    with_segment(jpeg, header, &packed, key)
 }
 
-/// Puts points in the form of `entry_point_bytes` into an image. `None` if a segment does not hold them.
-pub(super) fn with_segment(jpeg: &[u8], header: &Header, packed: &[u8]) -> Option<Vec<u8>> {
-    let len = u16::try_from(2 + POINTS_SIGNATURE.len() + packed.len()).ok()?;
+/// Length of a segment with these points, without its marker.
+fn segment_bytes(packed: &[u8]) -> usize {
+    2 + POINTS_SIGNATURE.len() + Seal::BYTES + packed.len()
+}
+
+/// Puts points in the form of `entry_point_bytes` into an image, under a seal if there is a key. `None` if a segment does
+/// not hold them.
+pub(super) fn with_segment(jpeg: &[u8], header: &Header, packed: &[u8], key: Option<&PackKey>) -> Option<Vec<u8>> {
+    let len = u16::try_from(segment_bytes(packed)).ok()?;
     // The points follow the segments that describe the image, because programs look for those at the start. An index of
     // rows comes after them, because its checksum covers all that follows it.
     let index = header.row_index.as_ref().map(|index| index.start - INDEX_SIGNATURE.len() - SEGMENT_HEAD_BYTES);
@@ -56,7 +79,13 @@ pub(super) fn with_segment(jpeg: &[u8], header: &Header, packed: &[u8]) -> Optio
         before = start + usize::from(be16(jpeg, start)?);
     }
     let (front, rest) = jpeg.split_at_checked(before)?;
-    Some([front, &[0xFF, INDEX_MARKER], &len.to_be_bytes(), POINTS_SIGNATURE, packed, rest].concat())
+    let seal = Seal::at(before + SEGMENT_HEAD_BYTES + POINTS_SIGNATURE.len());
+    let none = [0; Seal::BYTES];
+    let mut image = [front, &[0xFF, INDEX_MARKER], &len.to_be_bytes(), POINTS_SIGNATURE, &none, packed, rest].concat();
+    if let Some(key) = key {
+        seal.put(&mut image, key);
+    }
+    Some(image)
 }
 
 /// The image without its own points.
@@ -64,4 +93,74 @@ pub(super) fn without_points(jpeg: &[u8], header: &Header) -> Option<Vec<u8>> {
     let range = header.packed_points.clone()?;
     let start = range.start.checked_sub(SEGMENT_HEAD_BYTES + POINTS_SIGNATURE.len())?;
     Some([jpeg.get(..start)?, jpeg.get(range.end..)?].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::jpeg::{DecodeOptions, JpegDecoder, PriorKnowledge};
+    use super::*;
+    use crate::decode::{EntryPointStore, probe};
+    use crate::encode::{JpegOptions, encode_jpeg};
+    use crate::raster::{Image, Rect, Size};
+
+    /// What a decoder without lanes knows of an image: it cannot check points, so it uses those alone that it trusts.
+    fn known(jpeg: &[u8], key: Option<PackKey>) -> PriorKnowledge {
+        let store = EntryPointStore::new(1 << 20);
+        let store = key.map_or_else(|| EntryPointStore::new(1 << 20), |key| store.with_pack_key(key));
+        let mut decoder = JpegDecoder::new().unwrap();
+        decoder.without_lanes();
+        let how = DecodeOptions { accept_truncated: true, entry_points: Some(&store) };
+        let part = Rect { x: 100, y: 150, width: 64, height: 32 };
+        let Some(header) = probe(jpeg).ok().filter(|header| part.fits(header.size)) else {
+            return PriorKnowledge::Nothing;
+        };
+        decoder.decode(jpeg, &header, part, how, &mut Image::default()).unwrap_or(PriorKnowledge::Nothing)
+    }
+
+    fn packed(quality: u8, key: Option<&PackKey>) -> Vec<u8> {
+        let mut image = Image::new(Size::new(300, 200));
+        (0..)
+            .zip(image.pixels_mut())
+            .for_each(|(i, pixel): (u32, _)| *pixel = (i.wrapping_mul(2_654_435_761)).to_be_bytes());
+        let jpeg = encode_jpeg(&image, &JpegOptions { quality, ..JpegOptions::default() }).unwrap();
+        let mut decoder = JpegDecoder::new().unwrap();
+        decoder.with_entry_points(&jpeg, &probe(&jpeg).unwrap(), key, &mut image).unwrap().unwrap()
+    }
+
+    #[test]
+    fn points_are_trusted_under_a_seal_of_the_own_key_alone() {
+        let [own, others] = [1, 2].map(|word| PackKey::new([word; 4]));
+        let sealed = packed(90, Some(&own));
+        assert_eq!(known(&sealed, Some(own)), PriorKnowledge::EntryPoints);
+        for (jpeg, key) in [(&sealed, Some(others)), (&sealed, None), (&packed(90, None), Some(own))] {
+            assert_eq!(known(jpeg, key), PriorKnowledge::Nothing);
+        }
+    }
+
+    #[test]
+    fn points_of_an_earlier_version_are_not_read() {
+        let sealed = packed(90, None);
+        let mut older = sealed.clone();
+        let version = probe(&sealed).unwrap().packed_points.unwrap().start - 1;
+        older[version] -= 1;
+        assert!(probe(&older).unwrap().packed_points.is_none());
+    }
+
+    #[test]
+    fn a_seal_is_of_no_use_to_another_image_and_to_other_points() {
+        let key = PackKey::new([7; 4]);
+        let [sealed, other] = [90, 60].map(|quality| packed(quality, Some(&key)));
+        for at in (0..sealed.len()).step_by(7).chain(20..200) {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert_ne!(known(&changed, Some(key)), PriorKnowledge::EntryPoints, "byte {at}");
+        }
+        let [place, other_place] = [&sealed, &other].map(|jpeg| probe(jpeg).unwrap().packed_points.unwrap());
+        let mut with_its_seal = other.clone();
+        with_its_seal[other_place.start..][..Seal::BYTES].copy_from_slice(&sealed[place.start..][..Seal::BYTES]);
+        assert_ne!(known(&with_its_seal, Some(key)), PriorKnowledge::EntryPoints);
+        // Moved to another place in the same image, behind a comment.
+        let moved = [&sealed[..2], b"\xff\xfe\0\x04ab", &sealed[2..]].concat();
+        assert_ne!(known(&moved, Some(key)), PriorKnowledge::EntryPoints);
+    }
 }

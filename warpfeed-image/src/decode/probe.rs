@@ -8,7 +8,7 @@ use crate::raster::Size;
 pub(super) const INDEX_MARKER: u8 = 0xE9;
 pub(super) const INDEX_SIGNATURE: &[u8] = b"warpfeed\0\0";
 /// The signature of entry points in an image (`packed_points.rs`), which have the same marker.
-pub(super) const POINTS_SIGNATURE: &[u8] = b"warpfeed\0\x02";
+pub(super) const POINTS_SIGNATURE: &[u8] = b"warpfeed\0\x03";
 
 /// Reads an image's header: its format, size, orientation and layout. Allocates nothing.
 ///
