@@ -746,23 +746,68 @@ mod tests {
         assert!(kept.images.len() == 2 && kept.bytes <= memory.limit_bytes, "{}", kept.bytes);
     }
 
-    /// When an image is decoded further than it is known for the second time, all of its points are learned.
+    /// When another part of an image is decoded, all points after the known ones are learned. They are those of a walk from
+    /// the front.
     #[test]
     fn twice_is_enough_to_know_an_image() {
         let mut rng = ChaCha8Rng::seed_from_u64(5);
         let size = Size::new(320, 256);
-        let jpeg = encode_jpeg(&image(size, &mut rng), &JpegOptions::default()).unwrap();
+        for (restart_interval_rows, sampling) in
+            [(0, ChromaSampling::S420), (1, ChromaSampling::S444), (2, ChromaSampling::S420), (3, ChromaSampling::S422)]
+        {
+            let options = JpegOptions { restart_interval_rows, sampling, ..JpegOptions::default() };
+            let jpeg = encode_jpeg(&image(size, &mut rng), &options).unwrap();
+            let header = probe(&jpeg).unwrap();
+            let grid = McuGrid::new(&header).unwrap();
+            let points = |store: &EntryPointStore| {
+                let mut entries = ImageEntryPoints::default();
+                let answer = store.get(&store.key(&jpeg, &header, &grid).unwrap(), &header, &grid, &mut entries);
+                (entries.points, answer.can_learn)
+            };
+            let all = EntryPointStore::new(1 << 20);
+            let how = DecodeOptions { accept_truncated: false, entry_points: Some(&all) };
+            let whole = Rect { x: 0, y: 0, width: 300, height: 256 };
+            let want = decoded(&mut JpegDecoder::new().unwrap(), &jpeg, whole, how).unwrap().0;
+            for mut decoder in decoders() {
+                let memory = EntryPointStore::new(1 << 20);
+                let how = DecodeOptions { accept_truncated: false, entry_points: Some(&memory) };
+                let mut knew = |part| decoded(&mut decoder, &jpeg, part, how).unwrap();
+                let first = Rect { x: 9, y: 20, width: 200, height: rng.random_range(1..200) };
+                assert_eq!(knew(first).1, PriorKnowledge::Nothing);
+                // The same part again, as in every epoch of an evaluation, needs no more.
+                assert_eq!(knew(first).1, PriorKnowledge::EntryPoints);
+                assert!(points(&memory).1);
+                assert!(knew(whole) == (want.clone(), PriorKnowledge::EntryPoints));
+                assert_eq!(points(&memory), (points(&all).0, false), "{options:?}, {first:?}");
+            }
+        }
+    }
+
+    /// Damage after the known part is noticed when it is needed, and not before.
+    #[test]
+    fn what_cannot_be_learned_of_the_rest_is_not_tried_again() {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let size = Size::new(320, 256);
+        let mut jpeg = encode_jpeg(&image(size, &mut rng), &JpegOptions::default()).unwrap();
+        let len = jpeg.len();
+        // The data end before the image is complete.
+        jpeg[len * 3 / 4..][..2].copy_from_slice(&[0xFF, 0xD9]);
+        let header = probe(&jpeg).unwrap();
+        let grid = McuGrid::new(&header).unwrap();
         for mut decoder in decoders() {
             let memory = EntryPointStore::new(1 << 20);
-            let how = DecodeOptions { accept_truncated: false, entry_points: Some(&memory) };
-            let mut knew = |y, height| {
-                let part = Rect { x: 9, y, width: 200, height };
-                decoded(&mut decoder, &jpeg, part, how).unwrap().1
+            let mut decode = |height, entry_points| {
+                let part = Rect { x: 9, y: 0, width: 200, height };
+                decoded(&mut decoder, &jpeg, part, DecodeOptions { accept_truncated: false, entry_points })
             };
-            assert_eq!(knew(20, 10), PriorKnowledge::Nothing);
-            assert_eq!(knew(0, 10), PriorKnowledge::EntryPoints);
-            assert_eq!(knew(100, 10), PriorKnowledge::Nothing);
-            assert_eq!(knew(200, 56), PriorKnowledge::EntryPoints);
+            for height in [90, 60, 90, 256] {
+                let want = decode(height, None).map(|(pixels, _)| pixels);
+                assert_eq!(want.is_ok(), height < 256);
+                assert_eq!(decode(height, Some(&memory)).map(|(pixels, _)| pixels), want);
+            }
+            let key = memory.key(&jpeg, &header, &grid).unwrap();
+            let answer = memory.get(&key, &header, &grid, &mut ImageEntryPoints::default());
+            assert!(answer.is_known && !answer.can_learn);
         }
     }
 

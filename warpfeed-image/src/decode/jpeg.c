@@ -81,6 +81,8 @@ typedef struct {
   int32_t strict;                     /* missing pixels are an error */
   int32_t to_end;                     /* decode all entropy-coded data, so that missing ones are noticed */
   int32_t learn_all;                  /* go on to the last entry point */
+  uint32_t learned_rows;              /* rows of MCUs whose points are in `learned`, with the one after them: only the
+                                         others are learned, and no pixel is decoded */
   int32_t plain;                      /* use libjpeg's own entropy decoder */
   int32_t portable;                   /* use libjpeg's inverse DCT in C, against which its assembler is tested */
   uint8_t *out;                       /* height rows of width pixels of four bytes */
@@ -289,6 +291,29 @@ static boolean decode_mcu(j_decompress_ptr cinfo, JBLOCKROW *blocks) {
 #endif
 
 #if OWN_HUFFMAN
+/* Learns the entry points of the rows after those whose points are known. */
+static int learn_rest(wf_decoder *self, uint32_t known_rows) {
+  j_decompress_ptr cinfo = &self->cinfo;
+  huffman_decoder *huffman = &self->huffman;
+  const size_t mcus = (size_t)cinfo->total_iMCU_rows * cinfo->MCUs_per_row, interval = cinfo->restart_interval;
+  size_t mcu = (size_t)known_rows * cinfo->MCUs_per_row;
+
+  huffman->learned_points = known_rows * huffman->learned.a_row;
+  if (known_rows >= huffman->learned.rows || !huffman_enter(cinfo, huffman, &huffman->learned.points[huffman->learned_points]))
+    return WF_UNPREPARED;
+  if (interval) {
+    /* The last point of the known rows comes before a restart that is due. */
+    huffman->restarts_to_go = (uint32_t)((interval - mcu % interval) % interval);
+    cinfo->marker->next_restart_num = (int)((mcu - 1) / interval % 8);
+  }
+  for (; mcu < mcus; mcu++)
+    if (!decode_mcu(cinfo, NULL))
+      return WF_MISSING;
+  if (huffman->learned.points)
+    huffman_learn(cinfo, huffman); /* where the last MCU ends */
+  return WF_OK;
+}
+
 /* Replaces libjpeg's conversion of an MCU's codes to samples, if all needed entry points are known. */
 static int decode_row(j_decompress_ptr cinfo, JSAMPIMAGE planes) {
   wf_decoder *self = cinfo->client_data;
@@ -370,8 +395,12 @@ static int decode(wf_decoder *self, const wf_job *job) {
     else
       huffman_start(cinfo, &self->huffman);
     cinfo->entropy->decode_mcu = decode_mcu;
+    if (job->learned_rows && self->huffman.learned.points)
+      return learn_rest(self, job->learned_rows);
   }
 #endif
+  if (job->learned_rows)
+    return WF_UNPREPARED;
 
   choose_idct(cinfo, job->portable);
 

@@ -38,6 +38,7 @@ struct DecodeJob {
     strict: i32,
     to_end: i32,
     learn_all: i32,
+    learned_rows: u32,
     plain: i32,
     portable: i32,
     out: *mut u8,
@@ -55,6 +56,35 @@ struct PointRows {
 
 /// `wf_decode_row` in `jpeg.c`.
 type DecodeRow = unsafe extern "C" fn(*mut c_void, u32, u32, u32, *const *const *mut u8) -> i32;
+
+impl DecodeJob {
+    /// A job that decodes no pixel of this image.
+    fn of(bytes: &[u8], header: &Header) -> Self {
+        Self {
+            bytes: bytes.as_ptr(),
+            len_bytes: bytes.len(),
+            known: PointRows::NONE,
+            learned: PointRows::NONE,
+            decode_row: None,
+            row_context: ptr::null_mut(),
+            image_width: header.full_size.width,
+            image_height: header.full_size.height,
+            scale_denom: header.scale_denom,
+            x: 0,
+            y: 0,
+            width: 0,
+            height: 0,
+            strict: 1,
+            to_end: 0,
+            learn_all: 0,
+            learned_rows: 0,
+            plain: 0,
+            portable: 0,
+            out: ptr::null_mut(),
+            stride_bytes: 0,
+        }
+    }
+}
 
 impl PointRows {
     const NONE: Self = Self { points: ptr::null_mut(), rows: 0, step: 1, a_row: 0 };
@@ -98,7 +128,7 @@ struct DecodeTask<'a> {
 #[derive(Clone, Copy)]
 enum EntryPointUse {
     Nothing,
-    /// Entry points are to be learned. `all` of them are learned if it is the second time.
+    /// Entry points are to be learned: `all` of them, or those up to the last row of the part.
     New {
         key: ImageKey,
         grid: McuGrid,
@@ -296,10 +326,21 @@ impl JpegDecoder {
         {
             return EntryPointUse::Known(PriorKnowledge::EntryPoints);
         }
-        let kept = store.and_then(|store| {
+        let mut kept = store.and_then(|store| {
             let key = store.key(bytes, header, grid)?;
             Some((store, key, store.get(&key, header, grid, &mut self.known)))
         });
+        // An image of which a second part is wanted will be asked for more.
+        if let Some((store, key, answer)) = &mut kept
+            && answer.can_learn
+            && self.known.rows > 0
+            && self.known.rows != grid.rows_needed(part)
+            && self.known.step == store.learned_step(grid)
+        {
+            answer.can_learn = false;
+            let points = self.learn_rest(bytes, header, grid);
+            store.put(*key, header, grid, (points, grid.step()), true);
+        }
         if kept.is_some() && self.known.rows >= grid.rows_needed(part) {
             return EntryPointUse::Known(PriorKnowledge::EntryPoints);
         }
@@ -359,6 +400,30 @@ impl JpegDecoder {
             packed_points::with_points(bytes, header, &grid, &points.points, pack_key)
         };
         Ok(packed())
+    }
+
+    /// Learns the entry points after the known ones without decoding a pixel, and returns all that are known then: none if
+    /// the image's data are such that it must always be decoded from the front.
+    fn learn_rest(&mut self, bytes: &[u8], header: &Header, grid: &McuGrid) -> &[EntryPoint] {
+        let ImageEntryPoints { points, step, a_row, rows, .. } = &mut self.known;
+        self.learned.clear();
+        self.learned.extend_from_slice(points);
+        self.learned.resize(grid.rows as usize * *a_row as usize + 1, EntryPoint::default());
+        let learned = PointRows { points: self.learned.as_mut_ptr(), rows: grid.rows, step: *step, a_row: *a_row };
+        let job = DecodeJob { learned, learned_rows: *rows, ..DecodeJob::of(bytes, header) };
+        // SAFETY: the handle is ours alone (`&mut self`). `bytes` and `learned` outlive the call, and the shim reads and
+        // writes both only within their lengths. It writes no pixel.
+        let (status, learned) = unsafe {
+            let status = wf_jpeg_decode(self.handle.as_ptr(), &raw const job);
+            (status, wf_jpeg_learned(self.handle.as_ptr()) as usize)
+        };
+        if status == FILLED {
+            points.clear();
+        } else if status == OK && learned == self.learned.len() {
+            std::mem::swap(points, &mut self.learned);
+        }
+        self.known.settle();
+        &self.known.points
     }
 
     /// Makes room for entry points to be learned.
@@ -441,15 +506,10 @@ impl JpegDecoder {
             }
         }
         let job = DecodeJob {
-            bytes: bytes.as_ptr(),
-            len_bytes: bytes.len(),
             known,
             learned,
             decode_row,
             row_context,
-            image_width: header.full_size.width,
-            image_height: header.full_size.height,
-            scale_denom: header.scale_denom,
             x: part.x,
             y: part.y,
             width: part.width,
@@ -461,6 +521,7 @@ impl JpegDecoder {
             portable: i32::from(self.portable),
             out: pixels.as_mut_ptr().cast(),
             stride_bytes: part.width as usize * 4,
+            ..DecodeJob::of(bytes, header)
         };
         // SAFETY: the handle is ours alone (`&mut self`). All that the job points to outlives the call. The shim reads
         // no byte after `len_bytes` and no points other than those of `known`'s rows. It writes at most as many points

@@ -34,12 +34,12 @@
 //! of the encoded bytes. Later it skips what a rectangle does not need, and has many places to begin at. An image is
 //! known by a hash of all its bytes under a secret key, of the process or of the folder that keeps entry points
 //! (`entry_point_folder`). So it needs no name, a changed file is a new image, and nobody can make two images that share
-//! entry points. Nothing is recorded of an image with a warning, or
-//! with bytes in its data that mean nothing (`oddities`). The first time, only what a rectangle walks through is
-//! recorded, which takes one or two hundredths of the time. The second time that more is needed, decoding goes on to the
-//! end. A device that decodes learns and uses them too, and its points and the CPU's are one (`device_points`). Entry
-//! points are never evicted: an epoch of training uses each image once, so the least recently used one is the
-//! next that is needed.
+//! entry points. Nothing is recorded of an image with a warning, or with bytes in its data that mean nothing
+//! (`oddities`). The first time, only what a rectangle walks through is recorded, which takes one or two hundredths of
+//! the time. When another rectangle is wanted, the walk goes on from there to the end, without making pixels. An
+//! evaluation wants the same rectangle every time, and does not pay for that. A device that decodes learns and uses them
+//! too, and its points and the CPU's are one (`device_points`). Entry points are never evicted: an epoch of training uses
+//! each image once, so the least recently used one is the next that is needed.
 //!
 //! With AVX-512 (VBMI2) or AVX2, each of 32 lanes walks through a stretch of its own (`lanes`). A look-up is two loads
 //! for each lane: four bytes of its data, and one entry of a table. Coefficients are cut out by shifts, and ends of
