@@ -179,8 +179,8 @@ pub use sampler::{Even, Order, Partition, Sampler};
 pub use sampling::{EpochOrder, Sampling};
 pub use targets::{MAX_TARGET_BYTES, Target, TargetSpec, TargetType};
 pub use tensor::{
-    BatchMemory, DType, Element, FieldTensor, FieldValues, Layout, MemoryBlock, TargetBytes, TargetElement,
-    TargetTensor, Targets, Tensor,
+    BatchMemory, DType, Element, FieldTensor, FieldValues, ImagesPlace, Layout, MemoryBlock, TargetBytes,
+    TargetElement, TargetTensor, Targets, Tensor,
 };
 
 /// Single images: decoding, encoding, writing. Most of it is the crate `warpfeed-image`.

@@ -65,7 +65,7 @@ pub(crate) struct Pool {
     reader: Stream,
     memory: Arc<MemoryPool>,
     keep: usize,
-    /// The pool for values that go with batches ([`CudaBuffer::beside`]), made when it is first used: in this one they
+    /// The pool for values that go with batches ([`Pool::copy_beside`]), made when it is first used: in this one they
     /// would take the buffers of images.
     beside: OnceLock<Arc<Pool>>,
     /// Free buffers. The one that was given back first is taken first: its users are most likely done with it.
@@ -87,6 +87,22 @@ impl Pool {
         }
         let pool = Arc::new(Self::new(&self.context, self.ordinal, self.keep.saturating_mul(VALUES_OF_A_BATCH))?);
         Ok(Arc::clone(self.beside.get_or_init(|| pool)))
+    }
+
+    /// Copies bytes to memory of their own on this device, which goes back to the pool for values that go with batches.
+    pub(crate) fn copy_beside(&self, bytes: &[u8]) -> Result<CudaBuffer> {
+        let pool = self.beside()?;
+        let _entered = driver::enter(&pool.context)?;
+        let buffer = pool.take(&pool.reader, bytes.len().max(1))?;
+        buffer.users.iter().chain([&buffer.ready]).try_for_each(|event| pool.reader.wait(event))?;
+        if !bytes.is_empty() {
+            // SAFETY: the buffer is as long, and the stream waits for those who used it; `bytes` is borrowed until the
+            // stream has been waited for.
+            unsafe { driver::upload(buffer.address(), bytes.as_ptr(), bytes.len(), &pool.reader)? };
+        }
+        buffer.ready.record(&pool.reader)?;
+        pool.reader.synchronize()?;
+        Ok(CudaBuffer::new(buffer, pool, bytes.len()))
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Buffer>> {
@@ -307,20 +323,9 @@ impl CudaBuffer {
         unsafe { driver::download(to, buffer.address() + offset_bytes as u64, &self.pool.reader) }
     }
 
-    /// Copies bytes to memory of their own on this device, which goes back to a pool beside this batch's.
-    pub(crate) fn beside(&self, bytes: &[u8]) -> Result<Self> {
-        let pool = self.pool.beside()?;
-        let _entered = driver::enter(&pool.context)?;
-        let buffer = pool.take(&pool.reader, bytes.len().max(1))?;
-        buffer.users.iter().chain([&buffer.ready]).try_for_each(|event| pool.reader.wait(event))?;
-        if !bytes.is_empty() {
-            // SAFETY: the buffer is as long, and the stream waits for those who used it; `bytes` is borrowed until the
-            // stream has been waited for.
-            unsafe { driver::upload(buffer.address(), bytes.as_ptr(), bytes.len(), &pool.reader)? };
-        }
-        buffer.ready.record(&pool.reader)?;
-        pool.reader.synchronize()?;
-        Ok(Self::new(buffer, pool, bytes.len()))
+    /// The pool that the memory goes back to.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     /// Gives the memory to the owner of `stream`, who frees it in the order of that stream. The memory begins with the

@@ -3,7 +3,7 @@
 use super::Tensor;
 #[cfg(feature = "dlpack")]
 use super::{DType, HostBuffer, Storage, dlpack};
-use crate::cuda::CudaBuffer;
+use crate::cuda::{CudaBuffer, Pool};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fields::{BatchFields, BoxFormat, Field, MaskOnDevice, MaskValues};
@@ -33,6 +33,17 @@ use std::sync::Arc;
 pub struct FieldTensor {
     values: Place,
     shape: Vec<usize>,
+}
+
+/// Where the images of a batch are: on a device or in host memory. [`FieldTensor::beside`] puts values there, also after the
+/// images have been given away. `ImagesPlace::from(batch.images())` is their place.
+#[derive(Debug, Clone)]
+pub struct ImagesPlace(Option<Arc<Pool>>);
+
+impl From<&Tensor> for ImagesPlace {
+    fn from(images: &Tensor) -> Self {
+        Self(images.cuda().map(|images| Arc::clone(images.pool())))
+    }
 }
 
 /// Where the values of a field are.
@@ -516,18 +527,18 @@ impl FieldTensor {
 
     /// The tensor where the images of its batch are: for images on a device a copy of values that are in host memory, for
     /// DLPack and for kernels of your own; else the tensor itself. The memory goes back to the pipeline when the last tensor
-    /// that shares it is dropped.
+    /// that shares it is dropped. `images`: the images of the batch, or their place.
     ///
     /// # Synchronization
     /// The copy is complete when this returns.
     ///
     /// # Errors
     /// [`Error::Device`] if the device fails, or its memory is full.
-    pub fn beside(self, images: &Tensor) -> Result<Self> {
-        match (&self.values, images.cuda()) {
-            (Place::Host(values), Some(images)) => Ok(Self {
+    pub fn beside(self, images: impl Into<ImagesPlace>) -> Result<Self> {
+        match (&self.values, images.into().0) {
+            (Place::Host(values), Some(pool)) => Ok(Self {
                 values: Place::Device(OnDevice {
-                    memory: Arc::new(images.beside(values.as_bytes())?),
+                    memory: Arc::new(pool.copy_beside(values.as_bytes())?),
                     offset_bytes: 0,
                     element: values.element(),
                     strides: contiguous(&self.shape),

@@ -35,7 +35,7 @@ pub use block::{BatchMemory, MemoryBlock};
 use bytemuck::Pod;
 #[cfg(feature = "candle")]
 pub(crate) use candle::failed as candle_failed;
-pub use fields::{FieldTensor, FieldValues};
+pub use fields::{FieldTensor, FieldValues, ImagesPlace};
 use half::{bf16, f16};
 pub(crate) use host::{HostBuffer, Pool};
 pub use npy::write_npy;

@@ -1,11 +1,12 @@
 //! Batches, and the fields of their images.
 
 use crate::error::raise;
+use crate::forks::OfProcess;
 use crate::tensor::{Held, Tensor};
 use pyo3::prelude::*;
 use warpfeed::fields::{BatchFields, BoxFormat};
 use warpfeed::image::Size;
-use warpfeed::{BatchImages, EpochState, PaddedImages, Targets};
+use warpfeed::{BatchImages, EpochState, FieldTensor, ImagesPlace, PaddedImages, Targets};
 
 /// The images of a view.
 pub(crate) enum View {
@@ -17,11 +18,18 @@ pub(crate) enum View {
 /// A form of a batch's images.
 pub(crate) trait Form: BatchImages + Send + 'static {
     fn view(self) -> View;
+
+    /// Where the images are; `None` if there are none.
+    fn place(&self) -> Option<ImagesPlace>;
 }
 
 impl Form for warpfeed::Tensor {
     fn view(self) -> View {
         View::One(self)
+    }
+
+    fn place(&self) -> Option<ImagesPlace> {
+        Some(self.into())
     }
 }
 
@@ -29,11 +37,19 @@ impl Form for Vec<warpfeed::Tensor> {
     fn view(self) -> View {
         View::Each(self)
     }
+
+    fn place(&self) -> Option<ImagesPlace> {
+        self.first().map(ImagesPlace::from)
+    }
 }
 
 impl Form for PaddedImages {
     fn view(self) -> View {
         View::Padded(self)
+    }
+
+    fn place(&self) -> Option<ImagesPlace> {
+        Some(self.tensor().into())
     }
 }
 
@@ -46,7 +62,7 @@ pub(crate) struct Batch {
     /// For images that were padded, the sizes (height, width) without padding.
     #[pyo3(get)]
     sizes: Option<Vec<(u32, u32)>>,
-    /// `[N]`, int64.
+    /// `[N]`, int64, where the images are.
     #[pyo3(get)]
     labels: Py<Tensor>,
     /// The targets that were asked for: an array `[N, K]`, or bytes for each image.
@@ -85,12 +101,15 @@ impl Batch {
 
 impl Batch {
     pub(crate) fn new<I: Form>(py: Python<'_>, mut batch: warpfeed::Batch<I>) -> PyResult<Self> {
-        let numbers = |numbers: Vec<i64>| Py::new(py, Tensor::fields(numbers));
-        let labels = numbers(batch.labels().iter().map(|label| i64::from(*label)).collect())?;
-        let indices = numbers(batch.indices().iter().map(|index| *index as i64).collect())?;
+        let place = batch.images().place();
+        let labels = batch.labels().iter().map(|label| i64::from(*label)).collect::<Vec<_>>();
+        let labels = py.detach(|| beside(labels.into(), place.as_ref())).map_err(raise)?;
+        let labels = Py::new(py, Tensor::fields(labels))?;
+        let indices = batch.indices().iter().map(|index| *index as i64).collect::<Vec<_>>();
+        let indices = Py::new(py, Tensor::fields(indices))?;
         let mut fields = Vec::new();
         while let Some(of_view) = batch.fields(fields.len()) {
-            fields.push(Py::new(py, Fields(of_view.clone()))?);
+            fields.push(Py::new(py, Fields::new(of_view.clone(), place.clone()))?);
         }
         let mixed = batch
             .mixed()
@@ -128,56 +147,82 @@ fn targets_of(py: Python<'_>, targets: Targets) -> PyResult<Py<PyAny>> {
     }
 }
 
-/// Boxes, masks, keypoints and numbers of a batch's images, of the first image first.
+/// Boxes, masks, keypoints and numbers of a batch's images, of the first image first. They are where the images are.
 #[pyclass(frozen, module = "warpfeed")]
-pub(crate) struct Fields(BatchFields);
+pub(crate) struct Fields(OfProcess<(BatchFields, Option<ImagesPlace>)>);
+
+impl Fields {
+    fn new(fields: BatchFields, place: Option<ImagesPlace>) -> Self {
+        Self(OfProcess::new((fields, place)))
+    }
+
+    /// A tensor of the fields' values, beside the images.
+    fn tensor(
+        &self,
+        py: Python<'_>,
+        values: impl FnOnce(&BatchFields) -> warpfeed::Result<FieldTensor> + Send,
+    ) -> PyResult<Tensor> {
+        let (fields, place) = self.0.get()?;
+        let tensor = py.detach(|| beside(values(fields)?, place.as_ref()));
+        tensor.map(Tensor::fields).map_err(raise)
+    }
+}
 
 #[pymethods]
 impl Fields {
     /// The number of the first row of each image, and the number of all rows: N + 1 numbers.
-    fn offsets(&self) -> Vec<usize> {
-        self.0.offsets()
+    fn offsets(&self) -> PyResult<Vec<usize>> {
+        Ok(self.0.get()?.0.offsets())
     }
 
     /// The height and width of each image.
-    fn sizes(&self) -> Vec<(u32, u32)> {
-        self.0.sizes().iter().map(|size| (size.height, size.width)).collect()
+    fn sizes(&self) -> PyResult<Vec<(u32, u32)>> {
+        Ok(self.0.get()?.0.sizes().iter().map(|size| (size.height, size.width)).collect())
     }
 
     /// `[T, 4]`: "xyxy", "xywh" or "cxcywh", in pixels or as shares of the images' sides.
     #[pyo3(signature = (format="xyxy", relative=false))]
-    fn boxes(&self, format: &str, relative: bool) -> PyResult<Tensor> {
+    fn boxes(&self, py: Python<'_>, format: &str, relative: bool) -> PyResult<Tensor> {
         let format: BoxFormat = format.parse().map_err(raise)?;
-        let rows = if relative { self.0.relative_boxes(format) } else { self.0.boxes(format) };
-        rows.map(Tensor::fields).map_err(raise)
+        self.tensor(py, |fields| {
+            let rows = if relative { fields.relative_boxes(format) } else { fields.boxes(format) };
+            rows.map(FieldTensor::from)
+        })
     }
 
     /// The numbers of the objects: `[T]`, int64 or float32.
-    fn numbers(&self, name: &str) -> PyResult<Tensor> {
-        match self.0.integers(name) {
-            Ok(rows) => Ok(Tensor::fields(rows)),
-            Err(_) => self.0.floats(name).map(Tensor::fields).map_err(raise),
-        }
+    fn numbers(&self, py: Python<'_>, name: &str) -> PyResult<Tensor> {
+        self.tensor(py, |fields| match fields.integers(name) {
+            Ok(rows) => Ok(rows.into()),
+            Err(_) => fields.floats(name).map(FieldTensor::from),
+        })
     }
 
     /// x, y and visibility: `[T, K, 3]`.
-    fn keypoints(&self, name: &str) -> PyResult<Tensor> {
-        self.0.keypoint_tensor(name).map(Tensor::fields).map_err(raise)
+    fn keypoints(&self, py: Python<'_>, name: &str) -> PyResult<Tensor> {
+        self.tensor(py, |fields| fields.keypoint_tensor(name))
     }
 
     /// `[N, H, W]`, or `[T, H, W]` of 0 and 1 for masks of objects. With a size (height, width) they are padded to it.
     #[pyo3(signature = (name, size=None))]
-    fn masks(&self, name: &str, size: Option<(u32, u32)>) -> PyResult<Tensor> {
-        let masks = match size {
-            Some((height, width)) => self.0.padded_mask_tensor(name, Size::new(width, height)),
-            None => self.0.mask_tensor(name),
-        };
-        masks.map(Tensor::fields).map_err(raise)
+    fn masks(&self, py: Python<'_>, name: &str, size: Option<(u32, u32)>) -> PyResult<Tensor> {
+        self.tensor(py, |fields| match size {
+            Some((height, width)) => fields.padded_mask_tensor(name, Size::new(width, height)),
+            None => fields.mask_tensor(name),
+        })
     }
 
     /// The masks of each image, which may have a size of its own.
     fn masks_of_each(&self, name: &str) -> PyResult<Vec<Tensor>> {
-        let each = self.0.mask_tensors(name).map_err(raise)?;
+        let each = self.0.get()?.0.mask_tensors(name).map_err(raise)?;
         Ok(each.into_iter().map(Tensor::fields).collect())
+    }
+}
+
+/// A tensor where the images of its batch are.
+fn beside(tensor: FieldTensor, place: Option<&ImagesPlace>) -> warpfeed::Result<FieldTensor> {
+    match place {
+        Some(place) => tensor.beside(place.clone()),
+        None => Ok(tensor),
     }
 }

@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import threading
 import time
@@ -146,6 +147,19 @@ def test_sixteen_threads_on_one_iterator_get_each_sample_once(photos: Path) -> N
     for thread in threads:
         thread.join()
     assert sorted(got) == list(range(40))
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="needs free-threaded Python")
+def test_free_threaded_python_stays_without_its_lock(photos: Path) -> None:
+    code = """
+        import sys
+        from warpfeed.numpy import DataLoader
+        crop = [{"op": "center_crop", "width": 8, "height": 8}]
+        assert sum(len(labels) for _, labels in DataLoader(sys.argv[1], 4, transform=crop)) == 40
+        print(sys._is_gil_enabled())
+    """
+    done = python(code, str(photos))
+    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 def test_memory_and_threads_are_flat_over_abandoned_iterators(photos: Path) -> None:
@@ -488,6 +502,27 @@ def test_batches_on_a_device_are_the_cpus(photos: Path) -> None:
     assert batches(loader) == batches(DataLoader(photos, 8, **options))
     tensor = next(loader._pipeline().epoch(0)).views[0]
     assert isinstance(tensor, warpfeed.Tensor) and tensor.__dlpack_device__() == (2, 0)
+
+
+@pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")
+def test_labels_and_fields_on_a_device_are_where_the_images_are(scenes: Path) -> None:
+    coco = warpfeed.open(scenes / "images", format="coco", annotations=scenes / "annotations.json")
+    crop = [t.CenterCrop(64, 64), t.RandomHorizontalFlip(0.5)]
+
+    def values(device: str, place: tuple[int, int]) -> list[list[Any]]:
+        loader = DataLoader(coco, 4, transform=crop, fields=("boxes", "labels", "masks"), device=device, decode="exact")
+        got = []
+        for batch in loader._pipeline().epoch(0):
+            np.asarray(batch.views[0])
+            fields = batch.fields[0]
+            tensors = [batch.labels, fields.boxes("cxcywh", True), fields.numbers("labels"), fields.masks("masks")]
+            assert [tensor.__dlpack_device__() for tensor in tensors] == [place] * 4
+            got.append([np.asarray(tensor) for tensor in tensors])
+        return got
+
+    for on_device, on_host in zip(values("cuda:0", (2, 0)), values("cpu", (1, 0)), strict=True):
+        for got, want in zip(on_device, on_host, strict=True):
+            assert got.dtype == want.dtype and got.shape == want.shape and (got == want).all() and len(want)
 
 
 @pytest.mark.skipif(os.environ.get("CUDA_SIM_DEVICES") != "2", reason="needs two simulated GPUs")

@@ -53,7 +53,8 @@ class DataLoader(Loader[Any]):
     device: "cpu", or "cuda:0" for batches that are made on a GPU. A list of devices makes a batch on each: the loader then
         gives lists of batches. Devices get what ranks get: different samples, and equally many batches.
     targets: what is delivered beside labels, as in "soft=1000/0.1", "multi-hot=80", "float=4:json.box".
-    fields: fields of samples, such as ("boxes", "labels", "masks"), as a list of dicts in place of the labels.
+    fields: fields of samples, such as ("boxes", "labels", "masks"), as a list of dicts in place of the labels. They are on
+        the images' device, as labels and targets are.
     mix: MixUp and CutMix of batches, as in "torchvision=0.2/1" or "timm=0.8/1,mode=elem".
     ragged: whether images may differ in size, and come as a list. By default only with fields or a preset of detection.
     pad_to: pads the images of a batch to the largest one, with sides that are multiples of this.
