@@ -1,7 +1,7 @@
 //! Boxes, keypoints and masks: that they follow operations as torchvision's and Pillow's do, and arrive in batches.
 //!
 //! `tests/reference/fields.jsonl` holds cases of the project's own; `scripts/test` also compares those in the folder that
-//! `WARPFEED_SHARED` names (`reference/detection/`).
+//! `WARPFEED_SHARED` names (`reference/detection/`), their masks on the simulated device too.
 
 use crate::common::{self, Random, jpeg};
 use serde::Deserialize;
@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use warpfeed::fields::{
     BoxFormat, Boxes, Clamping, Field, Fields, FurtherImage, KeyPoints, Mask, MaskValues, PointConvention,
 };
-use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg, probe};
+use warpfeed::image::{Image, JpegOptions, Rect, Size, encode_jpeg, probe};
 use warpfeed::ops::{
-    CenterCrop, Custom, CustomTransform, Hflip, Interpolation, Op, RandomIouCrop, RandomZoomOut, Resize, Rotate,
+    CenterCrop, Crop, Custom, CustomTransform, Hflip, Interpolation, Op, RandomIouCrop, RandomZoomOut, Resize, Rotate,
     SampleInfo, SampleRng, SizeEffect, Transform, Vflip, YoloPerspective,
 };
 use warpfeed::prelude::*;
@@ -175,18 +175,20 @@ fn leaves_pixels(ops: &[Op], mut size: Size) -> bool {
     })
 }
 
+/// A mask of the shared cases.
+fn shared_mask(name: &str) -> Mask {
+    let shared = PathBuf::from(std::env::var_os("WARPFEED_SHARED").expect("WARPFEED_SHARED names a folder"));
+    Mask::from_png(&fs::read(shared.join("reference/detection").join(name)).unwrap(), 1 << 24).unwrap()
+}
+
 /// What rounding to single precision adds to a distance of a pixel.
 const ROUNDED: f64 = 1e-3;
 
 #[test]
 #[ignore = "needs WARPFEED_SHARED, a folder with reference/; scripts/test runs it where that is set"]
 fn shared_cases() {
-    let shared = PathBuf::from(std::env::var_os("WARPFEED_SHARED").expect("WARPFEED_SHARED names a folder"));
-    let folder = shared.join("reference/detection");
-    let png = |name: &str| Mask::from_png(&fs::read(folder.join(name)).unwrap(), 1 << 24).unwrap();
     let (mut exact, mut near) = (0, 0);
-    for (number, line) in fs::read_to_string(folder.join("cases.jsonl")).unwrap().lines().enumerate() {
-        let case: SharedCase = serde_json::from_str(line).unwrap();
+    for (number, case) in lines::<SharedCase>("cases.jsonl").into_iter().enumerate() {
         // Rotated boxes are another thing.
         let Ok(format) = serde_json::from_value::<BoxFormat>(case.boxes_format.clone().into()) else { continue };
         let what = format!("case {number}, {}: {}", case.kind, case.ops);
@@ -196,7 +198,7 @@ fn shared_cases() {
         let given = Fields::new()
             .with("boxes", boxes(format, case.clamping.as_deref(), &rows(&case.boxes_in)))
             .and_then(|fields| fields.with("keypoints", indices(&case.keypoints_in)))
-            .and_then(|fields| fields.with("mask", png(&case.mask_in).with_fill(case.mask_fill)))
+            .and_then(|fields| fields.with("mask", shared_mask(&case.mask_in).with_fill(case.mask_fill)))
             .unwrap();
         let made = applied(size(case.size), &given, &ops, Strategy::Fused).unwrap();
         let most = match case.compare.boxes.get("max_abs") {
@@ -206,7 +208,7 @@ fn shared_cases() {
         };
         check_numbers(made.boxes().unwrap().rows(), &rows(&case.boxes_out), most, &what);
         check_numbers(points(&made).points(), &case.keypoints_out, most, &what);
-        let want = png(&case.mask_pil);
+        let want = shared_mask(&case.mask_pil);
         let MaskValues::U8(want) = &*want.planes()[0] else { panic!("{what}") };
         check_mask(plane(&made, "mask", 0), want, &ops, &what);
         if most == 0.0 {
@@ -325,6 +327,48 @@ pub(crate) fn masks_of_all_operations() -> Builder {
     let given = Given(cases.into_iter().map(|(_, ops, _)| ops).collect());
     let builder = Pipeline::builder(source).fields(["ids", "mask", "masks"]).batch_size(32).threads(2);
     builder.augment(given).output(DType::U8, Layout::Nhwc)
+}
+
+/// Masks that equal Pillow's, on the CPU, or on the device that `WARPFEED_TEST_DEVICE` names. Of each a part, one of 25
+/// in turn: whole masks of all cases took a simulated device 46 s.
+#[test]
+#[ignore = "needs WARPFEED_SHARED, a folder with reference/; scripts/test runs it where that is set"]
+fn shared_masks_arrive_in_batches() {
+    let device = std::env::var("WARPFEED_TEST_DEVICE").map_or(Device::Cpu, |name| name.parse().unwrap());
+    let cases = lines::<SharedCase>("cases.jsonl").into_iter().enumerate().filter_map(|(number, case)| {
+        let mut ops: Vec<Op> = serde_json::from_value(case.ops.clone()).unwrap();
+        let [width, height] = case.size_out;
+        let [x, y] = [number as u32 % 5 * (width / 5), number as u32 / 5 % 5 * (height / 5)];
+        let part = Rect { x, y, width: width - width / 5 * 4, height: height - height / 5 * 4 };
+        let exact = most_differing(&ops) == 0.0;
+        ops.push(Crop::new(x as i32, y as i32, Size::new(part.width, part.height)).into());
+        exact.then_some((number, case, ops, part))
+    });
+    let cases: Vec<_> = cases.collect();
+    let jpeg = |case: &SharedCase| encode_jpeg(&Image::new(size(case.size)), &JpegOptions::default()).unwrap();
+    let mask = |case: &SharedCase| shared_mask(&case.mask_in).with_fill(case.mask_fill);
+    let masks: Vec<_> = cases.iter().map(|(_, case, ..)| mask(case)).collect();
+    let source = EncodedImages::new(cases.iter().map(|(_, case, ..)| (jpeg(case), 0)))
+        .fields(["mask"], move |sample| Fields::new().with("mask", masks[sample.index as usize].clone()));
+    let given = Given(cases.iter().map(|(.., ops, _)| ops.clone()).collect());
+    let builder = Pipeline::builder(source).fields(["mask"]).batch_size(32).threads(2).augment(given);
+    let mut compared = 0;
+    for batch in builder.output(DType::U8, Layout::Nhwc).device(device).build_ragged().unwrap().epoch(0) {
+        let batch = batch.unwrap();
+        assert_eq!(batch.fields(0).unwrap().device(), device);
+        let fields = batch.fields(0).unwrap().to_host().unwrap();
+        for (i, index) in batch.indices().iter().enumerate() {
+            let (number, case, _, part) = &cases[*index as usize];
+            let want = shared_mask(&case.mask_pil);
+            let MaskValues::U8(values) = &*want.planes()[0] else { panic!("case {number}: {want:?}") };
+            let rows = values.chunks(want.size().width as usize).skip(part.y as usize).take(part.height as usize);
+            let want: Vec<u8> = rows.flat_map(|row| &row[part.x as usize..][..part.width as usize]).copied().collect();
+            assert_eq!(fields.sizes()[i], Size::new(part.width, part.height), "case {number}");
+            assert!(plane(fields.image(i).unwrap(), "mask", 0) == want, "case {number}: {}", case.ops);
+            compared += 1;
+        }
+    }
+    assert!(compared > 200, "{compared}");
 }
 
 /// Replays each image of an epoch with its fields by its recipe, and compares. Returns the number of objects.

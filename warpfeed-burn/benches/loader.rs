@@ -66,7 +66,9 @@ impl Batcher<(Vec<f32>, u32), ImageBatch> for Stack {
             images: Tensor::from_data(TensorData::new(pixels, [count, 3, side, side]), device),
             views: Vec::new(),
             labels: Tensor::<1, Int>::from_data(TensorData::new(labels, [count]), device),
+            indices: Vec::new(),
             targets: None,
+            fields: Vec::new(),
         }
     }
 }
