@@ -299,7 +299,8 @@ static int learn_rest(wf_decoder *self, uint32_t known_rows) {
   size_t mcu = (size_t)known_rows * cinfo->MCUs_per_row;
 
   huffman->learned_points = known_rows * huffman->learned.a_row;
-  if (known_rows >= huffman->learned.rows || !huffman_enter(cinfo, huffman, &huffman->learned.points[huffman->learned_points]))
+  if (known_rows >= huffman->learned.rows ||
+      !huffman_enter(cinfo, huffman, &huffman->learned.points[huffman->learned_points]))
     return WF_UNPREPARED;
   if (interval) {
     /* The last point of the known rows comes before a restart that is due. */
