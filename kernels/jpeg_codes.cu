@@ -8,14 +8,30 @@
 
 namespace warpfeed::jpeg {
 
+// Fills the tables of a component that an image lacks.
+__device__ inline void clear(JpegLookUp& to, uint32_t table) {
+    const uint32_t component = table / 2;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < 1024; i += kThreads) {
+        to.look[table][i] = 0;
+        to.more[component][i] = 0;
+    }
+    to.more_from[component] = 65536;
+}
+
 __device__ inline void codes(const Launch& launch) {
     const JpegImage* const found = image_of(launch, blockIdx.y);
     const uint32_t component = blockIdx.x / 2, ac = blockIdx.x % 2;
-    if (!found || component >= (found->color == JpegColor::gray ? 1u : 3u)) {
+    if (!found) {
         return;
     }
     const JpegCode& code = global(found->tables)->codes[component][ac];
     JpegLookUp& to = *global(found->look_up);
+    if (component >= (found->color == JpegColor::gray ? 1u : 3u)) {
+        // Copied with the others, and never looked up.
+        clear(to, blockIdx.x);
+        return;
+    }
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < 1 << kLookBits; i += kThreads) {
         to.look[blockIdx.x][i] = static_cast<uint16_t>(search(code, ac, i << (32 - kLookBits), 1, kLookBits));
@@ -32,6 +48,7 @@ __device__ inline void codes(const Launch& launch) {
     from = 65536 - from > kLongCodes ? 65536 : from;
     if (threadIdx.x == 0) {
         to.more_from[component] = from;
+        to.more_from[3] = 65536;
     }
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < kLongCodes; i += kThreads) {

@@ -18,12 +18,13 @@ __device__ inline void points(const Launch& launch) {
     const JpegImage& image = *found;
     const uint32_t mcu_blocks = image.mcu_blocks, mcu_columns = image.mcu_columns;
     const uint32_t mcu = blockIdx.x * kThreads + threadIdx.x;
-    // The places in a flagged image are not complete.
-    if (mcu > image.checked_end / mcu_blocks || *global(image.status) != 0) {
+    if (mcu > image.checked_end / mcu_blocks) {
         return;
     }
+    // The places in a flagged image are not complete, and nobody reads them.
+    const bool is_flagged = *global(image.status) != 0;
     uint32_t* const place = global(image.mcus) + mcu;
-    *place = stuffed_bit(image, *place);
+    *place = is_flagged ? 0 : stuffed_bit(image, *place);
     const uint32_t column = mcu % mcu_columns, step = image.point_step;
     if (column % step != 0) {
         return;
@@ -31,7 +32,7 @@ __device__ inline void points(const Launch& launch) {
     uint64_t sums = 0;
     const uint32_t block = mcu * mcu_blocks;
     const bool restarts = image.segment_blocks > 0 && block < image.checked_end && block % image.segment_blocks == 0;
-    if (mcu > 0 && !restarts) {
+    if (mcu > 0 && !restarts && !is_flagged) {
         const uint16_t* const dc = global(image.dc) + block - mcu_blocks;
 #pragma unroll 1
         for (uint32_t i = 0; i < mcu_blocks; i++) {

@@ -66,16 +66,10 @@ pub enum StreamPriority {
 /// little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DecodePath {
-    /// nvJPEG decodes what it supports, and uses the hardware decoder of data-center cards first. An image's header
-    /// alone decides, so runs on the same card are equal. Without nvJPEG, this is [`Exact`](Self::Exact).
+    /// The crate's own decoder on the device. The CPU decodes a share of the images where the device is the slower of
+    /// the two, by their measured speeds. The bytes are those of [`Device::Cpu`], whichever decodes.
     #[default]
     Auto,
-    /// Each image goes to the decoder that will finish it first, by the speeds measured so far. An image's decoder, and
-    /// with it its pixels, may differ from run to run. Without nvJPEG, this is [`Exact`](Self::Exact).
-    Fastest,
-    /// The crate's own decoder on the device and the CPU share the work, by their measured speeds. The bytes are those
-    /// of [`Device::Cpu`], whichever decodes.
-    Exact,
     /// The crate's own decoder on the device decodes all images that it supports: baseline images that are gray, RGB,
     /// or YCbCr with usual sampling. The bytes are those of [`Device::Cpu`].
     Device,
@@ -84,14 +78,14 @@ pub enum DecodePath {
     /// nvJPEG decodes Huffman codes on the CPU, and does the rest on the device.
     Hybrid,
     /// nvJPEG decodes on the device's hardware decoder, which data-center cards have since the A100. The hybrid decoder
-    /// takes images that the hardware decoder does not support.
+    /// takes images that the hardware decoder does not support, and gray ones.
     Hardware,
 }
 
 impl FromStr for DecodePath {
     type Err = Error;
 
-    /// Reads `auto`, `exact`, `device`, `fastest`, `cpu`, `hybrid` or `hardware`.
+    /// Reads `auto`, `device`, `cpu`, `hybrid` or `hardware`.
     ///
     /// ```
     /// # use warpfeed::DecodePath;
@@ -102,14 +96,12 @@ impl FromStr for DecodePath {
     fn from_str(text: &str) -> Result<Self> {
         Ok(match text {
             "auto" => Self::Auto,
-            "exact" => Self::Exact,
             "device" => Self::Device,
-            "fastest" => Self::Fastest,
             "cpu" => Self::Cpu,
             "hybrid" => Self::Hybrid,
             "hardware" => Self::Hardware,
             _ => {
-                let names = "auto, exact, device, fastest, cpu, hybrid or hardware";
+                let names = "auto, device, cpu, hybrid or hardware";
                 return Err(Error::parameter("decode", "path", names, format!("{text:?}")));
             }
         })

@@ -6,7 +6,7 @@
 //! Unlike torchvision's `ImageFolder`, a pipeline applies the EXIF orientation, unless [`Orientation::Ignore`] is set.
 //!
 //! A pipeline runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same device. With
-//! [`DecodePath::Exact`], [`Device`](DecodePath::Device) and [`Cpu`](DecodePath::Cpu) the bytes are the same on both. The CUDA
+//! [`DecodePath::Auto`], [`Device`](DecodePath::Device) and [`Cpu`](DecodePath::Cpu) the bytes are the same on both. The CUDA
 //! path is tested on a simulated device and has not run on a GPU yet.
 //!
 //! ```

@@ -46,9 +46,9 @@ pub(super) struct Record {
     pub(super) sampling: String,
     /// The quality of a JPEG in libjpeg's scale; 0 if it is not known.
     pub(super) quality: u8,
-    /// The decoder that takes the image on `--decode auto`: hardware, hybrid or cpu.
+    /// The decoder that takes the image on `--decode hardware`: hardware, hybrid or cpu.
     pub(super) decoder: String,
-    /// Whether `--decode device` decodes the image on the GPU.
+    /// Whether our kernels decode the image, on `--decode auto` and `device`.
     pub(super) device: bool,
     /// The time that decoding took, in microseconds.
     pub(super) decode_us: f32,
@@ -227,6 +227,6 @@ fn describe(bytes: &[u8], header: &Header, record: &mut Record) {
         record.sampling = content::sampling(header).unwrap_or("other").into();
         record.quality = content::quality(bytes).unwrap_or(0);
     }
-    record.decoder = route::on_auto(header).into();
+    record.decoder = route::on_hardware(header).into();
     record.device = route::is_jpeg_for_device(header);
 }

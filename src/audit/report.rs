@@ -233,14 +233,14 @@ fn decoders(audit: &Audit) -> ReportTable {
         let share = 100.0 * count as f64 / audit.rows.len() as f64;
         table.rows.push(vec![path.into(), decoder.into(), Cell::number(count as f64, 0), Cell::number(share, 2)]);
     };
+    let of_cpu = audit.tally.decoders.values().sum::<u64>() - audit.tally.device;
+    row("auto, device", "our kernels", audit.tally.device);
+    row("auto, device", "the CPU", of_cpu);
     for (name, decoder) in
         [("hardware", "nvJPEG's hardware decoder"), ("hybrid", "nvJPEG's hybrid decoder"), ("cpu", "the CPU")]
     {
-        row("auto", decoder, audit.tally.decoders.get(name).copied().unwrap_or(0));
+        row("hardware", decoder, audit.tally.decoders.get(name).copied().unwrap_or(0));
     }
-    row("device", "our kernels", audit.tally.device);
-    let of_cpu = audit.tally.decoders.values().sum::<u64>() - audit.tally.device;
-    row("device", "the CPU", of_cpu);
     table
 }
 

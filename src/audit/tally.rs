@@ -16,7 +16,7 @@ pub(super) struct Tally {
     pub(super) kinds: Counts<(String, String, String)>,
     /// JPEGs by their quality.
     pub(super) qualities: Counts<u8>,
-    /// Images by the decoder that takes them on `auto`.
+    /// Images by the decoder that takes them on `hardware`.
     pub(super) decoders: Counts<String>,
     /// Number of images that the crate's own decoder takes on a GPU.
     pub(super) device: u64,

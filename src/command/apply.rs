@@ -57,7 +57,7 @@ pub struct Apply {
     /// Device for the operations: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
-    /// JPEG decoder for a GPU: auto (nvJPEG), fastest (all, by measured speed), cpu, hybrid (nvJPEG), hardware.
+    /// JPEG decoder for a GPU: auto, device, cpu, hybrid (nvJPEG) or hardware (nvJPEG).
     #[arg(long, value_name = "PATH", default_value = "cpu")]
     decode: DecodePath,
 }

@@ -60,12 +60,11 @@ enum Part {
 const PARTS: [Part; 5] = [Part::Kernels, Part::Operations, Part::Decoders, Part::Bounds, Part::Sharing];
 
 /// The decoders that are measured, and the area that they decode. nvJPEG always reads whole images.
-const MEASURED: [(&str, DecodePath, Area); 5] = [
+const MEASURED: [(&str, DecodePath, Area); 4] = [
     ("device", DecodePath::Device, Area::Whole),
     ("device, crops", DecodePath::Device, Area::Crop),
     ("hybrid", DecodePath::Hybrid, Area::Whole),
     ("hardware", DecodePath::Hardware, Area::Whole),
-    ("hybrid and hardware", DecodePath::Auto, Area::Whole),
 ];
 
 /// Results of all parts; a part that did not run is empty.

@@ -123,8 +123,8 @@ struct CheckArgs {
     /// Device to check: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto", conflicts_with = "against")]
     device: Device,
-    /// JPEG decoder to check, for a GPU: cpu, exact, device, auto, hybrid, hardware.
-    #[arg(long, value_name = "PATH", default_value = "exact", conflicts_with = "against")]
+    /// JPEG decoder to check, for a GPU: auto, device, cpu, hybrid, hardware.
+    #[arg(long, value_name = "PATH", default_value = "auto", conflicts_with = "against")]
     decode: DecodePath,
     /// Print one JSON object instead of text.
     #[arg(long)]

@@ -396,11 +396,10 @@ pub struct PipelineOptions {
     /// Device for augmentations: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
-    /// JPEG decoder for a GPU: auto, exact, device, cpu, hybrid, hardware or fastest.
+    /// JPEG decoder for a GPU: auto, device, cpu, hybrid or hardware.
     ///
-    /// auto is nvJPEG, and exact without nvJPEG. exact shares the work between GPU and CPU, and device decodes on the
-    /// GPU; both, like cpu, make the CPU's bytes. hybrid and hardware are nvJPEG's decoders, the latter on the GPU's
-    /// hardware. fastest shares the work between nvJPEG and CPU, by measured speed.
+    /// device decodes by our own kernels, and auto has the CPU help where the GPU is the slower of the two; both, like
+    /// cpu, make the CPU's bytes. hybrid and hardware are nvJPEG's decoders, the latter on the GPU's hardware.
     #[arg(long, value_name = "PATH", default_value = "auto")]
     decode: DecodePath,
     /// Limit of GPU memory for in-flight batches, in bytes [default: half of the free memory]

@@ -183,11 +183,6 @@ impl<T> Drop for Scoped<T> {
     }
 }
 
-/// Major and minor number of a device's compute capability.
-pub(crate) fn capability(context: &Context) -> Result<(i32, i32)> {
-    check("cuDeviceGetAttribute", context.compute_capability())
-}
-
 /// Turns the driver's error into one with the name of the call, and the driver's name and text for the error.
 pub(crate) fn check<T>(call: &str, result: std::result::Result<T, DriverError>) -> Result<T> {
     result.map_err(|error| {

@@ -227,7 +227,7 @@ impl Replay {
                     line.step,
                     line.nvjpeg.len()
                 ),
-                remedy: "allow pixels that differ a little (--approximate), or run with --decode exact".to_owned(),
+                remedy: "allow pixels that differ a little (--approximate), or run with --decode auto".to_owned(),
             });
         }
         let mut batch = match &pipeline.setup.input {

@@ -229,15 +229,7 @@ fn kinds() -> EncodedImages {
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn every_kind_of_image_gets_through_on_every_path() {
     let want = delivered(&small(kinds()).device(Device::Cpu).build().unwrap(), 0);
-    for path in [
-        DecodePath::Cpu,
-        DecodePath::Device,
-        DecodePath::Exact,
-        DecodePath::Hybrid,
-        DecodePath::Hardware,
-        DecodePath::Auto,
-        DecodePath::Fastest,
-    ] {
+    for path in [DecodePath::Cpu, DecodePath::Device, DecodePath::Auto, DecodePath::Hybrid, DecodePath::Hardware] {
         let pipeline = match small(kinds()).device(GPU).decode(path).build() {
             // A device without hardware decoder.
             Err(Error::Device { .. }) if path == DecodePath::Hardware => continue,
@@ -262,17 +254,19 @@ fn every_kind_of_image_gets_through_on_every_path() {
                 assert_eq!(left, [("no JPEG", 1), ("progressive", 4), ("neither gray nor three colors", 1)]);
             }
             DecodePath::Hybrid => assert_eq!(decoded, [2, 0, 9, 0]),
-            DecodePath::Hardware => assert_eq!(decoded, [2, 0, 4, 5]),
+            // Gray images are for the hybrid decoder too.
+            DecodePath::Hardware => assert_eq!(decoded, [2, 0, 5, 4]),
             _ => assert_eq!(decoded.iter().sum::<u64>(), 11),
         }
         assert_eq!(got.len(), want.len());
         for (got, want) in got.iter().zip(&want) {
             assert_eq!((got.index, got.label), (want.index, want.label));
-            // nvJPEG's arithmetic is not libjpeg's.
-            let worst = got.bytes.iter().zip(&want.bytes).map(|(a, b)| a.abs_diff(*b)).max();
-            let is_exact = matches!(path, DecodePath::Cpu | DecodePath::Device | DecodePath::Exact);
-            let most = if is_exact || pipeline.device_name().contains("simulated") { 0 } else { 24 };
-            assert!(worst.is_some_and(|worst| worst <= most), "{path:?}, sample {}: {worst:?}", got.index);
+            // nvJPEG's arithmetic is not libjpeg's; single values beside edges of color differ by much.
+            let is_nvjpeg = matches!(path, DecodePath::Hybrid | DecodePath::Hardware);
+            let most = if is_nvjpeg && !pipeline.device_name().contains("simulated") { 4.0 } else { 0.0 };
+            let differences = got.bytes.iter().zip(&want.bytes).map(|(a, b)| f64::from(a.abs_diff(*b)));
+            let mean = differences.sum::<f64>() / want.bytes.len() as f64;
+            assert!(got.bytes.len() == want.bytes.len() && mean <= most, "{path:?}, sample {}: {mean}", got.index);
         }
     }
 }
@@ -479,7 +473,7 @@ fn views_equal_the_cpu() {
 fn images_of_any_size_equal_the_cpu() {
     let check = |builder: &dyn Fn() -> Builder| {
         let want = ragged::delivered(builder().device(Device::Cpu).build_ragged().unwrap().epoch(1));
-        for path in [DecodePath::Cpu, DecodePath::Exact] {
+        for path in [DecodePath::Cpu, DecodePath::Auto] {
             let pipeline = builder().device(GPU).decode(path).build_ragged().unwrap();
             // Twice: memory is used again, for images of other sizes.
             let again = ragged::delivered(pipeline.epoch(2));
@@ -506,7 +500,7 @@ fn padded_batches_equal_the_cpu() {
             pipeline.epoch(epoch).flat_map(|batch| ragged::padded_images(&batch.unwrap(), 4)).collect::<Vec<_>>()
         };
         let want = all(builder().device(Device::Cpu).build_padded(4).unwrap(), 1);
-        for path in [DecodePath::Cpu, DecodePath::Exact] {
+        for path in [DecodePath::Cpu, DecodePath::Auto] {
             let pipeline = builder().device(GPU).decode(path).build_padded(4).unwrap();
             assert!(all(pipeline.clone(), 2).len() == want.len() && all(pipeline, 1) == want, "{path:?}");
         }
@@ -743,7 +737,7 @@ fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
     let images = || EncodedImages::new((0..24).map(|i| (jpeg(300, 250, i), i as u32)));
     let builder = || Pipeline::builder(images()).center_crop(16).batch_size(8).threads(3).on_error(OnError::Skip);
     let want = delivered(&builder().device(Device::Cpu).build().unwrap(), 0);
-    for path in [DecodePath::Hybrid, DecodePath::Hardware, DecodePath::Auto, DecodePath::Fastest] {
+    for path in [DecodePath::Hybrid, DecodePath::Hardware] {
         // Three batches in flight, of 8 images of 225 kB.
         for (device_memory, all) in [(3 * 900_000, false), (3 * 200_000, true)] {
             let pipeline = builder().device(GPU).decode(path).device_memory(device_memory).build().unwrap();
@@ -755,15 +749,13 @@ fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
                 let stats = epoch.stats();
                 assert_eq!(stats.bad, 0);
                 assert_eq!(stats.decoded_cpu + stats.decoded_hybrid + stats.decoded_hardware, 24);
-                // By speed, the CPU may get so many that memory suffices for the others, or all of them.
-                let by_speed = path == DecodePath::Fastest;
                 assert!(stats.decoded_for_memory <= stats.decoded_cpu, "{stats:?}");
-                assert!(by_speed || stats.decoded_for_memory > 0, "{path:?}: {stats:?}");
+                assert!(stats.decoded_for_memory > 0, "{path:?}: {stats:?}");
                 if all {
                     assert_eq!(stats.decoded_cpu, 24);
                     assert!(got == want, "{path:?}");
                 } else {
-                    assert!(by_speed || stats.decoded_cpu < 24, "{path:?}: some fit: {stats:?}");
+                    assert!(stats.decoded_cpu < 24, "{path:?}: some fit: {stats:?}");
                 }
             }
         }

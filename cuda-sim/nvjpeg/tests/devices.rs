@@ -39,7 +39,7 @@ fn images(count: u32) -> EncodedImages {
 }
 
 fn group(count: u32, seed: u64, devices: [Device; 2]) -> Result<PipelineGroup> {
-    let paths = [DecodePath::Auto, DecodePath::Hybrid, DecodePath::Exact, DecodePath::Cpu];
+    let paths = [DecodePath::Auto, DecodePath::Hybrid, DecodePath::Device, DecodePath::Cpu];
     Pipeline::builder(images(count))
         .shuffle(seed)
         .threads(seed as usize % 4)

@@ -66,7 +66,7 @@ fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipelin
     builder(source, seed)
         .batch_size(3 + seed as usize % 4)
         .on_error([OnError::Skip, OnError::Substitute][seed as usize % 2])
-        .decode([DecodePath::Device, DecodePath::Exact][seed as usize / 2 % 2])
+        .decode([DecodePath::Device, DecodePath::Auto][seed as usize / 2 % 2])
         .device(device)
         .build()
 }
@@ -248,9 +248,9 @@ fn who_decodes_is_counted_and_why() {
     assert_eq!((stats.decoded_device, stats.decoded_cpu), (0, 18));
     assert_eq!(stats.left_to_cpu.iter().collect::<Vec<_>>(), [("truncated images are accepted", 18)]);
 
-    let stats = decoded(&images(), |b| builder(b).decode(DecodePath::Exact));
+    let stats = decoded(&images(), |b| builder(b).decode(DecodePath::Auto));
     assert_eq!(stats.decoded_device + stats.decoded_cpu + stats.bad, 18);
-    assert!(stats.decoded_device > 0 && stats.decoded_cpu > stats.left_to_cpu.total() - stats.bad, "{stats:?}");
+    assert!(stats.decoded_device > 0 && stats.decoded_cpu >= stats.left_to_cpu.total() - stats.bad, "{stats:?}");
 }
 
 /// The images above, with damage in headers and data, as in the fuzz target `device`, which has more time.
@@ -293,14 +293,12 @@ fn damaged_images_have_the_cpus_bytes_or_are_bad_on_both() {
 }
 
 #[test]
-fn without_nvjpeg_auto_has_the_cpus_bytes() {
+fn auto_needs_no_nvjpeg() {
     let _sim = start();
     // SAFETY: this test holds `_sim`, as all of this program do, so no other thread reads the environment.
     unsafe { std::env::set_var("WARPFEED_NVJPEG", "/nowhere/libnvjpeg.so") };
-    for path in [DecodePath::Auto, DecodePath::Fastest] {
-        let stats = decoded(&images(), |b| b.center_crop(8).on_error(OnError::Skip).decode(path));
-        assert!(stats.decoded_device > 0 && stats.decoded_hybrid + stats.decoded_hardware == 0, "{path:?}: {stats:?}");
-    }
+    let stats = decoded(&images(), |b| b.center_crop(8).on_error(OnError::Skip).decode(DecodePath::Auto));
+    assert!(stats.decoded_device > 0 && stats.decoded_hybrid + stats.decoded_hardware == 0, "{stats:?}");
 }
 
 #[test]

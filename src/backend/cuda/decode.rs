@@ -80,13 +80,16 @@ impl Decoders {
         mut encoded: Encoded,
         &PlannedSample { header, plans, masks, later, .. }: &PlannedSample<'_>,
     ) -> Result<Source> {
-        let (size, len_bytes) = (header.size, encoded.bytes().len());
-        let mut spare = None;
+        let size = header.size;
+        let (mut spare, start) = (None, Instant::now());
         let masks_bytes = masks.iter().map(masks::most_bytes).sum();
         let route = self.router.route(header, later);
         if route == Route::Device {
             match self.own.take(worker, batch, encoded, header, plans, masks_bytes)? {
-                Ok(source) => return Ok(source),
+                Ok(source) => {
+                    self.router.handing_over_took(start.elapsed());
+                    return Ok(source);
+                }
                 Err(back) => (encoded, spare) = back,
             }
         } else if let Some((image, nvjpeg)) =
@@ -98,10 +101,8 @@ impl Decoders {
                 self.buffers.give(encoded.into_buffer());
                 return Ok(Source { image, by: By::Hardware(job), spare });
             }
-            let start = Instant::now();
             match nvjpeg.decode(encoded, destination, size) {
                 Ok(Queued { event, buffer }) => {
-                    self.router.measured(Route::Hybrid, len_bytes, start.elapsed());
                     worker.decoded.hybrid += 1;
                     buffer.into_iter().for_each(|buffer| self.buffers.give(buffer));
                     batch.is_decoding(event);
@@ -115,7 +116,7 @@ impl Decoders {
         let (how, part) = (self.options.how(), decoded_by(plans));
         let image = worker.decode_to_staging(how, &batch.arena, encoded.bytes(), header, part)?;
         if header.format == Format::Jpeg {
-            self.router.measured(Route::Cpu, len_bytes, start.elapsed());
+            self.router.cpu_took(start.elapsed());
         }
         self.buffers.give(encoded.into_buffer());
         Ok(Source { image, by: By::Cpu, spare })
@@ -212,18 +213,13 @@ impl Decoders {
         self.own.collect(batch);
     }
 
-    /// Records the device's decoding times for a completed batch, and what was found out about its images.
-    ///
-    /// # Synchronization
-    /// Waits for the hardware decoder's part of the batch.
+    /// Records the device's decoding time for a completed batch, and what was found out about its images.
     pub(super) fn learn(&self, batch: &mut InFlight) -> Result<()> {
         self.collect(batch);
-        let images = batch.on_hardware;
-        if let (Some(hardware), true) = (batch.hardware_mut(), images > 0) {
+        if batch.on_hardware > 0
+            && let Some(hardware) = batch.hardware_mut()
+        {
             hardware.ended().synchronize()?;
-            if let Some(time_ms) = hardware.took_ms() {
-                self.router.hardware_took(images, time_ms);
-            }
         }
         let images = batch.on_device;
         if let Some(time_ms) = batch.decoding_mut().as_ref().filter(|_| images > 0).and_then(jpeg::Decoding::took_ms) {

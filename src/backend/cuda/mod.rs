@@ -61,11 +61,12 @@
 //!
 //! # Who decodes
 //!
-//! On `auto` the header alone decides, so a run repeats itself on the same card: the hardware decoder if it takes the
-//! image, else nvJPEG's hybrid decoder, else the CPU. Only a lack of device memory changes that; it is counted, and
-//! `run` warns of it. A file without its end marker goes to the CPU on every path. `fastest` divides the work by
-//! measured speed: the hardware decoder gets the share with which it and the threads finish at the same time (at first
-//! 0.65, as in DALI), and the threads use the hybrid decoder or the CPU, whichever costs them less time for each byte.
+//! On `auto` and `device` the crate's own kernels decode what they take. On `auto` the CPU gets a share where the device
+//! takes longer for an image than all threads together take to feed it, so that both finish together. Whoever decodes,
+//! the bytes are the CPU's. With nvJPEG the header alone decides, so that a run repeats itself on the same card: the
+//! hardware decoder if it is asked for and takes the image, else nvJPEG's hybrid decoder, else the CPU. Only a lack of
+//! device memory changes that; it is counted, and `run` warns of it. A file without its end marker goes to the CPU on
+//! every path.
 //!
 //! An image that nvJPEG refuses is decoded by the CPU, which alone says whether it is bad. nvJPEG must agree about an
 //! image's size before it may write it. A substitute for a bad sample never goes to the hardware decoder, which reports
@@ -73,11 +74,9 @@
 //! not parts. There is no decoder trait, because the three decoders work differently: the CPU fills host memory at
 //! once, the hybrid decoder queues work for one image at a time, the hardware decoder takes a batch.
 //!
-//! The hardware decoder is used unasked by compute capability: 8.0, 9.0, 10.0 and 10.3 are data-center cards only. 8.9
-//! and 12.0 are shared with GeForce cards, and RTX 50 cards were reported to leave images unwritten in batches that
-//! they call decoded. Each worker parses the whole image on a stream of the hardware decoder's own handle, because a
+//! For the hardware decoder, each worker parses the whole image on a stream of that decoder's own handle, because a
 //! header shows neither several scans nor damage. A batch that fails all the same is halved until the refused images
-//! are known. Batches take turns: record, decode and record are done under one lock.
+//! are known. Batches take turns: decode and record are done under one lock.
 
 mod arena;
 mod batches;

@@ -23,11 +23,6 @@ const GPU_HYBRID_PX: u64 = 1_000_000;
 const MOST_RESERVED: u64 = 8;
 /// Largest number of pixels for which a slot reserves memory.
 const MOST_RESERVED_PX: usize = 4 << 20;
-/// Compute capabilities of the cards on which the hardware decoder is used without being asked for: A100 and A30 (8.0),
-/// H100, H200 and similar ones (9.0), B200 (10.0), B300 (10.3). Only data-center cards have these numbers. GeForce and
-/// workstation cards share theirs with data-center cards (8.9, 12.0), and on RTX 50 cards (12.0) nvJPEG was reported to
-/// succeed at batches without having written their images.
-const DATA_CENTER: [(i32, i32); 4] = [(8, 0), (9, 0), (10, 0), (10, 3)];
 
 impl From<nvjpeg::Error> for Error {
     fn from(error: nvjpeg::Error) -> Self {
@@ -69,36 +64,26 @@ pub(super) struct HardwareDecoder {
 }
 
 impl Nvjpeg {
-    /// Opens nvJPEG for `path`. `None` if the path does not use nvJPEG, or works without a missing one; otherwise an
-    /// error says what is missing.
+    /// Opens nvJPEG for `path`; `None` if the path does not use it.
+    ///
+    /// # Errors
+    /// [`Error::Device`] with what is missing.
     pub(super) fn open(context: &Context, path: DecodePath, priority: StreamPriority) -> Result<Option<Scoped<Self>>> {
-        let best_effort = match path {
-            DecodePath::Cpu | DecodePath::Device | DecodePath::Exact => return Ok(None),
-            DecodePath::Auto | DecodePath::Fastest => true,
-            DecodePath::Hybrid | DecodePath::Hardware => false,
+        let has_hardware = match path {
+            DecodePath::Auto | DecodePath::Device | DecodePath::Cpu => return Ok(None),
+            DecodePath::Hybrid => false,
+            DecodePath::Hardware => true,
         };
         let _entered = driver::enter(context)?;
-        match Self::load(context, path, priority) {
-            // Without nvJPEG the CPU decodes; `warpfeed doctor` gives the reason.
-            Err(_) if best_effort => Ok(None),
-            loaded => loaded.map(|nvjpeg| Some(Scoped::new(context, nvjpeg))),
-        }
-    }
-
-    fn load(context: &Context, path: DecodePath, priority: StreamPriority) -> Result<Self> {
         let library = Library::load()?;
         // Chroma is interpolated as in libjpeg. Before CUDA 12.1 this flag did not exist.
         let handle = Handle::new(&library, Backend::Default, Flags::UPSAMPLING_WITH_INTERPOLATION)
             .or_else(|_| Handle::new(&library, Backend::Default, Flags::NONE))?;
         let hybrid = Decoder::new(&handle, Backend::Hybrid)?;
         let gpu_hybrid = Decoder::new(&handle, Backend::GpuHybrid).ok();
-        let hardware = match path {
-            DecodePath::Hybrid | DecodePath::Cpu | DecodePath::Device | DecodePath::Exact => None,
-            DecodePath::Auto | DecodePath::Fastest if !DATA_CENTER.contains(&driver::capability(context)?) => None,
-            DecodePath::Auto | DecodePath::Fastest => HardwareDecoder::open(context, &library, priority).ok(),
-            DecodePath::Hardware => Some(HardwareDecoder::open(context, &library, priority)?),
-        };
-        Ok(Self { handle, decoders: Decoders { hybrid, gpu_hybrid }, hardware, priority })
+        let hardware = has_hardware.then(|| HardwareDecoder::open(context, &library, priority)).transpose()?;
+        let nvjpeg = Self { handle, decoders: Decoders { hybrid, gpu_hybrid }, hardware, priority };
+        Ok(Some(Scoped::new(context, nvjpeg)))
     }
 
     /// Makes the decoders of one worker.
@@ -131,7 +116,7 @@ impl HardwareDecoder {
             })?;
         // Versions before CUDA 11.8 cannot tell the number of engines; they only refuse.
         if handle.hardware_decoders().is_ok_and(|found| found.engines == 0) {
-            let message = "this device has none: use --decode auto or hybrid".to_owned();
+            let message = "this device has none: use --decode auto".to_owned();
             return Err(Error::Device { call: "open the hardware decoder".to_owned(), message });
         }
         Ok(Self { handle, stream: Stream::new(context, priority)?, turn: Mutex::default() })
@@ -140,9 +125,8 @@ impl HardwareDecoder {
     /// Makes the state of a batch in the hardware decoder.
     pub(super) fn batch(&self, context: &Context) -> Result<Scoped<HardwareBatch>> {
         let state = BatchState::new(&self.handle)?;
-        let (began, ended) = (Event::timed(context)?, Event::timed(context)?);
-        let none = Size::new(0, 0);
-        Ok(Scoped::new(context, HardwareBatch { state, initialized: 0, reserved: (0, none), began, ended }))
+        let (ended, none) = (Event::new(context)?, Size::new(0, 0));
+        Ok(Scoped::new(context, HardwareBatch { state, initialized: 0, reserved: (0, none), ended }))
     }
 }
 
@@ -161,7 +145,6 @@ pub(super) struct HardwareBatch {
     initialized: usize,
     /// The number and size of images that nvJPEG has reserved memory for.
     reserved: (usize, Size),
-    began: Event,
     ended: Event,
 }
 
@@ -179,9 +162,6 @@ impl HardwareBatch {
         let _turn = lock(&hardware.turn);
         // SAFETY: no batch is running, by contract.
         unsafe { self.reserve(jobs)? };
-        // The stream holds nothing but batches, one after the other. So this event is recorded when the previous batch
-        // has ended. Hopper's hardware decoder begins during the call, so the event must be recorded before the call.
-        self.began.record(&hardware.stream)?;
         // SAFETY: destinations are as large as the images are by their headers, which nvJPEG itself has read
         // (`WorkerDecoder::is_for_hardware`). They are idle and do not overlap. The rest is the contract.
         let queued = unsafe { self.state.decode(&encoded, &images, hardware.stream.raw().cast()) };
@@ -227,11 +207,6 @@ impl HardwareBatch {
     /// The event after the batch.
     pub(super) fn ended(&self) -> &Event {
         &self.ended
-    }
-
-    /// The batch's time after the previous batch had ended. `None` if it has not ended yet.
-    pub(super) fn took_ms(&self) -> Option<f32> {
-        self.ended.since_ms(&self.began)
     }
 }
 

@@ -41,9 +41,8 @@ fn middle(size: Size) -> Rect {
 /// Images per second that a decoder on the device decodes when nothing else runs: the upper bound of a pipeline that
 /// decodes with it.
 ///
-/// `decode` is [`DecodePath::Device`] or [`DecodePath::Hybrid`] on `threads` threads, [`DecodePath::Hardware`], or
-/// [`DecodePath::Auto`] for both of nvJPEG's decoders at the same time. The first `limit` images are read before the
-/// clock starts, and are decoded again and again for `duration`.
+/// `decode` is [`DecodePath::Device`] or [`DecodePath::Hybrid`] on `threads` threads, or [`DecodePath::Hardware`]. The
+/// first `limit` images are read before the clock starts, and are decoded again and again for `duration`.
 ///
 /// # Errors
 /// [`Error::Device`] if `device` is no GPU, lacks this decoder, or fails; [`Error::Parameter`] if the decoder cannot
@@ -134,9 +133,9 @@ fn decoders(
     let ordinal = device.resolve()?.ok_or_else(|| Error::parameter(operation, "device", "a GPU", "the CPU"))?;
     match path {
         DecodePath::Device => {}
-        DecodePath::Hybrid | DecodePath::Hardware | DecodePath::Auto if area == Area::Whole => {}
+        DecodePath::Hybrid | DecodePath::Hardware if area == Area::Whole => {}
         _ => {
-            let expected = "Device, or Hybrid, Hardware or Auto with whole images";
+            let expected = "Device, or Hybrid or Hardware with whole images";
             return Err(Error::parameter(operation, "decode", expected, format!("{path:?}, {area:?}")));
         }
     }

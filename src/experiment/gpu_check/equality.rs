@@ -259,7 +259,7 @@ fn for_each_way() -> Vec<Case> {
             cases.extend(Case::mixed(dtype, layout));
         }
     }
-    for decode in [DecodePath::Device, DecodePath::Exact] {
+    for decode in [DecodePath::Device, DecodePath::Auto] {
         cases.extend(STRATEGIES.into_iter().flat_map(|strategy| Case::decoded(decode, strategy)));
     }
     let presets = [

@@ -8,6 +8,7 @@ use crate::cuda::driver::{Context, HostMemory};
 use crate::decode::{DevicePoints, EntryPointStore, NewPoints};
 use crate::error::Result;
 use crate::ops::descriptors::DevicePointer;
+use std::ops::Range;
 
 /// Bytes that remain for the descriptors at the end of a batch.
 const SPARED_BYTES: usize = 1 << 20;
@@ -27,14 +28,21 @@ struct Image {
     points: NewPoints,
     /// Number of the image in the batch.
     number: usize,
-    /// Where its DC coefficients begin, and then its MCUs, from `address` on.
-    at: usize,
+    /// Where its DC coefficients begin, from `address` on. Those of all images come first.
+    dc_at: usize,
+    /// Where the places of its MCUs and of their end begin.
+    mcus_at: usize,
     status: u32,
 }
 
-/// Bytes of an image's DC coefficients, and of its MCUs' places with that of their end.
-fn sizes(points: &NewPoints) -> (usize, usize) {
-    (size_of::<u64>() * points.points(), (size_of::<u32>() * (points.mcus() + 1)).next_multiple_of(size_of::<u64>()))
+impl Image {
+    fn dc(&self) -> Range<usize> {
+        self.dc_at..self.dc_at + size_of::<u64>() * self.points.points()
+    }
+
+    fn mcus(&self) -> Range<usize> {
+        self.mcus_at..self.mcus_at + size_of::<u32>() * (self.points.mcus() + 1)
+    }
 }
 
 impl Learning {
@@ -47,19 +55,24 @@ impl Learning {
         let mut this = Self::default();
         for (number, points) in points.enumerate() {
             if let DevicePoints::New(points) = points {
-                let (dc_bytes, mcu_bytes) = sizes(points);
-                this.images.push(Image { points: *points, number, at: this.len_bytes, status: 0 });
-                this.len_bytes += dc_bytes + mcu_bytes;
+                let image = Image { points: *points, number, dc_at: this.len_bytes, mcus_at: 0, status: 0 };
+                this.len_bytes = image.dc().end;
+                this.images.push(image);
             }
+        }
+        for image in &mut this.images {
+            image.mcus_at = this.len_bytes;
+            this.len_bytes = image.mcus().end;
         }
         if this.images.is_empty() {
             return this;
         }
         let Ok(address) = arena.scratch_sparing(this.len_bytes, SPARED_BYTES) else { return Self::default() };
         this.address = address;
-        for Image { points, number, at, .. } in &this.images {
-            let dc = address + *at as DevicePointer;
-            (images[*number].point_dc, images[*number].mcus) = (dc, dc + sizes(points).0 as DevicePointer);
+        for image in &this.images {
+            let to = &mut images[image.number];
+            to.point_dc = address + image.dc_at as DevicePointer;
+            to.mcus = address + image.mcus_at as DevicePointer;
         }
         this
     }
@@ -89,20 +102,16 @@ impl Learning {
     /// Stores the places of the images that the device has not flagged.
     pub(super) fn store(&self, bytes: &[u8], store: &EntryPointStore) {
         let mut bits = Vec::new();
-        for Image { points, at, status, .. } in &self.images {
-            match *status {
+        for image in &self.images {
+            match image.status {
                 0 => {
-                    let (dc, mcus) = bytes[*at..].split_at(sizes(points).0);
-                    let mcus = &mcus[..size_of::<u32>() * (points.mcus() + 1)];
+                    let (dc, mcus) = (&bytes[image.dc()], &bytes[image.mcus()]);
                     bits.clear();
                     bits.extend(mcus.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)));
-                    points.store(
-                        store,
-                        &bits,
-                        dc.as_chunks::<8>().0.iter().map(|dc| unpacked_dc(u64::from_ne_bytes(*dc))),
-                    );
+                    let dc = dc.as_chunks::<8>().0.iter().map(|dc| unpacked_dc(u64::from_ne_bytes(*dc)));
+                    image.points.store(store, &bits, dc);
                 }
-                UNUSED_BYTES => points.store_none(store),
+                UNUSED_BYTES => image.points.store_none(store),
                 // The CPU has decoded it, and has learned its places.
                 _ => {}
             }

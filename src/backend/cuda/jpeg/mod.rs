@@ -5,7 +5,7 @@
 //! makes descriptors (`params`). `decode::kernel_steps` has the computation of each kernel as plain code.
 //!
 //! The device never decides that an image is bad. Kernels flag everything unusual, and the CPU decodes flagged images.
-//! It alone says whether they are bad, so `device` and `exact` have the CPU's bytes and the CPU's bad samples. For this
+//! It alone says whether they are bad, so `device` and `auto` have the CPU's bytes and the CPU's bad samples. For this
 //! the host waits once in each batch, for one word for each image. The words are copied back right after the Huffman
 //! kernels, while the transforms are queued already. Flagged images are decoded into the place of their pixels before
 //! other stages are queued, so nothing runs twice. Encoded data are sent before that wait, descriptors after it. The

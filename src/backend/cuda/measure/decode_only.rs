@@ -46,8 +46,7 @@ pub(crate) struct Beside {
 }
 
 /// Decodes the images again and again, and returns images/s. The hybrid decoder and the crate's own run on `threads`
-/// threads; [`DecodePath::Auto`] runs the hybrid and the hardware decoder at the same time. Images that a decoder does
-/// not take are left out. The clock runs for `duration`, after all decoders have started.
+/// threads. Images that a decoder does not take are left out. The clock runs for `duration`, after all decoders have started.
 pub(crate) fn decode_only(ordinal: u32, decoders: Decoders, duration: Duration) -> Result<f64> {
     let context = driver::context(ordinal)?;
     let _entered = driver::enter(&context)?;
@@ -88,7 +87,6 @@ fn while_decoding<T>(
     let nothing = || Error::Device {
         call: "decode".to_owned(),
         message: match path {
-            DecodePath::Auto => "no nvJPEG, no hardware decoder, or none of the images is for both".to_owned(),
             DecodePath::Device => "none of the images is for the crate's own decoder".to_owned(),
             _ => format!("no nvJPEG, or none of the images is for the {path:?} decoder"),
         },
@@ -101,15 +99,13 @@ fn while_decoding<T>(
         Some(_) => None,
         None => Some(Nvjpeg::open(context, path, StreamPriority::default())?.ok_or_else(nothing)?),
     };
-    let by_hybrid = match (path, &nvjpeg) {
-        (DecodePath::Hardware, _) | (_, None) => None,
-        (_, Some(nvjpeg)) => Some((nvjpeg, run.images_for_hybrid(nvjpeg)?.ok_or_else(nothing)?)),
-    };
-    let by_hardware = match (path, nvjpeg.as_ref().map(|nvjpeg| &nvjpeg.hardware)) {
-        (DecodePath::Hybrid, _) | (_, None) => None,
-        (_, Some(Some(hardware))) => Some((hardware, run.jobs_for_hardware(hardware)?.ok_or_else(nothing)?)),
-        (_, Some(None)) => return Err(nothing()),
-    };
+    let (mut by_hybrid, mut by_hardware) = (None, None);
+    if let Some(nvjpeg) = &nvjpeg {
+        match &nvjpeg.hardware {
+            Some(hardware) => by_hardware = Some((hardware, run.jobs_for_hardware(hardware)?.ok_or_else(nothing)?)),
+            None => by_hybrid = Some((nvjpeg, run.images_for_hybrid(nvjpeg)?.ok_or_else(nothing)?)),
+        }
+    }
     std::thread::scope(|scope| {
         let mut workers = Vec::new();
         let spawned = (|| {

@@ -12,9 +12,13 @@ use std::time::{Duration, Instant};
 
 /// Number of repetitions in a thread, about 20 us.
 const REPEATS: u32 = 8_192;
-/// Number of blocks with which the search for the step's length begins, and the largest number.
+/// Number of blocks with which the search for a launch's length begins, and the largest number.
 const FIRST_BLOCKS: u32 = 32;
 const MAX_BLOCKS: u32 = 1 << 24;
+/// Approximate length of a launch. Other work of the same priority gets its turn between two launches, so a step of
+/// a single launch would let decoders do next to nothing. Layers of a network take about as long as this.
+const LAUNCH: Duration = Duration::from_micros(100);
+const MAX_LAUNCHES: u32 = 1 << 16;
 
 /// The step, with a stream of its own.
 pub(super) struct FixedWork {
@@ -23,6 +27,7 @@ pub(super) struct FixedWork {
     began: Event,
     ended: Event,
     blocks: u32,
+    launches: u32,
     /// Keeps the function valid.
     _module: Arc<Module>,
 }
@@ -38,26 +43,35 @@ impl FixedWork {
             began: Event::timed(context)?,
             ended: Event::timed(context)?,
             blocks: FIRST_BLOCKS,
+            launches: 1,
             _module: module,
         };
         // One more run, because the first launch waits until the kernel's code is loaded.
         work.run()?;
-        loop {
-            let began = Instant::now();
-            work.run()?;
-            if began.elapsed() >= length || work.blocks >= MAX_BLOCKS {
-                return Ok(work);
-            }
+        while work.took()? < LAUNCH.min(length) && work.blocks < MAX_BLOCKS {
             work.blocks *= 2;
         }
+        while work.took()? < length && work.launches < MAX_LAUNCHES {
+            work.launches *= 2;
+        }
+        Ok(work)
+    }
+
+    /// The time of a step by the host's clock.
+    fn took(&mut self) -> Result<Duration> {
+        let began = Instant::now();
+        self.run()?;
+        Ok(began.elapsed())
     }
 
     /// Runs a step and returns its time on the device.
     fn run(&mut self) -> Result<Option<f32>> {
         let launch = Launch { samples: 0, table: 0, count: REPEATS, reserved: 0 };
         self.began.record(&self.stream)?;
-        // SAFETY: all kernels take this parameter, and this one touches no memory.
-        unsafe { driver::launch("work", self.function, [self.blocks, 1, 1], [256, 1, 1], &self.stream, &launch)? };
+        for _ in 0..self.launches {
+            // SAFETY: all kernels take this parameter, and this one touches no memory.
+            unsafe { driver::launch("work", self.function, [self.blocks, 1, 1], [256, 1, 1], &self.stream, &launch)? };
+        }
         self.ended.record(&self.stream)?;
         self.ended.synchronize()?;
         Ok(self.ended.since_ms(&self.began))
