@@ -115,11 +115,38 @@ impl TargetTensor {
     /// The errors of [`Tensor::into_dlpack`](crate::Tensor::into_dlpack).
     #[cfg(feature = "dlpack")]
     pub fn into_dlpack<M: dlpark::ManagedTensorBase>(self) -> Result<dlpark::Managed<M>> {
+        self.managed(CudaBuffer::lend)
+    }
+
+    /// Makes a managed DLPack tensor for a consumer that names its stream, as
+    /// [`Tensor::into_dlpack_on`](crate::Tensor::into_dlpack_on) does.
+    ///
+    /// # Safety
+    /// As of [`Tensor::into_dlpack_on`](crate::Tensor::into_dlpack_on).
+    ///
+    /// # Errors
+    /// The errors of [`Tensor::into_dlpack_on`](crate::Tensor::into_dlpack_on).
+    #[cfg(feature = "dlpack")]
+    #[allow(unsafe_code)]
+    pub unsafe fn into_dlpack_on<M: dlpark::ManagedTensorBase>(
+        self,
+        stream: Option<isize>,
+    ) -> Result<dlpark::Managed<M>> {
+        super::dlpack::check_stream("TargetTensor::into_dlpack_on", stream, self.cuda().is_some())?;
+        // SAFETY: this function's contract.
+        self.managed(|buffer| unsafe { super::dlpack::lend_on(buffer, stream) })
+    }
+
+    #[cfg(feature = "dlpack")]
+    fn managed<M: dlpark::ManagedTensorBase>(
+        self,
+        lend: impl FnOnce(&CudaBuffer) -> Result<u64>,
+    ) -> Result<dlpark::Managed<M>> {
         let dtype = match self.element {
             TargetType::F32 => dlpark::ffi::DLDataType::F32,
             TargetType::U32 => dlpark::ffi::DLDataType::U32,
         };
-        super::dlpack::managed(self.storage, dtype, self.shape, [self.shape[1], 1], CudaBuffer::lend)
+        super::dlpack::managed(self.storage, dtype, self.shape, [self.shape[1], 1], lend)
     }
 
     /// Copies the tensor to one of candle 0.11 on `device`, through host memory if it is on a device.

@@ -1,5 +1,6 @@
 //! Batches, and the fields of their images.
 
+use crate::ending::detached;
 use crate::error::raise;
 use crate::forks::OfProcess;
 use crate::tensor::{Held, Tensor};
@@ -103,7 +104,7 @@ impl Batch {
     pub(crate) fn new<I: Form>(py: Python<'_>, mut batch: warpfeed::Batch<I>) -> PyResult<Self> {
         let place = batch.images().place();
         let labels = batch.labels().iter().map(|label| i64::from(*label)).collect::<Vec<_>>();
-        let labels = py.detach(|| beside(labels.into(), place.as_ref())).map_err(raise)?;
+        let labels = detached(py, || beside(labels.into(), place.as_ref())).map_err(raise)?;
         let labels = Py::new(py, Tensor::fields(labels))?;
         let indices = batch.indices().iter().map(|index| *index as i64).collect::<Vec<_>>();
         let indices = Py::new(py, Tensor::fields(indices))?;
@@ -163,7 +164,7 @@ impl Fields {
         values: impl FnOnce(&BatchFields) -> warpfeed::Result<FieldTensor> + Send,
     ) -> PyResult<Tensor> {
         let (fields, place) = self.0.get()?;
-        let tensor = py.detach(|| beside(values(fields)?, place.as_ref()));
+        let tensor = detached(py, || beside(values(fields)?, place.as_ref()));
         tensor.map(Tensor::fields).map_err(raise)
     }
 }

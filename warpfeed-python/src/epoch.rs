@@ -1,6 +1,7 @@
 //! Epochs: waiting for a batch leaves Python to other threads and to signals.
 
 use crate::batch::{Batch, Form};
+use crate::ending::detached;
 use crate::error::raise;
 use crate::forks::OfProcess;
 use pyo3::prelude::*;
@@ -67,7 +68,7 @@ impl Epoch {
     /// Works on the epoch without the GIL.
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Stage) -> T + Send) -> PyResult<T> {
         let stage = self.0.get()?;
-        Ok(py.detach(|| work(&mut stage.lock().unwrap_or_else(PoisonError::into_inner))))
+        Ok(detached(py, || work(&mut stage.lock().unwrap_or_else(PoisonError::into_inner))))
     }
 
     fn ended(&self, py: Python<'_>) -> PyResult<Ended> {
@@ -105,7 +106,7 @@ impl Epoch {
             let ended = Box::new((epoch.stats(), epoch.bad()));
             Some(std::mem::replace(stage, Stage::Closed(ended)))
         })?;
-        py.detach(|| drop(running));
+        detached(py, || drop(running));
         Ok(())
     }
 

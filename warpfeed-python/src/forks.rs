@@ -1,6 +1,7 @@
 //! Values that a forked child must leave alone: its parent's threads do not exist there, and its parent's locks may be held
 //! for ever.
 
+use crate::ending::detached;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -34,7 +35,7 @@ impl<T: Send> Drop for OfProcess<T> {
         let mut value = self.value.take();
         if self.process != std::process::id() {
             std::mem::forget(value);
-        } else if Python::try_attach(|py| py.detach(|| drop(value.take()))).is_none() {
+        } else if Python::try_attach(|py| detached(py, || drop(value.take()))).is_none() {
             drop(value);
         }
     }

@@ -1,5 +1,6 @@
 //! Pipelines for several devices of one process, which share threads and an image cache.
 
+use crate::ending::detached;
 use crate::epoch::Epoch;
 use crate::error::raise;
 use crate::forks::OfProcess;
@@ -45,7 +46,7 @@ impl Group {
     #[pyo3(signature = (epoch, order=None))]
     fn epochs(&self, py: Python<'_>, epoch: u64, order: Option<Vec<u64>>) -> PyResult<Vec<Epoch>> {
         let group = self.group.get()?;
-        Ok(py.detach(|| {
+        Ok(detached(py, || {
             list(&self.order, order);
             group.epochs(epoch).into_iter().map(Epoch::new).collect()
         }))
@@ -56,7 +57,7 @@ impl Group {
     fn states_after(&self, py: Python<'_>, states: Vec<String>, order: Option<Vec<u64>>) -> PyResult<Vec<String>> {
         let states = states.iter().map(|state| parsed(state)).collect::<PyResult<Vec<_>>>()?;
         let group = self.group.get()?;
-        let after = py.detach(|| {
+        let after = detached(py, || {
             list(&self.order, order);
             group.states_after(&states)
         });
@@ -68,7 +69,7 @@ impl Group {
     fn resume(&self, py: Python<'_>, states: Vec<String>, order: Option<Vec<u64>>) -> PyResult<Vec<Epoch>> {
         let states = states.iter().map(|state| parsed(state)).collect::<PyResult<Vec<_>>>()?;
         let group = self.group.get()?;
-        let epochs = py.detach(|| {
+        let epochs = detached(py, || {
             list(&self.order, order);
             group.resume(&states)
         });

@@ -3,6 +3,7 @@
 
 mod arrow;
 mod batch;
+mod ending;
 mod epoch;
 mod error;
 mod forks;
@@ -14,6 +15,7 @@ mod preprocessor;
 mod source;
 mod tensor;
 
+use crate::ending::detached;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use warpfeed::Preset;
@@ -49,13 +51,15 @@ fn hugging_face_ops(text: &str) -> PyResult<String> {
 /// Runs the command and returns its exit code.
 #[pyfunction]
 fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
-    py.detach(|| warpfeed::command(arguments))
+    detached(py, || warpfeed::command(arguments))
 }
 
 #[pymodule]
 mod _warpfeed {
     #[pymodule_export]
     use super::batch::{Batch, Fields};
+    #[pymodule_export]
+    use super::ending::end;
     #[pymodule_export]
     use super::epoch::Epoch;
     #[pymodule_export]

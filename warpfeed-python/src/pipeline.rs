@@ -1,5 +1,6 @@
 //! Pipelines, by settings that Python writes as JSON.
 
+use crate::ending::detached;
 use crate::epoch::Epoch;
 use crate::error::raise;
 use crate::forks::OfProcess;
@@ -303,7 +304,7 @@ pub(crate) fn prepared<T: Send>(
     let settings: Settings =
         serde_json::from_str(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
     let source = source.get();
-    let built = py.detach(|| {
+    let built = detached(py, || {
         let (builder, pad_to) = settings.builder(source, order)?;
         build(memory.into_iter().fold(builder, |builder, own| builder.batch_memory(Memory(own))), pad_to)
     });
@@ -329,7 +330,7 @@ impl Pipeline {
     #[pyo3(signature = (epoch, order=None))]
     fn epoch(&self, py: Python<'_>, epoch: u64, order: Option<Vec<u64>>) -> PyResult<Epoch> {
         let built = self.built.get()?;
-        Ok(py.detach(|| {
+        Ok(detached(py, || {
             list(&self.order, order);
             each!(built, pipeline => Epoch::new(pipeline.epoch(epoch)))
         }))
@@ -341,7 +342,7 @@ impl Pipeline {
     fn state_after(&self, py: Python<'_>, states: Vec<String>, order: Option<Vec<u64>>) -> PyResult<String> {
         let states = states.iter().map(|state| parsed(state)).collect::<PyResult<Vec<_>>>()?;
         let built = self.built.get()?;
-        let state = py.detach(|| {
+        let state = detached(py, || {
             list(&self.order, order);
             each!(built, pipeline => pipeline.state_after(&states))
         });
@@ -359,7 +360,7 @@ impl Pipeline {
     fn resume(&self, py: Python<'_>, state: &str, order: Option<Vec<u64>>) -> PyResult<Epoch> {
         let state = parsed(state)?;
         let built = self.built.get()?;
-        py.detach(|| {
+        detached(py, || {
             list(&self.order, order);
             each!(built, pipeline => pipeline.resume(&state).map(Epoch::new))
         })
@@ -400,7 +401,7 @@ impl Pipeline {
     #[pyo3(signature = (epoch, index, repetition=0))]
     fn recipes(&self, py: Python<'_>, epoch: u64, index: u64, repetition: u32) -> PyResult<String> {
         let built = self.built.get()?;
-        let recipes = py.detach(|| each!(built, pipeline => pipeline.recipes_of(epoch, index, repetition)));
+        let recipes = detached(py, || each!(built, pipeline => pipeline.recipes_of(epoch, index, repetition)));
         let wrong = |error: serde_json::Error| PyValueError::new_err(error.to_string());
         serde_json::to_string(&recipes.map_err(raise)?).map_err(wrong)
     }
@@ -415,7 +416,7 @@ impl Pipeline {
         let Built::One(pipeline) = self.built.get()? else {
             return Err(PyTypeError::new_err("a preprocessor makes images of one size, and these differ"));
         };
-        py.detach(|| pipeline.preprocessor()).map(Preprocessor::new).map_err(raise)
+        detached(py, || pipeline.preprocessor()).map(Preprocessor::new).map_err(raise)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Single images, for serving and evaluation.
 
+use crate::ending::detached;
 use crate::error::raise;
 use crate::forks::OfProcess;
 use crate::tensor::Tensor;
@@ -31,7 +32,7 @@ impl Preprocessor {
         let dtype: DType = serde_json::from_value(dtype.into()).map_err(wrong)?;
         let layout: Layout = serde_json::from_value(layout.into()).map_err(wrong)?;
         let options = PreprocessorOptions { dtype, layout, max_batch, threads, ..PreprocessorOptions::default() };
-        py.detach(|| {
+        detached(py, || {
             let transforms = TransformFile::parse(ops, "transform")?.into_transforms()?;
             let ops = transforms.into_iter().map(|transform| match transform {
                 Transform::Explicit(op) => Ok(op),
@@ -52,14 +53,14 @@ impl Preprocessor {
     #[staticmethod]
     fn from_contract(py: Python<'_>, path: PathBuf, max_batch: usize, threads: usize) -> PyResult<Self> {
         let options = PreprocessorOptions { max_batch, threads, ..PreprocessorOptions::default() };
-        let made = py.detach(|| warpfeed::Preprocessor::from_contract(&Contract::read(path)?, &options));
+        let made = detached(py, || warpfeed::Preprocessor::from_contract(&Contract::read(path)?, &options));
         made.map(Self::new).map_err(raise)
     }
 
     /// Decodes images and makes a tensor of them, in their order.
     fn run(&self, py: Python<'_>, images: Vec<Bound<'_, PyBytes>>) -> PyResult<Tensor> {
         let (preprocessor, images) = (self.0.get()?, images.iter().map(|image| image.as_bytes()).collect::<Vec<_>>());
-        py.detach(|| preprocessor.run(&images)).map(Tensor::images).map_err(raise)
+        detached(py, || preprocessor.run(&images)).map(Tensor::images).map_err(raise)
     }
 
     /// Height and width of every image in a tensor.

@@ -1,6 +1,7 @@
 //! Data sets and streams.
 
 use crate::arrow::{ArrowImages, Buffers};
+use crate::ending::detached;
 use crate::error::raise;
 use crate::objects::Objects;
 use pyo3::buffer::PyUntypedBuffer;
@@ -118,7 +119,7 @@ impl Source {
     fn open(py: Python<'_>, path: PathBuf, options: String) -> PyResult<Self> {
         serde_json::from_str::<Options>(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let opened = Opened { path, options, process: std::process::id() };
-        let input = py.detach(|| opened.open()).map_err(raise)?;
+        let input = detached(py, || opened.open()).map_err(raise)?;
         Ok(Self { input, opened: Some(opened) })
     }
 
@@ -164,7 +165,7 @@ impl Source {
         let bytes = bytes.as_bytes();
         let side = |side: usize| u32::try_from(side).map_err(|_| PyValueError::new_err("images are too large"));
         let size = Size::new(side(width)?, side(height)?);
-        let made = py.detach(|| {
+        let made = detached(py, || {
             let rgb =
                 |image: &[u8]| if is_gray { image.iter().flat_map(|v| [*v; 3]).collect() } else { image.to_vec() };
             let image_bytes = (height * width * if is_gray { 1 } else { 3 }).max(1);
@@ -218,7 +219,7 @@ impl Source {
     /// The encoded image of a sample.
     fn encoded<'py>(&self, py: Python<'py>, index: u64) -> PyResult<Bound<'py, PyBytes>> {
         let source = self.data_set()?;
-        let bytes = py.detach(|| source.encoded(index)).map_err(raise)?;
+        let bytes = detached(py, || source.encoded(index)).map_err(raise)?;
         Ok(PyBytes::new(py, &bytes))
     }
 }

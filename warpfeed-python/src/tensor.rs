@@ -1,5 +1,6 @@
 //! Arrays that go to Python by DLPack.
 
+use crate::ending::detached;
 use crate::error::raise;
 use crate::forks::OfProcess;
 use dlpark::ffi::DLDevice;
@@ -48,7 +49,9 @@ impl Held {
             // SAFETY: Python's protocol has the consumer name a stream of its own, which outlives its tensor.
             #[allow(unsafe_code)]
             Self::Images(tensor) => unsafe { tensor.into_dlpack_on(stream) },
-            Self::Targets(tensor) => tensor.into_dlpack(),
+            // SAFETY: as above.
+            #[allow(unsafe_code)]
+            Self::Targets(tensor) => unsafe { tensor.into_dlpack_on(stream) },
             // SAFETY: as above.
             #[allow(unsafe_code)]
             Self::Fields(tensor) => unsafe { tensor.into_dlpack_on(stream) },
@@ -170,7 +173,7 @@ impl Tensor {
             }
             Device::Cuda(_) => {
                 let held = this.take()?;
-                Bound::new(py, Self::new(py.detach(|| held.on_host())?, this.shape.clone()))?
+                Bound::new(py, Self::new(detached(py, || held.on_host())?, this.shape.clone()))?
             }
             _ => slf.clone(),
         };

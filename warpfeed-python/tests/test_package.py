@@ -498,7 +498,7 @@ def test_several_devices_get_what_ranks_get(photos: Path) -> None:
 @pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")
 def test_batches_on_a_device_are_the_cpus(photos: Path) -> None:
     options: dict[str, Any] = {"shuffle": True, "transform": SMALL, "seed": 2}
-    loader = DataLoader(photos, 8, device="cuda:0", decode="exact", **options)
+    loader = DataLoader(photos, 8, device="cuda:0", decode="auto", **options)
     assert batches(loader) == batches(DataLoader(photos, 8, **options))
     tensor = next(loader._pipeline().epoch(0)).views[0]
     assert isinstance(tensor, warpfeed.Tensor) and tensor.__dlpack_device__() == (2, 0)
@@ -510,7 +510,7 @@ def test_labels_and_fields_on_a_device_are_where_the_images_are(scenes: Path) ->
     crop = [t.CenterCrop(64, 64), t.RandomHorizontalFlip(0.5)]
 
     def values(device: str, place: tuple[int, int]) -> list[list[Any]]:
-        loader = DataLoader(coco, 4, transform=crop, fields=("boxes", "labels", "masks"), device=device, decode="exact")
+        loader = DataLoader(coco, 4, transform=crop, fields=("boxes", "labels", "masks"), device=device, decode="auto")
         got = []
         for batch in loader._pipeline().epoch(0):
             np.asarray(batch.views[0])
@@ -528,7 +528,7 @@ def test_labels_and_fields_on_a_device_are_where_the_images_are(scenes: Path) ->
 @pytest.mark.skipif(os.environ.get("CUDA_SIM_DEVICES") != "2", reason="needs two simulated GPUs")
 def test_batches_on_a_device_of_two_are_those_of_ranks(photos: Path) -> None:
     options: dict[str, Any] = {"shuffle": True, "transform": SMALL, "seed": 2, "limit": 8}
-    group = DataLoader(photos, 4, device=["cuda:0", "cuda:1"], decode="exact", **options)
+    group = DataLoader(photos, 4, device=["cuda:0", "cuda:1"], decode="auto", **options)
     parts = [batches(DataLoader(photos, 4, distributed=(rank, 2), **options)) for rank in range(2)]
     got = [[(images.tobytes(), labels.tobytes()) for images, labels in each] for each in group]
     assert got == [list(each) for each in zip(*parts, strict=True)] and len(got) == 2
@@ -580,6 +580,26 @@ def test_the_interpreter_ends_with_a_live_loader(photos: Path, workers: int) -> 
     """
     for _ in range(int(os.environ.get("WARPFEED_EXITS", "5"))):
         done = python(code, str(photos), str(workers))
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_interpreter_ends_beside_a_thread_that_never_does(photos: Path) -> None:
+    code = """
+        import sys, threading, time
+        from warpfeed.numpy import DataLoader
+        loader = DataLoader(sys.argv[1], 4, transform=[{"op": "center_crop", "width": 8, "height": 8}])
+        seen = 0
+        def consume():
+            global seen
+            while True:
+                for images, labels in loader:
+                    seen += 1
+        threading.excepthook = lambda args: None
+        threading.Thread(target=consume, daemon=True).start()
+        while seen < 30: time.sleep(0.001)
+    """
+    for _ in range(int(os.environ.get("WARPFEED_EXITS", "5"))):
+        done = python(code, str(photos))
         assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
@@ -31,14 +32,59 @@ AnyBatch = _warpfeed.Batch | _devices.Batches
 _live: weakref.WeakSet[AnyEpoch] = weakref.WeakSet()
 
 
+class _Beginnings:
+    """The epochs that threads are beginning. None begins once the interpreter ends."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+        self._ended = False
+
+    def begin(self, make: Callable[[], AnyEpoch]) -> AnyEpoch:
+        with self._changed:
+            if self._ended:
+                raise RuntimeError("the interpreter is ending: no epoch begins any more")
+            self._count += 1
+        try:
+            epoch = make()
+            _live.add(epoch)
+            return epoch
+        finally:
+            with self._changed:
+                self._count -= 1
+                self._changed.notify_all()
+
+    def end(self) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.wait_for(lambda: self._count == 0)
+
+
+_beginnings = _Beginnings()
+
+
+def _begin_in_child() -> None:
+    # The parent's threads, which may have been beginning an epoch, do not exist here.
+    global _beginnings
+    _beginnings = _Beginnings()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)
+
+
 @atexit.register
 def _close_all() -> None:
     """Threads that call Python must not outlive the interpreter."""
+    _beginnings.end()
     for epoch in list(_live):
         try:
             epoch.close()
         except RuntimeError:
             pass  # a forked child's
+    _warpfeed.end()
+    if threading.active_count() > 1:
+        # Daemon threads that are on their way back to Python get there.
+        time.sleep(0.02)
 
 
 def threads_by_default() -> int:
@@ -66,8 +112,7 @@ class Iteration(Generic[T]):
             raise RuntimeError("this iterator was made before the process was forked: take a new one of the loader")
         with self._lock:
             if self._epoch is None and not self._done:
-                self._epoch = self._loader._begin(self)
-                _live.add(self._epoch)
+                self._epoch = _beginnings.begin(lambda: self._loader._begin(self))
             epoch = self._epoch
         if self._done or epoch is None:
             raise StopIteration
