@@ -90,19 +90,48 @@ fn retained(ordinal: u32) -> Result<Context> {
     Ok(context)
 }
 
+/// Until it is dropped, this thread's calls do not disturb other threads that capture a graph. While a trainer captures
+/// one in the global mode, a call that might synchronize, such as asking for an event, is refused on every thread, and the
+/// capture is lost. In the relaxed mode it is neither. No stream of a pipeline is ever captured, so nothing here needs the
+/// mode.
+#[must_use]
+pub(crate) struct Relaxed {
+    /// The thread's mode before; `None` if the driver refused to change it.
+    before: Option<sys::CUstreamCaptureMode>,
+    /// Not `Send`: the mode is one thread's.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Relaxed {
+    fn begin() -> Self {
+        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the mode is read, and the one before is written, before the call returns.
+        let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) }.result();
+        Self { before: exchanged.is_ok().then_some(mode), _thread: PhantomData }
+    }
+}
+
+impl Drop for Relaxed {
+    fn drop(&mut self) {
+        if let Some(mut mode) = self.before {
+            // SAFETY: as in `begin`.
+            let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
+        }
+    }
+}
+
+/// [`Relaxed`] for calls of others, who may use a device or not. `None` where there is no driver.
+pub(crate) fn relaxed() -> Option<Relaxed> {
+    static DRIVER: OnceLock<bool> = OnceLock::new();
+    DRIVER.get_or_init(driver_is_there).then(Relaxed::begin)
+}
+
 /// Keeps a context current on this thread until it is dropped, then restores the one before. A trainer's thread may
-/// have its own context current, even one of another device.
-///
-/// Meanwhile this thread's calls do not disturb other threads that capture a graph. While a trainer captures one in
-/// the global mode, a call that might synchronize, such as asking for an event, is refused on every thread, and the capture
-/// is lost. In the relaxed mode it is neither. No stream of a pipeline is ever captured, so nothing here needs the guard.
+/// have its own context current, even one of another device. Meanwhile captures of others are not disturbed.
 #[must_use]
 pub(crate) struct Entered {
     pushed: bool,
-    /// The thread's mode before; `None` if the driver refused to change it.
-    capture_mode: Option<sys::CUstreamCaptureMode>,
-    /// Not `Send`: a context is current on one thread.
-    _thread: PhantomData<*const ()>,
+    _relaxed: Relaxed,
 }
 
 /// Makes the context current on this thread.
@@ -113,18 +142,11 @@ pub(crate) fn enter(context: &Context) -> Result<Entered> {
         // SAFETY: the context is retained, or the driver refuses it.
         check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(context.cu_ctx()) }.result())?;
     }
-    let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-    // SAFETY: the mode is read, and the one before is written, before the call returns.
-    let exchanged = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) }.result();
-    Ok(Entered { pushed, capture_mode: exchanged.is_ok().then_some(mode), _thread: PhantomData })
+    Ok(Entered { pushed, _relaxed: Relaxed::begin() })
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        if let Some(mut mode) = self.capture_mode {
-            // SAFETY: as in `enter`.
-            let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&raw mut mode) };
-        }
         if self.pushed {
             let mut popped = std::ptr::null_mut();
             // SAFETY: it was pushed on this thread, and whatever was pushed since has been popped.

@@ -67,7 +67,10 @@ impl HostBuffer {
 
     /// A buffer of `len_bytes` bytes in the caller's memory. Its content is what was there.
     fn of_caller(dtype: DType, len_bytes: usize, memory: &dyn BatchMemory) -> Result<Self> {
+        // Pinning memory is a call that a capture of another thread would refuse.
+        let relaxed = driver::relaxed();
         let block = memory.block(len_bytes)?.checked(len_bytes)?;
+        drop(relaxed);
         Ok(Self { pin: None, memory: Memory::Callers(block, dtype), start_bytes: 0, len_bytes, home: None })
     }
 

@@ -13,13 +13,14 @@ use common::{Batches, batches, builder, painted, seeds, start};
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use dlpark::versioned::Dlpack;
 use nvjpeg::sys::bindings as sys_nvjpeg;
-use std::ptr::{null_mut, without_provenance_mut};
+use std::ptr::{NonNull, null_mut, without_provenance_mut};
 use std::sync::Arc;
 use std::time::Duration;
 use warpfeed::experiment::diagnose::{self, TrainingBottleneck, diagnose};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{
-    Batch, Builder, DecodePath, Device, Error, OnError, Pipeline, Result, Stats, StreamPriority, Tensor,
+    Batch, BatchMemory, Builder, DecodePath, Device, Error, MemoryBlock, OnError, Pipeline, Result, Stats,
+    StreamPriority, Tensor,
     image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{random_horizontal_flip, random_resized_crop, random_rotation},
     source::EncodedImages,
@@ -667,6 +668,20 @@ fn a_pinned_batch_is_not_filled_again_while_the_device_reads_it() {
     }
 }
 
+/// Pinned memory of the caller's, who keeps it, as torch does.
+struct PinnedMemory;
+
+impl BatchMemory for PinnedMemory {
+    fn block(&self, len_bytes: usize) -> Result<MemoryBlock> {
+        CudaContext::new(0).unwrap().bind_to_thread().unwrap();
+        // SAFETY: the memory is new, and never freed.
+        unsafe {
+            let start = result::malloc_host(len_bytes, 0).unwrap();
+            Ok(MemoryBlock::new(NonNull::new(start.cast()).unwrap(), len_bytes, ()))
+        }
+    }
+}
+
 /// A trainer that captures a graph while the pipeline works on other threads and this one.
 #[test]
 fn a_trainers_capture_is_not_disturbed() {
@@ -676,6 +691,8 @@ fn a_trainers_capture_is_not_disturbed() {
         let gpu = pipeline(&source, seed, Device::Cuda(0)).unwrap();
         let pinned = Pipeline::builder(source.clone()).batch_size(2).center_crop(8).on_error(OnError::Skip);
         let pinned = pinned.device(Device::Cpu).pin_batches(0).build().unwrap();
+        let in_pinned = Pipeline::builder(source.clone()).batch_size(2).center_crop(8).on_error(OnError::Skip);
+        let in_pinned = in_pinned.device(Device::Cpu).batch_memory(PinnedMemory).build().unwrap();
         let context = CudaContext::new(0).unwrap();
         let stream = context.new_stream().unwrap();
         let want = expected(&source, seed);
@@ -684,6 +701,7 @@ fn a_trainers_capture_is_not_disturbed() {
             let work = scope.spawn(|| {
                 let got = batches(&gpu, seed);
                 pinned.epoch(0).for_each(|batch| drop(batch.unwrap()));
+                in_pinned.epoch(0).for_each(|batch| drop(batch.unwrap()));
                 got
             });
             work.join().unwrap()
