@@ -51,7 +51,12 @@ def torchs(folder: str) -> Any:
     from torchvision.datasets import ImageFolder
 
     steps = [t.RandomResizedCrop(224), t.RandomHorizontalFlip(), t.ToTensor(), t.Normalize(MEAN, STD)]
-    options: dict[str, Any] = {"num_workers": WORKERS, "persistent_workers": True, "pin_memory": True, "drop_last": True}
+    options: dict[str, Any] = {
+        "num_workers": WORKERS,
+        "persistent_workers": True,
+        "pin_memory": True,
+        "drop_last": True,
+    }
     return DataLoader(ImageFolder(folder, t.Compose(steps)), BATCH, shuffle=True, **options)
 
 
@@ -168,12 +173,15 @@ def main() -> None:
         if name.startswith("DALI") and importlib.util.find_spec("nvidia.dali") is None:
             print(f"{name}: not installed")
             continue
-        done = subprocess.run([sys.executable, __file__, "--one", name, folder], capture_output=True, text=True, timeout=90)
+        done = subprocess.run(
+            [sys.executable, __file__, "--one", name, folder], capture_output=True, text=True, timeout=90
+        )
         if done.returncode != 0:
             print(f"{name}: {done.stderr.strip().splitlines()[-1:]}", flush=True)
             continue
         found["loaders"][name] = result = json.loads(done.stdout.strip().splitlines()[-1])
-        print(f"{name:32} " + ", ".join(f"{model} {result[model]:7.0f} images/s ({result[model + '_cpus']} CPUs)" for model in MODELS), flush=True)
+        rates = [f"{model} {result[model]:7.0f} images/s ({result[model + '_cpus']} CPUs)" for model in MODELS]
+        print(f"{name:32} {', '.join(rates)}", flush=True)
         with open(out, "w") as file:
             json.dump(found, file, indent=1)
 
