@@ -46,7 +46,8 @@ pub(crate) struct Beside {
 }
 
 /// Decodes the images again and again, and returns images/s. The hybrid decoder and the crate's own run on `threads`
-/// threads. Images that a decoder does not take are left out. The clock runs for `duration`, after all decoders have started.
+/// threads. Images that a decoder does not take are left out. The clock runs for `duration`, after all decoders have
+/// started.
 pub(crate) fn decode_only(ordinal: u32, decoders: Decoders, duration: Duration) -> Result<f64> {
     let context = driver::context(ordinal)?;
     let _entered = driver::enter(&context)?;
