@@ -136,7 +136,7 @@ impl Bundle {
             echo '{"kernels": {"cases": 1, "different": []}, "decoders": [], "bounds": [], "sharing": []}' ;;
         run)
             echo '{"images_per_s": 9.0, "first_batch_s": 0.1, "seconds": 1.0, "digest": "a",'
-            echo '"stages": {"consumer_wait": 0.0}}' ;;
+            echo '"each_epoch": [{"images_per_s": 9.0}], "stages": {"consumer_wait": 0.0}}' ;;
         *) echo '{}' ;;
         esac
         "#;
