@@ -14,6 +14,7 @@ __all__ = [
     "Tensor",
     "__version__",
     "command",
+    "end",
     "hugging_face_ops",
     "preset",
     "presets",
