@@ -37,7 +37,7 @@ enum Maker {
 }
 
 impl Maker {
-    /// The same; without a GPU, what remains of it.
+    /// This maker, or without a GPU a CPU maker with ordinary memory.
     fn here(self, on_cpu: bool) -> Self {
         if on_cpu { Self::Cpu { pinned: false } } else { self }
     }
@@ -68,7 +68,7 @@ struct Form {
     dtype: DType,
 }
 
-/// So many batches of the images, each image as often as it takes.
+/// A pipeline over the images, repeated until they fill the batches of the form.
 fn recipe(source: &Arc<dyn Source>, form: Form) -> Outcome<Builder> {
     let (images, wanted) = (source.len(), (form.batches * form.batch) as u64);
     let source = Arc::clone(source).subset((0..wanted).map(|i| i % images))?;
@@ -147,7 +147,7 @@ fn compare(source: &Arc<dyn Source>, form: Form, maker: Maker, device: &Device, 
     let start = Instant::now();
     let mut epoch = pipeline.epoch(0);
     for (i, batch) in epoch.by_ref().enumerate() {
-        // Milliseconds, behind which candle reads the batch.
+        // Work of some milliseconds, after which candle reads the batch.
         work.as_mut().map_or(Ok(()), Work::queue)?;
         let images = batch?.into_images().into_candle(device)?;
         // Every other batch is copied, so that its own memory is given up while the copy is queued.

@@ -44,7 +44,7 @@ enum Maker {
 }
 
 impl Maker {
-    /// The same; without a GPU, what remains of it.
+    /// This maker, or without a GPU a CPU maker with ordinary memory.
     fn here(self, on_cpu: bool) -> Self {
         if on_cpu { Self::Cpu { pinned: false } } else { self }
     }
@@ -75,7 +75,7 @@ struct Settings {
     steps: usize,
 }
 
-/// So many batches of the images, each image as often as it takes.
+/// A pipeline over the images, repeated until they fill the batches of the form.
 fn recipe(settings: &Settings, dtype: DType, batches: usize) -> Outcome<Builder> {
     let (images, wanted) = (settings.source.len(), (batches * BATCH) as u64);
     let source = Arc::clone(&settings.source).subset((0..wanted).map(|i| i % images))?;
