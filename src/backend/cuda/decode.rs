@@ -56,8 +56,7 @@ impl Decoders {
     /// [`Error::Device`] if a decoder that the path names is missing.
     pub(super) fn open(options: &Arc<RunOptions>, own: DeviceDecoder, streams: &Arc<Streams>) -> Result<Self> {
         let nvjpeg = Nvjpeg::open(&streams.context, options.decode, options.stream_priority)?;
-        let hardware = nvjpeg.as_ref().is_some_and(|nvjpeg| nvjpeg.hardware.is_some());
-        let router = Router::new(options.decode, nvjpeg.is_some(), hardware, options.threads);
+        let router = Router::new(options.decode, options.threads);
         let buffers = Buffers::new(options.batch_images * options.batches_at_a_time());
         Ok(Self { options: Arc::clone(options), router, nvjpeg, own, buffers, streams: Arc::clone(streams) })
     }

@@ -29,8 +29,6 @@ const WITH_READING: f64 = 2.0;
 #[derive(Debug)]
 pub(super) struct Router {
     path: DecodePath,
-    hybrid: bool,
-    hardware: bool,
     threads: f64,
     balance: Mutex<Balance>,
 }
@@ -48,9 +46,9 @@ struct Balance {
 }
 
 impl Router {
-    /// A router for the decoders that nvJPEG has here.
-    pub(super) fn new(path: DecodePath, hybrid: bool, hardware: bool, threads: usize) -> Self {
-        Self { path, hybrid, hardware, threads: threads.max(1) as f64, balance: Mutex::default() }
+    /// A router for a path whose decoders are there.
+    pub(super) fn new(path: DecodePath, threads: usize) -> Self {
+        Self { path, threads: threads.max(1) as f64, balance: Mutex::default() }
     }
 
     /// The decoder that tries this image first. With `later`, decoders that decode a batch together are allowed.
@@ -62,8 +60,8 @@ impl Router {
                 let to_cpu = is_jpeg_for_device(header) && self.balance(|balance| balance.is_for_cpu(self.threads));
                 if to_cpu { Route::Cpu } else { Route::Device }
             }
-            DecodePath::Hardware if later && self.hardware && is_jpeg_for_hardware(header) => Route::Hardware,
-            DecodePath::Hybrid | DecodePath::Hardware if self.hybrid && is_jpeg_for_nvjpeg(header) => Route::Hybrid,
+            DecodePath::Hardware if later && is_jpeg_for_hardware(header) => Route::Hardware,
+            DecodePath::Hybrid | DecodePath::Hardware if is_jpeg_for_nvjpeg(header) => Route::Hybrid,
             _ => Route::Cpu,
         }
     }
@@ -116,7 +114,7 @@ impl Balance {
 /// Name of the decoder that takes an image on `hardware`, on a card that has one: as of `--decode`.
 #[cfg(feature = "experiment")]
 pub(crate) fn on_hardware(header: &Header) -> &'static str {
-    match Router::new(DecodePath::Hardware, true, true, 1).route(header, true) {
+    match Router::new(DecodePath::Hardware, 1).route(header, true) {
         Route::Hardware => "hardware",
         Route::Hybrid => "hybrid",
         Route::Cpu | Route::Device => "cpu",
@@ -180,28 +178,26 @@ mod tests {
             jpeg(&JpegOptions { progressive: true, ..JpegOptions::default() }),
             color(JpegColor::Cmyk),
         ];
-        let routes = |path, hardware, later| {
-            let router = Router::new(path, true, hardware, 2);
+        let routes = |path, later| {
+            let router = Router::new(path, 2);
             headers.each_ref().map(|header| router.route(header, later))
         };
         let hybrid = [Route::Hybrid, Route::Hybrid, Route::Hybrid, Route::Hybrid, Route::Cpu];
         let hardware = [Route::Hardware, Route::Hardware, Route::Hybrid, Route::Hybrid, Route::Cpu];
-        assert_eq!(routes(DecodePath::Hybrid, true, true), hybrid);
-        assert_eq!(routes(DecodePath::Hardware, true, true), hardware);
-        assert_eq!(routes(DecodePath::Hardware, false, true), hybrid);
+        assert_eq!(routes(DecodePath::Hybrid, true), hybrid);
+        assert_eq!(routes(DecodePath::Hardware, true), hardware);
         for path in [DecodePath::Auto, DecodePath::Device] {
-            assert_eq!(routes(path, true, true), [Route::Device; 5]);
+            assert_eq!(routes(path, true), [Route::Device; 5]);
             // Substitutes never go to decoders that decode a batch together.
-            assert_eq!(routes(path, true, false), [Route::Cpu; 5]);
+            assert_eq!(routes(path, false), [Route::Cpu; 5]);
         }
-        assert_eq!(routes(DecodePath::Hardware, true, false), hybrid);
-        assert_eq!(routes(DecodePath::Cpu, true, true), [Route::Cpu; 5]);
-        assert_eq!(Router::new(DecodePath::Hardware, false, false, 2).route(&headers[0], true), Route::Cpu);
+        assert_eq!(routes(DecodePath::Hardware, false), hybrid);
+        assert_eq!(routes(DecodePath::Cpu, true), [Route::Cpu; 5]);
     }
 
     /// Number of images, of 1,000, that the CPU gets on `auto` if a thread hands an image over in 50 us.
     fn share_of_the_cpu(cpu_us: u64, device_us: f32, threads: usize) -> usize {
-        let router = Router::new(DecodePath::Auto, false, false, threads);
+        let router = Router::new(DecodePath::Auto, threads);
         let header = jpeg(&JpegOptions::default());
         router.cpu_took(Duration::from_micros(cpu_us));
         router.handing_over_took(Duration::from_micros(50));
@@ -221,14 +217,14 @@ mod tests {
         assert!(share_of_the_cpu(500, 5_000.0, 8) > 980);
         // Images that the kernels do not take go to them too, because they count the reasons.
         let progressive = jpeg(&JpegOptions { progressive: true, ..JpegOptions::default() });
-        let router = Router::new(DecodePath::Auto, true, true, 8);
+        let router = Router::new(DecodePath::Auto, 8);
         assert!((0..100).all(|_| router.route(&progressive, true) == Route::Device));
         assert_eq!(router.route(&progressive, false), Route::Cpu);
     }
 
     #[test]
     fn the_cpus_speed_is_found_out() {
-        let router = Router::new(DecodePath::Auto, true, true, 2);
+        let router = Router::new(DecodePath::Auto, 2);
         let header = jpeg(&JpegOptions::default());
         assert_eq!((0..320).filter(|_| router.route(&header, true) == Route::Cpu).count(), 10);
     }

@@ -46,7 +46,7 @@ impl WholeDecoder {
         let priority = StreamPriority::default();
         let nvjpeg = Nvjpeg::open(&context, path, priority)?.ok_or_else(none)?;
         let hardware = nvjpeg.hardware.as_ref().map(|hardware| hardware.batch(&context)).transpose()?;
-        let router = Router::new(path, true, hardware.is_some(), 1);
+        let router = Router::new(path, 1);
         let (worker, stream) = (nvjpeg.worker(&context)?, Stream::new(&context, priority)?);
         Ok(Self { route, router, worker, hardware, nvjpeg, stream, context })
     }
