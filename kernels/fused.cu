@@ -329,6 +329,14 @@ __device__ inline void fused(const Launch& launch) {
 using warpfeed::Launch;
 using warpfeed::Layout;
 
+// Blocks that run side by side on a multiprocessor, at least. Those of Turing have 1,024 threads, and bytes take more
+// registers.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#define WARPFEED_FUSED_BLOCKS 5
+#else
+#define WARPFEED_FUSED_BLOCKS 4
+#endif
+
 extern "C" __global__ void __launch_bounds__(256, 4) fused_u8_nchw(const Launch launch) {
     warpfeed::fused<warpfeed::Bits8, Layout::nchw>(launch);
 }
@@ -337,26 +345,26 @@ extern "C" __global__ void __launch_bounds__(256, 4) fused_u8_nhwc(const Launch 
     warpfeed::fused<warpfeed::Bits8, Layout::nhwc>(launch);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4) fused_f16_nchw(const Launch launch) {
+extern "C" __global__ void __launch_bounds__(256, WARPFEED_FUSED_BLOCKS) fused_f16_nchw(const Launch launch) {
     warpfeed::fused<warpfeed::Bits16, Layout::nchw>(launch);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4) fused_f16_nhwc(const Launch launch) {
+extern "C" __global__ void __launch_bounds__(256, WARPFEED_FUSED_BLOCKS) fused_f16_nhwc(const Launch launch) {
     warpfeed::fused<warpfeed::Bits16, Layout::nhwc>(launch);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4) fused_bf16_nchw(const Launch launch) {
+extern "C" __global__ void __launch_bounds__(256, WARPFEED_FUSED_BLOCKS) fused_bf16_nchw(const Launch launch) {
     warpfeed::fused<warpfeed::Bits16, Layout::nchw>(launch);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4) fused_bf16_nhwc(const Launch launch) {
+extern "C" __global__ void __launch_bounds__(256, WARPFEED_FUSED_BLOCKS) fused_bf16_nhwc(const Launch launch) {
     warpfeed::fused<warpfeed::Bits16, Layout::nhwc>(launch);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4) fused_f32_nchw(const Launch launch) {
+extern "C" __global__ void __launch_bounds__(256, WARPFEED_FUSED_BLOCKS) fused_f32_nchw(const Launch launch) {
     warpfeed::fused<warpfeed::Bits32, Layout::nchw>(launch);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 4) fused_f32_nhwc(const Launch launch) {
+extern "C" __global__ void __launch_bounds__(256, WARPFEED_FUSED_BLOCKS) fused_f32_nhwc(const Launch launch) {
     warpfeed::fused<warpfeed::Bits32, Layout::nhwc>(launch);
 }

@@ -17,6 +17,11 @@ constexpr uint32_t kRunBits = 640;
 // Number of runs that a block of jpeg_sync finds.
 constexpr uint32_t kBlockRuns = 224;
 
+// The data without stuffed zeros and markers.
+__device__ inline const uint32_t* data_words(const JpegImage& image) {
+    return reinterpret_cast<const uint32_t*>(global(image.bytes));
+}
+
 __device__ inline uint32_t data_bits(const JpegImage& image) {
     return 8 * global(image.bounds)[image.segments];
 }
@@ -71,18 +76,17 @@ __device__ inline uint32_t search(
     return 0;
 }
 
-// Copies an image's tables to shared memory with a block of `kBlock` threads, which then wait for each other.
+struct alignas(16) FourWords {
+    uint32_t of[4];
+};
+
+// Copies to shared memory with a block of `kBlock` threads. Both places, and the number of bytes, are multiples of 16.
 template <uint32_t kBlock>
-__device__ inline void copy_look_up(const JpegImage& image, JpegLookUp& to) {
-    struct alignas(16) Piece {
-        uint32_t words[4];
-    };
-    const Piece* const from = reinterpret_cast<const Piece*>(global(image.look_up));
+__device__ inline void copy(const void* from, void* to, uint32_t bytes) {
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < sizeof(JpegLookUp) / sizeof(Piece); i += kBlock) {
-        reinterpret_cast<Piece*>(&to)[i] = from[i];
+    for (uint32_t i = threadIdx.x; i < bytes / sizeof(FourWords); i += kBlock) {
+        static_cast<FourWords*>(to)[i] = static_cast<const FourWords*>(from)[i];
     }
-    __syncthreads();
 }
 
 // A thread's place in the data.
@@ -102,26 +106,42 @@ __device__ inline bool same_state(const JpegRun& a, const JpegRun& b) {
     return a.bit == b.bit && a.place == b.place;
 }
 
-// The data and tables for going from code to code.
+// The two words of the data that a place lies in. They are kept from code to code, so that a word is loaded once.
+struct Words {
+    const uint32_t* from;
+    uint32_t from_word;  // the number of the first of them
+    uint32_t first, second;
+
+    __device__ Words(const uint32_t* from, uint32_t from_word, uint32_t bit) : from(from), from_word(from_word) {
+        const uint32_t* const two = from + (bit / 32 - from_word);
+        first = two[0];
+        second = two[1];
+    }
+
+    // Goes from a place to one at most 32 bits after it.
+    __device__ void advance(uint32_t bit, uint32_t to) {
+        if (bit / 32 != to / 32) {
+            first = second;
+            second = from[to / 32 - from_word + 1];
+        }
+    }
+
+    // The 32 bits from a place on, which the words have. A code and its value have at most 31 bits.
+    __device__ uint32_t bits(uint32_t bit) const { return __funnelshift_l(second, first, bit); }
+};
+
+// The tables for going from code to code.
 struct Walk {
-    const uint32_t* words;
     const JpegTables* tables;
     uint32_t block_components;
     uint32_t mcu_blocks;
     const JpegLookUp* look_up;
 
     __device__ Walk(const JpegImage& image, const JpegLookUp& look_up)
-        : words(reinterpret_cast<const uint32_t*>(image.bytes)),
-          tables(image.tables),
+        : tables(image.tables),
           block_components(image.block_components),
           mcu_blocks(image.mcu_blocks),
           look_up(&look_up) {}
-
-    // The 32 bits from a place on. A code and its value have at most 31 bits.
-    __device__ uint32_t bits(uint32_t at) const {
-        const uint32_t* two = global(words) + at / 32;
-        return __funnelshift_l(two[1], two[0], at);
-    }
 
     // The entry of the code at the start of `next`, or `kBadCode` and the entry that libjpeg goes by.
     __device__ uint32_t entry(const State& state, uint32_t next) const {
@@ -132,14 +152,15 @@ struct Walk {
 
     __device__ uint32_t long_entry(uint32_t component, uint32_t ac, uint32_t next) const {
         const uint32_t at = (next >> 16) - look_up->more_from[component];
-        uint32_t found;
-        if (ac != 0 && at < kLongCodes) {
-            found = look_up->more[component][at];
-        } else {
-            found = search(global(tables)->codes[component][ac], ac, next, kLookBits + 1, 16);
-        }
-        const uint32_t bad = bad_entry(ac);
-        return found == 0 || found == bad ? bad | kBadCode : found;
+        const uint32_t found =
+            ac != 0 && at < kLongCodes ? look_up->more[component][at] : searched(component, ac, next);
+        return found == bad_entry(ac) ? found | kBadCode : found;
+    }
+
+    // The entry of a code above 10 bits that no table has.
+    __device__ uint32_t searched(uint32_t component, uint32_t ac, uint32_t next) const {
+        const uint32_t found = search(global(tables)->codes[component][ac], ac, next, kLookBits + 1, 16);
+        return found == 0 ? bad_entry(ac) : found;
     }
 
     // Moves on by an entry. Returns whether the block ends.
@@ -189,12 +210,15 @@ __device__ inline uint64_t add_blocks(uint64_t a, uint64_t b) {
     return (b & kAbsolute) != 0 ? b : a + b;
 }
 
-// Number of threads whose values one of them adds up.
+// Number of threads in a group, whose values each adds up, and number of groups in a block.
 constexpr uint32_t kGroup = 16;
+constexpr uint32_t kGroups = kThreads / kGroup;
 
 struct ScanMemory {
     uint64_t threads[kThreads];
-    uint64_t groups[kThreads / kGroup];
+    uint64_t groups[kGroups];
+    uint64_t before[kGroups];  // the result for all groups before
+    uint64_t all;
 };
 
 // Combines the values of a block of `kThreads` threads by `add`. Returns the result for all threads before this one, in
@@ -215,14 +239,21 @@ __device__ inline uint64_t scan(ScanMemory& memory, uint64_t own, uint64_t& all,
         memory.groups[group] = add(in_group, own);
     }
     __syncthreads();
-    uint64_t before = 0;
-    all = 0;
+    // The other warps wait here, and leave the multiprocessor to other blocks.
+    if (thread < kGroups) {
+        uint64_t before = 0;
 #pragma unroll 1
-    for (uint32_t i = 0; i < kThreads / kGroup; i++) {
-        before = i == group ? all : before;
-        all = add(all, memory.groups[i]);
+        for (uint32_t i = 0; i < thread; i++) {
+            before = add(before, memory.groups[i]);
+        }
+        memory.before[thread] = before;
+        if (thread == kGroups - 1) {
+            memory.all = add(before, memory.groups[thread]);
+        }
     }
-    return add(before, in_group);
+    __syncthreads();
+    all = memory.all;
+    return add(memory.before[group], in_group);
 }
 
 }  // namespace warpfeed::jpeg

@@ -30,6 +30,32 @@ struct Piece {
         }
     }
 
+    // The bytes that are 0xFF, each as its highest bit, and of all words together their number.
+    __device__ uint32_t full(uint32_t word) const {
+        return ((words[word] & 0x7f7f7f7f) + 0x01010101) & words[word] & 0x80808080;
+    }
+
+    __device__ uint32_t full_bytes() const {
+        uint32_t sums = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < kPieceBytes / 4; i++) {
+            sums += full(i) >> 7;
+        }
+        return sums * 0x01010101 >> 24;
+    }
+
+    // Whether there are neither markers nor fill bytes, nor the end of the data: each 0xFF precedes a stuffed zero.
+    __device__ bool is_plain() const {
+        uint32_t other = 0, carry = before == 0xff ? 0x80u : 0u;
+#pragma unroll
+        for (uint32_t i = 0; i < kPieceBytes / 4; i++) {
+            const uint32_t not_zero = (((words[i] & 0x7f7f7f7f) + 0x7f7f7f7f) | words[i]) & 0x80808080;
+            other |= (full(i) << 8 | carry) & not_zero;
+            carry = full(i) >> 24;
+        }
+        return other == 0 && length == kPieceBytes;
+    }
+
     // Goes over the bytes up to the end of the data, and returns whether the data end here. Calls `keep(byte)`,
     // `mark(byte)` for a restart marker, and `fill()` for a fill byte, which is a 0xFF before another 0xFF.
     template <typename Keep, typename Mark, typename Fill>

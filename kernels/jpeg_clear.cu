@@ -1,7 +1,7 @@
 // jpeg_clear: sets all coefficients of the window to zero, because the data contain only the others.
 //
 // Writes: the coefficients of the window's blocks.
-// Grid: blocks of 256 threads, 16 bytes per thread. blockIdx.x times 32 is the first block of coefficients, blockIdx.y
+// Grid: blocks of 256 threads, 128 bytes per thread. blockIdx.x times 256 is the first block of coefficients, blockIdx.y
 // the image.
 // Reference: warpfeed-image/src/decode/kernel_steps/coefficients.rs.
 
@@ -13,11 +13,22 @@ struct alignas(16) EightCoefficients {
     int16_t values[8];
 };
 
+// Number of times that a block of threads writes. Blocks that write once take longer to start than to write.
+constexpr uint32_t kTimes = 8;
+
 __device__ inline void clear(const Launch& launch) {
     const JpegImage* const image = image_of(launch, blockIdx.y);
-    const uint32_t at = blockIdx.x * kThreads + threadIdx.x;
-    if (image && at < 8 * window_blocks(*image)) {
-        reinterpret_cast<EightCoefficients*>(global(image->ac))[at] = {};
+    if (!image) {
+        return;
+    }
+    const uint32_t count = 8 * window_blocks(*image);
+    EightCoefficients* const to = reinterpret_cast<EightCoefficients*>(global(image->ac));
+#pragma unroll
+    for (uint32_t i = 0; i < kTimes; i++) {
+        const uint32_t at = (kTimes * blockIdx.x + i) * kThreads + threadIdx.x;
+        if (at < count) {
+            to[at] = {};
+        }
     }
 }
 

@@ -15,7 +15,22 @@ constexpr uint32_t kThreadBlocks = kThreads / 8;
 // conflicts.
 constexpr uint32_t kBlockStride = 72;
 
+// The places in their block of the coefficients in zigzag order, eight in each number from the lowest byte on.
+struct Places {
+    uint64_t of[8];
+};
+
+__device__ inline Places zigzag() {
+    return {{0x0a03020910080100, 0x05040b1219201811, 0x22293028211a130c, 0x1c150e07060d141b,
+             0x242b323938312a23, 0x332c251e170f161d, 0x2e271f262d343b3a, 0x3f3e372f363d3c35}};
+}
+
+struct alignas(16) EightValues {
+    int16_t of[8];
+};
+
 struct IdctMemory {
+    Places places;
     int16_t lines[kThreadBlocks * kBlockStride];
     alignas(8) uint8_t has_ac[kThreads];
 };
@@ -67,13 +82,25 @@ __device__ inline void idct(const Launch& launch) {
     const uint32_t component = image.block_components >> (2 * block) & 3;
     const JpegComponent& plane = image.components[component];
 
-    const int16_t* const coefficients = global(image.ac) + 64 * static_cast<size_t>(number) + line;
+    if (threadIdx.x == 0) {
+        memory.places = zigzag();
+    }
+    __syncthreads();
+    int16_t* const lines = memory.lines + at * kBlockStride;
+    const EightValues* const eights = reinterpret_cast<const EightValues*>(global(image.ac));
+    const EightValues read = eights[8 * static_cast<size_t>(number) + line];
+    const uint64_t places = memory.places.of[line];
+#pragma unroll
+    for (uint32_t i = 0; i < 8; i++) {
+        lines[places >> (8 * i) & 63] = read.of[i];
+    }
+    __syncthreads();
     const uint16_t* const quant = global(image.tables)->quant[component] + line;
     int16_t values[8];
     bool has_ac = false;
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++) {
-        int32_t value = coefficients[8 * i];
+        int32_t value = lines[8 * i + line];
         has_ac |= i > 0 && value != 0;
         if (i == 0 && line == 0) {
             const size_t in_scan = (static_cast<size_t>(image.row + row) * image.mcu_columns + image.column + column) *
@@ -85,7 +112,6 @@ __device__ inline void idct(const Launch& launch) {
     }
     memory.has_ac[threadIdx.x] = has_ac ? 1 : 0;
     __syncthreads();
-    int16_t* const lines = memory.lines + at * kBlockStride;
     const bool any_ac = reinterpret_cast<const uint64_t*>(memory.has_ac)[at] != 0;
     if (any_ac) {
         transform<11>(values);

@@ -43,6 +43,13 @@ struct alignas(16) JpegLookUp {
     uint32_t more_from[4];   // 65536 if `more` has no room for them
 };
 
+// Steps from code to code for jpeg_sync, which jpeg_codes makes; jpeg_steps.cuh says what they are.
+struct alignas(16) JpegSteps {
+    uint16_t of[3][3][1024];  // by component, kind and the next 10 bits; 0 for longer codes
+    uint16_t more[3][1024];   // longer AC codes, as in `JpegLookUp`
+    uint32_t more_from[4];
+};
+
 // The start of a run: a place in the data, the block of the MCU and the coefficient at this place, and the number of
 // blocks before it.
 struct JpegRun {
@@ -70,14 +77,15 @@ enum class JpegColor : uint32_t { gray, ycc, rgb };
 
 struct JpegImage {
     const uint8_t* data;       // entropy-coded, as in the file
-    uint8_t* bytes;            // without stuffed zeros and markers; byte i is at i ^ 3; 12 more bytes follow
+    uint8_t* bytes;            // without stuffed zeros and markers; byte i is at i ^ 3; 32 more bytes follow
     uint32_t* bounds;          // starts of segments in `bytes`, and the end: `segments` + 1 numbers
     uint64_t* tiles;           // for each 4096 bytes of `data`: what jpeg_count found
     JpegLookUp* look_up;
+    JpegSteps* steps;          // if places are not known
     JpegRun* runs;             // one for each `kRunBits` bits
     JpegRun* ends;             // the states at the ends of jpeg_sync's blocks, then those at the second launch
     uint16_t* dc;              // for each checked block: the difference of its DC coefficient, later the coefficient
-    int16_t* ac;               // for each block of the window: 64 coefficients, row by row
+    int16_t* ac;               // for each block of the window: 64 coefficients, in zigzag order
     const JpegTables* tables;
     uint32_t* status;          // the reason why the CPU must decode the image; 0 if there is none
     uint8_t* pixels;           // the rectangle: interleaved RGB without gaps
@@ -106,12 +114,13 @@ struct JpegImage {
 static_assert(sizeof(JpegCode) == 392 && offsetof(JpegCode, symbols) == 136, "as in descriptors.rs");
 static_assert(sizeof(JpegTables) == 2736 && offsetof(JpegTables, quant) == 2352, "as in descriptors.rs");
 static_assert(sizeof(JpegLookUp) == 18448 && offsetof(JpegLookUp, more_from) == 18432, "as in descriptors.rs");
+static_assert(sizeof(JpegSteps) == 24592 && offsetof(JpegSteps, more_from) == 24576, "as in descriptors.rs");
 static_assert(sizeof(JpegComponent) == 56 && offsetof(JpegComponent, last_x) == 40, "as in descriptors.rs");
 static_assert(sizeof(JpegRun) == 12 && offsetof(JpegRun, block) == 8, "as in descriptors.rs");
 static_assert(sizeof(JpegStretch) == 16 && sizeof(JpegSums) == 24, "as in descriptors.rs");
-static_assert(sizeof(JpegImage) == 392 && offsetof(JpegImage, components) == 96, "as in descriptors.rs");
-static_assert(offsetof(JpegImage, color) == 264 && offsetof(JpegImage, x) == 320, "as in descriptors.rs");
-static_assert(offsetof(JpegImage, kept) == 336 && offsetof(JpegImage, point_step) == 384, "as in descriptors.rs");
-static_assert(offsetof(JpegImage, mcu_blocks) == 284, "as in cuda-sim's tests");
+static_assert(sizeof(JpegImage) == 400 && offsetof(JpegImage, components) == 104, "as in descriptors.rs");
+static_assert(offsetof(JpegImage, color) == 272 && offsetof(JpegImage, x) == 328, "as in descriptors.rs");
+static_assert(offsetof(JpegImage, kept) == 344 && offsetof(JpegImage, point_step) == 392, "as in descriptors.rs");
+static_assert(offsetof(JpegImage, mcu_blocks) == 292, "as in cuda-sim's tests");
 
 }  // namespace warpfeed

@@ -1,7 +1,8 @@
 // jpeg_sync, jpeg_sync_again and jpeg_join: find the places at which threads start in the data. It is unknown where in
 // the data a code begins, but a decoder that starts anywhere soon synchronizes with the right one.
 //
-// Reads: the data, the look-up tables. Writes: the runs, and for each block of threads the number of blocks before.
+// Reads: the data, the steps, the look-up tables. Writes: the runs, and for each block of threads the number of blocks
+// before.
 // Grid: jpeg_sync and jpeg_sync_again: blocks of 256 threads for 224 runs each; blockIdx.x times 224 is the first of
 // them, blockIdx.y the image. jpeg_join: a block of 256 threads per image (blockIdx.x).
 // Reference: warpfeed-image/src/decode/kernel_steps/synchronize.rs, which describes the rounds.
@@ -10,7 +11,7 @@
 // ends. If it does not, jpeg_sync_again finds the block's runs again, from there. jpeg_join flags the image if there
 // still are such blocks.
 
-#include "jpeg.cuh"
+#include "jpeg_steps.cuh"
 
 namespace warpfeed::jpeg {
 
@@ -19,60 +20,22 @@ constexpr uint32_t kWarmUp = kThreads - kBlockRuns;
 // Number of ways through its run that a thread remembers.
 constexpr uint32_t kWays = 4;
 
-// A step from code to code in 16 bits: its length in bits, and the coefficients that it moves on by above these. A
-// thread's place in its run has the same form, so a step is added to it.
-constexpr uint32_t kIndexShift = 10;
-constexpr uint32_t kBitMask = (1 << kIndexShift) - 1;
 // No code and its value have more than 31 bits.
 static_assert(kRunBits + 2 * 31 <= kBitMask, "a place in a run and beyond its end");
 static_assert(kRunBits % 32 == 0, "runs begin with a word");
-// The step of an end of block. It ends the block from each AC coefficient, of which the first has index 1.
-constexpr uint32_t kEndStep = 63 << kIndexShift;
-// Largest number of coefficients that a step of several codes moves on by, except an end of block.
-constexpr uint32_t kSeveral = 8;
-
-enum StepKind : uint32_t { kDc, kAc, kSeveralAc, kStepKinds };
 
 struct SyncMemory {
-    // By component, kind and the next bits; 0 for longer codes. Those of `kSeveralAc` take as many codes as these bits
-    // have with their values.
-    uint16_t steps[3][kStepKinds][1 << kLookBits];
+    JpegSteps steps;
     uint16_t ends[kThreads];
     uint32_t moved_in, wrong_in;  // the last rounds that had a thread with another known way, and one without
     ScanMemory scan;
 };
 
-__device__ inline uint32_t step_of(uint32_t entry) {
-    return (entry & 31) | smaller(entry >> 5 & 127, kEndStep >> kIndexShift) << kIndexShift;
-}
-
-// Makes the steps with a block of threads, which then wait for each other.
-__device__ inline void make_steps(const JpegImage& image, SyncMemory& memory) {
-    const JpegLookUp& look_up = *global(image.look_up);
-    const uint32_t values = (image.color == JpegColor::gray ? 1 : 3) << kLookBits;
-#pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < values; i += kThreads) {
-        const uint32_t component = i >> kLookBits, next = i % (1 << kLookBits);
-        memory.steps[component][kDc][next] = step_of(look_up.look[2 * component][next]);
-        memory.steps[component][kAc][next] = step_of(look_up.look[2 * component + 1][next]);
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < values; i += kThreads) {
-        const uint32_t component = i >> kLookBits, next = i % (1 << kLookBits);
-        uint32_t all = memory.steps[component][kAc][next];
-#pragma unroll 1
-        while ((all & kBitMask) < kLookBits && all >> kIndexShift <= kSeveral) {
-            const uint32_t step = memory.steps[component][kAc][(next << (all & kBitMask)) % (1 << kLookBits)];
-            const uint32_t both = all + step;
-            if (step == 0 || (both & kBitMask) > kLookBits || (step < kEndStep && both >> kIndexShift > kSeveral)) {
-                break;
-            }
-            all = step < kEndStep ? both : kEndStep | (both & kBitMask);
-        }
-        memory.steps[component][kSeveralAc][next] = all;
-    }
-    __syncthreads();
+// The step of a code above 10 bits.
+__device__ inline uint32_t long_step(
+    const Walk& walk, const JpegSteps& steps, uint32_t component, uint32_t ac, uint32_t next) {
+    const uint32_t at = (next >> 16) - steps.more_from[component];
+    return ac != 0 && at < kLongCodes ? steps.more[component][at] : step_of(walk.searched(component, ac, next));
 }
 
 // A state at most 31 bits after the start of a run: these bits, the coefficient and the block of the MCU in 5, 6 and 4
@@ -96,8 +59,8 @@ struct Share {
     uint32_t begin, end;  // in bits
 
     __device__ Way decode(const JpegImage& image, const Walk& walk, const SyncMemory& memory, uint32_t start) const {
-        const uint32_t* const words = global(walk.words) + begin / 32;
-        const uint16_t* const steps = memory.steps[0][0];
+        const uint32_t* const data = data_words(image) + begin / 32;
+        const uint16_t* const steps = memory.steps.of[0][0];
         const uint32_t segments = image.segments, length = end - begin;
         Segment segment(image, begin + (start & 31));
         uint32_t at = (start & 31) | (start >> 5 & 63) << kIndexShift;
@@ -126,18 +89,19 @@ struct Share {
             // A step of several codes must not go beyond the stop, nor end a block but by an end of block.
             uint32_t until = larger(stop, kLookBits) - kLookBits, one_from = (64 - kSeveral) << kIndexShift;
             uint32_t table = (order & 3) * (kStepKinds << kLookBits);
+            Words words(data, 0, at & kBitMask);
 #pragma unroll 1
             for (;;) {
 #pragma unroll 1
                 while ((at & kBitMask) < until) {
-                    const uint32_t* const two = words + ((at & kBitMask) >> 5);
-                    const uint32_t next = __funnelshift_l(two[1], two[0], at);
+                    const uint32_t bit = at & kBitMask, next = words.bits(bit);
                     const uint32_t kind = at > kBitMask ? (at < one_from ? kSeveralAc : kAc) << kLookBits : kDc;
                     uint32_t step = steps[table + kind + (next >> (32 - kLookBits))];
                     if (step == 0) {
-                        step = step_of(walk.long_entry(order & 3, at > kBitMask ? 1 : 0, next));
+                        step = long_step(walk, memory.steps, order & 3, at > kBitMask ? 1 : 0, next);
                     }
                     at += step;
+                    words.advance(bit, at & kBitMask);
                     if (at >= 64 << kIndexShift) {
                         at &= kBitMask;
                         blocks++;
@@ -199,7 +163,8 @@ __device__ inline void synchronize(const Launch& launch) {
         memory.moved_in = 0;
         memory.wrong_in = 0;
     }
-    make_steps(image, memory);
+    copy<kThreads>(global(image.steps), &memory.steps, sizeof(JpegSteps));
+    __syncthreads();
 
     const Walk walk(image, *global(image.look_up));
     // The thread whose start depends on none.

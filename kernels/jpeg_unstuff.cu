@@ -16,6 +16,9 @@ namespace warpfeed::jpeg {
 
 constexpr uint32_t kTileBytes = kThreads * kPieceBytes;
 
+// Number of zeros after the data.
+constexpr uint32_t kZeros = 28;
+
 // Counts in one number: kept bytes, restart markers, and whether the data have ended.
 constexpr uint64_t kOneByte = 1;
 constexpr uint64_t kOneMarker = uint64_t{1} << 30;
@@ -36,6 +39,9 @@ __device__ inline uint64_t add_kept(uint64_t a, uint64_t b) {
 
 // Contents of a thread's bytes.
 __device__ inline uint64_t kept_of(const Piece& piece, bool restarts) {
+    if (piece.is_plain()) {
+        return kOneByte * (kPieceBytes - piece.full_bytes());
+    }
     uint64_t kept = 0;
     const bool ends =
         piece.each(restarts, [&](uint32_t) { kept += kOneByte; }, [&](uint32_t) { kept += kOneMarker; }, [] {});
@@ -94,11 +100,15 @@ __device__ inline void unstuff(const Launch& launch) {
     if (before_tile >= kEnd) {
         return;
     }
+    // Collected in shared memory, so that whole words are written.
+    __shared__ uint32_t words[kTileBytes / 4 + 1];
+    uint8_t* const collected = reinterpret_cast<uint8_t*>(words);
+    const uint32_t begin = bytes_in(before_tile), base = begin / 4 * 4;
     if (before < kEnd) {
         uint32_t at = bytes_in(before), marker = markers_in(before);
         bool is_good = true;
         piece.each(
-            restarts, [&](uint32_t byte) { bytes[at++ ^ 3] = static_cast<uint8_t>(byte); },
+            restarts, [&](uint32_t byte) { collected[(at++ - base) ^ 3] = static_cast<uint8_t>(byte); },
             [&](uint32_t byte) {
                 is_good &= byte == 0xd0 + (image.first_restart + marker) % 8;
                 marker++;
@@ -112,19 +122,34 @@ __device__ inline void unstuff(const Launch& launch) {
         }
     }
     const uint64_t up_to_here = add_kept(before_tile, all);
+    const uint32_t end = bytes_in(up_to_here);
+    __syncthreads();
+#pragma unroll 1
+    for (uint32_t at = base + 4 * threadIdx.x; at < end; at += 4 * kThreads) {
+        const uint32_t first = larger(at, begin), last = smaller(at + 4, end);
+        if (last - first == 4) {
+            *reinterpret_cast<uint32_t*>(bytes + at) = words[(at - base) / 4];
+            continue;
+        }
+        // Words at either end have bytes of other tiles.
+#pragma unroll 1
+        for (uint32_t byte = first; byte < last; byte++) {
+            bytes[byte ^ 3] = collected[(byte - base) ^ 3];
+        }
+    }
     if (up_to_here < kEnd && blockIdx.x + 1 < tiles_of(image)) {
         return;
     }
     // Missing segments are empty. Zeros follow the data, so that a look-up may read beyond the end.
-    const uint32_t length = bytes_in(up_to_here), markers = markers_in(up_to_here);
+    const uint32_t markers = markers_in(up_to_here);
     if (threadIdx.x == 0) {
         bounds[0] = 0;
     }
     for (uint32_t i = markers + 1 + threadIdx.x; i <= segments; i += kThreads) {
-        bounds[i] = length;
+        bounds[i] = end;
     }
-    if (threadIdx.x < 8) {
-        bytes[(length + threadIdx.x) ^ 3] = 0;
+    if (threadIdx.x < kZeros) {
+        bytes[(end + threadIdx.x) ^ 3] = 0;
     }
 }
 

@@ -230,8 +230,8 @@ fn threads_that_do_not_wait_for_each_other_are_refused_and_named() {
     let run = |threads: u32| -> Result<Vec<u8>, DriverError> {
         let stream = CudaContext::new(0)?.new_stream()?;
         // A `JpegImage` without MCUs, with one block in each MCU. `jpeg_params.cuh` asserts both numbers.
-        let mut image = [0u8; 336];
-        image[284] = 1;
+        let mut image = [0u8; 344];
+        image[292] = 1;
         let images = stream.clone_htod(&image)?;
         let parameter = Launch { samples: address(&images), count: 1, ..Launch::default() };
         launch(&stream, "jpeg_dc", [1, 1, 1], [threads, 1, 1], parameter)?;

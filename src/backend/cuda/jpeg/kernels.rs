@@ -91,11 +91,9 @@ impl DecodeStep {
             Self::Count | Self::Unstuff => ([most(|image| image.tiles() as u32), count, 1], [256, 1, 1]),
             Self::Codes => ([6, count, 1], [256, 1, 1]),
             Self::Sync | Self::SyncAgain => ([most(|image| image.run_blocks() as u32), count, 1], [256, 1, 1]),
-            Self::Clear | Self::Idct => {
-                let blocks = most(|image| image.columns * image.rows * image.mcu_blocks);
-                ([blocks.div_ceil(32), count, 1], [256, 1, 1])
-            }
-            Self::Coefficients => ([most(|image| image.runs() as u32).div_ceil(128), count, 1], [128, 1, 1]),
+            Self::Clear => ([most(JpegImage::window_blocks).div_ceil(256), count, 1], [256, 1, 1]),
+            Self::Idct => ([most(JpegImage::window_blocks).div_ceil(32), count, 1], [256, 1, 1]),
+            Self::Coefficients => ([most(|image| image.runs() as u32).div_ceil(256), count, 1], [256, 1, 1]),
             Self::CoefficientsKnown => ([most(|image| image.stretch_count).div_ceil(128), count, 1], [128, 1, 1]),
             Self::DcKnown => ([most(|image| image.sum_count).div_ceil(256), count, 1], [256, 1, 1]),
             Self::Points => ([most(|image| image.checked_mcus() as u32 + 1).div_ceil(256), count, 1], [256, 1, 1]),

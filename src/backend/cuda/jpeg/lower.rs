@@ -1,6 +1,8 @@
 //! Lowers an image's headers to the kernels' descriptor, and computes the device memory that the kernels need for it.
 
-use super::params::{JpegCode, JpegComponent, JpegImage, JpegLookUp, JpegRun, JpegStretch, JpegSums, JpegTables};
+use super::params::{
+    JpegCode, JpegComponent, JpegImage, JpegLookUp, JpegRun, JpegSteps, JpegStretch, JpegSums, JpegTables,
+};
 use crate::backend::cuda::arena::{Arena, StagingWriter};
 use crate::backend::cuda::lower::packed_bytes;
 use crate::decode::{Baseline, BaselineColor, Code, DecodeWindow, DevicePoints, KnownStretch, KnownSums, PointMemory};
@@ -60,6 +62,11 @@ impl JpegImage {
     /// Number of MCUs whose codes must be good.
     pub(super) fn checked_mcus(&self) -> usize {
         ((self.checked_end - self.checked_begin) / self.mcu_blocks) as usize
+    }
+
+    /// Number of blocks of coefficients in the window.
+    pub(super) fn window_blocks(&self) -> u32 {
+        self.columns * self.rows * self.mcu_blocks
     }
 
     /// Number of tiles of the data.
@@ -132,12 +139,13 @@ impl<'a> Lowered<'a> {
         let pixels = pieces.take(packed_bytes(part.size()));
         let pixels_end = pieces.0;
         // Zeros after the data, up to a whole word.
-        let bytes = pieces.take(data_bytes + 12);
+        let bytes = pieces.take(data_bytes + 32);
         let bounds = pieces.take(size_of::<u32>() * (segments + 1));
         let tiles = pieces.take(size_of::<u64>() * tiles);
         let look_up = pieces.take(size_of::<JpegLookUp>());
         let kept = pieces.take(size_of::<u32>() * data_bytes.div_ceil(PIECE_BYTES));
         let (runs, run_blocks) = if known.is_some() { (0, 0) } else { (runs, run_blocks) };
+        let steps = pieces.take(if known.is_some() { 0 } else { size_of::<JpegSteps>() });
         let runs = pieces.take(size_of::<JpegRun>() * runs);
         let ends = pieces.take(size_of::<JpegRun>() * 2 * run_blocks);
         let dc = pieces.take(size_of::<u16>() * window.checked.len());
@@ -175,6 +183,7 @@ impl<'a> Lowered<'a> {
             bounds,
             tiles,
             look_up,
+            steps,
             runs,
             ends,
             dc,
@@ -259,8 +268,8 @@ impl<'a> Lowered<'a> {
     /// known of its places.
     pub(super) fn at(&self, memory: DevicePointer, data: DevicePointer, tables: DevicePointer) -> JpegImage {
         let mut image = JpegImage { data, tables, ..self.image };
-        let JpegImage { bytes, bounds, tiles, look_up, runs, ends, dc, ac, pixels, kept, .. } = &mut image;
-        let addresses = [bytes, bounds, tiles, look_up, runs, ends, dc, ac, pixels, kept];
+        let JpegImage { bytes, bounds, tiles, look_up, steps, runs, ends, dc, ac, pixels, kept, .. } = &mut image;
+        let addresses = [bytes, bounds, tiles, look_up, steps, runs, ends, dc, ac, pixels, kept];
         addresses.into_iter().for_each(|address| *address += memory);
         image.components.iter_mut().for_each(|component| component.samples += memory);
         image

@@ -32,6 +32,15 @@ pub(super) struct JpegLookUp {
     more_from: [u32; 4],
 }
 
+/// Steps from code to code, written by the kernels.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+pub(super) struct JpegSteps {
+    of: [[[u16; 1024]; 3]; 3],
+    more: [[u16; 1024]; 3],
+    more_from: [u32; 4],
+}
+
 /// The samples of a component.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -89,6 +98,7 @@ pub(in crate::backend::cuda) struct JpegImage {
     pub(super) bounds: DevicePointer,
     pub(super) tiles: DevicePointer,
     pub(super) look_up: DevicePointer,
+    pub(super) steps: DevicePointer,
     pub(super) runs: DevicePointer,
     pub(super) ends: DevicePointer,
     pub(super) dc: DevicePointer,
@@ -130,12 +140,13 @@ const _: () = {
     assert!(size_of::<JpegCode>() == 392 && offset_of!(JpegCode, symbols) == 136);
     assert!(size_of::<JpegTables>() == 2736 && offset_of!(JpegTables, quant) == 2352);
     assert!(size_of::<JpegLookUp>() == 18448 && offset_of!(JpegLookUp, more_from) == 18432);
+    assert!(size_of::<JpegSteps>() == 24592 && offset_of!(JpegSteps, more_from) == 24576);
     assert!(size_of::<JpegComponent>() == 56 && offset_of!(JpegComponent, last_x) == 40);
     assert!(size_of::<JpegRun>() == 12 && offset_of!(JpegRun, block) == 8);
     assert!(size_of::<JpegStretch>() == 16 && size_of::<JpegSums>() == 24);
-    assert!(size_of::<JpegImage>() == 392 && offset_of!(JpegImage, components) == 96);
-    assert!(offset_of!(JpegImage, color) == 264 && offset_of!(JpegImage, x) == 320);
-    assert!(offset_of!(JpegImage, kept) == 336 && offset_of!(JpegImage, point_step) == 384);
+    assert!(size_of::<JpegImage>() == 400 && offset_of!(JpegImage, components) == 104);
+    assert!(offset_of!(JpegImage, color) == 272 && offset_of!(JpegImage, x) == 328);
+    assert!(offset_of!(JpegImage, kept) == 344 && offset_of!(JpegImage, point_step) == 392);
 };
 
 // SAFETY: plain numbers without padding, as the sizes above show, for which zero bits are valid.

@@ -6,13 +6,12 @@ use super::synchronize::ThreadRun;
 use super::unstuff::UnstuffedData;
 use super::walk::WalkState;
 use super::{Baseline, DecodeWindow, Reason};
-use crate::decode::baseline::ZIGZAG;
 
 /// The values of the scan's codes.
 pub struct ScanCoefficients {
     /// DC difference of each block that is checked. The next step sums them up.
     pub differences: Vec<u16>,
-    /// The blocks of the window's MCUs, row by row, without their DC coefficients.
+    /// The blocks of the window's MCUs, row by row, in zigzag order, without their DC coefficients.
     pub ac: Vec<[i16; 64]>,
     /// The bit of each checked MCU, and of the end of the last one. Empty if unused bytes precede a restart marker.
     pub mcus: Vec<usize>,
@@ -50,7 +49,7 @@ pub(super) fn coefficients(
             }
             match (symbol.coefficient, place) {
                 (Some((0, difference)), _) => found.differences[block - window.checked.start] = difference as u16,
-                (Some((index, value)), Some(place)) => found.ac[place][usize::from(ZIGZAG[index])] = value,
+                (Some((index, value)), Some(place)) => found.ac[place][index] = value,
                 _ => {}
             }
             if symbol.ends_block {

@@ -2,6 +2,7 @@
 //! transform as in its assembler for x86, for absurd coefficients too.
 
 use super::{Baseline, DecodeWindow};
+use crate::decode::baseline::ZIGZAG;
 
 /// The samples of a component in the window.
 pub struct SamplePlane {
@@ -32,7 +33,10 @@ pub(super) fn planes(image: &Baseline, window: &DecodeWindow, dc: &[u16], ac: &[
             for (component, plane) in image.components.iter().zip(&mut planes) {
                 let (columns, rows) = (component.columns as usize, component.rows as usize);
                 for place in 0..columns * rows {
-                    let mut coefficients = ac[in_window + block];
+                    let mut coefficients = [0; 64];
+                    for (&value, to) in ac[in_window + block].iter().zip(ZIGZAG) {
+                        coefficients[usize::from(to)] = value;
+                    }
                     coefficients[0] = dc[checked + block] as i16;
                     let samples = inverse(&coefficients, &component.quant);
                     let (left, top) = ((x * columns + place % columns) * 8, (y * rows + place / columns) * 8);

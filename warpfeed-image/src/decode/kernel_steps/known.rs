@@ -6,7 +6,6 @@ use super::coefficients::{ScanCoefficients, place};
 use super::unstuff::UnstuffedData;
 use super::walk::WalkState;
 use super::{Baseline, DecodeWindow, KnownStretch, KnownSums, Reason};
-use crate::decode::baseline::ZIGZAG;
 
 pub(super) fn coefficients(
     codes: &Codes<'_>,
@@ -35,7 +34,7 @@ pub(super) fn coefficients(
             }
             match (symbol.coefficient, place) {
                 (Some((0, difference)), _) => found.differences[block] = difference as u16,
-                (Some((index, value)), Some(place)) => found.ac[place][usize::from(ZIGZAG[index])] = value,
+                (Some((index, value)), Some(place)) => found.ac[place][index] = value,
                 _ => {}
             }
             block += usize::from(symbol.ends_block);
