@@ -100,28 +100,43 @@ impl Taps {
             }
             return;
         };
-        let mut taps = Vec::new();
-        for i in window {
-            let range = filter.range(i);
-            let center = filter.center(i);
-            let inverse = 1.0 / filter.scale.max(1.0);
-            taps.clear();
-            taps.extend(
-                range
-                    .clone()
-                    .enumerate()
-                    .map(|(tap, _)| (filter.weight)((tap as f64 + f64::from(range.start) - center + 0.5) * inverse)),
-            );
-            let sum: f64 = taps.iter().sum();
-            let one = f64::from(1 << WEIGHT_BITS);
-            self.weights.extend(taps.iter().map(|tap| {
-                let weight = if sum == 0.0 { *tap } else { tap / sum };
-                // Rounds halves away from zero: adds or subtracts a half and drops the fraction.
-                (if weight < 0.0 { -0.5 + weight * one } else { 0.5 + weight * one }) as i32
-            }));
-            self.starts.push(range.start);
-            self.offsets.push(self.weights.len() as u32);
+        match interpolation {
+            Interpolation::Nearest | Interpolation::Bilinear => self.add(&filter, window, triangle),
+            Interpolation::Bicubic => self.add(&filter, window, cubic),
+            Interpolation::Lanczos => self.add(&filter, window, lanczos),
         }
+    }
+
+    /// Adds the output pixels `window`. Each filter has a loop of its own, without calls.
+    #[inline(always)]
+    fn add(&mut self, filter: &Filter, window: Range<u32>, weight: impl Fn(f64) -> f64) {
+        let inverse = 1.0 / filter.scale.max(1.0);
+        // The width of the filter, and its last pixel.
+        let most = (2.0 * filter.support) as usize + 2;
+        let mut values = vec![0.0; most];
+        self.starts.reserve(window.len());
+        self.offsets.reserve(window.len());
+        self.weights.resize(window.len() * most, 0);
+        let mut count = 0;
+        for i in window {
+            let (range, center) = (filter.range(i), filter.center(i));
+            let start = f64::from(range.start);
+            let values = &mut values[..range.len()];
+            for (tap, value) in (0..).zip(values.iter_mut()) {
+                *value = weight((f64::from(tap) + start - center + 0.5) * inverse);
+            }
+            let sum: f64 = values.iter().sum();
+            let sum = if sum == 0.0 { 1.0 } else { sum };
+            for (to, value) in self.weights[count..].iter_mut().zip(&*values) {
+                let weight = value / sum;
+                // Rounds halves away from zero: adds or subtracts a half and drops the fraction.
+                *to = (weight * f64::from(1 << WEIGHT_BITS) + 0.5_f64.copysign(weight)) as i32;
+            }
+            count += values.len();
+            self.starts.push(range.start);
+            self.offsets.push(count as u32);
+        }
+        self.weights.truncate(count);
     }
 }
 
@@ -165,20 +180,19 @@ struct Filter {
     scale: f64,
     support: f64,
     input: u32,
-    weight: fn(f64) -> f64,
 }
 
 impl Filter {
     /// `None` for nearest.
     fn new(stretch: Stretch, interpolation: Interpolation) -> Option<Self> {
-        let (radius, weight): (f64, fn(f64) -> f64) = match interpolation {
+        let radius = match interpolation {
             Interpolation::Nearest => return None,
-            Interpolation::Bilinear => (1.0, triangle),
-            Interpolation::Bicubic => (2.0, cubic),
-            Interpolation::Lanczos => (3.0, lanczos),
+            Interpolation::Bilinear => 1.0,
+            Interpolation::Bicubic => 2.0,
+            Interpolation::Lanczos => 3.0,
         };
         let scale = stretch.scale();
-        Some(Self { scale, support: radius * scale.max(1.0), input: stretch.input, weight })
+        Some(Self { scale, support: radius * scale.max(1.0), input: stretch.input })
     }
 
     fn center(&self, i: u32) -> f64 {
