@@ -155,7 +155,8 @@ impl Drop for Entered {
     }
 }
 
-/// Waits until the device has done all work that was queued in the context, on every stream.
+/// Waits until the device has done all work that was queued in the context, on every stream. A capture of a trainer's is
+/// lost by that, in whatever mode and thread; so what can be waited for by events is.
 ///
 /// # Errors
 /// [`Error::Device`] if the context has failed, or while one of its streams captures a graph.
@@ -435,7 +436,8 @@ impl Drop for Event {
 }
 
 /// Device memory. Freeing memory of a pool does not wait for its users on a card. So an owner that has waited for them
-/// says so ([`idle`](Self::idle)). Other memory waits for the whole device when it is dropped; it is lost if nobody can wait.
+/// says so ([`idle`](Self::idle)). Other memory waits for the whole device when it is dropped, which ends a trainer's
+/// capture; it is lost if nobody can wait.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
     address: sys::CUdeviceptr,

@@ -682,15 +682,21 @@ impl BatchMemory for PinnedMemory {
     }
 }
 
-/// A trainer that captures a graph while the pipeline works on other threads and this one.
+/// A trainer that captures a graph while pipelines begin, work and end on other threads, and on this one.
 #[test]
 fn a_trainers_capture_is_not_disturbed() {
     let (sim, source) = (start(), images());
+    // A batch needs several blocks of memory, which then become one.
+    let large = encode_jpeg(&Image::new(Size::new(900, 500)), &JpegOptions::default()).unwrap();
+    let large = EncodedImages::new((0..12).map(|i| (large.clone(), i)));
     for seed in 0..seeds() {
         sim.reset(seed);
         let gpu = pipeline(&source, seed, Device::Cuda(0)).unwrap();
-        let pinned = Pipeline::builder(source.clone()).batch_size(2).center_crop(8).on_error(OnError::Skip);
-        let pinned = pinned.device(Device::Cpu).pin_batches(0).build().unwrap();
+        let growing = || {
+            let builder = Pipeline::builder(large.clone()).batch_size(4).prefetch(1).resize(Size::new(4, 4));
+            let pipeline = builder.device(Device::Cuda(0)).decode(DecodePath::Cpu).build().unwrap();
+            pipeline.epoch(0).for_each(|batch| drop(batch.unwrap()));
+        };
         let in_pinned = Pipeline::builder(source.clone()).batch_size(2).center_crop(8).on_error(OnError::Skip);
         let in_pinned = in_pinned.device(Device::Cpu).batch_memory(PinnedMemory).build().unwrap();
         let context = CudaContext::new(0).unwrap();
@@ -700,7 +706,9 @@ fn a_trainers_capture_is_not_disturbed() {
         let trained = std::thread::scope(|scope| {
             let work = scope.spawn(|| {
                 let got = batches(&gpu, seed);
-                pinned.epoch(0).for_each(|batch| drop(batch.unwrap()));
+                if seed == 0 {
+                    growing();
+                }
                 in_pinned.epoch(0).for_each(|batch| drop(batch.unwrap()));
                 got
             });

@@ -40,6 +40,9 @@ struct Blocks {
 /// Memory from which pieces are taken in order.
 trait Block {
     fn len_bytes(&self) -> usize;
+
+    /// Says that the device no longer uses the memory.
+    fn idle(&mut self) {}
 }
 
 /// Blocks of one kind, each with its number of used bytes. Pieces come from the last block.
@@ -80,12 +83,17 @@ impl<B: Block> Stack<B> {
         Ok((block, offset))
     }
 
-    /// Takes all pieces back. Several blocks are replaced by a single one, an eighth larger than their used bytes
+    fn idle(&mut self) {
+        self.0.iter_mut().for_each(|(block, _)| block.idle());
+    }
+
+    /// Takes all pieces back, which the device no longer uses. Several blocks are replaced by a single one, an eighth larger than their used bytes
     /// because batches differ, but at most `limit_bytes`. If there is no memory for it, the next batch makes new
     /// blocks.
     fn reset(&mut self, limit_bytes: usize, make: impl FnOnce(usize) -> Result<B>) {
         if self.0.len() > 1 {
             let used: usize = self.0.iter().map(|(_, used)| used).sum();
+            self.idle();
             self.0.clear();
             let len_bytes = (used + used / 8).next_multiple_of(1 << 16).min(limit_bytes);
             self.0.extend(make(len_bytes).ok().map(|block| (block, 0)));
@@ -114,11 +122,19 @@ impl Block for Staging {
     fn len_bytes(&self) -> usize {
         self.device.len_bytes()
     }
+
+    fn idle(&mut self) {
+        self.device.idle();
+    }
 }
 
 impl Block for DeviceMemory {
     fn len_bytes(&self) -> usize {
         Self::len_bytes(self)
+    }
+
+    fn idle(&mut self) {
+        Self::idle(self);
     }
 }
 
@@ -246,6 +262,13 @@ impl Arena {
             block.sent = *used;
         }
         Ok(())
+    }
+
+    /// Says that no work on the device uses the arena's memory any more, so that dropping it need not wait.
+    pub(super) fn idle(&mut self) {
+        let blocks = self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        blocks.staging.idle();
+        blocks.scratch.idle();
     }
 
     /// Takes all memory back for the next batch.

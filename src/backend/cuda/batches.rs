@@ -86,6 +86,11 @@ impl Batches {
         })
     }
 
+    /// Says that the device has done all work.
+    pub(super) fn idle(&self) {
+        lock(&self.idle).batches.iter_mut().for_each(|batch| batch.arena.idle());
+    }
+
     /// Takes back a batch that was submitted.
     pub(super) fn give(&self, batch: InFlight) {
         lock(&self.idle).batches.push_back(batch);

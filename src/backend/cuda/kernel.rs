@@ -158,6 +158,11 @@ impl Kernels {
         Ok(Self { functions, mix, table, _module: Arc::clone(module) })
     }
 
+    /// Says that the device has done all launches.
+    pub(super) fn idle(&mut self) {
+        self.table.idle();
+    }
+
     /// Queues the mixing of a batch of `count` images of `size`.
     ///
     /// # Safety

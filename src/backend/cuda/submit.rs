@@ -34,6 +34,11 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
+    /// Says that the device has done all work.
+    pub(super) fn idle(&mut self) {
+        self.kernels.idle();
+    }
+
     /// Opens the outputs and tries whether device `ordinal` has memory for a batch.
     ///
     /// # Errors

@@ -399,7 +399,8 @@ impl Builder {
     ///
     /// A batch may be dropped, and handed to candle, burn or (by DLPack) libtorch with `non_blocking`, while the device
     /// still has to read it: the pipeline fills its memory again only after all work that was queued on this device
-    /// when the batch was dropped. A worker thread may wait for that.
+    /// when the batch was dropped. A worker thread may wait for that, which ends captures of CUDA graphs;
+    /// [`batch_memory`](Self::batch_memory) does not wait.
     #[must_use]
     pub fn pin_batches(mut self, ordinal: u32) -> Self {
         self.options.pin_batches = Some(ordinal);
