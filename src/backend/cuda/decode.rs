@@ -207,9 +207,14 @@ impl Decoders {
         Ok(settled)
     }
 
-    /// Stores what was found out about the images of a completed batch.
+    /// Takes what was found out about the images of a complete batch.
     pub(super) fn collect(&self, batch: &mut InFlight) {
         self.own.collect(batch);
+    }
+
+    /// Stores all that was found out.
+    pub(super) fn store_all(&self) {
+        while self.own.store_one() {}
     }
 
     /// Records the device's decoding time for a completed batch, and what was found out about its images.

@@ -182,6 +182,7 @@ impl Backend for Gpu {
     fn end_epoch(&self) {
         // Without a context nothing can be found out any more.
         let _ = self.streams.enter().and_then(|_entered| self.batches.wait(|batch| self.decoders.collect(batch)));
+        self.decoders.store_all();
     }
 
     fn abandon(&self, batch: InFlight) {
@@ -193,6 +194,9 @@ impl Backend for Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         // If this fails, the context has failed, and its work with it.
-        let _ = self.streams.enter().and_then(|_entered| self.synchronize());
+        if self.streams.enter().and_then(|_entered| self.synchronize()).is_ok() {
+            self.batches.idle();
+            self.outputs.idle();
+        }
     }
 }

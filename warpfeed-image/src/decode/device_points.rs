@@ -14,9 +14,10 @@ use super::Header;
 use super::baseline::Baseline;
 use super::entry_point_starts;
 use super::entry_point_store::{EntryPointStore, ImageKey};
-use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
+use super::entry_points::{ImageEntryPoints, McuGrid};
 use super::window::DecodeWindow;
 use crate::raster::Rect;
+use std::iter;
 
 /// Knowledge of the places in a part of an image at which a device can begin.
 #[derive(Debug)]
@@ -209,19 +210,15 @@ impl NewPoints {
 
     /// Stores the points. `bits` are those of all MCUs, and of the end of the last one, from the start of the data on. `dc`
     /// are the DC coefficients of each point.
-    pub fn store(&self, store: &EntryPointStore, bits: &[u32], dc: impl Iterator<Item = [i16; 4]>) {
-        let (columns, step) = (self.grid.columns, self.step());
-        let mut mcus: Vec<_> = bits
-            .iter()
-            .map(|bit| EntryPoint { bit: bit.wrapping_add(8 * self.scan_offset_bytes as u32), dc: [0; 4] })
-            .collect();
-        let at_points = mcus.iter_mut().zip((0..columns).cycle()).filter(|(_, column)| column % step == 0);
-        at_points.zip(dc).for_each(|((mcu, _), dc)| mcu.dc = dc);
-        store.put_with_starts(self.key, self.scan_offset_bytes, &self.grid, &mcus, self.rows == self.grid.rows);
+    pub fn store(&self, store: &EntryPointStore, bits: impl Iterator<Item = u32>, dc: impl Iterator<Item = [i16; 4]>) {
+        let first_bit = 8 * self.scan_offset_bytes as u32;
+        let bits: Vec<u32> = bits.map(|bit| bit.wrapping_add(first_bit)).collect();
+        let is_final = self.rows == self.grid.rows;
+        store.put_places(self.key, self.scan_offset_bytes, &self.grid, (&bits, dc), is_final);
     }
 
     /// Stores that there are no points to be learned, because the data have bytes without a meaning.
     pub fn store_none(&self, store: &EntryPointStore) {
-        store.put_with_starts(self.key, self.scan_offset_bytes, &self.grid, &[], true);
+        store.put_places(self.key, self.scan_offset_bytes, &self.grid, (&[], iter::empty()), true);
     }
 }

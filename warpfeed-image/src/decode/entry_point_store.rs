@@ -367,15 +367,28 @@ impl EntryPointStore {
         mcus: &[EntryPoint],
         is_final: bool,
     ) {
-        let (columns, step) = (grid.columns as usize, grid.step());
-        let Some((end, rows)) = mcus.split_last().filter(|(_, mcus)| mcus.len().is_multiple_of(columns)) else {
-            return self.put_bytes(key, to_bytes(&[], step, grid, scan_offset_bytes), is_final);
-        };
-        let points = rows.chunks(columns).flat_map(|row| row.iter().step_by(step as usize)).chain([end]).copied();
-        let (points, bits) = (points.collect::<Vec<_>>(), mcus.iter().map(|mcu| mcu.bit).collect::<Vec<_>>());
-        let starts = entry_point_starts::to_bytes(&bits, &points, grid, step);
-        let points = to_bytes(&points, step, grid, scan_offset_bytes);
-        self.put_bytes(key, with_starts(&points, &starts), is_final);
+        let bits: Vec<u32> = mcus.iter().map(|mcu| mcu.bit).collect();
+        let dc = at_points(mcus, grid).map(|point| point.dc);
+        self.put_places(key, scan_offset_bytes, grid, (&bits, dc), is_final);
+    }
+
+    /// Does the same with the bits of MCUs, and the DC coefficients at points.
+    pub(super) fn put_places(
+        &self,
+        key: ImageKey,
+        scan_offset_bytes: usize,
+        grid: &McuGrid,
+        (bits, dc): (&[u32], impl Iterator<Item = [i16; 4]>),
+        is_final: bool,
+    ) {
+        let step = grid.step();
+        let points = at_points(bits, grid).zip(dc).map(|(&bit, dc)| EntryPoint { bit, dc });
+        let points: Vec<_> = points.collect();
+        let mut bytes = to_bytes(&points, step, grid, scan_offset_bytes);
+        if !points.is_empty() {
+            bytes = with_starts(&bytes, &entry_point_starts::to_bytes(bits, &points, grid, step));
+        }
+        self.put_bytes(key, bytes, is_final);
     }
 
     /// Stores points as bytes of `entry_point_bytes`.
@@ -389,6 +402,15 @@ impl EntryPointStore {
             let _ = self.save();
         }
     }
+}
+
+/// Of values for all MCUs of whole rows, and for their end, those at entry points. None if the rows are not whole.
+fn at_points<'a, T>(mcus: &'a [T], grid: &McuGrid) -> impl Iterator<Item = &'a T> {
+    let (columns, step) = (grid.columns as usize, grid.step() as usize);
+    let whole = mcus.split_last().filter(|(_, rows)| rows.len().is_multiple_of(columns));
+    whole
+        .into_iter()
+        .flat_map(move |(end, rows)| rows.chunks(columns).flat_map(move |row| row.iter().step_by(step)).chain([end]))
 }
 
 #[cfg(test)]

@@ -2,19 +2,17 @@
 #![allow(unsafe_code)]
 
 use super::kernels::{JpegKernels, Staged};
-use super::learning::Learning;
+use super::learning::{Found, Learning};
 use crate::backend::cuda::streams::Streams;
 use crate::cuda::driver::{self, Event, HostMemory, Stream};
-use crate::decode::EntryPointStore;
 use crate::error::Result;
 
 /// The decoder's state for an in-flight batch.
 pub(in crate::backend::cuda) struct Decoding {
     /// One word for each image of a full batch, copied here by the device: the reason for which it flags the image.
     status: HostMemory,
-    /// Places of the images that are found out, and the memory that the device copies them to.
-    learning: Learning,
-    places: Option<HostMemory>,
+    /// The images whose places are found out, and the memory that the device copies the places to.
+    learning: Option<(Learning, HostMemory)>,
     /// Number of batches whose Huffman codes are decoded at a time.
     at_a_time: usize,
     began: Event,
@@ -31,8 +29,7 @@ impl Decoding {
         Ok(Self {
             // Pinned even if other memory is not, because a copy to pageable memory would block the call.
             status: HostMemory::new(context, images * size_of::<u32>(), true)?,
-            learning: Learning::default(),
-            places: None,
+            learning: None,
             at_a_time: streams.huffman_at_a_time(),
             began: Event::timed(context)?,
             judged: Event::timed(context)?,
@@ -56,7 +53,7 @@ impl Decoding {
     pub(super) unsafe fn queue(
         &mut self,
         images: &Staged,
-        learning: Learning,
+        (learning, found): (Learning, &Found),
         kernels: &JpegKernels,
         huffman: &Stream,
         Streams { compute, context, .. }: &Streams,
@@ -75,31 +72,28 @@ impl Decoding {
         self.ended.record(compute)?;
         // Without host memory the places are lost, and that costs a later epoch time.
         if learning.len_bytes() > 0
-            && let Ok(places) = learning.memory(&mut self.places, context)
+            && let Ok(places) = found.memory(&learning, context)
         {
             // SAFETY: the memory is long enough, and nobody uses it before the batch is done. The places lie in the arena.
             unsafe { driver::download_later(places.start(), learning.address(), learning.len_bytes(), compute)? };
-            self.learning = learning;
+            self.learning = Some((learning, places));
         }
         self.judged.synchronize()?;
         // SAFETY: the copy that wrote the words has just been waited for; pinned memory begins at a page.
         let status = unsafe { std::slice::from_raw_parts(status.cast::<u32>(), images.len()) }.to_vec();
-        self.learning.judge(&status);
+        self.learning.iter_mut().for_each(|(learning, _)| learning.judge(&status));
         Ok(status)
     }
 
     /// Forgets what was to be found out.
     pub(in crate::backend::cuda) fn forget(&mut self) {
-        self.learning = Learning::default();
+        self.learning = None;
     }
 
-    /// Stores the places that were found out. The batch's work has been waited for.
-    pub(super) fn collect(&mut self, store: &EntryPointStore) {
-        let learning = std::mem::take(&mut self.learning);
-        if let Some(places) = &self.places {
-            // SAFETY: the device has written this many bytes, and its work has been waited for.
-            let bytes = unsafe { std::slice::from_raw_parts(places.start(), learning.len_bytes()) };
-            learning.store(bytes, store);
+    /// Hands over the places that were found out. The batch's work has been waited for.
+    pub(super) fn collect(&mut self, found: &Found) {
+        if let Some((learning, memory)) = self.learning.take() {
+            found.add(learning, memory);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::batch::Decoding;
 use super::kernels::{JpegKernels, Staged};
-use super::learning::Learning;
+use super::learning::{Found, Learning};
 use super::lower::Lowered;
 use super::params::JpegImage;
 use crate::backend::cuda::arena::{CHUNK_BYTES, StagingWriter};
@@ -39,6 +39,7 @@ pub(in crate::backend::cuda) struct DeviceDecoder {
     options: Arc<RunOptions>,
     kernels: JpegKernels,
     streams: Arc<Streams>,
+    found: Found,
 }
 
 impl DeviceDecoder {
@@ -47,7 +48,7 @@ impl DeviceDecoder {
         kernels: JpegKernels,
         streams: &Arc<Streams>,
     ) -> Self {
-        Self { options: Arc::clone(options), kernels, streams: Arc::clone(streams) }
+        Self { options: Arc::clone(options), kernels, streams: Arc::clone(streams), found: Found::default() }
     }
 
     /// Leaves the needed part of an image to the device, or returns the image for the CPU. `masks_bytes`: the memory that
@@ -61,6 +62,8 @@ impl DeviceDecoder {
         plans: &[Plan<'_>],
         masks_bytes: usize,
     ) -> Result<std::result::Result<Source, LeftToCpu>> {
+        // Its share of what earlier batches have found out.
+        self.store_one();
         let (bytes, part) = (encoded.bytes(), decoded_by(plans));
         let found = if self.options.accept_truncated { Err(Reason::Tolerant) } else { Baseline::new(bytes, header) };
         let image = match found {
@@ -170,13 +173,18 @@ impl DeviceDecoder {
         };
         // SAFETY: both streams have been made to wait for the staging memory, which is reused only after the batch is
         // done. `batch_images` is the largest number of images in a batch.
-        unsafe { state.queue(&staged, learning, &self.kernels, huffman, &self.streams) }
+        unsafe { state.queue(&staged, (learning, &self.found), &self.kernels, huffman, &self.streams) }
     }
 
-    /// Stores the places that were found out in a completed batch.
+    /// Takes the places that were found out in a complete batch.
     pub(in crate::backend::cuda) fn collect(&self, batch: &mut InFlight) {
-        if let (Some(state), Some(store)) = (batch.decoding_mut(), &self.options.entry_points) {
-            state.collect(store);
+        if let Some(state) = batch.decoding_mut() {
+            state.collect(&self.found);
         }
+    }
+
+    /// Stores the places of an image that a batch has found out. Returns whether there was one.
+    pub(in crate::backend::cuda) fn store_one(&self) -> bool {
+        self.options.entry_points.as_deref().is_some_and(|store| self.found.store_one(store))
     }
 }

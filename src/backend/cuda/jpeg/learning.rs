@@ -1,14 +1,17 @@
 //! Places in images that the device finds out, from a batch's queue to the store of entry points.
+#![allow(unsafe_code)]
 
 use super::lower::unpacked_dc;
 use super::params::JpegImage;
 use crate::backend::cuda::arena::Arena;
+use crate::backend::cuda::lock;
 use crate::backend::left_to_cpu::UNUSED_BYTES;
 use crate::cuda::driver::{Context, HostMemory};
 use crate::decode::{DevicePoints, EntryPointStore, NewPoints};
 use crate::error::Result;
 use crate::ops::descriptors::DevicePointer;
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 /// Bytes that remain for the descriptors at the end of a batch.
 const SPARED_BYTES: usize = 1 << 20;
@@ -42,6 +45,21 @@ impl Image {
 
     fn mcus(&self) -> Range<usize> {
         self.mcus_at..self.mcus_at + size_of::<u32>() * (self.points.mcus() + 1)
+    }
+
+    /// Stores the places, unless the device has flagged the image. `bytes` are what it has found out about the batch.
+    fn store(&self, bytes: &[u8], store: &EntryPointStore) {
+        match self.status {
+            0 => {
+                let (dc, mcus) = (&bytes[self.dc()], &bytes[self.mcus()]);
+                let bits = mcus.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes));
+                let dc = dc.as_chunks::<8>().0.iter().map(|dc| unpacked_dc(u64::from_ne_bytes(*dc)));
+                self.points.store(store, bits, dc);
+            }
+            UNUSED_BYTES => self.points.store_none(store),
+            // The CPU has decoded it, and has learned its places.
+            _ => {}
+        }
     }
 }
 
@@ -85,36 +103,52 @@ impl Learning {
         self.address
     }
 
-    /// Host memory for the places. `memory` is that of the batches before, which is replaced if it is too small.
-    pub(super) fn memory<'a>(&self, memory: &'a mut Option<HostMemory>, context: &Context) -> Result<&'a HostMemory> {
-        let is_enough = |memory: &HostMemory| memory.len_bytes() >= self.len_bytes;
-        let found = memory.take().filter(is_enough);
-        // Pinned even if other memory is not, because a copy to pageable memory would block the call. Batches differ.
-        let found = found.map_or_else(|| HostMemory::new(context, self.len_bytes + self.len_bytes / 4, true), Ok)?;
-        Ok(memory.insert(found))
-    }
-
     /// Takes note of the images' status.
     pub(super) fn judge(&mut self, status: &[u32]) {
         self.images.iter_mut().for_each(|image| image.status = status[image.number]);
     }
+}
 
-    /// Stores the places of the images that the device has not flagged.
-    pub(super) fn store(&self, bytes: &[u8], store: &EntryPointStore) {
-        let mut bits = Vec::new();
-        for image in &self.images {
-            match image.status {
-                0 => {
-                    let (dc, mcus) = (&bytes[image.dc()], &bytes[image.mcus()]);
-                    bits.clear();
-                    bits.extend(mcus.as_chunks::<4>().0.iter().map(|bytes| u32::from_ne_bytes(*bytes)));
-                    let dc = dc.as_chunks::<8>().0.iter().map(|dc| unpacked_dc(u64::from_ne_bytes(*dc)));
-                    image.points.store(store, &bits, dc);
-                }
-                UNUSED_BYTES => image.points.store_none(store),
-                // The CPU has decoded it, and has learned its places.
-                _ => {}
-            }
+/// The places that complete batches have found out, until they are stored. Storing those of a batch at once would hold up
+/// all threads, which wait for the next batch; so each stores those of an image whenever it prepares one.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    waiting: Mutex<Vec<(Learning, Arc<HostMemory>)>>,
+    /// Host memory whose places are stored.
+    spare: Mutex<Vec<HostMemory>>,
+}
+
+impl Found {
+    /// Host memory for the places of a batch.
+    pub(super) fn memory(&self, learning: &Learning, context: &Context) -> Result<HostMemory> {
+        let spare = lock(&self.spare).pop();
+        let spare = spare.filter(|memory| memory.len_bytes() >= learning.len_bytes);
+        // Pinned even if other memory is not, because a copy to pageable memory would block the call. Batches differ.
+        spare.map_or_else(|| HostMemory::new(context, learning.len_bytes + learning.len_bytes / 4, true), Ok)
+    }
+
+    /// Adds what a complete batch has found out.
+    pub(super) fn add(&self, learning: Learning, memory: HostMemory) {
+        lock(&self.waiting).push((learning, Arc::new(memory)));
+    }
+
+    /// Stores the places of an image. Returns whether there was one.
+    pub(super) fn store_one(&self, store: &EntryPointStore) -> bool {
+        let mut waiting = lock(&self.waiting);
+        let Some((learning, memory)) = waiting.last_mut() else { return false };
+        let (image, memory, len_bytes) = (learning.images.pop(), Arc::clone(memory), learning.len_bytes);
+        if learning.images.is_empty() {
+            waiting.pop();
         }
+        drop(waiting);
+        if let Some(image) = image {
+            // SAFETY: the device has written these bytes, and its work has been waited for. Nobody writes them until the
+            // memory is spare.
+            let bytes = unsafe { std::slice::from_raw_parts(memory.start(), len_bytes) };
+            image.store(bytes, store);
+        }
+        // Whoever is last.
+        lock(&self.spare).extend(Arc::into_inner(memory));
+        true
     }
 }

@@ -97,7 +97,7 @@ pub fn decode_with(
         if let (DevicePoints::New(points), Some(store)) = (&points, store) {
             learned = points::learned(&image, &scan, &coefficients.mcus, &dc, points);
             match &learned {
-                Some(places) => points.store(store, &places.mcus, places.dc.iter().copied()),
+                Some(places) => points.store(store, places.mcus.iter().copied(), places.dc.iter().copied()),
                 None => points.store_none(store),
             }
         }
