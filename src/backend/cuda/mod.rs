@@ -56,6 +56,9 @@
 //! sure that the memory which the hardware decoder writes is idle at the time of the call. Hopper needs this: its
 //! hardware decoder does not wait for work queued earlier.
 //!
+//! Nobody waits for the whole context, except for pinned batches of the CPU (`tensor::host`): on a card that ends a
+//! trainer's captures, whoever captures and in whatever mode (docs/gpu.md).
+//!
 //! DLPack's producer is not told when the consumer has read a batch. So the deleter records an event on the stream that
 //! the consumer named, or else on the legacy default stream, which waits for all blocking streams.
 //!

@@ -19,8 +19,9 @@
 //!
 //! An image whose places are known, from an earlier epoch or from the CPU, has stretches instead of runs: no thread searches
 //! for its start, and only the part's MCUs are decoded. Of other images the places are found out (`learning`). One copy
-//! brings those of a batch after its transforms. They are stored when the batch's memory is used again or the epoch ends,
-//! so no thread waits for them.
+//! brings those of a batch after its transforms, and no thread waits for it: when the batch's memory is used again, they
+//! are handed over, and each thread stores those of an image whenever it prepares one. The end of an epoch stores the
+//! rest.
 
 mod batch;
 mod decoder;
