@@ -432,11 +432,12 @@ fn a_capture_is_lost_by_an_unsafe_call() {
     assert_eq!(code(asked), CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     assert_eq!(code(ended), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     assert_eq!(capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED), (Ok(()), Ok(())));
-    // The context cannot be waited for meanwhile.
+    // The context cannot be waited for meanwhile, and trying to loses the capture.
     stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED).unwrap();
     assert_eq!(code(context.synchronize()), CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     let mut graph = std::ptr::null_mut();
     // SAFETY: as above.
-    unsafe { sys::cuStreamEndCapture(stream.cu_stream(), &raw mut graph) }.result().unwrap();
+    let ended = unsafe { sys::cuStreamEndCapture(stream.cu_stream(), &raw mut graph) }.result();
+    assert_eq!(code(ended), CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     context.synchronize().unwrap();
 }
