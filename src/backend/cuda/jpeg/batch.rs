@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::kernels::{JpegKernels, Staged};
-use super::learning::{Found, Learning};
+use super::learning::{Learning, UnstoredPlaces};
 use crate::backend::cuda::streams::Streams;
 use crate::cuda::driver::{self, Event, HostMemory, Stream};
 use crate::error::Result;
@@ -53,7 +53,7 @@ impl Decoding {
     pub(super) unsafe fn queue(
         &mut self,
         images: &Staged,
-        (learning, found): (Learning, &Found),
+        (learning, unstored): (Learning, &UnstoredPlaces),
         kernels: &JpegKernels,
         huffman: &Stream,
         Streams { compute, context, .. }: &Streams,
@@ -72,7 +72,7 @@ impl Decoding {
         self.ended.record(compute)?;
         // Without host memory the places are lost, and that costs a later epoch time.
         if learning.len_bytes() > 0
-            && let Ok(places) = found.memory(&learning, context)
+            && let Ok(places) = unstored.memory(&learning, context)
         {
             // SAFETY: the memory is long enough, and nobody uses it before the batch is done. The places lie in the arena.
             unsafe { driver::download_later(places.start(), learning.address(), learning.len_bytes(), compute)? };
@@ -91,9 +91,9 @@ impl Decoding {
     }
 
     /// Hands over the places that were found out. The batch's work has been waited for.
-    pub(super) fn collect(&mut self, found: &Found) {
+    pub(super) fn collect(&mut self, unstored: &UnstoredPlaces) {
         if let Some((learning, memory)) = self.learning.take() {
-            found.add(learning, memory);
+            unstored.add(learning, memory);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::batch::Decoding;
 use super::kernels::{JpegKernels, Staged};
-use super::learning::{Found, Learning};
+use super::learning::{Learning, UnstoredPlaces};
 use super::lower::Lowered;
 use super::params::JpegImage;
 use crate::backend::cuda::arena::{CHUNK_BYTES, StagingWriter};
@@ -39,7 +39,7 @@ pub(in crate::backend::cuda) struct DeviceDecoder {
     options: Arc<RunOptions>,
     kernels: JpegKernels,
     streams: Arc<Streams>,
-    found: Found,
+    unstored: UnstoredPlaces,
 }
 
 impl DeviceDecoder {
@@ -48,7 +48,12 @@ impl DeviceDecoder {
         kernels: JpegKernels,
         streams: &Arc<Streams>,
     ) -> Self {
-        Self { options: Arc::clone(options), kernels, streams: Arc::clone(streams), found: Found::default() }
+        Self {
+            options: Arc::clone(options),
+            kernels,
+            streams: Arc::clone(streams),
+            unstored: UnstoredPlaces::default(),
+        }
     }
 
     /// Leaves the needed part of an image to the device, or returns the image for the CPU. `masks_bytes`: the memory that
@@ -173,18 +178,18 @@ impl DeviceDecoder {
         };
         // SAFETY: both streams have been made to wait for the staging memory, which is reused only after the batch is
         // done. `batch_images` is the largest number of images in a batch.
-        unsafe { state.queue(&staged, (learning, &self.found), &self.kernels, huffman, &self.streams) }
+        unsafe { state.queue(&staged, (learning, &self.unstored), &self.kernels, huffman, &self.streams) }
     }
 
     /// Takes the places that were found out in a complete batch.
     pub(in crate::backend::cuda) fn collect(&self, batch: &mut InFlight) {
         if let Some(state) = batch.decoding_mut() {
-            state.collect(&self.found);
+            state.collect(&self.unstored);
         }
     }
 
     /// Stores the places of an image that a batch has found out. Returns whether there was one.
     pub(in crate::backend::cuda) fn store_one(&self) -> bool {
-        self.options.entry_points.as_deref().is_some_and(|store| self.found.store_one(store))
+        self.options.entry_points.as_deref().is_some_and(|store| self.unstored.store_one(store))
     }
 }

@@ -112,13 +112,13 @@ impl Learning {
 /// The places that complete batches have found out, until they are stored. Storing those of a batch at once would hold up
 /// all threads, which wait for the next batch; so each stores those of an image whenever it prepares one.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct UnstoredPlaces {
     waiting: Mutex<Vec<(Learning, Arc<HostMemory>)>>,
     /// Host memory whose places are stored.
     spare: Mutex<Vec<HostMemory>>,
 }
 
-impl Found {
+impl UnstoredPlaces {
     /// Host memory for the places of a batch.
     pub(super) fn memory(&self, learning: &Learning, context: &Context) -> Result<HostMemory> {
         let spare = lock(&self.spare).pop();
