@@ -30,11 +30,12 @@ struct Piece {
         }
     }
 
-    // The bytes that are 0xFF, each as its highest bit, and of all words together their number.
+    // The bytes of a word that are 0xFF, each as its highest bit.
     __device__ uint32_t full(uint32_t word) const {
         return ((words[word] & 0x7f7f7f7f) + 0x01010101) & words[word] & 0x80808080;
     }
 
+    // Number of bytes that are 0xFF.
     __device__ uint32_t full_bytes() const {
         uint32_t sums = 0;
 #pragma unroll

@@ -87,9 +87,9 @@ impl<B: Block> Stack<B> {
         self.0.iter_mut().for_each(|(block, _)| block.idle());
     }
 
-    /// Takes all pieces back, which the device no longer uses. Several blocks are replaced by a single one, an eighth larger than their used bytes
-    /// because batches differ, but at most `limit_bytes`. If there is no memory for it, the next batch makes new
-    /// blocks.
+    /// Takes all pieces back, which the device no longer uses. Several blocks are replaced by a single one, an eighth
+    /// larger than their used bytes because batches differ, but at most `limit_bytes`. If there is no memory for it, the
+    /// next batch makes new blocks.
     fn reset(&mut self, limit_bytes: usize, make: impl FnOnce(usize) -> Result<B>) {
         if self.0.len() > 1 {
             let used: usize = self.0.iter().map(|(_, used)| used).sum();
@@ -273,7 +273,6 @@ impl Arena {
 
     /// Takes all memory back for the next batch.
     ///
-    /// No work on the device uses the arena's memory any more, and no [`Allocation`] or [`Held`] is left.
     /// No work on the device uses the arena's memory any more, and no [`Allocation`] or [`Held`] is left.
     pub(super) unsafe fn reset(&mut self) {
         let (context, limit_bytes, pinned) = (&self.context, self.limit_bytes, self.pinned);

@@ -193,6 +193,8 @@ impl Backend for Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
+        // Of an epoch that was broken off.
+        self.decoders.store_all();
         // If this fails, the context has failed, and its work with it.
         if self.streams.enter().and_then(|_entered| self.synchronize()).is_ok() {
             self.batches.idle();
