@@ -273,6 +273,7 @@ impl Arena {
 
     /// Takes all memory back for the next batch.
     ///
+    /// # Safety
     /// No work on the device uses the arena's memory any more, and no [`Allocation`] or [`Held`] is left.
     pub(super) unsafe fn reset(&mut self) {
         let (context, limit_bytes, pinned) = (&self.context, self.limit_bytes, self.pinned);
