@@ -260,8 +260,8 @@ fn every_stage_is_gone_through_and_written() {
         shares.starts_with("of a step's GPU, for images/s: device ") && shares.contains("device, crops"),
         "{shares}"
     );
-    // The photographs are packed, and read by four decoders in batches of two sizes, packed and not.
-    assert_eq!(outcomes("decoding"), ["ok"; 1 + 2 * 2 * 4]);
+    // The photographs are packed, and read by four decoders in batches of two sizes, and packed by two of them.
+    assert_eq!(outcomes("decoding"), ["ok"; 1 + 2 * (4 + 2)]);
     // Two decoders, each with one and with twelve of each operation, and what that comes to.
     assert_eq!(outcomes("load"), ["ok"; 6]);
     assert_eq!(outcomes("routes"), ["ok"; 8]);

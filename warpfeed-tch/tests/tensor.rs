@@ -18,7 +18,8 @@ fn images(count: u32) -> EncodedImages {
 }
 
 fn builder(count: u32) -> Builder {
-    Pipeline::builder(images(count)).batch_size(4).shuffle(3).threads(2).random_resized_crop(16)
+    let builder = Pipeline::builder(images(count)).device(Device::Cpu);
+    builder.batch_size(4).shuffle(3).threads(2).random_resized_crop(16)
 }
 
 /// The bytes of a contiguous tensor in host memory.
@@ -114,7 +115,12 @@ fn fields_come_along() {
     // With objects, and without any.
     for objects in [2, 0] {
         let source = images(4).fields(NAMES, move |_| made(objects));
-        let pipeline = Pipeline::builder(source).fields(NAMES).sanitize(false).batch_size(4).resize(Size::new(20, 15));
+        let pipeline = Pipeline::builder(source)
+            .device(Device::Cpu)
+            .fields(NAMES)
+            .sanitize(false)
+            .batch_size(4)
+            .resize(Size::new(20, 15));
         let batch = pipeline.build().unwrap().epoch(0).next().unwrap().unwrap();
         let fields = batch.fields(0).unwrap();
         let rows = 4 * objects as i64;

@@ -4,7 +4,7 @@ use std::process::Command;
 use warpfeed::experiment::step::{Outcome, Sgd, TrainingStep};
 use warpfeed::experiment::synth::{SynthSettings, image, write_folder};
 use warpfeed::{
-    DType, LastBatch, Layout, Pipeline,
+    DType, Device, LastBatch, Layout, Pipeline,
     image::{JpegOptions, encode_jpeg},
     source::EncodedImages,
 };
@@ -17,7 +17,7 @@ fn train(step: &mut TchStep, count: u32, epochs: u64, (dtype, layout): (DType, L
     let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % CLASSES, CLASSES), &JpegOptions::default()).unwrap();
     let images = EncodedImages::new((0..count).map(|i| (jpeg(i), i % CLASSES)));
     let builder = Pipeline::builder(images).batch_size(16).last_batch(LastBatch::Pad).shuffle(1).resize(64.into());
-    let pipeline = builder.output(dtype, layout).build().unwrap();
+    let pipeline = builder.output(dtype, layout).device(Device::Cpu).build().unwrap();
     let epoch = |number| {
         step.begin_epoch(number).unwrap();
         let outcomes = pipeline.epoch(number).map(|batch| step.train(batch.unwrap()).unwrap()).collect();
@@ -95,8 +95,8 @@ fn what_cannot_be_trained_is_refused() {
     let mut step = step(Network::Resnet18, Precision::F32);
     let jpeg = encode_jpeg(&image(3, 0, 0, 1), &JpegOptions::default()).unwrap();
     for (label, side) in [(CLASSES, 64), (0, 64)] {
-        let pipeline = Pipeline::builder(EncodedImages::new([(jpeg.clone(), label)])).resize(side.into()).build();
-        let batch = pipeline.unwrap().epoch(0).next().unwrap().unwrap();
+        let builder = Pipeline::builder(EncodedImages::new([(jpeg.clone(), label)])).resize(side.into());
+        let batch = builder.device(Device::Cpu).build().unwrap().epoch(0).next().unwrap().unwrap();
         assert_eq!(step.train(batch).is_err_and(|error| error.is_parameter()), label == CLASSES);
     }
     if !tch::Cuda::is_available() {
