@@ -623,7 +623,7 @@ fn a_slow_link_is_found() {
     let mut settings = diagnose::DiagnoseSettings::new([random_horizontal_flip(0.5), random_resized_crop(64)]);
     (settings.threads, settings.cores, settings.batch_size) = (2, 2, 1);
     // One round, so that few of all batches are made ahead.
-    (settings.time, settings.rounds) = (Duration::from_secs(3), 1);
+    (settings.time, settings.rounds) = (Duration::from_secs(1), 1);
     let subject = Subject { device: Device::Cuda(0), ..Subject::new("made", images()) };
     let diagnosed = || diagnose(&subject, &settings, &mut Model::none(), &mut |_| ()).unwrap();
     // A machine that is busy during one of the measured parts has another bottleneck at that time.

@@ -13,7 +13,7 @@ use warpfeed::{
 
 /// Number of seeds that are tried.
 pub fn seeds() -> u64 {
-    std::env::var("CUDA_SIM_SEEDS").map_or(50, |seeds| seeds.parse().expect("CUDA_SIM_SEEDS is a number"))
+    std::env::var("CUDA_SIM_SEEDS").map_or(20, |seeds| seeds.parse().expect("CUDA_SIM_SEEDS is a number"))
 }
 
 /// The simulation, with everything that warpfeed looks for.
