@@ -171,8 +171,8 @@ __device__ inline void add(Sums* sums, const int32_t* weights, int pairs, const 
     }
 }
 
-// Does the same with the weights that the host has made, for those of the taps that are within `range`. `pixels` is the
-// first pixel of the range.
+// Does the same with weights that the host has made, and only for taps within `range`. `pixels` is the first pixel of the
+// range.
 template <int kOutputs>
 __device__ inline void add_within(Sums* sums, const Taps& taps, Range range, const uint32_t* pixels, int step,
                                   int other) {

@@ -5,8 +5,8 @@
 
 namespace warpfeed::jpeg {
 
-// A step from code to code in 16 bits: its length in bits, and the coefficients that it moves on by above these. A
-// thread's place in its run has the same form, so a step is added to it.
+// A step over one code or several, in 16 bits. The low bits hold its length in bits, the others the number of
+// coefficients that it moves on by. A thread's place in its run has the same form, so a step is added to it.
 constexpr uint32_t kIndexShift = 10;
 constexpr uint32_t kBitMask = (1 << kIndexShift) - 1;
 // The step of an end of block. It ends the block from each AC coefficient, of which the first has index 1.

@@ -19,7 +19,7 @@ use warpfeed::experiment::step::{Outcome, TrainingStep};
 use warpfeed::experiment::stored::Stored;
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::experiment::train::{SteadyState, TrainingRun};
-use warpfeed::experiment::usage::Sampling;
+use warpfeed::experiment::usage::UsageMonitor;
 use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
     Batch, Device, Pipeline, Preset, Result, Strategy,
@@ -490,10 +490,10 @@ fn thread_time(name: &str) -> Option<Duration> {
 #[test]
 #[cfg(target_os = "linux")]
 fn sampling_costs_little() {
-    let sampling = Sampling::start();
+    let monitor = UsageMonitor::start();
     std::thread::sleep(Duration::from_secs(2));
     let cost = thread_time("warpfeed-usage").expect("the system says what threads have used");
-    let usage = sampling.stop();
+    let usage = monitor.stop();
     assert!(cost < Duration::from_millis(20), "{cost:?} of 2 s");
     assert!(usage.process.len() >= 10, "{} samples", usage.process.len());
     assert!(usage.cores.iter().all(|core| core.len() == usage.process.len()));
@@ -503,14 +503,14 @@ fn sampling_costs_little() {
 #[test]
 #[cfg(target_os = "linux")]
 fn work_is_seen() {
-    let sampling = Sampling::start();
+    let monitor = UsageMonitor::start();
     let (start, before) = (Instant::now(), own_cpu_s());
     // Longer where others take the processors.
     while start.elapsed() < Duration::from_secs(1) || own_cpu_s() - before < 0.3 {
         std::hint::spin_loop();
     }
     let used = own_cpu_s() - before;
-    let usage = sampling.stop();
+    let usage = monitor.stop();
     let sampled = f64::from(usage.process.iter().sum::<f32>()) * usage.interval_s;
     assert!(sampled > 0.7 * used, "{used} s used, {sampled} s seen: {usage:?}");
     assert!(usage.cpu().unwrap().max > 0.1, "{usage:?}");

@@ -12,7 +12,7 @@ use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{RunTimes, SteadyState, TrainingRun, about_setup, measured_epochs, skipped};
 use super::trial::{Trial, loaded};
-use super::usage::{Percentiles, Sampling, Usage, percentiles, too_few};
+use super::usage::{Percentiles, Usage, UsageMonitor, percentiles, too_few};
 use super::utilization;
 use super::verdict::{self, Verdict, default_rounds, in_percent, in_turn, level};
 use crate::device::Device;
@@ -374,14 +374,14 @@ fn measure(subject: &Subject, settings: &AugmentLoadSettings, model: &mut Model,
         Arm::Suite(preset) | Arm::SuiteGpu(preset) => (builder, loaded(preset, load)),
     };
     let pipeline = ops.into_iter().fold(builder, Builder::augment).build()?;
-    let sampling = Sampling::start();
+    let monitor = UsageMonitor::start();
     let mut ignore = |_: &_| Ok(());
     let mut run = TrainingRun::start(model.step.as_mut(), &mut ignore);
     for epoch in 0..settings.epochs {
         run.epoch(&pipeline, epoch, None)?;
     }
     case.runs.push(run.finish());
-    case.usage.push(sampling.stop());
+    case.usage.push(monitor.stop());
     Ok(pipeline.threads())
 }
 
@@ -430,7 +430,7 @@ fn reference(settings: &AugmentLoadSettings, model: usize, seconds: &Measured) -
 }
 
 /// Ratio of a published time to trial A's published time at the lowest load of `loads`.
-fn published_growth(loads: &[u32], model: &str, load: u32, of: fn(&published::Epoch) -> f64) -> Option<f64> {
+fn published_growth(loads: &[u32], model: &str, load: u32, of: fn(&published::PublishedEpoch) -> f64) -> Option<f64> {
     let low = published::seconds(model, *loads.iter().min()?)?;
     Some(of(published::seconds(model, load)?) / low.trial_a_s)
 }
@@ -450,7 +450,7 @@ fn growth(settings: &AugmentLoadSettings, models: &[Model], seconds: &Measured) 
             let mut row = vec![model.name.as_str().into(), Cell::number(f64::from(load), 0)];
             let own = |&arm: &Arm| Some(seconds.seconds(number, load, arm)?.median / reference?);
             row.extend(arms.iter().map(|arm| Cell::number(own(arm), 2)));
-            let published = |of: fn(&published::Epoch) -> f64| {
+            let published = |of: fn(&published::PublishedEpoch) -> f64| {
                 Cell::number(published_growth(&settings.loads, &model.name, load, of), 2)
             };
             row.extend([published(|epoch| epoch.trial_a_s), published(|epoch| epoch.trial_b_s)]);
@@ -467,8 +467,9 @@ fn published_table() -> ReportTable {
     let mut table = ReportTable::new("published", title, &columns);
     table.in_files_only = true;
     for epoch in &published::EPOCHS {
-        let growth =
-            |of: fn(&published::Epoch) -> f64| Cell::number(published_growth(&[1], epoch.model, epoch.load, of), 2);
+        let growth = |of: fn(&published::PublishedEpoch) -> f64| {
+            Cell::number(published_growth(&[1], epoch.model, epoch.load, of), 2)
+        };
         table.rows.push(vec![
             epoch.model.into(),
             Cell::number(f64::from(epoch.load), 0),

@@ -12,11 +12,11 @@ pub const MAX_REPORT_BYTES: u64 = 256 << 20;
 /// Comparison of two reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Comparison {
+pub struct ReportComparison {
     /// Name of the experiment, which both share.
     pub experiment: String,
     /// Differences in machine, images and settings.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<ReportDifference>,
     /// Figures in both reports.
     pub figures: Vec<Figure>,
     /// Names of the figures in only one of the reports.
@@ -26,7 +26,7 @@ pub struct Comparison {
 /// A value that differs between the reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Difference {
+pub struct ReportDifference {
     /// Name of the value: a field of `environment`, `settings` or `data_set`.
     pub name: String,
     /// Value in the first report; null if it has none.
@@ -70,7 +70,7 @@ pub struct Figure {
 /// assert!(found.figures[0].verdict.unwrap().differs() && found.figures[0].change_percent == 50.0);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub fn compare(a: &str, b: &str) -> Result<Comparison> {
+pub fn compare(a: &str, b: &str) -> Result<ReportComparison> {
     let [a, b] = [read(a)?, read(b)?];
     let experiment = |report: &Value| report["experiment"].as_str().unwrap_or_default().to_owned();
     if experiment(&a) != experiment(&b) {
@@ -98,7 +98,7 @@ pub fn compare(a: &str, b: &str) -> Result<Comparison> {
         figures.push(Figure { name, a, b, change_percent, verdict });
     }
     only_in_one.extend(of_b.into_iter().map(|(name, _)| name));
-    Ok(Comparison { experiment: experiment(&a), differences, figures, only_in_one })
+    Ok(ReportComparison { experiment: experiment(&a), differences, figures, only_in_one })
 }
 
 fn read(text: &str) -> Result<Value> {
@@ -112,14 +112,14 @@ fn read(text: &str) -> Result<Value> {
 }
 
 /// Adds the fields in which two objects differ. The time is left out, since it always differs.
-fn different(part: &str, a: &Value, b: &Value, differences: &mut Vec<Difference>) {
+fn different(part: &str, a: &Value, b: &Value, differences: &mut Vec<ReportDifference>) {
     let none = Map::new();
     let [of_a, of_b] = [a, b].map(|value| value.as_object().unwrap_or(&none));
     let names = of_a.keys().chain(of_b.keys().filter(|name| !of_a.contains_key(*name)));
     for name in names.filter(|name| !matches!(name.as_str(), "date" | "load_average_1min")) {
         let (a, b) = (a[name].clone(), b[name].clone());
         if a != b {
-            differences.push(Difference { name: format!("{part} {}", name.replace('_', " ")), a, b });
+            differences.push(ReportDifference { name: format!("{part} {}", name.replace('_', " ")), a, b });
         }
     }
 }
@@ -183,12 +183,12 @@ fn case(fields: &Map<String, Value>) -> String {
     fields.iter().filter_map(part).collect::<Vec<_>>().join(", ")
 }
 
-impl Comparison {
+impl ReportComparison {
     /// The comparison for a terminal.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", self.experiment);
-        for Difference { name, a, b } in &self.differences {
+        for ReportDifference { name, a, b } in &self.differences {
             let [a, b] = [a, b].map(|value| if value.is_null() { "-".to_owned() } else { value.to_string() });
             text += &format!("  {name}: {a} -> {b}\n");
         }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     /// Two reports of 32 cases. `by`: how many times as much the first ten of the second report make.
-    fn made(number: u64, by: f64) -> Comparison {
+    fn made(number: u64, by: f64) -> ReportComparison {
         // Rounds of one report are not in turn with those of another, so what a report's rounds share counts as noise.
         let noise = Noise { shared: 0.01, own: 0.015, ..QUIET };
         let report = |number: u64, by: f64| {

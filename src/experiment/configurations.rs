@@ -14,7 +14,7 @@ use super::report::{Cell, Report, ReportTable};
 use super::spread::{Spread, turns, with_rounds};
 use super::subject::{Model, Subject, no_gpu};
 use super::train::{LANES, NO_STEP_S, RunTimes, SteadyState, TrainingRun, about_setup, skipped};
-use super::usage::{Percentiles, Sampling, Usage, percentiles, too_few};
+use super::usage::{Percentiles, Usage, UsageMonitor, percentiles, too_few};
 use super::utilization;
 use super::verdict::{self, Choice, Verdict, default_rounds, in_turn, level, pairs};
 use crate::error::{Error, Result};
@@ -262,9 +262,9 @@ pub(super) fn measure_all(
     let all = turns.len();
     for (done, (round, number)) in turns.into_iter().enumerate() {
         let case = &mut cases[number];
-        let sampling = Sampling::start();
+        let monitor = UsageMonitor::start();
         let measured = measure(subject, settings, case.configuration, model, round, on_event)?;
-        case.usage.push(sampling.stop());
+        case.usage.push(monitor.stop());
         progress(&format!("{}/{all} {}: {:.0} images/s", done + 1, case.configuration.name(), measured.images_per_s()));
         case.rounds.push(measured);
     }

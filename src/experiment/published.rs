@@ -58,7 +58,7 @@ pub const LARGER_SCALE: Publication = Publication {
 /// Published seconds per epoch at one load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Epoch {
+pub struct PublishedEpoch {
     /// Name of the model.
     pub model: &'static str,
     /// Number of repetitions of the operations.
@@ -69,12 +69,12 @@ pub struct Epoch {
     pub trial_b_s: f64,
 }
 
-const fn epoch(model: &'static str, load: u32, trial_a_s: f64, trial_b_s: f64) -> Epoch {
-    Epoch { model, load, trial_a_s, trial_b_s }
+const fn epoch(model: &'static str, load: u32, trial_a_s: f64, trial_b_s: f64) -> PublishedEpoch {
+    PublishedEpoch { model, load, trial_a_s, trial_b_s }
 }
 
 /// The figures of [`SAGEMAKER_DALI`].
-pub const EPOCHS: [Epoch; 12] = [
+pub const EPOCHS: [PublishedEpoch; 12] = [
     epoch("resnet18", 1, 41.67, 21.30),
     epoch("resnet18", 4, 49.95, 21.37),
     epoch("resnet18", 8, 61.92, 21.08),
@@ -222,6 +222,6 @@ pub const TIMES_THE_BASELINE: [(&str, f64); 2] = [("published, the author's", 35
 /// assert!(seconds("vit", 4).is_none());
 /// ```
 #[must_use]
-pub fn seconds(model: &str, load: u32) -> Option<&'static Epoch> {
+pub fn seconds(model: &str, load: u32) -> Option<&'static PublishedEpoch> {
     EPOCHS.iter().find(|epoch| (epoch.model, epoch.load) == (model, load))
 }

@@ -161,18 +161,18 @@ pub(super) fn means(rows: &[Vec<f32>]) -> Vec<f64> {
 }
 
 /// A thread that samples until it is stopped or dropped.
-pub struct Sampling {
+pub struct UsageMonitor {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<Usage>>,
 }
 
-impl Sampling {
+impl UsageMonitor {
     /// Starts sampling, at first every tenth of a second. If no thread can be started, nothing is sampled.
     ///
     /// ```
-    /// let sampling = warpfeed::experiment::usage::Sampling::start();
+    /// let monitor = warpfeed::experiment::usage::UsageMonitor::start();
     /// std::thread::sleep(std::time::Duration::from_millis(250));
-    /// let usage = sampling.stop();
+    /// let usage = monitor.stop();
     /// assert!(usage.cores.iter().flatten().all(|share| (0.0..=1.0).contains(share)));
     /// ```
     #[must_use]
@@ -218,7 +218,7 @@ impl Sampling {
     }
 }
 
-impl Drop for Sampling {
+impl Drop for UsageMonitor {
     fn drop(&mut self) {
         self.join();
     }

@@ -11,7 +11,7 @@ use super::spread::{Spread, turns, with_rounds};
 use super::stored::Stored;
 use super::subject::{Model, Subject};
 use super::train::{RunTimes, SteadyState, TrainingRun, about_setup, evaluate, measured_epochs, skipped};
-use super::usage::{Sampling, Usage, means};
+use super::usage::{Usage, UsageMonitor, means};
 use super::utilization;
 use super::verdict::{self, Choice, in_turn, level, pairs};
 use crate::error::{Error, Result};
@@ -172,13 +172,13 @@ pub fn workers(
         let mut model = model()?;
         let pipeline = build(*stored, *workers, *batch_size)?;
         let mut ignore = |_: &_| Ok(());
-        let sampling = Sampling::start();
+        let monitor = UsageMonitor::start();
         let mut run = TrainingRun::start(model.step.as_mut(), &mut ignore);
         for epoch in 0..settings.epochs {
             run.epoch(&pipeline, epoch, None)?;
         }
         let run = run.finish();
-        usage.push(sampling.stop());
+        usage.push(monitor.stop());
         if let Some(images) = &settings.evaluation {
             let held_out = evaluation(subject, settings, images, *workers)?;
             let start = Instant::now();

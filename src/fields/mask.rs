@@ -162,7 +162,7 @@ impl Mask {
         Self { size, planes: planes.into_iter().map(Arc::new).collect(), ..*self }
     }
 
-    /// This mask in a larger one, from a column and a row on. The other values are the fill.
+    /// A larger mask with this one in it, whose upper left value is at column and row `at`. The other values are the fill.
     pub(super) fn placed(&self, size: Size, at: [u32; 2]) -> Self {
         fn plane<T: Copy>(values: &[T], sizes: [Size; 2], at: [u32; 2], fill: T) -> Vec<T> {
             let mut placed = vec![fill; sizes[1].area_px() as usize];
@@ -194,7 +194,7 @@ impl Mask {
         self.planes.extend_from_slice(&other.planes);
     }
 
-    /// Overwrites a part of an image's mask, from a column and a row on. False if the other has not as many bits.
+    /// Overwrites the part of an image's mask that begins at column and row `at`. False if the other has not as many bits.
     pub(super) fn paste(&mut self, other: &Self, at: [u32; 2]) -> bool {
         let sizes = [other.size, self.size];
         let (Some(to), Some(from)) = (self.planes.first_mut(), other.planes.first()) else { return false };
@@ -249,7 +249,8 @@ impl Mask {
     }
 }
 
-/// Copies a plane into a larger one, from a column and a row on. `sizes`: of the one and of the larger one.
+/// Copies a plane into a larger one, so that its upper left value is at column `x` and row `y`. `sizes` are those of the
+/// two planes.
 fn copy<T: Copy>(from: &[T], to: &mut [T], sizes: [Size; 2], [x, y]: [u32; 2]) {
     let [from_width, to_width] = sizes.map(|size| size.width as usize);
     let rows = to.chunks_exact_mut(to_width).skip(y as usize);

@@ -152,7 +152,7 @@ impl Pass for Mosaic {
 ///
 /// Of four samples the image is the one at the upper left, and all touch a point that is drawn. Of nine it is the one in
 /// the middle, and the others lie around it. They are any samples of the source, after the transforms that come before
-/// this one in the pipeline, with draws of their own. Of each only the part is decoded that the canvas shows. The label
+/// this one in the pipeline, with draws of their own. Only the part of each that the canvas shows is decoded. The label
 /// and the target stay those of the sample.
 ///
 /// ```

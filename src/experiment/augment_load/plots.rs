@@ -60,7 +60,7 @@ fn growth(report: &mut Report, settings: &AugmentLoadSettings, models: &[Model],
             };
             Series::spread(arm.name(), &settings.loads.iter().map(at).collect::<Vec<_>>())
         };
-        let published = |name: &str, of: fn(&published::Epoch) -> f64| {
+        let published = |name: &str, of: fn(&published::PublishedEpoch) -> f64| {
             let at = |&load: &u32| published_growth(&settings.loads, &model.name, load, of);
             Series::new(name, settings.loads.iter().map(at).collect())
         };
