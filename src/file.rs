@@ -55,7 +55,7 @@ pub fn read_limited(path: impl AsRef<Path>, max_bytes: u64) -> Result<Vec<u8>> {
 /// ```
 ///
 /// # Errors
-/// Those of [`read_limited`]; [`Error::Io`] too if the file is not UTF-8.
+/// The errors of [`read_limited`], and [`Error::Io`] if the file is not UTF-8.
 pub fn read_text_limited(path: impl AsRef<Path>, max_bytes: u64) -> Result<String> {
     let path = path.as_ref();
     String::from_utf8(read_limited(path, max_bytes)?).map_err(|error| {
@@ -74,7 +74,7 @@ pub fn read_text_limited(path: impl AsRef<Path>, max_bytes: u64) -> Result<Strin
 /// ```
 ///
 /// # Errors
-/// Those of the reader, and [`InvalidData`](io::ErrorKind::InvalidData) if more comes.
+/// The errors of the reader, and [`InvalidData`](io::ErrorKind::InvalidData) if more comes.
 pub fn read_up_to(reader: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     fill(reader, Vec::new(), max_bytes)
 }

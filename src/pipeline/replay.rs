@@ -86,7 +86,7 @@ struct Walk {
     before: Option<EpochState>,
 }
 
-/// What is read of every line.
+/// The parts of a line that are read.
 #[derive(Default, Deserialize)]
 struct Passed {
     step: u64,

@@ -51,10 +51,10 @@
 //!
 //! Events order upload, nvJPEG's streams and launches. A batch's buffer remembers the streams that were made to wait
 //! for it (`CudaBuffer::on_stream`). When it is dropped, an event is recorded on each of them, and the next to fill the
-//! buffer queues behind these events. The host waits in two places: for the last use of an in-flight batch before its
-//! memory is written again, and in a ring of three images for each thread's hybrid decoder. The first wait also makes
-//! sure that the memory which the hardware decoder writes is idle at the time of the call. Hopper needs this: its
-//! hardware decoder does not wait for work queued earlier.
+//! buffer waits for these events on the device. The host waits in two places: for the last use of an in-flight batch
+//! before its memory is written again, and in a ring of three images for each thread's hybrid decoder. The first wait
+//! also makes sure that the memory which the hardware decoder writes is idle at the time of the call. Hopper needs
+//! this: its hardware decoder does not wait for work queued earlier.
 //!
 //! Nobody waits for the whole context, except for pinned batches of the CPU (`tensor::host`): on a card that ends a
 //! trainer's captures, whoever captures and in whatever mode (docs/gpu.md).

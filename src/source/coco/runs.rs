@@ -63,7 +63,7 @@ pub(in crate::source) fn compress(plane: &[u8], size: Size) -> String {
     text
 }
 
-/// Paints run lengths, behind the height and width that they were made for, into a plane of `size`.
+/// Paints run lengths into a plane of `size`. In `numbers` the height and the width that they were made for come first.
 ///
 /// # Errors
 /// A message if they are of another size, or do not add up to all pixels.
