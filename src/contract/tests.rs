@@ -105,8 +105,9 @@ fn what_cannot_be_served_or_written_is_refused() {
 
 /// What a program with other operations and settings makes of the probe images.
 fn outputs(folder: &Path, operations: &[Op], options: &PreprocessorOptions) {
+    static PROBES: LazyLock<Vec<Probe>> = LazyLock::new(|| probes().unwrap());
     let preprocessor = Preprocessor::new(operations.iter().cloned(), options).unwrap();
-    for probe in probes().unwrap() {
+    for probe in PROBES.iter() {
         if let Some(tensor) = tensor(&probe.bytes, &preprocessor).unwrap() {
             crate::tensor::write_npy(&tensor, folder.join(format!("{}.npy", probe.stem()))).unwrap();
         }

@@ -154,15 +154,33 @@ impl TrainingStep for CandleStep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apply::{ApplyOptions, apply, pnm};
     use crate::encode::{JpegOptions, encode_jpeg};
     use crate::experiment::synth::image;
+    use crate::ops::Resize;
     use crate::pipeline::{LastBatch, Pipeline};
+    use crate::raster::{Image, Size};
     use crate::source::EncodedImages;
+    use std::ops::Range;
+    use std::sync::LazyLock;
+
+    /// Images of three classes. They are made once, and small, because the networks get 64 rows and columns at most.
+    fn images(range: Range<u32>) -> EncodedImages {
+        static JPEGS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+            let small = |i: u32| {
+                let scene = pnm(&image(3, i.into(), i % 3, 3));
+                let tensor = apply(&scene, &[Resize::new(Size::new(96, 72)).into()], &ApplyOptions::default()).unwrap();
+                let image = Image::from_rgb(Size::new(96, 72), tensor.as_bytes().unwrap()).unwrap();
+                encode_jpeg(&image, &JpegOptions::default()).unwrap()
+            };
+            (0..96).map(small).collect()
+        });
+        EncodedImages::new(range.map(|i| (JPEGS[i as usize].clone(), i % 3)))
+    }
 
     /// Mean loss and accuracy of each epoch, on `count` images of three classes with this side, in batches of 16.
     fn learn(model: Architecture, count: u32, side: u32, epochs: u64, format: (DType, Layout)) -> Vec<(f64, f64)> {
-        let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % 3, 3), &JpegOptions::default()).unwrap();
-        let builder = Pipeline::builder(EncodedImages::new((0..count).map(|i| (jpeg(i), i % 3))));
+        let builder = Pipeline::builder(images(0..count));
         let builder = builder.batch_size(16).last_batch(LastBatch::Pad).shuffle(1).resize(side.into());
         let pipeline = builder.output(format.0, format.1).build().unwrap();
         let sgd = Sgd { learning_rate: 0.01, ..Sgd::default() };
@@ -195,11 +213,7 @@ mod tests {
     /// The network also classifies images that it was not trained on.
     #[test]
     fn two_convolutions_learn_and_are_evaluated() {
-        let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % 3, 3), &JpegOptions::default()).unwrap();
-        let of = |images: std::ops::Range<u32>| {
-            let builder = Pipeline::builder(EncodedImages::new(images.map(|i| (jpeg(i), i % 3))));
-            builder.batch_size(16).resize(28.into()).build().unwrap()
-        };
+        let of = |range| Pipeline::builder(images(range)).batch_size(16).resize(28.into()).build().unwrap();
         let (trained, held_out) = (of(0..48), of(48..96));
         let sgd = Sgd { learning_rate: 0.01, ..Sgd::default() };
         let mut step = CandleStep::new(Architecture::TwoConvolutions, 16, 3, sgd, 1, &Device::Cpu).unwrap();
@@ -216,7 +230,7 @@ mod tests {
         let after = evaluate(&mut step);
         assert_eq!(after, evaluate(&mut step), "evaluation changes nothing");
         assert!(after > 0.5 && after > before, "{before} {after}, of which chance is 0.33");
-        let small = Pipeline::builder(EncodedImages::new([(jpeg(0), 0)])).resize(16.into()).build().unwrap();
+        let small = Pipeline::builder(images(0..1)).resize(16.into()).build().unwrap();
         let refused = step.train(small.epoch(0).next().unwrap().unwrap()).unwrap_err();
         assert!(refused.to_string().contains("28"), "{refused}");
     }
