@@ -401,7 +401,7 @@ fn results_are_those_of_pillow() {
         op: Op,
         sha256: String,
     }
-    let cases: Vec<Case> = include_str!("../../tests/reference/arrays.jsonl")
+    let cases: Vec<Case> = include_str!("../../../tests/reference/arrays.jsonl")
         .lines()
         .map(|line| serde_json::from_str(line).expect("a case a line"))
         .collect();
@@ -417,8 +417,10 @@ fn results_are_those_of_pillow() {
 /// Every operation has a case made by another program, here or in `tests/integration/reference.rs`.
 #[test]
 fn every_operation_has_a_reference() {
-    let cases =
-        concat!(include_str!("../../tests/reference/arrays.jsonl"), include_str!("../../tests/reference/cases.jsonl"));
+    let cases = concat!(
+        include_str!("../../../tests/reference/arrays.jsonl"),
+        include_str!("../../../tests/reference/cases.jsonl")
+    );
     for op in Op::examples(Size::new(40, 30)) {
         // Erasing only overwrites pixels, and the others change none: there is no program to compare with.
         let of_objects = ["clamp", "sanitize", "select_objects", "keep_objects", "unlabel_keypoints"];
