@@ -306,7 +306,11 @@ impl Audit {
         let place = |image: u32| {
             let (split, index) = self.at(image);
             let label = self.splits[split].images.label(index);
-            (split, labels.as_ref().map_or(label, |of| of[split].get(label as usize).copied().unwrap_or(u32::MAX)))
+            let number = |label: u32| match &labels {
+                Some(of) => of[split].get(label as usize).copied().unwrap_or(u32::MAX),
+                None => label,
+            };
+            (split, label.map(number))
         };
         let order = copies::by_bytes(&rows);
         let mut found = copies::note_equal_bytes(&mut rows, &order, &place);

@@ -185,7 +185,8 @@ fn class_tables(audit: &Audit) -> Vec<ReportTable> {
 
 fn label_counts(split: &Split) -> Counts<u32> {
     let mut counts = Counts::new();
-    (0..split.images.len()).for_each(|index| *counts.entry(split.images.label(index)).or_default() += 1);
+    let labels = (0..split.images.len()).filter_map(|index| split.images.label(index));
+    labels.for_each(|label| *counts.entry(label).or_default() += 1);
     counts
 }
 

@@ -200,7 +200,8 @@ fn tar(folder: &Path, parts: &[(&str, Vec<u8>)]) -> PathBuf {
 
 fn opened(path: &Path, boxes: Option<BoxFormat>) -> Input {
     let classes = vec!["cat".to_owned(), "dog".to_owned()];
-    let records = RecordOptions { boxes, classes, keep_index: false, ..RecordOptions::default() };
+    let label = Some("none".to_owned());
+    let records = RecordOptions { boxes, classes, label, keep_index: false, ..RecordOptions::default() };
     OpenOptions { records, ..OpenOptions::default() }.open(path).unwrap()
 }
 
@@ -208,7 +209,7 @@ fn opened(path: &Path, boxes: Option<BoxFormat>) -> Input {
 fn only(path: &Path, boxes: Option<BoxFormat>, names: &[&str]) -> Result<Fields> {
     let by_index = delivered_fields(unchanged(opened(path, boxes), names));
     let classes = vec!["cat".to_owned(), "dog".to_owned()];
-    let records = RecordOptions { boxes, classes, ..RecordOptions::default() };
+    let records = RecordOptions { boxes, classes, label: Some("none".to_owned()), ..RecordOptions::default() };
     let stream = OpenOptions { records, window: Some(1), ..OpenOptions::default() }.open(path).unwrap();
     match (by_index, delivered_fields(unchanged(stream, names))) {
         (Ok(mut a), Ok(b)) => {

@@ -439,9 +439,9 @@ impl Source for YoloFolder {
         most_frequent(self.folders().flat_map(ImageFolder::skipped_kinds))
     }
 
-    /// 0: objects have labels, and images have none.
-    fn label(&self, _index: u64) -> u32 {
-        0
+    /// `None`: objects have labels, and images have none.
+    fn label(&self, _index: u64) -> Option<u32> {
+        None
     }
 
     fn classes(&self) -> &[String] {
