@@ -224,7 +224,7 @@ impl fmt::Display for SourceSummary {
         let classes = plural(self.classes as u64, "class", "classes");
         match (self.labels, self.classes) {
             (Some(false), 0) => f.write_str(", no labels")?,
-            (Some(false), _) => write!(f, ", no labels of images, {classes} of objects or pixels")?,
+            (Some(false), _) => write!(f, ", no labels of images, {classes}")?,
             (_, 0) => f.write_str(", classes without names")?,
             _ => write!(f, ", {classes}")?,
         }

@@ -50,6 +50,8 @@ pub struct ListFile {
     columns: Vec<String>,
     /// Number of the column of labels, not counting the path; `None` if there is none, or columns have no names.
     label: Option<usize>,
+    /// Whether labels are wanted.
+    takes_labels: bool,
     /// The part of each line after the path, and its end, if the list names its columns.
     values: Vec<u8>,
     value_ends: Vec<u64>,
@@ -110,6 +112,7 @@ impl ListFile {
             }
             if number == 1 {
                 list.label = list.label_column(path, wanted)?;
+                list.takes_labels = wanted != Some(label::NONE);
             }
             if number == 1 && IMAGES.iter().any(|magic| line.starts_with(magic)) {
                 let expected = "a folder of images, or a list of paths and labels";
@@ -143,7 +146,7 @@ impl ListFile {
             })?;
             list.paths.extend_from_slice(name);
             list.ends.push(list.paths.len() as u64);
-            list.labels.extend(label);
+            list.labels.extend(label.filter(|_| list.takes_labels));
             if !list.columns.is_empty() {
                 list.values.extend_from_slice(line.get(name.len() + 1..).unwrap_or_default());
                 list.value_ends.push(list.values.len() as u64);
@@ -189,6 +192,7 @@ impl ListFile {
             labels: Vec::new(),
             columns: Vec::new(),
             label: None,
+            takes_labels: true,
             values: Vec::new(),
             value_ends: Vec::new(),
         }

@@ -201,7 +201,7 @@ impl OpenOptions {
             return Err(Error::parameter("open", "split", expected, format!("{split}, of {}", spec.display())));
         }
         let opened = self.open_files(files.clone())?;
-        if self.format == Some(SourceFormat::Folder) || !opened.needs_classes() {
+        if self.format == Some(SourceFormat::Folder) || opened.input.has_labels() != Some(true) {
             return Ok(opened.input);
         }
         match splits::kin(&files)? {
@@ -300,11 +300,11 @@ impl OpenOptions {
             return Ok(imagenet::validation(images, devkit)?.into());
         }
         let opened = options.open_files(split.files.clone())?;
-        if !opened.needs_classes() {
-            return Ok(opened.input);
-        }
         match opened.input {
-            Input::DataSet(source) if !split.classes.is_empty() => aligned(source, split.classes),
+            input if input.has_labels() != Some(true) => Ok(input),
+            Input::DataSet(source) if !split.classes.is_empty() && !source.classes().is_empty() => {
+                aligned(source, split.classes)
+            }
             input if !split.train.is_empty() => options.numbered_by(Opened { input, ..opened }, split.train),
             _ if opened.own_names && split.is_held_out() => Err(unnumbered(&split.name, &split.files[0])),
             input => Ok(input),
@@ -318,7 +318,18 @@ impl OpenOptions {
             // The given classes have numbered both.
             return Ok(source.into());
         }
-        let train = Self { window: None, ..self.clone() }.open_files(train)?.input;
+        let options = Self { window: None, ..self.clone() };
+        if source.classes().is_empty() {
+            // One file tells whether the training split has names that a number here might stand for.
+            let shards = if train[0].is_dir() { shards_in(&train[0], self.format)? } else { None };
+            let first = shards.unwrap_or(train).swap_remove(0);
+            if options.open_files(vec![first])?.own_names {
+                let expected = "names, as in the training split, or the classes that numbers stand for (--classes)";
+                return Err(Error::parameter("open", "labels", expected, "numbers"));
+            }
+            return Ok(source.into());
+        }
+        let train = options.open_files(train)?.input;
         if train.classes().is_empty() {
             let expected = "labels with names in the training split too";
             return Err(Error::parameter("open", "labels", expected, "numbers there, and names in this split"));
@@ -510,11 +521,6 @@ impl Opened {
     /// A folder of class folders. It is a data set of its own where no training split stands beside it, whatever its name.
     fn own(folder: ImageFolder) -> Self {
         Self::fixed(folder)
-    }
-
-    /// Whether its labels have names, whose numbers another split could decide.
-    fn needs_classes(&self) -> bool {
-        self.input.has_labels() == Some(true) && !self.input.classes().is_empty()
     }
 }
 

@@ -15,7 +15,7 @@ use warpfeed::{
 const MAGIC: u32 = 0xced7_230a;
 
 /// A tar header and its content, filled up to whole blocks.
-fn member(name: &str, kind: u8, content: &[u8]) -> Vec<u8> {
+pub fn member(name: &str, kind: u8, content: &[u8]) -> Vec<u8> {
     let mut block = vec![0; 512];
     block[..name.len().min(100)].copy_from_slice(&name.as_bytes()[..name.len().min(100)]);
     block[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
@@ -41,7 +41,7 @@ fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 /// A record of MXNet, cut where the magic number stands in it.
-fn recordio(labels: &[f32], image: &[u8]) -> Vec<u8> {
+pub fn recordio(labels: &[f32], image: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
     let flag = if labels.len() == 1 { 0 } else { labels.len() as u32 };
     data.extend(flag.to_le_bytes());
@@ -85,7 +85,7 @@ fn tfrecord(data: &[u8]) -> Vec<u8> {
     [&len[..], &masked_crc(&len).to_le_bytes(), data, &masked_crc(data).to_le_bytes()].concat()
 }
 
-fn varint(mut number: u64) -> Vec<u8> {
+pub fn varint(mut number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -96,23 +96,23 @@ fn varint(mut number: u64) -> Vec<u8> {
 }
 
 /// A field of a protobuf message that holds bytes.
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
+pub fn field(number: u8, content: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2][..], &varint(content.len() as u64), content].concat()
 }
 
-fn feature(name: &str, kind: u8, list: &[u8]) -> Vec<u8> {
+pub fn feature(name: &str, kind: u8, list: &[u8]) -> Vec<u8> {
     field(1, &[field(1, name.as_bytes()), field(2, &field(kind, list))].concat())
 }
 
-fn bytes_feature(name: &str, content: &[u8]) -> Vec<u8> {
+pub fn bytes_feature(name: &str, content: &[u8]) -> Vec<u8> {
     feature(name, 1, &field(1, content))
 }
 
-fn int_feature(name: &str, number: u64) -> Vec<u8> {
+pub fn int_feature(name: &str, number: u64) -> Vec<u8> {
     feature(name, 3, &field(1, &varint(number)))
 }
 
-fn example(features: &[Vec<u8>]) -> Vec<u8> {
+pub fn example(features: &[Vec<u8>]) -> Vec<u8> {
     tfrecord(&field(1, &features.concat()))
 }
 

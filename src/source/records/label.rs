@@ -190,8 +190,8 @@ pub(crate) fn from_text(text: &[u8], names: bool) -> Result<Label, String> {
         }
         return text.parse().map(Label::Number).map_err(|_| wrong());
     }
-    // Numbers such as -1, 0.5 and inf are not names.
-    let name = !text.is_empty() && text.len() <= MAX_NAME_BYTES && text.parse::<f64>().is_err();
+    // Numbers such as -2, 0.5 and inf are not names, and lists in JSON are several labels.
+    let name = !text.starts_with(['[', '{']) && !text.is_empty() && text.len() <= MAX_NAME_BYTES && text.parse::<f64>().is_err();
     if name && !text.contains(char::is_control) { Ok(Label::Name(text.to_owned())) } else { Err(wrong()) }
 }
 
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!((from_text(b"01", false), from_text(b"0", false)), (name("01"), Ok(Label::Number(0))));
         assert_eq!((from_text(b"12", true), from_json(br#"{"label": "12"}"#, "label", true)), (name("12"), name("12")));
         assert_eq!(from_json(br#"{"label": 12}"#, "label", true), Ok(Label::Number(12)));
-        for bad in [&b""[..], b"-2", b"0.5", b"4294967296", b"inf", b"a\nb", b"\xff", &[b'a'; 257]] {
+        for bad in [&b""[..], b"-2", b"0.5", b"4294967296", b"inf", b"[1, 2]", b"a\nb", b"\xff", &[b'a'; 257]] {
             assert!(from_text(bad, false).is_err(), "{bad:?}");
         }
         for bad in [&br#"{"label": -2}"#[..], br#"{"label": 1.5}"#, br#"{"label": true"#, br#"{"label": [1]}"#] {
