@@ -174,11 +174,20 @@ impl ListFile {
     /// assert_eq!((source.name(1), source.label(1)), ("dogs/1.jpg".into(), Some(1)));
     /// ```
     pub fn of<P: AsRef<Path>>(images: impl IntoIterator<Item = (P, u32)>) -> Self {
+        Self::with(images.into_iter().map(|(path, label)| (path, Some(label))))
+    }
+
+    /// Makes a list of these images without labels, as [`of`](Self::of) does with labels.
+    pub fn unlabeled<P: AsRef<Path>>(images: impl IntoIterator<Item = P>) -> Self {
+        Self::with(images.into_iter().map(|path| (path, None)))
+    }
+
+    fn with<P: AsRef<Path>>(images: impl Iterator<Item = (P, Option<u32>)>) -> Self {
         let mut list = Self::empty(Path::new(""));
         for (path, label) in images {
             list.paths.extend_from_slice(path.as_ref().as_os_str().as_encoded_bytes());
             list.ends.push(list.paths.len() as u64);
-            list.labels.push(label);
+            list.labels.extend(label);
         }
         list.shrink();
         list
@@ -380,6 +389,8 @@ mod tests {
         assert_eq!(list.encoded(0).unwrap(), b"bytes");
         assert!(list.encoded(1).unwrap_err().to_string().contains("missing.jpg"));
         assert!(ListFile::of::<&Path>([]).is_empty());
+        let unlabeled = ListFile::unlabeled(["a.jpg", "b.jpg"]);
+        assert_eq!((unlabeled.len(), unlabeled.label(1), unlabeled.has_labels()), (2, None, false));
     }
 
     #[test]

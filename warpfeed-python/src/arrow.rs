@@ -18,12 +18,14 @@ struct Chunk {
     rows: usize,
 }
 
-/// Encoded images in Arrow's memory, each with its label.
+/// Encoded images in Arrow's memory, each with its label, or all without.
 pub(crate) struct ArrowImages {
     chunks: Vec<Chunk>,
     /// Number of rows before each chunk.
     starts: Vec<u64>,
-    labels: Vec<u32>,
+    /// Number of rows.
+    len: u64,
+    labels: Option<Vec<u32>>,
     name: String,
 }
 
@@ -31,7 +33,7 @@ pub(crate) struct ArrowImages {
 pub(crate) type Buffers<'py> = (Bound<'py, PyAny>, bool, Bound<'py, PyAny>, usize, usize);
 
 impl ArrowImages {
-    pub(crate) fn new(chunks: Vec<Buffers<'_>>, labels: Vec<u32>, name: String) -> PyResult<Self> {
+    pub(crate) fn new(chunks: Vec<Buffers<'_>>, labels: Option<Vec<u32>>, name: String) -> PyResult<Self> {
         let (mut starts, mut rows_before) = (Vec::new(), 0);
         let mut own = Vec::new();
         for (offsets, is_large, values, first, rows) in chunks {
@@ -48,10 +50,10 @@ impl ArrowImages {
             rows_before += rows as u64;
             own.push(Chunk { offsets, is_large, values, first, rows });
         }
-        if labels.len() as u64 != rows_before {
+        if let Some(labels) = labels.as_ref().filter(|labels| labels.len() as u64 != rows_before) {
             return Err(PyValueError::new_err(format!("{} labels for {rows_before} rows", labels.len())));
         }
-        Ok(Self { chunks: own, starts, labels, name })
+        Ok(Self { chunks: own, starts, len: rows_before, labels, name })
     }
 
     fn row(&self, index: u64) -> Option<&[u8]> {
@@ -89,7 +91,7 @@ fn bytes(buffer: &PyUntypedBuffer) -> &[u8] {
 
 impl Source for ArrowImages {
     fn len(&self) -> u64 {
-        self.labels.len() as u64
+        self.len
     }
 
     fn read<'a>(&'a self, index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
@@ -99,8 +101,8 @@ impl Source for ArrowImages {
         Ok(())
     }
 
-    fn label(&self, index: u64) -> u32 {
-        self.labels[index as usize]
+    fn label(&self, index: u64) -> Option<u32> {
+        self.labels.as_ref().map(|labels| labels[index as usize])
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

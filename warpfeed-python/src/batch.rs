@@ -63,9 +63,9 @@ pub(crate) struct Batch {
     /// For images that were padded, the sizes (height, width) without padding.
     #[pyo3(get)]
     sizes: Option<Vec<(u32, u32)>>,
-    /// `[N]`, int64, where the images are.
+    /// `[N]`, int64, where the images are; `None` if the samples have no labels.
     #[pyo3(get)]
-    labels: Py<Tensor>,
+    labels: Option<Py<Tensor>>,
     /// The targets that were asked for: an array `[N, K]`, or bytes for each image.
     #[pyo3(get)]
     targets: Option<Py<PyAny>>,
@@ -78,9 +78,9 @@ pub(crate) struct Batch {
     /// Number of times that each sample came before in the epoch.
     #[pyo3(get)]
     repetitions: Vec<u32>,
-    /// For mixed batches: places of the partners, their labels, and each image's own share.
+    /// For mixed batches: places of the partners, their labels if samples have labels, and each image's own share.
     #[pyo3(get)]
-    mixed: Option<(Vec<usize>, Vec<u32>, Vec<f32>)>,
+    mixed: Option<(Vec<usize>, Option<Vec<u32>>, Vec<f32>)>,
     /// Number of images at the end that only fill the batch.
     #[pyo3(get)]
     padding: usize,
@@ -103,18 +103,21 @@ impl Batch {
 impl Batch {
     pub(crate) fn new<I: Form>(py: Python<'_>, mut batch: warpfeed::Batch<I>) -> PyResult<Self> {
         let place = batch.images().place();
-        let labels = batch.labels().iter().map(|label| i64::from(*label)).collect::<Vec<_>>();
-        let labels = detached(py, || beside(labels.into(), place.as_ref())).map_err(raise)?;
-        let labels = Py::new(py, Tensor::fields(labels))?;
+        let labels = batch.labels().ok().map(|labels| labels.iter().map(|label| i64::from(*label)).collect::<Vec<_>>());
+        let labels = labels.map(|labels| {
+            let labels = detached(py, || beside(labels.into(), place.as_ref())).map_err(raise)?;
+            Py::new(py, Tensor::fields(labels))
+        });
+        let labels = labels.transpose()?;
         let indices = batch.indices().iter().map(|index| *index as i64).collect::<Vec<_>>();
         let indices = Py::new(py, Tensor::fields(indices))?;
         let mut fields = Vec::new();
         while let Some(of_view) = batch.fields(fields.len()) {
             fields.push(Py::new(py, Fields::new(of_view.clone(), place.clone()))?);
         }
-        let mixed = batch
-            .mixed()
-            .map(|mixed| (mixed.partners().to_vec(), mixed.partner_labels().to_vec(), mixed.shares().to_vec()));
+        let mixed = batch.mixed().map(|mixed| {
+            (mixed.partners().to_vec(), mixed.partner_labels().map(<[u32]>::to_vec), mixed.shares().to_vec())
+        });
         let targets = batch.take_targets().map(|targets| targets_of(py, targets)).transpose()?;
         let (repetitions, padding, state) = (batch.repetitions(), batch.padding(), batch.state());
         let (mut views, mut sizes) = (Vec::new(), None);

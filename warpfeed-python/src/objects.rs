@@ -7,18 +7,27 @@ use pyo3::types::{PyBytes, PyTuple};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use warpfeed::source::{Sample, Source, Want, read_limited};
 use warpfeed::{Error, Result, Target};
 
 /// An object whose `read(i)` returns `(bytes or path, target)`, under the GIL.
 pub(crate) struct Objects {
     object: Py<PyAny>,
-    /// Labels that samples had when they were read, unless all were given.
-    labels: Vec<AtomicU32>,
+    /// Labels that samples had when they were read, unless all were given; [`NONE`] before, and without a label.
+    labels: Vec<AtomicI64>,
+    /// Whether samples have labels, once that is known.
+    labeled: OnceLock<bool>,
     classes: Vec<String>,
     name: String,
 }
+
+/// No label.
+const NONE: i64 = -1;
+
+/// Samples that are read to find out whether samples have labels: the first may be bad ones.
+const TRIED: u64 = 8;
 
 enum Encoded {
     Bytes(Vec<u8>),
@@ -29,8 +38,10 @@ impl Objects {
     pub(crate) fn new(object: Bound<'_, PyAny>, labels: Option<Vec<u32>>, classes: Vec<String>) -> PyResult<Self> {
         let len = object.len()?;
         let name = object.get_type().fully_qualified_name()?.to_string();
-        let labels = labels.unwrap_or_else(|| vec![0; len]).into_iter().map(AtomicU32::new).collect();
-        Ok(Self { object: object.unbind(), labels, classes, name })
+        let labeled = labels.as_ref().map_or_else(OnceLock::new, |_| OnceLock::from(true));
+        let labels = labels.map_or_else(|| vec![NONE; len], |labels| labels.into_iter().map(i64::from).collect());
+        let labels = labels.into_iter().map(AtomicI64::new).collect();
+        Ok(Self { object: object.unbind(), labels, labeled, classes, name })
     }
 
     fn call(&self, py: Python<'_>, index: u64, as_target: bool) -> PyResult<(Encoded, Option<Target>)> {
@@ -60,7 +71,7 @@ impl Objects {
         if !target.is_none() {
             let label: u32 = target.extract().map_err(|_| wrong("a label of 0 or more second", &target))?;
             if let Some(own) = self.labels.get(index as usize) {
-                own.store(label, Relaxed);
+                own.store(label.into(), Relaxed);
             }
         }
         Ok((encoded, None))
@@ -113,8 +124,17 @@ impl Source for Objects {
         Ok(())
     }
 
-    fn label(&self, index: u64) -> u32 {
-        self.labels[index as usize].load(Relaxed)
+    /// The label that the sample had when it was read.
+    fn label(&self, index: u64) -> Option<u32> {
+        u32::try_from(self.labels[index as usize].load(Relaxed)).ok()
+    }
+
+    /// Reads the first sample that can be read, unless labels were given.
+    fn has_labels(&self) -> bool {
+        *self.labeled.get_or_init(|| {
+            let read = |index| Python::try_attach(|py| self.call(py, index, false).is_ok()) == Some(true);
+            (0..self.len().min(TRIED)).find(|&index| read(index)).is_some_and(|index| self.label(index).is_some())
+        })
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

@@ -132,24 +132,31 @@ impl Source {
         Ok((py.get_type::<Self>().getattr("open")?, (path.as_os_str(), options)))
     }
 
-    /// Files, each with its label.
+    /// Files, each with its label, or all without.
     #[staticmethod]
-    fn files(paths: Vec<PathBuf>, labels: Vec<u32>, classes: Vec<String>) -> PyResult<Self> {
+    fn files(paths: Vec<PathBuf>, labels: Option<Vec<u32>>, classes: Vec<String>) -> PyResult<Self> {
+        let Some(labels) = labels else { return Ok(Input::from(ListFile::unlabeled(paths)).into()) };
         same_number(paths.len(), labels.len())?;
         Ok(named(ListFile::of(paths.into_iter().zip(labels)), classes).into())
     }
 
-    /// Encoded images, each with its label; they are copied.
+    /// Encoded images, each with its label, or all without; they are copied.
     #[staticmethod]
-    fn memory(images: Vec<Bound<'_, PyBytes>>, labels: Vec<u32>, classes: Vec<String>) -> PyResult<Self> {
+    fn memory(images: Vec<Bound<'_, PyBytes>>, labels: Option<Vec<u32>>, classes: Vec<String>) -> PyResult<Self> {
+        let bytes = images.iter().map(|image| image.as_bytes().to_vec());
+        let Some(labels) = labels else { return Ok(Input::from(EncodedImages::unlabeled(bytes)).into()) };
         same_number(images.len(), labels.len())?;
-        let images = images.iter().map(|image| image.as_bytes().to_vec()).zip(labels);
-        Ok(Input::from(EncodedImages::new(images).with_classes(classes)).into())
+        Ok(Input::from(EncodedImages::new(bytes.zip(labels)).with_classes(classes)).into())
     }
 
-    /// Arrays of `[N, H, W, 3]` or `[N, H, W]` bytes, each image with its label; they are copied.
+    /// Arrays of `[N, H, W, 3]` or `[N, H, W]` bytes, each image with its label, or all without; they are copied.
     #[staticmethod]
-    fn pixels(py: Python<'_>, array: &Bound<'_, PyAny>, labels: Vec<u32>, classes: Vec<String>) -> PyResult<Self> {
+    fn pixels(
+        py: Python<'_>,
+        array: &Bound<'_, PyAny>,
+        labels: Option<Vec<u32>>,
+        classes: Vec<String>,
+    ) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(array)?;
         let (shape, is_gray) = match *buffer.shape() {
             [n, height, width, 3] => ([n, height, width], false),
@@ -160,7 +167,7 @@ impl Source {
             return Err(PyTypeError::new_err("pixels must be uint8"));
         }
         let [n, height, width] = shape;
-        same_number(n, labels.len())?;
+        labels.as_ref().map_or(Ok(()), |labels| same_number(n, labels.len()))?;
         let bytes = array.call_method0("tobytes")?.cast_into::<PyBytes>()?;
         let bytes = bytes.as_bytes();
         let side = |side: usize| u32::try_from(side).map_err(|_| PyValueError::new_err("images are too large"));
@@ -169,14 +176,18 @@ impl Source {
             let rgb =
                 |image: &[u8]| if is_gray { image.iter().flat_map(|v| [*v; 3]).collect() } else { image.to_vec() };
             let image_bytes = (height * width * if is_gray { 1 } else { 3 }).max(1);
-            DecodedImages::new(bytes.chunks(image_bytes).zip(labels).map(|(image, label)| (size, rgb(image), label)))
+            let images = bytes.chunks(image_bytes).map(|image| (size, rgb(image)));
+            match labels {
+                Some(labels) => DecodedImages::new(images.zip(labels).map(|((size, rgb), label)| (size, rgb, label))),
+                None => DecodedImages::unlabeled(images),
+            }
         });
         Ok(Input::from(made.map_err(raise)?.with_classes(classes)).into())
     }
 
     /// A binary column of Arrow's.
     #[staticmethod]
-    fn arrow(chunks: Vec<Buffers<'_>>, labels: Vec<u32>, classes: Vec<String>, name: String) -> PyResult<Self> {
+    fn arrow(chunks: Vec<Buffers<'_>>, labels: Option<Vec<u32>>, classes: Vec<String>, name: String) -> PyResult<Self> {
         Ok(named(ArrowImages::new(chunks, labels, name)?, classes).into())
     }
 
@@ -210,8 +221,14 @@ impl Source {
         self.input.classes().to_vec()
     }
 
-    /// The label of each sample.
-    fn labels(&self) -> PyResult<Vec<u32>> {
+    /// Whether samples have labels; `None` if a stream's first sample will tell.
+    #[getter]
+    fn has_labels(&self, py: Python<'_>) -> Option<bool> {
+        detached(py, || self.input.has_labels())
+    }
+
+    /// The label of each sample; `None` for one without.
+    fn labels(&self) -> PyResult<Vec<Option<u32>>> {
         let source = self.data_set()?;
         Ok((0..source.len()).map(|index| source.label(index)).collect())
     }

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
@@ -202,6 +203,12 @@ class Loader(Generic[T]):
         if self._devices is not None and (pad_to is not None or ragged):
             raise ParameterError("with several devices all images of a batch must have one size: no pad_to, no ragged")
         found = _datasets.find(dataset)
+        if found.source.has_labels is False and targets is None and not fields:
+            warnings.warn(
+                "the data set has no labels: batches have None in their place. Where it has some, name their field "
+                "(warpfeed.open(path, label_field=...)), or give pairs of image and label",
+                stacklevel=3,
+            )
         steps, converted = self._steps(found, transform, preset)
         self.dataset = dataset
         self.batch_size = batch_size

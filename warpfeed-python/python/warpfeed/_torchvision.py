@@ -151,9 +151,17 @@ def _to_bytes(transform: Any, state: _State) -> Steps:
 def _to_dtype(transform: Any, state: _State) -> Steps:
     dtype = transform.dtype
     if isinstance(dtype, dict):
-        dtype = next((value for value in dtype.values() if value is not None), None)
-    if dtype is None or not getattr(dtype, "is_floating_point", False):
+        of = {kind if isinstance(kind, str) else kind.__name__: value for kind, value in dtype.items()}
+        dtype = next((of[kind] for kind in ("Image", "Tensor", "others") if kind in of), None)
+    if dtype is None:
         return []
+    name = str(dtype).removeprefix("torch.")
+    if name == "uint8" and not state.scaled:
+        return []
+    if name != "float32":
+        raise _refuse(
+            transform, f"{name} is not supported: give float32, and the loader dtype= for float16, bfloat16 or uint8 at the end"
+        )
     if not getattr(transform, "scale", True):
         raise _refuse(
             transform, "values of 0 to 255 as floats are not supported: give scale=True, and Normalize for others"
@@ -401,6 +409,12 @@ def _classification(preset: Any, state: _State) -> Steps:
     ]
 
 
+def _solarize(transform: Any, state: _State) -> Steps:
+    if state.scaled:
+        raise _refuse(transform, "thresholds of values of 0 to 1 are not supported: put it before the conversion")
+    return [{"transform": "random_solarize", "p": float(transform.p), "threshold": float(transform.threshold)}]
+
+
 def _photometric(transform: Any, state: _State) -> Steps:
     names = ("brightness", "contrast", "saturation", "hue")
     return [
@@ -486,9 +500,7 @@ _STEPS: dict[str, Callable[[Any, _State], Steps]] = {
     "RandomPerspective": _perspective,
     "RandomInvert": _with_p("random_invert"),
     "RandomPosterize": _with_p("random_posterize", bits="bits"),
-    "RandomSolarize": lambda transform, state: [
-        {"transform": "random_solarize", "p": float(transform.p), "threshold": float(transform.threshold)}
-    ],
+    "RandomSolarize": _solarize,
     "RandomEqualize": _with_p("random_equalize"),
     "RandomAutocontrast": _with_p("random_autocontrast"),
     "RandomAdjustSharpness": lambda transform, state: [

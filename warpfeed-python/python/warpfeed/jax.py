@@ -13,7 +13,8 @@ __all__ = ["DataLoader"]
 
 
 class DataLoader(Loader[tuple[Any, Any]]):
-    """Batches `(images, labels)`: images `[N, H, W, 3]`, labels `[N]`, which JAX makes int32 by default.
+    """Batches `(images, labels)`: images `[N, H, W, 3]`, labels `[N]`, which JAX makes int32 by default; None if
+    the data set has none.
 
     The arguments are those of `warpfeed.torch.DataLoader`, with dtypes by name. Arrays are on JAX's CPU without a copy;
     `sharding` puts them on other devices.
@@ -42,4 +43,4 @@ class DataLoader(Loader[tuple[Any, Any]]):
     def _deliver(self, batch: _warpfeed.Batch) -> tuple[Any, Any]:
         images = self._images(batch, self._array, jax.numpy.concatenate)
         targets = batch.labels if batch.targets is None else batch.targets
-        return images, targets if isinstance(targets, list) else self._array(targets)
+        return images, targets if targets is None or isinstance(targets, list) else self._array(targets)

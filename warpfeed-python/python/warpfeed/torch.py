@@ -36,7 +36,8 @@ Output = Literal["tuple", "dict", "batch"] | Mapping[str, str] | Callable[[torch
 
 
 class DataLoader(Loader[Any]):
-    """Batches `[images, labels]` as torch's tensors: images `[N, 3, H, W]`, labels `[N]` of int64.
+    """Batches `[images, labels]` as torch's tensors: images `[N, 3, H, W]`, labels `[N]` of int64, None if the data
+    set has none.
 
     Arguments of torch's loader have torch's meaning, with these differences: `num_workers` are threads, by default one for
     each processor; with 0 the caller's thread makes the batches. `prefetch_factor` counts batches of all threads together.
@@ -181,7 +182,9 @@ class DataLoader(Loader[Any]):
         if self._output == "tuple":
             return [images, labels]
         names = self._output if isinstance(self._output, Mapping) else {}
-        return {names.get("pixel_values", "pixel_values"): images, names.get("labels", "labels"): labels}
+        batch_of = {names.get("pixel_values", "pixel_values"): images}
+        # Models of Hugging Face compute no loss without labels.
+        return batch_of if labels is None else batch_of | {names.get("labels", "labels"): labels}
 
     def _targets(self, batch: _warpfeed.Batch) -> Any:
         if self._fields:
@@ -190,7 +193,7 @@ class DataLoader(Loader[Any]):
                 for values in zip(*self._each(batch.fields[0]), strict=True)
             ]
         if batch.targets is None:
-            return self._tensor(batch.labels)
+            return None if batch.labels is None else self._tensor(batch.labels)
         if isinstance(batch.targets, list):
             return batch.targets
         targets = self._tensor(batch.targets)

@@ -1,0 +1,210 @@
+"""Every data set means what it says: its labels are delivered, or it is refused by name."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+torch = pytest.importorskip("torch")
+sets = pytest.importorskip("torchvision.datasets")
+datasets = pytest.importorskip("datasets")
+
+from PIL import Image  # noqa: E402
+
+import warpfeed  # noqa: E402
+from warpfeed import transforms as t  # noqa: E402
+from warpfeed.torch import DataLoader  # noqa: E402
+
+LABELS = [3, 0, 2, 1]
+FILES = ["ImageFolder", "DatasetFolder", "ImageNet", "EuroSAT", "Country211", "Imagenette", "GTSRB", "StanfordCars", "RenderedSST2"]
+PARALLEL = ["DTD", "FGVCAircraft", "Flowers102", "Food101", "SUN397", "OxfordIIITPet"]
+ARRAYS = ["CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "KMNIST", "EMNIST", "SVHN", "STL10", "USPS", "SEMEION"]
+
+
+def labels_of(dataset: Any, **options: Any) -> list[int | None]:
+    loader = DataLoader(dataset, 2, device="cpu", transform=[t.CenterCrop(8, 8)], entry_points="none", **options)
+    return [None if batch is None else int(label) for _, batch in loader for label in (batch if batch is not None else [0, 0])]
+
+
+def pictures(folder: Path) -> list[str]:
+    paths = []
+    for i in range(len(LABELS)):
+        paths.append(str(folder / f"{i}.png"))
+        Image.new("RGB", (8, 8), (i, i, i)).save(paths[-1])
+    return paths
+
+
+def made(name: str, folder: Path) -> Any:
+    """A data set of a class of torchvision's as its constructor leaves it, without the download."""
+    own = getattr(sets, name).__new__(getattr(sets, name))
+    paths = pictures(folder)
+    own.transform = own.target_transform = own.transforms = None
+    own.root, own.loader = str(folder), sets.folder.default_loader
+    if name in FILES:
+        own.samples = own._samples = own.imgs = list(zip(paths, LABELS, strict=True))
+        own.targets, own.classes = LABELS, list("abcd")
+    elif name in PARALLEL:
+        own._image_files = own._images = paths
+        own._labels, own.classes, own._loader = LABELS, list("abcd"), sets.folder.default_loader
+        own._bin_labels, own._target_types = [1, 0, 0, 1], ["category"]
+    elif name in ARRAYS:
+        gray = name.endswith("MNIST") or name in ("USPS", "SEMEION")
+        shape = (4, 8, 8) if gray else (4, 3, 8, 8) if name in ("SVHN", "STL10") else (4, 8, 8, 3)
+        own.data = numpy.zeros(shape, "uint8")
+        own.data = torch.from_numpy(own.data) if name.endswith("MNIST") else own.data
+        own.targets = torch.tensor(LABELS) if name.endswith("MNIST") else LABELS
+        own.labels, own.classes = numpy.array(LABELS), None
+    return own
+
+
+@pytest.mark.parametrize("name", sorted(set(sets.__all__) - {"wrap_dataset_for_transforms_v2"}))
+def test_torchvision_data_sets_have_their_labels_or_are_refused(name: str, tmp_path: Path) -> None:
+    own = made(name, tmp_path)
+    if name in FILES + PARALLEL + ARRAYS:
+        if name in FILES + PARALLEL:
+            assert [own[i][1] for i in range(4)] == LABELS
+        assert labels_of(own) == LABELS
+    else:
+        with pytest.raises((TypeError, warpfeed.Error)):
+            labels_of(own)
+
+
+def test_the_target_type_decides(tmp_path: Path) -> None:
+    pets = made("OxfordIIITPet", tmp_path)
+    pets._target_types = ["binary-category"]
+    assert labels_of(pets) == [1, 0, 0, 1]
+    for types in (["segmentation"], ["category", "binary-category"]):
+        pets._target_types = types
+        with pytest.raises(warpfeed.UnsupportedError, match="target_types"):
+            labels_of(pets)
+
+
+def test_what_a_data_set_does_itself_is_not_bypassed(tmp_path: Path) -> None:
+    class Indexed(sets.ImageFolder):
+        def __getitem__(self, i: int) -> Any:
+            return super().__getitem__(i), i
+
+    class Subset(torch.utils.data.Subset):
+        def __getitem__(self, i: int) -> Any:
+            return super().__getitem__(i)
+
+    class Own:
+        data, targets = numpy.zeros((2, 8, 8, 3), "uint8"), [0, 1]
+
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, i: int) -> Any:
+            return self.data[i, :4], self.targets[i]
+
+    for i, path in enumerate(pictures(tmp_path)):
+        (tmp_path / "ab"[i % 2]).mkdir(exist_ok=True)
+        Path(path).rename(tmp_path / "ab"[i % 2] / f"{i}.png")
+    plain = sets.ImageFolder(tmp_path)
+    for own in (Indexed(tmp_path), Subset(plain, [0, 1]), Own()):
+        with pytest.raises(warpfeed.UnsupportedError, match="__getitem__"):
+            labels_of(own)
+    assert labels_of(torch.utils.data.Subset(plain, [0, 3])) == [0, 1]
+
+    def pil_loader(path: str) -> Any:
+        return Image.open(path)
+
+    with pytest.raises(warpfeed.UnsupportedError, match="pil_loader"):
+        labels_of(sets.ImageFolder(tmp_path, loader=pil_loader))
+    drawn = iter(range(100))
+    with pytest.raises(warpfeed.UnsupportedError, match="other labels"):
+        labels_of(sets.ImageFolder(tmp_path, target_transform=lambda label: next(drawn)))
+
+
+def test_no_label_is_none_and_said(tmp_path: Path) -> None:
+    stl = made("STL10", tmp_path)
+    stl.labels = stl.targets = numpy.array([-1] * 4)
+    with pytest.warns(UserWarning, match="no labels"):
+        assert labels_of(stl) == [None] * 4
+    stl.labels = stl.targets = numpy.array([1, -1, 0, 2])
+    with pytest.raises(warpfeed.UnsupportedError, match="row 1"):
+        labels_of(stl)
+    with pytest.warns(UserWarning, match="no labels"):
+        assert labels_of([(path, None) for path in pictures(tmp_path)]) == [None] * 4
+    with pytest.warns(UserWarning, match="no labels"):
+        loader = DataLoader(str(tmp_path), 4, device="cpu", transform=[t.CenterCrop(8, 8)], output="dict")
+    assert list(next(iter(loader))) == ["pixel_values"]
+
+    class Reads:
+        def __init__(self, target: Any) -> None:
+            self.target = target
+
+        def __len__(self) -> int:
+            return 2
+
+        def read(self, i: int) -> Any:
+            return str(tmp_path / f"{i}.png"), self.target
+
+    assert labels_of(Reads(5)) == [5, 5]
+    with pytest.warns(UserWarning, match="no labels"):
+        assert labels_of(Reads(None)) == [None, None]
+
+
+C, V = datasets.ClassLabel(names=list("abcd")), datasets.Value
+
+
+def table(**columns: tuple[Any, list[Any]]) -> Any:
+    images = [Image.new("RGB", (8, 8), (i, i, i)) for i in range(4)]
+    values = {"image": images} | {name: values for name, (_, values) in columns.items()}
+    features = {"image": datasets.Image()} | {name: feature for name, (feature, _) in columns.items()}
+    return datasets.Dataset.from_dict(values, features=datasets.Features(features))
+
+
+@pytest.mark.parametrize(
+    ("columns", "want"),
+    [
+        ({"label": (C, LABELS)}, LABELS),
+        ({"kind": (C, LABELS)}, LABELS),
+        ({"label": (V("int64"), LABELS)}, LABELS),
+        ({"labels": (V("int32"), LABELS)}, LABELS),
+        ({"label": (V("uint8"), LABELS)}, LABELS),
+        ({"label": (V("string"), list("dbac"))}, LABELS[:0] + [3, 1, 0, 2]),
+        ({"label": (V("bool"), [True, False, True, False])}, [1, 0, 1, 0]),
+        ({"label": (C, LABELS), "coarse_label": (C, [0] * 4)}, LABELS),
+        ({"label": (C, [-1] * 4)}, [None] * 4),
+        ({"text": (V("string"), list("dbac"))}, [None] * 4),
+        ({"fine_label": (C, LABELS), "coarse_label": (C, [0] * 4)}, "fine_label, coarse_label"),
+        ({"target": (V("int64"), LABELS)}, "target"),
+        ({"label": (datasets.Sequence(V("int64")), [[1]] * 4)}, "the column label"),
+        ({"label": (V("float32"), [0.5] * 4)}, "the column label"),
+        ({"label": (C, [0, -1, 2, 3])}, "row 1"),
+        ({"label": (V("string"), ["a", None, "b", "c"])}, "row 1"),
+        ({"label": (V("int64"), [0, None, 2, 3])}, "row 1"),
+        ({"label": (V("int64"), [0, -2, 2, 3])}, "has -2"),
+    ],
+    ids=str,
+)
+def test_columns_of_hugging_face_are_labels_or_asked_for(columns: Any, want: Any) -> None:
+    if isinstance(want, str):
+        with pytest.raises(warpfeed.UnsupportedError, match=want):
+            labels_of(table(**columns))
+    elif want[0] is None:
+        with pytest.warns(UserWarning, match="no labels"):
+            assert labels_of(table(**columns)) == want
+    else:
+        assert labels_of(table(**columns)) == want
+
+
+def test_functions_of_hugging_face_are_not_dropped(tmp_path: Path) -> None:
+    own = table(label=(C, LABELS), other_label=(C, [0] * 4))
+    for changed in (own.with_transform(lambda rows: rows),):
+        with pytest.raises(warpfeed.UnsupportedError, match="with_transform"):
+            labels_of(changed)
+    assert labels_of(own.with_format("torch")) == LABELS
+    assert labels_of(own.with_format("torch", columns=["image", "other_label"])) == [0] * 4
+    assert labels_of(own.select([2, 0])) == [2, 3]
+    assert labels_of(own.rename_column("label", "x").rename_column("other_label", "label")) == [0] * 4
+    gray = own.cast_column("image", datasets.Image(mode="L"))
+    with pytest.raises(warpfeed.UnsupportedError, match="converts images to L"):
+        labels_of(gray)
+    own.remove_columns("other_label").to_parquet(tmp_path / "x.parquet")
+    assert pickle.loads(pickle.dumps(warpfeed.Error)) is warpfeed.Error
