@@ -139,11 +139,47 @@ fn answer(audit: &Audit, counts: &FindingCounts) -> Vec<String> {
     if counts.count(Finding::OtherLabel) > 0 {
         answer.push(format!("{} have a copy with another label.", counts.count(Finding::OtherLabel)));
     }
+    answer.extend(audit.splits[1..].iter().filter_map(|split| other_classes(&audit.splits[0], split)));
     if let Some(path) = &audit.options.kept {
         let (kept, all) = (audit.kept(&audit.options.drop).count(), audit.splits[0].images.len());
         answer.push(format!("{kept} of {all} images of {} are kept: {}", audit.splits[0].name, path.display()));
     }
     answer
+}
+
+/// The difference between the classes of two splits, if there is one: labels of equal classes then are other numbers.
+fn other_classes(first: &Split, split: &Split) -> Option<String> {
+    let (ours, theirs) = (first.images.classes(), split.images.classes());
+    let (labels, other) = (first.images.has_labels(), split.images.has_labels());
+    if labels != other {
+        let (with, without) = if labels { (first, split) } else { (split, first) };
+        return Some(format!("{} has labels, and {} has none.", with.name, without.name));
+    }
+    if ours == theirs || !labels {
+        return None;
+    }
+    let missing =
+        |own: &[String], of: &[String]| own.iter().filter(|class| !of.contains(class)).cloned().collect::<Vec<_>>();
+    let shown = |name: &str, classes: Vec<String>| match &classes[..] {
+        [] => String::new(),
+        [some @ .., last] if classes.len() <= 5 => {
+            let some: String = some.iter().map(|class| format!("{class}, ")).collect();
+            format!("; only {name} has {some}{last}")
+        }
+        [first, ..] => format!("; only {name} has {first} and {} more", classes.len() - 1),
+    };
+    let moved = ours
+        .iter()
+        .enumerate()
+        .filter(|(label, class)| theirs.iter().position(|own| own == *class).is_some_and(|own| own != *label));
+    Some(format!(
+        "{} and {} have different classes{}{}; {} classes of both have other labels.",
+        first.name,
+        split.name,
+        shown(&first.name, missing(ours, theirs)),
+        shown(&split.name, missing(theirs, ours)),
+        moved.count(),
+    ))
 }
 
 /// Numbers of images by class, for each split.

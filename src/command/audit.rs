@@ -61,7 +61,7 @@ impl AuditArgs {
         let specs = std::iter::once(&self.source).chain(&self.against);
         let splits = specs.clone().zip(names(&specs.map(PathBuf::as_path).collect::<Vec<_>>()));
         let split = |(spec, name): (&PathBuf, String)| -> Result<Split> {
-            Ok(Split { name, images: self.fields.open(spec, self.format)?.into_data_set()? })
+            Ok(Split { name, images: self.fields.open_alone(spec, self.format)?.into_data_set()? })
         };
         let splits = splits.map(split).collect::<Result<Vec<_>>>()?;
         let mut options = AuditOptions::default();

@@ -54,6 +54,11 @@ impl FieldArgs {
         OpenOptions { random_access: is_remote(spec), ..self.options(format)? }.open(spec)
     }
 
+    /// Opens it with its own classes, whatever stands beside it.
+    pub fn open_alone(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Input> {
+        OpenOptions { random_access: is_remote(spec), ..self.options(format)? }.open_alone(spec)
+    }
+
     fn options(&self, format: Option<SourceFormat>) -> Result<OpenOptions> {
         Ok(OpenOptions {
             format,

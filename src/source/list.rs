@@ -57,8 +57,22 @@ pub struct ListFile {
     value_ends: Vec<u64>,
 }
 
-/// First bytes of images.
-const IMAGES: [&[u8]; 3] = [b"\xff\xd8\xff", b"\x89PNG", b"RIFF"];
+/// First bytes of files that are no lists, with what they are and what to do with them.
+const OTHERS: [(&[u8], &str); 12] = [
+    (b"\xff\xd8\xff", IMAGE),
+    (b"\x89PNG", IMAGE),
+    (b"RIFF", IMAGE),
+    (b"PK\x03\x04", "a zip archive: unpack it, or pack its images into a tar"),
+    (b"\x89HDF", "an HDF5 file: write its images to files or shards, as h5py reads them"),
+    (b"PAR1", "a Parquet file: use the format parquet (--format parquet)"),
+    (b"ARROW1", "an Arrow file: write it as Parquet"),
+    (b"\x93NUMPY", "a NumPy array: write its images to files or shards"),
+    (b"\x1f\x8b", "compressed by gzip: unpack it"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd: unpack it"),
+    (b"SQLite format 3", "an SQLite database: write its images to files or shards"),
+    (b"\x80\x04\x95", "a pickle of Python: write its images to files or shards"),
+];
+const IMAGE: &str = "an image itself: give its folder, or use `warpfeed apply`";
 
 /// Beginning of the first line of a list with named columns.
 const COLUMNS: &[u8] = b"#path\t";
@@ -114,10 +128,15 @@ impl ListFile {
                 list.label = list.label_column(path, wanted)?;
                 list.takes_labels = wanted != Some(label::NONE);
             }
-            if number == 1 && IMAGES.iter().any(|magic| line.starts_with(magic)) {
+            let other = OTHERS.iter().find(|(magic, _)| number == 1 && line.starts_with(magic));
+            if let Some((_, what)) = other {
                 let expected = "a folder of images, or a list of paths and labels";
-                let got = format!("{}, an image itself: give its folder, or use `warpfeed apply`", path.display());
-                return Err(Error::parameter("ListFile::open", "path", expected, got));
+                return Err(Error::parameter(
+                    "ListFile::open",
+                    "path",
+                    expected,
+                    format!("{}, {what}", path.display()),
+                ));
             }
             paths_alone |= number == 1 && line == PATHS_ALONE;
             if line.trim_ascii().is_empty() || line[0] == b'#' {
@@ -415,6 +434,13 @@ mod tests {
             let message = error.to_string();
             assert!(error.is_parameter() && message.ends_with(&format!("list.tsv line {line}")), "{message}");
             assert!(message.len() < 400, "{message}");
+        }
+        for (start, says) in [
+            (&b"PK\x03\x04"[..], "a zip archive"),
+            (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+            (b"PAR1", "--format parquet"),
+        ] {
+            assert!(open(start).1.unwrap_err().to_string().contains(says), "{says}");
         }
         let (_folder, image) = open(b"\xff\xd8\xff\xe0\0\x10JFIF\0");
         assert!(image.unwrap_err().to_string().contains("list.tsv, an image itself"));

@@ -539,6 +539,39 @@ mod tests {
     }
 
     #[test]
+    fn options_that_a_source_ignores_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("cat")).unwrap();
+        std::fs::write(folder.path().join("cat/1.jpg"), "one").unwrap();
+        std::fs::write(folder.path().join("list.tsv"), "cat/1.jpg\t9\n").unwrap();
+        std::fs::write(folder.path().join("coco.json"), r#"{"images": [], "annotations": [], "categories": []}"#)
+            .unwrap();
+        let (text, usual) = (|text: &str| Some(text.to_owned()), RecordOptions::default);
+        let of = |records: RecordOptions| OpenOptions { records, ..OpenOptions::default() };
+        let given = [
+            ("image", of(RecordOptions { image: text("jpg"), ..usual() })),
+            ("label", of(RecordOptions { label: text("cls"), ..usual() })),
+            ("classes", of(RecordOptions { classes: vec!["cat".to_owned()], ..usual() })),
+            ("boxes", of(RecordOptions { boxes: Some(crate::fields::BoxFormat::Xyxy), ..usual() })),
+            ("split", OpenOptions { split: text("train"), ..OpenOptions::default() }),
+            ("window", OpenOptions { window: Some(2), ..OpenOptions::default() }),
+        ];
+        for (option, options) in given {
+            for (spec, format) in [("", None), ("list.tsv", None), ("", Some(SourceFormat::Coco))] {
+                let annotations = format.map(|_| folder.path().join("coco.json"));
+                let options = OpenOptions { format, annotations, ..options.clone() };
+                let error = options.open(folder.path().join(spec)).err().unwrap();
+                let says = error.to_string();
+                // A stream of a list is refused by its format.
+                assert!(
+                    error.is_parameter() && (says.contains(option) || option == "window"),
+                    "{option} {spec}: {says}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn a_split_has_the_classes_of_its_data_set() {
         let root = tempfile::tempdir().unwrap();
         for name in ["train/cat/1.jpg", "train/dog/1.jpg", "val/dog/2.jpg"] {
@@ -550,6 +583,12 @@ mod tests {
         let val = open_split("val").unwrap().into_data_set().unwrap();
         assert_eq!((val.len(), val.label(0), val.classes()), (1, Some(1), &["cat".to_owned(), "dog".to_owned()][..]));
         assert_eq!(open_split("train").unwrap().into_data_set().unwrap().len(), 2);
+        // By its own path it is the same; as a folder of classes it has its own.
+        let own = |format| {
+            let options = OpenOptions { format, ..OpenOptions::default() };
+            options.open(root.path().join("val")).unwrap().into_data_set().unwrap().label(0)
+        };
+        assert_eq!((own(None), own(Some(SourceFormat::Folder))), (Some(1), Some(0)));
         assert!(open(root.path()).err().unwrap().to_string().contains("one of train, val"));
         let folders = OpenOptions { format: Some(SourceFormat::Folder), ..OpenOptions::default() };
         assert_eq!(folders.open(root.path()).unwrap().classes(), ["train", "val"]);

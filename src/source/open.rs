@@ -172,7 +172,16 @@ impl OpenOptions {
     /// # Errors
     /// The errors of [`open`].
     pub fn open(&self, spec: impl AsRef<Path>) -> Result<Input> {
-        let spec = spec.as_ref();
+        self.open_as(spec.as_ref(), false)
+    }
+
+    /// Opens a source with its own classes, even if a training split stands beside it.
+    #[cfg(feature = "cli")]
+    pub(crate) fn open_alone(&self, spec: &Path) -> Result<Input> {
+        self.open_as(spec, true)
+    }
+
+    fn open_as(&self, spec: &Path, alone: bool) -> Result<Input> {
         if !self.beside.is_empty() {
             return self.open_beside(spec);
         }
@@ -201,7 +210,7 @@ impl OpenOptions {
             return Err(Error::parameter("open", "split", expected, format!("{split}, of {}", spec.display())));
         }
         let opened = self.open_files(files.clone())?;
-        if self.format == Some(SourceFormat::Folder) || opened.input.has_labels() != Some(true) {
+        if alone || self.format == Some(SourceFormat::Folder) || opened.input.has_labels() != Some(true) {
             return Ok(opened.input);
         }
         match splits::kin(&files)? {

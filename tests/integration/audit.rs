@@ -178,6 +178,27 @@ fn what_was_planted_is_found_and_nothing_else() {
 }
 
 #[test]
+fn splits_of_other_classes_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["train/cat/1.jpg", "train/dog/2.jpg", "val/dog/3.jpg", "val/elk/4.jpg", "flat/5.jpg"] {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, jpeg(&scene(name.len() as u64), 90)).unwrap();
+    }
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let said = |against: &str| {
+        let output = command(&["audit", &path("train"), "--against", &path(against)]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let words = said("val");
+    let want = "train and val have different classes; only train has cat; only val has elk; 1 classes of both have other labels.";
+    assert!(words.contains(want), "{words}");
+    assert!(said("flat").contains("train has labels, and flat has none."));
+    assert!(!said("train").contains("classes;"));
+}
+
+#[test]
 fn an_interrupted_audit_goes_on() {
     let images: Vec<(Vec<u8>, u32)> = (0..12).map(|i| (jpeg(&scene(i % 11), 80), (i % 2) as u32)).collect();
     let source = EncodedImages::new(images);

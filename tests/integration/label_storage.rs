@@ -238,8 +238,7 @@ impl Place {
         if labels.contains(&Missing) && !kind.is_empty() {
             return false;
         }
-        let column =
-            if kind.is_empty() { String::new() } else { format!("optional {}", kind.replacen("{}", name, 1)) };
+        let column = if kind.is_empty() { String::new() } else { format!("optional {}", kind.replacen("{}", name, 1)) };
         let schema = format!(
             "message rows {{ optional group image {{ optional binary bytes; optional binary path (STRING); }} {column} }}"
         );

@@ -191,7 +191,10 @@ pub(crate) fn from_text(text: &[u8], names: bool) -> Result<Label, String> {
         return text.parse().map(Label::Number).map_err(|_| wrong());
     }
     // Numbers such as -2, 0.5 and inf are not names, and lists in JSON are several labels.
-    let name = !text.starts_with(['[', '{']) && !text.is_empty() && text.len() <= MAX_NAME_BYTES && text.parse::<f64>().is_err();
+    let name = !text.starts_with(['[', '{'])
+        && !text.is_empty()
+        && text.len() <= MAX_NAME_BYTES
+        && text.parse::<f64>().is_err();
     if name && !text.contains(char::is_control) { Ok(Label::Name(text.to_owned())) } else { Err(wrong()) }
 }
 
