@@ -18,6 +18,7 @@ use warpfeed::experiment::{
     synth::{SynthSettings, write_folder},
 };
 use warpfeed::prelude::*;
+use warpfeed::source::open_splits;
 use warpfeed::{EpochState, Error, LogOptions, Mix, Replay, Result, RunLog, Stats, TargetSpec, Targets};
 
 const SIDE_PX: u32 = 32;
@@ -127,7 +128,8 @@ fn main() -> Result<()> {
         write_folder(folder, &SynthSettings { seed, ..SynthSettings::new(count, 4) }, |_done| {})?;
     }
 
-    let source = ImageFolder::open(train)?;
+    // Opened together, so that the classes of train number the labels of both.
+    let [source, valid] = open_splits(run.join("images"), ["train", "valid"])?;
     let device = Device::cuda_if_available(0).map_err(candle)?;
     let mut weights = VarMap::new();
     let classes = source.classes().len();
@@ -142,7 +144,7 @@ fn main() -> Result<()> {
         .targets(TargetSpec::soft(classes as u32))
         .mix(Mix::torchvision(0.2, 1.0))
         .build()?;
-    let valid = Pipeline::builder(ImageFolder::open(valid)?)
+    let valid = Pipeline::builder(valid)
         .resize_shorter(SIDE_PX)
         .center_crop(SIDE_PX)
         .normalize(IMAGENET_MEAN, IMAGENET_STD)
