@@ -54,6 +54,9 @@ impl Form for PaddedImages {
     }
 }
 
+/// For mixed batches: places of the partners, their labels if samples have labels, and each image's own share.
+type Mixed = (Vec<usize>, Option<Vec<u32>>, Vec<f32>);
+
 /// A batch with everything that was asked for.
 #[pyclass(frozen, module = "warpfeed")]
 pub(crate) struct Batch {
@@ -78,9 +81,8 @@ pub(crate) struct Batch {
     /// Number of times that each sample came before in the epoch.
     #[pyo3(get)]
     repetitions: Vec<u32>,
-    /// For mixed batches: places of the partners, their labels if samples have labels, and each image's own share.
     #[pyo3(get)]
-    mixed: Option<(Vec<usize>, Option<Vec<u32>>, Vec<f32>)>,
+    mixed: Option<Mixed>,
     /// Number of images at the end that only fill the batch.
     #[pyo3(get)]
     padding: usize,

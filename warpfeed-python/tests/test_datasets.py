@@ -20,14 +20,28 @@ from warpfeed import transforms as t  # noqa: E402
 from warpfeed.torch import DataLoader  # noqa: E402
 
 LABELS = [3, 0, 2, 1]
-FILES = ["ImageFolder", "DatasetFolder", "ImageNet", "EuroSAT", "Country211", "Imagenette", "GTSRB", "StanfordCars", "RenderedSST2"]
+FILES = [
+    "ImageFolder",
+    "DatasetFolder",
+    "ImageNet",
+    "EuroSAT",
+    "Country211",
+    "Imagenette",
+    "GTSRB",
+    "StanfordCars",
+    "RenderedSST2",
+]
 PARALLEL = ["DTD", "FGVCAircraft", "Flowers102", "Food101", "SUN397", "OxfordIIITPet"]
 ARRAYS = ["CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "KMNIST", "EMNIST", "SVHN", "STL10", "USPS", "SEMEION"]
 
 
 def labels_of(dataset: Any, **options: Any) -> list[int | None]:
     loader = DataLoader(dataset, 2, device="cpu", transform=[t.CenterCrop(8, 8)], entry_points="none", **options)
-    return [None if batch is None else int(label) for _, batch in loader for label in (batch if batch is not None else [0, 0])]
+    return [
+        None if batch is None else int(label)
+        for _, batch in loader
+        for label in (batch if batch is not None else [0, 0])
+    ]
 
 
 def pictures(folder: Path) -> list[str]:
@@ -91,6 +105,9 @@ def test_what_a_data_set_does_itself_is_not_bypassed(tmp_path: Path) -> None:
     class Subset(torch.utils.data.Subset):
         def __getitem__(self, i: int) -> Any:
             return super().__getitem__(i)
+
+        def __getitems__(self, indices: list[int]) -> Any:
+            return [self[i] for i in indices]
 
     class Own:
         data, targets = numpy.zeros((2, 8, 8, 3), "uint8"), [0, 1]

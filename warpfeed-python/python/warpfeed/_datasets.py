@@ -75,12 +75,11 @@ def _torch_part(dataset: Any) -> Found | None:
 
 def _own_reading(dataset: Any, packages: tuple[str, ...]) -> None:
     """Refuses a data set whose __getitem__ is none of the packages': what it does with a sample would be bypassed."""
-    for kind in type(dataset).__mro__:
-        if "__getitem__" in vars(kind):
-            if kind.__module__.split(".")[0] in packages:
-                return
+    for method in ("__getitem__", "__getitems__"):
+        kind = next((kind for kind in type(dataset).__mro__ if method in vars(kind)), None)
+        if kind is not None and kind.__module__.split(".")[0] not in packages:
             raise UnsupportedError(
-                f"{kind.__qualname__}.__getitem__ makes the samples, and warpfeed would not call it: give a list of (path or "
+                f"{kind.__qualname__}.{method} makes the samples, and warpfeed would not call it: give a list of (path or "
                 "bytes, label), or an object with __len__ and read(i) -> (bytes or path, target)"
             )
 
@@ -265,11 +264,11 @@ def _pairs(dataset: Any) -> Found | None:
     images, labels = [pair[0] for pair in dataset], [pair[1] for pair in dataset]
     if not all(label is None or label == -1 for label in labels) and not all(_is_label(label) for label in labels):
         return Found(_warpfeed.Source.objects(_Pairs(dataset), None, []), target="target")
-    labels = _or_none(labels, "the list")
+    own = _or_none(labels, "the list")
     if all(isinstance(image, (str, os.PathLike)) for image in images):
-        return Found(_warpfeed.Source.files([os.fspath(image) for image in images], labels, []))
+        return Found(_warpfeed.Source.files([os.fspath(image) for image in images], own, []))
     if all(isinstance(image, (bytes, bytearray, memoryview)) for image in images):
-        return Found(_warpfeed.Source.memory([bytes(image) for image in images], labels, []))
+        return Found(_warpfeed.Source.memory([bytes(image) for image in images], own, []))
     raise TypeError("images of a list must be all paths, or all bytes of encoded images")
 
 
@@ -310,7 +309,9 @@ def _mapped(labels: list[int] | None, of: Callable[[int], Any] | None) -> list[i
     if not all(_is_label(label) for label in each.values()):
         raise UnsupportedError("target_transform does not give labels: give an object with read(i), and targets=")
     if any(of(label) != each[label] for label in each):
-        raise UnsupportedError("target_transform gives other labels when it is called again: give an object with read(i)")
+        raise UnsupportedError(
+            "target_transform gives other labels when it is called again: give an object with read(i)"
+        )
     return [int(each[label]) for label in labels]
 
 

@@ -160,7 +160,8 @@ def _to_dtype(transform: Any, state: _State) -> Steps:
         return []
     if name != "float32":
         raise _refuse(
-            transform, f"{name} is not supported: give float32, and the loader dtype= for float16, bfloat16 or uint8 at the end"
+            transform,
+            f"{name} is not supported: give float32, and the loader dtype= for float16, bfloat16 or uint8 at the end",
         )
     if not getattr(transform, "scale", True):
         raise _refuse(
