@@ -166,7 +166,7 @@ impl PresetOptions {
     }
 
     /// The transforms as text, which differs if they differ.
-    fn settings(&self) -> Result<String> {
+    pub fn settings(&self) -> Result<String> {
         if self.transforms.is_none() {
             return Ok(format!("preset {}, load {}", word(&self.preset), self.load));
         }
@@ -401,7 +401,7 @@ pub struct PipelineOptions {
     /// device decodes by our own kernels, and auto has the CPU help where the GPU is the slower of the two; both, like
     /// cpu, make the CPU's bytes. hybrid and hardware are nvJPEG's decoders, the latter on the GPU's hardware.
     #[arg(long, value_name = "PATH", default_value = "auto")]
-    decode: DecodePath,
+    pub decode: DecodePath,
     /// Limit of GPU memory for in-flight batches, in bytes [default: half of the free memory]
     #[arg(long, value_name = "BYTES")]
     device_memory: Option<u64>,
@@ -519,48 +519,13 @@ impl PipelineOptions {
         Ok(name.into())
     }
 
-    /// Text of all settings that decide about the output, except the source and the contents of
-    /// [`EpochState`](crate::EpochState).
-    pub fn settings(&self) -> Result<String> {
-        let mut settings = format!(
-            "{}, dtype {}, layout {}, orientation {}, last {}, on-error {}",
-            self.preset.settings()?,
-            word(&self.dtype),
-            word(&self.layout),
-            word(&self.opening.orientation),
-            word(&self.last),
-            word(&self.on_error),
-        );
-        if matches!(self.last, LastName::Drop) {
-            settings += &format!(", batch-size {}", self.batch_size);
-        }
-        if matches!(self.strategy, StrategyName::Composed) {
-            settings += ", strategy composed";
-        }
-        if let Some(side) = self.resize_first {
-            settings += &format!(", resize-first {side}");
-        }
-        if let Some(lanes) = self.lanes {
-            settings += &format!(", lanes {lanes}");
-        }
-        if let Some(targets) = &self.targets {
-            settings += &format!(", targets {targets}");
-        }
-        if !self.fields.is_empty() {
-            settings += &format!(", fields {}", self.fields.join(","));
-        }
-        if let Some(mix) = self.mix() {
-            settings += &format!(", mix {mix}, batch-size {}", self.batch_size);
-        }
-        if let Some(size) = self.opening.draft {
-            settings += &format!(", draft {size}");
-        }
-        if let Some(size) = self.opening.thumbnail {
-            settings += &format!(", thumbnail {size}, reducing-gap {}", self.opening.reducing_gap);
-        }
-        if self.opening.accept_truncated {
-            settings += ", accept-truncated";
-        }
-        Ok(settings)
+    /// Whether images are sampled once through multiplied maps, which has a result of its own.
+    pub fn is_composed(&self) -> bool {
+        matches!(self.strategy, StrategyName::Composed)
+    }
+
+    /// Whether the output depends on the batch size.
+    pub fn is_batch_size_seen(&self) -> bool {
+        matches!(self.last, LastName::Drop) || self.mix().is_some()
     }
 }

@@ -88,7 +88,7 @@ impl Run {
             }
         };
         let state = match &self.state {
-            Some(path) => Some(StateFile { path: path.clone(), settings: self.pipeline.settings()? }),
+            Some(path) => Some(StateFile { path: path.clone(), settings: super::run_settings(&self.pipeline)? }),
             None => None,
         };
         let mut log = self.log.as_ref().map(|path| self.open_log(path.clone(), pipeline)).transpose()?;
