@@ -18,7 +18,7 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 
 /// The last byte is the version of this format and of the scan's results.
-const MAGIC: &[u8; 8] = b"wfindex\x02";
+const MAGIC: &[u8; 8] = b"wfindex\x03";
 const HEADER_BYTES: usize = 8 + 3 * 8 + 8 + 8 + 4 + 4;
 const RECORD_BYTES: usize = 16;
 const CRC_BYTES: usize = 4;
