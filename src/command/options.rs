@@ -145,9 +145,11 @@ impl PresetOptions {
         self.published().map_or(&[], Preset::fields)
     }
 
-    /// Adds a published recipe's mixing, repetitions and fields, unless other fields are asked for.
+    /// Adds a published recipe's mixing, repetitions and fields, unless other fields are asked for. Images are mixed
+    /// without their targets.
     pub fn add_recipe(&self, builder: Builder, fields: &[String]) -> Builder {
-        let builder = self.mix().into_iter().fold(builder, Builder::mix);
+        let mix = self.mix().map(|mix| mix.hard_labels(true));
+        let builder = mix.into_iter().fold(builder, Builder::mix);
         let own = self.fields();
         let builder = if fields.is_empty() { builder.fields(own.iter().copied()) } else { builder.fields(fields) };
         let builder = builder.sanitize(own.is_empty());
@@ -353,8 +355,8 @@ pub struct PipelineOptions {
     fields: Vec<String>,
     /// Mix the images of each batch: torchvision=A/B or timm=A/B with the alphas of MixUp and CutMix.
     ///
-    /// Options may follow after commas: mode=pair or elem, probability=P, switch=P, minmax=A/B, uncorrected. Default:
-    /// as a published recipe does, else no mixing.
+    /// Options may follow after commas: mode=pair or elem, probability=P, switch=P, minmax=A/B, uncorrected, hard-labels.
+    /// Without hard-labels, f32 targets are needed. Default: as a published recipe does, else no mixing.
     #[arg(long, value_name = "SPEC")]
     mix: Option<Mix>,
     /// Deliver images in the source's order.
@@ -458,7 +460,8 @@ impl PipelineOptions {
         builder = self.lanes.into_iter().fold(builder, Builder::lanes);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
         builder = targets.into_iter().fold(builder, Builder::targets);
-        builder = self.mix.iter().cloned().fold(builder, Builder::mix);
+        // Here with its targets.
+        builder = self.mix().into_iter().fold(builder, Builder::mix);
         builder = self.cache().into_iter().fold(builder, Builder::cache);
         builder = builder.entry_points(EntryPointsValue::all(&self.entry_points));
         builder = self.resize_first.into_iter().fold(builder, Builder::resize_shorter);

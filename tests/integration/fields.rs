@@ -282,6 +282,9 @@ pub(crate) fn builder(jpegs: &[Vec<u8>]) -> Builder {
 struct Given(Vec<Vec<Op>>);
 
 impl CustomTransform for Given {
+    fn fields_follow(&self) -> bool {
+        true
+    }
     fn name(&self) -> &'static str {
         "given"
     }
@@ -588,6 +591,9 @@ fn an_object_goes_with_all_its_rows_where_a_crop_leaves_its_center_out() {
 fn a_transform_of_the_callers_sees_the_boxes_at_its_place() {
     struct Follows;
     impl CustomTransform for Follows {
+        fn fields_follow(&self) -> bool {
+            true
+        }
         fn name(&self) -> &'static str {
             "follows"
         }
@@ -643,6 +649,9 @@ fn exif_orientation_turns_fields_first() {
 fn transforms_see_the_boxes_of_the_turned_image() {
     struct CropToBox;
     impl CustomTransform for CropToBox {
+        fn fields_follow(&self) -> bool {
+            true
+        }
         fn name(&self) -> &'static str {
             "crop_to_box"
         }
@@ -855,13 +864,33 @@ fn what_fields_cannot_follow_is_refused() {
     let jpegs = jpegs(3);
     let own = |op: Custom, names: &[&str]| {
         let builder = Pipeline::builder(with_fields(&jpegs)).fields(names.iter().copied()).augment(Transform::from(op));
-        builder.center_crop(16).build().unwrap().epoch(0).next().unwrap()
+        builder.center_crop(16).build().map(|pipeline| pipeline.epoch(0).next().unwrap().unwrap())
     };
     for names in [&["boxes"][..], &["mask"]] {
         let error = own(Custom::new("swirl", |_| ()), names).unwrap_err().to_string();
         assert!(error.contains("swirl") && error.contains("following"), "{error}");
         assert!(own(Custom::new("tint", |_| ()).keeps_places(), names).is_ok());
     }
+    // One that draws is asked before it draws.
+    struct Draws(bool);
+    impl CustomTransform for Draws {
+        fn name(&self) -> &'static str {
+            "draws"
+        }
+        fn draw(&self, _rng: &mut SampleRng, _sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
+            Ok(vec![Hflip.into()])
+        }
+        fn fields_follow(&self) -> bool {
+            self.0
+        }
+    }
+    let drawn = |follows, names: &[&str]| {
+        let builder = Pipeline::builder(with_fields(&jpegs)).fields(names.iter().copied());
+        builder.augment(maybe(0.5, [Transform::from(Draws(follows))])).center_crop(16).build()
+    };
+    let error = drawn(false, &["boxes"]).unwrap_err().to_string();
+    assert!(error.contains("draws") && error.contains("fields_follow"), "{error}");
+    assert!(drawn(true, &["boxes"]).is_ok() && drawn(false, &[]).is_ok());
     let moved = own(Custom::new("left", |_| ()).points(|[x, y], _| [x - 1.0, y]), &["boxes"]).unwrap();
     assert!(moved.fields(0).is_some());
     let builder = || Pipeline::builder(with_fields(&jpegs)).center_crop(16);
@@ -1230,6 +1259,9 @@ fn transforms_see_masks_at_their_place() {
     #[derive(Clone, Default)]
     struct Sees(Arc<Mutex<BTreeMap<u64, Fields>>>);
     impl CustomTransform for Sees {
+        fn fields_follow(&self) -> bool {
+            true
+        }
         fn name(&self) -> &'static str {
             "sees"
         }

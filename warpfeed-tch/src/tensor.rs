@@ -119,11 +119,12 @@ impl IntoTch for FieldTensor {
 }
 
 /// Images and labels (`[N]`, 64-bit integers), without the batch's padding. With several views, the images of the first
-/// view.
+/// view. A batch with targets is refused until they are taken out ([`Batch::take_targets`]).
 impl IntoTch for Batch {
     type Tch = (tch::Tensor, tch::Tensor);
 
     fn into_tch(self) -> Result<Self::Tch> {
+        self.check_targets_taken("Batch::into_tch")?;
         let count = self.len() - self.padding();
         let labels = match self.images().cuda() {
             Some(cuda) => labels_on_device(cuda, count),
