@@ -153,9 +153,10 @@ impl Boxes {
         self.corners().map(move |[x1, y1, x2, y2]| {
             let (w, h) = (x2 - x1, y2 - y1);
             // No comparison with NaN is true.
-            if !(w >= min_size && h >= min_size) {
+            let (is_long, is_large) = (w >= min_size && h >= min_size, w * h >= min_area);
+            if !is_long {
                 Some(DropRule::MinSize)
-            } else if !(w * h >= min_area) {
+            } else if !is_large {
                 Some(DropRule::MinArea)
             } else if !(inside(x1, x2, size.width) && inside(y1, y2, size.height)) {
                 Some(DropRule::Outside)

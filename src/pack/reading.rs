@@ -98,7 +98,7 @@ impl<'a> SampleReader<'a> {
         };
         std::thread::scope(|scope| {
             let workers = (self.options.workers as u64).min(len);
-            (0..workers).try_for_each(|i| spawn_scoped(scope, format!("warpfeed-pack-{i}"), &work).map(|_| ()))
+            (0..workers).try_for_each(|i| spawn_scoped(scope, format!("warpfeed-pack-{i}"), work).map(|_| ()))
         })?;
         if let Some(error) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             return Err(error);

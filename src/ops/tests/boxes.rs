@@ -74,7 +74,7 @@ fn no_box_inside_the_image_is_lost_by_rounding() {
                 let (kept, _) = left(&given, &[op.clone(), sanitize.clone()], size);
                 let (clamped, _) = left(&given, &[op.clone(), Clamp.into(), sanitize.clone()], size);
                 assert!(clamped.iter().all(|number| has(&kept, number)), "{op:?}, {format:?}");
-                let (all, inside) = left(&given, &[op.clone()], size);
+                let (all, inside) = left(&given, std::slice::from_ref(op), size);
                 saved += all.iter().zip(inside).filter(|(number, inside)| !inside && has(&clamped, number)).count();
                 if still.contains(op) {
                     let unclamped = given.boxes().unwrap().clone().with_clamping(Clamping::None);

@@ -191,7 +191,7 @@ mod tests {
             assert!(decoded(&animation[..end]).is_err(), "the first {end} bytes");
         }
         // EXIF data and XMP are announced, and are not there.
-        assert_eq!(decoded(&file(0x1C, [5, 3], &[chunk.clone()])).unwrap(), colors);
+        assert_eq!(decoded(&file(0x1C, [5, 3], std::slice::from_ref(&chunk))).unwrap(), colors);
         for (wrong, message) in [
             (file(2, [5, 3], &[frame([0, 0], 0, &chunk)]), "without parameters"),
             (file(2, [5, 3], &[parameters.clone(), chunk.clone()]), "outside of its frames"),
