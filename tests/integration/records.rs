@@ -684,7 +684,8 @@ fn an_index_is_not_that_of_another_shard_with_the_same_size_and_time() {
     let folder = tempfile::tempdir().unwrap();
     let number =
         |label: f32| vec![bytes_feature("image/encoded", b"one"), int_feature("image/class/label", label as u64)];
-    let made: [(&str, &dyn Fn(f32) -> Vec<u8>); 3] = [
+    type Made = dyn Fn(f32) -> Vec<u8>;
+    let made: [(&str, &Made); 3] = [
         ("tar", &|label| tar(&[("1.jpg", b"one"), ("1.cls", label.to_string().as_bytes())])),
         ("tfrecord", &|label| example(&number(label))),
         ("rec", &|label| recordio(&[label], b"one")),
