@@ -28,7 +28,12 @@ impl CustomTransform for Salt {
                 image.pixels_mut()[place as usize] = [255; 4];
             }
         });
-        Ok(vec![salt.into()])
+        Ok(vec![salt.keeps_places().into()])
+    }
+
+    /// Boxes and masks stay where they are.
+    fn fields_follow(&self) -> bool {
+        true
     }
 }
 
@@ -44,6 +49,11 @@ impl CustomTransform for Jigger {
     fn draw(&self, rng: &mut SampleRng, sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
         let (x, y) = (rng.below(9) as i32 - 4, rng.below(9) as i32 - 4);
         Ok(vec![Crop::new(x, y, sample.size).into(), Rotate::new(rng.uniform(-3.0, 3.0)).into()])
+    }
+
+    /// Boxes and masks follow the crate's operations by themselves.
+    fn fields_follow(&self) -> bool {
+        true
     }
 }
 

@@ -1,9 +1,11 @@
 //! Opening files that must be regular ones, reading whole files up to a limit, and how many may be open.
 
 use crate::error::{Error, Result};
+use sha2::{Digest, Sha256};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 /// warpfeed's folder in the user's cache folder. `None` if no variable names the latter.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
@@ -19,6 +21,50 @@ fn user_folder(variable: &str, in_home: &str) -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = absolute(variable).or_else(|| Some(absolute("HOME")?.join(in_home)))?;
     Some(folder.join("warpfeed"))
+}
+
+/// What distinguishes a file from another of its name and length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Modification time, in nanoseconds since 1970.
+    pub(crate) modified_ns: u64,
+    /// Time of the last change, also of the file's attributes, in nanoseconds since 1970. Programs cannot set it.
+    changed_ns: u64,
+    pub(crate) inode: u64,
+}
+
+impl Identity {
+    pub(crate) fn of(file: &Metadata) -> Self {
+        let since = file.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified_ns = since.map_or(0, |since| since.as_nanos() as u64);
+        #[cfg(unix)]
+        let (changed_ns, inode) = {
+            use std::os::unix::fs::MetadataExt;
+            let nanoseconds = file.ctime().wrapping_mul(1_000_000_000).wrapping_add(file.ctime_nsec());
+            (nanoseconds as u64, file.ino())
+        };
+        #[cfg(not(unix))]
+        let (changed_ns, inode) = (0, 0);
+        Self { modified_ns, changed_ns, inode }
+    }
+
+    /// A hash of all of it.
+    pub(crate) fn version(self) -> u64 {
+        let mut hash = Sha256::new();
+        [self.modified_ns, self.changed_ns, self.inode].iter().for_each(|number| hash.update(number.to_le_bytes()));
+        hash.finalize().first_chunk().map_or(0, |start| u64::from_le_bytes(*start))
+    }
+}
+
+/// The version of the file that a sample comes from, by the sample's name: a file, a member of one (`a.tar/1.jpg`), or a
+/// place in one (`a.rec at byte 7`). `None` if there is no such file.
+pub(crate) fn version_of_sample(name: &str) -> Option<u64> {
+    let version = |path: &Path| {
+        let metadata = fs::metadata(path).ok().filter(Metadata::is_file)?;
+        Some(Identity::of(&metadata).version() ^ metadata.len())
+    };
+    let place = [" at byte ", " row "].iter().find_map(|word| name.rsplit_once(word)).map_or(name, |(file, _)| file);
+    Path::new(name).ancestors().chain([Path::new(place)]).find_map(version)
 }
 
 /// Reads a whole file of at most `max_bytes`. Of a longer file nothing is read. What is no regular file is refused at

@@ -3,7 +3,7 @@
 use crate::backend::masks::MaskRunner;
 use crate::decode::Header;
 use crate::error::Result;
-use crate::fields::{Field, Fields, FurtherImage, Mask};
+use crate::fields::{DroppedObjects, Field, Fields, FurtherImage, Mask};
 use crate::opening::Stored;
 use crate::ops::{Op, ops_on_mask};
 use crate::plan::{Plan, Planner, Strategy};
@@ -14,9 +14,15 @@ use std::borrow::Cow;
 #[derive(Default)]
 pub(crate) struct Follower {
     masks: MaskRunner,
+    dropped: DroppedObjects,
 }
 
 impl Follower {
+    /// Number of objects dropped since the last call, by rule.
+    pub(crate) fn take_dropped(&mut self) -> DroppedObjects {
+        std::mem::take(&mut self.dropped)
+    }
+
     /// The fields of an image as stored, after a recipe that is run on it or on a draft of it.
     ///
     /// # Errors
@@ -97,10 +103,10 @@ impl Follower {
             };
             // Masks of objects that go need not be moved.
             rest = (size, part);
-            size = move_points(&mut fields, size, part)?;
+            size = part.iter().try_fold(size, |size, op| op.move_and_count(&mut fields, size, &mut self.dropped))?;
             if let Some(op) = joins {
                 self.move_masks(&mut fields, rest.0, part, planner)?;
-                size = op.move_points(&mut fields, size)?;
+                size = op.move_and_count(&mut fields, size, &mut self.dropped)?;
                 rest = (size, &recipe[..0]);
             }
         }

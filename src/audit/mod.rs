@@ -29,7 +29,7 @@ use crate::experiment::report::Report;
 use crate::source::Source;
 use crate::threads::{MAX_THREADS, spawn_scoped};
 use journal::Journal;
-use record::{Inspector, Record};
+use record::{Inspector, Record, version_of};
 use row::{FORMATS, Row};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -234,7 +234,17 @@ impl Audit {
         };
         let mut journal = match &options.folder {
             Some(folder) => {
-                Some(Journal::open(folder, &self.splits, options.resume, &mut |record| add(&record, &mut rows))?)
+                // An image whose file was changed or replaced is looked at again.
+                let is_same = |record: &Record| {
+                    let (source, index) = self.sample(record.image);
+                    record.version == version_of(&source.name(index))
+                };
+                let mut again = |record: Record| {
+                    if is_same(&record) {
+                        add(&record, &mut rows)
+                    }
+                };
+                Some(Journal::open(folder, &self.splits, options.resume, &mut again)?)
             }
             None => None,
         };

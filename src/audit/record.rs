@@ -26,6 +26,8 @@ pub(super) struct Record {
     pub(super) name: String,
     /// The label; `None` if the image has none.
     pub(super) label: Option<u32>,
+    /// Distinguishes the file that the image is in from others of its name; 0 if it is in no file.
+    pub(super) version: u64,
     /// Size of the file.
     pub(super) bytes: u32,
     /// The first 128 bits of SHA-256 of the file, in hexadecimal; empty if it could not be read.
@@ -60,6 +62,11 @@ pub(super) struct Record {
     pub(super) error: String,
 }
 
+/// The version of the file that an image is in; 0 if it is in none.
+pub(super) fn version_of(name: &str) -> u64 {
+    crate::file::version_of_sample(name).unwrap_or(0)
+}
+
 /// The decoder and the memory of one thread.
 pub(super) struct Inspector {
     decoder: Decoder,
@@ -81,7 +88,8 @@ impl Inspector {
     /// Errors that are not the sample's fault.
     pub(super) fn inspect(&mut self, source: &dyn Source, index: u64, stopped: &AtomicBool) -> Result<Record> {
         let (name, label) = (source.name(index).into_owned(), source.label(index));
-        let mut record = Record { name, label, orientation: 1, ..Record::default() };
+        let version = version_of(&name);
+        let mut record = Record { name, label, version, orientation: 1, ..Record::default() };
         let mut sample = Sample::with_buffer(std::mem::take(&mut self.buffer));
         let examined = match source.read(index, &Want::IMAGE.unless(stopped), &mut sample) {
             Ok(()) => self.examine(sample.bytes(), &mut record),

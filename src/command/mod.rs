@@ -21,6 +21,7 @@ mod preview;
 mod recipe;
 mod replay;
 mod run;
+mod settings;
 mod source;
 mod stored;
 mod supply;
@@ -95,6 +96,18 @@ pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 /// The arguments after the program's name, as text.
 fn arguments() -> impl Iterator<Item = String> {
     ARGUMENTS.get().into_iter().flatten().map(|argument| argument.to_string_lossy().into_owned())
+}
+
+/// The settings of the `warpfeed run` with these options that decide about its output.
+fn run_settings(options: &options::PipelineOptions) -> Result<String> {
+    let mut command = Cli::command();
+    let words = std::iter::once("warpfeed".into()).chain(ARGUMENTS.get().into_iter().flatten().cloned());
+    let given = command.try_get_matches_from_mut(words);
+    let run = given.as_ref().ok().and_then(|given| given.subcommand_matches("run"));
+    let (Some(run), Some(command)) = (run, command.find_subcommand("run")) else {
+        return Err(Error::Panic { message: "the arguments are not those of a run".to_owned() });
+    };
+    settings::settings(command, run, options)
 }
 
 /// Reads the arguments of a logged `warpfeed run`.

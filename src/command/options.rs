@@ -145,9 +145,11 @@ impl PresetOptions {
         self.published().map_or(&[], Preset::fields)
     }
 
-    /// Adds a published recipe's mixing, repetitions and fields, unless other fields are asked for.
+    /// Adds a published recipe's mixing, repetitions and fields, unless other fields are asked for. Images are mixed
+    /// without their targets.
     pub fn add_recipe(&self, builder: Builder, fields: &[String]) -> Builder {
-        let builder = self.mix().into_iter().fold(builder, Builder::mix);
+        let mix = self.mix().map(|mix| mix.hard_labels(true));
+        let builder = mix.into_iter().fold(builder, Builder::mix);
         let own = self.fields();
         let builder = if fields.is_empty() { builder.fields(own.iter().copied()) } else { builder.fields(fields) };
         let builder = builder.sanitize(own.is_empty());
@@ -166,7 +168,7 @@ impl PresetOptions {
     }
 
     /// The transforms as text, which differs if they differ.
-    fn settings(&self) -> Result<String> {
+    pub fn settings(&self) -> Result<String> {
         if self.transforms.is_none() {
             return Ok(format!("preset {}, load {}", word(&self.preset), self.load));
         }
@@ -353,8 +355,8 @@ pub struct PipelineOptions {
     fields: Vec<String>,
     /// Mix the images of each batch: torchvision=A/B or timm=A/B with the alphas of MixUp and CutMix.
     ///
-    /// Options may follow after commas: mode=pair or elem, probability=P, switch=P, minmax=A/B, uncorrected. Default:
-    /// as a published recipe does, else no mixing.
+    /// Options may follow after commas: mode=pair or elem, probability=P, switch=P, minmax=A/B, uncorrected, hard-labels.
+    /// Without hard-labels, f32 targets are needed. Default: as a published recipe does, else no mixing.
     #[arg(long, value_name = "SPEC")]
     mix: Option<Mix>,
     /// Deliver images in the source's order.
@@ -401,7 +403,7 @@ pub struct PipelineOptions {
     /// device decodes by our own kernels, and auto has the CPU help where the GPU is the slower of the two; both, like
     /// cpu, make the CPU's bytes. hybrid and hardware are nvJPEG's decoders, the latter on the GPU's hardware.
     #[arg(long, value_name = "PATH", default_value = "auto")]
-    decode: DecodePath,
+    pub decode: DecodePath,
     /// Limit of GPU memory for in-flight batches, in bytes [default: half of the free memory]
     #[arg(long, value_name = "BYTES")]
     device_memory: Option<u64>,
@@ -458,7 +460,8 @@ impl PipelineOptions {
         builder = self.lanes.into_iter().fold(builder, Builder::lanes);
         builder = self.limit.into_iter().fold(builder, Builder::limit);
         builder = targets.into_iter().fold(builder, Builder::targets);
-        builder = self.mix.iter().cloned().fold(builder, Builder::mix);
+        // Here with its targets.
+        builder = self.mix().into_iter().fold(builder, Builder::mix);
         builder = self.cache().into_iter().fold(builder, Builder::cache);
         builder = builder.entry_points(EntryPointsValue::all(&self.entry_points));
         builder = self.resize_first.into_iter().fold(builder, Builder::resize_shorter);
@@ -519,48 +522,13 @@ impl PipelineOptions {
         Ok(name.into())
     }
 
-    /// Text of all settings that decide about the output, except the source and the contents of
-    /// [`EpochState`](crate::EpochState).
-    pub fn settings(&self) -> Result<String> {
-        let mut settings = format!(
-            "{}, dtype {}, layout {}, orientation {}, last {}, on-error {}",
-            self.preset.settings()?,
-            word(&self.dtype),
-            word(&self.layout),
-            word(&self.opening.orientation),
-            word(&self.last),
-            word(&self.on_error),
-        );
-        if matches!(self.last, LastName::Drop) {
-            settings += &format!(", batch-size {}", self.batch_size);
-        }
-        if matches!(self.strategy, StrategyName::Composed) {
-            settings += ", strategy composed";
-        }
-        if let Some(side) = self.resize_first {
-            settings += &format!(", resize-first {side}");
-        }
-        if let Some(lanes) = self.lanes {
-            settings += &format!(", lanes {lanes}");
-        }
-        if let Some(targets) = &self.targets {
-            settings += &format!(", targets {targets}");
-        }
-        if !self.fields.is_empty() {
-            settings += &format!(", fields {}", self.fields.join(","));
-        }
-        if let Some(mix) = self.mix() {
-            settings += &format!(", mix {mix}, batch-size {}", self.batch_size);
-        }
-        if let Some(size) = self.opening.draft {
-            settings += &format!(", draft {size}");
-        }
-        if let Some(size) = self.opening.thumbnail {
-            settings += &format!(", thumbnail {size}, reducing-gap {}", self.opening.reducing_gap);
-        }
-        if self.opening.accept_truncated {
-            settings += ", accept-truncated";
-        }
-        Ok(settings)
+    /// Whether images are sampled once through multiplied maps, which has a result of its own.
+    pub fn is_composed(&self) -> bool {
+        matches!(self.strategy, StrategyName::Composed)
+    }
+
+    /// Whether the output depends on the batch size.
+    pub fn is_batch_size_seen(&self) -> bool {
+        matches!(self.last, LastName::Drop) || self.mix().is_some()
     }
 }

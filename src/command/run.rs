@@ -7,6 +7,7 @@ use super::values::one_device;
 use crate::experiment::run::{Progress, RunReport, run_logged};
 use crate::experiment::run_group::{GroupReport, run_group};
 use crate::experiment::run_state::StateFile;
+use crate::fields::DroppedObjects;
 use crate::source::{read_text_limited, without_secrets};
 use crate::{BatchImages, Device, Error, LogOptions, Pipeline, Result, RunLog, Stats};
 use clap::Args;
@@ -87,7 +88,7 @@ impl Run {
             }
         };
         let state = match &self.state {
-            Some(path) => Some(StateFile { path: path.clone(), settings: self.pipeline.settings()? }),
+            Some(path) => Some(StateFile { path: path.clone(), settings: super::run_settings(&self.pipeline)? }),
             None => None,
         };
         let mut log = self.log.as_ref().map(|path| self.open_log(path.clone(), pipeline)).transpose()?;
@@ -187,11 +188,21 @@ fn group_text(report: &GroupReport) -> String {
     for device in &report.devices {
         let digest = device.digest.as_ref().map_or_else(String::new, |digest| format!(", digest {digest}"));
         let _ = writeln!(text, "{}: {} images in {} batches{digest}", device.device, device.images, device.batches);
+        if let (Some(objects), Some(dropped)) = (device.objects, device.dropped_objects) {
+            let _ = writeln!(text, "  objects: {}", objects_text(objects, dropped));
+        }
         for bad in &device.bad {
             let _ = writeln!(text, "  not usable: {}: {}", escape(&bad.path), escape(&bad.error));
         }
     }
     text
+}
+
+/// Number of objects delivered, and of those that operations dropped, by rule.
+fn objects_text(objects: u64, dropped: DroppedObjects) -> String {
+    let rules: Vec<_> = dropped.iter().map(|(rule, objects)| format!("{objects} by {rule}")).collect();
+    let rules = if rules.is_empty() { String::new() } else { format!(" ({})", rules.join(", ")) };
+    format!("{objects} delivered, {} dropped by operations{rules}", dropped.total())
 }
 
 /// The report as text.
@@ -218,6 +229,9 @@ fn text(report: &RunReport) -> String {
             "padded        {} of {} images were smaller than a crop: its fill shows beside them",
             report.padded, report.images
         );
+    }
+    if let (Some(objects), Some(dropped)) = (report.objects, report.dropped_objects) {
+        let _ = writeln!(text, "objects       {}", objects_text(objects, dropped));
     }
     if let [first, .., last] = &report.each_epoch[..] {
         let _ = writeln!(

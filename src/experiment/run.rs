@@ -4,6 +4,7 @@ use super::digest::Digest;
 use super::run_state::{Earlier, OtherRanks, Saved, StateFile};
 use crate::backend::LeftToCpu;
 use crate::error::{Error, Result};
+use crate::fields::DroppedObjects;
 use crate::pipeline::{BadSample, Batch, BatchImages, CacheUsage, Epoch, EpochState, Pipeline, RunLog, Stats};
 use crate::plan::Strategy;
 use crate::source::SourceSummary;
@@ -133,6 +134,12 @@ pub struct RunReport {
     pub source: SourceSummary,
     /// Images that were smaller than a crop, so that its fill shows beside them.
     pub padded: u64,
+    /// Objects delivered with the images, padding excluded; `None` without fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u64>,
+    /// Objects that operations dropped, by rule; `None` without fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_objects: Option<DroppedObjects>,
     /// Images that came decoded from the cache.
     pub cached: u64,
     /// Contents of the image cache at the end; `None` without one.
@@ -418,6 +425,8 @@ pub fn run_logged<I: BatchImages>(
         },
         source: pipeline.source_summary(),
         padded: stats.padded,
+        objects: pipeline.has_fields().then_some(stats.objects),
+        dropped_objects: pipeline.has_fields().then_some(stats.dropped_objects),
         cached: stats.cached,
         cache: pipeline.cache_usage(),
         entry_points_folder: pipeline.entry_points_folder().map(Path::to_owned),

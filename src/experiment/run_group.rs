@@ -3,6 +3,7 @@
 use super::digest::Digest;
 use super::run::StageSeconds;
 use crate::error::{Error, Result};
+use crate::fields::DroppedObjects;
 use crate::pipeline::{BadSample, Epoch, Pipeline, PipelineGroup, Stats};
 use crate::threads;
 use serde::Serialize;
@@ -43,6 +44,12 @@ pub struct DeviceReport {
     pub images: u64,
     /// Batches delivered to the device.
     pub batches: u64,
+    /// Objects delivered with the images; `None` without fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u64>,
+    /// Objects that operations dropped, by rule; `None` without fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dropped_objects: Option<DroppedObjects>,
     /// Number of its samples that could not be used.
     pub bad_count: u64,
     /// The first 1,000 of these samples in each epoch.
@@ -103,6 +110,8 @@ pub fn run_group(
         device: pipeline.device_name(),
         images: taken.stats.images,
         batches: taken.stats.batches,
+        objects: pipeline.has_fields().then_some(taken.stats.objects),
+        dropped_objects: pipeline.has_fields().then_some(taken.stats.dropped_objects),
         bad_count: taken.stats.bad,
         bad: taken.bad,
         digest: taken.hash.map(Digest::finish),

@@ -1,6 +1,6 @@
 //! Boxes of objects, their formats, and the rules by which boxes are valid.
 
-use super::keep_rows;
+use super::{DropRule, keep_rows};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,9 @@ impl FromStr for BoxFormat {
         }
     }
 }
+
+/// Share of a side by which f32 may round an edge across it: 16 times the distance of two numbers just below the side.
+const ROUNDING: f32 = 16.0 * f32::EPSILON / 2.0;
 
 /// Whether boxes are cut at the edges of the image by operations that move them across.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -123,6 +126,7 @@ impl Boxes {
 
     /// Whether each box is valid in an image of size `size`: torchvision's `SanitizeBoundingBoxes`. A valid box has
     /// sides of at least `min_size` pixels and an area of at least `min_area` square pixels, and lies inside the image.
+    /// Unlike in torchvision, an edge that is outside by no more than f32 may round it counts as inside.
     ///
     /// ```
     /// use warpfeed::{fields::{BoxFormat, Boxes}, image::Size};
@@ -132,18 +136,34 @@ impl Boxes {
     /// ```
     #[must_use]
     pub fn valid(&self, size: Size, min_size: f32, min_area: f32) -> Vec<bool> {
-        let [width, height] = [size.width as f32, size.height as f32];
-        let valid = |[x1, y1, x2, y2]: [f32; 4]| {
-            let (w, h) = (x2 - x1, y2 - y1);
-            w >= min_size
-                && h >= min_size
-                && w * h >= min_area
-                && x1.min(x2) >= 0.0
-                && y1.min(y2) >= 0.0
-                && x1.max(x2) <= width
-                && y1.max(y2) <= height
+        self.broken_rules(size, min_size, min_area).map(|rule| rule.is_none()).collect()
+    }
+
+    /// The first rule of [`valid`](Self::valid) that each box breaks.
+    pub(super) fn broken_rules(
+        &self,
+        size: Size,
+        min_size: f32,
+        min_area: f32,
+    ) -> impl Iterator<Item = Option<DropRule>> + '_ {
+        let inside = |low: f32, high: f32, side: u32| {
+            let (side, rounding) = (side as f32, side as f32 * ROUNDING);
+            low.min(high) >= -rounding && low.max(high) <= side + rounding
         };
-        self.corners().map(valid).collect()
+        self.corners().map(move |[x1, y1, x2, y2]| {
+            let (w, h) = (x2 - x1, y2 - y1);
+            // No comparison with NaN is true.
+            let (is_long, is_large) = (w >= min_size && h >= min_size, w * h >= min_area);
+            if !is_long {
+                Some(DropRule::MinSize)
+            } else if !is_large {
+                Some(DropRule::MinArea)
+            } else if !(inside(x1, x2, size.width) && inside(y1, y2, size.height)) {
+                Some(DropRule::Outside)
+            } else {
+                None
+            }
+        })
     }
 
     /// Checks that each box is one on an image of size `size`: finite numbers, no negative side, and not outside the image.

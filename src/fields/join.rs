@@ -1,7 +1,7 @@
 //! Fields of several samples on one canvas.
 
 use super::region::Region;
-use super::{Field, Fields};
+use super::{DropRule, DroppedObjects, Field, Fields};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use std::sync::Arc;
@@ -35,17 +35,17 @@ pub(crate) enum Shown {
 }
 
 impl Join {
-    /// Joins the fields of all samples on a canvas of size `canvas`.
+    /// Joins the fields of all samples on a canvas of size `canvas`. `dropped` counts objects that are covered.
     ///
     /// # Errors
     /// [`Error::Unfit`] if a field of another sample is missing, or is of another kind.
-    pub(super) fn apply(&self, fields: &mut Fields, canvas: Size) -> Result<()> {
+    pub(super) fn apply(&self, fields: &mut Fields, canvas: Size, dropped: &mut DroppedObjects) -> Result<()> {
         fields.fields_mut().for_each(|field| place(field, self.at, canvas));
         for (other, at) in &self.others {
             let region = match self.shown {
                 Shown::Objects { margin, refit } => {
                     let region = Region::of_objects(other, margin);
-                    region.inspect(|region| cut_out(fields, region, refit))
+                    region.inspect(|region| dropped.add(DropRule::Covered, cut_out(fields, region, refit)))
                 }
                 Shown::Covering | Shown::Blended => None,
             };
@@ -96,17 +96,18 @@ impl Join {
     }
 }
 
-/// Takes the pixels of a region from all objects.
-fn cut_out(fields: &mut Fields, region: &Region, refit: bool) {
+/// Takes the pixels of a region from all objects. Returns the number of objects that go.
+fn cut_out(fields: &mut Fields, region: &Region, refit: bool) -> usize {
     let is_masks = |field: &&mut Field| matches!(field, Field::Mask(mask) if mask.is_of_objects());
-    let Some(Field::Mask(masks)) = fields.fields_mut().find(is_masks) else { return };
+    let Some(Field::Mask(masks)) = fields.fields_mut().find(is_masks) else { return 0 };
     let left = masks.cut_out(region);
-    if refit {
-        if let Some(boxes) = fields.boxes_mut() {
-            boxes.refit(&left);
-        }
-        fields.keep(&left.iter().map(Option::is_some).collect::<Vec<_>>());
+    if !refit {
+        return 0;
     }
+    if let Some(boxes) = fields.boxes_mut() {
+        boxes.refit(&left);
+    }
+    fields.keep(&left.iter().map(Option::is_some).collect::<Vec<_>>())
 }
 
 /// Puts a field at a place of a canvas.
@@ -140,7 +141,7 @@ mod tests {
     fn all_fields_come_to_their_places() {
         let (mut fields, other) = (sample(3, 1), Arc::new(sample(4, 2)));
         let mut join = Join { at: [1, 0], others: vec![(Arc::clone(&other), [0, 1])], shown: Shown::Covering };
-        join.apply(&mut fields, Size::new(3, 2)).unwrap();
+        join.apply(&mut fields, Size::new(3, 2), &mut DroppedObjects::default()).unwrap();
         assert_eq!(fields.boxes().unwrap().rows(), [[2.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]);
         assert_eq!(fields.get(LABELS), Some(&Field::Integers(vec![3, 4])));
         let planes = |name: &str| match fields.get(name) {
@@ -153,10 +154,11 @@ mod tests {
         assert_eq!(points.points(), [[1.5, 0.5], [0.5, 1.5]]);
         // No pixel of the mask of a blended image is one sample's alone.
         join.shown = Shown::Blended;
-        assert!(join.apply(&mut sample(3, 1), Size::new(3, 2)).unwrap_err().is_bad_sample());
+        let apply = |join: &Join| join.apply(&mut sample(3, 1), Size::new(3, 2), &mut DroppedObjects::default());
+        assert!(apply(&join).unwrap_err().is_bad_sample());
         let poorer = Fields::new().with(BOXES, Boxes::new(BoxFormat::Xyxy, Vec::new())).unwrap();
         join.others = vec![(Arc::new(poorer), [0, 0])];
-        assert!(join.apply(&mut sample(3, 1), Size::new(3, 2)).unwrap_err().to_string().contains(LABELS));
+        assert!(apply(&join).unwrap_err().to_string().contains(LABELS));
     }
 
     #[test]
@@ -177,7 +179,10 @@ mod tests {
         let other = made(&[[2.0, 0.0, 3.0, 1.0]], &[[0, 0, 1, 0]], &[7], [8, 8, 7, 8]);
         let joined = |margin, refit| {
             let (mut fields, others) = (own(), vec![(Arc::new(other.clone()), [0; 2])]);
-            Join { at: [0; 2], others, shown: Shown::Objects { margin, refit } }.apply(&mut fields, canvas).unwrap();
+            let join = Join { at: [0; 2], others, shown: Shown::Objects { margin, refit } };
+            let mut dropped = DroppedObjects::default();
+            join.apply(&mut fields, canvas, &mut dropped).unwrap();
+            assert_eq!(dropped.total(), u64::from(refit), "{dropped:?}");
             fields
         };
         let rows = [[0.0, 0.0, 2.0, 1.0], [2.0, 0.0, 3.0, 1.0]];

@@ -17,6 +17,7 @@ mod batch;
 mod boxes;
 pub(crate) mod carried;
 mod drawing;
+mod dropped;
 mod file;
 mod further_image;
 mod join;
@@ -30,6 +31,8 @@ pub(crate) mod region;
 pub use batch::{BatchFields, Padded};
 pub use boxes::{BoxFormat, Boxes, Clamping};
 pub use drawing::draw;
+pub(crate) use dropped::DropRule;
+pub use dropped::DroppedObjects;
 pub use file::{read_fields, write_fields};
 pub use further_image::FurtherImage;
 pub use keypoints::{KeyPoints, PointConvention};
@@ -257,11 +260,14 @@ impl Fields {
         self.fields_mut().find_map(|field| if let Field::Boxes(boxes) = field { Some(boxes) } else { None })
     }
 
-    /// Keeps the objects for which `kept` is true: their boxes, numbers, keypoints and masks.
-    pub(crate) fn keep(&mut self, kept: &[bool]) {
-        if kept.contains(&false) {
+    /// Keeps the objects for which `kept` is true: their boxes, numbers, keypoints and masks. Returns the number of
+    /// objects that go.
+    pub(crate) fn keep(&mut self, kept: &[bool]) -> usize {
+        let gone = kept.iter().filter(|kept| !**kept).count();
+        if gone > 0 {
             self.fields_mut().filter(|field| field.objects().is_some()).for_each(|field| field.keep(kept));
         }
+        gone
     }
 }
 

@@ -6,7 +6,7 @@
 use super::boxes::{BoxFormat, convert};
 pub(crate) use super::join::{Join, Shown};
 use super::keypoints::PointConvention;
-use super::{Boxes, Clamping, Field, Fields, KeyPoints};
+use super::{Boxes, Clamping, DropRule, DroppedObjects, Field, Fields, KeyPoints};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
 use std::fmt;
@@ -70,7 +70,7 @@ impl fmt::Debug for PointFunction {
 pub(crate) struct Selection {
     /// The box's center lies strictly inside.
     pub(crate) center: Option<Rect>,
-    /// Least side and least area of a box, which lies inside the image.
+    /// Least side and least area of a box, which lies inside the image. Boxes are clamped before.
     pub(crate) least: Option<[f32; 2]>,
     /// Least share of the box's area that operations have left inside the image.
     pub(crate) min_visibility: f32,
@@ -78,23 +78,30 @@ pub(crate) struct Selection {
 
 impl Motion {
     /// Moves the boxes and keypoints of `fields` from an image of size `input` to one of size `output`, and drops
-    /// objects. Masks stay as they are, except those of objects that go, and where samples are joined.
+    /// objects, which `dropped` counts. Masks stay as they are, except those of objects that go, and where samples are
+    /// joined.
     ///
     /// # Errors
     /// [`Error::Unfit`](crate::Error::Unfit) if the fields of several samples cannot be joined.
-    pub(crate) fn apply(&self, fields: &mut Fields, input: Size, output: Size) -> Result<()> {
+    pub(crate) fn apply(
+        &self,
+        fields: &mut Fields,
+        input: Size,
+        output: Size,
+        dropped: &mut DroppedObjects,
+    ) -> Result<()> {
         match self {
             Self::Select(selection) => {
-                selection.apply(fields, input);
+                selection.apply(fields, input, dropped);
                 return Ok(());
             }
             Self::Keep(rows) => {
                 let kept: Vec<bool> =
                     (0..).take(fields.objects()).map(|row| rows.binary_search(&row).is_ok()).collect();
-                fields.keep(&kept);
+                dropped.add(DropRule::KeepObjects, fields.keep(&kept));
                 return Ok(());
             }
-            Self::Join(join) => return join.apply(fields, output),
+            Self::Join(join) => return join.apply(fields, output, dropped),
             _ => {}
         }
         for field in fields.fields_mut() {
@@ -198,20 +205,26 @@ impl Motion {
 }
 
 impl Selection {
-    fn apply(&self, fields: &mut Fields, size: Size) {
+    fn apply(&self, fields: &mut Fields, size: Size, dropped: &mut DroppedObjects) {
         let Some(boxes) = fields.boxes_mut() else { return };
-        let mut kept = vec![true; boxes.len()];
-        let mut only = |other: Vec<bool>| kept.iter_mut().zip(other).for_each(|(kept, other)| *kept &= other);
+        let mut broken: Vec<Option<DropRule>> = vec![None; boxes.len()];
+        let mut first = |rules: Vec<Option<DropRule>>| {
+            broken.iter_mut().zip(rules).for_each(|(broken, rule)| *broken = broken.or(rule));
+        };
         if let Some(rect) = self.center {
-            only(boxes.centers_inside(rect));
+            let inside = boxes.centers_inside(rect);
+            first(inside.into_iter().map(|inside| (!inside).then_some(DropRule::SelectObjects)).collect());
         }
         if let Some([min_size, min_area]) = self.least {
-            only(boxes.valid(size, min_size, min_area));
+            clamp(boxes, size);
+            first(boxes.broken_rules(size, min_size, min_area).collect());
         }
         if self.min_visibility > 0.0 {
-            only(boxes.visible().map(|share| share >= self.min_visibility).collect());
+            let too_little = |share| (share < self.min_visibility).then_some(DropRule::MinVisibility);
+            first(boxes.visible().map(too_little).collect());
         }
-        fields.keep(&kept);
+        broken.iter().flatten().for_each(|rule| dropped.add(*rule, 1));
+        fields.keep(&broken.iter().map(Option::is_none).collect::<Vec<_>>());
     }
 }
 

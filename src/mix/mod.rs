@@ -10,17 +10,19 @@ mod plan;
 pub(crate) use plan::{MixPlan, MixedImage, Mixing};
 
 use crate::error::{Error, Result};
+use crate::targets::{TargetSpec, TargetType};
 use std::fmt;
 use std::str::FromStr;
 
 /// MixUp and CutMix of whole batches ([`Builder::mix`](crate::Builder::mix)), as in torchvision or timm.
 ///
 /// MixUp blends each image with its partner, and CutMix pastes a rectangle of the partner into it. Targets that are f32
-/// ([`TargetSpec`](crate::TargetSpec)) are blended by the same share. For losses of your own,
-/// [`Batch::mixed`](crate::Batch::mixed) has the shares and the partners' labels.
+/// ([`TargetSpec`](crate::TargetSpec)) are blended by the same share. Without such targets, the labels of mixed images
+/// would be wrong, so `build` refuses a mix, unless [`hard_labels`](Self::hard_labels) says that the loss takes the shares
+/// and the partners' labels from [`Batch::mixed`](crate::Batch::mixed).
 ///
 /// The written form, as the command reads it, is `torchvision=0.2/1` or
-/// `timm=0.8/1,mode=pair,probability=0.5,switch=0.3,minmax=0.2/0.8,uncorrected`. The numbers after the name are the
+/// `timm=0.8/1,mode=pair,probability=0.5,switch=0.3,minmax=0.2/0.8,uncorrected,hard-labels`. The numbers after the name are the
 /// alphas of MixUp and CutMix; 0 switches one off.
 ///
 /// ```
@@ -51,6 +53,7 @@ pub struct Mix {
     mode: MixMode,
     corrected: bool,
     minmax: Option<(f64, f64)>,
+    hard_labels: bool,
 }
 
 /// The library whose way of mixing is used.
@@ -87,6 +90,7 @@ impl Mix {
             mode: MixMode::Batch,
             corrected: true,
             minmax: None,
+            hard_labels: false,
         }
     }
 
@@ -143,6 +147,25 @@ impl Mix {
         self
     }
 
+    /// Says that the loss takes the partners' labels and the shares from [`Batch::mixed`](crate::Batch::mixed), so that no
+    /// f32 targets are needed. Default: false.
+    #[must_use]
+    pub fn hard_labels(mut self, hard_labels: bool) -> Self {
+        self.hard_labels = hard_labels;
+        self
+    }
+
+    /// Checks that the targets are mixed with the images, or need not be.
+    pub(crate) fn check_targets(&self, targets: Option<&TargetSpec>) -> Result<()> {
+        if self.hard_labels || targets.and_then(TargetSpec::element) == Some(TargetType::F32) {
+            return Ok(());
+        }
+        let expected = "f32, which are mixed with the images (TargetSpec::soft(classes), --targets soft=CLASSES), or the \
+                        mix with hard_labels (,hard-labels), for a loss that takes partners and shares from Batch::mixed";
+        let got = targets.map_or_else(|| "labels alone".to_owned(), ToString::to_string);
+        Err(Error::parameter("mix", "targets", expected, got))
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |parameter, expected: &str, got: f64| Err(Error::parameter("mix", parameter, expected, got));
         for alpha in [self.mixup_alpha, self.cutmix_alpha] {
@@ -188,7 +211,10 @@ impl fmt::Display for Mix {
         if let Some((least, largest)) = self.minmax {
             write!(f, ",minmax={least}/{largest}")?;
         }
-        if self.corrected { Ok(()) } else { f.write_str(",uncorrected") }
+        if !self.corrected {
+            f.write_str(",uncorrected")?;
+        }
+        if self.hard_labels { f.write_str(",hard-labels") } else { Ok(()) }
     }
 }
 
@@ -197,7 +223,7 @@ impl FromStr for Mix {
 
     /// Reads `torchvision=MIXUP/CUTMIX` or `timm=MIXUP/CUTMIX`, where MIXUP and CUTMIX are the alphas. Options follow,
     /// separated by commas: `mode=batch`, `mode=pair` or `mode=elem`, `probability=P`, `switch=P`, `minmax=A/B`,
-    /// `uncorrected`.
+    /// `uncorrected`, `hard-labels`.
     fn from_str(text: &str) -> Result<Self> {
         let two = |text: &str| {
             let (first, second) = text.split_once('/')?;
@@ -222,12 +248,13 @@ impl FromStr for Mix {
                         mix.cutmix_minmax(least, largest)
                     }
                     None if word == "uncorrected" => mix.corrected(false),
+                    None if word == "hard-labels" => mix.hard_labels(true),
                     _ => return None,
                 })
             })
         };
         let expected = "torchvision=A/B or timm=A/B, the alphas of MixUp and CutMix, and mode=batch|pair|elem, \
-                        probability=P, switch=P, minmax=A/B, uncorrected behind commas";
+                        probability=P, switch=P, minmax=A/B, uncorrected, hard-labels behind commas";
         let mix = parse().ok_or_else(|| Error::parameter("mix", "spec", expected, text))?;
         mix.check().map(|()| mix)
     }

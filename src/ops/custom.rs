@@ -74,6 +74,15 @@ impl Custom {
         self
     }
 
+    /// Checks that it is known where points go.
+    pub(super) fn check_following(&self) -> Result<()> {
+        if self.points.is_some() || !self.moves_pixels() {
+            return Ok(());
+        }
+        Err(self
+            .unknown("fields", "say where points go (Custom::points), or that it moves none (Custom::keeps_places)"))
+    }
+
     fn unknown(&self, what: &str, remedy: &str) -> Error {
         Error::Unsupported { feature: format!("following {what} through {}", self.name), remedy: remedy.to_owned() }
     }

@@ -193,8 +193,8 @@ pub use written::TransformFile;
 pub use yolo_copy_paste::CopyPasteMode;
 
 use crate::error::{Error, Result};
-use crate::fields::Fields;
 use crate::fields::motion::Motion;
+use crate::fields::{DroppedObjects, Fields};
 use crate::raster::{Image, Rect, Size};
 use affine_warp::AffineWarp;
 use byte_table::ByteTable;
@@ -546,10 +546,20 @@ impl Op {
     /// Moves the boxes and keypoints of an image of size `input` as the operation moves pixels, and drops and adds the
     /// objects that it drops and adds. Returns the size of the result.
     pub(crate) fn move_points(&self, fields: &mut Fields, input: Size) -> Result<Size> {
+        self.move_and_count(fields, input, &mut DroppedObjects::default())
+    }
+
+    /// As [`move_points`](Self::move_points). `dropped` counts the objects that go.
+    pub(crate) fn move_and_count(
+        &self,
+        fields: &mut Fields,
+        input: Size,
+        dropped: &mut DroppedObjects,
+    ) -> Result<Size> {
         let output = self.output_size(input)?;
         let changes_rows = self.joins() || matches!(self, Self::KeepObjects(_));
         if fields.has_points() || changes_rows {
-            self.operation().motion(input)?.apply(fields, input, output)?;
+            self.operation().motion(input)?.apply(fields, input, output, dropped)?;
         }
         Ok(output)
     }

@@ -177,6 +177,13 @@ pub trait CustomTransform: Send + Sync {
     fn size_effect(&self) -> SizeEffect {
         SizeEffect::Keeps
     }
+
+    /// Whether boxes, keypoints and masks can follow everything that it draws: operations of this crate, and
+    /// [`Custom`](super::Custom) ones that say where points go. Default: false, and then a pipeline with fields
+    /// ([`Builder::fields`](crate::Builder::fields)) is not built.
+    fn fields_follow(&self) -> bool {
+        false
+    }
 }
 
 macro_rules! transforms {
@@ -386,6 +393,22 @@ impl Transform {
         match self.random().parts() {
             [] => each(self),
             parts => parts.iter().for_each(|part| part.each_leaf(each)),
+        }
+    }
+
+    /// Checks that fields can follow a transform of the caller's.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if it does not say so.
+    pub(crate) fn check_following(&self) -> Result<()> {
+        match self {
+            Self::Explicit(Op::Custom(own)) => own.check_following(),
+            Self::Custom(own) if !own.fields_follow() => Err(Error::Unsupported {
+                feature: format!("following fields through {}", own.name()),
+                remedy: "say that they can follow what it draws (CustomTransform::fields_follow), or ask for no fields"
+                    .to_owned(),
+            }),
+            _ => Ok(()),
         }
     }
 

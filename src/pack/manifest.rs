@@ -2,7 +2,7 @@
 
 use super::place::Place;
 use super::prepare::{Done, PackableImage};
-use super::{MAX_BAD_KEPT, PackOptions};
+use super::{MAX_BAD_KEPT, PackOptions, reading};
 use crate::error::{Error, Result};
 use crate::pipeline::BadSample;
 use crate::source::packed::{MANIFEST, last_lines};
@@ -95,6 +95,9 @@ pub(super) struct PackedShard {
     pub files: Vec<PackedFile>,
     /// Index of the source sample after the shard's last one.
     pub end: u64,
+    /// The checksum over what the source gave for the shard's samples. `None` in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_crc32c: Option<String>,
     pub images: u64,
     pub shrunk: u64,
     pub made_baseline: u64,
@@ -124,6 +127,20 @@ impl PackedShard {
         self.files.first().map_or(0, |file| file.bytes)
     }
 
+    /// Adds the checksum of the shard's next sample.
+    pub fn add_source(&mut self, checksum: u32) {
+        self.set_source(reading::with(self.source().unwrap_or(0), checksum));
+    }
+
+    /// The checksum over what the source gave for the shard's samples.
+    pub fn source(&self) -> Option<u32> {
+        u32::from_str_radix(self.source_crc32c.as_ref()?, 16).ok()
+    }
+
+    fn set_source(&mut self, checksum: u32) {
+        self.source_crc32c = Some(PackedFile::checksum(checksum));
+    }
+
     /// Counts an image that was written.
     pub fn count(&mut self, sample: &PackableImage) {
         self.images += 1;
@@ -147,6 +164,9 @@ impl PackedShard {
 
     /// Adds the counts of a shard without images.
     pub fn take_bad(&mut self, empty: Self) {
+        if let (Some(own), Some(added)) = (self.source(), empty.source()) {
+            self.set_source(reading::joined(own, added, empty.end - self.end));
+        }
         self.end = empty.end;
         self.bad_count += empty.bad_count;
         self.bad.extend(empty.bad);

@@ -31,6 +31,7 @@ mod names;
 mod place;
 mod prepare;
 mod queue;
+mod reading;
 mod shards;
 #[cfg(feature = "cloud")]
 mod store;
@@ -49,6 +50,7 @@ use manifest::{Manifest, PackedShard, SavedOptions};
 use place::{Listing, Place};
 use prepare::Preparer;
 use queue::Queue;
+use reading::SampleReader;
 use serde::Serialize;
 use shards::{ShardWriter, write_shards};
 use std::path::{Path, PathBuf};
@@ -190,7 +192,9 @@ pub struct PackReport {
 /// Each shard gets its name when it is complete and on the disk. `pack.json` beside the shards records the progress and
 /// a checksum of each file ([`verify`]). After an interruption, even a power loss, the same call continues from there.
 /// If `pack.json` itself is damaged, everything is packed anew. The complete folder is a source
-/// ([`open`](crate::source::open)). One run at a time packs into a folder. Each worker holds four encoded images and
+/// ([`open`](crate::source::open)). A shard is taken over from an earlier call only if the source still gives the same
+/// bytes, labels and fields for its samples, which are read again for that; else it and those after it are made again.
+/// One run at a time packs into a folder. Each worker holds four encoded images and
 /// two decoded ones in memory.
 ///
 /// `progress` receives the number of finished samples, those of earlier runs and other processes included.
@@ -246,20 +250,21 @@ pub fn pack(
     let name = place.name().filter(|name| !name.starts_with('.'));
     let name = name.ok_or_else(|| Error::parameter("pack", "out", expected, out.display()))?;
     let fresh = Manifest::new(source, SavedOptions::new(options));
-    if let Some(report) = finished(place, &name, options, &fresh)? {
+    let reader = SampleReader::new(source, options);
+    if let Some(report) = finished(place, &name, &reader, &fresh)? {
         return Ok(report);
     }
     if let Some(rank) = options.rank {
-        return together::pack(source, place, &name, options, fresh, rank, progress);
+        return together::pack(&reader, place, &name, fresh, rank, progress);
     }
     place.make("")?;
     let _claim = place.claim_all(&fresh.job())?;
-    let (mut manifest, damaged_manifest) = begin(fresh, place, &name, options, true)?;
+    let (mut manifest, damaged_manifest) = begin(fresh, place, &name, &reader, true)?;
     let resumed_images = manifest.shards.iter().map(|shard| shard.images).sum();
     if !manifest.complete {
         let next = manifest.shards.last().map_or(0, |shard| shard.end);
         progress(next);
-        let prepare = Preparer::new(source, options)?;
+        let prepare = Preparer::new(&reader, options)?;
         let queue = Queue::new(next..source.len(), options.workers);
         let written = queue.run(&prepare, |queue| {
             let limit_bytes = Some(options.shard_bytes);
@@ -281,7 +286,8 @@ fn has_gone_on(place: &dyn Place, own: &Manifest) -> bool {
 }
 
 /// The report of a folder that is already complete. It takes no claim, so the folder may be on a read-only disk.
-fn finished(place: &dyn Place, name: &str, options: &PackOptions, fresh: &Manifest) -> Result<Option<PackReport>> {
+fn finished(place: &dyn Place, name: &str, reader: &SampleReader, fresh: &Manifest) -> Result<Option<PackReport>> {
+    let options = reader.options;
     let PackedFolder::Whole(manifest) = place.manifest()? else { return Ok(None) };
     // Whether shards have a fixed number of samples is an option; the number itself is a result.
     let mut fresh = fresh.clone();
@@ -289,7 +295,7 @@ fn finished(place: &dyn Place, name: &str, options: &PackOptions, fresh: &Manife
     if !manifest.complete
         || manifest.shard_samples.is_some() != options.rank.is_some()
         || manifest.differs(&fresh).is_some()
-        || whole_shards(&manifest, &place.list("")?, name, options.format) < manifest.shards.len()
+        || whole_shards(&manifest, &place.list("")?, name, reader)? < manifest.shards.len()
     {
         return Ok(None);
     }
@@ -324,14 +330,14 @@ fn begin(
     fresh: Manifest,
     place: &dyn Place,
     name: &str,
-    options: &PackOptions,
+    reader: &SampleReader,
     alone: bool,
 ) -> Result<(Manifest, Option<String>)> {
-    let is_ours = |file: &str| names::is_name(options.format, name, file);
+    let is_ours = |file: &str| names::is_name(reader.options.format, name, file);
     place.remove_leftovers(alone, &|file| file == MANIFEST || is_ours(file))?;
     let damaged = match place.manifest()? {
         PackedFolder::Whole(manifest) => {
-            return go_on(manifest, &fresh, place, name, options).map(|manifest| (manifest, None));
+            return go_on(manifest, &fresh, place, name, reader).map(|manifest| (manifest, None));
         }
         PackedFolder::Damaged(reason) => Some(reason),
         PackedFolder::Nothing => None,
@@ -361,31 +367,49 @@ fn go_on(
     fresh: &Manifest,
     place: &dyn Place,
     name: &str,
-    options: &PackOptions,
+    reader: &SampleReader,
 ) -> Result<Manifest> {
     if let Some(differs) = manifest.differs(fresh) {
         let expected = "a folder that was begun with the same source and options";
         let got = format!("{} with {differs}", place.path("").display());
         return Err(Error::parameter("pack", "out", expected, got));
     }
-    let whole = whole_shards(&manifest, &place.list("")?, name, options.format);
-    if whole < manifest.shards.len() {
+    let (found, count) = (place.list("")?, manifest.shards.len());
+    let whole = whole_shards(&manifest, &found, name, reader)?;
+    if whole < count {
+        // Shards that are made again may be fewer, or have other names.
+        let named = |(i, shard): (usize, &PackedShard)| {
+            let files = shard.files.iter().map(|file| file.name.clone());
+            files.chain([names::final_name(reader.options.format, name, i, count)]).collect::<Vec<_>>()
+        };
+        let stale = manifest.shards.iter().enumerate().skip(whole).flat_map(named).filter(|name| found.has(name));
+        let stale: Vec<String> = stale.collect();
         manifest.shards.truncate(whole);
         manifest.complete = false;
+        manifest.write(place)?;
+        place.remove(&stale)?;
     }
     Ok(manifest)
 }
 
-/// Number of shards, from the first one on, that are there with the recorded lengths.
-fn whole_shards(manifest: &Manifest, found: &Listing, name: &str, format: RecordFormat) -> usize {
+/// Number of shards, from the first one on, that are there with the recorded lengths, and whose samples are still what the
+/// source gives.
+fn whole_shards(manifest: &Manifest, found: &Listing, name: &str, reader: &SampleReader) -> Result<usize> {
     let count = manifest.shards.len();
     let is_whole = |(i, shard): (usize, &PackedShard)| {
         // The run may have ended while it gave the shards their final names.
         let mut named = shard.clone();
-        named.rename(names::final_name(format, name, i, count));
+        named.rename(names::final_name(reader.options.format, name, i, count));
         found.has_whole(shard) || found.has_whole(&named)
     };
-    manifest.shards.iter().enumerate().take_while(|&shard| is_whole(shard)).count()
+    let mut begin = 0;
+    for (i, shard) in manifest.shards.iter().enumerate() {
+        if !is_whole((i, shard)) || shard.source() != Some(reader.checksum(begin..shard.end)?) {
+            return Ok(i);
+        }
+        begin = shard.end;
+    }
+    Ok(count)
 }
 
 /// Gives all shards their final names, marks the manifest complete, and clears the job's folder.

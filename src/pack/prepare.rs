@@ -1,6 +1,7 @@
 //! Turns a sample of the source into the bytes that are packed.
 
 use super::PackOptions;
+use super::reading::SampleReader;
 use crate::decode::{Decoder, Format, Header, PackKey, has_end, indexed, is_indexed, probe};
 use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg, to_baseline};
 use crate::error::{Error, Result};
@@ -14,7 +15,7 @@ use crate::plan::{Planner, Strategy};
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Rect, Size, check_pixels};
 use crate::source::records::NewSample;
 use crate::source::records::fields::{Part, packed};
-use crate::source::{MAX_ENCODED_BYTES, Sample, Source, Want};
+use crate::source::{MAX_ENCODED_BYTES, Sample};
 use crate::targets::{self, Found, Target};
 
 /// The conversion that an image went through.
@@ -24,6 +25,13 @@ pub(super) enum Done {
     Shrunk,
     MadeBaseline,
     MadeYcc,
+}
+
+/// A sample that was read: its image, or why it is left out.
+pub(super) struct Prepared {
+    /// The checksum over what the source gave.
+    pub checksum: u32,
+    pub image: Result<PackableImage>,
 }
 
 /// An image to be packed.
@@ -120,7 +128,7 @@ impl PackScratch {
 
 /// Reads samples and converts them as the options ask.
 pub(super) struct Preparer<'a> {
-    source: &'a dyn Source,
+    reader: &'a SampleReader<'a>,
     options: &'a PackOptions,
     key: Option<PackKey>,
 }
@@ -128,26 +136,29 @@ pub(super) struct Preparer<'a> {
 impl<'a> Preparer<'a> {
     /// # Errors
     /// [`Error::Io`] if entry points are packed and the folder of their key cannot be used.
-    pub fn new(source: &'a dyn Source, options: &'a PackOptions) -> Result<Self> {
+    pub fn new(reader: &'a SampleReader<'a>, options: &'a PackOptions) -> Result<Self> {
         let key = if options.entry_points { pack_key()? } else { None };
-        Ok(Self { source, options, key })
+        Ok(Self { reader, options, key })
     }
 
     /// Announces to the source that a sample will be read.
     pub fn announce(&self, index: u64) {
-        self.source.prefetch(index);
+        self.reader.source.prefetch(index);
     }
 
     /// The name of a sample in the source.
     pub fn name(&self, index: u64) -> String {
-        self.source.name(index).into_owned()
+        self.reader.source.name(index).into_owned()
     }
 
-    pub fn sample(&self, index: u64, work: &mut PackScratch) -> Result<PackableImage> {
-        let (field, label) = (self.options.target.as_deref(), self.source.label(index));
-        let (mut sample, want) = (Sample::default(), Want::IMAGE.and_field(field).and_fields(&self.options.fields));
-        self.source.read(index, &want, &mut sample)?;
-        let Found { target, fields } = sample.take_found(&want)?;
+    pub fn sample(&self, index: u64, work: &mut PackScratch) -> Prepared {
+        let (checksum, sample) = self.reader.read(index);
+        Prepared { checksum, image: sample.and_then(|sample| self.packable(index, sample, work)) }
+    }
+
+    fn packable(&self, index: u64, mut sample: Sample<'_>, work: &mut PackScratch) -> Result<PackableImage> {
+        let (field, label) = (self.options.target.as_deref(), self.reader.source.label(index));
+        let Found { target, fields } = sample.take_found(&self.reader.want())?;
         let target = field.zip(target);
         if let Some((field, target)) = &target {
             self.options.format.check_packed(field, target, label)?;

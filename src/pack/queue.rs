@@ -1,15 +1,13 @@
 //! Workers prepare samples in parallel; the samples come out in order.
 
-use super::prepare::{PackScratch, PackableImage, Preparer};
+use super::prepare::{PackScratch, Prepared, Preparer};
+use super::reading::ANNOUNCED;
 use crate::error::{Error, Result};
 use crate::threads::spawn_scoped;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-
-/// Number of samples that are announced to the source before they are read, so that it can fetch them.
-const ANNOUNCED: u64 = 64;
 
 /// Number of samples for each worker that may be prepared before they are written.
 const AHEAD: u64 = 4;
@@ -26,7 +24,7 @@ struct State {
     take: u64,
     /// Index of the next sample that comes out.
     give: u64,
-    ready: BTreeMap<u64, Result<PackableImage>>,
+    ready: BTreeMap<u64, Prepared>,
     stopped: bool,
 }
 
@@ -83,14 +81,16 @@ impl Queue {
                 }
                 prepare.sample(index, &mut work)
             }));
-            let outcome = outcome.unwrap_or_else(|panic| Err(Error::panic(&*panic)));
+            let failed =
+                |panic: Box<dyn std::any::Any + Send>| Prepared { checksum: 0, image: Err(Error::panic(&*panic)) };
+            let outcome = outcome.unwrap_or_else(failed);
             self.lock().ready.insert(index, outcome);
             self.changed.notify_all();
         }
     }
 
     /// Waits for the next sample in order and returns it with its index. `None` after the last sample.
-    pub fn next(&self) -> Option<(u64, Result<PackableImage>)> {
+    pub fn next(&self) -> Option<(u64, Prepared)> {
         let mut state = self.lock();
         if state.give >= self.end {
             return None;

@@ -2,7 +2,7 @@
 
 use super::manifest::{Manifest, PackedFile, PackedShard};
 use super::place::Place;
-use super::prepare::{PackableImage, Preparer};
+use super::prepare::{Prepared, Preparer};
 use super::queue::Queue;
 use super::{PackOptions, names};
 use crate::error::{Error, Result};
@@ -64,7 +64,7 @@ impl ShardWriter<'_> {
         &self,
         (file, name, i): (String, &str, usize),
         begin: u64,
-        waiting: &mut Option<(u64, Result<PackableImage>)>,
+        waiting: &mut Option<(u64, Prepared)>,
         losses: &mut BadCount,
         progress: &mut dyn FnMut(u64),
     ) -> Result<PackedShard> {
@@ -74,8 +74,8 @@ impl ShardWriter<'_> {
         let mut failed = None;
         let mut fill = |file: &mut Summed| -> io::Result<()> {
             let mut bytes = Vec::new();
-            while let Some((index, outcome)) = waiting.take().or_else(|| self.queue.next()) {
-                match outcome {
+            while let Some((index, Prepared { checksum, image })) = waiting.take().or_else(|| self.queue.next()) {
+                match image {
                     Ok(sample) => {
                         bytes.clear();
                         failed = format.write(&sample.record(index), &mut bytes).err();
@@ -84,7 +84,7 @@ impl ShardWriter<'_> {
                         }
                         let len_bytes = file.len_bytes + (bytes.len() + format.end().len()) as u64;
                         if shard.images > 0 && self.limit_bytes.is_some_and(|limit| len_bytes > limit) {
-                            *waiting = Some((index, Ok(sample)));
+                            *waiting = Some((index, Prepared { checksum, image: Ok(sample) }));
                             break;
                         }
                         if format == RecordFormat::RecordIo {
@@ -104,6 +104,7 @@ impl ShardWriter<'_> {
                 if failed.is_some() {
                     break;
                 }
+                shard.add_source(checksum);
                 shard.end = index + 1;
                 progress(shard.end);
             }

@@ -10,6 +10,7 @@ use super::manifest::{Manifest, PackedShard};
 use super::place::{Claim, ClaimOf, JOB, Place};
 use super::prepare::Preparer;
 use super::queue::Queue;
+use super::reading::SampleReader;
 use super::shards::{BadCount, ShardWriter};
 use super::{PackOptions, PackReport, begin, finish, names, report};
 use crate::error::Result;
@@ -31,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// The job, as all processes know it.
 struct Job<'a> {
-    source: &'a dyn Source,
+    reader: &'a SampleReader<'a>,
     place: &'a dyn Place,
     name: &'a str,
     options: &'a PackOptions,
@@ -52,20 +53,20 @@ enum Outcome {
 }
 
 pub(super) fn pack(
-    source: &dyn Source,
+    reader: &SampleReader,
     place: &dyn Place,
     name: &str,
-    options: &PackOptions,
     fresh: Manifest,
     rank: Rank,
     progress: &mut dyn FnMut(u64),
 ) -> Result<PackReport> {
+    let (source, options) = (reader.source, reader.options);
     place.make(JOB)?;
-    let (mut manifest, damaged_manifest) = plan(source, place, name, options, fresh)?;
+    let (mut manifest, damaged_manifest) = plan(reader, place, name, fresh)?;
     let shard_samples = manifest.shard_samples.unwrap_or(u64::MAX);
     let shards = source.len().div_ceil(shard_samples) as usize;
     place.check_shards(shards)?;
-    let job = Job { source, place, name, options, shard_samples, shards };
+    let job = Job { reader, place, name, options, shard_samples, shards };
     let mut own_images = 0;
     while !manifest.complete {
         own_images += job.make(rank, &manifest, progress)?;
@@ -79,10 +80,9 @@ pub(super) fn pack(
 /// The manifest that all processes use: the one that another process has written or, if there is none, a new one with
 /// the number of samples in a shard.
 fn plan(
-    source: &dyn Source,
+    reader: &SampleReader,
     place: &dyn Place,
     name: &str,
-    options: &PackOptions,
     mut fresh: Manifest,
 ) -> Result<(Manifest, Option<String>)> {
     let _claim = loop {
@@ -100,23 +100,29 @@ fn plan(
             return Ok((manifest, None));
         }
         let found = place.list("")?;
-        if manifest.shards.iter().all(|shard| found.has_whole(shard)) {
+        let (mut begin, mut whole) = (0, Vec::new());
+        for (i, shard) in manifest.shards.iter().enumerate() {
+            if found.has_whole(shard) && is_of_source(shard, begin, reader)? {
+                whole.push((i, shard));
+            }
+            begin = shard.end;
+        }
+        if whole.len() == manifest.shards.len() {
             place.clear_job();
             return Ok((manifest, None));
         }
-        // Some shards were lost after packing. Keep the records of the others, so that they are not made again.
-        for (i, shard) in manifest.shards.iter().enumerate().filter(|(_, shard)| found.has_whole(shard)) {
-            keep_record(place, i, shard)?;
-        }
+        // Some shards were lost after packing, or their samples have changed. Keep the records of the others, so that
+        // they are not made again.
+        whole.into_iter().try_for_each(|(i, shard)| keep_record(place, i, shard))?;
         manifest.shards.clear();
         manifest.complete = false;
         manifest.write(place)?;
         return Ok((manifest, None));
     }
     if fresh.shard_samples.is_none() {
-        fresh.shard_samples = Some(shard_samples(source, options.shard_bytes)?);
+        fresh.shard_samples = Some(shard_samples(reader.source, reader.options.shard_bytes)?);
     }
-    let begin = begin(fresh.clone(), place, name, options, false);
+    let begin = begin(fresh.clone(), place, name, reader, false);
     // Another process may have begun, or even completed, the job since the manifest was read.
     begin.or_else(|error| {
         let found = place.manifest().ok().and_then(|found| begun(found, &mut fresh));
@@ -169,6 +175,11 @@ fn record_name(i: usize) -> String {
     format!("{JOB}/{i:06}.json")
 }
 
+/// Whether the source still gives the samples from `begin` on that a shard was made from.
+fn is_of_source(shard: &PackedShard, begin: u64, reader: &SampleReader) -> Result<bool> {
+    Ok(shard.source() == Some(reader.checksum(begin..shard.end)?))
+}
+
 fn keep_record(place: &dyn Place, i: usize, shard: &PackedShard) -> Result<()> {
     place.write(&record_name(i), &mut |file| Ok(serde_json::to_writer(file, shard)?))
 }
@@ -184,7 +195,7 @@ impl Job<'_> {
     }
 
     fn end(&self, i: usize) -> u64 {
-        self.source.len().min((i as u64 + 1).saturating_mul(self.shard_samples))
+        self.reader.source.len().min((i as u64 + 1).saturating_mul(self.shard_samples))
     }
 
     /// The shards that are complete, by the names of their records and files. Records of shards that were lost since
@@ -207,8 +218,8 @@ impl Job<'_> {
 
     /// Makes the shards that nobody else makes, until all are complete. Returns the number of images in its own shards.
     fn make(&self, rank: Rank, manifest: &Manifest, progress: &mut dyn FnMut(u64)) -> Result<u64> {
-        let prepare = Preparer::new(self.source, self.options)?;
-        let mut losses = BadCount::new(manifest, self.source.len(), self.options.max_bad)?;
+        let prepare = Preparer::new(self.reader, self.options)?;
+        let mut losses = BadCount::new(manifest, self.reader.source.len(), self.options.max_bad)?;
         // First this process's own part, then the others' shards in an order of its own, so that two processes seldom
         // meet.
         let begin = |part: u32| (self.shards as u64 * u64::from(part) / u64::from(rank.world_size())) as usize;
@@ -217,6 +228,14 @@ impl Job<'_> {
         let mut left: Vec<usize> = (0..self.shards).collect();
         left.sort_by_cached_key(|i| if own.contains(i) { (0, *i as u64) } else { (1, order.hash_one(i)) });
         let (mut made, mut listed) = (self.made()?, Instant::now());
+        // Each process looks at the shards of its own part, of which earlier runs may have left some.
+        for i in own.filter(|i| made.contains(i)).collect::<Vec<_>>() {
+            let shard = record(self.place.read(&record_name(i))?);
+            if !shard.map_or(Ok(false), |shard| is_of_source(&shard, self.begin(i), self.reader))? {
+                self.place.remove(&[record_name(i)])?;
+                made.remove(&i);
+            }
+        }
         let (mut done, mut images) = (0, 0);
         while !left.is_empty() {
             let mut others = Vec::new();
@@ -333,7 +352,7 @@ impl Job<'_> {
             return Ok(manifest);
         }
         manifest.shards = records.into_iter().flatten().collect();
-        BadCount::new(&manifest, self.source.len(), self.options.max_bad)?.end()?;
+        BadCount::new(&manifest, self.reader.source.len(), self.options.max_bad)?.end()?;
         if let Some(empty) = manifest.shards.iter().find(|_| manifest.shards.iter().all(|shard| shard.images == 0)) {
             return Err(empty.nothing());
         }

@@ -231,6 +231,20 @@ impl<I> Batch<I> {
         self.targets.take()
     }
 
+    /// Checks that no targets are lost where images and labels alone are handed over. `call` names that for the error.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if there are targets in the batch.
+    pub fn check_targets_taken(&self, call: &str) -> Result<()> {
+        if self.targets.is_none() {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            feature: format!("leaving the targets behind in {call}"),
+            remedy: "take them out before with Batch::take_targets, or build the pipeline without targets".to_owned(),
+        })
+    }
+
     /// The index of each sample in the source.
     #[must_use]
     pub fn indices(&self) -> &[u64] {
@@ -362,14 +376,17 @@ fn no_labels() -> Error {
 #[cfg(feature = "candle")]
 impl Batch {
     /// Turns images and labels (`[N]`, u32) into tensors of candle 0.11 on `device`. candle's CPU gets the images
-    /// without a copy: see [`Tensor::into_candle`], which also serves batches without labels.
+    /// without a copy: see [`Tensor::into_candle`], which also serves batches without labels. Targets are taken out before
+    /// ([`take_targets`](Self::take_targets)): of a mixed batch they, and not the labels, say what the images show.
     ///
     /// # Synchronization
     /// See [`Tensor::into_candle`].
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the source has no labels, [`Error::Device`] if candle cannot copy to `device`.
+    /// [`Error::Parameter`] if the source has no labels, [`Error::Unsupported`] if targets are left in the batch,
+    /// [`Error::Device`] if candle cannot copy images and labels to `device`.
     pub fn into_candle(self, device: &candle_core::Device) -> Result<(candle_core::Tensor, candle_core::Tensor)> {
+        self.check_targets_taken("Batch::into_candle")?;
         let (images, labels, _) = self.into_parts();
         let labels = labels.ok_or_else(no_labels)?;
         let len = labels.len();

@@ -451,6 +451,11 @@ impl<I> Pipeline<I> {
         self.setup.targets.as_ref()
     }
 
+    /// Whether batches have fields ([`Builder::fields`]).
+    pub(crate) fn has_fields(&self) -> bool {
+        !self.setup.fields.is_empty()
+    }
+
     /// Strategy by which recipes are run ([`Builder::strategy`]).
     #[must_use]
     pub fn strategy(&self) -> Strategy {

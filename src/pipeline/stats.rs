@@ -2,6 +2,7 @@
 
 use crate::backend::Decoded;
 use crate::backend::LeftToCpu;
+use crate::fields::DroppedObjects;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -54,6 +55,10 @@ pub struct Stats {
     /// Samples that were smaller than a crop, so that its fill shows beside the image
     /// ([`RandomCrop::pad_if_needed`](crate::ops::RandomCrop::pad_if_needed)).
     pub padded: u64,
+    /// Objects in the images of samples with fields ([`Builder::fields`](crate::Builder::fields)), after all operations.
+    pub objects: u64,
+    /// Objects that operations dropped from these images, by rule.
+    pub dropped_objects: DroppedObjects,
     /// Images that came decoded from the cache.
     pub cached: u64,
     /// Sum of the distances, in positions, that the samples of a stream moved from their places in it.
@@ -120,6 +125,8 @@ impl std::ops::AddAssign for Stats {
         self.decoded_device_entry_points += other.decoded_device_entry_points;
         self.left_to_cpu += other.left_to_cpu;
         self.padded += other.padded;
+        self.objects += other.objects;
+        self.dropped_objects += other.dropped_objects;
         self.cached += other.cached;
         self.moved += other.moved;
         self.moved_most = self.moved_most.max(other.moved_most);
@@ -139,6 +146,8 @@ pub(super) struct Counters {
     mix: AtomicU64,
     decoded: Mutex<Decoded>,
     padded: AtomicU64,
+    objects: AtomicU64,
+    dropped_objects: Mutex<DroppedObjects>,
     cached: AtomicU64,
     worker_wait: AtomicU64,
 }
@@ -176,6 +185,18 @@ impl Counters {
         self.padded.fetch_add(1, Relaxed);
     }
 
+    /// Counts the objects of a sample, and those that operations dropped.
+    pub(super) fn add_objects(&self, objects: usize, dropped: DroppedObjects) {
+        self.objects.fetch_add(objects as u64, Relaxed);
+        if dropped.total() > 0 {
+            *self.dropped_objects() += dropped;
+        }
+    }
+
+    fn dropped_objects(&self) -> MutexGuard<'_, DroppedObjects> {
+        self.dropped_objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Counts an image from the cache, which took `time` to find.
     pub(super) fn add_cached(&self, time: Duration) {
         self.cached.fetch_add(1, Relaxed);
@@ -206,6 +227,8 @@ impl Counters {
             decoded_device_entry_points: decoded.device_entry_points,
             left_to_cpu: decoded.left,
             padded: self.padded.load(Relaxed),
+            objects: self.objects.load(Relaxed),
+            dropped_objects: *self.dropped_objects(),
             cached: self.cached.load(Relaxed),
             worker_wait: time(&self.worker_wait),
             ..Stats::default()

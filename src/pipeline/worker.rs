@@ -222,6 +222,8 @@ impl<'a> Worker<'a> {
         let (context, backend, recipes) = (self.context, self.backend, &self.context.setup.recipes);
         let Loaded { encoded, header, stored, cached_ops } = image;
         let start = Instant::now();
+        // Those of a sample that could not be used.
+        self.own.follower.take_dropped();
         let annotation = recipes.fit(annotation, stored, &mut self.own.follower)?;
         let partners = WorkerPartners::new(self);
         let sample = Drawn::new(pick, stored);
@@ -256,6 +258,8 @@ impl<'a> Worker<'a> {
                 if cached_ops.is_none() {
                     context.counters.add_decoded(work.decoded);
                 }
+                let objects = moved.iter().map(|(fields, _)| fields.objects()).sum();
+                context.counters.add_objects(objects, self.own.follower.take_dropped());
                 let drawn = Drawn { by_nvjpeg: work.decoded.hybrid > 0, ..sample };
                 Ok(Prepared { annotation, drawn, moved })
             }

@@ -515,7 +515,11 @@ mod tests {
     #[test]
     fn the_number_of_classes_is_the_sources_unless_targets_say_otherwise() {
         let images = EncodedImages::new((0..6).map(|label| (vec![0xff, 0xd8], label)));
-        let unnamed = Pipeline::builder(images).preset(Preset::DeiT).build().unwrap();
+        let unnamed = || Pipeline::builder(images.clone()).preset(Preset::DeiT);
+        let refused = unnamed().build().unwrap_err().to_string();
+        assert!(refused.contains("TargetSpec::soft") && refused.contains("labels alone"), "{refused}");
+        let hard = Preset::DeiT.mix().unwrap().hard_labels(true);
+        let unnamed = unnamed().mix(hard).build().unwrap();
         let asked = builder().targets(TargetSpec::soft(1000)).preset(Preset::DeiT).build().unwrap();
         let named = builder().preset(Preset::DeiT).build().unwrap();
         let bytes = |pipeline: &Pipeline| pipeline.memory().batch_bytes - 6 * 3 * 224 * 224 * 4;

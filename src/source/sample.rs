@@ -159,6 +159,11 @@ impl<'a> Sample<'a> {
         }
     }
 
+    /// The target and the fields that were set.
+    pub(crate) fn found(&self) -> (Option<&Target>, Option<&Fields>) {
+        (self.target.as_ref(), self.fields.as_ref())
+    }
+
     /// Takes the content of the field that was wanted.
     ///
     /// # Errors

@@ -206,7 +206,10 @@ impl TargetSpec {
                 }
                 Ok(Target::Floats(row))
             }
-            (Form::Soft { classes, smoothing }, numbers) if numbers.len() == 1 && classes > 1 => {
+            // With one class, its number and a distribution over it are told apart by their value.
+            (Form::Soft { classes, smoothing }, numbers)
+                if numbers.len() == 1 && (classes > 1 || numbers[0] == 0.0) =>
+            {
                 let off = smoothing / f64::from(classes);
                 let mut row = vec![off as f32; classes as usize];
                 row[class(numbers[0], classes)? as usize] = (1.0 - smoothing + off) as f32;

@@ -284,6 +284,30 @@ def write_idx(folder):
     return images, digest(folder / "png")
 
 
+def check_images(folder, count=2000):
+    """Orientations and animated WebPs: a run over made images gives the pixels of PNGs that Pillow turned upright."""
+    import images
+
+    kinds = {}
+    for i, (kind, data, upright) in enumerate(images.cases(count, 1)):
+        made, wanted = [folder / kind / name / "class" for name in ("made", "wanted")]
+        made.mkdir(parents=True, exist_ok=True)
+        wanted.mkdir(parents=True, exist_ok=True)
+        ending = {"jpeg": "jpg", "png": "png"}.get(kind, "webp")
+        (made / f"{i:05}.{ending}").write_bytes(data)
+        upright.save(wanted / f"{i:05}.png")
+        kinds[kind] = made.parent, wanted.parent
+    whole = '[{"op": "crop", "x": 0, "y": 0, "width": 64, "height": 64}]'
+
+    def digest(source):
+        return json.loads(warpfeed("run", source, "--transforms", whole, "--digest", "--json"))["digest"]
+
+    for kind, (made, wanted) in kinds.items():
+        if digest(made) != digest(wanted):
+            sys.exit(f"{kind}: other pixels or another orientation than Pillow's; images.py says which")
+    print(f"{count} images of {len(kinds)} kinds: equal to Pillow's, upright")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("warpfeed")
@@ -332,6 +356,8 @@ def main():
                 print("ignored: a run over pyarrow's Parquet: this build lacks the feature parquet")
             else:
                 same_run("a run over pyarrow's Parquet", written, want)
+        if there("PIL", "orientations and animated WebPs"):
+            check_images(temporary / "made")
         # As PNG files in a folder, the same pixels.
         if there("PIL", "a run over an IDX pair"):
             same_run("a run over an IDX pair", *write_idx(temporary))

@@ -254,6 +254,36 @@ fn an_interrupted_audit_goes_on() {
 }
 
 #[test]
+#[cfg(unix)]
+fn an_image_that_was_replaced_is_looked_at_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join("images/a").join(name);
+    fs::create_dir_all(file("")).unwrap();
+    for i in 0..3 {
+        fs::write(file(&format!("{i}.jpg")), common::jpeg(40 + i, 30, i.into())).unwrap();
+    }
+    let is_unreadable = |options: &AuditOptions| {
+        let images = Arc::new(ImageFolder::open(folder.path().join("images")).unwrap());
+        let audited = audit(vec![Split { name: "train".to_owned(), images }], options, &mut |_| {}).unwrap();
+        audited.findings(0, 1).contains(&Finding::Unreadable)
+    };
+    let mut options = AuditOptions::default();
+    options.folder = Some(folder.path().join("out"));
+    options.resume = true;
+    assert!(!is_unreadable(&options));
+    // Of the same length, with the same time.
+    let bytes = fs::read(file("1.jpg")).unwrap();
+    let modified = fs::metadata(file("1.jpg")).unwrap().modified().unwrap();
+    fs::write(file("1.jpg"), vec![b'x'; bytes.len()]).unwrap();
+    fs::File::options().write(true).open(file("1.jpg")).unwrap().set_modified(modified).unwrap();
+    for _ in 0..2 {
+        assert!(is_unreadable(&options));
+    }
+    fs::write(file("1.jpg"), bytes).unwrap();
+    assert!(!is_unreadable(&options));
+}
+
+#[test]
 fn faults_of_the_machine_end_an_audit() {
     const TOO_MANY_OPEN_FILES: i32 = 24;
     let failing = Asking(common::source(30), |index, _: &warpfeed::source::Want<'_>| match index {

@@ -1003,7 +1003,7 @@ fn a_torn_state_is_replaced_by_the_last_that_was_synced() {
     for torn in [&b""[..], b"{\"version\": 1, \"sett", &[0; 100]] {
         fs::write(&state, torn).unwrap();
         // The settings differ, which only a state that was read can tell.
-        assert!(failure(&skipping, 2).contains("on-error fail"));
+        assert!(failure(&skipping, 2).contains("of a run with preset train, load 1, on-error skip"));
     }
     fs::copy(Path::new(images()).join("class-2/10.jpg"), &bad).unwrap();
     let report: Value = serde_json::from_str(&stdout(&args)).unwrap();

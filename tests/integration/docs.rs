@@ -3,22 +3,25 @@
 use std::fs;
 use std::path::Path;
 
-/// docs/detection.md says of each of its subjects which tests hold it.
+/// Tables of the documentation say of each subject which tests hold it.
 #[test]
-fn tests_that_detection_md_names_exist() {
+fn tests_that_pages_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
     for folder in ["src", "tests/integration"] {
         collect(root, &root.join(folder), &mut files);
     }
-    let text = fs::read_to_string(root.join("docs/detection.md")).unwrap();
-    let (_, table) = text.split_once("## What is tested").unwrap();
-    // The second column.
-    let named = table.lines().filter_map(|line| line.split('|').nth(2));
-    let names: Vec<&str> = named.flat_map(|names| names.split('`').skip(1).step_by(2)).collect();
-    assert!(names.len() > 20, "{names:?}");
-    let missing: Vec<&&str> = names.iter().filter(|name| !exists(&files, name)).collect();
-    assert!(missing.is_empty(), "no such tests: {missing:?}");
+    for (page, heading, column, least) in
+        [("docs/detection.md", "## What is tested", 2, 20), ("docs/caches.md", "## What kept files depend on", 4, 8)]
+    {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        let (_, table) = text.split_once(heading).unwrap();
+        let named = table.lines().filter_map(|line| line.split('|').nth(column));
+        let names: Vec<&str> = named.flat_map(|names| names.split('`').skip(1).step_by(2)).collect();
+        assert!(names.len() > least, "{page}: {names:?}");
+        let missing: Vec<&&str> = names.iter().filter(|name| !exists(&files, name)).collect();
+        assert!(missing.is_empty(), "{page}: no such tests: {missing:?}");
+    }
 }
 
 /// Whether a file of the test's module has a test of this name, or, for a module of tests, such a module.

@@ -282,6 +282,9 @@ pub(crate) fn builder(jpegs: &[Vec<u8>]) -> Builder {
 struct Given(Vec<Vec<Op>>);
 
 impl CustomTransform for Given {
+    fn fields_follow(&self) -> bool {
+        true
+    }
     fn name(&self) -> &'static str {
         "given"
     }
@@ -494,6 +497,52 @@ fn flat_lists_and_padded_ones_have_all_rows() {
 }
 
 #[test]
+fn objects_that_go_are_counted_by_rule() {
+    let jpeg = encode_jpeg(&Image::new(Size::new(178, 178)), &JpegOptions::default()).unwrap();
+    let source = |clamping: Clamping| {
+        EncodedImages::new((0..4).map(|_| (jpeg.clone(), 0))).fields(["boxes"], move |_: Described<'_>| {
+            // Three at the edges; one that is narrow, one whose area is small, and one outside in part.
+            let rows = [
+                [100.0, 30.0, 178.0, 178.0],
+                [0.0, 0.0, 178.0, 9.0],
+                [77.0, 0.0, 164.0, 178.0],
+                [10.0, 10.0, 10.5, 50.0],
+                [20.0, 20.0, 20.9, 20.9],
+                [170.0, 3.0, 190.0, 99.0],
+            ];
+            Fields::new().with("boxes", Boxes::new(BoxFormat::Xyxy, rows.to_vec()).with_clamping(clamping))
+        })
+    };
+    for (clamping, objects, rules) in
+        [(Clamping::Soft, 5, vec![("min_size", 4)]), (Clamping::None, 4, vec![("min_size", 4), ("outside", 4)])]
+    {
+        let pipeline = Pipeline::builder(source(clamping)).fields(["boxes"]).resize(Size::new(224, 224)).batch_size(3);
+        let mut epoch = pipeline.build().unwrap().epoch(0);
+        let mut delivered = 0;
+        for batch in epoch.by_ref() {
+            let fields = batch.unwrap();
+            let boxes = fields.fields(0).unwrap().boxes(BoxFormat::Xyxy).unwrap();
+            assert!(
+                clamping == Clamping::None || boxes.as_flattened().iter().all(|value| *value <= 224.0),
+                "{boxes:?}"
+            );
+            delivered += boxes.len() as u64;
+        }
+        let stats = epoch.stats();
+        assert_eq!((delivered, stats.objects), (4 * objects, 4 * objects), "{clamping:?}");
+        assert_eq!(stats.dropped_objects.iter().collect::<Vec<_>>(), rules, "{clamping:?}");
+    }
+    // The objects that a crop by overlap leaves out.
+    let jpegs = jpegs(15);
+    let pipeline = Pipeline::builder(with_fields(&jpegs)).fields(NAMES).augment(RandomIouCrop::new());
+    let mut epoch = pipeline.resize(Size::new(32, 32)).build().unwrap().epoch(0);
+    assert!(epoch.by_ref().all(|batch| batch.is_ok()));
+    let stats = epoch.stats();
+    assert_eq!(stats.objects + stats.dropped_objects.total(), 30);
+    assert!(stats.dropped_objects.iter().any(|(rule, _)| rule == "select_objects"), "{stats:?}");
+}
+
+#[test]
 fn an_object_goes_with_all_its_rows_where_a_crop_leaves_its_center_out() {
     let jpegs = jpegs(15);
     let crops = RandomIouCrop::new().options([0.0, 0.3]).scale(0.3..=0.6);
@@ -542,6 +591,9 @@ fn an_object_goes_with_all_its_rows_where_a_crop_leaves_its_center_out() {
 fn a_transform_of_the_callers_sees_the_boxes_at_its_place() {
     struct Follows;
     impl CustomTransform for Follows {
+        fn fields_follow(&self) -> bool {
+            true
+        }
         fn name(&self) -> &'static str {
             "follows"
         }
@@ -597,6 +649,9 @@ fn exif_orientation_turns_fields_first() {
 fn transforms_see_the_boxes_of_the_turned_image() {
     struct CropToBox;
     impl CustomTransform for CropToBox {
+        fn fields_follow(&self) -> bool {
+            true
+        }
         fn name(&self) -> &'static str {
             "crop_to_box"
         }
@@ -809,13 +864,33 @@ fn what_fields_cannot_follow_is_refused() {
     let jpegs = jpegs(3);
     let own = |op: Custom, names: &[&str]| {
         let builder = Pipeline::builder(with_fields(&jpegs)).fields(names.iter().copied()).augment(Transform::from(op));
-        builder.center_crop(16).build().unwrap().epoch(0).next().unwrap()
+        builder.center_crop(16).build().map(|pipeline| pipeline.epoch(0).next().unwrap().unwrap())
     };
     for names in [&["boxes"][..], &["mask"]] {
         let error = own(Custom::new("swirl", |_| ()), names).unwrap_err().to_string();
         assert!(error.contains("swirl") && error.contains("following"), "{error}");
         assert!(own(Custom::new("tint", |_| ()).keeps_places(), names).is_ok());
     }
+    // One that draws is asked before it draws.
+    struct Draws(bool);
+    impl CustomTransform for Draws {
+        fn name(&self) -> &'static str {
+            "draws"
+        }
+        fn draw(&self, _rng: &mut SampleRng, _sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
+            Ok(vec![Hflip.into()])
+        }
+        fn fields_follow(&self) -> bool {
+            self.0
+        }
+    }
+    let drawn = |follows, names: &[&str]| {
+        let builder = Pipeline::builder(with_fields(&jpegs)).fields(names.iter().copied());
+        builder.augment(maybe(0.5, [Transform::from(Draws(follows))])).center_crop(16).build()
+    };
+    let error = drawn(false, &["boxes"]).unwrap_err().to_string();
+    assert!(error.contains("draws") && error.contains("fields_follow"), "{error}");
+    assert!(drawn(true, &["boxes"]).is_ok() && drawn(false, &[]).is_ok());
     let moved = own(Custom::new("left", |_| ()).points(|[x, y], _| [x - 1.0, y]), &["boxes"]).unwrap();
     assert!(moved.fields(0).is_some());
     let builder = || Pipeline::builder(with_fields(&jpegs)).center_crop(16);
@@ -1184,6 +1259,9 @@ fn transforms_see_masks_at_their_place() {
     #[derive(Clone, Default)]
     struct Sees(Arc<Mutex<BTreeMap<u64, Fields>>>);
     impl CustomTransform for Sees {
+        fn fields_follow(&self) -> bool {
+            true
+        }
         fn name(&self) -> &'static str {
             "sees"
         }

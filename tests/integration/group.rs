@@ -35,7 +35,7 @@ fn devices_deliver_what_ranks_deliver() {
         for builder in [
             || small(source(23)).last_batch(LastBatch::Drop),
             || small(source(23)).sampler(Sampling::repeated(3).positions(31)),
-            || small(source(23)).mix(Mix::timm(0.8, 1.0)),
+            || small(source(23)).mix(Mix::timm(0.8, 1.0).hard_labels(true)),
         ] {
             let (got, mut batches) = (group(builder(), devices), Vec::new());
             batches.extend(got.epochs(1).iter().map(Epoch::batches));

@@ -1,6 +1,7 @@
 //! MixUp and CutMix in pipelines. What they make of given shares is compared in src/backend/cpu/mix.rs.
 
 use crate::common::{self, on_cpu, small, source};
+use warpfeed::source::Compose as _;
 use warpfeed::{Batch, DType, Device, LastBatch, Layout, Mix, OnError, Partition, Pipeline, TargetSpec, Targets};
 
 const SPECS: [&str; 6] = [
@@ -107,7 +108,7 @@ fn threads_prefetch_and_resuming_do_not_matter_and_ranks_draw_their_own() {
 fn short_and_padded_batches_are_mixed_as_they_are() {
     for (text, last) in SPECS.into_iter().flat_map(|text| [(text, LastBatch::Keep), (text, LastBatch::Pad)]) {
         let bad = common::WithBad { good: source(23), bad: vec![0, 7, 8] };
-        let builder = small(bad).last_batch(last).on_error(OnError::Skip).mix(mix(text));
+        let builder = small(bad).last_batch(last).on_error(OnError::Skip).mix(mix(text).hard_labels(true));
         for batch in batches(&on_cpu(builder)) {
             let mixed = batch.mixed().unwrap();
             assert_eq!((mixed.shares().len(), mixed.partners().len()), (batch.len(), batch.len()));
@@ -119,7 +120,8 @@ fn short_and_padded_batches_are_mixed_as_they_are() {
 fn every_output_type_is_mixed_and_labels_alone_are_left_as_they_are() {
     for (dtype, layout) in [(DType::U8, Layout::Nhwc), (DType::F16, Layout::Nchw), (DType::Bf16, Layout::Nhwc)] {
         let builder = || small(source(23)).output(dtype, layout).targets(TargetSpec::class(10));
-        let (plain, mixed) = (batches(&on_cpu(builder())), batches(&on_cpu(builder().mix(mix("timm=0.8/0")))));
+        let (plain, mixed) =
+            (batches(&on_cpu(builder())), batches(&on_cpu(builder().mix(mix("timm=0.8/0,hard-labels")))));
         for (plain, mixed) in plain.iter().zip(&mixed) {
             assert!(plain.images().as_bytes().unwrap() != mixed.images().as_bytes().unwrap());
             let Some(Targets::Numbers(classes)) = mixed.targets() else { unreachable!("they were asked for") };
@@ -129,6 +131,48 @@ fn every_output_type_is_mixed_and_labels_alone_are_left_as_they_are() {
     }
     let error = small(source(3)).mix(Mix::timm(0.0, 0.0)).build().unwrap_err();
     assert!(error.is_parameter(), "{error}");
+}
+
+#[test]
+fn labels_that_do_not_say_what_mixed_images_show_are_refused() {
+    for targets in [None, Some(TargetSpec::class(10)), Some(TargetSpec::bytes())] {
+        let builder = || targets.iter().cloned().fold(small(source(9)), warpfeed::Builder::targets);
+        for spec in SPECS {
+            let error = builder().mix(mix(spec)).build().unwrap_err();
+            assert!(error.is_parameter() && error.to_string().contains("TargetSpec::soft"), "{error}");
+            assert!(error.to_string().contains("hard_labels"), "{error}");
+        }
+    }
+    let told = mix("torchvision=0/1,hard-labels");
+    assert_eq!(
+        (told.to_string().as_str(), &told),
+        ("torchvision=0/1,hard-labels", &Mix::torchvision(0.0, 1.0).hard_labels(true))
+    );
+    assert!(small(source(9)).mix(told).build().is_ok());
+    assert!(small(source(9)).targets(TargetSpec::multi_hot(10)).mix(mix("timm=0.8/1")).build().is_ok());
+}
+
+/// A data set of one class trains on nothing, and timm's Mixup takes it too: its soft targets are 1.
+#[test]
+fn one_class_is_enough() {
+    for smoothing in [0.0, 0.1] {
+        let one = common::source(9).map_labels(["only"], |_| 0);
+        let builder = small(one).targets(TargetSpec::soft(1).smoothing(smoothing)).mix(mix("timm=0.8/1"));
+        for batch in batches(&on_cpu(builder)) {
+            assert!(rows(&batch).iter().all(|share| *share == 1.0), "{:?}", rows(&batch));
+        }
+    }
+}
+
+#[test]
+#[cfg(feature = "candle")]
+fn no_target_is_left_behind() {
+    let pipeline = on_cpu(small(source(9)).targets(TargetSpec::soft(10)).mix(mix("timm=0.8/1")));
+    let mut batches = batches(&pipeline);
+    let error = batches.pop().unwrap().into_candle(&candle_core::Device::Cpu).unwrap_err().to_string();
+    assert!(error.contains("take_targets"), "{error}");
+    let mut batch = batches.pop().unwrap();
+    assert!(batch.take_targets().is_some() && batch.into_candle(&candle_core::Device::Cpu).is_ok());
 }
 
 #[test]
@@ -160,6 +204,6 @@ fn mixing_is_counted_where_the_cpu_does_it() {
         assert!(epoch.all(|batch| batch.is_ok()));
         epoch.stats().mix
     };
-    assert!(mix_time(small(source(9)).mix(Mix::timm(0.8, 1.0))) > std::time::Duration::ZERO);
+    assert!(mix_time(small(source(9)).mix(Mix::timm(0.8, 1.0).hard_labels(true))) > std::time::Duration::ZERO);
     assert_eq!(mix_time(small(source(9))), std::time::Duration::ZERO);
 }

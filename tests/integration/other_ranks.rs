@@ -238,7 +238,7 @@ fn devices_continue_what_processes_began_and_processes_what_devices_began() {
 
 #[test]
 fn mixed_batches_draw_by_numbers_of_their_own() {
-    let builder = || small(source(61)).batch_size(4).mix("timm=0.8/1,mode=elem".parse::<Mix>().unwrap());
+    let builder = || small(source(61)).batch_size(4).mix("timm=0.8/1,mode=elem,hard-labels".parse::<Mix>().unwrap());
     let run = |threads: usize| {
         let (mut shares, mut indices, mut states) = (Vec::new(), Vec::new(), Vec::new());
         for (ranks, batches) in [(2, 2), (3, 1), (2, usize::MAX)] {
@@ -488,8 +488,9 @@ fn lanes_of_a_stream_that_were_edited_or_belong_to_others_are_refused() {
 #[test]
 fn mixed_batches_of_a_stream_draw_by_numbers_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
-    let builder =
-        || small(stream(folder.path(), 40, 1)).batch_size(4).threads(1).mix("torchvision=1/0".parse().unwrap());
+    let builder = || {
+        small(stream(folder.path(), 40, 1)).batch_size(4).threads(1).mix("torchvision=1/0,hard-labels".parse().unwrap())
+    };
     let share = |batch: &warpfeed::Batch| batch.mixed().unwrap().shares().to_vec();
     let (mut shares, mut states) = (Vec::new(), Vec::new());
     for number in 0..2 {

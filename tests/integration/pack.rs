@@ -376,6 +376,69 @@ fn what_is_lost_afterwards_is_packed_again() {
     }
 }
 
+/// The samples of `large`, of which one is not usable, and one has other contents of the same length.
+fn changed(broken: u64, other: u64) -> EncodedImages {
+    let images = (0..40).map(|i| {
+        let mut bytes = jpeg(300 + 5 * i, 320, i.into());
+        match u64::from(i) {
+            i if i == broken => bytes = b"no image".to_vec(),
+            // The comment that the encoder leaves out, in the JFIF header's version.
+            i if i == other => bytes[12] ^= 1,
+            _ => {}
+        }
+        (bytes, i % 10)
+    });
+    EncodedImages::new(images).with_classes((0..10).map(|i| format!("class {i}")))
+}
+
+#[test]
+fn shards_of_samples_that_have_changed_are_packed_again() {
+    let folder = tempfile::tempdir().unwrap();
+    for (format, ranks) in [
+        (RecordFormat::WebDataset, false),
+        (RecordFormat::WebDataset, true),
+        (RecordFormat::RecordIo, false),
+        (RecordFormat::TfRecord, false),
+        (RecordFormat::TfRecord, true),
+    ] {
+        let mut options = options(format);
+        options.rank = ranks.then(|| Rank::new(0, 1).unwrap());
+        let whole = |source: &EncodedImages, name: &str| {
+            let out = folder.path().join(format!("{format:?} {ranks} {name}/train"));
+            pack(source, &out, &options, &mut |_| {}).unwrap();
+            files(&out)
+        };
+        let out = folder.path().join(format!("{format:?} {ranks}/train"));
+        let broken = changed(17, 99);
+        let report = pack(&broken, &out, &options, &mut |_| {}).unwrap();
+        assert_eq!((report.bad_count, report.images), (1, 39));
+        // As it was, everything is taken over.
+        let report = pack(&broken, &out, &options, &mut |_| {}).unwrap();
+        assert_eq!((report.resumed_images, report.bad_count), (39, 1));
+        // The image was repaired.
+        let report = pack(&large(), &out, &options, &mut |_| {}).unwrap();
+        assert!((1..39).contains(&report.resumed_images), "{report:?}");
+        assert_eq!((report.bad_count, report.images), (0, 40));
+        assert_eq!(files(&out), whole(&large(), "repaired"), "{format:?}, ranks: {ranks}");
+        // Another was replaced, and its shard is the last one to be lost.
+        let report = pack(&changed(99, 30), &out, &options, &mut |_| {}).unwrap();
+        assert!((1..40).contains(&report.resumed_images), "{report:?}");
+        assert_eq!(files(&out), whole(&changed(99, 30), "replaced"), "{format:?}, ranks: {ranks}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_goes_on_only_from_shards_of_the_same_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, options) = (folder.path().join("train"), options(RecordFormat::WebDataset));
+    assert!(pack(&breaks(changed(3, 99), 30), &out, &options, &mut |_| {}).is_err());
+    let report = pack(&large(), &out, &options, &mut |_| {}).unwrap();
+    assert_eq!((report.resumed_images, report.images, report.bad_count), (0, 40, 0));
+    let whole = folder.path().join("whole/train");
+    pack(&large(), &whole, &options, &mut |_| {}).unwrap();
+    assert_eq!(files(&out), files(&whole));
+}
+
 /// A source that cannot be read on after some samples, as if the process had been killed there.
 fn breaks(images: EncodedImages, after: u64) -> impl Source {
     Asking(images, move |index, _: &Want<'_>| match index < after {
@@ -601,7 +664,7 @@ fn two_runs_do_not_pack_into_one_folder() {
         assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
         assert_eq!(first.join().unwrap().unwrap().images, 40);
     });
-    assert_eq!(pack(&waits, &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap().resumed_images, 40);
+    assert_eq!(pack(&large(), &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap().resumed_images, 40);
     assert!(!out.join(".pack.lock").exists());
 }
 

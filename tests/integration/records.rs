@@ -685,6 +685,57 @@ fn an_index_is_kept_beside_the_shard_and_made_anew_when_it_changes() {
     assert_eq!(data_set(&path).len(), 2);
 }
 
+/// Replaces a file by one of the same length and modification time, in its place or under its name.
+fn replaced(path: &Path, bytes: Vec<u8>, in_place: bool) {
+    let before = fs::metadata(path).unwrap();
+    assert_eq!(before.len(), bytes.len() as u64);
+    let to = if in_place { path.to_owned() } else { path.with_extension("new") };
+    fs::write(&to, bytes).unwrap();
+    fs::File::options().write(true).open(&to).unwrap().set_modified(before.modified().unwrap()).unwrap();
+    fs::rename(&to, path).unwrap();
+    assert_eq!(fs::metadata(path).unwrap().modified().unwrap(), before.modified().unwrap());
+}
+
+#[test]
+#[cfg(unix)]
+fn an_index_is_not_that_of_another_shard_with_the_same_size_and_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let number =
+        |label: f32| vec![bytes_feature("image/encoded", b"one"), int_feature("image/class/label", label as u64)];
+    type Made = dyn Fn(f32) -> Vec<u8>;
+    let made: [(&str, Box<Made>); 3] = [
+        ("tar", Box::new(|label| tar(&[("1.jpg", b"one"), ("1.cls", label.to_string().as_bytes())]))),
+        ("tfrecord", Box::new(move |label| example(&number(label)))),
+        ("rec", Box::new(|label| recordio(&[label], b"one"))),
+    ];
+    for (name, bytes) in made {
+        let path = shard(folder.path(), &format!("a.{name}"), bytes(1.0));
+        for (label, in_place) in [(2, true), (3, false), (4, true)] {
+            // The index is made, and made anew.
+            let _ = data_set(&path);
+            replaced(&path, bytes(label as f32), in_place);
+            assert_eq!(contents(&data_set(&path)), [sample(b"one", label)], "{name}, in place: {in_place}");
+        }
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_shard_that_is_replaced_while_it_is_used_gives_no_wrong_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = tar(&[("1.jpg", b"one"), ("1.cls", b"1"), ("2.jpg", b"two"), ("2.cls", b"2")]);
+    let other = tar(&[("1.cls", b"2"), ("1.jpg", b"two"), ("2.cls", b"1"), ("2.jpg", b"one")]);
+    let path = shard(folder.path(), "a.tar", &one);
+    let source = data_set(&path);
+    replaced(&path, other.clone(), true);
+    let error = source.encoded(0).unwrap_err().to_string();
+    assert!(error.contains("a.tar") && error.contains("changed since"), "{error}");
+    let source = data_set(&path);
+    replaced(&path, one, false);
+    let error = source.encoded(0).unwrap_err().to_string();
+    assert!(error.contains("a.tar") && error.contains("replaced since"), "{error}");
+}
+
 #[test]
 fn a_shard_that_shrinks_while_it_is_used_is_an_error_of_its_samples() {
     let folder = tempfile::tempdir().unwrap();

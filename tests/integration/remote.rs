@@ -284,6 +284,20 @@ fn what_was_fetched_is_kept_within_the_size() {
 }
 
 #[test]
+fn a_cached_shard_that_changes_is_fetched_again() {
+    let want = epoch(in_order(source(24)), 0);
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(shards(), NEVER);
+    let cache = ShardCache { folder: folder.path().to_owned(), size_bytes: 200 << 20 };
+    for (changed, ranges) in [(false, 6), (false, 0), (true, 6), (true, 0)] {
+        server.shared.changed.store(changed, SeqCst);
+        let before = server.shared.ranges.load(SeqCst);
+        assert_eq!(epoch(in_order(at(&server, Some(cache.clone()))), 0), want);
+        assert_eq!(server.shared.ranges.load(SeqCst) - before, ranges, "changed: {changed}");
+    }
+}
+
+#[test]
 fn a_shard_that_goes_away_ends_the_epoch_with_its_name_and_offset() {
     let server = Server::start(shards(), NEVER);
     let source = OpenOptions { format: None, ..OpenOptions::default() };

@@ -120,7 +120,7 @@ fn batches_of_an_epoch_that_went_on_with_other_ranks_come_again() {
 #[test]
 fn bad_samples_of_the_run_stay_out_whether_or_not_they_are_bad_now() {
     let bad = vec![0, 3, 9, 11, 17, 21];
-    for mix in [None, Some(Mix::timm(0.8, 1.0))] {
+    for mix in [None, Some(Mix::timm(0.8, 1.0).hard_labels(true))] {
         for last in [LastBatch::Keep, LastBatch::Pad] {
             for policy in [OnError::Skip, OnError::Substitute] {
                 let with = |builder: Builder| {
@@ -145,7 +145,7 @@ fn bad_samples_of_the_run_stay_out_whether_or_not_they_are_bad_now() {
 fn receipts_say_what_each_image_is() {
     let builder = small(WithBad { good: source(23), bad: vec![3, 9] })
         .on_error(OnError::Substitute)
-        .mix(Mix::timm(0.8, 1.0))
+        .mix(Mix::timm(0.8, 1.0).hard_labels(true))
         .normalize(IMAGENET_MEAN, IMAGENET_STD);
     let (pipeline, mut instead) = (builder.build().unwrap(), Vec::new());
     for batch in pipeline.epoch(1) {
@@ -289,7 +289,7 @@ fn another_pipeline_is_refused_with_what_differs() {
         (builder().shuffle(8), "seed 7"),
         (builder().batch_size(4), "batch_size 5"),
         (builder().output(DType::F16, Layout::Nchw), "dtype \"f32\""),
-        (builder().mix(Mix::timm(0.8, 1.0)), "mix null"),
+        (builder().mix(Mix::timm(0.8, 1.0).hard_labels(true)), "mix null"),
         (builder().partition(Partition::new(0, 2).unwrap()), "partition [0,1]"),
         (builder().orientation(Orientation::Ignore), "orientation"),
         (with_mean([0.5; 3]), "0.485"),
@@ -579,7 +579,8 @@ fn the_command_logs_and_makes_a_batch_again_elsewhere() {
     fs::write(&file, transforms).unwrap();
     let run =
         ["run", images.to_str().unwrap(), "--transforms", &file, "--batch-size", "5", "--epochs", "2", "--seed", "7"];
-    let mixed = ["--mix", "timm=0.8/1,mode=elem", "--rank", "1/2", "--even", "--log", &base, "--chain", "--json"];
+    let mixed =
+        ["--mix", "timm=0.8/1,mode=elem,hard-labels", "--rank", "1/2", "--even", "--log", &base, "--chain", "--json"];
     let report: serde_json::Value = serde_json::from_str(&command(&[&run[..], &mixed].concat(), 0)).unwrap();
     assert_eq!(report["batches"], 4);
     // A rank's own file, which is not written over.

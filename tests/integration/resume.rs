@@ -293,8 +293,8 @@ mod command {
             (&["--preset", "eval"][..], &["preset train", "preset eval"][..]),
             (&["--seed", "1", "--epochs", "3"], &["seed 0", "seed 1"]),
             (&["--no-shuffle", "--epochs", "3"], &["not shuffled"]),
-            (&["--dtype", "u8"], &["dtype f32", "dtype u8"]),
-            (&["--last", "drop"], &["last keep", "last drop, ", "batch-size 3"]),
+            (&["--dtype", "u8"], &["dtype u8"]),
+            (&["--last", "drop"], &["last drop", "batch-size 3"]),
             (&["--epochs", "1"], &["below 1, got epoch 1"]),
         ] {
             let output = run(folder.path(), &options(more)).output().unwrap();

@@ -68,6 +68,7 @@ impl Batcher<(Vec<f32>, u32), ImageBatch> for Stack {
             labels: Tensor::<1, Int>::from_data(TensorData::new(labels, [count]), device),
             indices: Vec::new(),
             targets: None,
+            mixed: None,
             fields: Vec::new(),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use warpfeed::fields::BatchFields;
 use warpfeed::source::{Compose, Source};
 use warpfeed::{
-    BadSample, Batch, Builder, DType, Epoch, EpochState, Error, Pipeline, Result, Stats, TargetType, Targets,
+    BadSample, Batch, Builder, DType, Epoch, EpochState, Error, Mixed, Pipeline, Result, Stats, TargetType, Targets,
 };
 
 /// A batch in the form that burn's models train on, without its padding ([`LastBatch::Pad`](warpfeed::LastBatch::Pad)).
@@ -26,6 +26,9 @@ pub struct ImageBatch {
     pub indices: Vec<u64>,
     /// The targets, `[N, K]`, if the pipeline delivers them ([`Builder::targets`](warpfeed::Builder::targets)).
     pub targets: Option<Tensor<2>>,
+    /// Partners and shares of mixed images, padding included, for losses that take no soft targets
+    /// ([`Mix::hard_labels`](warpfeed::Mix::hard_labels)); `None` without [`Builder::mix`](warpfeed::Builder::mix).
+    pub mixed: Option<Mixed>,
     /// The fields of each view's images, as the pipeline delivers them ([`Builder::fields`](warpfeed::Builder::fields)):
     /// boxes, keypoints, masks, labels of objects. None without such fields. [`FieldIntoBurn`](crate::FieldIntoBurn)
     /// makes tensors of them.
@@ -45,6 +48,7 @@ impl ImageBatch {
         };
         let labels = batch.labels().ok().map(tensor);
         let indices = batch.indices()[..count].to_vec();
+        let mixed = batch.mixed().cloned();
         let targets = batch.take_targets().map(|targets| dense(&targets, count, device)).transpose()?;
         // A view has `times` images of each sample: first the first image of every sample, then the second ones, and so
         // on.
@@ -59,7 +63,7 @@ impl ImageBatch {
             views.push(if count == all { view } else { without_padding(view, shape, [times, all, count]) });
         }
         let images = views.remove(0);
-        Ok(Self { images, views, labels, indices, targets, fields })
+        Ok(Self { images, views, labels, indices, targets, mixed, fields })
     }
 
     /// The classes, `[N]`.

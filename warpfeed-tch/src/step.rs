@@ -102,8 +102,10 @@ impl TchStep {
         Ok(Self { network, precision, classes, sgd, learning_rate, device, module, optimizer })
     }
 
-    fn descend(&mut self, batch: Batch) -> Result<Outcome> {
+    fn descend(&mut self, mut batch: Batch) -> Result<Outcome> {
         let (dtype, layout) = (batch.images().dtype(), batch.images().layout());
+        // The step trains on labels, whatever the targets.
+        drop(batch.take_targets());
         let (images, labels) = batch.into_tch()?;
         let (images, labels) = (images.to_device(self.device), labels.to_device(self.device));
         let images = match layout {

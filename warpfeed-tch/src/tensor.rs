@@ -119,11 +119,13 @@ impl IntoTch for FieldTensor {
 }
 
 /// Images and labels (`[N]`, 64-bit integers), without the batch's padding. With several views, the images of the first
-/// view. A batch of a source without labels is an error: use `into_images().into_tch()`.
+/// view. A batch with targets is refused until they are taken out ([`Batch::take_targets`]), and so is one of a source
+/// without labels: use `into_images().into_tch()`.
 impl IntoTch for Batch {
     type Tch = (tch::Tensor, tch::Tensor);
 
     fn into_tch(self) -> Result<Self::Tch> {
+        self.check_targets_taken("Batch::into_tch")?;
         let count = self.len() - self.padding();
         let labels = self.labels()?;
         let labels = match self.images().cuda() {

@@ -188,7 +188,7 @@ impl Case {
         [("batch in reverse", Mix::timm(0.8, 1.0).mode(MixMode::Element)), ("image before", Mix::torchvision(0.8, 0.0))]
             .map(|(partner, mix)| {
                 let name = format!("mixed with the {partner}, {dtype:?}, {layout:?}");
-                Self { name, mix: Some(mix), ..Self::format(dtype, layout, Strategy::Fused) }
+                Self { name, mix: Some(mix.hard_labels(true)), ..Self::format(dtype, layout, Strategy::Fused) }
             })
     }
 

@@ -94,12 +94,14 @@ impl CandleStep {
     }
 
     /// A batch's images as f32 `[N, 3, H, W]`, and its labels, without padding.
-    fn tensors(&self, batch: Batch) -> Result<(Tensor, Tensor)> {
+    fn tensors(&self, mut batch: Batch) -> Result<(Tensor, Tensor)> {
         let count = batch.len() - batch.padding();
         if let Some(label) = batch.labels()?.iter().find(|label| **label as usize >= self.classes) {
             return Err(Error::parameter("CandleStep", "labels", format!("below {}", self.classes), label));
         }
         let (dtype, layout) = (batch.images().dtype(), batch.images().layout());
+        // The step trains on labels, whatever the targets.
+        drop(batch.take_targets());
         let (images, labels) = batch.into_candle(&self.device)?;
         let ready = || {
             let images = images.narrow(0, 0, count)?.to_dtype(candle_core::DType::F32)?;

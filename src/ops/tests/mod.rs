@@ -1,6 +1,7 @@
 //! Tests across operations: properties that need no reference, parts compared with wholes, fast code compared with
 //! plain code.
 
+mod boxes;
 mod distribution;
 pub(super) mod reference;
 

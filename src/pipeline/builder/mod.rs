@@ -231,8 +231,9 @@ impl Builder {
 
     /// Delivers these fields of the samples ([`Batch::fields`](crate::Batch::fields)): boxes, masks, keypoints, and
     /// numbers of objects. They follow the recipe of each image, from the stored image on: its EXIF orientation comes
-    /// first. After the last operation, objects are dropped whose boxes are no longer valid
-    /// ([`Sanitize`](crate::ops::Sanitize) with its defaults); [`sanitize`](Self::sanitize) turns that off. A sample
+    /// first. After the last operation, boxes are cut at the edges of the image, and objects whose boxes are no longer
+    /// valid are dropped ([`Sanitize`](crate::ops::Sanitize) with its defaults); [`sanitize`](Self::sanitize) turns that
+    /// off, and [`Stats::dropped_objects`](crate::Stats::dropped_objects) counts them. A sample
     /// without one of the fields is a bad sample. Default: no fields.
     ///
     /// Masks and points are computed on the host, whatever device the images are on. [`MemoryBound::fields_bytes`]

@@ -169,7 +169,7 @@ impl Builder {
             targets.check_labels(self.input.has_labels(), self.input.classes().len())?;
             self.options.target_bytes = targets.max_bytes();
         }
-        self.check_fields()?;
+        self.check_fields(views)?;
         self.options.fields = self.fields.len();
         let normalize = self.check_views(views)?;
         if self.shapes != Shapes::One {
@@ -177,6 +177,7 @@ impl Builder {
         }
         if let Some(mix) = &self.mix {
             mix.check()?;
+            mix.check_targets(self.targets.as_ref())?;
             if !matches!(self.options.outputs[..], [OutputForm { times: 1, .. }]) {
                 return Err(Error::parameter("mix", "views", "one image of each sample", "several views"));
             }
@@ -193,8 +194,13 @@ impl Builder {
     }
 
     /// Checks that the source can have the fields, and that the other settings can be had with fields.
-    fn check_fields(&self) -> Result<()> {
+    fn check_fields(&self, views: &[ViewTransforms]) -> Result<()> {
         let Some(first) = self.fields.first() else { return Ok(()) };
+        for transform in views.iter().flat_map(|view| &view.images).flatten() {
+            let mut unknown = None;
+            transform.each_leaf(&mut |leaf| unknown = unknown.take().or_else(|| leaf.check_following().err()));
+            unknown.map_or(Ok(()), Err)?;
+        }
         if let Some((i, twice)) = self.fields.iter().enumerate().find(|(i, name)| self.fields[..*i].contains(name)) {
             return Err(Error::parameter(
                 "pipeline",

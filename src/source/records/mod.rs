@@ -334,6 +334,14 @@ impl Source for RecordShards {
                 let window = Window::new(&file, shard.len_bytes);
                 recordio::read_split(window, record.offset, buffer)?.map_err(wrong)?;
             } else {
+                // The index of a shard may be one of an earlier file with the same name, size and times.
+                if self.format == RecordFormat::WebDataset
+                    && !shard.is_remote()
+                    && !tar::is_file_before(&file, record.offset, record.len_bytes().into())?
+                {
+                    let message = "there is no file as there was when the shard was scanned: it was changed since";
+                    return Err(wrong(message.to_owned()));
+                }
                 file.read_sample(sized(buffer, self.read_bytes(record))?, record.offset, want.stopped())?;
             }
             if self.format == RecordFormat::TfRecord {

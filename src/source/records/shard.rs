@@ -1,24 +1,24 @@
 //! A file of records, local or remote.
 
 use crate::error::{Error, Result};
-use crate::file::open_with_metadata;
+use crate::file::{Identity, open_with_metadata};
 use crate::source::window::{ReadAt, read_exact_at};
 use std::collections::HashMap;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::UNIX_EPOCH;
 
 /// A file of records.
 pub(in crate::source) struct Shard {
     /// The shard's path or address.
     pub(super) name: PathBuf,
     pub(super) len_bytes: u64,
-    /// Distinguishes contents of the same name and length. For a file: its modification time, in nanoseconds since
-    /// 1970.
+    /// Distinguishes contents of the same name and length. For a file: a hash of what [`Identity`] has.
     pub(super) version: u64,
+    /// `None` for a remote shard.
+    identity: Option<Identity>,
     /// Index of the shard's first sample in the source.
     pub(super) first: u64,
     /// Offsets of the shard's samples, once they were needed.
@@ -40,11 +40,12 @@ impl Shard {
             let expected = "regular files, which can be read in any order";
             return Err(Error::parameter("RecordShards::open", "shards", expected, path.display()));
         }
-        let (len_bytes, version) = (metadata.len(), modified_ns(&metadata));
+        let identity = Identity::of(&metadata);
         Ok(Self {
             name: path.to_owned(),
-            len_bytes,
-            version,
+            len_bytes: metadata.len(),
+            version: identity.version(),
+            identity: Some(identity),
             first: 0,
             starts: Mutex::default(),
             content: Content::File,
@@ -58,6 +59,7 @@ impl Shard {
             name: address.into(),
             len_bytes,
             version,
+            identity: None,
             first: 0,
             starts: Mutex::default(),
             content: Content::Remote(bytes),
@@ -105,7 +107,8 @@ impl Shard {
         }
     }
 
-    /// Opens the shard. A file is closed afterwards, and its length must not have changed since it was listed.
+    /// Opens the shard. A file is closed afterwards. It must be the one that was listed, with the same length and
+    /// modification time.
     pub(super) fn open_once(&self) -> Result<Handle<'_>> {
         if let Content::Remote(bytes) = &self.content {
             return Ok(Handle::Remote(&**bytes));
@@ -116,13 +119,13 @@ impl Shard {
             let changed = format!("the file had {} bytes when it was listed and has {len_bytes} now", self.len_bytes);
             return Err(Error::Io { action: "read", path: self.name.clone(), source: io::Error::other(changed) });
         }
+        let now = Identity::of(&metadata);
+        if self.identity.is_some_and(|listed| (listed.modified_ns, listed.inode) != (now.modified_ns, now.inode)) {
+            let changed = io::Error::other("the file was changed or replaced since it was listed");
+            return Err(Error::Io { action: "read", path: self.name.clone(), source: changed });
+        }
         Ok(Handle::File(Arc::new(file), &self.name))
     }
-}
-
-fn modified_ns(file: &Metadata) -> u64 {
-    let since = file.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    since.map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// Files of shards that stay open between reads. The least recently used file is closed first.

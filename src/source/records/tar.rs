@@ -560,6 +560,16 @@ pub(super) fn name_before(file: &dyn ReadAt, offset: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&header.name).into_owned())
 }
 
+/// Whether the header before the content at `offset` is that of a file of `len_bytes`, or of one whose length an extended
+/// header gives.
+pub(super) fn is_file_before(file: &dyn ReadAt, offset: u64, len_bytes: u64) -> Result<bool> {
+    let mut block = [0; BLOCK_BYTES as usize];
+    file.read_at(&mut block, offset.saturating_sub(BLOCK_BYTES))?;
+    let found = header(&block).ok().flatten();
+    let is_it = |found: Header| matches!(found.kind, b'0' | b'7') && [0, len_bytes].contains(&found.len_bytes);
+    Ok(found.is_some_and(is_it))
+}
+
 /// Returns the content of the file whose path ends in `name`, from an archive in memory.
 pub(crate) fn member<'a>(archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut rest = archive;

@@ -1,5 +1,7 @@
 //! PNG and WebP images.
 
+#[cfg(feature = "webp")]
+use super::webp::{Frame, first_frame};
 use super::{Format, Header};
 use crate::error::{Error, Result};
 use crate::memory;
@@ -29,7 +31,9 @@ fn png(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()>
     // Looks up palettes, and expands gray of 1, 2 and 4 bits to 8.
     decoder.set_transformations(Transformations::EXPAND);
     let mut reader = decoder.read_info().map_err(failed)?;
-    check_size("PNG", reader.info().size(), header)?;
+    if reader.info().size() != (header.size.width, header.size.height) {
+        return Err(Error::decode("PNG", "the size is not the one in the header"));
+    }
     let mut samples = buffer("a PNG decoder", reader.output_buffer_size())?;
     reader.next_frame(&mut samples).map_err(failed)?;
     out.reset_part(header.size, part);
@@ -51,20 +55,44 @@ fn png(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()>
 #[cfg(feature = "webp")]
 fn webp(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
     let failed = |error: image_webp::DecodingError| Error::decode("WebP", error.to_string());
-    let mut decoder = image_webp::WebPDecoder::new(Cursor::new(bytes)).map_err(failed)?;
-    check_size("WebP", decoder.dimensions(), header)?;
+    let frame = first_frame(bytes, header)?;
+    let mut decoder = image_webp::WebPDecoder::new(Cursor::new(&*frame.file)).map_err(failed)?;
+    if decoder.dimensions() != frame.size {
+        return Err(Error::decode("WebP", "the size is not the one in the header"));
+    }
     let mut samples = buffer("a WebP decoder", decoder.output_buffer_size())?;
     // The decoder's own buffers, of at most eight bytes a pixel, would end the process if there is no memory. Asking
     // for this memory first makes that an error.
-    drop(buffer("a WebP decoder", usize::try_from(header.size.area_px().saturating_mul(8)).ok())?);
+    let area_px = u64::from(frame.size.0) * u64::from(frame.size.1);
+    drop(buffer("a WebP decoder", usize::try_from(area_px.saturating_mul(8)).ok())?);
     decoder.read_image(&mut samples).map_err(failed)?;
     out.reset_part(header.size, part);
     if decoder.has_alpha() {
-        cut(&samples, out, |&[r, g, b, _]| [r, g, b, 255]);
+        place(&samples, &frame, out, |&[r, g, b, _]| [r, g, b, 255]);
     } else {
-        cut(&samples, out, |&[r, g, b]| [r, g, b, 255]);
+        place(&samples, &frame, out, |&[r, g, b]| [r, g, b, 255]);
     }
     Ok(())
+}
+
+/// Copies `out`'s part of a canvas that is black outside of the image in `samples`, which have `N` bytes a pixel.
+#[cfg(feature = "webp")]
+fn place<const N: usize>(samples: &[u8], frame: &Frame<'_>, out: &mut Image, pixel: impl Fn(&[u8; N]) -> Pixel) {
+    let (part, [left, top], (width, height)) = (out.part(), frame.at, frame.size);
+    let (pixels, _) = samples.as_chunks::<N>();
+    let (first, last) = (part.x.max(left), part.right().min(left + width));
+    for y in 0..part.height {
+        let row = out.row_mut(y);
+        let from = (part.y + y).checked_sub(top).filter(|from| *from < height && first < last);
+        if from.is_none() || last - first < part.width {
+            row.fill([0, 0, 0, 255]);
+        }
+        if let Some(from) = from {
+            let start = from as usize * width as usize + (first - left) as usize;
+            let from = &pixels[start..][..(last - first) as usize];
+            row[(first - part.x) as usize..].iter_mut().zip(from).for_each(|(to, from)| *to = pixel(from));
+        }
+    }
 }
 
 #[cfg(not(feature = "webp"))]
@@ -73,13 +101,6 @@ fn webp(_: &[u8], _: &Header, _: Rect, _: &mut Image) -> Result<()> {
         feature: "decoding WebP in this build".to_owned(),
         remedy: "build warpfeed with its feature `webp`".to_owned(),
     })
-}
-
-fn check_size(format: &'static str, found: (u32, u32), header: &Header) -> Result<()> {
-    if found != (header.size.width, header.size.height) {
-        return Err(Error::decode(format, "the size is not the one in the header"));
-    }
-    Ok(())
 }
 
 fn buffer(what: &'static str, len_bytes: Option<usize>) -> Result<Vec<u8>> {

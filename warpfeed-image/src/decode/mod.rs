@@ -83,6 +83,7 @@ mod entry_point_segment;
 mod entry_point_starts;
 mod entry_point_store;
 mod entry_points;
+mod exif;
 mod huffman;
 mod inks;
 mod jpeg;
@@ -100,6 +101,8 @@ mod pnm;
 mod probe;
 mod reason;
 mod restarts;
+#[cfg(feature = "webp")]
+mod webp;
 mod window;
 
 pub use entry_point_store::{EntryPointStore, EntryPointUsage};

@@ -1,8 +1,10 @@
 //! Headers: size, orientation and layout of an image, without decoding it.
 
+use super::exif::{PngTexts, orientation};
 use super::{Format, Header, pnm};
 use crate::error::{Error, Result};
 use crate::raster::Size;
+use std::borrow::Cow;
 
 /// The marker of an index of rows, and its signature (`restarts.rs`).
 pub(super) const INDEX_MARKER: u8 = 0xE9;
@@ -10,7 +12,13 @@ pub(super) const INDEX_SIGNATURE: &[u8] = b"warpfeed\0\0";
 /// The signature of entry points in an image (`packed_points.rs`), which have the same marker.
 pub(super) const POINTS_SIGNATURE: &[u8] = b"warpfeed\0\x03";
 
-/// Reads an image's header: its format, size, orientation and layout. Allocates nothing.
+/// The signature of XMP in a segment of a JPEG.
+const XMP_SIGNATURE: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
+/// The flags of a WebP for EXIF data and XMP.
+const EXIF_FLAG: u8 = 8;
+const XMP_FLAG: u8 = 4;
+
+/// Reads an image's header: its format, size, orientation and layout. Allocates hardly anything.
 ///
 /// # Errors
 /// [`Error::Decode`] if the bytes are no JPEG, PNG, WebP or PNM image, or end inside the header.
@@ -51,44 +59,17 @@ pub(super) fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-fn le32(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-fn le24(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn le24(bytes: &[u8], at: usize) -> Option<u32> {
     let b = bytes.get(at..at + 3)?;
     Some(u32::from(b[0]) | u32::from(b[1]) << 8 | u32::from(b[2]) << 16)
-}
-
-/// The orientation in a TIFF structure; 1 if it is missing or absurd.
-fn orientation(tiff: &[u8]) -> u8 {
-    let tiff = tiff.strip_prefix(b"Exif\0\0").unwrap_or(tiff);
-    match orientation_tag(tiff) {
-        Some(value @ 1..=8) => value as u8,
-        _ => 1,
-    }
-}
-
-/// The value of the orientation tag (0x0112, one short integer) in the first directory of a TIFF structure.
-fn orientation_tag(tiff: &[u8]) -> Option<u16> {
-    let little = match tiff.first_chunk()? {
-        b"II*\0" => true,
-        b"MM\0*" => false,
-        _ => return None,
-    };
-    let short = |bytes: &[u8], at| be16(bytes, at).map(|value| if little { value.swap_bytes() } else { value });
-    let long = |bytes: &[u8], at| be32(bytes, at).map(|value| if little { value.swap_bytes() } else { value });
-    let directory = tiff.get(long(tiff, 4)? as usize..)?;
-    let count = short(directory, 0)?;
-    let (entries, _) = directory[2..].as_chunks::<12>();
-    let is_orientation = |entry: &&[u8; 12]| {
-        short(*entry, 0) == Some(0x112) && short(*entry, 2) == Some(3) && long(*entry, 4) == Some(1)
-    };
-    short(entries.iter().take(count.into()).find(is_orientation)?, 8)
 }
 
 fn header(format: Format, width: u32, height: u32) -> Header {
@@ -127,7 +108,7 @@ pub(super) fn next_marker(bytes: &[u8], mut at: usize) -> Option<(u8, usize)> {
 fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
     let bad = |message: &str| Some(Err(Error::decode("JPEG", message)));
     let mut found: Option<Header> = None;
-    let mut exif = None;
+    let (mut exif, mut xmp): (Option<Cow<'_, [u8]>>, _) = (None, None);
     let mut restart_interval_mcus = 0;
     let (mut row_index, mut packed_points) = (None, None);
     // Whether there is a JFIF segment, and the transform in Adobe's segment. libjpeg uses them before the components'
@@ -178,7 +159,7 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
                 let Some(mut this) = found else {
                     return bad("a scan without a frame header");
                 };
-                this.orientation = exif.unwrap_or(1);
+                this.orientation = orientation(exif.as_deref(), xmp);
                 this.restart_interval_mcus = restart_interval_mcus;
                 this.rgb =
                     this.components == 3 && !jfif && adobe_transform.map_or(this.rgb, |transform| transform == 0);
@@ -196,14 +177,19 @@ fn jpeg(bytes: &[u8]) -> Option<Result<Header>> {
             INDEX_MARKER if segment.starts_with(POINTS_SIGNATURE) => {
                 packed_points = Some(next - segment.len() + POINTS_SIGNATURE.len()..next);
             }
-            0xE1 if exif.is_none() && segment.starts_with(b"Exif\0\0") => exif = Some(orientation(segment)),
+            // EXIF data that are longer than a segment go on in the next one.
+            0xE1 if segment.starts_with(b"Exif\0\0") => match &mut exif {
+                Some(exif) => exif.to_mut().extend_from_slice(&segment[6..]),
+                None => exif = Some(segment.into()),
+            },
+            0xE1 if segment.starts_with(XMP_SIGNATURE) => xmp = Some(&segment[XMP_SIGNATURE.len()..]),
             _ => {}
         }
         at = next;
     }
 }
 
-/// Reads IHDR, then looks for an eXIf chunk, as far as the bytes go.
+/// Reads IHDR, then looks for chunks with an orientation, before and after the image data, as far as the bytes go.
 fn png(bytes: &[u8]) -> Option<Result<Header>> {
     if bytes.get(12..16)? != b"IHDR" {
         return Some(Err(Error::decode("PNG", "the first chunk is not the header")));
@@ -221,18 +207,25 @@ fn png(bytes: &[u8]) -> Option<Result<Header>> {
         6 => 4,
         _ => 3,
     };
+    let mut texts = PngTexts::default();
+    // Of an animation Pillow reads no further than to its second image. The first may be no part of the animation.
+    let (mut frames, mut has_data) = (0, false);
+    let mut is_first_shown = false;
     let mut at = 8usize;
     while let (Some(len), Some(name)) = (be32(bytes, at), bytes.get(at + 4..at + 8)) {
         let Some(end) = (at + 8).checked_add(len as usize) else { break };
-        match (name, bytes.get(at + 8..end)) {
-            (b"eXIf", Some(data)) => {
-                this.orientation = orientation(data);
-                break;
-            }
-            (b"IEND", _) | (_, None) => break,
-            _ => at = end.saturating_add(4).min(bytes.len()),
+        let Some(data) = bytes.get(at + 8..end) else { break };
+        match name {
+            b"IEND" => break,
+            b"IDAT" => has_data = true,
+            b"acTL" if !has_data => frames = be32(data, 0).unwrap_or(0),
+            b"fcTL" if !has_data => is_first_shown = true,
+            b"fcTL" if frames > u32::from(is_first_shown) => break,
+            _ => texts.chunk(name, data),
         }
+        at = end.saturating_add(4).min(bytes.len());
     }
+    this.orientation = texts.orientation();
     Some(Ok(this))
 }
 
@@ -273,56 +266,21 @@ fn webp(bytes: &[u8]) -> Option<Result<Header>> {
     let mut this = header(Format::WebP, width, height);
     this.components = if alpha { 4 } else { 3 };
     if name == b"VP8X" {
+        let flags = bytes[20];
+        let (mut exif, mut xmp) = (None, None);
         let mut at = 12usize;
         while let (Some(name), Some(len)) = (bytes.get(at..at + 4), le32(bytes, at + 4)) {
             let Some(end) = (at + 8).checked_add(len as usize) else { break };
-            match (name, bytes.get(at + 8..end)) {
-                (b"EXIF", Some(data)) => {
-                    this.orientation = orientation(data);
-                    break;
-                }
-                (_, None) => break,
-                // A byte of padding follows chunks of odd length.
-                _ => at = end.saturating_add(len as usize & 1).min(bytes.len()),
+            let Some(data) = bytes.get(at + 8..end) else { break };
+            match name {
+                b"EXIF" if flags & EXIF_FLAG != 0 => exif = exif.or(Some(data)),
+                b"XMP " if flags & XMP_FLAG != 0 => xmp = xmp.or(Some(data)),
+                _ => {}
             }
+            // A byte of padding follows chunks of odd length.
+            at = end.saturating_add(len as usize & 1).min(bytes.len());
         }
+        this.orientation = orientation(exif.filter(|exif| !exif.is_empty()), xmp);
     }
     Some(Ok(this))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn orientations_are_read_in_both_byte_orders() {
-        let tiff = |little: bool, tag: u16, kind: u16, count: u32, value: u16| {
-            let short = |value: u16| if little { value.to_le_bytes() } else { value.to_be_bytes() };
-            let long = |value: u32| if little { value.to_le_bytes() } else { value.to_be_bytes() };
-            let mut bytes = if little { b"II*\0" } else { b"MM\0*" }.to_vec();
-            bytes.extend(long(9));
-            bytes.push(0);
-            bytes.extend(short(2));
-            // Another tag, and the one that is asked for.
-            for (tag, value) in [(0x100, 5), (tag, value)] {
-                bytes.extend([short(tag), short(kind)].concat());
-                bytes.extend(long(count));
-                bytes.extend([short(value), short(0)].concat());
-            }
-            bytes
-        };
-        for little in [false, true] {
-            for value in 0..300 {
-                let expected = if (1..=8).contains(&value) { value as u8 } else { 1 };
-                let bytes = tiff(little, 0x112, 3, 1, value);
-                assert_eq!(orientation(&bytes), expected);
-                assert_eq!(orientation(&[b"Exif\0\0", &bytes[..]].concat()), expected);
-            }
-            let bytes = tiff(little, 0x112, 3, 1, 6);
-            assert!((0..bytes.len()).all(|end| orientation(&bytes[..end]) == 1), "truncated");
-            for other in [tiff(little, 0x113, 3, 1, 6), tiff(little, 0x112, 4, 1, 6), tiff(little, 0x112, 3, 2, 6)] {
-                assert_eq!(orientation(&other), 1);
-            }
-        }
-    }
 }
