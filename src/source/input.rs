@@ -126,6 +126,15 @@ impl Input {
         }
     }
 
+    /// What is odd about the source and no fault of a sample ([`Source::warnings`]).
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        match self {
+            Self::DataSet(source) => source.warnings(),
+            Self::Stream(_) => Vec::new(),
+        }
+    }
+
     /// Returns the numbers of images, classes and skipped files.
     #[must_use]
     pub fn summary(&self) -> SourceSummary {
@@ -134,7 +143,8 @@ impl Input {
             Self::Stream(_) => (0, Vec::new()),
         };
         let kinds = skipped.into_iter().map(|(kind, files)| SkippedFiles { kind, files }).collect();
-        SourceSummary { images: self.samples(), classes: self.classes().len(), passed_over, kinds }
+        let warnings = self.warnings();
+        SourceSummary { images: self.samples(), classes: self.classes().len(), passed_over, kinds, warnings }
     }
 
     /// A number that identifies the input when an epoch is resumed.
@@ -189,6 +199,9 @@ pub struct SourceSummary {
     pub passed_over: u64,
     /// Skipped files by kind, the most frequent kind first; empty if the source does not tell kinds apart.
     pub kinds: Vec<SkippedFiles>,
+    /// What is odd about the source, a sentence each ([`Source::warnings`]).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Skipped files of one kind.

@@ -289,6 +289,31 @@ mod tests {
     }
 
     #[test]
+    fn made_tables_are_read_as_pythons_csv_module_reads_them() {
+        let mut cases = 0;
+        for case in super::super::folder::tests::made_cases("csv") {
+            let text = case["text"].as_str().unwrap();
+            let (mut at, mut rows) = (0, Some(Vec::new()));
+            while at < text.len() {
+                let Some(row) = record(text.as_bytes(), at, |_| {}) else {
+                    rows = None;
+                    break;
+                };
+                at = row.end;
+                let row = &text[row];
+                if !row.trim_end_matches(['\n', '\r']).is_empty() {
+                    let cells = fields(row.as_bytes()).into_iter().map(|cell| String::from_utf8(cell).unwrap());
+                    rows.iter_mut().for_each(|rows| rows.push(cells.clone().collect::<Vec<_>>()));
+                }
+            }
+            assert_eq!(serde_json::json!(rows), case["rows"], "{text:?}");
+            cases += 1;
+        }
+        assert!(cases >= 100, "{cases}");
+        println!("{cases} tables");
+    }
+
+    #[test]
     fn rows_belong_to_the_images_beside_them() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("cat");

@@ -1,5 +1,6 @@
 //! Opens a source by its name.
 
+use super::annotated::refuse_annotated;
 use super::packed::Packed;
 use super::spec::{self, refuse};
 use super::splits::{self, Split};
@@ -147,6 +148,9 @@ pub struct OpenOptions {
     /// The annotations of the images of a folder: a file for the formats [`Coco`](SourceFormat::Coco) and
     /// [`Panoptic`](SourceFormat::Panoptic), a folder for [`Masks`](SourceFormat::Masks).
     pub annotations: Option<PathBuf>,
+    /// For the format [`Coco`](SourceFormat::Coco), the keypoints that change places in a mirror image
+    /// ([`CocoFiles::flip_index`]). Default: by their names.
+    pub flip_index: Option<Vec<usize>>,
     /// Folders of further images beside the images' own ([`Compose::beside`]), for images that are files in a folder.
     pub beside: Vec<FurtherFolder>,
     /// Options for reading masks.
@@ -222,9 +226,18 @@ impl OpenOptions {
         if let (Some(SourceFormat::Masks), Some(split)) = (self.format, &self.split) {
             return wrong("split", "none for the format masks, which has lists", split.clone());
         }
+        if let (Some(flip_index), true) = (&self.flip_index, self.format != Some(SourceFormat::Coco)) {
+            return wrong("flip_index", "only with the format coco", format!("{flip_index:?}"));
+        }
         let classes = &self.records.classes;
         match (self.format, &self.annotations) {
-            (Some(SourceFormat::Coco), Some(file)) => Ok(Some(CocoFiles::open(spec, file)?.into())),
+            (Some(SourceFormat::Coco), Some(file)) => {
+                let coco = CocoFiles::open(spec, file)?;
+                Ok(Some(match &self.flip_index {
+                    Some(flip_index) => coco.flip_index(flip_index.clone())?.into(),
+                    None => coco.into(),
+                }))
+            }
             (Some(SourceFormat::Panoptic), Some(file)) => {
                 Ok(Some(PanopticFiles::open(spec, file, file.with_extension(""))?.into()))
             }
@@ -299,7 +312,9 @@ impl OpenOptions {
                             ));
                         }
                         self.records.without_classes("a folder of class folders")?;
-                        return Ok(ImageFolder::open(&files[0])?.into());
+                        let images = ImageFolder::open(&files[0])?;
+                        refuse_annotated(&images, &files[0])?;
+                        return Ok(images.into());
                     }
                 }
             }
