@@ -40,8 +40,8 @@ impl Source for Packed {
         Ok(())
     }
 
-    fn label(&self, index: u64) -> u32 {
-        self.places[index as usize].1
+    fn label(&self, index: u64) -> Option<u32> {
+        Some(self.places[index as usize].1)
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -70,7 +70,7 @@ fn main() -> Result<()> {
     let mut seen = 0;
     for batch in pipeline.epoch(0) {
         let batch = batch?;
-        for (index, &label) in batch.indices().iter().zip(batch.labels()) {
+        for (index, &label) in batch.indices().iter().zip(batch.labels()?) {
             println!("packed image {index} is a {}", pipeline.classes()[label as usize]);
         }
         seen += batch.len();

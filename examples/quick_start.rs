@@ -27,7 +27,7 @@ fn main() -> Result<()> {
     for epoch in 0..2 {
         for batch in train.epoch(epoch) {
             let batch = batch?;
-            println!("epoch {epoch}: {:?} {:?}", batch.images().shape(), batch.labels());
+            println!("epoch {epoch}: {:?} {:?}", batch.images().shape(), batch.labels()?);
         }
     }
     Ok(())

@@ -250,7 +250,7 @@ fn evaluate(network: &Network, pipeline: &Pipeline, classes: usize) -> Result<Ve
     for batch in pipeline.epoch(0) {
         let batch = batch?;
         let mut truth = batch.fields(0).map(objects_of).transpose()?.unwrap_or_default();
-        let (images, _) = batch.into_candle(&Device::Cpu)?;
+        let images = batch.into_images().into_candle(&Device::Cpu)?;
         let mut found =
             network.forward(&images, false).and_then(|(scores, sides)| found(&scores, &sides)).map_err(candle)?;
         truth.iter_mut().chain(&mut found).for_each(|object| object.image += images_before);
@@ -292,7 +292,7 @@ fn main() -> Result<()> {
     training::train(&weights, slice::from_mut(&mut network), &train, epochs, |network, batch| {
         let objects = batch.fields(0).map(objects_of).transpose()?.unwrap_or_default();
         let goal = Goal::new(&objects, batch.len(), names.len());
-        let (images, _) = batch.into_candle(&Device::Cpu)?;
+        let images = batch.into_images().into_candle(&Device::Cpu)?;
         let of_batch = || {
             let (scores, sides) = network.forward(&images, true)?;
             let loss = goal.loss(&scores, &sides)?;

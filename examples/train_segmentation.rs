@@ -233,7 +233,7 @@ fn main() -> Result<()> {
     training::train(&weights, &mut networks, &train, epochs, |network, batch| {
         let truth = batch.fields(0).map(|fields| classes_of(fields, Size::new(SIDE_PX, SIDE_PX)));
         let truth = truth.transpose()?.unwrap_or_default();
-        let (images, _) = batch.into_candle(&Device::Cpu)?;
+        let images = batch.into_images().into_candle(&Device::Cpu)?;
         let of_batch = || {
             let logits = network.forward(&images, true)?;
             let (loss, gradient) = loss(&logits.flatten_all()?.to_vec1()?, &truth, names.len());

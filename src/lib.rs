@@ -31,7 +31,7 @@
 //!     let batch = batch?;
 //!     assert_eq!(batch.images().shape(), [batch.len(), 3, 64, 64]);
 //!     assert_eq!(batch.images().as_slice::<f32>()?.len(), batch.len() * 3 * 64 * 64);
-//!     assert_eq!(batch.labels().len(), batch.len());
+//!     assert_eq!(batch.labels()?.len(), batch.len());
 //!     images += batch.len();
 //! }
 //! assert_eq!(images, 10);

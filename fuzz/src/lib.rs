@@ -111,7 +111,7 @@ fn read_all(source: &dyn Source) {
 }
 
 /// Bytes and label of each sample, or its error.
-type Samples = Vec<std::result::Result<(Vec<u8>, u32), String>>;
+type Samples = Vec<std::result::Result<(Vec<u8>, Option<u32>), String>>;
 
 /// The samples by random access to the shard.
 fn random_access(source: &dyn Source) -> Samples {

@@ -15,8 +15,13 @@ const BANDS: u32 = MAX_DISTANCE + 1;
 /// Most candidates that are kept of an image. An image with more is one of many that look alike.
 const MOST_CANDIDATES: u8 = 8;
 
-/// The split and the label of an image, by its number.
-pub(super) type Place<'a> = &'a dyn Fn(u32) -> (usize, u32);
+/// The split and the label of an image, by its number; `None` if it has no label.
+pub(super) type Place<'a> = &'a dyn Fn(u32) -> (usize, Option<u32>);
+
+/// Whether two images have different labels.
+fn other_label(a: Option<u32>, b: Option<u32>) -> bool {
+    a.zip(b).is_some_and(|(a, b)| a != b)
+}
 
 /// The images that could be read, those of equal bytes together and in their order.
 pub(super) fn by_bytes(rows: &[Row]) -> Vec<u32> {
@@ -36,11 +41,15 @@ pub(super) fn note_equal_bytes(rows: &mut [Row], order: &[u32], place: Place<'_>
     let found: Vec<Vec<(u32, u32)>> = runs(order, |image| rows[image as usize].sha256)
         .map(|run| {
             let mut splits = HashSet::new();
-            let places: Vec<(usize, u32)> = run.iter().map(|&image| place(image)).collect();
+            let places: Vec<(usize, Option<u32>)> = run.iter().map(|&image| place(image)).collect();
             let of_all =
                 (if places.iter().any(|place| place.0 != places[0].0) { Finding::OtherSplit.bit() } else { 0 })
-                    | (if places.iter().any(|place| place.1 != places[0].1) { Finding::OtherLabel.bit() } else { 0 });
-            let of_each = |(&image, (split, _)): (&u32, &(usize, u32))| {
+                    | (if places.iter().any(|place| places.iter().any(|other| other_label(place.1, other.1))) {
+                        Finding::OtherLabel.bit()
+                    } else {
+                        0
+                    });
+            let of_each = |(&image, (split, _)): (&u32, &(usize, Option<u32>))| {
                 let is_copy = !splits.insert(*split);
                 (image, of_all | if is_copy { Finding::Duplicate.bit() } else { 0 })
             };
@@ -138,7 +147,7 @@ pub(super) fn note_pairs(rows: &mut [Row], pairs: &[(u32, u32)], order: &[u32], 
     for &(earlier, later) in pairs {
         let (a, b) = (place(earlier), place(later));
         let mut of_both = 0;
-        if a.1 != b.1 {
+        if other_label(a.1, b.1) {
             of_both |= Finding::OtherLabel.bit();
         }
         let mut is_told = a.0 != b.0;
@@ -192,7 +201,7 @@ mod tests {
 
     fn near(looks: &[u64]) -> Vec<(u32, u32)> {
         let rows = rows(looks);
-        candidates(&rows, &by_bytes(&rows), &|_| (0, 0)).0
+        candidates(&rows, &by_bytes(&rows), &|_| (0, Some(0))).0
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Audit {
         };
         let copy_of = self.original(image).map(name_of);
         let name = &self.splits[split].name;
-        let class = self.is_labeled[split].then(|| self.class(image));
+        let class = Some(self.class(image)).filter(|class| !class.is_empty());
         Found { split: name, index, name: name_of(image), class, findings, copy_of }
     }
 
@@ -45,11 +45,13 @@ impl Audit {
         Some(self.copies[at].1)
     }
 
-    /// The name of an image's class, or its label.
+    /// The name of an image's class, or its label; empty if it has none.
     pub(super) fn class(&self, image: u32) -> Cow<'_, str> {
         let (source, index) = self.sample(image);
         let label = source.label(index);
-        source.classes().get(label as usize).map_or_else(|| label.to_string().into(), Into::into)
+        let named =
+            |label: u32| source.classes().get(label as usize).map_or_else(|| label.to_string().into(), Into::into);
+        label.map(named).unwrap_or_default()
     }
 
     /// Writes the images with findings.

@@ -16,8 +16,11 @@ impl Audit {
     pub(super) fn write_kept(&self, path: &Path) -> Result<()> {
         let (images, drop) = (&self.splits[0].images, &self.options.drop);
         let folder = absolute(atomic::folder_of(path))?;
-        let line =
-            |index| listed(&images.name(index), &folder).map(|path| format!("{path}\t{}\n", images.label(index)));
+        let labeled = images.has_labels();
+        let line = |index| -> Result<String> {
+            let path = listed(&images.name(index), &folder)?;
+            Ok(images.label(index).map_or_else(|| format!("{path}\n"), |label| format!("{path}\t{label}\n")))
+        };
         if self.kept(drop).next().is_none() {
             return Err(Error::parameter(
                 "audit",
@@ -29,6 +32,9 @@ impl Audit {
         // All lines are made before the first is written, so that a path that cannot be listed leaves no list.
         self.kept(drop).try_for_each(|index| line(index).map(std::mem::drop))?;
         atomic::write_output(path, |file| {
+            if !labeled {
+                file.write_all(b"#path\n")?;
+            }
             self.kept(drop).try_for_each(|index| file.write_all(line(index).map_err(io::Error::other)?.as_bytes()))
         })
     }

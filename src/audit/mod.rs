@@ -68,12 +68,6 @@ impl Split {
         fields.iter().try_for_each(|field| self.images.check_field(field))?;
         Ok(fields)
     }
-
-    /// Whether images have labels. Sources whose objects or pixels have them give 0 for all images.
-    fn is_labeled(&self) -> bool {
-        let images = &self.images;
-        images.checked_fields().is_empty() || (0..images.len()).any(|index| images.label(index) != 0)
-    }
 }
 
 /// Options of an audit.
@@ -144,8 +138,6 @@ pub struct Audit {
     options: AuditOptions,
     /// For each split, the names of the fields that are read.
     fields: Vec<Vec<String>>,
-    /// For each split, whether its images have labels, and not their objects or pixels alone.
-    is_labeled: Vec<bool>,
     rows: Vec<Row>,
     tally: Tally,
     /// Images that are copies, each with an earlier image that it is a copy of, in the order of the former.
@@ -194,13 +186,11 @@ pub fn audit(splits: Vec<Split>, options: &AuditOptions, progress: &mut dyn FnMu
     });
     let ends = ends.collect();
     let fields = splits.iter().map(|split| split.fields(&options.fields)).collect::<Result<Vec<_>>>()?;
-    let is_labeled = splits.iter().map(Split::is_labeled).collect();
     let mut audit = Audit {
         splits,
         ends,
         options: options.clone(),
         fields,
-        is_labeled,
         rows: Vec::new(),
         tally: Tally::default(),
         copies: Vec::new(),
@@ -345,7 +335,11 @@ impl Audit {
         let place = |image: u32| {
             let (split, index) = self.at(image);
             let label = self.splits[split].images.label(index);
-            (split, labels.as_ref().map_or(label, |of| of[split].get(label as usize).copied().unwrap_or(u32::MAX)))
+            let number = |label: u32| match &labels {
+                Some(of) => of[split].get(label as usize).copied().unwrap_or(u32::MAX),
+                None => label,
+            };
+            (split, label.map(number))
         };
         let order = copies::by_bytes(&rows);
         let mut found = copies::note_equal_bytes(&mut rows, &order, &place);

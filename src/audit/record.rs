@@ -26,7 +26,8 @@ pub(super) struct Record {
     /// Number of the image over all splits.
     pub(super) image: u32,
     pub(super) name: String,
-    pub(super) label: u32,
+    /// The label; `None` if the image has none.
+    pub(super) label: Option<u32>,
     /// Size of the file.
     pub(super) bytes: u32,
     /// The first 128 bits of SHA-256 of the file, in hexadecimal; empty if it could not be read.

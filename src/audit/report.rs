@@ -167,7 +167,7 @@ fn class_tables(audit: &Audit) -> Vec<ReportTable> {
         &["split", "class", "images"],
     );
     list.in_files_only = true;
-    for (split, _) in audit.splits.iter().zip(&audit.is_labeled).filter(|(_, is_labeled)| **is_labeled) {
+    for split in audit.splits.iter().filter(|split| split.images.has_labels()) {
         let by_label = label_counts(split);
         let named = split.images.classes().len();
         let empty = (0..named as u32).filter(|label| !by_label.contains_key(label)).count();
@@ -242,7 +242,8 @@ fn object_tables(audit: &Audit) -> Vec<ReportTable> {
 
 fn label_counts(split: &Split) -> Counts<u32> {
     let mut counts = Counts::new();
-    (0..split.images.len()).for_each(|index| *counts.entry(split.images.label(index)).or_default() += 1);
+    let labels = (0..split.images.len()).filter_map(|index| split.images.label(index));
+    labels.for_each(|label| *counts.entry(label).or_default() += 1);
     counts
 }
 
@@ -364,7 +365,7 @@ fn plots(audit: &Audit, counts: &FindingCounts, report: &mut Report) {
     }
     let first = &audit.splits[0];
     let by_label = label_counts(first);
-    if audit.is_labeled[0] && (2..=MAX_BARS).contains(&by_label.len()) {
+    if (2..=MAX_BARS).contains(&by_label.len()) {
         let classes: Vec<Bar> = by_label
             .iter()
             .map(|(label, count)| bar(class_name(first, *label), *count, first.images.len() as usize))

@@ -156,7 +156,11 @@ fn batch_text(step: u64, written: &WrittenBatch, folder: &std::path::Path) -> St
     for image in &written.images {
         let receipt = &image.receipt;
         // Writing to a string cannot fail.
-        let _ = write!(text, "{}: sample {}, label {}", image.file, receipt.index, receipt.label);
+        let _ = write!(text, "{}: sample {}", image.file, receipt.index);
+        let _ = match receipt.label {
+            Some(label) => write!(text, ", label {label}"),
+            None => write!(text, ", no label"),
+        };
         if receipt.repetition > 0 {
             let _ = write!(text, ", repetition {}", receipt.repetition);
         }

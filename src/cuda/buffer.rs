@@ -187,6 +187,8 @@ pub struct CudaBuffer {
     buffer: Option<Buffer>,
     pool: Arc<Pool>,
     len_bytes: usize,
+    /// Whether labels follow the images.
+    labeled: bool,
     users: Mutex<Vec<User>>,
 }
 
@@ -204,7 +206,14 @@ impl fmt::Debug for CudaBuffer {
 impl CudaBuffer {
     /// A batch of `len_bytes` bytes in a buffer whose `ready` has been recorded.
     pub(crate) fn new(buffer: Buffer, pool: Arc<Pool>, len_bytes: usize) -> Self {
-        Self { buffer: Some(buffer), pool, len_bytes, users: Mutex::default() }
+        Self { buffer: Some(buffer), pool, len_bytes, labeled: false, users: Mutex::default() }
+    }
+
+    /// A batch whose images' labels follow them, if samples have labels.
+    pub(crate) fn of_images(buffer: Buffer, pool: Arc<Pool>, len_bytes: usize, labeled: bool) -> Self {
+        let mut this = Self::new(buffer, pool, len_bytes);
+        this.labeled = labeled;
+        this
     }
 
     /// Size of the batch's images in bytes.
@@ -287,8 +296,13 @@ impl CudaBuffer {
     /// [`on_stream`](Self::on_stream) has been called with.
     ///
     /// # Errors
-    /// [`Error::Device`] if the memory has been given away.
+    /// [`Error::Parameter`] if the samples have no labels, or if the buffer is not one of images; [`Error::Device`] if the
+    /// memory has been given away.
     pub fn labels_address(&self) -> Result<u64> {
+        if !self.labeled {
+            let expected = "images of a source with labels";
+            return Err(Error::parameter("CudaBuffer::labels_address", "source", expected, "none"));
+        }
         Ok(self.buffer()?.address() + labels_offset(self.len_bytes) as u64)
     }
 

@@ -279,11 +279,11 @@ impl CoreRates {
 }
 
 /// The first images, encoded.
-fn kept(subject: &Subject) -> Result<Vec<(Vec<u8>, u32)>> {
+fn kept(subject: &Subject) -> Result<Vec<Vec<u8>>> {
     let (mut kept, mut bytes) = (Vec::new(), 0);
-    let mut keep = |image: Vec<u8>, label| {
+    let mut keep = |image: Vec<u8>| {
         bytes += image.len();
-        kept.push((image, label));
+        kept.push(image);
         bytes < KEPT_BYTES
     };
     let most = subject.len().unwrap_or(KEPT_IMAGES).min(KEPT_IMAGES);
@@ -292,7 +292,7 @@ fn kept(subject: &Subject) -> Result<Vec<(Vec<u8>, u32)>> {
             for index in 0..most {
                 match source.encoded(index) {
                     Ok(image) => {
-                        if !keep(image, source.label(index)) {
+                        if !keep(image) {
                             break;
                         }
                     }
@@ -305,7 +305,7 @@ fn kept(subject: &Subject) -> Result<Vec<(Vec<u8>, u32)>> {
             let mut samples = stream.begin(&StreamStart::whole(0))?;
             for _ in 0..most {
                 let Some(sample) = next(samples.as_mut())? else { break };
-                if !keep(sample.bytes, sample.label) {
+                if !keep(sample.bytes) {
                     break;
                 }
             }
@@ -323,19 +323,14 @@ fn packed(image: &[u8]) -> Vec<u8> {
 }
 
 /// The pipeline of a way, with one worker thread.
-fn pipeline(
-    way: Way,
-    subject: &Subject,
-    settings: &ConfigurationsSettings,
-    kept: &[(Vec<u8>, u32)],
-) -> Result<Pipeline> {
+fn pipeline(way: Way, subject: &Subject, settings: &ConfigurationsSettings, kept: &[Vec<u8>]) -> Result<Pipeline> {
     let of = |subject: &Subject| {
         let builder = subject.builder().batch_size(settings.batch_size).strategy(settings.strategy);
         builder.threads(1).prefetch(1).entry_points(EntryPoints::none())
     };
     let build = |builder: Builder, ops: &[Transform]| ops.iter().cloned().fold(builder, Builder::augment).build();
-    let in_memory = |images: Vec<(Vec<u8>, u32)>| Subject {
-        input: EncodedImages::new(images).into(),
+    let in_memory = |images: Vec<Vec<u8>>| Subject {
+        input: EncodedImages::unlabeled(images).into(),
         limit: None,
         ..subject.clone()
     };
@@ -346,7 +341,7 @@ fn pipeline(
             build(of(subject).augment(repeat(load, once)), &settings.ops)
         }
         Way::Packed => {
-            let images = kept.iter().map(|(image, label)| (packed(image), *label)).collect();
+            let images = kept.iter().map(|image| packed(image)).collect();
             build(of(&in_memory(images)), &settings.ops)
         }
         Way::Cached => {

@@ -26,8 +26,10 @@ impl Digest {
         let targets = batch.targets().map(HostTargets::new).transpose()?;
         let views = batch.tensors().map(HostImages::new).collect::<Result<Vec<_>>>()?;
         let fields = batch.host_fields()?;
-        for (i, label) in batch.labels()[..batch.len() - batch.padding()].iter().enumerate() {
-            self.hash.update(label.to_le_bytes());
+        for i in 0..batch.len() - batch.padding() {
+            if let Ok(labels) = batch.labels() {
+                self.hash.update(labels[i].to_le_bytes());
+            }
             if let Some(targets) = &targets {
                 targets.add(i, &mut self.hash)?;
             }

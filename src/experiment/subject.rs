@@ -179,7 +179,12 @@ impl Subject {
             return Err(Error::parameter("bench", "source", "a stream with images", "none"));
         }
         let intake = kept.len() as f64 / begin.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
-        let source = EncodedImages::new(kept).with_classes(stream.classes().iter().cloned());
+        let (bytes, labels): (Vec<_>, Vec<_>) = kept.into_iter().unzip();
+        let source = match labels.into_iter().collect::<Option<Vec<u32>>>() {
+            Some(labels) => EncodedImages::new(bytes.into_iter().zip(labels)),
+            None => EncodedImages::unlabeled(bytes),
+        };
+        let source = source.with_classes(stream.classes().iter().cloned());
         Ok(Self { storage: Storage::Pipe, intake: Some(intake), ..Self::new(name, source) })
     }
 

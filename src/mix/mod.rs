@@ -36,7 +36,7 @@ use std::str::FromStr;
 ///     .build()?;
 /// let batch = pipeline.epoch(0).next().unwrap()?;
 /// let mixed = batch.mixed().unwrap();
-/// assert_eq!((mixed.partners(), mixed.partner_labels()), (&[3, 0, 1, 2][..], &[3, 0, 1, 2][..]));
+/// assert_eq!((mixed.partners(), mixed.partner_labels()), (&[3, 0, 1, 2][..], Some(&[3, 0, 1, 2][..])));
 /// let Some(Targets::Numbers(soft)) = batch.targets() else { unreachable!("they were asked for") };
 /// assert_eq!(soft.to_host()?.as_slice::<f32>()?[0], mixed.shares()[0]);
 /// # Ok::<(), warpfeed::Error>(())
@@ -237,7 +237,7 @@ impl FromStr for Mix {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mixed {
     partners: Vec<usize>,
-    labels: Vec<u32>,
+    labels: Option<Vec<u32>>,
     shares: Vec<f32>,
 }
 
@@ -248,10 +248,10 @@ impl Mixed {
         &self.partners
     }
 
-    /// The label of each image's partner.
+    /// The label of each image's partner; `None` if the samples have no labels.
     #[must_use]
-    pub fn partner_labels(&self) -> &[u32] {
-        &self.labels
+    pub fn partner_labels(&self) -> Option<&[u32]> {
+        self.labels.as_deref()
     }
 
     /// Share of each image that is its own, 0 to 1: lambda. The rest is the partner's. 1 if the image was not mixed.

@@ -57,10 +57,10 @@ impl MixPlan {
     }
 
     /// The record for the batch's consumer.
-    pub(crate) fn mixed(&self, labels: &[u32]) -> Mixed {
-        let partners: Vec<usize> = (0..labels.len()).map(|i| self.partner(i)).collect();
+    pub(crate) fn mixed(&self, images: usize, labels: Option<&[u32]>) -> Mixed {
+        let partners: Vec<usize> = (0..images).map(|i| self.partner(i)).collect();
         Mixed {
-            labels: partners.iter().map(|&partner| labels[partner]).collect(),
+            labels: labels.map(|labels| partners.iter().map(|&partner| labels[partner]).collect()),
             shares: self.images.iter().map(|image| image.lambda as f32).collect(),
             partners,
         }

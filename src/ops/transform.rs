@@ -82,8 +82,8 @@ pub struct SampleInfo<'a> {
     pub epoch: u64,
     /// The image's size at this place among the transforms.
     pub size: Size,
-    /// The sample's label.
-    pub label: u32,
+    /// The sample's label; `None` if it has none.
+    pub label: Option<u32>,
     /// The sample's target in the form that [`Builder::targets`](crate::Builder::targets) asks for: a class, floats or
     /// bytes; `None` without targets.
     pub target: Option<&'a Target>,

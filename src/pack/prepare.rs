@@ -29,7 +29,7 @@ pub(super) enum Done {
 /// An image to be packed.
 pub(super) struct PackableImage {
     pub bytes: Vec<u8>,
-    pub label: u32,
+    pub label: Option<u32>,
     /// The extension of its file name.
     pub ending: &'static str,
     pub done: Done,
@@ -207,7 +207,7 @@ impl<'a> Preparer<'a> {
         ops
     }
 
-    fn image(&self, bytes: &[u8], label: u32, work: &mut PackScratch) -> Result<PackableImage> {
+    fn image(&self, bytes: &[u8], label: Option<u32>, work: &mut PackScratch) -> Result<PackableImage> {
         let header = probe(bytes)?;
         check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
         let restarts = self.options.restarts;

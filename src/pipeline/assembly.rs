@@ -73,7 +73,8 @@ pub(super) struct Parts {
     pub(super) images: Vec<Tensor>,
     /// The size of each image; empty if images have one size.
     pub(super) sizes: Vec<Size>,
-    pub(super) labels: Vec<u32>,
+    /// `None` if samples have no labels.
+    pub(super) labels: Option<Vec<u32>>,
     pub(super) drawn: Vec<Drawn>,
     /// The annotations that recipes were drawn by; empty if recipes do not depend on them.
     pub(super) seen: Vec<Annotation>,

@@ -14,7 +14,7 @@ use crate::source::Input;
 use crate::targets::Annotation;
 use crate::tensor::{FieldTensor, Layout, Targets, Tensor};
 
-/// Images ready for a training step, with their labels. Dropping a batch gives its memory back to the pipeline.
+/// Images ready for a training step, with their labels if the source has them. Dropping a batch gives its memory back to the pipeline.
 ///
 /// ```
 /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -27,7 +27,7 @@ use crate::tensor::{FieldTensor, Layout, Targets, Tensor};
 /// for batch in pipeline.epoch(0) {
 ///     let batch = batch?;
 ///     assert_eq!(batch.images().shape(), [4, 3, 8, 8]);
-///     assert_eq!(batch.labels(), [0, 1, 2, 2]);
+///     assert_eq!(batch.labels()?, [0, 1, 2, 2]);
 ///     assert_eq!(batch.indices(), [0, 1, 2, 2]);
 ///     assert_eq!(batch.padding(), 1);
 /// }
@@ -41,7 +41,8 @@ use crate::tensor::{FieldTensor, Layout, Targets, Tensor};
 pub struct Batch<I = Tensor> {
     /// The images of each view, of which there is at least one.
     views: Vec<I>,
-    labels: Vec<u32>,
+    /// `None` if samples have no labels.
+    labels: Option<Vec<u32>>,
     indices: Vec<u64>,
     pub(super) drawn: Vec<Drawn>,
     seen: Vec<Annotation>,
@@ -184,10 +185,18 @@ impl<I> Batch<I> {
         self.views.get(i)
     }
 
-    /// The label of each sample. It applies to all images of the sample.
+    /// The label of each sample, padding included. It applies to all images of the sample.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] with what to do if the source has no labels ([`has_labels`](Self::has_labels)).
+    pub fn labels(&self) -> Result<&[u32]> {
+        self.labels.as_deref().ok_or_else(no_labels)
+    }
+
+    /// Whether the samples have labels.
     #[must_use]
-    pub fn labels(&self) -> &[u32] {
-        &self.labels
+    pub fn has_labels(&self) -> bool {
+        self.labels.is_some()
     }
 
     /// The targets, padding included; `None` without [`Builder::targets`](crate::Builder::targets).
@@ -285,13 +294,13 @@ impl<I> Batch<I> {
     /// Number of samples, padding included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.labels.len()
+        self.indices.len()
     }
 
     /// Whether the batch has no image. A pipeline never delivers such a batch.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.labels.is_empty()
+        self.indices.is_empty()
     }
 
     /// Number of samples at the end that only repeat the last one to fill the batch
@@ -335,26 +344,34 @@ impl<I> Batch<I> {
         self.views
     }
 
-    /// Takes images, labels and indices out of the batch. The images' memory goes back to the pipeline when the tensors
-    /// are dropped.
+    /// Takes images, labels and indices out of the batch; `None` for labels if the source has none. The images' memory
+    /// goes back to the pipeline when the tensors are dropped.
     #[must_use]
-    pub fn into_parts(mut self) -> (I, Vec<u32>, Vec<u64>) {
+    pub fn into_parts(mut self) -> (I, Option<Vec<u32>>, Vec<u64>) {
         (self.views.swap_remove(0), self.labels, self.indices)
     }
+}
+
+/// The error of a batch whose labels are asked for and that has none.
+fn no_labels() -> Error {
+    let expected = "a source with labels: its images have none. Name the field that holds them (RecordOptions::label, \
+                    --label-field), give labels (Compose::relabel), or train on targets or fields";
+    Error::parameter("Batch::labels", "source", expected, "one without labels")
 }
 
 #[cfg(feature = "candle")]
 impl Batch {
     /// Turns images and labels (`[N]`, u32) into tensors of candle 0.11 on `device`. candle's CPU gets the images
-    /// without a copy: see [`Tensor::into_candle`].
+    /// without a copy: see [`Tensor::into_candle`], which also serves batches without labels.
     ///
     /// # Synchronization
     /// See [`Tensor::into_candle`].
     ///
     /// # Errors
-    /// [`Error::Device`] if candle cannot copy them to `device`.
+    /// [`Error::Parameter`] if the source has no labels, [`Error::Device`] if candle cannot copy to `device`.
     pub fn into_candle(self, device: &candle_core::Device) -> Result<(candle_core::Tensor, candle_core::Tensor)> {
         let (images, labels, _) = self.into_parts();
+        let labels = labels.ok_or_else(no_labels)?;
         let len = labels.len();
         let labels = candle_core::Tensor::from_vec(labels, len, device)
             .map_err(|error| crate::tensor::candle_failed("Batch::into_candle", &error))?;

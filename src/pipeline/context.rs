@@ -169,7 +169,7 @@ impl Context {
     }
 
     fn annotation(&self, index: u64, found: Found) -> Result<Annotation> {
-        Annotation::new(self.setup.targets.as_ref(), self.reader.label(index), found)
+        Annotation::new(self.setup.targets.as_ref(), self.reader.checked_label(index, self.setup.has_labels)?, found)
     }
 
     /// Whether a stream has ended before sample `index`.

@@ -237,7 +237,7 @@ impl<I: BatchImages> Epoch<I> {
             // `None`: every sample of the batch was skipped.
             if let Some(parts) = made.parts {
                 self.stats.batches += 1;
-                self.stats.images += (parts.labels.len() - parts.padding) as u64;
+                self.stats.images += (parts.drawn.len() - parts.padding) as u64;
                 return Ok(Some(Batch::new(parts, self.moment(begin))));
             }
         }

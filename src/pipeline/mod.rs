@@ -190,7 +190,7 @@ pub struct Pipeline<I = Tensor> {
 ///     let batch = batch?;
 ///     assert_eq!(batch.images()[0].shape(), [1, 3, 16, 21]);
 ///     assert_eq!(batch.images()[1].shape(), [1, 3, 32, 10]);
-///     assert_eq!(batch.labels(), [0, 1]);
+///     assert_eq!(batch.labels()?, [0, 1]);
 /// }
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -260,7 +260,7 @@ impl Pipeline {
     /// for batch in train.epoch(0) {
     ///     let batch = batch?;
     ///     assert_eq!(batch.images().shape()[1..], [3, 224, 224]);
-    ///     assert_eq!(batch.labels().len(), batch.len());
+    ///     assert_eq!(batch.labels()?.len(), batch.len());
     /// }
     /// # Ok::<(), warpfeed::Error>(())
     /// ```

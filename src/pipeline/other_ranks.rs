@@ -62,7 +62,7 @@ impl<I> Pipeline<I> {
     /// let mut states = Vec::new();
     /// for partition in ranks(2) {
     ///     let batch = builder.clone().partition(partition?).build()?.epoch(0).next().unwrap()?;
-    ///     labels.extend_from_slice(batch.labels());
+    ///     labels.extend_from_slice(batch.labels()?);
     ///     states.push(batch.state());
     /// }
     /// // Three ranks deliver the rest.
@@ -70,7 +70,7 @@ impl<I> Pipeline<I> {
     ///     let pipeline = builder.clone().partition(partition?).build()?;
     ///     let state = pipeline.state_after(&states)?;
     ///     for batch in pipeline.resume(&state)? {
-    ///         labels.extend_from_slice(batch?.labels());
+    ///         labels.extend_from_slice(batch?.labels()?);
     ///     }
     /// }
     /// labels.sort_unstable();

@@ -31,7 +31,7 @@ const ALL_BAD: u64 = 100;
 ///
 /// let mut epoch = builder(OnError::Skip)?.epoch(0);
 /// for batch in epoch.by_ref() {
-///     assert_eq!(batch?.labels(), [0, 2]);
+///     assert_eq!(batch?.labels()?, [0, 2]);
 /// }
 /// assert_eq!((epoch.bad().len(), epoch.bad()[0].index), (1, 1));
 ///

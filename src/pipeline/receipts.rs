@@ -17,8 +17,8 @@ pub struct Receipt {
     pub index: u64,
     /// The sample's path or key; `None` for a stream, whose samples have names only while they are read.
     pub name: Option<String>,
-    /// The sample's label.
-    pub label: u32,
+    /// The sample's label; `None` if the source has none.
+    pub label: Option<u32>,
     /// Number of times that the sample came before in the epoch.
     pub repetition: u32,
     /// Number of the view, from 0.
@@ -87,7 +87,7 @@ impl<I: BatchImages> Batch<I> {
                     receipts.push(Receipt {
                         index: drawn.pick.index,
                         name: name(drawn.pick.index),
-                        label: self.labels()[i],
+                        label: self.labels().ok().map(|labels| labels[i]),
                         repetition: drawn.pick.repetition,
                         view,
                         image,

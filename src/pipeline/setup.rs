@@ -17,6 +17,8 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone)]
 pub(super) struct Setup {
     pub(super) input: Input,
+    /// Whether the samples have labels; `None` if a stream's first sample will tell.
+    pub(super) has_labels: Option<bool>,
     /// Fingerprint of the input, computed when it is first needed.
     pub(super) fingerprint: OnceLock<u64>,
     /// Whether epochs are shuffled.

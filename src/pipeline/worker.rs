@@ -336,7 +336,7 @@ impl<'a> Worker<'a> {
         if let Some(plan) = &plan {
             annotations.mix(plan);
         }
-        let mixed = plan.as_ref().map(|plan| plan.mixed(annotations.labels()));
+        let mixed = plan.as_ref().map(|plan| plan.mixed(drawn.len(), annotations.labels()));
         let padding = drawn.len() - filled;
         let end = End { places: &places, padding, annotations: &annotations, mix: plan.as_ref() };
         let finished = backend.finish(batch, &end)?;

@@ -7,7 +7,7 @@ pub(crate) use chosen::{Chosen, Picks};
 
 use crate::error::{Error, Result};
 use crate::sampler::Partition;
-use crate::source::Source;
+use crate::source::{Source, no_labels};
 use chosen::Choice;
 use sha2::{Digest, Sha256};
 use shares::Shares;
@@ -171,10 +171,15 @@ impl Sampling {
                 }
             }
             Kind::ClassBalanced => {
+                if !source.has_labels() {
+                    return Err(no_labels("sampler"));
+                }
                 let mut counts = BTreeMap::<u32, u32>::new();
-                (0..samples).for_each(|index| *counts.entry(source.label(index)).or_default() += 1);
-                let weights: Vec<f64> =
-                    (0..samples).map(|index| 1.0 / f64::from(counts[&source.label(index)])).collect();
+                (0..samples).filter_map(|index| source.label(index)).for_each(|l| *counts.entry(l).or_default() += 1);
+                // A sample that cannot be read has no label. It comes as often as one of the mean class.
+                let mean = counts.len() as f64 / samples as f64;
+                let weight = |index| source.label(index).map_or(mean, |label| 1.0 / f64::from(counts[&label]));
+                let weights: Vec<f64> = (0..samples).map(weight).collect();
                 ("class balanced".to_owned(), Choice::cumulative(&weights), samples, MOST)
             }
             Kind::Shares(shares) => {

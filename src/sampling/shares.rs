@@ -31,7 +31,7 @@ impl Concat {
     /// let shares = both.shares([3, 1])?;
     /// let pipeline = Pipeline::builder(both).sampler(shares).batch_size(4).shuffle(42).center_crop(8).build()?;
     /// for batch in pipeline.epoch(0) {
-    ///     assert_eq!(batch?.labels().iter().sum::<u32>(), 1);
+    ///     assert_eq!(batch?.labels()?.iter().sum::<u32>(), 1);
     /// }
     /// assert_eq!(pipeline.batches(), Some(3));
     /// # Ok::<(), warpfeed::Error>(())

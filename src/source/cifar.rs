@@ -69,7 +69,7 @@ impl Kind {
 /// let mut record = vec![7; 1 + 3 * 32 * 32]; // a label, then all red, all green and all blue values
 /// std::fs::write(&batch, &record).unwrap();
 /// let source = CifarFiles::cifar10(&[batch])?;
-/// assert_eq!((source.len(), source.label(0)), (1, 7));
+/// assert_eq!((source.len(), source.label(0)), (1, Some(7)));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug)]
@@ -194,9 +194,9 @@ impl Source for CifarFiles {
         Ok(())
     }
 
-    fn label(&self, index: u64) -> u32 {
+    fn label(&self, index: u64) -> Option<u32> {
         let label_bytes = self.kind.label_bytes();
-        self.labels[index as usize * label_bytes + label_bytes - 1].into()
+        Some(self.labels[index as usize * label_bytes + label_bytes - 1].into())
     }
 
     fn check_field(&self, field: &str) -> Result<()> {
@@ -245,7 +245,7 @@ mod tests {
         let names = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
         fs::write(folder.path().join("batches.meta.txt"), names).unwrap();
         let source = CifarFiles::cifar10(&paths).unwrap();
-        assert_eq!((0..3).map(|i| source.label(i)).collect::<Vec<_>>(), [3, 9, 0]);
+        assert_eq!((0..3).filter_map(|i| source.label(i)).collect::<Vec<_>>(), [3, 9, 0]);
         assert_eq!((source.classes()[3].as_str(), source.name(2).ends_with("data_batch_2.bin image 0")), ("cat", true));
         let mut sample = Sample::with_buffer(vec![1; 9000]);
         source.read(1, &Want::IMAGE, &mut sample).unwrap();
@@ -257,7 +257,7 @@ mod tests {
 
         let (_folder, paths) = written(&[("test.bin", [record(&[19, 99]), record(&[4, 0])].concat())]);
         let source = CifarFiles::cifar100(&paths).unwrap();
-        assert_eq!((source.label(0), source.target(0, "coarse").unwrap()), (99, Target::Class(19)));
+        assert_eq!((source.label(0).unwrap(), source.target(0, "coarse").unwrap()), (99, Target::Class(19)));
         assert_eq!(source.encoded(1).unwrap()[13..16], [0, 85, 170]);
     }
 

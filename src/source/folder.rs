@@ -7,7 +7,6 @@ use crate::targets;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,7 +31,7 @@ const FOLDER_NAMES_BYTES: u64 = if cfg!(test) { 64 } else { u32::MAX as u64 };
 ///
 /// Differences from torchvision:
 /// - a class folder without images keeps its label and has no samples; torchvision refuses it;
-/// - a folder that has images only directly in it is one class, named after the folder;
+/// - a folder that has images only directly in it has no labels; torchvision refuses it;
 /// - of torchvision's endings, `.bmp`, `.tif` and `.tiff` are not images here;
 /// - a folder that cannot be listed is an error, not an empty folder.
 ///
@@ -49,7 +48,7 @@ const FOLDER_NAMES_BYTES: u64 = if cfg!(test) { 64 } else { u32::MAX as u64 };
 /// let source = ImageFolder::open(root.path())?;
 /// assert_eq!(source.classes(), ["cat", "dog"]);
 /// assert_eq!(source.path(0), root.path().join("cat/1.png"));
-/// assert_eq!((source.len(), source.label(1), source.skipped_files()), (2, 1, 1));
+/// assert_eq!((source.len(), source.label(1), source.skipped_files()), (2, Some(1), 1));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -107,7 +106,8 @@ impl ImageFolder {
             }
         }
         if found.ends.is_empty() && !top.spans.is_empty() {
-            found.classes = vec![own_name(root)];
+            // Images without class folders have no labels.
+            found.classes.clear();
             found.add(&top, 0);
         } else {
             // Like torchvision, skips files beside class folders.
@@ -263,8 +263,8 @@ impl Source for ImageFolder {
         Ok(())
     }
 
-    fn label(&self, index: u64) -> u32 {
-        self.folder(index).label
+    fn label(&self, index: u64) -> Option<u32> {
+        (!self.classes.is_empty()).then(|| self.folder(index).label)
     }
 
     fn check_field(&self, field: &str) -> Result<()> {
@@ -453,13 +453,6 @@ fn by_code_points(a: &[u8], b: &[u8]) -> Ordering {
     code_points(a).cmp(&code_points(b))
 }
 
-/// Returns the last part of a folder's path, resolved if the path is `.` or `..`.
-fn own_name(folder: &Path) -> String {
-    let whole = fs::canonicalize(folder).unwrap_or_default();
-    let name = folder.file_name().or(whole.file_name()).unwrap_or(OsStr::new("images"));
-    name.to_string_lossy().into_owned()
-}
-
 /// Identifies a folder, whichever path leads to it.
 #[cfg(unix)]
 type Identity = (u64, u64);
@@ -509,7 +502,7 @@ pub(super) mod tests {
     fn samples(root: &Path) -> Vec<(String, u32)> {
         let source = ImageFolder::open(root).unwrap();
         let all = 0..source.len();
-        all.map(|i| (source.path(i).strip_prefix(root).unwrap().to_str().unwrap().to_owned(), source.label(i)))
+        all.map(|i| (source.path(i).strip_prefix(root).unwrap().to_str().unwrap().to_owned(), source.label(i).unwrap()))
             .collect()
     }
 
@@ -591,13 +584,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_folder_of_images_is_one_class() {
+    fn a_folder_of_images_has_no_labels() {
         let root = tree(&["holiday/2.jpg", "holiday/1.jpg", "holiday/list.txt", "holiday/empty/"]);
         let folder = root.path().join("holiday");
-        assert_eq!(samples(&folder), [("1.jpg".into(), 0), ("2.jpg".into(), 0)]);
-        let source = ImageFolder::open(folder.join("../holiday/.")).unwrap();
-        assert_eq!((source.classes(), source.skipped_files()), (&["holiday".to_owned()][..], 1));
-        assert_eq!(ImageFolder::open(folder.join("empty/..")).unwrap().classes(), ["holiday"]);
+        let source = ImageFolder::open(folder).unwrap();
+        assert_eq!((source.len(), source.label(1), source.has_labels()), (2, None, false));
+        assert_eq!((source.classes().len(), source.skipped_files()), (0, 1));
     }
 
     /// The expected order is that of Ultralytics: sorted paths of `glob("**/*.*", recursive=True)`.
@@ -691,6 +683,7 @@ pub(super) mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn names_that_are_not_utf8_work_in_pythons_order() {
+        use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt;
         let root = tree(&["a/\u{e000}.jpg", "a/\u{d7ff}.jpg", "a/z.jpg"]);
         for name in [&b"a/\xff.jpg"[..], b"a/\x80.jpg", b"caf\xe9"] {

@@ -254,8 +254,8 @@ impl Source for IdxFile {
         Ok(())
     }
 
-    fn label(&self, index: u64) -> u32 {
-        self.labels[index as usize].into()
+    fn label(&self, index: u64) -> Option<u32> {
+        Some(self.labels[index as usize].into())
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -307,7 +307,7 @@ mod tests {
                 let mut sample = Sample::with_buffer(vec![9; 100]);
                 source.read(1, &Want::IMAGE, &mut sample).unwrap();
                 assert_eq!(sample.bytes(), [header, pixels].concat(), "{sizes:?}");
-                assert_eq!((source.len(), source.label(0), source.label(1)), (2, 3, 4));
+                assert_eq!((source.len(), source.label(0), source.label(1)), (2, Some(3), Some(4)));
                 assert!(source.encoded(2).unwrap_err().is_parameter());
             }
         }

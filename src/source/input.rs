@@ -1,10 +1,11 @@
 //! The input of a pipeline, and the reader of the samples of one epoch.
 
 use super::compose::{kfold_numbers, split_numbers};
+use super::records::label::differs;
 use super::stream::Feed;
 use super::{Compose, RecordStream, Sample, Source, Stream, StreamMix, Want};
 use crate::error::{Error, Result};
-use crate::targets::Found;
+use crate::targets::{self, Found};
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 ///
 /// let input = Input::from(EncodedImages::new([(vec![0xff, 0xd8], 7)]));
 /// assert!(matches!(input, Input::DataSet(_)));
-/// assert_eq!(input.into_data_set()?.label(0), 7);
+/// assert_eq!(input.into_data_set()?.label(0), Some(7));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Clone)]
@@ -135,6 +136,15 @@ impl Input {
         }
     }
 
+    /// Whether the samples have labels; `None` for a stream, whose first sample will tell.
+    #[must_use]
+    pub fn has_labels(&self) -> Option<bool> {
+        match self {
+            Self::DataSet(source) => Some(source.has_labels()),
+            Self::Stream(_) => None,
+        }
+    }
+
     /// Returns the numbers of images, classes and skipped files.
     #[must_use]
     pub fn summary(&self) -> SourceSummary {
@@ -143,8 +153,8 @@ impl Input {
             Self::Stream(_) => (0, Vec::new()),
         };
         let kinds = skipped.into_iter().map(|(kind, files)| SkippedFiles { kind, files }).collect();
-        let warnings = self.warnings();
-        SourceSummary { images: self.samples(), classes: self.classes().len(), passed_over, kinds, warnings }
+        let (images, labels, classes) = (self.samples(), self.has_labels(), self.classes().len());
+        SourceSummary { images, labels, classes, passed_over, kinds, warnings: self.warnings() }
     }
 
     /// A number that identifies the input when an epoch is resumed.
@@ -193,7 +203,9 @@ impl Input {
 pub struct SourceSummary {
     /// Number of images; `None` for a stream.
     pub images: Option<u64>,
-    /// Number of classes; 0 if labels have no names.
+    /// Whether the images have labels; `None` if only the first sample of a stream will tell.
+    pub labels: Option<bool>,
+    /// Number of classes of the images, or of their objects if images have no labels; 0 if classes have no names.
     pub classes: usize,
     /// Number of files that were skipped.
     pub passed_over: u64,
@@ -221,9 +233,12 @@ impl fmt::Display for SourceSummary {
             Some(images) => write!(f, "{}", plural(images, "image", "images"))?,
             None => f.write_str("a stream of images")?,
         }
-        match self.classes {
-            0 => f.write_str(", classes without names")?,
-            classes => write!(f, ", {}", plural(classes as u64, "class", "classes"))?,
+        let classes = plural(self.classes as u64, "class", "classes");
+        match (self.labels, self.classes) {
+            (Some(false), 0) => f.write_str(", no labels")?,
+            (Some(false), _) => write!(f, ", no labels of images, {classes}")?,
+            (_, 0) => f.write_str(", classes without names")?,
+            _ => write!(f, ", {classes}")?,
         }
         if self.passed_over > 0 {
             write!(f, ", {} passed over", plural(self.passed_over, "file", "files"))?;
@@ -293,12 +308,24 @@ impl Reader {
         }
     }
 
-    /// The label of a sample that has been read.
-    pub fn label(&self, index: u64) -> u32 {
+    /// The label of a sample that has been read; `None` if it has none.
+    pub fn label(&self, index: u64) -> Option<u32> {
         match self {
             Self::DataSet(source) => source.label(index),
             Self::Stream(feed) => feed.label(index),
         }
+    }
+
+    /// The label of a sample that has been read, which has one if its source `has_labels`.
+    ///
+    /// # Errors
+    /// [`Error::Target`], which makes the sample a bad one, if it has a label and the others have none, or the reverse.
+    pub fn checked_label(&self, index: u64, has_labels: Option<bool>) -> Result<Option<u32>> {
+        let label = self.label(index);
+        if has_labels.is_none_or(|has| has == label.is_some()) {
+            return Ok(label);
+        }
+        Err(targets::wrong(None, format!("{}: {}", self.name(index), differs(label.is_some()))))
     }
 
     /// Returns what is wanted of a sample whose image is not read.

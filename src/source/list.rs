@@ -1,5 +1,6 @@
 //! A list file: each line has a path and a label.
 
+use super::records::label;
 use super::{Sample, Source, Want, no_fields, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
@@ -21,8 +22,10 @@ const MAX_LIST_BYTES: u64 = 4 << 30;
 /// and lines that start with `#` are skipped, and lines may end in CR LF. The label follows the last tab, so a path may
 /// hold tabs; on Unix it may hold any bytes.
 ///
+/// A list whose first line is `#path` has paths alone, and its images have no labels.
+///
 /// A list may name more columns in its first line: `#path` and the names, separated by tabs. Paths of such a list hold
-/// no tabs. The column `label` has the labels; without it, all labels are 0. The other columns are fields of targets,
+/// no tabs. The column `label` has the labels; without it, images have none. The other columns are fields of targets,
 /// held in memory.
 ///
 /// ```
@@ -31,7 +34,7 @@ const MAX_LIST_BYTES: u64 = 4 << 30;
 /// let list = folder.path().join("train.tsv");
 /// std::fs::write(&list, "# path, label\ncats/1.jpg\t0\n/data/dogs/1.jpg\t1\n").unwrap();
 /// let source = ListFile::open(&list)?;
-/// assert_eq!((source.len(), source.label(1)), (2, 1));
+/// assert_eq!((source.len(), source.label(1)), (2, Some(1)));
 /// assert_eq!(source.path(0), folder.path().join("cats/1.jpg"));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -41,9 +44,14 @@ pub struct ListFile {
     /// All paths in one allocation, and the end of each: a million allocations would cost more than the paths.
     paths: Vec<u8>,
     ends: Vec<u64>,
+    /// The label of each image; empty if images have none.
     labels: Vec<u32>,
     /// Names of the columns after the path, if the list names them.
     columns: Vec<String>,
+    /// Number of the column of labels, not counting the path; `None` if there is none, or columns have no names.
+    label: Option<usize>,
+    /// Whether labels are wanted.
+    takes_labels: bool,
     /// The part of each line after the path, and its end, if the list names its columns.
     values: Vec<u8>,
     value_ends: Vec<u64>,
@@ -55,6 +63,9 @@ const IMAGES: [&[u8]; 3] = [b"\xff\xd8\xff", b"\x89PNG", b"RIFF"];
 /// Beginning of the first line of a list with named columns.
 const COLUMNS: &[u8] = b"#path\t";
 
+/// First line of a list without labels.
+const PATHS_ALONE: &[u8] = b"#path";
+
 impl ListFile {
     /// Reads the list at `path`. The images are not opened.
     ///
@@ -62,7 +73,11 @@ impl ListFile {
     /// [`Error::Io`] if the list cannot be read, [`Error::Parameter`] with file and line number if a line is not path,
     /// tab, label, or if there is no such line at all, [`Error::Limits`] if the list is longer than 4 GiB.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        Self::open_by(path.as_ref(), None)
+    }
+
+    /// Opens a list whose labels are in the column `wanted`, by default `label`.
+    pub(super) fn open_by(path: &Path, wanted: Option<&str>) -> Result<Self> {
         let (file, metadata) = open_with_metadata(path)?;
         if metadata.len() > MAX_LIST_BYTES {
             return Err(Error::Limits {
@@ -74,7 +89,7 @@ impl ListFile {
         }
         let mut reader = BufReader::new(file.take(MAX_LIST_BYTES));
         let mut list = Self::empty(path.parent().unwrap_or(Path::new("")));
-        let mut line = Vec::new();
+        let (mut line, mut paths_alone) = (Vec::new(), false);
         for number in 1_u64.. {
             line.clear();
             let read = (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
@@ -95,16 +110,22 @@ impl ListFile {
                     return Err(Error::parameter("ListFile::open", "each column", "one of another name", got));
                 }
             }
+            if number == 1 {
+                list.label = list.label_column(path, wanted)?;
+                list.takes_labels = wanted != Some(label::NONE);
+            }
             if number == 1 && IMAGES.iter().any(|magic| line.starts_with(magic)) {
                 let expected = "a folder of images, or a list of paths and labels";
                 let got = format!("{}, an image itself: give its folder, or use `warpfeed apply`", path.display());
                 return Err(Error::parameter("ListFile::open", "path", expected, got));
             }
+            paths_alone |= number == 1 && line == PATHS_ALONE;
             if line.trim_ascii().is_empty() || line[0] == b'#' {
                 continue;
             }
             let entry = match (cut_off, list.columns.is_empty()) {
                 (true, _) => None,
+                _ if paths_alone => is_path(line).then_some((line, None)),
                 (_, true) => parse(line),
                 (_, false) => list.parse_columns(line),
             };
@@ -112,8 +133,11 @@ impl ListFile {
                 Error::parameter(
                     "ListFile::open",
                     "each line",
-                    if list.columns.is_empty() {
-                        "a path, a tab, and a label from 0 to 4294967295".to_owned()
+                    if paths_alone {
+                        "a path".to_owned()
+                    } else if list.columns.is_empty() {
+                        "a path, a tab, and a label from 0 to 4294967295 (without labels, begin with the line #path)"
+                            .to_owned()
                     } else {
                         format!("a path, and behind tabs the columns {}", list.columns.join(", "))
                     },
@@ -122,13 +146,13 @@ impl ListFile {
             })?;
             list.paths.extend_from_slice(name);
             list.ends.push(list.paths.len() as u64);
-            list.labels.push(label);
+            list.labels.extend(label.filter(|_| list.takes_labels));
             if !list.columns.is_empty() {
                 list.values.extend_from_slice(line.get(name.len() + 1..).unwrap_or_default());
                 list.value_ends.push(list.values.len() as u64);
             }
         }
-        if list.labels.is_empty() {
+        if list.ends.is_empty() {
             let expected = "a file with lines of path, tab, label";
             return Err(Error::parameter(
                 "ListFile::open",
@@ -147,7 +171,7 @@ impl ListFile {
     /// ```
     /// # use warpfeed::source::{ListFile, Source};
     /// let source = ListFile::of([("cats/1.jpg", 0), ("dogs/1.jpg", 1)]);
-    /// assert_eq!((source.name(1), source.label(1)), ("dogs/1.jpg".into(), 1));
+    /// assert_eq!((source.name(1), source.label(1)), ("dogs/1.jpg".into(), Some(1)));
     /// ```
     pub fn of<P: AsRef<Path>>(images: impl IntoIterator<Item = (P, u32)>) -> Self {
         let mut list = Self::empty(Path::new(""));
@@ -167,6 +191,8 @@ impl ListFile {
             ends: Vec::new(),
             labels: Vec::new(),
             columns: Vec::new(),
+            label: None,
+            takes_labels: true,
             values: Vec::new(),
             value_ends: Vec::new(),
         }
@@ -179,20 +205,34 @@ impl ListFile {
     }
 
     /// Returns the path and the label of a line of a list with named columns.
-    fn parse_columns<'a>(&self, line: &'a [u8]) -> Option<(&'a [u8], u32)> {
+    fn parse_columns<'a>(&self, line: &'a [u8]) -> Option<(&'a [u8], Option<u32>)> {
         let mut parts = line.split(|&byte| byte == b'\t');
-        let path = parts.next().filter(|path| !path.is_empty() && !path.contains(&0))?;
-        let mut label = b"0".as_slice();
-        for column in &self.columns {
-            let value = parts.next()?;
-            if column == "label" {
-                label = value;
-            }
-        }
-        if parts.next().is_some() {
+        let path = parts.next().filter(|path| is_path(path))?;
+        let values: Vec<&[u8]> = parts.collect();
+        if values.len() != self.columns.len() {
             return None;
         }
-        whole(path, label)
+        let label = self.label.map(|column| whole(values[column]));
+        if label == Some(None) { None } else { Some((path, label.flatten())) }
+    }
+
+    /// Returns the number of the column of labels: `wanted`, or `label`.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if there is no such column, or if another one may hold labels.
+    fn label_column(&self, path: &Path, wanted: Option<&str>) -> Result<Option<usize>> {
+        let is = |name: &str| self.columns.iter().position(|column| column == name);
+        let there = || format!("{} with the columns {}", path.display(), self.columns.join(", "));
+        match wanted {
+            Some(label::NONE) => Ok(None),
+            Some(name) => is(name).map(Some).ok_or_else(|| label::not_there("a column", name, there())),
+            None => match is("label") {
+                None if self.columns.iter().any(|name| label::is_like(name)) => {
+                    Err(label::ask("the column `label`", there()))
+                }
+                found => Ok(found),
+            },
+        }
     }
 
     /// Returns the path of image `index`.
@@ -212,22 +252,25 @@ fn read_whole_limit(line: &[u8]) -> bool {
     line.len() as u64 == MAX_LINE_BYTES && line.last() != Some(&b'\n')
 }
 
-fn parse(line: &[u8]) -> Option<(&[u8], u32)> {
+fn parse(line: &[u8]) -> Option<(&[u8], Option<u32>)> {
     let tab = line.iter().rposition(|&byte| byte == b'\t')?;
-    whole(&line[..tab], &line[tab + 1..]).filter(|(path, _)| !path.is_empty() && !path.contains(&0))
+    let (path, label) = (&line[..tab], whole(&line[tab + 1..])?);
+    is_path(path).then_some((path, Some(label)))
 }
 
-/// Returns the path and its label, if the label is a whole number and the path is valid on this system.
-fn whole<'a>(path: &'a [u8], label: &[u8]) -> Option<(&'a [u8], u32)> {
+/// Whether the path is valid on this system.
+fn is_path(path: &[u8]) -> bool {
+    !path.is_empty() && !path.contains(&0) && (cfg!(unix) || std::str::from_utf8(path).is_ok())
+}
+
+/// Returns the label if it is a whole number.
+fn whole(label: &[u8]) -> Option<u32> {
     let label = label.trim_ascii();
     // `u32::from_str` would accept a plus sign.
     if !label.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    if cfg!(not(unix)) {
-        std::str::from_utf8(path).ok()?;
-    }
-    Some((path, std::str::from_utf8(label).ok()?.parse().ok()?))
+    std::str::from_utf8(label).ok()?.parse().ok()
 }
 
 /// Returns the start of a line, escaped for a message.
@@ -246,7 +289,7 @@ impl ListFile {
 
 impl Source for ListFile {
     fn len(&self) -> u64 {
-        self.labels.len() as u64
+        self.ends.len() as u64
     }
 
     /// A field is a column of a list that names its columns.
@@ -267,8 +310,9 @@ impl Source for ListFile {
         Ok(())
     }
 
-    fn label(&self, index: u64) -> u32 {
-        self.labels[index as usize]
+    fn label(&self, index: u64) -> Option<u32> {
+        assert!(index < self.len(), "no sample {index} in the list");
+        self.labels.get(index as usize).copied()
     }
 
     fn check_field(&self, field: &str) -> Result<()> {
@@ -300,7 +344,7 @@ mod tests {
         let list = list.unwrap();
         let paths: Vec<PathBuf> = (0..list.len()).map(|i| list.path(i)).collect();
         assert_eq!(paths, [folder.path().join("a.jpg"), folder.path().join("sub dir/b.jpg"), "/abs/c.png".into()]);
-        assert_eq!([0, 1, 2].map(|i| list.label(i)), [0, 17, u32::MAX]);
+        assert_eq!([0, 1, 2].map(|i| list.label(i).unwrap()), [0, 17, u32::MAX]);
         assert_eq!(list.name(2), "/abs/c.png");
         assert!(list.classes().is_empty());
     }
@@ -332,7 +376,7 @@ mod tests {
         let path = folder.path().join("x\ty.jpg");
         std::fs::write(&path, "bytes").unwrap();
         let list = ListFile::of([(path.clone(), 3), (folder.path().join("missing.jpg"), 4)]);
-        assert_eq!((list.len(), list.label(1), list.path(0)), (2, 4, path));
+        assert_eq!((list.len(), list.label(1), list.path(0)), (2, Some(4), path));
         assert_eq!(list.encoded(0).unwrap(), b"bytes");
         assert!(list.encoded(1).unwrap_err().to_string().contains("missing.jpg"));
         assert!(ListFile::of::<&Path>([]).is_empty());
@@ -366,6 +410,23 @@ mod tests {
         for empty in [&b""[..], b"\n\n", b"# nothing\n"] {
             assert!(open(empty).1.unwrap_err().to_string().contains("without any"));
         }
+    }
+
+    #[test]
+    fn a_list_without_the_column_of_labels_has_none_or_asks() {
+        let (_folder, list) = open(b"#path\ttext\na.jpg\tx\nb.jpg\ty\n");
+        let list = list.unwrap();
+        assert_eq!((list.len(), list.label(0), list.has_labels()), (2, None, false));
+        let (_folder, list) = open(b"#path\na b.jpg\nc\td.jpg\n");
+        let list = list.unwrap();
+        assert_eq!((list.len(), list.label(1), list.name(1).ends_with("/c\td.jpg")), (2, None, true));
+        let (folder, list) = open(b"#path\tclass_id\ttext\na.jpg\t7\tx\n");
+        let error = list.unwrap_err();
+        assert!(error.is_parameter() && error.to_string().contains("class_id, text"), "{error}");
+        let by = |name| ListFile::open_by(&folder.path().join("list.tsv"), Some(name));
+        assert_eq!(by("class_id").unwrap().label(0), Some(7));
+        assert_eq!(by("none").unwrap().label(0), None);
+        assert!(by("label").unwrap_err().to_string().contains("class_id, text"));
     }
 
     #[test]

@@ -347,9 +347,9 @@ impl Source for MaskFolder {
         Ok(())
     }
 
-    /// 0: pixels have classes, and images have none.
-    fn label(&self, _index: u64) -> u32 {
-        0
+    /// `None`: objects have labels, and images have none.
+    fn label(&self, _index: u64) -> Option<u32> {
+        None
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

@@ -8,18 +8,18 @@ use crate::targets::Target;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Encoded images that are already in memory, each with its label.
+/// Encoded images that are already in memory, each with its label, or all without.
 ///
 /// ```
 /// # use warpfeed::source::{EncodedImages, Source};
 /// let source = EncodedImages::new([(vec![0xff, 0xd8], 3), (vec![0x89, 0x50], 4)]);
-/// assert_eq!((source.len(), source.label(1)), (2, 4));
+/// assert_eq!((source.len(), source.label(1)), (2, Some(4)));
 /// assert_eq!(source.encoded(1)?, [0x89, 0x50]);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct EncodedImages {
-    images: Vec<(Vec<u8>, u32)>,
+    images: Vec<(Vec<u8>, Option<u32>)>,
     classes: Vec<String>,
     /// Targets by field, one for each image.
     targets: BTreeMap<String, Vec<Target>>,
@@ -29,7 +29,13 @@ impl EncodedImages {
     /// Makes a source of images in this order: the bytes of each (a JPEG, PNG or WebP file) and its label.
     #[must_use]
     pub fn new(images: impl IntoIterator<Item = (Vec<u8>, u32)>) -> Self {
-        Self { images: images.into_iter().collect(), ..Self::default() }
+        Self { images: images.into_iter().map(|(bytes, label)| (bytes, Some(label))).collect(), ..Self::default() }
+    }
+
+    /// Makes a source of images without labels in this order: the bytes of each.
+    #[must_use]
+    pub fn unlabeled(images: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Self { images: images.into_iter().map(|bytes| (bytes, None)).collect(), ..Self::default() }
     }
 
     /// Names the labels, label 0 first.
@@ -75,7 +81,7 @@ impl Source for EncodedImages {
         Ok(())
     }
 
-    fn label(&self, index: u64) -> u32 {
+    fn label(&self, index: u64) -> Option<u32> {
         self.images[index as usize].1
     }
 
@@ -92,7 +98,7 @@ impl Source for EncodedImages {
     }
 }
 
-/// Images in memory as arrays of RGB bytes, each with its label.
+/// Images in memory as arrays of RGB bytes, each with its label, or all without.
 ///
 /// A pipeline uses the pixels without decoding. Each pixel takes 3 bytes.
 ///
@@ -108,7 +114,7 @@ impl Source for EncodedImages {
 ///     .output(DType::U8, Layout::Nhwc)
 ///     .build()?;
 /// let batch = pipeline.epoch(0).next().unwrap()?;
-/// assert_eq!((batch.images().as_slice::<u8>()?, batch.labels()), (&[255, 0, 0, 0, 0, 255][..], &[3, 4][..]));
+/// assert_eq!((batch.images().as_slice::<u8>()?, batch.labels()?), (&[255, 0, 0, 0, 0, 255][..], &[3, 4][..]));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, Default)]
@@ -124,7 +130,19 @@ impl DecodedImages {
     /// # Errors
     /// [`Error::Parameter`] if a size is empty or the pixels are not `3 * width * height` bytes.
     pub fn new<P: AsRef<[u8]>>(images: impl IntoIterator<Item = (Size, P, u32)>) -> Result<Self> {
-        let pnm = |(index, (size, rgb, label)): (usize, (Size, P, u32))| {
+        Self::with(images.into_iter().map(|(size, rgb, label)| (size, rgb, Some(label))))
+    }
+
+    /// Makes a source of images without labels in this order: the size of each, and its pixels as in [`new`](Self::new).
+    ///
+    /// # Errors
+    /// The errors of [`new`](Self::new).
+    pub fn unlabeled<P: AsRef<[u8]>>(images: impl IntoIterator<Item = (Size, P)>) -> Result<Self> {
+        Self::with(images.into_iter().map(|(size, rgb)| (size, rgb, None)))
+    }
+
+    fn with<P: AsRef<[u8]>>(images: impl Iterator<Item = (Size, P, Option<u32>)>) -> Result<Self> {
+        let pnm = |(index, (size, rgb, label)): (usize, (Size, P, Option<u32>))| {
             let rgb = rgb.as_ref();
             if size.is_empty() || rgb.len() as u64 != 3 * size.area_px() {
                 return Err(Error::parameter(
@@ -136,7 +154,7 @@ impl DecodedImages {
             }
             Ok(([pnm_header(size, 3).as_bytes(), rgb].concat(), label))
         };
-        let images = images.into_iter().enumerate().map(pnm).collect::<Result<_>>()?;
+        let images = images.enumerate().map(pnm).collect::<Result<_>>()?;
         Ok(Self { images: EncodedImages { images, ..EncodedImages::default() } })
     }
 
@@ -172,11 +190,13 @@ mod tests {
         assert_eq!(sample.into_buffer(), [9], "the buffer is not touched");
         assert_eq!(
             (source.label(0), source.name(0), source.classes()),
-            (5, "image 0 in memory".into(), &["zero".to_owned()][..])
+            (Some(5), "image 0 in memory".into(), &["zero".to_owned()][..])
         );
         let error = source.encoded(1).unwrap_err().to_string();
         assert!(error.contains("below 1") && error.contains("got 1"), "{error}");
         assert!(EncodedImages::default().is_empty());
+        let unlabeled = EncodedImages::unlabeled([vec![1], vec![2]]);
+        assert_eq!((unlabeled.len(), unlabeled.label(1), unlabeled.has_labels()), (2, None, false));
     }
 
     #[test]
@@ -194,7 +214,7 @@ mod tests {
             let mut image = crate::raster::Image::default();
             let whole = crate::raster::Rect::full(*size);
             crate::decode::Decoder::new().unwrap().decode(&bytes, &header, whole, false, &mut image).unwrap();
-            assert_eq!((image.size(), &image.to_rgb(), source.label(index)), (*size, rgb, *label));
+            assert_eq!((image.size(), &image.to_rgb(), source.label(index)), (*size, rgb, Some(*label)));
         }
         let error = source.encoded(4).unwrap_err().to_string();
         assert!(error.contains("below 4"), "{error}");

@@ -54,6 +54,7 @@ pub use crate::address::without_secrets;
 pub use crate::file::{read_limited, read_text_limited, read_up_to};
 pub use cifar::CifarFiles;
 pub use coco::{CocoFiles, PanopticFiles};
+pub(crate) use compose::no_labels;
 pub use compose::{
     Compose, Concat, Described, FurtherFolder, MapLabels, Subset, WithFields, WithImages, WithTargets, split_shards,
 };
@@ -64,7 +65,7 @@ pub use input::{Input, SkippedFiles, SourceSummary};
 pub use list::ListFile;
 pub use masks::{MaskFolder, MaskIds, MaskOptions};
 pub use memory::{DecodedImages, EncodedImages};
-pub use open::{OpenOptions, SourceFormat, open};
+pub use open::{OpenOptions, SourceFormat, open, open_splits};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFiles;
 pub use records::{RecordFormat, RecordOptions, RecordShards};
@@ -94,8 +95,8 @@ pub const MAX_ENCODED_BYTES: u64 = 256 << 20;
 /// A buffer that is larger than this, because of one giant file, is freed when a file below this size is read.
 const KEEP_BUFFER_BYTES: usize = 16 << 20;
 
-/// A data set: a number of encoded images (JPEG, PNG, WebP, PNM), each with a label, that can be read in any order and
-/// from several threads at once. Samples that can only be read one after the other are a [`Stream`].
+/// A data set: a number of encoded images (JPEG, PNG, WebP, PNM), with labels or without, that can be read in any order
+/// and from several threads at once. Samples that can only be read one after the other are a [`Stream`].
 ///
 /// Implement it to feed images from anywhere:
 ///
@@ -114,8 +115,8 @@ const KEEP_BUFFER_BYTES: usize = 16 << 20;
 ///         sample.lend(&self.0);
 ///         Ok(())
 ///     }
-///     fn label(&self, index: u64) -> u32 {
-///         (index % 10) as u32
+///     fn label(&self, index: u64) -> Option<u32> {
+///         Some((index % 10) as u32)
 ///     }
 ///     fn name(&self, index: u64) -> Cow<'_, str> {
 ///         format!("the same, time {index}").into()
@@ -124,7 +125,7 @@ const KEEP_BUFFER_BYTES: usize = 16 << 20;
 ///
 /// let source: Box<dyn Source> = Box::new(Same(vec![0xff, 0xd8]));
 /// assert_eq!(source.encoded(999)?, [0xff, 0xd8]);
-/// assert_eq!(source.label(999), 9);
+/// assert_eq!(source.label(999), Some(9));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub trait Source: Send + Sync {
@@ -177,8 +178,14 @@ pub trait Source: Send + Sync {
         0
     }
 
-    /// The label of sample `index`. May panic if there is no such sample.
-    fn label(&self, index: u64) -> u32;
+    /// The label of sample `index`; `None` if it has none. May panic if there is no such sample.
+    fn label(&self, index: u64) -> Option<u32>;
+
+    /// Whether the samples have labels: all that can be read, or none of them. A sample that differs is a bad one.
+    /// Default: whether sample 0 has a label.
+    fn has_labels(&self) -> bool {
+        !self.is_empty() && self.label(0).is_some()
+    }
 
     /// The path or key of sample `index`, for messages. May panic if there is no such sample.
     fn name(&self, index: u64) -> Cow<'_, str>;
@@ -248,7 +255,8 @@ fn fingerprint(source: &(impl Source + ?Sized)) -> u64 {
         let index = (u128::from(i) * u128::from(len - 1) / u128::from((looked_at - 1).max(1))) as u64;
         let name = source.name(index);
         add(name.rsplit(['/', '\\']).next().unwrap_or(&name).as_bytes());
-        add(&source.label(index).to_le_bytes());
+        // 0 for no label, so that states from before labels could be missing stay valid.
+        add(&source.label(index).unwrap_or(0).to_le_bytes());
     }
     hash.finalize().iter().take(8).fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
@@ -277,8 +285,11 @@ macro_rules! as_in {
         }
     };
     (@label $self:ident, $of:expr) => {
-        fn label(&$self, index: u64) -> u32 {
+        fn label(&$self, index: u64) -> Option<u32> {
             $of.label(index)
+        }
+        fn has_labels(&$self) -> bool {
+            $of.has_labels()
         }
     };
     (@name $self:ident, $of:expr) => {
@@ -473,7 +484,7 @@ mod tests {
 
     #[test]
     fn pointers_to_sources_are_sources() {
-        fn all(source: impl Source) -> (u64, bool, Vec<u8>, u32, String, Vec<String>, u64, u64) {
+        fn all(source: impl Source) -> (u64, bool, Vec<u8>, Option<u32>, String, Vec<String>, u64, u64) {
             let bytes = source.encoded(0).unwrap();
             let name = source.name(0).into_owned();
             (
@@ -530,9 +541,9 @@ mod tests {
         std::fs::create_dir(folder.path().join("cat")).unwrap();
         std::fs::write(folder.path().join("cat/1.jpg"), "one").unwrap();
         std::fs::write(folder.path().join("list.tsv"), "cat/1.jpg\t9\n").unwrap();
-        assert_eq!(open(folder.path()).unwrap().into_data_set().unwrap().label(0), 0);
+        assert_eq!(open(folder.path()).unwrap().into_data_set().unwrap().label(0), Some(0));
         let list = open(folder.path().join("list.tsv")).unwrap().into_data_set().unwrap();
-        assert_eq!((list.label(0), list.encoded(0).unwrap()), (9, b"one".to_vec()));
+        assert_eq!((list.label(0), list.encoded(0).unwrap()), (Some(9), b"one".to_vec()));
     }
 
     #[test]
@@ -545,7 +556,7 @@ mod tests {
         let open_split =
             |split: &str| OpenOptions { split: Some(split.to_owned()), ..OpenOptions::default() }.open(root.path());
         let val = open_split("val").unwrap().into_data_set().unwrap();
-        assert_eq!((val.len(), val.label(0), val.classes()), (1, 1, &["cat".to_owned(), "dog".to_owned()][..]));
+        assert_eq!((val.len(), val.label(0), val.classes()), (1, Some(1), &["cat".to_owned(), "dog".to_owned()][..]));
         assert_eq!(open_split("train").unwrap().into_data_set().unwrap().len(), 2);
         assert!(open(root.path()).err().unwrap().to_string().contains("one of train, val"));
         let folders = OpenOptions { format: Some(SourceFormat::Folder), ..OpenOptions::default() };

@@ -2,8 +2,9 @@
 
 use super::annotated::refuse_annotated;
 use super::packed::Packed;
+use super::records::label;
 use super::spec::{self, refuse};
-use super::splits::{self, Split};
+use super::splits::{self, Kin, Split};
 #[cfg(feature = "cloud")]
 use super::stream::ShardCache;
 #[cfg(feature = "cloud")]
@@ -13,14 +14,15 @@ use super::stream::is_pipe;
 use super::stream::remote::{Remote, SCANS};
 use super::{
     CifarFiles, CocoFiles, Compose, FurtherFolder, IdxFile, ImageFolder, Input, ListFile, MaskFolder, MaskOptions,
-    PanopticFiles, RecordFormat, RecordOptions, RecordShards, RecordStream, StreamOptions, VocFolder, YoloFolder,
-    imagenet,
+    PanopticFiles, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, StreamOptions, VocFolder,
+    YoloFolder, imagenet,
 };
 use crate::address::Address;
 use crate::error::{Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The formats in which images are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -135,7 +137,7 @@ fn shard_of(name: &str) -> Option<usize> {
 /// # let path = folder.path().join("images.rec");
 /// std::fs::write(&path, "1.jpg\t3\n").unwrap(); // a list, whatever its name says
 /// let input = OpenOptions { format: Some(SourceFormat::List), ..OpenOptions::default() }.open(&path)?;
-/// assert_eq!(input.into_data_set()?.label(0), 3);
+/// assert_eq!(input.into_data_set()?.label(0), Some(3));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -202,7 +204,26 @@ impl OpenOptions {
             let expected = "only for a folder that holds several splits";
             return Err(Error::parameter("open", "split", expected, format!("{split}, of {}", spec.display())));
         }
-        self.open_files(files)
+        let opened = self.open_files(files.clone())?;
+        if self.format == Some(SourceFormat::Folder) || opened.input.has_labels() != Some(true) {
+            return Ok(opened.input);
+        }
+        match splits::kin(&files)? {
+            Kin::Alone => Ok(opened.input),
+            Kin::Train(train) => self.numbered_by(opened, train),
+            Kin::Orphan(_) if !opened.own_names => Ok(opened.input),
+            Kin::Orphan(split) => Err(unnumbered(&split, &files[0])),
+        }
+    }
+
+    /// Opens several splits of a data set, whose labels are numbered alike.
+    ///
+    /// # Errors
+    /// The errors of [`open`].
+    pub fn open_splits<const N: usize>(&self, spec: impl AsRef<Path>, splits: [&str; N]) -> Result<[Input; N]> {
+        let open = |split: &str| Self { split: Some(split.to_owned()), ..self.clone() }.open(spec.as_ref());
+        let opened = splits.iter().map(|split| open(split)).collect::<Result<Vec<Input>>>()?;
+        opened.try_into().map_err(|_| refuse("splits", "others"))
     }
 
     /// Opens a source of files with further images beside them.
@@ -223,13 +244,13 @@ impl OpenOptions {
         if self.format != Some(SourceFormat::Masks) && self.masks != MaskOptions::default() {
             return wrong("masks", "only with the format masks", format!("{:?}", self.masks));
         }
-        if let (Some(SourceFormat::Masks), Some(split)) = (self.format, &self.split) {
-            return wrong("split", "none for the format masks, which has lists", split.clone());
-        }
         if let (Some(flip_index), true) = (&self.flip_index, self.format != Some(SourceFormat::Coco)) {
             return wrong("flip_index", "only with the format coco", format!("{flip_index:?}"));
         }
         let classes = &self.records.classes;
+        if let Some(format) = self.format {
+            self.refuse_ignored(format)?;
+        }
         match (self.format, &self.annotations) {
             (Some(SourceFormat::Coco), Some(file)) => {
                 let coco = CocoFiles::open(spec, file)?;
@@ -271,7 +292,10 @@ impl OpenOptions {
                 };
                 Ok(Some(YoloFolder::from_yaml(spec, split)?.into()))
             }
-            (Some(SourceFormat::Yolo), None) => Ok(Some(YoloFolder::open(spec, classes)?.into())),
+            (Some(SourceFormat::Yolo), None) => match &self.split {
+                Some(split) => wrong("split", "only with a data.yaml", split.clone()),
+                None => Ok(Some(YoloFolder::open(spec, classes)?.into())),
+            },
             (_, None) => Ok(None),
         }
     }
@@ -283,18 +307,85 @@ impl OpenOptions {
             options.records.label = split.label.map(str::to_owned);
         }
         if let Some(devkit) = &split.devkit {
-            let images = options.open_files(split.files)?.into_data_set()?;
+            let images =
+                Self { records: RecordOptions { label: Some(label::NONE.to_owned()), ..options.records }, ..options };
+            let images = images.open_files(split.files)?.input.into_data_set()?;
             return Ok(imagenet::validation(images, devkit)?.into());
         }
-        match options.open_files(split.files)? {
-            Input::DataSet(source) if !split.classes.is_empty() && source.classes() != split.classes => {
-                Ok(source.align_classes(split.classes)?.into())
+        let opened = options.open_files(split.files.clone())?;
+        match opened.input {
+            input if input.has_labels() != Some(true) => Ok(input),
+            Input::DataSet(source) if !split.classes.is_empty() && !source.classes().is_empty() => {
+                aligned(source, split.classes)
             }
+            input if !split.train.is_empty() => options.numbered_by(Opened { input, ..opened }, split.train),
+            _ if opened.own_names && split.is_held_out() => Err(unnumbered(&split.name, &split.files[0])),
             input => Ok(input),
         }
     }
 
-    fn open_files(&self, mut files: Vec<PathBuf>) -> Result<Input> {
+    /// Numbers the labels of a split by the classes of the training split with these files.
+    fn numbered_by(&self, opened: Opened, train: Vec<PathBuf>) -> Result<Input> {
+        let Input::DataSet(source) = opened.input else { return Ok(opened.input) };
+        if !self.records.classes.is_empty() {
+            // The given classes have numbered both.
+            return Ok(source.into());
+        }
+        let options = Self { window: None, ..self.clone() };
+        if source.classes().is_empty() {
+            // One file tells whether the training split has names that a number here might stand for.
+            let shards = if train[0].is_dir() { shards_in(&train[0], self.format)? } else { None };
+            let first = shards.unwrap_or(train).swap_remove(0);
+            if options.open_files(vec![first])?.own_names {
+                let expected = "names, as in the training split, or the classes that numbers stand for (--classes)";
+                return Err(Error::parameter("open", "labels", expected, "numbers"));
+            }
+            return Ok(source.into());
+        }
+        let train = options.open_files(train)?.input;
+        if train.classes().is_empty() {
+            let expected = "labels with names in the training split too";
+            return Err(Error::parameter("open", "labels", expected, "numbers there, and names in this split"));
+        }
+        aligned(source, train.classes().to_vec())
+    }
+
+    /// Refuses options that a source of this format ignores.
+    fn refuse_ignored(&self, format: SourceFormat) -> Result<()> {
+        use SourceFormat::{
+            Cifar10, Cifar100, Coco, Folder, Idx, List, Masks, Panoptic, Parquet, RecordIo, TfRecord, Voc, WebDataset,
+            Yolo,
+        };
+        let records = matches!(format, WebDataset | TfRecord | Parquet);
+        let shards = records || format == RecordIo;
+        let annotated = matches!(format, Coco | Panoptic | Masks | Voc | Yolo);
+        let name = SourceFormat::NAMES.iter().find(|(_, own)| *own == format).map_or("", |(name, _)| *name);
+        let RecordOptions { image, label, classes, boxes, .. } = &self.records;
+        let ignored = [
+            ("image", !records, image.clone()),
+            ("label", !shards && format != List, label.clone()),
+            (
+                "classes",
+                matches!(format, Coco | Panoptic | Folder | List | Idx | Cifar10 | Cifar100),
+                classes.first().cloned(),
+            ),
+            ("boxes", !records, boxes.map(|format| format!("{format:?}"))),
+            ("split", matches!(format, Coco | Panoptic | Masks), self.split.clone()),
+            ("window", annotated, self.window.map(|window| window.to_string())),
+        ];
+        match ignored
+            .into_iter()
+            .find_map(|(option, is_ignored, got)| got.filter(|_| is_ignored).map(|got| (option, got)))
+        {
+            Some((option, got)) => {
+                let expected = format!("none for the format {name}, which has no use for it");
+                Err(Error::parameter("open", option, expected, got))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn open_files(&self, mut files: Vec<PathBuf>) -> Result<Opened> {
         let one = files.len() == 1;
         if one && self.format != Some(SourceFormat::Folder) {
             let metadata = fs::metadata(&files[0]).map_err(Error::io("open", &files[0]))?;
@@ -311,10 +402,10 @@ impl OpenOptions {
                                 got,
                             ));
                         }
-                        self.records.without_classes("a folder of class folders")?;
+                        self.refuse_ignored(SourceFormat::Folder)?;
                         let images = ImageFolder::open(&files[0])?;
                         refuse_annotated(&images, &files[0])?;
-                        return Ok(images.into());
+                        return Ok(Opened::own(images));
                     }
                 }
             }
@@ -323,35 +414,33 @@ impl OpenOptions {
             Some(format) => format,
             None => common_format(&files)?,
         };
+        self.refuse_ignored(format)?;
         if self.window.is_some() || (!self.random_access && files.iter().any(|path| is_pipe(path))) {
             let format = self.stream_format(Some(format))?;
-            return Ok(RecordStream::open(format, files, self.stream_options())?.into());
+            return Ok(Opened::fixed(RecordStream::open(format, files, self.stream_options())?));
         }
-        let records = |format| -> Result<Input> {
+        let records = |format| {
             let source = RecordShards::open(format, &files, &self.records)?;
-            Ok(source.with_classes(classes_of(&files)).into())
+            let own_names = !source.classes().is_empty() && self.records.classes.is_empty();
+            Ok(Opened { input: source.with_classes(classes_of(&files)).into(), own_names })
         };
-        if let SourceFormat::Folder
-        | SourceFormat::List
-        | SourceFormat::Idx
-        | SourceFormat::Cifar10
-        | SourceFormat::Cifar100 = format
-        {
-            self.records.without_classes(&files[0].to_string_lossy())?;
-        }
         match format {
             SourceFormat::WebDataset => records(RecordFormat::WebDataset),
             SourceFormat::RecordIo => records(RecordFormat::RecordIo),
             SourceFormat::TfRecord => records(RecordFormat::TfRecord),
             #[cfg(feature = "parquet")]
-            SourceFormat::Parquet => Ok(super::ParquetFiles::open(&files, &self.records)?.into()),
+            SourceFormat::Parquet => {
+                let source = super::ParquetFiles::open(&files, &self.records)?;
+                let own_names = source.own_names();
+                Ok(Opened { input: source.into(), own_names })
+            }
             #[cfg(not(feature = "parquet"))]
             SourceFormat::Parquet => Err(Error::Unsupported {
                 feature: "reading Parquet files in this build".to_owned(),
                 remedy: "build with the feature `parquet`".to_owned(),
             }),
-            SourceFormat::Cifar10 => Ok(CifarFiles::cifar10(&files)?.into()),
-            SourceFormat::Cifar100 => Ok(CifarFiles::cifar100(&files)?.into()),
+            SourceFormat::Cifar10 => Ok(Opened::fixed(CifarFiles::cifar10(&files)?)),
+            SourceFormat::Cifar100 => Ok(Opened::fixed(CifarFiles::cifar100(&files)?)),
             _ if !one => {
                 let got = format!("{} files, the first {}", files.len(), files[0].display());
                 Err(refuse("one folder, list or IDX file, or shards of one format", got))
@@ -361,9 +450,9 @@ impl OpenOptions {
             | SourceFormat::Panoptic
             | SourceFormat::Masks
             | SourceFormat::Voc
-            | SourceFormat::Yolo => Ok(ImageFolder::open(&files[0])?.into()),
-            SourceFormat::List => Ok(ListFile::open(&files[0])?.into()),
-            SourceFormat::Idx => Ok(IdxFile::open(&files[0])?.into()),
+            | SourceFormat::Yolo => Ok(Opened::own(ImageFolder::open(&files[0])?)),
+            SourceFormat::List => Ok(Opened::fixed(ListFile::open_by(&files[0], self.records.label.as_deref())?)),
+            SourceFormat::Idx => Ok(Opened::fixed(IdxFile::open(&files[0])?)),
         }
     }
 
@@ -431,6 +520,76 @@ impl OpenOptions {
     }
 }
 
+/// A source, before the classes of its data set number its labels.
+struct Opened {
+    input: Input,
+    /// Whether its own labels, which are texts, are its classes: another split would number them in another way.
+    own_names: bool,
+}
+
+impl Opened {
+    /// A source whose classes the format or its metadata fix.
+    fn fixed(input: impl Into<Input>) -> Self {
+        Self { input: input.into(), own_names: false }
+    }
+
+    /// A folder of class folders. It is a data set of its own where no training split stands beside it, whatever its name.
+    fn own(folder: ImageFolder) -> Self {
+        Self::fixed(folder)
+    }
+}
+
+/// Returns the source with its labels numbered by these classes, those of the training split.
+///
+/// # Errors
+/// [`Error::Parameter`] with the name of a class that is not among them.
+fn aligned(source: Arc<dyn Source>, classes: Vec<String>) -> Result<Input> {
+    if source.classes() == classes {
+        return Ok(source.into());
+    }
+    if let Some(own) = source.classes().iter().find(|own| !classes.contains(own)) {
+        let expected = "those of the training split, which numbers the labels of all splits (--classes numbers them in \
+                        another way, --format folder takes a folder by itself)";
+        return Err(Error::parameter(
+            "open",
+            "classes",
+            expected,
+            format!("{own:?} in a split that is not for training"),
+        ));
+    }
+    Ok(source.align_classes(classes)?.into())
+}
+
+/// The error for a split whose labels are texts, without a training split that numbers them.
+fn unnumbered(split: &str, files: &Path) -> Error {
+    let expected = "given for a split whose labels are names, where no training split stands beside it: the classes of the \
+                    training split, label 0 first (--classes)";
+    Error::parameter("open", "classes", expected, format!("none for {split}, {}", files.display()))
+}
+
+/// Opens several splits of the data set in a folder, whose labels are numbered alike: by the classes of the training split.
+/// [`open`] says which folders hold splits.
+///
+/// # Errors
+/// The errors of [`open`].
+///
+/// ```
+/// # use warpfeed::source::{Input, Source};
+/// # let root = tempfile::tempdir().unwrap();
+/// # for name in ["train/cat/1.jpg", "train/dog/1.jpg", "val/dog/2.jpg"] {
+/// #     std::fs::create_dir_all(root.path().join(name).parent().unwrap()).unwrap();
+/// #     std::fs::write(root.path().join(name), name).unwrap();
+/// # }
+/// // A folder with train/cat, train/dog and val/dog.
+/// let [train, val] = warpfeed::source::open_splits(root.path(), ["train", "val"])?;
+/// assert_eq!(train.classes(), val.classes());
+/// assert_eq!(val.into_data_set()?.label(0), Some(1));
+/// # Ok::<(), warpfeed::Error>(())
+/// ```
+pub fn open_splits<const N: usize>(spec: impl AsRef<Path>, splits: [&str; N]) -> Result<[Input; N]> {
+    OpenOptions::default().open_splits(spec, splits)
+}
+
 /// Opens the source that `spec` names:
 ///
 /// - a folder of class folders as [`ImageFolder`];
@@ -450,13 +609,17 @@ impl OpenOptions {
 ///
 /// **Splits.** A folder that holds several splits of a data set needs [`OpenOptions::split`]. Such folders are:
 ///
-/// - folders that hold only folders named `train`, `val` and `test` (or `validation` and others); all splits have the
-///   classes of `train`;
+/// - folders that hold only folders named `train`, `val` and `test` (or `validation` and others), with class folders or
+///   shards;
 /// - folders with shards whose names begin with names of splits;
 /// - data sets in the cache of Hugging Face's hub (`datasets--USER--NAME`), or clones of them;
 /// - CIFAR-10's and CIFAR-100's binary files, and MNIST's files;
 /// - ImageNet's own archives (`ILSVRC2012_img_train.tar`, and `ILSVRC2012_img_val.tar` with its labels from
 ///   `ILSVRC2012_devkit_t12`).
+///
+/// The classes of the training split number the labels of all splits, wherever labels have names; a class that it lacks is
+/// refused. That also holds for a split that is opened by itself, such as `data/val` or `val-*.tar`, if the training split
+/// stands beside it. If it does not, shards whose labels are names need [`RecordOptions::classes`].
 ///
 /// With the format [`SourceFormat::Folder`], all folders in a folder are classes, whatever their names.
 ///
@@ -477,7 +640,7 @@ impl OpenOptions {
 /// std::fs::create_dir(folder.path().join("cat")).unwrap();
 /// std::fs::write(folder.path().join("cat/1.jpg"), [0xff, 0xd8]).unwrap();
 /// let source = warpfeed::source::open(folder.path())?.into_data_set()?;
-/// assert_eq!((source.len(), source.label(0), source.classes()), (1, 0, &["cat".to_owned()][..]));
+/// assert_eq!((source.len(), source.label(0), source.classes()), (1, Some(0), &["cat".to_owned()][..]));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn open(spec: impl AsRef<Path>) -> Result<Input> {

@@ -82,7 +82,7 @@ impl<'a> Want<'a> {
 /// let source = EncodedImages::new([(vec![0xff, 0xd8], 7)]);
 /// let mut sample = Sample::default();
 /// source.read(0, &Want::IMAGE, &mut sample)?;
-/// assert_eq!((sample.bytes(), source.label(0)), (&[0xff, 0xd8][..], 7));
+/// assert_eq!((sample.bytes(), source.label(0)), (&[0xff, 0xd8][..], Some(7)));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Default)]

@@ -11,6 +11,9 @@ use std::path::{Component, Path, PathBuf};
 /// The usual splits, each with its usual names.
 const USUAL: [&[&str]; 3] = [&["train", "training"], &["val", "valid", "validation", "dev"], &["test", "testing"]];
 
+/// The number of the training split among them.
+const TRAIN: usize = 0;
+
 /// Name of the folder, and beginning of the name of the archive, of the development kit with ImageNet's labels of 2012.
 const DEVKIT: &str = "ILSVRC2012_devkit_t12";
 
@@ -20,7 +23,7 @@ const MAX_REF_BYTES: u64 = 1 << 10;
 /// A split of a data set.
 #[derive(Debug, PartialEq)]
 pub(super) struct Split {
-    name: String,
+    pub name: String,
     /// One folder, or files of one format.
     pub files: Vec<PathBuf>,
     /// Format of the files; `None` if their names tell it.
@@ -31,11 +34,27 @@ pub(super) struct Split {
     pub devkit: Option<PathBuf>,
     /// Classes of the data set, if splits are folders of class folders; empty otherwise.
     pub classes: Vec<String>,
+    /// The files of the training split, whose classes number the labels of this one; empty if this is the training split,
+    /// if there is none, or if the format fixes the classes.
+    pub train: Vec<PathBuf>,
 }
 
 impl Split {
     fn new(name: &str, files: Vec<PathBuf>) -> Self {
-        Self { name: name.to_owned(), files, format: None, label: None, devkit: None, classes: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            files,
+            format: None,
+            label: None,
+            devkit: None,
+            classes: Vec::new(),
+            train: Vec::new(),
+        }
+    }
+
+    /// Whether it is a split for validation or test.
+    pub fn is_held_out(&self) -> bool {
+        usual(&self.name).is_some_and(|number| number != TRAIN)
     }
 
     /// Whether `wanted` is the name of this split or another usual name of it.
@@ -215,21 +234,70 @@ fn shards(listing: &Listing) -> Result<Vec<Split>> {
     if found.keys().filter_map(|name| usual(name)).count() < 2 {
         return Ok(Vec::new());
     }
-    Ok(found.into_iter().map(|(name, files)| Split::new(name, files)).collect())
+    let train = found.iter().find(|(name, _)| usual(name) == Some(TRAIN)).map(|(_, files)| files.clone());
+    let split = |(name, files): (&str, Vec<PathBuf>)| {
+        let train = train.clone().filter(|_| usual(name) != Some(TRAIN)).unwrap_or_default();
+        Split { train, ..Split::new(name, files) }
+    };
+    Ok(found.into_iter().map(split).collect())
 }
 
 /// Finds splits that are folders of class folders, if all folders have names of splits: `train/cat/1.jpg`,
 /// `val/cat/2.jpg`.
 fn class_folder_splits(listing: &Listing) -> Result<Vec<Split>> {
-    let is_train = |name: &&String| usual(name) == Some(0);
+    let is_train = |name: &&String| usual(name) == Some(TRAIN);
     let Some(train) = listing.folders.iter().find(is_train) else { return Ok(Vec::new()) };
     if listing.folders.len() < 2 || !listing.folders.iter().all(|name| usual(name).is_some()) {
         return Ok(Vec::new());
     }
     let train = listing.folder.join(train);
     let classes = class_folders(&train)?;
-    let split = |name: &String| Split { classes: classes.clone(), ..Split::new(name, vec![listing.folder.join(name)]) };
+    let split = |name: &String| {
+        let files = vec![listing.folder.join(name)];
+        let train = if files[0] == train { Vec::new() } else { vec![train.clone()] };
+        Split { classes: classes.clone(), train, ..Split::new(name, files) }
+    };
     Ok(listing.folders.iter().map(split).collect())
+}
+
+/// How the labels of files that were given without a split are to be numbered.
+#[derive(Debug, PartialEq)]
+pub(super) enum Kin {
+    /// They are a data set of their own, or its training split.
+    Alone,
+    /// By the classes of the training split with these files.
+    Train(Vec<PathBuf>),
+    /// Their names say that they are a split (the text), and there is no training split beside them.
+    Orphan(String),
+}
+
+/// Finds the training split beside `files`, or beside the only folder among them, if their names are those of another
+/// split.
+pub(super) fn kin(files: &[PathBuf]) -> Result<Kin> {
+    let name_of = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let start = |name: &str| name[..name.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(name.len())].to_owned();
+    // A path like `.` tells no name.
+    let whole = fs::canonicalize(&files[0]).unwrap_or_default();
+    let folder = files.len() == 1 && files[0].is_dir();
+    let Some(name) = name_of(&whole).map(|name| if folder { name } else { start(&name) }) else {
+        return Ok(Kin::Alone);
+    };
+    let same =
+        |path: &PathBuf| path.parent() == files[0].parent() && name_of(path).is_some_and(|own| start(&own) == name);
+    if usual(&name).is_none_or(|number| number == TRAIN) || !folder && !files.iter().all(same) {
+        return Ok(Kin::Alone);
+    }
+    let Some(around) = whole.parent() else { return Ok(Kin::Orphan(name)) };
+    let listing = Listing::new(around)?;
+    let train: Vec<PathBuf> = if folder {
+        let train = listing.folders.iter().find(|name| usual(name) == Some(TRAIN));
+        train.map(|name| around.join(name)).into_iter().collect()
+    } else {
+        let format = SourceFormat::by_name(&whole);
+        let is = |name: &str| usual(&start(name)) == Some(TRAIN) && SourceFormat::by_name(Path::new(name)) == format;
+        listing.paths(is)
+    };
+    Ok(if train.is_empty() { Kin::Orphan(name) } else { Kin::Train(train) })
 }
 
 #[cfg(test)]

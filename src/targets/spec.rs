@@ -154,8 +154,13 @@ impl TargetSpec {
         }
     }
 
-    /// Checks that labels of a source with so many classes can be such targets. A source may have 0 named classes.
-    pub(crate) fn check_classes(&self, named: usize) -> Result<()> {
+    /// Checks that labels of a source can be such targets: that it has labels, as far as that is known, and no more than
+    /// `named` classes. A source may have 0 named classes.
+    pub(crate) fn check_labels(&self, has_labels: Option<bool>, named: usize) -> Result<()> {
+        if self.field.is_none() && has_labels == Some(false) {
+            let expected = "the name of a field: the source has no labels, which are the targets without one";
+            return Err(Error::parameter("targets", "field", expected, "none"));
+        }
         let (Form::Class { classes } | Form::MultiHot { classes } | Form::Soft { classes, .. }) = self.form else {
             return Ok(());
         };
@@ -272,7 +277,8 @@ impl FromStr for TargetSpec {
 /// A sample's label and target, in the form that batches have them in, and its fields as the source has them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Annotation {
-    pub(crate) label: u32,
+    /// The label; `None` if the sample has none.
+    pub(crate) label: Option<u32>,
     /// A class, floats or bytes; `None` if no targets were asked for.
     pub(crate) target: Option<Target>,
     /// `None` if no fields were asked for.
@@ -281,8 +287,10 @@ pub(crate) struct Annotation {
 
 impl Annotation {
     /// The annotation of a sample by its label and by what the source has found of it.
-    pub(crate) fn new(spec: Option<&TargetSpec>, label: u32, Found { target, fields }: Found) -> Result<Self> {
-        let target = spec.map(|spec| spec.row(target.unwrap_or(Target::Class(label)))).transpose()?;
+    pub(crate) fn new(spec: Option<&TargetSpec>, label: Option<u32>, Found { target, fields }: Found) -> Result<Self> {
+        let row =
+            |spec: &TargetSpec| spec.row(target.or(label.map(Target::Class)).ok_or_else(|| super::missing("label"))?);
+        let target = spec.map(row).transpose()?;
         Ok(Self { label, target, fields })
     }
 }

@@ -203,25 +203,44 @@ impl TargetBytes {
 
 /// The labels and targets of a batch's samples, in host memory while the batch is made.
 pub(crate) struct Annotations {
+    /// The labels; zeros, which nobody is given, if samples have none.
     labels: Vec<u32>,
+    labeled: bool,
     /// `None` if no targets were asked for.
     rows: Option<Rows>,
 }
 
 impl Annotations {
-    /// The annotations of a batch's samples.
+    /// The annotations of a batch's samples, which have labels if the first one does.
     pub(crate) fn new(spec: Option<&TargetSpec>, samples: Vec<Annotation>) -> Self {
-        let labels = samples.iter().map(|sample| sample.label).collect();
-        Self { labels, rows: spec.map(|spec| Rows::new(spec, samples.into_iter().filter_map(|sample| sample.target))) }
+        let labeled = samples.first().is_some_and(|sample| sample.label.is_some());
+        debug_assert!(samples.iter().all(|sample| sample.label.is_some() == labeled));
+        let labels = samples.iter().map(|sample| sample.label.unwrap_or(0)).collect();
+        Self {
+            labels,
+            labeled,
+            rows: spec.map(|spec| Rows::new(spec, samples.into_iter().filter_map(|sample| sample.target))),
+        }
     }
 
-    /// Annotations of images without any: the label is 0.
+    /// Annotations of images without any.
     pub(crate) fn none(samples: usize) -> Self {
-        Self { labels: vec![0; samples], rows: None }
+        Self { labels: vec![0; samples], labeled: false, rows: None }
     }
 
-    pub(crate) fn labels(&self) -> &[u32] {
+    /// Number of samples.
+    pub(crate) fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// The labels, as a device has them: zeros if samples have none.
+    pub(crate) fn labels_or_zeros(&self) -> &[u32] {
         &self.labels
+    }
+
+    /// The labels; `None` if samples have none.
+    pub(crate) fn labels(&self) -> Option<&[u32]> {
+        self.labeled.then_some(&self.labels[..])
     }
 
     /// Mixes f32 targets by the weights of the mixed images.
@@ -241,7 +260,7 @@ impl Annotations {
     }
 
     /// The batch's labels and targets. `storage`: the back end's copy of [`numbers`](Self::numbers).
-    pub(crate) fn finish(self, storage: Option<Storage>) -> (Vec<u32>, Option<Targets>) {
+    pub(crate) fn finish(self, storage: Option<Storage>) -> (Option<Vec<u32>>, Option<Targets>) {
         let images = self.labels.len();
         let numbers = |element, len: usize| {
             let shape = [images, len / images.max(1)];
@@ -252,7 +271,7 @@ impl Annotations {
             Rows::Classes(classes) => numbers(TargetType::U32, classes.len()),
             Rows::Floats(floats) => numbers(TargetType::F32, floats.len()),
         });
-        (self.labels, targets)
+        (self.labeled.then_some(self.labels), targets)
     }
 }
 

@@ -120,7 +120,7 @@ pub fn samples(batch: &Batch) -> Vec<Delivered> {
     (0..batch.len() - batch.padding())
         .map(|i| Delivered {
             index: batch.indices()[i],
-            label: batch.labels()[i],
+            label: batch.labels().unwrap()[i],
             bytes: images.image_bytes(i).unwrap().to_vec(),
         })
         .collect()
@@ -176,7 +176,7 @@ impl<F: Fn(u64, &Want<'_>) -> Result<()> + Send + Sync> Source for Asking<F> {
         (self.1)(index, want)?;
         self.0.read(index, want, sample)
     }
-    fn label(&self, index: u64) -> u32 {
+    fn label(&self, index: u64) -> Option<u32> {
         self.0.label(index)
     }
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -210,7 +210,7 @@ impl Source for WithBad {
         }
         Ok(())
     }
-    fn label(&self, index: u64) -> u32 {
+    fn label(&self, index: u64) -> Option<u32> {
         self.good.label(index)
     }
     fn name(&self, index: u64) -> Cow<'_, str> {

@@ -29,7 +29,7 @@ pub fn images(batch: &Batch<Vec<Tensor>>) -> Vec<Delivered> {
     assert_eq!((batch.images().len(), batch.indices().len()), (batch.len(), batch.len()));
     let image = |i: usize| {
         let image = batch.images()[i].to_host().unwrap();
-        (batch.indices()[i], batch.labels()[i], image.shape(), image.as_bytes().unwrap().to_vec())
+        (batch.indices()[i], batch.labels().unwrap()[i], image.shape(), image.as_bytes().unwrap().to_vec())
     };
     (0..batch.len()).map(image).collect()
 }
@@ -67,7 +67,7 @@ pub fn padded_images(batch: &Batch<PaddedImages>, divisor: usize) -> Vec<Deliver
         }
         let (width, height) = (size.width as usize, size.height as usize);
         let shape = if nchw { [1, channels, height, width] } else { [1, height, width, channels] };
-        (batch.indices()[i], batch.labels()[i], shape, own)
+        (batch.indices()[i], batch.labels().unwrap()[i], shape, own)
     };
     (0..n).map(image).collect()
 }

@@ -71,7 +71,7 @@ fn gray_images_keep_their_values() {
     let bytes = builder().output(DType::U8, Layout::Nchw).build().unwrap();
     for batch in bytes.epoch(0) {
         let batch = batch.unwrap();
-        assert_eq!((batch.labels(), batch.images().shape()), (&[7, 1, 4][..], [3, 1, 28, 28]));
+        assert_eq!((batch.labels().unwrap(), batch.images().shape()), (&[7, 1, 4][..], [3, 1, 28, 28]));
         assert_eq!(batch.images().as_bytes().unwrap(), pixels);
     }
     let normalized = builder().normalize([0.1307; 3], [0.3081; 3]).build().unwrap();

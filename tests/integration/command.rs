@@ -160,7 +160,7 @@ fn digests_depend_on_what_is_made_alone() {
 
 #[test]
 fn a_run_says_what_its_source_has() {
-    assert_eq!(run(&[])["source"], json!({"images": 23, "classes": 4, "passed_over": 0, "kinds": []}));
+    assert_eq!(run(&[])["source"], json!({"images": 23, "labels": true, "classes": 4, "passed_over": 0, "kinds": []}));
     assert!(stdout(&["run", images()]).contains("source        23 images, 4 classes\n"));
     let flat = tempfile::tempdir().unwrap();
     let photo = Path::new(images()).join("class-0/00.jpg");
@@ -168,7 +168,7 @@ fn a_run_says_what_its_source_has() {
         fs::copy(&photo, flat.path().join(name)).unwrap();
     }
     let words = stdout(&["run", path(flat.path())]);
-    assert!(words.contains("2 images, 1 class, 3 files passed over (2 .txt, 1 without an ending)\n"), "{words}");
+    assert!(words.contains("2 images, no labels, 3 files passed over (2 .txt, 1 without an ending)\n"), "{words}");
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn a_tensor_outlives_its_batch_and_can_be_copied() {
             let copy = batch.images().to_host().unwrap();
             let place = batch.images().as_bytes().unwrap().as_ptr();
             let (images, labels, indices) = batch.into_parts();
+            let labels = labels.unwrap();
             assert_eq!((images.as_bytes().unwrap(), images.shape()), (&bytes[..], sides(n, layout)));
             assert_eq!(images.as_bytes().unwrap().as_ptr(), place);
             assert_eq!((copy.as_bytes().unwrap(), copy.shape(), copy.layout()), (&bytes[..], images.shape(), layout));
@@ -125,7 +126,7 @@ mod candle {
                         DType::Bf16 => images.as_slice::<half::bf16>().unwrap().iter().map(|v| v.to_f32()).collect(),
                         DType::U8 => images.as_slice::<u8>().unwrap().iter().map(|v| f32::from(*v)).collect(),
                     };
-                    let labels = batch.labels().to_vec();
+                    let labels = batch.labels().unwrap().to_vec();
                     let (images, targets) = batch.into_candle(&Device::Cpu).unwrap();
                     assert_eq!((images.dims(), images.dtype()), (&sides(n, layout)[..], theirs));
                     assert_eq!(address(&images), place);

@@ -23,6 +23,8 @@ mod group;
 mod handover;
 #[cfg(all(target_os = "linux", feature = "cli"))]
 mod kept_points;
+#[cfg(feature = "parquet")]
+mod label_storage;
 mod launched;
 mod layers;
 mod memory;

@@ -30,7 +30,7 @@ fn large() -> EncodedImages {
 
 /// Each sample's bytes and label.
 fn contents(source: &dyn Source) -> Vec<(Vec<u8>, u32)> {
-    (0..source.len()).map(|i| (source.encoded(i).unwrap(), source.label(i))).collect()
+    (0..source.len()).map(|i| (source.encoded(i).unwrap(), source.label(i).unwrap())).collect()
 }
 
 /// The files of a folder that are not hidden.

@@ -117,7 +117,7 @@ fn last_batches_are_kept_dropped_or_padded() {
     let last = pad.epoch(0).last().unwrap().unwrap();
     for i in 3..5 {
         assert_eq!(last.images().image_bytes(i).unwrap(), last.images().image_bytes(2).unwrap());
-        assert_eq!((last.labels()[i], last.indices()[i]), (last.labels()[2], last.indices()[2]));
+        assert_eq!((last.labels().unwrap()[i], last.indices()[i]), (last.labels().unwrap()[2], last.indices()[2]));
     }
     // Fewer samples than a batch; where that is dropped there would be none.
     let few = |last| small(source(2)).last_batch(last).build();
@@ -464,7 +464,7 @@ impl Source for Panicking {
         }
         Ok(())
     }
-    fn label(&self, index: u64) -> u32 {
+    fn label(&self, index: u64) -> Option<u32> {
         self.at(Panic::Label, index);
         self.good.label(index)
     }
@@ -627,7 +627,7 @@ fn a_custom_transform_sees_index_label_and_target() {
         }
         fn draw(&self, _rng: &mut SampleRng, sample: &SampleInfo<'_>) -> Result<Vec<Op>> {
             let Some(Target::Floats(target)) = sample.target else { return Ok(Vec::new()) };
-            Ok(vec![Brightness::new(told(sample.index, sample.label, target[0])).into()])
+            Ok(vec![Brightness::new(told(sample.index, sample.label.unwrap(), target[0])).into()])
         }
     }
     fn told(index: u64, label: u32, target: f32) -> f64 {
@@ -636,7 +636,7 @@ fn a_custom_transform_sees_index_label_and_target() {
     let target = |index: u64| index as f32 / 16.0;
     let images =
         source(10).targets("weight", move |sample| Ok(Target::Floats(vec![target(sample.index)]))).into_source();
-    let labels: Vec<u32> = (0..10).map(|index| images.label(index)).collect();
+    let labels: Vec<u32> = (0..10).filter_map(|index| images.label(index)).collect();
     for transform in [Transform::from(Told), maybe(1.0, [Told.into()])] {
         let builder = small(Arc::clone(&images)).shuffle(3).batch_size(4).last_batch(LastBatch::Pad);
         let builder = builder.augment(transform).targets(TargetSpec::floats(1).field("weight"));
@@ -721,7 +721,7 @@ impl Source for Watched {
         std::thread::sleep(self.delay);
         self.good.read(index % self.good.len(), want, sample)
     }
-    fn label(&self, index: u64) -> u32 {
+    fn label(&self, index: u64) -> Option<u32> {
         self.good.label(index % self.good.len())
     }
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -967,7 +967,7 @@ fn images_over_the_limit_are_bad_samples() {
     let text = error.to_string();
     assert!(error.is_bad_sample() && text.contains("2040") && text.contains("2000") && text.contains("max_pixels"));
     let mut skipping = builder().on_error(OnError::Skip).build().unwrap().epoch(0);
-    assert_eq!(skipping.next().unwrap().unwrap().labels(), [0, 2]);
+    assert_eq!(skipping.next().unwrap().unwrap().labels().unwrap(), [0, 2]);
     // On the way too, before the memory is taken, and the same for all strategies.
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
         let builder = Pipeline::builder(EncodedImages::new([(jpeg(40, 40, 1), 0)])).strategy(strategy);

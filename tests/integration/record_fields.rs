@@ -205,7 +205,8 @@ fn tar(folder: &Path, parts: &[(&str, Vec<u8>)]) -> PathBuf {
 
 fn opened(path: &Path, boxes: Option<BoxFormat>) -> Input {
     let classes = vec!["cat".to_owned(), "dog".to_owned()];
-    let records = RecordOptions { boxes, classes, keep_index: false, ..RecordOptions::default() };
+    let label = Some("none".to_owned());
+    let records = RecordOptions { boxes, classes, label, keep_index: false, ..RecordOptions::default() };
     OpenOptions { records, ..OpenOptions::default() }.open(path).unwrap()
 }
 
@@ -218,7 +219,7 @@ fn only(path: &Path, boxes: Option<BoxFormat>, names: &[&str]) -> Result<Fields>
 fn only_of(path: &Path, boxes: Option<BoxFormat>, names: &[&str], size: Size) -> Result<Fields> {
     let by_index = delivered_fields(unchanged_of(opened(path, boxes), names, size));
     let classes = vec!["cat".to_owned(), "dog".to_owned()];
-    let records = RecordOptions { boxes, classes, ..RecordOptions::default() };
+    let records = RecordOptions { boxes, classes, label: Some("none".to_owned()), ..RecordOptions::default() };
     let stream = OpenOptions { records, window: Some(1), ..OpenOptions::default() }.open(path).unwrap();
     match (by_index, delivered_fields(unchanged_of(stream, names, size))) {
         (Ok(mut a), Ok(b)) => {

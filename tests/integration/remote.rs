@@ -225,7 +225,7 @@ fn shards() -> Vec<(String, Vec<u8>)> {
             let mut bytes = Vec::new();
             for i in 12 * shard..12 * (shard + 1) {
                 bytes.extend(member(&format!("{i:03}.jpg"), &images.encoded(i).unwrap()));
-                bytes.extend(member(&format!("{i:03}.cls"), images.label(i).to_string().as_bytes()));
+                bytes.extend(member(&format!("{i:03}.cls"), images.label(i).unwrap().to_string().as_bytes()));
                 if i % 3 == 0 {
                     bytes.extend(member(&format!("{i:03}.bin"), &filler));
                 }

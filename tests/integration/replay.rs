@@ -153,7 +153,7 @@ fn receipts_say_what_each_image_is() {
         let (receipts, mixed) = (batch.receipts(true).unwrap(), batch.mixed().unwrap());
         assert_eq!(receipts.len(), batch.len());
         for (i, receipt) in receipts.iter().enumerate() {
-            assert_eq!((receipt.index, receipt.label), (batch.indices()[i], batch.labels()[i]));
+            assert_eq!((receipt.index, receipt.label), (batch.indices()[i], Some(batch.labels().unwrap()[i])));
             assert_eq!(receipt.name.as_deref(), Some(&*format!("folder/{}.jpg", receipt.index)));
             assert_eq!((receipt.partner, receipt.share), (Some(mixed.partners()[i]), Some(mixed.shares()[i])));
             assert_eq!(vec![receipt.recipe.clone()], batch.recipes(i).unwrap());

@@ -414,7 +414,7 @@ impl warpfeed::source::Samples for PlainSamples {
     fn next(&mut self) -> warpfeed::Result<Option<warpfeed::source::StreamSample>> {
         let sample = |bytes| warpfeed::source::StreamSample {
             bytes,
-            label: 0,
+            label: Some(0),
             name: "one".to_owned(),
             target: None,
             fields: None,

@@ -132,7 +132,7 @@ fn composed_sources_carry_targets() {
         check(text, "a concatenation", &epoch(small(both).targets(spec(text))), origin);
     }
     let mapped = images().map_labels(["odd"], |label| label + 1);
-    assert_eq!(mapped.label(3), 4);
+    assert_eq!(mapped.label(3), Some(4));
     assert_eq!(mapped.target(3, "txt").unwrap(), Target::Bytes(text(3)));
 }
 
@@ -354,7 +354,7 @@ fn parts_of_a_tar_are_found_before_and_behind_the_image() {
     let path = folder.path().join("a.tar");
     fs::write(&path, tar.concat()).unwrap();
     let options = OpenOptions {
-        records: warpfeed::source::RecordOptions { label: Some("cls".into()), ..Default::default() },
+        records: warpfeed::source::RecordOptions { label: Some("none".into()), ..Default::default() },
         ..OpenOptions::default()
     };
     let shards = options.open(&path).unwrap().into_data_set().unwrap();
@@ -394,7 +394,7 @@ fn folders_and_lists_have_columns() {
     let lines = "#path\tbox\tlabel\ncat/1.jpg\t1,2\t7\ncat/2.jpg\t3,4\t8\ndog/1.jpg\t5 6.5\t9\n";
     fs::write(&list, lines).unwrap();
     let source = ListFile::open(&list).unwrap();
-    assert_eq!([0, 1, 2].map(|index| source.label(index)), [7, 8, 9]);
+    assert_eq!([0, 1, 2].map(|index| source.label(index).unwrap()), [7, 8, 9]);
     assert_eq!(boxes(source.into()), want);
     for wrong in ["cat/1.jpg\t1", "cat/1.jpg\t1\t2\t3", "cat/1.jpg\t1\tx"] {
         fs::write(&list, format!("#path\tbox\tlabel\n{wrong}\n")).unwrap();

@@ -96,7 +96,7 @@ fn main() -> Result<()> {
     };
     let source = ImageFolder::open(folder)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let items = Folder((0..source.len()).map(|i| (source.path(i), source.label(i))).collect());
+    let items = Folder((0..source.len()).map(|i| (source.path(i), source.label(i).expect("class folders"))).collect());
     let device = Device::flex();
     let ours = Loader::new(source, &device, move |builder| {
         builder.preset(Preset::Train).batch_size(BATCH).shuffle(1).threads(threads)

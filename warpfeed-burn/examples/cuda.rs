@@ -235,7 +235,8 @@ fn train(settings: &Settings, maker: Maker) -> Outcome {
     let (mut losses, begin, mut start, warm) = (Vec::new(), Instant::now(), Instant::now(), steps / 4);
     for (step, batch) in loader.iter().enumerate() {
         let batch = batch?;
-        let (images, labels) = (Tensor::from_inner(batch.images), batch.labels.to_device(&device));
+        let labels = batch.labels()?.to_device(&device);
+        let images = Tensor::from_inner(batch.images);
         let loss = loss.forward(model.forward(images), labels);
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         model = optimizer.step(0.003, model, gradients);

@@ -98,9 +98,10 @@ impl ResNet {
         for block in &self.blocks {
             x = block.forward(x);
         }
+        let labels = batch.labels.expect("class folders have labels");
         let logits = self.head.forward(self.pool.forward(x).flatten(1, 3));
-        let loss = CrossEntropyLossConfig::new().init(&logits.device()).forward(logits.clone(), batch.labels.clone());
-        ClassificationOutput::new(loss, logits, batch.labels)
+        let loss = CrossEntropyLossConfig::new().init(&logits.device()).forward(logits.clone(), labels.clone());
+        ClassificationOutput::new(loss, logits, labels)
     }
 }
 

@@ -20,8 +20,8 @@ pub struct ImageBatch {
     pub images: Tensor<4>,
     /// The views after the first one.
     pub views: Vec<Tensor<4>>,
-    /// The classes, `[N]`.
-    pub labels: Tensor<1, Int>,
+    /// The classes, `[N]`; `None` if the source has no labels. [`labels`](Self::labels) is an error then.
+    pub labels: Option<Tensor<1, Int>>,
     /// The index of each sample in the source.
     pub indices: Vec<u64>,
     /// The targets, `[N, K]`, if the pipeline delivers them ([`Builder::targets`](warpfeed::Builder::targets)).
@@ -39,8 +39,11 @@ impl ImageBatch {
     /// The errors of [`IntoBurn::into_burn`]; [`Error::Unsupported`] for targets that are not floats of one length.
     pub fn new(mut batch: Batch, device: &Device) -> Result<Self> {
         let (all, count) = (batch.len(), batch.len() - batch.padding());
-        let labels: Vec<i64> = batch.labels()[..count].iter().map(|&label| label.into()).collect();
-        let labels = Tensor::from_data(TensorData::new(labels, [count]), device);
+        let tensor = |labels: &[u32]| {
+            let labels: Vec<i64> = labels[..count].iter().map(|&label| label.into()).collect();
+            Tensor::from_data(TensorData::new(labels, [count]), device)
+        };
+        let labels = batch.labels().ok().map(tensor);
         let indices = batch.indices()[..count].to_vec();
         let targets = batch.take_targets().map(|targets| dense(&targets, count, device)).transpose()?;
         // A view has `times` images of each sample: first the first image of every sample, then the second ones, and so
@@ -57,6 +60,19 @@ impl ImageBatch {
         }
         let images = views.remove(0);
         Ok(Self { images, views, labels, indices, targets, fields })
+    }
+
+    /// The classes, `[N]`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with what to do if the source has no labels.
+    pub fn labels(&self) -> Result<Tensor<1, Int>> {
+        self.labels.clone().ok_or_else(|| Error::Unsupported {
+            feature: "training on labels of a source without labels".to_owned(),
+            remedy: "name the field that holds them (RecordOptions::label), give labels (Compose::relabel), or train on \
+                     targets or fields"
+                .to_owned(),
+        })
     }
 }
 

@@ -41,8 +41,8 @@ fn a_pass_is_an_epoch_of_the_pipeline() {
         let (mut passes, mut done) = (loader.iter(), 0);
         for batch in pipeline.epoch(epoch) {
             let (want, got) = (batch.unwrap(), passes.next().unwrap().unwrap());
-            let labels: Vec<u32> = got.labels.into_data().iter::<u32>().collect();
-            assert_eq!(labels, want.labels());
+            let labels: Vec<u32> = got.labels.unwrap().into_data().iter::<u32>().collect();
+            assert_eq!(labels, want.labels().unwrap());
             assert_eq!(values(got.images), want.images().as_slice::<f32>().unwrap());
             done += want.len();
             assert_eq!((passes.progress().items_processed, passes.progress().items_total), (done, 10));
@@ -160,7 +160,7 @@ fn parts_share_the_samples_and_a_part_without_samples_says_so() {
     let parts = [loader.slice(0, 4), loader.slice(4, 10)];
     assert_eq!(parts.each_ref().map(|part| part.num_items()), [4, 6]);
     let labels = |batches: &dyn DataLoader<ImageBatch>| -> Vec<u32> {
-        batches.iter().flat_map(|batch| batch.unwrap().labels.into_data().iter::<u32>().collect::<Vec<_>>()).collect()
+        batches.iter().flat_map(|batch| batch.unwrap().labels.unwrap().into_data().iter::<u32>().collect::<Vec<_>>()).collect()
     };
     let mut all: Vec<u32> = parts.iter().flat_map(|part| labels(&**part)).collect();
     all.sort_unstable();
@@ -186,7 +186,7 @@ fn parts_of_a_partition_share_its_samples() {
         assert_eq!(items, 8);
         for part in [loader.slice(0, items / 2), loader.slice(items / 2, items)] {
             for batch in part.iter() {
-                all.extend(batch.unwrap().labels.into_data().iter::<u32>());
+                all.extend(batch.unwrap().labels.unwrap().into_data().iter::<u32>());
             }
         }
     }
@@ -213,7 +213,7 @@ fn padding_is_left_out_of_every_view() {
         let len = values.len() / want.view(i).unwrap().shape()[0];
         values[n * len..][..len].to_vec()
     };
-    assert_eq!((got.labels.dims(), got.targets.unwrap().dims()), ([2], [2, 4]));
+    assert_eq!((got.labels.as_ref().unwrap().dims(), got.targets.unwrap().dims()), ([2], [2, 4]));
     assert_eq!((got.images.dims(), got.views.len(), got.views[0].dims()), ([2, 3, 16, 16], 1, [4, 3, 8, 8]));
     assert_eq!(values(got.images), [image(0, 0), image(0, 1)].concat());
     let [views] = got.views.try_into().unwrap();

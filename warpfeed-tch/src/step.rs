@@ -144,7 +144,7 @@ impl TrainingStep for TchStep {
 
     fn train(&mut self, batch: Batch) -> Result<Outcome> {
         // On a GPU a label that is too large would destroy the whole context.
-        if let Some(label) = batch.labels().iter().find(|label| **label >= self.classes) {
+        if let Some(label) = batch.labels()?.iter().find(|label| **label >= self.classes) {
             return Err(parameter("labels", format!("below {}", self.classes), label));
         }
         guarded(|| self.descend(batch))

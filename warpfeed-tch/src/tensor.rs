@@ -119,16 +119,17 @@ impl IntoTch for FieldTensor {
 }
 
 /// Images and labels (`[N]`, 64-bit integers), without the batch's padding. With several views, the images of the first
-/// view.
+/// view. A batch of a source without labels is an error: use `into_images().into_tch()`.
 impl IntoTch for Batch {
     type Tch = (tch::Tensor, tch::Tensor);
 
     fn into_tch(self) -> Result<Self::Tch> {
         let count = self.len() - self.padding();
+        let labels = self.labels()?;
         let labels = match self.images().cuda() {
             Some(cuda) => labels_on_device(cuda, count),
             None => {
-                let labels: Vec<i64> = self.labels()[..count].iter().map(|&label| label.into()).collect();
+                let labels: Vec<i64> = labels[..count].iter().map(|&label| label.into()).collect();
                 tch::Tensor::f_from_slice(&labels).map_err(|error| failed("make a tensor of labels", error))
             }
         }?;

@@ -42,7 +42,7 @@ fn tensors_have_the_batchs_elements_where_they_lie() {
     for (dtype, kind) in kinds {
         for (layout, size) in [(Layout::Nchw, [4, 3, 16, 16]), (Layout::Nhwc, [4, 16, 16, 3])] {
             let batch = builder(4).output(dtype, layout).build().unwrap().epoch(0).next().unwrap().unwrap();
-            let (want, labels) = (batch.images().as_bytes().unwrap().to_vec(), batch.labels().to_vec());
+            let (want, labels) = (batch.images().as_bytes().unwrap().to_vec(), batch.labels().unwrap().to_vec());
             let place = batch.images().as_bytes().unwrap().as_ptr();
             // The batch and its pipeline are gone by now.
             let (images, got) = batch.into_tch().unwrap();

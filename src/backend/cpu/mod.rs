@@ -295,7 +295,7 @@ impl Backend for Cpu {
             Batch::Views(batch) => {
                 let mut views = batch.into_buffers(end.places, end.padding);
                 let mixing = self.mix(&mut views, end);
-                let samples = end.annotations.labels().len();
+                let samples = end.annotations.len();
                 let tensor = |(buffer, output): (_, &OutputForm)| {
                     let size = output.one_size();
                     output.elements.tensor(Storage::Host(buffer), size, output.times * samples)

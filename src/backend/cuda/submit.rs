@@ -80,7 +80,9 @@ impl Outputs {
         let of = |buffer, pool: &Arc<_>, bytes| Storage::Cuda(CudaBuffer::new(buffer, Arc::clone(pool), bytes));
         let tensor = |room: OutputMemory<'_>| {
             let (images, len_bytes) = (room.images(), room.len_bytes());
-            self.options.elements().tensor(of(room.buffer, room.pool, len_bytes), room.size, images)
+            let labeled = end.annotations.labels().is_some();
+            let storage = CudaBuffer::of_images(room.buffer, Arc::clone(room.pool), len_bytes, labeled);
+            self.options.elements().tensor(Storage::Cuda(storage), room.size, images)
         };
         let target_bytes = end.annotations.numbers().map_or(0, <[u8]>::len);
         Ok(Finished {
@@ -97,13 +99,13 @@ impl Outputs {
     fn rooms(&self, sizes: &[Size], end: &End<'_>) -> Result<Vec<OutputMemory<'_>>> {
         if self.options.is_padded() {
             let output = &self.options.outputs[0];
-            let images = end.annotations.labels().len();
+            let images = end.annotations.len();
             let size = output.common_size(sizes, images)?;
             let bytes = with_labels(images * output.elements.image_bytes(size), images);
             return Ok(vec![self.room((&self.images[0], bytes), size, 1, 0..images)?]);
         }
         if !self.options.is_ragged() {
-            let samples = 0..end.annotations.labels().len();
+            let samples = 0..end.annotations.len();
             let room = |(pool, output): (_, &OutputForm)| {
                 let (bytes, size) = (self.options.room_bytes(output), output.one_size());
                 self.room((pool, bytes), size, output.times, samples.clone())
@@ -177,7 +179,7 @@ impl Outputs {
         masks: &mut PlacedMasks,
         end: &End<'_>,
     ) -> Result<()> {
-        let (&End { places, padding, .. }, labels) = (end, end.annotations.labels());
+        let (&End { places, padding, .. }, labels) = (end, end.annotations.labels_or_zeros());
         let padded = self.options.is_padded();
         let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len() * self.options.images_of_a_sample());
         for (i, place) in places.iter().enumerate() {

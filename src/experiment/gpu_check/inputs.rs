@@ -53,8 +53,8 @@ impl Source for Inputs {
         Ok(())
     }
 
-    fn label(&self, _index: u64) -> u32 {
-        0
+    fn label(&self, _index: u64) -> Option<u32> {
+        None
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

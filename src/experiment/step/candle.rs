@@ -96,7 +96,7 @@ impl CandleStep {
     /// A batch's images as f32 `[N, 3, H, W]`, and its labels, without padding.
     fn tensors(&self, batch: Batch) -> Result<(Tensor, Tensor)> {
         let count = batch.len() - batch.padding();
-        if let Some(label) = batch.labels().iter().find(|label| **label as usize >= self.classes) {
+        if let Some(label) = batch.labels()?.iter().find(|label| **label as usize >= self.classes) {
             return Err(Error::parameter("CandleStep", "labels", format!("below {}", self.classes), label));
         }
         let (dtype, layout) = (batch.images().dtype(), batch.images().layout());

@@ -50,7 +50,7 @@ pub use stated::{Pace, StatedStep, published, read_lengths};
 ///     }
 ///
 ///     fn train(&mut self, batch: Batch) -> warpfeed::Result<Outcome> {
-///         batch.labels().iter().for_each(|label| self.0[*label as usize] += 1);
+///         batch.labels()?.iter().for_each(|label| self.0[*label as usize] += 1);
 ///         Ok(Outcome::default())
 ///     }
 /// }

@@ -69,6 +69,7 @@ impl Builder {
         let cache = self.cache.as_ref().map(cached).transpose()?;
         let setup = Setup {
             fingerprint: OnceLock::new(),
+            has_labels: self.input.has_labels(),
             input: self.input,
             shuffle: self.shuffle,
             sampler,
@@ -165,7 +166,7 @@ impl Builder {
             if let (Some(field), Input::DataSet(source)) = (&targets.field, &self.input) {
                 source.check_field(field)?;
             }
-            targets.check_classes(self.input.classes().len())?;
+            targets.check_labels(self.input.has_labels(), self.input.classes().len())?;
             self.options.target_bytes = targets.max_bytes();
         }
         self.check_fields()?;

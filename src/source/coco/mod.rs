@@ -323,9 +323,9 @@ impl Source for CocoFiles {
         Ok(())
     }
 
-    /// 0: objects have labels, and images have none.
-    fn label(&self, _index: u64) -> u32 {
-        0
+    /// `None`: objects have labels, and images have none.
+    fn label(&self, _index: u64) -> Option<u32> {
+        None
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

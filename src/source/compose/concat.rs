@@ -30,6 +30,13 @@ impl Concat {
             let got = format!("source {other} with other classes than source 0");
             return Err(Error::parameter("Concat::new", "sources", expected, got));
         }
+        if let Some(other) = sources.iter().position(|source| source.has_labels() != first.has_labels()) {
+            let expected = "sources that all have labels, or none (relabel gives labels, and `none` as the field of labels \
+                            takes them away)";
+            let (with, without) = if first.has_labels() { (0, other) } else { (other, 0) };
+            let got = format!("labels in source {with} and none in source {without}");
+            return Err(Error::parameter("Concat::new", "sources", expected, got));
+        }
         let ends = sources.iter().scan(0_u64, |end, source| {
             *end = end.saturating_add(source.len());
             Some(*end)
@@ -90,8 +97,12 @@ impl Source for Concat {
         self.sources.iter().map(|source| source.ahead_bytes()).fold(0, u64::saturating_add)
     }
 
-    fn label(&self, index: u64) -> u32 {
-        self.find(index).map_or(0, |(source, of)| source.label(of))
+    fn label(&self, index: u64) -> Option<u32> {
+        self.find(index).and_then(|(source, of)| source.label(of))
+    }
+
+    fn has_labels(&self) -> bool {
+        self.sources[0].has_labels()
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

@@ -12,7 +12,7 @@ pub struct MapLabels {
     source: Arc<dyn Source>,
     classes: Vec<String>,
     /// Returns the label of a sample from its index and its label in the source.
-    map: Box<dyn Fn(u64, u32) -> u32 + Send + Sync>,
+    map: Box<dyn Fn(u64, Option<u32>) -> Option<u32> + Send + Sync>,
 }
 
 impl MapLabels {
@@ -20,7 +20,7 @@ impl MapLabels {
     pub(super) fn new(
         source: Arc<dyn Source>,
         classes: Vec<String>,
-        map: impl Fn(u64, u32) -> u32 + Send + Sync + 'static,
+        map: impl Fn(u64, Option<u32>) -> Option<u32> + Send + Sync + 'static,
     ) -> Self {
         Self { source, classes, map: Box::new(map) }
     }
@@ -29,7 +29,7 @@ impl MapLabels {
 impl Source for MapLabels {
     as_in!(|self| self.source; len read prefetch ahead_bytes name skipped check_field);
 
-    fn label(&self, index: u64) -> u32 {
+    fn label(&self, index: u64) -> Option<u32> {
         (self.map)(index, self.source.label(index))
     }
 

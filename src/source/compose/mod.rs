@@ -37,7 +37,7 @@ use std::sync::Arc;
 /// let (train, validation) = photos.clone().split(0.2, 42)?;
 /// assert_eq!((train.len(), validation.len()), (8, 2));
 ///
-/// let ones = photos.filter(|sample| sample.label == 1)?;
+/// let ones = photos.filter(|sample| sample.label == Some(1))?;
 /// let all = Concat::new([train.into_source(), ones.into_source()])?;
 /// assert_eq!(all.len(), 8 + 5);
 /// # Ok::<(), warpfeed::Error>(())
@@ -142,10 +142,10 @@ pub trait Compose: Source + Sized + 'static {
     /// label gets its share rounded down, and those that lose most by that get one more, until the whole has its share.
     ///
     /// # Errors
-    /// The errors of [`split`](Self::split).
+    /// The errors of [`split`](Self::split); [`Error::Parameter`] for a source without labels.
     fn split_stratified(self, validation: f64, seed: u64) -> Result<(Subset, Subset)> {
         let wanted = held_out(self.len(), "samples", validation)?;
-        let strata = strata(&self, seed);
+        let strata = strata(&self, "split_stratified", seed)?;
         let mut counts: Vec<u64> = strata.iter().map(|stratum| (stratum.len() as f64 * validation) as u64).collect();
         let mut by_loss: Vec<usize> = (0..strata.len()).collect();
         let loss = |i: usize| strata[i].len() as f64 * validation - counts[i] as f64;
@@ -176,9 +176,10 @@ pub trait Compose: Source + Sized + 'static {
     /// Splits as [`kfold`](Self::kfold) does, with the same share of each label as nearly as whole samples allow.
     ///
     /// # Errors
-    /// The errors of [`kfold`](Self::kfold).
+    /// The errors of [`kfold`](Self::kfold); [`Error::Parameter`] for a source without labels.
     fn kfold_stratified(self, folds: u32, fold: u32, seed: u64) -> Result<(Subset, Subset)> {
-        let (train, validation) = fold_numbers(&strata(&self, seed).concat(), "samples", folds, fold)?;
+        let (train, validation) =
+            fold_numbers(&strata(&self, "kfold_stratified", seed)?.concat(), "samples", folds, fold)?;
         Ok(parts(self.into_source(), &train, &validation))
     }
 
@@ -199,7 +200,7 @@ pub trait Compose: Source + Sized + 'static {
         Ok(Subset::new(self.into_source(), &indices))
     }
 
-    /// Replaces each label by the result of `map`. `classes` are the names of the new labels, label 0 first; empty if
+    /// Replaces each label by the result of `map`; a sample without a label still has none. `classes` are the names of the new labels, label 0 first; empty if
     /// they have no names.
     fn map_labels(
         self,
@@ -207,11 +208,11 @@ pub trait Compose: Source + Sized + 'static {
         map: impl Fn(u32) -> u32 + Send + Sync + 'static,
     ) -> MapLabels {
         let classes = classes.into_iter().map(Into::into).collect();
-        MapLabels::new(self.into_source(), classes, move |_, label| map(label))
+        MapLabels::new(self.into_source(), classes, move |_, label| label.map(&map))
     }
 
-    /// Replaces the label of each sample by the result of `label`, which is called once with the sample's index, name
-    /// and old label. `classes` are the names of the new labels, label 0 first; empty if they have no names.
+    /// Gives each sample the label that `label` returns, which is called once with the sample's index, name and old
+    /// label. `classes` are the names of the new labels, label 0 first; empty if they have no names.
     ///
     /// For example, labels from a table of file names:
     ///
@@ -220,14 +221,14 @@ pub trait Compose: Source + Sized + 'static {
     /// use warpfeed::{Error, source::{Compose, EncodedImages, Source}};
     ///
     /// let table = HashMap::from([("image 0 in memory", 1), ("image 1 in memory", 0)]);
-    /// let images = EncodedImages::new([(vec![0xff], 0), (vec![0xd8], 0)]);
+    /// let images = EncodedImages::unlabeled([vec![0xff], vec![0xd8]]);
     /// let labeled = images.relabel(["cat", "dog"], |image| {
     ///     table.get(&*image.name).copied().ok_or_else(|| Error::Unsupported {
     ///         feature: format!("training on {}, which has no label", image.name),
     ///         remedy: "add it to the table".to_owned(),
     ///     })
     /// })?;
-    /// assert_eq!((labeled.label(0), labeled.label(1)), (1, 0));
+    /// assert_eq!((labeled.label(0), labeled.label(1)), (Some(1), Some(0)));
     /// # Ok::<(), warpfeed::Error>(())
     /// ```
     ///
@@ -241,17 +242,21 @@ pub trait Compose: Source + Sized + 'static {
         let described = |index| Described { index, label: self.label(index), name: self.name(index) };
         let labels = (0..self.len()).map(|index| label(described(index))).collect::<Result<Vec<u32>>>()?;
         let classes = classes.into_iter().map(Into::into).collect();
-        Ok(MapLabels::new(self.into_source(), classes, move |index, _| labels[index as usize]))
+        Ok(MapLabels::new(self.into_source(), classes, move |index, _| labels.get(index as usize).copied()))
     }
 
     /// Replaces each label by the position of its class in `classes`, so that data sets whose classes are in another
     /// order or incomplete can be combined. A label without a class becomes [`u32::MAX`].
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the source names no classes, or one that is not among `classes`.
+    /// [`Error::Parameter`] if the source names no classes, or one that is not among `classes`, or if its images have no
+    /// labels: the classes of objects are not changed.
     fn align_classes(self, classes: impl IntoIterator<Item = impl Into<String>>) -> Result<MapLabels> {
         let classes: Vec<String> = classes.into_iter().map(Into::into).collect();
         let refuse = |got: String| Error::parameter("align_classes", "classes", "all classes of the source", got);
+        if !self.has_labels() {
+            return Err(refuse("a source whose images have no labels".to_owned()));
+        }
         if self.classes().is_empty() {
             return Err(refuse("a source whose labels have no names".to_owned()));
         }
@@ -272,8 +277,8 @@ impl<S: Source + Sized + 'static> Compose for S {}
 pub struct Described<'a> {
     /// Index of the sample.
     pub index: u64,
-    /// Label of the sample.
-    pub label: u32,
+    /// Label of the sample; `None` if it has none.
+    pub label: Option<u32>,
     /// Path or key of the sample.
     pub name: Cow<'a, str>,
 }
@@ -336,15 +341,25 @@ fn fold_numbers(order: &[u64], what: &str, folds: u32, fold: u32) -> Result<(Vec
     Ok((part(false), part(true)))
 }
 
-/// Returns the samples of each label, in an order drawn by `seed`.
-fn strata(source: &impl Source, seed: u64) -> Vec<Vec<u64>> {
-    let mut by_label = BTreeMap::<u32, Vec<u64>>::new();
+/// The error for a source without labels.
+pub(crate) fn no_labels(operation: &'static str) -> Error {
+    let expected = "one whose images have labels (`Compose::relabel` gives them)";
+    Error::parameter(operation, "source", expected, "one without labels")
+}
+
+/// Returns the samples of each label, in an order drawn by `seed`. Samples that cannot be read may have none.
+fn strata(source: &impl Source, operation: &'static str, seed: u64) -> Result<Vec<Vec<u64>>> {
+    if !source.has_labels() {
+        return Err(no_labels(operation));
+    }
+    let mut by_label = BTreeMap::<Option<u32>, Vec<u64>>::new();
     (0..source.len()).for_each(|index| by_label.entry(source.label(index)).or_default().push(index));
-    let shuffled = |(label, mut indices): (u32, Vec<u64>)| {
-        SampleRng::new(seed, 0, Domain::Split, u64::from(label) + 1).shuffle(&mut indices);
+    let shuffled = |(label, mut indices): (Option<u32>, Vec<u64>)| {
+        let number = label.map_or(u64::MAX, |label| u64::from(label) + 1);
+        SampleRng::new(seed, 0, Domain::Split, number).shuffle(&mut indices);
         indices
     };
-    by_label.into_iter().map(shuffled).collect()
+    Ok(by_label.into_iter().map(shuffled).collect())
 }
 
 /// Makes both parts of a source.
@@ -379,7 +394,7 @@ mod tests {
 
     fn labels(source: &impl Source) -> BTreeMap<u32, usize> {
         let mut counts = BTreeMap::new();
-        (0..source.len()).for_each(|i| *counts.entry(source.label(i)).or_default() += 1);
+        (0..source.len()).filter_map(|i| source.label(i)).for_each(|label| *counts.entry(label).or_default() += 1);
         counts
     }
 
@@ -464,11 +479,11 @@ mod tests {
     #[test]
     fn parts_are_sources_in_every_respect() {
         let part = numbers(10).subset([7, 0, 7]).unwrap();
-        assert_eq!((part.len(), part.label(0), &*part.name(1)), (3, 1, "image 0 in memory"));
+        assert_eq!((part.len(), part.label(0), &*part.name(1)), (3, Some(1), "image 0 in memory"));
         assert_eq!((all(&part), part.classes().len()), (vec![7, 0, 7], 3));
         assert!(part.encoded(3).unwrap_err().is_parameter());
         assert!(numbers(10).subset([10]).unwrap_err().is_parameter());
-        let filtered = numbers(10).filter(|sample| sample.label == 1 && sample.name.contains('7')).unwrap();
+        let filtered = numbers(10).filter(|sample| sample.label == Some(1) && sample.name.contains('7')).unwrap();
         assert_eq!(filtered.indices().collect::<Vec<_>>(), [7]);
         assert!(numbers(10).filter(|_| false).unwrap_err().is_parameter());
         // A subset of a subset.
@@ -479,16 +494,24 @@ mod tests {
     fn concatenations_and_mixes() {
         let two = || [numbers(3).into_source(), numbers(10).subset([9, 8]).unwrap().into_source()];
         let both = Concat::new(two()).unwrap();
-        assert_eq!((all(&both), both.label(3)), (vec![0, 1, 2, 9, 8], 2));
+        assert_eq!((all(&both), both.label(3)), (vec![0, 1, 2, 9, 8], Some(2)));
         assert!(both.encoded(5).unwrap_err().is_parameter());
         assert!(Concat::new([]).unwrap_err().is_parameter());
         let other = EncodedImages::new([(vec![0; 8], 1)]).with_classes(["b", "a"]);
         let error = Concat::new([numbers(3).into_source(), other.clone().into_source()]).unwrap_err().to_string();
         assert!(error.contains("align_classes"), "{error}");
         let other = other.align_classes(["a", "b", "c"]).unwrap();
-        assert_eq!((other.label(0), other.classes().len()), (0, 3), "its class is `a`");
+        assert_eq!((other.label(0), other.classes().len()), (Some(0), 3), "its class is `a`");
         assert!(Concat::new([numbers(3).into_source(), other.into_source()]).is_ok());
         assert!(numbers(3).align_classes(["a", "b"]).unwrap_err().is_parameter());
+        let unlabeled = || EncodedImages::unlabeled([vec![0; 8], vec![1; 8]]).with_classes(["a", "b", "c"]);
+        let error = Concat::new([numbers(3).into_source(), unlabeled().into_source()]).unwrap_err().to_string();
+        assert!(error.contains("labels in source 0 and none in source 1"), "{error}");
+        assert!(unlabeled().align_classes(["a", "b", "c"]).unwrap_err().to_string().contains("no labels"));
+        assert!(unlabeled().split_stratified(0.5, 1).unwrap_err().to_string().contains("without labels"));
+        assert!(unlabeled().kfold_stratified(2, 0, 1).unwrap_err().to_string().contains("without labels"));
+        assert_eq!(unlabeled().map_labels(["x"], |label| label).label(0), None);
+        assert_eq!(unlabeled().relabel(["x"], |_| Ok(0)).unwrap().label(0), Some(0));
 
         let mix = Concat::mix(two().into_iter().zip([3.0, 1.0]), 10, 1).unwrap();
         // The shares are 7.5 and 2.5. The remainders are equal, so the first source has one sample more.
@@ -499,7 +522,7 @@ mod tests {
         }
         let labels = numbers(10).map_labels(["odd", "even"], |label| 1 - label % 2);
         assert_eq!(
-            ((0..10).map(|i| labels.label(i)).collect::<Vec<_>>(), labels.classes().len()),
+            ((0..10).filter_map(|i| labels.label(i)).collect::<Vec<_>>(), labels.classes().len()),
             (vec![1, 1, 1, 1, 1, 1, 0, 0, 0, 1], 2)
         );
     }
@@ -544,8 +567,8 @@ mod tests {
             fn ahead_bytes(&self) -> u64 {
                 7
             }
-            fn label(&self, _index: u64) -> u32 {
-                0
+            fn label(&self, _index: u64) -> Option<u32> {
+                Some(0)
             }
             fn name(&self, _index: u64) -> Cow<'_, str> {
                 "".into()

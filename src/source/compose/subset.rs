@@ -74,8 +74,12 @@ impl Source for Subset {
         }
     }
 
-    fn label(&self, index: u64) -> u32 {
+    fn label(&self, index: u64) -> Option<u32> {
         self.source.label(self.at(index))
+    }
+
+    fn has_labels(&self) -> bool {
+        self.source.has_labels()
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

@@ -4,7 +4,8 @@ mod objects;
 mod targets;
 
 use super::frame::Frame;
-use super::records::label::{self, Label};
+use super::records::Texts;
+use super::records::label::{self, Label, Numbering};
 use super::{MAX_ENCODED_BYTES, RecordOptions, Sample, Source, Want, no_such_sample};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
@@ -14,15 +15,15 @@ use crate::raster::Size;
 use crate::source::records::stated_size;
 use crate::targets::{self as found, Target};
 use bytes::Bytes;
-use parquet::basic::Type;
+use parquet::basic::{ConvertedType, LogicalType, Type};
 use parquet::column::reader::ColumnReaderImpl;
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, Length};
 use parquet::file::serialized_reader::{SerializedFileReader, SerializedPageReader};
 use parquet::schema::types::ColumnDescriptor;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,9 +40,11 @@ const MAX_FAULTS: usize = 100_000;
 /// values. Needs the feature `parquet`.
 ///
 /// Unless [`RecordOptions`] name columns, the images are in `image` (or `image.bytes`), `img`, or `bytes`, and the
-/// labels in `label` or `labels`. Labels are numbers, or names, which are numbered in sorted order. The names of
-/// Hugging Face's `ClassLabel` are the [`classes`](Source::classes). Rows come in the given order of the files. A row
-/// whose image is null, or whose label is not a class, gives [`Error::Decode`] when it is read.
+/// labels in `label` or `labels`. Without these, images have no labels, unless a column sounds like one of labels: then
+/// opening asks. Labels are numbers, truth values, or names, which [`RecordOptions::classes`] or their sorted order
+/// numbers. The names of Hugging Face's `ClassLabel` are the [`classes`](Source::classes). A column of nulls or of -1
+/// alone, as in test sets of the hub, stands for no labels. Rows come in the given order of the files. A row whose image is
+/// null, or whose label is missing or not a class, gives [`Error::Decode`] when it is read.
 ///
 /// A column `objects` has fields, as Hugging Face stores them: a struct of lists or a list of structs with `bbox`
 /// ([`boxes`](crate::fields::BOXES)), `category` (`labels`), `id` (`ids`), and others by their names. No schema says what
@@ -58,10 +61,14 @@ pub struct ParquetFiles {
     /// The column of images in each file.
     images: Vec<usize>,
     groups: Vec<Group>,
+    /// Number of rows.
+    len: u64,
+    /// The label of each row; empty if rows have none.
     labels: Vec<u32>,
     /// Rows that cannot be used, each with the reason.
     faults: BTreeMap<u64, String>,
     classes: Vec<String>,
+    own_names: bool,
     cursors: Mutex<Vec<Cursor>>,
     max_cursors: usize,
     /// The targets of the row groups that were read last, the oldest first.
@@ -216,9 +223,11 @@ impl ParquetFiles {
             metadata: Vec::with_capacity(files.len()),
             images: Vec::with_capacity(files.len()),
             groups: Vec::new(),
+            len: 0,
             labels: Vec::new(),
             faults: BTreeMap::new(),
             classes: Vec::new(),
+            own_names: false,
             cursors: Mutex::default(),
             max_cursors: MAX_CURSORS.min(most_open()),
             targets: Mutex::default(),
@@ -226,16 +235,14 @@ impl ParquetFiles {
             boxes: options.boxes,
             named: options.classes.clone(),
         };
-        let mut names: Vec<(u64, String)> = Vec::new();
+        let mut labels = Labels { names: label::digits_are_names(&options.classes), ..Labels::default() };
         let mut labeled = None;
         for (number, path) in files.iter().enumerate() {
             let file = Shard::open(path)?;
             let len_bytes = file.len_bytes;
             let metadata = guarded(path, || Ok(SerializedFileReader::new(file)?.metadata().clone()))?;
-            let missing = |what, expected: String| {
-                let got = format!("{} with the columns {}", path.display(), column_names(&metadata));
-                Error::parameter("ParquetFiles::open", what, expected, got)
-            };
+            let there = || format!("{} with the columns {}", path.display(), column_names(&metadata));
+            let missing = |what, expected: String| Error::parameter("ParquetFiles::open", what, expected, there());
             let wanted = options.image.as_deref();
             let image = column(&metadata, wanted, &["image", "img", "bytes"]);
             let image = image.filter(|&i| {
@@ -244,20 +251,25 @@ impl ParquetFiles {
             });
             let expected = || format!("a column of binary values, {}", wanted.unwrap_or("image, img or bytes"));
             this.images.push(image.ok_or_else(|| missing("image", expected()))?);
-            let label = column(&metadata, options.label.as_deref(), &["label", "labels"]);
-            if label.is_none() && options.label.is_some() || label.is_some() != *labeled.get_or_insert(label.is_some())
-            {
-                return Err(missing("label", "a column of labels in each file".to_owned()));
+            let label = label_column(&metadata, options.label.as_deref(), &there)?;
+            if label.is_some() != *labeled.get_or_insert(label.is_some()) {
+                return Err(missing("label", "a column of labels in each file, or in none".to_owned()));
             }
             let has_objects = objects::find(&metadata, LABELS).is_ok();
-            if !has_objects || label.is_some() {
-                options.without_classes("Parquet files without objects, or with labels of images")?;
+            if !has_objects && label.is_none() {
+                options.without_classes("Parquet files without labels and objects")?;
             }
-            if this.classes.is_empty() {
-                this.classes = match label {
-                    Some(label) => class_names(&metadata, label),
-                    None if this.named.is_empty() => objects::class_names(&features(&metadata)),
-                    None => this.named.clone(),
+            if let Some(label) = label {
+                let own = class_names(&metadata, label);
+                if number > 0 && own != this.classes {
+                    let got = format!("others in {} than in {}", path.display(), files[0].display());
+                    return Err(Error::parameter("ParquetFiles::open", "classes", "the same in all files", got));
+                }
+                this.classes = own;
+            } else if this.classes.is_empty() {
+                this.classes = match this.named.is_empty() {
+                    true => objects::class_names(&features(&metadata)),
+                    false => this.named.clone(),
                 };
             }
             // Run-length coding can claim any number of rows in a few bytes. But each row has an image, so a valid file
@@ -268,76 +280,70 @@ impl ParquetFiles {
                 return Err(damaged(path, format!("{rows} rows in {len_bytes} bytes")));
             }
             for group in 0..metadata.num_row_groups() {
-                let first = this.labels.len() as u64;
-                this.groups.push(Group { file: number, number: group, first });
+                this.groups.push(Group { file: number, number: group, first: this.len });
                 let rows =
                     u64::try_from(metadata.row_group(group).num_rows()).map_err(|_| damaged(path, "negative rows"))?;
-                match label {
-                    Some(label) => this.read_labels(path, &metadata, (group, label, rows), &mut names)?,
-                    None => this.labels.resize(this.labels.len() + rows as usize, 0),
+                if let Some(label) = label {
+                    labels.read(path, &metadata, (group, label, rows))?;
                 }
+                this.len += rows;
             }
             this.metadata.push(metadata);
         }
-        if !names.is_empty() {
-            this.classes = names.iter().map(|(_, name)| name.clone()).collect();
-            this.classes.sort_unstable();
-            this.classes.dedup();
-            for (index, name) in names {
-                this.labels[index as usize] = this.classes.binary_search(&name).map_or(0, |label| label as u32);
-            }
-        }
-        if this.labels.is_empty() {
+        if this.len == 0 {
             let got = files.first().map_or_else(String::new, |path| path.display().to_string());
             return Err(Error::parameter("ParquetFiles::open", "files", "files with at least one row", got));
         }
+        this.number(labels, options)?;
         Ok(this)
     }
 
-    /// Reads all labels of a row group, given by its number, the column, and the number of rows that it claims to have.
-    fn read_labels(
-        &mut self,
-        path: &Path,
-        metadata: &ParquetMetaData,
-        (group, label, rows): (usize, usize, u64),
-        names: &mut Vec<(u64, String)>,
-    ) -> Result<()> {
-        let column = metadata.file_metadata().schema_descr().column(label);
-        let refuse = |got: String| {
-            Err(Error::parameter("ParquetFiles::open", "label", "a column of whole numbers or texts, one a row", got))
-        };
-        if column.max_rep_level() > 0 {
-            return refuse(format!("lists in {}", column.path()));
+    /// Numbers the labels that were read.
+    fn number(&mut self, labels: Labels, options: &RecordOptions) -> Result<()> {
+        if labels.rows.iter().all(|row| matches!(row, Row::None | Row::Null)) {
+            // There is no column of labels, or it holds none.
+            return Ok(());
         }
-        let place = (path, metadata, group, label);
-        let found: Vec<Option<Result<Label, String>>> = match column.physical_type() {
-            Type::INT32 => values::<Int32Type, _>(place, rows, |&number| label::from_integer(number.into()))?,
-            Type::INT64 => values::<Int64Type, _>(place, rows, |&number| label::from_integer(number))?,
-            Type::BYTE_ARRAY => {
-                values::<ByteArrayType, _>(place, rows, |text: &ByteArray| label::from_text(text.data()))?
+        let numbers: BTreeSet<u32> = labels
+            .rows
+            .iter()
+            .filter_map(|row| if let Row::Number(number) = row { Some(*number) } else { None })
+            .collect();
+        // The names in Hugging Face's description are those of numbers, unless the column has texts.
+        let described = std::mem::take(&mut self.classes);
+        let texts: BTreeSet<&str> = labels.texts.list.iter().map(String::as_str).collect();
+        let given = if !options.classes.is_empty() || texts.is_empty() { &options.classes } else { &described };
+        let is_given = !given.is_empty();
+        let numbering = Numbering::new(texts, given, numbers.first().copied(), |label| numbers.contains(&label))?;
+        let label = |row: Row| match row {
+            Row::Number(number) if !options.classes.is_empty() => options.check_class(number),
+            Row::Number(number) if described.is_empty() || (number as usize) < described.len() => Ok(number),
+            Row::Number(number) => {
+                Err(format!("its label {number} has no name among the {} classes of the file", described.len()))
             }
-            other => return refuse(format!("{other} in {}", column.path())),
+            Row::Text(text) => numbering.label(&labels.texts.list[text as usize]),
+            Row::None => Err(label::differs(false).to_owned()),
+            Row::Null => Err("its label is null".to_owned()),
+            Row::Wrong(text) => Err(labels.wrong.list[text as usize].clone()),
         };
-        for found in found {
-            let index = self.labels.len() as u64;
-            let (label, fault) = match found {
-                Some(Ok(Label::Number(label))) => (label, None),
-                Some(Ok(Label::Name(name))) => {
-                    names.push((index, name));
-                    (0, None)
+        self.labels = vec![0; labels.rows.len()];
+        for (index, &row) in (0..).zip(&labels.rows) {
+            match label(row) {
+                Ok(label) => self.labels[index as usize] = label,
+                Err(fault) if self.faults.len() == MAX_FAULTS => {
+                    return Err(wrong_labels(format!("more than {MAX_FAULTS} labels that are none, such as: {fault}")));
                 }
-                Some(Err(message)) => (0, Some(message)),
-                None | Some(Ok(Label::None)) => (0, Some("its label is null".to_owned())),
-            };
-            self.labels.push(label);
-            if let Some(fault) = fault {
-                if self.faults.len() == MAX_FAULTS {
-                    return refuse(format!("more than {MAX_FAULTS} labels that are none, such as: {fault}"));
-                }
-                self.faults.insert(index, fault);
+                Err(fault) => _ = self.faults.insert(index, fault),
             }
         }
+        self.own_names = !is_given && !numbering.classes.is_empty();
+        self.classes = if numbering.classes.is_empty() { described } else { numbering.classes };
         Ok(())
+    }
+
+    /// Whether the classes are the texts in the column, which another split would number in another way.
+    pub(super) fn own_names(&self) -> bool {
+        self.own_names
     }
 
     fn group(&self, index: u64) -> usize {
@@ -477,11 +483,138 @@ impl ParquetFiles {
     }
 }
 
+/// The label of a row as its file has it.
+#[derive(Clone, Copy)]
+enum Row {
+    Number(u32),
+    /// The number of a text.
+    Text(u32),
+    /// -1.
+    None,
+    Null,
+    /// The number of the message why it is no label.
+    Wrong(u32),
+}
+
+/// The labels of all rows.
+#[derive(Default)]
+struct Labels {
+    rows: Vec<Row>,
+    texts: Texts,
+    wrong: Texts,
+    /// Whether labels that are digits are names of classes.
+    names: bool,
+}
+
+impl Labels {
+    /// Reads all labels of a row group, given by its number, the column, and the number of rows that it claims to have.
+    fn read(
+        &mut self,
+        path: &Path,
+        metadata: &ParquetMetaData,
+        (group, label, rows): (usize, usize, u64),
+    ) -> Result<()> {
+        let column = metadata.file_metadata().schema_descr().column(label);
+        let place = (path, metadata, group, label);
+        let names = self.names;
+        let found = match column.physical_type() {
+            Type::BOOLEAN => values::<BoolType, _>(place, rows, |&is| self.row(Ok(Label::Number(is.into()))))?,
+            Type::INT32 => values::<Int32Type, _>(place, rows, |&number| self.row(label::from_integer(number.into())))?,
+            Type::INT64 => values::<Int64Type, _>(place, rows, |&number| self.row(label::from_integer(number)))?,
+            Type::BYTE_ARRAY => values::<ByteArrayType, _>(place, rows, |text: &ByteArray| {
+                self.row(label::from_text(text.data(), names))
+            })?,
+            other => return Err(wrong_labels(format!("{other} in {}", column.path()))),
+        };
+        for found in found {
+            self.rows.push(found.unwrap_or(Some(Row::Null)).ok_or_else(|| {
+                wrong_labels(format!("more different texts than can be numbered in {}", path.display()))
+            })?);
+        }
+        Ok(())
+    }
+
+    /// The row of a label; `None` if there are too many different texts.
+    fn row(&mut self, label: Result<Label, String>) -> Option<Row> {
+        Some(match label {
+            Ok(Label::None) => Row::None,
+            Ok(Label::Number(number)) => Row::Number(number),
+            Ok(Label::Name(text)) => Row::Text(self.texts.number(&text)?),
+            Err(message) => Row::Wrong(self.wrong.number(&message)?),
+        })
+    }
+}
+
+/// The error for a column that holds no labels.
+fn wrong_labels(got: String) -> Error {
+    let expected = "a column of whole numbers, truth values or texts, one a row (a list is a target: --targets, and \
+                    --label-field none)";
+    Error::parameter("ParquetFiles::open", "label", expected, got)
+}
+
+/// Finds the column of labels: `wanted`, or else `label` or `labels`.
+///
+/// # Errors
+/// [`Error::Parameter`] if the column is not there or holds no labels, or if one of another name may hold them.
+fn label_column(metadata: &ParquetMetaData, wanted: Option<&str>, there: &dyn Fn() -> String) -> Result<Option<usize>> {
+    if wanted == Some(label::NONE) {
+        return Ok(None);
+    }
+    let schema = metadata.file_metadata().schema_descr();
+    let top = |i: usize| schema.column(i).path().parts()[0].clone();
+    let usual = ["label", "labels"];
+    let name = wanted.or_else(|| usual.into_iter().find(|name| (0..schema.num_columns()).any(|i| top(i) == *name)));
+    let Some(name) = name else {
+        let sounds = |i: usize| label::is_like(&schema.column(i).path().string());
+        if (0..schema.num_columns()).any(sounds) {
+            return Err(label::ask("the column `label` or `labels`", there()));
+        }
+        return Ok(None);
+    };
+    let Some(found) = column(metadata, Some(name), &[]) else {
+        let below = (0..schema.num_columns()).find(|&i| top(i) == name);
+        let kind = |i: usize| if schema.column(i).max_rep_level() > 0 { "lists" } else { "structs" };
+        return Err(match below {
+            Some(i) => wrong_labels(format!("{} in {name}", kind(i))),
+            None => label::not_there("a column", name, there()),
+        });
+    };
+    let column = schema.column(found);
+    if column.max_rep_level() > 0 {
+        return Err(wrong_labels(format!("lists in {}", column.path())));
+    }
+    let whole = match column.logical_type_ref() {
+        None => matches!(
+            column.converted_type(),
+            ConvertedType::NONE
+                | ConvertedType::UTF8
+                | ConvertedType::ENUM
+                | ConvertedType::JSON
+                | ConvertedType::INT_8
+                | ConvertedType::INT_16
+                | ConvertedType::INT_32
+                | ConvertedType::INT_64
+                | ConvertedType::UINT_8
+                | ConvertedType::UINT_16
+                | ConvertedType::UINT_32
+                | ConvertedType::UINT_64
+        ),
+        Some(kind) => {
+            matches!(kind, LogicalType::String | LogicalType::Enum | LogicalType::Json | LogicalType::Integer { .. })
+        }
+    };
+    if whole {
+        Ok(Some(found))
+    } else {
+        Err(wrong_labels(format!("{:?} in {}", column.logical_type_ref(), column.path())))
+    }
+}
+
 /// Reads the values of a column in a row group; `None` for null.
 fn values<T: DataType, V>(
     (path, metadata, group, column): (&Path, &ParquetMetaData, usize, usize),
     rows: u64,
-    value: impl Fn(&T::T) -> V,
+    mut value: impl FnMut(&T::T) -> V,
 ) -> Result<Vec<Option<V>>> {
     const AT_ONCE: usize = 4096;
     let mut reader = reader::<T>(path, metadata, group, column)?;
@@ -497,7 +630,7 @@ fn values<T: DataType, V>(
         let mut found = found.iter();
         for i in 0..read {
             let is_null = defined > 0 && levels.get(i) != Some(&defined);
-            all.push(if is_null { None } else { found.next().map(&value) });
+            all.push(if is_null { None } else { found.next().map(&mut value) });
         }
     }
     Ok(all)
@@ -520,7 +653,7 @@ fn class_names(metadata: &ParquetMetaData, label: usize) -> Vec<String> {
 
 impl Source for ParquetFiles {
     fn len(&self) -> u64 {
-        self.labels.len() as u64
+        self.len
     }
 
     /// A field is a column, named like `box.list.element` or `box`. Each row holds a number, text or bytes, or a list
@@ -545,8 +678,13 @@ impl Source for ParquetFiles {
         Ok(())
     }
 
-    fn label(&self, index: u64) -> u32 {
-        self.labels[index as usize]
+    fn label(&self, index: u64) -> Option<u32> {
+        assert!(index < self.len, "no row {index}");
+        self.labels.get(index as usize).copied().filter(|_| !self.faults.contains_key(&index))
+    }
+
+    fn has_labels(&self) -> bool {
+        !self.labels.is_empty()
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {
@@ -576,10 +714,7 @@ impl Source for ParquetFiles {
 
 impl std::fmt::Debug for ParquetFiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ParquetFiles")
-            .field("files", &self.files)
-            .field("len", &self.labels.len())
-            .finish_non_exhaustive()
+        f.debug_struct("ParquetFiles").field("files", &self.files).field("len", &self.len).finish_non_exhaustive()
     }
 }
 
@@ -647,7 +782,7 @@ mod tests {
         for index in (0..50).chain((0..50).rev()).chain((0..50).map(|i| i * 7 % 50)) {
             let row = index as usize % 25;
             match source.encoded(index) {
-                Ok(bytes) => assert_eq!((bytes, source.label(index)), (image(row), row as u32 % 3)),
+                Ok(bytes) => assert_eq!((bytes, source.label(index)), (image(row), Some(row as u32 % 3))),
                 Err(error) => {
                     let says = if row == 7 { "image is null" } else { "label is null" };
                     assert!(row == 7 || row == 9, "{error}");
@@ -671,7 +806,7 @@ mod tests {
         };
         let source = named("image", "species").unwrap();
         assert_eq!(source.classes(), ["cat", "dog"]);
-        assert_eq!([source.label(0), source.label(1)], [1, 0]);
+        assert_eq!([source.label(0), source.label(1)], [Some(1), Some(0)]);
         for (image, label) in [("pixels", "label"), ("label", "label"), ("image", "species.name")] {
             let error = named(image, label).unwrap_err();
             assert!(error.is_parameter() && error.to_string().contains("image.bytes, image.path"), "{error}");

@@ -14,11 +14,11 @@ use std::fmt::Display;
 pub enum RecordFormat {
     /// Tar archives in the manner of WebDataset: consecutive files whose names agree up to the first dot are the parts
     /// of one sample. The image is the first part that ends in .jpg, .jpeg, .png, .webp, .pgm or .ppm. The label is the
-    /// part .cls (a number or a name), otherwise the field `label` of .json. An image or a label with an ending that
+    /// part .cls (a number or a name; -1 for none), otherwise the field `label` of .json. An image or a label with an ending that
     /// the sample already has begins the next sample. POSIX pax headers and GNU long names are understood. Links and
     /// devices are skipped.
     WebDataset,
-    /// MXNet's RecordIO, as its im2rec writes it. Of several labels the first counts. Records come in the order of the
+    /// MXNet's RecordIO, as its im2rec writes it. Of several labels the first counts; -1 stands for none. Records come in the order of the
     /// .rec file; the .idx file is not needed.
     RecordIo,
     /// TensorFlow's TFRecord files of `tf.train.Example`: the image is the feature `image/encoded`, the label
@@ -103,7 +103,7 @@ impl RecordFormat {
     ///
     /// # Errors
     /// [`Error::Target`], which makes the sample bad.
-    pub(crate) fn check_packed(self, field: &str, target: &Target, label: u32) -> Result<()> {
+    pub(crate) fn check_packed(self, field: &str, target: &Target, label: Option<u32>) -> Result<()> {
         match self {
             Self::WebDataset => tar::check(field, target),
             Self::RecordIo => recordio::check(target, label),
@@ -133,7 +133,8 @@ impl RecordFormat {
 /// A sample to be written.
 pub(crate) struct NewSample<'a> {
     pub(crate) index: u64,
-    pub(crate) label: u32,
+    /// The label; `None` if the samples have none.
+    pub(crate) label: Option<u32>,
     pub(crate) image: &'a [u8],
     /// The ending of the image's file name.
     pub(crate) ending: &'a str,

@@ -55,14 +55,14 @@ impl Record {
 
 /// Different texts, numbered.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Texts {
-    pub(super) list: Vec<String>,
+pub(in crate::source) struct Texts {
+    pub(in crate::source) list: Vec<String>,
     numbers: HashMap<String, u32>,
 }
 
 impl Texts {
     /// Returns the text's number; `None` if there are too many texts.
-    pub(super) fn number(&mut self, text: &str) -> Option<u32> {
+    pub(in crate::source) fn number(&mut self, text: &str) -> Option<u32> {
         if let Some(&number) = self.numbers.get(text) {
             return Some(number);
         }

@@ -7,7 +7,7 @@
 
 use super::found::{FAULT, NAME, Record, ScannedShard, Texts};
 use super::shard::Shard;
-use super::{RecordFormat, RecordOptions};
+use super::{RecordFormat, RecordOptions, label};
 use crate::atomic;
 use crate::file::{cache_folder, open_with_metadata};
 use crate::hex::hex;
@@ -18,7 +18,7 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 
 /// The last byte is the version of this format and of the scan's results.
-const MAGIC: &[u8; 8] = b"wfindex\x02";
+const MAGIC: &[u8; 8] = b"wfindex\x03";
 const HEADER_BYTES: usize = 8 + 3 * 8 + 8 + 8 + 4 + 4;
 const RECORD_BYTES: usize = 16;
 const CRC_BYTES: usize = 4;
@@ -40,7 +40,8 @@ pub(super) struct Key {
 
 impl Key {
     pub fn new(format: RecordFormat, options: &RecordOptions, shard: &Shard) -> Self {
-        let text = format!("{format:?}\0{:?}\0{:?}", options.image, options.label);
+        let names = label::digits_are_names(&options.classes);
+        let text = format!("{format:?}\0{:?}\0{:?}\0{names}", options.image, options.label);
         let hash: [u8; 32] = Sha256::digest(text).into();
         Self {
             len_bytes: shard.len_bytes,

@@ -62,10 +62,11 @@ pub(super) use fields::stated_size;
 pub(crate) use format::NewSample;
 pub use format::RecordFormat;
 pub(super) use format::{damaged, no_samples};
-use found::{FAULT, NAME, NO_TEXT, NUMBER, Record, ScannedShard, Texts, UNLABELED};
+pub(super) use found::Texts;
+use found::{FAULT, NAME, NO_TEXT, NUMBER, Record, ScannedShard, UNLABELED};
+use label::{NO_IMAGE, Numbering};
 pub use options::RecordOptions;
 pub(super) use options::no_class;
-use options::numbers;
 use parser::{Parser, Wanted};
 use scan::{scan_all, starts};
 use sha2::{Digest, Sha256};
@@ -85,8 +86,8 @@ pub(super) const AHEAD_BYTES: u64 = 64 << 20;
 /// [`RecordOptions::keep_index`]). If the size or modification time of a shard has changed, its index is made again.
 ///
 /// Labels that are names are numbered in the order of the sorted names, which are then the
-/// [`classes`](Source::classes). If no sample has a label, all labels are 0; if only some have none, those cannot be
-/// read.
+/// [`classes`](Source::classes). A set in which no sample has a label has none ([`Source::has_labels`]), unless a field
+/// sounds like that of labels: then opening asks which one it is. If only some samples have no label, those cannot be read.
 ///
 /// Damage does not prevent opening. A damaged record, together with the rest of its shard, counts as one sample whose
 /// [`read`](Source::read) returns [`Error::Decode`] with shard and offset; a pipeline's [`OnError`](crate::OnError)
@@ -119,7 +120,7 @@ pub(super) const AHEAD_BYTES: u64 = 64 << 20;
 /// # std::fs::write(&shard, [member("000.jpg", &[0xff, 0xd8, 0xff]), member("000.cls", b"7"), end].concat()).unwrap();
 /// // A shard with the files 000.jpg and 000.cls.
 /// let source = RecordShards::open(RecordFormat::WebDataset, &[shard], &RecordOptions::default())?;
-/// assert_eq!((source.len(), source.label(0)), (1, 7));
+/// assert_eq!((source.len(), source.label(0)), (1, Some(7)));
 /// assert_eq!(source.encoded(0)?, [0xff, 0xd8, 0xff]);
 /// assert!(source.name(0).ends_with("train-000000.tar/000.jpg"));
 /// # Ok::<(), warpfeed::Error>(())
@@ -132,6 +133,8 @@ pub struct RecordShards {
     records: Vec<Record>,
     faults: Vec<String>,
     classes: Vec<String>,
+    /// Whether samples have labels.
+    labeled: bool,
     skipped_files: u64,
 }
 
@@ -141,7 +144,8 @@ impl RecordShards {
     /// # Errors
     /// [`Error::Io`] if a shard cannot be read, [`Error::Decode`] if the shards hold only damage, [`Error::Parameter`] if
     /// there is no shard, no shard has a sample, a shard is not a regular file, some labels are numbers and some names,
-    /// or a class is named twice.
+    /// the field that was named for labels is in no sample, a field of another name may hold them, or a class is named
+    /// twice.
     pub fn open(format: RecordFormat, shards: &[PathBuf], options: &RecordOptions) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most_open());
         Self::open_each(format, shards.len(), &|shard| Shard::file(&shards[shard]), threads, options)
@@ -155,9 +159,8 @@ impl RecordShards {
         threads: usize,
         options: &RecordOptions,
     ) -> Result<Self> {
+        options.check(format)?;
         let mut found = scan_all(format, count, open, threads, options)?;
-        let classes = if options.classes.is_empty() { sorted_names(&found) } else { options.classes.clone() };
-        let numbers = numbers(&classes)?;
         let mut this = Self {
             format,
             options: options.clone(),
@@ -166,33 +169,42 @@ impl RecordShards {
             records: Vec::new(),
             faults: Vec::new(),
             classes: Vec::new(),
+            labeled: false,
             skipped_files: 0,
         };
-        this.records.reserve_exact(found.iter().map(|(_, found)| found.records.len()).sum());
-        let kinds = found.iter().flat_map(|(_, found)| &found.records).fold([0_u64; 4], |mut kinds, record| {
+        let all = || found.iter().flat_map(|(_, found)| &found.records);
+        this.records.reserve_exact(all().count());
+        let kinds = all().fold([0_u64; 4], |mut kinds, record| {
             kinds[record.label_kind() as usize] += 1;
             kinds
         });
-        if kinds[NUMBER as usize] > 0 && kinds[NAME as usize] > 0 {
-            let got = format!("{} numbers and {} names", kinds[NUMBER as usize], kinds[NAME as usize]);
-            return Err(Error::parameter("RecordShards::open", "labels", "all numbers or all names", got));
+        this.labeled = kinds[NUMBER as usize] + kinds[NAME as usize] > 0;
+        if !this.labeled && kinds[UNLABELED as usize] > 0 {
+            let without = found.iter().find(|(_, found)| found.records.iter().any(|r| r.label_kind() == UNLABELED));
+            if let Some((shard, found)) = without {
+                check_unlabeled(format, options, shard, found)?;
+            }
         }
-        let labeled = kinds[NUMBER as usize] + kinds[NAME as usize] > 0;
+        let is_number = |record: &&Record| record.label_kind() == NUMBER;
+        let numbering = Numbering::new(
+            found.iter().flat_map(|(_, found)| found.names.list.iter().map(String::as_str)).collect(),
+            &options.classes,
+            all().find(is_number).map(|record| record.label),
+            |label| all().any(|record| is_number(&record) && record.label == label),
+        )?;
         let mut faults = Texts::default();
         for (mut shard, found) in found.drain(..) {
             shard.first = this.records.len() as u64;
             this.shards.push(shard);
             this.skipped_files += found.skipped_files;
             // Texts are numbered anew, over all shards.
-            let names: Vec<Option<u32>> = found.names.list.iter().map(|name| numbers.get(name).copied()).collect();
+            let names: Vec<_> = found.names.list.iter().map(|name| numbering.label(name)).collect();
             let kept: Vec<u32> = found.faults.list.iter().map(|text| faults.number(text).unwrap_or(NO_TEXT)).collect();
             for mut record in found.records {
                 let label = match record.label_kind() {
-                    NAME => {
-                        names[record.label as usize].ok_or_else(|| no_class(&found.names.list[record.label as usize]))
-                    }
+                    NAME => names[record.label as usize].clone(),
                     NUMBER => options.check_class(record.label),
-                    UNLABELED if labeled => Err("it has no label, and others have".to_owned()),
+                    UNLABELED if this.labeled => Err(label::differs(false).to_owned()),
                     FAULT => {
                         record.set_label(FAULT, kept.get(record.label as usize).copied().unwrap_or(NO_TEXT));
                         this.records.push(record);
@@ -208,7 +220,7 @@ impl RecordShards {
                 this.records.push(record);
             }
         }
-        this.classes = classes;
+        this.classes = numbering.classes;
         this.faults = faults.list;
         if kinds[NUMBER as usize] + kinds[NAME as usize] + kinds[UNLABELED as usize] == 0 {
             return Err(this.no_samples());
@@ -218,7 +230,7 @@ impl RecordShards {
 
     /// Names the classes, unless the labels did or a label has no name among `classes`.
     pub(super) fn with_classes(mut self, classes: Vec<String>) -> Self {
-        let labels = self.records.iter().filter(|record| record.label_kind() != FAULT).map(|record| record.label);
+        let labels = self.records.iter().filter(|record| record.label_kind() == NUMBER).map(|record| record.label);
         if self.classes.is_empty() && labels.max().is_none_or(|last| (last as usize) < classes.len()) {
             self.classes = classes;
         }
@@ -314,7 +326,7 @@ impl Source for RecordShards {
         self.format.check_fields(want.fields)?;
         let (record, shard, file) = self.find(index, "RecordShards::read")?;
         let wrong = |message: String| damaged(self.format, shard.name.display(), record.offset, &message);
-        let wanted = Wanted { field: want.field, fields: want.fields };
+        let wanted = Wanted { field: want.field, fields: want.fields, names: false };
         let mut found = None;
         // Fields are compared with the size in the image's header.
         if want.image || !want.fields.is_empty() {
@@ -367,9 +379,13 @@ impl Source for RecordShards {
         if self.shards.iter().any(Shard::is_remote) { AHEAD_BYTES } else { 0 }
     }
 
-    fn label(&self, index: u64) -> u32 {
+    fn label(&self, index: u64) -> Option<u32> {
         let record = self.records[index as usize];
-        if record.label_kind() == FAULT { 0 } else { record.label }
+        (record.label_kind() == NUMBER).then_some(record.label)
+    }
+
+    fn has_labels(&self) -> bool {
+        self.labeled
     }
 
     fn check_field(&self, field: &str) -> Result<()> {
@@ -430,11 +446,20 @@ fn found_target(field: &str, found: Option<Result<Target, String>>) -> Result<Ta
     found.map_err(|message| targets::wrong(Some(field), message))
 }
 
-fn sorted_names(found: &[(Shard, ScannedShard)]) -> Vec<String> {
-    let mut names: Vec<String> = found.iter().flat_map(|(_, found)| found.names.list.iter().cloned()).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+/// Checks that a set without labels has none, although a sample of this shard may have a field that was meant: the one
+/// that was named, one whose name sounds like that of labels, or parts with labels that belong to no image.
+///
+/// # Errors
+/// [`Error::Parameter`] with the fields that are there.
+fn check_unlabeled(format: RecordFormat, options: &RecordOptions, shard: &Shard, found: &ScannedShard) -> Result<()> {
+    let first = found.records.iter().find(|record| record.label_kind() == FAULT);
+    if let Some(text) = first.and_then(|record| found.faults.list.get(record.label as usize))
+        && text.contains(NO_IMAGE)
+    {
+        return Err(damaged(format, shard.name.display(), first.map_or(0, |record| record.offset), text));
+    }
+    let names = scan::names(format, options, shard)?;
+    label::check_absent(format, options, &names, &shard.name.display())
 }
 
 #[cfg(all(test, feature = "cloud"))]
@@ -462,7 +487,7 @@ mod tests {
         for index in 0..3 {
             let (image, target) = ([index as u8; 50], target(index));
             let target = Some((field, &target));
-            let sample = NewSample { index, label: 7, image: &image, ending: "jpg", target, fields: &[] };
+            let sample = NewSample { index, label: Some(7), image: &image, ending: "jpg", target, fields: &[] };
             RecordFormat::TfRecord.write(&sample, &mut bytes).unwrap();
         }
         let open = |_shard| {

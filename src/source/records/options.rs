@@ -1,5 +1,7 @@
 //! The options for reading shards.
 
+use super::RecordFormat;
+use super::label;
 use crate::error::{Error, Result};
 use crate::fields::BoxFormat;
 use std::collections::HashMap;
@@ -11,7 +13,8 @@ pub struct RecordOptions {
     /// Default: the part that [`RecordFormat`](super::RecordFormat) names.
     pub image: Option<String>,
     /// The part that is the label: in WebDataset an ending (`cls`), an ending and a field (`json.species`), or
-    /// `folder`; in TFRecord a feature's name. Default: the part that [`RecordFormat`](super::RecordFormat) names.
+    /// `folder`; in TFRecord a feature's name, in Parquet a column's. `none`: samples are taken without labels. Default: the
+    /// part that [`RecordFormat`](super::RecordFormat) names.
     ///
     /// With `folder` an image's label is the name of its folder in the archive, or of the inner archive that holds it.
     /// ImageNet comes that way: `ILSVRC2012_img_train.tar` holds one archive for each class.
@@ -35,6 +38,19 @@ impl Default for RecordOptions {
 }
 
 impl RecordOptions {
+    /// Refuses options that a format ignores.
+    pub(in crate::source) fn check(&self, format: RecordFormat) -> Result<()> {
+        let refuse = |parameter, got: &String| {
+            let expected = "none for RecordIO, whose records hold one image and one label (or `none` for no labels)";
+            Err(Error::parameter("open", parameter, expected, got))
+        };
+        match (format, &self.image, &self.label) {
+            (RecordFormat::RecordIo, Some(image), _) => refuse("image", image),
+            (RecordFormat::RecordIo, _, Some(label)) if label != label::NONE => refuse("label", label),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the label of each named class.
     pub(in crate::source) fn numbers(&self) -> Result<HashMap<String, u32>> {
         numbers(&self.classes)

@@ -10,6 +10,7 @@ use super::format::RecordFormat;
 use super::options::RecordOptions;
 use super::{recordio, tar, tfrecord};
 use crate::error::Result;
+use std::collections::BTreeMap;
 
 /// The parts of each sample that are wanted beside its image and label.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,6 +19,24 @@ pub(crate) struct Wanted<'a> {
     pub field: Option<&'a str>,
     /// The names of fields.
     pub fields: &'a [String],
+    /// Whether to note the names of all fields that samples have ([`Parser::names`]).
+    pub names: bool,
+}
+
+/// Names of the fields that samples have, as [`RecordOptions::label`] takes them, and whether one of its values may be a
+/// label: a single number or text.
+pub(in crate::source) type Names = BTreeMap<String, bool>;
+
+/// Largest number of names that are noted.
+const MAX_NAMES: usize = 64;
+
+/// Notes a name, if names are wanted and there is room.
+pub(super) fn note(names: &mut Option<Names>, name: impl FnOnce() -> String, may_be_label: bool) {
+    if let Some(names) = names
+        && names.len() < MAX_NAMES
+    {
+        *names.entry(name()).or_default() |= may_be_label;
+    }
 }
 
 impl Wanted<'_> {
@@ -51,10 +70,32 @@ impl Parser {
         let (field, parts) = (wanted.field, part_names(format, wanted.fields));
         let records = match format {
             RecordFormat::WebDataset => Records::Tar(Box::new(tar::Parser::new(options, field, parts, at))),
-            RecordFormat::RecordIo => Records::RecordIo(recordio::Parser::new(field, at)),
+            RecordFormat::RecordIo => Records::RecordIo(recordio::Parser::new(options, field, at)),
             RecordFormat::TfRecord => Records::TfRecord(tfrecord::Parser::new(options, field, parts, at)),
         };
-        Self { records, rest: Rest::Records }
+        let mut this = Self { records, rest: Rest::Records };
+        this.keep_names(wanted.names);
+        this
+    }
+
+    /// Begins to note the names of fields, or stops and forgets them.
+    pub fn keep_names(&mut self, keep: bool) {
+        let names = keep.then(Names::new);
+        match &mut self.records {
+            Records::Tar(parser) => parser.names = names,
+            Records::RecordIo(_) => {}
+            Records::TfRecord(parser) => parser.names = names,
+        }
+    }
+
+    /// The names of the fields that samples have had.
+    pub fn names(&self) -> Names {
+        let names = match &self.records {
+            Records::Tar(parser) => &parser.names,
+            Records::RecordIo(_) => &None,
+            Records::TfRecord(parser) => &parser.names,
+        };
+        names.clone().unwrap_or_default()
     }
 
     /// Returns the next sample or fault; `None` at the end.

@@ -4,6 +4,7 @@ use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
 use super::format::NewSample;
 use super::label::{self, Label};
+use super::options::RecordOptions;
 use crate::error::{Error, Result};
 use crate::source::MAX_ENCODED_BYTES;
 use crate::source::window::Window;
@@ -119,11 +120,14 @@ pub(super) struct Parser {
     pub skipped_files: u64,
     /// Whether the labels are wanted as a target.
     labels: bool,
+    /// Whether samples are taken without their labels.
+    unlabeled: bool,
 }
 
 impl Parser {
-    pub fn new(field: Option<&str>, at: u64) -> Self {
-        Self { at, skipped_files: 0, labels: field == Some(LABELS) }
+    pub fn new(options: &RecordOptions, field: Option<&str>, at: u64) -> Self {
+        let unlabeled = options.label.as_deref() == Some(label::NONE);
+        Self { at, skipped_files: 0, labels: field == Some(LABELS), unlabeled }
     }
 
     /// Parses the next record. Returns `false` at the end.
@@ -145,20 +149,22 @@ impl Parser {
         };
         self.at = entry.part.end;
         match outcome {
-            Ok(Label::None) => self.skipped_files += 1,
-            label => *found = Some(Entry { label, ..entry }),
+            Ok(None) => self.skipped_files += 1,
+            Ok(Some(_)) if self.unlabeled => *found = Some(entry),
+            Ok(Some(label)) => *found = Some(Entry { label: Ok(label), ..entry }),
+            Err(message) => *found = Some(Entry { label: Err(message), ..entry }),
         }
         Ok(true)
     }
 }
 
-/// Parses a record in one part and returns its label; [`Label::None`] if it holds no image.
+/// Parses a record in one part and returns its label; `None` if it holds no image.
 fn whole(
     bytes: &mut impl Bytes,
     part: &Part,
     with_labels: bool,
     entry: &mut Entry,
-) -> Result<Result<Label, String>, Fault> {
+) -> Result<Result<Option<Label>, String>, Fault> {
     let header = image_header(part.head(bytes, LABEL_END_BYTES)?);
     if with_labels && let Ok((_, image)) = header {
         entry.target = labels(part.head(bytes, head_bytes(true).min(image as usize))?);
@@ -185,7 +191,7 @@ fn split<B: Bytes>(
     mut part: Part,
     with_labels: bool,
     entry: &mut Entry,
-) -> Result<Result<Label, String>, Fault> {
+) -> Result<Result<Option<Label>, String>, Fault> {
     let (mut head, wanted) = (Vec::with_capacity(LABEL_END_BYTES), head_bytes(with_labels));
     loop {
         head.extend(part.head(bytes, wanted - head.len())?);
@@ -224,12 +230,12 @@ fn split<B: Bytes>(
     })
 }
 
-/// Returns the label of an image of `len_bytes`. Records without image bytes occur: indices made by other programs
-/// begin with a record that has labels only.
-fn checked(label: Result<Label, String>, len_bytes: u64) -> Result<Label, String> {
+/// Returns the label of an image of `len_bytes`; `None` for a record without image bytes. Such records occur: indices
+/// made by other programs begin with a record that has labels only.
+fn checked(label: Result<Label, String>, len_bytes: u64) -> Result<Option<Label>, String> {
     match len_bytes {
-        0 => Ok(Label::None),
-        1..=MAX_ENCODED_BYTES => label,
+        0 => Ok(None),
+        1..=MAX_ENCODED_BYTES => label.map(Some),
         _ => Err(too_long(len_bytes)),
     }
 }
@@ -239,7 +245,7 @@ const MANY_LABELS: &str = "it has more labels than it has room for";
 /// Reads the image of the record in several parts at `at` into `buffer`.
 pub(super) fn read_split(window: Window, at: u64, buffer: &mut Vec<u8>) -> Result<Result<(), String>> {
     let mut found = None;
-    match (Parser::new(None, at).step(&mut InPassing(window), &mut found), found) {
+    match (Parser::new(&RecordOptions::default(), None, at).step(&mut InPassing(window), &mut found), found) {
         (Ok(_), Some(Entry { label: Ok(_), image, .. })) => {
             *buffer = image;
             Ok(Ok(()))
@@ -280,20 +286,24 @@ impl Bytes for InPassing<'_> {
 }
 
 /// Rejects a target that is not an array of labels whose first one is the class.
-pub(super) fn check(target: &Target, label: u32) -> Result<(), String> {
+pub(super) fn check(target: &Target, label: Option<u32>) -> Result<(), String> {
+    let label = label.map_or(UNLABELED, |label| label as f32);
     match target.f32s()?.first() {
-        Some(&first) if first == label as f32 => Ok(()),
+        Some(&first) if first == label => Ok(()),
         first => Err(format!("RecordIO's array of labels begins with the label {label}, and this with {first:?}")),
     }
 }
 
-/// Appends a record with MXNet's image header, cut where its data contain the magic number at a multiple of four bytes.
+/// The label that stands for none: a record always has one.
+const UNLABELED: f32 = -1.0;
+
+/// Appends a record with MXNet's image header, in which the label -1 stands for none, cut where its data contain the magic number at a multiple of four bytes.
 pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
-    let label = sample.label as f32;
-    if label as u64 != u64::from(sample.label) || sample.label > 1 << 24 {
+    if let Some(label) = sample.label.filter(|&label| label > 1 << 24) {
         let expected = "labels up to 16777216, which RecordIO stores as f32";
-        return Err(Error::parameter("pack", "source", expected, sample.label));
+        return Err(Error::parameter("pack", "source", expected, label));
     }
+    let label = sample.label.map_or(UNLABELED, |label| label as f32);
     let labels = sample.target.and_then(|(_, target)| target.f32s().ok()).unwrap_or_default();
     let mut data = Vec::with_capacity(IMAGE_HEADER_BYTES as usize + 4 * labels.len() + sample.image.len());
     data.extend((labels.len() as u32).to_le_bytes());

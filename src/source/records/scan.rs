@@ -4,7 +4,7 @@ use super::format::RecordFormat;
 use super::found::ScannedShard;
 use super::index;
 use super::options::RecordOptions;
-use super::parser::{Parser, Wanted};
+use super::parser::{Names, Parser, Wanted};
 use super::shard::Shard;
 use crate::error::Result;
 use crate::source::window::Window;
@@ -65,6 +65,21 @@ fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<
         index::keep(shard, &key, &found);
     }
     Ok(found)
+}
+
+/// Samples of a shard whose fields are noted.
+const NOTED: usize = 100;
+
+/// Returns the names of the fields that the first samples of a shard have.
+pub(super) fn names(format: RecordFormat, options: &RecordOptions, shard: &Shard) -> Result<Names> {
+    let file = shard.open_once()?;
+    let mut window = Window::new(&file, shard.len_bytes);
+    let mut parser = Parser::new(format, options, Wanted { names: true, ..Wanted::default() }, 0);
+    let mut samples = 0;
+    while samples < NOTED && parser.next(&mut window)?.is_some() {
+        samples += 1;
+    }
+    Ok(parser.names())
 }
 
 /// Returns the offsets at which the samples of a shard begin.

@@ -4,8 +4,9 @@ use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
 use super::fields::Part;
 use super::format::NewSample;
-use super::label::{self, Label};
+use super::label::{self, Label, NO_IMAGE};
 use super::options::RecordOptions;
+use super::parser::{Names, note};
 use crate::error::{Error, Result};
 use crate::source::MAX_ENCODED_BYTES;
 use crate::source::window::ReadAt;
@@ -138,6 +139,8 @@ struct Parts {
     by_folder: bool,
     /// Ending and, in JSON, field of each part that may hold the label. The first one that a sample has counts.
     labels: Vec<(String, Option<String>)>,
+    /// Whether labels that are digits are names of classes.
+    names: bool,
     /// Ending and, in JSON, field of the target, if one is wanted.
     target: Option<(String, Option<String>)>,
     /// The endings of the parts that hold wanted fields.
@@ -164,9 +167,10 @@ impl Parts {
             by_folder: options.label.as_deref() == Some(FOLDER),
             labels: match options.label.as_deref() {
                 None => usual(),
-                Some(FOLDER) => Vec::new(),
+                Some(FOLDER | label::NONE) => Vec::new(),
                 Some(label) => vec![ending_and_field(label)],
             },
+            names: label::digits_are_names(&options.classes),
             target: target.map(ending_and_field),
             fields,
         }
@@ -192,8 +196,8 @@ impl Parts {
 
     fn label(&self, priority: usize, content: &[u8]) -> Result<Label, String> {
         match &self.labels[priority].1 {
-            Some(field) => label::from_json(content, field),
-            None => label::from_text(content),
+            Some(field) => label::from_json(content, field, self.names),
+            None => label::from_text(content, self.names),
         }
     }
 }
@@ -241,6 +245,8 @@ pub(super) struct Parser {
     /// Damage of an inner archive, which is returned after the current sample.
     damage: Option<Entry>,
     pub skipped_files: u64,
+    /// The endings and fields of JSON that samples have, if they are noted.
+    pub names: Option<Names>,
 }
 
 /// An inner archive. ImageNet has one for each class.
@@ -265,7 +271,7 @@ impl File {
 impl Parser {
     pub fn new(options: &RecordOptions, target: Option<&str>, fields: Vec<String>, at: u64) -> Self {
         let parts = Parts::new(options, target, fields);
-        Self { parts, at, sample: None, inner: None, damage: None, skipped_files: 0 }
+        Self { parts, at, sample: None, inner: None, damage: None, skipped_files: 0, names: None }
     }
 
     /// Returns the offset of the current sample.
@@ -273,10 +279,18 @@ impl Parser {
         self.sample.as_ref().map(|sample| sample.entry.part.start)
     }
 
-    /// Ends the current sample and returns it if it has an image.
+    /// Ends the current sample and returns it if it has an image. A label without one is a fault.
     pub fn finish(&mut self) -> Option<Entry> {
-        let TarSample { mut entry, ending, label, target, .. } = self.sample.take()?;
+        let TarSample { key, mut entry, ending, label, target, .. } = self.sample.take()?;
         if ending.is_none() {
+            if label.is_some() {
+                let key = String::from_utf8_lossy(&key);
+                let message = format!(
+                    "{key} has {NO_IMAGE}: the parts of a sample must follow each other (tar --sort=name writes them so), \
+                     and its image must have one of the endings of images"
+                );
+                return Some(Entry::bad(entry.part.start..self.at, entry.part.start, message));
+            }
             self.skipped_files += 1;
             return None;
         }
@@ -443,6 +457,9 @@ impl Parser {
             return Ok(());
         };
         let is_image = self.parts.is_image(&ending);
+        if !is_image {
+            note(&mut self.names, || ending.clone(), true);
+        }
         let priority = if is_image { None } else { self.parts.label_priority(&ending) };
         // A part that the sample already has belongs to the next sample.
         let goes_on = |sample: &TarSample| {
@@ -475,6 +492,15 @@ impl Parser {
                 Ok(Part::Bytes(vec![content.to_vec()]))
             };
             sample.entry.fields.add(&ending, part);
+        }
+        if self.names.is_some() && ending.ends_with("json") && len_bytes <= MAX_LABEL_BYTES {
+            let Some(content) = bytes.at(file.content.start, len_bytes as usize)? else { return Ok(()) };
+            if let Ok(Value::Object(object)) = serde_json::from_slice(content) {
+                for (field, value) in &object {
+                    let single = value.is_number() || value.is_string() || value.is_boolean();
+                    note(&mut self.names, || format!("{ending}.{field}"), single);
+                }
+            }
         }
         if is_image && sample.ending.is_none() {
             let entry = &mut sample.entry;
@@ -586,7 +612,9 @@ pub(super) fn part_of(field: &str) -> String {
 /// JSON.
 pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
     write_member(&format!("{:09}.{}", sample.index, sample.ending), sample.image, out);
-    write_member(&format!("{:09}.cls", sample.index), sample.label.to_string().as_bytes(), out);
+    if let Some(label) = sample.label {
+        write_member(&format!("{:09}.cls", sample.index), label.to_string().as_bytes(), out);
+    }
     for (ending, part) in sample.fields {
         if let Part::Bytes(contents) = part {
             contents.iter().for_each(|content| write_member(&format!("{:09}.{ending}", sample.index), content, out));

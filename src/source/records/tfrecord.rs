@@ -5,9 +5,9 @@ use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
 use super::fields::{Part, StoredFields, part_names};
 use super::format::{NewSample, RecordFormat};
-use super::label::{self, Label};
+use super::label::{self, Label, NO_IMAGE};
 use super::options::RecordOptions;
-use super::parser::Wanted;
+use super::parser::{self, Wanted, note};
 use crate::error::{Error, Result};
 use crate::source::MAX_ENCODED_BYTES;
 use crate::targets::{MAX_TARGET_BYTES, Target};
@@ -17,7 +17,7 @@ use std::ops::Range;
 /// The feature that holds the image.
 pub(super) const IMAGE: &str = "image/encoded";
 /// The feature that holds the label.
-const LABEL: &str = "image/class/label";
+pub(super) const LABEL: &str = "image/class/label";
 
 /// Bytes of a record's length and the checksum of the length.
 pub(super) const HEAD_BYTES: u64 = 12;
@@ -105,14 +105,22 @@ struct Example {
 #[derive(Clone, Copy)]
 struct Names<'a> {
     image: &'a str,
-    label: &'a str,
+    /// `None` if no labels are wanted.
+    label: Option<&'a str>,
     target: Option<&'a str>,
     /// The features that hold wanted fields.
     fields: &'a [String],
+    /// Whether labels that are digits are names of classes.
+    digits: bool,
 }
 
 /// Finds the named features in the message at `range`.
-fn example(bytes: &mut impl Bytes, range: Range<u64>, names: Names<'_>) -> Result<Result<Example, &'static str>> {
+fn example(
+    bytes: &mut impl Bytes,
+    range: Range<u64>,
+    names: Names<'_>,
+    noted: &mut Option<parser::Names>,
+) -> Result<Result<Example, &'static str>> {
     let mut found = Example { image: None, label: Ok(Label::None), target: None, fields: StoredFields::default() };
     let mut at = range.start;
     while at < range.end {
@@ -124,7 +132,7 @@ fn example(bytes: &mut impl Bytes, range: Range<u64>, names: Names<'_>) -> Resul
                     match field(bytes, &mut at, features.end)? {
                         // Features.feature, an entry of a map
                         Some(Field::Bytes(1, entry)) => {
-                            if feature(bytes, entry, names, &mut found)?.is_none() {
+                            if feature(bytes, entry, names, (&mut found, noted))?.is_none() {
                                 return Ok(Err(DAMAGED));
                             }
                         }
@@ -141,7 +149,12 @@ fn example(bytes: &mut impl Bytes, range: Range<u64>, names: Names<'_>) -> Resul
 }
 
 /// Reads an entry of the map: a name (1) and a feature (2). `None` if it is damaged.
-fn feature(bytes: &mut impl Bytes, entry: Range<u64>, names: Names<'_>, found: &mut Example) -> Result<Option<()>> {
+fn feature(
+    bytes: &mut impl Bytes,
+    entry: Range<u64>,
+    names: Names<'_>,
+    (found, noted): (&mut Example, &mut Option<parser::Names>),
+) -> Result<Option<()>> {
     let (mut name, mut value, mut at) = (None, None, entry.start);
     while at < entry.end {
         match field(bytes, &mut at, entry.end)? {
@@ -156,7 +169,9 @@ fn feature(bytes: &mut impl Bytes, entry: Range<u64>, names: Names<'_>, found: &
         return Ok(Some(()));
     }
     let Some(name) = bytes.at(name.start, (name.end - name.start) as usize)? else { return Ok(None) };
-    let (is_image, is_label) = (name == names.image.as_bytes(), name == names.label.as_bytes());
+    let is_image = name == names.image.as_bytes();
+    let is_label = names.label.is_some_and(|label| name == label.as_bytes());
+    let noted_name = (!is_image && noted.is_some()).then(|| String::from_utf8_lossy(name).into_owned());
     let is_target = names.target.is_some_and(|target| name == target.as_bytes());
     if let Some(wanted) = names.fields.iter().find(|wanted| name == wanted.as_bytes()) {
         let room_bytes = found.fields.room_bytes();
@@ -174,6 +189,10 @@ fn feature(bytes: &mut impl Bytes, entry: Range<u64>, names: Names<'_>, found: &
             })
         });
     }
+    if let Some(name) = noted_name {
+        let Some(single) = is_single(bytes, value.clone())? else { return Ok(None) };
+        note(noted, || name, single);
+    }
     if !is_image && !is_label {
         return Ok(Some(()));
     }
@@ -182,21 +201,24 @@ fn feature(bytes: &mut impl Bytes, entry: Range<u64>, names: Names<'_>, found: &
         match field(bytes, &mut at, value.end)? {
             // Feature.bytes_list, .float_list, .int64_list
             Some(Field::Bytes(kind, list)) => {
-                let Some(first) = first_value(bytes, list)? else { return Ok(None) };
+                let Some((first, more)) = first_value(bytes, list)? else { return Ok(None) };
                 match (kind, first) {
+                    _ if is_label && more => found.label = Err(MANY_LABELS.to_owned()),
                     (1, Some(Field::Bytes(_, text))) if is_image => found.image = Some(text),
                     (1, Some(Field::Bytes(_, text))) if text.end - text.start <= MAX_TEXT_BYTES => {
                         let Some(text) = bytes.at(text.start, (text.end - text.start) as usize)? else {
                             return Ok(None);
                         };
-                        found.label = label::from_text(text);
+                        found.label = label::from_text(text, names.digits);
                     }
                     (3, Some(Field::Number(_, number))) if is_label => found.label = label::from_integer(number as i64),
                     (3, Some(Field::Bytes(_, packed))) if is_label => {
                         let mut at = packed.start;
                         if !packed.is_empty() {
                             let Some(number) = varint(bytes, &mut at, packed.end)? else { return Ok(None) };
-                            found.label = label::from_integer(number as i64);
+                            let one = at == packed.end;
+                            found.label =
+                                if one { label::from_integer(number as i64) } else { Err(MANY_LABELS.to_owned()) };
                         }
                     }
                     (_, None) => {}
@@ -278,17 +300,41 @@ fn integer_list(mut list: &[u8]) -> Option<Vec<i64>> {
     Some(values)
 }
 
-/// Returns the first value of a list, which is its field 1. `None` if the list is damaged; `Some(None)` if it is empty.
-fn first_value(bytes: &mut impl Bytes, list: Range<u64>) -> Result<Option<Option<Field>>> {
-    let mut at = list.start;
+/// Whether a feature is one whole number or one text. `None` if it is damaged.
+fn is_single(bytes: &mut impl Bytes, value: Range<u64>) -> Result<Option<bool>> {
+    let mut at = value.start;
+    while at < value.end {
+        let Some(found) = field(bytes, &mut at, value.end)? else { return Ok(None) };
+        let Field::Bytes(kind @ 1..=3, list) = found else { continue };
+        let Some((first, more)) = first_value(bytes, list)? else { return Ok(None) };
+        return Ok(Some(match (kind, first) {
+            (3, Some(Field::Bytes(_, packed))) => {
+                let mut at = packed.start;
+                !packed.is_empty() && varint(bytes, &mut at, packed.end)?.is_some() && at == packed.end
+            }
+            (1 | 3, Some(_)) => !more,
+            _ => false,
+        }));
+    }
+    Ok(Some(false))
+}
+
+const MANY_LABELS: &str = "its label is a list of several: read it as a target";
+
+/// Returns the first value of a list, which is its field 1, and whether more follow it. `None` if the list is damaged.
+fn first_value(bytes: &mut impl Bytes, list: Range<u64>) -> Result<Option<(Option<Field>, bool)>> {
+    let (mut at, mut first) = (list.start, None);
     while at < list.end {
         match field(bytes, &mut at, list.end)? {
-            Some(value @ (Field::Bytes(1, _) | Field::Number(1, _) | Field::Other)) => return Ok(Some(Some(value))),
+            Some(Field::Bytes(1, _) | Field::Number(1, _) | Field::Other) if first.is_some() => {
+                return Ok(Some((first, true)));
+            }
+            Some(value @ (Field::Bytes(1, _) | Field::Number(1, _) | Field::Other)) => first = Some(value),
             Some(_) => {}
             None => return Ok(None),
         }
     }
-    Ok(Some(None))
+    Ok(Some((first, false)))
 }
 
 /// Whether the data in `data` match the checksum after them.
@@ -310,10 +356,15 @@ pub(super) struct Parser {
     pub at: u64,
     pub skipped_files: u64,
     image: String,
-    label: String,
+    /// `None` if no labels are wanted.
+    label: Option<String>,
     target: Option<String>,
     /// The features that hold wanted fields.
     fields: Vec<String>,
+    /// Whether labels that are digits are names of classes.
+    digits: bool,
+    /// The features that examples have, if they are noted.
+    pub names: Option<parser::Names>,
     /// The kind of label of the last record whose checksum was verified, if that is a sample.
     checked: Option<Discriminant<Label>>,
 }
@@ -322,7 +373,17 @@ impl Parser {
     pub fn new(options: &RecordOptions, target: Option<&str>, fields: Vec<String>, at: u64) -> Self {
         let name = |given: &Option<String>, usual: &str| given.as_deref().unwrap_or(usual).to_owned();
         let (image, label) = (name(&options.image, IMAGE), name(&options.label, LABEL));
-        Self { at, skipped_files: 0, image, label, target: target.map(str::to_owned), fields, checked: None }
+        Self {
+            at,
+            skipped_files: 0,
+            image,
+            label: Some(label).filter(|label| label != label::NONE),
+            target: target.map(str::to_owned),
+            fields,
+            digits: label::digits_are_names(&options.classes),
+            names: None,
+            checked: None,
+        }
     }
 
     /// Parses the next record. Returns `false` at the end.
@@ -361,8 +422,9 @@ impl Parser {
     /// image.
     fn record<B: Bytes>(&mut self, bytes: &mut B, data: Range<u64>, part: Range<u64>) -> Result<Option<Entry>, Fault> {
         let (target, fields) = (self.target.as_deref(), &self.fields[..]);
-        let names = Names { image: &self.image, label: &self.label, target, fields };
-        let example = example(bytes, data.clone(), names)?;
+        let (label, digits) = (self.label.as_deref(), self.digits);
+        let names = Names { image: &self.image, label, target, fields, digits };
+        let example = example(bytes, data.clone(), names, &mut self.names)?;
         let kind = match &example {
             Ok(Example { image: Some(_), label: Ok(label), .. }) => Some(discriminant(label)),
             _ => None,
@@ -380,9 +442,12 @@ impl Parser {
                 (entry.len_bytes, entry.label) = (data.end - data.start, label);
                 (entry.target, entry.fields) = (target, fields);
             }
-            Ok(Example { image: None, .. }) => {
+            Ok(Example { image: None, label: Ok(Label::None), .. }) => {
                 self.skipped_files += 1;
                 return Ok(None);
+            }
+            Ok(Example { image: None, .. }) => {
+                entry.label = Err(format!("it has {NO_IMAGE} in the feature {}", self.image));
             }
             Err(message) => entry.label = Err(message.to_owned()),
         }
@@ -407,8 +472,8 @@ pub(super) fn checked(mut record: &[u8], image: Option<&str>, wanted: Wanted<'_>
         return Err(WRONG_CHECKSUM.to_owned());
     }
     let fields = &part_names(RecordFormat::TfRecord, wanted.fields)[..];
-    let names = Names { image: image.unwrap_or(IMAGE), label: LABEL, target: wanted.field, fields };
-    let Example { image, target, fields, .. } = example(&mut record, data, names).map_err(failed)??;
+    let names = Names { image: image.unwrap_or(IMAGE), label: None, target: wanted.field, fields, digits: false };
+    let Example { image, target, fields, .. } = example(&mut record, data, names, &mut None).map_err(failed)??;
     let image = image.ok_or_else(damaged)?;
     Ok(Checked { image: image.start as usize..image.end as usize, target, fields })
 }
@@ -424,9 +489,12 @@ pub(super) fn can_name(field: &str) -> bool {
 /// Appends a record that holds a `tf.train.Example` with image, label, fields and target.
 pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
     let image = write_feature(IMAGE, 1, &write_field(1, sample.image));
-    let mut number = vec![0x08];
-    write_varint(sample.label.into(), &mut number);
-    let mut features = [image, write_feature(LABEL, 3, &number)].concat();
+    let mut features = image;
+    if let Some(label) = sample.label {
+        let mut number = vec![0x08];
+        write_varint(label.into(), &mut number);
+        features.extend(write_feature(LABEL, 3, &number));
+    }
     for (name, part) in sample.fields {
         features.extend(match part {
             Part::Bytes(list) => {

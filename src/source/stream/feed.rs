@@ -5,6 +5,7 @@ use super::{Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::source::Want;
+use crate::source::records::label;
 use crate::source::sample::wanted_fields;
 use crate::targets::{self, Found, Target};
 use std::collections::{BTreeMap, VecDeque};
@@ -48,6 +49,8 @@ struct State {
     /// The stream's place before the sample at a position.
     places: VecDeque<(u64, Place)>,
     end: Option<Ending>,
+    /// Whether samples have labels, according to the first one.
+    labeled: Option<bool>,
 }
 
 /// A place in a stream.
@@ -62,7 +65,7 @@ pub(crate) enum Place {
 /// The part of a sample that is kept after its bytes were taken.
 struct Known {
     index: u64,
-    label: u32,
+    label: Option<u32>,
     name: String,
     /// The target; `None` after it was taken.
     target: Option<Target>,
@@ -278,12 +281,20 @@ impl Feed {
     fn keep_sample(&self, state: &mut State, at: u64, Pulled { mut sample, index, moved }: Pulled) {
         self.moved.fetch_add(moved, Relaxed);
         self.moved_most.fetch_max(moved, Relaxed);
+        if let Ok(own) = &sample {
+            let has = own.label.is_some();
+            if *state.labeled.get_or_insert(has) != has {
+                sample = Err(targets::wrong(None, format!("{}: {}", own.name, label::differs(has))));
+            }
+        }
         let known = match &mut sample {
             Ok(sample) => {
                 let target = sample.target.take();
                 Known { index, label: sample.label, name: sample.name.clone(), target, fields: None }
             }
-            Err(_) => Known { index, label: 0, name: format!("sample {at} of the stream"), target: None, fields: None },
+            Err(_) => {
+                Known { index, label: None, name: format!("sample {at} of the stream"), target: None, fields: None }
+            }
         };
         state.known.insert(at, known);
         if state.known.len() > self.known {
@@ -351,9 +362,9 @@ impl Feed {
         Ok(sample.bytes)
     }
 
-    /// Returns the label of a sample that was read.
-    pub fn label(&self, index: u64) -> u32 {
-        self.lock().known.get(&self.position(index)).map_or(0, |known| known.label)
+    /// Returns the label of a sample that was read; `None` if it has none.
+    pub fn label(&self, index: u64) -> Option<u32> {
+        self.lock().known.get(&self.position(index)).and_then(|known| known.label)
     }
 
     /// Takes what is wanted of a sample that was read beside its image.

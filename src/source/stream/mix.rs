@@ -380,7 +380,13 @@ mod tests {
             if label % 5 == 4 {
                 return Err(Error::decode("image", label.to_string()));
             }
-            Ok(Some(StreamSample { bytes: Vec::new(), label, name: label.to_string(), target: None, fields: None }))
+            Ok(Some(StreamSample {
+                bytes: Vec::new(),
+                label: Some(label),
+                name: label.to_string(),
+                target: None,
+                fields: None,
+            }))
         }
 
         fn origin(&self) -> Option<u64> {
@@ -412,7 +418,7 @@ mod tests {
         let mut all = Vec::new();
         loop {
             let label = match samples.next() {
-                Ok(Some(sample)) => sample.label,
+                Ok(Some(sample)) => sample.label.unwrap(),
                 Ok(None) => {
                     assert!(matches!(samples.next(), Ok(None)), "it has ended");
                     all.push((u32::MAX, samples.cursor().unwrap()));

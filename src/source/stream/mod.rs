@@ -78,8 +78,8 @@ use std::sync::atomic::AtomicBool;
 pub struct StreamSample {
     /// The encoded image.
     pub bytes: Vec<u8>,
-    /// The image's label.
-    pub label: u32,
+    /// The image's label; `None` if the stream has none.
+    pub label: Option<u32>,
     /// The sample's path or key, for messages.
     pub name: String,
     /// The content of the requested field ([`StreamStart::field`]).
@@ -200,7 +200,7 @@ impl StreamStart {
 ///     fn next(&mut self) -> Result<Option<StreamSample>> {
 ///         let sample = |label| StreamSample {
 ///             bytes: self.1.clone(),
-///             label,
+///             label: Some(label),
 ///             name: format!("time {label}"),
 ///             target: None,
 ///             fields: None,
@@ -212,7 +212,7 @@ impl StreamStart {
 /// let jpeg = warpfeed::image::encode_jpeg(&Image::new(Size::new(8, 8)), &JpegOptions::default())?;
 /// let pipeline = Pipeline::builder(Input::stream(Same(jpeg))).center_crop(8).build()?;
 /// assert_eq!(pipeline.len(), None, "nobody knows before the end");
-/// let labels: Vec<u32> = pipeline.epoch(0).flat_map(|batch| batch.unwrap().labels().to_vec()).collect();
+/// let labels: Vec<u32> = pipeline.epoch(0).flat_map(|batch| batch.unwrap().labels().unwrap().to_vec()).collect();
 /// assert_eq!(labels, [0, 1, 2]);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```

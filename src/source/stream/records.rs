@@ -9,8 +9,8 @@ use crate::file::most_open;
 use crate::rng::{Domain, SampleRng};
 use crate::source::records::entry::Entry;
 use crate::source::records::fields::MAX_FIELDS_BYTES;
-use crate::source::records::label::Label;
-use crate::source::records::parser::{Parser, Wanted};
+use crate::source::records::label::{self, Label};
+use crate::source::records::parser::{Names, Parser, Wanted};
 use crate::source::records::{damaged, no_class, no_samples};
 use crate::source::window::Forward;
 use crate::source::{MAX_ENCODED_BYTES, RecordFormat, RecordOptions};
@@ -45,7 +45,7 @@ impl Default for StreamOptions {
 /// of n ranks takes every n-th sample. A sample's place in the order of delivery determines its random operations.
 ///
 /// Labels are numbers, or names among the given [`classes`](RecordOptions::classes): a stream does not know all names
-/// before its end.
+/// before its end. The first sample decides whether there are labels; a sample that differs is a bad one.
 ///
 /// ```
 /// # use warpfeed::{Pipeline, source::{RecordFormat, RecordStream, StreamOptions}};
@@ -67,7 +67,7 @@ impl Default for StreamOptions {
 /// // A shard with the files 000.jpg and 000.cls, which might be a pipe.
 /// let stream = RecordStream::open(RecordFormat::WebDataset, [shard], StreamOptions::default())?;
 /// let pipeline = Pipeline::builder(stream).shuffle(1).center_crop(8).build()?;
-/// let labels: Vec<u32> = pipeline.epoch(0).flat_map(|batch| batch.unwrap().labels().to_vec()).collect();
+/// let labels: Vec<u32> = pipeline.epoch(0).flat_map(|batch| batch.unwrap().labels().unwrap().to_vec()).collect();
 /// assert_eq!(labels, [7]);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -105,7 +105,8 @@ impl RecordStream {
     /// Opens local shards or pipes, in this order. Each file is opened when its turn comes.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if there is no shard, the window is 0, or a class is named twice.
+    /// [`Error::Parameter`] if there is no shard, the window is 0, an option does not apply to the format, or a class is
+    /// named twice.
     pub fn open(
         format: RecordFormat,
         shards: impl IntoIterator<Item = PathBuf>,
@@ -127,6 +128,7 @@ impl RecordStream {
         shards: Box<dyn Shards>,
         options: StreamOptions,
     ) -> Result<Self> {
+        options.records.check(format)?;
         if shards.count() == 0 {
             return Err(Error::parameter("stream", "shards", "one or more", 0));
         }
@@ -275,7 +277,7 @@ const AHEAD_BYTES: u64 = RUNS_AHEAD as u64 * RUN_BYTES;
 
 impl Records {
     /// Makes a sample of an entry, or returns the reason why it is none.
-    fn sample(&mut self, shard: &str, found: Entry) -> Result<StreamSample> {
+    fn sample(&mut self, shard: &str, found: Entry, names: impl FnOnce() -> Names) -> Result<StreamSample> {
         let Entry { offset, image: bytes, member, label, target, fields, .. } = found;
         let bad = |message: String| damaged(self.inner.format, shard, offset, &message);
         let label = label.map_err(bad)?;
@@ -284,10 +286,12 @@ impl Records {
             member => format!("{shard}/{}", String::from_utf8_lossy(member)),
         };
         let labeled = label != Label::None;
+        if self.labeled.is_none() && !labeled {
+            // The first sample decides whether the stream has labels.
+            label::check_absent(self.inner.format, &self.inner.options.records, &names(), &name)?;
+        }
         if *self.labeled.get_or_insert(labeled) != labeled {
-            let message =
-                if labeled { "it has a label, and others have none" } else { "it has no label, and others have" };
-            return Err(bad(message.to_owned()));
+            return Err(bad(label::differs(labeled).to_owned()));
         }
         let target = match (&self.field, target) {
             (None, _) => None,
@@ -304,9 +308,9 @@ impl Records {
         match label {
             Label::Number(label) => {
                 let label = self.inner.options.records.check_class(label).map_err(bad)?;
-                Ok(StreamSample { bytes, label, name, target, fields })
+                Ok(StreamSample { bytes, label: Some(label), name, target, fields })
             }
-            Label::None => Ok(StreamSample { bytes, label: 0, name, target, fields }),
+            Label::None => Ok(StreamSample { bytes, label: None, name, target, fields }),
             Label::Name(label) if self.inner.classes.is_empty() => Err(Error::Unsupported {
                 feature: format!("the label {label:?} of {name} in a stream"),
                 remedy:
@@ -316,7 +320,7 @@ impl Records {
             }),
             Label::Name(label) => {
                 let number = self.inner.classes.get(&label).copied().ok_or_else(|| bad(no_class(&label)))?;
-                Ok(StreamSample { bytes, label: number, name, target, fields })
+                Ok(StreamSample { bytes, label: Some(number), name, target, fields })
             }
         }
     }
@@ -347,7 +351,7 @@ impl Records {
             }
             other => other,
         })?;
-        let wanted = Wanted { field: self.field.as_deref(), fields: &self.fields };
+        let wanted = Wanted { field: self.field.as_deref(), fields: &self.fields, names: self.labeled.is_none() };
         let parser = Parser::new(self.inner.format, &self.inner.options.records, wanted, offset);
         Ok(Input { turn, bytes: Forward::new(name, read, offset), parser })
     }
@@ -356,7 +360,11 @@ impl Records {
     fn locate(&mut self, input: &mut Input) -> Result<Option<Located>> {
         let Some(found) = input.parser.next(&mut input.bytes)? else { return Ok(None) };
         let extent = Extent { turn: input.turn, start: found.part.start, end: found.part.end };
-        match self.sample(&input.bytes.name, found) {
+        let sample = self.sample(&input.bytes.name, found, || input.parser.names());
+        if self.labeled.is_some() {
+            input.parser.keep_names(false);
+        }
+        match sample {
             Err(error) if !error.is_bad_sample() => Err(error),
             sample => Ok(Some(Located { extent, sample })),
         }

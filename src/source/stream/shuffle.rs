@@ -178,7 +178,7 @@ mod tests {
         if n == 7 {
             return Err(Error::decode("image", "seven"));
         }
-        Ok(StreamSample { bytes: vec![0; 10], label: n as u32, name: n.to_string(), target: None, fields: None })
+        Ok(StreamSample { bytes: vec![0; 10], label: Some(n as u32), name: n.to_string(), target: None, fields: None })
     }
 
     impl InOrder for Numbers {
@@ -213,7 +213,7 @@ mod tests {
         let mut all = Vec::new();
         loop {
             match samples.next() {
-                Ok(Some(sample)) => all.push(sample.label),
+                Ok(Some(sample)) => all.extend(sample.label),
                 Ok(None) => return all,
                 Err(error) if error.is_bad_sample() => all.push(1000),
                 Err(_) => {

@@ -212,9 +212,9 @@ impl Source for VocFolder {
         Ok(())
     }
 
-    /// 0: objects have labels, and images have none.
-    fn label(&self, _index: u64) -> u32 {
-        0
+    /// `None`: objects have labels, and images have none.
+    fn label(&self, _index: u64) -> Option<u32> {
+        None
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

@@ -509,9 +509,9 @@ impl Source for YoloFolder {
         [BOXES, LABELS].into_iter().chain(keypoints).map(str::to_owned).collect()
     }
 
-    /// 0: objects have labels, and images have none.
-    fn label(&self, _index: u64) -> u32 {
-        0
+    /// `None`: objects have labels, and images have none.
+    fn label(&self, _index: u64) -> Option<u32> {
+        None
     }
 
     fn classes(&self) -> &[String] {
