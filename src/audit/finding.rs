@@ -42,6 +42,8 @@ findings! {
     Unreadable "unreadable" "cannot be read or decoded",
     /// The bytes end before the image does.
     Truncated "truncated" "ends before the image is complete",
+    /// Boxes, labels, keypoints or masks that cannot be used, of a source whose images have them.
+    Annotations "annotations" "has annotations that cannot be used",
     /// The content is of another format than the file name's ending says.
     Extension "extension" "is of another format than its name says",
     /// An EXIF tag turns or mirrors the image.

@@ -15,7 +15,9 @@ pub(super) struct Found<'a> {
     /// Its index in the split.
     pub(super) index: u64,
     pub(super) name: Cow<'a, str>,
-    pub(super) class: Cow<'a, str>,
+    /// Its class; `None` if images have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) class: Option<Cow<'a, str>>,
     pub(super) findings: Vec<Finding>,
     /// Name of an image that it is a copy of.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +35,8 @@ impl Audit {
         };
         let copy_of = self.original(image).map(name_of);
         let name = &self.splits[split].name;
-        Found { split: name, index, name: name_of(image), class: self.class(image), findings, copy_of }
+        let class = Some(self.class(image)).filter(|class| !class.is_empty());
+        Found { split: name, index, name: name_of(image), class, findings, copy_of }
     }
 
     /// The earlier image that an image is a copy of.

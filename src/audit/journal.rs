@@ -18,6 +18,9 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 struct Subject {
     audit: u32,
     splits: Vec<Audited>,
+    /// The fields that are read, if they were named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    fields: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -41,7 +44,12 @@ impl Journal {
     /// # Errors
     /// [`Error::Parameter`] if the file is about other images, if an unfinished one would be lost, or if another audit
     /// is writing to it; [`Error::Io`] if the file cannot be read or written.
-    pub(super) fn open(folder: &Path, splits: &[Split], resume: bool, add: &mut dyn FnMut(Record)) -> Result<Self> {
+    pub(super) fn open(
+        folder: &Path,
+        (splits, fields): (&[Split], &[String]),
+        resume: bool,
+        add: &mut dyn FnMut(Record),
+    ) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         let path = folder.join("audit.jsonl");
         let mut options = File::options();
@@ -58,7 +66,8 @@ impl Journal {
             }
             _ => {}
         }
-        let subject = Subject { audit: VERSION, splits: splits.iter().map(Audited::of).collect() };
+        let splits = splits.iter().map(Audited::of).collect();
+        let subject = Subject { audit: VERSION, splits, fields: fields.to_vec() };
         let images: u64 = subject.splits.iter().map(|split| split.images).sum();
         let io = || Error::io("read", &path);
         let (mut reader, mut line) = (BufReader::new(&file), Vec::new());

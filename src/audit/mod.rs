@@ -58,6 +58,18 @@ pub struct Split {
     pub images: Arc<dyn Source>,
 }
 
+impl Split {
+    /// The names of the fields that are read.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a field that no sample can have.
+    fn fields(&self, wanted: &[String]) -> Result<Vec<String>> {
+        let fields = if wanted.is_empty() { self.images.checked_fields() } else { wanted.to_vec() };
+        fields.iter().try_for_each(|field| self.images.check_field(field))?;
+        Ok(fields)
+    }
+}
+
 /// Options of an audit.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -78,6 +90,9 @@ pub struct AuditOptions {
     pub kept: Option<PathBuf>,
     /// Findings whose images are left out of the list. Default: none.
     pub drop: Vec<Finding>,
+    /// Names of the fields that are read with each image, to find those that cannot be used, as boxes of another image.
+    /// Default: those that all samples of a source with annotations have, such as `boxes` and `labels`.
+    pub fields: Vec<String>,
     /// Whether records that the folder has are used, and only the other images are read. Images must not have changed
     /// since. Default: no.
     pub resume: bool,
@@ -93,6 +108,7 @@ impl Default for AuditOptions {
             folder: None,
             kept: None,
             drop: Vec::new(),
+            fields: Vec::new(),
             resume: false,
         }
     }
@@ -120,6 +136,8 @@ pub struct Audit {
     /// For each split, the number after that of its last image.
     ends: Vec<u32>,
     options: AuditOptions,
+    /// For each split, the names of the fields that are read.
+    fields: Vec<Vec<String>>,
     rows: Vec<Row>,
     tally: Tally,
     /// Images that are copies, each with an earlier image that it is a copy of, in the order of the former.
@@ -167,8 +185,17 @@ pub fn audit(splits: Vec<Split>, options: &AuditOptions, progress: &mut dyn FnMu
         Some(*end)
     });
     let ends = ends.collect();
-    let (options, tally) = (options.clone(), Tally::default());
-    let mut audit = Audit { splits, ends, options, rows: Vec::new(), tally, copies: Vec::new(), is_cut: false };
+    let fields = splits.iter().map(|split| split.fields(&options.fields)).collect::<Result<Vec<_>>>()?;
+    let mut audit = Audit {
+        splits,
+        ends,
+        options: options.clone(),
+        fields,
+        rows: Vec::new(),
+        tally: Tally::default(),
+        copies: Vec::new(),
+        is_cut: false,
+    };
     if audit.options.kept.is_some() && !audit.splits[0].images.is_empty() {
         kept::check_files(&audit.splits[0].images.name(0))?;
     }
@@ -230,7 +257,7 @@ impl Audit {
         let options = &self.options;
         let mut add = |record: &Record, rows: &mut [Row]| {
             rows[record.image as usize] = Row::new(record, options);
-            tally.add(record);
+            tally.add(record, self.at(record.image).0);
         };
         let mut journal = match &options.folder {
             Some(folder) => {
@@ -244,7 +271,7 @@ impl Audit {
                         add(&record, &mut rows)
                     }
                 };
-                Some(Journal::open(folder, &self.splits, options.resume, &mut again)?)
+                Some(Journal::open(folder, (&self.splits, &options.fields), options.resume, &mut again)?)
             }
             None => None,
         };
@@ -257,7 +284,7 @@ impl Audit {
                 source.prefetch(index);
             }
             let (source, index) = self.sample(todo[at]);
-            let inspected = inspector.inspect(source, index, stopped);
+            let inspected = inspector.inspect(source, index, &self.fields[self.at(todo[at]).0], stopped);
             let named = |error| Error::Sample { index, name: source.name(index).into_owned(), source: Box::new(error) };
             inspected.map(|record| Record { image: todo[at], ..record }).map_err(named)
         };

@@ -5,12 +5,14 @@ use super::look::{COMPARED_PX, HASHED_PX, Hasher, show_the_same, upright};
 use crate::backend::cuda::route;
 use crate::decode::{Decoder, Format, Header, probe};
 use crate::error::{Error, Result};
+use crate::fields::{Field, Fields, LABELS};
 use crate::hex::hex;
 use crate::ops::Resize;
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Rect, Size, check_pixels};
 use crate::source::{Sample, Source, Want};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -60,6 +62,12 @@ pub(super) struct Record {
     pub(super) truncated: bool,
     /// Why the image cannot be read or decoded.
     pub(super) error: String,
+    /// Why its annotations cannot be used.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) annotations: String,
+    /// The labels of its objects, each with the number of objects.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) objects: BTreeMap<i64, u64>,
 }
 
 /// The version of the file that an image is in; 0 if it is in none.
@@ -82,19 +90,43 @@ impl Inspector {
         Ok(Self { decoder: Decoder::new()?, hasher: Hasher::new(), buffer: Vec::new(), image, spare })
     }
 
-    /// Reads and decodes sample `index` of a source. An image that cannot be used has an error in its record.
+    /// Reads and decodes sample `index` of a source, and reads these fields. An image that cannot be used has an error in
+    /// its record, and so has one whose fields cannot be used.
     ///
     /// # Errors
     /// Errors that are not the sample's fault.
-    pub(super) fn inspect(&mut self, source: &dyn Source, index: u64, stopped: &AtomicBool) -> Result<Record> {
+    pub(super) fn inspect(
+        &mut self,
+        source: &dyn Source,
+        index: u64,
+        fields: &[String],
+        stopped: &AtomicBool,
+    ) -> Result<Record> {
         let (name, label) = (source.name(index).into_owned(), source.label(index));
         let version = version_of(&name);
         let mut record = Record { name, label, version, orientation: 1, ..Record::default() };
         let mut sample = Sample::with_buffer(std::mem::take(&mut self.buffer));
-        let examined = match source.read(index, &Want::IMAGE.unless(stopped), &mut sample) {
-            Ok(()) => self.examine(sample.bytes(), &mut record),
-            Err(error) => Err(error),
-        };
+        let want = Want::IMAGE.unless(stopped);
+        let mut read = source.read(index, &want.and_fields(fields), &mut sample);
+        if !fields.is_empty() {
+            let found = read.and_then(|()| sample.take_found(&want.and_fields(fields)));
+            read = match found {
+                Ok(found) => {
+                    note_objects(found.fields.as_deref(), &mut record);
+                    Ok(())
+                }
+                Err(error) if is_of_image(&error) => {
+                    record.annotations = error.to_string();
+                    source.read(index, &want, &mut sample)
+                }
+                Err(error) => Err(error),
+            };
+        }
+        let examined = read.and_then(|()| self.examine(sample.bytes(), &mut record));
+        if examined.is_err() {
+            // What is wrong with the image is said of the image.
+            record.annotations.clear();
+        }
         self.buffer = sample.into_buffer();
         for image in [&mut self.image, &mut self.spare] {
             image.shrink(KEEP_PX);
@@ -210,6 +242,13 @@ fn processor_s() -> Option<f64> {
 fn is_of_image(error: &Error) -> bool {
     // A build without WebP cannot read such images.
     error.is_bad_sample() || matches!(error, Error::Unsupported { .. })
+}
+
+/// Notes the labels of objects.
+fn note_objects(fields: Option<&Fields>, record: &mut Record) {
+    if let Some(Field::Integers(labels)) = fields.and_then(|fields| fields.get(LABELS)) {
+        labels.iter().for_each(|label| *record.objects.entry(*label).or_default() += 1);
+    }
 }
 
 /// Notes what a header tells.

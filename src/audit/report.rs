@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::experiment::environment::Environment;
 use crate::experiment::report::plot::{Bar, OWN, Picture, Series, bars, grouped_bars, pictures};
 use crate::experiment::report::{Cell, Report, ReportTable};
+use crate::fields::LABELS;
 use crate::raster::Size;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -36,6 +37,7 @@ pub(super) fn report(audit: &Audit) -> Result<Report> {
     report.tables = [counts.table(audit)]
         .into_iter()
         .chain(class_tables(audit))
+        .chain(object_tables(audit))
         .chain([sizes(audit), kinds(audit), decoders(audit), examples(audit, &counts)])
         .filter(|table| !table.rows.is_empty())
         .collect();
@@ -127,6 +129,15 @@ fn answer(audit: &Audit, counts: &FindingCounts) -> Vec<String> {
     if bad > 0 {
         answer.push(format!("{bad} cannot be used: pipelines refuse them, or skip them with --on-error skip."));
     }
+    if counts.count(Finding::Annotations) > 0 {
+        let wrong = counts.count(Finding::Annotations);
+        answer.push(format!(
+            "{wrong} have annotations that cannot be used: a pipeline that reads them refuses the images."
+        ));
+    }
+    for Split { name, images } in &audit.splits {
+        answer.extend(images.warnings().into_iter().map(|warning| format!("{name}: {warning}.")));
+    }
     let copies = counts.count(Finding::Duplicate) + counts.count(Finding::NearDuplicate);
     if copies > 0 {
         answer.push(format!("{copies} are copies of images in the same split."));
@@ -192,7 +203,7 @@ fn class_tables(audit: &Audit) -> Vec<ReportTable> {
         &["split", "class", "images"],
     );
     list.in_files_only = true;
-    for split in &audit.splits {
+    for split in audit.splits.iter().filter(|split| split.images.has_labels()) {
         let by_label = label_counts(split);
         let named = split.images.classes().len();
         let empty = (0..named as u32).filter(|label| !by_label.contains_key(label)).count();
@@ -214,6 +225,52 @@ fn class_tables(audit: &Audit) -> Vec<ReportTable> {
                 vec![split.name.clone().into(), class_name(split, *label).into(), Cell::number(*count as f64, 0)]
             };
             list.rows.extend(by_label.iter().map(row));
+        }
+    }
+    vec![summary, list]
+}
+
+/// Numbers of objects by class, for each split whose objects have labels.
+fn object_tables(audit: &Audit) -> Vec<ReportTable> {
+    let columns = ["split", "objects", "classes", "empty", "smallest", "median", "largest"];
+    let mut summary = ReportTable::new("object-classes", "Classes of objects, in objects", &columns);
+    let columns = ["split", "class", "objects", "images"];
+    let mut list =
+        ReportTable::new("object-counts", "Objects of each class, of splits with up to 1,000 classes", &columns);
+    list.in_files_only = true;
+    let number = |count: usize| Cell::number(count as f64, 0);
+    for (i, split) in audit.splits.iter().enumerate() {
+        let by_label: Vec<(i64, [u64; 2])> = audit
+            .tally
+            .objects
+            .range((i, i64::MIN)..=(i, i64::MAX))
+            .map(|((_, label), counts)| (*label, *counts))
+            .collect();
+        if !audit.fields[i].iter().any(|field| field == LABELS) {
+            continue;
+        }
+        let named = split.images.classes().len();
+        let empty =
+            (0..named as i64).filter(|class| by_label.binary_search_by_key(class, |(label, _)| *label).is_err());
+        let mut sorted: Vec<u64> = by_label.iter().map(|(_, [objects, _])| *objects).collect();
+        sorted.sort_unstable();
+        let at = |place: usize| Cell::number(sorted.get(place).map(|&count| count as f64), 0);
+        summary.rows.push(vec![
+            split.name.clone().into(),
+            Cell::number(sorted.iter().sum::<u64>() as f64, 0),
+            number(named.max(by_label.len())),
+            number(empty.count()),
+            at(0),
+            at(sorted.len() / 2),
+            at(sorted.len().wrapping_sub(1)),
+        ]);
+        if by_label.len() <= MAX_CLASSES {
+            list.rows.extend(by_label.into_iter().map(|(label, [objects, images])| {
+                let class = usize::try_from(label).ok().and_then(|label| split.images.classes().get(label));
+                let class = class.cloned().unwrap_or_else(|| label.to_string());
+                let counts = [objects, images].map(|count| Cell::number(count as f64, 0));
+                [split.name.clone().into(), class.into()].into_iter().chain(counts).collect()
+            }));
         }
     }
     vec![summary, list]
@@ -306,12 +363,14 @@ fn detail(audit: &Audit, finding: Finding, image: u32) -> Option<String> {
     let mpx = f64::from(row.px) / 1e6;
     match finding {
         Finding::Unreadable | Finding::Truncated => audit.tally.errors.get(&image).cloned(),
+        Finding::Annotations => audit.tally.annotations.get(&image).cloned(),
         Finding::Extension => Some(format!("content: {}", audit.tally.contents.get(&image)?)),
         Finding::Slow => Some(format!("{:.0} ms for {mpx:.3} Mpx", row.decode_us / 1e3)),
         Finding::Huge => Some(format!("{mpx:.1} Mpx")),
         _ if COPIES.contains(&finding) => {
             let of = audit.found(audit.original(image)?);
-            Some(format!("copy of {} in {}, class {}", of.name, of.split, of.class))
+            let class = of.class.map_or_else(String::new, |class| format!(", class {class}"));
+            Some(format!("copy of {} in {}{class}", of.name, of.split))
         }
         _ => None,
     }
@@ -440,6 +499,7 @@ fn figures(audit: &Audit, counts: &FindingCounts) -> Value {
         "splits": audit.splits.iter().map(|split| &split.name).collect::<Vec<_>>(),
         "images": audit.splits.iter().map(|split| split.images.len()).collect::<Vec<_>>(),
         "images_with_findings": counts.images,
+        "warnings": audit.splits.iter().map(|split| split.images.warnings()).collect::<Vec<_>>(),
         "findings": findings,
         "copies": audit.copies.iter().take(MAX_PAIRS).map(pair).collect::<Vec<_>>(),
         "qualities": audit.tally.qualities,

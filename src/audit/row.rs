@@ -82,6 +82,7 @@ fn header_findings(record: &Record, options: &AuditOptions) -> u32 {
     let checks = [
         (Finding::Truncated, record.truncated),
         (Finding::Unreadable, !record.error.is_empty() && !record.truncated),
+        (Finding::Annotations, !record.annotations.is_empty()),
         (Finding::Extension, !record.content.is_empty()),
         (Finding::Turned, record.orientation > 1),
         (Finding::Cmyk, is_known && record.format == "JPEG" && record.components == 4),

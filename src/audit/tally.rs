@@ -28,10 +28,15 @@ pub(super) struct Tally {
     pub(super) errors: BTreeMap<u32, String>,
     /// The formats of the first images whose names say another.
     pub(super) contents: BTreeMap<u32, String>,
+    /// The errors of the annotations of the first images that have one.
+    pub(super) annotations: BTreeMap<u32, String>,
+    /// Numbers of objects, and of images with one, by split and label.
+    pub(super) objects: BTreeMap<(usize, i64), [u64; 2]>,
 }
 
 impl Tally {
-    pub(super) fn add(&mut self, record: &Record) {
+    /// Counts an image of a split.
+    pub(super) fn add(&mut self, record: &Record, split: usize) {
         let note = |notes: &mut BTreeMap<u32, String>, text: &String| {
             if !text.is_empty() {
                 notes.insert(record.image, text.clone());
@@ -42,6 +47,11 @@ impl Tally {
         };
         note(&mut self.errors, &record.error);
         note(&mut self.contents, &record.content);
+        note(&mut self.annotations, &record.annotations);
+        for (label, objects) in &record.objects {
+            let [all, images] = self.objects.entry((split, *label)).or_default();
+            (*all, *images) = (*all + objects, *images + 1);
+        }
         if record.bytes > 0 {
             *self.kb.entry(record.bytes.div_ceil(1_000)).or_default() += 1;
         }

@@ -30,9 +30,14 @@ pub struct AuditArgs {
     /// Write a list file of the images of SOURCE that are kept, which is a source itself.
     #[arg(long, value_name = "FILE")]
     kept: Option<PathBuf>,
+    /// Fields to read with each image, to find annotations that cannot be used: boxes,labels.
+    ///
+    /// Default: those that all images of the format have, as boxes and labels of coco, voc and yolo. Name those of shards.
+    #[arg(long = "fields", value_name = "NAMES", value_delimiter = ',')]
+    checked: Vec<String>,
     /// Findings whose images are not kept: unreadable,truncated,duplicate,near-duplicate,other-split and others.
     ///
-    /// unreadable, truncated, extension, turned, cmyk, gray, 16-bit, alpha, animated, tiny, huge, ratio, slow,
+    /// unreadable, truncated, annotations, extension, turned, cmyk, gray, 16-bit, alpha, animated, tiny, huge, ratio, slow,
     /// duplicate, near-duplicate, other-label, other-split. Of copies within SOURCE the first is kept, unless it has
     /// another of these findings.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', requires = "kept")]
@@ -72,6 +77,7 @@ impl AuditArgs {
         options.folder.clone_from(&self.report.out);
         options.kept.clone_from(&self.kept);
         options.drop.clone_from(&self.drop);
+        options.fields.clone_from(&self.checked);
         options.resume = self.resume;
         let bar = progress(splits.iter().map(|split| split.images.len()).sum::<u64>(), "auditing");
         let audited = audit(splits, &options, &mut |done| bar.set_position(done));

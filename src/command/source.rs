@@ -1,5 +1,6 @@
 //! Options for a command's images.
 
+use super::output::say;
 use crate::{
     Error, Result,
     fields::BoxFormat,
@@ -36,6 +37,11 @@ pub struct FieldArgs {
     /// Annotations of the images: a file for the formats coco and panoptic, a folder for masks.
     #[arg(long, value_name = "PATH")]
     annotations: Option<PathBuf>,
+    /// For the format coco: for each keypoint, the number of the one that it is in a mirror image, as 0,2,1.
+    ///
+    /// Default: by the names of keypoints that tell left from right: left_eye, eye_l, L Eye, leftEye.
+    #[arg(long, value_name = "I,J,...", value_delimiter = ',')]
+    flip_index: Option<Vec<usize>>,
     /// Further images in another folder, under the images' paths: NAME=FOLDER[,FILTER][,OLD:NEW].
     ///
     /// They become the field NAME. FILTER (nearest, bilinear, bicubic, lanczos) moves them whatever the operations' own is.
@@ -51,7 +57,7 @@ pub struct FieldArgs {
 impl FieldArgs {
     /// Opens a source for access in any order.
     pub fn open(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Input> {
-        OpenOptions { random_access: is_remote(spec), ..self.options(format)? }.open(spec)
+        opened(&OpenOptions { random_access: is_remote(spec), ..self.options(format)? }, spec)
     }
 
     /// Opens it with its own classes, whatever stands beside it.
@@ -64,6 +70,7 @@ impl FieldArgs {
             format,
             split: self.split.clone(),
             annotations: self.annotations.clone(),
+            flip_index: self.flip_index.clone(),
             beside: self.further.clone(),
             masks: self.masks.options(),
             records: self.records()?,
@@ -78,6 +85,15 @@ impl FieldArgs {
         let classes = classes.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
         Ok(RecordOptions { image, label, classes, boxes: self.box_format, ..RecordOptions::default() })
     }
+}
+
+/// Opens a source, and says what is odd about it.
+fn opened(options: &OpenOptions, spec: &Path) -> Result<Input> {
+    let input = options.open(spec)?;
+    for warning in input.warnings() {
+        say(format!("warning: {warning}"));
+    }
+    Ok(input)
 }
 
 fn is_remote(spec: &Path) -> bool {
@@ -171,7 +187,7 @@ impl SourceArgs {
                 .map(|(folder, size_bytes)| crate::source::ShardCache { folder, size_bytes }),
             ..self.fields.options(self.format)?
         };
-        options.open(spec)
+        opened(&options, spec)
     }
 
     /// Whether the images come from a server.

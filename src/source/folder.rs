@@ -118,8 +118,9 @@ impl ImageFolder {
         if found.ends.is_empty() {
             let (folders, others) = (found.classes.len(), walk.skipped.files());
             let none = format!(
-                "it has {folders} folders, {others} other files, and no file that ends in .jpg, .jpeg, .png, .webp, .pgm or \
-                 .ppm: give a folder of class folders with images, or one of images"
+                "it has {folders} folders, {others} other files, and no file that ends in {}: give a folder of class \
+                 folders with images, or one of images",
+                endings()
             );
             return Err(Error::io("find images in", root)(io::Error::new(io::ErrorKind::NotFound, none)));
         }
@@ -129,14 +130,66 @@ impl ImageFolder {
         Ok(found)
     }
 
+    /// Lists the images below `root` in any depth, as readers of annotations find them: hidden files and folders are
+    /// skipped, all others are walked, and images come in the order of their whole paths. There are no classes.
+    ///
+    /// # Errors
+    /// The errors of [`open`](Self::open).
+    pub(super) fn below(root: &Path) -> Result<Self> {
+        let mut walk = Walk { skipped: Skipped::default(), ancestors: Vec::new(), listings: Vec::new() };
+        walk.without_hidden(root, Vec::new())?;
+        let mut images: Vec<(Vec<u8>, usize)> = Vec::new();
+        for (at, listing) in walk.listings.iter().enumerate() {
+            let path = |&span| {
+                if listing.path.is_empty() {
+                    listing.name(span).to_vec()
+                } else {
+                    [&listing.path, &b"/"[..], listing.name(span)].concat()
+                }
+            };
+            images.extend(listing.spans.iter().map(path).map(|path| (path, at)));
+        }
+        if images.iter().all(|(path, _)| std::str::from_utf8(path).is_ok()) {
+            images.sort_unstable();
+        } else {
+            images.sort_unstable_by(|(a, _), (b, _)| by_code_points(a, b));
+        }
+        let mut found = Self {
+            root: root.to_owned(),
+            classes: Vec::new(),
+            names: Vec::new(),
+            ends: Vec::new(),
+            folders: Vec::new(),
+            skipped: walk.skipped,
+            metadata: Arc::default(),
+        };
+        for run in images.chunk_by(|(_, a), (_, b)| a == b) {
+            let folder = &walk.listings[run[0].1].path;
+            let start = if folder.is_empty() { 0 } else { folder.len() + 1 };
+            found.extend(folder, run.iter().map(|(path, _)| &path[start..]), 0);
+        }
+        if found.ends.is_empty() {
+            let none = format!("it has {} other files, and none that ends in {}", found.skipped.files(), endings());
+            return Err(Error::io("find images in", root)(io::Error::new(io::ErrorKind::NotFound, none)));
+        }
+        found.names.shrink_to_fit();
+        found.ends.shrink_to_fit();
+        Ok(found)
+    }
+
     fn add(&mut self, listing: &Listing, label: u32) {
         self.names.reserve(listing.names.len());
         self.ends.reserve(listing.spans.len());
+        self.extend(&listing.path, listing.spans.iter().map(|&span| listing.name(span)), label);
+    }
+
+    /// Adds images of a folder, given by its path from the root.
+    fn extend<'a>(&mut self, folder: &[u8], names: impl Iterator<Item = &'a [u8]>, label: u32) {
         let mut room = 0;
-        for name in listing.spans.iter().map(|&span| listing.name(span)) {
+        for name in names {
             if room < name.len() as u64 {
                 let (first, names) = (self.ends.len() as u64, self.names.len() as u64);
-                self.folders.push(Folder { path: listing.path.as_slice().into(), label, first, names });
+                self.folders.push(Folder { path: folder.into(), label, first, names });
                 room = FOLDER_NAMES_BYTES.max(name.len() as u64);
             }
             room -= name.len() as u64;
@@ -313,6 +366,28 @@ impl Walk {
         Ok(())
     }
 
+    /// Lists the folder `path` (from the root) and all folders below it, without hidden files and folders.
+    fn without_hidden(&mut self, root: &Path, path: Vec<u8>) -> Result<()> {
+        let folder = root.join(path_from_bytes(&path));
+        let identity = identity(&folder)?;
+        if self.ancestors.contains(&identity) {
+            self.skipped.add("link back to a folder around it");
+            return Ok(());
+        }
+        let (mut listing, folders) = self.list(&folder)?;
+        listing.spans = listing.spans.iter().copied().filter(|&span| !listing.name(span).starts_with(b".")).collect();
+        self.ancestors.push(identity);
+        for name in folders.into_iter().filter(|name| !name.starts_with(b".")) {
+            let below = if path.is_empty() { name } else { [&path, &b"/"[..], &name].concat() };
+            self.without_hidden(root, below)?;
+        }
+        self.ancestors.pop();
+        if !listing.spans.is_empty() {
+            self.listings.push(Listing { path, ..listing });
+        }
+        Ok(())
+    }
+
     /// Returns the images directly in `folder`, sorted, and the names of the folders directly in it.
     fn list(&mut self, folder: &Path) -> Result<(Listing, Vec<Vec<u8>>)> {
         let mut listing = Listing { path: Vec::new(), names: Vec::new(), spans: Vec::new() };
@@ -344,7 +419,15 @@ impl Walk {
     }
 }
 
-fn is_image(name: &[u8]) -> bool {
+/// The endings of images, for messages.
+fn endings() -> String {
+    let endings = ENDINGS.map(String::from_utf8_lossy);
+    let [others @ .., last] = &endings;
+    format!("{} or {last}", others.join(", "))
+}
+
+/// Whether a file's name ends like an image's.
+pub(super) fn is_image(name: &[u8]) -> bool {
     ENDINGS.iter().any(|ending| {
         name.len().checked_sub(ending.len()).is_some_and(|start| name[start..].eq_ignore_ascii_case(ending))
     })
@@ -404,6 +487,16 @@ pub(super) mod tests {
             }
         }
         root
+    }
+
+    /// The cases of a kind that tests/formats/annotations.py made, with the answers of the formats' own readers.
+    pub(in crate::source) fn made_cases(kind: &str) -> impl Iterator<Item = serde_json::Value> {
+        use std::io::BufRead;
+        let usual = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/annotations.jsonl");
+        let path = std::env::var_os("WARPFEED_CASES").map_or(usual, PathBuf::from);
+        let lines = io::BufReader::new(fs::File::open(path).unwrap()).lines();
+        let cases = lines.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap());
+        cases.filter(move |case| case["kind"] == kind)
     }
 
     fn samples(root: &Path) -> Vec<(String, u32)> {
@@ -497,6 +590,36 @@ pub(super) mod tests {
         let source = ImageFolder::open(folder).unwrap();
         assert_eq!((source.len(), source.label(1), source.has_labels()), (2, None, false));
         assert_eq!((source.classes().len(), source.skipped_files()), (0, 1));
+    }
+
+    /// The expected order is that of Ultralytics: sorted paths of `glob("**/*.*", recursive=True)`.
+    #[test]
+    fn images_below_a_folder_are_found_in_any_depth_but_hidden_ones() {
+        let root = tree(&[
+            "2.jpg",
+            "10.jpg",
+            "a.jpg",
+            "a/1.jpg",
+            "a-b/1.jpg",
+            "a/b/c/1.png",
+            "a.d/1.JPG",
+            "a/z.txt",
+            ".ipynb_checkpoints/2-checkpoint.jpg",
+            "a/.cache/1.jpg",
+            "._2.jpg",
+            "ä/1.jpg",
+        ]);
+        let source = ImageFolder::below(root.path()).unwrap();
+        let paths: Vec<String> = (0..source.len())
+            .map(|i| source.path(i).strip_prefix(root.path()).unwrap().to_str().unwrap().to_owned())
+            .collect();
+        let want = ["10.jpg", "2.jpg", "a-b/1.jpg", "a.d/1.JPG", "a.jpg", "a/1.jpg", "a/b/c/1.png", "ä/1.jpg"];
+        assert_eq!((paths, source.skipped_files()), (want.map(str::to_owned).to_vec(), 1));
+        assert!(source.classes().is_empty() && source.encoded(6).unwrap() == b"a/b/c/1.png");
+        let none = ImageFolder::below(&root.path().join("a/.cache/..")).map(|found| found.len());
+        assert_eq!(none.unwrap(), 2);
+        let empty = tree(&["a/1.txt", ".b/1.jpg"]);
+        assert!(ImageFolder::below(empty.path()).unwrap_err().to_string().contains(".pgm or .ppm"));
     }
 
     #[test]

@@ -127,6 +127,15 @@ impl Input {
         }
     }
 
+    /// What is odd about the source and no fault of a sample ([`Source::warnings`]).
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        match self {
+            Self::DataSet(source) => source.warnings(),
+            Self::Stream(_) => Vec::new(),
+        }
+    }
+
     /// Whether the samples have labels; `None` for a stream, whose first sample will tell.
     #[must_use]
     pub fn has_labels(&self) -> Option<bool> {
@@ -145,7 +154,7 @@ impl Input {
         };
         let kinds = skipped.into_iter().map(|(kind, files)| SkippedFiles { kind, files }).collect();
         let (images, labels, classes) = (self.samples(), self.has_labels(), self.classes().len());
-        SourceSummary { images, labels, classes, passed_over, kinds }
+        SourceSummary { images, labels, classes, passed_over, kinds, warnings: self.warnings() }
     }
 
     /// A number that identifies the input when an epoch is resumed.
@@ -202,6 +211,9 @@ pub struct SourceSummary {
     pub passed_over: u64,
     /// Skipped files by kind, the most frequent kind first; empty if the source does not tell kinds apart.
     pub kinds: Vec<SkippedFiles>,
+    /// What is odd about the source, a sentence each ([`Source::warnings`]).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Skipped files of one kind.

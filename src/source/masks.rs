@@ -1,8 +1,9 @@
 //! Masks beside images: a PNG of classes for each image, for semantic segmentation.
 
+use super::frame::Frame;
 use super::names::read_names;
+use super::read_limited;
 use super::{ImageFolder, MAX_ENCODED_BYTES, Sample, Source, Want, no_fields, no_such_sample, path_from_bytes};
-use super::{read_limited, turned};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::fields::{Fields, MASK, Mask, MaskValues};
@@ -135,12 +136,13 @@ impl MaskOptions {
     }
 }
 
-/// Images of a folder with masks in another: for `IMAGES/a/1.jpg` the mask `MASKS/a/1.png`. The images are those that
-/// [`ImageFolder`] lists, or those that [`MaskOptions::list`] names.
+/// Images of a folder with masks in another: for `IMAGES/a/1.jpg` the mask `MASKS/a/1.png`. The images are all those
+/// below the folder, without hidden files and folders, in the order of their paths, or those that [`MaskOptions::list`]
+/// names. Endings are those of [`ImageFolder`].
 ///
 /// The field is `mask`, of 8 bits, or of 16 if the file or a class needs them. Gray values and indices of palettes are
-/// read as they are stored, and mean what [`MaskOptions::ids`] says. A mask belongs to the image as it is stored,
-/// before it is turned by its EXIF tag.
+/// read as they are stored, and mean what [`MaskOptions::ids`] says. A mask of the size that the image has as its EXIF
+/// tag turns it is a mask of that image; otherwise it is one of the stored image.
 ///
 /// A mask that is missing, is no PNG of gray values or indices, has another size than its image, or a class without a
 /// name makes its sample a bad one; the error names both files.
@@ -178,7 +180,7 @@ impl MaskFolder {
     /// classes, or a name of the list is no image's; [`Error::Io`] if the list cannot be read.
     pub fn open(images: impl AsRef<Path>, masks: impl AsRef<Path>, options: MaskOptions) -> Result<Self> {
         let (root, masks) = (images.as_ref().to_owned(), masks.as_ref().to_owned());
-        let (images, table) = (ImageFolder::open(&root)?, table(&options)?.into());
+        let (images, table) = (ImageFolder::below(&root)?, table(&options)?.into());
         let mut found = Self { images, listed: None, root, masks, options, table, classes: Vec::new() };
         let mut numbers = HashMap::new();
         for image in 0..found.images.len() {
@@ -251,7 +253,7 @@ impl MaskFolder {
     }
 
     /// Reads the mask of an image with this header.
-    fn mask(&self, image: &Path, header: &Header) -> Result<Mask> {
+    fn fields_of(&self, image: &Path, header: &Header) -> Result<Fields> {
         let path = self.mask_of(image);
         let wrong = |message: &str| {
             let message = format!("{}, the mask of {}: {message}", path.display(), image.display());
@@ -264,9 +266,7 @@ impl MaskFolder {
             bytes => bytes?,
         };
         let size = probe(&bytes).map_err(|error| wrong(&error.to_string()))?.size;
-        if size != header.size {
-            return Err(wrong(&format!("it has {size} pixels, the image {}{}", header.size, turned(header, size))));
-        }
+        let frame = Frame::of(header, size).map_err(|message| wrong(&message))?;
         let stored = Mask::from_png(&bytes, DEFAULT_MAX_PIXELS).map_err(|error| wrong(&error.to_string()))?;
         let values = &stored.planes()[0];
         let classes = self.classes_of(values);
@@ -278,7 +278,8 @@ impl MaskFolder {
         if let Some(class) = unknown {
             return Err(wrong(&format!("it has class {class}, of {} classes", self.classes.len())));
         }
-        Ok(Mask::new(size, classes)?.with_fill(self.options.ignored))
+        let mask = Mask::new(size, classes)?.with_fill(self.options.ignored);
+        frame.to_stored(Fields::new().with(MASK, mask)?)
     }
 
     /// The classes of a file's numbers, in 8 bits if all fit.
@@ -340,8 +341,8 @@ impl Source for MaskFolder {
         // The size of the image is in its header.
         super::read_file(&path, sample.buffer())?;
         if !want.fields.is_empty() {
-            let mask = self.mask(&path, &probe(sample.bytes())?)?;
-            sample.set_fields(Fields::new().with(MASK, mask)?);
+            let fields = self.fields_of(&path, &probe(sample.bytes())?)?;
+            sample.set_fields(fields);
         }
         Ok(())
     }
@@ -365,6 +366,10 @@ impl Source for MaskFolder {
 
     fn skipped_kinds(&self) -> Vec<(String, u64)> {
         self.images.skipped_kinds()
+    }
+
+    fn checked_fields(&self) -> Vec<String> {
+        vec![MASK.to_owned()]
     }
 
     fn check_field(&self, field: &str) -> Result<()> {
@@ -461,6 +466,14 @@ mod tests {
     }
 
     #[test]
+    fn masks_of_the_upright_image_are_turned_to_the_stored_one() {
+        let upright = Mask::new(Size::new(2, 3), vec![0_u8, 1, 2, 3, 4, 5]).unwrap().to_png(0).unwrap();
+        let (_folder, source) = with_mask(&upright, 6, MaskOptions::default());
+        let mask = read(&source, 0).unwrap();
+        assert_eq!((mask.size(), &*mask.planes()[0]), (Size::new(3, 2), &vec![1_u8, 3, 5, 0, 2, 4].into()));
+    }
+
+    #[test]
     fn masks_that_are_none_make_their_sample_bad_and_both_files_are_named() {
         let gray = |width, height| {
             let size = Size::new(width, height);
@@ -469,8 +482,8 @@ mod tests {
         let color = crate::encode::encode_png(&Image::new(Size::new(3, 2))).unwrap();
         let whole = gray(3, 2);
         for (mask, orientation, message) in [
-            (gray(6, 4), 1, "it has 6 x 4 pixels, the image 3 x 2"),
-            (gray(2, 3), 6, "EXIF"),
+            (gray(6, 4), 1, "it is of an image of 6 x 4 pixels, which has 3 x 2"),
+            (gray(4, 6), 6, "which has 3 x 2, 2 x 3 upright"),
             (color, 1, "in color"),
             (jpeg(3, 2, 1), 1, "PNG"),
             (whole[..whole.len() - 20].to_vec(), 1, "PNG"),

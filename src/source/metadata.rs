@@ -120,7 +120,12 @@ impl File {
 
     /// Returns the file's path and the number of the line that contains byte `at`, for messages.
     fn line(&self, at: usize) -> String {
-        let number = 1 + self.text[..at].iter().filter(|&&byte| byte == b'\n').count();
+        let ends = |(i, byte): &(usize, &u8)| match byte {
+            b'\n' => true,
+            b'\r' => self.columns.is_some() && self.text.get(i + 1) != Some(&b'\n'),
+            _ => false,
+        };
+        let number = 1 + self.text[..at].iter().enumerate().filter(ends).count();
         format!("{} line {number}", self.path.display())
     }
 
@@ -134,7 +139,7 @@ impl File {
             let end = self.text[at..].iter().position(|&byte| byte == b'\n');
             return Ok(at..end.map_or(self.text.len(), |end| at + end + 1));
         }
-        match record(&self.text, at) {
+        match record(&self.text, at, |_| {}) {
             Some(row) => Ok(row),
             None => self.refuse(at, "quotation marks in pairs", "one without a partner, in the row that begins"),
         }
@@ -192,44 +197,62 @@ fn field(columns: Option<&[Vec<u8>]>, row: &[u8], name: &str) -> Result<Option<T
     Ok((at < values.len()).then(|| Target::Bytes(values.swap_remove(at))))
 }
 
-/// Returns the range of the CSV record that begins at `start`: up to the first line end outside of quotation marks.
-/// `None` if a quotation mark has no partner.
-fn record(text: &[u8], start: usize) -> Option<Range<usize>> {
-    let mut quoted = false;
-    for (at, byte) in text.iter().enumerate().skip(start) {
-        match byte {
-            b'"' => quoted = !quoted,
-            b'\n' if !quoted => return Some(start..at + 1),
-            _ => {}
-        }
-    }
-    (!quoted).then_some(start..text.len())
+/// State of a reader of CSV, between two bytes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Place {
+    CellStart,
+    Unquoted,
+    Quoted,
+    /// After a quotation mark in a quoted cell: its end, or the first of two that stand for one.
+    AfterQuote,
 }
 
-/// Splits a CSV record (RFC 4180) into its fields, which are separated by commas and may be quoted. Inside of a quoted
-/// field, two quotation marks stand for one.
-fn fields(record: &[u8]) -> Vec<Vec<u8>> {
-    let record = record.strip_suffix(b"\n").unwrap_or(record);
-    let record = record.strip_suffix(b"\r").unwrap_or(record);
-    let (mut fields, mut quoted, mut rest) = (vec![Vec::new()], false, record);
-    while let [byte, behind @ ..] = rest {
-        rest = behind;
-        match byte {
-            b'"' if quoted && rest.first() == Some(&b'"') => rest = &rest[1..],
-            b'"' => {
-                quoted = !quoted;
-                continue;
+/// Reads the CSV record that begins at `start`, by the rules of Python's `csv` module in its default dialect: a cell is
+/// quoted only if it begins with a quotation mark, what follows the closing one belongs to the cell, and a line ends with
+/// `\n`, `\r` or both. Hands `cell` the bytes of each cell's value in turn, and `None` after each cell. Returns the range of
+/// the record; `None` if a quoted cell has no end, which pandas refuses and Python takes to the end of the file.
+fn record(text: &[u8], start: usize, mut cell: impl FnMut(Option<u8>)) -> Option<Range<usize>> {
+    let mut place = Place::CellStart;
+    let mut at = start;
+    while let Some(&byte) = text.get(at) {
+        at += 1;
+        place = match (place, byte) {
+            (Place::Quoted, b'"') => Place::AfterQuote,
+            (Place::Quoted, _) => {
+                cell(Some(byte));
+                Place::Quoted
             }
-            b',' if !quoted => {
-                fields.push(Vec::new());
-                continue;
+            (Place::CellStart, b'"') => Place::Quoted,
+            (Place::AfterQuote, b'"') => {
+                cell(Some(b'"'));
+                Place::Quoted
             }
-            _ => {}
-        }
-        if let Some(field) = fields.last_mut() {
-            field.push(*byte);
-        }
+            (_, b',') => {
+                cell(None);
+                Place::CellStart
+            }
+            (_, b'\n' | b'\r') => {
+                cell(None);
+                at += usize::from(byte == b'\r' && text.get(at) == Some(&b'\n'));
+                return Some(start..at);
+            }
+            _ => {
+                cell(Some(byte));
+                Place::Unquoted
+            }
+        };
     }
+    cell(None);
+    (place != Place::Quoted).then_some(start..at)
+}
+
+/// The cells of a CSV record.
+fn fields(text: &[u8]) -> Vec<Vec<u8>> {
+    let (mut fields, mut field) = (Vec::new(), Vec::new());
+    record(text, 0, |byte| match byte {
+        Some(byte) => field.push(byte),
+        None => fields.push(std::mem::take(&mut field)),
+    });
     fields
 }
 
@@ -237,12 +260,57 @@ fn fields(record: &[u8]) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
+    /// The cells of all records; the last is missing if it has no end.
+    fn all(text: &[u8]) -> Vec<Vec<String>> {
+        let (mut at, mut rows) = (0, Vec::new());
+        while at < text.len()
+            && let Some(row) = record(text, at, |_| {})
+        {
+            at = row.end;
+            rows.push(fields(&text[row]).into_iter().map(|cell| String::from_utf8(cell).unwrap()).collect());
+        }
+        rows
+    }
+
+    /// The expected cells are those of Python's csv module.
     #[test]
-    fn csv_is_read_as_rfc_4180_has_it() {
-        let text = b"a,\"b,\"\"c\"\"\nd\",\r\nx,y,z";
-        let first = record(text, 0).unwrap();
-        assert_eq!(fields(&text[first.clone()]), [&b"a"[..], b"b,\"c\"\nd", b""]);
-        assert_eq!(fields(&text[record(text, first.end).unwrap()]), [b"x", b"y", b"z"]);
+    fn csv_is_read_as_python_reads_it() {
+        for (text, want) in [
+            ("a,\"b,\"\"c\"\"\nd\",\r\nx,y,z", &[&["a", "b,\"c\"\nd", ""][..], &["x", "y", "z"]][..]),
+            ("1,a 5\" pipe\n2,a 6\" pipe\n", &[&["1", "a 5\" pipe"], &["2", "a 6\" pipe"]]),
+            ("5\" x 7\",say \"hi\" now, \"a\"", &[&["5\" x 7\"", "say \"hi\" now", " \"a\""]]),
+            ("\"a\"b\"c,\"\",\"\"\"\"", &[&["ab\"c", "", "\""]]),
+            ("a\rb\r\nc\n\rd", &[&["a"], &["b"], &["c"], &[""], &["d"]]),
+            ("\"a\r\nb\"\n,", &[&["a\r\nb"], &["", ""]]),
+            ("a\n\"b\n", &[&["a"]]),
+        ] {
+            assert_eq!(all(text.as_bytes()), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn made_tables_are_read_as_pythons_csv_module_reads_them() {
+        let mut cases = 0;
+        for case in super::super::folder::tests::made_cases("csv") {
+            let text = case["text"].as_str().unwrap();
+            let (mut at, mut rows) = (0, Some(Vec::new()));
+            while at < text.len() {
+                let Some(row) = record(text.as_bytes(), at, |_| {}) else {
+                    rows = None;
+                    break;
+                };
+                at = row.end;
+                let row = &text[row];
+                if !row.trim_end_matches(['\n', '\r']).is_empty() {
+                    let cells = fields(row.as_bytes()).into_iter().map(|cell| String::from_utf8(cell).unwrap());
+                    rows.iter_mut().for_each(|rows| rows.push(cells.clone().collect::<Vec<_>>()));
+                }
+            }
+            assert_eq!(serde_json::json!(rows), case["rows"], "{text:?}");
+            cases += 1;
+        }
+        assert!(cases >= 100, "{cases}");
+        println!("{cases} tables");
     }
 
     #[test]
@@ -279,7 +347,7 @@ mod tests {
             assert!(message.contains(&says) && message.ends_with("metadata.csv line 3"), "{message}");
         }
         // An unpaired quotation mark would take the rest of the file into one cell.
-        let message = refused("metadata.csv", "file_name,text\n1.jpg,\"12\" tall\n2.jpg,5\" tall\n3.jpg,six\n");
+        let message = refused("metadata.csv", "file_name,text\n1.jpg,12\" tall\n2.jpg,\"5 tall\n3.jpg,six\n");
         assert!(message.contains("quotation marks in pairs") && message.ends_with("metadata.csv line 3"), "{message}");
     }
 

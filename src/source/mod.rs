@@ -23,10 +23,12 @@
 // large sets should be packed first. Calls into the crate are guarded against panics. The crate takes the size of a
 // page from its header, at most 2 GiB.
 
+mod annotated;
 mod cifar;
 mod coco;
 mod compose;
 mod folder;
+mod frame;
 mod idx;
 mod imagenet;
 mod input;
@@ -76,10 +78,8 @@ pub use stream::{
 pub use voc::VocFolder;
 pub use yolo::YoloFolder;
 
-use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::file::open_with_metadata;
-use crate::raster::Size;
 use crate::targets::{self, Target};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -214,6 +214,18 @@ pub trait Source: Send + Sync {
         Ok(())
     }
 
+    /// What is odd about the source and no fault of a sample, such as a data set of which no image has labels: a
+    /// sentence each, with a remedy. The command prints them. Default: none.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The names of the fields that each sample has, which an audit reads to find annotations that are wrong. Default:
+    /// none.
+    fn checked_fields(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A number that identifies this source when an epoch is resumed: the same in every process and version, and
     /// different if samples or their order differ. Called once for each pipeline.
     ///
@@ -297,10 +309,16 @@ macro_rules! as_in {
         fn skipped_kinds(&$self) -> Vec<(String, u64)> {
             $of.skipped_kinds()
         }
+        fn warnings(&$self) -> Vec<String> {
+            $of.warnings()
+        }
     };
     (@check_field $self:ident, $of:expr) => {
         fn check_field(&$self, field: &str) -> Result<()> {
             $of.check_field(field)
+        }
+        fn checked_fields(&$self) -> Vec<String> {
+            $of.checked_fields()
         }
     };
     (@fingerprint $self:ident, $of:expr) => {
@@ -341,16 +359,6 @@ fn no_fields(there_are: impl std::fmt::Display, field: &str) -> Error {
 /// The error for an index beyond the last sample.
 fn no_such_sample(operation: &'static str, index: u64, len: u64) -> Error {
     Error::parameter(operation, "index", format!("below {len}, the number of samples"), index)
-}
-
-/// The end of a message that annotations are of another size than the stored image, if its EXIF tag explains that.
-fn turned(header: &Header, annotated: Size) -> &'static str {
-    let Size { width, height } = header.size;
-    if header.orientation >= 5 && annotated == Size::new(height, width) {
-        ", which its EXIF tag turns: annotations must be of the image as it is stored"
-    } else {
-        ""
-    }
 }
 
 /// Reads a whole file of at most [`MAX_ENCODED_BYTES`] into `buffer`, replacing what it holds.
@@ -476,7 +484,8 @@ mod tests {
 
     #[test]
     fn pointers_to_sources_are_sources() {
-        fn all(source: impl Source) -> (u64, bool, Vec<u8>, Option<u32>, String, Vec<String>, u64, u64) {
+        type All = (u64, bool, Vec<u8>, Option<u32>, String, Vec<String>, u64, u64);
+        fn all(source: impl Source) -> All {
             let bytes = source.encoded(0).unwrap();
             let name = source.name(0).into_owned();
             (

@@ -1,5 +1,6 @@
 //! Opens a source by its name.
 
+use super::annotated::refuse_annotated;
 use super::packed::Packed;
 use super::records::label;
 use super::spec::{self, refuse};
@@ -149,6 +150,9 @@ pub struct OpenOptions {
     /// The annotations of the images of a folder: a file for the formats [`Coco`](SourceFormat::Coco) and
     /// [`Panoptic`](SourceFormat::Panoptic), a folder for [`Masks`](SourceFormat::Masks).
     pub annotations: Option<PathBuf>,
+    /// For the format [`Coco`](SourceFormat::Coco), the keypoints that change places in a mirror image
+    /// ([`CocoFiles::flip_index`]). Default: by their names.
+    pub flip_index: Option<Vec<usize>>,
     /// Folders of further images beside the images' own ([`Compose::beside`]), for images that are files in a folder.
     pub beside: Vec<FurtherFolder>,
     /// Options for reading masks.
@@ -249,12 +253,21 @@ impl OpenOptions {
         if self.format != Some(SourceFormat::Masks) && self.masks != MaskOptions::default() {
             return wrong("masks", "only with the format masks", format!("{:?}", self.masks));
         }
+        if let (Some(flip_index), true) = (&self.flip_index, self.format != Some(SourceFormat::Coco)) {
+            return wrong("flip_index", "only with the format coco", format!("{flip_index:?}"));
+        }
         let classes = &self.records.classes;
         if let Some(format) = self.format {
             self.refuse_ignored(format)?;
         }
         match (self.format, &self.annotations) {
-            (Some(SourceFormat::Coco), Some(file)) => Ok(Some(CocoFiles::open(spec, file)?.into())),
+            (Some(SourceFormat::Coco), Some(file)) => {
+                let coco = CocoFiles::open(spec, file)?;
+                Ok(Some(match &self.flip_index {
+                    Some(flip_index) => coco.flip_index(flip_index.clone())?.into(),
+                    None => coco.into(),
+                }))
+            }
             (Some(SourceFormat::Panoptic), Some(file)) => {
                 Ok(Some(PanopticFiles::open(spec, file, file.with_extension(""))?.into()))
             }
@@ -399,7 +412,9 @@ impl OpenOptions {
                             ));
                         }
                         self.refuse_ignored(SourceFormat::Folder)?;
-                        return Ok(Opened::own(ImageFolder::open(&files[0])?));
+                        let images = ImageFolder::open(&files[0])?;
+                        refuse_annotated(&images, &files[0])?;
+                        return Ok(Opened::own(images));
                     }
                 }
             }

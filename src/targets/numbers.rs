@@ -51,8 +51,21 @@ fn from_text(text: &[u8]) -> Result<Vec<f64>, String> {
         return Ok(numbers);
     }
     let text = std::str::from_utf8(text).map_err(|_| format!("it is {:?}, which is no text", shown()))?;
-    let words = text.split(|c: char| c.is_ascii_whitespace() || c == ',').filter(|word| !word.is_empty());
-    words.map(|word| word.parse().map_err(|_| format!("it has {word:.40?}, which is no number"))).collect()
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let number = |word: &str| word.parse().map_err(|_| format!("it has {word:.40?}, which is no number"));
+    let mut numbers = Vec::new();
+    for (i, cell) in text.split(',').enumerate() {
+        if cell.trim().is_empty() {
+            // Without it, the numbers after it would move up.
+            return Err(format!("number {} of {text:.40?} is empty", i + 1));
+        }
+        for word in cell.split_ascii_whitespace() {
+            numbers.push(number(word)?);
+        }
+    }
+    Ok(numbers)
 }
 
 fn flatten<'a>(json: &'a Value, numbers: &mut Vec<f64>) -> Result<(), &'a Value> {
@@ -81,7 +94,8 @@ mod tests {
         assert_eq!(Target::Integers(vec![-7]).numbers().unwrap(), [-7.0]);
         assert_eq!(Target::Floats(vec![0.5]).numbers().unwrap(), [0.5]);
         assert_eq!(Target::Class(3).numbers().unwrap(), [3.0]);
-        for bad in ["1 x", "[1, true]", "[1", "nan", "1 inf", "{\"a\": 1}"] {
+        assert_eq!(bytes("1 2, 3 4 ,5").unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0]);
+        for bad in ["1 x", "1,,3", ",1", "1,2,", "1, ,2", ",", "[1, true]", "[1", "nan", "1 inf", "{\"a\": 1}"] {
             assert!(bytes(bad).is_err(), "{bad}");
         }
         assert!(Target::Floats(vec![f32::NAN]).numbers().is_err());

@@ -1,13 +1,15 @@
 //! Data sets with annotations in files of their own: masks beside images, VOC, YOLO; through pipelines.
 
 use crate::common::{delivered_fields as delivered, jpeg};
+use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use warpfeed::fields::{Field, Fields, Mask, MaskValues};
 use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
 use warpfeed::ops::Pad;
 use warpfeed::prelude::*;
-use warpfeed::source::{MaskFolder, MaskIds, MaskOptions, VocFolder, YoloFolder};
+use warpfeed::source::{CocoFiles, MaskFolder, MaskIds, MaskOptions, OpenOptions, VocFolder, YoloFolder};
 
 fn write(path: &Path, bytes: impl AsRef<[u8]>) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -122,4 +124,94 @@ fn poses_keep_their_sides_whatever_the_exif_tag() {
         check(fields, [[10.0, 5.0], [30.0, 10.0], [0.0, 0.0]], [2, 1, 0]);
         check(mirrored, [[10.0, 10.0], [30.0, 5.0], [0.0, 0.0]], [1, 2, 0]);
     }
+}
+
+/// The command's exit code, and all that it prints.
+fn command(args: &[&str]) -> (Option<i32>, String) {
+    let ran = Command::new(env!("CARGO_BIN_EXE_warpfeed")).args(args).output().unwrap();
+    (ran.status.code(), [ran.stdout, ran.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat())
+}
+
+/// Three images of 20 x 10 pixels that a tag turns: the file has the stored size of the first, the upright one of the
+/// second, and neither of the third.
+#[test]
+fn every_way_to_read_judges_sizes_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let options = JpegOptions { orientation: Some(6), ..JpegOptions::default() };
+    let image = encode_jpeg(&Image::new(Size::new(20, 10)), &options).unwrap();
+    let sizes = [[20, 10], [10, 20], [40, 20]];
+    let images = sizes.iter().enumerate().map(|(i, [width, height])| {
+        write(Path::new(&path(&format!("images/{i}.jpg"))), &image);
+        json!({"id": i, "file_name": format!("{i}.jpg"), "width": width, "height": height})
+    });
+    let images: Vec<_> = images.collect();
+    let object = |i: usize, bbox: [u32; 4]| json!({"id": i, "image_id": i, "category_id": 4, "bbox": bbox});
+    // The first two boxes lie at one place.
+    let objects = [object(0, [2, 6, 6, 3]), object(1, [1, 2, 3, 6]), object(2, [1, 1, 2, 2])];
+    let all = json!({"images": images, "annotations": objects, "categories": [{"id": 4, "name": "cat"}]});
+    write(Path::new(&path("coco.json")), all.to_string());
+    let coco = CocoFiles::open(path("images"), path("coco.json")).unwrap();
+    let builder =
+        Pipeline::builder(coco).fields(["boxes"]).batch_size(1).on_error(OnError::Skip).resize(Size::new(10, 20));
+    let made = delivered(builder).unwrap();
+    let rows: Vec<_> = made.iter().map(|fields| fields.boxes().unwrap().rows()).collect();
+    assert_eq!(rows, [[[1.0, 2.0, 4.0, 8.0]], [[1.0, 2.0, 4.0, 8.0]]]);
+    let (images, annotations) = (path("images"), path("coco.json"));
+    let source = ["--annotations", &*annotations];
+    let fields = ["--fields", "boxes,labels"];
+    let names = |text: &str| {
+        let (one, line) =
+            (text.contains("2.jpg"), "it is of an image of 40 x 20 pixels, which has 20 x 10, 10 x 20 upright");
+        assert!(one && text.contains(line) && !text.contains("1.jpg") && !text.contains("0.jpg"), "{text}");
+    };
+    let run = ["--preset", "yolo-eval", "--on-error", "skip"];
+    let (code, said) = command(&[&["run", &images, "--format", "coco"], &source[..], &fields, &run].concat());
+    assert_eq!(code, Some(0), "{said}");
+    names(&said);
+    let (out, sheet, audit) = (path("out"), path("sheet.png"), path("audit"));
+    let pack = ["pack", &images, "--from", "coco", "--format", "webdataset", "-o", &out];
+    let (_, said) = command(&[&pack[..], &source, &fields].concat());
+    names(&said);
+    let packed = Pipeline::builder(OpenOptions::default().open(&out).unwrap().into_data_set().unwrap());
+    let again = delivered(packed.fields(["boxes"]).batch_size(1).resize(Size::new(10, 20))).unwrap();
+    assert_eq!(again, made);
+    let preview = ["preview", &images, "--format", "coco", "--preset", "yolo-eval", "-o", &sheet];
+    let (_, said) = command(&[&preview[..], &source, &fields].concat());
+    assert!(said.contains("1.jpg") && !said.contains("2.jpg"), "{said}");
+    let (code, said) = command(&[&["audit", &images, "--format", "coco", "--out", &audit], &source[..]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("1 have annotations that cannot be used"), "{said}");
+    let found = fs::read_to_string(path("audit/found.jsonl")).unwrap();
+    let wrong: Vec<&str> = found.lines().filter(|line| line.contains("\"annotations\"")).collect();
+    assert!(wrong.len() == 1 && wrong[0].contains("2.jpg") && !wrong[0].contains("class"), "{found}");
+    let records = fs::read_to_string(path("audit/audit.jsonl")).unwrap();
+    assert!(records.contains("40 x 20 pixels, which has 20 x 10, 10 x 20 upright"), "{records}");
+    // Objects are counted, and images have no classes.
+    let report = fs::read_to_string(path("audit/report.json")).unwrap();
+    assert!(report.contains("object-classes") && !report.contains("Classes, in images"), "{report}");
+}
+
+#[test]
+fn what_is_odd_about_a_source_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for name in ["images/1.jpg", "images/a/2.jpg", "images/.hidden/3.jpg"] {
+        write(Path::new(&path(name)), jpeg(20, 10, 1));
+    }
+    write(Path::new(&path("classes.txt")), "cat\n");
+    let (images, classes) = (path("images"), path("classes.txt"));
+    let yolo = [&*images, "--format", "yolo", "--classes", &*classes];
+    let warning = "none of 2 images has a file of labels";
+    let run = ["--fields", "boxes,labels", "--preset", "yolo-eval"];
+    let (code, said) = command(&[&["run"], &yolo[..], &run].concat());
+    assert!(code == Some(0) && said.contains(warning) && said.contains("2 images in 1 batches"), "{said}");
+    let (code, said) = command(&[&["audit"], &yolo[..]].concat());
+    assert!(code == Some(0) && said.matches(warning).count() == 2, "{said}");
+    write(Path::new(&path("labels/a/2.txt")), "0 .5 .5 .1 .1\n");
+    let (_, said) = command(&[&["audit"], &yolo[..]].concat());
+    assert!(!said.contains(warning), "{said}");
+    // As class folders, they are refused.
+    let (code, said) = command(&["run", &images]);
+    assert!(code == Some(2) && said.contains("--format yolo") && said.contains("2.txt"), "{said}");
 }

@@ -9,7 +9,7 @@ use warpfeed::Result;
 use warpfeed::fields::{
     BoxFormat, Boxes, Clamping, Field, Fields, FurtherImage, KeyPoints, Mask, MaskValues, PointConvention,
 };
-use warpfeed::image::Size;
+use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
 use warpfeed::ops::Interpolation;
 use warpfeed::pack::{PackOptions, pack, verify};
 use warpfeed::prelude::*;
@@ -70,7 +70,12 @@ fn packing(format: RecordFormat, names: &[&str]) -> PackOptions {
 
 /// A pipeline that leaves images and fields as they are.
 fn unchanged(source: impl Into<Input>, names: &[&str]) -> Builder {
-    Pipeline::builder(source).fields(names.iter().copied()).sanitize(false).resize(SIZE).batch_size(4)
+    unchanged_of(source, names, SIZE)
+}
+
+/// A pipeline that leaves images of this size and their fields as they are.
+fn unchanged_of(source: impl Into<Input>, names: &[&str], size: Size) -> Builder {
+    Pipeline::builder(source).fields(names.iter().copied()).sanitize(false).resize(size).batch_size(4)
 }
 
 #[test]
@@ -207,11 +212,16 @@ fn opened(path: &Path, boxes: Option<BoxFormat>) -> Input {
 
 /// The fields of the only sample, by index and from front to back, which must agree.
 fn only(path: &Path, boxes: Option<BoxFormat>, names: &[&str]) -> Result<Fields> {
-    let by_index = delivered_fields(unchanged(opened(path, boxes), names));
+    only_of(path, boxes, names, SIZE)
+}
+
+/// The fields of the only sample, whose upright image has this size.
+fn only_of(path: &Path, boxes: Option<BoxFormat>, names: &[&str], size: Size) -> Result<Fields> {
+    let by_index = delivered_fields(unchanged_of(opened(path, boxes), names, size));
     let classes = vec!["cat".to_owned(), "dog".to_owned()];
     let records = RecordOptions { boxes, classes, label: Some("none".to_owned()), ..RecordOptions::default() };
     let stream = OpenOptions { records, window: Some(1), ..OpenOptions::default() }.open(path).unwrap();
-    match (by_index, delivered_fields(unchanged(stream, names))) {
+    match (by_index, delivered_fields(unchanged_of(stream, names, size))) {
         (Ok(mut a), Ok(b)) => {
             assert_eq!(a, b);
             Ok(a.remove(0))
@@ -297,7 +307,7 @@ fn annotations_that_are_wrong_make_their_sample_bad_and_are_named() {
         (
             vec![("mask.png", png(Size::new(10, 20), vec![0_u8; 200]))],
             vec!["mask"],
-            "10 x 20 pixels, the image 20 x 10",
+            "an image of 10 x 20 pixels, which has 20 x 10",
         ),
         (vec![("mask.png", b"no PNG".to_vec())], vec!["mask"], "mask.png"),
     ] {
@@ -353,6 +363,57 @@ fn tensorflows_features_are_fields() {
     fs::write(&path, without).unwrap();
     let error = delivered_fields(unchanged(data_set(&path), &["boxes"])).unwrap_err();
     assert!(error.is_bad_sample() && error.to_string().contains("no feature image/object/bbox/ymax"), "{error}");
+}
+
+#[test]
+fn the_stated_size_says_which_image_fields_are_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shard.tar");
+    let options = JpegOptions { orientation: Some(6), ..JpegOptions::default() };
+    let image = encode_jpeg(&Image::new(SIZE), &options).unwrap();
+    let found = |stated: Value, mask: Size| {
+        let mut text = json!({"boxes": [[1, 2, 4, 8]], "masks": [[[1, 2, 4, 2, 4, 8, 1, 8]]], "keypoints":
+            {"per_object": 1, "values": [[1, 2]]}});
+        for (name, side) in stated.as_object().unwrap() {
+            text[name] = side.clone();
+        }
+        let mask = png(mask, (0..200).map(|at| at as u8).collect::<Vec<u8>>());
+        let parts =
+            [member("a.jpg", &image), member("a.json", text.to_string().as_bytes()), member("a.mask.png", &mask)];
+        fs::write(&path, [&parts.concat()[..], &[0; 1024]].concat()).unwrap();
+        only_of(&path, Some(BoxFormat::Xyxy), &["boxes", "masks", "keypoints", "mask"], Size::new(10, 20))
+    };
+    // The pipeline turns all to the upright image, 10 x 20 pixels, where they lie as written.
+    let upright = Size::new(10, 20);
+    let turned = found(json!({"width": 10, "height": 20.0}), upright).unwrap();
+    assert_eq!(turned.boxes().unwrap().rows(), [[1.0, 2.0, 4.0, 8.0]]);
+    let (Some(Field::KeyPoints(points)), Some(Field::Mask(mask)), Some(Field::Mask(masks))) =
+        (turned.get("keypoints"), turned.get("mask"), turned.get("masks"))
+    else {
+        panic!("{turned:?}")
+    };
+    assert_eq!((points.points(), mask.size()), (&[[1.0, 2.0]][..], upright));
+    assert_eq!(*mask.planes()[0], MaskValues::U8((0..200).collect()));
+    let inside = |at: u8| u8::from((1..4).contains(&(at % 10)) && (2..8).contains(&(at / 10)));
+    assert_eq!(*masks.planes()[0], MaskValues::U8((0..200).map(inside).collect()));
+    // What is (x, y) in the stored image is at (10 - y, x) in the upright one. A mask has a size of its own.
+    for stated in [json!({"width": 20, "height": 10}), json!({}), json!({"width": null, "height": [10]})] {
+        for size in [SIZE, upright] {
+            let stored = found(stated.clone(), size).unwrap();
+            assert_eq!(stored.boxes().unwrap().rows(), [[2.0, 1.0, 8.0, 4.0]], "{stated}");
+            let Some(Field::Mask(mask)) = stored.get("mask") else { panic!("{stored:?}") };
+            assert_eq!(mask.size(), upright);
+        }
+    }
+    for (stated, message) in [
+        (json!({"width": 40, "height": 20}), "of 40 x 20 pixels, which has 20 x 10, 10 x 20 upright"),
+        (json!({"width": 0, "height": 20}), "of an image of 0 x 20 pixels"),
+        (json!({"warpfeed": {"size": [10, 10]}, "width": 20, "height": 10}), "of 10 x 10 pixels"),
+    ] {
+        let error = found(stated, SIZE).unwrap_err();
+        assert!(error.is_bad_sample() && error.to_string().contains(message), "{error}");
+        assert!(error.to_string().contains("shard.tar/a.jpg"), "{error}");
+    }
 }
 
 /// TFRecords in which the feature `name` has another name of the same length.

@@ -5,11 +5,11 @@ use crate::ending::detached;
 use crate::error::raise;
 use crate::objects::Objects;
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Deserialize;
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use warpfeed::image::Size;
@@ -47,6 +47,7 @@ struct Options {
     random_access: bool,
     mask_ids: Option<String>,
     box_format: Option<String>,
+    flip_index: Option<Vec<usize>>,
     beside: Vec<String>,
 }
 
@@ -58,6 +59,7 @@ impl Options {
             format: self.format.map(|format| format.parse()).transpose()?,
             split: self.split,
             annotations: self.annotations,
+            flip_index: self.flip_index,
             beside: self
                 .beside
                 .iter()
@@ -120,6 +122,10 @@ impl Source {
         serde_json::from_str::<Options>(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let opened = Opened { path, options, process: std::process::id() };
         let input = detached(py, || opened.open()).map_err(raise)?;
+        for warning in input.warnings() {
+            let warning = CString::new(warning.replace('\0', " ")).unwrap_or_default();
+            PyErr::warn(py, &py.get_type::<PyUserWarning>(), &warning, 1)?;
+        }
         Ok(Self { input, opened: Some(opened) })
     }
 

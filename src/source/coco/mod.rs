@@ -1,6 +1,9 @@
 //! COCO's annotations: a JSON file beside a folder of images. LVIS and Objects365 have the same form.
 
 mod file;
+mod ids;
+mod keypoints;
+mod loose;
 pub(super) mod outline;
 mod panoptic;
 pub(super) mod runs;
@@ -8,12 +11,16 @@ pub(super) mod segmentation;
 
 pub use panoptic::PanopticFiles;
 
+use super::frame::Frame;
 use super::{Sample, Source, Want, no_fields, no_such_sample, read_file};
+use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Boxes, Fields, KEYPOINTS, KeyPoints, LABELS, MASKS, Mask};
-use crate::raster::Size;
+use crate::raster::{DEFAULT_MAX_PIXELS, Size, check_pixels};
 use crate::targets::{self, Target};
-use file::{Annotations, Object};
+use file::{Annotations, Object, Stated};
+use ids::Id;
+use loose::Value;
 use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -32,11 +39,17 @@ const TO_CENTER_PX: f32 = 0.5;
 /// The fields are `boxes` (XYXY), `labels` (0 for the category with the lowest number, without COCO's gaps),
 /// `category_ids` (the numbers in the file), `area`, `iscrowd`, `ids`, `masks` (one for each object, with the pixels of
 /// pycocotools) and `keypoints`, whose coordinates are 0.5 more than in the file, where they are indices of pixels. A
-/// mirror exchanges keypoints whose names begin with `left_` and `right_`. The target field `image_id` has the image's
-/// number. All belong to the image as it is stored, before it is turned by its EXIF tag.
+/// mirror exchanges keypoints whose names tell left from right, or those of [`flip_index`](Self::flip_index). The target
+/// field `image_id` has the image's number.
+///
+/// The size that the file states says which image the annotations are of: the stored one, or the one that the EXIF tag
+/// makes of it. Where both have that size, or none is stated, it is the stored one. An image that has neither size is a
+/// bad sample; the error has both sizes.
 ///
 /// An object whose category is unknown, whose box is not finite, has a negative side or lies outside its image, or whose
-/// mask cannot be made, makes its sample a bad one; the error names the annotation.
+/// mask cannot be made, makes its sample a bad one, and so does a value of another type than COCO's; the error names
+/// annotation and entry. Files are read as Python's `json` and pycocotools read them: NaN and Infinity are numbers, 1.0 is
+/// 1, and ids may be texts.
 ///
 /// ```
 /// use warpfeed::source::{CocoFiles, Source};
@@ -62,6 +75,8 @@ pub struct CocoFiles {
     /// The numbers of the images that are samples, in order.
     images: Vec<u32>,
     crowds: bool,
+    /// The keypoints that change places in a mirror, if they are given.
+    flip_index: Option<Arc<[usize]>>,
 }
 
 impl CocoFiles {
@@ -69,12 +84,12 @@ impl CocoFiles {
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be read, [`Error::Parameter`] if it is not JSON of this form, has no image, has
-    /// two images or two annotations with one number, or an annotation of an image that it has not.
+    /// two different categories with one number, or an annotation that names no image.
     pub fn open(folder: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Self> {
         let (folder, path) = (folder.as_ref().to_owned(), path.as_ref().to_owned());
         let annotations = Arc::new(Annotations::read(&path)?);
         let images = (0..annotations.images.len() as u32).collect();
-        Ok(Self { folder, path, annotations, images, crowds: false })
+        Ok(Self { folder, path, annotations, images, crowds: false, flip_index: None })
     }
 
     /// Sets whether crowds are objects too: regions of many objects, whose masks cover them all. Default: false.
@@ -82,6 +97,23 @@ impl CocoFiles {
     pub fn crowds(mut self, crowds: bool) -> Self {
         self.crowds = crowds;
         self
+    }
+
+    /// Sets which keypoints change places in a mirror image: [`KeyPoints::flip_index`]. Default: those whose names are
+    /// equal but for left and right (`left_eye`, `eye_l`, `L Eye`, `leftEye`).
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] unless it has the number of each keypoint of the categories once.
+    pub fn flip_index(mut self, flip_index: impl Into<Arc<[usize]>>) -> Result<Self> {
+        let flip_index = flip_index.into();
+        let (count, _) = self.annotations.keypoints();
+        if count == 0 {
+            let expected = "only with categories that have keypoints";
+            return Err(Error::parameter("CocoFiles", "flip_index", expected, self.path.display()));
+        }
+        KeyPoints::of_objects(count, Vec::new(), Vec::new())?.flip_index(Arc::clone(&flip_index))?;
+        self.flip_index = Some(flip_index);
+        Ok(self)
     }
 
     /// Leaves out the images without objects.
@@ -115,6 +147,11 @@ impl CocoFiles {
 
     /// The path of an image. Names that lead out of the folder are refused.
     fn image_path(&self, image: u32) -> Result<PathBuf> {
+        let Annotations { images, ids, .. } = &*self.annotations;
+        let own = &images[image as usize];
+        if let Some(fault) = own.fault {
+            return Err(self.wrong(BOXES, format!("image {}: {fault}", ids.show(own.id))));
+        }
         let name = self.annotations.name(image);
         let leads_out = || self.wrong(BOXES, format!("its file_name leads out of the folder: {name:?}"));
         inside(&self.folder, name).ok_or_else(leads_out)
@@ -124,12 +161,37 @@ impl CocoFiles {
         targets::wrong(Some(field), format!("{}: {message}", self.path.display()))
     }
 
-    /// The wanted fields of an image.
-    fn fields_of(&self, image: u32, names: &[String]) -> Result<Fields> {
-        let size = self.annotations.images[image as usize].size;
-        let objects: Vec<&Object> = self.objects(image).collect();
+    /// The wanted fields of an image with this header.
+    fn fields_of(&self, image: u32, header: &Header, names: &[String]) -> Result<Fields> {
+        let [first, ..] = names else { return Ok(Fields::new()) };
+        let own = &self.annotations.images[image as usize];
+        let of_image =
+            |message: &str| self.wrong(first, format!("image {}: {message}", self.annotations.ids.show(own.id)));
+        let stated = match own.size {
+            Stated::Missing => None,
+            Stated::Of(size) => Some(size),
+            Stated::Wrong => return Err(of_image("its width and height are not two whole numbers above 0")),
+        };
+        // Masks are made for as many pixels as the header claims.
+        check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
+        let frame = Frame::of_stated(header, stated).map_err(|message| of_image(&message))?;
+        let size = frame.size;
         let bad = |field: &str, object: &Object, message: String| {
-            self.wrong(field, format!("annotation {}: {message}", object.id))
+            let message = format!("annotation {}: {message}", self.annotations.ids.show(object.id));
+            self.wrong(field, message)
+        };
+        for object in self.annotations.objects_of(image) {
+            if let Some(message) = object.fault.message() {
+                return Err(bad(first, object, message.to_owned()));
+            }
+        }
+        let objects: Vec<&Object> = self.objects(image).collect();
+        let numbers = |name: &str, entry: &str, of: fn(&Object) -> Id| -> Result<Vec<i64>> {
+            let number = |object: &&Object| {
+                let wrong = || bad(name, object, format!("its {entry} is no whole number"));
+                of(object).number().ok_or_else(wrong)
+            };
+            objects.iter().map(number).collect()
         };
         let mut fields = Fields::new();
         for name in names {
@@ -142,8 +204,8 @@ impl CocoFiles {
                 }
                 LABELS => {
                     let label = |object: &&Object| {
-                        let unknown =
-                            || bad(name, object, format!("category {} is none of the file's", object.category));
+                        let category = self.annotations.ids.show(object.category);
+                        let unknown = || bad(name, object, format!("category {category} is none of the file's"));
                         self.annotations.label(object.category).map(i64::from).ok_or_else(unknown)
                     };
                     fields.insert(LABELS, objects.iter().map(label).collect::<Result<Vec<i64>>>()?)?;
@@ -156,41 +218,61 @@ impl CocoFiles {
                     let planes = objects.iter().map(plane).collect::<Result<Vec<_>>>()?;
                     fields.insert(MASKS, Mask::of_objects(size, planes)?)?;
                 }
-                KEYPOINTS => fields.insert(KEYPOINTS, self.keypoints(&objects)?)?,
-                "category_ids" => {
-                    fields.insert("category_ids", objects.iter().map(|object| object.category).collect::<Vec<_>>())?;
+                KEYPOINTS => {
+                    let keypoints = self.keypoints(&objects, |object, message| bad(name, object, message))?;
+                    fields.insert(KEYPOINTS, keypoints)?;
                 }
-                "area" => fields.insert("area", objects.iter().map(|object| object.area).collect::<Vec<_>>())?,
+                "category_ids" => {
+                    fields.insert("category_ids", numbers(name, "category_id", |object| object.category)?)?;
+                }
+                "area" => {
+                    let area = |object: &&Object| {
+                        let wrong = || bad(name, object, "its area is missing, or no finite number".to_owned());
+                        Some(object.area).filter(|area| area.is_finite()).ok_or_else(wrong)
+                    };
+                    fields.insert("area", objects.iter().map(area).collect::<Result<Vec<f32>>>()?)?;
+                }
                 "iscrowd" => {
                     let rows: Vec<i64> = objects.iter().map(|object| object.is_crowd.into()).collect();
                     fields.insert("iscrowd", rows)?;
                 }
-                "ids" => fields.insert("ids", objects.iter().map(|object| object.id).collect::<Vec<_>>())?,
+                "ids" => fields.insert("ids", numbers(name, "id", |object| object.id)?)?,
                 _ => {}
             }
         }
-        Ok(fields)
+        frame.to_stored(fields)
     }
 
-    fn keypoints(&self, objects: &[&Object]) -> Result<KeyPoints> {
-        let (count, flip_index) = self.annotations.keypoints();
+    fn keypoints(&self, objects: &[&Object], bad: impl Fn(&Object, String) -> Error) -> Result<KeyPoints> {
+        let (count, by_names) = self.annotations.keypoints();
         let (mut points, mut visibility) = (Vec::new(), Vec::new());
         for object in objects {
-            let own = self.annotations.points(object);
+            let Some(own) = self.annotations.points(object) else {
+                return Err(bad(object, "its keypoints are no list of numbers".to_owned()));
+            };
             if own.len() != 3 * count && !own.is_empty() {
-                let message = format!("annotation {}: {} numbers for {count} keypoints", object.id, own.len());
-                return Err(self.wrong(KEYPOINTS, message));
+                return Err(bad(object, format!("its keypoints are {} numbers for {count} keypoints", own.len())));
             }
             for i in 0..count {
                 // An object of a category without keypoints has none that are labeled.
                 let [x, y, seen] = own.get(3 * i..3 * i + 3).map_or([0.0; 3], |own| [own[0], own[1], own[2]]);
                 let labeled = seen > 0.0;
+                if seen.is_nan() || labeled && !(x.is_finite() && y.is_finite()) {
+                    return Err(bad(object, format!("number {i} of its keypoints is not finite")));
+                }
                 points.push(if labeled { [x + TO_CENTER_PX, y + TO_CENTER_PX] } else { [0.0; 2] });
                 visibility.push(if labeled { (seen as u8).clamp(1, 2) } else { 0 });
             }
         }
+        let flip_index = self.flip_index.clone().unwrap_or_else(|| by_names.into());
         KeyPoints::of_objects(count, points, visibility)?.flip_index(flip_index)
     }
+}
+
+/// The size of two sides; `None` unless they are whole numbers above 0.
+fn sides(width: &Value, height: &Value) -> Option<Size> {
+    let side = |side: &Value| side.whole().and_then(|side| u32::try_from(side).ok()).filter(|side| *side > 0);
+    Some(Size::new(side(width)?, side(height)?))
 }
 
 /// The path of a file in a folder; `None` for a name that leads out of it.
@@ -224,13 +306,19 @@ impl Source for CocoFiles {
             if field != IMAGE_ID {
                 return Err(no_fields(IMAGE_ID, field));
             }
-            sample.set_target(Target::Integers(vec![self.annotations.images[image as usize].id]));
+            let Annotations { images, ids, .. } = &*self.annotations;
+            let id = images[image as usize].id;
+            let number = id.number().map(|number| Target::Integers(vec![number]));
+            let target = number.or_else(|| ids.written(id).map(|text| Target::Bytes(text.into())));
+            sample.set_target(target.ok_or_else(|| self.wrong(field, "the image's id is no whole number"))?);
+        }
+        // The size of the image is in its header.
+        if want.image || !want.fields.is_empty() {
+            read_file(&self.image_path(image)?, sample.buffer())?;
         }
         if !want.fields.is_empty() {
-            sample.set_fields(self.fields_of(image, want.fields)?);
-        }
-        if want.image {
-            read_file(&self.image_path(image)?, sample.buffer())?;
+            let header = probe(sample.bytes())?;
+            sample.set_fields(self.fields_of(image, &header, want.fields)?);
         }
         Ok(())
     }
@@ -248,6 +336,17 @@ impl Source for CocoFiles {
     /// The names of the categories, by the field `labels`.
     fn classes(&self) -> &[String] {
         &self.annotations.classes
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let sides = self.annotations.unknown_sides.iter().filter(|_| self.flip_index.is_none());
+        let warnings = self.annotations.warnings.iter().chain(sides);
+        warnings.map(|warning| format!("{}: {warning}", self.path.display())).collect()
+    }
+
+    fn checked_fields(&self) -> Vec<String> {
+        let keypoints = (self.annotations.keypoints().0 > 0).then_some(KEYPOINTS);
+        [BOXES, LABELS].into_iter().chain(keypoints).map(str::to_owned).collect()
     }
 
     fn check_field(&self, field: &str) -> Result<()> {

@@ -1,18 +1,20 @@
 //! COCO's panoptic annotations: a JSON file of segments, and a PNG file for each image whose pixels have their numbers.
 
-use super::file::Flag;
 use super::inside;
-use crate::decode::{Decoder, Format, probe};
+use super::loose::{Numbers, PythonJson, Value, entries};
+use super::sides;
+use crate::decode::{Decoder, Format, Header, probe};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Boxes, Fields, LABELS, MASK, MASKS, Mask, MaskValues};
 use crate::file::open_with_metadata;
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Rect, Size, check_pixels};
+use crate::source::frame::Frame;
 use crate::source::{Sample, Source, Want, no_fields, no_such_sample, read_file};
 use crate::targets;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::BufReader;
+use std::io::{BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,8 +30,8 @@ const VOID: u32 = 0;
 /// for the category with the lowest number, without COCO's gaps), `category_ids`, `area`, `iscrowd`, `isthing` (1 for a
 /// thing, 0 for stuff), `ids`, `masks` (one for each object), and `mask`: the label of each pixel, crowds among them, of
 /// 8 bits, or 16 for more than 255 categories. What belongs to no segment is the highest number, 255 or 65,535, as is
-/// what operations bring into view from outside. All belong to the image as it is stored, before it is turned by its
-/// EXIF tag.
+/// what operations bring into view from outside. The size that the file states says whether they are of the stored image
+/// or of the one that its EXIF tag makes of it; where both have that size, they are of the stored one.
 ///
 /// A segment whose category is unknown or whose box lies outside its image, a PNG file that is missing, damaged or of
 /// another size, pixels with a number that no segment has, and a segment without pixels make the sample a bad one; the
@@ -75,15 +77,55 @@ struct Annotated {
     segments: Vec<Segment>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 struct Segment {
     id: u32,
-    category_id: i64,
-    bbox: [f64; 4],
-    #[serde(default)]
-    area: f64,
-    #[serde(default)]
-    iscrowd: Flag,
+    category: Option<i64>,
+    /// Left, top, width, height; NaN where the file has no number.
+    bbox: [f32; 4],
+    /// NaN if there is none.
+    area: f32,
+    is_crowd: bool,
+    /// What makes the segment, and with it its sample, a bad one.
+    fault: Option<&'static str>,
+}
+
+impl From<WrittenSegment> for Segment {
+    fn from(written: WrittenSegment) -> Self {
+        let WrittenSegment { id, category_id, bbox, area, iscrowd } = written;
+        let id = id.whole().and_then(|id| u32::try_from(id).ok());
+        let bbox = match bbox {
+            Value::List(Numbers::All(bbox)) => <[f64; 4]>::try_from(bbox).ok(),
+            _ => None,
+        };
+        let crowd = match iscrowd {
+            Value::Missing | Value::Null => Some(0.0),
+            value => value.number().filter(|crowd| [0.0, 1.0].contains(crowd)),
+        };
+        let fault = match () {
+            () if id.is_none() => Some("its id is missing, or no whole number of 24 bits"),
+            () if crowd.is_none() => Some("its iscrowd is not 0 or 1"),
+            () => None,
+        };
+        Self {
+            id: id.unwrap_or(VOID),
+            category: category_id.whole(),
+            bbox: bbox.map_or([f32::NAN; 4], |bbox| bbox.map(|value| value as f32)),
+            area: area.number().map_or(f32::NAN, |area| area as f32),
+            is_crowd: crowd == Some(1.0),
+            fault,
+        }
+    }
+}
+
+entries! {
+    struct WrittenSegment("an object for each segment") {
+        id: Value,
+        category_id: Value,
+        bbox: Value,
+        area: Value,
+        iscrowd: Value,
+    }
 }
 
 /// The file as it is written. Other entries are skipped.
@@ -94,27 +136,29 @@ struct Written {
     categories: Vec<WrittenCategory>,
 }
 
-#[derive(Deserialize)]
-struct WrittenImage {
-    id: i64,
-    file_name: String,
-    width: u32,
-    height: u32,
+entries! {
+    struct WrittenImage("an object for each image") {
+        id: Value,
+        file_name: Value,
+        width: Value,
+        height: Value,
+    }
 }
 
-#[derive(Deserialize)]
-struct WrittenAnnotation {
-    image_id: i64,
-    file_name: String,
-    segments_info: Vec<Segment>,
+entries! {
+    struct WrittenAnnotation("an object for each image's annotation") {
+        image_id: Value,
+        file_name: Value,
+        segments_info: Vec<WrittenSegment>,
+    }
 }
 
-#[derive(Deserialize)]
-struct WrittenCategory {
-    id: i64,
-    name: String,
-    #[serde(default)]
-    isthing: Flag,
+entries! {
+    struct WrittenCategory("an object for each category") {
+        id: Value,
+        name: Value,
+        isthing: Value,
+    }
 }
 
 impl PanopticFiles {
@@ -131,18 +175,30 @@ impl PanopticFiles {
             Error::parameter("PanopticFiles::open", "annotations", expected, format!("{}: {got}", path.display()))
         };
         let (file, _) = open_with_metadata(&path)?;
-        let written: Written = serde_json::from_reader(BufReader::new(file)).map_err(|error| match error.is_io() {
-            true => Error::io("read", &path)(error.into()),
-            false => wrong(error.to_string()),
+        let reader = BufReader::new(PythonJson::new(file));
+        let written: Written = serde_json::from_reader(reader).map_err(|error| match error.io_error_kind() {
+            Some(kind) if kind != ErrorKind::InvalidData => Error::io("read", &path)(error.into()),
+            _ => wrong(error.to_string()),
         })?;
-        let Written { images, annotations, mut categories } = written;
+        let Written { images, annotations, categories } = written;
         let images = settle(images, annotations).map_err(wrong)?;
-        categories.sort_by_key(|category| category.id);
-        if let Some(twice) = categories.windows(2).find(|pair| pair[0].id == pair[1].id) {
-            return Err(wrong(format!("category {} is there twice", twice[0].id)));
+        let category = |WrittenCategory { id, name, isthing }: WrittenCategory| match (id.whole(), name) {
+            (Some(id), Value::Text(name)) => {
+                let isthing = if isthing == Value::Missing { Some(0.0) } else { isthing.number() };
+                let isthing = isthing.filter(|isthing| [0.0, 1.0].contains(isthing));
+                let isthing = isthing.ok_or_else(|| wrong(format!("category {id}: its isthing is not 0 or 1")))?;
+                Ok((id, isthing == 1.0, name))
+            }
+            (id, name) => Err(wrong(format!("a category has the id {id:?} and the name {name:?}"))),
+        };
+        let mut categories = categories.into_iter().map(category).collect::<Result<Vec<_>>>()?;
+        categories.sort();
+        categories.dedup();
+        if let Some(twice) = categories.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(wrong(format!("category {} is there twice", twice[0].0)));
         }
-        let numbers = categories.iter().map(|category| (category.id, category.isthing.0)).collect();
-        let classes = categories.into_iter().map(|category| category.name).collect();
+        let numbers = categories.iter().map(|(id, isthing, _)| (*id, *isthing)).collect();
+        let classes = categories.into_iter().map(|(.., name)| name).collect();
         let (folder, masks) = (folder.as_ref().to_owned(), masks.as_ref().to_owned());
         Ok(Self { folder, masks, path, images: images.into(), categories: numbers, classes, crowds: false })
     }
@@ -161,17 +217,28 @@ impl PanopticFiles {
     /// The label of each segment.
     fn labels(&self, segments: &[Segment]) -> Result<Vec<u16>, String> {
         let label = |segment: &Segment| {
-            let found = self.categories.binary_search_by_key(&segment.category_id, |(id, _)| *id);
-            let unknown = || format!("segment {}: category {} is none of the file's", segment.id, segment.category_id);
-            found.ok().and_then(|label| u16::try_from(label).ok()).ok_or_else(unknown)
+            let find = |category: i64| self.categories.binary_search_by_key(&category, |(id, _)| *id).ok();
+            let unknown = || match segment.category {
+                Some(category) => format!("segment {}: category {category} is none of the file's", segment.id),
+                None => format!("segment {}: its category_id is missing, or no whole number", segment.id),
+            };
+            let label = segment.category.and_then(find).and_then(|label| u16::try_from(label).ok());
+            label.ok_or_else(unknown)
         };
         segments.iter().map(label).collect()
     }
 
-    /// The wanted fields of an image.
-    fn fields_of(&self, image: &Annotated, names: &[String]) -> Result<Fields> {
+    /// The wanted fields of an image with this header.
+    fn fields_of(&self, image: &Annotated, header: &Header, names: &[String]) -> Result<Fields> {
+        let [first, ..] = names else { return Ok(Fields::new()) };
+        let of_image = |message: &str| self.wrong(first, format!("image {}: {message}", image.id));
+        let frame = Frame::of(header, image.size).map_err(|message| of_image(&message))?;
+        check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
         let all = &image.segments[..];
-        let objects: Vec<usize> = (0..all.len()).filter(|i| self.crowds || !all[*i].iscrowd.0).collect();
+        if let Some((segment, fault)) = all.iter().find_map(|segment| Some((segment, segment.fault?))) {
+            return Err(of_image(&format!("segment {}: {fault}", segment.id)));
+        }
+        let objects: Vec<usize> = (0..all.len()).filter(|i| self.crowds || !all[*i].is_crowd).collect();
         let numbers = |of: &dyn Fn(usize) -> i64| objects.iter().map(|i| of(*i)).collect::<Vec<i64>>();
         let labels = |name: &str| {
             let bad = |message: String| self.wrong(name, format!("image {}: {message}", image.id));
@@ -183,7 +250,7 @@ impl PanopticFiles {
         for name in names {
             match &**name {
                 BOXES => {
-                    let rows = objects.iter().map(|i| all[*i].bbox.map(|value| value as f32)).collect();
+                    let rows = objects.iter().map(|i| all[*i].bbox).collect();
                     let boxes = Boxes::new(BoxFormat::Xywh, rows).to(BoxFormat::Xyxy);
                     let bad = |message: String| self.wrong(name, format!("image {}: {message}", image.id));
                     boxes.check(image.size).map_err(bad)?;
@@ -213,16 +280,24 @@ impl PanopticFiles {
                     };
                     fields.insert(MASK, Mask::new(image.size, values)?.with_fill(ignored))?;
                 }
-                "category_ids" => fields.insert("category_ids", numbers(&|i| all[i].category_id))?,
-                "iscrowd" => fields.insert("iscrowd", numbers(&|i| all[i].iscrowd.0.into()))?,
+                "category_ids" => {
+                    labels(name)?;
+                    fields.insert("category_ids", numbers(&|i| all[i].category.unwrap_or_default()))?;
+                }
+                "iscrowd" => fields.insert("iscrowd", numbers(&|i| all[i].is_crowd.into()))?,
                 "ids" => fields.insert("ids", numbers(&|i| all[i].id.into()))?,
                 "area" => {
-                    fields.insert("area", objects.iter().map(|i| all[*i].area as f32).collect::<Vec<_>>())?;
+                    let area = |i: &usize| {
+                        let Segment { id, area, .. } = all[*i];
+                        let wrong = || of_image(&format!("segment {id}: its area is missing, or no finite number"));
+                        Some(area).filter(|area| area.is_finite()).ok_or_else(wrong)
+                    };
+                    fields.insert("area", objects.iter().map(area).collect::<Result<Vec<_>>>()?)?;
                 }
                 _ => {}
             }
         }
-        Ok(fields)
+        frame.to_stored(fields)
     }
 
     /// For each pixel the number of its segment, counted from 1; 0 if it belongs to none.
@@ -269,26 +344,27 @@ impl PanopticFiles {
 /// Joins images and their annotations, in the order of the images' numbers.
 fn settle(images: Vec<WrittenImage>, annotations: Vec<WrittenAnnotation>) -> Result<Vec<Annotated>, String> {
     let mut found = HashMap::with_capacity(annotations.len());
+    let text = |value: Value| if let Value::Text(text) = value { text } else { String::new() };
     for annotation in annotations {
-        let id = annotation.image_id;
+        let id = annotation.image_id.whole().ok_or("an annotation has no image_id")?;
         if found.insert(id, annotation).is_some() {
             return Err(format!("image {id} has two annotations"));
         }
     }
     let mut all = Vec::with_capacity(images.len());
     for WrittenImage { id, file_name: name, width, height } in images {
-        let size = Size::new(width, height);
-        if size.is_empty() {
-            return Err(format!("image {id} has {size} pixels"));
-        }
+        let id = id.whole().ok_or("an image has no whole number as its id")?;
+        let size = sides(&width, &height).ok_or_else(|| format!("image {id} has no width and height above 0"))?;
         let annotation = found.remove(&id).ok_or_else(|| format!("image {id} is there twice, or has no annotation"))?;
-        let WrittenAnnotation { file_name: mask, segments_info: segments, .. } = annotation;
+        let WrittenAnnotation { file_name: mask, segments_info, .. } = annotation;
+        let mut segments: Vec<Segment> = segments_info.into_iter().map(Segment::from).collect();
         let mut ids: Vec<u32> = segments.iter().map(|segment| segment.id).collect();
         ids.sort_unstable();
-        if ids.first() == Some(&VOID) || ids.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(format!("image {id} has a segment 0, or two of one number"));
+        let twice: Vec<u32> = ids.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+        for segment in segments.iter_mut().filter(|segment| segment.id == VOID || twice.contains(&segment.id)) {
+            segment.fault.get_or_insert("its id is 0, or that of another segment of the image");
         }
-        all.push(Annotated { id, size, name, mask, segments });
+        all.push(Annotated { id, size, name: text(name), mask: text(mask), segments });
     }
     if let Some(id) = found.keys().next() {
         return Err(format!("an annotation is of image {id}, which is not there"));
@@ -311,13 +387,15 @@ impl Source for PanopticFiles {
         if let Some(field) = want.field {
             return Err(no_fields("no targets", field));
         }
-        if !want.fields.is_empty() {
-            sample.set_fields(self.fields_of(image, want.fields)?);
-        }
-        if want.image {
+        // The size of the image is in its header.
+        if want.image || !want.fields.is_empty() {
             let path = inside(&self.folder, &image.name);
             let leads_out = || self.wrong(BOXES, format!("a file_name leads out of the folder: {:?}", image.name));
             read_file(&path.ok_or_else(leads_out)?, sample.buffer())?;
+        }
+        if !want.fields.is_empty() {
+            let header = probe(sample.bytes())?;
+            sample.set_fields(self.fields_of(image, &header, want.fields)?);
         }
         Ok(())
     }
@@ -334,6 +412,10 @@ impl Source for PanopticFiles {
     /// The names of the categories, by the field `labels`.
     fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    fn checked_fields(&self) -> Vec<String> {
+        [BOXES, LABELS, MASK].map(str::to_owned).into()
     }
 
     fn check_field(&self, field: &str) -> Result<()> {
@@ -359,6 +441,7 @@ mod tests {
             *pixel = [red, green, blue, 255];
         }
         fs::write(folder.path().join("panoptic/a.png"), encode_png(&image).unwrap()).unwrap();
+        fs::write(folder.path().join("a.jpg"), encode_png(&image).unwrap()).unwrap();
         let json = format!(
             r#"{{"images": [{{"id": 5, "file_name": "a.jpg", "width": 4, "height": 2}}],
             "annotations": [{{"image_id": 5, "file_name": "a.png", "segments_info": [{segments}]}}],
@@ -422,6 +505,8 @@ mod tests {
             ([1; 8], [segment(1, 3, 0), segment(2, 3, 0)].join(","), MASKS, "segment 2 of image 5 has no pixel"),
             ([1; 8], segment(1, 4, 0), LABELS, "segment 1: category 4"),
             ([1; 8], outside, BOXES, "outside the image"),
+            ([1; 8], segment(1, 3, 0).replace("[0, 0", "[NaN, 0"), BOXES, "is no box"),
+            ([1; 8], segment(1, 3, 7), BOXES, "segment 1: its iscrowd is not 0 or 1"),
         ] {
             let (_folder, coco) = opened(numbers, &segments);
             let error = read(&coco.unwrap(), &[name]).unwrap_err();
@@ -441,10 +526,11 @@ mod tests {
         }
         fs::remove_file(&png).unwrap();
         assert!(read(&coco, &[MASK]).unwrap_err().is_bad_sample() && read(&coco, &[BOXES]).is_ok());
-        let (folder, _) = opened([1; 8], &[segment(1, 3, 0), segment(1, 3, 0)].join(","));
+        let (folder, coco) = opened([1; 8], &[segment(1, 3, 0), segment(1, 3, 0)].join(","));
+        let error = read(&coco.unwrap(), &[BOXES]).unwrap_err();
+        assert!(error.is_bad_sample() && error.to_string().contains("segment 1: its id is 0, or that of"), "{error}");
         let file = folder.path().join("panoptic.json");
         let open = || PanopticFiles::open(folder.path(), &file, folder.path()).unwrap_err();
-        assert!(open().is_parameter() && open().to_string().contains("two of one number"), "{}", open());
         let text = fs::read_to_string(&file).unwrap().replace("\"image_id\": 5", "\"image_id\": 6");
         fs::write(&file, text).unwrap();
         assert!(open().is_parameter() && open().to_string().contains("image 5"), "{}", open());

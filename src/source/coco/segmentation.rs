@@ -1,10 +1,11 @@
 //! An object's outline or run lengths, as COCO's JSON has them, and its pixels.
 
+use super::loose::{Numbers, Value};
 use super::outline::{self, fifths};
 use super::runs::{self, decompress};
 use crate::raster::Size;
 use serde::Deserialize;
-use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
 /// The form of an object's outline.
@@ -92,8 +93,11 @@ impl Segmentation {
 }
 
 impl<'de> Deserialize<'de> for Segmentation {
+    /// Takes any value: one that is no outline is a [`Shape::Bad`].
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
+
+        const NO_OUTLINE: &str = "its segmentation is neither a list of polygons nor run lengths";
 
         impl<'de> Visitor<'de> for Either {
             type Value = Segmentation;
@@ -102,38 +106,76 @@ impl<'de> Deserialize<'de> for Segmentation {
                 f.write_str("a list of polygons, or size and counts of run lengths")
             }
 
-            fn visit_unit<E: de::Error>(self) -> Result<Segmentation, E> {
+            fn visit_unit<E>(self) -> Result<Segmentation, E> {
                 Ok(Segmentation::default())
             }
 
+            fn visit_bool<E>(self, _: bool) -> Result<Segmentation, E> {
+                Ok(Segmentation::bare(Shape::Bad(NO_OUTLINE)))
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Segmentation, E> {
+                Ok(Segmentation::bare(Shape::Bad(NO_OUTLINE)))
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Segmentation, E> {
+                Ok(Segmentation::bare(Shape::Bad(NO_OUTLINE)))
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Segmentation, E> {
+                Ok(Segmentation::bare(Shape::Bad(NO_OUTLINE)))
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Segmentation, E> {
+                Ok(Segmentation::bare(Shape::Bad(NO_OUTLINE)))
+            }
+
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Segmentation, A::Error> {
-                let mut polygons: Vec<Vec<f64>> = Vec::new();
+                let (mut polygons, mut bad): (Vec<Vec<f64>>, _) = (Vec::new(), None);
                 while let Some(polygon) = seq.next_element()? {
-                    polygons.push(polygon);
+                    match polygon {
+                        Value::List(Numbers::All(polygon)) => polygons.push(polygon),
+                        Value::List(Numbers::Mixed) => bad = Some("its segmentation has a corner that is no number"),
+                        Value::Whole(_) | Value::Number(_) => {
+                            bad = Some("its segmentation is a list of numbers, not of polygons: [[x, y, ...]]");
+                        }
+                        _ => bad = Some(NO_OUTLINE),
+                    }
                 }
-                Ok(Segmentation::polygons(&polygons))
+                Ok(bad.map_or_else(
+                    || Segmentation::polygons(&polygons),
+                    |message| Segmentation::bare(Shape::Bad(message)),
+                ))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Segmentation, A::Error> {
-                let (mut size, mut counts) = (None, None);
+                let (mut size, mut counts) = (Value::Missing, Value::Missing);
                 while let Some(key) = map.next_key::<String>()? {
                     match &*key {
-                        "size" => size = Some(map.next_value::<[i32; 2]>()?),
-                        "counts" => counts = Some(map.next_value::<Counts>()?),
+                        "size" => size = map.next_value()?,
+                        "counts" => counts = map.next_value()?,
                         _ => drop(map.next_value::<IgnoredAny>()?),
                     }
                 }
-                let (Some(size), Some(counts)) = (size, counts) else {
-                    return Ok(Segmentation::bare(Shape::Bad("its segmentation has no size or no counts")));
+                let whole = |numbers: &[f64]| numbers.iter().map(|number| whole(*number)).collect::<Option<Vec<i32>>>();
+                let size = match &size {
+                    Value::List(Numbers::All(size)) => whole(size).and_then(|size| <[i32; 2]>::try_from(size).ok()),
+                    _ => None,
                 };
-                Ok(match counts {
-                    Counts::Runs(runs) if runs.iter().all(|run| *run >= 0) => Segmentation::runs(size, runs),
-                    Counts::Runs(_) => Segmentation::bare(Shape::Bad("it has a negative run length")),
-                    Counts::Text(text) => match decompress(text.as_bytes()) {
-                        Ok(runs) => Segmentation::runs(size, runs),
-                        Err(message) => Segmentation::bare(Shape::Bad(message)),
+                let bad = |message| Ok(Segmentation::bare(Shape::Bad(message)));
+                let Some(size) = size else { return bad("its segmentation has no size, or no counts") };
+                match counts {
+                    Value::List(Numbers::All(runs)) => match whole(&runs) {
+                        Some(runs) if runs.iter().all(|run| *run >= 0) => Ok(Segmentation::runs(size, runs)),
+                        Some(_) => bad("it has a negative run length"),
+                        None => bad("it has a run length that is no whole number"),
                     },
-                })
+                    Value::Text(text) => match decompress(text.as_bytes()) {
+                        Ok(runs) => Ok(Segmentation::runs(size, runs)),
+                        Err(message) => bad(message),
+                    },
+                    _ => bad("its segmentation has no size, or no counts"),
+                }
             }
         }
 
@@ -141,9 +183,7 @@ impl<'de> Deserialize<'de> for Segmentation {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Counts {
-    Text(String),
-    Runs(Vec<i32>),
+/// The whole number of 32 bits, if a number is one.
+fn whole(number: f64) -> Option<i32> {
+    (number.fract() == 0.0 && number.abs() <= f64::from(i32::MAX)).then_some(number as i32)
 }

@@ -177,6 +177,11 @@ impl Source for WithImages {
         Ok(())
     }
 
+    fn checked_fields(&self) -> Vec<String> {
+        let own = self.folders.iter().map(|folder| folder.field.clone());
+        self.source.checked_fields().into_iter().chain(own).collect()
+    }
+
     fn check_field(&self, field: &str) -> Result<()> {
         if self.folder(field).is_some() { Ok(()) } else { self.source.check_field(field) }
     }

@@ -121,6 +121,19 @@ impl Source for Concat {
         most_frequent(self.sources.iter().flat_map(|source| source.skipped_kinds()))
     }
 
+    fn warnings(&self) -> Vec<String> {
+        self.sources.iter().flat_map(|source| source.warnings()).collect()
+    }
+
+    fn checked_fields(&self) -> Vec<String> {
+        let mut of_all = self.sources[0].checked_fields();
+        for source in &self.sources[1..] {
+            let own = source.checked_fields();
+            of_all.retain(|field| own.contains(field));
+        }
+        of_all
+    }
+
     fn check_field(&self, field: &str) -> Result<()> {
         self.sources.iter().try_for_each(|source| source.check_field(field))
     }

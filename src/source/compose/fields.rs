@@ -48,6 +48,10 @@ impl Source for WithFields {
         Ok(())
     }
 
+    fn checked_fields(&self) -> Vec<String> {
+        self.source.checked_fields()
+    }
+
     fn check_field(&self, field: &str) -> Result<()> {
         if self.names.iter().any(|name| name == field) { Ok(()) } else { self.source.check_field(field) }
     }

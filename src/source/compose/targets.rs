@@ -42,6 +42,10 @@ impl Source for WithTargets {
         Ok(())
     }
 
+    fn checked_fields(&self) -> Vec<String> {
+        self.source.checked_fields()
+    }
+
     fn check_field(&self, field: &str) -> Result<()> {
         if field == self.field { Ok(()) } else { self.source.check_field(field) }
     }

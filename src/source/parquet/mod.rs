@@ -3,14 +3,16 @@
 mod objects;
 mod targets;
 
+use super::frame::Frame;
 use super::records::Texts;
 use super::records::label::{self, Label, Numbering};
 use super::{MAX_ENCODED_BYTES, RecordOptions, Sample, Source, Want, no_such_sample};
-use crate::decode::probe;
+use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Field, Fields, LABELS};
 use crate::file::{most_open, open_with_metadata};
 use crate::raster::Size;
+use crate::source::records::stated_size;
 use crate::targets::{self as found, Target};
 use bytes::Bytes;
 use parquet::basic::{ConvertedType, LogicalType, Type};
@@ -46,7 +48,8 @@ const MAX_FAULTS: usize = 100_000;
 ///
 /// A column `objects` has fields, as Hugging Face stores them: a struct of lists or a list of structs with `bbox`
 /// ([`boxes`](crate::fields::BOXES)), `category` (`labels`), `id` (`ids`), and others by their names. No schema says what
-/// the numbers of a box mean, so [`RecordOptions::boxes`] must. Names of categories, where they are texts, are numbered by
+/// the numbers of a box mean, so [`RecordOptions::boxes`] must. Columns `width` and `height` say of which image they are,
+/// as [`CocoFiles`](super::CocoFiles) has it. Names of categories, where they are texts, are numbered by
 /// [`RecordOptions::classes`].
 ///
 /// All labels are in memory, 4 bytes each. Reading an image decompresses the page that holds it and keeps the page for
@@ -92,8 +95,12 @@ struct TargetGroup {
     rows: Arc<Vec<Option<Target>>>,
 }
 
-/// Largest number of kept [`TargetGroup`]s.
+/// Largest number of row groups of which a column is kept.
 const TARGET_GROUPS: usize = 4;
+/// Largest number of columns of a row group that are kept as targets: the target, and the size of images.
+const TARGET_COLUMNS: usize = 3;
+/// The columns of the size of images.
+const SIDES: [&str; 2] = ["width", "height"];
 
 /// A row group.
 struct Group {
@@ -353,7 +360,7 @@ impl ParquetFiles {
         let Group { file, number, .. } = self.groups[group];
         let rows = Arc::new(targets::read(&self.files[file], &self.metadata[file], number, column)?);
         let mut kept = kept();
-        if kept.len() >= TARGET_GROUPS {
+        if kept.len() >= TARGET_GROUPS * TARGET_COLUMNS {
             kept.pop_front();
         }
         kept.push_back(TargetGroup { group, column: column.to_owned(), rows: Arc::clone(&rows) });
@@ -377,10 +384,36 @@ impl ParquetFiles {
         Ok(rows)
     }
 
-    /// The wanted fields of row `index`, counted over all files, which is in `group` and has an image of this size.
-    fn fields(&self, index: u64, group: usize, names: &[String], size: Size) -> Result<Fields> {
+    /// The size that columns `width` and `height` state for the image of a row of `group`.
+    fn stated(&self, group: usize, row: usize) -> Result<Option<Result<Size, String>>> {
+        let metadata = &self.metadata[self.groups[group].file];
+        let mut sides = [None; 2];
+        for (side, column) in sides.iter_mut().zip(SIDES) {
+            if targets::find(metadata, column).is_err() {
+                return Ok(None);
+            }
+            *side = match self.targets(group, column)?.get(row) {
+                Some(Some(Target::Integers(values))) => values.first().map(|value| *value as f64),
+                // pandas writes NaN for what is missing.
+                Some(Some(Target::Floats(values))) => {
+                    values.first().filter(|value| !value.is_nan()).map(|value| f64::from(*value))
+                }
+                _ => None,
+            };
+        }
+        let [Some(width), Some(height)] = sides else { return Ok(None) };
+        Ok(Some(stated_size(width, height)))
+    }
+
+    /// The wanted fields of row `index`, counted over all files, which is in `group` and has an image with this header.
+    fn fields(&self, index: u64, group: usize, names: &[String], header: &Header) -> Result<Fields> {
         let mut fields = Fields::new();
+        let Some(first) = names.first() else { return Ok(fields) };
         let row = (index - self.groups[group].first) as usize;
+        let of_row = |message: String| found::wrong(Some(first), format!("{}: {message}", self.name(index)));
+        let stated = self.stated(group, row)?.transpose().map_err(of_row)?;
+        let frame = Frame::of_stated(header, stated).map_err(of_row)?;
+        let size = frame.size;
         for name in names {
             let wrong = |message: String| found::wrong(Some(name), format!("{}: {message}", self.name(index)));
             let rows = self.objects(group, name, names.len())?;
@@ -395,7 +428,7 @@ impl ParquetFiles {
             }
             fields.insert(name.clone(), field).map_err(|error| wrong(error.to_string()))?;
         }
-        Ok(fields)
+        frame.to_stored(fields)
     }
 
     /// Takes the kept cursor that is nearest before a row, or makes one at the beginning of the row's group.
@@ -639,8 +672,8 @@ impl Source for ParquetFiles {
             self.image(index, group, sample.buffer())?;
         }
         if !want.fields.is_empty() {
-            let size = probe(sample.bytes())?.size;
-            sample.set_fields(self.fields(index, group, want.fields, size)?);
+            let header = probe(sample.bytes())?;
+            sample.set_fields(self.fields(index, group, want.fields, &header)?);
         }
         Ok(())
     }
@@ -670,6 +703,12 @@ impl Source for ParquetFiles {
 
     fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    fn checked_fields(&self) -> Vec<String> {
+        let is_there = |name: &&str| self.metadata.iter().all(|metadata| objects::find(metadata, name).is_ok());
+        let boxes = self.boxes.map(|_| BOXES);
+        boxes.into_iter().chain([LABELS]).filter(is_there).map(str::to_owned).collect()
     }
 }
 
@@ -833,13 +872,18 @@ mod tests {
             assert_eq!(found("kind"), Some(Target::Integers(vec![10 * group + row as i64])));
             assert_eq!(found("text"), texts[row]);
         }
-        assert!(source.targets.lock().unwrap().len() <= TARGET_GROUPS);
+        assert!(source.targets.lock().unwrap().len() <= TARGET_GROUPS * TARGET_COLUMNS);
         assert!(source.target(0, "bag").unwrap_err().is_parameter());
         assert!(source.check_field("bag").unwrap_err().is_parameter() && source.check_field("box").is_ok());
     }
 
     /// Writes 4 rows of 20 x 10 pixels: two objects, none, null, and one whose box lies outside.
     fn with_objects(path: &Path, of_lists: bool, texts: bool) {
+        with_sides(path, of_lists, texts, 1, [20, 10]);
+    }
+
+    /// Writes the rows of [`with_objects`], with an orientation tag, and this width and height in all rows but the second.
+    fn with_sides(path: &Path, of_lists: bool, texts: bool, orientation: u16, sides: [i64; 2]) {
         let category = if texts { "binary category (STRING)" } else { "int64 category" };
         let list = |inner: &str| format!("(LIST) {{ repeated group list {{ {inner} }} }}");
         let bbox = list("optional float element;");
@@ -858,11 +902,14 @@ mod tests {
         let properties = WriterProperties::builder()
             .set_key_value_metadata(Some(vec![KeyValue::new("huggingface".to_owned(), names.to_owned())]))
             .build();
-        let schema = parse_message_type(&format!("message rows {{ required binary image; {objects} }}")).unwrap();
+        let stated = "optional int64 width; optional int64 height;";
+        let schema = format!("message rows {{ required binary image; {objects} {stated} }}");
+        let schema = parse_message_type(&schema).unwrap();
         let file = File::create(path).unwrap();
         let mut writer = SerializedFileWriter::new(file, Arc::new(schema), properties.into()).unwrap();
         let mut rows = writer.next_row_group().unwrap();
-        let jpeg = crate::encode::encode_jpeg(&crate::raster::Image::new(Size::new(20, 10)), &Default::default());
+        let options = crate::encode::JpegOptions { orientation: Some(orientation), ..Default::default() };
+        let jpeg = crate::encode::encode_jpeg(&crate::raster::Image::new(Size::new(20, 10)), &options);
         let mut column = rows.next_column().unwrap().unwrap();
         let images = vec![ByteArray::from(jpeg.unwrap()); 4];
         column.typed::<ByteArrayType>().write_batch(&images, None, None).unwrap();
@@ -902,8 +949,39 @@ mod tests {
             }
             column.close().unwrap();
         }
+        for side in sides {
+            let mut column = rows.next_column().unwrap().unwrap();
+            column.typed::<Int64Type>().write_batch(&[side; 3], Some(&[1, 0, 1, 1]), None).unwrap();
+            column.close().unwrap();
+        }
         rows.close().unwrap();
         writer.close().unwrap();
+    }
+
+    #[test]
+    fn columns_of_sides_say_which_image_boxes_are_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.parquet");
+        let names = [BOXES.to_owned()];
+        let read = |orientation, sides, index| {
+            with_sides(&path, false, false, orientation, sides);
+            let options = RecordOptions { boxes: Some(BoxFormat::Xywh), ..RecordOptions::default() };
+            let source = ParquetFiles::open(std::slice::from_ref(&path), &options).unwrap();
+            let (mut sample, want) = (Sample::default(), Want::IMAGE.without_image().and_fields(&names));
+            source.read(index, &want, &mut sample)?;
+            let found = sample.take_found(&want)?.fields.unwrap();
+            Ok::<_, Error>(found.boxes().unwrap().rows().first().copied())
+        };
+        assert_eq!(read(6, [20, 10], 0).unwrap(), Some([2.0, 3.0, 4.0, 5.0]));
+        // (2, 3) to (6, 8) of the upright image of 10 x 20 pixels.
+        assert_eq!(read(6, [10, 20], 0).unwrap(), Some([3.0, 4.0, 5.0, 4.0]));
+        assert_eq!(read(6, [99, 99], 1).unwrap(), None, "no size is stated");
+        for (sides, message) in [([40, 20], "40 x 20 pixels, which has 20 x 10, 10 x 20 upright"), ([0, 10], "0 x 10")]
+        {
+            let error = read(6, sides, 0).unwrap_err();
+            assert!(error.is_bad_sample() && error.to_string().contains(message), "{error}");
+            assert!(error.to_string().contains("row 0"), "{error}");
+        }
     }
 
     /// Definition levels of a schema of objects.

@@ -58,6 +58,7 @@ use crate::memory;
 use crate::targets::{self, Target};
 use entry::Entry;
 use fields::FieldReader;
+pub(super) use fields::stated_size;
 pub(crate) use format::NewSample;
 pub use format::RecordFormat;
 pub(super) use format::{damaged, no_samples};

@@ -2,8 +2,9 @@
 
 mod xml;
 
+use super::frame::Frame;
 use super::names::read_names;
-use super::{Sample, Source, Want, no_fields, no_such_sample, read_file, read_text_limited, turned};
+use super::{Sample, Source, Want, no_fields, no_such_sample, read_file, read_text_limited};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Boxes, Fields, LABELS};
@@ -48,8 +49,8 @@ const MAX_ANNOTATION_BYTES: u64 = 4 << 20;
 ///
 /// The fields are `boxes` (XYXY), `labels`, `difficult` and `truncated` (0 or 1). VOC counts pixels from 1, and both
 /// corners lie in the box: so 1 is subtracted from `xmin` and `ymin`, and `xmax` and `ymax` stay, as they are the far
-/// edges of the last pixels. What reaches outside the image is cut off. Boxes belong to the image as it is stored,
-/// before it is turned by its EXIF tag.
+/// edges of the last pixels. What reaches outside the image is cut off. A file that states the size of the image as its
+/// EXIF tag turns it has boxes of that image; otherwise they are those of the stored image.
 ///
 /// A missing or damaged annotation file, one of another size than its image, and an object of an unknown class, without
 /// a box or with one that lies outside the image make the sample a bad one; the error names file and object.
@@ -133,18 +134,11 @@ impl VocFolder {
             |field: &str, message: String| targets::wrong(Some(field), format!("{}: {message}", path.display()));
         let found = Annotation::read(&read_text_limited(&path, MAX_ANNOTATION_BYTES)?)
             .map_err(|message| wrong(BOXES, message))?;
-        if let [Some(width), Some(height)] = found.size
-            && width.min(height) > 0.0
-        {
-            let (annotated, image) = (Size::new(width as u32, height as u32), header.size);
-            if annotated != image {
-                let turned = turned(header, annotated);
-                return Err(wrong(
-                    BOXES,
-                    format!("it is of an image of {annotated} pixels, which has {image}{turned}"),
-                ));
-            }
-        }
+        let stated = match found.size {
+            [Some(width), Some(height)] if width.min(height) > 0.0 => Some(Size::new(width as u32, height as u32)),
+            _ => None,
+        };
+        let frame = Frame::of_stated(header, stated).map_err(|message| wrong(BOXES, message))?;
         let numbered = found.objects.iter().zip(1..);
         let objects: Vec<(&Object, usize)> =
             numbered.filter(|(object, _)| self.difficult || object.difficult != Some(true)).collect();
@@ -160,7 +154,7 @@ impl VocFolder {
             match &**name {
                 BOXES => {
                     let row = |own: &(&Object, usize)| {
-                        corners(own.0, header.size).map_err(|message| bad(BOXES, own, &message))
+                        corners(own.0, frame.size).map_err(|message| bad(BOXES, own, &message))
                     };
                     let rows = objects.iter().map(row).collect::<Result<_>>()?;
                     fields.insert(BOXES, Boxes::new(BoxFormat::Xyxy, rows))?;
@@ -177,7 +171,7 @@ impl VocFolder {
                 _ => {}
             }
         }
-        Ok(fields)
+        frame.to_stored(fields)
     }
 }
 
@@ -229,6 +223,10 @@ impl Source for VocFolder {
 
     fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    fn checked_fields(&self) -> Vec<String> {
+        [BOXES, LABELS].map(str::to_owned).into()
     }
 
     fn check_field(&self, field: &str) -> Result<()> {
@@ -295,6 +293,21 @@ mod tests {
     }
 
     #[test]
+    fn boxes_of_the_upright_image_are_turned_to_the_stored_one() {
+        let annotation = |width, height| {
+            let size = format!("<size><width>{width}</width><height>{height}</height></size>");
+            size + &object("dog", ["1", "1", "4", "2"], "")
+        };
+        let rows = |annotation: &str, tag| {
+            read(&opened(annotation, tag).1, &[BOXES]).map(|found| found.boxes().unwrap().rows()[0])
+        };
+        assert_eq!(rows(&annotation(10, 20), 6).unwrap(), [0.0, 6.0, 2.0, 10.0]);
+        assert_eq!(rows(&annotation(20, 10), 6).unwrap(), [0.0, 0.0, 4.0, 2.0]);
+        let error = rows(&annotation(10, 20), 3).unwrap_err().to_string();
+        assert!(error.contains("an image of 10 x 20 pixels, which has 20 x 10"), "{error}");
+    }
+
+    #[test]
     fn annotations_that_are_wrong_make_their_sample_bad_and_are_named() {
         let second = |object: String| format!("<object><name>dog</name><difficult>1</difficult></object>{object}");
         for (annotation, field, message) in [
@@ -305,7 +318,6 @@ mod tests {
             (second(object("dog", ["21", "1", "23", "2"], "")), BOXES, "lies outside the image of 20 x 10"),
             (second(object("dog", ["x", "1", "23", "2"], "")), BOXES, "object 2: <xmin> is \"x\""),
             ("<size><width>40</width><height>20</height></size>".to_owned(), BOXES, "an image of 40 x 20 pixels"),
-            ("<size><width>10</width><height>20</height></size>".to_owned(), BOXES, "EXIF"),
         ] {
             let error = read(&opened(&annotation, 6).1, &[field]).unwrap_err();
             let text = error.to_string();

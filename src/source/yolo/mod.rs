@@ -12,6 +12,7 @@ use crate::fields::{BOXES, BoxFormat, Boxes, Fields, KEYPOINTS, KeyPoints, LABEL
 use crate::raster::Size;
 use crate::targets;
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,14 +25,18 @@ const FIELDS: [&str; 4] = [BOXES, LABELS, MASKS, KEYPOINTS];
 const MAX_LABELS_BYTES: u64 = 16 << 20;
 /// Largest `data.yaml`, in bytes.
 const MAX_DATA_FILE_BYTES: u64 = 4 << 20;
-/// How far a coordinate may lie outside the image, as a share of its side.
-const TOLERANCE: f64 = 0.01;
+/// Coordinates as shares of the sides: they may lie outside the image by a hundredth of its side. Compared in f32, as
+/// Ultralytics compares them.
+const SHARES: std::ops::RangeInclusive<f32> = -0.01..=1.01;
 
 /// Images with labels in YOLO's text form: for `.../images/a/1.jpg` the file `.../labels/a/1.txt`. Each row is `class
 /// cx cy w h` or, for an outline, `class x1 y1 x2 y2 x3 y3 ...`, in shares of the sides of the image as its EXIF tag
 /// turns it. One row of more than 5 numbers makes all rows outlines; their boxes are those around them. With
 /// [`keypoints`](Self::keypoints), rows are poses: `class cx cy w h x1 y1 v1 x2 y2 v2 ...`. An image without a file has
-/// no objects. Rows that are there twice count once.
+/// no objects; if no image has one, that is a [warning](Source::warnings). Rows that are there twice count once.
+///
+/// Of a folder, images in any depth are taken, without hidden files and folders, in the order of their paths, as
+/// Ultralytics finds them. Their endings are those of [`ImageFolder`].
 ///
 /// The fields are `boxes` (XYXY), `labels`, `keypoints` of poses, and `masks` of outlines, with the pixels that
 /// pycocotools makes of them; Ultralytics fills outlines by OpenCV. A row that is none, or that reaches outside the
@@ -53,6 +58,8 @@ pub struct YoloFolder {
     parts: Vec<Images>,
     classes: Vec<String>,
     poses: Option<Poses>,
+    /// Whether an image has a file of labels.
+    is_labeled: bool,
 }
 
 /// Images of a folder or of a list.
@@ -81,6 +88,17 @@ struct Row {
     numbers: Vec<f64>,
     /// The numbers of the keypoints of a pose.
     keypoints: Vec<f64>,
+    /// Its line in the file, counted from 1.
+    line: usize,
+}
+
+impl Row {
+    /// What equal rows have in common: all numbers, in f32, as Ultralytics compares them.
+    fn key(&self) -> Vec<u32> {
+        // 0 and -0 are equal.
+        let bits = |value: &f64| (*value as f32 + 0.0).to_bits();
+        [self.class as u32].into_iter().chain(self.numbers.iter().chain(&self.keypoints).map(bits)).collect()
+    }
 }
 
 impl Images {
@@ -106,8 +124,9 @@ impl YoloFolder {
     /// # Errors
     /// The errors of [`ImageFolder::open`]; [`Error::Parameter`] if no folder of the path is called `images`.
     pub fn open(root: impl AsRef<Path>, classes: impl IntoIterator<Item = impl Into<String>>) -> Result<Self> {
-        let parts = vec![Images::Folder(ImageFolder::open(root.as_ref())?)];
-        Self { parts, classes: classes.into_iter().map(Into::into).collect(), poses: None }.checked("YoloFolder::open")
+        let parts = vec![Images::Folder(ImageFolder::below(root.as_ref())?)];
+        Self { parts, classes: classes.into_iter().map(Into::into).collect(), poses: None, is_labeled: true }
+            .checked("YoloFolder::open")
     }
 
     /// Reads a `data.yaml` and lists the images of its split: `train`, `val` or `test`, each a folder, a file with the
@@ -158,14 +177,14 @@ impl YoloFolder {
                 own = root.join(inner);
             }
             if own.is_dir() {
-                return ImageFolder::open(own).map(Images::Folder);
+                return ImageFolder::below(&own).map(Images::Folder);
             }
             let folder = own.parent().unwrap_or(Path::new(""));
             let listed = |(_, name): (usize, String)| folder.join(name.strip_prefix("./").unwrap_or(&name));
             Ok(Images::List(read_names(&own)?.into_iter().map(listed).collect()))
         };
         let parts = places.iter().map(part).collect::<Result<_>>()?;
-        let mut found = Self { parts, classes: data.names, poses: None }.checked(CALL)?;
+        let mut found = Self { parts, classes: data.names, poses: None, is_labeled: true }.checked(CALL)?;
         if let Some(shape) = data.kpt_shape {
             found = found.keypoints(shape)?;
             if let Some(flip_index) = data.flip_idx {
@@ -183,12 +202,27 @@ impl YoloFolder {
             Images::List(paths) => paths.iter().find(|path| beside(path).is_none()).cloned(),
         };
         match self.parts.iter().find_map(lost) {
-            None => Ok(self),
+            None => Ok(Self { is_labeled: self.finds_labels(), ..self }),
             Some(path) => {
                 let expected = "a folder images, beside which labels lies";
                 Err(Error::parameter(operation, "root", expected, path.display()))
             }
         }
+    }
+
+    /// Whether any image has a file of labels. Ends at the first one.
+    fn finds_labels(&self) -> bool {
+        // Where there is no folder, its files need not be looked for.
+        let mut folders: HashMap<PathBuf, bool> = HashMap::new();
+        (0..self.len()).any(|index| {
+            let path = self.labels_path(index);
+            let folder = path.parent().unwrap_or(Path::new(""));
+            let is_there = match folders.get(folder) {
+                Some(is_there) => *is_there,
+                None => *folders.entry(folder.to_owned()).or_insert(folder.is_dir()),
+            };
+            is_there && path.exists()
+        })
     }
 
     /// Makes rows poses: each has this many keypoints, of 2 numbers or of 3, as `kpt_shape` says. The third is the
@@ -250,11 +284,13 @@ impl YoloFolder {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             bytes => bytes?,
         };
-        let wrong = |number: usize, message: &str| {
-            targets::wrong(Some(LABELS), format!("{} line {}: {message}", path.display(), number + 1))
+        let wrong = |line: usize, message: &str| {
+            targets::wrong(Some(LABELS), format!("{} line {line}: {message}", path.display()))
         };
-        let mut rows: Vec<Row> = Vec::new();
-        for (number, line) in String::from_utf8_lossy(&bytes).lines().enumerate() {
+        let is_share = |value: &f64| SHARES.contains(&(*value as f32));
+        let (mut rows, mut seen): (Vec<Row>, HashSet<Vec<u32>>) = (Vec::new(), HashSet::new());
+        let text = String::from_utf8_lossy(&bytes);
+        for (number, line) in (1..).zip(lines(text.trim_start_matches('\u{feff}'))) {
             let parsed: Option<Vec<f64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
             let Some(numbers) = parsed else { return Err(wrong(number, "it has a word that is no number")) };
             let [class, numbers @ ..] = &numbers[..] else { continue };
@@ -275,25 +311,26 @@ impl YoloFolder {
                 None => (numbers, &[][..]),
             };
             for keypoint in self.poses.iter().flat_map(|poses| keypoints.chunks_exact(poses.numbers)) {
-                if !keypoint[..2].iter().all(|value| (-TOLERANCE..=1.0 + TOLERANCE).contains(value)) {
+                if !keypoint[..2].iter().all(is_share) {
                     return Err(wrong(number, "a keypoint lies outside the image"));
                 }
                 if keypoint.get(2).is_some_and(|seen| ![0.0, 1.0, 2.0].contains(seen)) {
                     return Err(wrong(number, "the visibility of a keypoint is not 0, 1 or 2"));
                 }
             }
-            if !numbers.iter().all(|value| (-TOLERANCE..=1.0 + TOLERANCE).contains(value)) {
+            if !numbers.iter().all(is_share) {
                 return Err(wrong(number, "it reaches outside the image"));
             }
-            let row = Row { class: *class as i64, numbers: numbers.to_vec(), keypoints: keypoints.to_vec() };
-            if !rows.contains(&row) {
+            let class = *class as i64;
+            let row = Row { class, numbers: numbers.to_vec(), keypoints: keypoints.to_vec(), line: number };
+            if seen.insert(row.key()) {
                 rows.push(row);
             }
         }
         if rows.iter().any(|row| row.numbers.len() > 4)
-            && let Some(number) = rows.iter().position(|row| row.numbers.len() < 6)
+            && let Some(row) = rows.iter().find(|row| row.numbers.len() < 6)
         {
-            return Err(wrong(number, "it has too few corners, where other rows are outlines"));
+            return Err(wrong(row.line, "it has too few corners, where other rows are outlines"));
         }
         Ok(rows)
     }
@@ -379,8 +416,24 @@ impl Poses {
     }
 }
 
+/// The lines of a text, as Python's `str.splitlines` finds them.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text).filter(|text| !text.is_empty());
+    let ends = ['\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let (line, after) = match text.find(ends) {
+            Some(end) if text[end..].starts_with("\r\n") => (&text[..end], &text[end + 2..]),
+            Some(end) => (&text[..end], text[end..].strip_prefix(ends).unwrap_or_default()),
+            None => (text, ""),
+        };
+        rest = Some(after).filter(|after| !after.is_empty());
+        Some(line)
+    })
+}
+
 /// The path of the labels of an image.
-fn labels_of(image: &Path) -> PathBuf {
+pub(super) fn labels_of(image: &Path) -> PathBuf {
     beside(image).unwrap_or_else(|| image.to_owned()).with_extension("txt")
 }
 
@@ -437,6 +490,23 @@ impl Source for YoloFolder {
 
     fn skipped_kinds(&self) -> Vec<(String, u64)> {
         most_frequent(self.folders().flat_map(ImageFolder::skipped_kinds))
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let first = || self.labels_path(0).display().to_string();
+        let warning = || {
+            format!(
+                "none of {} images has a file of labels, such as {}: all are images without objects",
+                self.len(),
+                first()
+            )
+        };
+        if self.is_labeled || self.is_empty() { Vec::new() } else { vec![warning()] }
+    }
+
+    fn checked_fields(&self) -> Vec<String> {
+        let keypoints = self.poses.as_ref().map(|_| KEYPOINTS);
+        [BOXES, LABELS].into_iter().chain(keypoints).map(str::to_owned).collect()
     }
 
     /// `None`: objects have labels, and images have none.
@@ -512,13 +582,69 @@ mod tests {
             ("0 0.5 0.5 0.1", "neither"),
             ("0 0.5 1.02 0.1 0.1", "outside the image"),
             ("0 0.5 0.5 nan 0.1", "outside the image"),
-            ("0 0.1 0.1 0.2 0.1 0.2 0.2\n0 0.5 0.5 0.1 0.1", "too few corners"),
+            ("0 0.1 0.1 0.2 0.1 0.2 0.2\n0 0.5 0.5 0.1 0.1", "line 2: it has too few corners"),
+            // Blank lines and rows that are there twice are lines too.
+            ("0 .1 .1 .2 .1 .2 .2\n\n\n0 .1 .1 .2 .1 .2 .2\n0 .5 .5 .1 .1\n", "line 5: it has too few corners"),
+            ("0 .5 .5 .1 .1\r\n0 .5 .5 .1 .1\r0 .5 .5 .1 x", "line 3: it has a word"),
         ] {
             let error = read(Some(text), 1, &[BOXES]).unwrap_err();
             assert!(error.is_bad_sample() && error.to_string().contains(message), "{text}: {error}");
             assert!(error.to_string().contains("1.txt"), "{error}");
         }
         assert!(read(Some("0 0.5 0.5 0.1 0.1"), 1, &[MASKS]).unwrap_err().to_string().contains("no masks"));
+    }
+
+    #[test]
+    fn lines_are_pythons_and_equal_rows_are_found_at_once() {
+        let rows = |text: &str| read(Some(text), 1, &[LABELS]).unwrap().objects();
+        assert_eq!(rows("\u{feff}0 .5 .5 .1 .1\n"), 1);
+        assert_eq!(rows("0 .5 .5 .1 .1\r1 .5 .5 .1 .1\r\n0 .2 .5 .1 .1\u{2028}0 .3 .5 .1 .1"), 4);
+        // Equal in f32, and 0 and -0.
+        assert_eq!(rows("0 0.5 0.5 0.1 0.1\n0 0.5 0.50000000001 0.1 0.1\n0 0 .5 0 0\n0 -0 .5 0 0"), 2);
+        assert_eq!(rows("0 1.0100000001 .5 .1 .1\n0 -0.01 .5 .1 .1"), 2, "compared in f32");
+        let row = |i: u32| format!("0 .5 .5 .1 0.{:07}\n", i % 15_000);
+        assert_eq!(rows(&(0..20_000).map(row).collect::<String>()), 15_000);
+        let lines: Vec<&str> = lines("a\n\r\nb\x0bc\u{85}").collect();
+        assert_eq!(lines, ["a", "", "b", "c"]);
+    }
+
+    #[test]
+    fn made_label_files_are_read_as_ultralytics_reads_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.txt");
+        let mut cases = 0;
+        for case in super::super::folder::tests::made_cases("yolo") {
+            let text = case["text"].as_str().unwrap();
+            let classes = (0..case["classes"].as_u64().unwrap()).map(|class| class.to_string()).collect();
+            let plain = YoloFolder { parts: Vec::new(), classes, poses: None, is_labeled: true };
+            let shape: Option<[usize; 2]> = serde_json::from_value(case["poses"].clone()).unwrap();
+            let yolo = shape.map_or_else(|| plain.clone(), |shape| plain.clone().keypoints(shape).unwrap());
+            std::fs::write(&path, text).unwrap();
+            let rows = yolo.rows(&path).ok().map(|rows| {
+                let row = |row: Row| {
+                    let numbers = row.numbers.into_iter().chain(row.keypoints);
+                    [row.class as f32].into_iter().chain(numbers.map(|value| value as f32 + 0.0)).collect()
+                };
+                rows.into_iter().map(row).collect::<Vec<Vec<f32>>>()
+            });
+            let want: Option<Vec<Vec<f32>>> = serde_json::from_value(case["rows"].clone()).unwrap();
+            assert_eq!(rows, want, "{text:?}, {shape:?}: {:?}", yolo.rows(&path));
+            cases += 1;
+        }
+        assert!(cases >= 100, "{cases}");
+        println!("{cases} label files");
+    }
+
+    #[test]
+    fn images_below_are_found_and_a_set_without_labels_is_said() {
+        let tree = super::super::folder::tests::tree;
+        let folder = tree(&["images/1.jpg", "images/a/2.jpg", "images/.x/3.jpg", "labels/a/9.txt"]);
+        let open = || YoloFolder::open(folder.path().join("images"), ["cat"]).unwrap();
+        let warnings = open().warnings();
+        assert!(open().len() == 2 && warnings[0].contains("none of 2 images has a file of labels"), "{warnings:?}");
+        assert!(warnings[0].contains("labels/1.txt"), "{warnings:?}");
+        std::fs::write(folder.path().join("labels/a/2.txt"), "").unwrap();
+        assert!(open().warnings().is_empty());
     }
 
     fn pose(yolo: YoloFolder) -> Result<YoloFolder> {

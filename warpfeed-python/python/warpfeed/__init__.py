@@ -58,6 +58,7 @@ def open(
     random_access: bool | None = None,
     mask_ids: str | None = None,
     box_format: Literal["xyxy", "xywh", "cxcywh"] | None = None,
+    flip_index: Sequence[int] | None = None,
     beside: Sequence[str] = (),
 ) -> Source:
     """Opens a data set or a stream for a loader, where its path alone does not tell enough.
@@ -69,6 +70,7 @@ def open(
     window: reads shards from front to back, and shuffles among so many samples.
     mask_ids: what the numbers in masks mean: "classes", "reduce-zero", "cityscapes", or pairs such as "7:0,8:1".
     box_format: what the numbers of boxes mean, where shards and Parquet files do not say.
+    flip_index: for each keypoint of COCO, the one that it is in a mirror image; by default told by their names.
     random_access: reads remote shards in any order.
     beside: folders of further images under the images' paths, such as "depth=scenes/depth" or "right=scenes/right,bicubic".
     """
@@ -84,6 +86,7 @@ def open(
         random_access=random_access,
         mask_ids=mask_ids,
         box_format=box_format,
+        flip_index=None if flip_index is None else list(flip_index),
         beside=list(beside),
     )
 

@@ -1,6 +1,6 @@
 //! Fields as features of TFRecord, by the names of TensorFlow's detection sets.
 
-use super::json::is_whole;
+use super::json::{is_whole, stated};
 use super::{Fault, IGNORED, Part, StoredFields, mask, masks};
 use crate::fields::{BOXES, BoxFormat, Boxes, Field, KEYPOINTS, KeyPoints, LABELS, MASK, MASKS};
 use crate::raster::Size;
@@ -16,7 +16,7 @@ pub(super) const POINTS: [&str; 2] = ["image/object/keypoint/x", "image/object/k
 pub(super) const VISIBILITY: &str = "image/object/keypoint/visibility";
 /// The feature of the number of each object's keypoints that are labeled.
 pub(super) const LABELED: &str = "image/object/keypoint/num";
-/// The features of the image's width and height in pixels, for other programs: a record's image has its size.
+/// The features of the image's width and height in pixels, which say of which image the fields are.
 pub(super) const SIZE: [&str; 2] = ["image/width", "image/height"];
 
 /// The feature of a field other than boxes: TensorFlow's name for it, or the field's own.
@@ -35,7 +35,7 @@ pub(super) fn alias(name: &str) -> &str {
 
 /// The features that may hold these fields.
 pub(super) fn names(names: &[String]) -> Vec<String> {
-    let mut all = vec![JSON.to_owned()];
+    let mut all: Vec<String> = [JSON].into_iter().chain(SIZE).map(str::to_owned).collect();
     for name in names {
         match &**name {
             BOXES => all.extend(BBOX.map(str::to_owned)),
@@ -45,6 +45,20 @@ pub(super) fn names(names: &[String]) -> Vec<String> {
         }
     }
     all
+}
+
+/// The size that a record states for its image.
+pub(super) fn size(stored: &StoredFields) -> Result<Option<Size>, Fault> {
+    let mut sides = [None; 2];
+    for (side, feature) in sides.iter_mut().zip(SIZE) {
+        *side = match stored.get(feature)? {
+            Some(Part::Integers(values)) => values.first().map(|value| *value as f64),
+            Some(Part::Floats(values)) => values.first().copied().map(f64::from),
+            Some(Part::Bytes(_)) | None => None,
+        };
+    }
+    let [Some(width), Some(height)] = sides else { return Ok(None) };
+    Ok(Some(stated(width, height)?))
 }
 
 /// Reads a field of an image of `size`; `None` if the record does not have it.
@@ -61,7 +75,7 @@ pub(super) fn read(name: &str, stored: &StoredFields, size: Size) -> Result<Opti
         // A feature without a list, as some write it for an image without objects.
         (_, Part::Bytes(files)) if files.is_empty() && is_whole(name) => Vec::<i64>::new().into(),
         (_, Part::Bytes(files)) if files.is_empty() => Vec::<f32>::new().into(),
-        (_, Part::Bytes(_)) => mask(part, feature, size)?.with_fill(IGNORED).into(),
+        (_, Part::Bytes(_)) => mask(part, feature)?.with_fill(IGNORED).into(),
         (_, Part::Floats(rows)) if rows.iter().all(|value| value.is_finite()) => rows.clone().into(),
         (_, Part::Floats(_)) => return Err(format!("{feature}: a number is not finite").into()),
         (_, Part::Integers(rows)) => rows.clone().into(),
@@ -155,6 +169,20 @@ mod tests {
             Fault::Wrong(message) => message,
             Fault::NoFormat => "no format".to_owned(),
         })
+    }
+
+    #[test]
+    fn width_and_height_are_the_stated_size() {
+        let stated = |sides: [Part; 2]| {
+            let parts: Vec<_> = SIZE.into_iter().zip(sides).collect();
+            size(&stored(&parts)).map_err(|fault| matches!(fault, Fault::Wrong(message) if message.contains("0 x 20")))
+        };
+        let whole = |side: i64| Part::Integers(vec![side]);
+        assert_eq!(stated([whole(10), whole(20)]), Ok(Some(Size::new(10, 20))));
+        assert_eq!(stated([Part::Floats(vec![10.0]), whole(20)]), Ok(Some(Size::new(10, 20))));
+        assert_eq!(stated([Part::Bytes(vec![]), whole(20)]), Ok(None));
+        assert_eq!(stated([whole(0), whole(20)]), Err(true));
+        assert_eq!(size(&stored(&[(SIZE[0], whole(10))])).map_err(|_| ()), Ok(None));
     }
 
     #[test]

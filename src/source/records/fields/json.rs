@@ -78,7 +78,7 @@ pub(super) struct Of {
 #[derive(Default)]
 pub(super) struct Document {
     entries: Map<String, Value>,
-    /// The size of the image, if `pack` wrote the JSON.
+    /// The size that the JSON states for the image: what `pack` wrote, else `width` and `height`.
     pub size: Option<Size>,
 }
 
@@ -90,12 +90,32 @@ impl Document {
         let Value::Object(mut entries) = json else { return Ok(Self::default()) };
         let of = entries.remove(OF).map(serde_json::from_value::<Of>).transpose();
         let of = of.map_err(|error| format!("its JSON is damaged: {OF}: {error}"))?;
-        Ok(Self { entries, size: of.map(|Of { size: [width, height] }| Size::new(width, height)) })
+        let size = match of {
+            Some(Of { size: [width, height] }) => Some(Size::new(width, height)),
+            None => match ["width", "height"].map(|side| entries.get(side).and_then(Value::as_f64)) {
+                [Some(width), Some(height)] => Some(stated(width, height)?),
+                // Lists of these names are fields.
+                _ => None,
+            },
+        };
+        Ok(Self { entries, size })
     }
 
     /// The entry of a field.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         self.entries.remove(name).filter(|value| !value.is_null())
+    }
+}
+
+/// The size of these sides.
+///
+/// # Errors
+/// A message unless they are whole numbers above 0.
+pub(in crate::source) fn stated(width: f64, height: f64) -> Result<Size, String> {
+    let is_side = |side: &f64| side.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(side);
+    match [width, height].iter().all(is_side) {
+        true => Ok(Size::new(width as u32, height as u32)),
+        false => Err(format!("it is of an image of {width} x {height} pixels")),
     }
 }
 

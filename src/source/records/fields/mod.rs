@@ -8,6 +8,7 @@ mod features;
 mod json;
 mod packed;
 
+pub(in crate::source) use json::stated as stated_size;
 pub(crate) use packed::{check_names, packed};
 
 use super::RecordFormat;
@@ -16,7 +17,7 @@ use crate::decode::Header;
 use crate::error::{Error, Result};
 use crate::fields::{Field, Fields, FurtherImage, Mask, MaskValues};
 use crate::raster::{DEFAULT_MAX_PIXELS, Size, check_pixels};
-use crate::source::turned;
+use crate::source::frame::Frame;
 use crate::targets;
 
 /// Largest size of a sample's fields as they are stored, in bytes.
@@ -161,26 +162,35 @@ impl FieldReader<'_> {
         };
         let mut fields = Fields::new();
         let Some(first) = self.names.first() else { return Ok(fields) };
-        let size = header.size;
         // Masks are made for as many pixels as the header claims.
-        check_pixels(size, DEFAULT_MAX_PIXELS)?;
+        check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
         let mut document = json::Document::read(self.json(stored).map_err(|fault| failed(first, fault))?)
             .map_err(|message| failed(first, message.into()))?;
-        if let Some(other) = document.size.filter(|other| *other != size) {
-            let turned = turned(header, other);
-            return Err(failed(first, format!("it is of an image of {other} pixels, which has {size}{turned}").into()));
-        }
+        let stated = match (document.size, self.format) {
+            (None, RecordFormat::TfRecord) => features::size(stored).map_err(|fault| failed(first, fault))?,
+            (size, _) => size,
+        };
+        let frame = Frame::of_stated(header, stated).map_err(|message| failed(first, message.into()))?;
+        let size = frame.size;
         for wanted in self.names {
             let field = match document.take(wanted) {
                 Some(value) => self.json_field(wanted, value, stored, size).map(Some),
                 None => self.part_field(wanted, stored, size),
             };
             let Some(field) = field.map_err(|fault| failed(wanted, fault))? else { continue };
+            // A mask has a size of its own.
+            let own = match &field {
+                Field::Mask(mask) => {
+                    Frame::of(header, mask.size()).map_err(|message| failed(wanted, message.into()))?
+                }
+                _ => frame,
+            };
             if let Field::Boxes(boxes) = &field {
                 boxes.check(size).map_err(|message| failed(wanted, message.into()))?;
             }
             let rows = (field.objects(), fields.objects());
-            fields.insert(wanted.clone(), field).map_err(|error| {
+            let turned = own.to_stored(Fields::new().with(wanted.clone(), field)?)?;
+            turned.into_named().try_for_each(|(name, field)| fields.insert(name, field)).map_err(|error| {
                 let message = match rows {
                     (Some(own), others) if own != others => {
                         format!("it has {own} rows, and other fields have {others}")
@@ -218,7 +228,7 @@ impl FieldReader<'_> {
             json::Read::Whole(field) => field,
             json::Read::Mask { of_objects: true, .. } if !tfrecord => return Err("it has no values".into()),
             json::Read::Mask { of_objects: true, fill } => masks(part()?, &part_name, size)?.with_fill(fill).into(),
-            json::Read::Mask { of_objects: false, fill } => mask(part()?, &part_name, size)?.with_fill(fill).into(),
+            json::Read::Mask { of_objects: false, fill } => mask(part()?, &part_name)?.with_fill(fill).into(),
             json::Read::Image { interpolation, fill } => {
                 let image = further_image(part()?, &part_name)?.with_fill(fill);
                 match interpolation {
@@ -236,18 +246,14 @@ impl FieldReader<'_> {
         }
         let name = pixel_part(name);
         let Some(part) = stored.get(&name)? else { return Ok(None) };
-        Ok(Some(mask(part, &name, size)?.with_fill(IGNORED).into()))
+        Ok(Some(mask(part, &name)?.with_fill(IGNORED).into()))
     }
 }
 
-/// The mask of an image of `size` in the part `name`, a PNG file.
-fn mask(part: &Part, name: &str, size: Size) -> Result<Mask, Fault> {
+/// The mask of an image in the part `name`, a PNG file.
+fn mask(part: &Part, name: &str) -> Result<Mask, Fault> {
     let bytes = part.one().ok_or_else(|| format!("{name} is not one PNG file"))?;
-    let mask = Mask::from_png(bytes, DEFAULT_MAX_PIXELS).map_err(|error| format!("{name}: {error}"))?;
-    if mask.size() != size {
-        return Err(format!("{name}: it has {} pixels, the image {size}", mask.size()).into());
-    }
-    Ok(mask)
+    Mask::from_png(bytes, DEFAULT_MAX_PIXELS).map_err(|error| format!("{name}: {error}").into())
 }
 
 /// The further image in the part `name`, a PNG file.

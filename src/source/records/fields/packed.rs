@@ -32,10 +32,7 @@ pub(crate) fn check_names(format: RecordFormat, names: &[String], target: Option
             return refuse("each field once", name);
         }
     }
-    let is_taken = |part: &str| {
-        part_names(format, names).iter().any(|own| own == part)
-            || format == RecordFormat::TfRecord && features::SIZE.contains(&part)
-    };
+    let is_taken = |part: &str| part_names(format, names).iter().any(|own| own == part);
     match target {
         Some((field, part)) if is_taken(part) => {
             Err(Error::parameter("pack", "target", format!("in another part than {part}, which holds fields"), field))
