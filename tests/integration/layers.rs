@@ -38,7 +38,7 @@ const MODULES: &[(&str, &str)] = &[
     ("ops", "error fields file interpolation memory rng targets"),
     ("plan", "error ops"),
     ("opening", "error ops"),
-    ("mix", "error rng"),
+    ("mix", "error rng targets"),
     // Samples, and the order that they come in.
     ("sampler", "error rng"),
     ("rank", "device error sampler"),
@@ -67,7 +67,7 @@ const MODULES: &[(&str, &str)] = &[
         "experiment",
         "atomic backend cuda device error fields file hex mix ops pipeline plan preset rng sampler sheet source tensor threads",
     ),
-    ("audit", "atomic backend error experiment hex memory ops source threads"),
+    ("audit", "atomic backend error experiment fields file hex memory ops source threads"),
 ];
 
 #[test]
