@@ -58,6 +58,7 @@ impl Identity {
 
 /// The version of the file that a sample comes from, by the sample's name: a file, a member of one (`a.tar/1.jpg`), or a
 /// place in one (`a.rec at byte 7`). `None` if there is no such file.
+#[cfg(feature = "experiment")]
 pub(crate) fn version_of_sample(name: &str) -> Option<u64> {
     let version = |path: &Path| {
         let metadata = fs::metadata(path).ok().filter(Metadata::is_file)?;

@@ -452,6 +452,7 @@ impl<I> Pipeline<I> {
     }
 
     /// Whether batches have fields ([`Builder::fields`]).
+    #[cfg(feature = "experiment")]
     pub(crate) fn has_fields(&self) -> bool {
         !self.setup.fields.is_empty()
     }

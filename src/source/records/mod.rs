@@ -58,6 +58,7 @@ use crate::memory;
 use crate::targets::{self, Target};
 use entry::Entry;
 use fields::FieldReader;
+#[cfg(feature = "parquet")]
 pub(super) use fields::stated_size;
 pub(crate) use format::NewSample;
 pub use format::RecordFormat;

@@ -57,6 +57,7 @@ impl RecordOptions {
     }
 
     /// Rejects names of classes for a source that has its own.
+    #[cfg(feature = "parquet")]
     pub(in crate::source) fn without_classes(&self, source: &str) -> Result<()> {
         if self.classes.is_empty() {
             return Ok(());

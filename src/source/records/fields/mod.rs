@@ -8,6 +8,7 @@ mod features;
 mod json;
 mod packed;
 
+#[cfg(feature = "parquet")]
 pub(in crate::source) use json::stated as stated_size;
 pub(crate) use packed::{check_names, packed};
 
