@@ -13,7 +13,7 @@
 //! delivered, and the state of the new ranks says so of all of them; it begins with the earliest.
 
 #[cfg(test)]
-mod space;
+mod tests;
 
 use super::setup::Setup;
 use super::state::{Changes, EpochState};
