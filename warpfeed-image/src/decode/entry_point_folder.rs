@@ -8,7 +8,8 @@
 //! | `lock` | whoever writes locks it (`folder_lock`) |
 //!
 //! A process adds files and never changes one, so readers need no lock, and many ranks can write at the end of an epoch
-//! without rewriting what the others have written. When [`MERGE_FILES`] files are in use they are merged. Whoever does
+//! without rewriting what the others have written. When [`MERGE_FILES`] files are in use they are merged, and so are
+//! as many small ones, whoever wrote them. Whoever does
 //! not find an image looks now and then for files that other processes have added.
 //!
 //! Images are known by a hash, so one folder serves all data sets, and parts and copies of a data set share what is
@@ -22,6 +23,7 @@ use super::entry_point_segment::{self, KeyCheck, Opened, Record, Segment};
 use super::entry_point_store::ImageKey;
 use super::folder_lock::FolderLock;
 use super::shared_folder;
+use crate::file::{self, Keeper, Share, open_by};
 use highway::{HighwayHash as _, HighwayHasher};
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -31,8 +33,9 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::SystemTime;
 
 /// The last byte is the version of the key and of its hash.
 const KEY_MAGIC: &[u8; 8] = b"wfpkey\0\x01";
@@ -42,7 +45,9 @@ const ENDING: &str = "points";
 const MERGE_FILES: usize = 8;
 /// Number of images that are not found before the folder is listed again.
 const LIST_AFTER: u64 = 512;
-/// Largest number of files that are looked into.
+/// A file up to this size is merged with others of its kind, though this process uses none of them.
+const SMALL_BYTES: u64 = 1 << 20;
+/// Largest number of files that are looked into, if so many may be kept open.
 const MAX_FILES: usize = 64;
 
 /// A folder of entry points.
@@ -51,11 +56,50 @@ pub(super) struct EntryPointFolder {
     limit_bytes: u64,
     pub(super) key: [u64; 4],
     check: KeyCheck,
-    files: RwLock<Vec<NamedSegment>>,
+    kept: Arc<Kept>,
     /// Files whose headers were read.
     headers: Mutex<HashMap<OsString, Header>>,
     missed: AtomicU64,
     is_merging: AtomicBool,
+    _share: Share,
+}
+
+/// The files that are open, the oldest first, and how many there may be.
+#[derive(Default)]
+struct Kept {
+    files: RwLock<Vec<NamedSegment>>,
+    most: AtomicUsize,
+}
+
+impl Kept {
+    fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, mut files: Vec<NamedSegment>) {
+        let mut kept = self.files.write().unwrap_or_else(PoisonError::into_inner);
+        close_beyond(&mut files, self.most());
+        *kept = files;
+    }
+}
+
+impl Keeper for Kept {
+    fn keep_at_most(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+        close_beyond(&mut self.files.write().unwrap_or_else(PoisonError::into_inner), most);
+    }
+}
+
+/// Closes the files beyond a number: those first that are not used, and of these the oldest.
+fn close_beyond(files: &mut Vec<NamedSegment>, most: usize) {
+    let mut beyond = files.len().saturating_sub(most);
+    for is_used in [false, true] {
+        files.retain(|file| {
+            let is_closed = beyond > 0 && file.segment.is_used() == is_used;
+            beyond -= usize::from(is_closed);
+            !is_closed
+        });
+    }
 }
 
 /// What a file's header says.
@@ -67,6 +111,8 @@ enum Header {
     Wrong,
     /// Another version wrote the file.
     OfOtherVersion,
+    /// The file is good, but so many images were looked up in vain that it must be one of other images.
+    OfOtherImages,
 }
 
 #[derive(Clone)]
@@ -83,12 +129,15 @@ impl EntryPointFolder {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&check[0].to_le_bytes());
         bytes[8..].copy_from_slice(&check[1].to_le_bytes());
+        let kept = Arc::new(Kept::default());
+        let keeper: Weak<Kept> = Arc::downgrade(&kept);
         let this = Self {
             folder: folder.to_owned(),
             limit_bytes,
             key,
             check: bytes,
-            files: RwLock::default(),
+            _share: Share::begin(keeper, MAX_FILES),
+            kept,
             headers: Mutex::default(),
             missed: AtomicU64::new(0),
             is_merging: AtomicBool::new(false),
@@ -122,7 +171,7 @@ impl EntryPointFolder {
     }
 
     fn look(&self, key: &ImageKey, buffer: &mut Vec<u8>) -> Option<(Range<usize>, bool)> {
-        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        let files = self.kept.files.read().unwrap_or_else(PoisonError::into_inner);
         // The last file comes first: it may know more of an image.
         let mut partial = None::<(&Segment, usize)>;
         for NamedSegment { segment, .. } in files.iter().rev().filter(|file| !file.segment.is_foreign()) {
@@ -138,35 +187,52 @@ impl EntryPointFolder {
     }
 
     fn files(&self) -> Vec<NamedSegment> {
-        self.files.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.kept.files.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens the files that were added, and forgets those that are gone. A file stays open until it is no longer read.
+    /// Opens the files that were added, and forgets those that are gone and those of other images. A file stays open until
+    /// it is no longer read. If there are too many, the newest are opened.
     fn list(&self) -> io::Result<()> {
         let mut names: Vec<_> = self.entries()?.into_iter().map(|(name, entry)| (modified(&entry), name)).collect();
         names.sort_unstable();
         let known = self.files();
         let mut headers = self.headers.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = known.iter().filter(|file| file.segment.is_used()).count();
+        let mut room = self.kept.most().saturating_sub(used);
         let open = |(_, name): (_, OsString)| {
-            if let Some(known) = known.iter().find(|known| known.name == name) {
+            let known = known.iter().find(|known| known.name == name);
+            if let Some(known) = known.filter(|known| known.segment.is_used()) {
                 return Some(known.clone());
             }
-            if headers.get(&name).is_some_and(|&header| header != Header::Good) {
+            if known.is_some_and(|known| known.segment.is_foreign()) {
+                headers.insert(name, Header::OfOtherImages);
                 return None;
             }
-            // What cannot be read now is tried again when the folder is listed again.
-            let opened = Segment::open(&self.folder.join(&name), &self.check).ok()?;
-            let (header, segment) = match opened {
-                Opened::Good(segment) => (Header::Good, Some(Arc::new(segment))),
-                Opened::Wrong => (Header::Wrong, None),
-                Opened::OfOtherVersion => (Header::OfOtherVersion, None),
+            let header = headers.get(&name);
+            if header.is_some_and(|&header| header != Header::Good) || header.is_some() && room == 0 {
+                return None;
+            }
+            let file = match known {
+                Some(known) => known.clone(),
+                None => {
+                    // What cannot be read now is tried again when the folder is listed again.
+                    let opened = Segment::open(&self.folder.join(&name), &self.check).ok()?;
+                    let (header, segment) = match opened {
+                        Opened::Good(segment) => (Header::Good, Some(Arc::new(segment))),
+                        Opened::Wrong => (Header::Wrong, None),
+                        Opened::OfOtherVersion => (Header::OfOtherVersion, None),
+                    };
+                    headers.insert(name.clone(), header);
+                    NamedSegment { name, segment: segment? }
+                }
             };
-            headers.insert(name.clone(), header);
-            Some(NamedSegment { name, segment: segment? })
+            // Its header is known now, also if it is closed again.
+            room = room.checked_sub(1)?;
+            Some(file)
         };
-        let mut files: Vec<_> = names.into_iter().filter_map(open).collect();
-        files.drain(..files.len().saturating_sub(MAX_FILES));
-        *self.files.write().unwrap_or_else(PoisonError::into_inner) = files;
+        let mut files: Vec<_> = names.into_iter().rev().filter_map(open).collect();
+        files.reverse();
+        self.kept.set(files);
         Ok(())
     }
 
@@ -207,7 +273,9 @@ impl EntryPointFolder {
         self.list()?;
         drop(lock);
         let in_use = self.files().iter().filter(|file| file.segment.is_used()).count();
-        if in_use >= MERGE_FILES && !self.is_merging.swap(true, Ordering::Relaxed) {
+        if (in_use >= MERGE_FILES || self.small()?.len() >= MERGE_FILES)
+            && !self.is_merging.swap(true, Ordering::Relaxed)
+        {
             let this = Arc::clone(self);
             let merge = move || {
                 // Without it, all files stay as they are. The next epoch tries again.
@@ -243,7 +311,7 @@ impl EntryPointFolder {
                 break;
             }
             let is_used = open.iter().any(|file| file.name == *name && file.segment.is_used());
-            if !is_used && matches!(self.header(name), Some(Header::Good | Header::Wrong)) {
+            if !is_used && matches!(self.header(name), Some(Header::Good | Header::OfOtherImages | Header::Wrong)) {
                 fs::remove_file(self.folder.join(name))?;
                 taken -= len_bytes;
             }
@@ -251,42 +319,89 @@ impl EntryPointFolder {
         Ok(self.limit_bytes.saturating_sub(taken))
     }
 
-    /// Merges the files that are in use into one.
+    /// Small files of which this process uses none, whoever wrote them, the oldest first.
+    fn small(&self) -> io::Result<Vec<(SystemTime, OsString)>> {
+        let open = self.files();
+        let is_used = |name: &OsString| open.iter().any(|file| file.name == *name && file.segment.is_used());
+        let is_small = |entry: &DirEntry| entry.metadata().is_ok_and(|metadata| metadata.len() <= SMALL_BYTES);
+        let mut small = Vec::new();
+        for (name, entry) in self.entries()? {
+            let is_good = matches!(self.header(&name), Some(Header::Good | Header::OfOtherImages));
+            if is_good && is_small(&entry) && !is_used(&name) {
+                small.push((modified(&entry), name));
+            }
+        }
+        small.sort_unstable();
+        Ok(small)
+    }
+
+    /// Merges the files that are in use into one, and small ones into another.
     fn merge(&self) -> io::Result<()> {
         let lock = self.lock()?;
         self.list()?;
-        let mut files: Vec<_> = self.files().into_iter().filter(|file| file.segment.is_used()).collect();
-        if files.len() < MERGE_FILES || lock.is_none() {
+        if lock.is_none() {
             return Ok(());
         }
-        // A file that is far larger than the others together stays, so that not all is rewritten for a little.
-        files.sort_unstable_by_key(|file| file.segment.len_bytes);
-        let bytes = |files: &[NamedSegment]| files.iter().map(|file| file.segment.len_bytes).sum::<u64>();
-        if let Some((largest, others)) = files.split_last()
-            && largest.segment.len_bytes > 4 * bytes(others)
-        {
-            files.pop();
+        let mut files: Vec<_> = self.files().into_iter().filter(|file| file.segment.is_used()).collect();
+        if files.len() >= MERGE_FILES {
+            // A file that is far larger than the others together stays, so that not all is rewritten for a little.
+            files.sort_unstable_by_key(|file| file.segment.len_bytes);
+            let bytes = |files: &[NamedSegment]| files.iter().map(|file| file.segment.len_bytes).sum::<u64>();
+            if let Some((largest, others)) = files.split_last()
+                && largest.segment.len_bytes > 4 * bytes(others)
+            {
+                files.pop();
+            }
+            self.replace(&files, SystemTime::now())?;
         }
-        let most = files.iter().map(|file| file.segment.images).sum();
-        let sources = files.iter().map(|file| file.segment.records()).collect::<io::Result<Vec<_>>>()?;
-        self.write(most, merged(sources))?;
-        for file in &files {
-            fs::remove_file(self.folder.join(&file.name))?;
+        let mut small = self.small()?;
+        if small.len() >= MERGE_FILES {
+            // No more are open at a time. Those that are left come next time.
+            small.truncate(MERGE_FILES);
+            let modified = small.iter().map(|(modified, _)| *modified).max().unwrap_or_else(SystemTime::now);
+            let open = |(_, name): (_, OsString)| match Segment::open(&self.folder.join(&name), &self.check) {
+                Ok(Opened::Good(segment)) => Some(NamedSegment { name, segment: Arc::new(segment) }),
+                _ => None,
+            };
+            self.replace(&small.into_iter().filter_map(open).collect::<Vec<_>>(), modified)?;
         }
         self.list()
     }
 
-    /// Writes a file whole or not at all.
-    fn write(&self, most: u64, records: impl Iterator<Item = io::Result<impl Borrow<Record>>>) -> io::Result<()> {
+    /// Replaces files by one that has all their images, and that was `modified` then.
+    fn replace(&self, files: &[NamedSegment], modified: SystemTime) -> io::Result<()> {
+        let most = files.iter().map(|file| file.segment.images).sum();
+        let sources = files.iter().map(|file| file.segment.records()).collect::<io::Result<Vec<_>>>()?;
+        let merged = self.write(most, merged(sources))?;
+        // It is only a matter of what goes first where room is short.
+        let _ = open_by(&merged, File::options().write(true)).and_then(|(file, _)| file.set_modified(modified));
+        for (number, file) in files.iter().enumerate() {
+            match fs::remove_file(self.folder.join(&file.name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    if number == 0 {
+                        // Another user's files cannot be removed, and all images would be there twice.
+                        let _ = fs::remove_file(&merged);
+                    }
+                    return Err(error);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a file whole or not at all. Returns its path.
+    fn write(&self, most: u64, records: impl Iterator<Item = io::Result<impl Borrow<Record>>>) -> io::Result<PathBuf> {
         let random = random_name();
         let temporary = self.folder.join(format!(".{random}.tmp"));
+        let path = self.folder.join(format!("{random}.{ENDING}"));
         let written = entry_point_segment::write(&temporary, &self.check, most, records)
-            .and_then(|()| fs::rename(&temporary, self.folder.join(format!("{random}.{ENDING}"))));
+            .and_then(|()| fs::rename(&temporary, &path));
         if written.is_err() {
             // The first error is the one to report.
             let _ = fs::remove_file(&temporary);
         }
-        written
+        written.map(|()| path)
     }
 
     /// Waits until no other process writes. `None` where the file system has no locks.
@@ -348,8 +463,8 @@ fn merged(mut sources: Vec<impl Iterator<Item = io::Result<Record>>>) -> impl It
     })
 }
 
-fn modified(entry: &DirEntry) -> std::time::SystemTime {
-    entry.metadata().and_then(|metadata| metadata.modified()).unwrap_or(std::time::UNIX_EPOCH)
+fn modified(entry: &DirEntry) -> SystemTime {
+    entry.metadata().and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// A name that no other process draws.
@@ -376,10 +491,10 @@ pub(super) fn random_key() -> [u64; 4] {
 pub(super) fn read_key(folder: &Path) -> io::Result<Option<[u64; 4]>> {
     let mut bytes = Vec::new();
     let path = folder.join("key");
-    match File::open(&path) {
+    match file::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unread(error)),
-        Ok(file) => file.take(KEY_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unread)?,
+        Ok((file, _)) => file.take(KEY_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unread)?,
     };
     let words = (|| {
         let bytes: [u8; KEY_BYTES] = bytes.try_into().ok()?;
@@ -536,8 +651,6 @@ mod tests {
             assert_eq!(found(&folder, 100 * file..100 * file + 150), 150);
         }
         let foreign = own.open(1 << 30);
-        foreign.merge().unwrap();
-        assert_eq!(own.names(ENDING).len(), MERGE_FILES, "another process does not use them");
         folder.merge().unwrap();
         assert_eq!(own.names(ENDING).len(), 1);
         assert_eq!(folder.usage().0, 850);
@@ -619,6 +732,71 @@ mod tests {
         let mut all: Vec<_> = fs::read_dir(&own.0).unwrap().map(|entry| read(entry).unwrap()).collect();
         all.sort();
         all
+    }
+
+    #[test]
+    fn files_without_use_are_closed_and_small_ones_are_merged_whoever_wrote_them() {
+        let own = Own::new();
+        let files = MERGE_FILES as u64 - 1;
+        for number in 0..files {
+            // Each by a process of its own.
+            assert_eq!(add(&own.open(1 << 30), number * 10..number * 10 + 10), 0);
+        }
+        let folder = own.open(1 << 30);
+        assert_eq!(folder.files().len() as u64, files);
+        assert_eq!(found(&folder, 10_000..16_000), 0);
+        assert!(folder.files().is_empty(), "none of them is of use");
+        assert_eq!(add(&folder, files * 10..files * 10 + 10), 0);
+        let begun = Instant::now();
+        while own.names(ENDING).len() > 1 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "they are not merged");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(found(&own.open(1 << 30), 0..files * 10 + 10), MERGE_FILES * 10);
+    }
+
+    #[test]
+    fn no_more_files_are_open_than_the_share() {
+        let own = Own::new();
+        for number in 0..6 {
+            assert_eq!(add(&own.open(1 << 30), number * 10..number * 10 + 10), 0);
+        }
+        let folder = own.open(1 << 30);
+        assert_eq!(found(&folder, 0..20), 20);
+        folder.kept.keep_at_most(3);
+        let names = |folder: &EntryPointFolder| folder.files().into_iter().map(|file| file.name).collect::<Vec<_>>();
+        assert_eq!((names(&folder).len(), found(&folder, 0..20)), (3, 20), "those that are used stay");
+        folder.list().unwrap();
+        assert_eq!((names(&folder).len(), found(&folder, 0..20)), (3, 20));
+        folder.kept.keep_at_most(0);
+        folder.list().unwrap();
+        assert!(names(&folder).is_empty());
+        // What is closed can still be removed for room.
+        assert_eq!(own.names(ENDING).len(), 6);
+        assert!(folder.make_room(1 << 30).is_ok());
+        assert!(own.names(ENDING).is_empty());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn pipes_in_the_place_of_files_are_no_wait() {
+        let own = Own::new();
+        assert_eq!(add(&own.open(1 << 30), 0..10), 0);
+        let pipe = |name: &str| {
+            let path = own.0.join(name);
+            let _ = fs::remove_file(&path);
+            assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+            path
+        };
+        pipe("0123456789abcdef.points");
+        assert_eq!(found(&own.open(1 << 30), 0..10), 10);
+        pipe("lock");
+        let mut more = records(10..20);
+        let _ = own.open(1 << 30).add(&mut more);
+        pipe("key");
+        let error = EntryPointFolder::open(&own.0, 1 << 30).map(drop).unwrap_err();
+        assert!(error.to_string().contains("not a regular file"), "{error}");
+        assert!(crate::decode::PackKey::in_folder(&own.0).is_err());
     }
 
     #[test]

@@ -14,7 +14,7 @@
 
 use super::entry_point_store::ImageKey;
 use super::shared_folder;
-use crate::file::read_exact_at;
+use crate::file::{self, read_exact_at};
 use std::borrow::Borrow;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -65,11 +65,7 @@ impl Segment {
     /// # Errors
     /// An error if its header cannot be read: the file may be good.
     pub(super) fn open(path: &Path, check: &KeyCheck) -> io::Result<Opened> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
+        let (file, metadata) = file::open(path)?;
         let mut header = [0; HEADER_BYTES];
         let read = HEADER_BYTES.min(metadata.len() as usize);
         read_exact_at(&file, &mut header[..read], 0)?;
@@ -215,7 +211,7 @@ pub(super) fn write(
 ) -> io::Result<()> {
     // The table of buckets and the records are written side by side.
     let mut file = BufWriter::with_capacity(1 << 18, shared_folder::create_file(path)?);
-    let mut table = BufWriter::new(File::options().write(true).open(path)?);
+    let mut table = BufWriter::new(file::open_by(path, File::options().write(true))?.0);
     let bits = bucket_bits(most);
     let mut at = records_start(bits);
     file.seek(SeekFrom::Start(at))?;

@@ -3,6 +3,7 @@
 //! Whoever can write to a folder of entry points can change pixels, so a folder that its group may write to belongs to users
 //! who trust each other. Its files get the folder's group, which may read them. All other files are their owner's alone.
 
+use crate::file::open_by;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -29,7 +30,9 @@ pub(super) fn create_file(path: &Path) -> io::Result<File> {
 pub(super) fn create_lock(folder: &Path) -> io::Result<File> {
     let path = folder.join("lock");
     match create_file(&path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => File::options().write(true).open(&path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            open_by(&path, File::options().write(true)).map(|(file, _)| file)
+        }
         created => created,
     }
 }
