@@ -110,6 +110,7 @@ mod tests {
             ("device", &["--device", "cuda", "--decode", "hardware"]),
             ("draft", &["--draft", "100"]),
             ("dtype", &["--dtype", "u8"]),
+            ("flip_index", &["--flip-index", "1,0"]),
             ("format", &["--format", "list"]),
             ("further", &["--further", "depth=folder"]),
             ("lanes", &["--lanes", "2"]),

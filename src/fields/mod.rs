@@ -27,6 +27,7 @@ pub(crate) mod motion;
 mod on_device;
 mod png;
 pub(crate) mod region;
+mod turn;
 
 pub use batch::{BatchFields, Padded};
 pub use boxes::{BoxFormat, Boxes, Clamping};

@@ -10,11 +10,7 @@
 use crate::decode::Header;
 use crate::error::Result;
 use crate::fields::Fields;
-use crate::follow::Follower;
-use crate::ops::filter::PassOrder;
-use crate::ops::orientation::{Orientation, oriented};
-use crate::plan::{Planner, Strategy};
-use crate::raster::{DEFAULT_MAX_PIXELS, Size};
+use crate::raster::Size;
 
 /// The image that annotations are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,13 +62,7 @@ impl Frame {
             8 => 6,
             tag => tag,
         };
-        let ops = oriented(back, Orientation::Apply);
-        if ops.is_empty() {
-            return Ok(fields);
-        }
-        let planner =
-            Planner { strategy: Strategy::Sequential, order: PassOrder::default(), max_px: DEFAULT_MAX_PIXELS };
-        Follower::default().follow(fields, self.size, &ops, &planner).map(|(fields, _)| fields)
+        fields.turned(self.size, back)
     }
 }
 
@@ -82,7 +72,11 @@ mod tests {
     use crate::decode::probe;
     use crate::encode::{JpegOptions, encode_jpeg};
     use crate::fields::{BOXES, BoxFormat, Boxes, Field, KEYPOINTS, KeyPoints, MASK, MASKS, Mask};
-    use crate::raster::Image;
+    use crate::follow::Follower;
+    use crate::ops::filter::PassOrder;
+    use crate::ops::orientation::{Orientation, oriented};
+    use crate::plan::{Planner, Strategy};
+    use crate::raster::{DEFAULT_MAX_PIXELS, Image};
 
     fn header(size: Size, orientation: u16) -> Header {
         let options = JpegOptions { orientation: Some(orientation), ..JpegOptions::default() };

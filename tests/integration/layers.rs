@@ -39,7 +39,7 @@ const MODULES: &[(&str, &str)] = &[
     ("ops", "error fields file interpolation memory rng targets"),
     ("plan", "error ops"),
     ("opening", "error ops"),
-    ("mix", "error rng"),
+    ("mix", "error rng targets"),
     // Samples, and the order that they come in.
     ("sampler", "error memory rng"),
     ("rank", "device error sampler"),
@@ -68,7 +68,7 @@ const MODULES: &[(&str, &str)] = &[
         "experiment",
         "atomic backend cuda device error fields file hex lock mix ops pipeline plan preset rng sampler sheet source tensor threads",
     ),
-    ("audit", "atomic backend error experiment file hex memory ops source threads"),
+    ("audit", "atomic backend error experiment fields file hex memory ops source threads"),
 ];
 
 #[test]

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::source::{
-    Compose, Concat, EncodedImages, ImageFolder, Input, ListFile, OpenOptions, RecordFormat, Source, Want, open,
+    Compose, Concat, EncodedImages, ImageFolder, Input, ListFile, OpenOptions, RecordFormat, Sample, Source, Want, open,
 };
 use warpfeed::{
-    Batch, Builder, Device, ImageCache, LastBatch, OnError, Partition, Pipeline, Target, TargetSpec, TargetType,
-    Targets,
+    Batch, Builder, Device, ImageCache, LastBatch, OnError, Partition, Pipeline, Result, Sampling, Target, TargetSpec,
+    TargetType, Targets,
 };
 
 const IMAGES: u64 = 23;
@@ -428,4 +428,45 @@ fn the_command_delivers_counts_and_digests_targets() {
     assert!(without.get("targets").is_none());
     assert!(without["digest"] != with["digest"] && with["digest"] != numbers["digest"]);
     assert_eq!(run(&["--targets", "bytes:txt", "--threads", "3", "--batch-size", "4"])["digest"], with["digest"]);
+}
+
+#[test]
+fn what_needs_labels_is_refused_where_there_are_none() {
+    let unlabeled = || EncodedImages::unlabeled((0..4).map(|i| jpeg(20, 20, i)));
+    let builder = || Pipeline::builder(unlabeled()).batch_size(4).center_crop(8).device(Device::Cpu);
+    for refused in [
+        builder().targets(TargetSpec::soft(3)).build(),
+        builder().targets(TargetSpec::class(3)).build(),
+        builder().sampler(Sampling::class_balanced()).build(),
+    ] {
+        let error = refused.err().unwrap();
+        assert!(error.is_parameter() && error.to_string().contains("labels"), "{error}");
+    }
+    let pipeline = builder().build().unwrap();
+    let batch = pipeline.epoch(0).next().unwrap().unwrap();
+    assert!(!batch.has_labels() && batch.len() == 4);
+    assert!(batch.labels().unwrap_err().to_string().contains("--label-field"));
+    assert!(batch.receipts(false).unwrap().iter().all(|receipt| receipt.label.is_none()));
+    assert!(batch.into_parts().1.is_none());
+    // Of a source that is wrong about its samples, the odd ones are bad.
+    struct Odd(EncodedImages);
+    impl Source for Odd {
+        fn len(&self) -> u64 {
+            self.0.len()
+        }
+        fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+            self.0.read(index, want, sample)
+        }
+        fn label(&self, index: u64) -> Option<u32> {
+            (index != 2).then_some(7)
+        }
+        fn name(&self, index: u64) -> std::borrow::Cow<'_, str> {
+            self.0.name(index)
+        }
+    }
+    let odd = Pipeline::builder(Odd(unlabeled())).center_crop(8).on_error(OnError::Skip).device(Device::Cpu);
+    let odd = odd.build().unwrap();
+    let mut epoch = odd.epoch(0);
+    assert_eq!(epoch.next().unwrap().unwrap().labels().unwrap(), [7; 3]);
+    assert!(epoch.bad()[0].error.contains("it has no label, and others have"), "{:?}", epoch.bad());
 }

@@ -505,7 +505,7 @@ def test_batches_on_a_device_are_the_cpus(photos: Path) -> None:
 
 
 @pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")
-def test_labels_and_fields_on_a_device_are_where_the_images_are(scenes: Path) -> None:
+def test_labels_and_fields_on_a_device_are_where_the_images_are(scenes: Path, photos: Path) -> None:
     coco = warpfeed.open(scenes / "images", format="coco", annotations=scenes / "annotations.json")
     crop = [t.CenterCrop(64, 64), t.RandomHorizontalFlip(0.5)]
 
@@ -515,9 +515,13 @@ def test_labels_and_fields_on_a_device_are_where_the_images_are(scenes: Path) ->
         for batch in loader._pipeline().epoch(0):
             np.asarray(batch.views[0])
             fields = batch.fields[0]
-            tensors = [batch.labels, fields.boxes("cxcywh", True), fields.numbers("labels"), fields.masks("masks")]
-            assert [tensor.__dlpack_device__() for tensor in tensors] == [place] * 4
+            tensors = [fields.boxes("cxcywh", True), fields.numbers("labels"), fields.masks("masks")]
+            assert batch.labels is None and [tensor.__dlpack_device__() for tensor in tensors] == [place] * 3
             got.append([np.asarray(tensor) for tensor in tensors])
+        for batch in DataLoader(photos, 4, transform=crop, device=device, decode="auto", limit=8)._pipeline().epoch(0):
+            np.asarray(batch.views[0])
+            assert batch.labels.__dlpack_device__() == place
+            got.append([np.asarray(batch.labels)])
         return got
 
     for on_device, on_host in zip(values("cuda:0", (2, 0)), values("cpu", (1, 0)), strict=True):

@@ -1,11 +1,10 @@
 //! Parquet files with images, the format of data sets from Hugging Face.
 
+mod labels;
 mod objects;
 mod targets;
 
 use super::frame::Frame;
-use super::records::Texts;
-use super::records::label::{self, Label, Numbering};
 use super::{MAX_ENCODED_BYTES, RecordOptions, Sample, Source, Want, no_such_sample};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
@@ -15,15 +14,16 @@ use crate::raster::Size;
 use crate::source::records::stated_size;
 use crate::targets::{self as found, Target};
 use bytes::Bytes;
-use parquet::basic::{ConvertedType, LogicalType, Type};
+use labels::{Labels, Numbered};
+use parquet::basic::Type;
 use parquet::column::reader::ColumnReaderImpl;
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{ChunkReader, FileReader, Length};
 use parquet::file::serialized_reader::{SerializedFileReader, SerializedPageReader};
 use parquet::schema::types::ColumnDescriptor;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,9 +32,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Largest number of kept [`Cursor`]s, each with a decompressed page; lower if fewer files may be open.
 const MAX_CURSORS: usize = 32;
-
-/// Largest number of unusable labels in all files together.
-const MAX_FAULTS: usize = 100_000;
 
 /// Images in Parquet files: a column of structs `{bytes, path}`, as Hugging Face stores its `Image`, or of binary
 /// values. Needs the feature `parquet`.
@@ -267,7 +264,7 @@ impl ParquetFiles {
             boxes: options.boxes,
             named: options.classes.clone(),
         };
-        let mut labels = Labels { names: label::digits_are_names(&options.classes), ..Labels::default() };
+        let mut labels = Labels::new(options);
         let mut labeled = None;
         for (number, path) in files.iter().enumerate() {
             let file = Shard::open(path)?;
@@ -283,7 +280,7 @@ impl ParquetFiles {
             });
             let expected = || format!("a column of binary values, {}", wanted.unwrap_or("image, img or bytes"));
             this.images.push(image.ok_or_else(|| missing("image", expected()))?);
-            let label = label_column(&metadata, options.label.as_deref(), &there)?;
+            let label = labels::find(&metadata, options.label.as_deref(), &there)?;
             if label.is_some() != *labeled.get_or_insert(label.is_some()) {
                 return Err(missing("label", "a column of labels in each file, or in none".to_owned()));
             }
@@ -326,51 +323,9 @@ impl ParquetFiles {
             let got = files.first().map_or_else(String::new, |path| path.display().to_string());
             return Err(Error::parameter("ParquetFiles::open", "files", "files with at least one row", got));
         }
-        this.number(labels, options)?;
-        Ok(this)
-    }
-
-    /// Numbers the labels that were read.
-    fn number(&mut self, labels: Labels, options: &RecordOptions) -> Result<()> {
-        if labels.rows.iter().all(|row| matches!(row, Row::None | Row::Null)) {
-            // There is no column of labels, or it holds none.
-            return Ok(());
-        }
-        let numbers: BTreeSet<u32> = labels
-            .rows
-            .iter()
-            .filter_map(|row| if let Row::Number(number) = row { Some(*number) } else { None })
-            .collect();
-        // The names in Hugging Face's description are those of numbers, unless the column has texts.
-        let described = std::mem::take(&mut self.classes);
-        let texts: BTreeSet<&str> = labels.texts.list.iter().map(String::as_str).collect();
-        let given = if !options.classes.is_empty() || texts.is_empty() { &options.classes } else { &described };
-        let is_given = !given.is_empty();
-        let numbering = Numbering::new(texts, given, numbers.first().copied(), |label| numbers.contains(&label))?;
-        let label = |row: Row| match row {
-            Row::Number(number) if !options.classes.is_empty() => options.check_class(number),
-            Row::Number(number) if described.is_empty() || (number as usize) < described.len() => Ok(number),
-            Row::Number(number) => {
-                Err(format!("its label {number} has no name among the {} classes of the file", described.len()))
-            }
-            Row::Text(text) => numbering.label(&labels.texts.list[text as usize]),
-            Row::None => Err(label::differs(false).to_owned()),
-            Row::Null => Err("its label is null".to_owned()),
-            Row::Wrong(text) => Err(labels.wrong.list[text as usize].clone()),
-        };
-        self.labels = vec![0; labels.rows.len()];
-        for (index, &row) in (0..).zip(&labels.rows) {
-            match label(row) {
-                Ok(label) => self.labels[index as usize] = label,
-                Err(fault) if self.faults.len() == MAX_FAULTS => {
-                    return Err(wrong_labels(format!("more than {MAX_FAULTS} labels that are none, such as: {fault}")));
-                }
-                Err(fault) => _ = self.faults.insert(index, fault),
-            }
-        }
-        self.own_names = !is_given && !numbering.classes.is_empty();
-        self.classes = if numbering.classes.is_empty() { described } else { numbering.classes };
-        Ok(())
+        let described = std::mem::take(&mut this.classes);
+        let Numbered { labels, faults, classes, own_names } = labels.numbered(described, options)?;
+        Ok(Self { labels, faults, classes, own_names, ..this })
     }
 
     /// Whether the classes are the texts in the column, which another split would number in another way.
@@ -514,133 +469,6 @@ impl ParquetFiles {
     }
 }
 
-/// The label of a row as its file has it.
-#[derive(Clone, Copy)]
-enum Row {
-    Number(u32),
-    /// The number of a text.
-    Text(u32),
-    /// -1.
-    None,
-    Null,
-    /// The number of the message why it is no label.
-    Wrong(u32),
-}
-
-/// The labels of all rows.
-#[derive(Default)]
-struct Labels {
-    rows: Vec<Row>,
-    texts: Texts,
-    wrong: Texts,
-    /// Whether labels that are digits are names of classes.
-    names: bool,
-}
-
-impl Labels {
-    /// Reads all labels of a row group, given by its number, the column, and the number of rows that it claims to have.
-    fn read(
-        &mut self,
-        path: &Path,
-        metadata: &ParquetMetaData,
-        (group, label, rows): (usize, usize, u64),
-    ) -> Result<()> {
-        let column = metadata.file_metadata().schema_descr().column(label);
-        let place = (path, metadata, group, label);
-        let names = self.names;
-        let found = match column.physical_type() {
-            Type::BOOLEAN => values::<BoolType, _>(place, rows, |&is| self.row(Ok(Label::Number(is.into()))))?,
-            Type::INT32 => values::<Int32Type, _>(place, rows, |&number| self.row(label::from_integer(number.into())))?,
-            Type::INT64 => values::<Int64Type, _>(place, rows, |&number| self.row(label::from_integer(number)))?,
-            Type::BYTE_ARRAY => values::<ByteArrayType, _>(place, rows, |text: &ByteArray| {
-                self.row(label::from_text(text.data(), names))
-            })?,
-            other => return Err(wrong_labels(format!("{other} in {}", column.path()))),
-        };
-        for found in found {
-            self.rows.push(found.unwrap_or(Some(Row::Null)).ok_or_else(|| {
-                wrong_labels(format!("more different texts than can be numbered in {}", path.display()))
-            })?);
-        }
-        Ok(())
-    }
-
-    /// The row of a label; `None` if there are too many different texts.
-    fn row(&mut self, label: Result<Label, String>) -> Option<Row> {
-        Some(match label {
-            Ok(Label::None) => Row::None,
-            Ok(Label::Number(number)) => Row::Number(number),
-            Ok(Label::Name(text)) => Row::Text(self.texts.number(&text)?),
-            Err(message) => Row::Wrong(self.wrong.number(&message)?),
-        })
-    }
-}
-
-/// The error for a column that holds no labels.
-fn wrong_labels(got: String) -> Error {
-    let expected = "a column of whole numbers, truth values or texts, one a row (a list is a target: --targets, and \
-                    --label-field none)";
-    Error::parameter("ParquetFiles::open", "label", expected, got)
-}
-
-/// Finds the column of labels: `wanted`, or else `label` or `labels`.
-///
-/// # Errors
-/// [`Error::Parameter`] if the column is not there or holds no labels, or if one of another name may hold them.
-fn label_column(metadata: &ParquetMetaData, wanted: Option<&str>, there: &dyn Fn() -> String) -> Result<Option<usize>> {
-    if wanted == Some(label::NONE) {
-        return Ok(None);
-    }
-    let schema = metadata.file_metadata().schema_descr();
-    let top = |i: usize| schema.column(i).path().parts()[0].clone();
-    let usual = ["label", "labels"];
-    let name = wanted.or_else(|| usual.into_iter().find(|name| (0..schema.num_columns()).any(|i| top(i) == *name)));
-    let Some(name) = name else {
-        let sounds = |i: usize| label::is_like(&schema.column(i).path().string());
-        if (0..schema.num_columns()).any(sounds) {
-            return Err(label::ask("the column `label` or `labels`", there()));
-        }
-        return Ok(None);
-    };
-    let Some(found) = column(metadata, Some(name), &[]) else {
-        let below = (0..schema.num_columns()).find(|&i| top(i) == name);
-        let kind = |i: usize| if schema.column(i).max_rep_level() > 0 { "lists" } else { "structs" };
-        return Err(match below {
-            Some(i) => wrong_labels(format!("{} in {name}", kind(i))),
-            None => label::not_there("a column", name, there()),
-        });
-    };
-    let column = schema.column(found);
-    if column.max_rep_level() > 0 {
-        return Err(wrong_labels(format!("lists in {}", column.path())));
-    }
-    let whole = match column.logical_type_ref() {
-        None => matches!(
-            column.converted_type(),
-            ConvertedType::NONE
-                | ConvertedType::UTF8
-                | ConvertedType::ENUM
-                | ConvertedType::JSON
-                | ConvertedType::INT_8
-                | ConvertedType::INT_16
-                | ConvertedType::INT_32
-                | ConvertedType::INT_64
-                | ConvertedType::UINT_8
-                | ConvertedType::UINT_16
-                | ConvertedType::UINT_32
-                | ConvertedType::UINT_64
-        ),
-        Some(kind) => {
-            matches!(kind, LogicalType::String | LogicalType::Enum | LogicalType::Json | LogicalType::Integer { .. })
-        }
-    };
-    if whole {
-        Ok(Some(found))
-    } else {
-        Err(wrong_labels(format!("{:?} in {}", column.logical_type_ref(), column.path())))
-    }
-}
-
 /// Reads the values of a column in a row group; `None` for null.
 fn values<T: DataType, V>(
     (path, metadata, group, column): (&Path, &ParquetMetaData, usize, usize),
@@ -752,6 +580,7 @@ impl std::fmt::Debug for ParquetFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parquet::data_type::Int64Type;
     use parquet::file::metadata::KeyValue;
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
