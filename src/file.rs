@@ -1,4 +1,4 @@
-//! Opening files that must be regular ones, reading whole files up to a limit, and how many may be open.
+//! Reading whole regular files up to a limit, and telling files apart.
 
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
@@ -6,6 +6,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
+pub(crate) use warpfeed_image::file::{Keeper, Share, most_open, open, open_by};
 
 /// warpfeed's folder in the user's cache folder. `None` if no variable names the latter.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
@@ -165,60 +166,6 @@ pub(crate) fn open_with_metadata(path: &Path) -> Result<(File, Metadata)> {
     open(path).map_err(Error::io("open", path))
 }
 
-fn open(path: &Path) -> io::Result<(File, Metadata)> {
-    let file = match open_at_once(path) {
-        Ok(file) => file,
-        // A socket, for one, cannot be opened at all.
-        Err(error) => return Err(fs::metadata(path).ok().and_then(|metadata| refuse(&metadata)).unwrap_or(error)),
-    };
-    let metadata = file.metadata()?;
-    match refuse(&metadata) {
-        Some(error) => Err(error),
-        None => Ok((file, metadata)),
-    }
-}
-
-/// Why what is no regular file is not read.
-fn refuse(metadata: &Metadata) -> Option<io::Error> {
-    let what = match metadata {
-        metadata if metadata.is_file() => return None,
-        metadata if metadata.is_dir() => "it is a folder and not a regular file",
-        _ => "it is not a regular file (but a pipe, a socket or a device)",
-    };
-    let kind = if metadata.is_dir() { io::ErrorKind::IsADirectory } else { io::ErrorKind::InvalidData };
-    Some(io::Error::new(kind, what))
-}
-
-/// Opens without waiting for a pipe's writer. Of a regular file the flag changes nothing.
-#[cfg(target_os = "linux")]
-fn open_at_once(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-    File::options().read(true).custom_flags(flags.bits() as i32).open(path)
-}
-
-/// Looks before it opens, as other systems have other flags.
-#[cfg(not(target_os = "linux"))]
-fn open_at_once(path: &Path) -> io::Result<File> {
-    match refuse(&fs::metadata(path)?) {
-        Some(error) => Err(error),
-        None => File::open(path),
-    }
-}
-
-/// How many files a source keeps open at most: a quarter of those that the process may open, and no more than 1,024.
-pub(crate) fn most_open() -> usize {
-    /// What processes may open as a rule, where the system does not say.
-    const USUAL: usize = 1024;
-    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    (soft_limit(&limits).unwrap_or(USUAL) / 4).clamp(1, 1024)
-}
-
-/// The limit in force, from Linux's table: name, soft limit, hard limit, unit. `None` too for one that is no number.
-fn soft_limit(limits: &str) -> Option<usize> {
-    limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -269,19 +216,6 @@ mod tests {
             assert!(read_text_limited("/proc/self/status", 1 << 20).unwrap().starts_with("Name:"));
             assert!(read_limited("/proc/self/status", 10).unwrap_err().to_string().contains("more than 10 bytes"));
         }
-    }
-
-    #[test]
-    fn limits_are_read_from_the_systems_table() {
-        let line =
-            |soft: &str| format!("Max processes  7 8 processes\nMax open files            {soft} 4096  files \n");
-        assert_eq!(
-            [line("40"), line("unlimited"), String::new()].map(|text| soft_limit(&text)),
-            [Some(40), None, None]
-        );
-        assert!((1..=1024).contains(&most_open()));
-        #[cfg(target_os = "linux")]
-        assert!(soft_limit(&fs::read_to_string("/proc/self/limits").unwrap()).is_some());
     }
 
     #[test]

@@ -128,6 +128,7 @@ mod file;
 mod follow;
 mod hex;
 mod interpolation;
+mod lock;
 mod memory;
 mod mix;
 mod npy;

@@ -3,6 +3,7 @@
 use super::Split;
 use super::record::Record;
 use crate::error::{Error, Result};
+use crate::file::open_by;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, TryLockError};
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -52,9 +53,8 @@ impl Journal {
     ) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         let path = folder.join("audit.jsonl");
-        let mut options = File::options();
-        let file = options.read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = file.map_err(Error::io("open", &path))?;
+        let opened = open_by(&path, File::options().read(true).write(true).create(true).truncate(false));
+        let (mut file, _) = opened.map_err(Error::io("open", &path))?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 let expected = "a folder that no other audit is writing to";

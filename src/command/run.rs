@@ -96,6 +96,9 @@ impl Run {
         let report = run_logged(pipeline, epochs, self.digest, files, started, &mut progress);
         bar.finish_and_clear();
         let report = report?;
+        if let Some(failure) = pipeline.entry_points_failure() {
+            say(format_args!("warning: some entry points are not kept or not used: {}", escape(failure)));
+        }
         if report.decoded.for_memory > 0 {
             say(format_args!(
                 "warning: the CPU decoded {} images that found no device memory as a whole: use a smaller --batch-size or \
@@ -284,7 +287,7 @@ fn text(report: &RunReport) -> String {
             report
                 .entry_points_folder
                 .as_ref()
-                .map_or(String::new(), |folder| format!("; kept in {}", folder.display()))
+                .map_or(String::new(), |folder| format!("; kept in {}", escape(folder.display())))
         );
     }
     if let Some(cache) = &report.cache {

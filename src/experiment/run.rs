@@ -276,7 +276,8 @@ pub fn run<I: BatchImages>(
 ///
 /// # Errors
 /// The errors of [`run`]; [`Error::Parameter`], which names the differences, if the file belongs to another run;
-/// [`Error::Io`] if it cannot be read or written.
+/// [`Error::Io`] if it cannot be read or written. It is also [`Error::Parameter`], with the process, if another one writes
+/// the file.
 ///
 /// ```
 /// use std::time::Instant;
@@ -333,6 +334,7 @@ pub fn run_logged<I: BatchImages>(
     let mut last: Option<Batch<I>> = None;
     let synchronize = |batch: &Batch<I>| batch.tensors().flatten().try_for_each(Tensor::synchronize);
     let begin = Instant::now();
+    let _lock = file.map(|file| file.lock(pipeline.partition())).transpose()?;
     let found = file.map(|file| file.find(pipeline)).transpose()?.flatten();
     let mut writer = file.map(|file| file.writer(pipeline.partition(), found.as_ref())).transpose()?;
     let (earlier, other_ranks) = (found.as_ref().and_then(Saved::earlier), found.as_ref().and_then(Saved::other_ranks));

@@ -2,6 +2,7 @@
 
 use super::digest::Digest;
 use crate::error::{Error, Result};
+use crate::lock::{self, Lock};
 use crate::pipeline::{EpochState, Pipeline};
 use crate::sampler::Partition;
 use crate::{atomic, file};
@@ -53,6 +54,9 @@ pub struct OtherRanks {
 /// - Some have: whoever has no file with so many changes takes the beginning from one that has.
 /// - The number changes again before all have: a rank without a file with so many changes has delivered nothing since
 ///   the beginning.
+///
+/// While a rank runs, `.NAME.lock` beside its file is locked. A second process of the same rank is refused, and so is one
+/// of another number of ranks as long as one of the ranks before still runs.
 ///
 /// Before the first change, a rank without a file may have delivered batches, and its file may be on another machine.
 /// So a change is then refused until each rank has a file.
@@ -160,6 +164,23 @@ impl StateFile {
         Ok(paths)
     }
 
+    /// Keeps other processes away from a rank's file until the result is dropped.
+    pub(super) fn lock(&self, partition: Partition) -> Result<Option<Lock>> {
+        lock::only_writer("run", "state", &self.of_rank(partition), &job(partition))
+    }
+
+    /// Refuses to change the number of ranks while one of another number still runs.
+    fn check_ended(&self, own: Partition) -> Result<()> {
+        let of_same = format!("/{}", job(own).split_once('/').map_or("", |(_, end)| end));
+        let is_other = |text: &str| text.contains(", rank ") && !text.ends_with(&of_same);
+        for path in self.of_all_ranks()? {
+            if let Some(other) = Lock::holder(&lock::beside(&path), is_other).map_err(Error::io("lock", &path))? {
+                return Err(lock::is_held("run", "state", &path, &other));
+            }
+        }
+        Ok(())
+    }
+
     /// The state from which the rank of `pipeline` continues; `None` if it begins anew.
     pub(super) fn find<I>(&self, pipeline: &Pipeline<I>) -> Result<Option<Saved>> {
         let own = pipeline.partition();
@@ -199,6 +220,7 @@ impl StateFile {
     /// Continues a run that had `ranks` ranks, which have left `found`.
     fn take_over<I>(&self, pipeline: &Pipeline<I>, ranks: u32, found: &[Saved]) -> Result<Saved> {
         let refused = |expected: String, got: String| Err(Error::parameter("run", "state", expected, got));
+        self.check_ended(pipeline.partition())?;
         let mut states: BTreeMap<u32, EpochState> = BTreeMap::new();
         let (mut images, mut batches) = (0_u64, 0_u64);
         for saved in found {
@@ -273,6 +295,11 @@ impl StateFile {
     }
 }
 
+/// What a rank's lock says.
+fn job(partition: Partition) -> String {
+    format!("rank {partition} of a run")
+}
+
 /// Path of the synced state, which survives a power loss, while the run goes on.
 fn synced_path(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
@@ -336,9 +363,8 @@ impl StateWriter<'_> {
         }
         let Self { path, synced_path, .. } = &self;
         let sync = || {
-            File::options()
-                .write(true)
-                .open(path)?
+            file::open_by(path, File::options().write(true))?
+                .0
                 .sync_all()
                 .and_then(|()| atomic::sync_folder(atomic::folder_of(path)))
         };

@@ -12,7 +12,7 @@
 // anew, and removes only files of its own naming scheme. `pack.json` ends with the CRC-32C of its own text, because its
 // counts cannot be compared with anything else. One without a checksum, from an earlier version, is accepted too.
 //
-// One run at a time packs into a folder. It holds an flock, which the system releases however the process ends. Names
+// One run at a time packs into a folder. It holds a lock (`lock.rs`), which the system releases however the process ends. Names
 // of temporary files are random, because in containers every process may have the number 1.
 //
 // Several processes (`together`). Each must know where a shard ends without communication, so a shard has a fixed
@@ -25,7 +25,6 @@
 // reads, writes whole files, renames, and locks if it can.
 
 mod folder;
-mod lock;
 mod manifest;
 mod names;
 mod place;
@@ -105,7 +104,7 @@ pub struct PackOptions {
     /// Number of worker threads, 1 to 1,024. Default: one for each processor.
     pub workers: usize,
     /// This process's rank, if several processes pack into one folder together. They may run on different machines that
-    /// share a file system with `flock(2)` locks, or an object store.
+    /// share a file system with POSIX record locks (`fcntl`), or an object store.
     pub rank: Option<Rank>,
 }
 

@@ -4,13 +4,13 @@
 
 use super::PackOptions;
 use super::folder::Folder;
-use super::lock::Lock;
 use super::manifest::{Manifest, PackedFile, PackedShard};
 #[cfg(feature = "cloud")]
 use super::store::Store;
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::file::read_up_to;
+use crate::lock::Lock;
 use crate::source::packed::{MANIFEST, MAX_BYTES, PackedFolder};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

@@ -67,12 +67,13 @@ impl Context {
         let rest = setup.rest(legs_of(&changes.legs, epoch), setup.sampler.own_partition().world_size());
         let all = setup.positions(&rest, first);
         // No order is made that nobody asks.
-        let order =
-            if given.is_some() { Sampler::sequential(0).epoch(epoch) } else { setup.sampler.order_of(epoch, rest) };
+        let none = || Sampler::sequential(0).epoch(epoch);
+        let order = if given.is_some() { Ok(none()) } else { setup.sampler.order_of(epoch, rest) };
+        let (order, no_order) = order.map_or_else(|error| (none(), Some(error)), |order| (order, None));
         let (seed, shuffle) = (setup.recipes.seed, setup.shuffle);
-        let chosen = setup.chosen.as_ref().filter(|_| given.is_none());
+        let chosen = setup.chosen.as_ref().filter(|_| given.is_none() && no_order.is_none());
         let picks = chosen.map(|chosen| chosen.picks(seed, shuffle, epoch, &order)).transpose();
-        let (picks, refused) = picks.map_or_else(|error| (None, Some(error)), |picks| (picks, None));
+        let (picks, refused) = picks.map_or_else(|error| (None, Some(error)), |picks| (picks, no_order));
         let (positions, padding) = match &given {
             Some(given) => (given.picks.len() as u64, given.padding),
             None => {

@@ -3,6 +3,7 @@
 use crate::decode::{EntryPointStore, PackKey};
 use crate::error::{Error, Result};
 use crate::file;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -126,34 +127,42 @@ impl EntryPoints {
                 Some(value) if value == "none" => return Ok(None),
                 Some(value) if value == "memory" => in_memory(),
                 Some(folder) => in_folder(&folder.into())?,
-                None => {
-                    let folder = file::cache_folder().map(|folder| folder.join("entry-points"));
-                    let opened = folder.and_then(|folder| EntryPointStore::in_folder(folder, folder_bytes).ok());
-                    opened.unwrap_or_else(in_memory)
-                }
+                None => match file::cache_folder().map(|folder| folder.join("entry-points")) {
+                    None => in_memory(),
+                    Some(folder) => {
+                        in_folder(&folder).unwrap_or_else(|error| in_memory().with_failure(error.to_string()))
+                    }
+                },
             },
         };
         self.dense.into_iter().for_each(|dense| store.for_devices(dense));
-        let key = key_folder().and_then(PackKey::read);
-        Ok(Some(Arc::new(match key {
-            Some(key) => store.with_pack_key(key),
-            None => store,
-        })))
+        // Without the key, packed points are checked like anybody's.
+        let store = match key_folder().map(|folder| PackKey::read(&folder).map_err(unread_key(folder))) {
+            None | Some(Ok(None)) => store,
+            Some(Ok(Some(key))) => store.with_pack_key(key),
+            Some(Err(error)) => store.with_failure(error.to_string()),
+        };
+        Ok(Some(Arc::new(store)))
     }
 }
 
-/// The key under which this user packs entry points; it is drawn if there is none. `None` if the user wants none, or if
-/// the folder of the user's settings cannot be used.
+/// The key under which this user packs entry points; it is drawn if there is none. `None` if the user wants none, or has
+/// no folder of settings.
 ///
 /// # Errors
-/// [`Error::Io`] if the folder that the environment names cannot be used.
+/// [`Error::Io`] if there is a key that cannot be read, or none can be made. Packing without it would leave images without
+/// a seal.
 pub(crate) fn pack_key() -> Result<Option<PackKey>> {
-    let Some(folder) = key_folder() else { return Ok(None) };
-    match PackKey::in_folder(&folder) {
-        Err(error) if std::env::var_os(KEY_VARIABLE).is_some() => {
-            Err(Error::io("keep the key of packed entry points in", folder)(error))
-        }
-        key => Ok(key.ok()),
+    key_folder().map(|folder| PackKey::in_folder(&folder).map_err(unread_key(folder))).transpose()
+}
+
+/// The error for a key that cannot be used.
+fn unread_key(folder: PathBuf) -> impl FnOnce(io::Error) -> Error {
+    let remedy =
+        format!("make the folder usable, name another one ({KEY_VARIABLE}), or use no key ({KEY_VARIABLE}=none)");
+    move |error| {
+        let error = io::Error::new(error.kind(), format!("{error}; {remedy}"));
+        Error::io("use the key of packed entry points in", folder)(error)
     }
 }
 

@@ -18,6 +18,7 @@ use super::{Pipeline, recipes::ViewTransforms};
 use crate::error::{Error, Result};
 use crate::file;
 use crate::hex::hex;
+use crate::lock::{self, Lock};
 use crate::ops::orientation::Orientation;
 use crate::ops::transform::Transform;
 use crate::raster::Size;
@@ -247,18 +248,23 @@ pub struct RunLog {
     chain: Option<Chain>,
     /// Number of batches that this process wrote.
     written: u64,
+    /// Keeps other writers away.
+    _lock: Option<Lock>,
 }
 
 impl RunLog {
     /// Begins a log, or goes on with one: a training that is continued from a state writes on in the same file. If a
     /// step is written again, its later line counts.
     ///
+    /// While it is open, `.NAME.lock` beside it is locked, so that no other process writes the same log.
+    ///
     /// # Errors
-    /// [`Error::Parameter`] if the file is the log of another pipeline, or was begun with other options;
-    /// [`Error::Io`] if it cannot be read or written, or is no log.
+    /// [`Error::Parameter`] if the file is the log of another pipeline, was begun with other options, or is written by
+    /// another process or another `RunLog`; [`Error::Io`] if it cannot be read or written, or is no log.
     pub fn open<I>(path: impl Into<PathBuf>, pipeline: &Pipeline<I>, options: &LogOptions) -> Result<Self> {
         let path = path.into();
         let own = Description::new(pipeline, options);
+        let lock = lock::only_writer("log", "path", &path, &format!("rank {} of a run", pipeline.partition()))?;
         let found = file::if_there(Lines::open(&path))?;
         let (mut len_bytes, mut chain) = (0, own.chain.then(Chain::default));
         if let Some(mut lines) = found.filter(|lines| !lines.is_empty) {
@@ -272,9 +278,10 @@ impl RunLog {
             while lines.next()? {}
             (len_bytes, chain) = (lines.len_bytes, lines.chain);
         }
-        let file = File::options().append(true).create(true).open(&path).map_err(Error::io("open", &path))?;
+        let opened = file::open_by(&path, File::options().append(true).create(true));
+        let (file, _) = opened.map_err(Error::io("open", &path))?;
         file.set_len(len_bytes).map_err(Error::io("write", &path))?;
-        let mut log = Self { file, path, len_bytes, digests: own.digests, chain, written: 0 };
+        let mut log = Self { file, path, len_bytes, digests: own.digests, chain, written: 0, _lock: lock };
         log.line(&json!({ "run": own }))?;
         Ok(log)
     }

@@ -475,6 +475,13 @@ impl<I> Pipeline<I> {
         self.setup.options.entry_points.as_deref()?.folder()
     }
 
+    /// Why entry points are in memory only, or packed ones are not trusted, although that was not asked for. Pixels are the
+    /// same; the next run takes longer.
+    #[must_use]
+    pub fn entry_points_failure(&self) -> Option<String> {
+        self.setup.options.entry_points.as_deref()?.failure()
+    }
+
     /// Upper bound of the memory that the pipeline takes.
     #[must_use]
     pub fn memory(&self) -> MemoryBound {

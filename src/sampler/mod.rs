@@ -5,8 +5,10 @@ mod legs;
 pub(crate) use legs::{Leg, Legs, Rest, legs_of};
 
 use crate::error::{Error, Result};
+use crate::memory;
 use crate::rng::{Domain, SampleRng};
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 /// A rank's part of an epoch: positions `rank`, `rank + world_size`, `rank + 2 * world_size`, ... of its order.
@@ -226,25 +228,30 @@ impl Sampler {
     /// for those of the partition afterwards. A sequential order takes none.
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Order {
-        self.order_of(epoch, Rest::whole(self.len))
+        let order = self.order_of(epoch, Rest::whole(self.len));
+        // As any collection that finds no memory.
+        order.unwrap_or_else(|_| std::alloc::handle_alloc_error(std::alloc::Layout::new::<Order>()))
     }
 
     /// The order of what is left of epoch `epoch`.
-    pub(crate) fn order_of(&self, epoch: u64, rest: Rest) -> Order {
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if a shuffled order does not fit into memory.
+    pub(crate) fn order_of(&self, epoch: u64, rest: Rest) -> Result<Order> {
         let (len, padding) = (self.len_of(rest.len()), self.padding_from(&rest));
         let mut draw = SampleRng::new(self.seed, epoch, Domain::Order, 0);
         let (indices, padding) = match u32::try_from(self.len) {
             _ if !self.shuffle => (Indices::InOrder(self.partition, rest), padding),
             Ok(all) => {
-                let (share, padding) = self.shuffled_share((0..all).collect(), &rest, padding, &mut draw);
+                let (share, padding) = self.shuffled_share(listed(0..all)?, &rest, padding, &mut draw);
                 (Indices::Narrow(share), padding.map(u64::from))
             }
             Err(_) => {
-                let (share, padding) = self.shuffled_share((0..self.len).collect(), &rest, padding, &mut draw);
+                let (share, padding) = self.shuffled_share(listed(0..self.len)?, &rest, padding, &mut draw);
                 (Indices::Wide(share), padding)
             }
         };
-        Order { indices, len, padding }
+        Ok(Order { indices, len, padding })
     }
 
     fn shuffled_share<T: Copy>(
@@ -283,6 +290,18 @@ impl Sampler {
         let draw = SampleRng::new(self.seed, epoch, Domain::Substitute, index).at(attempt).below(others);
         Some(draw + u64::from(draw >= index))
     }
+}
+
+/// The numbers of a range, whose length a caller's source says.
+fn listed<T>(range: Range<T>) -> Result<Vec<T>>
+where
+    Range<T>: Iterator<Item = T>,
+{
+    let mut all = Vec::new();
+    let len = range.size_hint().1.unwrap_or(usize::MAX);
+    memory::reserve(&mut all, len, "a shuffled order", "use fewer samples, or do not shuffle")?;
+    all.extend(range);
+    Ok(all)
 }
 
 /// The samples of one partition in one epoch, in order.
@@ -442,6 +461,15 @@ mod tests {
         assert_eq!(order.get(order.len()), None);
         let last = Sampler::sequential(10).epoch(0);
         assert_eq!((last.get(9), last.get(10)), (Some(9), None));
+    }
+
+    #[test]
+    fn an_order_that_does_not_fit_into_memory_is_an_error() {
+        for len in [1 << 62, u64::MAX] {
+            let error = Sampler::shuffled(len, 1).order_of(0, Rest::whole(len)).unwrap_err();
+            assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+            assert!(Sampler::sequential(len).order_of(0, Rest::whole(len)).is_ok());
+        }
     }
 
     #[test]

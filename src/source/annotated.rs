@@ -4,6 +4,7 @@ use super::ImageFolder;
 use super::folder::is_image;
 use super::yolo::labels_of;
 use crate::error::{Error, Result};
+use crate::file;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -71,7 +72,7 @@ fn json_files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether a file has COCO's form and names one of the images, as far as its two ends tell.
-fn is_of(file: &Path, images: &ImageFolder) -> bool {
+fn is_of(path: &Path, images: &ImageFolder) -> bool {
     let ends = |mut file: File| {
         let mut ends = Vec::new();
         file.by_ref().take(ENDS_BYTES).read_to_end(&mut ends)?;
@@ -83,7 +84,7 @@ fn is_of(file: &Path, images: &ImageFolder) -> bool {
         Ok::<_, std::io::Error>(ends)
     };
     // A file that cannot be read is of no concern here.
-    let Ok(ends) = File::open(file).and_then(ends) else { return false };
+    let Ok(ends) = file::open(path).and_then(|(file, _)| ends(file)) else { return false };
     let text = String::from_utf8_lossy(&ends);
     let has = |key: &str| text.contains(&format!("\"{key}\""));
     if !has("images") || !has("annotations") && !has("categories") {

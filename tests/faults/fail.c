@@ -1,9 +1,12 @@
 /*
- * Counts the calls of a process that may fail, by kind, and has one of them fail. To be preloaded.
+ * Counts the calls of a process that may fail, by kind, and has one or more of them fail. To be preloaded.
  *
  *   FAULT_COUNTS  file to which the numbers of calls are written at exit, a kind a line
  *   FAULT_KIND    which kind fails: alloc, open, read, write, rename, thread, sync
  *   FAULT_AT      which call of that kind, from 1
+ *   FAULT_TIMES   how many calls fail from there on; 1 by default
+ *   FAULT_PATH    only calls with this text in their file's path are counted
+ *   FAULT_ERRNO   the error; by default each kind has its own
  *   FAULT_LOG     file to which the call that failed is written
  *
  * Allocations count from 64 KiB on. Standard error can always be written, or nothing could be said about a fault.
@@ -32,8 +35,9 @@ static const char *const names[KINDS] = { "alloc", "open", "read", "write", "ren
 static const int errors[KINDS] = { ENOMEM, EMFILE, EIO, ENOSPC, EIO, EAGAIN, EIO };
 
 static atomic_long counts[KINDS];
-static int armed, failing = -1;
-static long failing_at;
+static int armed, failing = -1, failing_errno;
+static long failing_at, failing_times = 1;
+static const char *failing_path;
 
 /* The C library's own, under their other names: what `dlsym` would find them by allocates itself. */
 extern void *__libc_malloc(size_t size);
@@ -46,7 +50,11 @@ __attribute__((constructor)) static void start(void) {
   for (int i = 0; kind && i < KINDS; i++)
     if (!strcmp(kind, names[i]))
       failing = i;
+  const char *times = getenv("FAULT_TIMES"), *error = getenv("FAULT_ERRNO");
   failing_at = at ? atol(at) : 0;
+  failing_times = times ? atol(times) : 1;
+  failing_errno = error ? atoi(error) : 0;
+  failing_path = getenv("FAULT_PATH");
   armed = 1;
 }
 
@@ -69,14 +77,17 @@ __attribute__((destructor)) static void end(void) {
   }
 }
 
-/* Whether this call is the one to fail. */
+/* Whether this call is one to fail. */
 static int fails(int kind, const char *call, const char *what) {
   char line[512];
-  if (!armed || atomic_fetch_add(&counts[kind], 1) + 1 != failing_at || kind != failing)
+  if (!armed || (failing_path && !strstr(what, failing_path)))
+    return 0;
+  long call_number = atomic_fetch_add(&counts[kind], 1) + 1;
+  if (call_number < failing_at || call_number - failing_at >= failing_times || kind != failing)
     return 0;
   snprintf(line, sizeof line, "%s %s\n", call, what);
   put("FAULT_LOG", line);
-  errno = errors[kind];
+  errno = failing_errno ? failing_errno : errors[kind];
   return 1;
 }
 

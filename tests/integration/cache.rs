@@ -322,3 +322,43 @@ fn a_folder_that_cannot_be_used_is_named_and_one_that_fails_later_costs_nothing(
     assert!(usage.failed.as_ref().is_some_and(|why| why.contains(cache.to_str().unwrap())), "{usage:?}");
     assert_eq!((usage.images, usage.bytes), (0, 0));
 }
+
+#[test]
+#[cfg(all(target_os = "linux", feature = "cli"))]
+fn few_files_may_be_open_and_the_cache_folder_is_busy() {
+    let folder = tempfile::tempdir().unwrap();
+    let [points, shards] = ["points", "shards"].map(|name| folder.path().join(name));
+    // Files of other images, as other data sets leave them.
+    let images = EncodedImages::new((0..4).map(|i| (jpeg(300 + 20 * i, 340, i.into()), i)));
+    let builder =
+        Pipeline::builder(images).preset(Preset::Train).batch_size(4).entry_points(EntryPoints::folder(&points));
+    builder.build().unwrap().epoch(0).for_each(|batch| drop(batch.unwrap()));
+    let is_points = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "points");
+    let written = fs::read_dir(&points).unwrap().map(|entry| entry.unwrap().path()).find(is_points).unwrap();
+    for i in 0..100 {
+        fs::copy(&written, points.join(format!("{i:016x}.points"))).unwrap();
+    }
+    fs::create_dir(&shards).unwrap();
+    for i in 0..122_u32 {
+        let image = crate::records::member("1.jpg", b'0', &jpeg(60, 80, i.into()));
+        let tar = [image, crate::records::member("1.cls", b'0', b"1"), vec![0; 1024]].concat();
+        fs::write(shards.join(format!("{i:03}.tar")), tar).unwrap();
+    }
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_warpfeed"), "run"]).arg(&shards);
+    command.args([
+        "--device",
+        "cpu",
+        "--preset",
+        "train",
+        "--threads",
+        "4",
+        "--epochs",
+        "3",
+        "--seed",
+        "1",
+        "--entry-points",
+    ]);
+    let output = command.arg(&points).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

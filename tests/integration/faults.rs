@@ -108,7 +108,7 @@ fn attempt(work: &Work, folder: &Path, library: &Path, variables: &[(&str, &str)
     }
     command.env("LD_PRELOAD", library).envs(variables.iter().copied());
     // Nothing of this user's: indexes are kept beside shards.
-    command.env("XDG_CACHE_HOME", folder);
+    command.env("XDG_CACHE_HOME", folder).env("XDG_CONFIG_HOME", folder.join("settings"));
     command.stdout(fs::File::create(&stdout).unwrap()).stderr(fs::File::create(&stderr).unwrap());
     let mut child = command.spawn().unwrap();
     let deadline = Instant::now() + PATIENCE;
@@ -208,6 +208,111 @@ fn inject(work: &Work) {
     }
     assert!(wrong.is_empty(), "{} faults go wrong:\n\n{}", wrong.len(), wrong.join("\n"));
     assert!(failed > 10, "only {failed} faults were noticed");
+}
+
+/// All files whose path has this text, with their contents.
+fn files_of(folder: &Path, text: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false if path.to_str().unwrap().contains(text) => {
+                    _ = files.insert(path.clone(), fs::read(path).unwrap())
+                }
+                false => {}
+            }
+        }
+    }
+    files
+}
+
+/// Files that are kept from one run to the next cannot be opened or read, once or for good. None of them is replaced or
+/// removed for that, and the next run has them.
+#[test]
+fn faults_that_repeat_destroy_nothing_that_is_kept() {
+    const CACHED: &[&str] = &["run", "images", "--image-cache", "1GB", "--image-cache-dir", "cached", "--epochs", "2"];
+    const STATE: &[&str] = &["run", "images", "--state", "state", "--log", "run.wlog", "--chain"];
+    const PACKED: &[&str] =
+        &["pack", "images", "--output", "out", "--format", "webdataset", "--entry-points", "--json"];
+    const AUDIT: &[&str] = &["audit", "images", "--out", "audited", "--resume"];
+    let kept: [(&'static [&'static str], &str); 10] = [
+        (&["run", "images", "--epochs", "2"], "entry-points/key"),
+        (&["run", "images", "--epochs", "2"], ".points"),
+        (PACKED, "pack-key/key"),
+        (PACKED, "out/pack.json"),
+        (PACKED, "out/"),
+        (CACHED, "cached/"),
+        (&["run", "shards/shards-000000.tar"], ".warpfeed-index"),
+        (STATE, "state"),
+        (STATE, "run.wlog"),
+        (AUDIT, "audited/audit.jsonl"),
+    ];
+    let build = tempfile::tempdir().unwrap();
+    let library = &library(build.path());
+    let mut wrong = Vec::new();
+    for (args, path) in kept {
+        let work = Work { args, skips: false, result: |_, _| String::new() };
+        let scratch = folder();
+        let first = attempt(&work, scratch.path(), library, &[]);
+        assert!(first.status.is_some_and(|status| status.success()), "{args:?}: {}", first.stderr);
+        let before = files_of(scratch.path(), path);
+        assert!(!before.is_empty(), "{args:?} keeps no {path}");
+        for (kind, errno) in [("open", "24"), ("open", "5"), ("open", "13"), ("read", "5")] {
+            for (at, times) in [("1", "1"), ("1", "1000000"), ("2", "1000000")] {
+                let variables =
+                    [("FAULT_KIND", kind), ("FAULT_AT", at), ("FAULT_TIMES", times), ("FAULT_ERRNO", errno)];
+                let variables = [&variables[..], &[("FAULT_PATH", path)]].concat();
+                let ended = attempt(&work, scratch.path(), library, &variables);
+                let code = ended.status.and_then(|status| status.code());
+                let after = files_of(scratch.path(), path);
+                let changed: Vec<_> = before.iter().filter(|(path, bytes)| after.get(*path) != Some(bytes)).collect();
+                let changed: Vec<_> = changed.into_iter().map(|(path, _)| path).collect();
+                if !matches!(code, Some(0..=2)) || ended.stderr.contains("panicked") || !changed.is_empty() {
+                    let fault = format!("{path}: {kind} {at} {times} {errno} of {args:?}");
+                    wrong.push(format!("{fault}: {code:?}, changed {changed:?}\n{}", ended.stderr));
+                }
+            }
+        }
+        let last = attempt(&work, scratch.path(), library, &[]);
+        if !last.status.is_some_and(|status| status.success()) {
+            wrong.push(format!("{path}: {args:?} ends with an error afterwards\n{}", last.stderr));
+        }
+    }
+    assert!(wrong.is_empty(), "{} faults go wrong:\n\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Without its key, nothing is packed as if there were none; a run says once what it does without.
+#[test]
+fn a_key_that_cannot_be_read_is_said() {
+    let build = tempfile::tempdir().unwrap();
+    let library = &library(build.path());
+    let scratch = folder();
+    let works: [&'static [&'static str]; 3] = [
+        &["pack", "images", "--output", "out", "--format", "webdataset", "--entry-points"],
+        &["pack", "images", "--output", "again", "--format", "webdataset", "--entry-points"],
+        &["run", "images", "--epochs", "2"],
+    ];
+    let [first, second, run] = works.map(|args| Work { args, skips: false, result: digest });
+    assert!(attempt(&first, scratch.path(), library, &[]).status.unwrap().success());
+    let want = attempt(&run, scratch.path(), library, &[]);
+    for errno in ["5", "13", "24"] {
+        let fault = [("FAULT_KIND", "open"), ("FAULT_AT", "1"), ("FAULT_TIMES", "99"), ("FAULT_ERRNO", errno)];
+        let ended =
+            attempt(&second, scratch.path(), library, &[&fault[..], &[("FAULT_PATH", "pack-key/key")]].concat());
+        assert!(
+            ended.status.unwrap().code() == Some(1) && ended.stderr.contains("WARPFEED_PACK_KEY"),
+            "{}",
+            ended.stderr
+        );
+        let ended =
+            attempt(&run, scratch.path(), library, &[&fault[..], &[("FAULT_PATH", "entry-points/key")]].concat());
+        assert!(ended.status.unwrap().success(), "{}", ended.stderr);
+        assert_eq!(ended.stderr.matches("entry points are not kept").count(), 1, "{}", ended.stderr);
+        assert_eq!(digest(scratch.path(), &ended.stdout), digest(scratch.path(), &want.stdout));
+    }
 }
 
 #[test]

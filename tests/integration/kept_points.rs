@@ -5,7 +5,8 @@ use crate::pack::{image_folder, library};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Lets changes of a folder fail: refuses them as a disk that is mounted read-only (`FAULT=read-only`), takes no more
 /// bytes (`full`), or kills the process before a change (`3`: before the third), a write after half of its bytes.
@@ -46,6 +47,9 @@ int mkdir(const char *path, mode_t mode) { return refused(path) ? -1 : syscall(S
 int unlink(const char *path) { return refused(path) ? -1 : syscall(SYS_unlinkat, AT_FDCWD, path, 0); }
 int rename(const char *from, const char *to) {
     return refused(to) ? -1 : syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) {
+    return refused(to) ? -1 : syscall(SYS_linkat, from_folder, from, to_folder, to, flags);
 }
 ssize_t write(int file, const void *bytes, size_t count) {
     char link[64], path[4096] = "";
@@ -151,4 +155,64 @@ fn packed_points_are_trusted_under_the_users_key() {
     let (want, sealed) = run("home");
     assert_eq!(sealed, 5);
     assert_eq!(run("another home"), (want, 0));
+}
+
+/// Has a process fork a child that lives on (`HOW=fork`), or stop (`stop`), while it holds the folder's lock.
+const HOLDS: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int rename(const char *from, const char *to) {
+    size_t len = strlen(to);
+    if (len > 7 && !strcmp(to + len - 7, ".points")) {
+        if (!strcmp(getenv("HOW"), "stop")) raise(SIGSTOP);
+        else if (!fork()) {
+            sleep(30);
+            _exit(0);
+        }
+    }
+    return syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+"#;
+
+#[test]
+fn neither_a_forked_child_nor_a_stopped_process_is_waited_for() {
+    for how in ["fork", "stop"] {
+        let [folder, other] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let (images, others) = (image_folder(folder.path(), 5), image_folder(other.path(), 7));
+        library(folder.path(), HOLDS);
+        let mut first = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
+        first.args(["run", &images, "--threads", "1"]).env("HOME", folder.path().join("home"));
+        first.env_remove("XDG_CACHE_HOME").env_remove("WARPFEED_ENTRY_POINTS").env("HOW", how);
+        first.env("LD_PRELOAD", folder.path().join("library.so")).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut first = first.spawn().unwrap();
+        let points = folder.path().join("home/.cache/warpfeed/entry-points");
+        let is_written = || {
+            let names = fs::read_dir(&points).into_iter().flatten().map(|entry| entry.unwrap().file_name());
+            names.filter(|name| name.to_str().unwrap().ends_with(".points")).count()
+        };
+        if how == "fork" {
+            assert!(first.wait().unwrap().success());
+            assert!(is_written() > 0);
+        } else {
+            let status = format!("/proc/{}/stat", first.id());
+            while !fs::read_to_string(&status).unwrap().contains(") T ") {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        let before = is_written();
+        let start = Instant::now();
+        let output = run(&others, folder.path(), None);
+        // It took 50 s.
+        assert!(start.elapsed() < Duration::from_secs(20), "{how}: {:?}", start.elapsed());
+        report(&output);
+        let said = String::from_utf8_lossy(&output.stderr).contains("another process is writing");
+        assert_eq!((is_written() > before, said), (how == "fork", how == "stop"), "{how}");
+        let _ = first.kill();
+        first.wait().unwrap();
+    }
 }

@@ -27,6 +27,7 @@ const MODULES: &[(&str, &str)] = &[
     ("atomic", "error"),
     ("device", "error"),
     ("file", "error"),
+    ("lock", "atomic error file"),
     ("memory", "error"),
     ("npy", "atomic error"),
     ("sheet", "atomic error"),
@@ -40,7 +41,7 @@ const MODULES: &[(&str, &str)] = &[
     ("opening", "error ops"),
     ("mix", "error rng targets"),
     // Samples, and the order that they come in.
-    ("sampler", "error rng"),
+    ("sampler", "error memory rng"),
     ("rank", "device error sampler"),
     ("store", "address error file"),
     ("source", "address atomic error fields file hex interpolation memory rng sampler store targets"),
@@ -57,15 +58,15 @@ const MODULES: &[(&str, &str)] = &[
     ("contract", "apply atomic error file hex memory npy opening ops plan preprocess preset tensor"),
     (
         "pipeline",
-        "apply atomic backend device error fields file follow hex memory mix opening ops plan preprocess preset rng sampler \
+        "apply atomic backend device error fields file follow hex lock memory mix opening ops plan preprocess preset rng sampler \
          sampling source targets tensor threads trace unoptimized",
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda error"),
-    ("pack", "address atomic error fields file follow ops pipeline plan rank source store targets threads"),
+    ("pack", "address atomic error fields file follow lock ops pipeline plan rank source store targets threads"),
     (
         "experiment",
-        "atomic backend cuda device error fields file hex mix ops pipeline plan preset rng sampler sheet source tensor threads",
+        "atomic backend cuda device error fields file hex lock mix ops pipeline plan preset rng sampler sheet source tensor threads",
     ),
     ("audit", "atomic backend error experiment fields file hex memory ops source threads"),
 ];
@@ -309,4 +310,70 @@ fn a_use_is_found_wherever_it_stands() {
     let found: Vec<_> = uses(&["own".to_owned(), "room".to_owned()], text).into_iter().map(|(_, name)| name).collect();
     assert_eq!(found, ["a", "b", "d", "e", "g", "i", "k", "l", "q", "t"]);
     assert_eq!(uses(&["a".to_owned()], "\n\nfn f() {\n    crate::b::c()\n}"), [(4, "b".to_owned())]);
+}
+
+/// Ways to open a file that wait for the other end of a pipe, and that may read without end.
+const OTHER_WAYS: [&str; 8] = [
+    "File::open(",
+    "File::create(",
+    "File::create_new(",
+    "File::options()",
+    "fs::read(",
+    "fs::write(",
+    "fs::read_to_string(",
+    "fs::copy(",
+];
+
+/// Where files are opened by these ways, and why.
+const OPENERS: &[(&str, &str)] = &[
+    ("warpfeed-image/src/file.rs", "the one way"),
+    ("warpfeed-image/src/decode/shared_folder.rs", "new files of random names"),
+    ("src/atomic.rs", "new files of random names, folders, and outputs that the user names, which may be pipes"),
+    ("src/source/stream/pipe.rs", "pipes that the user names as shards"),
+    ("src/experiment/ticks.rs", "the system's own files"),
+    ("src/experiment/events.rs", "an output that the user names, which may be a pipe"),
+    ("src/command/experiment.rs", "a new file of a random name"),
+];
+
+#[test]
+fn files_are_opened_in_one_way() {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders: Vec<String> =
+        ["src", "warpfeed-image/src", "nvjpeg/src", "warpfeed-python/src"].map(str::to_owned).into();
+    let mut wrong = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(package.join(&folder)).unwrap() {
+            let path = format!("{folder}/{}", entry.unwrap().file_name().into_string().unwrap());
+            if package.join(&path).is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let is_for_tests = path.contains("/tests") || !path.ends_with(".rs");
+            if is_for_tests || OPENERS.iter().any(|(opener, _)| path == *opener) {
+                continue;
+            }
+            let text = fs::read_to_string(package.join(&path)).unwrap();
+            // What follows is for tests alone.
+            let is_module = |rest: &str| {
+                let item = rest.lines().skip(1).find(|line| !line.starts_with("#["));
+                item.is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
+            };
+            let mut ends = text.match_indices("\n#[cfg(").map(|(at, _)| at);
+            let is_test =
+                |rest: &str| ["\n#[cfg(test)]", "\n#[cfg(all(test"].iter().any(|start| rest.starts_with(start));
+            let end = ends.find(|&at| is_test(&text[at..]) && is_module(&text[at..]));
+            let lines = text[..end.unwrap_or(text.len())].lines().zip(1..);
+            for (line, number) in lines.filter(|(line, _)| !line.trim_start().starts_with("//")) {
+                // The system's own files are no pipes, and they end.
+                let is_of_system = ["\"/proc", "\"/sys"].iter().any(|place| line.contains(place));
+                let is_whole = |at: usize| !line[..at].ends_with(|before: char| before.is_alphanumeric());
+                let mut ways = OTHER_WAYS.iter().flat_map(|way| line.match_indices(way));
+                if ways.any(|(at, _)| is_whole(at)) && !is_of_system && !line.contains("open_by(") {
+                    wrong.push(format!("{path}:{number}: {}", line.trim()));
+                }
+            }
+        }
+    }
+    let help = "open it by src/file.rs or warpfeed_image::file, or add the file to the table above";
+    assert!(wrong.is_empty(), "{help}:\n{}", wrong.join("\n"));
 }

@@ -714,4 +714,54 @@ mod files {
         assert_eq!(images, 12 * IMAGES);
         assert!((1..=changes).contains(&counted), "{counted} changes");
     }
+
+    #[test]
+    fn a_state_and_a_log_have_one_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let class = folder.path().join("images/class");
+        fs::create_dir_all(&class).unwrap();
+        (0..IMAGES).for_each(|i| fs::write(class.join(format!("{i:02}.jpg")), common::jpeg(60, 80, i)).unwrap());
+        let wait_for = |file: &Path| {
+            let begun = Instant::now();
+            while !file.exists() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "it does not get on");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        let refused = |process: Child, holder: &Child| {
+            let output = process.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(&format!("process {}", holder.id())), "{said}");
+        };
+        let logged = |state: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
+            command.arg("run").arg(folder.path().join("images")).args(["--device", "cpu", "--batch-size", "2"]);
+            command.args(["--epochs", "1000000", "--log"]).arg(folder.path().join("log"));
+            command.arg("--state").arg(folder.path().join(state));
+            command.env("WARPFEED_ENTRY_POINTS", "memory").stdin(Stdio::null());
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let mut two = [0, 1].map(|number| start(folder.path(), "1000000", number, 2));
+        (0..2).for_each(|number| wait_for(&own_file(folder.path(), number, 2)));
+        // The same rank, and another number of ranks while one of these is still there.
+        refused(start(folder.path(), "1000000", 1, 2), &two[1]);
+        refused(start(folder.path(), "1000000", 0, 1), &two[0]);
+        two[0].kill().unwrap();
+        two[0].wait().unwrap();
+        refused(start(folder.path(), "1000000", 0, 1), &two[1]);
+        two[1].kill().unwrap();
+        two[1].wait().unwrap();
+        // A killed process has no lock any more.
+        let mut one = start(folder.path(), "1000000", 0, 1);
+        wait_for(&own_file(folder.path(), 0, 1));
+        refused(start(folder.path(), "1000000", 1, 2), &one);
+        one.kill().unwrap();
+        one.wait().unwrap();
+        let mut log = logged("one");
+        wait_for(&folder.path().join("one"));
+        refused(logged("other"), &log);
+        log.kill().unwrap();
+        log.wait().unwrap();
+    }
 }

@@ -113,6 +113,7 @@ fn batches_of_an_epoch_that_went_on_with_other_ranks_come_again() {
     for (step, want) in (0..).zip(want) {
         assert_eq!(seen(&replay.batch(&again, step).unwrap()), want);
     }
+    drop(log);
     let error = RunLog::open(&path, &of(1, 2), &options(true, false)).unwrap_err();
     assert!(error.to_string().contains("partition [1,3]"), "a log is of one partition: {error}");
 }

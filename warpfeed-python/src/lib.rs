@@ -10,6 +10,7 @@ mod forks;
 mod group;
 mod memory;
 mod objects;
+mod panics;
 mod pipeline;
 mod preprocessor;
 mod source;
@@ -78,6 +79,7 @@ mod _warpfeed {
     #[pymodule_init]
     fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
         use super::PyModuleMethods;
+        super::panics::print_once();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -15,16 +15,49 @@ use warpfeed::{Error, Result, Target};
 /// An object whose `read(i)` returns `(bytes or path, target)`, under the GIL.
 pub(crate) struct Objects {
     object: Py<PyAny>,
-    /// Labels that samples had when they were read, unless all were given; [`NONE`] before, and without a label.
-    labels: Vec<AtomicI64>,
+    labels: Labels,
     /// Whether samples have labels, once that is known.
     labeled: OnceLock<bool>,
     classes: Vec<String>,
     name: String,
 }
 
+/// Labels that samples had when they were read, or that were given. What an object says of its length is only believed: a
+/// part of the labels takes memory once one of its samples has a label.
+struct Labels {
+    len: u64,
+    parts: Vec<OnceLock<Box<[AtomicI64]>>>,
+}
+
 /// No label.
 const NONE: i64 = -1;
+
+/// Labels of a part.
+const PART: usize = 4096;
+
+impl Labels {
+    fn new(len: usize) -> PyResult<Self> {
+        let mut parts = Vec::new();
+        let count = len.div_ceil(PART);
+        parts.try_reserve_exact(count).map_err(|_| {
+            PyMemoryError::new_err(format!("labels of {len} samples, the data set's __len__, do not fit into memory"))
+        })?;
+        parts.resize_with(count, OnceLock::new);
+        Ok(Self { len: len as u64, parts })
+    }
+
+    fn get(&self, index: u64) -> Option<u32> {
+        let part = self.parts.get(usize::try_from(index).ok()? / PART)?.get()?;
+        u32::try_from(part[index as usize % PART].load(Relaxed)).ok()
+    }
+
+    fn set(&self, index: u64, label: u32) {
+        if let Some(part) = self.parts.get(index as usize / PART) {
+            let part = part.get_or_init(|| (0..PART).map(|_| AtomicI64::new(NONE)).collect());
+            part[index as usize % PART].store(label.into(), Relaxed);
+        }
+    }
+}
 
 /// Samples that are read to find out whether samples have labels: the first may be bad ones.
 const TRIED: u64 = 8;
@@ -38,9 +71,11 @@ impl Objects {
     pub(crate) fn new(object: Bound<'_, PyAny>, labels: Option<Vec<u32>>, classes: Vec<String>) -> PyResult<Self> {
         let len = object.len()?;
         let name = object.get_type().fully_qualified_name()?.to_string();
-        let labeled = labels.as_ref().map_or_else(OnceLock::new, |_| OnceLock::from(true));
-        let labels = labels.map_or_else(|| vec![NONE; len], |labels| labels.into_iter().map(i64::from).collect());
-        let labels = labels.into_iter().map(AtomicI64::new).collect();
+        let has_labels = labels.is_some();
+        let given = labels.unwrap_or_default();
+        let labeled = if has_labels { OnceLock::from(true) } else { OnceLock::new() };
+        let labels = Labels::new(if has_labels { given.len() } else { len })?;
+        (0..).zip(given).for_each(|(index, label)| labels.set(index, label));
         Ok(Self { object: object.unbind(), labels, labeled, classes, name })
     }
 
@@ -70,9 +105,7 @@ impl Objects {
         }
         if !target.is_none() {
             let label: u32 = target.extract().map_err(|_| wrong("a label of 0 or more second", &target))?;
-            if let Some(own) = self.labels.get(index as usize) {
-                own.store(label.into(), Relaxed);
-            }
+            self.labels.set(index, label);
         }
         Ok((encoded, None))
     }
@@ -103,7 +136,7 @@ fn foreign(py: Python<'_>, error: PyErr) -> Error {
 
 impl Source for Objects {
     fn len(&self) -> u64 {
-        self.labels.len() as u64
+        self.labels.len
     }
 
     fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
@@ -126,7 +159,7 @@ impl Source for Objects {
 
     /// The label that the sample had when it was read.
     fn label(&self, index: u64) -> Option<u32> {
-        u32::try_from(self.labels[index as usize].load(Relaxed)).ok()
+        self.labels.get(index)
     }
 
     /// Reads the first sample that can be read, unless labels were given.

@@ -587,6 +587,50 @@ def test_the_interpreter_ends_with_a_live_loader(photos: Path, workers: int) -> 
         assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_an_iterator_that_outlives_the_modules_prints_nothing(photos: Path) -> None:
+    code = """
+        import os, sys
+        import warpfeed._loader as module
+        from warpfeed.numpy import DataLoader
+        loader = DataLoader(sys.argv[1], 4, transform=[{"op": "center_crop", "width": 8, "height": 8}])
+        iterator = iter(loader)
+        next(iterator)
+        # As at the interpreter's end, which clears modules in an order of its own.
+        module.os = module._beginnings = None
+        del iterator
+        unfinished = module.Iteration.__new__(module.Iteration)
+        del unfinished
+        module.os = os
+    """
+    done = python(code, str(photos))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_lengths_that_fit_no_memory_are_errors(photos: Path) -> None:
+    code = """
+        import resource, sys
+        from pathlib import Path
+        from warpfeed.numpy import DataLoader
+        resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
+        class Long:
+            def __init__(self, length): self.length, self.files = length, sorted(Path(sys.argv[1]).glob("*/*.jpg"))
+            def __len__(self): return self.length
+            def read(self, i): return self.files[i % len(self.files)], i % 7
+        crop = [{"op": "center_crop", "width": 8, "height": 8}]
+        def refused(length, **settings):
+            try:
+                next(iter(DataLoader(Long(length), 4, transform=crop, num_workers=1, **settings)))
+            except MemoryError as error:
+                return str(error)
+        # Only an order that is shuffled is as long as the data set.
+        assert next(iter(DataLoader(Long(2**33), 4, transform=crop, num_workers=1)))[1].tolist() == [0, 1, 2, 3]
+        assert "shuffle" in refused(2**33, shuffle=True)
+        assert str(2**62) in refused(2**62)
+    """
+    done = python(code, str(photos))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_interpreter_ends_beside_a_thread_that_never_does(photos: Path) -> None:
     code = """
         import sys, threading, time
@@ -631,6 +675,32 @@ def test_forked_children(photos: Path) -> None:
     """
     done = python(code, str(photos))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_child_that_outlives_its_parent_keeps_no_state_locked(photos: Path, tmp_path: Path) -> None:
+    code = """
+        import os, sys, threading, time
+        from warpfeed import _warpfeed
+        threading.Thread(target=_warpfeed.command, args=(sys.argv[2:],), daemon=True).start()
+        while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+        child = os.fork()
+        if child == 0:
+            for stream in (0, 1, 2): os.close(stream)
+            time.sleep(60)
+            os._exit(0)
+        sys.stderr.write(f"child {child}")
+        sys.stderr.flush()
+        os._exit(0)
+    """
+    state = str(tmp_path / "state")
+    run = ["run", str(photos), "--preset", "eval", "--device", "cpu", "--batch-size", "4", "--state", state]
+    done = python(code, state, *run, "--epochs", "1000000")
+    child = int(done.stderr.rpartition("child ")[2])
+    try:
+        again = subprocess.run([COMMAND, *run], capture_output=True, text=True, timeout=60)
+        assert "written by" not in again.stderr, again.stderr
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

@@ -9,7 +9,7 @@ use super::{MAX_ENCODED_BYTES, RecordOptions, Sample, Source, Want, no_such_samp
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Field, Fields, LABELS};
-use crate::file::{most_open, open_with_metadata};
+use crate::file::{Keeper, Share, open_with_metadata};
 use crate::raster::Size;
 use crate::source::records::stated_size;
 use crate::targets::{self as found, Target};
@@ -28,7 +28,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Largest number of kept [`Cursor`]s, each with a decompressed page; lower if fewer files may be open.
 const MAX_CURSORS: usize = 32;
@@ -66,8 +66,8 @@ pub struct ParquetFiles {
     faults: BTreeMap<u64, String>,
     classes: Vec<String>,
     own_names: bool,
-    cursors: Mutex<Vec<Cursor>>,
-    max_cursors: usize,
+    cursors: Arc<Cursors>,
+    _share: Share,
     /// The targets of the row groups that were read last, the oldest first.
     targets: Mutex<VecDeque<TargetGroup>>,
     /// The objects of the row groups that were read last, the oldest first.
@@ -114,6 +114,36 @@ struct Cursor {
     /// Number of the next row in the group.
     next: u64,
     reader: ColumnReaderImpl<ByteArrayType>,
+}
+
+/// The cursors that are kept, each with an open file, those first that were used least recently.
+#[derive(Default)]
+struct Cursors(Mutex<KeptCursors>);
+
+#[derive(Default)]
+struct KeptCursors {
+    open: Vec<Cursor>,
+    most: usize,
+}
+
+impl Cursors {
+    fn kept(&self) -> MutexGuard<'_, KeptCursors> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KeptCursors {
+    fn close_oldest(&mut self) {
+        self.open.drain(..self.open.len().saturating_sub(self.most));
+    }
+}
+
+impl Keeper for Cursors {
+    fn keep_at_most(&self, most: usize) {
+        let mut kept = self.kept();
+        kept.most = most;
+        kept.close_oldest();
+    }
 }
 
 /// A file in which reading past the end is an error. The library skips unknown parts of a page's header element by
@@ -215,6 +245,8 @@ impl ParquetFiles {
     /// [`Error::Io`] or [`Error::Decode`] if a file cannot be read, [`Error::Parameter`] if a file lacks the columns,
     /// or if there are no rows.
     pub fn open(files: &[PathBuf], options: &RecordOptions) -> Result<Self> {
+        let cursors = Arc::new(Cursors::default());
+        let keeper: Weak<Cursors> = Arc::downgrade(&cursors);
         let mut this = Self {
             files: files.to_vec(),
             metadata: Vec::with_capacity(files.len()),
@@ -225,8 +257,8 @@ impl ParquetFiles {
             faults: BTreeMap::new(),
             classes: Vec::new(),
             own_names: false,
-            cursors: Mutex::default(),
-            max_cursors: MAX_CURSORS.min(most_open()),
+            _share: Share::begin(keeper, MAX_CURSORS),
+            cursors,
             targets: Mutex::default(),
             objects: Mutex::default(),
             boxes: options.boxes,
@@ -388,13 +420,14 @@ impl ParquetFiles {
 
     /// Takes the kept cursor that is nearest before a row, or makes one at the beginning of the row's group.
     fn cursor(&self, group: usize, row: u64) -> Result<Cursor> {
-        let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.cursors.kept();
+        let cursors = &mut kept.open;
         let before = |cursor: &Cursor| cursor.group == group && cursor.next <= row;
         let nearest = (0..cursors.len()).filter(|&i| before(&cursors[i])).max_by_key(|&i| cursors[i].next);
         if let Some(nearest) = nearest {
             return Ok(cursors.remove(nearest));
         }
-        drop(cursors);
+        drop(kept);
         let Group { file, number, .. } = self.groups[group];
         let reader = reader(&self.files[file], &self.metadata[file], number, self.images[file])?;
         Ok(Cursor { group, next: 0, reader })
@@ -421,11 +454,9 @@ impl ParquetFiles {
         }
         cursor.next = row + 1;
         {
-            let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
-            if cursors.len() >= self.max_cursors {
-                cursors.remove(0);
-            }
-            cursors.push(cursor);
+            let mut kept = self.cursors.kept();
+            kept.open.push(cursor);
+            kept.close_oldest();
         }
         let image: &ByteArray = found.first().ok_or_else(|| wrong("its image is null"))?;
         let image = image.data();
@@ -620,7 +651,7 @@ mod tests {
             }
         }
         assert!(source.name(30).ends_with("b.parquet row 5"));
-        assert!(source.cursors.lock().unwrap().len() <= MAX_CURSORS);
+        assert!(source.cursors.kept().open.len() <= MAX_CURSORS);
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl RecordShards {
             format,
             options: options.clone(),
             shards: Vec::with_capacity(count),
-            kept_open: OpenFiles::new(most_open()),
+            kept_open: OpenFiles::new(count),
             records: Vec::new(),
             faults: Vec::new(),
             classes: Vec::new(),

@@ -1,14 +1,14 @@
 //! A file of records, local or remote.
 
 use crate::error::{Error, Result};
-use crate::file::{Identity, open_with_metadata};
+use crate::file::{Identity, Keeper, Share, open_with_metadata};
 use crate::source::window::{ReadAt, read_exact_at};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A file of records.
 pub(in crate::source) struct Shard {
@@ -130,25 +130,31 @@ impl Shard {
 
 /// Files of shards that stay open between reads. The least recently used file is closed first.
 pub(super) struct OpenFiles {
-    most: usize,
-    files: Mutex<Files>,
+    kept: Arc<Kept>,
+    _share: Share,
 }
 
 #[derive(Default)]
+struct Kept(Mutex<Files>);
+
+#[derive(Default)]
 struct Files {
+    most: usize,
     /// By the index of the shard's first sample: the file, and the number of its last read.
     open: HashMap<u64, (Arc<File>, u64)>,
     reads: u64,
 }
 
 impl OpenFiles {
-    /// Keeps at most `most` files open.
-    pub fn new(most: usize) -> Self {
-        Self { most, files: Mutex::default() }
+    /// Keeps at most `wanted` files open, and no more than this share of all that the process keeps open.
+    pub fn new(wanted: usize) -> Self {
+        let kept = Arc::new(Kept::default());
+        let keeper: Weak<Kept> = Arc::downgrade(&kept);
+        Self { kept, _share: Share::begin(keeper, wanted) }
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.files()
     }
 
     fn get(&self, shard: u64) -> Option<Arc<File>> {
@@ -162,13 +168,33 @@ impl OpenFiles {
 
     fn put(&self, shard: u64, file: &Arc<File>) {
         let mut files = self.files();
-        while files.open.len() >= self.most
-            && let Some(oldest) = files.open.iter().min_by_key(|(_, (_, read))| *read).map(|(&shard, _)| shard)
-        {
-            files.open.remove(&oldest);
-        }
         let now = files.reads;
         files.open.insert(shard, (Arc::clone(file), now));
+        files.close_oldest();
+    }
+}
+
+impl Files {
+    fn close_oldest(&mut self) {
+        while self.open.len() > self.most
+            && let Some(oldest) = self.open.iter().min_by_key(|(_, (_, read))| *read).map(|(&shard, _)| shard)
+        {
+            self.open.remove(&oldest);
+        }
+    }
+}
+
+impl Kept {
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Keeper for Kept {
+    fn keep_at_most(&self, most: usize) {
+        let mut files = self.files();
+        files.most = most;
+        files.close_oldest();
     }
 }
 

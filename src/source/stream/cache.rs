@@ -2,7 +2,7 @@
 
 use crate::atomic;
 use crate::error::{Error, Result};
-use crate::file::read_up_to;
+use crate::file::{open_by, read_up_to};
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -44,8 +44,8 @@ impl Cache {
     }
 
     pub fn get(&self, key: &str, len_bytes: u64) -> Option<Vec<u8>> {
-        let file = fs::File::options().read(true).append(true).open(self.path(key)).ok()?;
-        if file.metadata().ok()?.len() != len_bytes + 4 {
+        let (file, metadata) = open_by(&self.path(key), fs::File::options().read(true).append(true)).ok()?;
+        if metadata.len() != len_bytes + 4 {
             return None;
         }
         let mut bytes = read_up_to(&file, len_bytes + 4).ok()?;

@@ -2,7 +2,8 @@
 
 use super::pipe::Pipe;
 use crate::error::{Error, Result};
-use std::fs::{self, File};
+use crate::file::open_with_metadata;
+use std::fs;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -90,7 +91,7 @@ impl Shard for LocalFile {
             let pipe = Pipe::open(&self.path, Arc::clone(&self.stopped)).map_err(Error::io("open", &self.path))?;
             return Ok(Box::new(BufReader::with_capacity(READ_BYTES, pipe)));
         }
-        let mut file = File::open(&self.path).map_err(Error::io("open", &self.path))?;
+        let (mut file, _) = open_with_metadata(&self.path)?;
         if part.start > 0 {
             file.seek(SeekFrom::Start(part.start)).map_err(Error::io("read", &self.path))?;
         }

@@ -13,7 +13,8 @@
 //! position: a mapped file that is truncated would end the process. Processes share the system's page cache.
 
 use super::entry_point_store::ImageKey;
-use crate::file::read_exact_at;
+use super::shared_folder;
+use crate::file::{self, read_exact_at};
 use std::borrow::Borrow;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -48,27 +49,42 @@ pub(super) struct Segment {
     hits: AtomicU64,
 }
 
+/// What a file turned out to be.
+pub(super) enum Opened {
+    /// A file of entry points under the key.
+    Good(Segment),
+    /// A file that is damaged, or under another key.
+    Wrong,
+    /// A file that another version wrote.
+    OfOtherVersion,
+}
+
 impl Segment {
-    /// Opens a file. `None` if it is no such file, is not complete, or belongs to another key.
-    pub(super) fn open(path: &Path, check: &KeyCheck) -> Option<Self> {
-        let file = File::open(path).ok()?;
-        let metadata = file.metadata().ok().filter(|metadata| metadata.is_file())?;
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// An error if its header cannot be read: the file may be good.
+    pub(super) fn open(path: &Path, check: &KeyCheck) -> io::Result<Opened> {
+        let (file, metadata) = file::open(path)?;
         let mut header = [0; HEADER_BYTES];
-        read_exact_at(&file, &mut header, 0).ok()?;
-        let (contents, crc) = header.split_last_chunk::<4>()?;
+        let read = HEADER_BYTES.min(metadata.len() as usize);
+        read_exact_at(&file, &mut header[..read], 0)?;
+        if let Some(version) = header.strip_prefix(&MAGIC[..7])
+            && version[0] != MAGIC[7]
+        {
+            return Ok(Opened::OfOtherVersion);
+        }
+        let Some((contents, crc)) = header.split_last_chunk::<4>() else { return Ok(Opened::Wrong) };
         let len_bytes = u64_at(&header, 24);
         let (images, bucket_bits) = (u64_at(&header, 32), u32_at(&header, 40));
         let is_ours = contents.starts_with(MAGIC) && contents[8..24] == *check;
         let is_whole = crc32c::crc32c(contents) == u32::from_le_bytes(*crc) && len_bytes == metadata.len();
         let is_possible = bucket_bits < 40 && records_start(bucket_bits) <= len_bytes;
-        (is_ours && is_whole && is_possible).then(|| Self {
-            file,
-            len_bytes,
-            images,
-            bucket_bits,
-            lookups: AtomicU64::new(0),
-            hits: AtomicU64::new(0),
-        })
+        if !(is_ours && is_whole && is_possible) {
+            return Ok(Opened::Wrong);
+        }
+        let (lookups, hits) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Opened::Good(Self { file, len_bytes, images, bucket_bits, lookups, hits }))
     }
 
     /// Finds an image's points. They lie at the returned place in `buffer`; the flag says whether there are no more to
@@ -117,7 +133,7 @@ impl Segment {
         self.file.set_modified(std::time::SystemTime::now())
     }
 
-    /// All records, from first to last. They end where a record is damaged.
+    /// All records, from first to last.
     pub(super) fn records(&self) -> io::Result<Records> {
         let mut file = self.file.try_clone()?;
         file.seek(SeekFrom::Start(records_start(self.bucket_bits)))?;
@@ -138,25 +154,45 @@ impl Record {
     }
 }
 
-/// The records of a file, in their order.
+/// The records of a file, in their order. They end where one is damaged.
 pub(super) struct Records {
     reader: BufReader<File>,
 }
 
 impl Iterator for Records {
-    type Item = Record;
+    type Item = io::Result<Record>;
 
-    fn next(&mut self) -> Option<Record> {
+    fn next(&mut self) -> Option<io::Result<Record>> {
+        self.read().transpose()
+    }
+}
+
+impl Records {
+    fn read(&mut self) -> io::Result<Option<Record>> {
         let mut head = [0; RECORD_HEAD_BYTES];
-        self.reader.read_exact(&mut head).ok()?;
+        if !read_whole(&mut self.reader, &mut head)? {
+            return Ok(None);
+        }
         let (points_bytes, is_final) = points_len(&head);
         if points_bytes > MAX_POINTS_BYTES {
-            return None;
+            return Ok(None);
         }
         let mut points = vec![0; points_bytes];
-        self.reader.read_exact(&mut points).ok()?;
-        let key = ImageKey::from_bytes(*head.first_chunk()?);
-        (crc_of(&head, &points) == u32_at(&head, 20)).then(|| Record { key, points: points.into(), is_final })
+        if !read_whole(&mut self.reader, &mut points)? {
+            return Ok(None);
+        }
+        let key = ImageKey::from_bytes(*head.first_chunk().unwrap_or(&[0; 16]));
+        let is_whole = crc_of(&head, &points) == u32_at(&head, 20);
+        Ok(is_whole.then(|| Record { key, points: points.into(), is_final }))
+    }
+}
+
+/// Fills `buffer`. Returns `false` at the end of the file.
+fn read_whole(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
+    match reader.read_exact(buffer) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -171,20 +207,18 @@ pub(super) fn write(
     path: &Path,
     check: &KeyCheck,
     most: u64,
-    records: impl Iterator<Item = impl Borrow<Record>>,
+    records: impl Iterator<Item = io::Result<impl Borrow<Record>>>,
 ) -> io::Result<()> {
-    let mut options = File::options();
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     // The table of buckets and the records are written side by side.
-    let mut file = BufWriter::with_capacity(1 << 18, options.write(true).create_new(true).open(path)?);
-    let mut table = BufWriter::new(File::options().write(true).open(path)?);
+    let mut file = BufWriter::with_capacity(1 << 18, shared_folder::create_file(path)?);
+    let mut table = BufWriter::new(file::open_by(path, File::options().write(true))?.0);
     let bits = bucket_bits(most);
     let mut at = records_start(bits);
     file.seek(SeekFrom::Start(at))?;
     table.seek(SeekFrom::Start(HEADER_BYTES as u64))?;
     let (mut images, mut buckets) = (0_u64, 0_u64);
     for record in records {
+        let record = record?;
         let record: &Record = record.borrow();
         if record.points.len() > MAX_POINTS_BYTES {
             continue;

@@ -95,6 +95,8 @@ pub struct EntryPointStore {
     has_starts: OnceLock<bool>,
     /// Whether saving has failed, so that only [`save`](Self::save) tries it again.
     has_failed: AtomicBool,
+    /// Why what is in memory is not in a folder.
+    failure: Mutex<Option<String>>,
 }
 
 /// Information about an image in [`EntryPoints`].
@@ -179,7 +181,8 @@ impl EntryPointStore {
     #[must_use]
     pub fn new(limit_bytes: u64) -> Self {
         let (folder, has_starts, has_failed) = (None, OnceLock::new(), AtomicBool::new(false));
-        Self { limit_bytes, kept: Mutex::default(), folder, pack_key: None, has_starts, has_failed }
+        let (kept, failure) = (Mutex::default(), Mutex::default());
+        Self { limit_bytes, kept, folder, pack_key: None, has_starts, has_failed, failure }
     }
 
     /// This store, which also trusts the entry points that were put into images under this key
@@ -252,6 +255,19 @@ impl EntryPointStore {
         self.folder.as_ref().map(|folder| folder.path())
     }
 
+    /// Notes why this store has no folder, or trusts no packed points ([`failure`](Self::failure)).
+    #[must_use]
+    pub fn with_failure(self, failure: String) -> Self {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        self
+    }
+
+    /// Why what is in memory could not be saved to the folder, or what [`with_failure`](Self::with_failure) has noted.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Largest number of bytes that the store takes in memory.
     #[must_use]
     pub fn limit_bytes(&self) -> u64 {
@@ -287,6 +303,10 @@ impl EntryPointStore {
         let mut records: Vec<_> = images.into_iter().map(record).collect();
         let saved = folder.add(&mut records);
         self.has_failed.store(saved.is_err() || !records.is_empty(), Ordering::Relaxed);
+        if let Err(error) = &saved {
+            let failure = format!("{} cannot be written: {error}", folder.path().display());
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for Record { key, points, is_final } in records {
             kept.put(key, StoredImage { points, is_final }, self.limit_bytes);

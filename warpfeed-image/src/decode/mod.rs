@@ -84,6 +84,7 @@ mod entry_point_starts;
 mod entry_point_store;
 mod entry_points;
 mod exif;
+mod folder_lock;
 mod huffman;
 mod inks;
 mod jpeg;
@@ -101,6 +102,7 @@ mod pnm;
 mod probe;
 mod reason;
 mod restarts;
+mod shared_folder;
 #[cfg(feature = "webp")]
 mod webp;
 mod window;

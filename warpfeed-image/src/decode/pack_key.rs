@@ -5,7 +5,7 @@
 //! itself. Before the tag comes the key's name, by which a reader with another key sees without computing anything that
 //! the seal is of no use to it.
 
-use super::entry_point_folder::{make_key, read_key};
+use super::entry_point_folder::{read_key, read_or_make_key};
 use highway::{HighwayHash as _, HighwayHasher};
 use std::io;
 use std::path::Path;
@@ -27,19 +27,23 @@ pub struct PackKey {
 }
 
 impl PackKey {
-    /// The key in a folder. It is drawn if there is none yet, and the folder is made.
+    /// The key in a folder. It is drawn if there is none yet, and the folder is made. A key that is there is never
+    /// replaced: what was packed under it would lose its seal.
     ///
     /// # Errors
-    /// An error of the file system if the folder has no key and cannot be written.
+    /// An error of the file system if the key cannot be read, or if there is none and the folder cannot be written;
+    /// [`InvalidData`](io::ErrorKind::InvalidData) if the file is no key of this version.
     pub fn in_folder(folder: impl AsRef<Path>) -> io::Result<Self> {
-        let folder = folder.as_ref();
-        read_key(folder).map_or_else(|| make_key(folder), Ok).map(Self::new)
+        read_or_make_key(folder.as_ref()).map(Self::new)
     }
 
     /// The key in a folder, if there is one.
-    #[must_use]
-    pub fn read(folder: impl AsRef<Path>) -> Option<Self> {
-        read_key(folder.as_ref()).map(Self::new)
+    ///
+    /// # Errors
+    /// An error of the file system if the key cannot be read; [`InvalidData`](io::ErrorKind::InvalidData) if the file is no
+    /// key of this version.
+    pub fn read(folder: impl AsRef<Path>) -> io::Result<Option<Self>> {
+        Ok(read_key(folder.as_ref())?.map(Self::new))
     }
 
     pub(super) fn new(key: [u64; 4]) -> Self {

@@ -131,10 +131,14 @@ class Iteration(Generic[T]):
     def __len__(self) -> int:
         return len(self._loader)
 
-    def __del__(self) -> None:
-        epoch = getattr(self, "_epoch", None)
-        if epoch is not None and self._process == os.getpid() and not self._done:
-            epoch.close()
+    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
+        # At the interpreter's end parts of it are gone, and Python prints what is raised here. Nobody could do anything
+        # about it: the epoch's threads have been stopped by then, or belong to a parent.
+        try:
+            if self._epoch is not None and self._process == getpid() and not self._done:
+                self._epoch.close()
+        except Exception:
+            pass
 
 
 class Sampler:

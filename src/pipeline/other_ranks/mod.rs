@@ -12,6 +12,9 @@
 //! Ranks that do not wait for each other may be in different epochs. Then each of these epochs has a part that was
 //! delivered, and the state of the new ranks says so of all of them; it begins with the earliest.
 
+#[cfg(test)]
+mod tests;
+
 use super::setup::Setup;
 use super::state::{Changes, EpochState};
 use super::{Pipeline, PipelineGroup};
@@ -133,13 +136,19 @@ fn state_after(setup: &Setup, states: &[EpochState]) -> Result<EpochState> {
         let expected = format!("of epochs that are at most {MAX_APART} apart");
         return refused(expected, format!("epochs {} and {}", start.epoch(), end.epoch()));
     }
-    if states.iter().any(|state| start.legs_from(state.epoch()) != state.legs_from(state.epoch())) {
+    let disagrees = |state: &EpochState| {
+        let (own, later) = (state.epoch(), state.epoch().saturating_add(1));
+        start.legs_from(own) != state.legs_from(own) || start.lanes_from(later) != state.lanes_from(later)
+    };
+    if states.iter().any(|state| disagrees(state)) {
         return refused("that agree on what other numbers of ranks have delivered", "those of several runs");
     }
-    let mut changes = Changes { legs: start.legs_from(start.epoch()), ..Changes::default() };
+    // No rank has begun the epochs after the last one: what earlier numbers of ranks have left of them stays.
+    let (legs, lanes) = (start.legs_from(start.epoch()), start.lanes_from(end.epoch().saturating_add(1)));
+    let mut changes = Changes { legs, lanes };
     for epoch in start.epoch()..=end.epoch() {
         if setup.is_stream()
-            && let Some(lanes) = lanes_after(&states, ranks, epoch)?
+            && let Some(lanes) = lanes_after(&states, setup.lanes.unwrap_or(ranks), epoch)?
         {
             changes.lanes.insert(epoch, lanes);
         }
@@ -167,8 +176,9 @@ fn state_after(setup: &Setup, states: &[EpochState]) -> Result<EpochState> {
 }
 
 /// The lanes of an epoch of a stream, from the states of all ranks in their order; `None` if the epoch has not begun.
-fn lanes_after(states: &[&EpochState], ranks: u32, epoch: u64) -> Result<Option<Lanes>> {
-    let count = states.iter().find_map(|state| state.lanes_from(epoch).get(&epoch).map(Lanes::count)).unwrap_or(ranks);
+/// `usual`: the number of lanes of an epoch about which no state says it.
+fn lanes_after(states: &[&EpochState], usual: u32, epoch: u64) -> Result<Option<Lanes>> {
+    let count = states.iter().find_map(|state| state.lanes_from(epoch).get(&epoch).map(Lanes::count)).unwrap_or(usual);
     let mut places = Vec::new();
     for state in states {
         let partition = state.partition()?;
