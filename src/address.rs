@@ -65,7 +65,7 @@ pub fn without_secrets(spec: &str) -> Cow<'_, str> {
 }
 
 /// A message without the secret parts of the URLs in it.
-#[cfg(feature = "cloud")]
+#[cfg(any(feature = "cloud", feature = "cli"))]
 pub(crate) fn message_without_secrets(message: &str) -> String {
     let ends = |byte: char| byte.is_whitespace() || "\"'`<>".contains(byte);
     message

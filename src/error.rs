@@ -1,5 +1,6 @@
 //! Errors of this crate, one variant for each kind of fault.
 
+use crate::address::without_secrets;
 use std::io;
 use std::path::PathBuf;
 
@@ -12,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The operating system refused to read or write. If the machine is at fault and not the file, the text ends in a
     /// remedy.
-    #[error("cannot {action} {}: {source}{}", path.display(), MachineFault::of(source).map_or("", MachineFault::remedy))]
+    #[error("cannot {action} {}: {source}{}", without_secrets(&path.to_string_lossy()), MachineFault::of(source).map_or("", MachineFault::remedy))]
     Io {
         /// The action that failed: `"read"`, `"open"`, `"write"`, ...
         action: &'static str,

@@ -144,6 +144,8 @@ mod rng;
 mod sampler;
 mod sampling;
 mod sheet;
+#[cfg(any(feature = "cli", feature = "experiment"))]
+mod shown;
 pub mod source;
 #[cfg(feature = "cloud")]
 mod store;

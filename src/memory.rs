@@ -49,4 +49,57 @@ mod tests {
         assert!(!error.is_bad_sample());
         assert!(error.to_string().contains("batch_size"), "{error}");
     }
+
+    /// Allocations whose length is a number of pixels, or was read from data, end the process if they fail, unless they are
+    /// made by this module, or after its `reserve`.
+    #[test]
+    fn lengths_from_data_are_allocated_with_an_error() {
+        /// Parts of lines that are none of these.
+        const KNOWN: &[&str] = &[
+            // Images that the program itself makes, of fixed sizes.
+            "src/preset/mod.rs: let masks = [vec![1_u8",
+            "src/preset/mod.rs: .with(MASK, Mask::new(size, vec![1_u8",
+            // After `reserve`.
+            "src/backend/cpu/masks.rs: made.resize(len_bytes, 0)",
+            "src/source/records/mod.rs: buffer.resize(len_bytes, 0)",
+        ];
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut folders = vec![root.join("src"), root.join("warpfeed-image/src")];
+        let (mut found, mut files) = (Vec::new(), 0);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
+                // What measures and simulates makes its own images; the plain decoder of the device is for tests.
+                let is_tool = ["src/experiment", "measure", "tests.rs", "kernel_steps", "testing"]
+                    .iter()
+                    .any(|part| name.contains(part));
+                if is_tool || name == "src/memory.rs" || name == "warpfeed-image/src/memory.rs" {
+                    continue;
+                }
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                files += 1;
+                let text = std::fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+                for line in code.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
+                    let allocates = ["vec![", "with_capacity(", ".resize(", ".resize_with("].iter().any(|call| {
+                        line.split_once(call).is_some_and(|(_, length)| {
+                            ["area_px", "len_px", "len_bytes", "pixels().len()", "max_px"]
+                                .iter()
+                                .any(|of| length.contains(of))
+                        })
+                    });
+                    let line = format!("{name}: {line}");
+                    if allocates && !KNOWN.iter().any(|known| line.starts_with(known)) {
+                        found.push(line);
+                    }
+                }
+            }
+        }
+        assert!(files > 200, "{files}");
+        assert!(found.is_empty(), "use crate::memory for these, or reserve before:\n{}", found.join("\n"));
+    }
 }

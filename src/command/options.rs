@@ -5,8 +5,8 @@ use super::values::{EntryPointsValue, RankName, bad_limit, entry_points, sides, 
 use crate::experiment::trial::{Trial, loaded};
 use crate::image::Size;
 use crate::{
-    BadLimit, Builder, DType, DecodePath, Device, Error, ImageCache, LastBatch, Layout, Mix, OnError, Orientation,
-    Partition, Pipeline, Preset, Rank, Result, Sampling, Strategy, StreamPriority, TargetSpec, Thumbnail,
+    BadLimit, Builder, DType, DecodePath, Device, EntryPoints, Error, ImageCache, LastBatch, Layout, Mix, OnError,
+    Orientation, Partition, Pipeline, Preset, Rank, Result, Sampling, Strategy, StreamPriority, TargetSpec, Thumbnail,
     ops::{Transform, TransformFile},
 };
 use clap::builder::PossibleValue;
@@ -473,11 +473,32 @@ impl PipelineOptions {
         Ok(self.preset.add_to(builder, dtype)?.output(dtype, layout))
     }
 
-    /// The options by which a logged run's batches are made again: on the CPU, for the run's part of each epoch.
+    /// The options by which a logged run's batches are made again: on the CPU, for the run's part of each epoch. Of a log
+    /// that somebody else may have written they have only what decides about the batches: no file is read or written, and
+    /// no entry points are used, but for the source.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the transforms are in a file. `warpfeed run` writes them into the log.
     pub fn for_replay(self, partition: &str, threads: Option<usize>) -> Result<Self> {
-        let rank = Some(RankName::Given(partition.parse()?));
-        let threads = threads.or(self.threads);
-        Ok(Self { rank, threads, device: Device::Cpu, decode: DecodePath::Cpu, image_cache: None, ..self })
+        if let Some(file) = self.preset.transforms_file() {
+            return Err(Error::Unsupported {
+                feature: format!("a log that names a file of transforms ({})", file.display()),
+                remedy: "warpfeed run writes the transforms themselves into its log".to_owned(),
+            });
+        }
+        Ok(Self {
+            rank: Some(RankName::Given(partition.parse()?)),
+            threads,
+            prefetch: None,
+            device: Device::Cpu,
+            decode: DecodePath::Cpu,
+            device_memory: None,
+            pageable: false,
+            image_cache: None,
+            image_cache_dir: None,
+            entry_points: vec![EntryPointsValue::Place(EntryPoints::none())],
+            ..self
+        })
     }
 
     fn targets(&self, classes: &[String]) -> Option<TargetSpec> {

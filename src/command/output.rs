@@ -1,8 +1,9 @@
 //! Output: results on standard output, messages and progress on standard error, exit codes.
 //!
 //! Names of files may contain control characters, which a terminal obeys. Everything that is written here has them
-//! escaped, as in JSON.
+//! escaped, as in JSON. URLs lose their secrets, wherever they were given.
 
+use crate::address::message_without_secrets;
 use crate::{Error, Result};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
@@ -20,26 +21,19 @@ pub fn exit_code(error: &Error) -> u8 {
     }
 }
 
-/// Escapes control characters, including line breaks, for names within a text.
-pub fn escape(name: impl fmt::Display) -> String {
-    let mut escaped = String::new();
-    for character in name.to_string().chars() {
-        match character {
-            '\n' => escaped += "\\n",
-            '\t' => escaped += "\\t",
-            '\r' => escaped += "\\r",
-            control if control.is_control() => escaped += &format!("\\u{:04x}", u32::from(control)),
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}
+/// Escapes what a terminal would obey, for names within a text.
+pub use crate::shown::escape;
 
 /// Writes text to standard output. A reader that has closed the pipe (`| head`) is no error.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    let lines: Vec<String> = text.split('\n').map(escape).collect();
+    let lines: Vec<String> = text.split('\n').map(line).collect();
     written(out.write_all(lines.join("\n").as_bytes()).and_then(|()| out.flush()))
+}
+
+/// A line as it is written.
+fn line(text: impl fmt::Display) -> String {
+    escape(message_without_secrets(&text.to_string()))
 }
 
 /// Turns the result of writing to standard output into ours.
@@ -54,7 +48,7 @@ pub fn written(result: io::Result<()>) -> Result<()> {
 
 /// Writes a line to standard error. If that fails there is nobody to tell.
 pub fn say(line: impl fmt::Display) {
-    let _ = writeln!(io::stderr(), "{}", escape(line));
+    let _ = writeln!(io::stderr(), "{}", self::line(line));
 }
 
 /// Writes one JSON object to standard output.

@@ -14,6 +14,9 @@ use std::path::PathBuf;
 ///
 /// The run was started with warpfeed run --log. FOLDER gets the images, a sheet of them, the tensor, and a receipt for
 /// each image. The CPU makes them, whatever device the run had. The images are 8-bit: normalization is undone.
+///
+/// A log may be somebody else's. It decides about what is made, and, without --source, where images are read; caches,
+/// entry points, keys and threads are not the run's.
 #[derive(Args)]
 pub struct ReplayArgs {
     /// The log of the run.
@@ -47,7 +50,7 @@ pub struct ReplayArgs {
     /// Make batches again of which nvJPEG decoded images: their pixels differ a little.
     #[arg(long)]
     approximate: bool,
-    /// Worker threads [default: as the run]
+    /// Worker threads [default: as warpfeed run]
     #[arg(long, value_name = "T")]
     threads: Option<usize>,
     /// Folder for the results.
@@ -65,6 +68,8 @@ struct Verified {
     seed: u64,
     /// The steps whose batches were made again.
     steps: Vec<u64>,
+    /// The places that were read for it.
+    read: Vec<String>,
 }
 
 /// The results of --index as JSON.
@@ -81,23 +86,20 @@ impl ReplayArgs {
     pub fn run(self) -> Result<()> {
         let replay = Replay::open(&self.log)?.approximate(self.approximate);
         if self.verify && self.samples == 0 {
-            return self.print_verified(&replay.summary()?, Vec::new(), 0);
+            return self.print_verified(&replay.summary()?, Vec::new(), 0, Vec::new());
         }
         let run = super::logged_run(replay.arguments())?;
-        let mut source = run.source;
-        if let Some(spec) = &self.source {
-            source.spec = spec.clone();
-        }
+        let source = run.source.for_replay(self.source.as_deref())?;
         let options: PipelineOptions = run.pipeline.for_replay(&replay.partition(), self.threads)?;
         let builder = options.builder(&source)?;
         if builder.is_ragged() {
-            self.with(&replay, &builder.build_ragged()?)
+            self.with(&replay, &builder.build_ragged()?, source.places())
         } else {
-            self.with(&replay, &builder.build()?)
+            self.with(&replay, &builder.build()?, source.places())
         }
     }
 
-    fn with<I: BatchImages>(self, replay: &Replay, pipeline: &Pipeline<I>) -> Result<()> {
+    fn with<I: BatchImages>(self, replay: &Replay, pipeline: &Pipeline<I>, read: Vec<String>) -> Result<()> {
         if self.verify {
             let log = replay.summary()?;
             if !log.digests {
@@ -111,7 +113,7 @@ impl ReplayArgs {
             let random = || RandomState::new().build_hasher().finish() % 1_000_000;
             let seed = self.seed.unwrap_or_else(random);
             let steps = replay.verify(pipeline, self.samples, seed)?;
-            return self.print_verified(&log, steps, seed);
+            return self.print_verified(&log, steps, seed, read);
         }
         let folder = self.output.unwrap_or_default();
         match (self.step, self.index) {
@@ -129,9 +131,9 @@ impl ReplayArgs {
         }
     }
 
-    fn print_verified(&self, log: &LogSummary, steps: Vec<u64>, seed: u64) -> Result<()> {
+    fn print_verified(&self, log: &LogSummary, steps: Vec<u64>, seed: u64, read: Vec<String>) -> Result<()> {
         if self.json {
-            return print_json(&Verified { log: log.clone(), seed, steps });
+            return print_json(&Verified { log: log.clone(), seed, steps, read });
         }
         let mut text = format!("{} batches: {}\n", log.batches, escape(self.log.display()));
         // Writing to a string cannot fail.
@@ -144,6 +146,9 @@ impl ReplayArgs {
             let steps: Vec<String> = steps.iter().map(u64::to_string).collect();
             let _ = writeln!(text, "made     {count} batches again, drawn with --seed {seed}: all as logged");
             let _ = writeln!(text, "steps    {}", steps.join(", "));
+            let read: Vec<String> = read.iter().map(escape).collect();
+            let whose = if self.source.is_some() { "given by --source" } else { "the place that the log names" };
+            let _ = writeln!(text, "read     {} ({whose})", read.join(", "));
         }
         print(&text)
     }

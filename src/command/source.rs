@@ -190,6 +190,38 @@ impl SourceArgs {
         opened(&options, spec)
     }
 
+    /// The source of a logged run, or the one at `spec`, without the caches of the run.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the log names a place that is no file or folder: whoever wrote the log would decide where
+    /// this machine sends requests, and with which of its keys.
+    pub fn for_replay(self, spec: Option<&Path>) -> Result<Self> {
+        let logged = Self {
+            #[cfg(feature = "cloud")]
+            shard_cache: None,
+            #[cfg(feature = "cloud")]
+            shard_cache_size: None,
+            ..self
+        };
+        match spec {
+            Some(spec) => Ok(Self { spec: spec.to_owned(), ..logged }),
+            None if is_remote(&logged.spec) || logged.spec == Path::new("-") => Err(Error::Unsupported {
+                feature: format!("reading from {}, because a log names it,", logged.name()),
+                remedy: "give the place yourself, with --source".to_owned(),
+            }),
+            None => Ok(logged),
+        }
+    }
+
+    /// All places that the source is read from.
+    pub fn places(&self) -> Vec<String> {
+        let fields = &self.fields;
+        let beside = [&fields.annotations, &fields.classes, &fields.masks.list].into_iter().flatten();
+        let beside = beside.map(PathBuf::as_path).chain(fields.further.iter().map(FurtherFolder::folder));
+        let beside = beside.map(|path| path.to_string_lossy().into_owned());
+        std::iter::once(self.name()).chain(beside).collect()
+    }
+
     /// Whether the images come from a server.
     pub fn is_remote(&self) -> bool {
         is_remote(&self.spec)

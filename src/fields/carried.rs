@@ -4,7 +4,10 @@
 //! plane of 16 bits, or a bit each of 24 objects' planes. Of a further image they carry the channels.
 
 use super::{Mask, MaskValues};
+use crate::error::Result;
+use crate::memory;
 use crate::raster::{Pixel, Rect, Size};
+use bytemuck::Zeroable;
 use std::ops::Range;
 
 /// Planes of objects that are moved at a time, a bit each.
@@ -124,19 +127,26 @@ impl Carried<'_> {
     }
 
     /// The planes that pixels carry, after a plan.
-    pub(crate) fn unpack(&self, pixels: &[[u8; 3]]) -> Vec<MaskValues> {
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is no memory for them.
+    pub(crate) fn unpack(&self, pixels: &[[u8; 3]]) -> Result<Vec<MaskValues>> {
+        fn plane<T: Zeroable>(pixels: &[[u8; 3]], value: impl Fn(&[u8; 3]) -> T) -> Result<Vec<T>> {
+            let mut plane = memory::zeros(pixels.len(), "a mask", memory::FEWER_IMAGES)?;
+            plane.iter_mut().zip(pixels).for_each(|(to, pixel)| *to = value(pixel));
+            Ok(plane)
+        }
         match self {
             Self::Bytes(planes) => {
-                (0..planes.len()).map(|i| MaskValues::U8(pixels.iter().map(|pixel| pixel[i]).collect())).collect()
+                (0..planes.len()).map(|i| Ok(MaskValues::U8(plane(pixels, |pixel| pixel[i])?))).collect()
             }
             Self::Word(_) => {
                 let word = |[low, high, _]: &[u8; 3]| u16::from_le_bytes([*low, *high]);
-                vec![MaskValues::U16(pixels.iter().map(word).collect())]
+                Ok(vec![MaskValues::U16(plane(pixels, word)?)])
             }
-            Self::Bits(planes) => {
-                let bit = |i: usize| pixels.iter().map(|pixel| pixel[i / 8] >> (i % 8) & 1).collect();
-                (0..planes.len()).map(|i| MaskValues::U8(bit(i))).collect()
-            }
+            Self::Bits(planes) => (0..planes.len())
+                .map(|i| Ok(MaskValues::U8(plane(pixels, |pixel| pixel[i / 8] >> (i % 8) & 1)?)))
+                .collect(),
         }
     }
 }

@@ -38,9 +38,10 @@ impl Join {
     /// Joins the fields of all samples on a canvas of size `canvas`. `dropped` counts objects that are covered.
     ///
     /// # Errors
-    /// [`Error::Unfit`] if a field of another sample is missing, or is of another kind.
+    /// [`Error::Unfit`] if a field of another sample is missing, or is of another kind; [`Error::Limits`] if all objects'
+    /// masks together are too large.
     pub(super) fn apply(&self, fields: &mut Fields, canvas: Size, dropped: &mut DroppedObjects) -> Result<()> {
-        fields.fields_mut().for_each(|field| place(field, self.at, canvas));
+        fields.fields_mut().try_for_each(|field| place(field, self.at, canvas))?;
         for (other, at) in &self.others {
             let region = match self.shown {
                 Shown::Objects { margin, refit } => {
@@ -50,8 +51,8 @@ impl Join {
                 Shown::Covering | Shown::Blended => None,
             };
             for (name, field) in &mut fields.named {
-                let joined = other.get(name).is_some_and(|other| self.add(field, other, *at, canvas, region.as_ref()));
-                if !joined {
+                let joined = other.get(name).map(|other| self.add(field, other, *at, canvas, region.as_ref()));
+                if !joined.transpose()?.unwrap_or(false) {
                     let cause = format!("the field {name} of several samples cannot be joined: they must be alike");
                     return Err(Error::unfit("fields", cause));
                 }
@@ -61,19 +62,26 @@ impl Join {
     }
 
     /// Adds a field of another sample. False if the two are of different kinds.
-    fn add(&self, field: &mut Field, other: &Field, at: [u32; 2], canvas: Size, region: Option<&Region>) -> bool {
+    fn add(
+        &self,
+        field: &mut Field,
+        other: &Field,
+        at: [u32; 2],
+        canvas: Size,
+        region: Option<&Region>,
+    ) -> Result<bool> {
         let mut other = other.clone();
         if !matches!(&other, Field::Mask(mask) if !mask.is_of_objects()) {
-            place(&mut other, at, canvas);
+            place(&mut other, at, canvas)?;
         }
-        match (field, other) {
+        Ok(match (field, other) {
             (Field::Boxes(own), Field::Boxes(other)) => {
                 own.append(&other);
                 true
             }
             (Field::KeyPoints(own), Field::KeyPoints(other)) => own.append(&other),
             (Field::Mask(own), Field::Mask(other)) if own.is_of_objects() && other.is_of_objects() => {
-                own.append(&other);
+                own.append(&other)?;
                 true
             }
             (Field::Mask(own), Field::Mask(other)) if !own.is_of_objects() && !other.is_of_objects() => {
@@ -92,7 +100,7 @@ impl Join {
                 true
             }
             _ => false,
-        }
+        })
     }
 }
 
@@ -111,13 +119,14 @@ fn cut_out(fields: &mut Fields, region: &Region, refit: bool) -> usize {
 }
 
 /// Puts a field at a place of a canvas.
-fn place(field: &mut Field, at: [u32; 2], canvas: Size) {
+fn place(field: &mut Field, at: [u32; 2], canvas: Size) -> Result<()> {
     match field {
         Field::Boxes(boxes) => boxes.shift(at.map(|px| px as f32)),
         Field::KeyPoints(points) => points.shift(at.map(|px| px as f32)),
-        Field::Mask(mask) if mask.size() != canvas => *mask = mask.placed(canvas, at),
+        Field::Mask(mask) if mask.size() != canvas => *mask = mask.placed(canvas, at)?,
         Field::Mask(_) | Field::Image(_) | Field::Integers(_) | Field::Floats(_) => {}
     }
+    Ok(())
 }
 
 #[cfg(test)]

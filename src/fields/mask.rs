@@ -4,7 +4,9 @@ use super::keep_rows;
 use super::region::{Region, around};
 use crate::error::{Error, Result};
 use crate::interpolation::Interpolation;
+use crate::memory;
 use crate::raster::Size;
+use bytemuck::Zeroable;
 use std::sync::Arc;
 
 /// The values of a mask's pixels, row by row.
@@ -163,18 +165,33 @@ impl Mask {
     }
 
     /// A larger mask with this one in it, whose upper left value is at column and row `at`. The other values are the fill.
-    pub(super) fn placed(&self, size: Size, at: [u32; 2]) -> Self {
-        fn plane<T: Copy>(values: &[T], sizes: [Size; 2], at: [u32; 2], fill: T) -> Vec<T> {
-            let mut placed = vec![fill; sizes[1].area_px() as usize];
+    ///
+    /// # Errors
+    /// The errors of [`check_objects`]; [`Error::OutOfMemory`] if the memory is refused.
+    pub(super) fn placed(&self, size: Size, at: [u32; 2]) -> Result<Self> {
+        fn plane<T: Copy + Zeroable>(values: &[T], sizes: [Size; 2], at: [u32; 2], fill: T) -> Result<Vec<T>> {
+            let mut placed = empty_plane(sizes[1])?;
+            placed.fill(fill);
             copy(values, &mut placed, sizes, at);
-            placed
+            Ok(placed)
         }
+        self.check_moved(size)?;
         let sizes = [self.size, size];
-        let placed = self.planes.iter().map(|values| match &**values {
-            MaskValues::U8(values) => MaskValues::U8(plane(values, sizes, at, self.fill as u8)),
-            MaskValues::U16(values) => MaskValues::U16(plane(values, sizes, at, self.fill)),
+        let placed = self.planes.iter().map(|values| {
+            Ok(match &**values {
+                MaskValues::U8(values) => MaskValues::U8(plane(values, sizes, at, self.fill as u8)?),
+                MaskValues::U16(values) => MaskValues::U16(plane(values, sizes, at, self.fill)?),
+            })
         });
-        self.with_planes(size, placed.collect())
+        Ok(self.with_planes(size, placed.collect::<Result<_>>()?))
+    }
+
+    /// Checks that this mask may become one of another size.
+    ///
+    /// # Errors
+    /// The errors of [`check_objects`].
+    pub(crate) fn check_moved(&self, size: Size) -> Result<()> {
+        if self.is_of_objects() { check_objects(self.planes.len(), size) } else { Ok(()) }
     }
 
     /// This mask, the field `name`, in the upper left corner of one of size `size`, whose other values are the fill.
@@ -186,12 +203,17 @@ impl Mask {
             let expected = format!("at least {}, that of the field {name}", self.size);
             return Err(Error::parameter("BatchFields", "size", expected, size));
         }
-        Ok(self.placed(size, [0; 2]))
+        self.placed(size, [0; 2])
     }
 
     /// Adds the planes of other objects, of the same size, after these.
-    pub(super) fn append(&mut self, other: &Self) {
+    ///
+    /// # Errors
+    /// The errors of [`check_objects`].
+    pub(super) fn append(&mut self, other: &Self) -> Result<()> {
+        check_objects(self.planes.len() + other.planes.len(), self.size)?;
         self.planes.extend_from_slice(&other.planes);
+        Ok(())
     }
 
     /// Overwrites the part of an image's mask that begins at column and row `at`. False if the other has not as many bits.
@@ -259,10 +281,63 @@ fn copy<T: Copy>(from: &[T], to: &mut [T], sizes: [Size; 2], [x, y]: [u32; 2]) {
     }
 }
 
+/// Most bytes of the masks of an image's objects, a byte for each object and pixel.
+const MAX_OBJECTS_BYTES: u64 = 1 << 30;
+
+/// Refuses masks of so many objects that they would fill the memory, before any of them is made.
+///
+/// # Errors
+/// [`Error::Limits`], which is a bad sample.
+pub(crate) fn check_objects(objects: usize, size: Size) -> Result<()> {
+    let bytes = size.area_px().saturating_mul(objects as u64);
+    if bytes <= MAX_OBJECTS_BYTES {
+        return Ok(());
+    }
+    Err(Error::Limits {
+        what: "size in bytes of the masks of an image's objects",
+        got: bytes,
+        limit: MAX_OBJECTS_BYTES,
+        remedy: "make the image smaller, join objects, or leave the masks out",
+    })
+}
+
+/// A plane of zeros.
+///
+/// # Errors
+/// [`Error::OutOfMemory`] if the memory is refused.
+pub(crate) fn empty_plane<T: Zeroable>(size: Size) -> Result<Vec<T>> {
+    memory::zeros(usize::try_from(size.area_px()).unwrap_or(usize::MAX), "a mask", memory::FEWER_IMAGES)
+}
+
 fn check(size: Size, len: usize) -> Result<()> {
     if size.is_empty() || size.area_px() != len as u64 {
         let expected = format!("one for each of {size} pixels, at least one");
         return Err(Error::parameter("mask", "values", expected, len));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_of_many_objects_are_refused_before_they_are_made() {
+        let size = Size::new(1 << 10, 1 << 10);
+        check_objects(1 << 10, size).unwrap();
+        for (objects, size) in
+            [(1025, size), (2, Size::new(1 << 15, 1 << 15)), (usize::MAX, Size::new(u32::MAX, u32::MAX))]
+        {
+            let error = check_objects(objects, size).unwrap_err();
+            assert!(error.is_bad_sample() && error.to_string().contains("masks of an image's objects"), "{error}");
+        }
+        // Few bytes, but for a resize.
+        let mut mask = Mask::of_objects(Size::new(2, 2), vec![vec![1; 4]; 600]).unwrap();
+        mask.check_moved(size).unwrap();
+        assert!(mask.clone().placed(Size::new(1 << 11, 1 << 11), [0; 2]).is_err());
+        let planes = mask.planes.clone();
+        mask.planes.extend(planes);
+        assert!(mask.check_moved(size).is_err());
+        Mask::new(Size::new(2, 2), vec![1_u8; 4]).unwrap().check_moved(Size::new(1 << 11, 1 << 11)).unwrap();
+    }
 }

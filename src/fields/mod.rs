@@ -39,6 +39,7 @@ pub use further_image::FurtherImage;
 pub use keypoints::{KeyPoints, PointConvention};
 pub(crate) use mask::Kind as MaskKind;
 pub use mask::{Mask, MaskValues};
+pub(crate) use mask::{check_objects, empty_plane};
 pub(crate) use on_device::MaskOnDevice;
 
 use crate::error::{Error, Result};

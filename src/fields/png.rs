@@ -1,6 +1,6 @@
 //! Masks as PNG files: gray values and palette indices are read as they are stored.
 
-use super::{Mask, MaskValues};
+use super::{Mask, MaskValues, empty_plane};
 use crate::error::{Error, Result};
 use crate::memory;
 use crate::raster::{Size, check_pixels};
@@ -42,21 +42,24 @@ impl Mask {
         let len_bytes = reader.output_buffer_size().unwrap_or(usize::MAX);
         let mut stored = memory::zeros::<u8>(len_bytes, "a mask", memory::FEWER_IMAGES)?;
         reader.next_frame(&mut stored).map_err(failed)?;
-        let unpacked = |bits: usize| -> Vec<u8> {
-            let values = |row: &[u8]| -> Vec<u8> {
+        let unpacked = |bits: usize| -> Result<Vec<u8>> {
+            let mut values = empty_plane::<u8>(size)?;
+            for (to, row) in values.chunks_exact_mut(width as usize).zip(stored.chunks_exact(row_bytes)) {
                 let value = |x: usize| row[x * bits / 8] >> (8 - bits - x * bits % 8) & ((1 << bits) - 1);
-                (0..width as usize).map(value).collect()
-            };
-            stored.chunks_exact(row_bytes).flat_map(values).collect()
+                (0..).zip(to).for_each(|(x, to)| *to = value(x));
+            }
+            Ok(values)
         };
         let values = match depth {
-            BitDepth::One => unpacked(1).into(),
-            BitDepth::Two => unpacked(2).into(),
-            BitDepth::Four => unpacked(4).into(),
+            BitDepth::One => unpacked(1)?.into(),
+            BitDepth::Two => unpacked(2)?.into(),
+            BitDepth::Four => unpacked(4)?.into(),
             BitDepth::Eight => MaskValues::U8(stored),
             BitDepth::Sixteen => {
-                let (pairs, _) = stored.as_chunks::<2>();
-                MaskValues::U16(pairs.iter().map(|pair| u16::from_be_bytes(*pair)).collect())
+                let mut values = empty_plane::<u16>(size)?;
+                let (pairs, _) = stored.as_chunks();
+                values.iter_mut().zip(pairs).for_each(|(to, pair)| *to = u16::from_be_bytes(*pair));
+                MaskValues::U16(values)
             }
         };
         Self::new(size, values)

@@ -4,6 +4,7 @@ use super::filter::{Interpolation, PassOrder};
 use super::{OnField, Op};
 use crate::error::{Error, Result};
 use crate::fields::{Field, Fields, FurtherImage, Mask, MaskKind, MaskValues, carried};
+use crate::memory;
 use crate::raster::{Image, Rect, Size};
 
 /// The operations that move a mask, or a further image, as a recipe moves an image of size `stored`.
@@ -77,6 +78,7 @@ pub(super) fn one(mask: &Mask, ops: &[Op], stored: Size) -> Result<Mask> {
     if ops.is_empty() {
         return Ok(mask.clone());
     }
+    mask.check_moved(ops.iter().try_fold(mask.size(), |size, op| op.output_size(size))?)?;
     let (mut image, mut spare, mut planes, mut size) = (Image::default(), Image::default(), Vec::new(), mask.size());
     for group in carried::groups(mask) {
         image.reserve(mask.size())?;
@@ -88,8 +90,9 @@ pub(super) fn one(mask: &Mask, ops: &[Op], stored: Size) -> Result<Mask> {
             op.apply(PassOrder::default(), &mut image, &mut spare)?;
         }
         size = image.size();
-        let pixels: Vec<[u8; 3]> = image.pixels().iter().map(|[a, b, c, _]| [*a, *b, *c]).collect();
-        planes.extend(group.unpack(&pixels));
+        let mut pixels = memory::zeros::<[u8; 3]>(image.pixels().len(), "a mask", memory::FEWER_IMAGES)?;
+        pixels.iter_mut().zip(image.pixels()).for_each(|(to, [a, b, c, _])| *to = [*a, *b, *c]);
+        planes.extend(group.unpack(&pixels)?);
     }
     if planes.is_empty() {
         size = ops.iter().try_fold(size, |size, op| op.output_size(size))?;

@@ -5,7 +5,7 @@ use super::prepare::{Done, PackableImage};
 use super::{MAX_BAD_KEPT, PackOptions, reading};
 use crate::error::{Error, Result};
 use crate::pipeline::BadSample;
-use crate::source::packed::{MANIFEST, last_lines};
+use crate::source::packed::{MANIFEST, last_lines, name_in_folder};
 use crate::source::{RecordFormat, Source};
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +71,7 @@ impl SavedOptions {
 /// The record of a written file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct PackedFile {
+    #[serde(deserialize_with = "name_in_folder")]
     pub name: String,
     pub bytes: u64,
     /// The checksum, as [`PackedFile::checksum`] writes it.

@@ -99,6 +99,7 @@ fn undo_mask(mask: &Mask, forth: &PointMap, stored: Size) -> Result<Mask> {
         let message = format!("the mask is {}, and the tensor's image {}", mask.size(), forth.size());
         return Err(Error::Unfit { operation: "undo", message });
     }
+    mask.check_moved(stored)?;
     let planes = mask.planes().iter().map(|plane| {
         Ok(match &**plane {
             MaskValues::U8(values) => MaskValues::U8(undo_plane(values, mask.fill() as u8, forth, stored)?),

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::file;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
@@ -89,7 +89,16 @@ struct PackedShard {
 
 #[derive(Deserialize)]
 struct PackedFile {
+    #[serde(deserialize_with = "name_in_folder")]
     name: String,
+}
+
+/// Reads the name of a file in the manifest's folder. One that leads elsewhere is none: whoever wrote the manifest would
+/// have other files read, renamed or removed.
+pub(crate) fn name_in_folder<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let is_plain = !name.contains(|c| c == '\0' || std::path::is_separator(c)) && !["", ".", ".."].contains(&&*name);
+    if is_plain { Ok(name) } else { Err(D::Error::custom(format!("{name:?} is no name of a file in its folder"))) }
 }
 
 impl Packed {

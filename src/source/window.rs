@@ -2,6 +2,7 @@
 
 use super::records::bytes::Bytes;
 use crate::error::{Error, Result};
+use crate::memory;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -73,7 +74,10 @@ impl Bytes for Window<'_> {
             let near = self.file.delay_bytes() > offset.saturating_sub(self.asked_to);
             self.ahead = if near { (2 * self.ahead).min(MAX_WINDOW_BYTES) } else { WINDOW_BYTES };
             let wanted = self.ahead.max(len_bytes) as u64;
-            self.buffer.resize(wanted.min(self.len_bytes - offset) as usize, 0);
+            let wanted = wanted.min(self.len_bytes - offset) as usize;
+            self.buffer.clear();
+            memory::reserve(&mut self.buffer, wanted, "a part of a file", memory::FEWER_IMAGES)?;
+            self.buffer.resize(wanted, 0);
             self.start = offset;
             if let Err(error) = self.file.read_at(&mut self.buffer, offset) {
                 self.buffer.clear();

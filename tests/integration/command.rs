@@ -1455,3 +1455,45 @@ fn data_yaml_is_a_source() {
     let error = failure(&[&["run"], &named[..]].concat(), 2);
     assert!(error.contains("data.yaml: line 2: names"), "{error}");
 }
+
+/// A URL that was given in the wrong place keeps its secrets, and no name makes a terminal do something.
+#[test]
+fn urls_given_by_mistake_keep_their_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = crate::pack::image_folder(folder.path(), 2);
+    let url = "https://me:hunter2@example.invalid/a/b?X-Amz-Signature=hunter2";
+    let field = format!("depth={url}");
+    for arguments in [
+        &["run", &*images, "--log", url][..],
+        &["run", &images, "--state", url],
+        &["run", &images, "--classes", url],
+        &["run", &images, "--transforms", url],
+        &["run", &images, "--further", &field, "--fields", "depth"],
+        &["run", &images, "--format", "coco", "--annotations", url],
+        &["run", &images, "--format", "masks", "--annotations", &images, "--list", url],
+        &["run", &images, "--image-cache", "1GB", "--image-cache-dir", url],
+        &["run", &images, "--preset", url],
+        &["run", &images, url],
+        &["pack", &images, "--output", &images, "--format", url],
+        &["compare", url, url],
+        &["replay", "--log", url, "--verify"],
+        &["audit", &images, "--out", url],
+        &["recipe", &images, "--name", url],
+        &["apply", &images, "--ops", url, "-o", url],
+        &["contract", "check", url],
+    ] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpfeed"))
+            .args(arguments)
+            .current_dir(&folder)
+            .env("XDG_CACHE_HOME", folder.path())
+            .output()
+            .unwrap();
+        for text in [&output.stdout, &output.stderr] {
+            assert!(
+                !String::from_utf8_lossy(text).contains("hunter2"),
+                "{arguments:?}: {}",
+                String::from_utf8_lossy(text)
+            );
+        }
+    }
+}

@@ -99,3 +99,27 @@ fn an_image_without_memory_ends_the_epoch_under_each_policy() {
         }
     }
 }
+
+/// A PNG of 16 bits is decoded row by row: it takes the memory of its pixels, and not twice its samples beside.
+#[test]
+fn a_png_takes_no_more_than_its_pixels() {
+    // 3,000 x 2,000 pixels of a byte each take 23,400 KiB decoded, and 46,900 KiB in their 16 bits with alpha.
+    let encoded = |color, depth, sample_bytes: usize| {
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, 3_000, 2_000);
+        encoder.set_color(color);
+        encoder.set_depth(depth);
+        let rows = vec![7; 3_000 * 2_000 * sample_bytes];
+        encoder.write_header().unwrap().write_image_data(&rows).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("image.png"), bytes).unwrap();
+        let list = folder.path().join("list.tsv");
+        fs::write(&list, "image.png\t1\n".repeat(4)).unwrap();
+        (folder, list)
+    };
+    let options = ["--threads", "1", "--preset", "eval", "--batch-size", "1"];
+    let (_folder, plain) = encoded(png::ColorType::Grayscale, png::BitDepth::Eight, 1);
+    let (_other, wide) = encoded(png::ColorType::Rgba, png::BitDepth::Sixteen, 8);
+    let output = run(least(&plain, &options) + (16 << 10), &wide, &options);
+    assert!(output.status.success(), "{}", stderr(&output));
+}

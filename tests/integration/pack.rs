@@ -612,6 +612,29 @@ fn every_flipped_bit_of_the_manifest_is_found() {
     assert_eq!(files(&out), whole);
 }
 
+/// A manifest may be somebody else's: it names files in its folder alone.
+#[test]
+fn names_in_a_manifest_lead_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, other) = (folder.path().join("train"), folder.path().join("secret"));
+    let tar = options(RecordFormat::WebDataset);
+    pack(&large(), &out, &tar, &mut |_| {}).unwrap();
+    let text = fs::read_to_string(out.join("pack.json")).unwrap();
+    let absolute = other.to_str().unwrap();
+    for name in ["../secret", "..", ".", "", "a/../../secret", absolute] {
+        fs::write(&other, "mine").unwrap();
+        let (text, _) = text.rsplit_once(",\n").unwrap();
+        // Without a checksum, as an earlier version wrote it: nobody needs to compute one to attack.
+        let evil = text.replacen("\"train-000000.tar\"", &format!("\"{name}\""), 1) + "\n}\n";
+        fs::write(out.join("pack.json"), evil).unwrap();
+        for error in [open(&out).err().unwrap(), verify(&out, &mut |_| {}).unwrap_err()] {
+            assert!(error.to_string().contains("no name of a file in its folder"), "{name}: {error}");
+        }
+        pack(&large(), &out, &tar, &mut |_| {}).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"mine", "{name}");
+    }
+}
+
 #[test]
 fn a_damaged_manifest_is_named_and_everything_packed_anew() {
     let folder = tempfile::tempdir().unwrap();

@@ -682,3 +682,69 @@ fn the_command_goes_on_with_a_log_by_its_state_and_refuses_what_makes_no_sense()
     fs::write(&log, format!("{before}\"arguments\":[{}", &rest[rest.find(']').unwrap()..])).unwrap();
     assert!(step("1", 1).contains("warpfeed::Replay"));
 }
+
+/// A log is somebody else's. It decides about what is made, and where images are read; no file or server else is used.
+#[test]
+#[cfg(feature = "cli")]
+fn a_log_decides_about_no_file_but_the_source() {
+    use std::process::Command;
+    let folder = tempfile::tempdir().unwrap();
+    let images = folder.path().join("images/class");
+    fs::create_dir_all(&images).unwrap();
+    (0..6).for_each(|i| fs::write(images.join(format!("{i}.jpg")), jpeg(300, 200, i)).unwrap());
+    let evil = folder.path().join("evil");
+    let (evil, cache) = (evil.to_str().unwrap(), folder.path().join("cache"));
+    let warpfeed = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
+        command.args(arguments).current_dir(&folder).env("XDG_CACHE_HOME", &cache);
+        command.env("WARPFEED_ENTRY_POINTS", folder.path().join("kept")).output().unwrap()
+    };
+    let run = ["run", "images", "--epochs", "2", "--batch-size", "4", "--entry-points", "none", "--device", "cpu"];
+    let written = warpfeed(&[&run[..], &["--log", "run.wlog", "--digests"]].concat());
+    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    let good = fs::read_to_string(folder.path().join("run.wlog")).unwrap();
+    let verify = |source: &str, others: &[&str], options: &[&str]| {
+        let (first, rest) = good.split_once('\n').unwrap();
+        let mut line: serde_json::Value = serde_json::from_str(first).unwrap();
+        let arguments = [&["run", source, "--batch-size", "4"][..], others].concat();
+        line["run"]["arguments"] = serde_json::to_value(arguments).unwrap();
+        fs::write(folder.path().join("evil.wlog"), format!("{line}\n{rest}")).unwrap();
+        warpfeed(&[&["replay", "--log", "evil.wlog", "--verify", "--samples", "99"], options].concat())
+    };
+    let (points, file) = (format!("{evil}/"), format!("{evil}/file"));
+    for others in [
+        &["--entry-points", &points][..],
+        &["--entry-points", "1GiB", "--entry-points", &points],
+        &["--image-cache", "1GB", "--image-cache-dir", evil],
+        #[cfg(feature = "cloud")]
+        &["--shard-cache", evil, "--shard-cache-size", "1GB"],
+        &["--state", &file, "--log", &file],
+        &["--threads", "100000", "--prefetch", "100000"],
+        &["--device", "cuda:7", "--decode", "hardware", "--device-memory", "1"],
+        &["--devices", "0,1"],
+    ] {
+        let output = verify("images", others, &[]);
+        let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+        assert!(output.status.success() && stdout.contains("all as logged"), "{others:?}: {stderr}");
+        assert!(stdout.contains("read     images (the place that the log names)"), "{stdout}");
+        assert!(!Path::new(evil).exists(), "{others:?}");
+    }
+    // No entry points of anybody are used, and none are kept.
+    assert!(!folder.path().join("kept").exists() && !cache.exists());
+    let given = verify("elsewhere", &[], &["--source", "images"]);
+    assert!(String::from_utf8_lossy(&given.stdout).contains("read     images (given by --source)"));
+
+    // A request would go where the log says, with whatever keys this machine has.
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    server.set_nonblocking(true).unwrap();
+    let url = format!("http://me:secret@{}/a.tar", server.local_addr().unwrap());
+    for source in [&*url, "s3://bucket/a.tar", "-"] {
+        let output = verify(source, &[], &[]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains("--source") && !stderr.contains("secret"), "{stderr}");
+    }
+    assert_eq!(server.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    fs::write(folder.path().join("transforms.json"), "[]").unwrap();
+    let output = verify("images", &["--transforms", "transforms.json"], &[]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("names a file of transforms"));
+}

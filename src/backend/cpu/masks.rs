@@ -20,8 +20,10 @@ impl MaskRunner {
     /// Runs a plan that was made for masks of this size and fill.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is no memory for the result.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is no memory for the result;
+    /// [`Error::Limits`](crate::Error::Limits) if the masks of all objects are too large.
     pub(crate) fn run(&mut self, mask: &Mask, plan: &Plan<'_>) -> Result<Mask> {
+        mask.check_moved(plan.size)?;
         let mut planes = Vec::with_capacity(mask.planes().len());
         let mut made = std::mem::take(&mut self.made);
         for group in carried::groups(mask) {
@@ -29,7 +31,7 @@ impl MaskRunner {
             memory::reserve(&mut made, len_bytes, "a mask", memory::FEWER_IMAGES)?;
             made.resize(len_bytes, 0);
             self.run_group(&group, mask.size(), plan, &mut made)?;
-            planes.extend(group.unpack(made.as_chunks().0));
+            planes.extend(group.unpack(made.as_chunks().0)?);
         }
         self.made = made;
         self.stages.shrink();

@@ -11,6 +11,7 @@ use super::environment::{DataSet, Environment};
 use super::published::Publication;
 use crate::atomic;
 use crate::error::{Error, Result};
+use crate::shown;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -150,7 +151,7 @@ impl ReportTable {
         // CSV has all digits of a number.
         let field = |cell: &Cell| match cell {
             Cell::Number(value, _) => value.to_string(),
-            cell => quoted(cell.text()),
+            cell => quoted(shown::cell(&cell.text())),
         };
         let header = self.columns.iter().cloned().map(quoted).collect::<Vec<_>>().join(",");
         let rows = self.rows.iter().map(|row| row.iter().map(field).collect::<Vec<_>>().join(","));

@@ -15,7 +15,7 @@ use super::frame::Frame;
 use super::{Sample, Source, Want, no_fields, no_such_sample, read_file};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
-use crate::fields::{BOXES, BoxFormat, Boxes, Fields, KEYPOINTS, KeyPoints, LABELS, MASKS, Mask};
+use crate::fields::{BOXES, BoxFormat, Boxes, Fields, KEYPOINTS, KeyPoints, LABELS, MASKS, Mask, check_objects};
 use crate::raster::{DEFAULT_MAX_PIXELS, Size, check_pixels};
 use crate::targets::{self, Target};
 use file::{Annotations, Object, Stated};
@@ -211,9 +211,10 @@ impl CocoFiles {
                     fields.insert(LABELS, objects.iter().map(label).collect::<Result<Vec<i64>>>()?)?;
                 }
                 MASKS => {
+                    check_objects(objects.len(), size)?;
                     let plane = |object: &&Object| {
                         let plane = object.shape.plane(self.annotations.numbers(object), size);
-                        plane.map_err(|message| bad(name, object, message))
+                        plane.map_err(|without| without.or(|message| bad(name, object, message)))
                     };
                     let planes = objects.iter().map(plane).collect::<Result<Vec<_>>>()?;
                     fields.insert(MASKS, Mask::of_objects(size, planes)?)?;

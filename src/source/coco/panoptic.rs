@@ -5,8 +5,11 @@ use super::loose::{Numbers, PythonJson, Value, entries};
 use super::sides;
 use crate::decode::{Decoder, Format, Header, probe};
 use crate::error::{Error, Result};
-use crate::fields::{BOXES, BoxFormat, Boxes, Fields, LABELS, MASK, MASKS, Mask, MaskValues};
+use crate::fields::{
+    BOXES, BoxFormat, Boxes, Fields, LABELS, MASK, MASKS, Mask, MaskValues, check_objects, empty_plane,
+};
 use crate::file::open_with_metadata;
+use crate::memory;
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Rect, Size, check_pixels};
 use crate::source::frame::Frame;
 use crate::source::{Sample, Source, Want, no_fields, no_such_sample, read_file};
@@ -265,8 +268,14 @@ impl PanopticFiles {
                     fields.insert("isthing", numbers(&|i| self.categories[usize::from(labels[i])].1.into()))?;
                 }
                 MASKS => {
-                    let plane = |i: &usize| pixels.iter().map(|own| u8::from(*own == *i as u32 + 1)).collect();
-                    fields.insert(MASKS, Mask::of_objects(image.size, objects.iter().map(plane))?)?;
+                    check_objects(objects.len(), image.size)?;
+                    let plane = |i: &usize| {
+                        let mut plane = empty_plane(image.size)?;
+                        plane.iter_mut().zip(&pixels).for_each(|(to, own)| *to = u8::from(*own == *i as u32 + 1));
+                        Ok(plane)
+                    };
+                    let planes = objects.iter().map(plane).collect::<Result<Vec<_>>>()?;
+                    fields.insert(MASKS, Mask::of_objects(image.size, planes)?)?;
                 }
                 MASK => {
                     let labels = labels(name)?;
@@ -323,7 +332,8 @@ impl PanopticFiles {
         let mut numbers: HashMap<u32, u32> = numbers.collect();
         numbers.insert(VOID, 0);
         let mut seen = vec![false; image.segments.len() + 1];
-        let (mut last, mut pixels) = ((VOID, 0), Vec::with_capacity(decoded.pixels().len()));
+        let (mut last, mut pixels) = ((VOID, 0), Vec::new());
+        memory::reserve(&mut pixels, decoded.pixels().len(), "a mask", memory::FEWER_IMAGES)?;
         for &[red, green, blue, _] in decoded.pixels() {
             let id = u32::from_le_bytes([red, green, blue, 0]);
             if id != last.0 {

@@ -3,6 +3,8 @@
 use super::loose::{Numbers, Value};
 use super::outline::{self, fifths};
 use super::runs::{self, decompress};
+use crate::error::Error;
+use crate::fields::empty_plane;
 use crate::raster::Size;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -22,11 +24,11 @@ impl Shape {
     ///
     /// # Errors
     /// As of [`Segmentation::plane`].
-    pub(super) fn plane(self, numbers: &[i32], size: Size) -> Result<Vec<u8>, String> {
-        let mut plane = vec![0; size.area_px() as usize];
+    pub(super) fn plane(self, numbers: &[i32], size: Size) -> Result<Vec<u8>, NoPixels> {
+        let mut plane = empty_plane(size)?;
         match self {
-            Self::Missing => return Err("it has no segmentation".to_owned()),
-            Self::Bad(message) => return Err(message.to_owned()),
+            Self::Missing => return Err(NoPixels::Wrong("it has no segmentation".to_owned())),
+            Self::Bad(message) => return Err(NoPixels::Wrong(message.to_owned())),
             Self::Polygons => {
                 let mut rest = numbers;
                 while let [len, others @ ..] = rest {
@@ -35,9 +37,33 @@ impl Shape {
                     rest = others;
                 }
             }
-            Self::Runs => runs::paint(numbers, size, &mut plane)?,
+            Self::Runs => runs::paint(numbers, size, &mut plane).map_err(NoPixels::Wrong)?,
         }
         Ok(plane)
+    }
+}
+
+/// Why an object has no pixels.
+pub(in crate::source) enum NoPixels {
+    /// What is wrong with its outline.
+    Wrong(String),
+    /// The memory for them is refused.
+    Memory(Error),
+}
+
+impl From<Error> for NoPixels {
+    fn from(error: Error) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl NoPixels {
+    /// The error, with one for a wrong outline.
+    pub(in crate::source) fn or(self, wrong: impl FnOnce(String) -> Error) -> Error {
+        match self {
+            Self::Wrong(message) => wrong(message),
+            Self::Memory(error) => error,
+        }
     }
 }
 
@@ -86,8 +112,8 @@ impl Segmentation {
     /// The object's pixels in an image of `size`, row by row: 1, and 0 elsewhere.
     ///
     /// # Errors
-    /// A message if there is no outline, or run lengths do not fit the image.
-    pub(in crate::source) fn plane(&self, size: Size) -> Result<Vec<u8>, String> {
+    /// A message if there is no outline, or run lengths do not fit the image; an error if there is no memory.
+    pub(in crate::source) fn plane(&self, size: Size) -> Result<Vec<u8>, NoPixels> {
         self.shape.plane(&self.numbers, size)
     }
 }

@@ -44,6 +44,12 @@ impl FurtherFolder {
         Self { field: field.into(), folder: folder.into(), image_suffix, suffix, interpolation: None, fill: 0 }
     }
 
+    /// The folder of the images.
+    #[cfg(feature = "cli")]
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Sets what images' names end in before their ending, and what the names of further images have in its place.
     /// Default: nothing.
     #[must_use]
@@ -150,7 +156,7 @@ impl WithImages {
         Ok(Self { source, root, folders })
     }
 
-    fn folder(&self, field: &str) -> Option<&FurtherFolder> {
+    fn of_field(&self, field: &str) -> Option<&FurtherFolder> {
         self.folders.iter().find(|folder| folder.field == field)
     }
 }
@@ -161,7 +167,7 @@ impl Source for WithImages {
 
     fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let (own, others): (Vec<String>, Vec<String>) =
-            want.fields.iter().cloned().partition(|name| self.folder(name).is_some());
+            want.fields.iter().cloned().partition(|name| self.of_field(name).is_some());
         let rest = want.and_fields(&others);
         if own.is_empty() || !rest.is_nothing() {
             self.source.read(index, &rest, sample)?;
@@ -170,7 +176,7 @@ impl Source for WithImages {
             return Ok(());
         }
         let (mut fields, name) = (sample.take_fields(), self.source.name(index));
-        for folder in own.iter().filter_map(|name| self.folder(name)) {
+        for folder in own.iter().filter_map(|name| self.of_field(name)) {
             fields.insert(folder.field.clone(), Field::from(folder.read(&self.root, Path::new(&*name))?))?;
         }
         sample.set_fields(fields);
@@ -183,7 +189,7 @@ impl Source for WithImages {
     }
 
     fn check_field(&self, field: &str) -> Result<()> {
-        if self.folder(field).is_some() { Ok(()) } else { self.source.check_field(field) }
+        if self.of_field(field).is_some() { Ok(()) } else { self.source.check_field(field) }
     }
 }
 

@@ -8,7 +8,9 @@ use super::{ImageFolder, Sample, Source, Want, most_frequent, no_fields, no_such
 use super::{read_file, read_limited, read_text_limited};
 use crate::decode::probe;
 use crate::error::{Error, Result};
-use crate::fields::{BOXES, BoxFormat, Boxes, Fields, KEYPOINTS, KeyPoints, LABELS, MASKS, Mask};
+use crate::fields::{
+    BOXES, BoxFormat, Boxes, Fields, KEYPOINTS, KeyPoints, LABELS, MASKS, Mask, check_objects, empty_plane,
+};
 use crate::raster::Size;
 use crate::targets;
 use std::borrow::Cow;
@@ -366,12 +368,13 @@ impl YoloFolder {
                     }
                 }
                 MASKS => {
+                    check_objects(rows.len(), size)?;
                     let plane = |row: &Row| {
                         if row.numbers.len() == 4 {
                             let message = format!("{}: boxes have no masks", path.display());
                             return Err(targets::wrong(Some(MASKS), message));
                         }
-                        let mut plane = vec![0; size.area_px() as usize];
+                        let mut plane = empty_plane(size)?;
                         let fifths: Vec<i32> =
                             corners(row).as_flattened().iter().filter_map(|px| outline::fifths(*px)).collect();
                         outline::fill(&fifths, size, &mut plane);

@@ -5,7 +5,9 @@ use super::webp::{Frame, first_frame};
 use super::{Format, Header};
 use crate::error::{Error, Result};
 use crate::memory;
-use crate::raster::{Image, Pixel, Rect};
+#[cfg(feature = "webp")]
+use crate::raster::Pixel;
+use crate::raster::{Image, Rect, Size};
 use png::{BitDepth, ColorType, Transformations};
 use std::io::Cursor;
 
@@ -23,9 +25,9 @@ pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Image)
 
 fn png(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
     let failed = |error: png::DecodingError| Error::decode("PNG", error.to_string());
-    // The limit allows eight bytes a pixel, once in the decoder and once for its result, and memory for ancillary
-    // chunks.
-    let limit_bytes = header.size.area_px().saturating_mul(16).saturating_add(16 << 20);
+    // Rows go where they belong one by one, so that an image of eight bytes a pixel takes no more memory than its result.
+    // The limit allows some of the widest rows, and memory for ancillary chunks.
+    let limit_bytes = u64::from(header.size.width).saturating_mul(64).saturating_add(16 << 20);
     let limits = png::Limits { bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX) };
     let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
     // Looks up palettes, and expands gray of 1, 2 and 4 bits to 8.
@@ -34,22 +36,102 @@ fn png(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()>
     if reader.info().size() != (header.size.width, header.size.height) {
         return Err(Error::decode("PNG", "the size is not the one in the header"));
     }
-    let mut samples = buffer("a PNG decoder", reader.output_buffer_size())?;
-    reader.next_frame(&mut samples).map_err(failed)?;
+    let to_pixel = to_pixel(reader.output_color_type())?;
     out.reset_part(header.size, part);
-    // The first byte of 16 bits is the high one.
-    match reader.output_color_type() {
-        (ColorType::Grayscale, BitDepth::Eight) => cut(&samples, out, |&[v]| [v, v, v, 255]),
-        (ColorType::Grayscale, BitDepth::Sixteen) => cut(&samples, out, |&[v, _]| [v, v, v, 255]),
-        (ColorType::GrayscaleAlpha, BitDepth::Eight) => cut(&samples, out, |&[v, _]| [v, v, v, 255]),
-        (ColorType::GrayscaleAlpha, BitDepth::Sixteen) => cut(&samples, out, |&[v, _, _, _]| [v, v, v, 255]),
-        (ColorType::Rgb, BitDepth::Eight) => cut(&samples, out, |&[r, g, b]| [r, g, b, 255]),
-        (ColorType::Rgb, BitDepth::Sixteen) => cut(&samples, out, |&[r, _, g, _, b, _]| [r, g, b, 255]),
-        (ColorType::Rgba, BitDepth::Eight) => cut(&samples, out, |&[r, g, b, _]| [r, g, b, 255]),
-        (ColorType::Rgba, BitDepth::Sixteen) => cut(&samples, out, |&[r, _, g, _, b, _, _, _]| [r, g, b, 255]),
-        _ => return Err(Error::decode("PNG", "the pixel format is not supported: convert it to 8-bit RGB")),
+    let mut rows = Rows::of(reader.info().interlaced, header.size);
+    // Not even a row of a giant image may end the process.
+    drop(buffer("a PNG decoder", reader.output_line_size(header.size.width))?);
+    while let Some(row) = reader.next_row().map_err(failed)? {
+        let Some(place) = rows.next() else { break };
+        place.write(row.data(), to_pixel, out);
     }
     Ok(())
+}
+
+/// Writes the pixel of a sample.
+#[derive(Clone, Copy)]
+struct ToPixel {
+    sample_bytes: usize,
+    /// Where the sample has red, green and blue. The first byte of 16 bits is the high one.
+    places: [usize; 3],
+}
+
+fn to_pixel((color, depth): (ColorType, BitDepth)) -> Result<ToPixel> {
+    let bytes = match depth {
+        BitDepth::Eight => 1,
+        BitDepth::Sixteen => 2,
+        _ => 0,
+    };
+    let (channels, is_color) = match color {
+        ColorType::Grayscale => (1, 0),
+        ColorType::GrayscaleAlpha => (2, 0),
+        ColorType::Rgb => (3, 1),
+        ColorType::Rgba => (4, 1),
+        ColorType::Indexed => (0, 0),
+    };
+    if channels * bytes == 0 {
+        return Err(Error::decode("PNG", "the pixel format is not supported: convert it to 8-bit RGB"));
+    }
+    Ok(ToPixel { sample_bytes: channels * bytes, places: [0, 1, 2].map(|channel| channel * bytes * is_color) })
+}
+
+/// The rows of a PNG in the order in which they come: those of the image, or those of Adam7's seven passes.
+struct Rows {
+    size: Size,
+    passes: &'static [[u32; 4]],
+    line: u32,
+}
+
+/// Where the samples of a row lie in the image.
+struct RowPlace {
+    x: u32,
+    step: u32,
+    y: u32,
+}
+
+impl Rows {
+    fn of(interlaced: bool, size: Size) -> Self {
+        /// First column and row, and from one column and row to the next.
+        const ADAM7: [[u32; 4]; 7] =
+            [[0, 0, 8, 8], [4, 0, 8, 8], [0, 4, 4, 8], [2, 0, 4, 4], [0, 2, 2, 4], [1, 0, 2, 2], [0, 1, 1, 2]];
+        Self { size, passes: if interlaced { &ADAM7 } else { &[[0, 0, 1, 1]] }, line: 0 }
+    }
+}
+
+impl Iterator for Rows {
+    type Item = RowPlace;
+
+    fn next(&mut self) -> Option<RowPlace> {
+        loop {
+            let [x, first, step, rows] = *self.passes.first()?;
+            let y = first + self.line * rows;
+            if x < self.size.width && y < self.size.height {
+                self.line += 1;
+                return Some(RowPlace { x, step, y });
+            }
+            (self.passes, self.line) = (&self.passes[1..], 0);
+        }
+    }
+}
+
+impl RowPlace {
+    /// Writes those samples of the row that lie in `out`'s part.
+    fn write(&self, samples: &[u8], to_pixel: ToPixel, out: &mut Image) {
+        let part = out.part();
+        let Some(y) = self.y.checked_sub(part.y).filter(|y| *y < part.height) else { return };
+        let row = out.row_mut(y);
+        let [red, green, blue] = to_pixel.places;
+        // The first sample in the part.
+        let first = part.x.saturating_sub(self.x).div_ceil(self.step);
+        let Some(start) = (self.x + first * self.step).checked_sub(part.x) else { return };
+        let to = row.iter_mut().skip(start as usize);
+        let from = samples.chunks_exact(to_pixel.sample_bytes).skip(first as usize);
+        let from = from.map(|from| [from[red], from[green], from[blue], 255]);
+        match self.step {
+            1 => to.zip(from).for_each(|(to, from)| *to = from),
+            step => to.step_by(step as usize).zip(from).for_each(|(to, from)| *to = from),
+        }
+    }
 }
 
 #[cfg(feature = "webp")]
@@ -107,26 +189,11 @@ fn buffer(what: &'static str, len_bytes: Option<usize>) -> Result<Vec<u8>> {
     memory::zeros(len_bytes.unwrap_or(usize::MAX), what, memory::FEWER_IMAGES)
 }
 
-/// Copies `out`'s part of the whole image in `samples`, which have `N` bytes a pixel.
-fn cut<const N: usize>(samples: &[u8], out: &mut Image, pixel: impl Fn(&[u8; N]) -> Pixel) {
-    let (whole, part) = (out.whole(), out.part());
-    let (pixels, _) = samples.as_chunks::<N>();
-    for y in 0..part.height {
-        let start = (part.y + y) as usize * whole.width as usize + part.x as usize;
-        let row = &pixels[start..][..part.width as usize];
-        for (to, from) in out.row_mut(y).iter_mut().zip(row) {
-            *to = pixel(from);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        decode::{Decoder, probe},
-        raster::Size,
-    };
+    use crate::decode::{Decoder, probe};
+    use crate::raster::Size;
 
     /// A PNG of 5 x 3 pixels, whose rows are padded with zero bits.
     fn encoded(color: ColorType, depth: BitDepth, data: &[u8], transparent: bool) -> Vec<u8> {
@@ -193,6 +260,54 @@ mod tests {
             check(ColorType::Indexed, BitDepth::Two, transparent, &samples(1, 4), palette);
             check(ColorType::Indexed, BitDepth::Four, transparent, &samples(1, 16), palette);
             check(ColorType::Indexed, BitDepth::Eight, transparent, &samples(1, 16), palette);
+        }
+    }
+
+    #[test]
+    fn interlaced_rows_lie_where_the_whole_image_has_them() {
+        // The encoder makes no Adam7, so its passes are put together here.
+        for (width, height) in [(1_u32, 1_u32), (2, 3), (5, 3), (8, 8), (9, 17), (33, 2)] {
+            let sample = |x: u32, y: u32| [(x * 7 + y) as u8, 1, (y * 5) as u8, 2, (x ^ y) as u8, 3];
+            let mut stored = Vec::new();
+            for [x0, y0, dx, dy] in [
+                [0_u32, 0_u32, 8_u32, 8_u32],
+                [4, 0, 8, 8],
+                [0, 4, 4, 8],
+                [2, 0, 4, 4],
+                [0, 2, 2, 4],
+                [1, 0, 2, 2],
+                [0, 1, 1, 2],
+            ] {
+                for y in (y0..height).step_by(dy as usize).filter(|_| x0 < width) {
+                    stored.push(0);
+                    (x0..width).step_by(dx as usize).for_each(|x| stored.extend(sample(x, y)));
+                }
+            }
+            let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
+            let mut chunk = |name: &[u8; 4], data: &[u8]| {
+                bytes.extend((data.len() as u32).to_be_bytes());
+                let start = bytes.len();
+                bytes.extend_from_slice(name);
+                bytes.extend_from_slice(data);
+                let crc = bytes[start..].iter().fold(u32::MAX, |crc, byte| {
+                    (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 * (crc & 1)))
+                });
+                bytes.extend((!crc).to_be_bytes());
+            };
+            let (sides, kind) = ([width.to_be_bytes(), height.to_be_bytes()].concat(), [16, 2, 0, 0, 1]);
+            chunk(b"IHDR", &[&sides[..], &kind].concat());
+            chunk(b"IDAT", &miniz_oxide::deflate::compress_to_vec_zlib(&stored, 1));
+            chunk(b"IEND", &[]);
+            let pixel = |x, y| [sample(x, y)[0], sample(x, y)[2], sample(x, y)[4]];
+            for part in [
+                Rect::full(Size::new(width, height)),
+                Rect { x: width / 2, y: height / 3, width: width - width / 2, height: height - height / 3 },
+                Rect { x: width - 1, y: height - 1, width: 1, height: 1 },
+            ] {
+                let rows = (part.y..part.bottom()).flat_map(|y| (part.x..part.right()).map(move |x| (x, y)));
+                let want: Vec<[u8; 3]> = rows.map(|(x, y)| pixel(x, y)).collect();
+                assert_eq!(decoded(&bytes, part), want.as_flattened(), "{part:?} of {width} x {height}");
+            }
         }
     }
 

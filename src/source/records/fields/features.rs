@@ -168,6 +168,7 @@ mod tests {
         read(name, &stored(parts), ON).map_err(|fault| match fault {
             Fault::Wrong(message) => message,
             Fault::NoFormat => "no format".to_owned(),
+            Fault::Failed(error) => error.to_string(),
         })
     }
 

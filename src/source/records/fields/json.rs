@@ -1,13 +1,14 @@
 //! Fields as JSON: an object with an entry for each field, in the form that `pack` writes, or as lists.
 
-use super::{Fault, check_masks};
+use super::Fault;
 use crate::fields::{
     BOXES, BoxFormat, Boxes, Clamping, Field, KEYPOINTS, KeyPoints, LABELS, MASK, MASKS, Mask, PointConvention,
+    check_objects,
 };
 use crate::interpolation::Interpolation;
 use crate::raster::Size;
 use crate::source::RecordOptions;
-use crate::source::coco::segmentation::Segmentation;
+use crate::source::coco::segmentation::{NoPixels, Segmentation};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -209,12 +210,15 @@ fn boxes(rows: Vec<Value>, format: BoxFormat) -> Result<Field, Fault> {
 
 /// The masks of objects, as COCO's annotations have them.
 fn masks(values: Vec<Value>, size: Size) -> Result<Mask, Fault> {
-    check_masks(values.len(), size)?;
+    check_objects(values.len(), size)?;
     let plane = |(i, value): (usize, Value)| {
         let shape: Segmentation = serde_json::from_value(value).map_err(|error| format!("object {i}: {error}"))?;
-        shape.plane(size).map_err(|message| format!("object {i}: {message}"))
+        shape.plane(size).map_err(|fault| match fault {
+            NoPixels::Wrong(message) => Fault::Wrong(format!("object {i}: {message}")),
+            NoPixels::Memory(error) => Fault::Failed(error),
+        })
     };
-    let planes = values.into_iter().enumerate().map(plane).collect::<Result<Vec<_>, String>>()?;
+    let planes = values.into_iter().enumerate().map(plane).collect::<Result<Vec<_>, Fault>>()?;
     Mask::of_objects(size, planes).map_err(|error| error.to_string().into())
 }
 

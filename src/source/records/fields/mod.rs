@@ -16,15 +16,13 @@ use super::RecordFormat;
 use super::options::RecordOptions;
 use crate::decode::Header;
 use crate::error::{Error, Result};
-use crate::fields::{Field, Fields, FurtherImage, Mask, MaskValues};
+use crate::fields::{Field, Fields, FurtherImage, Mask, MaskValues, check_objects};
 use crate::raster::{DEFAULT_MAX_PIXELS, Size, check_pixels};
 use crate::source::frame::Frame;
 use crate::targets;
 
 /// Largest size of a sample's fields as they are stored, in bytes.
 pub(crate) const MAX_FIELDS_BYTES: u64 = 64 << 20;
-/// Largest size of an image's masks of objects in memory, in bytes.
-const MAX_MASKS_BYTES: u64 = 4 << 30;
 /// The part of WebDataset that holds fields.
 const JSON: &str = "json";
 /// The class of what operations bring into view from outside a mask, where the data do not say: it is ignored.
@@ -125,6 +123,14 @@ enum Fault {
     Wrong(String),
     /// Nothing says what the numbers of boxes mean.
     NoFormat,
+    /// The sample is too large, or the machine has too little memory.
+    Failed(Error),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl From<String> for Fault {
@@ -156,6 +162,7 @@ impl FieldReader<'_> {
     pub fn read(&self, stored: &StoredFields, header: &Header, name: impl Fn() -> String) -> Result<Fields> {
         let failed = |field: &str, fault| match fault {
             Fault::Wrong(message) => targets::wrong(Some(field), format!("{}: {message}", name())),
+            Fault::Failed(error) => error,
             Fault::NoFormat => {
                 let expected = "the format of the boxes, which the data do not say: XYXY, XYWH or CXCYWH";
                 Error::parameter("open", "boxes", expected, format!("none, for {}", name()))
@@ -270,7 +277,7 @@ fn masks(part: &Part, name: &str, size: Size) -> Result<Mask, Fault> {
         other if other.is_empty() => &[],
         _ => return Err(format!("{name} has numbers, not PNG files").into()),
     };
-    check_masks(files.len(), size)?;
+    check_objects(files.len(), size)?;
     let plane = |(i, bytes): (usize, &Vec<u8>)| {
         let mask = Mask::from_png(bytes, DEFAULT_MAX_PIXELS).map_err(|error| format!("{name}, object {i}: {error}"))?;
         if mask.size() != size {
@@ -284,13 +291,4 @@ fn masks(part: &Part, name: &str, size: Size) -> Result<Mask, Fault> {
     };
     let planes = files.iter().enumerate().map(plane).collect::<Result<Vec<_>, String>>()?;
     Mask::of_objects(size, planes).map_err(|error| error.to_string().into())
-}
-
-/// Refuses masks of so many objects that they would fill the memory.
-fn check_masks(objects: usize, size: Size) -> Result<(), String> {
-    let len_bytes = size.area_px().saturating_mul(objects as u64);
-    if len_bytes > MAX_MASKS_BYTES {
-        return Err(format!("masks of {objects} objects take {len_bytes} bytes, over the limit of {MAX_MASKS_BYTES}"));
-    }
-    Ok(())
 }
