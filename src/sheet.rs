@@ -18,7 +18,8 @@ const MAX_SHEET_PX: u64 = 1 << 28;
 /// and each cell is surrounded by `gap_px` pixels of background. The last row may be partly empty.
 ///
 /// # Errors
-/// [`Error::Parameter`] if there is no image or no column, or the sheet would have more than 2^28 pixels.
+/// [`Error::Parameter`] if there is no image or no column, or the sheet would have more than 2^28 pixels;
+/// [`Error::OutOfMemory`] if there is no memory for it.
 ///
 /// ```
 /// use warpfeed::image::{Image, Size, contact_sheet};
@@ -49,7 +50,9 @@ pub fn contact_sheet(images: &[Image], columns: u32, gap_px: u32) -> Result<Imag
         let got = format!("{} of up to {cell_width} x {cell_height} pixels", images.len());
         return wrong("images", "few and small enough for a sheet of at most 2^28 pixels", got);
     };
-    let mut sheet = Image::new(size);
+    let mut sheet = Image::default();
+    sheet.reserve(size)?;
+    sheet.reset(size);
     sheet.pixels_mut().fill(BACKGROUND);
     for (place, image) in (0_u64..).zip(images) {
         let Size { width, height } = image.size();

@@ -109,7 +109,7 @@ impl EntryPoints {
     /// The store.
     ///
     /// # Errors
-    /// [`Error::Io`] if a folder that the caller named cannot be used.
+    /// [`Error::Io`] if a folder that the caller named is none and cannot be made.
     pub(super) fn open(&self) -> Result<Option<Arc<EntryPointStore>>> {
         if self.limit_bytes == Some(0) {
             return Ok(None);
@@ -119,19 +119,22 @@ impl EntryPoints {
         let in_folder = |folder: &PathBuf| {
             EntryPointStore::in_folder(folder, folder_bytes).map_err(Error::io("keep entry points in", folder))
         };
+        // What cannot be read now costs time, and no more.
+        let in_memory_for = |error: Error| in_memory().with_failure(error.to_string());
+        let in_named = |folder: &PathBuf| {
+            in_folder(folder).or_else(|error| if folder.is_dir() { Ok(in_memory_for(error)) } else { Err(error) })
+        };
         let store = match &self.place {
             Place::Nowhere => return Ok(None),
             Place::Memory => in_memory(),
-            Place::Folder(folder) => in_folder(folder)?,
+            Place::Folder(folder) => in_named(folder)?,
             Place::Cache => match std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
                 Some(value) if value == "none" => return Ok(None),
                 Some(value) if value == "memory" => in_memory(),
-                Some(folder) => in_folder(&folder.into())?,
+                Some(folder) => in_named(&folder.into())?,
                 None => match file::cache_folder().map(|folder| folder.join("entry-points")) {
                     None => in_memory(),
-                    Some(folder) => {
-                        in_folder(&folder).unwrap_or_else(|error| in_memory().with_failure(error.to_string()))
-                    }
+                    Some(folder) => in_folder(&folder).unwrap_or_else(in_memory_for),
                 },
             },
         };

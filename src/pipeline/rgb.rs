@@ -41,7 +41,8 @@ impl<I: BatchImages> Batch<I> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Device`](crate::Error::Device) if the batch is on a device and cannot be copied.
+    /// [`Error::Device`](crate::Error::Device) if the batch is on a device and cannot be copied;
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is no memory for the images.
     pub fn to_rgb(&self) -> Result<Vec<Vec<Image>>> {
         let normalization = self.moment.setup.recipes.normalization();
         let view = |tensors| {
@@ -78,6 +79,10 @@ pub(super) fn rgb(
         };
         ((value * std[channel] + mean[channel]) * 255.0).round() as u8
     };
-    let rgb: Vec<u8> = (0..width * height).flat_map(|pixel| [0, 1, 2].map(|channel| byte(pixel, channel))).collect();
-    Ok(Image::from_rgb(Size::new(width as u32, height as u32), &rgb)?)
+    let (mut image, size) = (Image::default(), Size::new(width as u32, height as u32));
+    image.reserve(size)?;
+    image.reset(size);
+    let pixels = (0..).zip(image.pixels_mut());
+    pixels.for_each(|(pixel, to)| *to = [byte(pixel, 0), byte(pixel, 1), byte(pixel, 2), 255]);
+    Ok(image)
 }

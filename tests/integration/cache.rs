@@ -104,6 +104,10 @@ fn entry_points_in_a_folder_serve_the_next_run() {
     for damage in 0..4 {
         for entry in fs::read_dir(&points).unwrap() {
             let path = entry.unwrap().path();
+            // Without its key, see below.
+            if path.ends_with("key") && damage < 2 {
+                continue;
+            }
             match damage {
                 0 => fs::write(&path, [7; 1000]).unwrap(),
                 1 => fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(100).unwrap(),
@@ -117,6 +121,11 @@ fn entry_points_in_a_folder_serve_the_next_run() {
         assert!(run(4, kept(), 0).0 == want[0], "damage {damage}");
         assert_eq!(run(0, kept(), 0).1, 6, "damage {damage}");
     }
+    // A key that is none is never replaced: entry points are in memory.
+    let key = points.join("key");
+    fs::write(&key, "none").unwrap();
+    assert!(run(4, kept(), 0) == (want[0].clone(), 6));
+    assert_eq!(fs::read(&key).unwrap(), b"none");
     // A folder that cannot be made is an error if it was asked for.
     let file = folder.path().join("file");
     fs::write(&file, []).unwrap();

@@ -633,6 +633,16 @@ fn names_in_a_manifest_lead_nowhere() {
         pack(&large(), &out, &tar, &mut |_| {}).unwrap();
         assert_eq!(fs::read(&other).unwrap(), b"mine", "{name}");
     }
+    // A shard that claims to end anywhere is made again.
+    let whole = files(&out);
+    for end in [0, 1 << 40, u64::MAX] {
+        let (text, _) = text.rsplit_once(",\n").unwrap();
+        let (before, after) = text.split_once("\"end\": ").unwrap();
+        let evil = format!("{before}\"end\": {end}{}\n}}\n", after.trim_start_matches(|c: char| c.is_ascii_digit()));
+        fs::write(out.join("pack.json"), evil).unwrap();
+        pack(&large(), &out, &tar, &mut |_| {}).unwrap();
+        assert_eq!(files(&out), whole, "{end}");
+    }
 }
 
 #[test]

@@ -384,3 +384,27 @@ fn shared_masks() {
     }
     assert!(compared > 100, "{compared}");
 }
+
+#[test]
+fn an_image_of_too_many_masks_is_a_bad_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = encode_jpeg(&Image::new(Size::new(1200, 1000)), &JpegOptions::default()).unwrap();
+    std::fs::write(folder.path().join("a.jpg"), image).unwrap();
+    let of = |objects: usize| {
+        let square = r#""category_id": 3, "bbox": [0, 0, 9, 9], "segmentation": [[0, 0, 9, 0, 9, 9, 0, 9]]"#;
+        let rows: Vec<String> = (0..objects).map(|id| annotation(id as u32, 5, square)).collect();
+        let path = folder.path().join("instances.json");
+        let text = format!(
+            r#"{{"images": [{{"id": 5, "file_name": "a.jpg", "width": 1200, "height": 1000}}],
+            "annotations": [{}], "categories": [{{"id": 3, "name": "cat"}}]}}"#,
+            rows.join(",")
+        );
+        std::fs::write(&path, text).unwrap();
+        CocoFiles::open(folder.path(), &path).unwrap()
+    };
+    let error = read(&of(2000), 0, &[MASKS]).unwrap_err();
+    assert!(error.is_bad_sample() && error.to_string().contains("masks of an image's objects"), "{error}");
+    // All else of the image can be used.
+    assert_eq!(read(&of(2000), 0, &[BOXES]).unwrap().objects(), 2000);
+    assert_eq!(read(&of(20), 0, &[MASKS]).unwrap().objects(), 20);
+}
