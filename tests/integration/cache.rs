@@ -104,6 +104,10 @@ fn entry_points_in_a_folder_serve_the_next_run() {
     for damage in 0..4 {
         for entry in fs::read_dir(&points).unwrap() {
             let path = entry.unwrap().path();
+            // A damaged key is an error, and is left as it is.
+            if damage < 2 && path.ends_with("key") {
+                continue;
+            }
             match damage {
                 0 => fs::write(&path, [7; 1000]).unwrap(),
                 1 => fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(100).unwrap(),
