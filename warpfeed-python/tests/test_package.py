@@ -596,7 +596,7 @@ def test_an_iterator_that_outlives_the_modules_prints_nothing(photos: Path) -> N
         iterator = iter(loader)
         next(iterator)
         # As at the interpreter's end, which clears modules in an order of its own.
-        module.os = module._beginnings = None
+        module.os = None
         del iterator
         unfinished = module.Iteration.__new__(module.Iteration)
         del unfinished
