@@ -39,21 +39,24 @@ struct Work {
     args: &'static [&'static str],
     /// Whether an image that cannot be read is left out, and counted.
     skips: bool,
+    /// Whether keys and entry points are kept in folders, which cargo's settings for tests turn off.
+    keeps: bool,
     /// What must come out the same, of the folder and of what was printed.
     result: fn(&Path, &str) -> String,
 }
 
-const RUN: Work = Work { args: &["run", "images", "--seed", "3"], skips: false, result: digest };
+const RUN: Work = Work { args: &["run", "images", "--seed", "3"], skips: false, keeps: false, result: digest };
 
 const RUN_SHARDS: Work =
-    Work { args: &["run", "shards/shards-000000.tar", "--seed", "3"], skips: false, result: digest };
+    Work { args: &["run", "shards/shards-000000.tar", "--seed", "3"], skips: false, keeps: false, result: digest };
 
 const RUN_SKIPPING: Work =
-    Work { args: &["run", "images", "--seed", "3", "--on-error", "skip"], skips: true, result: digest };
+    Work { args: &["run", "images", "--seed", "3", "--on-error", "skip"], skips: true, keeps: false, result: digest };
 
 const RUN_STATE: Work = Work {
     args: &["run", "images", "--seed", "3", "--state", "state", "--log", "run.wlog", "--chain"],
     skips: false,
+    keeps: false,
     result: digest,
 };
 
@@ -72,6 +75,7 @@ const PACK: Work = Work {
         "--json",
     ],
     skips: true,
+    keeps: false,
     result: |folder, _| {
         let mut paths: Vec<PathBuf> = fs::read_dir(folder.join("out")).unwrap().map(|e| e.unwrap().path()).collect();
         paths.sort();
@@ -109,6 +113,9 @@ fn attempt(work: &Work, folder: &Path, library: &Path, variables: &[(&str, &str)
     command.env("LD_PRELOAD", library).envs(variables.iter().copied());
     // Nothing of this user's: indexes are kept beside shards.
     command.env("XDG_CACHE_HOME", folder).env("XDG_CONFIG_HOME", folder.join("settings"));
+    if work.keeps {
+        command.env_remove("WARPFEED_ENTRY_POINTS").env_remove("WARPFEED_PACK_KEY");
+    }
     command.stdout(fs::File::create(&stdout).unwrap()).stderr(fs::File::create(&stderr).unwrap());
     let mut child = command.spawn().unwrap();
     let deadline = Instant::now() + PATIENCE;
@@ -254,7 +261,7 @@ fn faults_that_repeat_destroy_nothing_that_is_kept() {
     let library = &library(build.path());
     let mut wrong = Vec::new();
     for (args, path) in kept {
-        let work = Work { args, skips: false, result: |_, _| String::new() };
+        let work = Work { args, skips: false, keeps: true, result: |_, _| String::new() };
         let scratch = folder();
         let first = attempt(&work, scratch.path(), library, &[]);
         assert!(first.status.is_some_and(|status| status.success()), "{args:?}: {}", first.stderr);
@@ -295,7 +302,7 @@ fn a_key_that_cannot_be_read_is_said() {
         &["pack", "images", "--output", "again", "--format", "webdataset", "--entry-points"],
         &["run", "images", "--epochs", "2"],
     ];
-    let [first, second, run] = works.map(|args| Work { args, skips: false, result: digest });
+    let [first, second, run] = works.map(|args| Work { args, skips: false, keeps: true, result: digest });
     assert!(attempt(&first, scratch.path(), library, &[]).status.unwrap().success());
     let want = attempt(&run, scratch.path(), library, &[]);
     for errno in ["5", "13", "24"] {

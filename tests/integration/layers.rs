@@ -18,7 +18,7 @@ const IMAGE: [&str; 4] = ["decode", "encode", "raster", "simd"];
 const MODULES: &[(&str, &str)] = &[
     // The ground.
     ("address", ""),
-    ("error", ""),
+    ("error", "address"),
     ("hex", ""),
     ("interpolation", ""),
     ("rng", ""),
@@ -31,6 +31,7 @@ const MODULES: &[(&str, &str)] = &[
     ("memory", "error"),
     ("npy", "atomic error"),
     ("sheet", "atomic error"),
+    ("shown", ""),
     ("threads", "error"),
     // Labels and targets, and what is done to images.
     ("cuda", "device error memory"),
@@ -66,7 +67,8 @@ const MODULES: &[(&str, &str)] = &[
     ("pack", "address atomic error fields file follow lock ops pipeline plan rank source store targets threads"),
     (
         "experiment",
-        "atomic backend cuda device error fields file hex lock mix ops pipeline plan preset rng sampler sheet source tensor threads",
+        "atomic backend cuda device error fields file hex lock mix ops pipeline plan preset rng sampler sheet shown source \
+         tensor threads",
     ),
     ("audit", "atomic backend error experiment fields file hex memory ops source threads"),
 ];
