@@ -224,7 +224,7 @@ def check_detection(samples, folder):
             annotations.append({"id": len(annotations), "image_id": i, "category_id": label, "iscrowd": 0, "bbox": box})
             annotations[-1] |= {"area": box[2] * box[3], "keypoints": [*seen, 0, 0, 0]}
         writer.write(
-            {"image/encoded": (data, "byte"), "image/class/label": (0, "int")}
+            {"image/encoded": (data, "byte")}
             | {name: (features[name], kind) for name, kind in DETECTION.items()}
         )
         # The same fields in the form that WebDataset has.
