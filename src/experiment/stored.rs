@@ -57,7 +57,7 @@ impl Stored {
     ///
     /// let slow = Stored::sleeping(EncodedImages::new([(vec![0xff, 0xd8], 7)]), Duration::from_millis(20))?;
     /// let (start, source) = (Instant::now(), slow.input.into_data_set()?);
-    /// assert_eq!((source.encoded(0)?, source.label(0)), (vec![0xff, 0xd8], 7));
+    /// assert_eq!((source.encoded(0)?, source.label(0)), (vec![0xff, 0xd8], Some(7)));
     /// assert!(start.elapsed() >= Duration::from_millis(20));
     /// # Ok::<(), warpfeed::Error>(())
     /// ```

@@ -152,7 +152,7 @@ impl<'a> SampleInfo<'a> {
 ///         "dusk"
 ///     }
 ///     fn draw(&self, rng: &mut SampleRng, sample: &SampleInfo<'_>) -> warpfeed::Result<Vec<Op>> {
-///         let most = if sample.label == 1 { 0.5 } else { 1.0 };
+///         let most = if sample.label == Some(1) { 0.5 } else { 1.0 };
 ///         Ok(vec![Brightness::new(rng.uniform(0.2, most)).into()])
 ///     }
 /// }

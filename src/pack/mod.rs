@@ -231,7 +231,7 @@ pub struct PackReport {
 /// let report = pack(&source, &out, &PackOptions::new(RecordFormat::WebDataset), &mut |_done| {})?;
 /// assert_eq!((report.images, report.shards), (5, vec![out.join("train-000000.tar")]));
 /// let packed = open(&out)?.into_data_set()?;
-/// assert_eq!((packed.len(), packed.label(4)), (5, 4));
+/// assert_eq!((packed.len(), packed.label(4)), (5, Some(4)));
 /// assert_eq!(packed.encoded(4)?, jpeg);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```

@@ -36,7 +36,7 @@ macro_rules! presets {
         /// ```
         /// use warpfeed::{Pipeline, Preset, source::EncodedImages, image::Size};
         ///
-        /// let images = EncodedImages::new([(Vec::new(), 0)]);
+        /// let images = EncodedImages::new([(Vec::new(), 0)]).with_classes(["cat", "dog"]);
         /// let pipeline = Pipeline::builder(images.clone()).preset(Preset::Train).build()?;
         /// assert_eq!(pipeline.image_size(), Size::new(224, 224));
         ///

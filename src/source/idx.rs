@@ -31,7 +31,7 @@ const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 /// std::fs::write(&images, [0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 10, 20, 30, 40, 50, 60]).unwrap();
 /// std::fs::write(folder.path().join("t10k-labels-idx1-ubyte"), [0, 0, 8, 1, 0, 0, 0, 2, 7, 9]).unwrap();
 /// let source = IdxFile::open(&images)?;
-/// assert_eq!((source.len(), source.label(1)), (2, 9));
+/// assert_eq!((source.len(), source.label(1)), (2, Some(9)));
 /// assert_eq!(source.encoded(1)?, b"P5\n3 1\n255\n\x28\x32\x3c");
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
