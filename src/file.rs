@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -62,7 +62,7 @@ impl Identity {
 #[cfg(feature = "experiment")]
 pub(crate) fn version_of_sample(name: &str) -> Option<u64> {
     let version = |path: &Path| {
-        let metadata = fs::metadata(path).ok().filter(Metadata::is_file)?;
+        let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file)?;
         Some(Identity::of(&metadata).version() ^ metadata.len())
     };
     let place = [" at byte ", " row "].iter().find_map(|word| name.rsplit_once(word)).map_or(name, |(file, _)| file);
@@ -169,6 +169,7 @@ pub(crate) fn open_with_metadata(path: &Path) -> Result<(File, Metadata)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn regular_files_open_and_links_to_them() {

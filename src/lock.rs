@@ -55,6 +55,7 @@ impl Lock {
     }
 
     /// The text of whoever has locked the file at `path`, if it is one that `is_wrong`; `None` if nobody has.
+    #[cfg(feature = "experiment")]
     pub(crate) fn holder(path: &Path, is_wrong: impl Fn(&str) -> bool) -> io::Result<Option<String>> {
         // Whoever has just taken the lock has not written a text yet, and the file has that of an earlier one.
         for tries in (0..TRIES).rev() {
@@ -66,6 +67,7 @@ impl Lock {
         Ok(None)
     }
 
+    #[cfg(feature = "experiment")]
     fn holder_now(path: &Path) -> io::Result<Option<String>> {
         let held = held();
         let Ok(id) = fs::metadata(path).map(|metadata| FileId::of(path, &metadata)) else { return Ok(None) };
@@ -199,6 +201,7 @@ fn host() -> String {
 #[derive(Clone, Copy)]
 enum Kind {
     Exclusive,
+    #[cfg(feature = "experiment")]
     Shared,
 }
 
@@ -209,6 +212,7 @@ fn try_lock(file: &File, kind: Kind) -> io::Result<bool> {
     use rustix::io::Errno;
     let operation = match kind {
         Kind::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        #[cfg(feature = "experiment")]
         Kind::Shared => FlockOperation::NonBlockingLockShared,
     };
     match fcntl_lock(file, operation) {
