@@ -22,7 +22,7 @@ import zlib
 import pyarrow
 import pyarrow.parquet
 import webdataset.tariterators
-from tfrecord import TFRecordWriter, example_pb2, iterator_utils, reader  # noqa: F401
+from tfrecord import TFRecordWriter, example_pb2
 
 IMAGES = ("jpg", "jpeg", "png", "webp", "pgm", "ppm")
 
