@@ -212,7 +212,14 @@ fn shared_cases() {
         let MaskValues::U8(want) = &*want.planes()[0] else { panic!("{what}") };
         check_mask(plane(&made, "mask", 0), want, &ops, &what);
         if most == 0.0 {
-            assert_eq!(made.boxes().unwrap().valid(size(case.size_out), 1.0, 1.0), case.valid, "{what}");
+            let (made, out) = (made.boxes().unwrap(), case.size_out.map(|side| side as f32));
+            for (i, ours) in made.valid(size(case.size_out), 1.0, 1.0).into_iter().enumerate() {
+                let [x1, y1, x2, y2] = made.to(BoxFormat::Xyxy).rows()[i];
+                let outside = (-x1).max(-y1).max(x2 - out[0]).max(y2 - out[1]);
+                // torchvision drops what f32 put outside.
+                let rounded = ours && outside > 0.0 && outside < ROUNDED as f32;
+                assert!(ours == case.valid[i] || rounded, "{what}: box {i} is {ours}, outside by {outside}");
+            }
             exact += 1;
         } else {
             near += 1;
