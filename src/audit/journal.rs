@@ -4,9 +4,10 @@ use super::Split;
 use super::record::Record;
 use crate::error::{Error, Result};
 use crate::file::open_by;
+use crate::lock::{Lock, only_writer};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, TryLockError};
-use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Version of the records.
@@ -36,6 +37,8 @@ struct Audited {
 pub(super) struct Journal {
     path: PathBuf,
     file: BufWriter<File>,
+    /// Keeps other audits away.
+    _lock: Option<Lock>,
 }
 
 impl Journal {
@@ -53,19 +56,9 @@ impl Journal {
     ) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         let path = folder.join("audit.jsonl");
+        let lock = only_writer("audit", "out", &path, "an audit")?;
         let opened = open_by(&path, File::options().read(true).write(true).create(true).truncate(false));
         let (mut file, _) = opened.map_err(Error::io("open", &path))?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                let expected = "a folder that no other audit is writing to";
-                return Err(Error::parameter("audit", "out", expected, folder.display()));
-            }
-            // Some network file systems have no locks.
-            Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Unsupported => {
-                return Err(Error::io("lock", &path)(error));
-            }
-            _ => {}
-        }
         let splits = splits.iter().map(Audited::of).collect();
         let subject = Subject { audit: VERSION, splits, fields: fields.to_vec() };
         let images: u64 = subject.splits.iter().map(|split| split.images).sum();
@@ -96,7 +89,7 @@ impl Journal {
         let keep = if resume && is_ours { end } else { 0 };
         let begin = |file: &mut File| file.set_len(keep).and_then(|()| file.seek(SeekFrom::Start(keep))).map(drop);
         begin(&mut file).map_err(Error::io("write", &path))?;
-        let mut journal = Self { path, file: BufWriter::with_capacity(1 << 16, file) };
+        let mut journal = Self { path, file: BufWriter::with_capacity(1 << 16, file), _lock: lock };
         if keep == 0 {
             journal.write(&subject)?;
         }

@@ -254,6 +254,22 @@ fn an_interrupted_audit_goes_on() {
 }
 
 #[test]
+fn a_folder_has_one_audit_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let splits = || vec![Split { name: "train".to_owned(), images: Arc::new(common::source(3)) }];
+    let mut options = AuditOptions::default();
+    options.folder = Some(folder.path().to_owned());
+    let mut refused = Vec::new();
+    let mut meanwhile = |_| refused.extend(audit(splits(), &options, &mut |_| {}).err().map(|error| error.to_string()));
+    audit(splits(), &options, &mut meanwhile).unwrap();
+    assert!(!refused.is_empty());
+    let holder = format!("process {}", std::process::id());
+    assert!(refused.iter().all(|text| text.contains(&holder) && text.contains("audit.jsonl")), "{refused:?}");
+    audit(splits(), &options, &mut |_| {}).unwrap();
+    assert!(!folder.path().join(".audit.jsonl.lock").exists());
+}
+
+#[test]
 #[cfg(unix)]
 fn an_image_that_was_replaced_is_looked_at_again() {
     let folder = tempfile::tempdir().unwrap();
