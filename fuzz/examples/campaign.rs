@@ -5,6 +5,7 @@
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
@@ -18,7 +19,7 @@ use warpfeed::{
     image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg},
     source::EncodedImages,
 };
-use warpfeed_fuzz::{CHOICES_BYTES, TARGETS};
+use warpfeed_fuzz::{CHOICES_BYTES, TARGETS, good_log, good_manifest};
 
 /// Largest size of an input.
 const MAX_BYTES: usize = 64 << 10;
@@ -30,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_FINDINGS: usize = 100;
 
 /// Shares of the inputs by target, in the order of [`TARGETS`].
-const SHARES: [u32; TARGETS.len()] = [30, 10, 12, 4, 4, 8, 7, 7, 5, 4, 4, 3, 3, 3, 2, 2, 2, 3, 3, 3, 2, 1];
+const SHARES: [u32; TARGETS.len()] = [30, 10, 12, 4, 4, 8, 7, 7, 5, 4, 4, 3, 3, 3, 2, 2, 2, 3, 3, 3, 2, 1, 2, 1];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -160,6 +161,8 @@ impl Inputs {
             "index" => vec![vec![0; 3], vec![0; 30]],
             "list" => vec![b"a/b.jpg\t3\n# no\n\nc d.png\t4294967295\r\n/e\t0".to_vec()],
             "json" => texts(),
+            "log" => [false, true].map(good_log).to_vec(),
+            "manifest" => vec![good_manifest()],
             _ => corpus(name),
         });
         assert!(good.iter().all(|good| !good.is_empty()), "to be run in fuzz/");
@@ -186,11 +189,80 @@ impl Inputs {
             let choices: [u8; CHOICES_BYTES] = rng.random();
             return (target, [&choices, &input[..]].concat());
         }
+        if ["json", "contract", "log", "manifest"].contains(&TARGETS[target].0) && rng.random_ratio(3, 4) {
+            return (target, other_values(&input, &mut rng));
+        }
         for _ in 0..1 << rng.random_range(0..5) {
             mutate(&mut input, &good[rng.random_range(0..good.len())], &mut rng);
         }
         input.truncate(MAX_BYTES);
         (target, input)
+    }
+}
+
+/// Lines of JSON, or one text of it, in which up to three values are others.
+fn other_values(input: &[u8], rng: &mut ChaCha8Rng) -> Vec<u8> {
+    let mut values = match serde_json::from_slice::<Value>(input) {
+        Ok(whole) => vec![whole],
+        Err(_) => input.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect(),
+    };
+    for _ in 0..rng.random_range(1..=3) {
+        let at = rng.random_range(0..values.len());
+        change(&mut values[at], rng);
+    }
+    let is_indented = values.len() == 1;
+    let text = |value: &Value| if is_indented { format!("{value:#}\n") } else { format!("{value}\n") };
+    values.iter().map(text).collect::<String>().into_bytes()
+}
+
+/// Replaces one of the values within a value: by a number, a path, another of its kind, or one from nearby.
+fn change(value: &mut Value, rng: &mut ChaCha8Rng) {
+    const NUMBERS: [i64; 10] = [0, 1, -1, 2, 7, 255, 1 << 31, 1 << 32, 1 << 40, i64::MAX];
+    const TEXTS: [&str; 12] = [
+        "",
+        ".",
+        "../evil",
+        "/etc/passwd",
+        "/dev/zero",
+        "evil/a",
+        "http://127.0.0.1:9/a.tar",
+        "-",
+        "a\nb",
+        "1/2",
+        "ff",
+        "\u{202e}",
+    ];
+    match value {
+        Value::Object(entries) if !entries.is_empty() && rng.random_ratio(9, 10) => {
+            let at = rng.random_range(0..entries.len());
+            if rng.random_ratio(1, 20) {
+                let name = entries.keys().nth(at).cloned().expect("it is below the length");
+                entries.remove(&name);
+            } else {
+                change(entries.values_mut().nth(at).expect("it is below the length"), rng);
+            }
+        }
+        Value::Array(values) if !values.is_empty() && rng.random_ratio(4, 5) => {
+            let at = rng.random_range(0..values.len());
+            match rng.random_range(0..10) {
+                0 => drop(values.remove(at)),
+                1 => values.insert(at, values[at].clone()),
+                2 => values.swap(at, 0),
+                _ => change(&mut values[at], rng),
+            }
+        }
+        _ => {
+            *value = match (rng.random_range(0..12), value.as_u64()) {
+                (0..=2, _) => NUMBERS[rng.random_range(0..NUMBERS.len())].into(),
+                (3, _) => u64::MAX.into(),
+                (4, _) => {
+                    [Value::Null, true.into(), false.into(), 1e308.into(), 0.5.into()][rng.random_range(0..5)].clone()
+                }
+                (5, _) => [json!([]), json!({}), json!([[0, 1]])][rng.random_range(0..3)].clone(),
+                (6..=8, Some(number)) => number.wrapping_add_signed(rng.random_range(-3..=3)).into(),
+                _ => TEXTS[rng.random_range(0..TEXTS.len())].into(),
+            }
+        }
     }
 }
 

@@ -2,10 +2,12 @@
 
 mod annotations;
 mod device;
+mod foreign;
 mod written;
 
 pub use annotations::{coco, voc, yaml, yolo};
 pub use device::device;
+pub use foreign::{good_log, good_manifest, log, manifest};
 pub use written::{contract, metadata, targets, transforms};
 
 use std::cell::{OnceCell, RefCell};
@@ -31,7 +33,7 @@ use warpfeed_image::decode::{
 pub type Target = fn(&[u8]);
 
 /// All targets by name. If a target has a folder in `corpus/`, it has the same name.
-pub const TARGETS: [(&str, Target); 22] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("image", image),
     ("oddities", oddities),
     ("kernel_steps", kernel_steps),
@@ -54,6 +56,8 @@ pub const TARGETS: [(&str, Target); 22] = [
     ("yolo", yolo),
     ("yaml", yaml),
     ("contract", contract),
+    ("log", log),
+    ("manifest", manifest),
 ];
 
 /// Largest image that is decoded. A larger one would take time and reach no other code.

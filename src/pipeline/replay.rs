@@ -152,7 +152,8 @@ impl Replay {
     /// The part of each epoch that the run had: `0/1` for all of it, as [`Partition`](crate::Partition) is written.
     #[must_use]
     pub fn partition(&self) -> String {
-        let number = |i| self.description.pipeline["partition"][i].as_u64().unwrap_or(i as u64);
+        let partition = self.description.pipeline.get("partition");
+        let number = |i| partition.and_then(|numbers| numbers[i].as_u64()).unwrap_or(i as u64);
         format!("{}/{}", number(0), number(1))
     }
 

@@ -448,6 +448,11 @@ fn a_line_of_another_run_is_refused_and_causes_no_panic() {
         let error = Replay::open(&path).unwrap().batch(&pipeline, 1).unwrap_err();
         assert!(error.to_string().contains("run.wlog"), "{changed}: {error}");
     }
+    fs::write(&path, text.replacen("\"partition\"", "\"part\"", 1)).unwrap();
+    let replay = Replay::open(&path).unwrap();
+    assert_eq!(replay.partition(), "0/1");
+    let error = replay.batch(&pipeline, 1).unwrap_err().to_string();
+    assert!(error.contains("run.wlog") && error.contains("part"), "{error}");
 }
 
 #[test]
