@@ -83,14 +83,20 @@ struct Walk {
     lines: Lines,
     /// What the current line says.
     passed: Passed,
-    /// The last state in the lines before the current one.
-    before: Option<EpochState>,
+    /// States from which the current line can be reached, in the order of their places. A run that went on with an
+    /// older state, or began again, has lines of earlier places after those of later ones.
+    states: Vec<EpochState>,
 }
+
+/// Most states that are kept. If there are more, every second one goes; the walk from one to a line is longer then.
+const MOST_STATES: usize = 4_096;
 
 /// The parts of a line that are read.
 #[derive(Default, Deserialize)]
 struct Passed {
     step: u64,
+    epoch: u64,
+    first: u64,
     #[serde(default)]
     before: Option<EpochState>,
     #[serde(default)]
@@ -99,24 +105,34 @@ struct Passed {
 
 impl Walk {
     fn open(path: &Path) -> Result<Self> {
-        Ok(Self { lines: Lines::open(path)?, passed: Passed::default(), before: None })
+        Ok(Self { lines: Lines::open(path)?, passed: Passed::default(), states: Vec::new() })
     }
 
     /// Goes to the next line, and returns its step; `None` at the end.
     fn next(&mut self) -> Result<Option<u64>> {
-        self.before = self.passed.state.take().or(self.before.take());
+        self.states.extend(self.passed.state.take());
         if !self.lines.next()? {
             return Ok(None);
         }
         self.passed = self.lines.parse()?;
-        self.before = self.passed.before.take().or(self.before.take());
+        let place = (self.passed.epoch, self.passed.first);
+        while self.states.pop_if(|state| (state.epoch(), state.position()) > place).is_some() {}
+        self.states.extend(self.passed.before.take());
+        if self.states.len() > MOST_STATES {
+            // The first one of an epoch may have what later ones were made from.
+            let (mut number, mut epoch) = (0, None);
+            self.states.retain(|state| {
+                number += 1;
+                epoch.replace(state.epoch()) != Some(state.epoch()) || number % 2 == 0
+            });
+        }
         Ok(Some(self.passed.step))
     }
 
     /// The current line.
     fn line(&self) -> Result<Found> {
         let line: LoggedBatch = self.lines.parse()?;
-        let before = self.before.clone().filter(|state| state.epoch() == line.epoch);
+        let before = self.states.last().filter(|state| state.epoch() == line.epoch).cloned();
         Ok(Found { line, before })
     }
 }

@@ -7,6 +7,7 @@
  *   FAULT_TIMES   how many calls fail from there on; 1 by default
  *   FAULT_PATH    only calls with this text in their file's path are counted
  *   FAULT_ERRNO   the error; by default each kind has its own
+ *   FAULT_ACTION  instead of failing: kill or stop ends or stops the process, fork starts a child that lives for 2 s
  *   FAULT_LOG     file to which the call that failed is written
  *
  * Allocations count from 64 KiB on. Standard error can always be written, or nothing could be said about a fault.
@@ -17,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -26,6 +28,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { ALLOC, OPEN, READ, WRITE, RENAME, THREAD, SYNC, KINDS };
@@ -37,7 +40,7 @@ static const int errors[KINDS] = { ENOMEM, EMFILE, EIO, ENOSPC, EIO, EAGAIN, EIO
 static atomic_long counts[KINDS];
 static int armed, failing = -1, failing_errno;
 static long failing_at, failing_times = 1;
-static const char *failing_path;
+static const char *failing_path, *failing_action;
 
 /* The C library's own, under their other names: what `dlsym` would find them by allocates itself. */
 extern void *__libc_malloc(size_t size);
@@ -55,6 +58,7 @@ __attribute__((constructor)) static void start(void) {
   failing_times = times ? atol(times) : 1;
   failing_errno = error ? atoi(error) : 0;
   failing_path = getenv("FAULT_PATH");
+  failing_action = getenv("FAULT_ACTION");
   armed = 1;
 }
 
@@ -77,6 +81,19 @@ __attribute__((destructor)) static void end(void) {
   }
 }
 
+/* What happens instead of a failure. A child makes system calls only: it has the locks of all other threads. */
+static void act(void) {
+  if (!strcmp(failing_action, "fork")) {
+    if (syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) == 0) {
+      struct timespec two_seconds = { 2, 0 };
+      syscall(SYS_nanosleep, &two_seconds, 0);
+      syscall(SYS_exit_group, 0);
+    }
+  } else {
+    syscall(SYS_kill, syscall(SYS_getpid), strcmp(failing_action, "kill") ? SIGSTOP : SIGKILL);
+  }
+}
+
 /* Whether this call is one to fail. */
 static int fails(int kind, const char *call, const char *what) {
   char line[512];
@@ -87,6 +104,10 @@ static int fails(int kind, const char *call, const char *what) {
     return 0;
   snprintf(line, sizeof line, "%s %s\n", call, what);
   put("FAULT_LOG", line);
+  if (failing_action) {
+    act();
+    return 0;
+  }
   errno = failing_errno ? failing_errno : errors[kind];
   return 1;
 }

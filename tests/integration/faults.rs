@@ -135,7 +135,7 @@ fn attempt(work: &Work, folder: &Path, library: &Path, variables: &[(&str, &str)
 }
 
 /// A new folder with six images, one of them progressive, and a shard of them.
-fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut jpegs: Vec<(Vec<u8>, u32)> = (0..6).map(|i| (common::jpeg(300, 220, i), i as u32 % 2)).collect();
     let progressive = JpegOptions { progressive: true, ..JpegOptions::default() };
@@ -150,7 +150,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-fn library(folder: &Path) -> PathBuf {
+pub(crate) fn library(folder: &Path) -> PathBuf {
     let library = folder.join("fail.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/fail.c");
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
@@ -218,7 +218,7 @@ fn inject(work: &Work) {
 }
 
 /// All files whose path has this text, with their contents.
-fn files_of(folder: &Path, text: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn files_of(folder: &Path, text: &str) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

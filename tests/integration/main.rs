@@ -28,6 +28,7 @@ mod label_storage;
 mod launched;
 mod layers;
 mod memory;
+mod mishaps;
 mod mix;
 mod other_ranks;
 mod pack;

@@ -1,6 +1,7 @@
 //! A logged run's batches come again byte for byte, and a log that was changed is noticed.
 
 use crate::common::{self, WithBad, jpeg, small, source};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::image::{Image, Size};
@@ -240,6 +241,38 @@ fn batches_of_a_stream_come_again() {
         // Places in the stream are in few lines.
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().filter(|line| line.contains("\"state\"")).count(), 3);
+    }
+}
+
+/// The first process was killed before it wrote a state, the second one after it had written more lines.
+#[test]
+fn batches_of_a_stream_come_again_after_kills() {
+    let (folder, path) = new_log();
+    let shards = folder.path().join("shards");
+    pack(&source(40), &shards, &PackOptions::new(RecordFormat::WebDataset), &mut |_| {}).unwrap();
+    let stream = OpenOptions { window: Some(5), ..OpenOptions::default() }.open(&shards).unwrap();
+    let pipeline = small(stream).batch_size(2).threads(1).build().unwrap();
+    let mut saved = None;
+    let mut want = BTreeMap::new();
+    for (begins, batches) in [(0, 7), (0, 9), (5, 11), (11, 20)] {
+        let epoch = match begins {
+            0 => pipeline.epoch(0),
+            _ => pipeline.resume(&saved.take().unwrap()).unwrap(),
+        };
+        let mut log = RunLog::open(&path, &pipeline, &options(true, true)).unwrap();
+        for (step, batch) in (begins..batches).zip(epoch) {
+            let batch = batch.unwrap();
+            if [4, 10].contains(&step) {
+                saved = Some(batch.state());
+            }
+            log.write(step, &batch).unwrap();
+            want.insert(step, seen(&batch));
+        }
+    }
+    let replay = Replay::open(&path).unwrap();
+    assert_eq!(replay.verify(&pipeline, 100, 0).unwrap().len(), 7 + 9 + 6 + 9);
+    for (step, want) in want {
+        assert!(seen(&replay.batch(&pipeline, step).unwrap()) == want, "step {step}");
     }
 }
 
