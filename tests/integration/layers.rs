@@ -70,7 +70,7 @@ const MODULES: &[(&str, &str)] = &[
         "atomic backend cuda device error fields file hex lock mix ops pipeline plan preset rng sampler sheet shown source \
          tensor threads",
     ),
-    ("audit", "atomic backend error experiment fields file hex memory ops source threads"),
+    ("audit", "atomic backend error experiment fields file hex lock memory ops source threads"),
 ];
 
 #[test]
