@@ -7,15 +7,15 @@
 mod common;
 
 use std::time::Duration;
-use warpfeed::experiment::augment_load::{self, augment_load};
-use warpfeed::experiment::configurations::{self, configurations, worker_counts};
-use warpfeed::experiment::diagnose::{self, diagnose};
-use warpfeed::experiment::peers::peers;
-use warpfeed::experiment::report::Report;
-use warpfeed::experiment::step::{Pace, StatedStep};
-use warpfeed::experiment::subject::{Model, Subject};
-use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{Preset, Result, Strategy, source::EncodedImages};
+use warpfeed_bench::augment_load::{self, augment_load};
+use warpfeed_bench::configurations::{self, configurations, worker_counts};
+use warpfeed_bench::diagnose::{self, diagnose};
+use warpfeed_bench::peers::peers;
+use warpfeed_bench::report::Report;
+use warpfeed_bench::step::{Pace, StatedStep};
+use warpfeed_bench::subject::{Model, Subject};
+use warpfeed_bench::workers::{self, workers};
 
 fn main() -> Result<()> {
     let asked: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();

@@ -6,8 +6,8 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use std::fmt;
 use std::num::NonZero;
-use warpfeed::experiment::trial::Trial;
 use warpfeed::{Builder, Pipeline, Preset, Strategy, ops::Transform, source::EncodedImages};
+use warpfeed_bench::trial::Trial;
 
 struct Case {
     name: String,

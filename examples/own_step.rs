@@ -1,13 +1,13 @@
 //! Measures your own training step: how much of an epoch is training, and how much is waiting for batches?
 
 use std::time::{Duration, Instant};
-use warpfeed::experiment::step::{Outcome, TrainingStep};
 use warpfeed::{
     Batch, Pipeline, Result,
-    experiment::synth::image,
     image::{JpegOptions, encode_jpeg},
     source::EncodedImages,
 };
+use warpfeed_bench::step::{Outcome, TrainingStep};
+use warpfeed_bench::synth::image;
 
 /// Learns the mean of all pixel values.
 struct Mean(f64);

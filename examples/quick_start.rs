@@ -3,10 +3,10 @@
 
 use warpfeed::{
     DType, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Result,
-    experiment::synth::{SynthSettings, write_folder},
     ops::{random_horizontal_flip, random_rotation, random_vertical_flip},
     source::ImageFolder,
 };
+use warpfeed_bench::synth::{SynthSettings, write_folder};
 
 fn main() -> Result<()> {
     let folder = std::env::args_os().nth(1).map_or_else(

@@ -7,9 +7,9 @@ use candle_core::{D, DType as CandleType, Device, Tensor};
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Linear, Module, Optimizer, VarBuilder, VarMap, conv2d, linear, loss};
 use warpfeed::{
     DType, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Result,
-    experiment::synth::{SynthSettings, write_folder},
     source::{ImageFolder, Source},
 };
+use warpfeed_bench::synth::{SynthSettings, write_folder};
 
 const SIDE_PX: u32 = 64;
 const EPOCHS: u64 = 8;

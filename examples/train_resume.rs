@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use warpfeed::experiment::{
-    replay::write_batch,
-    synth::{SynthSettings, write_folder},
-};
 use warpfeed::prelude::*;
 use warpfeed::source::open_splits;
 use warpfeed::{EpochState, Error, LogOptions, Mix, Replay, Result, RunLog, Stats, TargetSpec, Targets};
+use warpfeed_bench::{
+    replay::write_batch,
+    synth::{SynthSettings, write_folder},
+};
 
 const SIDE_PX: u32 = 32;
 const EPOCHS: u64 = 3;

@@ -65,8 +65,7 @@ pub fn without_secrets(spec: &str) -> Cow<'_, str> {
 }
 
 /// A message without the secret parts of the URLs in it.
-#[cfg(any(feature = "cloud", feature = "cli"))]
-pub(crate) fn message_without_secrets(message: &str) -> String {
+pub fn message_without_secrets(message: &str) -> String {
     let ends = |byte: char| byte.is_whitespace() || "\"'`<>".contains(byte);
     message
         .split_inclusive(ends)

@@ -110,7 +110,7 @@ pub fn apply_with_fields(
 }
 
 /// An image as a PNM file, from which the next call of [`apply`] goes on.
-pub(crate) fn pnm(image: &Image) -> Vec<u8> {
+pub fn pnm(image: &Image) -> Vec<u8> {
     let mut file = pnm_header(image.size(), 3).into_bytes();
     file.extend_from_slice(&image.to_rgb());
     file

@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A temporary file that has not been written to for this long belongs to no running process.
-pub(crate) const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
+pub const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 
 /// Writes `path` through a temporary file beside it, which is renamed once it is complete. A failed or killed write
 /// leaves the previous file as it was; a killed one may also leave `.NAME.RANDOM.tmp` ([`remove_leftovers`]). A power
 /// loss may leave the file empty: [`write_synced`] is for files that must survive one.
 ///
 /// It replaces whatever is at `path`, even a pipe. [`write_output`] is for files that the user names.
-pub(crate) fn write(path: &Path, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
+pub fn write(path: &Path, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
     write_then(path, contents, |_| Ok(()), |_| Ok(()))
 }
 
 /// Writes `path` like [`write`]. If `path` is a device or a pipe, writes to it directly.
-pub(crate) fn write_output(path: &Path, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
+pub fn write_output(path: &Path, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         let opened = File::options().write(true).open(path);
         return opened.and_then(|file| fill(file, contents)).map(drop).map_err(Error::io("write", path));
@@ -29,7 +29,7 @@ pub(crate) fn write_output(path: &Path, contents: impl FnOnce(&mut BufWriter<Fil
 }
 
 /// Writes `path` like [`write`]. When it returns, the file and its name also survive a power loss.
-pub(crate) fn write_synced(path: &Path, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
+pub fn write_synced(path: &Path, contents: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> Result<()> {
     write_then(path, contents, File::sync_all, |path| sync_folder(folder_of(path)))
 }
 
@@ -76,7 +76,7 @@ fn intended_name(temporary: &str) -> Option<&str> {
 
 /// Removes the temporary files that killed writes have left in `folder`: those whose intended name `is_ours` accepts,
 /// and that have not been written to for `age`.
-pub(crate) fn remove_leftovers(folder: &Path, age: Duration, is_ours: impl Fn(&str) -> bool) -> Result<()> {
+pub fn remove_leftovers(folder: &Path, age: Duration, is_ours: impl Fn(&str) -> bool) -> Result<()> {
     let is_leftover = |entry: &DirEntry| {
         entry.file_name().to_str().and_then(intended_name).is_some_and(&is_ours)
             && entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|time| {
@@ -97,7 +97,7 @@ pub(crate) fn remove_leftovers(folder: &Path, age: Duration, is_ours: impl Fn(&s
 }
 
 /// Makes the names in `folder` survive a power loss.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(windows) {
         return Ok(()); // Folders cannot be opened there.
     }
@@ -116,7 +116,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// The folder that contains `path`.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -267,7 +267,8 @@ impl Error {
         Self::Foreign { source: error.into(), bad_sample: true }
     }
 
-    pub(crate) fn parameter(
+    #[doc(hidden)]
+    pub fn parameter(
         operation: &'static str,
         parameter: &'static str,
         expected: impl Into<String>,
@@ -280,19 +281,22 @@ impl Error {
         Self::Unfit { operation, message: message.into() }
     }
 
-    pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    #[doc(hidden)]
+    pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
     }
 
     /// An error with the message of a caught panic.
-    pub(crate) fn panic(panic: &(dyn std::any::Any + Send)) -> Self {
+    #[doc(hidden)]
+    pub fn panic(panic: &(dyn std::any::Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let message = text.or_else(|| panic.downcast_ref::<String>().cloned());
         Self::Panic { message: message.unwrap_or_else(|| "no message".to_owned()) }
     }
 
-    pub(crate) fn decode(format: &'static str, message: impl Into<String>) -> Self {
+    #[doc(hidden)]
+    pub fn decode(format: &'static str, message: impl Into<String>) -> Self {
         Self::Decode { format, message: message.into() }
     }
 }

@@ -6,7 +6,8 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
-pub(crate) use warpfeed_image::file::{Keeper, Share, most_open, open, open_by};
+pub use warpfeed_image::file::open_by;
+pub(crate) use warpfeed_image::file::{Keeper, Share, most_open, open};
 
 /// warpfeed's folder in the user's cache folder. `None` if no variable names the latter.
 pub(crate) fn cache_folder() -> Option<PathBuf> {
@@ -59,8 +60,7 @@ impl Identity {
 
 /// The version of the file that a sample comes from, by the sample's name: a file, a member of one (`a.tar/1.jpg`), or a
 /// place in one (`a.rec at byte 7`). `None` if there is no such file.
-#[cfg(feature = "experiment")]
-pub(crate) fn version_of_sample(name: &str) -> Option<u64> {
+pub fn version_of_sample(name: &str) -> Option<u64> {
     let version = |path: &Path| {
         let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file)?;
         Some(Identity::of(&metadata).version() ^ metadata.len())
@@ -153,7 +153,7 @@ pub(crate) fn too_long(max_bytes: u64) -> io::Error {
 }
 
 /// What was read of a file; `None` if there is none.
-pub(crate) fn if_there<T>(read: Result<T>) -> Result<Option<T>> {
+pub fn if_there<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
         read => read.map(Some),

@@ -110,19 +110,12 @@
 mod address;
 mod apply;
 mod atomic;
-#[cfg(feature = "experiment")]
-pub mod audit;
 mod backend;
-#[cfg(feature = "cli")]
-mod command;
 pub mod contract;
 mod cuda;
 mod device;
-mod doctor;
 mod engine;
 mod error;
-#[cfg(feature = "experiment")]
-pub mod experiment;
 pub mod fields;
 mod file;
 mod follow;
@@ -144,8 +137,6 @@ mod rng;
 mod sampler;
 mod sampling;
 mod sheet;
-#[cfg(any(feature = "cli", feature = "experiment"))]
-mod shown;
 pub mod source;
 #[cfg(feature = "cloud")]
 mod store;
@@ -160,11 +151,8 @@ use warpfeed_image::{decode, encode, raster, simd};
 
 pub use apply::{ApplyOptions, apply, apply_with_fields};
 pub use backend::LeftToCpu;
-#[cfg(feature = "cli")]
-pub use command::command;
 pub use cuda::CudaBuffer;
 pub use device::{DecodePath, Device, StreamPriority};
-pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
 pub use mix::{Mix, MixMode, Mixed};
 pub use opening::Thumbnail;
@@ -209,6 +197,55 @@ pub mod prelude {
         Batch, Builder, DType, DecodePath, Device, Epoch, EpochState, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout,
         OnError, Pipeline, Preset, Rank, Strategy, TargetSpec, Targets, view,
     };
+}
+
+/// What the crates `warpfeed-bench` and `warpfeed-cli` use of the library's inside. It changes in any version.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::address::message_without_secrets;
+    pub use crate::apply::pnm;
+    pub use crate::backend::Twice;
+    pub use crate::memory::reserve;
+    pub use crate::ops::orientation::oriented;
+    pub use crate::pipeline::HostImages;
+    pub use crate::rng::{Domain, SampleRng};
+    #[cfg(feature = "candle")]
+    pub use crate::tensor::candle_failed;
+
+    pub mod atomic {
+        pub use crate::atomic::{
+            LEFTOVER_AGE, folder_of, remove_leftovers, sync_folder, write, write_output, write_synced,
+        };
+    }
+    pub mod cards {
+        pub use crate::backend::cuda::cards::{Card, cards, pci_addresses};
+    }
+    pub mod driver {
+        pub use crate::cuda::driver::{check, driver_is_there};
+    }
+    pub mod fatbin {
+        pub use crate::backend::cuda::fatbin::{REMEDY, architectures, compiler, fatbin, keep_loaded, lack, path};
+    }
+    pub mod file {
+        pub use crate::file::{if_there, open_by, version_of_sample};
+    }
+    pub mod hex {
+        pub use crate::hex::{hex, unhex};
+    }
+    pub mod lock {
+        pub use crate::lock::{Lock, beside, is_held, only_writer};
+    }
+    pub mod measure {
+        pub use crate::backend::cuda::measure::Spin;
+        pub use crate::backend::cuda::measure::decode_only::{Area, Beside, Decoders, beside_a_step, decode_only};
+        pub use crate::backend::cuda::measure::decode_whole::{Whole, WholeDecoder};
+    }
+    pub mod route {
+        pub use crate::backend::cuda::route::{is_jpeg_for_device, on_hardware};
+    }
+    pub mod threads {
+        pub use crate::threads::{MAX_THREADS, spawn_scoped};
+    }
 }
 
 /// The Rust code of README.md and docs/ compiles.

@@ -35,7 +35,7 @@ struct Held {
 /// Keeps other processes, and others in this process, away from something. A killed process leaves a file but no lock.
 /// On file systems without locks, and on systems other than Linux, only others in this process are kept away.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub struct Lock {
     path: PathBuf,
     id: FileId,
     process: u32,
@@ -55,8 +55,7 @@ impl Lock {
     }
 
     /// The text of whoever has locked the file at `path`, if it is one that `is_wrong`; `None` if nobody has.
-    #[cfg(feature = "experiment")]
-    pub(crate) fn holder(path: &Path, is_wrong: impl Fn(&str) -> bool) -> io::Result<Option<String>> {
+    pub fn holder(path: &Path, is_wrong: impl Fn(&str) -> bool) -> io::Result<Option<String>> {
         // Whoever has just taken the lock has not written a text yet, and the file has that of an earlier one.
         for tries in (0..TRIES).rev() {
             match Self::holder_now(path)?.filter(|text| is_wrong(text)) {
@@ -67,7 +66,6 @@ impl Lock {
         Ok(None)
     }
 
-    #[cfg(feature = "experiment")]
     fn holder_now(path: &Path) -> io::Result<Option<String>> {
         let held = held();
         let Ok(id) = fs::metadata(path).map(|metadata| FileId::of(path, &metadata)) else { return Ok(None) };
@@ -98,7 +96,7 @@ impl Drop for Lock {
 }
 
 /// The path of the file that is locked by whoever writes the file at `path`.
-pub(crate) fn beside(path: &Path) -> PathBuf {
+pub fn beside(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(".lock");
@@ -110,12 +108,7 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// [`Error::Parameter`] with the process that has it; [`Error::Io`] if it cannot be locked.
-pub(crate) fn only_writer(
-    operation: &'static str,
-    parameter: &'static str,
-    path: &Path,
-    job: &str,
-) -> Result<Option<Lock>> {
+pub fn only_writer(operation: &'static str, parameter: &'static str, path: &Path, job: &str) -> Result<Option<Lock>> {
     // A link is locked where it leads: the file has one lock, whatever it is called.
     let real = fs::canonicalize(path);
     let path = real.as_deref().unwrap_or(path);
@@ -135,7 +128,7 @@ pub(crate) fn only_writer(
 }
 
 /// The error for a file that another process writes.
-pub(crate) fn is_held(operation: &'static str, parameter: &'static str, path: &Path, other: &str) -> Error {
+pub fn is_held(operation: &'static str, parameter: &'static str, path: &Path, other: &str) -> Error {
     let got = format!("{}, which is written by {other}: wait until it has ended, or end it", path.display());
     Error::parameter(operation, parameter, "a file that nobody else is writing", got)
 }
@@ -201,7 +194,6 @@ fn host() -> String {
 #[derive(Clone, Copy)]
 enum Kind {
     Exclusive,
-    #[cfg(feature = "experiment")]
     Shared,
 }
 
@@ -212,7 +204,6 @@ fn try_lock(file: &File, kind: Kind) -> io::Result<bool> {
     use rustix::io::Errno;
     let operation = match kind {
         Kind::Exclusive => FlockOperation::NonBlockingLockExclusive,
-        #[cfg(feature = "experiment")]
         Kind::Shared => FlockOperation::NonBlockingLockShared,
     };
     match fcntl_lock(file, operation) {

@@ -26,7 +26,7 @@ pub(crate) fn zeros<T: Zeroable>(len: usize, what: &'static str, remedy: &'stati
 ///
 /// # Errors
 /// [`Error::OutOfMemory`] if the memory is refused.
-pub(crate) fn reserve<T>(buffer: &mut Vec<T>, len: usize, what: &'static str, remedy: &'static str) -> Result<()> {
+pub fn reserve<T>(buffer: &mut Vec<T>, len: usize, what: &'static str, remedy: &'static str) -> Result<()> {
     Ok(memory::reserve(buffer, len, what, remedy)?)
 }
 

@@ -36,7 +36,7 @@ use std::ops::RangeInclusive;
 
 /// The purpose of a random number. Draws for different purposes are independent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Domain {
+pub enum Domain {
     /// The order of an epoch.
     Order,
     /// The choice of a substitute for a bad sample.
@@ -44,10 +44,8 @@ pub(crate) enum Domain {
     /// The numbers of a sample's transforms.
     Recipe,
     /// Synthetic images.
-    #[cfg(feature = "experiment")]
     Synth,
     /// A network's first weights.
-    #[cfg(all(feature = "candle", feature = "experiment"))]
     Weights,
     /// The order of a stream's shards.
     Shards,
@@ -71,9 +69,7 @@ impl Domain {
             Self::Order => b"order\0\0\0",
             Self::Substitute => b"substitu",
             Self::Recipe => b"recipe\0\0",
-            #[cfg(feature = "experiment")]
             Self::Synth => b"synth\0\0\0",
-            #[cfg(all(feature = "candle", feature = "experiment"))]
             Self::Weights => b"weights\0",
             Self::Shards => b"shards\0\0",
             Self::Window => b"window\0\0",
@@ -151,7 +147,7 @@ impl SampleRng {
     }
 
     /// The random numbers of `stream` (a sample's index) in `epoch`, starting with region 0.
-    pub(crate) fn new(seed: u64, epoch: u64, domain: Domain, stream: u64) -> Self {
+    pub fn new(seed: u64, epoch: u64, domain: Domain, stream: u64) -> Self {
         Self::keyed(seed, epoch, domain, stream, 0)
     }
 
@@ -167,7 +163,7 @@ impl SampleRng {
     }
 
     /// Goes to the start of a region of the stream, from any place.
-    pub(crate) fn at(&mut self, region: u32) -> &mut Self {
+    pub fn at(&mut self, region: u32) -> &mut Self {
         // A region has 2^32 blocks of 2^4 words.
         self.words.set_word_pos(u128::from(region) << 36);
         self
@@ -229,7 +225,7 @@ impl SampleRng {
     }
 
     /// A draw from the normal distribution with mean 0 and standard deviation 1, from two numbers (Box and Muller).
-    pub(crate) fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         let (above_0, turn) = (1.0 - self.unit(), self.unit());
         (-2.0 * libm::log(above_0)).sqrt() * libm::cos(std::f64::consts::TAU * turn)
     }

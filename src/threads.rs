@@ -5,7 +5,7 @@ use std::io;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
 /// Largest number of worker threads of a pipeline, a preprocessor or packing.
-pub(crate) const MAX_THREADS: usize = 1_024;
+pub const MAX_THREADS: usize = 1_024;
 
 /// Starts a thread with this name.
 ///
@@ -22,7 +22,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 ///
 /// # Errors
 /// [`Error::Thread`] if the system refuses it.
-pub(crate) fn spawn_scoped<'scope, T: Send + 'scope>(
+pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: impl Into<String>,
     work: impl FnOnce() -> T + Send + 'scope,

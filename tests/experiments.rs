@@ -10,22 +10,22 @@ use std::process::Command;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use warpfeed::experiment::augment_load::{self, augment_load};
-use warpfeed::experiment::configurations::{self, configurations};
-use warpfeed::experiment::diagnose::{self, Diagnosis, TrainingBottleneck, diagnose};
-use warpfeed::experiment::events::Event;
-use warpfeed::experiment::report::ReportTable;
-use warpfeed::experiment::step::{Outcome, TrainingStep};
-use warpfeed::experiment::stored::Stored;
-use warpfeed::experiment::subject::{Model, Subject};
-use warpfeed::experiment::train::{SteadyState, TrainingRun};
-use warpfeed::experiment::usage::UsageMonitor;
-use warpfeed::experiment::workers::{self, workers};
 use warpfeed::{
     Batch, Device, Pipeline, Preset, Result, Strategy,
     ops::{CenterCrop, Transform, random_horizontal_flip, random_resized_crop, random_rotation, repeat},
     source::{EncodedImages, Source, Want},
 };
+use warpfeed_bench::augment_load::{self, augment_load};
+use warpfeed_bench::configurations::{self, configurations};
+use warpfeed_bench::diagnose::{self, Diagnosis, TrainingBottleneck, diagnose};
+use warpfeed_bench::events::Event;
+use warpfeed_bench::report::ReportTable;
+use warpfeed_bench::step::{Outcome, TrainingStep};
+use warpfeed_bench::stored::Stored;
+use warpfeed_bench::subject::{Model, Subject};
+use warpfeed_bench::train::{SteadyState, TrainingRun};
+use warpfeed_bench::usage::UsageMonitor;
+use warpfeed_bench::workers::{self, workers};
 
 /// A training step that sleeps, and keeps its own account of it.
 #[derive(Default)]
@@ -855,7 +855,6 @@ fn streams_are_measured() {
 
 /// Networks that candle trains, through the command: reports name them, and say what they lost and how well they did.
 #[test]
-#[cfg(feature = "candle")]
 fn the_command_trains_with_candle() {
     let folder = tempfile::tempdir().unwrap();
     let images = folder.path().join("images").to_str().unwrap().to_owned();
@@ -888,17 +887,6 @@ fn the_command_trains_with_candle() {
     assert!((0.0..=100.0).contains(&table(&grid, "cases")["rows"][0][4].as_f64().unwrap()), "{grid}");
     let wrong = command(&["bench", "workers", &images, "--step", "candle-resnet101"]);
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("candle-resnet50"));
-}
-
-/// Whoever asks for what only another build can do is told which.
-#[test]
-#[cfg(not(any(feature = "candle", feature = "cloud")))]
-fn a_missing_feature_is_named() {
-    for args in [&["--step", "candle-resnet18"][..], &["--width", "8"], &["--shard-cache", "."]] {
-        let failed = command(&[&["bench", "workers", env!("CARGO_MANIFEST_DIR")], args].concat());
-        let message = String::from_utf8_lossy(&failed.stderr).into_owned();
-        assert!(!failed.status.success() && message.contains("--features c"), "{args:?}: {message}");
-    }
 }
 
 /// The results with boxes and masks have a report of their own.
@@ -944,7 +932,7 @@ fn results_of_the_peers_with_boxes_and_masks_are_reported() {
 /// The committed results are the report of the peers too.
 #[test]
 fn results_of_the_peers_are_reported() {
-    let results = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/results/2026-11-21-cpu-amd-epyc-2-cores.json");
+    let results = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/results/2026-11-21-cpu-amd-epyc-2-cores.json");
     let run = command(&["bench", "peers", "--from", results, "--json"]);
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let report: Value = serde_json::from_slice(&run.stdout).unwrap();

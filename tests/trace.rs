@@ -1,5 +1,4 @@
 //! The spans that profilers see: which there are, and what is inside of what.
-#![cfg(feature = "tracing")]
 
 mod common;
 

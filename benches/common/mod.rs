@@ -1,8 +1,8 @@
 //! The images that the benches run on: synthetic ones, or those in the folder that `WARPFEED_PHOTOS` names.
 
 use std::sync::LazyLock;
-use warpfeed::experiment::synth;
 use warpfeed::image::{JpegOptions, encode_jpeg};
+use warpfeed_bench::synth;
 
 /// Most images that are held in memory.
 const MOST: u64 = 200;

@@ -9,9 +9,9 @@ use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
-use warpfeed::experiment::synth::{SynthSettings, write_folder};
 use warpfeed::source::CocoFiles;
 use warpfeed::{Batch, Error, Pipeline, Result};
+use warpfeed_bench::synth::{SynthSettings, write_folder};
 
 const LEARNING_RATE: f64 = 3e-3;
 

@@ -15,7 +15,6 @@ mod left_to_cpu;
 mod open;
 mod options;
 mod spares;
-#[cfg_attr(not(feature = "experiment"), allow(dead_code, reason = "only experiments do work twice"))]
 mod twice;
 mod work_stats;
 
@@ -26,8 +25,7 @@ pub(crate) use exchange::{End, Finished, MasksOfView, PlannedMask, PlannedSample
 pub use left_to_cpu::LeftToCpu;
 pub(crate) use open::{Open, open};
 pub(crate) use options::{CallersMemory, MAX_BATCH_BYTES, OutputForm, PixelForm, RunOptions, Strides};
-pub(crate) use twice::Twice;
-#[cfg(feature = "experiment")]
+pub use twice::Twice;
 pub(crate) use twice::open_twice;
 pub(crate) use work_stats::{Decoded, WorkStats};
 

@@ -37,7 +37,8 @@ impl Device {
     }
 
     /// The ordinal of the CUDA device to use; `None` for the CPU.
-    pub(crate) fn resolve(self) -> Result<Option<u32>> {
+    #[doc(hidden)]
+    pub fn resolve(self) -> Result<Option<u32>> {
         match self {
             Self::Cpu => Ok(None),
             Self::Auto => Ok(cuda::available(0).is_ok().then_some(0)),

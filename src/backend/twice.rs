@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A part of the work that can be done twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Twice {
+pub enum Twice {
     /// Decoding on the CPU, of the pixels that the recipe needs.
     Decode,
     /// A recipe's operations on the CPU, on the pixels decoded once.
@@ -93,9 +93,7 @@ mod tests {
                 };
                 let want = first(builder.clone().build().unwrap());
                 for what in [Twice::Decode, Twice::Operations, Twice::Transfer] {
-                    let pipeline = builder
-                        .clone()
-                        .build_on(&|device, options, normalize| open_twice(what, device, options, normalize));
+                    let pipeline = builder.clone().build_twice(what);
                     assert!(first(pipeline.unwrap()) == want, "{what:?}: {list:?}");
                 }
             }

@@ -24,7 +24,7 @@ const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 pub(crate) type Context = Arc<CudaContext>;
 
 /// Whether there is a driver to load. cudarc panics without one, so check this before any call of it.
-pub(crate) fn driver_is_there() -> bool {
+pub fn driver_is_there() -> bool {
     DRIVER_NAMES.iter().any(|name| {
         // SAFETY: loading NVIDIA's driver library runs its initializers, which any program may run at any time, and
         // nothing of it is called here.
@@ -207,7 +207,7 @@ impl<T> Drop for Scoped<T> {
 }
 
 /// Turns the driver's error into one with the name of the call, and the driver's name and text for the error.
-pub(crate) fn check<T>(call: &str, result: std::result::Result<T, DriverError>) -> Result<T> {
+pub fn check<T>(call: &str, result: std::result::Result<T, DriverError>) -> Result<T> {
     result.map_err(|error| {
         let text = |text: std::result::Result<&std::ffi::CStr, DriverError>| {
             text.map_or_else(

@@ -601,7 +601,8 @@ impl Op {
     }
 
     /// Applies the operation to a complete image, which becomes the result. `spare` is scratch memory.
-    pub(crate) fn apply(&self, order: PassOrder, image: &mut Image, spare: &mut Image) -> Result<()> {
+    #[doc(hidden)]
+    pub fn apply(&self, order: PassOrder, image: &mut Image, spare: &mut Image) -> Result<()> {
         debug_assert_eq!(image.part(), Rect::full(image.whole()), "apply takes complete images");
         let part = Rect::full(self.output_size(image.size())?);
         self.pass(&mut CpuPass { image, spare, part, order })

@@ -15,7 +15,7 @@ pub enum Orientation {
 }
 
 /// The operations that an orientation tag asks for; none if it is ignored.
-pub(crate) fn oriented(tag: u8, orientation: Orientation) -> Vec<Op> {
+pub fn oriented(tag: u8, orientation: Orientation) -> Vec<Op> {
     match orientation {
         Orientation::Apply => orientation_ops(tag),
         Orientation::Ignore => Vec::new(),

@@ -164,7 +164,8 @@ impl<I: BatchImages> Batch<I> {
     }
 
     /// The tensors of each view: one with all its images, or, if images differ in size, one for each.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = &[Tensor]> {
+    #[doc(hidden)]
+    pub fn tensors(&self) -> impl Iterator<Item = &[Tensor]> {
         self.views.iter().map(I::tensors)
     }
 }
@@ -214,8 +215,8 @@ impl<I> Batch<I> {
     }
 
     /// The fields of each view, with masks in host memory.
-    #[cfg(feature = "experiment")]
-    pub(crate) fn host_fields(&self) -> Result<Vec<BatchFields>> {
+    #[doc(hidden)]
+    pub fn host_fields(&self) -> Result<Vec<BatchFields>> {
         self.fields.iter().map(BatchFields::to_host).collect()
     }
 

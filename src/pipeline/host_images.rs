@@ -5,14 +5,15 @@ use crate::error::Result;
 use crate::tensor::{DType, Layout, Tensor};
 
 /// The images of a view in host memory.
-pub(crate) struct HostImages<'a> {
+pub struct HostImages<'a> {
     tensors: Vec<Held<'a>>,
     /// The tensor of each image, and the image's place in it.
     places: Vec<(usize, usize)>,
 }
 
 impl<'a> HostImages<'a> {
-    pub(crate) fn new(tensors: &'a [Tensor]) -> Result<Self> {
+    /// Copies tensors on a device to the host.
+    pub fn new(tensors: &'a [Tensor]) -> Result<Self> {
         let places = tensors.iter().enumerate().flat_map(|(i, tensor)| (0..tensor.shape()[0]).map(move |row| (i, row)));
         let on_host = |tensor: &'a Tensor| match tensor.device() {
             Device::Cpu => Ok(Held::Batch(tensor)),
@@ -22,12 +23,12 @@ impl<'a> HostImages<'a> {
     }
 
     /// Number of images.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.places.len()
     }
 
     /// The shape of an image's tensor.
-    pub(crate) fn shape(&self, image: usize) -> [usize; 4] {
+    pub fn shape(&self, image: usize) -> [usize; 4] {
         self.tensor(image).0.shape()
     }
 
@@ -38,7 +39,7 @@ impl<'a> HostImages<'a> {
     }
 
     /// The bytes of an image.
-    pub(crate) fn image_bytes(&self, image: usize) -> Result<&[u8]> {
+    pub fn image_bytes(&self, image: usize) -> Result<&[u8]> {
         let (tensor, row) = self.tensor(image);
         tensor.image_bytes(row)
     }

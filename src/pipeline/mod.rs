@@ -132,8 +132,7 @@ pub(crate) use entry_points::pack_key;
 use epoch::Beginning;
 pub use epoch::Epoch;
 pub use group::PipelineGroup;
-#[cfg(feature = "experiment")]
-pub(crate) use host_images::HostImages;
+pub use host_images::HostImages;
 pub use log::{LogOptions, RunLog};
 use partners::SourcePartners;
 pub use policy::{BadLimit, BadSample, LastBatch, OnError};
@@ -452,8 +451,8 @@ impl<I> Pipeline<I> {
     }
 
     /// Whether batches have fields ([`Builder::fields`]).
-    #[cfg(feature = "experiment")]
-    pub(crate) fn has_fields(&self) -> bool {
+    #[doc(hidden)]
+    pub fn has_fields(&self) -> bool {
         !self.setup.fields.is_empty()
     }
 

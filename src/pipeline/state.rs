@@ -223,12 +223,14 @@ impl EpochState {
     }
 
     /// The state of another rank that has come as far.
-    pub(crate) fn of_rank(&self, partition: Partition) -> Self {
+    #[doc(hidden)]
+    pub fn of_rank(&self, partition: Partition) -> Self {
         Self { partition: (partition.rank(), partition.world_size()), ..self.clone() }
     }
 
     /// The partition of the rank that wrote the state.
-    pub(crate) fn partition(&self) -> Result<Partition> {
+    #[doc(hidden)]
+    pub fn partition(&self) -> Result<Partition> {
         Partition::new(self.partition.0, self.partition.1)
     }
 

@@ -166,7 +166,8 @@ impl Input {
     }
 
     /// Number of samples; `None` for a stream.
-    pub(crate) fn samples(&self) -> Option<u64> {
+    #[doc(hidden)]
+    pub fn samples(&self) -> Option<u64> {
         match self {
             Self::DataSet(source) => Some(source.len()),
             Self::Stream(_) => None,

@@ -180,8 +180,8 @@ impl OpenOptions {
     }
 
     /// Opens a source with its own classes, even if a training split stands beside it.
-    #[cfg(feature = "cli")]
-    pub(crate) fn open_alone(&self, spec: &Path) -> Result<Input> {
+    #[doc(hidden)]
+    pub fn open_alone(&self, spec: &Path) -> Result<Input> {
         self.open_as(spec, true)
     }
 

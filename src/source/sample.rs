@@ -182,13 +182,15 @@ impl<'a> Sample<'a> {
     ///
     /// # Errors
     /// The errors of [`take_target`](Self::take_target); [`Error::Target`](crate::Error::Target) if a field is missing.
-    pub(crate) fn take_found(&mut self, want: &Want<'_>) -> Result<Found> {
+    #[doc(hidden)]
+    pub fn take_found(&mut self, want: &Want<'_>) -> Result<Found> {
         let target = self.take_target(want)?;
         Ok(Found { target, fields: wanted_fields(want, self.fields.take().as_ref())? })
     }
 
     /// Returns the buffer, to reuse it.
-    pub(crate) fn into_buffer(self) -> Vec<u8> {
+    #[doc(hidden)]
+    pub fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }
 }

@@ -56,11 +56,11 @@ impl Target {
 
 /// The parts of a sample that a source has found beside its image.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Found {
+pub struct Found {
     /// The content of the wanted target field; `None` if none was wanted.
-    pub(crate) target: Option<Target>,
+    pub target: Option<Target>,
     /// The wanted fields; `None` if none were wanted.
-    pub(crate) fields: Option<Arc<Fields>>,
+    pub fields: Option<Arc<Fields>>,
 }
 
 /// The error of a sample without the field that was asked for.

@@ -85,7 +85,7 @@ fn adopt<T: WithDType>(vector: Vec<T>) -> candle_core::Result<candle_core::Tenso
 }
 
 /// The error for a failed call of candle.
-pub(crate) fn failed(call: &str, error: &candle_core::Error) -> Error {
+pub fn failed(call: &str, error: &candle_core::Error) -> Error {
     Error::Device { call: call.to_owned(), message: error.to_string() }
 }
 

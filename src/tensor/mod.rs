@@ -34,7 +34,7 @@ use crate::error::{Error, Result};
 pub use block::{BatchMemory, MemoryBlock};
 use bytemuck::Pod;
 #[cfg(feature = "candle")]
-pub(crate) use candle::failed as candle_failed;
+pub use candle::failed as candle_failed;
 pub use fields::{FieldTensor, FieldValues, ImagesPlace};
 use half::{bf16, f16};
 pub(crate) use host::{HostBuffer, Pool};

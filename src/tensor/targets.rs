@@ -79,7 +79,8 @@ impl TargetTensor {
     }
 
     /// All numbers as bytes in the machine's byte order.
-    pub(crate) fn as_bytes(&self) -> Result<&[u8]> {
+    #[doc(hidden)]
+    pub fn as_bytes(&self) -> Result<&[u8]> {
         self.storage.as_bytes(self.len_bytes())
     }
 

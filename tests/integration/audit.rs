@@ -1,7 +1,5 @@
 //! Audits find what was planted, and nothing else.
 
-#![cfg(feature = "cli")]
-
 use crate::common::{self, Asking};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -9,12 +7,12 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
-use warpfeed::audit::{Audit, AuditOptions, Finding, Split, audit};
-use warpfeed::experiment::synth;
 use warpfeed::image::{Image, JpegColor, JpegOptions, Size, encode_jpeg, write_png};
 use warpfeed::ops::{Op, Resize, Rotate};
 use warpfeed::source::{EncodedImages, ImageFolder, ListFile, Source};
 use warpfeed::{ApplyOptions, apply};
+use warpfeed_bench::synth;
+use warpfeed_cli::audit::{Audit, AuditOptions, Finding, Split, audit};
 
 /// A scene like a photograph; every number gives another.
 fn scene(number: u64) -> Image {

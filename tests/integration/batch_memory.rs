@@ -132,7 +132,6 @@ fn a_batch_in_a_block_goes_wherever_others_go_and_the_block_goes_back() {
     assert_eq!(blocks.live.load(SeqCst), 2);
     let mut middle = given.pop().unwrap();
     middle.as_bytes_mut().unwrap().fill(1);
-    #[cfg(feature = "candle")]
     {
         let first = given.pop().unwrap().into_candle(&candle_core::Device::Cpu).unwrap();
         let got = first.flatten_all().unwrap().to_vec1::<f32>().unwrap();

@@ -4,7 +4,6 @@ use crate::common::recipes::recipe;
 use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, small, source};
 use std::fs;
 use std::path::{Path, PathBuf};
-use warpfeed::experiment::trial::Trial;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
     Builder, CacheUsage, EntryPoints, ImageCache, OnError, Orientation, Partition, Pipeline, Preset, Strategy,
@@ -12,6 +11,7 @@ use warpfeed::{
     ops::{Op, random_erasing, random_horizontal_flip, random_resized_crop, random_rotation},
     source::{EncodedImages, OpenOptions, RecordFormat},
 };
+use warpfeed_bench::trial::Trial;
 
 const ROOMY: u64 = 1 << 30;
 
@@ -333,7 +333,7 @@ fn a_folder_that_cannot_be_used_is_named_and_one_that_fails_later_costs_nothing(
 }
 
 #[test]
-#[cfg(all(target_os = "linux", feature = "cli"))]
+#[cfg(target_os = "linux")]
 fn few_files_may_be_open_and_the_cache_folder_is_busy() {
     let folder = tempfile::tempdir().unwrap();
     let [points, shards] = ["points", "shards"].map(|name| folder.path().join(name));

@@ -1,6 +1,6 @@
 //! `warpfeed check-gpu` and scripts/gpu-check-run on the simulated device, whose nvJPEG can be broken:
 //! `cuda-sim/run cargo test --test integration check_gpu:: -- --ignored`.
-#![cfg(all(feature = "cli", unix))]
+#![cfg(unix)]
 
 use crate::common;
 use serde_json::Value;
@@ -67,7 +67,7 @@ struct Bundle(tempfile::TempDir);
 impl Bundle {
     fn new() -> Self {
         let bundle = Self(tempfile::tempdir().unwrap());
-        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+        let scripts = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("scripts");
         fs::copy(scripts.join("gpu-check-run"), bundle.path("run")).unwrap();
         fs::copy(scripts.join("gpu-check-peers.py"), bundle.path("peers.py")).unwrap();
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_warpfeed"), bundle.path("warpfeed")).unwrap();

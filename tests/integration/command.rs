@@ -1,7 +1,5 @@
 //! The command `warpfeed`, run as a user runs it.
 
-#![cfg(feature = "cli")]
-
 use crate::common::{self, npy::read_npy};
 use serde_json::{Value, json};
 use std::fs;

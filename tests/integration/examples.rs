@@ -18,20 +18,10 @@ fn build(profile: &Path, name: &str) {
         "--examples",
         "--workspace",
         "--manifest-path",
-        concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"),
     ]);
     // With the features of this test, so that nothing is built twice.
-    for (feature, on) in [
-        ("warpfeed/candle", cfg!(feature = "candle")),
-        ("warpfeed/cloud", cfg!(feature = "cloud")),
-        ("warpfeed/dlpack", cfg!(feature = "dlpack")),
-        ("warpfeed/full", cfg!(feature = "full")),
-        ("warpfeed/parquet", cfg!(feature = "parquet")),
-    ] {
-        if on {
-            cargo.args(["--features", feature]);
-        }
-    }
+    cargo.args(["--features", "warpfeed/full,warpfeed-cli/full"]);
     cargo.arg("--target-dir").arg(profile.parent().unwrap());
     if profile.ends_with("release") {
         cargo.arg("--release");
@@ -80,7 +70,6 @@ fn own_step() {
 }
 
 #[test]
-#[cfg(feature = "candle")]
 fn train_cnn() {
     let text = run("train_cnn");
     let losses: Vec<f64> = text.lines().map(|line| line.split([' ', ',']).nth(3).unwrap().parse().unwrap()).collect();
@@ -89,7 +78,6 @@ fn train_cnn() {
 }
 
 #[test]
-#[cfg(feature = "candle")]
 fn train_resume() {
     let [undisturbed, interrupted] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let path = |folder: &tempfile::TempDir| folder.path().to_str().unwrap().to_owned();
@@ -123,7 +111,6 @@ fn train_resume() {
 }
 
 /// Output of an example that trains on images which it makes, for a few steps or in full.
-#[cfg(feature = "candle")]
 fn train(example: &str, short: bool) -> String {
     let folder = tempfile::tempdir().unwrap();
     let text = run_with(example, &["--short", folder.path().to_str().unwrap()][usize::from(!short)..]);
@@ -132,14 +119,12 @@ fn train(example: &str, short: bool) -> String {
 }
 
 /// The number after these words in each line that has them.
-#[cfg(feature = "candle")]
 fn numbers(text: &str, after: &str) -> Vec<f64> {
     let number = |line: &str| Some(line.split_once(after)?.1.split(' ').next()?.parse().unwrap());
     text.lines().filter_map(number).collect()
 }
 
 /// Trains the detector. Returns the losses of its epochs, and the mAP.
-#[cfg(feature = "candle")]
 fn train_detector(short: bool) -> (Vec<f64>, f64) {
     let text = train("train_detector", short);
     let (precisions, mean) = (numbers(&text, ": AP "), numbers(&text, "mAP@0.5 "));
@@ -149,14 +134,12 @@ fn train_detector(short: bool) -> (Vec<f64>, f64) {
 }
 
 #[test]
-#[cfg(feature = "candle")]
 fn a_detector_learns_within_a_few_steps() {
     let (losses, _) = train_detector(true);
     assert!(losses.len() == 4 && losses[3] < 0.95 * losses[0], "{losses:?}");
 }
 
 #[test]
-#[cfg(feature = "candle")]
 #[ignore = "trains for minutes: cargo test --release --features full --test integration a_detector -- --ignored"]
 fn a_detector_reaches_an_map_of_0_7() {
     let (losses, mean) = train_detector(false);
@@ -164,7 +147,6 @@ fn a_detector_reaches_an_map_of_0_7() {
 }
 
 /// Trains the segmentation network. Returns the losses of its epochs, and the mean IoU.
-#[cfg(feature = "candle")]
 fn train_segmentation(short: bool) -> (Vec<f64>, f64) {
     let text = train("train_segmentation", short);
     // The ground, and six kinds of objects.
@@ -175,14 +157,12 @@ fn train_segmentation(short: bool) -> (Vec<f64>, f64) {
 }
 
 #[test]
-#[cfg(feature = "candle")]
 fn a_segmentation_network_learns_within_a_few_steps() {
     let (losses, _) = train_segmentation(true);
     assert!(losses.len() == 3 && losses[2] < 0.95 * losses[0], "{losses:?}");
 }
 
 #[test]
-#[cfg(feature = "candle")]
 #[ignore = "trains for minutes: cargo test --release --features full --test integration a_segmentation -- --ignored"]
 fn a_segmentation_network_reaches_a_mean_iou_of_0_8() {
     let (losses, mean) = train_segmentation(false);

@@ -1,7 +1,7 @@
 //! Fault injection: each call of a run that may fail fails once, one after the other. What comes of it is the same result,
 //! or an error that names the call; never a panic, a hang, or another result.
 
-#![cfg(all(feature = "cli", target_os = "linux", target_env = "gnu"))]
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
 
 use crate::common;
 use serde_json::Value;
@@ -152,7 +152,7 @@ pub(crate) fn folder() -> tempfile::TempDir {
 
 pub(crate) fn library(folder: &Path) -> PathBuf {
     let library = folder.join("fail.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/fail.c");
+    let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/faults/fail.c");
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
     compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
     assert!(compiler.arg(&library).arg(source).arg("-ldl").status().unwrap().success());

@@ -9,11 +9,6 @@ use cudarc::driver::{CudaContext, result, sys};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
-use warpfeed::experiment::configurations::{self, configurations};
-use warpfeed::experiment::step::{Pace, StatedStep, TrainingStep};
-use warpfeed::experiment::subject::{Model, Subject};
-use warpfeed::experiment::train::TrainingRun;
-use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     ApplyOptions, Batch, Builder, DType, DecodePath, Device, Error, FieldTensor, IMAGENET_MEAN, IMAGENET_STD,
     ImageCache, LastBatch, Layout, OnError, Orientation, PaddedPipeline, Pipeline, Preset, Strategy, Target,
@@ -28,6 +23,11 @@ use warpfeed::{
     source::EncodedImages,
     view,
 };
+use warpfeed_bench::configurations::{self, configurations};
+use warpfeed_bench::step::{Pace, StatedStep, TrainingStep};
+use warpfeed_bench::subject::{Model, Subject};
+use warpfeed_bench::train::TrainingRun;
+use warpfeed_bench::trial::Trial;
 
 const GPU: Device = Device::Cuda(0);
 
@@ -674,7 +674,6 @@ fn masks_are_tensors_on_the_device() {
                         assert_eq!(there.to_host().unwrap().values().unwrap(), tensor.values().unwrap());
                         let memory = there.cuda().unwrap();
                         beside.push(memory.on_stream(&memory.context().default_stream()).unwrap());
-                        #[cfg(feature = "dlpack")]
                         {
                             let shared: dlpark::versioned::Dlpack = there.into_dlpack().unwrap();
                             assert_eq!(shared.validate().expect("it is well formed").ndim(), tensor.shape().len());

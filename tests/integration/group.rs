@@ -159,7 +159,6 @@ fn what_several_devices_cannot_do_is_refused() {
 }
 
 #[test]
-#[cfg(feature = "cli")]
 fn the_command_feeds_several_devices() {
     let folder = tempfile::tempdir().unwrap();
     let options = warpfeed::pack::PackOptions::new(warpfeed::source::RecordFormat::TfRecord);

@@ -1,7 +1,7 @@
 //! Batches in the hands of other libraries: the same memory, the same numbers.
 
 use warpfeed::{
-    Batch, DType, Layout, Pipeline, Target, TargetTensor, Targets, experiment,
+    Batch, DType, Layout, Pipeline, Target, TargetTensor, Targets,
     image::{JpegOptions, Size, encode_jpeg},
     source::EncodedImages,
 };
@@ -10,7 +10,7 @@ const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::Bf16, DType::U8];
 
 /// Seven images in batches of three: [3, 3, 9, 7] or [3, 9, 7, 3], and a last batch of one.
 fn batches(dtype: DType, layout: Layout) -> impl Iterator<Item = Batch> {
-    let jpeg = |i| encode_jpeg(&experiment::synth::image(1, i, 0, 1), &JpegOptions::default()).unwrap();
+    let jpeg = |i| encode_jpeg(&warpfeed_bench::synth::image(1, i, 0, 1), &JpegOptions::default()).unwrap();
     let builder = Pipeline::builder(EncodedImages::new((0..7).map(|i| (jpeg(i), 10 + i as u32))));
     let pipeline = builder.batch_size(3).resize(Size::new(7, 9)).output(dtype, layout).build().unwrap();
     pipeline.epoch(0).map(Result::unwrap)
@@ -44,7 +44,6 @@ fn a_tensor_outlives_its_batch_and_can_be_copied() {
     }
 }
 
-#[cfg(feature = "dlpack")]
 mod dlpack {
     use super::*;
     use dlpark::ffi::{DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned};
@@ -94,7 +93,6 @@ mod dlpack {
     }
 }
 
-#[cfg(feature = "candle")]
 mod candle {
     use super::*;
     use candle_core::{CpuStorage, DType as Candle, Device, Storage};
@@ -141,7 +139,7 @@ mod candle {
 
 /// Seven images in batches of three, with targets of two numbers and of one class.
 fn targets(spec: &str) -> Vec<TargetTensor> {
-    let jpeg = |i| encode_jpeg(&experiment::synth::image(1, i, 0, 1), &JpegOptions::default()).unwrap();
+    let jpeg = |i| encode_jpeg(&warpfeed_bench::synth::image(1, i, 0, 1), &JpegOptions::default()).unwrap();
     let images = EncodedImages::new((0..7).map(|i| (jpeg(i), 10 + i as u32)));
     let images = images.with_targets("two", (0..7).map(|i| Target::Integers(vec![i, -i]))).unwrap();
     let builder = Pipeline::builder(images).batch_size(3).resize(Size::new(7, 9)).targets(spec.parse().unwrap());
@@ -154,7 +152,6 @@ fn targets(spec: &str) -> Vec<TargetTensor> {
 }
 
 #[test]
-#[cfg(feature = "dlpack")]
 fn targets_are_handed_over_by_dlpack() {
     use dlpark::ffi::DLDataType;
     for (spec, dtype, len) in [("float=2:two", DLDataType::F32, 2), ("class=20", DLDataType::U32, 1)] {
@@ -168,7 +165,6 @@ fn targets_are_handed_over_by_dlpack() {
 }
 
 #[test]
-#[cfg(feature = "candle")]
 fn targets_are_handed_over_to_candle() {
     let cpu = candle_core::Device::Cpu;
     let all = |spec| targets(spec).into_iter().map(|tensor| tensor.into_candle(&cpu).unwrap());

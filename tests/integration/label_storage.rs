@@ -567,7 +567,7 @@ fn labels_mean_what_is_stored_wherever_they_are_stored() {
 
     let head = "format\tplace\tstored\toptions\tlabels\n";
     let found = head.to_owned() + &table.rows.iter().map(|row| row.clone() + "\n").collect::<String>();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/integration/label_storage.tsv");
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/integration/label_storage.tsv");
     if std::env::var_os("WARPFEED_WRITE_TABLE").is_some() {
         fs::write(&path, &found).unwrap();
     }

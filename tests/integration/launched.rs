@@ -1,7 +1,7 @@
 //! Under a real launcher, while processes are killed: packing, into a folder and into stores that other programs play,
 //! and a run that goes on with other numbers of ranks.
 
-#![cfg(all(feature = "cli", feature = "cloud", target_os = "linux"))]
+#![cfg(target_os = "linux")]
 
 use crate::common::{self, files, jpeg};
 use std::collections::BTreeMap;

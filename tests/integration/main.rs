@@ -21,9 +21,8 @@ mod fields;
 mod gpu;
 mod group;
 mod handover;
-#[cfg(all(target_os = "linux", feature = "cli"))]
+#[cfg(target_os = "linux")]
 mod kept_points;
-#[cfg(feature = "parquet")]
 mod label_storage;
 mod launched;
 mod layers;
@@ -43,7 +42,7 @@ mod reference;
 mod remote;
 mod replay;
 mod resume;
-#[cfg(all(feature = "cli", feature = "cloud", target_os = "linux"))]
+#[cfg(target_os = "linux")]
 mod s3;
 mod samplers;
 mod setup;

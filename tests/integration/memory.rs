@@ -1,6 +1,6 @@
 //! Where the system has no more memory: an error that says so, never an abort, a bad sample or a wait for ever.
 
-#![cfg(all(feature = "cli", target_os = "linux"))]
+#![cfg(target_os = "linux")]
 
 use crate::common;
 use std::fs;

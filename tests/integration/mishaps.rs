@@ -1,7 +1,7 @@
 //! Processes that are killed, stopped, forked, starved of memory and files, and started twice, at random: whatever befalls
 //! them, the next one without a mishap completes the work as if there had been none.
 
-#![cfg(all(feature = "cli", target_os = "linux", target_env = "gnu"))]
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
 
 use crate::common::Random;
 use crate::faults::{files_of, folder, library};

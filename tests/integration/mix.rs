@@ -165,7 +165,6 @@ fn one_class_is_enough() {
 }
 
 #[test]
-#[cfg(feature = "candle")]
 fn no_target_is_left_behind() {
     let pipeline = on_cpu(small(source(9)).targets(TargetSpec::soft(10)).mix(mix("timm=0.8/1")));
     let mut batches = batches(&pipeline);

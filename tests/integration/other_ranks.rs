@@ -519,7 +519,6 @@ fn what_is_made_for_one_number_of_ranks_is_refused() {
 }
 
 /// Runs with state files, of which any may be as an earlier process left it.
-#[cfg(feature = "cli")]
 mod files {
     use super::*;
     use serde_json::Value;
@@ -527,9 +526,9 @@ mod files {
     use std::path::{Path, PathBuf};
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
-    use warpfeed::experiment::digest::Digest;
-    use warpfeed::experiment::run::{RunReport, run_with_state};
-    use warpfeed::experiment::run_state::StateFile;
+    use warpfeed_bench::digest::Digest;
+    use warpfeed_bench::run::{RunReport, run_with_state};
+    use warpfeed_bench::run_state::StateFile;
 
     const EPOCHS: u64 = 2;
     const IMAGES: u64 = 43;

@@ -1,7 +1,7 @@
 //! Packing: the same images in every form, whatever interrupts it.
 
 use crate::common::{self, Asking, data_set, delivered, image, jpeg, small};
-#[cfg(all(target_os = "linux", feature = "cli"))]
+#[cfg(target_os = "linux")]
 use crate::kept_points::FAULTS;
 use std::collections::BTreeMap;
 use std::fs;
@@ -739,7 +739,7 @@ fn an_interrupted_run_goes_on_and_its_folder_is_no_source_meanwhile() {
 
 /// The command, killed at random moments, until it is done.
 #[test]
-#[cfg(all(unix, feature = "cli"))]
+#[cfg(unix)]
 fn a_killed_command_leaves_no_shard_that_looks_whole() {
     use std::process::{Command, Stdio};
     use std::time::Duration;
@@ -787,7 +787,7 @@ fn a_killed_command_leaves_no_shard_that_looks_whole() {
 }
 
 /// `warpfeed` as a shell runs it, with limits or a library of our own, stopped after a minute.
-#[cfg(all(target_os = "linux", feature = "cli"))]
+#[cfg(target_os = "linux")]
 fn under(limits: &str, args: &[&str]) -> std::process::Output {
     let script = format!("{limits}; exec timeout 60 \"$0\" \"$@\"");
     let mut command = std::process::Command::new("sh");
@@ -795,7 +795,7 @@ fn under(limits: &str, args: &[&str]) -> std::process::Output {
 }
 
 /// A folder of `count` images, as many as there are in a class.
-#[cfg(all(target_os = "linux", feature = "cli"))]
+#[cfg(target_os = "linux")]
 pub(crate) fn image_folder(folder: &Path, count: u64) -> String {
     let class = folder.join("images/class");
     fs::create_dir_all(&class).unwrap();
@@ -806,7 +806,7 @@ pub(crate) fn image_folder(folder: &Path, count: u64) -> String {
 }
 
 /// A library of this text in C, to be preloaded.
-#[cfg(all(target_os = "linux", feature = "cli"))]
+#[cfg(target_os = "linux")]
 pub(crate) fn library(folder: &Path, text: &str) -> std::path::PathBuf {
     let (source, library) = (folder.join("library.c"), folder.join("library.so"));
     fs::write(&source, text).unwrap();
@@ -818,7 +818,7 @@ pub(crate) fn library(folder: &Path, text: &str) -> std::path::PathBuf {
 
 /// Root may write to a folder that nobody may write to, so a library refuses what a disk that is mounted read-only refuses.
 #[test]
-#[cfg(all(target_os = "linux", feature = "cli"))]
+#[cfg(target_os = "linux")]
 fn what_is_complete_may_be_on_a_read_only_disk() {
     let folder = tempfile::tempdir().unwrap();
     let (images, library) = (image_folder(folder.path(), 20), library(folder.path(), FAULTS));
@@ -844,7 +844,7 @@ fn what_is_complete_may_be_on_a_read_only_disk() {
 }
 
 #[test]
-#[cfg(all(target_os = "linux", feature = "cli"))]
+#[cfg(target_os = "linux")]
 fn too_few_file_descriptors_or_threads_are_clear_errors() {
     let folder = tempfile::tempdir().unwrap();
     // More than workers read ahead, so that some are read while the shard is open.
@@ -893,7 +893,7 @@ fn too_few_file_descriptors_or_threads_are_clear_errors() {
 
 /// Before a file takes its name it is on the disk, and the name is before the manifest says so.
 #[test]
-#[cfg(all(target_os = "linux", feature = "cli"))]
+#[cfg(target_os = "linux")]
 fn what_the_manifest_names_is_on_the_disk() {
     const SPY: &str = r#"
 #define _GNU_SOURCE
@@ -1034,7 +1034,7 @@ fn bad_samples_move_no_boundary() {
 
 /// Three processes, of which one after the other is killed, until all is packed.
 #[test]
-#[cfg(all(target_os = "linux", feature = "cli"))]
+#[cfg(target_os = "linux")]
 fn shards_of_killed_processes_are_taken_up() {
     use std::process::{Child, Command, Stdio};
     use std::time::Duration;

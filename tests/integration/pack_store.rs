@@ -1,6 +1,6 @@
 //! Packing to object stores and from them, by the command: the same bytes as in a folder, whatever happens meanwhile.
 
-#![cfg(all(feature = "cli", feature = "cloud", target_os = "linux"))]
+#![cfg(target_os = "linux")]
 
 use crate::common::{self, files, jpeg, report};
 use crate::s3::Server;

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
-use warpfeed::experiment::run::{RunReport, run};
 use warpfeed::{
     ApplyOptions, BadLimit, Batch, Builder, DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout,
     OnError, Orientation, Partition, Pipeline, Result, Strategy, Target, TargetSpec, Tensor, apply,
@@ -21,6 +20,7 @@ use warpfeed::{
     },
     source::{Compose, EncodedImages, MAX_ENCODED_BYTES, Sample, Source, Want},
 };
+use warpfeed_bench::run::{RunReport, run};
 
 fn report(pipeline: &Pipeline, epochs: std::ops::Range<u64>) -> RunReport {
     run(pipeline, epochs, true, Instant::now(), &mut |_| ()).unwrap()

@@ -2,8 +2,8 @@
 
 use crate::common::{self, samples, small, source};
 use std::collections::BTreeMap;
-use warpfeed::experiment::synth::{SynthSettings, write_folder};
 use warpfeed::{LastBatch, OnError, Partition, Pipeline};
+use warpfeed_bench::synth::{SynthSettings, write_folder};
 
 fn pipeline(partition: &str, last: LastBatch, count: u64) -> Pipeline {
     let partition: Partition = partition.parse().unwrap();
@@ -74,7 +74,6 @@ fn even_shards_cannot_lose_a_batch() {
 }
 
 /// The command under a launcher that sets these variables.
-#[cfg(feature = "cli")]
 fn run(folder: &std::path::Path, variables: &[(&str, &str)], options: &[&str]) -> std::process::Output {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warpfeed"));
     command.arg("run").arg(folder).args(["--json", "--digest", "--preset", "eval"]).args(options);
@@ -85,7 +84,6 @@ fn run(folder: &std::path::Path, variables: &[(&str, &str)], options: &[&str]) -
 }
 
 #[test]
-#[cfg(feature = "cli")]
 fn the_command_takes_its_rank_from_the_launcher() {
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), &SynthSettings { seed: 1, ..SynthSettings::new(9, 2) }, |_| {}).unwrap();

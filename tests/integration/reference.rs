@@ -170,7 +170,7 @@ fn check(cases: &Path, images: &Path) -> usize {
 
 #[test]
 fn own_images() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference");
+    let here = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/reference");
     assert!(check(&here.join("cases.jsonl"), &here.join("images")) > 1_000);
     assert!(check(&here.join("dali.jsonl"), &here.join("images")) > 10);
 }

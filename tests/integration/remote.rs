@@ -1,5 +1,4 @@
 //! Remote shards: what files give, from front to back and in any order, in good and bad moods of the server.
-#![cfg(feature = "cloud")]
 
 use crate::common::{self, built_epoch as epoch, delivered, in_order, samples, source};
 use std::fs;
@@ -533,7 +532,6 @@ fn a_redirect_takes_no_credentials_to_another_server() {
 
 /// A store's credentials come from variables, so a process of its own has them.
 #[test]
-#[cfg(feature = "cli")]
 fn a_stores_credentials_stay_with_the_store() {
     use std::process::Command;
     let files = || shards().into_iter().map(|(name, bytes)| (format!("bucket/{name}"), bytes)).collect();
@@ -630,7 +628,6 @@ fn an_epoch_that_is_dropped_waits_for_no_request() {
 
 /// `warpfeed run --state` over HTTP, killed again and again.
 #[test]
-#[cfg(feature = "cli")]
 fn a_killed_run_goes_on_over_http() {
     use std::process::{Command, Stdio};
     let (server, out, folder) = packed(RecordFormat::WebDataset, 50, Duration::from_millis(2));

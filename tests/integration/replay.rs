@@ -585,7 +585,6 @@ fn stages_are_the_recipe_step_by_step() {
 }
 
 /// What a command prints, which must have this exit code.
-#[cfg(feature = "cli")]
 fn command(arguments: &[&str], code: i32) -> String {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpfeed")).args(arguments).output().unwrap();
     let (out, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -594,7 +593,6 @@ fn command(arguments: &[&str], code: i32) -> String {
 }
 
 /// A folder with twelve images in three class folders.
-#[cfg(feature = "cli")]
 fn image_folder(root: &Path) -> PathBuf {
     for i in 0..12 {
         let class = root.join(format!("images/{}", i % 3));
@@ -605,7 +603,6 @@ fn image_folder(root: &Path) -> PathBuf {
 }
 
 #[test]
-#[cfg(feature = "cli")]
 fn the_command_logs_and_makes_a_batch_again_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -688,7 +685,6 @@ fn the_command_logs_and_makes_a_batch_again_elsewhere() {
 }
 
 #[test]
-#[cfg(feature = "cli")]
 fn the_command_goes_on_with_a_log_by_its_state_and_refuses_what_makes_no_sense() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -723,7 +719,6 @@ fn the_command_goes_on_with_a_log_by_its_state_and_refuses_what_makes_no_sense()
 
 /// A log is somebody else's. It decides about what is made, and where images are read; no file or server else is used.
 #[test]
-#[cfg(feature = "cli")]
 fn a_log_decides_about_no_file_but_the_source() {
     use std::process::Command;
     let folder = tempfile::tempdir().unwrap();
@@ -754,7 +749,6 @@ fn a_log_decides_about_no_file_but_the_source() {
         &["--entry-points", &points][..],
         &["--entry-points", "1GiB", "--entry-points", &points],
         &["--image-cache", "1GB", "--image-cache-dir", evil],
-        #[cfg(feature = "cloud")]
         &["--shard-cache", evil, "--shard-cache-size", "1GB"],
         &["--state", &file, "--log", &file],
         &["--threads", "100000", "--prefetch", "100000"],

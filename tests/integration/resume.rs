@@ -154,7 +154,6 @@ fn what_does_not_fit_is_refused_with_what_differs() {
 }
 
 /// `warpfeed run --state`, killed and started again.
-#[cfg(feature = "cli")]
 mod command {
     use crate::common::{Random, image, report};
     use std::fs;
@@ -233,7 +232,7 @@ mod command {
 
     #[test]
     fn damaged_files_cause_no_panic() {
-        use warpfeed::experiment::{run::run_with_state, run_state::StateFile};
+        use warpfeed_bench::{run::run_with_state, run_state::StateFile};
         let folder = tempfile::tempdir().unwrap();
         let pipeline = super::small(super::source(7)).threads(0).batch_size(2).build().unwrap();
         let file = StateFile { path: folder.path().join("state.json"), settings: "small".to_owned() };

@@ -16,7 +16,7 @@ impl Machine {
     fn new(cuda: Option<&str>) -> Self {
         let machine = Self { folder: tempfile::tempdir().unwrap() };
         fs::create_dir(machine.path("scripts")).unwrap();
-        for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts")).unwrap() {
+        for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts")).unwrap() {
             let entry = entry.unwrap();
             if entry.file_type().unwrap().is_file() {
                 fs::copy(entry.path(), machine.path("scripts").join(entry.file_name())).unwrap();

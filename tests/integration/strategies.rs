@@ -2,7 +2,6 @@
 
 use crate::common::recipes::{inside, recipe};
 use crate::common::{self, Random, jpeg};
-use warpfeed::experiment::trial::Trial;
 use warpfeed::{
     ApplyOptions, DType, Error, Orientation, Preset, Strategy, apply,
     image::{Rect, Size},
@@ -11,6 +10,7 @@ use warpfeed::{
         Normalize, Op, Posterize, Resize, ResizedCrop, Rotate, Vflip,
     },
 };
+use warpfeed_bench::trial::Trial;
 
 #[test]
 fn fused_equals_sequential() {
@@ -231,7 +231,7 @@ fn many_shears_in_a_row() {
 fn both_pass_orders_equal_their_pillow() {
     use sha2::{Digest, Sha256};
     use warpfeed::ops::PassOrder;
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference/images/baseline-420.jpg");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/reference/images/baseline-420.jpg");
     let bytes = std::fs::read(path).unwrap();
     for (size, interpolation, pillow_12, pillow_13) in [
         (Size::new(154, 40), Interpolation::Bilinear, "99a6be0a95b5e8bb", "946a9c6a9d8ffa4e"),

@@ -600,7 +600,6 @@ fn a_stream_without_a_sample_is_an_error() {
 }
 
 #[test]
-#[cfg(feature = "cli")]
 fn the_command_reads_standard_input() {
     use std::process::{Command, Stdio};
     let (_folder, out) = packed(RecordFormat::RecordIo);

@@ -52,7 +52,7 @@ fn hugging_face_ops(text: &str) -> PyResult<String> {
 /// Runs the command and returns its exit code.
 #[pyfunction]
 fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
-    detached(py, || warpfeed::command(arguments))
+    detached(py, || warpfeed_cli::command(arguments))
 }
 
 #[pymodule]

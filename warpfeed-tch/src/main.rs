@@ -3,10 +3,10 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use warpfeed::experiment::augment_load::{AugmentLoadSettings, augment_load};
-use warpfeed::experiment::step::{Sgd, TrainingStep};
-use warpfeed::experiment::subject::{Model, Subject};
-use warpfeed::experiment::train::TrainingRun;
+use warpfeed_bench::augment_load::{AugmentLoadSettings, augment_load};
+use warpfeed_bench::step::{Sgd, TrainingStep};
+use warpfeed_bench::subject::{Model, Subject};
+use warpfeed_bench::train::TrainingRun;
 use warpfeed::{
     DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, OnError, Pipeline, Preset, Result, Strategy,
     ops::random_horizontal_flip, source::open,
@@ -182,7 +182,7 @@ impl Train {
         println!("Pipeline on {}{images}", pipeline.device_name());
         println!("epoch      loss  accuracy  images/s");
         let mut say = |event: &_| {
-            if let warpfeed::experiment::events::Event::Epoch { epoch, seconds, images, loss, accuracy, .. } = event {
+            if let warpfeed_bench::events::Event::Epoch { epoch, seconds, images, loss, accuracy, .. } = event {
                 let number = |value: &Option<f64>| value.map_or_else(String::new, |value| format!("{value:.4}"));
                 let (loss, accuracy, speed) = (number(loss), number(accuracy), *images as f64 / seconds);
                 println!("{epoch:>5}  {loss:>8}  {accuracy:>8}  {speed:>10.1}");

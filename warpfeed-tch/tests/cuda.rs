@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 use tch::Kind;
-use warpfeed::experiment::synth::image;
+use warpfeed_bench::synth::image;
 use warpfeed::fields::{BoxFormat, Boxes, Fields, Mask};
 use warpfeed::image::{JpegOptions, encode_jpeg};
 use warpfeed::prelude::*;

@@ -1,8 +1,8 @@
 //! Networks on libtorch take warpfeed's batches and learn from them.
 
 use std::process::Command;
-use warpfeed::experiment::step::{Outcome, Sgd, TrainingStep};
-use warpfeed::experiment::synth::{SynthSettings, image, write_folder};
+use warpfeed_bench::step::{Outcome, Sgd, TrainingStep};
+use warpfeed_bench::synth::{SynthSettings, image, write_folder};
 use warpfeed::{
     DType, Device, LastBatch, Layout, Pipeline,
     image::{JpegOptions, encode_jpeg},

@@ -12,7 +12,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use warpfeed::Device;
-use warpfeed::experiment::gpu_check::kernels;
+use warpfeed_bench::gpu_check::kernels;
 
 type LaunchWith = extern "C" fn(*mut c_void, *const u32, *const u32, u32, *const *mut c_void) -> c_int;
 type Register = extern "C" fn(*const c_char, LaunchWith, *mut c_void, usize, *const usize);

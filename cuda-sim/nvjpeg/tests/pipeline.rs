@@ -16,8 +16,6 @@ use nvjpeg::sys::bindings as sys_nvjpeg;
 use std::ptr::{NonNull, null_mut, without_provenance_mut};
 use std::sync::Arc;
 use std::time::Duration;
-use warpfeed::experiment::diagnose::{self, TrainingBottleneck, diagnose};
-use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{
     Batch, BatchMemory, Builder, DecodePath, Device, Error, MemoryBlock, OnError, Pipeline, Result, Stats,
     StreamPriority, Tensor,
@@ -25,6 +23,8 @@ use warpfeed::{
     ops::{random_horizontal_flip, random_resized_crop, random_rotation},
     source::EncodedImages,
 };
+use warpfeed_bench::diagnose::{self, TrainingBottleneck, diagnose};
+use warpfeed_bench::subject::{Model, Subject};
 
 const IMAGES: u32 = 13;
 
@@ -297,7 +297,7 @@ fn nothing_becomes_current_on_the_trainers_thread() {
         }
         drop(pipeline);
         is_as_before("drop of a pipeline");
-        let _ = warpfeed::doctor();
+        let _ = warpfeed_cli::doctor();
         is_as_before("doctor");
     }
 }

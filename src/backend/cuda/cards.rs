@@ -4,20 +4,21 @@
 use crate::cuda::driver::{check, device_count};
 use crate::error::Result;
 use cudarc::driver::{result, sys};
-#[cfg(feature = "experiment")]
 use std::ffi::{CStr, CString, c_char};
 
 /// A GPU, as the driver describes it.
 #[derive(Debug, Clone)]
-pub(crate) struct Card {
-    pub(crate) name: String,
+pub struct Card {
+    /// Its name.
+    pub name: String,
     /// Major and minor number of the compute capability.
-    pub(crate) capability: (i32, i32),
-    pub(crate) memory_bytes: usize,
+    pub capability: (i32, i32),
+    /// Its memory.
+    pub memory_bytes: usize,
 }
 
 /// All GPUs. The list is empty if there is no driver.
-pub(crate) fn cards() -> Result<Vec<Card>> {
+pub fn cards() -> Result<Vec<Card>> {
     (0..device_count()?).map(card).collect()
 }
 
@@ -39,8 +40,7 @@ fn card(ordinal: i32) -> Result<Card> {
 }
 
 /// The PCI bus address of each GPU. Other libraries number GPUs in different orders, but know these addresses.
-#[cfg(feature = "experiment")]
-pub(crate) fn pci_addresses() -> Result<Vec<CString>> {
+pub fn pci_addresses() -> Result<Vec<CString>> {
     let address = |ordinal| {
         let device = check("cuDeviceGet", result::device::get(ordinal))?;
         // Longer than the longest address, `00000000:00:00.0`.

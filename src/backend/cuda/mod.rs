@@ -94,7 +94,6 @@ mod jpeg;
 mod kernel;
 mod lower;
 mod masks;
-#[cfg(feature = "experiment")]
 pub(crate) mod measure;
 mod nvjpeg;
 mod prepare;

@@ -112,8 +112,7 @@ impl Balance {
 }
 
 /// Name of the decoder that takes an image on `hardware`, on a card that has one: as of `--decode`.
-#[cfg(feature = "experiment")]
-pub(crate) fn on_hardware(header: &Header) -> &'static str {
+pub fn on_hardware(header: &Header) -> &'static str {
     match Router::new(DecodePath::Hardware, 1).route(header, true) {
         Route::Hardware => "hardware",
         Route::Hybrid => "hybrid",
@@ -132,7 +131,7 @@ fn is_jpeg_for_nvjpeg(header: &Header) -> bool {
 }
 
 /// Whether the crate's own decoder can try to decode an image: Huffman coding in one pass, 8 bits a sample, no CMYK.
-pub(crate) fn is_jpeg_for_device(header: &Header) -> bool {
+pub fn is_jpeg_for_device(header: &Header) -> bool {
     header.format == Format::Jpeg
         && !header.is_draft()
         && matches!(header.process, 0xC0 | 0xC1)

@@ -657,11 +657,12 @@ impl Builder {
         Ok(self.build_each(&[device], &backend::open)?.swap_remove(0))
     }
 
-    /// The same on a back end that `open` sets up, for experiments.
-    #[cfg(feature = "experiment")]
-    pub(crate) fn build_on(self, open: &backend::Open<'_>) -> Result<Pipeline> {
+    /// The same on a back end that does one part of the work twice.
+    #[doc(hidden)]
+    pub fn build_twice(self, part: backend::Twice) -> Result<Pipeline> {
         let device = self.device;
-        Ok(self.build_each(&[device], open)?.swap_remove(0))
+        let open = |device, options: &_, normalize| backend::open_twice(part, device, options, normalize);
+        Ok(self.build_each(&[device], &open)?.swap_remove(0))
     }
 
     /// Whether the operations give images different sizes, so that the pipeline is made by

@@ -45,8 +45,8 @@ impl FurtherFolder {
     }
 
     /// The folder of the images.
-    #[cfg(feature = "cli")]
-    pub(crate) fn folder(&self) -> &Path {
+    #[doc(hidden)]
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 

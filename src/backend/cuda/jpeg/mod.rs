@@ -35,5 +35,4 @@ mod tests;
 pub(super) use batch::Decoding;
 pub(super) use decoder::{DeviceDecoder, Job};
 pub(super) use kernels::JpegKernels;
-#[cfg(feature = "experiment")]
 pub(super) use {kernels::Staged, lower::Lowered};

@@ -27,28 +27,34 @@ const BATCH: usize = 64;
 const STEP: Duration = Duration::from_millis(5);
 
 /// The area of an image that is decoded.
-pub(crate) type Area = fn(Size) -> Rect;
+pub type Area = fn(Size) -> Rect;
 
 /// The decoders to measure, their images and their threads.
-pub(crate) struct Decoders {
-    pub(crate) path: DecodePath,
+pub struct Decoders {
+    /// The decoder.
+    pub path: DecodePath,
     /// The area of each image that is decoded. nvJPEG decodes whole images.
-    pub(crate) area: Area,
-    pub(crate) images: EncodedImages,
-    pub(crate) threads: usize,
+    pub area: Area,
+    /// The images, which are decoded again and again.
+    pub images: EncodedImages,
+    /// Number of threads.
+    pub threads: usize,
 }
 
 /// The times of a training step alone and beside decoders.
-pub(crate) struct Beside {
-    pub(crate) images_per_s: f64,
-    pub(crate) alone_ms: f64,
-    pub(crate) beside_ms: f64,
+pub struct Beside {
+    /// Decoded images per second.
+    pub images_per_s: f64,
+    /// Milliseconds of a step without decoders.
+    pub alone_ms: f64,
+    /// Milliseconds of a step while decoders run.
+    pub beside_ms: f64,
 }
 
 /// Decodes the images again and again, and returns images/s. The hybrid decoder and the crate's own run on `threads`
 /// threads. Images that a decoder does not take are left out. The clock runs for `duration`, after all decoders have
 /// started.
-pub(crate) fn decode_only(ordinal: u32, decoders: Decoders, duration: Duration) -> Result<f64> {
+pub fn decode_only(ordinal: u32, decoders: Decoders, duration: Duration) -> Result<f64> {
     let context = driver::context(ordinal)?;
     let _entered = driver::enter(&context)?;
     let ((), images_per_s) = while_decoding(&context, decoders, duration, || {
@@ -59,7 +65,7 @@ pub(crate) fn decode_only(ordinal: u32, decoders: Decoders, duration: Duration) 
 }
 
 /// Runs training steps for `duration` without decoders, and then with them.
-pub(crate) fn beside_a_step(ordinal: u32, decoders: Decoders, duration: Duration) -> Result<Beside> {
+pub fn beside_a_step(ordinal: u32, decoders: Decoders, duration: Duration) -> Result<Beside> {
     let context = driver::context(ordinal)?;
     let _entered = driver::enter(&context)?;
     let mut step = FixedWork::new(&context, STEP.min(duration))?;

@@ -15,10 +15,10 @@ use crate::raster::Size;
 use std::sync::Arc;
 
 /// An encoded image, and the size in its header.
-pub(crate) type Whole = (Arc<[u8]>, Size);
+pub type Whole = (Arc<[u8]>, Size);
 
 /// One of nvJPEG's decoders on a device.
-pub(crate) struct WholeDecoder {
+pub struct WholeDecoder {
     route: Route,
     router: Router,
     worker: Scoped<WorkerDecoder>,
@@ -34,7 +34,7 @@ impl WholeDecoder {
     ///
     /// # Errors
     /// [`Error::Device`] if the device has no such decoder, or nvJPEG is missing.
-    pub(crate) fn open(ordinal: u32, path: DecodePath) -> Result<Self> {
+    pub fn open(ordinal: u32, path: DecodePath) -> Result<Self> {
         let route = match path {
             DecodePath::Hybrid => Route::Hybrid,
             DecodePath::Hardware => Route::Hardware,
@@ -52,7 +52,7 @@ impl WholeDecoder {
     }
 
     /// Whether pipelines give the decoder images with this header.
-    pub(crate) fn takes(&self, header: &Header) -> bool {
+    pub fn takes(&self, header: &Header) -> bool {
         self.router.route(header, true) == self.route
     }
 
@@ -61,7 +61,7 @@ impl WholeDecoder {
     ///
     /// # Synchronization
     /// All work is done when this returns.
-    pub(crate) fn decode(&mut self, images: &[Whole], poison: u8) -> Result<Vec<Option<Vec<u8>>>> {
+    pub fn decode(&mut self, images: &[Whole], poison: u8) -> Result<Vec<Option<Vec<u8>>>> {
         let _entered = driver::enter(&self.context)?;
         let memory = images.iter().map(|(_, size)| DeviceMemory::new(&self.context, packed_bytes(*size)));
         let memory = memory.collect::<Result<Vec<_>>>()?;

@@ -11,4 +11,4 @@ pub(crate) mod decode_whole;
 mod fixed_work;
 mod spin;
 
-pub(crate) use spin::Spin;
+pub use spin::Spin;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Kernels of given lengths on one device, one after the other, each after the batch that it is for.
 #[derive(Debug)]
-pub(crate) struct Spin {
+pub struct Spin {
     ordinal: u32,
     kernel: SpinKernel,
     stream: Stream,
@@ -27,7 +27,8 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    pub(crate) fn on_device_of(batch: &CudaBuffer) -> Result<Self> {
+    /// Prepares a kernel on the device of a batch.
+    pub fn on_device_of(batch: &CudaBuffer) -> Result<Self> {
         let context = batch.context();
         let _entered = driver::enter(context)?;
         let kernel = SpinKernel::load(context)?;
@@ -38,12 +39,12 @@ impl Spin {
     }
 
     /// The ordinal of the device.
-    pub(crate) fn ordinal(&self) -> u32 {
+    pub fn ordinal(&self) -> u32 {
         self.ordinal
     }
 
     /// Queues a kernel after a batch on this device. The batch's memory is in use until the kernel ends.
-    pub(crate) fn queue(&mut self, images: Tensor, length: Duration) -> Result<()> {
+    pub fn queue(&mut self, images: Tensor, length: Duration) -> Result<()> {
         let length_us = u32::try_from(length.as_nanos().div_ceil(1_000)).map_err(|_| {
             Error::parameter("StatedStep::train", "length", "at most 4294 s on a GPU", format!("{length:?}"))
         })?;
@@ -58,7 +59,7 @@ impl Spin {
     }
 
     /// Waits for the last kernel.
-    pub(crate) fn finish(&mut self) -> Result<()> {
+    pub fn finish(&mut self) -> Result<()> {
         if !std::mem::take(&mut self.queued) {
             return Ok(());
         }
@@ -72,7 +73,7 @@ impl Spin {
     }
 
     /// Mean time of the kernels that were waited for.
-    pub(crate) fn mean_ms(&self) -> Option<f64> {
+    pub fn mean_ms(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ms / self.count as f64)
     }
 }

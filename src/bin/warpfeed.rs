@@ -1,7 +1,0 @@
-//! The command `warpfeed`.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    ExitCode::from(warpfeed::command(std::env::args_os().skip(1)))
-}

@@ -1,0 +1,148 @@
+//! `warpfeed apply`: one image through explicit operations.
+
+use super::options::{OpeningOptions, StrategyName};
+use super::source::{SourceArgs, one_sample};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use warpfeed::fields::{Fields, draw, read_fields, write_fields};
+use warpfeed::image::{Image, Size};
+use warpfeed::ops::Op;
+use warpfeed::source::{MAX_ENCODED_BYTES, Source, read_limited, read_up_to};
+use warpfeed::{ApplyOptions, DType, DecodePath, Device, Error, Layout, Result, apply_with_fields};
+
+/// Largest list of operations, in bytes.
+const MAX_OPS_BYTES: u64 = 1 << 24;
+
+/// Put one image through explicit operations
+///
+/// SOURCE is an image, or with --index or --name any source of warpfeed run.
+/// The operations are a JSON list such as [{"op": "rotate", "degrees": 5}, {"op": "center_crop", "width": 224,
+/// "height": 224}].
+#[derive(Args)]
+pub struct Apply {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// Take the sample with this index of SOURCE, which may be any source, instead of a file.
+    #[arg(long, value_name = "I", conflicts_with = "name")]
+    index: Option<u64>,
+    /// Take the sample of SOURCE with this name, or end of a name.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// File with the operations; - for standard input.
+    #[arg(long, value_name = "FILE")]
+    ops: PathBuf,
+    /// File with the image's boxes, keypoints and mask, which follow the operations.
+    ///
+    /// {"boxes": {"format": "XYXY", "values": [[x1, y1, x2, y2]], "clamping": "soft"}, "keypoints": {"values": [[x, y]],
+    /// "convention": "corner"}, "mask": {"path": "mask.png", "fill": 255}}; each part may be missing. format may be XYWH or
+    /// CXCYWH, clamping null, convention pixel_index.
+    #[arg(long, value_name = "IN.json", requires = "fields_out")]
+    fields: Option<PathBuf>,
+    /// Output file for what becomes of --fields; the mask lies beside OUT, as OUT.mask.png.
+    #[arg(long, value_name = "OUT.json", requires = "fields")]
+    fields_out: Option<PathBuf>,
+    /// Draw what becomes of --fields over the image.
+    #[arg(long, requires = "fields")]
+    draw: bool,
+    /// Output file: .png, or .npy (u8 [H, W, 3]; f32 [3, H, W] after normalize).
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// How operations are run.
+    #[arg(long, value_enum, default_value_t)]
+    strategy: StrategyName,
+    #[command(flatten)]
+    opening: OpeningOptions,
+    /// Device for the operations: auto, cpu, cuda, cuda:I.
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: Device,
+    /// JPEG decoder for a GPU: auto, device, cpu, hybrid (nvJPEG) or hardware (nvJPEG).
+    #[arg(long, value_name = "PATH", default_value = "cpu")]
+    decode: DecodePath,
+}
+
+impl Apply {
+    pub fn run(self) -> Result<()> {
+        let extension = self.output.extension().map(|e| e.to_string_lossy().to_lowercase());
+        let npy = match extension.as_deref() {
+            Some("npy") => true,
+            Some("png") => false,
+            _ => return Err(wrong_use("output", "a file ending in .png or .npy", &self.output.display().to_string())),
+        };
+        self.device.available()?;
+        let ops = read_ops(&self.ops)?;
+        let (name, bytes) = self.read()?;
+        let options = ApplyOptions {
+            strategy: self.strategy.into(),
+            orientation: self.opening.orientation.into(),
+            draft: self.opening.draft,
+            thumbnail: self.opening.thumbnail(),
+            accept_truncated: self.opening.accept_truncated,
+            device: self.device,
+            decode: self.decode,
+            ..ApplyOptions::default()
+        };
+        let given = self.fields.as_ref().map(|path| read_fields(path, options.max_pixels)).transpose()?;
+        let applied = match &given {
+            None => warpfeed::apply(&bytes, &ops, &options).map(|image| (image, Fields::new())),
+            Some(fields) => apply_with_fields(&bytes, fields, &ops, &options),
+        };
+        let (result, fields) = applied.map_err(|source| match source {
+            // Wrong operations are not the image's fault.
+            wrong if wrong.is_parameter() => wrong,
+            source => Error::Sample { index: self.index.unwrap_or(0), name, source: Box::new(source) },
+        })?;
+        if let Some(path) = &self.fields_out {
+            let [height, width] = match (result.layout(), result.shape()) {
+                (Layout::Nchw, [_, _, height, width]) | (Layout::Nhwc, [_, height, width, _]) => [height, width],
+            };
+            let size = Size::new(width as u32, height as u32);
+            write_fields(&fields, size, path, self.output.with_extension("mask.png"))?;
+        }
+        match (npy, result.dtype()) {
+            (true, _) => warpfeed::image::write_npy(&result, &self.output),
+            (false, DType::U8) => {
+                let [_, height, width, _] = result.shape().map(|side| side as u32);
+                let mut image = Image::from_rgb(Size { width, height }, result.as_bytes()?)?;
+                if self.draw {
+                    draw(&mut image, &fields);
+                }
+                warpfeed::image::write_png(&image, &self.output)
+            }
+            (false, _) => {
+                let expected = "a .npy file after normalize, as a PNG holds bytes; operations without normalize are those of \
+                                warpfeed recipe --dtype u8";
+                Err(wrong_use("output", expected, "a .png file"))
+            }
+        }
+    }
+
+    /// The image's name and its encoded bytes.
+    fn read(&self) -> Result<(String, Vec<u8>)> {
+        if self.index.is_none() && self.name.is_none() {
+            return Ok((self.source.name(), read_limited(&self.source.spec, MAX_ENCODED_BYTES)?));
+        }
+        let source = self.source.open()?.into_data_set()?;
+        let name_of = |index| (index < source.len()).then(|| source.name(index).into_owned());
+        let index = one_sample(self.index, self.name.as_deref(), name_of, Some(source.len()))?;
+        let bytes = source.encoded(index)?;
+        Ok((source.name(index).into_owned(), bytes))
+    }
+}
+
+fn read_ops(path: &Path) -> Result<Vec<Op>> {
+    let text = if path == Path::new("-") {
+        read_up_to(std::io::stdin().lock(), MAX_OPS_BYTES).map_err(|source| Error::Io {
+            action: "read",
+            path: "standard input".into(),
+            source,
+        })?
+    } else {
+        read_limited(path, MAX_OPS_BYTES)?
+    };
+    let wrong = |error| wrong_use("--ops", "a JSON list of operations", &format!("{}: {error}", path.display()));
+    serde_json::from_slice(&text).map_err(|error: serde_json::Error| wrong(error))
+}
+
+fn wrong_use(parameter: &'static str, expected: &str, got: &str) -> Error {
+    Error::Parameter { operation: "apply", parameter, expected: expected.to_owned(), got: got.to_owned() }
+}
