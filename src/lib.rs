@@ -221,6 +221,7 @@ pub mod prelude {
 #[doc = include_str!("../docs/pytorch.md")]
 #[doc = include_str!("../docs/ranks.md")]
 #[doc = include_str!("../docs/replay.md")]
+#[doc = include_str!("../docs/serving.md")]
 #[doc = include_str!("../docs/sources.md")]
 #[doc = include_str!("../docs/streams.md")]
 #[doc = include_str!("../docs/targets.md")]
