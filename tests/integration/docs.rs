@@ -148,7 +148,8 @@ fn anchors(text: &str) -> Vec<String> {
 
 /// Whether a name between backticks is a function's.
 fn is_function(name: &str) -> bool {
-    name.matches('_').count() >= UNDERSCORES && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    name.matches('_').count() >= UNDERSCORES
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
 /// Whether a file of the test's module has a test of this name, or, for a module of tests, such a module.
