@@ -7,7 +7,7 @@
 //!
 //! A pipeline runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same device. With
 //! [`DecodePath::Auto`], [`Device`](DecodePath::Device) and [`Cpu`](DecodePath::Cpu) the bytes are the same on both. The CUDA
-//! path is tested on a simulated device, and has run on an H200.
+//! path is tested on a simulated device, and has run on an H100 and an H200.
 //!
 //! ```
 //! use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -258,6 +258,7 @@ pub mod internal {
 #[doc = include_str!("../docs/pytorch.md")]
 #[doc = include_str!("../docs/ranks.md")]
 #[doc = include_str!("../docs/replay.md")]
+#[doc = include_str!("../docs/serving.md")]
 #[doc = include_str!("../docs/sources.md")]
 #[doc = include_str!("../docs/streams.md")]
 #[doc = include_str!("../docs/targets.md")]

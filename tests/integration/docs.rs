@@ -1,4 +1,4 @@
-//! The tests that docs name exist.
+//! The tests that docs name exist, and their links lead somewhere.
 
 use std::fs;
 use std::path::Path;
@@ -22,6 +22,134 @@ fn tests_that_pages_name_exist() {
         let missing: Vec<&&str> = names.iter().filter(|name| !exists(&files, name)).collect();
         assert!(missing.is_empty(), "{page}: no such tests: {missing:?}");
     }
+}
+
+/// Functions with names of at least this many underscores are tests, or are named in full for another reason.
+const UNDERSCORES: usize = 3;
+
+/// These pages name tests by their functions, and files by their paths.
+#[test]
+fn functions_and_files_that_pages_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in ["src", "tests", "cuda-sim", "warpfeed-image/src", "warpfeed-image/tests"] {
+        collect(root, &root.join(folder), &mut files);
+    }
+    for (page, least) in [("docs/reliability.md", 40), ("cuda-sim/README.md", 20)] {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        let quoted = lines(&text).into_iter().flat_map(|line| line.split('`').skip(1).step_by(2));
+        let (paths, names): (Vec<&str>, Vec<&str>) = quoted.partition(|name| name.contains('/'));
+        let functions: Vec<&str> = names.into_iter().filter(|name| is_function(name)).collect();
+        assert!(functions.len() > least, "{page}: {functions:?}");
+        for function in functions {
+            let declared = format!("fn {function}(");
+            assert!(files.iter().any(|(_, text)| text.contains(&declared)), "{page}: there is no function {function}");
+        }
+        let folder = root.join(page).parent().unwrap().to_owned();
+        for path in paths.into_iter().filter(|path| path.ends_with(".rs") || path.ends_with(".py")) {
+            let places = [root.join(path), folder.join(path), root.join("warpfeed-image/src/decode").join(path)];
+            assert!(places.iter().any(|place| place.exists()), "{page}: there is no file {path}");
+        }
+    }
+}
+
+#[test]
+fn links_of_pages_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut wrong = Vec::new();
+    for page in pages(root) {
+        let text = fs::read_to_string(root.join(&page)).unwrap();
+        for link in links(&text) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { root.join(&page) } else { root.join(&page).parent().unwrap().join(path) };
+            let leads = if anchor.is_empty() {
+                target.exists()
+            } else {
+                fs::read_to_string(target).is_ok_and(|text| anchors(&text).iter().any(|own| own == anchor))
+            };
+            if !leads {
+                wrong.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "these links lead nowhere: {wrong:#?}");
+}
+
+/// The book's pages are those of its folder.
+#[test]
+fn the_book_has_every_page_once() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let summary = fs::read_to_string(root.join("docs/SUMMARY.md")).unwrap();
+    let mut listed: Vec<String> = links(&summary).into_iter().map(|page| format!("docs/{page}")).collect();
+    listed.push("docs/SUMMARY.md".to_owned());
+    listed.sort();
+    let mut found: Vec<String> = pages(root).into_iter().filter(|page| page.starts_with("docs/")).collect();
+    found.sort();
+    assert_eq!(listed, found);
+}
+
+/// All pages of the documentation, by their paths from the root.
+fn pages(root: &Path) -> Vec<String> {
+    let mut pages: Vec<String> = [
+        "README.md",
+        "CHANGELOG.md",
+        "CODE_OF_CONDUCT.md",
+        "CONTRIBUTING.md",
+        "DESIGN.md",
+        "SECURITY.md",
+        "cuda-sim/README.md",
+        "kernels/README.md",
+        "nvjpeg/README.md",
+        "nvjpeg-sys/README.md",
+        "warpfeed-burn/README.md",
+        "warpfeed-image/README.md",
+        "warpfeed-python/README.md",
+        "warpfeed-tch/README.md",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    for entry in fs::read_dir(root.join("docs")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".md") {
+            pages.push(format!("docs/{name}"));
+        }
+    }
+    pages
+}
+
+/// Lines outside of blocks of code.
+fn lines(text: &str) -> Vec<&str> {
+    let (mut lines, mut is_code) = (Vec::new(), false);
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
+/// What links lead to, but for addresses of other sites.
+fn links(text: &str) -> Vec<&str> {
+    let rests = lines(text).into_iter().flat_map(|line| line.split("](").skip(1));
+    let targets = rests.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    targets.filter(|target| !target.contains("://")).collect()
+}
+
+/// Anchors of a page's headings.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = lines(text).into_iter().filter(|line| line.starts_with('#'));
+    let words = headings.map(|heading| heading.trim_start_matches('#').trim().to_lowercase());
+    words
+        .map(|words| words.replace(|c: char| !c.is_alphanumeric() && !" -_".contains(c), "").replace(' ', "-"))
+        .collect()
+}
+
+/// Whether a name between backticks is a function's.
+fn is_function(name: &str) -> bool {
+    name.matches('_').count() >= UNDERSCORES
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
 /// Whether a file of the test's module has a test of this name, or, for a module of tests, such a module.

@@ -76,11 +76,11 @@ def main(measured: str) -> None:
     lines = [
         BEGIN,
         "",
-        "## Beside other loaders",
+        "## Compared with other loaders",
         "",
         *textwrap.wrap(
-            f"Images/s of {title(speed)}. Each loader has had two epochs before, but where it says first epoch; "
-            "`warpfeed` then decodes from places that it knows. The command is `warpfeed run`, without Python:",
+            f"Images/s of {title(speed)}. Each loader has run two epochs before, except in the row of the first epoch; "
+            "`warpfeed` then decodes from entry points. The command is `warpfeed run`, without Python:",
             120,
         ),
         "",
