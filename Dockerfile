@@ -11,7 +11,7 @@ WORKDIR /warpfeed
 COPY . .
 # The CUDA version of the oldest driver that it shall run on: --build-arg CUDA=12.8
 ARG CUDA=13.0
-RUN WARPFEED_DRIVER_CUDA=$CUDA scripts/setup && cargo build --release --locked --features full --bin warpfeed
+RUN WARPFEED_DRIVER_CUDA=$CUDA scripts/setup && cargo build --release --locked --package warpfeed-cli --features full
 RUN mkdir /out && cp target/release/warpfeed .cuda/lib/python3*/site-packages/nvidia/*/lib/libnvjpeg.so.* /out/
 
 FROM debian:bookworm-slim

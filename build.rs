@@ -57,20 +57,10 @@ fn commit() {
     for file in files.into_iter().flatten().filter(|file| Path::new(file).exists()) {
         println!("cargo::rerun-if-changed={file}");
     }
-    println!("cargo::rerun-if-changed=src");
-    println!("cargo::rerun-if-changed=warpfeed-image");
-    let clean = git(&[
-        "diff",
-        "--quiet",
-        "HEAD",
-        "--",
-        "src",
-        "kernels",
-        "build.rs",
-        "Cargo.toml",
-        "Cargo.lock",
-        "warpfeed-image",
-    ]);
+    let folders = ["src", "warpfeed-bench", "warpfeed-cli", "warpfeed-image"];
+    folders.iter().for_each(|folder| println!("cargo::rerun-if-changed={folder}"));
+    let compiled = [&["diff", "--quiet", "HEAD", "--", "kernels", "build.rs", "Cargo.toml", "Cargo.lock"], &folders[..]];
+    let clean = git(&compiled.concat());
     println!("cargo::rustc-env=WARPFEED_COMMIT={head}{}", if clean.is_ok() { "" } else { "-dirty" });
 }
 

@@ -59,9 +59,8 @@
 //! | looking at a batch later | [`Batch::receipts`], [`RunLog`], [`Replay`], [`Pipeline::stages`] |
 //! | single images | [`image`]: decoding, JPEG encoding, PNG and NumPy files, contact sheets |
 //! | packing shards | [`pack`] |
-//! | looking through a data set before training | `audit` |
-//! | measuring | `experiment`, [`doctor`](doctor()) |
-//! | the command in a program of your own | `command` |
+//! | measuring a pipeline or a training step, images to measure on | the crate `warpfeed-bench` |
+//! | looking through a data set before training, the command | the crate `warpfeed-cli` |
 //!
 //! # What is promised
 //!
@@ -87,8 +86,6 @@
 //!
 //! | feature | adds |
 //! | --- | --- |
-//! | `cli` (default) | the command `warpfeed`; it implies `experiment` |
-//! | `experiment` | the module `experiment`, which measures pipelines and makes images to measure them on, and `audit` |
 //! | `webp` (default) | WebP images; without it they are bad samples |
 //! | `cloud` | shards at `http://`, `https://`, `s3://`, `gs://` and `az://` |
 //! | `parquet` | Parquet files of images, as Hugging Face publishes data sets |
@@ -97,12 +94,6 @@
 //! | `dlpack` | batches as DLPack tensors, without a copy (`Tensor::into_dlpack`) |
 //! | `tracing` | spans of the crate `tracing` (target `warpfeed`, level trace) around the work on each sample and batch |
 //! | `full` | all of these except `candle-cuda` |
-//!
-//! Programs that feed images to a trainer need neither `cli` nor `experiment`:
-//!
-//! ```toml
-//! warpfeed = { version = "0.1", default-features = false }
-//! ```
 
 // Nightly, as docs.rs has it: each name says which feature it takes.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -211,6 +202,9 @@ pub mod internal {
     pub use crate::rng::{Domain, SampleRng};
     #[cfg(feature = "candle")]
     pub use crate::tensor::candle_failed;
+
+    /// The commit of the build, where it is known.
+    pub const COMMIT: Option<&str> = option_env!("WARPFEED_COMMIT");
 
     pub mod atomic {
         pub use crate::atomic::{

@@ -8,7 +8,7 @@ use std::path::Path;
 fn tests_that_pages_name_exist() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let mut files = Vec::new();
-    for folder in ["src", "tests/integration"] {
+    for folder in ["src", "warpfeed-bench/src", "warpfeed-cli/src", "tests/integration"] {
         collect(root, &root.join(folder), &mut files);
     }
     for (page, heading, column, least) in
@@ -32,7 +32,8 @@ const UNDERSCORES: usize = 3;
 fn functions_and_files_that_pages_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for folder in ["src", "tests", "cuda-sim", "warpfeed-image/src", "warpfeed-image/tests"] {
+    let folders = ["src", "tests", "cuda-sim", "warpfeed-image/src", "warpfeed-image/tests"];
+    for folder in folders.into_iter().chain(["warpfeed-bench/src", "warpfeed-cli/src"]) {
         collect(root, &root.join(folder), &mut files);
     }
     for (page, least) in [("docs/reliability.md", 40), ("cuda-sim/README.md", 20)] {

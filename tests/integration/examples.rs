@@ -21,7 +21,7 @@ fn build(profile: &Path, name: &str) {
         concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"),
     ]);
     // With the features of this test, so that nothing is built twice.
-    cargo.args(["--features", "warpfeed/full,warpfeed-cli/full"]);
+    cargo.args(["--features", "warpfeed-cli/full"]);
     cargo.arg("--target-dir").arg(profile.parent().unwrap());
     if profile.ends_with("release") {
         cargo.arg("--release");

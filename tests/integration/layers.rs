@@ -4,8 +4,9 @@
 //! module uses, and all of them have earlier lines. So no two modules use each other, directly or through others. A new use
 //! is added to the table. If the order does not allow it, move the code that is used to a module before both.
 //!
-//! Code for tests in src/ may use any module. The command (src/command) uses the library as every program does, by the
-//! names in lib.rs. Every module may use the crate warpfeed-image, which lies below all of them.
+//! Code for tests in src/ may use any module. Every module may use the crate warpfeed-image, which lies below all of them.
+//! The crates above, warpfeed-bench and warpfeed-cli, use the library as every program does, by the names in lib.rs, and
+//! what its module `internal` has for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,7 +32,6 @@ const MODULES: &[(&str, &str)] = &[
     ("memory", "error"),
     ("npy", "atomic error"),
     ("sheet", "atomic error"),
-    ("shown", ""),
     ("threads", "error"),
     // Labels and targets, and what is done to images.
     ("cuda", "device error memory"),
@@ -62,15 +62,8 @@ const MODULES: &[(&str, &str)] = &[
         "apply atomic backend device error fields file follow hex lock memory mix opening ops plan preprocess preset rng sampler \
          sampling source targets tensor threads trace unoptimized",
     ),
-    // Tools around pipelines.
-    ("doctor", "backend cuda error"),
+    // What makes shards.
     ("pack", "address atomic error fields file follow lock ops pipeline plan rank source store targets threads"),
-    (
-        "experiment",
-        "atomic backend cuda device error fields file hex lock mix ops pipeline plan preset rng sampler sheet shown source \
-         tensor threads",
-    ),
-    ("audit", "atomic backend error experiment fields file hex lock memory ops source threads"),
 ];
 
 #[test]
@@ -128,14 +121,14 @@ struct File {
     text: String,
 }
 
-/// Reads the files of a folder and of the folders in it, except lib.rs, the command, and what is named `tests`.
+/// Reads the files of a folder and of the folders in it, except lib.rs and what is named `tests`.
 fn collect(package: &Path, folder: &str, module: &[String], files: &mut Vec<File>) {
     for entry in fs::read_dir(package.join(folder)).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let path = format!("{folder}/{name}");
         let stem = name.trim_end_matches(".rs");
         let inner = if stem == "mod" { module.to_vec() } else { [module, &[stem.to_owned()]].concat() };
-        if stem == "tests" || module.is_empty() && ["lib", "bin", "command"].contains(&stem) {
+        if stem == "tests" || module.is_empty() && stem == "lib" {
             continue;
         }
         if name.ends_with(".rs") {
@@ -332,16 +325,18 @@ const OPENERS: &[(&str, &str)] = &[
     ("warpfeed-image/src/decode/shared_folder.rs", "new files of random names"),
     ("src/atomic.rs", "new files of random names, folders, and outputs that the user names, which may be pipes"),
     ("src/source/stream/pipe.rs", "pipes that the user names as shards"),
-    ("src/experiment/ticks.rs", "the system's own files"),
-    ("src/experiment/events.rs", "an output that the user names, which may be a pipe"),
-    ("src/command/experiment.rs", "a new file of a random name"),
+    ("warpfeed-bench/src/ticks.rs", "the system's own files"),
+    ("warpfeed-bench/src/events.rs", "an output that the user names, which may be a pipe"),
+    ("warpfeed-cli/src/command/experiment.rs", "a new file of a random name"),
 ];
 
 #[test]
 fn files_are_opened_in_one_way() {
     let package = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let mut folders: Vec<String> =
-        ["src", "warpfeed-image/src", "nvjpeg/src", "warpfeed-python/src"].map(str::to_owned).into();
+        ["src", "warpfeed-bench/src", "warpfeed-cli/src", "warpfeed-image/src", "nvjpeg/src", "warpfeed-python/src"]
+            .map(str::to_owned)
+            .into();
     let mut wrong = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(package.join(&folder)).unwrap() {
@@ -376,6 +371,6 @@ fn files_are_opened_in_one_way() {
             }
         }
     }
-    let help = "open it by src/file.rs or warpfeed_image::file, or add the file to the table above";
+    let help = "open it by warpfeed::source::read_limited, src/file.rs or warpfeed_image::file, or add the file to the table above";
     assert!(wrong.is_empty(), "{help}:\n{}", wrong.join("\n"));
 }

@@ -105,7 +105,7 @@ impl Environment {
             driver,
             no_gpu,
             warpfeed: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("WARPFEED_COMMIT").map(str::to_owned),
+            commit: warpfeed::internal::COMMIT.map(str::to_owned),
             build: if cfg!(debug_assertions) { "debug" } else { "release" },
             jpeg: Some(format!("libjpeg-turbo {} SIMD", if libjpeg_has_simd() { "with" } else { "without" })),
         }

@@ -1,9 +1,6 @@
-//! Experiments that measure pipelines and training steps, and synthetic images to measure them on. This module needs
-//! the feature `experiment`, which the command implies; nothing else in the library uses it.
+//! Experiments that measure warpfeed's pipelines and training steps, also a caller's own, and synthetic images to measure
+//! them on. The command `warpfeed bench` runs them.
 
-// `experiment` is a feature so that an embedder (`default-features = false`) compiles no experiments, plots, NVML,
-// published tables, networks or TOML.
-//
 // Figures are medians over rounds, because times of rounds are not normally distributed: disturbances make rounds
 // slower and never faster. The interval beside a median is made of order statistics and needs no assumption about the
 // distribution (`spread`). It is no verdict: whether cases differ is decided in one place (`verdict`). Each experiment

@@ -36,7 +36,8 @@ pub enum Trial {
 /// The operations of a preset. If it has an automatic augmentation, that is repeated `load` times in a row.
 ///
 /// ```
-/// use warpfeed::{Preset, experiment::trial::loaded};
+/// use warpfeed::Preset;
+/// use warpfeed_bench::trial::loaded;
 ///
 /// assert_eq!(format!("{:?}", loaded(Preset::RandAugment, 4)[2]), "repeat");
 /// ```
