@@ -59,7 +59,8 @@ fn commit() {
     }
     let folders = ["src", "warpfeed-bench", "warpfeed-cli", "warpfeed-image"];
     folders.iter().for_each(|folder| println!("cargo::rerun-if-changed={folder}"));
-    let compiled = [&["diff", "--quiet", "HEAD", "--", "kernels", "build.rs", "Cargo.toml", "Cargo.lock"], &folders[..]];
+    let compiled =
+        [&["diff", "--quiet", "HEAD", "--", "kernels", "build.rs", "Cargo.toml", "Cargo.lock"], &folders[..]];
     let clean = git(&compiled.concat());
     println!("cargo::rustc-env=WARPFEED_COMMIT={head}{}", if clean.is_ok() { "" } else { "-dirty" });
 }
