@@ -126,6 +126,7 @@ pub mod experiment;
 pub mod fields;
 mod file;
 mod follow;
+mod forks;
 mod hex;
 mod interpolation;
 mod lock;

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 /// Largest batch in bytes.
 pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 36;
+/// Most bytes that are kept for later tensors, if no limit of the device's memory is given.
+const SPARE_BYTES: u64 = 1 << 30;
 /// Default number of batches being filled or ready: one of each.
 const DEFAULT_PREFETCH: usize = 2;
 
@@ -114,6 +116,16 @@ impl RunOptions {
     /// Number of tensors for each output whose memory is kept for later batches.
     pub(crate) fn kept_tensors(&self) -> usize {
         self.batches_at_a_time() * if self.is_ragged() && !self.is_padded() { self.batch_images } else { 1 }
+    }
+
+    /// Most bytes of tensors of different sizes that are kept for later batches while nobody uses them.
+    pub(crate) fn most_spare_bytes(&self) -> u64 {
+        self.device_memory_bytes.map_or(SPARE_BYTES, |bytes| bytes.min(SPARE_BYTES))
+    }
+
+    /// The same of images. `None` if all batches have the same size, so that their number is the bound.
+    pub(crate) fn spare_bytes(&self) -> Option<u64> {
+        self.is_ragged().then(|| self.most_spare_bytes())
     }
 
     /// Number of batches that exist at a time: those being filled or ready, and one that the consumer holds or a device

@@ -16,6 +16,8 @@
 
 mod buffer;
 pub(crate) mod driver;
+mod pool;
 
 pub use buffer::CudaBuffer;
-pub(crate) use buffer::{Buffer, Pool, labels_offset, with_labels};
+pub(crate) use buffer::{Buffer, labels_offset, settle_aside, with_labels};
+pub(crate) use pool::Pool;

@@ -28,7 +28,7 @@ pub(crate) struct Spin {
 
 impl Spin {
     pub(crate) fn on_device_of(batch: &CudaBuffer) -> Result<Self> {
-        let context = batch.context();
+        let context = batch.pool().context();
         let _entered = driver::enter(context)?;
         let kernel = SpinKernel::load(context)?;
         // A training step has priority over the next batches.
