@@ -85,10 +85,8 @@ api! {
         out.set(sim.device as c_int)
     }
     Init fn cuCtxGetId(sim, context: u64, out: Out<u64>) {
-        // No two contexts have had the same handle here, so it is the number too.
-        let context = if context == 0 { current() } else { context };
-        sim.of_context(context)?;
-        out.set(context)
+        sim.of_context(if context == 0 { current() } else { context })?;
+        out.set(sim.context_number())
     }
     Init fn cuCtxGetApiVersion(sim, _context: u64, out: Out<c_uint>) {
         out.set(13_000)
