@@ -128,6 +128,17 @@ impl RunOptions {
         self.is_ragged().then(|| self.most_spare_bytes())
     }
 
+    /// Most bytes that all pools of a pipeline keep for later batches while nobody uses them.
+    pub(crate) fn all_spare_bytes(&self, on_device: bool) -> u64 {
+        let views = self.outputs.len() as u64;
+        // Images have a pool for each view; on the CPU, those that are padded have one more; masks have one on a device, and
+        // values that are put beside images have one for each view.
+        let images = views * u64::from(self.is_ragged()) + u64::from(self.is_padded() && !on_device);
+        let masks = u64::from(on_device && self.fields > 0);
+        let values = if on_device { views * crate::cuda::VALUES_BYTES } else { 0 };
+        self.most_spare_bytes().saturating_mul(images + masks).saturating_add(values)
+    }
+
     /// Number of batches that exist at a time: those being filled or ready, and one that the consumer holds or a device
     /// is still working on.
     pub(crate) fn batches_at_a_time(&self) -> usize {

@@ -176,7 +176,8 @@ impl Returned {
         let users = std::mem::take(&mut self.users);
         let context = Arc::clone(self.pool.context());
         // cudarc's streams make their own context current when they are dropped.
-        let _current = (!context.is_inherited()).then(KeptCurrent::begin);
+        let with_cudarc = users.iter().any(|user| matches!(user, User::Cudarc(_)));
+        let _current = (with_cudarc && !context.is_inherited()).then(KeptCurrent::begin);
         let Ok(_entered) = driver::enter(&context) else {
             // Gone are the buffer and the streams, or they are those of the process that forked this one.
             std::mem::forget(users);
@@ -211,7 +212,6 @@ pub struct CudaBuffer {
     labeled: bool,
     users: Mutex<Vec<User>>,
 }
-
 
 impl fmt::Debug for CudaBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -95,9 +95,10 @@ impl Drop for Primary {
 fn forked() -> Error {
     Error::Device {
         call: "use a GPU".to_owned(),
-        message: "this process was forked from one that uses it, and CUDA cannot be used in such a child: fork before the \
+        message:
+            "this process was forked from one that uses it, and CUDA cannot be used in such a child: fork before the \
                   first use of a GPU, or spawn the process"
-            .to_owned(),
+                .to_owned(),
     }
 }
 
@@ -156,8 +157,7 @@ impl Drop for KeptCurrent {
     fn drop(&mut self) {
         let Some(before) = self.before else { return };
         // SAFETY: the driver refuses a context that is gone since; null stands for none.
-        let _ =
-            unsafe { result::ctx::set_current(before).or_else(|_| result::ctx::set_current(std::ptr::null_mut())) };
+        let _ = unsafe { result::ctx::set_current(before).or_else(|_| result::ctx::set_current(std::ptr::null_mut())) };
     }
 }
 
@@ -374,11 +374,7 @@ impl<H: Copy> Owned<H> {
     /// # Safety
     /// `handle` is of this context, `free` frees it, and nothing else does. When this is dropped, nothing uses it that its
     /// being freed would harm.
-    unsafe fn of(
-        context: &Context,
-        handle: H,
-        free: unsafe fn(H) -> std::result::Result<(), DriverError>,
-    ) -> Self {
+    unsafe fn of(context: &Context, handle: H, free: unsafe fn(H) -> std::result::Result<(), DriverError>) -> Self {
         Self::new(context, Raw { handle, free })
     }
 }
@@ -671,6 +667,11 @@ impl DeviceMemory {
         self.is_idle = true;
     }
 
+    /// Says that work may use the memory again.
+    pub(crate) fn in_use(&mut self) {
+        self.is_idle = false;
+    }
+
     /// Frees the memory once the work is done that `stream` has queued so far. The caller has made the stream wait for all
     /// users.
     ///
@@ -851,8 +852,7 @@ impl Pin {
         let _entered = enter(context)?;
         let (start, len_bytes) = (memory.as_mut_ptr().cast::<c_void>(), memory.len());
         // SAFETY: allocated, by contract.
-        let pinned =
-            unsafe { sys::cuMemHostRegister_v2(start, len_bytes, sys::CU_MEMHOSTREGISTER_PORTABLE).result() };
+        let pinned = unsafe { sys::cuMemHostRegister_v2(start, len_bytes, sys::CU_MEMHOSTREGISTER_PORTABLE).result() };
         if matches!(pinned, Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY))) {
             let remedy = "use a smaller batch_size or prefetch, or leave out pin_batches";
             return Err(memory::refused::<u8>("pinning a batch", len_bytes, remedy));

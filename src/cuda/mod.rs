@@ -20,4 +20,4 @@ mod pool;
 
 pub use buffer::CudaBuffer;
 pub(crate) use buffer::{Buffer, labels_offset, settle_aside, with_labels};
-pub(crate) use pool::Pool;
+pub(crate) use pool::{Pool, VALUES_BYTES};

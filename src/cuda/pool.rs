@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// Number of values that go with a batch, such as boxes and labels: so many of their buffers are kept for each of a batch's.
 const VALUES_OF_A_BATCH: usize = 4;
 /// Most bytes that are kept of values that go with batches.
-const VALUES_BYTES: u64 = 64 << 20;
+pub(crate) const VALUES_BYTES: u64 = 64 << 20;
 
 /// A pool of buffers.
 #[derive(Debug)]
@@ -49,7 +49,8 @@ impl Pool {
     pub(crate) fn new(context: &Context, ordinal: u32, keep: usize, keep_bytes: u64) -> Result<Self> {
         let (context, reader) = (Arc::clone(context), Stream::new(context, StreamPriority::Low)?);
         let memory = Arc::new(MemoryPool::new(&context, keep_bytes)?);
-        let spares = Spares { free: VecDeque::new(), excess: Vec::new(), held: Vec::new(), asked: Asked::of_last(keep) };
+        let spares =
+            Spares { free: VecDeque::new(), excess: Vec::new(), held: Vec::new(), asked: Asked::of_last(keep) };
         let (beside, spares) = (OnceLock::new(), Mutex::new(spares));
         Ok(Self { context, ordinal, reader, memory, keep, keep_bytes, beside, spares })
     }

@@ -45,7 +45,7 @@ impl Outputs {
     /// [`Error::OutOfDeviceMemory`] if it has not.
     pub(super) fn open(
         options: &Arc<RunOptions>,
-        kernels: Kernels,
+        mut kernels: Kernels,
         streams: &Arc<Streams>,
         ordinal: u32,
     ) -> Result<Self> {
@@ -58,6 +58,7 @@ impl Outputs {
         let targets = pool(options.batches_at_a_time(), u64::MAX)?;
         let masks = options.fields * options.outputs.len() * options.kept_tensors();
         let masks = pool(masks, options.most_spare_bytes())?;
+        kernels.in_use();
         Ok(Self { options: Arc::clone(options), images, targets, masks, kernels, streams: Arc::clone(streams) })
     }
 

@@ -36,8 +36,9 @@ pub struct MemoryBound {
     /// Bytes of one batch, with its targets. If images differ in size: the most that they could have; for a padded
     /// batch this is the largest accepted batch beside its images.
     pub batch_bytes: u64,
-    /// Most bytes of memory that is kept for later batches while nobody uses it: of images that differ in size, and of masks
-    /// on a GPU. 0 if all batches have one size; their memory is part of [`batches_bytes`](Self::batches_bytes).
+    /// Most bytes of memory that is kept for later batches while nobody uses it: of images that differ in size, and on a GPU
+    /// of masks and of values that are put beside images. At most [`Builder::device_memory`], or 1 GiB, for each view. Images
+    /// of one size are not counted: their memory is part of [`batches_bytes`](Self::batches_bytes).
     pub spare_bytes: u64,
     /// Bytes of the fields of these batches, if each is a mask of the image: two for each pixel of an image. Masks of
     /// objects, whose number nobody knows before they are read, take a byte for each object and pixel instead. On a GPU

@@ -393,10 +393,8 @@ fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
     let fields_bytes = options.pixels_of_a_sample(max_px).saturating_mul(MASK_PIXEL_BYTES * setup.fields.len() as u64);
     let fields_bytes = fields_bytes.saturating_mul(options.batch_images as u64);
     let index_bytes = if u32::try_from(len).is_ok() { 4 } else { 8 };
-    // Images have a pool for each view, and masks have one.
-    let pools = options.outputs.len() as u64 * u64::from(options.is_ragged()) + u64::from(!setup.fields.is_empty());
     MemoryBound {
-        spare_bytes: options.most_spare_bytes().saturating_mul(pools),
+        spare_bytes: options.all_spare_bytes(device_bytes > 0),
         batches_bytes: batch_bytes.saturating_mul(options.batches_at_a_time() as u64),
         batch_bytes,
         fields_bytes: fields_bytes.saturating_mul(options.batches_at_a_time() as u64),
