@@ -1,7 +1,7 @@
 //! Batches in device memory, and the order of work on them.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, Event, KeptCurrent, Stream};
+use super::driver::{self, Context, DeviceMemory, Event, Stream};
 use super::pool::Pool;
 use crate::error::{Error, Result};
 use cudarc::driver::{CudaContext, CudaStream, sys};
@@ -104,7 +104,7 @@ impl User {
     /// Whether an event cannot be recorded now, because it would belong to a graph. The context must be current.
     fn is_capturing(&self) -> Result<bool> {
         // SAFETY: the streams are alive: kept so, or by the contract of `on_raw_stream`.
-        unsafe { Ok(driver::is_capturing(self.raw())? || driver::is_capturing(self.raw_on_any_thread())?) }
+        unsafe { Ok(driver::is_capturing(self.raw())? || self.raw() == PER_THREAD && driver::is_capturing(LEGACY)?) }
     }
 
     /// Records the work queued on the stream so far. `None` if the stream captures. The context must be current.
@@ -175,9 +175,7 @@ impl Returned {
     fn settle(mut self, mut spare: Vec<Event>) -> Option<Self> {
         let users = std::mem::take(&mut self.users);
         let context = Arc::clone(self.pool.context());
-        // cudarc's streams make their own context current when they are dropped.
-        let with_cudarc = users.iter().any(|user| matches!(user, User::Cudarc(_)));
-        let _current = (with_cudarc && !context.is_inherited()).then(KeptCurrent::begin);
+        // cudarc's streams make their own context current when they are dropped, so they are dropped while it is.
         let Ok(_entered) = driver::enter(&context) else {
             // Gone are the buffer and the streams, or they are those of the process that forked this one.
             std::mem::forget(users);
@@ -192,7 +190,10 @@ impl Returned {
             }
         }
         match (is_known, self.users.is_empty()) {
-            (false, _) => self.pool.hold(self.buffer),
+            (false, _) => {
+                self.users.clear();
+                self.pool.hold(self.buffer);
+            }
             (true, true) => self.pool.give(self.buffer),
             (true, false) => return Some(self),
         }
@@ -368,7 +369,6 @@ impl CudaBuffer {
     #[cfg(feature = "candle-cuda")]
     pub(crate) fn give_away(mut self, stream: &Arc<CudaStream>) -> Result<u64> {
         self.on_stream(stream)?;
-        let _current = KeptCurrent::begin();
         let _entered = driver::enter(self.pool.context())?;
         let users = self.users.get_mut().unwrap_or_else(PoisonError::into_inner);
         for user in &*users {

@@ -139,7 +139,7 @@ unsafe fn optional<F: Copy>(name: &[u8]) -> Option<F> {
 /// Keeps the context that is current on this thread current, whatever is done until this is dropped. cudarc's objects make
 /// their own context current when they are dropped.
 #[must_use]
-pub(crate) struct KeptCurrent {
+struct KeptCurrent {
     /// `None` if the driver cannot tell.
     before: Option<sys::CUcontext>,
     /// Not `Send`: what is current is current on one thread.
@@ -147,7 +147,7 @@ pub(crate) struct KeptCurrent {
 }
 
 impl KeptCurrent {
-    pub(crate) fn begin() -> Self {
+    fn begin() -> Self {
         let before = result::ctx::get_current().ok().map(|current| current.unwrap_or(std::ptr::null_mut()));
         Self { before, _thread: PhantomData }
     }

@@ -285,7 +285,8 @@ impl Elements {
 /// the device, and the pool fills the buffer again only after that work. Copies from pinned memory run later than the call
 /// that asks for them, and no consumer says when: candle and burn copy from a slice, libtorch from a tensor that it got by
 /// DLPack. So before a buffer is used again, the pool waits for all work that was queued in the context when the buffer came
-/// back. A wait covers all buffers that came back before it, so there is less than one for each batch.
+/// back. A wait covers all buffers that came back before it, so there is less than one for each batch. It ends captures of
+/// graphs, so nothing waits when a buffer is dropped.
 pub(crate) struct Pool {
     free: Mutex<Spares>,
     dtype: DType,
