@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::buffer::{Buffer, CudaBuffer, settle_aside};
-use super::driver::{self, Context, MemoryPool, Stream};
+use super::driver::{self, Context, Event, MemoryPool, Stream};
 use crate::device::StreamPriority;
 use crate::error::{Error, Result};
 use crate::memory::Asked;
@@ -22,7 +22,7 @@ pub(crate) struct Pool {
     /// Stream for copies to the host.
     reader: Stream,
     memory: Arc<MemoryPool>,
-    /// Most buffers, and most bytes, that are kept while nobody uses them.
+    /// Most buffers, and most bytes, that are kept while nobody uses them. One is kept whatever its size.
     keep: usize,
     keep_bytes: u64,
     /// The pool for values that go with batches ([`Pool::copy_beside`]), made when it is first used: in this one they
@@ -36,8 +36,8 @@ pub(crate) struct Pool {
 struct Spares {
     /// Those to be used again. The one that was given back first is taken first: its users are most likely done with it.
     free: VecDeque<Buffer>,
-    /// Those to be freed once their users are done.
-    excess: Vec<Buffer>,
+    /// Those to be freed once their users are done, in the order in which they came back.
+    excess: VecDeque<Buffer>,
     /// Those of which it is not known when their users are done: a stream was gone before the batch. They are freed when
     /// the pool ends, or when memory is short.
     held: Vec<Buffer>,
@@ -50,7 +50,7 @@ impl Pool {
         let (context, reader) = (Arc::clone(context), Stream::new(context, StreamPriority::Low)?);
         let memory = Arc::new(MemoryPool::new(&context, keep_bytes)?);
         let spares =
-            Spares { free: VecDeque::new(), excess: Vec::new(), held: Vec::new(), asked: Asked::of_last(keep) };
+            Spares { free: VecDeque::new(), excess: VecDeque::new(), held: Vec::new(), asked: Asked::of_last(keep) };
         let (beside, spares) = (OnceLock::new(), Mutex::new(spares));
         Ok(Self { context, ordinal, reader, memory, keep, keep_bytes, beside, spares })
     }
@@ -136,23 +136,20 @@ impl Pool {
         Buffer::new(memory, &self.context, stream)
     }
 
-    /// Frees the buffers of which there are too many, in the order of `stream`: those whose users are done, and all if they
+    /// Frees the buffers of which there are too many, in the order of `stream`: those whose users are done, and those that
     /// are more than are kept.
     fn free_excess(&self, stream: &Stream) {
-        let excess = {
-            let mut spares = self.lock();
-            if spares.excess.is_empty() {
-                return;
-            }
-            let too_many = spares.excess.len() > self.keep;
-            let (now, later) = std::mem::take(&mut spares.excess)
-                .into_iter()
-                .partition::<Vec<_>, _>(|buffer| too_many || buffer.events().all(super::driver::Event::is_done));
-            spares.excess = later;
-            now
-        };
-        // A failed context frees nothing, and the next call says so.
-        excess.into_iter().for_each(|buffer| drop(buffer.free_after(stream)));
+        loop {
+            let first = {
+                let mut spares = self.lock();
+                let too_many = spares.excess.len() > self.keep;
+                let is_next = |buffer: &Buffer| too_many || buffer.events().all(Event::is_done);
+                if spares.excess.front().is_some_and(is_next) { spares.excess.pop_front() } else { None }
+            };
+            let Some(buffer) = first else { return };
+            // A failed context frees nothing, and the next call says so.
+            let _ = buffer.free_after(stream);
+        }
     }
 
     /// Keeps a buffer. If there are too many, the one is freed that is largest compared with what was asked for lately.
@@ -187,7 +184,9 @@ impl Spares {
     /// The free buffer that is one too many.
     fn surplus(&self, keep: usize, keep_bytes: u64) -> Option<usize> {
         let lens = || self.free.iter().map(Buffer::len_bytes);
-        let is_full = self.free.len() > keep || lens().map(|len| len as u64).sum::<u64>() > keep_bytes;
+        // One is kept always, however large batches are.
+        let is_large = || self.free.len() > 1 && lens().map(|len| len as u64).sum::<u64>() > keep_bytes;
+        let is_full = self.free.len() > keep || is_large();
         if is_full { self.asked.surplus(lens()) } else { None }
     }
 

@@ -206,11 +206,15 @@ impl Unread {
 /// # Errors
 /// The errors of [`driver::wait_for_all`].
 fn wait_for_readers_of(context: &Context) -> Result<()> {
+    // The error of a forked child, where the lock may be held for ever.
+    if context.is_inherited() {
+        return driver::wait_for_all(context);
+    }
     let lock = || UNREAD.lock().unwrap_or_else(PoisonError::into_inner);
-    let (read, others) = {
-        let all = std::mem::take(&mut *lock());
-        all.into_iter().partition::<Vec<_>, _>(|unread| Arc::ptr_eq(unread.pin.context(), context))
-    };
+    let all = std::mem::take(&mut *lock());
+    // Nothing reads memory for a context that is gone.
+    let is_read = |of: &Context| Arc::ptr_eq(of, context) || driver::enter(of).is_err();
+    let (read, others) = all.into_iter().partition::<Vec<_>, _>(|unread| is_read(unread.pin.context()));
     lock().extend(others);
     let waited = driver::wait_for_all(context);
     for Unread { pin, memory } in read {
@@ -290,7 +294,7 @@ impl Elements {
 pub(crate) struct Pool {
     free: Mutex<Spares>,
     dtype: DType,
-    /// Most buffers, and most bytes, that are kept while nobody uses them.
+    /// Most buffers, and most bytes, that are kept while nobody uses them. One is kept whatever its size.
     keep: usize,
     keep_bytes: u64,
     /// The context to pin buffers in; `None` for pageable buffers.
@@ -334,7 +338,9 @@ impl Spares {
     /// Takes the buffer that is one too many.
     fn take_surplus(&mut self, keep: usize, keep_bytes: u64) -> Option<HostBuffer> {
         let lens = || self.buffers.iter().map(|(_, buffer)| buffer.len_bytes);
-        let is_full = self.buffers.len() > keep || lens().map(|len| len as u64).sum::<u64>() > keep_bytes;
+        // One is kept always, however large batches are.
+        let is_large = || self.buffers.len() > 1 && lens().map(|len| len as u64).sum::<u64>() > keep_bytes;
+        let is_full = self.buffers.len() > keep || is_large();
         let surplus = if is_full { self.asked.surplus(lens()) } else { None };
         surplus.map(|at| self.buffers.swap_remove(at).1)
     }

@@ -646,6 +646,8 @@ def test_a_refusal_leaves_a_tensor_on_a_device_as_it_was(photos: Path) -> None:
                     tensor.__dlpack__(**{**with_version, **arguments})
         driver.end_capture(capturing)
         for tensor, values in zip(tensors, want, strict=True):
+            with pytest.raises(BufferError):
+                np.from_dlpack(tensor, device="cpu")
             assert (np.asarray(tensor) == values).all()
         for tensor in tensors_on_a_device(photos):
             assert tensor.__dlpack__(stream=free, **with_version)

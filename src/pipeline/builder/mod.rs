@@ -37,8 +37,9 @@ pub struct MemoryBound {
     /// batch this is the largest accepted batch beside its images.
     pub batch_bytes: u64,
     /// Most bytes of memory that is kept for later batches while nobody uses it: of images that differ in size, and on a GPU
-    /// of masks and of values that are put beside images. At most [`Builder::device_memory`], or 1 GiB, for each view. Images
-    /// of one size are not counted: their memory is part of [`batches_bytes`](Self::batches_bytes).
+    /// of masks and of values that are put beside images. At most [`Builder::device_memory`], or 1 GiB, for each view, but
+    /// always one tensor. Images of one size are not counted: their memory is part of
+    /// [`batches_bytes`](Self::batches_bytes).
     pub spare_bytes: u64,
     /// Bytes of the fields of these batches, if each is a mask of the image: two for each pixel of an image. Masks of
     /// objects, whose number nobody knows before they are read, take a byte for each object and pixel instead. On a GPU
