@@ -469,20 +469,20 @@ fn a_forked_child_leaves_all_to_its_parent() {
         let mut got: Vec<Batch> = epoch.by_ref().take(2).map(Result::unwrap).collect();
         let lent: Dlpack = got.pop().unwrap().into_images().into_dlpack().unwrap();
         let batch = got.pop().unwrap();
-        let mut things: Vec<(&str, Box<dyn FnOnce()>)> = Vec::new();
+        let mut things: Vec<Box<dyn FnOnce()>> = Vec::new();
         in_a_child(&format!("seed {seed}"), || {
             let is_refused = |result: warpfeed::Result<()>| result.unwrap_err().to_string().contains("fork");
             assert!(is_refused(batch.images().to_host().map(drop)));
             assert!(is_refused(build(Device::Cuda(0)).map(drop)));
             assert!(epoch.wait(Duration::from_secs(9)) && epoch.next().unwrap().is_err());
             assert!(on_host.next().unwrap().is_err());
-            things.push(("a batch", Box::new(|| drop(batch))));
-            things.push(("a tensor", Box::new(|| drop(lent))));
-            things.push(("an epoch", Box::new(|| drop(epoch))));
-            things.push(("an epoch of the CPU", Box::new(|| drop(on_host))));
-            things.push(("a pipeline", Box::new(|| drop(pipeline.clone()))));
+            things.push(Box::new(|| drop(batch)));
+            things.push(Box::new(|| drop(lent)));
+            things.push(Box::new(|| drop(epoch)));
+            things.push(Box::new(|| drop(on_host)));
+            things.push(Box::new(|| drop(pipeline.clone())));
             things.rotate_left(seed as usize % 5);
-            things.into_iter().for_each(|(_, drop)| drop());
+            things.into_iter().for_each(|drop| drop());
         });
         let batch = pipeline.epoch(0).next().unwrap().unwrap();
         assert_eq!(bytes(batch.images()), want[0], "seed {seed}: the parent");
