@@ -226,6 +226,7 @@ fn retained(ordinal: u32) -> Result<Context> {
             return Ok(Arc::clone(known));
         }
         // The context has failed, and the driver makes a new one once all owners have released it. Or it is gone.
+        drop(take_left(known));
         drop(contexts.swap_remove(at));
     }
     let cuda = check("cuDevicePrimaryCtxRetain", CudaContext::new(ordinal as usize))?;
@@ -302,6 +303,26 @@ impl Drop for Entered {
     }
 }
 
+/// Values that nobody has any more, but that work of their context may still use.
+static LEFT: Mutex<Vec<(Context, Box<dyn Send>)>> = Mutex::new(Vec::new());
+
+/// Drops a value that work of the context may still use once that work is done: after the next wait for the whole context,
+/// or when it turns out that the context has failed. A forked child leaves the value to its parent.
+pub(crate) fn leave(context: &Context, value: impl Send + 'static) {
+    // In a child the lock may be held for ever.
+    if context.is_inherited() {
+        std::mem::forget(value);
+    } else {
+        LEFT.lock().unwrap_or_else(PoisonError::into_inner).push((Arc::clone(context), Box::new(value)));
+    }
+}
+
+/// Takes the values that were left in a context.
+fn take_left(context: &Context) -> Vec<(Context, Box<dyn Send>)> {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.extract_if(.., |(of, _)| Arc::ptr_eq(of, context)).collect()
+}
+
 /// Waits until the device has done all work that was queued in the context, on every stream. A capture of a trainer's is
 /// lost by that, in whatever mode and thread; so what can be waited for by events is.
 ///
@@ -309,7 +330,12 @@ impl Drop for Entered {
 /// [`Error::Device`] if the context has failed, or while one of its streams captures a graph.
 pub(crate) fn wait_for_all(context: &Context) -> Result<()> {
     let _entered = enter(context)?;
-    check("cuCtxSynchronize", result::ctx::synchronize())
+    let left = take_left(context);
+    let waited = check("cuCtxSynchronize", result::ctx::synchronize());
+    if waited.as_ref().is_err_and(is_capture) {
+        LEFT.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
+    }
+    waited
 }
 
 /// Whether a call was refused because a stream captures a graph.
@@ -628,7 +654,7 @@ impl Event {
 
 /// Device memory. Freeing memory of a pool does not wait for its users on a card. So an owner that has waited for them
 /// says so ([`idle`](Self::idle)). Other memory waits for the whole device when it is dropped, which ends a trainer's
-/// capture; it is lost if nobody can wait.
+/// capture; while nobody can wait, it is left for later.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
     /// `None` once it was freed or given away.
@@ -722,10 +748,11 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        let Some(memory) = &self.memory else { return };
-        // In a failed context nothing runs any more. While a trainer captures a graph, nobody can wait: better lost.
+        let Some(memory) = self.memory.take() else { return };
+        // In a failed context nothing runs any more.
         if !self.is_idle && wait_for_all(&memory.context).is_err_and(|error| is_capture(&error)) {
-            self.forget();
+            let context = Arc::clone(&memory.context);
+            leave(&context, (memory, self.pool.take()));
         }
     }
 }

@@ -106,7 +106,7 @@ impl HostBuffer {
     }
 
     /// Makes the elements independent of pool, device and caller. Memory that the device may still read is copied, and
-    /// lost. The caller's is copied, and given back. The vector begins at `start_bytes` of the memory.
+    /// left for later. The caller's is copied, and given back. The vector begins at `start_bytes` of the memory.
     fn detach(&mut self) -> Elements {
         self.home = None;
         let elements = match self.memory.take() {
@@ -118,7 +118,10 @@ impl HostBuffer {
             return elements;
         }
         let copy = elements.clone();
-        std::mem::forget((self.pin.take(), elements));
+        if let Some(pin) = self.pin.take() {
+            let context = Arc::clone(pin.context());
+            driver::leave(&context, (pin, elements));
+        }
         copy
     }
 
@@ -176,55 +179,11 @@ impl Drop for HostBuffer {
                 std::mem::forget((pool, buffer));
             }
         } else if let Some(pin) = self.pin.take() {
-            Unread { pin, memory: self.memory.take() }.put_aside();
+            // The device may still read the memory, and to wait for it would end a trainer's capture. The pin goes first.
+            let context = Arc::clone(pin.context());
+            driver::leave(&context, (pin, self.memory.take()));
         }
     }
-}
-
-/// Pinned memory that nobody has any more, but that the device may still read. To wait for the device would end a trainer's
-/// capture, so the memory is freed at the next wait, which a pool of pinned buffers needs anyway.
-struct Unread {
-    pin: Pin,
-    memory: Memory,
-}
-
-static UNREAD: Mutex<Vec<Unread>> = Mutex::new(Vec::new());
-
-impl Unread {
-    fn put_aside(self) {
-        // A forked child leaves its parent's memory alone, and what has been done with the lock.
-        if self.pin.context().is_inherited() {
-            std::mem::forget(self);
-        } else {
-            UNREAD.lock().unwrap_or_else(PoisonError::into_inner).push(self);
-        }
-    }
-}
-
-/// Waits for all work of a context, and frees the pinned memory that has been put aside until now.
-///
-/// # Errors
-/// The errors of [`driver::wait_for_all`].
-fn wait_for_readers_of(context: &Context) -> Result<()> {
-    // The error of a forked child, where the lock may be held for ever.
-    if context.is_inherited() {
-        return driver::wait_for_all(context);
-    }
-    let lock = || UNREAD.lock().unwrap_or_else(PoisonError::into_inner);
-    let all = std::mem::take(&mut *lock());
-    // Nothing reads memory for a context that is gone.
-    let is_read = |of: &Context| Arc::ptr_eq(of, context) || driver::enter(of).is_err();
-    let (read, others) = all.into_iter().partition::<Vec<_>, _>(|unread| is_read(unread.pin.context()));
-    lock().extend(others);
-    let waited = driver::wait_for_all(context);
-    for Unread { pin, memory } in read {
-        match &waited {
-            Err(error) if driver::is_capture(error) => lock().push(Unread { pin, memory }),
-            // In a failed context nothing is read any more. The pin goes first.
-            _ => drop((pin, memory)),
-        }
-    }
-    waited
 }
 
 impl fmt::Debug for HostBuffer {
@@ -407,7 +366,7 @@ impl Pool {
     /// Waits until the device no longer reads the buffers that have come back.
     fn settle(&self, context: &Context) -> Result<()> {
         let given = self.lock().given;
-        wait_for_readers_of(context)?;
+        driver::wait_for_all(context)?;
         let mut free = self.lock();
         free.settled = free.settled.max(given);
         Ok(())
