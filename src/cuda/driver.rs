@@ -303,8 +303,10 @@ impl Drop for Entered {
     }
 }
 
-/// Values that nobody has any more, but that work of their context may still use.
-static LEFT: Mutex<Vec<(Context, Box<dyn Send>)>> = Mutex::new(Vec::new());
+/// A value that nobody has any more, but that work of its context may still use.
+type Left = (Context, Box<dyn Send>);
+
+static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
 
 /// Drops a value that work of the context may still use once that work is done: after the next wait for the whole context,
 /// or when it turns out that the context has failed. A forked child leaves the value to its parent.
@@ -318,7 +320,7 @@ pub(crate) fn leave(context: &Context, value: impl Send + 'static) {
 }
 
 /// Takes the values that were left in a context.
-fn take_left(context: &Context) -> Vec<(Context, Box<dyn Send>)> {
+fn take_left(context: &Context) -> Vec<Left> {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     left.extract_if(.., |(of, _)| Arc::ptr_eq(of, context)).collect()
 }
