@@ -110,6 +110,7 @@ mod error;
 pub mod fields;
 mod file;
 mod follow;
+mod forks;
 mod hex;
 mod interpolation;
 mod lock;

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use bytemuck::Zeroable;
+use std::collections::VecDeque;
 use warpfeed_image::memory;
 pub(crate) use warpfeed_image::memory::FEWER_IMAGES;
 
@@ -36,6 +37,67 @@ pub fn reserve<T>(buffer: &mut Vec<T>, len: usize, what: &'static str, remedy: &
 /// [`Error::OutOfMemory`] if the memory is refused.
 pub(crate) fn lengthen(buffer: &mut Vec<u8>, len: usize, what: &'static str, remedy: &'static str) -> Result<()> {
     Ok(memory::lengthen(buffer, len, what, remedy)?)
+}
+
+/// The sizes that a pool was asked for lately, by which it decides what to keep.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The classes of the last requests, the oldest first.
+    last: VecDeque<u8>,
+    most: usize,
+    /// Number of these requests of each class.
+    of_class: [u32; CLASSES],
+}
+
+/// Number of classes of sizes: two for each power of two.
+const CLASSES: usize = 2 * usize::BITS as usize;
+
+/// The class of a size.
+fn class(len_bytes: usize) -> usize {
+    let len_bytes = len_bytes.max(2);
+    let power = len_bytes.ilog2();
+    // The second bit decides between the two classes.
+    2 * power as usize + (len_bytes >> (power - 1) & 1)
+}
+
+impl Asked {
+    /// Remembers the last `most` requests.
+    pub(crate) fn of_last(most: usize) -> Self {
+        Self { last: VecDeque::new(), most: most.max(1), of_class: [0; CLASSES] }
+    }
+
+    /// The largest memory that a request of `len_bytes` bytes takes while smaller memory can be allocated.
+    pub(crate) fn most_for(len_bytes: usize) -> usize {
+        len_bytes.max(512).saturating_mul(2)
+    }
+
+    /// Notes a request.
+    pub(crate) fn note(&mut self, len_bytes: usize) {
+        if self.last.len() >= self.most
+            && let Some(oldest) = self.last.pop_front()
+        {
+            self.of_class[usize::from(oldest)] -= 1;
+        }
+        let class = class(len_bytes);
+        self.last.push_back(class as u8);
+        self.of_class[class] += 1;
+    }
+
+    /// The piece of memory, of these sizes, that is largest compared with what was asked for: one that is larger than those
+    /// for which there were requests. If there is none, the largest.
+    pub(crate) fn surplus(&self, lens: impl Iterator<Item = usize> + Clone) -> Option<usize> {
+        let mut of_class = [0_u32; CLASSES];
+        lens.clone().for_each(|len| of_class[class(len)] += 1);
+        let (mut kept, mut asked) = (0, 0);
+        let surplus = (0..CLASSES).rev().find(|&class| {
+            (kept, asked) = (kept + of_class[class], asked + self.of_class[class]);
+            kept > asked
+        });
+        match surplus {
+            Some(surplus) => lens.clone().position(|len| class(len) == surplus),
+            None => lens.enumerate().max_by_key(|&(_, len)| len).map(|(at, _)| at),
+        }
+    }
 }
 
 #[cfg(test)]

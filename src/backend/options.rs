@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 /// Largest batch in bytes.
 pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 36;
+/// Most bytes that are kept for later tensors, if no limit of the device's memory is given.
+const SPARE_BYTES: u64 = 1 << 30;
 /// Default number of batches being filled or ready: one of each.
 const DEFAULT_PREFETCH: usize = 2;
 
@@ -114,6 +116,27 @@ impl RunOptions {
     /// Number of tensors for each output whose memory is kept for later batches.
     pub(crate) fn kept_tensors(&self) -> usize {
         self.batches_at_a_time() * if self.is_ragged() && !self.is_padded() { self.batch_images } else { 1 }
+    }
+
+    /// Most bytes of tensors of different sizes that are kept for later batches while nobody uses them.
+    pub(crate) fn most_spare_bytes(&self) -> u64 {
+        self.device_memory_bytes.map_or(SPARE_BYTES, |bytes| bytes.min(SPARE_BYTES))
+    }
+
+    /// The same of images. `None` if all batches have the same size, so that their number is the bound.
+    pub(crate) fn spare_bytes(&self) -> Option<u64> {
+        self.is_ragged().then(|| self.most_spare_bytes())
+    }
+
+    /// Most bytes that all pools of a pipeline keep for later batches while nobody uses them.
+    pub(crate) fn all_spare_bytes(&self, on_device: bool) -> u64 {
+        let views = self.outputs.len() as u64;
+        // Images have a pool for each view; on the CPU, those that are padded have one more; masks have one on a device, and
+        // values that are put beside images have one for each view.
+        let images = views * u64::from(self.is_ragged()) + u64::from(self.is_padded() && !on_device);
+        let masks = u64::from(on_device && self.fields > 0);
+        let values = if on_device { views * crate::cuda::VALUES_BYTES } else { 0 };
+        self.most_spare_bytes().saturating_mul(images + masks).saturating_add(values)
     }
 
     /// Number of batches that exist at a time: those being filled or ready, and one that the consumer holds or a device

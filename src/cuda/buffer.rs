@@ -1,43 +1,62 @@
-//! Batches in device memory: buffers, the order of work on them, and their pool.
+//! Batches in device memory, and the order of work on them.
 #![allow(unsafe_code)]
 
-use super::driver::{self, Context, DeviceMemory, Event, MemoryPool, Stream};
-use crate::device::StreamPriority;
+use super::driver::{self, Context, DeviceMemory, Event, Stream};
+use super::pool::Pool;
 use crate::error::{Error, Result};
-use cudarc::driver::{CudaStream, sys};
-use std::collections::VecDeque;
+use cudarc::driver::{CudaContext, CudaStream, sys};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Device memory of a tensor: the images, then their labels.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    memory: DeviceMemory,
+    pub(super) memory: DeviceMemory,
     /// Recorded when the batch is complete.
     pub(crate) ready: Event,
     /// Events of the streams that used the buffer last, recorded when the last batch in it was dropped.
     pub(crate) users: Vec<Event>,
+    /// Whether streams that nobody knows any more may use it: to free it, the whole context must be waited for.
+    pub(super) is_held: bool,
 }
 
 impl Buffer {
+    /// A buffer that nothing uses after the work that `stream` has queued so far, which includes its allocation.
+    pub(super) fn new(memory: DeviceMemory, context: &Context, stream: &Stream) -> Result<Self> {
+        let this = Self { memory, ready: Event::new(context)?, users: Vec::new(), is_held: false };
+        this.ready.record(stream)?;
+        Ok(this)
+    }
+
     pub(crate) fn address(&self) -> u64 {
         self.memory.address()
     }
 
-    fn len_bytes(&self) -> usize {
+    pub(super) fn len_bytes(&self) -> usize {
         self.memory.len_bytes()
     }
 
-    /// Waits until nothing uses the buffer any more.
-    fn settle(&self) -> Result<()> {
-        let _entered = self.ready.enter()?;
-        self.users.iter().try_for_each(Event::synchronize)?;
-        self.ready.synchronize()
+    /// The events after which nothing uses the buffer.
+    pub(super) fn events(&self) -> impl Iterator<Item = &Event> {
+        self.users.iter().chain([&self.ready])
     }
 
-    /// Waits until the buffer is idle and frees it.
-    fn free(mut self) {
-        if self.settle().is_ok() {
+    /// Frees the buffer in the order of a stream, without waiting for it.
+    pub(super) fn free_after(mut self, stream: &Stream) -> Result<()> {
+        self.events().try_for_each(|event| stream.wait(event))?;
+        self.memory.free_after(stream)
+    }
+}
+
+impl Drop for Buffer {
+    /// Waits until the buffer is idle, and frees it.
+    fn drop(&mut self) {
+        let wait = || {
+            let _entered = self.ready.enter()?;
+            self.events().try_for_each(Event::synchronize)
+        };
+        if !self.is_held && self.memory.is_there() && wait().is_ok() {
             self.memory.idle();
         }
     }
@@ -53,99 +72,6 @@ pub(crate) fn with_labels(len_bytes: usize, labels: usize) -> usize {
     labels_offset(len_bytes) + labels * size_of::<u32>()
 }
 
-/// Number of values that go with a batch, such as boxes and labels: so many of their buffers are kept for each of a batch's.
-const VALUES_OF_A_BATCH: usize = 4;
-
-/// A pool of buffers.
-#[derive(Debug)]
-pub(crate) struct Pool {
-    context: Context,
-    ordinal: u32,
-    /// Stream for copies to the host.
-    reader: Stream,
-    memory: Arc<MemoryPool>,
-    keep: usize,
-    /// The pool for values that go with batches ([`Pool::copy_beside`]), made when it is first used: in this one they
-    /// would take the buffers of images.
-    beside: OnceLock<Arc<Pool>>,
-    /// Free buffers. The one that was given back first is taken first: its users are most likely done with it.
-    free: Mutex<VecDeque<Buffer>>,
-}
-
-impl Pool {
-    /// A pool that keeps at most `keep` buffers.
-    pub(crate) fn new(context: &Context, ordinal: u32, keep: usize) -> Result<Self> {
-        let (context, reader) = (Arc::clone(context), Stream::new(context, StreamPriority::Low)?);
-        let memory = Arc::new(MemoryPool::new(&context)?);
-        Ok(Self { context, ordinal, reader, memory, keep, beside: OnceLock::new(), free: Mutex::default() })
-    }
-
-    /// The pool for values that go with batches.
-    fn beside(&self) -> Result<Arc<Self>> {
-        if let Some(pool) = self.beside.get() {
-            return Ok(Arc::clone(pool));
-        }
-        let pool = Arc::new(Self::new(&self.context, self.ordinal, self.keep.saturating_mul(VALUES_OF_A_BATCH))?);
-        Ok(Arc::clone(self.beside.get_or_init(|| pool)))
-    }
-
-    /// Copies bytes to memory of their own on this device, which goes back to the pool for values that go with batches.
-    pub(crate) fn copy_beside(&self, bytes: &[u8]) -> Result<CudaBuffer> {
-        let pool = self.beside()?;
-        let _entered = driver::enter(&pool.context)?;
-        let buffer = pool.take(&pool.reader, bytes.len().max(1))?;
-        buffer.users.iter().chain([&buffer.ready]).try_for_each(|event| pool.reader.wait(event))?;
-        if !bytes.is_empty() {
-            // SAFETY: the buffer is as long, and the stream waits for those who used it; `bytes` is borrowed until the
-            // stream has been waited for.
-            unsafe { driver::upload(buffer.address(), bytes.as_ptr(), bytes.len(), &pool.reader)? };
-        }
-        buffer.ready.record(&pool.reader)?;
-        pool.reader.synchronize()?;
-        Ok(CudaBuffer::new(buffer, pool, bytes.len()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Buffer>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the smallest buffer of at least `len_bytes` bytes, or a new one, for work queued on `stream`. Its users
-    /// may not be done with it yet.
-    pub(crate) fn take(&self, stream: &Stream, len_bytes: usize) -> Result<Buffer> {
-        let free = {
-            let mut free = self.lock();
-            let fitting = free.iter().enumerate().filter(|(_, buffer)| buffer.len_bytes() >= len_bytes);
-            let smallest = fitting.min_by_key(|(_, buffer)| buffer.len_bytes()).map(|(i, _)| i);
-            smallest.and_then(|i| free.remove(i))
-        };
-        if let Some(buffer) = free {
-            return Ok(buffer);
-        }
-        let memory = self.memory.allocate(stream, len_bytes)?;
-        let buffer = Buffer { memory, ready: Event::new(&self.context)?, users: Vec::new() };
-        // A buffer that is never used is freed after its allocation, which is queued on the stream.
-        buffer.ready.record(stream)?;
-        Ok(buffer)
-    }
-
-    /// Keeps a buffer; if there are too many, frees the smallest.
-    pub(crate) fn give(&self, buffer: Buffer) {
-        let mut free = self.lock();
-        free.push_back(buffer);
-        let smallest = free.iter().enumerate().min_by_key(|(_, buffer)| buffer.len_bytes()).map(|(i, _)| i);
-        let one_too_many = smallest.filter(|_| free.len() > self.keep).and_then(|i| free.remove(i));
-        drop(free);
-        one_too_many.into_iter().for_each(Buffer::free);
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        let free = self.free.get_mut().unwrap_or_else(PoisonError::into_inner);
-        free.drain(..).for_each(Buffer::free);
-    }
-}
-
 /// The legacy default stream. It and all streams without the non-blocking flag wait for one another.
 const LEGACY: sys::CUstream = std::ptr::without_provenance_mut(1);
 /// The default stream of the calling thread.
@@ -154,14 +80,18 @@ const PER_THREAD: sys::CUstream = std::ptr::without_provenance_mut(2);
 /// A stream that was made to wait for a batch.
 enum User {
     Cudarc(Arc<CudaStream>),
-    Raw(sys::CUstream),
+    /// A stream of another library's, and its number, if the driver has numbers.
+    Raw(sys::CUstream, Option<u64>),
 }
+
+// SAFETY: streams belong to a context, not to a thread.
+unsafe impl Send for User {}
 
 impl User {
     fn raw(&self) -> sys::CUstream {
         match self {
             Self::Cudarc(stream) => stream.cu_stream(),
-            Self::Raw(stream) => *stream,
+            Self::Raw(stream, _) => *stream,
         }
     }
 
@@ -171,17 +101,109 @@ impl User {
         if self.raw() == PER_THREAD { LEGACY } else { self.raw() }
     }
 
-    /// Records the work queued on the stream so far.
-    fn reached(&self, context: &Context) -> Result<Event> {
-        let event = Event::new(context)?;
-        // SAFETY: the stream is alive: kept so, or by the contract of `on_raw_stream`.
-        unsafe { event.record_raw(self.raw_on_any_thread())? };
-        Ok(event)
+    /// Whether an event cannot be recorded now, because it would belong to a graph. The context must be current.
+    fn is_capturing(&self) -> Result<bool> {
+        // SAFETY: the streams are alive: kept so, or by the contract of `on_raw_stream`.
+        unsafe { Ok(driver::is_capturing(self.raw())? || self.raw() == PER_THREAD && driver::is_capturing(LEGACY)?) }
+    }
+
+    /// Records the work queued on the stream so far. `None` if the stream captures. The context must be current.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the stream is gone, or if the context has failed.
+    fn reached(&self, context: &Context, spare: Option<Event>) -> Result<Option<Event>> {
+        if let &Self::Raw(stream, Some(id)) = self
+            // SAFETY: by the contract of `on_raw_stream`.
+            && unsafe { driver::stream_id(stream) } != Some(id)
+        {
+            return Err(Error::parameter("CudaBuffer", "stream", "one that lives as long as the batch", "none"));
+        }
+        if self.is_capturing()? {
+            return Ok(None);
+        }
+        let stream = self.raw_on_any_thread();
+        let event = spare.map_or_else(|| Event::new(context), Ok);
+        // SAFETY: the stream is alive, as in `is_capturing`.
+        let recorded = event.and_then(|event| unsafe { event.record_raw(stream) }.map(|()| event));
+        // A capture may have begun in between. The event is then a part of it, which does not harm it.
+        if self.is_capturing()? {
+            return Ok(None);
+        }
+        recorded.map(Some).or_else(|_| {
+            // SAFETY: as above.
+            unsafe { driver::synchronize(stream)? };
+            // A new event counts as passed.
+            Event::new(context).map(Some)
+        })
+    }
+}
+
+/// A buffer that its tensor has given back, with the streams whose work on it is not recorded yet.
+struct Returned {
+    buffer: Buffer,
+    users: Vec<User>,
+    pool: Arc<Pool>,
+}
+
+/// Buffers whose streams captured graphs when their tensors were dropped. An event that is recorded on a capturing stream
+/// belongs to the graph, and to wait for the context would end the capture. So the events are recorded later, once the
+/// streams no longer capture.
+static ASIDE: Mutex<Vec<Returned>> = Mutex::new(Vec::new());
+/// Number of buffers put aside, so that the lock is taken only if there are some.
+static ASIDE_LEN: AtomicUsize = AtomicUsize::new(0);
+
+fn lock_aside() -> MutexGuard<'static, Vec<Returned>> {
+    ASIDE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives the buffers that were put aside to their pools if their streams no longer capture.
+pub(crate) fn settle_aside() {
+    if ASIDE_LEN.load(Relaxed) == 0 || driver::is_used_by_parent() {
+        return;
+    }
+    let all = std::mem::take(&mut *lock_aside());
+    // Without the lock: this may drop pools.
+    let still: Vec<Returned> = all.into_iter().filter_map(|returned| returned.settle(Vec::new())).collect();
+    let mut aside = lock_aside();
+    aside.extend(still);
+    ASIDE_LEN.store(aside.len(), Relaxed);
+}
+
+impl Returned {
+    /// Records the work of the buffer's users, and gives it to its pool. Comes back if one of them captures a graph. Events of
+    /// `spare` are used first.
+    fn settle(mut self, mut spare: Vec<Event>) -> Option<Self> {
+        let users = std::mem::take(&mut self.users);
+        let context = Arc::clone(self.pool.context());
+        // cudarc's streams make their own context current when they are dropped, so they are dropped while it is.
+        let Ok(_entered) = driver::enter(&context) else {
+            // Gone are the buffer and the streams, or they are those of the process that forked this one.
+            std::mem::forget(users);
+            return None;
+        };
+        let mut is_known = true;
+        for user in users {
+            match user.reached(&context, spare.pop()) {
+                Ok(Some(event)) => self.buffer.users.push(event),
+                Ok(None) => self.users.push(user),
+                Err(_) => is_known = false,
+            }
+        }
+        match (is_known, self.users.is_empty()) {
+            (false, _) => {
+                self.users.clear();
+                self.pool.hold(self.buffer);
+            }
+            (true, true) => self.pool.give(self.buffer),
+            (true, false) => return Some(self),
+        }
+        None
     }
 }
 
 /// The memory of a tensor on a CUDA device. Dropping it gives the memory back to the pipeline. The pipeline uses it
-/// again only after the work that was queued, until then, on the streams that were made to wait for the batch.
+/// again only after the work that was queued, until then, on the streams that were made to wait for the batch. If one of
+/// them captures a graph at that time: after the work that is queued when it no longer does.
 pub struct CudaBuffer {
     /// `None` once dropped or given away.
     buffer: Option<Buffer>,
@@ -192,14 +214,9 @@ pub struct CudaBuffer {
     users: Mutex<Vec<User>>,
 }
 
-// SAFETY: streams belong to a context, not to a thread.
-unsafe impl Send for CudaBuffer {}
-// SAFETY: as above; what changes is behind a lock.
-unsafe impl Sync for CudaBuffer {}
-
 impl fmt::Debug for CudaBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaBuffer({} bytes on cuda:{})", self.len_bytes, self.pool.ordinal)
+        write!(f, "CudaBuffer({} bytes on cuda:{})", self.len_bytes, self.pool.ordinal())
     }
 }
 
@@ -227,20 +244,20 @@ impl CudaBuffer {
     /// # Errors
     /// [`Error::Device`] if the device has failed.
     pub fn synchronize(&self) -> Result<()> {
-        let _entered = driver::enter(&self.pool.context)?;
+        let _entered = driver::enter(self.pool.context())?;
         self.buffer()?.ready.synchronize()
     }
 
     /// Number of the device.
     #[must_use]
     pub fn ordinal(&self) -> u32 {
-        self.pool.ordinal
+        self.pool.ordinal()
     }
 
     /// The context that the memory belongs to: the device's primary context.
     #[must_use]
-    pub fn context(&self) -> &Context {
-        &self.pool.context
+    pub fn context(&self) -> &Arc<CudaContext> {
+        self.pool.context()
     }
 
     /// Makes `stream` wait for the batch. Returns the device address of the first element, a multiple of 256.
@@ -272,18 +289,23 @@ impl CudaBuffer {
     /// The errors of [`on_stream`](Self::on_stream).
     pub unsafe fn on_raw_stream(&self, stream: sys::CUstream) -> Result<u64> {
         // SAFETY: the contract.
-        unsafe { self.wait(User::Raw(stream)) }
+        unsafe { self.wait(User::Raw(stream, None)) }
     }
 
     /// # Safety
     /// The user's stream lives until this has been dropped.
-    unsafe fn wait(&self, user: User) -> Result<u64> {
-        let _entered = driver::enter(&self.pool.context)?;
+    unsafe fn wait(&self, mut user: User) -> Result<u64> {
+        let _entered = driver::enter(self.pool.context())?;
         let buffer = self.buffer()?;
         // SAFETY: the contract.
         unsafe {
-            driver::check_user(&self.pool.context, user.raw())?;
+            driver::check_user(self.pool.context(), user.raw())?;
             driver::wait(user.raw(), &buffer.ready)?;
+            if let User::Raw(stream, id) = &mut user
+                && *stream > PER_THREAD
+            {
+                *id = driver::stream_id(*stream);
+            }
         }
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if !users.iter().any(|known| known.raw() == user.raw()) {
@@ -319,22 +341,22 @@ impl CudaBuffer {
     /// # Errors
     /// [`Error::Device`] if the device fails.
     pub unsafe fn copy_to(&self, to: u64) -> Result<()> {
-        let _entered = driver::enter(&self.pool.context)?;
+        let _entered = driver::enter(self.pool.context())?;
         let buffer = self.buffer()?;
-        self.pool.reader.wait(&buffer.ready)?;
+        self.pool.reader().wait(&buffer.ready)?;
         // SAFETY: the buffer is as long; what writes it is the batch, which the stream waits for; `to` by contract.
-        unsafe { driver::copy(to, buffer.address(), self.len_bytes, &self.pool.reader)? };
-        self.pool.reader.synchronize()
+        unsafe { driver::copy(to, buffer.address(), self.len_bytes, self.pool.reader())? };
+        self.pool.reader().synchronize()
     }
 
     /// Waits for the batch and copies `to.len()` bytes from an offset on.
     pub(crate) fn read(&self, offset_bytes: usize, to: &mut [u8]) -> Result<()> {
-        let _entered = driver::enter(&self.pool.context)?;
+        let _entered = driver::enter(self.pool.context())?;
         let buffer = self.buffer()?;
         debug_assert!(offset_bytes + to.len() <= self.len_bytes);
-        self.pool.reader.wait(&buffer.ready)?;
+        self.pool.reader().wait(&buffer.ready)?;
         // SAFETY: the buffer is longer than `to` from there; what writes it is the batch, which the stream waits for.
-        unsafe { driver::download(to, buffer.address() + offset_bytes as u64, &self.pool.reader) }
+        unsafe { driver::download(to, buffer.address() + offset_bytes as u64, self.pool.reader()) }
     }
 
     /// The pool that the memory goes back to.
@@ -347,14 +369,19 @@ impl CudaBuffer {
     #[cfg(feature = "candle-cuda")]
     pub(crate) fn give_away(mut self, stream: &Arc<CudaStream>) -> Result<u64> {
         self.on_stream(stream)?;
-        let users = std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let _entered = driver::enter(&self.pool.context)?;
-        for user in users {
+        let _entered = driver::enter(self.pool.context())?;
+        let users = self.users.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for user in &*users {
+            let Some(event) = user.reached(self.pool.context(), None)? else {
+                let expected = "a tensor whose streams capture no graph";
+                return Err(Error::parameter("CudaBuffer::give_away", "stream", expected, "one that captures"));
+            };
             // SAFETY: the stream is alive.
-            unsafe { driver::wait(stream.cu_stream(), &user.reached(&self.pool.context)?)? };
+            unsafe { driver::wait(stream.cu_stream(), &event)? };
         }
+        users.clear();
         match self.buffer.take() {
-            Some(buffer) => Ok(buffer.memory.leak()),
+            Some(mut buffer) => Ok(buffer.memory.leak()),
             None => self.buffer().map(Buffer::address),
         }
     }
@@ -374,8 +401,9 @@ impl CudaBuffer {
     /// The address for a consumer that waits for the batch by itself. See [`lend`](Self::lend).
     #[cfg(feature = "dlpack")]
     pub(crate) fn lend_unordered(&self) -> Result<u64> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner).push(User::Raw(LEGACY));
-        Ok(self.buffer()?.address())
+        let address = self.buffer()?.address();
+        self.users.lock().unwrap_or_else(PoisonError::into_inner).push(User::Raw(LEGACY, None));
+        Ok(address)
     }
 
     fn buffer(&self) -> Result<&Buffer> {
@@ -390,15 +418,14 @@ impl Drop for CudaBuffer {
     fn drop(&mut self) {
         let Some(mut buffer) = self.buffer.take() else { return };
         let users = std::mem::take(self.users.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let reached = driver::enter(&self.pool.context)
-            .and_then(|_entered| users.iter().map(|user| user.reached(&self.pool.context)).collect::<Result<Vec<_>>>());
-        match reached {
-            Ok(events) => {
-                buffer.users = events;
-                self.pool.give(buffer);
-            }
-            // Where its users stand is not known, so it waits for the whole device.
-            Err(_) => drop(buffer),
+        // The batch has been made to wait for the events of its memory's last users, so they can be recorded anew.
+        let spare = std::mem::take(&mut buffer.users);
+        let returned = Returned { buffer, users, pool: Arc::clone(&self.pool) };
+        if let Some(returned) = returned.settle(spare) {
+            let mut aside = lock_aside();
+            aside.push(returned);
+            ASIDE_LEN.store(aside.len(), Relaxed);
         }
+        settle_aside();
     }
 }

@@ -11,6 +11,7 @@ use super::wakeup::Wakeup;
 use super::worker_threads::WorkerThreads;
 use crate::backend::AnyBackend;
 use crate::error::{Error, Result};
+use crate::forks::OfProcess;
 use crate::source::stream::Place;
 use crate::tensor::Tensor;
 use crate::trace::{Activity, Span};
@@ -19,8 +20,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// An iterator over the batches of one epoch. Dropping it stops and joins its worker threads. The epochs of several
-/// devices ([`PipelineGroup`](crate::PipelineGroup)) share their threads; dropping the last of these epochs joins them.
+/// An iterator over the batches of one epoch. Dropping it stops and joins its worker threads. In a forked child, which does
+/// not have these threads, it does nothing, and the next batch is an error. The epochs of several devices ([`PipelineGroup`](crate::PipelineGroup)) share their threads; dropping the last of these epochs joins them.
 ///
 /// ```
 /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -44,9 +45,9 @@ use std::time::{Duration, Instant};
 ///
 /// `I` is the form of the batches' images: see [`Batch`].
 pub struct Epoch<I = Tensor> {
-    running: Arc<Running>,
+    running: OfProcess<Arc<Running>>,
     /// `None` once the epoch has ended.
-    threads: Option<Arc<WorkerThreads>>,
+    threads: OfProcess<Option<Arc<WorkerThreads>>>,
     /// The error that left the epoch without a thread or an order.
     refused: Option<Error>,
     /// The consumer's part of the statistics.
@@ -95,8 +96,8 @@ impl<I> Epoch<I> {
             let running = Arc::new(Running::new(context, Arc::clone(backend), &wakeup));
             let stats = Stats::default();
             epochs.push(Self {
-                running,
-                threads: None,
+                running: OfProcess::new(running),
+                threads: OfProcess::new(None),
                 refused,
                 stats,
                 tally,
@@ -105,13 +106,13 @@ impl<I> Epoch<I> {
                 images: PhantomData,
             });
         }
-        let running: Vec<_> = epochs.iter().map(|epoch| Arc::clone(&epoch.running)).collect();
+        let running: Vec<_> = epochs.iter().map(|epoch| Arc::clone(&*epoch.running)).collect();
         let count = threads.min(positions.try_into().unwrap_or(usize::MAX));
         let (workers, refused) = WorkerThreads::start(&running, &wakeup, count);
         let workers = Arc::new(workers);
         for epoch in &mut epochs {
             epoch.stats.threads = workers.len() as u64;
-            epoch.threads = Some(Arc::clone(&workers));
+            *epoch.threads = Some(Arc::clone(&workers));
             // Without threads no epoch can make a batch.
             epoch.refused = epoch.refused.take().or_else(|| refused.as_ref().map(copy_of));
         }
@@ -172,7 +173,7 @@ impl<I> Epoch<I> {
     /// ```
     #[must_use]
     pub fn wait(&self, limit: Duration) -> bool {
-        self.finished || self.refused.is_some() || self.running.wait(limit)
+        self.finished || self.refused.is_some() || self.has_lost_threads() || self.running.wait(limit)
     }
 
     /// The place of the epoch after a batch whose first position is `begin`.
@@ -204,11 +205,19 @@ impl<I> Epoch<I> {
         self.context().bad.list()
     }
 
+    /// Whether this is a forked child, and the epoch's threads are in the process that forked it.
+    fn has_lost_threads(&self) -> bool {
+        self.stats.threads > 0 && self.running.is_inherited()
+    }
+
     fn stop(&mut self) {
         self.finished = true;
+        if self.running.is_inherited() {
+            return;
+        }
         self.running.stop();
         self.running.clear();
-        self.threads = None;
+        *self.threads = None;
         if let Some(points) = &self.context().setup.options.entry_points {
             self.running.end_epoch();
             // What cannot be written stays in memory, and costs later runs time.
@@ -222,6 +231,12 @@ impl<I: BatchImages> Epoch<I> {
     fn batch(&mut self) -> Result<Option<Batch<I>>> {
         if let Some(error) = self.refused.take() {
             return Err(error);
+        }
+        if self.has_lost_threads() {
+            return Err(Error::Unsupported {
+                feature: "an epoch whose worker threads are another process's".to_owned(),
+                remedy: "begin the epoch in the process that takes its batches, after the fork".to_owned(),
+            });
         }
         loop {
             let start = Instant::now();

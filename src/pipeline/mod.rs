@@ -113,6 +113,7 @@ mod worker_threads;
 use crate::backend::{AnyBackend, Backend};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::forks::OfProcess;
 use crate::ops::Op;
 use crate::plan::Strategy;
 use crate::preprocess::Preprocessor;
@@ -161,6 +162,8 @@ pub struct Pipeline<I = Tensor> {
     setup: Arc<Setup>,
     /// The back end that runs the recipes.
     backend: Arc<AnyBackend>,
+    /// Keeps both in a forked child, which can end neither threads nor devices of its parent.
+    _kept: OfProcess<(Arc<Setup>, Arc<AnyBackend>)>,
     memory: MemoryBound,
     /// The device as the builder was given it.
     device: Device,
@@ -223,6 +226,7 @@ pub type PaddedPipeline = Pipeline<PaddedImages>;
 impl<I> Clone for Pipeline<I> {
     fn clone(&self) -> Self {
         Self {
+            _kept: self._kept.clone(),
             setup: Arc::clone(&self.setup),
             backend: Arc::clone(&self.backend),
             memory: self.memory,

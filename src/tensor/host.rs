@@ -4,7 +4,7 @@ use super::block::{BatchMemory, LINE_BYTES, MemoryBlock};
 use super::{DType, Element};
 use crate::cuda::driver::{self, Context, Pin};
 use crate::error::Result;
-use crate::memory;
+use crate::memory::{self, Asked};
 use bytemuck::allocation::pod_collect_to_vec;
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use half::{bf16, f16};
@@ -106,7 +106,7 @@ impl HostBuffer {
     }
 
     /// Makes the elements independent of pool, device and caller. Memory that the device may still read is copied, and
-    /// lost. The caller's is copied, and given back. The vector begins at `start_bytes` of the memory.
+    /// left for later. The caller's is copied, and given back. The vector begins at `start_bytes` of the memory.
     fn detach(&mut self) -> Elements {
         self.home = None;
         let elements = match self.memory.take() {
@@ -118,7 +118,10 @@ impl HostBuffer {
             return elements;
         }
         let copy = elements.clone();
-        std::mem::forget((self.pin.take(), elements));
+        if let Some(pin) = self.pin.take() {
+            let context = Arc::clone(pin.context());
+            driver::leave(&context, (pin, elements));
+        }
         copy
     }
 
@@ -175,9 +178,10 @@ impl Drop for HostBuffer {
                 // In a forked child, whose copy of the pool's lock a thread of the parent may have held.
                 std::mem::forget((pool, buffer));
             }
-        } else if !self.is_idle() {
-            // Better lost than read after it was freed.
-            std::mem::forget((self.pin.take(), self.memory.take()));
+        } else if let Some(pin) = self.pin.take() {
+            // The device may still read the memory, and to wait for it would end a trainer's capture. The pin goes first.
+            let context = Arc::clone(pin.context());
+            driver::leave(&context, (pin, self.memory.take()));
         }
     }
 }
@@ -244,11 +248,14 @@ impl Elements {
 /// the device, and the pool fills the buffer again only after that work. Copies from pinned memory run later than the call
 /// that asks for them, and no consumer says when: candle and burn copy from a slice, libtorch from a tensor that it got by
 /// DLPack. So before a buffer is used again, the pool waits for all work that was queued in the context when the buffer came
-/// back. A wait covers all buffers that came back before it, so there is less than one for each batch.
+/// back. A wait covers all buffers that came back before it, so there is less than one for each batch. It ends captures of
+/// graphs, so nothing waits when a buffer is dropped.
 pub(crate) struct Pool {
     free: Mutex<Spares>,
     dtype: DType,
+    /// Most buffers, and most bytes, that are kept while nobody uses them. One is kept whatever its size.
     keep: usize,
+    keep_bytes: u64,
     /// The context to pin buffers in; `None` for pageable buffers.
     pin: Option<Context>,
     /// Where buffers come from if their memory is the caller's. The pool then keeps none.
@@ -264,10 +271,11 @@ impl fmt::Debug for Pool {
 }
 
 /// The buffers of a pool that are not in use.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Spares {
     /// Each with the number of buffers that came back before it.
     buffers: Vec<(u64, HostBuffer)>,
+    asked: Asked,
     /// Number of buffers that have come back.
     given: u64,
     /// The device no longer reads the buffers whose numbers are below this.
@@ -275,20 +283,39 @@ struct Spares {
 }
 
 impl Spares {
-    /// Takes the smallest buffer of at least `len_bytes` bytes, one that the device no longer reads if there is such a one.
-    /// Returns it with whether the device may still read it.
+    /// Takes the smallest buffer of at least `len_bytes` bytes that is not much larger, one that the device no longer reads if
+    /// there is such a one. Returns it with whether the device may still read it.
     fn take(&mut self, len_bytes: usize) -> Option<(HostBuffer, bool)> {
-        let fitting = self.buffers.iter().enumerate().filter(|(_, (_, buffer))| buffer.len_bytes >= len_bytes);
+        self.asked.note(len_bytes);
+        let fits = |buffer: &HostBuffer| (len_bytes..=Asked::most_for(len_bytes)).contains(&buffer.len_bytes);
+        let fitting = self.buffers.iter().enumerate().filter(|(_, (_, buffer))| fits(buffer));
         let best = fitting.min_by_key(|(_, (number, buffer))| (*number >= self.settled, buffer.len_bytes));
         let (number, buffer) = self.buffers.swap_remove(best?.0);
         Some((buffer, number >= self.settled))
     }
+
+    /// Takes the buffer that is one too many.
+    fn take_surplus(&mut self, keep: usize, keep_bytes: u64) -> Option<HostBuffer> {
+        let lens = || self.buffers.iter().map(|(_, buffer)| buffer.len_bytes);
+        // One is kept always, however large batches are.
+        let is_large = || self.buffers.len() > 1 && lens().map(|len| len as u64).sum::<u64>() > keep_bytes;
+        let is_full = self.buffers.len() > keep || is_large();
+        let surplus = if is_full { self.asked.surplus(lens()) } else { None };
+        surplus.map(|at| self.buffers.swap_remove(at).1)
+    }
 }
 
 impl Pool {
-    /// A pool that keeps at most `keep` buffers: the largest ones.
+    /// A pool that keeps at most `keep` buffers: of sizes that were asked for lately.
     pub(crate) fn new(dtype: DType, keep: usize) -> Self {
-        Self { free: Mutex::default(), dtype, keep, pin: None, caller: None, process: std::process::id() }
+        let free = Spares { buffers: Vec::new(), asked: Asked::of_last(keep), given: 0, settled: 0 };
+        let (free, process) = (Mutex::new(free), std::process::id());
+        Self { free, dtype, keep, keep_bytes: u64::MAX, pin: None, caller: None, process }
+    }
+
+    /// A pool that keeps at most so many bytes, if there is a bound.
+    pub(crate) fn of_bytes(self, keep_bytes: Option<u64>) -> Self {
+        Self { keep_bytes: keep_bytes.unwrap_or(u64::MAX), ..self }
     }
 
     /// A pool of pinned buffers, if there is a context to pin them in.
@@ -351,10 +378,10 @@ impl Pool {
         let number = free.given;
         free.given += 1;
         free.buffers.push((number, buffer));
-        let smallest = free.buffers.iter().enumerate().min_by_key(|(_, (_, buffer))| buffer.len_bytes).map(|(i, _)| i);
+        let too_many: Vec<_> = std::iter::from_fn(|| free.take_surplus(self.keep, self.keep_bytes)).collect();
         // Freed after the lock is released.
-        let _one_too_many = smallest.filter(|_| free.buffers.len() > self.keep).map(|i| free.buffers.swap_remove(i));
         drop(free);
+        drop(too_many);
     }
 
     fn lock(&self) -> MutexGuard<'_, Spares> {
@@ -403,10 +430,23 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_buffer_that_fits_is_taken_and_the_largest_are_kept() {
-        let pool = Arc::new(Pool::new(DType::U8, 2));
-        drop([20, 10, 30].map(|len| pool.take(len).unwrap()));
-        let lens = [25, 5, 40].map(|len| pool.take(len).unwrap()).map(|buffer| buffer.len_bytes);
-        assert_eq!(lens, [30, 20, 40]);
+    fn the_smallest_buffer_that_fits_is_taken() {
+        let pool = Arc::new(Pool::new(DType::U8, 3));
+        drop([3000, 1000, 4000].map(|len| pool.take(len).unwrap()));
+        let lens = [2500, 900, 4500].map(|len| pool.take(len).unwrap()).map(|buffer| buffer.len_bytes);
+        assert_eq!(lens, [3000, 1000, 4500]);
+    }
+
+    #[test]
+    fn a_pool_keeps_buffers_of_sizes_that_were_asked_for_lately() {
+        let pool = Arc::new(Pool::new(DType::U8, 8).of_bytes(Some(1 << 20)));
+        let kept = || pool.lock().buffers.iter().map(|(_, buffer)| buffer.len_bytes).sum::<usize>();
+        for round in 0..100 {
+            let len = |i| if (i + round) % 8 == 0 { 100_000 } else { 1000 };
+            drop((0..8).map(|i| pool.take(len(i)).unwrap()).collect::<Vec<_>>());
+            assert!(kept() <= 2 * 100_000 + 8 * 1000, "{round}: {}", kept());
+        }
+        drop([600_000, 600_000].map(|len| pool.take(len).unwrap()));
+        assert!(kept() <= 1 << 20, "{}", kept());
     }
 }

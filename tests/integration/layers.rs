@@ -20,6 +20,7 @@ const MODULES: &[(&str, &str)] = &[
     // The ground.
     ("address", ""),
     ("error", "address"),
+    ("forks", ""),
     ("hex", ""),
     ("interpolation", ""),
     ("rng", ""),
@@ -59,7 +60,7 @@ const MODULES: &[(&str, &str)] = &[
     ("contract", "apply atomic error file hex memory npy opening ops plan preprocess preset tensor"),
     (
         "pipeline",
-        "apply atomic backend device error fields file follow hex lock memory mix opening ops plan preprocess preset rng sampler \
+        "apply atomic backend device error fields file forks follow hex lock memory mix opening ops plan preprocess preset rng sampler \
          sampling source targets tensor threads trace unoptimized",
     ),
     // What makes shards.

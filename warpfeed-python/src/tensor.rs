@@ -3,14 +3,14 @@
 use crate::ending::detached;
 use crate::error::raise;
 use crate::forks::OfProcess;
-use dlpark::ffi::DLDevice;
+use dlpark::ffi::{DLDevice, DLManagedTensorVersioned};
 use dlpark::python::ExportRequest;
 use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::{Mutex, PoisonError};
-use warpfeed::{Device, FieldTensor, TargetTensor, TargetType};
+use warpfeed::{CudaBuffer, Device, Error, FieldTensor, TargetTensor, TargetType};
 
 /// The memory of an array.
 pub(crate) enum Held {
@@ -44,17 +44,55 @@ impl Held {
         }
     }
 
-    fn managed<M: ManagedTensorBase>(self, stream: Option<isize>) -> PyResult<Managed<M>> {
+    fn cuda(&self) -> Option<&CudaBuffer> {
         match self {
-            // SAFETY: Python's protocol has the consumer name a stream of its own, which outlives its tensor.
+            Self::Images(tensor) => tensor.cuda(),
+            Self::Targets(tensor) => tensor.cuda(),
+            Self::Fields(tensor) => tensor.cuda(),
+        }
+    }
+
+    /// Makes the stream that the consumer names wait for the array, as Python's `__dlpack__` names it.
+    ///
+    /// # Errors
+    /// `ParameterError` for a number that names no stream, and for a stream that captures a graph or is another device's.
+    fn wait_on(&self, stream: Option<isize>) -> PyResult<()> {
+        let Some(memory) = self.cuda() else { return Ok(()) };
+        let stream = match stream {
+            Some(-1) => return Ok(()),
+            Some(stream @ ..=0) => {
+                return Err(raise(Error::Parameter {
+                    operation: "__dlpack__",
+                    parameter: "stream",
+                    expected: "None, -1, 1, 2 or a stream's handle".to_owned(),
+                    got: stream.to_string(),
+                }));
+            }
+            None => 1,
+            Some(stream) => stream,
+        };
+        // SAFETY: Python's protocol has the consumer name a stream of its own, which outlives its tensor.
+        #[allow(unsafe_code)]
+        let waits = unsafe { memory.on_raw_stream(std::ptr::with_exposed_provenance_mut(stream as usize)) };
+        waits.map(drop).map_err(raise)
+    }
+
+    /// The managed tensor of an array whose consumer waits for it, by [`wait_on`](Self::wait_on) or, with -1, by itself.
+    fn managed<M: ManagedTensorBase>(self, stream: Option<isize>) -> PyResult<Managed<M>> {
+        let own = stream.filter(|stream| *stream == -1 && self.cuda().is_some());
+        match (self, own) {
+            (Self::Images(tensor), None) => tensor.into_dlpack(),
+            (Self::Targets(tensor), None) => tensor.into_dlpack(),
+            (Self::Fields(tensor), None) => tensor.into_dlpack(),
+            // SAFETY: no stream is named.
             #[allow(unsafe_code)]
-            Self::Images(tensor) => unsafe { tensor.into_dlpack_on(stream) },
+            (Self::Images(tensor), own) => unsafe { tensor.into_dlpack_on(own) },
             // SAFETY: as above.
             #[allow(unsafe_code)]
-            Self::Targets(tensor) => unsafe { tensor.into_dlpack_on(stream) },
+            (Self::Targets(tensor), own) => unsafe { tensor.into_dlpack_on(own) },
             // SAFETY: as above.
             #[allow(unsafe_code)]
-            Self::Fields(tensor) => unsafe { tensor.into_dlpack_on(stream) },
+            (Self::Fields(tensor), own) => unsafe { tensor.into_dlpack_on(own) },
         }
         .map_err(raise)
     }
@@ -68,6 +106,18 @@ impl Held {
             other => Ok(other),
         }
     }
+}
+
+/// Tells the consumer, who has asked for a copy, that nobody else has the memory.
+fn as_copy(managed: Managed<DLManagedTensorVersioned>) -> PyResult<Managed<DLManagedTensorVersioned>> {
+    let raw = managed.into_raw();
+    // SAFETY: it is valid and nobody else's, and stays so when it says that it is a copy.
+    #[allow(unsafe_code)]
+    let managed = unsafe {
+        (*raw).flags |= DlpackFlags::IS_COPIED;
+        Managed::from_raw(raw)
+    };
+    managed.map_err(|error| PyBufferError::new_err(error.to_string()))
 }
 
 /// An array on a device, which is given away once: to `torch.from_dlpack`, `numpy.from_dlpack` or `jax.dlpack.from_dlpack`.
@@ -101,7 +151,14 @@ impl Tensor {
     }
 
     fn take(&self) -> PyResult<Held> {
-        let held = self.held.get()?.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.take_if(|_| Ok(()))
+    }
+
+    /// Takes the array if `check` passes. After an error it is still there.
+    fn take_if(&self, check: impl FnOnce(&Held) -> PyResult<()>) -> PyResult<Held> {
+        let mut held = self.held.get()?.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().map(check).transpose()?;
+        let held = held.take();
         held.ok_or_else(|| PyBufferError::new_err("this tensor was given away before: keep what it was given to"))
     }
 }
@@ -147,7 +204,7 @@ impl Tensor {
         dl_device: Option<(u32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Py<PyAny>> {
-        let copy = copy.filter(|copy| !copy);
+        let (copy, is_own) = (copy.filter(|copy| !copy), copy == Some(true));
         let handle = match self.device {
             Device::Cuda(_) => stream.filter(|stream| !stream.is_none()).map(|stream| stream.extract()).transpose()?,
             _ => None,
@@ -157,8 +214,12 @@ impl Tensor {
             _ => DLDevice::CPU,
         };
         let request = ExportRequest::parse(stream, max_version, dl_device, copy)?;
-        let legacy = || self.take()?.managed(handle);
-        let versioned = || self.take()?.managed(handle);
+        let take = || self.take_if(|held| held.wait_on(handle));
+        let legacy = || take()?.managed(handle);
+        let versioned = || {
+            let managed = take()?.managed(handle)?;
+            if is_own { as_copy(managed) } else { Ok(managed) }
+        };
         request.export_zero_copy(py, device, DlpackFlags::empty(), legacy, versioned)
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import http.server
@@ -527,6 +528,151 @@ def test_labels_and_fields_on_a_device_are_where_the_images_are(scenes: Path, ph
     for on_device, on_host in zip(values("cuda:0", (2, 0)), values("cpu", (1, 0)), strict=True):
         for got, want in zip(on_device, on_host, strict=True):
             assert got.dtype == want.dtype and got.shape == want.shape and (got == want).all() and len(want)
+
+
+class Driver:
+    """Another library's streams on device 0."""
+
+    def __init__(self) -> None:
+        self.cuda = ctypes.CDLL("libcuda.so.1")
+        context = ctypes.c_void_p()
+        assert self.cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert self.cuda.cuCtxSetCurrent(context) == 0
+
+    def stream(self) -> int:
+        stream = ctypes.c_void_p()
+        assert self.cuda.cuStreamCreate(ctypes.byref(stream), 1) == 0
+        return stream.value or 0
+
+    def begin_capture(self, stream: int) -> None:
+        assert self.cuda.cuStreamBeginCapture_v2(ctypes.c_void_p(stream), 2) == 0
+
+    def end_capture(self, stream: int) -> None:
+        graph = ctypes.c_void_p()
+        assert self.cuda.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph)) == 0
+
+
+def name_of(capsule: object) -> str:
+    name = ctypes.pythonapi.PyCapsule_GetName
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    return name(capsule).decode()
+
+
+def is_copy(capsule: object) -> bool:
+    """The flag of a capsule of DLPack 1, which follows the version, the context and the deleter."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    start = pointer(capsule, b"dltensor_versioned")
+    return bool(ctypes.c_uint64.from_address(start + 8 + 2 * ctypes.sizeof(ctypes.c_void_p)).value & 2)
+
+
+STREAM = object()
+# How each consumer calls __dlpack__ for a tensor on device 0, as in docs/gpu.md. STREAM stands for a handle.
+CONSUMERS: dict[str, tuple[dict[str, Any], str]] = {
+    "torch to 2.8": ({"stream": 1}, "dltensor"),
+    "torch to 2.8, a stream of its own": ({"stream": STREAM}, "dltensor"),
+    "torch from 2.9": ({"stream": STREAM, "max_version": (1, 0)}, "dltensor_versioned"),
+    "torch from 2.9, all arguments": (
+        {"stream": 1, "max_version": (1, 0), "dl_device": (2, 0), "copy": False},
+        "dltensor_versioned",
+    ),
+    "JAX": ({"stream": STREAM}, "dltensor"),
+    "JAX with DLPack 1": ({"stream": STREAM, "max_version": (1, 1), "copy": None}, "dltensor_versioned"),
+    "CuPy to 13": ({"stream": 1}, "dltensor"),
+    "CuPy from 14": (
+        {"stream": STREAM, "max_version": (1, 2), "dl_device": None, "copy": None},
+        "dltensor_versioned",
+    ),
+    "CuPy on each thread's stream": ({"stream": 2}, "dltensor"),
+    "no arguments": ({}, "dltensor"),
+    "a consumer that waits by itself": ({"stream": -1, "max_version": (1, 0)}, "dltensor_versioned"),
+    "DLPack 0.8": ({"max_version": (0, 8)}, "dltensor"),
+    "DLPack 1.0": ({"max_version": (1, 0)}, "dltensor_versioned"),
+    "DLPack 1.1": ({"max_version": (1, 1)}, "dltensor_versioned"),
+    "DLPack 1.2": ({"max_version": (1, 2)}, "dltensor_versioned"),
+    "DLPack 2": ({"max_version": (2, 0)}, "dltensor_versioned"),
+    "a copy": ({"max_version": (1, 0), "copy": True}, "dltensor_versioned"),
+    "a copy, before DLPack 1": ({"copy": True}, "dltensor"),
+}
+
+
+def tensors_on_a_device(photos: Path) -> list[Any]:
+    """The images, the labels and the targets of a batch."""
+    loader = DataLoader(photos, 4, transform=SMALL, device="cuda:0", decode="auto", limit=4)
+    batch = next(loader._pipeline().epoch(0))
+    return [batch.views[0], batch.labels]
+
+
+@pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")
+@pytest.mark.parametrize("consumer", CONSUMERS)
+def test_a_tensor_on_a_device_goes_to_each_consumer(photos: Path, consumer: str) -> None:
+    arguments, name = CONSUMERS[consumer]
+    stream = Driver().stream()
+    arguments = {key: stream if value is STREAM else value for key, value in arguments.items()}
+    for tensor in tensors_on_a_device(photos):
+        assert tensor.__dlpack_device__() == (2, 0) and not hasattr(tensor, "__cuda_array_interface__")
+        capsule = tensor.__dlpack__(**arguments)
+        assert name_of(capsule) == name
+        if name == "dltensor_versioned":
+            assert is_copy(capsule) == (arguments.get("copy") is True)
+        with pytest.raises(BufferError, match="given away"):
+            tensor.__dlpack__(**arguments)
+
+
+@pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")
+def test_a_refusal_leaves_a_tensor_on_a_device_as_it_was(photos: Path) -> None:
+    driver = Driver()
+    free, capturing = driver.stream(), driver.stream()
+    want = [np.asarray(tensor) for tensor in tensors_on_a_device(photos)]
+    for with_version in ({}, {"max_version": (1, 0)}):
+        driver.begin_capture(capturing)
+        refused: list[tuple[dict[str, Any], type[Exception]]] = [
+            ({"stream": 0}, ValueError),
+            ({"stream": -2}, ValueError),
+            ({"stream": -(2**63)}, ValueError),
+            ({"stream": 0x7FFF0010}, warpfeed.Error),
+            ({"stream": capturing}, ValueError),
+            ({"stream": "default"}, TypeError),
+            ({"stream": 2**70}, OverflowError),
+            ({"dl_device": (1, 0)}, BufferError),
+            ({"dl_device": (2, 1)}, BufferError),
+            ({"dl_device": (2, -1)}, ValueError),
+            ({"copy": "yes"}, TypeError),
+        ]
+        tensors = tensors_on_a_device(photos)
+        for tensor in tensors:
+            for arguments, error in refused:
+                with pytest.raises(error):
+                    tensor.__dlpack__(**{**with_version, **arguments})
+        driver.end_capture(capturing)
+        for tensor, values in zip(tensors, want, strict=True):
+            with pytest.raises(BufferError):
+                np.from_dlpack(tensor, device="cpu")
+            assert (np.asarray(tensor) == values).all()
+        for tensor in tensors_on_a_device(photos):
+            assert tensor.__dlpack__(stream=free, **with_version)
+
+
+@pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")
+def test_a_forked_child_drops_what_it_has_of_tensors_on_a_device(photos: Path) -> None:
+    loader = DataLoader(photos, 4, transform=SMALL, device="cuda:0", decode="auto", shuffle=True, num_workers=2)
+    for _ in range(8):
+        epoch = loader._pipeline().epoch(0)
+        batch = next(epoch)
+        capsules = [batch.views[0].__dlpack__(), batch.labels.__dlpack__(max_version=(1, 0))]
+        child = os.fork()
+        if child == 0:
+            del epoch, batch, capsules
+            gc.collect()
+            os._exit(0)
+        until = time.monotonic() + 20
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < until:
+            time.sleep(0.01)
+        if ended == (0, 0):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        assert ended == (child, 0)
+        epoch.close()
 
 
 @pytest.mark.skipif(os.environ.get("CUDA_SIM_DEVICES") != "2", reason="needs two simulated GPUs")

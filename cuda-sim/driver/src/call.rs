@@ -75,7 +75,7 @@ pub fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Session) ->
         return Code::NOT_PERMITTED.0;
     }
     let mut session = Session::open(name);
-    let admitted = session.admit(needs).and_then(|()| api::check_captures(name, session.context_handle()));
+    let admitted = session.admit(needs).and_then(|()| api::check_captures(name, session.context_number()));
     let result = admitted.and_then(|()| {
         let result = body(&mut session);
         match (needs, session.sticky) {
@@ -198,7 +198,7 @@ impl Session {
         match handle {
             0 | LEGACY => Ok(LEGACY),
             PER_THREAD => {
-                let context = self.context_handle();
+                let context = self.context_number();
                 let mut all = OWN_STREAM.get();
                 let (of, own) = all[self.device];
                 if of == context {
@@ -249,7 +249,7 @@ impl Session {
         injected: Option<Code>,
     ) -> Result<Point> {
         let stream = self.stream(handle)?;
-        if api::is_captured(self.context_handle(), stream) {
+        if api::is_captured(self.context_number(), stream) {
             return Ok((stream, 0));
         }
         let call = self.call;

@@ -27,6 +27,8 @@ pub struct Config {
     pub memory_bytes: usize,
     /// Largest speed of copies; 0 for the speed of memory.
     pub copy_bytes_per_s: u64,
+    /// Whether the primary context has the same handle after a reset of the device, as on cards.
+    pub same_context: bool,
     /// Major and minor number of the compute capability.
     pub capability: (c_int, c_int),
     pub verbose: bool,
@@ -54,6 +56,7 @@ impl Config {
             fail_seed: fail_seed.unwrap_or(0),
             memory_bytes: number("CUDA_SIM_MEMORY_BYTES").unwrap_or(1 << 30),
             copy_bytes_per_s: 0,
+            same_context: false,
             capability: COMPUTE_CAPABILITY,
             verbose: is_on("CUDA_SIM_VERBOSE"),
             leaks: match std::env::var("CUDA_SIM_LEAKS").as_deref() {

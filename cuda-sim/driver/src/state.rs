@@ -260,8 +260,13 @@ impl State {
         self.streams.insert(LEGACY, legacy);
     }
 
-    pub fn context_handle(&self) -> u64 {
+    /// The number of the context, which no other context has.
+    pub fn context_number(&self) -> u64 {
         CONTEXT + ((self.device as u64) << DEVICE_SHIFT) + self.incarnation * 16
+    }
+
+    pub fn context_handle(&self) -> u64 {
+        if self.config.same_context { CONTEXT + ((self.device as u64) << DEVICE_SHIFT) } else { self.context_number() }
     }
 
     /// A new handle. Handles look like pointers, and none is used twice.

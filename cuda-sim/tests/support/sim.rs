@@ -48,6 +48,7 @@ pub fn through_run(test: &str, variables: &[(&str, &Path)]) -> String {
 struct Driver {
     reset: extern "C" fn(u64, u64, f64, usize),
     slow_copies: extern "C" fn(u64),
+    same_context: extern "C" fn(),
     capability: extern "C" fn(c_int, c_int),
     report: extern "C" fn(*mut Report),
     report_of: extern "C" fn(c_int, *mut Report) -> bool,
@@ -77,6 +78,7 @@ impl Sim {
                 Driver {
                     reset: *library.get(b"cuda_sim_reset").unwrap(),
                     slow_copies: *library.get(b"cuda_sim_slow_copies").unwrap(),
+                    same_context: *library.get(b"cuda_sim_same_context").unwrap(),
                     capability: *library.get(b"cuda_sim_capability").unwrap(),
                     report: *library.get(b"cuda_sim_report").unwrap(),
                     report_of: *library.get(b"cuda_sim_report_of").unwrap(),
@@ -107,6 +109,11 @@ impl Sim {
 
     pub fn slow_copies(&self, bytes_per_s: u64) {
         (self.0.slow_copies)(bytes_per_s);
+    }
+
+    /// Contexts keep their handles when a device is reset, until the next `reset`.
+    pub fn same_context(&self) {
+        (self.0.same_context)();
     }
 
     pub fn capability(&self, major: c_int, minor: c_int) {

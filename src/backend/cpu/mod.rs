@@ -86,7 +86,7 @@ impl Cpu {
         let pins = options.pin_batches.map(driver::context).transpose()?;
         let callers = options.batch_memory.as_ref().map(|memory| &memory.0);
         let pool = |output: &OutputForm| {
-            let pool = Pool::new(output.elements.dtype, options.kept_tensors());
+            let pool = Pool::new(output.elements.dtype, options.kept_tensors()).of_bytes(options.spare_bytes());
             Arc::new(pool.pinned(pins.as_ref()).of_caller(callers))
         };
         let pools: Vec<_> = options.outputs.iter().map(pool).collect();
@@ -98,7 +98,7 @@ impl Cpu {
         let workers = options.threads.max(1).saturating_mul(WORKER_BYTES);
         drop((memory::zeros::<u8>(workers, "the workers beside the batches", memory::SMALLER_BATCHES)?, batches));
         let images = if options.is_padded() { options.batches_at_a_time() * options.batch_images } else { 0 };
-        let unpadded = Arc::new(Pool::new(options.elements().dtype, images));
+        let unpadded = Arc::new(Pool::new(options.elements().dtype, images).of_bytes(options.spare_bytes()));
         let targets = Arc::new(Pool::new(DType::F32, options.batches_at_a_time()));
         let workers = Spares::new(options.threads.max(1));
         Ok(Self { options: Arc::clone(options), tables, pools, unpadded, targets, workers, twice: None })

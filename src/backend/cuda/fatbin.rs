@@ -41,15 +41,17 @@ pub(in crate::backend) fn module(context: &Context) -> Result<Arc<Module>> {
     static LOADED: Mutex<Vec<(u64, Weak<Module>)>> = Mutex::new(Vec::new());
     let image = fatbin()?;
     let mut hasher = DefaultHasher::new();
-    (context.cu_ctx().addr(), &*image).hash(&mut hasher);
-    let key = hasher.finish();
+    image.hash(&mut hasher);
+    let of_image = hasher.finish();
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     loaded.retain(|(_, module)| module.strong_count() > 0);
-    if let Some(module) = loaded.iter().find(|(of, _)| *of == key).and_then(|(_, module)| module.upgrade()) {
+    let known = loaded.iter().filter(|(of, _)| *of == of_image).filter_map(|(_, module)| module.upgrade());
+    // A module keeps its context, so no other context has the same address. Its handle may be another's after a reset.
+    if let Some(module) = { known }.find(|module| Arc::ptr_eq(module.context(), context)) {
         return Ok(module);
     }
     let module = Arc::new(Module::load(context, &image)?);
-    loaded.push((key, Arc::downgrade(&module)));
+    loaded.push((of_image, Arc::downgrade(&module)));
     Ok(module)
 }
 

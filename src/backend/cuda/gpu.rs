@@ -145,7 +145,7 @@ impl Backend for Gpu {
         encoded: Encoded,
         sample: &PlannedSample<'_>,
     ) -> Result<WorkStats> {
-        let _entered = self.streams.enter()?;
+        let _entered = self.streams.enter_again()?;
         Preparation::new(&self.options, &self.decoders, worker, batch).run(encoded, sample)
     }
 

@@ -151,11 +151,17 @@ impl Kernels {
         let mix = format!("mixup_{dtype}_{layout}");
         let mix = (module.function(&mix)?, mix);
         let bytes = tables.bytes();
-        let table = DeviceMemory::new(context, bytes.len())?;
+        let mut table = DeviceMemory::new(context, bytes.len())?;
         // SAFETY: both are as long as the bytes, and the stream is waited for before either is used again.
         unsafe { driver::upload(table.address(), bytes.as_ptr(), bytes.len(), stream)? };
         stream.synchronize()?;
+        table.idle();
         Ok(Self { functions, mix, table, _module: Arc::clone(module) })
+    }
+
+    /// Says that launches follow.
+    pub(super) fn in_use(&mut self) {
+        self.table.in_use();
     }
 
     /// Says that the device has done all launches.

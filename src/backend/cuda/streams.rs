@@ -64,6 +64,11 @@ impl Streams {
         driver::enter(&self.context)
     }
 
+    /// The same for a sample of a batch, whose beginning has asked whether the context is gone.
+    pub(super) fn enter_again(&self) -> Result<Entered> {
+        driver::enter_again(&self.context)
+    }
+
     /// Queues a part of a batch.
     pub(super) fn queue(&self, part: Part, queue: &dyn Fn() -> Result<()>) -> Result<()> {
         (self.queue)(part, queue)

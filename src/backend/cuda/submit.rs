@@ -9,7 +9,7 @@ use super::masks::PlacedMasks;
 use super::streams::{Part, Streams};
 use crate::backend::{End, Finished, OutputForm, RunOptions};
 use crate::cuda::driver;
-use crate::cuda::{Buffer, CudaBuffer, Pool, labels_offset, with_labels};
+use crate::cuda::{Buffer, CudaBuffer, Pool, labels_offset, settle_aside, with_labels};
 use crate::error::{Error, Result};
 use crate::mix::{MixPlan, Mixing};
 use crate::ops::descriptors::{DevicePointer, MixupBatch, MixupSample};
@@ -45,17 +45,20 @@ impl Outputs {
     /// [`Error::OutOfDeviceMemory`] if it has not.
     pub(super) fn open(
         options: &Arc<RunOptions>,
-        kernels: Kernels,
+        mut kernels: Kernels,
         streams: &Arc<Streams>,
         ordinal: u32,
     ) -> Result<Self> {
-        let pool = |keep| Pool::new(&streams.context, ordinal, keep).map(Arc::new);
-        let images = options.outputs.iter().map(|_| pool(options.kept_tensors())).collect::<Result<Vec<_>>>()?;
+        let pool = |keep, keep_bytes| Pool::new(&streams.context, ordinal, keep, keep_bytes).map(Arc::new);
+        let image = |_| pool(options.kept_tensors(), options.spare_bytes().unwrap_or(u64::MAX));
+        let images = options.outputs.iter().map(image).collect::<Result<Vec<_>>>()?;
         for (pool, output) in images.iter().zip(&options.outputs).filter(|(_, output)| output.size.is_some()) {
             pool.give(pool.take(&streams.compute, options.room_bytes(output))?);
         }
-        let targets = pool(options.batches_at_a_time())?;
-        let masks = pool(options.fields * options.outputs.len() * options.kept_tensors())?;
+        let targets = pool(options.batches_at_a_time(), u64::MAX)?;
+        let masks = options.fields * options.outputs.len() * options.kept_tensors();
+        let masks = pool(masks, options.most_spare_bytes())?;
+        kernels.in_use();
         Ok(Self { options: Arc::clone(options), images, targets, masks, kernels, streams: Arc::clone(streams) })
     }
 
@@ -265,6 +268,12 @@ impl Outputs {
         }
         batch.done.record(compute)?;
         buffers().try_for_each(|buffer| buffer.ready.record(compute))
+    }
+}
+
+impl Drop for Outputs {
+    fn drop(&mut self) {
+        settle_aside();
     }
 }
 

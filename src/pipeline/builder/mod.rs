@@ -36,6 +36,11 @@ pub struct MemoryBound {
     /// Bytes of one batch, with its targets. If images differ in size: the most that they could have; for a padded
     /// batch this is the largest accepted batch beside its images.
     pub batch_bytes: u64,
+    /// Most bytes of memory that is kept for later batches while nobody uses it: of images that differ in size, and on a GPU
+    /// of masks and of values that are put beside images. At most [`Builder::device_memory`], or 1 GiB, for each view, but
+    /// always one tensor. Images of one size are not counted: their memory is part of
+    /// [`batches_bytes`](Self::batches_bytes).
+    pub spare_bytes: u64,
     /// Bytes of the fields of these batches, if each is a mask of the image: two for each pixel of an image. Masks of
     /// objects, whose number nobody knows before they are read, take a byte for each object and pixel instead. On a GPU
     /// they lie in GPU memory.
@@ -350,7 +355,8 @@ impl Builder {
     }
 
     /// Limits the GPU memory, in bytes, of the batches that are being filled or processed there. Default: half of the
-    /// memory that is free when the pipeline is built.
+    /// memory that is free when the pipeline is built. It also limits the memory that is kept for later batches whose images
+    /// differ in size ([`MemoryBound::spare_bytes`]).
     ///
     /// The device's decoders need memory for whole images. If a batch's share does not suffice, the CPU decodes, and
     /// only the needed part of the image is copied to the device

@@ -4,6 +4,7 @@ use super::{Builder, MemoryBound, Shapes};
 use crate::backend::{Backend, MAX_BATCH_BYTES, Open, OutputForm};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::forks::OfProcess;
 use crate::ops::check::{check_ops, one_size};
 use crate::ops::normalize::Normalization;
 use crate::ops::transform::Transform;
@@ -88,7 +89,9 @@ impl Builder {
             let setup = Setup { sampler: setup.sampler.partition(partition), ..setup.clone() };
             let backend = open(device, &setup.options, normalize)?;
             let memory = memory(&setup, self.cache.as_ref(), backend.device_bytes());
-            Ok(Pipeline { setup: Arc::new(setup), backend: Arc::new(backend), memory, device, images: PhantomData })
+            let (setup, backend) = (Arc::new(setup), Arc::new(backend));
+            let _kept = OfProcess::new((Arc::clone(&setup), Arc::clone(&backend)));
+            Ok(Pipeline { setup, backend, _kept, memory, device, images: PhantomData })
         };
         devices.iter().zip(&partitions).map(pipeline).collect()
     }
@@ -391,6 +394,7 @@ fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
     let fields_bytes = fields_bytes.saturating_mul(options.batch_images as u64);
     let index_bytes = if u32::try_from(len).is_ok() { 4 } else { 8 };
     MemoryBound {
+        spare_bytes: options.all_spare_bytes(device_bytes > 0),
         batches_bytes: batch_bytes.saturating_mul(options.batches_at_a_time() as u64),
         batch_bytes,
         fields_bytes: fields_bytes.saturating_mul(options.batches_at_a_time() as u64),

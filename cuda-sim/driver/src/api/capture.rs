@@ -79,7 +79,7 @@ pub fn is_captured(context: u64, stream: u64) -> bool {
 }
 
 fn status(sim: &mut Session, handle: u64) -> Result<c_uint> {
-    let (stream, context) = (sim.stream(handle)?, sim.context_handle());
+    let (stream, context) = (sim.stream(handle)?, sim.context_number());
     Ok(captures(|all| {
         let found = all.iter().find(|capture| (capture.context, capture.stream) == (context, stream));
         found.map_or(NOT_CAPTURING, |capture| if capture.valid { CAPTURING } else { INVALIDATED })
@@ -104,12 +104,12 @@ api! {
         if status(sim, handle)? != NOT_CAPTURING {
             return Err(Code::ILLEGAL_STATE);
         }
-        let (stream, context) = (sim.stream(handle)?, sim.context_handle());
+        let (stream, context) = (sim.stream(handle)?, sim.context_number());
         captures(|all| all.push(Capture { context, stream, thread: thread::current().id(), mode, valid: true }));
         Ok(())
     }
     Context fn cuStreamEndCapture(sim, handle: u64, graph: Out<u64>) {
-        let (stream, context) = (sim.stream(handle)?, sim.context_handle());
+        let (stream, context) = (sim.stream(handle)?, sim.context_number());
         let ended = captures(|all| {
             let at = all.iter().position(|capture| (capture.context, capture.stream) == (context, stream))?;
             Some(all.remove(at))

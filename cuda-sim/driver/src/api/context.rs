@@ -84,6 +84,10 @@ api! {
         sim.of_context(current())?;
         out.set(sim.device as c_int)
     }
+    Init fn cuCtxGetId(sim, context: u64, out: Out<u64>) {
+        sim.of_context(if context == 0 { current() } else { context })?;
+        out.set(sim.context_number())
+    }
     Init fn cuCtxGetApiVersion(sim, _context: u64, out: Out<c_uint>) {
         out.set(13_000)
     }

@@ -137,6 +137,7 @@ pub extern "C" fn cuda_sim_reset(seed: u64, fail_seed: u64, fail_rate: f64, memo
         sim.config.fail_seed = fail_seed;
         sim.config.fail_rate = fail_rate;
         sim.config.copy_bytes_per_s = 0;
+        sim.config.same_context = false;
         sim.config.capability = COMPUTE_CAPABILITY;
         if memory_bytes > 0 {
             sim.config.memory_bytes = memory_bytes;
@@ -162,6 +163,17 @@ pub extern "C" fn cuda_sim_break(device: c_int) -> bool {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_slow_copies(bytes_per_s: u64) {
     Session::open("cuda_sim_slow_copies").config.copy_bytes_per_s = bytes_per_s;
+}
+
+/// Gives the primary context of each device the same handle after `cuDevicePrimaryCtxReset`, until the next reset of the
+/// simulation. Only the context's number tells the two apart then, as on cards.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_same_context() {
+    let mut sim = Session::open("cuda_sim_same_context");
+    for device in 0..*DEVICES {
+        sim.switch(device);
+        sim.config.same_context = true;
+    }
 }
 
 /// Sets the device's compute capability until the next reset.

@@ -29,7 +29,7 @@ pub struct Spin {
 impl Spin {
     /// Prepares a kernel on the device of a batch.
     pub fn on_device_of(batch: &CudaBuffer) -> Result<Self> {
-        let context = batch.context();
+        let context = batch.pool().context();
         let _entered = driver::enter(context)?;
         let kernel = SpinKernel::load(context)?;
         // A training step has priority over the next batches.
