@@ -49,6 +49,8 @@ struct Driver {
     reset: extern "C" fn(u64, u64, f64, usize),
     slow_copies: extern "C" fn(u64),
     capability: extern "C" fn(c_int, c_int),
+    driver_version: extern "C" fn(c_int),
+    pinned_limit: extern "C" fn(usize),
     report: extern "C" fn(*mut Report),
     report_of: extern "C" fn(c_int, *mut Report) -> bool,
     break_device: extern "C" fn(c_int) -> bool,
@@ -78,6 +80,8 @@ impl Sim {
                     reset: *library.get(b"cuda_sim_reset").unwrap(),
                     slow_copies: *library.get(b"cuda_sim_slow_copies").unwrap(),
                     capability: *library.get(b"cuda_sim_capability").unwrap(),
+                    driver_version: *library.get(b"cuda_sim_driver_version").unwrap(),
+                    pinned_limit: *library.get(b"cuda_sim_pinned_limit").unwrap(),
                     report: *library.get(b"cuda_sim_report").unwrap(),
                     report_of: *library.get(b"cuda_sim_report_of").unwrap(),
                     break_device: *library.get(b"cuda_sim_break").unwrap(),
@@ -111,6 +115,15 @@ impl Sim {
 
     pub fn capability(&self, major: c_int, minor: c_int) {
         (self.0.capability)(major, minor);
+    }
+
+    /// Sets the version of CUDA that the driver is for, as 12000 for 12.0.
+    pub fn driver_version(&self, version: c_int) {
+        (self.0.driver_version)(version);
+    }
+
+    pub fn pinned_limit(&self, bytes: usize) {
+        (self.0.pinned_limit)(bytes);
     }
 
     pub fn report(&self) -> Report {
