@@ -313,8 +313,8 @@ pub(crate) unsafe fn wait(stream: sys::CUstream, event: &Event) -> Result<()> {
     check("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream, event.raw, flags) })
 }
 
-/// Checks that a stream can wait for a batch of this context, which must be current: it is of the same context, and
-/// captures no graph.
+/// Checks that a stream can wait for a batch of this context, which must be current: it is of the same context, captures
+/// no graph, and does not wait for a stream that does.
 ///
 /// # Safety
 /// `stream` is a live stream, or one of the default streams.
@@ -329,9 +329,13 @@ pub(crate) unsafe fn check_user(context: &Context, stream: sys::CUstream) -> Res
     let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     // SAFETY: as above.
     let asked = unsafe { sys::cuStreamIsCapturing(stream, &raw mut status) }.result();
-    // The legacy default stream cannot be asked while another stream of the context captures, and cannot capture itself.
-    if asked.is_ok() && status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
-        let expected = "one that captures no graph: copy the batch into the graph's own memory before its launch";
+    let expected = "one that captures no graph: copy the batch into the graph's own memory before its launch";
+    // The legacy default stream cannot capture, but it would wait for the streams that do, which ends their captures.
+    if asked == Err(DriverError(sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)) {
+        return refuse(expected, "the default stream while a stream captures that it waits for");
+    }
+    check("cuStreamIsCapturing", asked)?;
+    if status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
         return refuse(expected, "a stream that captures");
     }
     Ok(())

@@ -730,6 +730,35 @@ fn a_trainers_capture_is_not_disturbed() {
     }
 }
 
+/// While a stream captures that the legacy default stream waits for, a batch on that one would end the capture.
+#[test]
+fn the_default_stream_is_refused_while_a_stream_captures_that_it_waits_for() {
+    let (sim, source) = (start(), images());
+    let gpu = pipeline(&source, 0, Device::Cuda(0)).unwrap();
+    let context = CudaContext::new(0).unwrap();
+    let (batch, mut graph) = (gpu.epoch(0).next().unwrap().unwrap(), null_mut());
+    for flags in [sys::CUstream_flags::CU_STREAM_DEFAULT, sys::CUstream_flags::CU_STREAM_NON_BLOCKING] {
+        context.bind_to_thread().unwrap();
+        let (is_blocking, mut stream) = (flags == sys::CUstream_flags::CU_STREAM_DEFAULT, null_mut());
+        // SAFETY: the stream is alive from the first call to the last, and so is the default stream; results are written
+        // before calls return.
+        unsafe {
+            sys::cuStreamCreate(&raw mut stream, flags as u32).result().unwrap();
+            let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+            sys::cuStreamBeginCapture_v2(stream, mode).result().unwrap();
+            match batch.images().cuda().unwrap().on_raw_stream(null_mut()) {
+                Ok(_) => assert!(!is_blocking),
+                Err(error) => assert!(is_blocking && error.is_parameter(), "{error}"),
+            }
+            sys::cuStreamEndCapture(stream, &raw mut graph).result().expect("the capture is whole");
+            batch.images().cuda().unwrap().on_raw_stream(null_mut()).unwrap();
+            sys::cuStreamDestroy_v2(stream).result().unwrap();
+        }
+    }
+    drop((batch, gpu));
+    assert_eq!(sim.message(), "");
+}
+
 /// The device's default pool belongs to the trainer.
 #[test]
 fn the_default_pool_stays_as_it_was() {
