@@ -208,7 +208,9 @@ impl Memory {
     /// Drops what the context has. Its queues must be empty.
     pub fn clear(&mut self) {
         let owner = self.owner;
-        let gone: Vec<_> = self.allocations.extract_if(.., |_, allocation| allocation.owner == owner).collect();
+        let (gone, left) = std::mem::take(&mut self.allocations).into_iter().partition(|(_, of)| of.owner == owner);
+        self.allocations = left;
+        let gone: BTreeMap<u64, Allocation> = gone;
         for (id, Allocation { base, span, taken_over, charge, .. }) in gone {
             self.usable.remove(&base);
             if self.live.get(&base) == Some(&id) {
@@ -219,8 +221,9 @@ impl Memory {
                 self.give_span(base, span);
             }
         }
-        let host = self.host.extract_if(.., |_, block| block.owner == owner);
-        self.quarantine.extend(host.filter(|(_, block)| block.owned).map(|(base, block)| (base, block.size)));
+        let owned = self.host.iter().filter(|(_, block)| block.owner == owner && block.owned);
+        self.quarantine.extend(owned.map(|(base, block)| (*base, block.size)));
+        self.host.retain(|_, block| block.owner != owner);
         GENERATION.fetch_add(1, Ordering::Release);
     }
 

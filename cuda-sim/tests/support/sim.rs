@@ -49,6 +49,7 @@ struct Driver {
     reset: extern "C" fn(u64, u64, f64, usize),
     slow_copies: extern "C" fn(u64),
     capability: extern "C" fn(c_int, c_int),
+    capability_of: extern "C" fn(c_int, c_int, c_int) -> bool,
     driver_version: extern "C" fn(c_int),
     pinned_limit: extern "C" fn(usize),
     report: extern "C" fn(*mut Report),
@@ -80,6 +81,7 @@ impl Sim {
                     reset: *library.get(b"cuda_sim_reset").unwrap(),
                     slow_copies: *library.get(b"cuda_sim_slow_copies").unwrap(),
                     capability: *library.get(b"cuda_sim_capability").unwrap(),
+                    capability_of: *library.get(b"cuda_sim_capability_of").unwrap(),
                     driver_version: *library.get(b"cuda_sim_driver_version").unwrap(),
                     pinned_limit: *library.get(b"cuda_sim_pinned_limit").unwrap(),
                     report: *library.get(b"cuda_sim_report").unwrap(),
@@ -115,6 +117,10 @@ impl Sim {
 
     pub fn capability(&self, major: c_int, minor: c_int) {
         (self.0.capability)(major, minor);
+    }
+
+    pub fn capability_of(&self, device: c_int, major: c_int, minor: c_int) {
+        assert!((self.0.capability_of)(device, major, minor), "there is no device {device}");
     }
 
     /// Sets the version of CUDA that the driver is for, as 12000 for 12.0.

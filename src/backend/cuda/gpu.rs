@@ -8,6 +8,7 @@
 use super::batches::Batches;
 use super::decode::Decoders;
 use super::fatbin;
+use super::forget_checked;
 use super::in_flight::InFlight;
 use super::jpeg::{DeviceDecoder, JpegKernels};
 use super::kernel::Kernels;
@@ -59,6 +60,7 @@ impl Gpu {
         let _entered = driver::enter(&context)?;
         let name = driver::check("cuDeviceGetName", context.name())?;
         let module = fatbin::module(&context)?;
+        forget_checked(ordinal);
         let streams = Arc::new(Streams::new(&context, options.stream_priority, options.finished_at_a_time(), queue)?);
         let form = (options.elements().dtype, options.elements().has_planes());
         let kernels = Kernels::new(&module, form, tables, &context, &streams.copy)?;

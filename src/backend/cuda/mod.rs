@@ -108,16 +108,45 @@ pub(crate) use in_flight::InFlight;
 pub(super) use streams::{Part, Queue};
 pub(crate) use worker::Worker;
 
-use crate::cuda::driver;
+use crate::cuda::driver::{self, Module};
 use crate::error::Result;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Checks whether a CUDA device can run pipelines; the error has the reason if it cannot.
+/// The kernels of devices that were checked, by the devices' numbers. The next pipeline on the device takes them over, so
+/// that they are not loaded twice.
+static CHECKED: Mutex<Vec<(u32, Arc<Module>)>> = Mutex::new(Vec::new());
+
+/// Checks whether a CUDA device can run pipelines: that its context works and takes the kernels. The error has the reason
+/// if it cannot.
 pub(crate) fn available(ordinal: u32) -> Result<()> {
-    driver::context(ordinal)?;
-    fatbin::fatbin().map(drop)
+    let context = driver::context(ordinal)?;
+    let module = fatbin::module(&context)?;
+    forget_checked(ordinal);
+    lock(&CHECKED).push((ordinal, module));
+    Ok(())
+}
+
+/// Lets go of the kernels of a device that was checked, whose user has them now.
+fn forget_checked(ordinal: u32) {
+    let checked: Vec<_> = lock(&CHECKED).extract_if(.., |(of, _)| *of == ordinal).collect();
+    // Unloading waits for the driver, and so comes after the lock.
+    drop(checked);
+}
+
+/// The first GPU that can run pipelines, and for each one before it why it cannot. Both are empty where there is no GPU,
+/// or none that this build has kernels for.
+pub(crate) fn first_available() -> (Option<u32>, Vec<String>) {
+    let (Ok(devices), Ok(_)) = (driver::device_count(), fatbin::fatbin()) else { return (None, Vec::new()) };
+    let mut reasons = Vec::new();
+    for ordinal in 0..devices.cast_unsigned() {
+        match available(ordinal) {
+            Ok(()) => return (Some(ordinal), reasons),
+            Err(error) => reasons.push(format!("cuda:{ordinal} cannot be used: {error}")),
+        }
+    }
+    (None, reasons)
 }

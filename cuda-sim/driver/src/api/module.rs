@@ -214,9 +214,10 @@ api! {
         if sim.modules.remove(&handle).is_none() {
             return Err(Code::INVALID_HANDLE);
         }
-        let functions = sim.functions.extract_if(.., |_, function| function.module == handle);
-        let functions: Vec<_> = functions.map(|(function, _)| function).collect();
-        functions.into_iter().chain([handle]).for_each(|gone| sim.free_handle(gone));
+        let functions = sim.functions.iter().filter(|(_, function)| function.module == handle);
+        let gone: Vec<_> = functions.map(|(function, _)| *function).chain([handle]).collect();
+        sim.functions.retain(|_, function| function.module != handle);
+        gone.into_iter().for_each(|gone| sim.free_handle(gone));
         sim.wait_for_all()
     }
     Context fn cuModuleGetFunction(sim, out: Out<u64>, module: u64, name: *const c_char) {

@@ -170,10 +170,17 @@ pub extern "C" fn cuda_sim_slow_copies(bytes_per_s: u64) {
     Session::open("cuda_sim_slow_copies").config.copy_bytes_per_s = bytes_per_s;
 }
 
-/// Sets the device's compute capability until the next reset.
+/// Sets the device's compute capability until the next reset. The device is that of the current context, or device 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_capability(major: c_int, minor: c_int) {
     Session::open("cuda_sim_capability").config.capability = (major, minor);
+}
+
+/// The same for a device, whichever context is current. Returns false if there is no such device.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_capability_of(device: c_int, major: c_int, minor: c_int) -> bool {
+    let mut sim = Session::open("cuda_sim_capability_of");
+    sim.of(device).map(|()| sim.config.capability = (major, minor)).is_ok()
 }
 
 /// Sets the version of CUDA that the driver is for until the next reset, as 12000 for 12.0.
