@@ -775,7 +775,7 @@ pub(crate) unsafe fn copy(to: u64, from: u64, len_bytes: usize, stream: &Stream)
     check("cuMemcpyDtoDAsync", unsafe { result::memcpy_dtod_async(to, from, len_bytes, stream.raw) })
 }
 
-/// Queues a copy of `len_bytes` bytes to pinned memory of the host.
+/// Queues a copy of `len_bytes` bytes to memory of the host. If that is not pinned, this waits for the copy.
 ///
 /// # Safety
 /// Both ranges are valid until the copy is done; nobody touches `to`, or writes `from`, before that.

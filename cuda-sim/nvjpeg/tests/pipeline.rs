@@ -19,7 +19,7 @@ use std::time::Duration;
 use warpfeed::experiment::diagnose::{self, TrainingBottleneck, diagnose};
 use warpfeed::experiment::subject::{Model, Subject};
 use warpfeed::{
-    Batch, BatchMemory, Builder, DecodePath, Device, Error, MemoryBlock, OnError, Pipeline, Result, Stats,
+    Batch, BatchMemory, Builder, DecodePath, Device, EntryPoints, Error, MemoryBlock, OnError, Pipeline, Result, Stats,
     StreamPriority, Tensor,
     image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{random_horizontal_flip, random_resized_crop, random_rotation},
@@ -757,6 +757,33 @@ fn the_default_stream_is_refused_while_a_stream_captures_that_it_waits_for() {
     }
     drop((batch, gpu));
     assert_eq!(sim.message(), "");
+}
+
+/// Where no memory can be pinned at all, pageable memory is enough on every path, and otherwise the error names it.
+#[test]
+fn a_pageable_pipeline_pins_nothing() {
+    let (sim, source) = (start(), images());
+    for path in [DecodePath::Auto, DecodePath::Device, DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware] {
+        for threads in [0, 2] {
+            sim.reset(1);
+            sim.pinned_limit(0);
+            let build = |device, pinned| {
+                let builder = Pipeline::builder(source.clone()).batch_size(4).threads(threads).center_crop(8);
+                let builder =
+                    builder.on_error(OnError::Skip).decode(path).pinned(pinned).entry_points(EntryPoints::memory());
+                builder.device(device).build().unwrap()
+            };
+            let want = batches(&build(Device::Cpu, false), 0).unwrap();
+            let gpu = build(Device::Cuda(0), false);
+            // The first epoch learns entry points, which are copied to the host too.
+            for epoch in 0..3 {
+                assert!(batches(&gpu, epoch).unwrap() == want, "{path:?}, epoch {epoch}");
+                assert_eq!(sim.report().host_allocations, 0, "{path:?}");
+            }
+            let error = batches(&build(Device::Cuda(0), true), 0).unwrap_err().to_string();
+            assert!(error.contains("pinned memory") && error.contains("--pageable"), "{path:?}: {error}");
+        }
+    }
 }
 
 /// The device's default pool belongs to the trainer.

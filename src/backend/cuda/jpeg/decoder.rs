@@ -174,11 +174,12 @@ impl DeviceDecoder {
         huffman.wait(&batch.uploaded)?;
         let state = match batch.decoding_mut() {
             Some(state) => state,
-            none => none.insert(Decoding::new(&self.streams, self.options.batch_images)?),
+            none => none.insert(Decoding::new(&self.streams, self.options.batch_images, self.options.pinned)?),
         };
+        let pinned = self.options.pinned;
         // SAFETY: both streams have been made to wait for the staging memory, which is reused only after the batch is
         // done. `batch_images` is the largest number of images in a batch.
-        unsafe { state.queue(&staged, (learning, &self.unstored), &self.kernels, huffman, &self.streams) }
+        unsafe { state.queue(&staged, (learning, &self.unstored), pinned, &self.kernels, huffman, &self.streams) }
     }
 
     /// Takes the places that were found out in a complete batch.

@@ -119,12 +119,11 @@ pub(super) struct UnstoredPlaces {
 }
 
 impl UnstoredPlaces {
-    /// Host memory for the places of a batch.
-    pub(super) fn memory(&self, learning: &Learning, context: &Context) -> Result<HostMemory> {
+    /// Host memory for the places of a batch. Batches differ, so there is some more.
+    pub(super) fn memory(&self, learning: &Learning, context: &Context, pinned: bool) -> Result<HostMemory> {
         let spare = lock(&self.spare).pop();
         let spare = spare.filter(|memory| memory.len_bytes() >= learning.len_bytes);
-        // Pinned even if other memory is not, because a copy to pageable memory would block the call. Batches differ.
-        spare.map_or_else(|| HostMemory::new(context, learning.len_bytes + learning.len_bytes / 4, true), Ok)
+        spare.map_or_else(|| HostMemory::new(context, learning.len_bytes + learning.len_bytes / 4, pinned), Ok)
     }
 
     /// Adds what a complete batch has found out.
