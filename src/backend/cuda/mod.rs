@@ -7,8 +7,8 @@
 //! (`decode`) take the image, and `lower` turns plans into calls. A complete batch is submitted (`submit`): `kernel`
 //! turns calls into launches on the device's `streams`; `masks` has the masks of samples, which take the way of images.
 //! nvJPEG (`nvjpeg`, `hardware`) and the crate's own decoder
-//! (`jpeg`) decode, and `route` chooses between them. `arena` is the memory of batches in flight, `buffers` the memory
-//! of encoded bytes, `cards` are the devices that the driver shows, and `fatbin` is the place that kernels come from.
+//! (`jpeg`) decode, and `route` chooses between them. `arena` is the memory of batches in flight, `limits` knows how much
+//! of it all pipelines may take, `buffers` is the memory of encoded bytes, `cards` are the devices that the driver shows, and `fatbin` is the place that kernels come from.
 //! `measure` is for experiments alone.
 //!
 //! # A batch
@@ -37,13 +37,14 @@
 //! it, and blocks of the device's alone. Allocating moves a mark, under a lock; at the end of the batch the mark goes
 //! back. A batch that needed several blocks finds one of that size the next time. So nothing is allocated in the steady
 //! state, everything that the host wrote is contiguous, and a descriptor can hold device addresses from the start. The
-//! budget (`device_memory`, by default half of what is free) is divided among the in-flight batches. A batch never
+//! budget (`device_memory`, by default half of what is free and not promised to another pipeline of the process) is
+//! divided among the in-flight batches. A batch never
 //! waits for the memory of others, because all of them could end up waiting. Instead, if a batch's share has no room
 //! for a whole image, the CPU decodes it and uploads only the needed part; if that has no room either, the epoch ends
 //! with `Error::OutOfDeviceMemory`, which no policy skips.
 //!
-//! An image is decoded whole on the device only if the other samples' parts and the stages of this recipe still fit in
-//! the batch's share. If lowering runs out of memory all the same, the CPU decodes the part, and the recipe gets the
+//! An image is decoded whole on the device only if the other samples' parts, the stages of this recipe, and what the end
+//! of the batch stages for all samples still fit in the batch's share. If lowering runs out of memory all the same, the CPU decodes the part, and the recipe gets the
 //! whole image's memory. nvJPEG's own buffers are reserved for images somewhat larger than the first, because growing
 //! makes the device wait. The reserve is bounded, so that one huge image is not multiplied by the batch.
 //!
@@ -92,6 +93,7 @@ mod hardware;
 mod in_flight;
 mod jpeg;
 mod kernel;
+mod limits;
 mod lower;
 mod masks;
 #[cfg(feature = "experiment")]

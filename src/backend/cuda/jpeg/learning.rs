@@ -13,7 +13,7 @@ use crate::ops::descriptors::DevicePointer;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// Bytes that remain for the descriptors at the end of a batch.
+/// Bytes that remain beside those of the end of the batch.
 const SPARED_BYTES: usize = 1 << 20;
 
 /// The images of a batch whose places are found out. One copy brings the places of all.
@@ -64,9 +64,11 @@ impl Image {
 }
 
 impl Learning {
-    /// Takes memory for the places of the images whose places are new. If there is none, nothing is found out.
+    /// Takes memory for the places of the images whose places are new. If there is none beside the `end_bytes` of the
+    /// batch's end, nothing is found out.
     pub(super) fn place<'a>(
         arena: &Arena,
+        end_bytes: usize,
         images: &mut [JpegImage],
         points: impl Iterator<Item = &'a DevicePoints>,
     ) -> Self {
@@ -85,7 +87,9 @@ impl Learning {
         if this.images.is_empty() {
             return this;
         }
-        let Ok(address) = arena.scratch_sparing(this.len_bytes, SPARED_BYTES) else { return Self::default() };
+        let Ok(address) = arena.scratch_sparing(this.len_bytes, 2 * end_bytes + SPARED_BYTES) else {
+            return Self::default();
+        };
         this.address = address;
         for image in &this.images {
             let to = &mut images[image.number];
