@@ -50,7 +50,7 @@ trait Block {
     fn idle(&mut self) {}
 }
 
-/// Blocks of one kind, each with its number of used bytes. Pieces come from the last block.
+/// Blocks of one kind, each with its number of used bytes.
 #[derive(Debug)]
 struct Stack<B>(Vec<(B, usize)>);
 
@@ -65,19 +65,22 @@ impl<B: Block> Stack<B> {
         self.0.iter().map(|(block, _)| block.len_bytes()).sum()
     }
 
-    /// Size of the last block, and the number of its unused bytes.
+    /// Size of the last block, and the largest number of unused bytes of a block.
     fn last(&self) -> (usize, usize) {
-        self.0.last().map_or((0, 0), |(block, used)| (block.len_bytes(), block.len_bytes() - used))
+        let rooms = self.0.iter().map(|(block, used)| block.len_bytes() - used);
+        (self.0.last().map_or(0, |(block, _)| block.len_bytes()), rooms.max().unwrap_or(0))
     }
 
-    /// Takes the next `len` bytes. Returns their block and their offset in it. `more` makes a new block if the last one
-    /// has too little room.
+    /// Takes the next `len` bytes of the first block that has so much room. Returns their block and their offset in it.
+    /// `more` makes a new block if none has.
     fn take(&mut self, len: usize, more: impl FnOnce() -> Result<B>) -> Result<(&B, usize)> {
-        if self.0.is_empty() || self.last().1 < len {
+        let found = self.0.iter().position(|(block, used)| block.len_bytes() - used >= len);
+        if found.is_none() {
             let block = more()?;
             self.0.push((block, 0));
         }
-        let Some((block, used)) = self.0.last_mut() else {
+        let at = found.unwrap_or(self.0.len() - 1);
+        let Some((block, used)) = self.0.get_mut(at) else {
             return Err(Error::Device {
                 call: "allocate".to_owned(),
                 message: "there is no block of memory".to_owned(),
@@ -335,7 +338,7 @@ impl Blocks {
         limit_bytes.saturating_sub(self.staging.bytes() + self.scratch.bytes())
     }
 
-    /// Number of bytes that can still be allocated: outside of blocks, or unused in the last ones.
+    /// Number of bytes that can still be allocated: outside of blocks, or unused in those with the most room.
     fn room_bytes(&self, limit_bytes: usize) -> usize {
         self.free_bytes(limit_bytes) + self.staging.last().1 + self.scratch.last().1
     }
