@@ -373,6 +373,8 @@ fn images_must_fit_the_card_and_the_driver() {
         ((9, 0), 13_000, ptx("9.0", 75).into_bytes(), fits),
         ((9, 0), 12_080, ptx("9.0", 75).into_bytes(), newer),
         ((9, 0), 12_080, ptx("8.7", 75).into_bytes(), fits),
+        ((9, 0), 12_080, ptx("8.8", 75).into_bytes(), newer),
+        ((9, 0), 12_050, ptx("8.5", 75).into_bytes(), fits),
         ((9, 0), 13_000, ptx("9.0", 100).into_bytes(), no_binary),
         // Machine code is for one major version, and for the same or a later minor one.
         ((8, 9), 13_000, fat(&[(2, 75), (2, 86)]), fits),

@@ -138,7 +138,7 @@ struct Capture {
 }
 
 enum Images {
-    Batch(Batch),
+    Batch(Box<Batch>),
     Lent(Dlpack),
 }
 
@@ -303,7 +303,7 @@ impl<'a> Program<'a> {
             // A pipeline of before a reset may not deliver any more, and if it does, nobody can read it.
             Some(Err(_)) if is_old => self.feeds[at].epoch = None,
             Some(batch) => {
-                let images = Images::Batch(batch.unwrap());
+                let images = Images::Batch(Box::new(batch.unwrap()));
                 self.held.push(Held { images, of, users: Vec::new(), life: self.feeds[at].life });
             }
             None => self.feeds[at].epoch = None,

@@ -27,10 +27,11 @@ struct Piece {
     version: Option<u32>,
 }
 
-/// The version of PTX that a driver knows: 9.0 came with CUDA 13.0, 8.0 with 12.0, 7.0 with 11.0.
+/// The version of PTX that a driver knows: 9.0 came with CUDA 13.0, 8.0 with 12.0, 7.0 with 11.0, and a minor one with each
+/// minor version but 12.6.
 fn ptx_of(driver: c_int) -> u32 {
     let (major, minor) = (driver as u32 / 1000, driver as u32 % 1000 / 10);
-    10 * major.saturating_sub(4) + minor
+    10 * major.saturating_sub(4) + minor - u32::from(major == 12 && minor >= 6)
 }
 
 /// The pieces of a fat binary, or that of a text.
@@ -49,9 +50,9 @@ fn codes(image: &[u8]) -> Option<Vec<Piece>> {
     }
     let (mut at, mut codes) = (number(6, 2)?, Vec::new());
     while at < image.len() {
-        let (kind, architecture) = (number(at, 2)?, number(at + 28, 4)? as u32);
+        let (kind, header, architecture) = (number(at, 2)?, number(at + 4, 4)?, number(at + 28, 4)? as u32);
         codes.push(Piece { is_ptx: kind == 1, architecture, version: None });
-        at = at.checked_add(number(at + 4, 4)?)?.checked_add(number(at + 8, 8)?)?;
+        at = at.checked_add(header.max(1))?.checked_add(number(at + 8, 8)?)?;
     }
     Some(codes)
 }
