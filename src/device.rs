@@ -7,7 +7,8 @@ use std::str::FromStr;
 /// The device that runs the operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Device {
-    /// The first GPU that can be used; without one, the CPU.
+    /// The first GPU that can be used ([`available`](Self::available)); without one, the CPU. A line on standard error
+    /// says which GPU was passed over, and why.
     #[default]
     Auto,
     /// The CPU.

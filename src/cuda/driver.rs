@@ -517,8 +517,8 @@ pub(crate) unsafe fn wait(stream: sys::CUstream, event: &Event) -> Result<()> {
     check("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream, event.raw(), flags) })
 }
 
-/// Checks that a stream can wait for a batch of this context, which must be current: it is of the same context, and
-/// captures no graph.
+/// Checks that a stream can wait for a batch of this context, which must be current: it is of the same context, captures
+/// no graph, and does not wait for a stream that does.
 ///
 /// # Safety
 /// `stream` is a live stream, or one of the default streams.
@@ -988,7 +988,7 @@ pub(crate) unsafe fn copy(to: u64, from: u64, len_bytes: usize, stream: &Stream)
     check("cuMemcpyDtoDAsync", unsafe { result::memcpy_dtod_async(to, from, len_bytes, stream.raw()) })
 }
 
-/// Queues a copy of `len_bytes` bytes to pinned memory of the host.
+/// Queues a copy of `len_bytes` bytes to memory of the host. If that is not pinned, this waits for the copy.
 ///
 /// # Safety
 /// Both ranges are valid until the copy is done; nobody touches `to`, or writes `from`, before that.

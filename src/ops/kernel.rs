@@ -148,7 +148,8 @@ pub(crate) struct Descriptor {
 }
 
 impl Descriptor {
-    const MOST_BYTES: usize = size_of::<FusedSample>();
+    /// Size of the largest descriptor.
+    pub(crate) const MOST_BYTES: usize = size_of::<FusedSample>();
 
     pub(crate) fn new<S: NoUninit>(sample: &S) -> Self {
         const { assert!(size_of::<S>() <= Self::MOST_BYTES) };

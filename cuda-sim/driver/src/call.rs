@@ -1,23 +1,27 @@
 //! The common part of all calls of the driver API, and the scheduler, which runs queued operations during calls.
 
 use crate::api;
-use crate::config::{Config, DEVICES, MOST_DEVICES, NOOP};
+use crate::child;
+use crate::config::{Config, DEVICES, NOOP};
 use crate::error::{self, Code, Result};
 use crate::kernels;
 use crate::memory::{enter, host, memory, take_refusal};
-use crate::state::{Kind, LEGACY, PER_THREAD, Place, Point, State, StreamOperation, Work, device_of};
+use crate::random::Random;
+use crate::state::{Kind, LEGACY, PER_THREAD, Place, Point, State, StreamOperation, Work, slot_of};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The state of each device. There is one lock for all, so two kernels never run at the same time.
+/// The state of each device's primary context, then those of contexts that programs have made. There is one lock for all,
+/// so two kernels never run at the same time.
 static STATE: LazyLock<Mutex<Vec<State>>> = LazyLock::new(|| {
     let config = Config::from_environment();
     let device = |device| {
-        enter(device);
-        State::new(config.clone(), device)
+        enter(device, device);
+        State::new(config.clone(), device, device)
     };
     Mutex::new((0..*DEVICES).map(device).collect())
 });
@@ -29,8 +33,8 @@ thread_local! {
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
     /// The stack of contexts, by handle.
     pub static CONTEXTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
-    /// The context and handle of this thread's default stream on each device.
-    static OWN_STREAM: Cell<[(u64, u64); MOST_DEVICES]> = const { Cell::new([(0, 0); MOST_DEVICES]) };
+    /// This thread's default streams, by the identifier of their context.
+    static OWN_STREAM: RefCell<BTreeMap<u64, u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// An argument through which a call returns something. By the API's contract it is null or points to memory for a T.
@@ -74,8 +78,11 @@ pub fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Session) ->
     if IN_HOST_FUNCTION.get() {
         return Code::NOT_PERMITTED.0;
     }
+    if child::refuses(name) {
+        return Code::NOT_INITIALIZED.0;
+    }
     let mut session = Session::open(name);
-    let admitted = session.admit(needs).and_then(|()| api::check_captures(name, session.context_number()));
+    let admitted = session.admit(needs).and_then(|()| api::check_captures(name, session.context_handle()));
     let result = admitted.and_then(|()| {
         let result = body(&mut session);
         match (needs, session.sticky) {
@@ -101,21 +108,21 @@ pub fn call(name: &'static str, needs: Needs, body: impl FnOnce(&mut Session) ->
 pub struct Session {
     /// Always present, except during a wait.
     guard: Option<MutexGuard<'static, Vec<State>>>,
-    /// The device of the current context, until the call selects another.
-    device: usize,
+    /// The slot of the current context, until the call selects another.
+    slot: usize,
     pub call: &'static str,
 }
 
 impl Deref for Session {
     type Target = State;
     fn deref(&self) -> &State {
-        &self.guard.as_ref().expect("the guard is only away inside of wait_for_return")[self.device]
+        &self.guard.as_ref().expect("the guard is only away inside of wait_for_return")[self.slot]
     }
 }
 
 impl DerefMut for Session {
     fn deref_mut(&mut self) -> &mut State {
-        &mut self.guard.as_mut().expect("the guard is only away inside of wait_for_return")[self.device]
+        &mut self.guard.as_mut().expect("the guard is only away inside of wait_for_return")[self.slot]
     }
 }
 
@@ -127,30 +134,54 @@ impl Session {
     fn over(guard: MutexGuard<'static, Vec<State>>, call: &'static str) -> Self {
         // When the process ends, thread-local variables may be gone.
         let current = CONTEXTS.try_with(|stack| stack.borrow().last().copied()).ok().flatten();
-        let device = current.and_then(device_of).filter(|&device| device < guard.len()).unwrap_or(0);
-        let mut session = Session { guard: Some(guard), device, call };
-        session.switch(device);
+        let slot = current.and_then(slot_of).filter(|&slot| slot < guard.len()).unwrap_or(0);
+        let mut session = Session { guard: Some(guard), slot, call };
+        session.switch(slot);
         session
     }
 
-    /// Makes another device, which must exist, that of the rest of the call.
-    pub fn switch(&mut self, device: usize) {
-        self.device = device;
-        enter(device);
+    /// Makes the context in another slot, which must exist, that of the rest of the call.
+    pub fn switch(&mut self, slot: usize) {
+        self.slot = slot;
+        enter(self.device, slot);
     }
 
-    /// Makes the device with this number that of the rest of the call.
+    /// Number of slots.
+    pub fn slots(&self) -> usize {
+        self.guard.as_ref().map_or(0, |states| states.len())
+    }
+
+    /// Makes the context in an unused slot, on the device of the current one, that of the rest of the call.
+    pub fn switch_to_unused(&mut self) {
+        let (device, config, slots) = (self.device, self.config.clone(), self.slots());
+        let seed = self.random.next();
+        let unused = (*DEVICES..slots).find(|&slot| {
+            self.guard.as_ref().is_some_and(|states| !states[slot].active && states[slot].device == device)
+        });
+        let slot = unused.unwrap_or(slots);
+        enter(device, slot);
+        if unused.is_none()
+            && let Some(states) = &mut self.guard
+        {
+            states.push(State::new(config, device, slot));
+        }
+        self.switch(slot);
+        self.random = Random::new(seed);
+        self.initialized = true;
+    }
+
+    /// Makes the primary context of the device with this number that of the rest of the call.
     pub fn of(&mut self, device: c_int) -> Result<()> {
         let found = usize::try_from(device).ok().filter(|&device| device < *DEVICES);
         self.switch(found.ok_or(Code::INVALID_DEVICE)?);
         Ok(())
     }
 
-    /// Makes the device of this context, which must be alive, that of the rest of the call.
+    /// Makes this context, which must be alive, that of the rest of the call.
     pub fn of_context(&mut self, context: u64) -> Result<()> {
-        let device = device_of(context).filter(|&device| device < *DEVICES).ok_or(Code::INVALID_CONTEXT)?;
-        self.switch(device);
-        let known = self.context_references > 0 && context == self.context_handle();
+        let slot = slot_of(context).filter(|&slot| slot < self.slots()).ok_or(Code::INVALID_CONTEXT)?;
+        self.switch(slot);
+        let known = self.active && context == self.context_handle();
         if known { Ok(()) } else { Err(Code::INVALID_CONTEXT) }
     }
 
@@ -170,8 +201,9 @@ impl Session {
             return Ok(());
         }
         let current = CONTEXTS.with_borrow(|stack| stack.last().copied());
-        if self.context_references == 0 || current != Some(self.context_handle()) {
-            return Err(Code::INVALID_CONTEXT);
+        let current = current.ok_or(Code::INVALID_CONTEXT)?;
+        if !self.active || current != self.context_handle() {
+            return Err(Code::CONTEXT_IS_DESTROYED);
         }
         if needs == Needs::Context { self.healthy() } else { Ok(()) }
     }
@@ -198,10 +230,8 @@ impl Session {
         match handle {
             0 | LEGACY => Ok(LEGACY),
             PER_THREAD => {
-                let context = self.context_number();
-                let mut all = OWN_STREAM.get();
-                let (of, own) = all[self.device];
-                if of == context {
+                let known = OWN_STREAM.with_borrow(|all| all.get(&self.id).copied());
+                if let Some(own) = known {
                     return Ok(own);
                 }
                 // The number is below all handles given out, so that it cannot be taken for a stream that somebody
@@ -210,8 +240,7 @@ impl Session {
                 let own = 0x1000 + self.next_handle;
                 let stream = self.new_stream(Kind::Blocking, 0, 0);
                 self.streams.insert(own, stream);
-                all[self.device] = (context, own);
-                OWN_STREAM.set(all);
+                OWN_STREAM.with_borrow_mut(|all| all.insert(self.id, own));
                 Ok(own)
             }
             _ if self.streams.get(&handle).is_some_and(|stream| !stream.destroyed) => Ok(handle),
@@ -219,19 +248,23 @@ impl Session {
         }
     }
 
-    /// The context of a stream of any device.
+    /// The context of a stream of any context.
     pub fn context_of_stream(&self, handle: u64) -> Option<u64> {
         let states = self.guard.as_ref()?;
-        states.iter().find(|state| state.streams.contains_key(&handle)).map(|state| state.context_handle())
+        let of = |state: &&State| state.streams.get(&handle).is_some_and(|stream| !stream.destroyed);
+        states.iter().find(of).map(|state| state.context_handle())
     }
 
-    /// Waits for an event of another device than the current one.
+    /// Waits for an event of another context than the current one.
     pub fn wait_for_other(&mut self, event: u64) -> Result<()> {
-        let (own, states) = (self.device, self.guard.as_ref().ok_or(Code::UNKNOWN)?);
+        let (own, states) = (self.slot, self.guard.as_ref().ok_or(Code::UNKNOWN)?);
         let other = states.iter().position(|state| state.events.contains_key(&event)).ok_or(Code::INVALID_HANDLE)?;
         self.switch(other);
-        let point = self.events.get(&event).and_then(|event| event.point);
-        let waited = point.map_or(Ok(()), |point| self.wait_for(&[point]));
+        let (point, captured) = self.events.get(&event).map_or((None, None), |e| (e.point, e.captured.clone()));
+        let waited = match captured {
+            Some(captured) => api::refuse_event(&captured),
+            None => point.map_or(Ok(()), |point| self.wait_for(&[point])),
+        };
         self.switch(own);
         waited
     }
@@ -249,7 +282,7 @@ impl Session {
         injected: Option<Code>,
     ) -> Result<Point> {
         let stream = self.stream(handle)?;
-        if api::is_captured(self.context_number(), stream) {
+        if api::is_captured(self, stream)? {
             return Ok((stream, 0));
         }
         let call = self.call;
@@ -384,13 +417,13 @@ impl Session {
     fn run_host_function(&mut self, stream: u64, function: extern "C" fn(*mut std::ffi::c_void), data: usize) {
         let Some(running) = self.streams.get_mut(&stream) else { return };
         running.busy = true;
-        let (done, device) = (running.done, self.device);
+        let (done, device, slot) = (running.done, self.device, self.slot);
         std::thread::spawn(move || {
             IN_HOST_FUNCTION.set(true);
-            enter(device);
+            enter(device, slot);
             function(data as *mut std::ffi::c_void);
             let mut session = Session::open("cuLaunchHostFunc");
-            session.switch(device);
+            session.switch(slot);
             if let Some(what) = take_refusal() {
                 session.illegal("cuLaunchHostFunc", &format!("the function touched memory that it may not: {what}"));
             }
@@ -410,11 +443,11 @@ impl Session {
     fn finish(&mut self, id: u64) {
         self.clock_ns += 1_000;
         self.counts.operations_run += 1;
-        self.counts.pending -= 1;
+        self.counts.pending = self.counts.pending.saturating_sub(1);
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.done += 1;
             if stream.destroyed && stream.queue.is_empty() {
-                self.streams.remove(&id);
+                self.remove_stream(id);
             }
         }
         if self.counts.pending == 0 {

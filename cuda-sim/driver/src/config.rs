@@ -4,6 +4,7 @@ use crate::api::COMPUTE_CAPABILITY;
 use std::ffi::c_int;
 use std::str::FromStr;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicI32, AtomicUsize};
 
 /// Whether kernels, copies and fills do nothing and all work completes at once. Only the cost of the calls is left, so
 /// that a program's own cost can be measured.
@@ -34,6 +35,18 @@ pub struct Config {
     pub verbose: bool,
     pub leaks: Leaks,
 }
+
+/// Largest amount of pinned memory of all contexts: CUDA_SIM_PINNED_BYTES, or what a test has set.
+pub static PINNED_BYTES: LazyLock<AtomicUsize> = LazyLock::new(|| AtomicUsize::new(most_pinned_bytes()));
+
+/// The setting of the environment. Default: no limit.
+pub fn most_pinned_bytes() -> usize {
+    number("CUDA_SIM_PINNED_BYTES").unwrap_or(usize::MAX)
+}
+
+/// The version of CUDA that the driver is for, as 13000 for 13.0, or what a test has set.
+pub static DRIVER_VERSION: AtomicI32 = AtomicI32::new(NEWEST_DRIVER);
+pub const NEWEST_DRIVER: c_int = 13_000;
 
 /// Largest number of devices.
 pub const MOST_DEVICES: usize = 8;

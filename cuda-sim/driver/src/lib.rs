@@ -10,6 +10,7 @@
 #[macro_use]
 mod api;
 mod call;
+mod child;
 mod config;
 mod error;
 mod kernels;

@@ -32,6 +32,8 @@ const FENCE_BYTES: usize = 512;
 /// Alignment of CUDA's allocator.
 const ALIGN: usize = 512;
 const PAGE: usize = 4096;
+/// The pool of memory whose pool was destroyed.
+const NO_POOL: u64 = u64::MAX;
 
 /// The addresses of devices whose memory is not mapped there, and the distance to where it is mapped (`kApart` in
 /// cpp/ptx.cpp). No system has such addresses in use by itself.
@@ -51,12 +53,15 @@ static REFUSED: Mutex<Option<String>> = Mutex::new(None);
 
 /// The memory of the device that this thread works on.
 pub fn memory() -> OfDevice {
-    OfDevice { all: MEMORY.lock().unwrap_or_else(PoisonError::into_inner), device: DEVICE.get() }
+    let (device, owner) = PLACE.get();
+    let mut all = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+    all[device].owner = owner;
+    OfDevice { all, device }
 }
 
-/// Makes this thread work on a device from now on.
-pub fn enter(device: usize) {
-    DEVICE.set(device);
+/// Makes this thread work on a device from now on, in the context of a slot.
+pub fn enter(device: usize, slot: usize) {
+    PLACE.set((device, slot));
     LAST.set((0, 0, 0));
 }
 
@@ -70,6 +75,11 @@ impl OfDevice {
     /// Whether an address is in any device's range, allocated or not.
     pub fn is_device_address(&self, address: usize) -> bool {
         self.all.iter().any(|memory| (memory.arena_base..memory.arena_base + memory.arena_bytes).contains(&address))
+    }
+
+    /// Pinned memory of all devices, in bytes.
+    pub fn pinned_bytes(&self) -> usize {
+        self.all.iter().flat_map(|memory| memory.host.values()).map(|block| block.size).sum()
     }
 }
 
@@ -97,8 +107,20 @@ struct Allocation {
     freeing_on: Option<u64>,
     /// Whether the span went to a later allocation of the same stream, so that the free does not release it.
     taken_over: bool,
-    /// Whether it was allocated in the order of a stream, from a pool.
-    of_pool: bool,
+    /// The number of the pool that it is from; 0 for none.
+    pool: u64,
+    /// The slot of the context that has allocated it.
+    owner: usize,
+    /// Its part of the device's memory.
+    charge: usize,
+}
+
+/// Memory that a pool keeps for later allocations from it.
+#[derive(Clone, Copy)]
+struct Kept {
+    pool: u64,
+    bytes: usize,
+    charge: usize,
 }
 
 pub struct HostBlock {
@@ -107,6 +129,8 @@ pub struct HostBlock {
     pub flags: u32,
     /// Whether the memory was allocated here, and not registered by its owner.
     pub owned: bool,
+    /// The slot of the context that has pinned it.
+    owner: usize,
 }
 
 pub struct Memory {
@@ -123,6 +147,10 @@ pub struct Memory {
     live: BTreeMap<usize, u64>,
     /// Free spans by address.
     free: BTreeMap<usize, usize>,
+    /// Free spans of pools by address.
+    kept: BTreeMap<usize, Kept>,
+    /// The slot of the context for which the memory is used now.
+    owner: usize,
     cursor: usize,
     /// Recently freed address ranges, for messages.
     freed: VecDeque<(usize, usize)>,
@@ -144,6 +172,8 @@ impl Memory {
             usable: BTreeMap::new(),
             live: BTreeMap::new(),
             free: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            owner: 0,
             cursor: 0,
             freed: VecDeque::new(),
             host: BTreeMap::new(),
@@ -165,6 +195,7 @@ impl Memory {
         self.usable.clear();
         self.live.clear();
         self.freed.clear();
+        self.kept.clear();
         self.free = BTreeMap::from([(self.arena_base, arena_bytes)]);
         self.cursor = 0;
         self.capacity_bytes = capacity_bytes;
@@ -172,6 +203,28 @@ impl Memory {
         self.peak_bytes = 0;
         GENERATION.fetch_add(1, Ordering::Release);
         take_refusal();
+    }
+
+    /// Drops what the context has. Its queues must be empty.
+    pub fn clear(&mut self) {
+        let owner = self.owner;
+        let (gone, left) = std::mem::take(&mut self.allocations).into_iter().partition(|(_, of)| of.owner == owner);
+        self.allocations = left;
+        let gone: BTreeMap<u64, Allocation> = gone;
+        for (id, Allocation { base, span, taken_over, charge, .. }) in gone {
+            self.usable.remove(&base);
+            if self.live.get(&base) == Some(&id) {
+                self.live.remove(&base);
+            }
+            if !taken_over {
+                self.used_bytes -= charge;
+                self.give_span(base, span);
+            }
+        }
+        let owned = self.host.iter().filter(|(_, block)| block.owner == owner && block.owned);
+        self.quarantine.extend(owned.map(|(base, block)| (*base, block.size)));
+        self.host.retain(|_, block| block.owner != owner);
+        GENERATION.fetch_add(1, Ordering::Release);
     }
 
     fn map(&mut self, bytes: usize) {
@@ -211,57 +264,114 @@ impl Memory {
         self.peak_bytes
     }
 
-    /// Number of allocations that the host has not freed, and their bytes.
+    /// Number of allocations that the context has not freed, and their bytes.
     pub fn usable(&self) -> (usize, usize) {
-        (self.usable.len(), self.usable.values().map(|id| self.allocations[id].size).sum())
+        let own = self.usable.values().map(|id| &self.allocations[id]).filter(|of| of.owner == self.owner);
+        own.fold((0, 0), |(count, bytes), allocation| (count + 1, bytes + allocation.size))
     }
 
-    /// Number of pinned blocks that the host has not freed or unregistered.
+    /// Number of pinned blocks that the context has not freed or unregistered.
     pub fn host_blocks(&self) -> usize {
-        self.host.len()
+        self.host.values().filter(|block| block.owner == self.owner).count()
     }
 
-    /// Finds addresses for an allocation, which the device has only after `activate`. In the order of `stream`, it may
-    /// take over a span whose free is queued there.
-    pub fn reserve(&mut self, size: usize, stream: Option<u64>, random: &mut Random) -> Option<(u64, u64)> {
-        let charge = size.checked_next_multiple_of(ALIGN)?;
+    /// Finds addresses for an allocation, which the device has only after `activate`: for one from a pool in the order of
+    /// a stream, `order` has both. It may take over a span whose free is queued there, or be in what the pool keeps.
+    pub fn reserve(&mut self, size: usize, order: Option<(u64, u64)>, random: &mut Random) -> Option<(u64, u64)> {
+        let charge = charge_of(size)?;
         let need = charge.checked_add(FENCE_BYTES)?;
-        if charge > self.capacity_bytes {
-            return None;
-        }
-        let reuse = stream.filter(|_| !*NOOP && random.coin()).and_then(|stream| {
-            let fits = |a: &Allocation| a.freeing_on == Some(stream) && a.span >= need && a.span <= need * 2;
-            self.allocations.iter().find(|(_, allocation)| fits(allocation)).map(|(&id, _)| id)
-        });
-        let released = reuse.map_or(0, |id| charge_of(self.allocations[&id].size));
-        if self.used_bytes - released + charge > self.capacity_bytes {
-            return None;
-        }
-        let (base, span) = match reuse {
-            Some(id) => {
-                let old = self.allocations.get_mut(&id)?;
-                old.freeing_on = None;
-                old.taken_over = true;
-                (old.base, old.span)
+        let pool = order.map_or(0, |(_, pool)| pool);
+        let (base, span, charge) = match order.and_then(|order| self.reuse(need, charge, order, random)) {
+            Some(found) => found,
+            None => {
+                if charge > self.capacity_bytes - self.used_bytes {
+                    return None;
+                }
+                self.used_bytes += charge;
+                (self.take_span(need, random)?, need, charge)
             }
-            None => (self.take_span(need, random)?, need),
         };
-        self.used_bytes = self.used_bytes - released + charge;
         self.peak_bytes = self.peak_bytes.max(self.used_bytes);
         let id = self.next_id;
         self.next_id += 1;
-        let allocation = Allocation {
-            base,
-            size,
-            span,
-            live: false,
-            freeing_on: None,
-            taken_over: false,
-            of_pool: stream.is_some(),
-        };
+        let (live, freeing_on, taken_over, owner) = (false, None, false, self.owner);
+        let allocation = Allocation { base, size, span, live, freeing_on, taken_over, pool, owner, charge };
         self.allocations.insert(id, allocation);
         self.usable.insert(base, id);
         Some((id, base as u64))
+    }
+
+    /// A span of the pool for an allocation in a stream's order, its size, and its part of the memory.
+    fn reuse(
+        &mut self,
+        need: usize,
+        charge: usize,
+        (stream, pool): (u64, u64),
+        random: &mut Random,
+    ) -> Option<(usize, usize, usize)> {
+        if *NOOP {
+            return None;
+        }
+        let owner = self.owner;
+        let fits = |a: &Allocation| {
+            (a.freeing_on, a.pool, a.owner) == (Some(stream), pool, owner) && a.span >= need && a.span <= need * 2
+        };
+        if random.coin()
+            && let Some(old) = self.allocations.values_mut().find(|allocation| fits(allocation))
+        {
+            (old.freeing_on, old.taken_over) = (None, true);
+            return Some((old.base, old.span, old.charge));
+        }
+        let (&base, &kept) = self.kept.iter().find(|(_, kept)| kept.pool == pool && kept.bytes >= need)?;
+        self.kept.remove(&base);
+        if kept.bytes - need < ALIGN + FENCE_BYTES || kept.charge < charge {
+            return Some((base, kept.bytes, kept.charge));
+        }
+        let rest = Kept { pool, bytes: kept.bytes - need, charge: kept.charge - charge };
+        self.kept.insert(base + need, rest);
+        Some((base, need, charge))
+    }
+
+    /// Keeps a free span for a pool. Spans that touch are one.
+    fn keep(&mut self, mut base: usize, mut new: Kept) {
+        if let Some(next) = self.kept.get(&(base + new.bytes)).copied().filter(|next| next.pool == new.pool) {
+            self.kept.remove(&(base + new.bytes));
+            (new.bytes, new.charge) = (new.bytes + next.bytes, new.charge + next.charge);
+        }
+        if let Some((&before, &kept)) = self.kept.range(..base).next_back()
+            && kept.pool == new.pool
+            && before + kept.bytes == base
+        {
+            base = before;
+            (new.bytes, new.charge) = (new.bytes + kept.bytes, new.charge + kept.charge);
+        }
+        self.kept.insert(base, new);
+    }
+
+    /// Bytes of a pool that are allocated, and bytes that it keeps.
+    pub fn pool_bytes(&self, pool: u64) -> (usize, usize) {
+        let used = self.allocations.values().filter(|allocation| allocation.pool == pool && !allocation.taken_over);
+        let kept = self.kept.values().filter(|kept| kept.pool == pool);
+        (used.map(|allocation| allocation.charge).sum(), kept.map(|kept| kept.charge).sum())
+    }
+
+    /// Gives what a pool keeps back to the device, until it has no more than `keep_bytes` in all.
+    pub fn trim(&mut self, pool: u64, keep_bytes: usize) {
+        let (used, kept) = self.pool_bytes(pool);
+        let mut too_many = (used + kept).saturating_sub(keep_bytes);
+        while too_many > 0 {
+            let Some((&base, &kept)) = self.kept.iter().find(|(_, kept)| kept.pool == pool) else { return };
+            self.kept.remove(&base);
+            self.used_bytes -= kept.charge;
+            self.give_span(base, kept.bytes);
+            too_many = too_many.saturating_sub(kept.charge);
+        }
+    }
+
+    /// A pool is destroyed: what it keeps goes back now, and what is allocated when it is freed.
+    pub fn drop_pool(&mut self, pool: u64) {
+        self.trim(pool, 0);
+        self.allocations.values_mut().filter(|of| of.pool == pool).for_each(|of| of.pool = NO_POOL);
     }
 
     /// Takes the lowest free span, so that addresses are soon reused, or one further on, so that stale addresses stay
@@ -308,9 +418,12 @@ impl Memory {
 
     /// The host frees an allocation. The device has it until `release`.
     pub fn retire(&mut self, address: u64, stream: Option<u64>) -> Result<u64, String> {
-        let Some(id) = self.usable.remove(&(address as usize)) else {
+        let owner = self.owner;
+        let is_own = |id: &u64| self.allocations.get(id).is_some_and(|allocation| allocation.owner == owner);
+        let Some(id) = self.usable.get(&(address as usize)).copied().filter(is_own) else {
             return Err(format!("{} is not the start of an allocation{}", hex(address), self.history(address, 1)));
         };
+        self.usable.remove(&(address as usize));
         if let Some(allocation) = self.allocations.get_mut(&id) {
             allocation.freeing_on = stream;
             if self.freed.len() == 4096 {
@@ -323,13 +436,13 @@ impl Memory {
 
     /// Whether an allocation is from a pool.
     pub fn is_of_pool(&self, id: u64) -> bool {
-        self.allocations.get(&id).is_some_and(|allocation| allocation.of_pool)
+        self.allocations.get(&id).is_some_and(|allocation| allocation.pool != 0)
     }
 
     /// The free runs on the device.
     pub fn release(&mut self, id: u64) -> Result<(), String> {
         let Some(allocation) = self.allocations.remove(&id) else { return Ok(()) };
-        let Allocation { base, size, span, live, taken_over, .. } = allocation;
+        let Allocation { base, size, span, live, taken_over, pool, charge, .. } = allocation;
         let damage = if live && !*NOOP { fence_damage(base + size, span - size) } else { None };
         if live {
             self.live.remove(&base);
@@ -337,9 +450,13 @@ impl Memory {
                 fill(base, FREED, span);
             }
         }
-        if !taken_over {
-            self.used_bytes -= charge_of(size);
-            self.give_span(base, span);
+        match pool {
+            _ if taken_over => {}
+            0 | NO_POOL => {
+                self.used_bytes -= charge;
+                self.give_span(base, span);
+            }
+            pool => self.keep(base, Kept { pool, bytes: span, charge }),
         }
         GENERATION.fetch_add(1, Ordering::Release);
         match damage {
@@ -354,8 +471,11 @@ impl Memory {
     /// The allocation that contains the range, as the host sees it.
     pub fn find(&self, address: u64, bytes: usize) -> Result<u64, String> {
         if let Some((&base, id)) = self.usable.range(..=address as usize).next_back() {
-            let size = self.allocations[id].size;
+            let Allocation { size, owner, .. } = self.allocations[id];
             let offset = address as usize - base;
+            if offset < size && owner != self.owner {
+                return Err(format!("{bytes} bytes at {} are not device memory of this context", hex(address)));
+            }
             if offset < size && bytes <= size - offset {
                 return Ok(*id);
             }
@@ -415,7 +535,7 @@ impl Memory {
     fn insert_host(&mut self, base: usize, size: usize, flags: u32, owned: bool) {
         let id = self.next_id;
         self.next_id += 1;
-        self.host.insert(base, HostBlock { size, id, flags, owned });
+        self.host.insert(base, HostBlock { size, id, flags, owned, owner: self.owner });
         GENERATION.fetch_add(1, Ordering::Release);
     }
 
@@ -453,8 +573,8 @@ impl Memory {
     /// The range that contains an address and that a kernel may access: live on the device, or pinned.
     pub fn reachable(&self, address: usize) -> Option<(usize, usize)> {
         if let Some((&base, id)) = self.live.range(..=address).next_back() {
-            let size = self.allocations[id].size;
-            if address - base < size {
+            let Allocation { size, owner, .. } = self.allocations[id];
+            if address - base < size && owner == self.owner {
                 return Some((base, base + size));
             }
         }
@@ -481,8 +601,8 @@ impl Memory {
     }
 }
 
-fn charge_of(size: usize) -> usize {
-    size.next_multiple_of(ALIGN)
+fn charge_of(size: usize) -> Option<usize> {
+    size.checked_next_multiple_of(ALIGN)
 }
 
 fn hex(address: u64) -> String {
@@ -507,8 +627,8 @@ fn fence_damage(base: usize, bytes: usize) -> Option<usize> {
 }
 
 thread_local! {
-    /// The device that this thread works on.
-    static DEVICE: Cell<usize> = const { Cell::new(0) };
+    /// The device that this thread works on, and the slot of the context.
+    static PLACE: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
     /// Generation, start and end of the range that this thread found last.
     static LAST: Cell<(u64, usize, usize)> = const { Cell::new((0, 0, 0)) };
 }

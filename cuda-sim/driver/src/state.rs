@@ -1,5 +1,6 @@
-//! The driver's state of a device: its context, streams, events, modules and functions, and the fault that failed it.
+//! The driver's state of a context: its streams, events, modules and functions, and the fault that failed it.
 
+use crate::api::{Captured, forget_captures};
 use crate::config::{Config, Leaks};
 use crate::error::{self, Code, Result};
 use crate::kernels::Arguments;
@@ -7,22 +8,28 @@ use crate::memory::memory;
 use crate::ptx::Kernels;
 use crate::random::Random;
 use crate::report::Report;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The handle of the legacy default stream. The null stream means this one too.
 pub const LEGACY: u64 = 1;
 /// The handle with which each thread refers to its own default stream.
 pub const PER_THREAD: u64 = 2;
 
-/// The first handle of contexts, and the place of the device in a handle.
+/// The first handle of contexts, and the place of the slot in a handle.
 const CONTEXT: u64 = 0xC000_0000;
-const DEVICE_SHIFT: u32 = 24;
+const SLOT_SHIFT: u32 = 24;
+/// The first handle of other objects. Those of threads' own default streams are below.
+const OBJECTS: u64 = 0x1_0000_0000;
 
-/// The device of a context; `None` if this is no context's handle.
-pub fn device_of(context: u64) -> Option<usize> {
-    usize::try_from(context.checked_sub(CONTEXT)? >> DEVICE_SHIFT).ok()
+/// The slot of a context, its place among the states; `None` if this is no context's handle.
+pub fn slot_of(context: u64) -> Option<usize> {
+    usize::try_from(context.checked_sub(CONTEXT)? >> SLOT_SHIFT).ok()
 }
+
+/// Counts contexts: each has an identifier of its own for the life of the process.
+static CONTEXTS: AtomicU64 = AtomicU64::new(0);
 
 /// Number of failures that are recorded.
 const MESSAGES: usize = 64;
@@ -158,8 +165,10 @@ pub struct Event {
     pub timed: bool,
     /// Whether threads that wait for it sleep.
     pub blocking: bool,
-    /// The point of the last record; `None` if it was never recorded.
+    /// The point of the last record; `None` if it was never recorded, or recorded in a capture.
     pub point: Option<Point>,
+    /// What it stands for, if it was last recorded in a capture.
+    pub captured: Option<Captured>,
     pub recording: u64,
     /// Simulated time at which that recording ran.
     pub at_ns: Option<u64>,
@@ -172,25 +181,43 @@ pub struct Function {
     pub max_dynamic_shared_bytes: u32,
 }
 
+/// A context and what belongs to it. The first states are those of the devices' primary contexts, with the devices' own
+/// settings; others are of contexts that programs have made.
 pub struct State {
     /// The device's number.
     pub device: usize,
+    /// The place among all states.
+    pub slot: usize,
     pub config: Config,
     pub random: Random,
     pub fail_random: Random,
     /// Number of calls, of 256, after which queued work progresses without being asked to. Drawn from the seed.
     pub eagerness: u64,
     pub initialized: bool,
+    /// References to the primary context, which outlive its reset.
     pub context_references: u64,
+    /// Whether the context exists.
+    pub active: bool,
     pub context_flags: u32,
-    /// Number of contexts made so far, by which handles of destroyed contexts and of earlier runs are recognized.
-    pub incarnation: u64,
+    context: u64,
+    /// The context's identifier.
+    pub id: u64,
     pub next_handle: u64,
+    /// Handles of objects that are gone, which others may get.
+    gone: Vec<u64>,
+    /// Numbers of operations that streams had when they went: a stream that gets the handle counts on, so that points of
+    /// the old one stay reached.
+    ended: BTreeMap<u64, u64>,
+    /// Number of recordings of all events.
+    pub recordings: u64,
     pub streams: BTreeMap<u64, Stream>,
     pub events: BTreeMap<u64, Event>,
     /// With the kernels of their images, if those are run.
     pub modules: BTreeMap<u64, Option<Kernels>>,
     pub functions: BTreeMap<u64, Function>,
+    pub graphs: BTreeSet<u64>,
+    /// The numbers of pools that were made, by handle. Unlike handles, no number is used twice.
+    pub pools: BTreeMap<u64, u64>,
     pub pool_attributes: BTreeMap<(u64, u32), u64>,
     pub limits: BTreeMap<u32, usize>,
     pub clock_ns: u64,
@@ -201,21 +228,29 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(config: Config, device: usize) -> Self {
+    pub fn new(config: Config, device: usize, slot: usize) -> Self {
         let mut state = State {
             device,
+            slot,
             random: Random::new(0),
             fail_random: Random::new(0),
             eagerness: 0,
             initialized: false,
             context_references: 0,
+            active: false,
             context_flags: 0,
-            incarnation: 0,
+            context: 0,
+            id: 0,
             next_handle: 0,
+            gone: Vec::new(),
+            ended: BTreeMap::new(),
+            recordings: 0,
             streams: BTreeMap::new(),
             events: BTreeMap::new(),
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
+            graphs: BTreeSet::new(),
+            pools: BTreeMap::new(),
             pool_attributes: BTreeMap::new(),
             limits: BTreeMap::new(),
             clock_ns: 0,
@@ -228,9 +263,9 @@ impl State {
         state
     }
 
-    /// Returns to the state before cuInit, with the settings in `config`.
+    /// Returns to the state before cuInit, with the settings in `config`. Handles from before are not used again.
     pub fn restart(&mut self) {
-        self.random = Random::new(self.config.seed);
+        self.random = Random::new(self.config.seed ^ ((self.slot - self.device) as u64) << 32);
         self.fail_random = Random::new(self.config.fail_seed ^ 0xFA11_FA11_FA11_FA11);
         // Some seeds run nothing before they must, some run nearly everything at once. Each finds mistakes that the
         // other does not.
@@ -240,39 +275,86 @@ impl State {
         self.counts = Report::default();
         self.messages.clear();
         self.clear_context();
+        self.gone.clear();
+        self.ended.clear();
+        self.context = 0;
+        // The memory of a device that other contexts of it are on is cleared with its primary context.
+        if self.slot == self.device {
+            memory().reset(self.config.memory_bytes);
+        }
+    }
+
+    /// Makes the context. A primary context that was destroyed has the same handle again, or another one.
+    pub fn activate(&mut self) {
+        self.active = true;
+        self.id = 1 + CONTEXTS.fetch_add(1, Ordering::Relaxed);
+        if self.context == 0 || self.random.coin() && !self.config.same_context {
+            self.context = CONTEXT + ((self.slot as u64) << SLOT_SHIFT) + self.id % 0xF_FFFF * 16;
+        }
     }
 
     /// Drops everything that belongs to the context.
     pub fn clear_context(&mut self) {
+        self.active = false;
+        forget_captures(self.context, None);
+        let streams: Vec<_> = self.streams.keys().copied().filter(|stream| *stream != LEGACY).collect();
+        streams.into_iter().for_each(|stream| self.remove_stream(stream));
+        let handles = self.events.keys().chain(self.modules.keys()).chain(self.functions.keys());
+        self.gone.extend(handles.chain(&self.graphs).chain(self.pools.keys()));
         self.streams.clear();
         self.events.clear();
         self.modules.clear();
         self.functions.clear();
+        self.graphs.clear();
         self.pool_attributes.clear();
         self.limits.clear();
         self.sticky = None;
         self.context_flags = 0;
-        self.incarnation += 1;
+        self.counts.pending = 0;
         let peak = memory().peak_bytes() as u64;
         self.counts.peak_bytes = self.counts.peak_bytes.max(peak);
-        memory().reset(self.config.memory_bytes);
+        memory().clear();
+        self.pools.values().for_each(|pool| memory().drop_pool(*pool));
+        self.pools.clear();
         let legacy = self.new_stream(Kind::Legacy, 0, 0);
         self.streams.insert(LEGACY, legacy);
     }
 
-    /// The number of the context, which no other context has.
-    pub fn context_number(&self) -> u64 {
-        CONTEXT + ((self.device as u64) << DEVICE_SHIFT) + self.incarnation * 16
-    }
-
+    /// The context's handle, also after it was destroyed.
     pub fn context_handle(&self) -> u64 {
-        if self.config.same_context { CONTEXT + ((self.device as u64) << DEVICE_SHIFT) } else { self.context_number() }
+        self.context
     }
 
-    /// A new handle. Handles look like pointers, and none is used twice.
+    /// A handle, which looks like a pointer: a new one, or that of an object that is gone.
     pub fn new_handle(&mut self) -> u64 {
+        if !self.gone.is_empty() && self.random.coin() {
+            let at = self.random.below(self.gone.len());
+            return self.gone.swap_remove(at);
+        }
         self.next_handle += 1;
-        0x1_0000_0000 + ((self.device as u64) << 40) + self.next_handle * 16
+        OBJECTS + ((self.slot as u64) << 40) + self.next_handle * 16
+    }
+
+    /// Says that an object is gone.
+    pub fn free_handle(&mut self, handle: u64) {
+        self.gone.push(handle);
+    }
+
+    /// Adds a stream under a handle.
+    pub fn insert_stream(&mut self, handle: u64, mut stream: Stream) {
+        stream.done = self.ended.remove(&handle).unwrap_or(0);
+        stream.enqueued = stream.done;
+        self.streams.insert(handle, stream);
+    }
+
+    /// Removes a stream whose queue is empty, or whose context goes.
+    pub fn remove_stream(&mut self, handle: u64) {
+        if let Some(stream) = self.streams.remove(&handle)
+            && handle >= OBJECTS
+        {
+            self.ended.insert(handle, stream.enqueued);
+            self.free_handle(handle);
+        }
     }
 
     pub fn new_stream(&mut self, kind: Kind, flags: u32, priority: i32) -> Stream {
@@ -377,7 +459,7 @@ impl State {
     }
 
     fn made_streams(&self) -> u64 {
-        self.streams.iter().filter(|(id, stream)| **id >= 0x1_0000_0000 && !stream.destroyed).count() as u64
+        self.streams.iter().filter(|(id, stream)| **id >= OBJECTS && !stream.destroyed).count() as u64
     }
 
     /// Reports the objects that are alive when the process ends. Returns the exit status if they fail the process.

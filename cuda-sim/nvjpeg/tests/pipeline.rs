@@ -17,7 +17,7 @@ use std::ptr::{NonNull, null_mut, without_provenance_mut};
 use std::sync::Arc;
 use std::time::Duration;
 use warpfeed::{
-    Batch, BatchMemory, Builder, DecodePath, Device, Error, MemoryBlock, OnError, Pipeline, Result, Stats,
+    Batch, BatchMemory, Builder, DecodePath, Device, EntryPoints, Error, MemoryBlock, OnError, Pipeline, Result, Stats,
     StreamPriority, Tensor,
     image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{random_horizontal_flip, random_resized_crop, random_rotation},
@@ -727,6 +727,62 @@ fn a_trainers_capture_is_not_disturbed() {
         // SAFETY: as above.
         unsafe { sys::cuStreamEndCapture(stream.cu_stream(), &raw mut graph) }.result().unwrap();
         batch.images().cuda().unwrap().on_stream(&stream).unwrap();
+    }
+}
+
+/// While a stream captures that the legacy default stream waits for, a batch on that one would end the capture.
+#[test]
+fn the_default_stream_is_refused_while_a_stream_captures_that_it_waits_for() {
+    let (sim, source) = (start(), images());
+    let gpu = pipeline(&source, 0, Device::Cuda(0)).unwrap();
+    let context = CudaContext::new(0).unwrap();
+    let (batch, mut graph) = (gpu.epoch(0).next().unwrap().unwrap(), null_mut());
+    for flags in [sys::CUstream_flags::CU_STREAM_DEFAULT, sys::CUstream_flags::CU_STREAM_NON_BLOCKING] {
+        context.bind_to_thread().unwrap();
+        let (is_blocking, mut stream) = (flags == sys::CUstream_flags::CU_STREAM_DEFAULT, null_mut());
+        // SAFETY: the stream is alive from the first call to the last, and so is the default stream; results are written
+        // before calls return.
+        unsafe {
+            sys::cuStreamCreate(&raw mut stream, flags as u32).result().unwrap();
+            let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+            sys::cuStreamBeginCapture_v2(stream, mode).result().unwrap();
+            match batch.images().cuda().unwrap().on_raw_stream(null_mut()) {
+                Ok(_) => assert!(!is_blocking),
+                Err(error) => assert!(is_blocking && error.is_parameter(), "{error}"),
+            }
+            sys::cuStreamEndCapture(stream, &raw mut graph).result().expect("the capture is whole");
+            batch.images().cuda().unwrap().on_raw_stream(null_mut()).unwrap();
+            sys::cuStreamDestroy_v2(stream).result().unwrap();
+        }
+    }
+    drop((batch, gpu));
+    assert_eq!(sim.message(), "");
+}
+
+/// Where no memory can be pinned at all, pageable memory is enough on every path, and otherwise the error names it.
+#[test]
+fn a_pageable_pipeline_pins_nothing() {
+    let (sim, source) = (start(), images());
+    for path in [DecodePath::Auto, DecodePath::Device, DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware] {
+        for threads in [0, 2] {
+            sim.reset(1);
+            sim.pinned_limit(0);
+            let build = |device, pinned| {
+                let builder = Pipeline::builder(source.clone()).batch_size(4).threads(threads).center_crop(8);
+                let builder =
+                    builder.on_error(OnError::Skip).decode(path).pinned(pinned).entry_points(EntryPoints::memory());
+                builder.device(device).build().unwrap()
+            };
+            let want = batches(&build(Device::Cpu, false), 0).unwrap();
+            let gpu = build(Device::Cuda(0), false);
+            // The first epoch learns entry points, which are copied to the host too.
+            for epoch in 0..3 {
+                assert!(batches(&gpu, epoch).unwrap() == want, "{path:?}, epoch {epoch}");
+                assert_eq!(sim.report().host_allocations, 0, "{path:?}");
+            }
+            let error = batches(&build(Device::Cuda(0), true), 0).unwrap_err().to_string();
+            assert!(error.contains("pinned memory") && error.contains("--pageable"), "{path:?}: {error}");
+        }
     }
 }
 

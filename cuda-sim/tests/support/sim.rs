@@ -50,6 +50,9 @@ struct Driver {
     slow_copies: extern "C" fn(u64),
     same_context: extern "C" fn(),
     capability: extern "C" fn(c_int, c_int),
+    capability_of: extern "C" fn(c_int, c_int, c_int) -> bool,
+    driver_version: extern "C" fn(c_int),
+    pinned_limit: extern "C" fn(usize),
     report: extern "C" fn(*mut Report),
     report_of: extern "C" fn(c_int, *mut Report) -> bool,
     break_device: extern "C" fn(c_int) -> bool,
@@ -80,6 +83,9 @@ impl Sim {
                     slow_copies: *library.get(b"cuda_sim_slow_copies").unwrap(),
                     same_context: *library.get(b"cuda_sim_same_context").unwrap(),
                     capability: *library.get(b"cuda_sim_capability").unwrap(),
+                    capability_of: *library.get(b"cuda_sim_capability_of").unwrap(),
+                    driver_version: *library.get(b"cuda_sim_driver_version").unwrap(),
+                    pinned_limit: *library.get(b"cuda_sim_pinned_limit").unwrap(),
                     report: *library.get(b"cuda_sim_report").unwrap(),
                     report_of: *library.get(b"cuda_sim_report_of").unwrap(),
                     break_device: *library.get(b"cuda_sim_break").unwrap(),
@@ -118,6 +124,19 @@ impl Sim {
 
     pub fn capability(&self, major: c_int, minor: c_int) {
         (self.0.capability)(major, minor);
+    }
+
+    pub fn capability_of(&self, device: c_int, major: c_int, minor: c_int) {
+        assert!((self.0.capability_of)(device, major, minor), "there is no device {device}");
+    }
+
+    /// Sets the version of CUDA that the driver is for, as 12000 for 12.0.
+    pub fn driver_version(&self, version: c_int) {
+        (self.0.driver_version)(version);
+    }
+
+    pub fn pinned_limit(&self, bytes: usize) {
+        (self.0.pinned_limit)(bytes);
     }
 
     pub fn report(&self) -> Report {

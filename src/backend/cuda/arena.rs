@@ -6,6 +6,7 @@
 //! that the host wrote goes to the device in one copy.
 #![allow(unsafe_code)]
 
+use super::limits::Limit;
 use super::streams::{Part, Queue};
 use crate::cuda::driver::{self, Context, DeviceMemory, HostMemory, Stream};
 use crate::error::{Error, Result};
@@ -25,6 +26,8 @@ pub(super) struct Arena {
     context: Context,
     /// Largest device memory of all blocks together.
     limit_bytes: usize,
+    /// The limit of the pipeline, of which that is a part.
+    limit: Option<Arc<Limit>>,
     /// Whether the host memory is pinned.
     pinned: bool,
     blocks: Mutex<Blocks>,
@@ -35,6 +38,8 @@ struct Blocks {
     staging: Stack<Staging>,
     scratch: Stack<DeviceMemory>,
     encoded: Stack<Arc<HostMemory>>,
+    /// Device memory of all blocks that the pipeline's limit knows of.
+    noted_bytes: usize,
 }
 
 /// Memory from which pieces are taken in order.
@@ -45,7 +50,7 @@ trait Block {
     fn idle(&mut self) {}
 }
 
-/// Blocks of one kind, each with its number of used bytes. Pieces come from the last block.
+/// Blocks of one kind, each with its number of used bytes.
 #[derive(Debug)]
 struct Stack<B>(Vec<(B, usize)>);
 
@@ -60,19 +65,22 @@ impl<B: Block> Stack<B> {
         self.0.iter().map(|(block, _)| block.len_bytes()).sum()
     }
 
-    /// Size of the last block, and the number of its unused bytes.
+    /// Size of the last block, and the largest number of unused bytes of a block.
     fn last(&self) -> (usize, usize) {
-        self.0.last().map_or((0, 0), |(block, used)| (block.len_bytes(), block.len_bytes() - used))
+        let rooms = self.0.iter().map(|(block, used)| block.len_bytes() - used);
+        (self.0.last().map_or(0, |(block, _)| block.len_bytes()), rooms.max().unwrap_or(0))
     }
 
-    /// Takes the next `len` bytes. Returns their block and their offset in it. `more` makes a new block if the last one
-    /// has too little room.
+    /// Takes the next `len` bytes of the first block that has so much room. Returns their block and their offset in it.
+    /// `more` makes a new block if none has.
     fn take(&mut self, len: usize, more: impl FnOnce() -> Result<B>) -> Result<(&B, usize)> {
-        if self.0.is_empty() || self.last().1 < len {
+        let found = self.0.iter().position(|(block, used)| block.len_bytes() - used >= len);
+        if found.is_none() {
             let block = more()?;
             self.0.push((block, 0));
         }
-        let Some((block, used)) = self.0.last_mut() else {
+        let at = found.unwrap_or(self.0.len() - 1);
+        let Some((block, used)) = self.0.get_mut(at) else {
             return Err(Error::Device {
                 call: "allocate".to_owned(),
                 message: "there is no block of memory".to_owned(),
@@ -186,7 +194,13 @@ impl Allocation {
 impl Arena {
     /// An arena without any blocks, which takes at most `limit_bytes` on the device.
     pub(super) fn new(context: &Context, limit_bytes: usize, pinned: bool) -> Self {
-        Self { context: Arc::clone(context), limit_bytes, pinned, blocks: Mutex::default() }
+        Self { context: Arc::clone(context), limit_bytes, limit: None, pinned, blocks: Mutex::default() }
+    }
+
+    /// Tells a pipeline's limit how much is allocated.
+    pub(super) fn part_of(mut self, limit: &Arc<Limit>) -> Self {
+        self.limit = Some(Arc::clone(limit));
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, Blocks> {
@@ -200,7 +214,9 @@ impl Arena {
         let size = blocks.next_size(blocks.staging.last(), len, self.limit_bytes);
         let (block, offset) = blocks.staging.take(len, || Staging::new(&self.context, size?, self.pinned))?;
         let device = block.device.address() + offset as u64;
-        Ok(Allocation { host: Arc::clone(&block.host), offset, len_bytes, device })
+        let allocation = Allocation { host: Arc::clone(&block.host), offset, len_bytes, device };
+        blocks.note(self.limit.as_deref());
+        Ok(allocation)
     }
 
     /// Keeps a copy of encoded bytes for a decoder that reads them later.
@@ -244,7 +260,9 @@ impl Arena {
             }
         }
         let (block, offset) = blocks.scratch.take(len, || DeviceMemory::new(&self.context, size?))?;
-        Ok(block.address() + offset as u64)
+        let address = block.address() + offset as u64;
+        blocks.note(self.limit.as_deref());
+        Ok(address)
     }
 
     /// Queues the copy to the device of all pieces that were taken since the last call.
@@ -277,12 +295,21 @@ impl Arena {
     /// No work on the device uses the arena's memory any more, and no [`Allocation`] or [`Held`] is left.
     pub(super) unsafe fn reset(&mut self) {
         let (context, limit_bytes, pinned) = (&self.context, self.limit_bytes, self.pinned);
-        let Blocks { staging, scratch, encoded } = self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let blocks = self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Blocks { staging, scratch, encoded, .. } = blocks;
         let left = |others: usize| limit_bytes.saturating_sub(others);
         staging.reset(left(scratch.bytes()), |len_bytes| Staging::new(context, len_bytes, pinned));
         staging.0.iter_mut().for_each(|(block, _)| block.sent = 0);
         scratch.reset(left(staging.bytes()), |len_bytes| DeviceMemory::new(context, len_bytes));
         encoded.reset(usize::MAX, |len_bytes| HostMemory::new(context, len_bytes, pinned).map(Arc::new));
+        blocks.note(self.limit.as_deref());
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let blocks = self.blocks.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.limit.iter().for_each(|limit| limit.changed(blocks.noted_bytes, 0));
     }
 }
 
@@ -297,12 +324,21 @@ fn no_room(len: usize, free: usize) -> Error {
 }
 
 impl Blocks {
+    /// Tells the pipeline's limit how much is allocated.
+    fn note(&mut self, limit: Option<&Limit>) {
+        let bytes = self.staging.bytes() + self.scratch.bytes();
+        if let Some(limit) = limit.filter(|_| bytes != self.noted_bytes) {
+            limit.changed(self.noted_bytes, bytes);
+            self.noted_bytes = bytes;
+        }
+    }
+
     /// Number of bytes of the limit that are in no block.
     fn free_bytes(&self, limit_bytes: usize) -> usize {
         limit_bytes.saturating_sub(self.staging.bytes() + self.scratch.bytes())
     }
 
-    /// Number of bytes that can still be allocated: outside of blocks, or unused in the last ones.
+    /// Number of bytes that can still be allocated: outside of blocks, or unused in those with the most room.
     fn room_bytes(&self, limit_bytes: usize) -> usize {
         self.free_bytes(limit_bytes) + self.staging.last().1 + self.scratch.last().1
     }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::in_flight::InFlight;
+use super::limits::Limit;
 use super::lock;
 use crate::cuda::driver::Context;
 use crate::error::Result;
@@ -14,6 +15,7 @@ pub(super) struct Batches {
     context: Context,
     /// Largest device memory of a batch, in bytes.
     pub(super) limit_bytes: usize,
+    limit: Arc<Limit>,
     pinned: bool,
     /// Largest number of in-flight batches.
     most: usize,
@@ -31,9 +33,10 @@ struct Idle {
 }
 
 impl Batches {
-    pub(super) fn new(context: &Context, limit_bytes: usize, pinned: bool, most: usize) -> Self {
-        let (idle, numbers) = (Mutex::default(), AtomicU64::new(0));
-        Self { context: Arc::clone(context), limit_bytes, pinned, most, idle, numbers }
+    /// At most `most` batches, which share the limit.
+    pub(super) fn new(context: &Context, limit: Arc<Limit>, pinned: bool, most: usize) -> Self {
+        let (idle, numbers, limit_bytes) = (Mutex::default(), AtomicU64::new(0), limit.bytes / most);
+        Self { context: Arc::clone(context), limit_bytes, limit, pinned, most, idle, numbers }
     }
 
     /// Begins a batch of `samples` samples. `done` receives the batch that used the memory before and is complete.
@@ -52,7 +55,7 @@ impl Batches {
         };
         let begun = match idle {
             Some(batch) => Ok(batch),
-            None => InFlight::new(&self.context, self.limit_bytes, self.pinned),
+            None => InFlight::new(&self.context, (self.limit_bytes, &self.limit), self.pinned),
         }
         .and_then(|batch| self.recycle(batch, samples, done));
         if begun.is_err() {

@@ -1,11 +1,12 @@
 //! The decoders of a pipeline: nvJPEG on the worker's stream, decoders on the device that take whole batches, and the
 //! CPU.
 
+use super::arena::CHUNK_BYTES;
 use super::buffers::Buffers;
 use super::hardware;
 use super::in_flight::InFlight;
 use super::jpeg::{self, DeviceDecoder, Job};
-use super::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
+use super::lower::{DeviceImage, Spare, descriptors_bytes, packed_bytes, stages_bytes};
 use super::masks;
 use super::nvjpeg::{HardwareDecoder, HardwareJob, Nvjpeg, Queued, WorkerDecoder};
 use super::route::{Route, Router};
@@ -15,6 +16,7 @@ use crate::backend::{Encoded, PlannedSample, RunOptions, Settled};
 use crate::cuda::driver::Scoped;
 use crate::decode::{Format, Header, Reason, has_end};
 use crate::error::{Error, Result};
+use crate::ops::descriptors::MixupSample;
 use crate::plan::{Plan, decoded_by};
 use crate::raster::Rect;
 use std::sync::Arc;
@@ -36,6 +38,30 @@ pub(super) enum By {
     Hardware(HardwareJob),
     /// The crate's own kernels, later, with other images of the batch.
     Device(Box<Job>),
+}
+
+/// What rounding up a piece of memory, and the small tables that go with it, add to the piece.
+const BESIDE_BYTES: usize = 256;
+
+/// Memory of a batch's share that must remain for its samples without an image on the device, and for its end. It is as
+/// much as for a sample with these plans that the CPU decodes: for masks, the decoded part and the results. At the end come
+/// each sample's descriptors, label and target; twice as much, because some of these are pieces of memory that hold those
+/// of all samples, and what is free may be in two places.
+pub(super) fn needed_bytes(options: &RunOptions, batch: &InFlight, plans: &[Plan<'_>], masks_bytes: usize) -> usize {
+    let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
+    let beside_bytes = (1 + plans.len()) * BESIDE_BYTES;
+    let each_bytes = packed_bytes(decoded_by(plans).size()) + made_bytes + masks_bytes + beside_bytes;
+    let described_bytes: usize = plans.iter().map(descriptors_bytes).sum();
+    let end_bytes = 2 * (described_bytes + labeled_bytes(options));
+    // Pieces for small tables of each worker, of the decoder, and of the end of the batch.
+    let tables_bytes = (options.threads + 2) * CHUNK_BYTES;
+    let samples_bytes = batch.unprepared().saturating_mul(each_bytes);
+    samples_bytes.saturating_add(batch.samples().saturating_mul(end_bytes)).saturating_add(tables_bytes)
+}
+
+/// What the end of a batch stages for each sample beside the descriptors of its calls.
+pub(super) fn labeled_bytes(options: &RunOptions) -> usize {
+    jpeg::DESCRIBED_BYTES + size_of::<u32>() + size_of::<MixupSample>() + options.target_bytes as usize
 }
 
 /// The decoders of one pipeline on a device. They choose a decoder for each image.
@@ -175,13 +201,10 @@ impl Decoders {
         if !has_end(encoded.bytes(), header) {
             return Ok(None);
         }
-        // Memory that must remain. Each of the other samples gets as much as this one needs if the CPU decodes it: for
-        // masks, the decoded part and the results. This sample's plans get what their stages take beside the whole image.
-        let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
-        let each_bytes = packed_bytes(decoded_by(plans).size()) + made_bytes + masks_bytes;
+        // Beside what the others need, this sample's plans get what their stages take beside the whole image.
         let own_bytes = if plans.len() > 1 { 0 } else { packed_bytes(size) };
         let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, own_bytes)).sum();
-        let left_bytes = batch.unprepared().saturating_mul(each_bytes) + stages_bytes;
+        let left_bytes = needed_bytes(&self.options, batch, plans, masks_bytes).saturating_add(stages_bytes);
         match batch.arena.scratch_sparing(packed_bytes(size), left_bytes) {
             Ok(address) => {
                 let image = DeviceImage { address, pitch_bytes: 3 * size.width, whole: size, part: Rect::full(size) };

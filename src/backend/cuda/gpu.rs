@@ -8,9 +8,11 @@
 use super::batches::Batches;
 use super::decode::Decoders;
 use super::fatbin;
+use super::forget_checked;
 use super::in_flight::InFlight;
 use super::jpeg::{DeviceDecoder, JpegKernels};
 use super::kernel::Kernels;
+use super::limits::Limit;
 use super::prepare::Preparation;
 use super::streams::{Queue, Streams, once};
 use super::submit::Outputs;
@@ -59,21 +61,21 @@ impl Gpu {
         let _entered = driver::enter(&context)?;
         let name = driver::check("cuDeviceGetName", context.name())?;
         let module = fatbin::module(&context)?;
+        forget_checked(ordinal);
         let streams = Arc::new(Streams::new(&context, options.stream_priority, options.finished_at_a_time(), queue)?);
         let form = (options.elements().dtype, options.elements().has_planes());
         let kernels = Kernels::new(&module, form, tables, &context, &streams.copy)?;
         let own = DeviceDecoder::new(options, JpegKernels::new(&module)?, &streams);
         let decoders = Decoders::open(options, own, &streams)?;
         let outputs = Outputs::open(options, kernels, &streams, ordinal)?;
-        let (free, _) = driver::check("cuMemGetInfo", context.mem_get_info())?;
-        // Half of the free memory is left to the trainer and to nvJPEG's own memory.
-        let memory_bytes = options.device_memory_bytes.map_or(free / 2, |bytes| bytes as usize);
+        let free = || driver::check("cuMemGetInfo", context.mem_get_info()).map(|(free, _)| free);
+        let limit = Limit::new(ordinal, options.device_memory_bytes, free)?;
         let in_flight = options.batches_at_a_time();
         options.entry_points.iter().for_each(|store| store.for_devices(true));
         Ok(Self {
             options: Arc::clone(options),
             name: format!("cuda:{ordinal} ({name})"),
-            batches: Batches::new(&context, memory_bytes / in_flight, options.pinned, in_flight),
+            batches: Batches::new(&context, limit, options.pinned, in_flight),
             workers: Spares::new(options.threads.max(1)),
             decoders,
             outputs,

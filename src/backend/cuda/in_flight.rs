@@ -1,13 +1,17 @@
 //! An in-flight batch: its memory, and the remaining work of its samples.
 
 use super::arena::Arena;
+use super::decode::labeled_bytes;
 use super::jpeg::{Decoding, Job};
 use super::kernel::Call;
+use super::limits::Limit;
 use super::lock;
 use super::masks::MovedMask;
 use super::nvjpeg::{HardwareBatch, HardwareJob};
+use crate::backend::RunOptions;
 use crate::cuda::driver::{Context, Event, Scoped};
 use crate::error::Result;
+use crate::ops::kernel::Descriptor;
 use crate::raster::Size;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +34,7 @@ pub(crate) struct InFlight {
     /// Tells this use of the memory from others.
     pub(super) number: u64,
     pub(super) arena: Arena,
-    samples: Mutex<Vec<Option<Prepared>>>,
+    prepared: Mutex<Vec<Option<Prepared>>>,
     /// Number of samples that are still missing.
     unprepared: AtomicUsize,
     /// Events after the work for this batch on workers' streams, one for each stream.
@@ -48,11 +52,12 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    pub(super) fn new(context: &Context, limit_bytes: usize, pinned: bool) -> Result<Self> {
+    /// A batch with a share of a pipeline's limit.
+    pub(super) fn new(context: &Context, (limit_bytes, limit): (usize, &Arc<Limit>), pinned: bool) -> Result<Self> {
         Ok(Self {
             number: 0,
-            arena: Arena::new(context, limit_bytes, pinned),
-            samples: Mutex::default(),
+            arena: Arena::new(context, limit_bytes, pinned).part_of(limit),
+            prepared: Mutex::default(),
             unprepared: AtomicUsize::new(0),
             decoding: Mutex::default(),
             done: Event::new(context)?,
@@ -71,7 +76,7 @@ impl InFlight {
         // Places that a batch was to find out which was given up.
         self.decoding_mut().iter_mut().for_each(Decoding::forget);
         *self.unprepared.get_mut() = samples;
-        let places = self.samples.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let places = self.prepared.get_mut().unwrap_or_else(PoisonError::into_inner);
         places.clear();
         places.resize_with(samples, || None);
         self.decoding.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
@@ -92,7 +97,7 @@ impl InFlight {
     }
 
     pub(super) fn put(&self, sample: usize, prepared: Prepared) {
-        if let Some(place) = lock(&self.samples).get_mut(sample)
+        if let Some(place) = lock(&self.prepared).get_mut(sample)
             && place.replace(prepared).is_none()
         {
             self.unprepared.fetch_sub(1, Relaxed);
@@ -102,6 +107,21 @@ impl InFlight {
     /// Number of samples that are still to be added, or were found to be bad.
     pub(super) fn unprepared(&self) -> usize {
         self.unprepared.load(Relaxed)
+    }
+
+    /// Number of all samples of the batch.
+    pub(super) fn samples(&self) -> usize {
+        lock(&self.prepared).len()
+    }
+
+    /// What the end of the batch stages for the samples that were added.
+    pub(super) fn end_bytes(&mut self, options: &RunOptions) -> usize {
+        let of = |sample: &Prepared| {
+            let of_masks: usize = sample.masks.iter().map(MovedMask::calls).sum();
+            (sample.calls.iter().map(Vec::len).sum::<usize>() + of_masks) * Descriptor::MOST_BYTES
+                + labeled_bytes(options)
+        };
+        self.samples_mut().iter().flatten().map(of).sum()
     }
 
     /// The hardware decoder's state for this batch.
@@ -115,6 +135,6 @@ impl InFlight {
     }
 
     pub(super) fn samples_mut(&mut self) -> &mut Vec<Option<Prepared>> {
-        self.samples.get_mut().unwrap_or_else(PoisonError::into_inner)
+        self.prepared.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -63,6 +63,11 @@ pub(super) fn stages_bytes(plan: &Plan<'_>, image_bytes: usize) -> usize {
     taken
 }
 
+/// Largest size of the descriptors of a plan's calls: those of its stages, of what writes the result, and of erasures.
+pub(super) fn descriptors_bytes(plan: &Plan<'_>) -> usize {
+    (plan.stages.len() + 2 + plan.epilogue.erasures.len()) * Descriptor::MOST_BYTES
+}
+
 /// Size and element form of the images in a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form {

@@ -7,7 +7,7 @@
 use super::arena::Arena;
 use super::in_flight::{InFlight, Prepared};
 use super::kernel::{Call, FIELD_STORE};
-use super::lower::{DeviceImage, Lowering, packed_bytes, stages_bytes};
+use super::lower::{DeviceImage, Lowering, descriptors_bytes, packed_bytes, stages_bytes};
 use super::worker::Worker;
 use crate::backend::{End, MAX_BATCH_BYTES, MasksOfView, OutputForm, PlannedMask, RunOptions};
 use crate::cuda::driver::Stream;
@@ -91,10 +91,17 @@ pub(super) fn lower(planned: &PlannedMask<'_>, worker: &mut Worker, arena: &Aren
 pub(super) fn most_bytes(&PlannedMask { mask, ref plan, .. }: &PlannedMask<'_>) -> usize {
     let decoded_bytes = packed_bytes(plan.decode.size());
     let made_bytes = stages_bytes(plan, 0) + packed_bytes(plan.size);
-    carried::groups(mask).count() * (2 * decoded_bytes + made_bytes)
+    // One more call loads the mask.
+    let described_bytes = 2 * (descriptors_bytes(plan) + Descriptor::MOST_BYTES);
+    carried::groups(mask).count() * (2 * decoded_bytes + made_bytes + described_bytes)
 }
 
 impl MovedMask {
+    /// Number of its calls, with those that write the values.
+    pub(super) fn calls(&self) -> usize {
+        self.groups.iter().map(|group| group.calls.len() + 1).sum()
+    }
+
     fn planes(&self) -> usize {
         self.groups.iter().map(|group| group.planes).sum()
     }

@@ -7,8 +7,8 @@
 //! (`decode`) take the image, and `lower` turns plans into calls. A complete batch is submitted (`submit`): `kernel`
 //! turns calls into launches on the device's `streams`; `masks` has the masks of samples, which take the way of images.
 //! nvJPEG (`nvjpeg`, `hardware`) and the crate's own decoder
-//! (`jpeg`) decode, and `route` chooses between them. `arena` is the memory of batches in flight, `buffers` the memory
-//! of encoded bytes, `cards` are the devices that the driver shows, and `fatbin` is the place that kernels come from.
+//! (`jpeg`) decode, and `route` chooses between them. `arena` is the memory of batches in flight, `limits` knows how much
+//! of it all pipelines may take, `buffers` is the memory of encoded bytes, `cards` are the devices that the driver shows, and `fatbin` is the place that kernels come from.
 //! `measure` is for experiments alone.
 //!
 //! # A batch
@@ -37,13 +37,14 @@
 //! it, and blocks of the device's alone. Allocating moves a mark, under a lock; at the end of the batch the mark goes
 //! back. A batch that needed several blocks finds one of that size the next time. So nothing is allocated in the steady
 //! state, everything that the host wrote is contiguous, and a descriptor can hold device addresses from the start. The
-//! budget (`device_memory`, by default half of what is free) is divided among the in-flight batches. A batch never
+//! budget (`device_memory`, by default half of what is free and not promised to another pipeline of the process) is
+//! divided among the in-flight batches. A batch never
 //! waits for the memory of others, because all of them could end up waiting. Instead, if a batch's share has no room
 //! for a whole image, the CPU decodes it and uploads only the needed part; if that has no room either, the epoch ends
 //! with `Error::OutOfDeviceMemory`, which no policy skips.
 //!
-//! An image is decoded whole on the device only if the other samples' parts and the stages of this recipe still fit in
-//! the batch's share. If lowering runs out of memory all the same, the CPU decodes the part, and the recipe gets the
+//! An image is decoded whole on the device only if the other samples' parts, the stages of this recipe, and what the end
+//! of the batch stages for all samples still fit in the batch's share. If lowering runs out of memory all the same, the CPU decodes the part, and the recipe gets the
 //! whole image's memory. nvJPEG's own buffers are reserved for images somewhat larger than the first, because growing
 //! makes the device wait. The reserve is bounded, so that one huge image is not multiplied by the batch.
 //!
@@ -92,6 +93,7 @@ mod hardware;
 mod in_flight;
 mod jpeg;
 mod kernel;
+mod limits;
 mod lower;
 mod masks;
 pub(crate) mod measure;
@@ -107,16 +109,45 @@ pub(crate) use in_flight::InFlight;
 pub(super) use streams::{Part, Queue};
 pub(crate) use worker::Worker;
 
-use crate::cuda::driver;
+use crate::cuda::driver::{self, Module};
 use crate::error::Result;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Checks whether a CUDA device can run pipelines; the error has the reason if it cannot.
+/// The kernels of devices that were checked, by the devices' numbers. The next pipeline on the device takes them over, so
+/// that they are not loaded twice.
+static CHECKED: Mutex<Vec<(u32, Arc<Module>)>> = Mutex::new(Vec::new());
+
+/// Checks whether a CUDA device can run pipelines: that its context works and takes the kernels. The error has the reason
+/// if it cannot.
 pub(crate) fn available(ordinal: u32) -> Result<()> {
-    driver::context(ordinal)?;
-    fatbin::fatbin().map(drop)
+    let context = driver::context(ordinal)?;
+    let module = fatbin::module(&context)?;
+    forget_checked(ordinal);
+    lock(&CHECKED).push((ordinal, module));
+    Ok(())
+}
+
+/// Lets go of the kernels of a device that was checked, whose user has them now.
+fn forget_checked(ordinal: u32) {
+    let checked: Vec<_> = lock(&CHECKED).extract_if(.., |(of, _)| *of == ordinal).collect();
+    // Unloading waits for the driver, and so comes after the lock.
+    drop(checked);
+}
+
+/// The first GPU that can run pipelines, and for each one before it why it cannot. Both are empty where there is no GPU,
+/// or none that this build has kernels for.
+pub(crate) fn first_available() -> (Option<u32>, Vec<String>) {
+    let (Ok(devices), Ok(_)) = (driver::device_count(), fatbin::fatbin()) else { return (None, Vec::new()) };
+    let mut reasons = Vec::new();
+    for ordinal in 0..devices.cast_unsigned() {
+        match available(ordinal) {
+            Ok(()) => return (Some(ordinal), reasons),
+            Err(error) => reasons.push(format!("cuda:{ordinal} cannot be used: {error}")),
+        }
+    }
+    (None, reasons)
 }

@@ -355,8 +355,8 @@ impl Builder {
     }
 
     /// Limits the GPU memory, in bytes, of the batches that are being filled or processed there. Default: half of the
-    /// memory that is free when the pipeline is built. It also limits the memory that is kept for later batches whose images
-    /// differ in size ([`MemoryBound::spare_bytes`]).
+    /// memory that is free when the pipeline is built, without what earlier pipelines of the process may still take. It
+    /// also limits the memory that is kept for later batches whose images differ in size ([`MemoryBound::spare_bytes`]).
     ///
     /// The device's decoders need memory for whole images. If a batch's share does not suffice, the CPU decodes, and
     /// only the needed part of the image is copied to the device

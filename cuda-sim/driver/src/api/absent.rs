@@ -5,15 +5,6 @@ use crate::error::Code;
 use std::ffi::{c_int, c_uint, c_void};
 
 api! {
-    Init fn cuCtxCreate_v3(sim, _out: *mut u64, _affinity: *mut c_void, _count: c_int, _flags: c_uint, _device: c_int) {
-        Err(Code::NOT_SUPPORTED)
-    }
-    Init fn cuCtxCreate_v4(sim, _out: *mut u64, _params: *mut c_void, _flags: c_uint, _device: c_int) {
-        Err(Code::NOT_SUPPORTED)
-    }
-    Init fn cuCtxDestroy_v2(sim, _context: u64) {
-        Err(Code::INVALID_CONTEXT)
-    }
     Context fn cuMemAllocManaged(sim, _out: *mut u64, _bytes: usize, _flags: c_uint) {
         Err(Code::NOT_SUPPORTED)
     }

@@ -1,8 +1,10 @@
-//! The primary context of each device. There are no others.
+//! The primary context of each device, and contexts that programs make.
 
+use super::pool::trim;
 use crate::call::{CONTEXTS, Out, Session};
-use crate::error::Code;
-use std::ffi::{c_int, c_uint};
+use crate::config::DEVICES;
+use crate::error::{Code, Result};
+use std::ffi::{c_int, c_uint, c_void};
 
 /// Runs the queued work, counts the objects that are left, and drops all of them.
 pub fn destroy(sim: &mut Session) {
@@ -14,8 +16,22 @@ pub fn destroy(sim: &mut Session) {
         sim.log(&format!("{}: {lost} objects are alive in the context", sim.call));
     }
     sim.counts.lost += lost;
-    sim.context_references = 0;
     sim.clear_context();
+}
+
+/// Makes a context of the program's own, and makes it current.
+fn create(sim: &mut Session, device: c_int, flags: c_uint) -> Result<u64> {
+    sim.of(device)?;
+    if sim.draw_failure() {
+        let call = sim.call;
+        return Err(sim.injected(call, Code::OUT_OF_MEMORY));
+    }
+    sim.switch_to_unused();
+    sim.activate();
+    sim.context_flags = flags;
+    let context = sim.context_handle();
+    CONTEXTS.with_borrow_mut(|stack| stack.push(context));
+    Ok(context)
 }
 
 fn current() -> u64 {
@@ -26,6 +42,9 @@ api! {
     Init fn cuDevicePrimaryCtxRetain(sim, out: Out<u64>, device: c_int) {
         sim.of(device)?;
         sim.context_references += 1;
+        if !sim.active {
+            sim.activate();
+        }
         out.set(sim.context_handle())
     }
     Init fn cuDevicePrimaryCtxRelease_v2(sim, device: c_int) {
@@ -33,14 +52,14 @@ api! {
         if sim.context_references == 0 {
             return Err(Code::INVALID_CONTEXT);
         }
-        if sim.context_references == 1 {
+        sim.context_references -= 1;
+        if sim.context_references == 0 {
             destroy(sim);
-        } else {
-            sim.context_references -= 1;
         }
         Ok(())
     }
     Init fn cuDevicePrimaryCtxReset_v2(sim, device: c_int) {
+        // References stay: whoever has retained the context still releases it.
         sim.of(device)?;
         destroy(sim);
         Ok(())
@@ -48,7 +67,7 @@ api! {
     Init fn cuDevicePrimaryCtxGetState(sim, device: c_int, flags: Out<c_uint>, active: Out<c_int>) {
         sim.of(device)?;
         flags.set_if_given(sim.context_flags);
-        active.set((sim.context_references > 0).into())
+        active.set(sim.active.into())
     }
     Init fn cuDevicePrimaryCtxSetFlags_v2(sim, device: c_int, flags: c_uint) {
         sim.of(device)?;
@@ -86,7 +105,27 @@ api! {
     }
     Init fn cuCtxGetId(sim, context: u64, out: Out<u64>) {
         sim.of_context(if context == 0 { current() } else { context })?;
-        out.set(sim.context_number())
+        out.set(sim.id)
+    }
+    Init fn cuCtxCreate_v2(sim, out: Out<u64>, flags: c_uint, device: c_int) {
+        out.set(create(sim, device, flags)?)
+    }
+    Init fn cuCtxCreate_v3(
+        sim, out: Out<u64>, _affinity: *mut c_void, _count: c_int, flags: c_uint, device: c_int,
+    ) {
+        out.set(create(sim, device, flags)?)
+    }
+    Init fn cuCtxCreate_v4(sim, out: Out<u64>, _params: *mut c_void, flags: c_uint, device: c_int) {
+        out.set(create(sim, device, flags)?)
+    }
+    Init fn cuCtxDestroy_v2(sim, context: u64) {
+        sim.of_context(context)?;
+        if sim.slot < *DEVICES {
+            return Err(Code::INVALID_CONTEXT);
+        }
+        destroy(sim);
+        CONTEXTS.with_borrow_mut(|stack| stack.pop_if(|top| *top == context));
+        Ok(())
     }
     Init fn cuCtxGetApiVersion(sim, _context: u64, out: Out<c_uint>) {
         out.set(13_000)
@@ -101,7 +140,9 @@ api! {
         Ok(())
     }
     Context fn cuCtxSynchronize(sim) {
-        sim.wait_for_all()
+        sim.wait_for_all()?;
+        trim(sim);
+        Ok(())
     }
     Context fn cuCtxGetStreamPriorityRange(sim, least: Out<c_int>, greatest: Out<c_int>) {
         least.set_if_given(0);

@@ -1,13 +1,13 @@
 //! Initialization and the devices, which are all equal.
 
 use crate::call::{Out, Session};
-use crate::config::DEVICES;
+use crate::child;
+use crate::config::{DEVICES, DRIVER_VERSION};
 use crate::error::Code;
 use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::sync::atomic::Ordering;
 
 const NAME: &CStr = c"simulated device";
-/// CUDA 13.0.
-const DRIVER_VERSION: c_int = 13_000;
 /// Compute capability of an H100, until `cuda_sim_capability` sets another.
 pub const COMPUTE_CAPABILITY: (c_int, c_int) = (9, 0);
 pub const MULTIPROCESSORS: c_int = 132;
@@ -59,9 +59,13 @@ fn attribute(number: c_int, capability: (c_int, c_int)) -> c_int {
 
 /// Reports the objects that are still alive when the process ends.
 extern "C" fn at_exit() {
+    // What a child has inherited is its parent's.
+    if child::is_child() {
+        return;
+    }
     let status = Session::try_open("exit").and_then(|mut session| {
-        let each = (0..*DEVICES).map(|device| {
-            session.switch(device);
+        let each = (0..session.slots()).map(|slot| {
+            session.switch(slot);
             session.at_exit()
         });
         each.fold(None, Option::or)
@@ -87,19 +91,20 @@ api! {
             return Err(Code::INVALID_VALUE);
         }
         static ONCE: std::sync::Once = std::sync::Once::new();
-        // SAFETY: the function has the type that atexit wants and lives as long as the library, which is not unloaded
+        // SAFETY: the functions have the types that are wanted and live as long as the library, which is not unloaded
         // before handlers run.
         ONCE.call_once(|| unsafe {
             libc::atexit(at_exit);
+            child::watch();
         });
-        for device in 0..*DEVICES {
-            sim.switch(device);
+        for slot in 0..sim.slots() {
+            sim.switch(slot);
             sim.initialized = true;
         }
         Ok(())
     }
     Nothing fn cuDriverGetVersion(sim, out: Out<c_int>) {
-        out.set(DRIVER_VERSION)
+        out.set(DRIVER_VERSION.load(Ordering::Relaxed))
     }
     Init fn cuDeviceGetCount(sim, out: Out<c_int>) {
         out.set(*DEVICES as c_int)

@@ -1,22 +1,24 @@
 //! Allocation, copies and fills.
 
-use super::pool::DEFAULT_POOL;
+use super::pool::{DEFAULT_POOL, number};
+use super::{check_idle, check_legacy};
 use crate::call::{Out, Session};
-use crate::config::NOOP;
+use crate::config::{NOOP, PINNED_BYTES};
 use crate::error::{Code, Result};
 use crate::memory::memory;
 use crate::state::{Place, Point, Work};
 use std::ffi::{c_int, c_uchar, c_uint, c_ushort, c_void};
+use std::sync::atomic::Ordering;
 
 /// Reserves addresses. If there is no room, waits for queued frees first.
-fn reserve(sim: &mut Session, bytes: usize, stream: Option<u64>) -> Result<(u64, u64)> {
+fn reserve(sim: &mut Session, bytes: usize, order: Option<(u64, u64)>) -> Result<(u64, u64)> {
     sim.counts.allocation_calls += 1;
     if sim.draw_failure() {
         let call = sim.call;
         return Err(sim.injected(call, Code::OUT_OF_MEMORY));
     }
     for last_try in [false, true] {
-        let found = memory().reserve(bytes, stream, &mut sim.random);
+        let found = memory().reserve(bytes, order, &mut sim.random);
         if let Some(found) = found {
             return Ok(found);
         }
@@ -27,12 +29,14 @@ fn reserve(sim: &mut Session, bytes: usize, stream: Option<u64>) -> Result<(u64,
     Err(Code::OUT_OF_MEMORY)
 }
 
-fn allocate_async(sim: &mut Session, bytes: usize, handle: u64) -> Result<u64> {
+fn allocate_async(sim: &mut Session, bytes: usize, handle: u64, pool: u64) -> Result<u64> {
+    let pool = number(sim, pool)?;
     let stream = sim.stream(handle)?;
     if bytes == 0 {
         return Ok(0);
     }
-    let (id, address) = reserve(sim, bytes, Some(stream))?;
+    check_legacy(sim, stream)?;
+    let (id, address) = reserve(sim, bytes, Some((stream, pool)))?;
     sim.submit(handle, Work::Allocate { id })?;
     Ok(address)
 }
@@ -114,6 +118,7 @@ fn to_device(sim: &mut Session, to: u64, from: *const c_void, bytes: usize, stre
         // for the synchronous call.
         Place::Pageable { address } => {
             if wait {
+                check_idle(sim, id)?;
                 let point = (id, sim.streams[&id].enqueued);
                 sim.wait_for(&[point])?;
             }
@@ -169,6 +174,12 @@ fn fill(sim: &mut Session, to: u64, value: u32, width: usize, count: usize, stre
     submit(sim, stream, Work::Fill { to, value, width, count }, injected).map(drop)
 }
 
+/// Refuses to pin more memory than may be.
+fn check_pinned(bytes: usize) -> Result<()> {
+    let room = PINNED_BYTES.load(Ordering::Relaxed).saturating_sub(memory().pinned_bytes());
+    if bytes > room { Err(Code::OUT_OF_MEMORY) } else { Ok(()) }
+}
+
 fn allocate_host(sim: &mut Session, bytes: usize, flags: c_uint) -> Result<*mut c_void> {
     if bytes == 0 || flags & !7 != 0 {
         return Err(Code::INVALID_VALUE);
@@ -178,6 +189,7 @@ fn allocate_host(sim: &mut Session, bytes: usize, flags: c_uint) -> Result<*mut 
         return Err(sim.injected(call, Code::OUT_OF_MEMORY));
     }
     sim.counts.allocation_calls += 1;
+    check_pinned(bytes)?;
     let found = memory().allocate_host(bytes, flags);
     found.map(|base| base as *mut c_void).ok_or(Code::OUT_OF_MEMORY)
 }
@@ -235,13 +247,10 @@ api! {
         waited
     }
     Context fn cuMemAllocAsync(sim, out: Out<u64>, bytes: usize, stream: u64) {
-        out.set(allocate_async(sim, bytes, stream)?)
+        out.set(allocate_async(sim, bytes, stream, DEFAULT_POOL)?)
     }
     Context fn cuMemAllocFromPoolAsync(sim, out: Out<u64>, bytes: usize, pool: u64, stream: u64) {
-        if pool == 0 {
-            return Err(Code::INVALID_VALUE);
-        }
-        out.set(allocate_async(sim, bytes, stream)?)
+        out.set(allocate_async(sim, bytes, stream, pool)?)
     }
     Release fn cuMemFreeAsync(sim, address: u64, stream: u64) {
         let id = sim.stream(stream)?;
@@ -283,6 +292,7 @@ api! {
         if sim.draw_failure() {
             return Err(sim.injected("cuMemHostRegister_v2", Code::OUT_OF_MEMORY));
         }
+        check_pinned(bytes)?;
         let registered = memory().register_host(address as usize, bytes, flags);
         if registered { Ok(()) } else { Err(Code::HOST_MEMORY_ALREADY_REGISTERED) }
     }

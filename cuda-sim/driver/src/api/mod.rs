@@ -27,5 +27,8 @@ mod pool;
 pub mod sim;
 mod stream;
 
-pub use capture::{check as check_captures, is_captured};
+pub use capture::{
+    Captured, check as check_captures, check_idle, check_legacy, forget as forget_captures, joins,
+    recorded as captured_now, refuse_event, takes as is_captured,
+};
 pub use device::COMPUTE_CAPABILITY;

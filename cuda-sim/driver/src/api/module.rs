@@ -6,15 +6,56 @@ use super::device::{
     SHARED_BYTES_PER_MULTIPROCESSOR, THREADS_PER_MULTIPROCESSOR,
 };
 use crate::call::{Out, Session};
+use crate::config::DRIVER_VERSION;
 use crate::error::{Code, Result};
 use crate::kernels;
 use crate::ptx;
 use crate::state::Function;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::atomic::Ordering;
 
 /// First bytes of images: one that stands for the registered kernels (cuda-sim/kernels.image), a fat binary, the
 /// wrapper in which nvcc embeds one, and a cubin or other ELF file.
 const KINDS: [&[u8]; 4] = [b"cuda-sim kernels\n", &[0x50, 0xed, 0x55, 0xba], &[0xb1, 0x43, 0x62, 0x46], b"\x7fELF"];
+
+/// Code of an image.
+struct Piece {
+    is_ptx: bool,
+    /// As 90 for 9.0.
+    architecture: u32,
+    /// The version of PTX, as 90 for 9.0, where the text can be read.
+    version: Option<u32>,
+}
+
+/// The version of PTX that a driver knows: 9.0 came with CUDA 13.0, 8.0 with 12.0, 7.0 with 11.0, and a minor one with each
+/// minor version but 12.6.
+fn ptx_of(driver: c_int) -> u32 {
+    let (major, minor) = (driver as u32 / 1000, driver as u32 % 1000 / 10);
+    10 * major.saturating_sub(4) + minor - u32::from(major == 12 && minor >= 6)
+}
+
+/// The pieces of a fat binary, or that of a text.
+fn codes(image: &[u8]) -> Option<Vec<Piece>> {
+    let number = |at: usize, bytes: usize| {
+        let bytes = image.get(at..at.checked_add(bytes)?)?;
+        Some(bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)) as usize)
+    };
+    if number(0, 4)? != FAT_BINARY as usize {
+        let text = String::from_utf8_lossy(image);
+        let word = |name: &str| text.split_once(name)?.1.split_whitespace().next().map(str::to_owned);
+        let version = word(".version ").and_then(|version| version.replace('.', "").parse().ok());
+        let digits = |target: String| target.chars().filter(char::is_ascii_digit).collect::<String>();
+        let architecture = word(".target ").and_then(|target| digits(target).parse().ok())?;
+        return Some(vec![Piece { is_ptx: true, architecture, version }]);
+    }
+    let (mut at, mut codes) = (number(6, 2)?, Vec::new());
+    while at < image.len() {
+        let (kind, header, architecture) = (number(at, 2)?, number(at + 4, 4)?, number(at + 28, 4)? as u32);
+        codes.push(Piece { is_ptx: kind == 1, architecture, version: None });
+        at = at.checked_add(header.max(1))?.checked_add(number(at + 8, 8)?)?;
+    }
+    Some(codes)
+}
 
 /// First words of the same images.
 const FAT_BINARY: u32 = 0xba55_ed50;
@@ -48,6 +89,37 @@ fn known_kind(image: *const c_void) -> bool {
     }
 }
 
+/// The oldest cards and drivers that the registered kernels stand for: those that warpfeed's own are compiled for.
+const SIMULATED_FROM: (u32, c_int) = (75, 12_000);
+
+/// Checks that the device can run the image, and the driver translate it: it has machine code for the device's major
+/// version, of a minor one that is not higher, or PTX for an architecture that is not higher. What a cubin is for is not
+/// looked at.
+fn check_fits(sim: &Session, image: *const c_void) -> Result<()> {
+    let (major, minor) = sim.config.capability;
+    let (card, driver) = (10 * major as u32 + minor as u32, DRIVER_VERSION.load(Ordering::Relaxed));
+    // SAFETY: `known_kind` has found that this is an image, which is at least this long.
+    if unsafe { image.cast::<u32>().read_unaligned() } == SIMULATED {
+        return match SIMULATED_FROM {
+            (oldest, _) if card < oldest => Err(Code::NO_BINARY_FOR_GPU),
+            (_, oldest) if driver < oldest => Err(Code::UNSUPPORTED_PTX_VERSION),
+            _ => Ok(()),
+        };
+    }
+    let Some(bytes) = bytes_of(image) else { return Ok(()) };
+    let codes = codes(&bytes).ok_or(Code::INVALID_IMAGE)?;
+    let is_native = |code: &Piece| !code.is_ptx && code.architecture / 10 == card / 10 && code.architecture <= card;
+    if codes.iter().any(is_native) {
+        return Ok(());
+    }
+    let texts: Vec<_> = codes.iter().filter(|code| code.is_ptx && code.architecture <= card).collect();
+    match texts.iter().any(|text| text.version.is_none_or(|version| version <= ptx_of(driver))) {
+        true => Ok(()),
+        false if texts.is_empty() => Err(Code::NO_BINARY_FOR_GPU),
+        false => Err(Code::UNSUPPORTED_PTX_VERSION),
+    }
+}
+
 /// A fat binary or PTX as bytes; none for images without PTX.
 fn bytes_of(image: *const c_void) -> Option<Vec<u8>> {
     let image = image.cast::<u8>();
@@ -75,6 +147,7 @@ fn load(sim: &mut Session, image: *const c_void) -> Result<u64> {
     if !known_kind(image) {
         return Err(Code::INVALID_IMAGE);
     }
+    check_fits(sim, image)?;
     if sim.draw_failure() {
         let call = sim.call;
         return Err(sim.injected(call, Code::OUT_OF_MEMORY));
@@ -142,7 +215,10 @@ api! {
         if sim.modules.remove(&handle).is_none() {
             return Err(Code::INVALID_HANDLE);
         }
+        let functions = sim.functions.iter().filter(|(_, function)| function.module == handle);
+        let gone: Vec<_> = functions.map(|(function, _)| *function).chain([handle]).collect();
         sim.functions.retain(|_, function| function.module != handle);
+        gone.into_iter().for_each(|gone| sim.free_handle(gone));
         sim.wait_for_all()
     }
     Context fn cuModuleGetFunction(sim, out: Out<u64>, module: u64, name: *const c_char) {

@@ -1,14 +1,36 @@
-//! Stream-ordered memory pools. All pools share one store of memory and differ in their attributes only.
+//! Stream-ordered memory pools. A pool keeps what is freed to it, up to its threshold: nobody else can have it, and an
+//! allocation from the pool fits only where as much lies together.
 
-use crate::call::Out;
-use crate::error::Code;
+use crate::call::{Out, Session};
+use crate::error::{Code, Result};
 use crate::memory::memory;
 use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub const DEFAULT_POOL: u64 = 0x9000;
+/// The number of each device's default pool; those of others are above.
+const DEFAULT_NUMBER: u64 = 1;
+static NUMBERS: AtomicU64 = AtomicU64::new(DEFAULT_NUMBER + 1);
+
+/// The number of a pool.
+pub fn number(sim: &Session, pool: u64) -> Result<u64> {
+    if pool == DEFAULT_POOL {
+        return Ok(DEFAULT_NUMBER);
+    }
+    sim.pools.get(&pool).copied().ok_or(Code::INVALID_VALUE)
+}
+
+/// Has pools give back what is above their thresholds: a stream, an event or the context was waited for.
+pub fn trim(sim: &Session) {
+    for (pool, number) in sim.pools.iter().chain([(&DEFAULT_POOL, &DEFAULT_NUMBER)]) {
+        let threshold = sim.pool_attributes.get(&(*pool, RELEASE_THRESHOLD)).copied();
+        memory().trim(*number, usize::try_from(threshold.unwrap_or(0)).unwrap_or(usize::MAX));
+    }
+}
 
 const RELEASE_THRESHOLD: c_uint = 4;
 const RESERVED_CURRENT: c_uint = 5;
+const USED_CURRENT: c_uint = 7;
 const USED_HIGH: c_uint = 8;
 
 api! {
@@ -28,15 +50,24 @@ api! {
         if properties.is_null() {
             return Err(Code::INVALID_VALUE);
         }
-        out.set(sim.new_handle())
+        let handle = sim.new_handle();
+        sim.pools.insert(handle, NUMBERS.fetch_add(1, Ordering::Relaxed));
+        out.set(handle)
     }
     Release fn cuMemPoolDestroy(sim, pool: u64) {
-        if pool == 0 || pool == DEFAULT_POOL { Err(Code::INVALID_VALUE) } else { Ok(()) }
+        // What is allocated from it stays until it is freed.
+        let number = sim.pools.remove(&pool).ok_or(Code::INVALID_VALUE)?;
+        memory().drop_pool(number);
+        sim.pool_attributes.retain(|(of, _), _| *of != pool);
+        sim.free_handle(pool);
+        Ok(())
     }
-    Context fn cuMemPoolTrimTo(sim, pool: u64, _keep_bytes: usize) {
-        if pool == 0 { Err(Code::INVALID_VALUE) } else { Ok(()) }
+    Context fn cuMemPoolTrimTo(sim, pool: u64, keep_bytes: usize) {
+        memory().trim(number(sim, pool)?, keep_bytes);
+        Ok(())
     }
     Context fn cuMemPoolGetAttribute(sim, pool: u64, attribute: c_uint, value: *mut c_void) {
+        let number = number(sim, pool)?;
         match attribute {
             1..RELEASE_THRESHOLD => {
                 let set = sim.pool_attributes.get(&(pool, attribute)).copied();
@@ -49,14 +80,19 @@ api! {
             }
             RESERVED_CURRENT..=USED_HIGH => {
                 let memory = memory();
-                let high = (attribute - RESERVED_CURRENT) % 2 == 1;
-                let bytes = if high { memory.peak_bytes() } else { memory.used_bytes() };
+                let (used, kept) = memory.pool_bytes(number);
+                let bytes = match attribute {
+                    RESERVED_CURRENT => used + kept,
+                    USED_CURRENT => used,
+                    _ => memory.peak_bytes(),
+                };
                 Out::<u64>::untyped(value).set(bytes as u64)
             }
             _ => Err(Code::INVALID_VALUE),
         }
     }
     Context fn cuMemPoolSetAttribute(sim, pool: u64, attribute: c_uint, value: *const c_void) {
+        number(sim, pool)?;
         if value.is_null() {
             return Err(Code::INVALID_VALUE);
         }

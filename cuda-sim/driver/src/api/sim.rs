@@ -4,13 +4,15 @@ use super::context::destroy;
 use super::device::COMPUTE_CAPABILITY;
 use super::memory::any_place;
 use crate::call::{Needs, Out, Session, call};
-use crate::config::DEVICES;
+use crate::child;
+use crate::config::{DRIVER_VERSION, NEWEST_DRIVER, PINNED_BYTES, most_pinned_bytes};
 use crate::error::{Code, Result};
 use crate::kernels::order;
 use crate::memory::{check, host, memory, refuse, scribble, take_refusal};
 use crate::report::Report;
 use crate::state::{External, Place, Work};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::Ordering;
 
 /// Whether device code may access `bytes` bytes at `address` now: allocated device memory, or pinned memory. If not,
 /// the kernel's launch fails with CUDA_ERROR_ILLEGAL_ADDRESS, and the kernel should return.
@@ -130,8 +132,9 @@ pub extern "C" fn cuda_sim_misuse(name: *const c_char, what: *const c_char) {
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_reset(seed: u64, fail_seed: u64, fail_rate: f64, memory_bytes: usize) {
     let mut sim = Session::open("cuda_sim_reset");
-    for device in 0..*DEVICES {
-        sim.switch(device);
+    // Contexts of programs' own first: they use the memory of their device.
+    for slot in (0..sim.slots()).rev() {
+        sim.switch(slot);
         destroy(&mut sim);
         sim.config.seed = seed;
         sim.config.fail_seed = fail_seed;
@@ -144,6 +147,9 @@ pub extern "C" fn cuda_sim_reset(seed: u64, fail_seed: u64, fail_rate: f64, memo
         }
         sim.restart();
     }
+    PINNED_BYTES.store(most_pinned_bytes(), Ordering::Relaxed);
+    DRIVER_VERSION.store(NEWEST_DRIVER, Ordering::Relaxed);
+    child::reset();
     take_refusal();
 }
 
@@ -176,10 +182,29 @@ pub extern "C" fn cuda_sim_same_context() {
     }
 }
 
-/// Sets the device's compute capability until the next reset.
+/// Sets the device's compute capability until the next reset. The device is that of the current context, or device 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_capability(major: c_int, minor: c_int) {
     Session::open("cuda_sim_capability").config.capability = (major, minor);
+}
+
+/// The same for a device, whichever context is current. Returns false if there is no such device.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_capability_of(device: c_int, major: c_int, minor: c_int) -> bool {
+    let mut sim = Session::open("cuda_sim_capability_of");
+    sim.of(device).map(|()| sim.config.capability = (major, minor)).is_ok()
+}
+
+/// Sets the version of CUDA that the driver is for until the next reset, as 12000 for 12.0.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_driver_version(version: c_int) {
+    DRIVER_VERSION.store(version, Ordering::Relaxed);
+}
+
+/// Limits pinned memory, of all contexts together, until the next reset.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_pinned_limit(bytes: usize) {
+    PINNED_BYTES.store(bytes, Ordering::Relaxed);
 }
 
 /// Counts of living objects and of past events since the start or the last reset. The device is that of the current
@@ -203,9 +228,12 @@ pub extern "C" fn cuda_sim_report_of(device: c_int, out: Out<Report>) -> bool {
 pub extern "C" fn cuda_sim_message(out: *mut c_char, bytes: usize) -> usize {
     let mut sim = Session::open("cuda_sim_message");
     let mut messages = Vec::new();
-    for device in 0..*DEVICES {
-        sim.switch(device);
+    for slot in 0..sim.slots() {
+        sim.switch(slot);
         messages.extend_from_slice(&sim.messages);
+    }
+    if child::calls() > 0 {
+        messages.push(format!("{} calls in child processes, which may not use the driver", child::calls()));
     }
     write_text(&messages.join("\n"), out, bytes)
 }

@@ -23,12 +23,12 @@ pub(in crate::backend::cuda) struct Decoding {
 }
 
 impl Decoding {
-    /// State for batches of up to `images` images.
-    pub(super) fn new(streams: &Streams, images: usize) -> Result<Self> {
+    /// State for batches of up to `images` images. To host memory that is not pinned, the status is copied by a call that
+    /// waits for it.
+    pub(super) fn new(streams: &Streams, images: usize, pinned: bool) -> Result<Self> {
         let context = &streams.context;
         Ok(Self {
-            // Pinned even if other memory is not, because a copy to pageable memory would block the call.
-            status: HostMemory::new(context, images * size_of::<u32>(), true)?,
+            status: HostMemory::new(context, images * size_of::<u32>(), pinned)?,
             learning: None,
             at_a_time: streams.huffman_at_a_time(),
             began: Event::timed(context)?,
@@ -54,6 +54,7 @@ impl Decoding {
         &mut self,
         images: &Staged,
         (learning, unstored): (Learning, &UnstoredPlaces),
+        pinned: bool,
         kernels: &JpegKernels,
         huffman: &Stream,
         Streams { compute, context, .. }: &Streams,
@@ -72,15 +73,16 @@ impl Decoding {
         self.ended.record(compute)?;
         // Without host memory the places are lost, and that costs a later epoch time.
         if learning.len_bytes() > 0
-            && let Ok(places) = unstored.memory(&learning, context)
+            && let Ok(places) = unstored.memory(&learning, context, pinned)
         {
             // SAFETY: the memory is long enough, and nobody uses it before the batch is done. The places lie in the arena.
             unsafe { driver::download_later(places.start(), learning.address(), learning.len_bytes(), compute)? };
             self.learning = Some((learning, places));
         }
         self.judged.synchronize()?;
-        // SAFETY: the copy that wrote the words has just been waited for; pinned memory begins at a page.
-        let status = unsafe { std::slice::from_raw_parts(status.cast::<u32>(), images.len()) }.to_vec();
+        // SAFETY: the copy that wrote the words has just been waited for.
+        let words = unsafe { std::slice::from_raw_parts(status.cast_const(), len_bytes) };
+        let status: Vec<_> = words.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
         self.learning.iter_mut().for_each(|(learning, _)| learning.judge(&status));
         Ok(status)
     }

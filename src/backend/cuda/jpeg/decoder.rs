@@ -6,9 +6,9 @@ use super::kernels::{JpegKernels, Staged};
 use super::learning::{Learning, UnstoredPlaces};
 use super::lower::Lowered;
 use super::params::JpegImage;
-use crate::backend::cuda::arena::{CHUNK_BYTES, StagingWriter};
+use crate::backend::cuda::arena::StagingWriter;
 use crate::backend::cuda::buffers::Buffers;
-use crate::backend::cuda::decode::{By, Source};
+use crate::backend::cuda::decode::{By, Source, needed_bytes};
 use crate::backend::cuda::in_flight::InFlight;
 use crate::backend::cuda::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
 use crate::backend::cuda::streams::Streams;
@@ -81,15 +81,11 @@ impl DeviceDecoder {
         let (store, whole) = (self.options.entry_points.as_deref(), (&image, bytes, header));
         let (window, points) = DevicePoints::find(store, whole, part, &mut worker.points, &mut worker.row_starts);
         let lowered = Lowered::new(&image, bytes, part, &window, (&points, &worker.points));
-        // Memory that must remain: for the other samples, as if the CPU decoded them, and for the plans of this sample.
-        let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
-        let each_bytes = packed_bytes(part.size()) + made_bytes + masks_bytes;
+        // Beside what the others need, this sample's plans need memory.
         let writable_bytes = if plans.len() > 1 { 0 } else { packed_bytes(part.size()) };
         let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, writable_bytes)).sum();
         let own_bytes = stages_bytes + lowered.staged_bytes();
-        // Small tables of each worker, of the decoder, and of the end of the batch.
-        let tables_bytes = (self.options.threads + 2) * CHUNK_BYTES;
-        let left_bytes = batch.unprepared().saturating_mul(each_bytes) + own_bytes + tables_bytes;
+        let left_bytes = needed_bytes(&self.options, batch, plans, masks_bytes).saturating_add(own_bytes);
         let mut taken = None;
         let placed = batch.arena.scratch_sparing(lowered.len_bytes, left_bytes).and_then(|memory| {
             taken = Some((memory, lowered.len_bytes));
@@ -167,18 +163,20 @@ impl DeviceDecoder {
     fn queue(&self, batch: &mut InFlight, jobs: &[(usize, Box<Job>)]) -> Result<Vec<u32>> {
         let mut staging = StagingWriter::default();
         let mut images = jobs.iter().map(|(_, job)| job.image).collect::<Vec<_>>();
-        let learning = Learning::place(&batch.arena, &mut images, jobs.iter().map(|(_, job)| &job.points));
+        let end_bytes = batch.end_bytes(&self.options);
+        let learning = Learning::place(&batch.arena, end_bytes, &mut images, jobs.iter().map(|(_, job)| &job.points));
         let staged = Staged::new(images, &batch.arena, &mut staging)?;
         self.streams.upload(batch)?;
         let huffman = self.streams.huffman(batch);
         huffman.wait(&batch.uploaded)?;
         let state = match batch.decoding_mut() {
             Some(state) => state,
-            none => none.insert(Decoding::new(&self.streams, self.options.batch_images)?),
+            none => none.insert(Decoding::new(&self.streams, self.options.batch_images, self.options.pinned)?),
         };
+        let pinned = self.options.pinned;
         // SAFETY: both streams have been made to wait for the staging memory, which is reused only after the batch is
         // done. `batch_images` is the largest number of images in a batch.
-        unsafe { state.queue(&staged, (learning, &self.unstored), &self.kernels, huffman, &self.streams) }
+        unsafe { state.queue(&staged, (learning, &self.unstored), pinned, &self.kernels, huffman, &self.streams) }
     }
 
     /// Takes the places that were found out in a complete batch.

@@ -13,7 +13,7 @@ use crate::ops::descriptors::DevicePointer;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// Bytes that remain for the descriptors at the end of a batch.
+/// Bytes that remain beside those of the end of the batch.
 const SPARED_BYTES: usize = 1 << 20;
 
 /// The images of a batch whose places are found out. One copy brings the places of all.
@@ -64,9 +64,11 @@ impl Image {
 }
 
 impl Learning {
-    /// Takes memory for the places of the images whose places are new. If there is none, nothing is found out.
+    /// Takes memory for the places of the images whose places are new. If there is none beside the `end_bytes` of the
+    /// batch's end, nothing is found out.
     pub(super) fn place<'a>(
         arena: &Arena,
+        end_bytes: usize,
         images: &mut [JpegImage],
         points: impl Iterator<Item = &'a DevicePoints>,
     ) -> Self {
@@ -85,7 +87,9 @@ impl Learning {
         if this.images.is_empty() {
             return this;
         }
-        let Ok(address) = arena.scratch_sparing(this.len_bytes, SPARED_BYTES) else { return Self::default() };
+        let Ok(address) = arena.scratch_sparing(this.len_bytes, 2 * end_bytes + SPARED_BYTES) else {
+            return Self::default();
+        };
         this.address = address;
         for image in &this.images {
             let to = &mut images[image.number];
@@ -119,12 +123,11 @@ pub(super) struct UnstoredPlaces {
 }
 
 impl UnstoredPlaces {
-    /// Host memory for the places of a batch.
-    pub(super) fn memory(&self, learning: &Learning, context: &Context) -> Result<HostMemory> {
+    /// Host memory for the places of a batch. Batches differ, so there is some more.
+    pub(super) fn memory(&self, learning: &Learning, context: &Context, pinned: bool) -> Result<HostMemory> {
         let spare = lock(&self.spare).pop();
         let spare = spare.filter(|memory| memory.len_bytes() >= learning.len_bytes);
-        // Pinned even if other memory is not, because a copy to pageable memory would block the call. Batches differ.
-        spare.map_or_else(|| HostMemory::new(context, learning.len_bytes + learning.len_bytes / 4, true), Ok)
+        spare.map_or_else(|| HostMemory::new(context, learning.len_bytes + learning.len_bytes / 4, pinned), Ok)
     }
 
     /// Adds what a complete batch has found out.

@@ -32,6 +32,9 @@ mod params;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
 
+/// What the host writes for each image at the end of a batch: its descriptor and its status.
+pub(super) const DESCRIBED_BYTES: usize = size_of::<params::JpegImage>() + size_of::<u32>();
+
 pub(super) use batch::Decoding;
 pub(super) use decoder::{DeviceDecoder, Job};
 pub(super) use kernels::JpegKernels;
