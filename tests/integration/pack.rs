@@ -147,7 +147,7 @@ fn restarts_keep_every_pixel() {
     let plain = JpegOptions::default();
     let progressive = JpegOptions { progressive: true, orientation: Some(6), ..plain.clone() };
     let cmyk = JpegOptions { color: JpegColor::Cmyk, ..plain.clone() };
-    let reference = |name| fs::read(Path::new("tests/reference/images").join(name)).unwrap();
+    let reference = |name| fs::read(Path::new("../tests/reference/images").join(name)).unwrap();
     let mut images = [plain.clone(), progressive, cmyk].map(encode).to_vec();
     images.push(reference("grey-2x2.jpg"));
     let marked = images.len();

@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn transparency_and_animation_are_told_by_headers() {
-        let folder = std::path::Path::new("tests/reference/images");
+        let folder = std::path::Path::new("../tests/reference/images");
         let of = |bytes: &[u8]| alpha_and_animation(bytes, &probe(bytes).unwrap());
         for (name, alpha) in [
             ("rgba.png", true),
