@@ -3,10 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
 /// Tables of the documentation say of each subject which tests hold it.
 #[test]
 fn tests_that_pages_name_exist() {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let root = root();
     let mut files = Vec::new();
     for folder in ["src", "warpfeed-bench/src", "warpfeed-cli/src", "tests/integration", "cuda-sim/nvjpeg/tests"] {
         collect(root, &root.join(folder), &mut files);
@@ -33,7 +37,7 @@ const UNDERSCORES: usize = 3;
 /// These pages name tests by their functions, and files by their paths.
 #[test]
 fn functions_and_files_that_pages_name_exist() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let mut files = Vec::new();
     let folders = ["src", "tests", "cuda-sim", "warpfeed-image/src", "warpfeed-image/tests"];
     for folder in folders.into_iter().chain(["warpfeed-bench/src", "warpfeed-cli/src"]) {
@@ -59,7 +63,7 @@ fn functions_and_files_that_pages_name_exist() {
 
 #[test]
 fn links_of_pages_lead_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let mut wrong = Vec::new();
     for page in pages(root) {
         let text = fs::read_to_string(root.join(&page)).unwrap();
@@ -82,7 +86,7 @@ fn links_of_pages_lead_somewhere() {
 /// The book's pages are those of its folder.
 #[test]
 fn the_book_has_every_page_once() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let summary = fs::read_to_string(root.join("docs/SUMMARY.md")).unwrap();
     let mut listed: Vec<String> = links(&summary).into_iter().map(|page| format!("docs/{page}")).collect();
     listed.push("docs/SUMMARY.md".to_owned());
@@ -105,7 +109,9 @@ fn pages(root: &Path) -> Vec<String> {
         "kernels/README.md",
         "nvjpeg/README.md",
         "nvjpeg-sys/README.md",
+        "warpfeed-bench/README.md",
         "warpfeed-burn/README.md",
+        "warpfeed-cli/README.md",
         "warpfeed-image/README.md",
         "warpfeed-python/README.md",
         "warpfeed-tch/README.md",
