@@ -6,10 +6,10 @@
 //! memory of an earlier one (`batches`). Worker threads (`worker`) prepare samples for it (`prepare`): decoders
 //! (`decode`) take the image, and `lower` turns plans into calls. A complete batch is submitted (`submit`): `kernel`
 //! turns calls into launches on the device's `streams`; `masks` has the masks of samples, which take the way of images.
-//! nvJPEG (`nvjpeg`, `hardware`) and the crate's own decoder
-//! (`jpeg`) decode, and `route` chooses between them. `arena` is the memory of batches in flight, `limits` knows how much
-//! of it all pipelines may take, `buffers` is the memory of encoded bytes, `cards` are the devices that the driver shows, and `fatbin` is the place that kernels come from.
-//! `measure` is for experiments alone.
+//! nvJPEG (`nvjpeg`, `hardware`) and the crate's own decoder (`jpeg`) decode, and `route` chooses between them. `arena` is
+//! the memory of batches in flight, `limits` knows how much of it all pipelines may take, `buffers` is the memory of encoded
+//! bytes, `cards` are the devices that the driver shows, and `fatbin` is the place that kernels come from. `measure` is for
+//! experiments alone.
 //!
 //! # A batch
 //!
@@ -38,21 +38,21 @@
 //! back. A batch that needed several blocks finds one of that size the next time. So nothing is allocated in the steady
 //! state, everything that the host wrote is contiguous, and a descriptor can hold device addresses from the start. The
 //! budget (`device_memory`, by default half of what is free and not promised to another pipeline of the process) is
-//! divided among the in-flight batches. A batch never
-//! waits for the memory of others, because all of them could end up waiting. Instead, if a batch's share has no room
-//! for a whole image, the CPU decodes it and uploads only the needed part; if that has no room either, the epoch ends
-//! with `Error::OutOfDeviceMemory`, which no policy skips.
+//! divided among the in-flight batches. A batch never waits for the memory of others, because all of them could end up
+//! waiting. Instead, if a batch's share has no room for a whole image, the CPU decodes it and uploads only the needed part;
+//! if that has no room either, the epoch ends with `Error::OutOfDeviceMemory`, which no policy skips.
 //!
 //! An image is decoded whole on the device only if the other samples' parts, the stages of this recipe, and what the end
-//! of the batch stages for all samples still fit in the batch's share. If lowering runs out of memory all the same, the CPU decodes the part, and the recipe gets the
-//! whole image's memory. nvJPEG's own buffers are reserved for images somewhat larger than the first, because growing
+//! of the batch stages for all samples still fit in the batch's share. If lowering runs out of memory all the same, the CPU
+//! decodes the part, and the recipe gets the whole image's memory. nvJPEG's own buffers are reserved for images somewhat larger than the first, because growing
 //! makes the device wait. The reserve is bounded, so that one huge image is not multiplied by the batch.
 //!
 //! # Who waits for whom
 //!
 //! Events order upload, nvJPEG's streams and launches. A batch's buffer remembers the streams that were made to wait
 //! for it (`CudaBuffer::on_stream`). When it is dropped, an event is recorded on each of them, and the next to fill the
-//! buffer waits for these events on the device. The host waits in two places: for the last use of an in-flight batch
+//! buffer waits for these events on the device. If one of the streams captures a graph, the buffer is put aside until it no
+//! longer does. The host waits in two places: for the last use of an in-flight batch
 //! before its memory is written again, and in a ring of three images for each thread's hybrid decoder. The first wait
 //! also makes sure that the memory which the hardware decoder writes is idle at the time of the call. Hopper needs
 //! this: its hardware decoder does not wait for work queued earlier.

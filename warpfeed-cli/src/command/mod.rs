@@ -40,6 +40,7 @@ use warpfeed::{Error, Result};
 /// Feeds images to GPUs: decodes, augments and batches them, and measures how fast.
 #[derive(Parser)]
 #[command(
+    name = "warpfeed",
     version,
     about,
     after_help = "Exit codes: 0 done, 1 the work failed, 2 wrong use, 3 the device asked for is not there."
