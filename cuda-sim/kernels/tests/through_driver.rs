@@ -249,10 +249,10 @@ fn threads_that_do_not_wait_for_each_other_are_refused_and_named() {
 fn what_is_no_image_is_refused() {
     let _sim = start();
     let context = CudaContext::new(0).unwrap();
-    for image in ["cuda-sim kernels\n", "// by hand\n.version 9.0\n", "\u{7f}ELF"] {
+    for image in ["cuda-sim kernels\n", "// by hand\n.version 9.0\n.target sm_75\n", "\u{7f}ELF"] {
         context.load_module(Ptx::from_binary([image.as_bytes(), &[0]].concat())).unwrap();
     }
-    for image in ["", "cuda-sim kernel", "// by hand\n", "ELF", "\n version"] {
+    for image in ["", "cuda-sim kernel", "// by hand\n", ".version 9.0\n", "ELF", "\n version"] {
         let result = context.load_module(Ptx::from_binary([image.as_bytes(), &[0]].concat()));
         assert_eq!(result.unwrap_err().0, CUresult::CUDA_ERROR_INVALID_IMAGE, "{image:?}");
     }
