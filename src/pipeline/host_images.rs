@@ -23,7 +23,7 @@ impl<'a> HostImages<'a> {
     }
 
     /// Number of images.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.places.len()
     }
 

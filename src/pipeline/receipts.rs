@@ -111,7 +111,7 @@ impl<I: BatchImages> Batch<I> {
         let mut digests = Vec::new();
         for tensors in self.tensors() {
             let images = HostImages::new(tensors)?;
-            for i in 0..images.len() {
+            for i in 0..images.count() {
                 digests.push(hex(&Sha256::digest(images.image_bytes(i)?)));
             }
         }

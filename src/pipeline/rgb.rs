@@ -48,7 +48,7 @@ impl<I: BatchImages> Batch<I> {
         let view = |tensors| {
             let view = HostImages::new(tensors)?;
             let image = |i| rgb(view.image_bytes(i)?, view.shape(i), view.elements(i), normalization);
-            (0..view.len()).map(image).collect()
+            (0..view.count()).map(image).collect()
         };
         self.tensors().map(view).collect()
     }

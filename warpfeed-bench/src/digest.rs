@@ -33,7 +33,7 @@ impl Digest {
                 targets.add(i, &mut self.hash)?;
             }
             for (number, view) in views.iter().enumerate() {
-                for image in (i..view.len()).step_by(batch.len()) {
+                for image in (i..view.count()).step_by(batch.len()) {
                     self.hash.update(view.image_bytes(image)?);
                     if let Some(fields) = fields.get(number).and_then(|fields| fields.image(image)) {
                         add_fields(fields, &mut self.hash)?;

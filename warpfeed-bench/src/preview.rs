@@ -94,7 +94,7 @@ fn sheet<I: BatchImages>(pipeline: &Pipeline<I>, epoch: u64, columns: u32, rows:
             let (row, column, name) = (place / columns + 1, place % columns + 1, pipeline.name(index));
             samples.push(PreviewedSample { row, column, index, repetition, name });
             for (number, view) in views.iter().enumerate() {
-                for place in (sample..view.len()).step_by(batch.len()) {
+                for place in (sample..view.count()).step_by(batch.len()) {
                     let [_, height, width, _] = view.shape(place);
                     let size = Size::new(width as u32, height as u32);
                     let mut image = Image::from_rgb(size, view.image_bytes(place)?)?;

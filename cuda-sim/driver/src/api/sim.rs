@@ -5,7 +5,7 @@ use super::device::COMPUTE_CAPABILITY;
 use super::memory::any_place;
 use crate::call::{Needs, Out, Session, call};
 use crate::child;
-use crate::config::{DRIVER_VERSION, NEWEST_DRIVER, PINNED_BYTES, most_pinned_bytes};
+use crate::config::{DEVICES, DRIVER_VERSION, NEWEST_DRIVER, PINNED_BYTES, most_pinned_bytes};
 use crate::error::{Code, Result};
 use crate::kernels::order;
 use crate::memory::{check, host, memory, refuse, scribble, take_refusal};
