@@ -85,6 +85,11 @@ impl Place for Folder {
 
     fn clear_job(&self) {
         let _ = fs::remove_dir_all(self.path(JOB));
+        // A process that is killed at its very end leaves the file that it had locked.
+        let lock = self.path(LOCK);
+        if lock.exists() {
+            drop(Lock::try_take(lock, "the end of a finished job"));
+        }
     }
 
     fn claim(&self, work: ClaimOf, job: &str) -> Result<Result<Claim, String>> {

@@ -697,7 +697,12 @@ fn two_runs_do_not_pack_into_one_folder() {
         assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
         assert_eq!(first.join().unwrap().unwrap().images, 40);
     });
-    assert_eq!(pack(&large(), &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap().resumed_images, 40);
+    let again = || pack(&large(), &out, &options(RecordFormat::WebDataset), &mut |_| {}).unwrap().resumed_images;
+    assert_eq!(again(), 40);
+    assert!(!out.join(".pack.lock").exists());
+    // A process was killed after its last shard, before it removed the file.
+    fs::write(out.join(".pack.lock"), "process 1").unwrap();
+    assert_eq!(again(), 40);
     assert!(!out.join(".pack.lock").exists());
 }
 
