@@ -20,7 +20,7 @@ impl Digest {
     /// Adds the samples of a batch.
     ///
     /// # Errors
-    /// [`Error::Device`](warpfeed::Error::Device) if the batch is on a device and cannot be copied.
+    /// [`Error::Device`] if the batch is on a device and cannot be copied.
     pub fn add<I: BatchImages>(&mut self, batch: &Batch<I>) -> Result<()> {
         let targets = batch.targets().map(HostTargets::new).transpose()?;
         let views = batch.tensors().map(HostImages::new).collect::<Result<Vec<_>>>()?;
