@@ -59,6 +59,7 @@
 //! | looking at a batch later | [`Batch::receipts`], [`RunLog`], [`Replay`], [`Pipeline::stages`] |
 //! | single images | [`image`]: decoding, JPEG encoding, PNG and NumPy files, contact sheets |
 //! | packing shards | [`pack`] |
+//! | checking a machine | [`doctor`](doctor()) |
 //! | measuring a pipeline or a training step, images to measure on | the crate `warpfeed-bench` |
 //! | looking through a data set before training, the command | the crate `warpfeed-cli` |
 //!
@@ -105,6 +106,7 @@ mod backend;
 pub mod contract;
 mod cuda;
 mod device;
+mod doctor;
 mod engine;
 mod error;
 pub mod fields;
@@ -145,6 +147,7 @@ pub use apply::{ApplyOptions, apply, apply_with_fields};
 pub use backend::LeftToCpu;
 pub use cuda::CudaBuffer;
 pub use device::{DecodePath, Device, StreamPriority};
+pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
 pub use mix::{Mix, MixMode, Mixed};
 pub use opening::Thumbnail;
@@ -197,6 +200,8 @@ pub mod internal {
     pub use crate::address::message_without_secrets;
     pub use crate::apply::pnm;
     pub use crate::backend::Twice;
+    pub use crate::backend::cuda::fatbin::keep_loaded;
+    pub use crate::cuda::driver::driver_is_there;
     pub use crate::memory::reserve;
     pub use crate::ops::orientation::oriented;
     pub use crate::pipeline::HostImages;
@@ -214,12 +219,6 @@ pub mod internal {
     }
     pub mod cards {
         pub use crate::backend::cuda::cards::{Card, cards, pci_addresses};
-    }
-    pub mod driver {
-        pub use crate::cuda::driver::{check, driver_is_there};
-    }
-    pub mod fatbin {
-        pub use crate::backend::cuda::fatbin::{REMEDY, architectures, compiler, fatbin, keep_loaded, lack, path};
     }
     pub mod file {
         pub use crate::file::{if_there, open_by, version_of_sample};

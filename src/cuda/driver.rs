@@ -427,7 +427,7 @@ impl<H: Copy> Drop for Raw<H> {
 }
 
 /// Turns the driver's error into one with the name of the call, and the driver's name and text for the error.
-pub fn check<T>(call: &str, result: std::result::Result<T, DriverError>) -> Result<T> {
+pub(crate) fn check<T>(call: &str, result: std::result::Result<T, DriverError>) -> Result<T> {
     result.map_err(|error| {
         let text = |text: std::result::Result<&std::ffi::CStr, DriverError>| {
             text.map_or_else(

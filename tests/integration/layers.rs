@@ -63,7 +63,8 @@ const MODULES: &[(&str, &str)] = &[
         "apply atomic backend device error fields file forks follow hex lock memory mix opening ops plan preprocess preset rng sampler \
          sampling source targets tensor threads trace unoptimized",
     ),
-    // What makes shards.
+    // Tools around pipelines.
+    ("doctor", "backend cuda error"),
     ("pack", "address atomic error fields file follow lock ops pipeline plan rank source store targets threads"),
 ];
 

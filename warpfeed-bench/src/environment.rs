@@ -7,7 +7,7 @@ use std::num::NonZero;
 use std::time::{SystemTime, UNIX_EPOCH};
 use warpfeed::image::probe;
 use warpfeed::internal::cards::{Card, cards, pci_addresses};
-use warpfeed::internal::driver::driver_is_there;
+use warpfeed::internal::driver_is_there;
 use warpfeed::source::{Input, Sample, Source, Stream, StreamStart, Want};
 use warpfeed::{Error, Result};
 use warpfeed_image::decode::libjpeg_has_simd;

@@ -1,8 +1,6 @@
-//! The command `warpfeed`, for programs that bring it along, with its audits of data sets and its checks of a machine.
+//! The command `warpfeed`, for programs that bring it along, with its audits of data sets.
 
 pub mod audit;
 mod command;
-mod doctor;
 
 pub use command::command;
-pub use doctor::{Check, doctor};

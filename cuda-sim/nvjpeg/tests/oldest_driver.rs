@@ -71,6 +71,7 @@ fn a_driver_for_cuda_12_0_is_enough() {
         assert!(batches(Device::Cuda(0), path) == want, "{path:?}");
     }
     // There is no NVML, so the driver names the device in every report.
+    assert!(warpfeed::doctor().iter().any(|check| check.found.contains("simulated device")));
     let here = warpfeed_bench::environment::Environment::here();
     let names: Vec<&str> = here.gpus.iter().map(|gpu| &gpu.name[..]).collect();
     assert_eq!((&names[..], here.no_gpu), (&["simulated device"][..], None));

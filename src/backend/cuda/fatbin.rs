@@ -20,7 +20,7 @@ static EMBEDDED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.fatbi
 const LIMIT_BYTES: u64 = 64 << 20;
 
 /// Advice for a build without kernels.
-pub const REMEDY: &str = "get NVIDIA's compiler and rebuild: scripts/setup in a checkout, the CUDA toolkit \
+pub(crate) const REMEDY: &str = "get NVIDIA's compiler and rebuild: scripts/setup in a checkout, the CUDA toolkit \
     anywhere (cargo clean -p warpfeed makes cargo look again); or name a compiled image by WARPFEED_KERNELS";
 
 /// The image to load: the file that `$WARPFEED_KERNELS` names if it is set, otherwise the embedded one.
@@ -28,7 +28,7 @@ pub const REMEDY: &str = "get NVIDIA's compiler and rebuild: scripts/setup in a 
 /// # Errors
 /// [`Error::Device`] if no kernels are embedded, with the reason and the remedy, or if the file cannot be read or has
 /// more than 64 MiB.
-pub fn fatbin() -> Result<Cow<'static, [u8]>> {
+pub(crate) fn fatbin() -> Result<Cow<'static, [u8]>> {
     choose(path(), EMBEDDED)
 }
 
@@ -61,23 +61,23 @@ pub fn keep_loaded(ordinal: u32) -> Result<impl Sized> {
 }
 
 /// The file that `$WARPFEED_KERNELS` names.
-pub fn path() -> Option<PathBuf> {
+pub(crate) fn path() -> Option<PathBuf> {
     std::env::var_os(PATH_VARIABLE).filter(|path: &OsString| !path.is_empty()).map(PathBuf::from)
 }
 
 /// The compute capabilities with embedded machine code, ascending, as 90 for 9.0. The embedded PTX is for the first
 /// one. Empty if no kernels are embedded.
-pub fn architectures() -> impl Iterator<Item = u32> {
+pub(crate) fn architectures() -> impl Iterator<Item = u32> {
     env!("WARPFEED_ARCHITECTURES").split(' ').filter_map(|number| number.parse().ok())
 }
 
 /// The version of the compiler of the embedded kernels, as `"13.0"`. Empty if no kernels are embedded.
-pub fn compiler() -> &'static str {
+pub(crate) fn compiler() -> &'static str {
     env!("WARPFEED_CUDA_VERSION")
 }
 
 /// The reason why no kernels are embedded. `None` if there are kernels.
-pub fn lack() -> Option<&'static str> {
+pub(crate) fn lack() -> Option<&'static str> {
     Some(env!("WARPFEED_WITHOUT_KERNELS")).filter(|lack| !lack.is_empty())
 }
 

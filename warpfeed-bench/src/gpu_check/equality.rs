@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use warpfeed::fields::{Fields, Mask};
 use warpfeed::image::{ChromaSampling, Image, JpegOptions, Rect, Size, encode_jpeg};
-use warpfeed::internal::fatbin::keep_loaded;
+use warpfeed::internal::keep_loaded;
 use warpfeed::ops::{
     CenterCrop, Erase, Fill, Hflip, Interpolation, Normalize, Op, Resize, Rotate, Transform, random_horizontal_flip,
     random_resized_crop,

@@ -14,7 +14,7 @@ pub struct Doctor {
 
 impl Doctor {
     pub fn run(self) -> Result<()> {
-        let checks = crate::doctor();
+        let checks = warpfeed::doctor();
         if self.json {
             return print_json(&serde_json::json!({ "checks": checks }));
         }

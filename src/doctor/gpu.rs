@@ -2,14 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::check::Check;
+use crate::backend::cuda::cards::{Card, cards};
+use crate::backend::cuda::fatbin;
+use crate::cuda::driver::{check, driver_is_there};
+use crate::error::Result;
 use cudarc::driver::sys;
 use nvjpeg::{Backend, Flags, Handle, Library};
 use std::fmt::Write as _;
 use std::path::Path;
-use warpfeed::Result;
-use warpfeed::internal::cards::{Card, cards};
-use warpfeed::internal::driver::{check, driver_is_there};
-use warpfeed::internal::fatbin;
 
 /// CUDA version of the oldest driver that can load nvJPEG and the kernels of a supported compiler.
 const OLDEST_CUDA: Version = (12, 0);

@@ -5,14 +5,13 @@ mod gpu;
 
 pub use check::Check;
 
+use crate::decode;
 use std::num::NonZero;
-use warpfeed_image::decode;
-use warpfeed_image::simd::Level;
 
 /// Checks everything that affects speed or function.
 ///
 /// ```
-/// let checks = warpfeed_cli::doctor();
+/// let checks = warpfeed::doctor();
 /// assert!(checks.iter().all(|check| check.ok == check.remedy.is_none()));
 /// ```
 #[must_use]
@@ -40,7 +39,7 @@ fn processors() -> Check {
 }
 
 fn vectors() -> Check {
-    use warpfeed_image::simd;
+    use crate::simd::{self, Level};
     if let Err(error) = simd::check() {
         return Check::new(
             "vector instructions",
