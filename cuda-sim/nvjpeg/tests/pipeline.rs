@@ -620,11 +620,11 @@ fn buffers_are_used_again_in_turn() {
 fn a_slow_link_is_found() {
     let sim = start();
     // Slow enough that a busy machine hardly changes a batch's time.
-    sim.slow_copies(400_000);
+    sim.slow_copies(1_600_000);
     let mut settings = diagnose::DiagnoseSettings::new([random_horizontal_flip(0.5), random_resized_crop(64)]);
     (settings.threads, settings.cores, settings.batch_size) = (2, 2, 1);
     // One round, so that few of all batches are made ahead.
-    (settings.time, settings.rounds) = (Duration::from_secs(1), 1);
+    (settings.time, settings.rounds) = (Duration::from_secs(2), 1);
     let subject = Subject { device: Device::Cuda(0), ..Subject::new("made", images()) };
     let diagnosed = || diagnose(&subject, &settings, &mut Model::none(), &mut |_| ()).unwrap();
     // A machine that is busy during one of the measured parts has another bottleneck at that time.
