@@ -1,5 +1,5 @@
 //! Shows on a GPU that candle gets the batches that the pipeline has made, and trains a small network on them:
-//! `candle_cuda [--cpu] [--batches N] [--pinned N] [--steps N] [DIR]`, with the features `candle-cuda` and `experiment`.
+//! `candle_cuda [--cpu] [--batches N] [--pinned N] [--steps N] [DIR]`, with the feature `candle-cuda`.
 //!
 //! Batches are made on the GPU, which candle takes over, and on the CPU. candle has work queued when it gets one, copies it
 //! after that work, and gives its memory up before the work is done. The copy must be, bit for bit, what a pipeline on the

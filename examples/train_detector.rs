@@ -1,5 +1,5 @@
 //! Trains a small detector with candle on the CPU, and prints its mAP@0.5: `train_detector [DIR] [--short]`, with the
-//! features `candle` and `experiment`.
+//! feature `candle`.
 //!
 //! DIR has the folders `train` and `valid`, each with `images` and COCO's `annotations.json`. The program makes them if
 //! they are not there, as `warpfeed synth --detection` does. With `--short` it makes few images and trains 16 steps.

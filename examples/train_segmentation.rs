@@ -1,5 +1,5 @@
 //! Trains a small segmentation network with candle on the CPU, and prints its mean IoU:
-//! `train_segmentation [DIR] [--short]`, with the features `candle` and `experiment`.
+//! `train_segmentation [DIR] [--short]`, with the feature `candle`.
 //!
 //! DIR has the folders `train` and `valid`, each with `images` and COCO's `annotations.json`. The program makes them if
 //! they are not there, as `warpfeed synth --detection` does. With `--short` it makes few images and trains 6 steps.

@@ -12,10 +12,10 @@ use image::imageops::{self, FilterType};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-use warpfeed_bench::synth::{SynthSettings, write_folder};
 use warpfeed::ops::SampleRng;
 use warpfeed::source::{ImageFolder, Source};
 use warpfeed::{IMAGENET_MEAN, IMAGENET_STD, Preset, Result};
+use warpfeed_bench::synth::{SynthSettings, write_folder};
 use warpfeed_burn::{ImageBatch, Loader};
 
 const SIDE_PX: u32 = 224;

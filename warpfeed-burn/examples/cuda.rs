@@ -18,11 +18,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
-use warpfeed_bench::synth::{SynthSettings, write_folder};
 use warpfeed::source::{Compose, ImageFolder, Source};
 use warpfeed::{
     Builder, DType, DecodePath, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, ops::random_horizontal_flip,
 };
+use warpfeed_bench::synth::{SynthSettings, write_folder};
 use warpfeed_burn::{IntoBurn, Loader};
 
 const BATCH: usize = 32;

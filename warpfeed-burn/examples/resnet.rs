@@ -18,12 +18,9 @@ use burn::train::{ClassificationOutput, InferenceStep, Learner, SupervisedTraini
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
-use warpfeed_bench::synth::{SynthSettings, write_folder};
 use warpfeed::source::{Compose, ImageFolder, Source};
-use warpfeed::{
-    IMAGENET_MEAN, IMAGENET_STD,
-    ops::random_horizontal_flip,
-};
+use warpfeed::{IMAGENET_MEAN, IMAGENET_STD, ops::random_horizontal_flip};
+use warpfeed_bench::synth::{SynthSettings, write_folder};
 use warpfeed_burn::{ImageBatch, Loader};
 
 const SIDE_PX: u32 = 64;

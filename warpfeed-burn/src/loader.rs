@@ -73,9 +73,10 @@ impl ImageBatch {
     pub fn labels(&self) -> Result<Tensor<1, Int>> {
         self.labels.clone().ok_or_else(|| Error::Unsupported {
             feature: "training on labels of a source without labels".to_owned(),
-            remedy: "name the field that holds them (RecordOptions::label), give labels (Compose::relabel), or train on \
+            remedy:
+                "name the field that holds them (RecordOptions::label), give labels (Compose::relabel), or train on \
                      targets or fields"
-                .to_owned(),
+                    .to_owned(),
         })
     }
 }

@@ -160,7 +160,10 @@ fn parts_share_the_samples_and_a_part_without_samples_says_so() {
     let parts = [loader.slice(0, 4), loader.slice(4, 10)];
     assert_eq!(parts.each_ref().map(|part| part.num_items()), [4, 6]);
     let labels = |batches: &dyn DataLoader<ImageBatch>| -> Vec<u32> {
-        batches.iter().flat_map(|batch| batch.unwrap().labels.unwrap().into_data().iter::<u32>().collect::<Vec<_>>()).collect()
+        batches
+            .iter()
+            .flat_map(|batch| batch.unwrap().labels.unwrap().into_data().iter::<u32>().collect::<Vec<_>>())
+            .collect()
     };
     let mut all: Vec<u32> = parts.iter().flat_map(|part| labels(&**part)).collect();
     all.sort_unstable();

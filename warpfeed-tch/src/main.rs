@@ -3,14 +3,14 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use warpfeed_bench::augment_load::{AugmentLoadSettings, augment_load};
-use warpfeed_bench::step::{Sgd, TrainingStep};
-use warpfeed_bench::subject::{Model, Subject};
-use warpfeed_bench::train::TrainingRun;
 use warpfeed::{
     DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, OnError, Pipeline, Preset, Result, Strategy,
     ops::random_horizontal_flip, source::open,
 };
+use warpfeed_bench::augment_load::{AugmentLoadSettings, augment_load};
+use warpfeed_bench::step::{Sgd, TrainingStep};
+use warpfeed_bench::subject::{Model, Subject};
+use warpfeed_bench::train::TrainingRun;
 use warpfeed_tch::{Network, Precision, TchStep};
 
 /// Trains ResNets with libtorch on warpfeed's batches.

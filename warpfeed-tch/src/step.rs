@@ -8,8 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use tch::nn::{ModuleT, Optimizer, OptimizerConfig, VarStore};
 use tch::vision::resnet;
-use warpfeed_bench::step::{Outcome, Sgd, TrainingStep};
 use warpfeed::{Batch, DType, Error, Layout, Result};
+use warpfeed_bench::step::{Outcome, Sgd, TrainingStep};
 
 /// torchvision's ResNets (v1.5: the stride is in the 3 x 3 convolution).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

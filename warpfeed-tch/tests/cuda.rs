@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 use tch::Kind;
-use warpfeed_bench::synth::image;
 use warpfeed::fields::{BoxFormat, Boxes, Fields, Mask};
 use warpfeed::image::{JpegOptions, encode_jpeg};
 use warpfeed::prelude::*;
 use warpfeed::source::Source;
 use warpfeed::{Mix, TargetSpec, Targets};
+use warpfeed_bench::synth::image;
 use warpfeed_tch::IntoTch;
 
 const DEVICE: tch::Device = tch::Device::Cuda(0);

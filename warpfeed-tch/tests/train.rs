@@ -1,13 +1,13 @@
 //! Networks on libtorch take warpfeed's batches and learn from them.
 
 use std::process::Command;
-use warpfeed_bench::step::{Outcome, Sgd, TrainingStep};
-use warpfeed_bench::synth::{SynthSettings, image, write_folder};
 use warpfeed::{
     DType, Device, LastBatch, Layout, Pipeline,
     image::{JpegOptions, encode_jpeg},
     source::EncodedImages,
 };
+use warpfeed_bench::step::{Outcome, Sgd, TrainingStep};
+use warpfeed_bench::synth::{SynthSettings, image, write_folder};
 use warpfeed_tch::{Network, Precision, TchStep};
 
 const CLASSES: u32 = 3;
