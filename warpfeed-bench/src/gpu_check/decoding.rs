@@ -92,7 +92,8 @@ pub struct DecodedBy {
 /// [`DecodePath::Device`], [`DecodePath::Hybrid`] or [`DecodePath::Hardware`]. Later failures count as faults.
 ///
 /// ```no_run
-/// use warpfeed::{DecodePath, Device, experiment::gpu_check::decoding};
+/// use warpfeed::{DecodePath, Device};
+/// use warpfeed_bench::gpu_check::decoding;
 ///
 /// let found = decoding(Device::Cuda(0), DecodePath::Hybrid, None, 200)?;
 /// assert_eq!(found.fault_count, 0, "{:?}", found.faults);

@@ -56,7 +56,8 @@ pub struct Equality {
 /// [`Error::Device`](warpfeed::Error::Device) if `device` is missing or fails.
 ///
 /// ```no_run
-/// use warpfeed::{Device, experiment::gpu_check::kernels};
+/// use warpfeed::Device;
+/// use warpfeed_bench::gpu_check::kernels;
 ///
 /// let found = kernels(Device::Cuda(0), &mut |_case| {})?;
 /// assert!(found.different.is_empty(), "{:?}", found.different);
@@ -74,7 +75,8 @@ pub fn kernels(device: Device, progress: &mut dyn FnMut(&str)) -> Result<Equalit
 /// [`Error::Device`](warpfeed::Error::Device) if `device` is missing or fails.
 ///
 /// ```no_run
-/// use warpfeed::{Device, experiment::gpu_check::operations};
+/// use warpfeed::Device;
+/// use warpfeed_bench::gpu_check::operations;
 ///
 /// let found = operations(Device::Cuda(0), &mut |_case| {})?;
 /// assert!(found.different.is_empty(), "{:?}", found.different);
