@@ -70,7 +70,7 @@ impl Config {
             memory_bytes: number("CUDA_SIM_MEMORY_BYTES").unwrap_or(1 << 30),
             copy_bytes_per_s: 0,
             same_context: false,
-            capability: COMPUTE_CAPABILITY,
+            capability: number("CUDA_SIM_CAPABILITY").map_or(COMPUTE_CAPABILITY, |of: c_int| (of / 10, of % 10)),
             verbose: is_on("CUDA_SIM_VERBOSE"),
             leaks: match std::env::var("CUDA_SIM_LEAKS").as_deref() {
                 Err(_) | Ok("" | "ignore") => Leaks::Ignore,
