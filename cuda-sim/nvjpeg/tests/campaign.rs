@@ -1,6 +1,6 @@
-//! Random programs beside pipelines in one process: a trainer with streams, captures, threads and contexts of its own, and
+//! Random programs in one process with pipelines: a trainer with streams, captures, threads and contexts of its own, and
 //! another library that resets the device. Whatever they do, batches have the CPU's bytes, captures stay whole, the context
-//! that is current stays so, and nobody's memory goes.
+//! that is current stays so, and no library loses memory.
 //!
 //! `CUDA_SIM_CAMPAIGN` is the number of programs, or FIRST..END for some of them.
 
@@ -151,7 +151,7 @@ struct Held {
     life: u32,
 }
 
-/// A copy of a batch, made on a stream that nobody has waited for.
+/// A copy of a batch, made on a stream that was not waited for yet.
 struct Copied {
     address: u64,
     len_bytes: usize,
@@ -302,7 +302,7 @@ impl<'a> Program<'a> {
         let (batch, is_old) = (batches.next(), feed.life < life);
         self.trace.push(format!("next {of:?}{}", if is_old { " of before a reset" } else { "" }));
         match batch {
-            // A pipeline of before a reset may not deliver any more, and if it does, nobody can read it.
+            // A pipeline of before a reset may not deliver any more. If it does, its batch cannot be read.
             Some(Err(_)) if is_old => self.feeds[at].epoch = None,
             Some(batch) => {
                 let images = Images::Batch(Box::new(batch.unwrap()));
