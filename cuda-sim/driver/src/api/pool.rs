@@ -1,4 +1,4 @@
-//! Stream-ordered memory pools. A pool keeps what is freed to it, up to its threshold: nobody else can have it, and an
+//! Stream-ordered memory pools. A pool keeps what is freed to it, up to its threshold: no other allocator gets it, and an
 //! allocation from the pool fits only where as much lies together.
 
 use crate::call::{Out, Session};
