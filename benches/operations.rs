@@ -54,7 +54,7 @@ fn fused(bencher: Bencher<'_, '_>, recipe: &Recipe) {
 }
 
 fn run(bencher: Bencher<'_, '_>, Recipe(ops): &Recipe, strategy: Strategy) {
-    let options = ApplyOptions { strategy, ..ApplyOptions::default() };
+    let options = ApplyOptions::default().strategy(strategy);
     bencher.counter(ItemsCount::new(images().len())).bench_local(|| {
         for bytes in images() {
             divan::black_box(apply(bytes, ops, &options).expect("it fits the image"));

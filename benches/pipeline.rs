@@ -6,7 +6,7 @@ use divan::Bencher;
 use divan::counter::ItemsCount;
 use std::fmt;
 use std::num::NonZero;
-use warpfeed::{Builder, Pipeline, Preset, Strategy, ops::Transform, source::EncodedImages};
+use warpfeed::{Pipeline, PipelineBuilder, Preset, Strategy, ops::Transform, source::EncodedImages};
 use warpfeed_bench::trial::Trial;
 
 struct Case {
@@ -53,9 +53,10 @@ fn main() {
 fn epoch(bencher: Bencher<'_, '_>, case: &Case) {
     let source = EncodedImages::new(common::images().iter().map(|bytes| (bytes.clone(), 0)));
     let builder = Pipeline::builder(source).shuffle(1).threads(case.threads).strategy(case.strategy);
-    let pipeline = case.ops.iter().cloned().fold(builder, Builder::augment).build().expect("presets are valid");
+    let pipeline =
+        case.ops.iter().cloned().fold(builder, PipelineBuilder::transform).build().expect("presets are valid");
     let mut number = 0;
-    bencher.counter(ItemsCount::new(pipeline.len().unwrap_or(0))).bench_local(|| {
+    bencher.counter(ItemsCount::new(pipeline.num_samples().unwrap_or(0))).bench_local(|| {
         for batch in pipeline.epoch(number) {
             divan::black_box(batch.expect("the images are whole"));
         }

@@ -22,8 +22,8 @@ fn all_threads(bencher: Bencher<'_, '_>, batch: usize) {
 }
 
 fn call(bencher: Bencher<'_, '_>, batch: usize, threads: usize) {
-    let options = PreprocessorOptions { max_batch: batch, threads, ..PreprocessorOptions::default() };
-    let preprocessor = Preprocessor::of(Preset::Eval, &options).expect("presets are valid");
+    let options = PreprocessorOptions::default().max_batch(batch).threads(threads);
+    let preprocessor = Preprocessor::from_preset(Preset::Eval, &options).expect("presets are valid");
     let images: Vec<&[u8]> = common::images().iter().map(|bytes| &bytes[..]).collect();
     let mut batches = images.chunks_exact(batch).cycle();
     bencher.counter(ItemsCount::new(batch)).bench_local(|| {

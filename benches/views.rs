@@ -7,6 +7,7 @@ use divan::counter::ItemsCount;
 use warpfeed::ops::{RandomResizedCrop, Transform};
 use warpfeed::prelude::*;
 use warpfeed::source::EncodedImages;
+use warpfeed::view;
 
 fn main() {
     divan::main();
@@ -19,14 +20,14 @@ fn crop(side: u32, scale: std::ops::RangeInclusive<f64>) -> Transform {
     RandomResizedCrop::new(side).scale(scale).interpolation(Interpolation::Bicubic).into()
 }
 
-fn builder() -> Builder {
+fn builder() -> PipelineBuilder {
     let source = EncodedImages::new(common::images().iter().map(|bytes| (bytes.clone(), 0)));
     Pipeline::builder(source).shuffle(1).threads(1)
 }
 
-fn finish(builder: Builder) -> Pipeline {
-    let builder = builder.augment(random_horizontal_flip(0.5));
-    let builder = builder.augment(maybe(0.8, [color_jitter(0.4, 0.4, 0.2, 0.1)])).augment(random_grayscale(0.2));
+fn finish(builder: PipelineBuilder) -> Pipeline {
+    let builder = builder.transform(random_horizontal_flip(0.5));
+    let builder = builder.transform(maybe(0.8, [color_jitter(0.4, 0.4, 0.2, 0.1)])).transform(random_grayscale(0.2));
     builder.normalize(IMAGENET_MEAN, IMAGENET_STD).build().expect("the views are valid")
 }
 
@@ -49,7 +50,7 @@ fn ten_views(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn ten_pipelines(bencher: Bencher<'_, '_>) {
     let alone = |(side, scale, times): (u32, std::ops::RangeInclusive<f64>, u32)| {
-        (0..times).map(move |_| finish(builder().augment(crop(side, scale.clone()))))
+        (0..times).map(move |_| finish(builder().transform(crop(side, scale.clone()))))
     };
     epochs(bencher, &VIEWS.into_iter().flat_map(alone).collect::<Vec<_>>());
 }

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
-use warpfeed::source::{Compose, ImageFolder, Source};
+use warpfeed::source::{ImageFolder, Source, SourceExt};
 use warpfeed::{
-    Builder, DType, DecodePath, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, ops::random_horizontal_flip,
+    DType, IMAGENET_MEAN, IMAGENET_STD, JpegDecoder, Layout, Pipeline, PipelineBuilder, ops::random_horizontal_flip,
 };
 use warpfeed_bench::synth::{SynthSettings, write_folder};
 
@@ -32,7 +32,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 /// Where batches are made.
 #[derive(Clone, Copy)]
 enum Maker {
-    Gpu(DecodePath),
+    Gpu(JpegDecoder),
     Cpu { pinned: bool },
 }
 
@@ -42,9 +42,9 @@ impl Maker {
         if on_cpu { Self::Cpu { pinned: false } } else { self }
     }
 
-    fn set(self, builder: Builder) -> Builder {
+    fn set(self, builder: PipelineBuilder) -> PipelineBuilder {
         match self {
-            Self::Gpu(decode) => builder.device(warpfeed::Device::Cuda(0)).decode(decode),
+            Self::Gpu(decode) => builder.device(warpfeed::Device::Cuda(0)).jpeg_decoder(decode),
             Self::Cpu { pinned: true } => builder.device(warpfeed::Device::Cpu).pin_batches(0),
             Self::Cpu { pinned: false } => builder.device(warpfeed::Device::Cpu),
         }
@@ -69,11 +69,12 @@ struct Form {
 }
 
 /// A pipeline over the images, repeated until they fill the batches of the form.
-fn recipe(source: &Arc<dyn Source>, form: Form) -> Outcome<Builder> {
+fn recipe(source: &Arc<dyn Source>, form: Form) -> Outcome<PipelineBuilder> {
     let (images, wanted) = (source.len(), (form.batches * form.batch) as u64);
     let source = Arc::clone(source).subset((0..wanted).map(|i| i % images))?;
-    let builder = Pipeline::builder(source).batch_size(form.batch).shuffle(7).random_resized_crop(form.side_px);
-    let builder = builder.augment(random_horizontal_flip(0.5)).output(form.dtype, Layout::Nchw);
+    let builder =
+        Pipeline::builder(source).batch_size(form.batch).shuffle(7).transform(random_resized_crop(form.side_px));
+    let builder = builder.transform(random_horizontal_flip(0.5)).output(form.dtype, Layout::Nchw);
     Ok(if form.dtype == DType::U8 { builder } else { builder.normalize(IMAGENET_MEAN, IMAGENET_STD) })
 }
 
@@ -263,7 +264,7 @@ fn run() -> Outcome {
     let folder = ImageFolder::open(folder)?;
     if !on_cpu {
         // Without a device this says what is missing.
-        let builder = Pipeline::builder(folder.clone()).center_crop(32);
+        let builder = Pipeline::builder(folder.clone()).transform(CenterCrop::new(32));
         println!("{}", builder.device(warpfeed::Device::Cuda(0)).build()?.device_name());
     }
     let (classes, source) = (folder.classes().len(), folder.into_source());
@@ -271,7 +272,7 @@ fn run() -> Outcome {
     let devices =
         if on_cpu { [Device::Cpu, Device::Cpu] } else { [Device::new_cuda(0)?, Device::new_cuda_with_stream(0)?] };
     let [default, own_stream] = &devices;
-    let (shared, own) = (Maker::Gpu(DecodePath::Auto), Maker::Gpu(DecodePath::Device));
+    let (shared, own) = (Maker::Gpu(JpegDecoder::Auto), Maker::Gpu(JpegDecoder::Device));
     let (pinned_cpu, pageable) = (Maker::Cpu { pinned: true }, Maker::Cpu { pinned: false });
     let mut wrong = 0;
     let form = |dtype| Form { batches, batch: 32, side_px: 128, dtype };

@@ -1,5 +1,6 @@
 //! Custom transforms: salt noise in code of its own, and a jigger composed of the crate's operations.
 
+use warpfeed::ops::Resize;
 use warpfeed::{
     DType, Layout, Pipeline, Result,
     image::{Image, JpegOptions, Size, encode_jpeg},
@@ -61,9 +62,9 @@ fn main() -> Result<()> {
     let black = encode_jpeg(&Image::new(Size::new(80, 60)), &JpegOptions::default())?;
     let pipeline = Pipeline::builder(EncodedImages::new((0..6).map(|label| (black.clone(), label))))
         .shuffle(3)
-        .augment(Jigger)
-        .resize(Size::new(64, 64))
-        .augment(Salt { most: 0.1 })
+        .transform(Jigger)
+        .transform(Resize::new(Size::new(64, 64)))
+        .transform(Salt { most: 0.1 })
         .output(DType::U8, Layout::Nhwc)
         .build()?;
     for batch in pipeline.epoch(0) {

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use warpfeed::ops::random_resized_crop;
 use warpfeed::{
     DType, Error, Layout, Pipeline, Result,
     image::{Image, JpegOptions, Size, encode_jpeg},
-    source::{Sample, Source, Want},
+    source::{ReadRequest, Sample, Source},
 };
 
 /// Encoded images one after the other, and their places.
@@ -29,7 +30,7 @@ impl Source for Packed {
     }
 
     /// Lends the bytes of the block. A source that must read into memory uses [`Sample::buffer`].
-    fn read<'a>(&'a self, index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, _want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let (place, _) = self.places.get(index as usize).ok_or_else(|| Error::Parameter {
             operation: "Packed::read",
             parameter: "index",
@@ -64,7 +65,7 @@ fn main() -> Result<()> {
     let pipeline = Pipeline::builder(packed)
         .batch_size(4)
         .shuffle(1)
-        .random_resized_crop(96)
+        .transform(random_resized_crop(96))
         .output(DType::U8, Layout::Nhwc)
         .build()?;
     let mut seen = 0;

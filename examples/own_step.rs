@@ -1,6 +1,7 @@
 //! Measures your own training step: how much of an epoch is training, and how much is waiting for batches?
 
 use std::time::{Duration, Instant};
+use warpfeed::ops::random_resized_crop;
 use warpfeed::{
     Batch, Pipeline, Result,
     image::{JpegOptions, encode_jpeg},
@@ -29,7 +30,8 @@ impl TrainingStep for Mean {
 fn main() -> Result<()> {
     let jpeg = |i: u32| encode_jpeg(&image(1, i.into(), i % 4, 4), &JpegOptions::default());
     let images = (0..32).map(|i| Ok((jpeg(i)?, i % 4))).collect::<Result<Vec<_>>>()?;
-    let pipeline = Pipeline::builder(EncodedImages::new(images)).batch_size(8).random_resized_crop(64).build()?;
+    let pipeline =
+        Pipeline::builder(EncodedImages::new(images)).batch_size(8).transform(random_resized_crop(64)).build()?;
     let (mut step, start, mut training) = (Mean(0.0), Instant::now(), Duration::ZERO);
     for batch in pipeline.epoch(0) {
         let (batch, start) = (batch?, Instant::now());

@@ -1,6 +1,8 @@
 //! Batches for training: `quick_start [DIR]`. DIR is a folder of class folders. Without it the program makes a few
 //! images.
 
+use warpfeed::ops::random_resized_crop;
+use warpfeed::ops::repeat;
 use warpfeed::{
     DType, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Result,
     ops::{random_horizontal_flip, random_rotation, random_vertical_flip},
@@ -19,8 +21,8 @@ fn main() -> Result<()> {
     let train = Pipeline::builder(ImageFolder::open(folder)?)
         .batch_size(16)
         .shuffle(42)
-        .repeat(4, [random_horizontal_flip(0.5), random_vertical_flip(0.5), random_rotation(-5.0..=5.0)])
-        .random_resized_crop(224)
+        .transform(repeat(4, [random_horizontal_flip(0.5), random_vertical_flip(0.5), random_rotation(-5.0..=5.0)]))
+        .transform(random_resized_crop(224))
         .normalize(IMAGENET_MEAN, IMAGENET_STD)
         .output(DType::F32, Layout::Nchw)
         .build()?;

@@ -1,6 +1,7 @@
 //! Several processes share an epoch, as in training on several GPUs: `mpirun -n 4 target/release/examples/ranks`, or
 //! the same under torchrun or srun. A process that is started alone is the only rank.
 
+use warpfeed::ops::random_resized_crop;
 use warpfeed::{Device, Pipeline, Rank, Result, image::Size, source::DecodedImages};
 
 fn main() -> Result<()> {
@@ -16,9 +17,9 @@ fn main() -> Result<()> {
         .shuffle(42)
         .partition(rank.partition())
         // Ranks exchange gradients after each batch, so all of them need the same number of batches.
-        .even(true)
+        .equal_batches(true)
         .threads(rank.threads())
-        .random_resized_crop(64)
+        .transform(random_resized_crop(64))
         .build()?;
     let (mut sizes, mut repeated, mut samples) = (Vec::new(), 0, Vec::new());
     for batch in train.epoch(0) {

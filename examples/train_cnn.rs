@@ -5,6 +5,7 @@
 
 use candle_core::{D, DType as CandleType, Device, Tensor};
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Linear, Module, Optimizer, VarBuilder, VarMap, conv2d, linear, loss};
+use warpfeed::ops::random_resized_crop;
 use warpfeed::{
     DType, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Result,
     source::{ImageFolder, Source},
@@ -69,7 +70,7 @@ fn main() -> Result<()> {
     let pipeline = Pipeline::builder(source)
         .batch_size(16)
         .shuffle(42)
-        .random_resized_crop(SIDE_PX)
+        .transform(random_resized_crop(SIDE_PX))
         .normalize(IMAGENET_MEAN, IMAGENET_STD)
         .output(DType::F32, Layout::Nchw)
         .build()?;

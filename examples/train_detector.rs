@@ -273,16 +273,16 @@ fn main() -> Result<()> {
         .batch_size(BATCH)
         .shuffle(42)
         .last_batch(LastBatch::Drop)
-        .augment(ScaleJitter::new(SIDE_PX).scale(0.8..=1.25))
-        .augment(FixedSizeCrop::new(SIDE_PX).fill(GRAY))
-        .augment(random_horizontal_flip(0.5))
+        .transform(ScaleJitter::new(SIDE_PX).scale(0.8..=1.25))
+        .transform(FixedSizeCrop::new(SIDE_PX).fill(GRAY))
+        .transform(random_horizontal_flip(0.5))
         .normalize(IMAGENET_MEAN, IMAGENET_STD)
         .build()?;
     let valid = Pipeline::builder(valid)
         .fields(["boxes", "labels"])
         .batch_size(BATCH)
         .sanitize(false)
-        .augment(Letterbox::new(SIDE_PX).fill(GRAY))
+        .transform(Letterbox::new(SIDE_PX).fill(GRAY))
         .normalize(IMAGENET_MEAN, IMAGENET_STD)
         .build()?;
 

@@ -86,7 +86,7 @@ impl Checkpoint {
 
 fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
     let path = path.into();
-    move |source| Error::Io { action, path, source }
+    move |source| Error::Io { action, path, source: source.into() }
 }
 
 fn candle(error: candle_core::Error) -> Error {
@@ -138,15 +138,15 @@ fn main() -> Result<()> {
     let train = Pipeline::builder(source)
         .batch_size(8)
         .shuffle(42)
-        .random_resized_crop(SIDE_PX)
-        .augment(random_horizontal_flip(0.5))
+        .transform(random_resized_crop(SIDE_PX))
+        .transform(random_horizontal_flip(0.5))
         .normalize(IMAGENET_MEAN, IMAGENET_STD)
         .targets(TargetSpec::soft(classes as u32))
         .mix(Mix::torchvision(0.2, 1.0))
         .build()?;
     let valid = Pipeline::builder(valid)
-        .resize_shorter(SIDE_PX)
-        .center_crop(SIDE_PX)
+        .transform(Resize::shorter_side(SIDE_PX))
+        .transform(CenterCrop::new(SIDE_PX))
         .normalize(IMAGENET_MEAN, IMAGENET_STD)
         .build()?;
 

@@ -213,16 +213,16 @@ fn main() -> Result<()> {
         .batch_size(BATCH)
         .shuffle(42)
         .last_batch(LastBatch::Drop)
-        .augment(RandomResize::new(SHORTER_PX))
-        .augment(random_horizontal_flip(0.5))
-        .augment(random_vertical_flip(0.5))
-        .augment(SegmentationCrop::new(SIDE_PX))
+        .transform(RandomResize::new(SHORTER_PX))
+        .transform(random_horizontal_flip(0.5))
+        .transform(random_vertical_flip(0.5))
+        .transform(SegmentationCrop::new(SIDE_PX))
         .normalize(IMAGENET_MEAN, IMAGENET_STD)
         .build()?;
     let valid = Pipeline::builder(valid)
         .fields(["labels", "masks"])
         .batch_size(BATCH)
-        .augment(Resize::shorter_side(EVALUATED_PX))
+        .transform(Resize::shorter_side(EVALUATED_PX))
         .normalize(IMAGENET_MEAN, IMAGENET_STD)
         .build_padded(DIVISOR)?;
 

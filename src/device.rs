@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 /// The device that runs the operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Device {
     /// The first GPU that can be used ([`available`](Self::available)); without one, the CPU. A line on standard error
     /// says which GPU was passed over, and why.
@@ -66,7 +67,7 @@ pub enum StreamPriority {
 /// formats. The crate's own decoder on the device makes the same pixels as the CPU decoder; nvJPEG's pixels differ a
 /// little.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DecodePath {
+pub enum JpegDecoder {
     /// The crate's own decoder on the device. The CPU decodes a share of the images where the device is the slower of
     /// the two, by their measured speeds. The bytes are those of [`Device::Cpu`], whichever decodes.
     #[default]
@@ -83,15 +84,15 @@ pub enum DecodePath {
     Hardware,
 }
 
-impl FromStr for DecodePath {
+impl FromStr for JpegDecoder {
     type Err = Error;
 
     /// Reads `auto`, `device`, `cpu`, `hybrid` or `hardware`.
     ///
     /// ```
-    /// # use warpfeed::DecodePath;
-    /// assert_eq!("hybrid".parse::<DecodePath>()?, DecodePath::Hybrid);
-    /// assert!("gpu".parse::<DecodePath>().is_err());
+    /// # use warpfeed::JpegDecoder;
+    /// assert_eq!("hybrid".parse::<JpegDecoder>()?, JpegDecoder::Hybrid);
+    /// assert!("gpu".parse::<JpegDecoder>().is_err());
     /// # Ok::<(), warpfeed::Error>(())
     /// ```
     fn from_str(text: &str) -> Result<Self> {

@@ -3,12 +3,13 @@
 use crate::address::without_secrets;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error, by who is at fault.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused to read or write. If the machine is at fault and not the file, the text ends in a
@@ -20,7 +21,7 @@ pub enum Error {
         /// The file or folder.
         path: PathBuf,
         /// The operating system's answer.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// The image's bytes are damaged, truncated, or not an image.
     #[error("cannot decode {format}: {message}")]
@@ -93,7 +94,7 @@ pub enum Error {
         remedy: &'static str,
     },
     /// Too many samples cannot be used: the data set or the machine is at fault, not the samples
-    /// ([`Builder::max_bad`](crate::Builder::max_bad)).
+    /// ([`PipelineBuilder::max_bad`](crate::PipelineBuilder::max_bad)).
     #[error("{bad} of {samples} samples cannot be used: {remedy}; the first is {first}")]
     TooManyBad {
         /// Number of samples that cannot be used.
@@ -125,7 +126,7 @@ pub enum Error {
     #[error("{source}")]
     Foreign {
         /// The caller's error.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Arc<dyn std::error::Error + Send + Sync>,
         /// Whether a sample is at fault, as the caller said.
         bad_sample: bool,
     },
@@ -165,7 +166,7 @@ pub enum Error {
         /// The thread's name.
         name: String,
         /// The operating system's answer.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// Code run by a worker thread panicked: a custom operation or source, or a defect of this crate.
     #[error("a worker thread panicked: {message}")]
@@ -259,12 +260,12 @@ impl Error {
     /// assert!(error.is_bad_sample());
     /// ```
     pub fn foreign(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::Foreign { source: error.into(), bad_sample: false }
+        Self::Foreign { source: Arc::from(error.into()), bad_sample: false }
     }
 
     /// Wraps an error of the caller's own code that is a sample's fault. The policy for bad samples decides about it.
     pub fn foreign_sample(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::Foreign { source: error.into(), bad_sample: true }
+        Self::Foreign { source: Arc::from(error.into()), bad_sample: true }
     }
 
     #[doc(hidden)]
@@ -284,7 +285,7 @@ impl Error {
     #[doc(hidden)]
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io { action, path, source }
+        move |source| Self::Io { action, path, source: source.into() }
     }
 
     /// An error with the message of a caught panic.

@@ -6,11 +6,12 @@
 //! Unlike torchvision's `ImageFolder`, a pipeline applies the EXIF orientation, unless [`Orientation::Ignore`] is set.
 //!
 //! A pipeline runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same device. With
-//! [`DecodePath::Auto`], [`Device`](DecodePath::Device) and [`Cpu`](DecodePath::Cpu) the bytes are the same on both. The CUDA
+//! [`JpegDecoder::Auto`], [`Device`](JpegDecoder::Device) and [`Cpu`](JpegDecoder::Cpu) the bytes are the same on both. The CUDA
 //! path is tested on a simulated device, and has run on an H100 and an H200.
 //!
 //! ```
 //! use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+//! use warpfeed::ops::repeat;
 //! use warpfeed::prelude::*;
 //!
 //! // Ten images in memory. `ImageFolder::open("imagenette2/train")?` reads a folder of class folders.
@@ -20,8 +21,8 @@
 //! let train = Pipeline::builder(EncodedImages::new(images))
 //!     .batch_size(4)
 //!     .shuffle(42)
-//!     .repeat(2, [random_horizontal_flip(0.5), random_rotation(-5.0..=5.0)])
-//!     .random_resized_crop(64)
+//!     .transform(repeat(2, [random_horizontal_flip(0.5), random_rotation(-5.0..=5.0)]))
+//!     .transform(random_resized_crop(64))
 //!     .normalize(IMAGENET_MEAN, IMAGENET_STD)
 //!     .output(DType::F32, Layout::Nchw)
 //!     .build()?;
@@ -44,17 +45,17 @@
 //! | --- | --- |
 //! | the names that most programs use | [`prelude`] |
 //! | reading samples | [`source`]: folders, lists, shards, streams, memory; [`Source`](source::Source) for your own |
-//! | describing a pipeline | [`Pipeline::builder`], [`Builder`], [`Preset`], [`Strategy`] |
+//! | describing a pipeline | [`Pipeline::builder`], [`PipelineBuilder`], [`Preset`], [`Strategy`] |
 //! | random transforms | [`ops`]: [`random_resized_crop`](ops::random_resized_crop) and others, [`CustomTransform`](ops::CustomTransform) for your own |
 //! | serving and evaluation, image by image | [`Preprocessor`], [`timm_ops`], [`hugging_face_ops`] |
 //! | equal pixels in training and serving | [`contract`], [`Preprocessor::from_contract`] |
-//! | several views of each image | [`Builder::views`], [`view`](view()), [`five_crop`], [`ten_crop`] |
-//! | boxes, masks and keypoints | [`fields`], [`Builder::fields`] |
+//! | several views of each image | [`PipelineBuilder::views`], [`view`](view()), [`five_crop`], [`ten_crop`] |
+//! | boxes, masks and keypoints | [`fields`], [`PipelineBuilder::fields`] |
 //! | explicit operations | [`Op`](ops::Op), [`Pipeline::recipe`], [`apply`](apply()) |
 //! | running it | [`Pipeline::epoch`], [`Epoch`], [`Batch`], [`Tensor`], [`Stats`] |
-//! | a GPU | [`Device`], [`DecodePath`], [`StreamPriority`], [`CudaBuffer`] |
-//! | batches in your own memory | [`Builder::batch_memory`], [`BatchMemory`], [`Tensor::into_block`] |
-//! | the order of samples | [`Sampler`], [`Partition`], [`Rank`] for processes that train together |
+//! | a GPU | [`Device`], [`JpegDecoder`], [`StreamPriority`], [`CudaBuffer`] |
+//! | batches in your own memory | [`PipelineBuilder::batch_memory`], [`BatchMemory`], [`Tensor::into_block`] |
+//! | the order of samples | [`ShardedOrder`], [`Partition`], [`Rank`] for processes that train together |
 //! | resuming after an interruption | [`EpochState`], [`Pipeline::resume`] |
 //! | looking at a batch later | [`Batch::receipts`], [`RunLog`], [`Replay`], [`Pipeline::stages`] |
 //! | single images | [`image`]: decoding, JPEG encoding, PNG and NumPy files, contact sheets |
@@ -67,13 +68,13 @@
 //!
 //! - A sample's pixels depend on the source, the operations, the seed, the epoch and the sample's index. They do not depend on
 //!   threads, batch size, prefetch, ranks or the machine, and a seed keeps its meaning in later versions. There are three
-//!   exceptions. Mixed pixels ([`Builder::mix`]) depend on the batch. In a stream, a sample's index is its place in the order of
+//!   exceptions. Mixed pixels ([`PipelineBuilder::mix`]) depend on the batch. In a stream, a sample's index is its place in the order of
 //!   delivery, so its pixels depend on the window and on the rank. Pixels that nvJPEG decodes depend on the card and its driver.
 //! - [`Strategy::Fused`] gives the bytes of [`Strategy::Sequential`].
 //! - Each epoch delivers every sample exactly once across all ranks, unless the pipeline asks for something else:
-//!   [`Builder::sampler`] and presets that repeat images, [`LastBatch::Drop`] and [`LastBatch::Pad`], [`Builder::even`],
-//!   [`Builder::limit`], [`OnError::Skip`] and [`OnError::Substitute`].
-//! - [`Builder::build`] refuses wrong parameters, and from then on memory is bounded: [`Pipeline::memory`].
+//!   [`PipelineBuilder::sampler`] and presets that repeat images, [`LastBatch::Drop`] and [`LastBatch::Pad`], [`PipelineBuilder::equal_batches`],
+//!   [`PipelineBuilder::limit`], [`OnError::Skip`] and [`OnError::Substitute`].
+//! - [`PipelineBuilder::build`] refuses wrong parameters, and from then on memory is bounded: [`Pipeline::memory`].
 //! - Dropping an [`Epoch`] joins its threads.
 //!
 //! # Errors
@@ -99,79 +100,69 @@
 // Nightly, as docs.rs has it: each name says which feature it takes.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[macro_use]
+mod options;
+
 mod address;
 mod apply;
-mod atomic;
 mod backend;
 pub mod contract;
 mod cuda;
 mod device;
 mod doctor;
-mod engine;
 mod error;
 pub mod fields;
-mod file;
-mod follow;
-mod forks;
 mod hex;
 mod interpolation;
-mod lock;
-mod memory;
 mod mix;
-mod npy;
-mod opening;
 pub mod ops;
+mod order;
+mod os;
+mod output;
 pub mod pack;
 mod pipeline;
 mod plan;
 mod preprocess;
 mod preset;
-mod rank;
 mod rng;
 mod sampler;
-mod sampling;
-mod sheet;
 pub mod source;
 #[cfg(feature = "cloud")]
 mod store;
 mod targets;
 mod tensor;
-mod threads;
 mod trace;
-mod unoptimized;
 
 // Under the paths that the other modules know.
 use warpfeed_image::{decode, encode, raster, simd};
 
-pub use apply::{ApplyOptions, apply, apply_with_fields};
-pub use backend::LeftToCpu;
+pub use apply::{ApplyOptions, Thumbnail, apply, apply_with_fields};
+pub use backend::CpuFallbacks;
 pub use cuda::CudaBuffer;
-pub use device::{DecodePath, Device, StreamPriority};
+pub use device::{Device, JpegDecoder, StreamPriority};
 pub use doctor::{Check, doctor};
 pub use error::{Error, Result};
 pub use mix::{Mix, MixMode, Mixed};
-pub use opening::Thumbnail;
 pub use ops::orientation::Orientation;
+pub use order::{EqualBatches, Order, Partition, Rank, ShardedOrder};
 pub use pipeline::{
-    BadLimit, BadSample, Batch, BatchImages, Bottleneck, Builder, CacheUsage, EntryPoints, Epoch, EpochState,
-    ImageCache, LastBatch, LogOptions, LogSummary, MemoryBound, OnError, PaddedImages, PaddedPipeline, Pipeline,
+    BadLimit, BadSample, Batch, BatchImages, Bottleneck, CacheUsage, EntryPoints, Epoch, EpochState, ImageCache,
+    LastBatch, LogOptions, LogSummary, MemoryBound, OnError, PaddedImages, PaddedPipeline, Pipeline, PipelineBuilder,
     PipelineGroup, RaggedPipeline, Receipt, Replay, RunLog, Stage, Stats, View, five_crop, ten_crop, view,
 };
 pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};
 pub use preset::{IMAGENET_MEAN, IMAGENET_STD, Preset};
-pub use rank::Rank;
-pub use sampler::{Even, Order, Partition, Sampler};
-pub use sampling::{EpochOrder, Sampling};
+pub use sampler::{EpochOrder, Sampler};
 pub use targets::{MAX_TARGET_BYTES, Target, TargetSpec, TargetType};
 pub use tensor::{
-    BatchMemory, DType, Element, FieldTensor, FieldValues, ImagesPlace, Layout, MemoryBlock, TargetBytes,
-    TargetElement, TargetTensor, Targets, Tensor,
+    BatchMemory, DType, DeviceOf, Element, FieldTensor, FieldValues, Layout, MemoryBlock, TargetBytes, TargetElement,
+    TargetTensor, Targets, Tensor,
 };
 
 /// Single images: decoding, encoding, writing. Most of it is the crate `warpfeed-image`.
 pub mod image {
-    pub use crate::sheet::{contact_sheet, write_image, write_png};
+    pub use crate::output::sheet::{contact_sheet, write_image, write_png};
     pub use crate::tensor::write_npy;
     pub use warpfeed_image::{
         ChromaSampling, Decoder, Error, Format, Header, Image, JpegColor, JpegOptions, Pixel, Rect, Size, encode_jpeg,
@@ -183,14 +174,14 @@ pub mod image {
 pub mod prelude {
     pub use crate::image::Size;
     pub use crate::ops::{
-        Interpolation, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing,
-        random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop, random_rotation,
-        random_vertical_flip, repeat,
+        CenterCrop, Interpolation, Resize, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation,
+        random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop,
+        random_rotation, random_vertical_flip,
     };
-    pub use crate::source::{Compose, EncodedImages, ImageFolder, RecordShards, Source};
+    pub use crate::source::{EncodedImages, ImageFolder, RecordShards, Source, SourceExt};
     pub use crate::{
-        Batch, Builder, DType, DecodePath, Device, Epoch, EpochState, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout,
-        OnError, Pipeline, Preset, Rank, Strategy, TargetSpec, Targets, view,
+        Batch, DType, Device, Epoch, EpochState, IMAGENET_MEAN, IMAGENET_STD, JpegDecoder, LastBatch, Layout, OnError,
+        Pipeline, PipelineBuilder, Preset, Rank, Strategy, TargetSpec, Targets,
     };
 }
 
@@ -202,8 +193,8 @@ pub mod internal {
     pub use crate::backend::Twice;
     pub use crate::backend::cuda::fatbin::keep_loaded;
     pub use crate::cuda::driver::driver_is_there;
-    pub use crate::memory::reserve;
     pub use crate::ops::orientation::oriented;
+    pub use crate::os::memory::reserve;
     pub use crate::pipeline::HostImages;
     pub use crate::rng::{Domain, SampleRng};
     #[cfg(feature = "candle")]
@@ -213,7 +204,7 @@ pub mod internal {
     pub const COMMIT: Option<&str> = option_env!("WARPFEED_COMMIT");
 
     pub mod atomic {
-        pub use crate::atomic::{
+        pub use crate::os::atomic::{
             LEFTOVER_AGE, folder_of, remove_leftovers, sync_folder, write, write_output, write_synced,
         };
     }
@@ -221,13 +212,13 @@ pub mod internal {
         pub use crate::backend::cuda::cards::{Card, cards, pci_addresses};
     }
     pub mod file {
-        pub use crate::file::{if_there, open_by, version_of_sample};
+        pub use crate::os::file::{if_there, open_by, version_of_sample};
     }
     pub mod hex {
         pub use crate::hex::{hex, unhex};
     }
     pub mod lock {
-        pub use crate::lock::{Lock, beside, is_held, only_writer};
+        pub use crate::os::lock::{Lock, beside, is_held, only_writer};
     }
     pub mod measure {
         pub use crate::backend::cuda::measure::Spin;
@@ -238,7 +229,7 @@ pub mod internal {
         pub use crate::backend::cuda::route::{is_jpeg_for_device, on_hardware};
     }
     pub mod threads {
-        pub use crate::threads::{MAX_THREADS, spawn_scoped};
+        pub use crate::os::threads::{MAX_THREADS, spawn_scoped};
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use warpfeed::{
     Batch, Device, Pipeline, Preset, Result, Strategy,
     ops::{CenterCrop, Transform, random_horizontal_flip, random_resized_crop, random_rotation, repeat},
-    source::{EncodedImages, Source, Want},
+    source::{EncodedImages, ReadRequest, Source},
 };
 use warpfeed_bench::augment_load::{self, augment_load};
 use warpfeed_bench::configurations::{self, configurations};
@@ -77,7 +77,7 @@ type Reads = Arc<Mutex<Vec<Instant>>>;
 /// Images that come slowly.
 fn slow(images: EncodedImages, delay: Duration, reads: &Reads) -> impl Source + use<> {
     let reads = Arc::clone(reads);
-    Asking(images, move |_, _: &Want<'_>| {
+    Asking(images, move |_, _: &ReadRequest<'_>| {
         reads.lock().unwrap().push(Instant::now());
         std::thread::sleep(delay);
         Ok(())
@@ -181,7 +181,8 @@ fn decoding_is_found() {
 /// What the run says must be what another clock says: of the whole, of the step, and of what is left.
 #[test]
 fn figures_agree_with_a_stopwatch() {
-    let pipeline = Pipeline::builder(source(24)).batch_size(4).threads(2).random_resized_crop(32).build().unwrap();
+    let pipeline =
+        Pipeline::builder(source(24)).batch_size(4).threads(2).transform(random_resized_crop(32)).build().unwrap();
     let mut step = Sleeping { length: Duration::from_millis(25), ..Sleeping::default() };
     let mut events = Vec::new();
     let mut on_event = |event: &Event| {
@@ -458,7 +459,7 @@ fn the_rates_of_diagnose_agree_with_a_stopwatch() {
 /// A run of a stated time ends in time, in the midst of an epoch.
 #[test]
 fn a_run_for_a_time_takes_that_time() {
-    let pipeline = Pipeline::builder(source(100)).batch_size(1).random_resized_crop(8).build().unwrap();
+    let pipeline = Pipeline::builder(source(100)).batch_size(1).transform(random_resized_crop(8)).build().unwrap();
     let mut step = Sleeping { length: Duration::from_millis(20), ..Sleeping::default() };
     let mut ignore = |_: &Event| Ok(());
     let mut run = TrainingRun::start(&mut step, &mut ignore);
@@ -467,7 +468,7 @@ fn a_run_for_a_time_takes_that_time() {
     assert!(times.seconds >= 0.3 && times.images() < 20, "{} s, {} images", times.seconds, times.images());
     assert_eq!(times.epochs.len(), 1);
     // Without an image there is nothing to go round and round.
-    let empty = Pipeline::builder(source(1)).limit(0).random_resized_crop(8).build().unwrap();
+    let empty = Pipeline::builder(source(1)).limit(0).transform(random_resized_crop(8)).build().unwrap();
     let mut run = TrainingRun::start(&mut step, &mut ignore);
     run.for_time(&empty, Duration::from_secs(60)).unwrap();
     assert_eq!(run.finish().steady(), None);

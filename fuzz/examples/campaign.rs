@@ -14,6 +14,7 @@ use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use warpfeed::ops::CenterCrop;
 use warpfeed::{
     Partition, Pipeline,
     image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg},
@@ -357,7 +358,7 @@ fn images() -> Vec<Vec<u8>> {
 fn texts() -> Vec<Vec<u8>> {
     let jpeg = encode_jpeg(&Image::new(Size::new(20, 15)), &JpegOptions::default()).expect("a JPEG");
     let source = EncodedImages::new([(jpeg.clone(), 0), (jpeg, 1)]);
-    let builder = Pipeline::builder(source).threads(0).batch_size(1).shuffle(3).center_crop(8);
+    let builder = Pipeline::builder(source).threads(0).batch_size(1).shuffle(3).transform(CenterCrop::new(8));
     let pipeline = |partition| builder.clone().partition(partition).build().expect("a good pipeline");
     let rank = |rank| pipeline(Partition::new(rank, 2).expect("a rank"));
     let one_of_two = rank(0).epoch(0).next().and_then(Result::ok).expect("a batch").state();

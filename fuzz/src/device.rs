@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, PoisonError};
 use warpfeed::{
-    BadLimit, DType, DecodePath, Device, Layout, OnError, Pipeline, Result,
+    BadLimit, DType, Device, JpegDecoder, Layout, OnError, Pipeline, Result,
     image::{Image, JpegOptions, Size, encode_jpeg, probe},
     ops::random_crop,
-    source::{Sample, Source, Want},
+    source::{ReadRequest, Sample, Source},
 };
 
 /// Side of the crop in pixels. Nothing is resized, so wrong pixels do not average out.
@@ -26,7 +26,7 @@ impl Source for Tried {
         3
     }
 
-    fn read<'a>(&'a self, index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, _want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index == 1 {
             sample.lend(&self.good);
             return Ok(());
@@ -62,11 +62,11 @@ impl Both {
                 .batch_size(3)
                 .threads(0)
                 .max_pixels(MAX_AREA_PX)
-                .augment(random_crop(SIDE_PX, 0))
+                .transform(random_crop(SIDE_PX, 0))
                 .output(DType::U8, Layout::Nhwc)
                 .on_error(OnError::Skip)
                 .max_bad(BadLimit::Count(3))
-                .decode(DecodePath::Device)
+                .jpeg_decoder(JpegDecoder::Device)
                 .device_memory(64 << 20)
                 .device(device)
                 .build()

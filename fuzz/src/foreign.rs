@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use warpfeed::ops::random_resized_crop;
 use warpfeed::{
     LogOptions, Pipeline, Replay, RunLog,
     image::{Image, JpegOptions, Size, encode_jpeg},
@@ -22,7 +23,7 @@ fn source() -> EncodedImages {
 }
 
 fn pipeline() -> Pipeline {
-    let builder = Pipeline::builder(source()).threads(0).batch_size(2).shuffle(3).random_resized_crop(8);
+    let builder = Pipeline::builder(source()).threads(0).batch_size(2).shuffle(3).transform(random_resized_crop(8));
     builder.build().expect("a good pipeline")
 }
 
@@ -99,7 +100,7 @@ fn packed() -> PathBuf {
 }
 
 fn options() -> PackOptions {
-    PackOptions { workers: 1, ..PackOptions::new(RecordFormat::WebDataset) }
+    PackOptions::new(RecordFormat::WebDataset).workers(1)
 }
 
 /// Reads a folder with this manifest: verifies it, opens it, and packs into it again.

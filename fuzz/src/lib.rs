@@ -13,6 +13,7 @@ pub use written::{contract, metadata, targets, transforms};
 use std::cell::{OnceCell, RefCell};
 use std::fs;
 use std::path::{Path, PathBuf};
+use warpfeed::ops::CenterCrop;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
     ApplyOptions, EpochState, Error, OnError, Pipeline, Result, apply,
@@ -20,8 +21,8 @@ use warpfeed::{
     image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe},
     ops::Op,
     source::{
-        EncodedImages, IdxFile, ListFile, ParquetFiles, RecordFormat, RecordOptions, RecordShards, RecordStream,
-        Sample, Source, Stream as _, StreamOptions, StreamStart, Want,
+        EncodedImages, IdxFile, ListFile, ParquetFiles, ReadRequest, RecordFormat, RecordOptions, RecordShards,
+        RecordStream, Sample, Source, Stream as _, StreamOptions, StreamStart,
     },
 };
 use warpfeed_image::decode::{
@@ -87,7 +88,7 @@ fn file(name: &str, data: &[u8]) -> PathBuf {
 
 /// Options that keep no index: each file is scanned.
 fn options() -> RecordOptions {
-    RecordOptions { keep_index: false, boxes: Some(BoxFormat::Xywh), ..RecordOptions::default() }
+    RecordOptions::default().keep_index(false).boxes(Some(BoxFormat::Xywh))
 }
 
 /// Reads every sample, its targets and its fields. Failures must be the sample's fault.
@@ -106,7 +107,7 @@ fn read_all(source: &dyn Source) {
         }
         for name in ["boxes", "labels", "area", "mask", "masks", "keypoints"].map(str::to_owned) {
             let mut sample = Sample::default();
-            if let Err(error) = source.read(index, &Want::IMAGE.and_fields(&[name]), &mut sample) {
+            if let Err(error) = source.read(index, &ReadRequest::IMAGE.and_fields(&[name]), &mut sample) {
                 assert!(error.is_bad_sample() || error.is_parameter(), "{error}");
             }
         }
@@ -237,7 +238,7 @@ pub fn baseline(data: &[u8]) {
     for (max_side_px, restarts) in [(None, false), (None, true), (Some(9), true)] {
         let source = EncodedImages::new([(data.to_vec(), 0)]);
         let out = folder().join("packed");
-        let packing = PackOptions { baseline: true, restarts, workers: 1, max_side_px, ..PackOptions::new(format) };
+        let packing = PackOptions::new(format).baseline(true).restarts(restarts).workers(1).max_side_px(max_side_px);
         if let Ok(report) = pack(&source, &out, &packing, &mut |_| {}) {
             let packed = RecordShards::open(format, &report.shards, &options()).expect("shards that were just written");
             image(&packed.encoded(0).expect("the image that was packed"));
@@ -315,7 +316,8 @@ pub fn stream(data: &[u8]) {
         let options = StreamOptions { records: options(), window: 3 };
         let Ok(stream) = RecordStream::open(format, [path], options) else { return };
         let pipeline = Pipeline::builder(stream).threads(0).max_pixels(MAX_AREA_PX).on_error(OnError::Skip);
-        let pipeline = pipeline.shuffle(1).batch_size(4).center_crop(8).build().expect("a good pipeline");
+        let pipeline =
+            pipeline.shuffle(1).batch_size(4).transform(CenterCrop::new(8)).build().expect("a good pipeline");
         let batches = pipeline.epoch(0).take_while(Result::is_ok).count();
         assert!(batches <= data.len() / 8 + 1);
     }
@@ -356,12 +358,13 @@ pub fn json(data: &[u8]) {
         encode_jpeg(&image, &JpegOptions::default()).expect("a JPEG")
     });
     if let Ok(ops) = serde_json::from_slice::<Vec<Op>>(data) {
-        let options = ApplyOptions { max_pixels: MAX_AREA_PX, ..ApplyOptions::default() };
+        let options = ApplyOptions::default().max_pixels(MAX_AREA_PX);
         let _ = JPEG.with(|jpeg| apply(jpeg, &ops, &options));
     }
     if let Ok(state) = serde_json::from_slice::<EpochState>(data) {
         let source = EncodedImages::new(JPEG.with(|jpeg| [(jpeg.clone(), 0), (jpeg.clone(), 1)]));
-        let pipeline = Pipeline::builder(source).threads(0).batch_size(1).shuffle(3).center_crop(8).build();
+        let pipeline =
+            Pipeline::builder(source).threads(0).batch_size(1).shuffle(3).transform(CenterCrop::new(8)).build();
         if let Ok(epoch) = pipeline.expect("a good pipeline").resume(&state) {
             assert!(epoch.count() <= 2);
         }

@@ -2,6 +2,7 @@
 
 use crate::{MAX_AREA_PX, file};
 use std::fs;
+use warpfeed::ops::CenterCrop;
 use warpfeed::{
     BadLimit, OnError, Pipeline, Target, TargetSpec,
     contract::Contract,
@@ -28,7 +29,7 @@ pub fn targets(data: &[u8]) {
     let pipeline = Pipeline::builder(source)
         .threads(0)
         .batch_size(1)
-        .center_crop(8)
+        .transform(CenterCrop::new(8))
         .on_error(OnError::Skip)
         .max_bad(BadLimit::Count(2));
     let pipeline = pipeline.targets(spec.field("field")).build().expect("a good pipeline");

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::Result;
-use crate::source::{Reader, Sample, Source, Want};
+use crate::source::{ReadRequest, Reader, Sample, Source};
 use crate::targets::Found;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ unsafe impl Sync for Encoded {}
 
 impl Encoded {
     /// Reads the wanted part of sample `index`, into `buffer` if the source does not lend its own memory.
-    pub(crate) fn read(reader: &Reader, index: u64, want: &Want<'_>, buffer: Vec<u8>) -> Result<(Self, Found)> {
+    pub(crate) fn read(reader: &Reader, index: u64, want: &ReadRequest<'_>, buffer: Vec<u8>) -> Result<(Self, Found)> {
         let source = match reader {
             Reader::DataSet(source) => source,
             Reader::Stream(feed) => {

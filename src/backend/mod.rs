@@ -8,10 +8,10 @@
 
 mod any;
 mod cpu;
+mod cpu_fallbacks;
 pub(crate) mod cuda;
 mod encoded;
 mod exchange;
-mod left_to_cpu;
 mod open;
 mod options;
 mod spares;
@@ -20,9 +20,9 @@ mod work_stats;
 
 pub(crate) use any::{AnyBackend, AnyBatch, AnyWorker};
 pub(crate) use cpu::masks;
+pub use cpu_fallbacks::CpuFallbacks;
 pub(crate) use encoded::Encoded;
 pub(crate) use exchange::{End, Finished, MasksOfView, PlannedMask, PlannedSample, Settled};
-pub use left_to_cpu::LeftToCpu;
 pub(crate) use open::{Open, open};
 pub(crate) use options::{CallersMemory, MAX_BATCH_BYTES, OutputForm, PixelForm, RunOptions, Strides};
 pub use twice::Twice;

@@ -1,7 +1,7 @@
 //! Settings for turning samples into batches.
 
 use crate::decode::{DecodeOptions, EntryPointStore};
-use crate::device::{DecodePath, StreamPriority};
+use crate::device::{JpegDecoder, StreamPriority};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use crate::tensor::{BatchMemory, DType, Layout, Storage, Tensor};
@@ -22,7 +22,7 @@ pub(crate) struct RunOptions {
     /// The outputs of a batch: one for each view, or a single one of images of any size. They differ only in image size
     /// and number of images; tables and kernels are made for the first one's elements.
     pub(crate) outputs: Vec<OutputForm>,
-    pub(crate) decode: DecodePath,
+    pub(crate) jpeg_decoder: JpegDecoder,
     pub(crate) accept_truncated: bool,
     /// Entry points of images that were decoded before.
     pub(crate) entry_points: Option<Arc<EntryPointStore>>,
@@ -53,7 +53,7 @@ impl Default for RunOptions {
     fn default() -> Self {
         Self {
             outputs: Vec::new(),
-            decode: DecodePath::default(),
+            jpeg_decoder: JpegDecoder::default(),
             accept_truncated: false,
             entry_points: None,
             batch_size: 32,

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::image::{Image, JpegOptions, encode_jpeg};
     use crate::ops::{GaussianBlur, Transform, color_jitter, random_resized_crop, random_rotation};
-    use crate::pipeline::{Builder, Pipeline, view};
+    use crate::pipeline::{Pipeline, PipelineBuilder, view};
     use crate::raster::Size;
     use crate::source::EncodedImages;
     use crate::tensor::Tensor;
@@ -84,7 +84,7 @@ mod tests {
         ];
         for list in lists {
             let several = [view(list.clone()).times(2), view([crop()])];
-            let one = || list.iter().cloned().fold(Pipeline::builder(images()), Builder::augment);
+            let one = || list.iter().cloned().fold(Pipeline::builder(images()), PipelineBuilder::transform);
             for builder in [one(), Pipeline::builder(images()).views(several)] {
                 let builder = builder.threads(1).device(Device::Cpu);
                 let first = |pipeline: Pipeline| {

@@ -1,6 +1,6 @@
 //! Counts of a back end: images by decoder, and time taken.
 
-use super::LeftToCpu;
+use super::CpuFallbacks;
 use crate::decode::PriorKnowledge;
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) struct Decoded {
     /// Images that the crate's own decoder on a device decoded from entry points.
     pub(crate) device_entry_points: u64,
     /// Images that the crate's own device decoder left to the CPU, by reason.
-    pub(crate) left: LeftToCpu,
+    pub(crate) left: CpuFallbacks,
 }
 
 impl From<PriorKnowledge> for Decoded {

@@ -19,16 +19,16 @@ pub use causes::Cause;
 pub use compare::{Comparison, Difference, ProbeOutcome, ProbeResult};
 pub use probes::write_probes;
 
+use crate::apply::opening::Thumbnail;
 use crate::apply::{ApplyOptions, apply};
-use crate::atomic;
 use crate::error::{Error, Result};
-use crate::file::read_text_limited;
 use crate::hex::hex;
-use crate::opening::Thumbnail;
 use crate::ops::check::check_ops;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
 use crate::ops::{Op, Transform};
+use crate::os::atomic;
+use crate::os::file::read_text_limited;
 use crate::plan::Strategy;
 use crate::preprocess::{Preprocessor, PreprocessorOptions, explicit};
 use crate::preset::Preset;
@@ -139,7 +139,7 @@ impl Contract {
         })
     }
 
-    /// The contract of a preset without random draws, as [`Preprocessor::of`] runs it.
+    /// The contract of a preset without random draws, as [`Preprocessor::from_preset`] runs it.
     ///
     /// # Errors
     /// The errors of [`new`](Self::new); [`Error::Parameter`] for a preset with random draws.
@@ -240,7 +240,7 @@ impl Contract {
             max_batch: options.max_batch,
             threads: options.threads,
             device: options.device,
-            decode: options.decode,
+            jpeg_decoder: options.jpeg_decoder,
             max_pixels: options.max_pixels,
         }
     }
@@ -288,7 +288,7 @@ impl Contract {
 impl Preprocessor {
     /// A preprocessor that keeps a contract: its operations and settings, on `options`' device, with as many threads
     /// and images in a call. It makes tensors of all probe images, and refuses to start if one is not the contract's.
-    /// With [`DecodePath::Cpu`](crate::DecodePath::Cpu), `Device` and `Exact` pixels are the same everywhere; nvJPEG's
+    /// With [`JpegDecoder::Cpu`](crate::JpegDecoder::Cpu), `Device` and `Exact` pixels are the same everywhere; nvJPEG's
     /// are not, and break a contract that was written without it.
     ///
     /// # Errors
@@ -326,7 +326,7 @@ fn stage(image: &[u8], operations: &[Op], options: &PreprocessorOptions) -> Resu
         accept_truncated: options.accept_truncated,
         max_pixels: options.max_pixels,
         device: options.device,
-        decode: options.decode,
+        jpeg_decoder: options.jpeg_decoder,
     };
     match apply(image, operations, &options) {
         Ok(tensor) => Ok(Some(tensor)),

@@ -2,9 +2,9 @@
 
 use crate::apply::{ApplyOptions, apply};
 use crate::error::{Error, Result};
-use crate::file::read_limited;
-use crate::npy;
 use crate::ops::orientation::Orientation;
+use crate::os::file::read_limited;
+use crate::output::npy;
 use crate::raster::Size;
 use crate::tensor::{DType, Layout, Tensor};
 use half::{bf16, f16};

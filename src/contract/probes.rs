@@ -3,9 +3,9 @@
 //! They are made by arithmetic on whole numbers, so every machine makes the same bytes. A contract holds digests of
 //! what becomes of them. So they must not change: other images are another [`VERSION`].
 
-use crate::atomic;
 use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg};
 use crate::error::{Error, Result};
+use crate::os::atomic;
 use crate::raster::{Image, Size};
 use std::io::Write;
 use std::path::Path;
@@ -69,7 +69,11 @@ pub(super) enum Kind {
 /// [`Error::Io`] if the folder cannot be made or written.
 pub fn write_probes(folder: impl AsRef<Path>) -> Result<usize> {
     let folder = folder.as_ref();
-    std::fs::create_dir_all(folder).map_err(|source| Error::Io { action: "create", path: folder.into(), source })?;
+    std::fs::create_dir_all(folder).map_err(|source| Error::Io {
+        action: "create",
+        path: folder.into(),
+        source: source.into(),
+    })?;
     let probes = probes()?;
     for probe in &probes {
         atomic::write_output(&folder.join(probe.name), |file| file.write_all(&probe.bytes))?;

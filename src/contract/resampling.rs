@@ -4,7 +4,7 @@
 //! rounded to bytes at the end, so results are within 1 of OpenCV's, which computes with weights of 11 bits.
 
 use crate::error::Result;
-use crate::memory;
+use crate::os::memory;
 use crate::raster::{Image, Size};
 use std::f64::consts::PI;
 

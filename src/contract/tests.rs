@@ -161,7 +161,7 @@ fn bytes_are_compared_as_images_too() {
             let Some(tensor) = stage(&probe.bytes, &operations()[..2], &options).unwrap() else { continue };
             let mut image = crate::raster::Image::from_rgb(Size::new(56, 56), tensor.as_bytes().unwrap()).unwrap();
             image.pixels_mut().iter_mut().filter(|_| reversed).for_each(|pixel| pixel.swap(0, 2));
-            crate::sheet::write_png(&image, folder.path().join(format!("{}.png", probe.stem()))).unwrap();
+            crate::output::sheet::write_png(&image, folder.path().join(format!("{}.png", probe.stem()))).unwrap();
         }
         let found = contract.compare(folder.path(), 0.02).unwrap();
         let causes: Vec<&str> = found.causes.iter().map(|cause| cause.text.as_str()).collect();

@@ -9,7 +9,7 @@
 
 use crate::device::StreamPriority;
 use crate::error::{Error, Result};
-use crate::memory;
+use crate::os::memory;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::{CudaContext, sys};
 use std::ffi::{CString, c_void};

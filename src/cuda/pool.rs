@@ -5,7 +5,7 @@ use super::buffer::{Buffer, CudaBuffer, settle_aside};
 use super::driver::{self, Context, Event, MemoryPool, Stream};
 use crate::device::StreamPriority;
 use crate::error::{Error, Result};
-use crate::memory::Asked;
+use crate::os::memory::Asked;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 

@@ -4,7 +4,7 @@ use super::{BoxFormat, Boxes, Field, Fields, Mask, MaskKind, MaskOnDevice, MaskV
 use crate::cuda::CudaBuffer;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::memory;
+use crate::os::memory;
 use crate::raster::Size;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 ///     let labels = vec![7; boxes.len()];
 ///     Fields::new().with("boxes", Boxes::new(BoxFormat::Xyxy, boxes))?.with("labels", labels)
 /// });
-/// let pipeline = Pipeline::builder(source).fields(["boxes", "labels"]).resize(Size::new(20, 15)).build()?;
+/// let pipeline = Pipeline::builder(source).fields(["boxes", "labels"]).transform(Resize::new(Size::new(20, 15))).build()?;
 /// let batch = pipeline.epoch(0).next().unwrap()?;
 /// let fields = batch.fields(0).unwrap();
 /// assert_eq!((fields.offsets(), fields.batch_indices()), (vec![0, 1, 3], vec![0, 1, 1]));
@@ -266,16 +266,16 @@ impl BatchFields {
         self.planes(name, "a mask", |field| if let Field::Mask(mask) = field { Some(mask) } else { None })
     }
 
-    /// The values of further images of one size, one channel after the other: `[N, 1, H, W]` or `[N, 3, H, W]`. Images on a
+    /// The values of auxiliary images of one size, one channel after the other: `[N, 1, H, W]` or `[N, 3, H, W]`. Images on a
     /// device are copied, as by [`to_host`](Self::to_host).
     ///
     /// # Errors
     /// As of [`masks`](Self::masks).
-    pub fn further_images(&self, name: &str) -> Result<MaskValues> {
+    pub fn aux_images(&self, name: &str) -> Result<MaskValues> {
         if self.on_device.is_some() {
-            return self.to_host()?.further_images(name);
+            return self.to_host()?.aux_images(name);
         }
-        self.planes(name, "a further image", |field| match field {
+        self.planes(name, "an auxiliary image", |field| match field {
             Field::Image(image) => Some(image.as_mask()),
             _ => None,
         })
@@ -321,20 +321,20 @@ impl BatchFields {
         .masks(name)
     }
 
-    /// The values of further images in places of size `size`, one channel after the other: `[N, C, H, W]`. Each lies in the
+    /// The values of auxiliary images in places of size `size`, one channel after the other: `[N, C, H, W]`. Each lies in the
     /// upper left corner, and the rest has its fill. Images on a device are copied, as by [`to_host`](Self::to_host).
     ///
     /// # Errors
     /// As of [`padded_masks`](Self::padded_masks).
-    pub fn padded_further_images(&self, name: &str, size: Size) -> Result<MaskValues> {
+    pub fn padded_aux_images(&self, name: &str, size: Size) -> Result<MaskValues> {
         if self.on_device.is_some() {
-            return self.to_host()?.padded_further_images(name, size);
+            return self.to_host()?.padded_aux_images(name, size);
         }
         self.placed(name, size, |field| match field {
             Field::Image(image) => Ok(image.padded(name, size)?.into()),
-            _ => Err(other(name, "a further image")),
+            _ => Err(other(name, "an auxiliary image")),
         })?
-        .further_images(name)
+        .aux_images(name)
     }
 
     /// The fields of images of one size, with the field that `place` makes of the one of this name.

@@ -1,11 +1,11 @@
-//! Planes of a mask or a further image in the three bytes of a pixel, on their way through a plan.
+//! Planes of a mask or an auxiliary image in the three bytes of a pixel, on their way through a plan.
 //!
 //! Every step of a mask's plan copies whole pixels, so three bytes carry anything: one plane of 8 bits, both bytes of a
-//! plane of 16 bits, or a bit each of 24 objects' planes. Of a further image they carry the channels.
+//! plane of 16 bits, or a bit each of 24 objects' planes. Of an auxiliary image they carry the channels.
 
 use super::{Mask, MaskValues};
 use crate::error::Result;
-use crate::memory;
+use crate::os::memory;
 use crate::raster::{Pixel, Rect, Size};
 use bytemuck::Zeroable;
 use std::ops::Range;
@@ -15,7 +15,7 @@ const OBJECTS: usize = 24;
 /// Channels of an image that are moved at a time, a byte each.
 const CHANNELS: usize = 3;
 
-/// Planes of a mask or a further image that are moved together.
+/// Planes of a mask or an auxiliary image that are moved together.
 pub(crate) enum Carried<'a> {
     /// Up to three planes of 8 bits, a byte each.
     Bytes(Vec<&'a [u8]>),
@@ -29,7 +29,7 @@ pub(crate) enum Carried<'a> {
 pub(crate) fn groups(mask: &Mask) -> impl Iterator<Item = Carried<'_>> {
     let of_objects = mask.is_of_objects();
     mask.planes().chunks(if of_objects { OBJECTS } else { CHANNELS }).map(move |planes| {
-        // Several planes have 8 bits (`Mask::of_objects`, `FurtherImage::rgb`).
+        // Several planes have 8 bits (`Mask::of_objects`, `AuxImage::rgb`).
         if let Some(MaskValues::U16(values)) = planes.first().map(|plane| &**plane) {
             return Carried::Word(values);
         }

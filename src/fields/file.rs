@@ -1,13 +1,13 @@
 //! Fields as JSON files, beside which masks are PNG files.
 
 use super::{
-    BOXES, BoxFormat, Boxes, Clamping, Field, Fields, FurtherImage, KEYPOINTS, KeyPoints, LABELS, MASK, Mask,
+    AuxImage, BOXES, BoxFormat, Boxes, Clamping, Field, Fields, KEYPOINTS, KeyPoints, LABELS, MASK, Mask,
     PointConvention,
 };
-use crate::atomic;
 use crate::error::{Error, Result};
-use crate::file::read_limited;
 use crate::interpolation::Interpolation;
+use crate::os::atomic;
+use crate::os::file::read_limited;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ struct Written {
     keypoints: Option<WrittenKeyPoints>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mask: Option<WrittenMask>,
-    /// Further images, by the names of their fields.
+    /// Auxiliary images, by the names of their fields.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     images: BTreeMap<String, WrittenImage>,
 }
@@ -91,7 +91,7 @@ struct WrittenImage {
 /// Reads fields of a JSON file of the form `{"boxes": {"format": "XYXY", "values": [[x1, y1, x2, y2]], "clamping": "soft"},
 /// "labels": [3], "keypoints": {"values": [[x, y]], "convention": "corner"}, "mask": {"path": "mask.png", "fill": 255}}`.
 /// Each part may be missing. They become the fields `boxes`, `labels`, `keypoints` and `mask`; keypoints belong to no
-/// object. Further images are another part, `"images": {"depth": {"path": "depth.png", "interpolation": "nearest", "fill":
+/// object. Auxiliary images are another part, `"images": {"depth": {"path": "depth.png", "interpolation": "nearest", "fill":
 /// 0}}`, and become fields of their own names. Paths are relative to the file's folder, and images have at most `max_pixels`
 /// pixels.
 ///
@@ -131,7 +131,7 @@ pub fn read_fields(path: impl AsRef<Path>, max_pixels: u64) -> Result<Fields> {
             let got = format!("{}: the field {taken} twice", path.display());
             return Err(Error::parameter("read_fields", "images", "names of their own", got));
         }
-        let mut image = FurtherImage::from_encoded(&read(own)?, max_pixels)?.with_fill(fill);
+        let mut image = AuxImage::from_encoded(&read(own)?, max_pixels)?.with_fill(fill);
         if let Some(interpolation) = interpolation {
             image = image.with_interpolation(interpolation);
         }
@@ -142,7 +142,7 @@ pub fn read_fields(path: impl AsRef<Path>, max_pixels: u64) -> Result<Fields> {
 
 /// Writes the fields of an image of size `size`, as [`read_fields`] reads them, with whether each box is valid by
 /// torchvision's measure ([`Boxes::valid`]: sides of a pixel at least). The field `mask` becomes the PNG file
-/// `mask_path`, as `out.mask.png`, and a further image `depth` the file `out.depth.png` beside it. Other fields are not
+/// `mask_path`, as `out.mask.png`, and an auxiliary image `depth` the file `out.depth.png` beside it. Other fields are not
 /// written.
 ///
 /// # Errors

@@ -4,7 +4,7 @@ use super::keep_rows;
 use super::region::{Region, around};
 use crate::error::{Error, Result};
 use crate::interpolation::Interpolation;
-use crate::memory;
+use crate::os::memory;
 use crate::raster::Size;
 use bytemuck::Zeroable;
 use std::sync::Arc;
@@ -78,8 +78,8 @@ pub(crate) enum Kind {
     OfImage,
     /// A plane of 0 and 1 for each object.
     OfObjects,
-    /// The channels of a further image ([`FurtherImage`](super::FurtherImage)), with its filter.
-    Further(Option<Interpolation>),
+    /// The channels of an auxiliary image ([`AuxImage`](super::AuxImage)), with its filter.
+    Aux(Option<Interpolation>),
 }
 
 impl Mask {

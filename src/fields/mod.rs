@@ -1,7 +1,7 @@
-//! Fields of a sample beside its image: boxes, keypoints, masks, numbers of the objects in it, and further images.
+//! Fields of a sample beside its image: boxes, keypoints, masks, numbers of the objects in it, and auxiliary images.
 //!
 //! A [`Source`](crate::source::Source) hands them over with the image, and
-//! [`Builder::fields`](crate::Builder::fields) names those that a pipeline delivers. They follow the recipe that is
+//! [`PipelineBuilder::fields`](crate::PipelineBuilder::fields) names those that a pipeline delivers. They follow the recipe that is
 //! drawn for the image. docs/detection.md says where they equal torchvision's.
 //!
 //! Coordinates are in pixels from the upper left corner of the image: the whole image is the box (0, 0, W, H).
@@ -13,13 +13,13 @@
 // Boxes are computed in the format that they are given in, as torchvision computes them: each product and sum is rounded
 // to single precision, so that another format or another order would change last digits.
 
+mod aux_image;
 mod batch;
 mod boxes;
 pub(crate) mod carried;
 mod drawing;
 mod dropped;
 mod file;
-mod further_image;
 mod join;
 mod keypoints;
 mod mask;
@@ -29,13 +29,13 @@ mod png;
 pub(crate) mod region;
 mod turn;
 
+pub use aux_image::AuxImage;
 pub use batch::{BatchFields, Padded};
 pub use boxes::{BoxFormat, Boxes, Clamping};
 pub use drawing::draw;
 pub(crate) use dropped::DropRule;
 pub use dropped::DroppedObjects;
 pub use file::{read_fields, write_fields};
-pub use further_image::FurtherImage;
 pub use keypoints::{KeyPoints, PointConvention};
 pub(crate) use mask::Kind as MaskKind;
 pub use mask::{Mask, MaskValues};
@@ -66,8 +66,8 @@ pub enum Field {
     KeyPoints(KeyPoints),
     /// A mask of the image, or one for each object.
     Mask(Mask),
-    /// A further image: depth, the other of a stereo pair, another resolution.
-    Image(FurtherImage),
+    /// An auxiliary image: depth, the other of a stereo pair, another resolution.
+    Image(AuxImage),
     /// Whole numbers, one for each object: classes, ids.
     Integers(Vec<i64>),
     /// Numbers, one for each object.
@@ -121,7 +121,7 @@ into_field! {
     Boxes: Boxes,
     KeyPoints: KeyPoints,
     Mask: Mask,
-    Image: FurtherImage,
+    Image: AuxImage,
     Integers: Vec<i64>,
     Floats: Vec<f32>,
 }
@@ -216,13 +216,13 @@ impl Fields {
         self.named.is_empty()
     }
 
-    /// The fields that move as points do, and the rows of objects; not masks and further images.
+    /// The fields that move as points do, and the rows of objects; not masks and auxiliary images.
     pub(crate) fn without_masks(&self) -> Self {
         let named = self.named.iter().filter(|(_, field)| !matches!(field, Field::Mask(_) | Field::Image(_)));
         Self { named: named.cloned().collect() }
     }
 
-    /// Takes masks and further images out, with their names.
+    /// Takes masks and auxiliary images out, with their names.
     pub(crate) fn take_masks(&mut self) -> Vec<(Cow<'static, str>, Mask)> {
         let (mut masks, mut others) = (Vec::new(), Vec::with_capacity(self.named.len()));
         for (name, field) in self.named.drain(..) {

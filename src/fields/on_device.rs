@@ -1,11 +1,11 @@
-//! Masks and further images of a batch in device memory.
+//! Masks and auxiliary images of a batch in device memory.
 
-use super::{Field, FurtherImage, Mask, MaskKind, MaskValues};
+use super::{AuxImage, Field, Mask, MaskKind, MaskValues};
 use crate::cuda::CudaBuffer;
 use crate::raster::Size;
 use std::sync::Arc;
 
-/// A mask, or a further image, in device memory that it shares with others of its batch.
+/// A mask, or an auxiliary image, in device memory that it shares with others of its batch.
 #[derive(Debug, Clone)]
 pub(crate) struct MaskOnDevice {
     pub(crate) memory: Arc<CudaBuffer>,
@@ -32,7 +32,7 @@ impl MaskOnDevice {
         self.planes * self.room.area_px() as usize * self.value_bytes()
     }
 
-    /// The mask or further image, from the bytes of all of its memory.
+    /// The mask or auxiliary image, from the bytes of all of its memory.
     pub(super) fn to_field(&self, memory: &[u8]) -> Field {
         let value_bytes = self.value_bytes();
         let own = &memory[self.offset_bytes..][..self.len_bytes()];
@@ -49,6 +49,6 @@ impl MaskOnDevice {
         };
         let planes = own.chunks_exact(plane_bytes).map(plane).collect();
         let mask = Mask::of_planes(self.size, planes, self.kind, self.fill);
-        if let MaskKind::Further(_) = self.kind { FurtherImage::of_moved(mask).into() } else { mask.into() }
+        if let MaskKind::Aux(_) = self.kind { AuxImage::of_moved(mask).into() } else { mask.into() }
     }
 }

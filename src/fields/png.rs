@@ -2,7 +2,7 @@
 
 use super::{Mask, MaskValues, empty_plane};
 use crate::error::{Error, Result};
-use crate::memory;
+use crate::os::memory;
 use crate::raster::{Size, check_pixels};
 use png::{BitDepth, ColorType, Transformations};
 use std::io::Cursor;

@@ -1,7 +1,7 @@
 //! Fields of an image that is mirrored and turned by quarters, as an EXIF orientation tag says.
 
 use super::motion::Motion;
-use super::{DroppedObjects, Field, Fields, FurtherImage, Mask, MaskValues};
+use super::{AuxImage, DroppedObjects, Field, Fields, Mask, MaskValues};
 use crate::error::Result;
 use crate::raster::Size;
 
@@ -34,7 +34,7 @@ impl Fields {
             match field {
                 Field::Mask(mask) if mask.size() != size => return Err(Mask::unfit(mask.size(), size)),
                 Field::Mask(mask) => *mask = turned(mask, tag),
-                Field::Image(image) => *image = FurtherImage::of_moved(turned(image.as_mask(), tag)),
+                Field::Image(image) => *image = AuxImage::of_moved(turned(image.as_mask(), tag)),
                 Field::Boxes(_) | Field::KeyPoints(_) | Field::Integers(_) | Field::Floats(_) => {}
             }
         }

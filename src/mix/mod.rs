@@ -14,7 +14,7 @@ use crate::targets::{TargetSpec, TargetType};
 use std::fmt;
 use std::str::FromStr;
 
-/// MixUp and CutMix of whole batches ([`Builder::mix`](crate::Builder::mix)), as in torchvision or timm.
+/// MixUp and CutMix of whole batches ([`PipelineBuilder::mix`](crate::PipelineBuilder::mix)), as in torchvision or timm.
 ///
 /// MixUp blends each image with its partner, and CutMix pastes a rectangle of the partner into it. Targets that are f32
 /// ([`TargetSpec`](crate::TargetSpec)) are blended by the same share. Without such targets, the labels of mixed images
@@ -32,7 +32,7 @@ use std::str::FromStr;
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let source = EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
 /// let pipeline = Pipeline::builder(source)
-///     .center_crop(8)
+///     .transform(CenterCrop::new(8))
 ///     .targets(TargetSpec::soft(4))
 ///     .mix(Mix::torchvision(0.2, 1.0))
 ///     .build()?;

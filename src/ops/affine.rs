@@ -8,7 +8,7 @@ use super::interpolations::Interpolations;
 use super::kernel::Kernel;
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{OnField, Op, Operation, Primitive};
+use super::{FieldContext, Op, Operation, Primitive};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -187,7 +187,7 @@ impl Operation for Affine {
         Ok(Motion::Affine(self.map_of_points(input, self.center)))
     }
 
-    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, how: &FieldContext) -> Result<Option<Op>> {
         how.same_size(Self::NAME)?;
         let filter = how.filter(self.interpolation, Interpolation::Bicubic);
         Ok(Some(self.interpolation(filter).fill(how.fill).into()))

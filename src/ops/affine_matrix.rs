@@ -5,7 +5,7 @@ use super::check::{finite_within, sides};
 use super::fill::Fill;
 use super::filter::Interpolation;
 use super::kernel::Kernel;
-use super::{OnField, Op, Operation, Primitive, SizeEffect};
+use super::{FieldContext, Op, Operation, Primitive, SizeEffect};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -106,7 +106,7 @@ impl Operation for AffineMatrix {
         affine_warp::inverse(self.matrix).map(Motion::Affine).ok_or_else(|| affine_warp::flattens(Self::NAME))
     }
 
-    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, how: &FieldContext) -> Result<Option<Op>> {
         how.same_size(Self::NAME)?;
         let filter = how.filter(self.interpolation, Interpolation::Bicubic);
         Ok(Some(self.interpolation(filter).fill(how.fill).into()))

@@ -3,7 +3,7 @@
 use super::check::sides;
 use super::fill::Fill;
 use super::kernel::Kernel;
-use super::{Crop, OnField, Op, Operation, Primitive, SizeEffect};
+use super::{Crop, FieldContext, Op, Operation, Primitive, SizeEffect};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -74,7 +74,7 @@ impl Operation for CenterCrop {
         Ok(Motion::Shift([-x, -y]))
     }
 
-    fn on_field(&self, input: Size, how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, input: Size, how: &FieldContext) -> Result<Option<Op>> {
         let (x, y) = self.place(input);
         let [x, y] = how.scaled(Self::NAME, [x, y])?;
         Ok(Some(Crop::new(x, y, how.scaled_size(Self::NAME, self.size())?).fill(Fill::Color(how.fill)).into()))

@@ -213,7 +213,7 @@ pub(crate) fn one_size(what: &'static str, size: Option<Size>) -> Result<Size> {
             what,
             "operations",
             "such that every image ends in the same size: end with a resize to a width and height, a crop, or a random \
-             resized crop (or deliver images of any size, with Builder::build_ragged or build_padded)",
+             resized crop (or deliver images of any size, with PipelineBuilder::build_ragged or build_padded)",
             "operations that leave the size to the image",
         )
     })

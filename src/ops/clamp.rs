@@ -1,7 +1,7 @@
 //! Cutting boxes at the edges of the image.
 
 use super::kernel::Kernel;
-use super::{OnField, Op, Operation, Primitive};
+use super::{FieldContext, Op, Operation, Primitive};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -30,7 +30,7 @@ impl Operation for Clamp {
         Ok(Motion::Clamp)
     }
 
-    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Ok(None)
     }
 }

@@ -5,7 +5,9 @@ use super::kernel::{CallRecorder, Kernel};
 use super::part::{Part, needs_a_pipeline};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Interpolation, KeepObjects, OnField, Op, Operation, Pass, Primitive, Reach, Resize, Sanitize};
+use super::{
+    CpuPass, FieldContext, Interpolation, KeepObjects, Op, Operation, Pass, Primitive, Reach, Resize, Sanitize,
+};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::fields::motion::{Join, Motion, Shown};
@@ -71,7 +73,7 @@ impl Operation for CopyPaste {
         Ok(Motion::Join(Join { at: [0; 2], others, shown: Shown::Objects { margin, refit } }))
     }
 
-    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Err(needs_a_pipeline(Self::NAME))
     }
 }
@@ -125,8 +127,8 @@ impl Pass for CopyPaste {
 /// let source = EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
 /// let pipeline = Pipeline::builder(source.fields(["boxes", "masks"], move |_| Ok(fields.clone())))
 ///     .fields(["boxes", "masks"])
-///     .augment(RandomCopyPaste::new())
-///     .center_crop(8)
+///     .transform(RandomCopyPaste::new())
+///     .transform(CenterCrop::new(8))
 ///     .build()?;
 /// assert!(pipeline.recipe(0, 0)?.iter().any(|op| matches!(op, Op::CopyPaste(_))));
 /// # Ok::<(), warpfeed::Error>(())
@@ -167,11 +169,11 @@ impl RandomTransform for RandomCopyPaste {
         Ok(())
     }
 
-    fn sees_sample(&self) -> bool {
+    fn depends_on_annotations(&self) -> bool {
         true
     }
 
-    fn hides_objects(&self) -> bool {
+    fn may_drop_objects(&self) -> bool {
         true
     }
 

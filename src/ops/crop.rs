@@ -6,7 +6,7 @@ use super::fill::{Fill, opaque};
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{OnField, Op, Operation, Primitive, SizeEffect};
+use super::{FieldContext, Op, Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::{Image, Rect, Size};
@@ -74,7 +74,7 @@ impl Operation for Crop {
         Ok(Motion::Shift([-self.x, -self.y]))
     }
 
-    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, how: &FieldContext) -> Result<Option<Op>> {
         let [x, y] = how.scaled(Self::NAME, [self.x, self.y])?;
         let size = how.scaled_size(Self::NAME, Size::new(self.width, self.height))?;
         Ok(Some(Self::new(x, y, size).fill(Fill::Color(how.fill)).into()))

@@ -2,7 +2,7 @@
 
 use super::kernel::CallRecorder;
 use super::transform::Transform;
-use super::{CpuPass, OnField, Op, Operation, Pass, Primitive, Reach, SizeEffect};
+use super::{CpuPass, FieldContext, Op, Operation, Pass, Primitive, Reach, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::motion::{Motion, PointFunction};
 use crate::raster::{Image, Rect, Size};
@@ -135,7 +135,7 @@ impl Operation for Custom {
         }
     }
 
-    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         if self.moves_pixels() {
             Err(self.unknown("masks", "leave masks out, or draw operations of this crate"))
         } else {

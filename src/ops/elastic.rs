@@ -8,10 +8,10 @@ use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::noise::{self, KEYS};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, OnField, Op, Operation, Pass, Primitive, Reach};
+use super::{CpuPass, FieldContext, Op, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::fields::motion::{Displacements, Motion};
-use crate::memory;
+use crate::os::memory;
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
 use serde::{Deserialize, Serialize};
@@ -208,7 +208,7 @@ impl Operation for Elastic {
         Ok(Motion::Displaced(Displacements { width: input.width, pairs: self.displacements(input)? }))
     }
 
-    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, how: &FieldContext) -> Result<Option<Op>> {
         how.same_size(Self::NAME)?;
         let filter = how.filter(self.interpolation, Interpolation::Bilinear);
         Ok(Some(self.interpolation(filter).fill(how.fill).into()))

@@ -2,7 +2,7 @@
 
 use super::kernel::Kernel;
 use super::turn::Turn;
-use super::{OnField, Op, Operation, Primitive};
+use super::{FieldContext, Op, Operation, Primitive};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -30,7 +30,7 @@ impl Operation for Hflip {
         Ok(Motion::MirrorX)
     }
 
-    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Ok(Some((*self).into()))
     }
 }
@@ -67,7 +67,7 @@ impl Operation for Vflip {
         Ok(Motion::MirrorY)
     }
 
-    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Ok(Some((*self).into()))
     }
 }

@@ -1,7 +1,7 @@
 //! Dropping objects by their numbers.
 
 use super::kernel::Kernel;
-use super::{OnField, Op, Operation, Primitive};
+use super::{FieldContext, Op, Operation, Primitive};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -65,7 +65,7 @@ impl Operation for KeepObjects {
         Ok(Motion::Keep(self.rows.clone()))
     }
 
-    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Ok(None)
     }
 }

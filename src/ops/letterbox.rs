@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// use warpfeed::{ops::{Letterbox, Op}, prelude::*};
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).augment(Letterbox::new(64)).build()?;
+/// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).transform(Letterbox::new(64)).build()?;
 /// let recipe = pipeline.recipe(0, 0)?;
 /// assert!(matches!(&recipe[..], [Op::Resize(_), Op::Pad(pad)] if (pad.left, pad.top) == (0, 8)));
 /// # Ok::<(), warpfeed::Error>(())

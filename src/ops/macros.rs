@@ -70,7 +70,7 @@ macro_rules! keeps_places {
         fn on_field(
             &self,
             _input: $crate::raster::Size,
-            _how: &$crate::ops::OnField,
+            _how: &$crate::ops::FieldContext,
         ) -> $crate::error::Result<Option<$crate::ops::Op>> {
             Ok(None)
         }

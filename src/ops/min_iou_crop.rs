@@ -87,7 +87,7 @@ impl RandomTransform for MinIouCrop {
         SizeEffect::Varies
     }
 
-    fn sees_sample(&self) -> bool {
+    fn depends_on_annotations(&self) -> bool {
         true
     }
 

@@ -5,7 +5,7 @@ use super::kernel::{CallRecorder, Kernel};
 use super::part::{Part, needs_a_pipeline};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, OnField, Op, Operation, Pass, Primitive, Reach, Resize};
+use super::{CpuPass, FieldContext, Op, Operation, Pass, Primitive, Reach, Resize};
 use crate::error::{Error, Result};
 use crate::fields::motion::{Join, Motion, Shown};
 use crate::raster::{Rect, Size};
@@ -52,7 +52,7 @@ impl Operation for MixUp {
         Ok(Motion::Join(Join { at: [0; 2], others, shown: Shown::Blended }))
     }
 
-    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Err(needs_a_pipeline(Self::NAME))
     }
 }
@@ -80,7 +80,7 @@ impl Pass for MixUp {
 
 /// Blends the image with another sample by a share from Beta(alpha, alpha), and joins the objects of both: Ultralytics'
 /// `MixUp`, which [`Maybe`](super::Maybe) gives a probability. The label and the target stay those of the sample;
-/// [`Builder::mix`](crate::Builder::mix) is MixUp for classification.
+/// [`PipelineBuilder::mix`](crate::PipelineBuilder::mix) is MixUp for classification.
 ///
 /// The other is any sample of the source, after the transforms that come before this one in the pipeline, with draws of
 /// its own; if its size differs, it is resized to the image's.
@@ -92,8 +92,8 @@ impl Pass for MixUp {
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let pipeline = Pipeline::builder(EncodedImages::new((0..4).map(|label| (jpeg.clone(), label))))
-///     .random_resized_crop(16)
-///     .augment(maybe(0.9, [RandomMixUp::new(32.0).into()]))
+///     .transform(random_resized_crop(16))
+///     .transform(maybe(0.9, [RandomMixUp::new(32.0).into()]))
 ///     .build()?;
 /// let mixed = |index| pipeline.recipe(0, index).map(|recipe| matches!(recipe.last(), Some(Op::MixUp(_))));
 /// assert!(mixed(0)? || mixed(1)?);

@@ -3,7 +3,7 @@
 //! An [`Op`] gives the bytes of torchvision on PIL images, with Pillow 13; docs/operations.md lists the few exceptions
 //! and the operations that follow another library. [`apply`](crate::apply()) runs a list of operations on one image. A
 //! [`Transform`] draws its operations for each sample and epoch: [`random_resized_crop`], [`color_jitter`] and the
-//! other functions make transforms, and [`Builder::augment`](crate::Builder::augment) takes them. For a transform of
+//! other functions make transforms, and [`PipelineBuilder::transform`](crate::PipelineBuilder::transform) takes them. For a transform of
 //! your own implement [`CustomTransform`]; an operation of your own is an [`Op::Custom`].
 
 // Files. The file of an operation holds its parameters and their written form, validation, the size of its result, its
@@ -55,7 +55,7 @@
 // draft is the image.
 //
 // Fields. An operation's file says what it does to points (`Operation::motion`), with torchvision's numbers, and how it
-// acts on a mask or a further image (`Operation::on_field`). `fields/motion.rs` applies the one to boxes and keypoints;
+// acts on a mask or an auxiliary image (`Operation::on_field`). `fields/motion.rs` applies the one to boxes and keypoints;
 // a mask is an image that goes through the other. `PointMap` is another thing: it multiplies the maps of pixels, and
 // refuses passes whose pixels move in their own way (`Pass::moves_pixels`).
 
@@ -170,7 +170,7 @@ pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
 pub use interpolations::Interpolations;
 pub(crate) use moved_masks::ops_on_mask;
-pub(crate) use on_field::OnField;
+pub(crate) use on_field::FieldContext;
 pub use pad::PadMode;
 pub use part::Part;
 pub use point_map::PointMap;
@@ -232,11 +232,11 @@ pub(crate) trait Operation: fmt::Debug {
     /// What the operation does to points of an image of size `input`.
     fn motion(&self, input: Size) -> Result<Motion>;
 
-    /// The operation as it acts on a mask, or on a further image, of an image of size `input`. `None` if they pass by.
+    /// The operation as it acts on a mask, or on an auxiliary image, of an image of size `input`. `None` if they pass by.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if it cannot act on a further image of this size.
-    fn on_field(&self, input: Size, how: &OnField) -> Result<Option<Op>>;
+    /// [`Error::Unsupported`] if it cannot act on an auxiliary image of this size.
+    fn on_field(&self, input: Size, how: &FieldContext) -> Result<Option<Op>>;
 }
 
 /// A pass of an operation's own.
@@ -470,7 +470,7 @@ operations! {
     /// Blends with a smoothed version.
     "sharpness" sharpness::Sharpness,
     /// Adds up the image and the results of chains of operations.
-    "mix" weighted_sum::WeightedSum,
+    "weighted_sum" weighted_sum::WeightedSum,
     /// Adds rows and columns on each side.
     "pad" pad::Pad,
     /// Moves four points to four others.
@@ -564,8 +564,8 @@ impl Op {
         Ok(output)
     }
 
-    /// The operation as it acts on a mask, or on a further image, of an image of size `input`; `None` if they pass by.
-    pub(crate) fn on_field(&self, input: Size, how: &OnField) -> Result<Option<Self>> {
+    /// The operation as it acts on a mask, or on an auxiliary image, of an image of size `input`; `None` if they pass by.
+    pub(crate) fn on_field(&self, input: Size, how: &FieldContext) -> Result<Option<Self>> {
         self.operation().on_field(input, how)
     }
 

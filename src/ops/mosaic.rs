@@ -7,7 +7,7 @@ use super::part::{Part, needs_a_pipeline};
 use super::recipe::RecipeBuilder;
 use super::sanitize::Sanitize;
 use super::transform::RandomTransform;
-use super::{CpuPass, Crop, OnField, Op, Operation, Pass, Primitive, Reach, Resize, SizeEffect};
+use super::{CpuPass, Crop, FieldContext, Op, Operation, Pass, Primitive, Reach, Resize, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::motion::{Join, Motion, Shown};
 use crate::raster::{Pixel, Rect, Size};
@@ -108,7 +108,7 @@ impl Operation for Mosaic {
         Ok(Motion::Join(Join { at: self.at, others: others.collect::<Result<_>>()?, shown: Shown::Covering }))
     }
 
-    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Err(needs_a_pipeline(Self::NAME))
     }
 }
@@ -162,8 +162,8 @@ impl Pass for Mosaic {
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let pipeline = Pipeline::builder(EncodedImages::new((0..4).map(|label| (jpeg.clone(), label))))
-///     .augment(RandomMosaic::new(64))
-///     .augment(YoloPerspective::new(64))
+///     .transform(RandomMosaic::new(64))
+///     .transform(YoloPerspective::new(64))
 ///     .build()?;
 /// let recipe = pipeline.recipe(0, 0)?;
 /// assert!(recipe.iter().any(|op| matches!(op, Op::Mosaic(mosaic) if mosaic.parts.len() == 3)));

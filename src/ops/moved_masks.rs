@@ -1,19 +1,19 @@
-//! Masks and further images, as they are at a place among the transforms.
+//! Masks and auxiliary images, as they are at a place among the transforms.
 
 use super::filter::{Interpolation, PassOrder};
-use super::{OnField, Op};
+use super::{FieldContext, Op};
 use crate::error::{Error, Result};
-use crate::fields::{Field, Fields, FurtherImage, Mask, MaskKind, MaskValues, carried};
-use crate::memory;
+use crate::fields::{AuxImage, Field, Fields, Mask, MaskKind, MaskValues, carried};
+use crate::os::memory;
 use crate::raster::{Image, Rect, Size};
 
-/// The operations that move a mask, or a further image, as a recipe moves an image of size `stored`.
+/// The operations that move a mask, or an auxiliary image, as a recipe moves an image of size `stored`.
 ///
 /// # Errors
 /// [`Error::Unfit`] if a mask has not the image's size; the errors of operations.
 pub(crate) fn ops_on_mask(mask: &Mask, stored: Size, recipe: &[Op]) -> Result<Vec<Op>> {
     let interpolation = match mask.kind() {
-        MaskKind::Further(interpolation) => {
+        MaskKind::Aux(interpolation) => {
             refuse_blended_words(mask, interpolation)?;
             interpolation
         }
@@ -24,7 +24,7 @@ pub(crate) fn ops_on_mask(mask: &Mask, stored: Size, recipe: &[Op]) -> Result<Ve
     };
     let (mut ops, mut own, mut size) = (Vec::with_capacity(recipe.len()), mask.size(), stored);
     for op in recipe {
-        let how = OnField::new(carried::fill(mask), interpolation, own, size);
+        let how = FieldContext::new(carried::fill(mask), interpolation, own, size);
         if let Some(op) = op.on_field(size, &how)? {
             own = op.output_size(own)?;
             ops.push(op);
@@ -39,14 +39,14 @@ fn refuse_blended_words(mask: &Mask, interpolation: Option<Interpolation>) -> Re
     let is_wide = mask.planes().first().is_some_and(|plane| matches!(**plane, MaskValues::U16(_)));
     match interpolation {
         Some(other) if is_wide && other != Interpolation::Nearest => Err(Error::Unsupported {
-            feature: format!("a further image of 16 bits with the filter {other:?}"),
+            feature: format!("an auxiliary image of 16 bits with the filter {other:?}"),
             remedy: "move it by the nearest pixel (the default), or give it 8 bits".to_owned(),
         }),
         _ => Ok(()),
     }
 }
 
-/// The masks and further images among the fields of a stored image, after operations. Those of objects that operations have
+/// The masks and auxiliary images among the fields of a stored image, after operations. Those of objects that operations have
 /// dropped are left out.
 ///
 /// # Errors
@@ -64,7 +64,7 @@ pub(super) fn moved(fields: &Fields, ops: &[Op], stored: Size) -> Result<Fields>
     for (name, mask) in fields.take_masks() {
         let mask = one(&mask, ops, stored)?;
         let field: Field = match mask.kind() {
-            MaskKind::Further(_) => FurtherImage::of_moved(mask).into(),
+            MaskKind::Aux(_) => AuxImage::of_moved(mask).into(),
             MaskKind::OfImage | MaskKind::OfObjects => mask.into(),
         };
         masks.insert(name, field)?;
@@ -72,7 +72,7 @@ pub(super) fn moved(fields: &Fields, ops: &[Op], stored: Size) -> Result<Fields>
     Ok(masks)
 }
 
-/// A mask or a further image of a stored image after operations.
+/// A mask or an auxiliary image of a stored image after operations.
 pub(super) fn one(mask: &Mask, ops: &[Op], stored: Size) -> Result<Mask> {
     let ops = ops_on_mask(mask, stored, ops)?;
     if ops.is_empty() {

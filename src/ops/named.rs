@@ -47,8 +47,8 @@ impl Transform {
     /// let turn = || random_rotation(-5.0..=5.0).named("turn");
     /// let jitter = || color_jitter(0.4, 0.4, 0.4, 0.1);
     /// let source = EncodedImages::new([(jpeg, 0)]);
-    /// let alone = Pipeline::builder(source.clone()).augment(turn()).center_crop(8).build()?;
-    /// let with_jitter = Pipeline::builder(source).augment(jitter()).augment(turn()).center_crop(8).build()?;
+    /// let alone = Pipeline::builder(source.clone()).transform(turn()).transform(CenterCrop::new(8)).build()?;
+    /// let with_jitter = Pipeline::builder(source).transform(jitter()).transform(turn()).transform(CenterCrop::new(8)).build()?;
     /// let angle = |recipe: Vec<Op>| recipe.into_iter().find(|op| matches!(op, Op::Rotate(_)));
     /// assert_eq!(angle(alone.recipe(3, 0)?), angle(with_jitter.recipe(3, 0)?));
     /// # Ok::<(), warpfeed::Error>(())

@@ -1,12 +1,12 @@
-//! How operations act on masks and on further images of a sample.
+//! How operations act on masks and on auxiliary images of a sample.
 
 use super::filter::Interpolation;
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 
-/// The mask or further image that an operation acts on.
+/// The mask or auxiliary image that an operation acts on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OnField {
+pub(crate) struct FieldContext {
     /// Color outside.
     pub(crate) fill: [u8; 3],
     /// The field's own filter; `None` if it has the operation's.
@@ -16,7 +16,7 @@ pub(crate) struct OnField {
     image: Size,
 }
 
-impl OnField {
+impl FieldContext {
     pub(crate) fn new(fill: [u8; 3], interpolation: Option<Interpolation>, own: Size, image: Size) -> Self {
         Self { fill, interpolation, own, image }
     }
@@ -83,10 +83,10 @@ impl OnField {
 
     fn refused(&self, name: &'static str) -> Error {
         Error::Unsupported {
-            feature: format!("{name} of a {} image with a further image of {}", self.image, self.own),
+            feature: format!("{name} of a {} image with an auxiliary image of {}", self.image, self.own),
             remedy:
                 "both must move by whole pixels: flip, crop, pad and resize by multiples of the ratio, or bring the \
-                     further image to the image's size before"
+                     auxiliary image to the image's size before"
                     .to_owned(),
         }
     }

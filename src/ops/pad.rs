@@ -4,7 +4,7 @@ use super::check::{MAX_SIDE_PX, pixels};
 use super::descriptors::CropSample;
 use super::fill::Fill;
 use super::kernel::{CallRecorder, Kernel, KernelId};
-use super::{CpuPass, Crop, OnField, Op, Operation, Pass, Primitive, Reach, SizeEffect};
+use super::{CpuPass, Crop, FieldContext, Op, Operation, Pass, Primitive, Reach, SizeEffect};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::{Rect, Size};
@@ -149,7 +149,7 @@ impl Operation for Pad {
         Ok(Motion::Shift([self.left as i32, self.top as i32]))
     }
 
-    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, how: &FieldContext) -> Result<Option<Op>> {
         let [left, top, right, bottom] = [self.left, self.top, self.right, self.bottom];
         let (before, after) = (Size::new(left, top), Size::new(right, bottom));
         let (before, after) = (how.scaled_size(Self::NAME, before)?, how.scaled_size(Self::NAME, after)?);

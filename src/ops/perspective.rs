@@ -8,7 +8,7 @@ use super::interpolations::Interpolations;
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, OnField, Op, Operation, Pass, Primitive, Reach, SizeEffect, affine_warp};
+use super::{CpuPass, FieldContext, Op, Operation, Pass, Primitive, Reach, SizeEffect, affine_warp};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::{Image, Pixel, Rect, Size};
@@ -168,7 +168,7 @@ impl Operation for Perspective {
         Ok(Motion::Projective(inverse.map(|value| value / determinant)))
     }
 
-    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, how: &FieldContext) -> Result<Option<Op>> {
         how.same_size(Self::NAME)?;
         let filter = how.filter(self.interpolation, Interpolation::Bicubic);
         Ok(Some(self.interpolation(filter).fill(how.fill).into()))

@@ -157,7 +157,7 @@ impl RandomTransform for RandomBboxCrop {
         SizeEffect::Varies
     }
 
-    fn sees_sample(&self) -> bool {
+    fn depends_on_annotations(&self) -> bool {
         true
     }
 

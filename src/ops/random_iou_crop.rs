@@ -124,7 +124,7 @@ impl RandomTransform for RandomIouCrop {
         SizeEffect::Varies
     }
 
-    fn sees_sample(&self) -> bool {
+    fn depends_on_annotations(&self) -> bool {
         true
     }
 

@@ -52,7 +52,7 @@ pub(crate) fn draw_recipe(
     sample: SampleInfo<'_>,
     partners: Option<&dyn Partners>,
 ) -> Result<Recipe> {
-    let seen = transforms.iter().any(Transform::sees_sample);
+    let seen = transforms.iter().any(Transform::depends_on_annotations);
     let by_name = transforms.iter().any(Transform::is_named);
     let mut recipe = RecipeBuilder::new(rng, sample, seen, transforms, by_name, partners);
     recipe.draw(opened)?;
@@ -137,7 +137,7 @@ impl<'a> RecipeBuilder<'a> {
         if self.sample.fields.is_some_and(Fields::has_object_masks) {
             return Ok(());
         }
-        Err(Error::parameter(name, "fields", "with masks of objects (`Builder::fields`, `--fields`)", "none"))
+        Err(Error::parameter(name, "fields", "with masks of objects (`PipelineBuilder::fields`, `--fields`)", "none"))
     }
 
     /// What reads other samples, for the transform `name`.

@@ -6,7 +6,7 @@ use super::fill::Fill;
 use super::filter::{Interpolation, PassOrder, Stretch, Taps, WEIGHT_BITS};
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::reduce::{Factors, no_kernel};
-use super::{CpuPass, OnField, Op, Operation, Primitive, SizeEffect, crop};
+use super::{CpuPass, FieldContext, Op, Operation, Primitive, SizeEffect, crop};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::{Image, Pixel, Rect, Size};
@@ -163,7 +163,7 @@ impl Resize {
         /// ```
         reducing_gap: f64 => Some,
         /// Columns and rows of the image, from its upper left corner, that are resized; they may be fractions: Pillow's
-        /// `box` that begins at (0, 0). [`Builder::thumbnail`](crate::Builder::thumbnail) has use for it.
+        /// `box` that begins at (0, 0). [`PipelineBuilder::thumbnail`](crate::PipelineBuilder::thumbnail) has use for it.
         shown: [f64; 2] => Some,
     }
 
@@ -252,7 +252,7 @@ impl Operation for Resize {
         Ok(Motion::Scale(self.shown_of(input)))
     }
 
-    fn on_field(&self, input: Size, how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, input: Size, how: &FieldContext) -> Result<Option<Op>> {
         let own = if how.differs() {
             let to = ResizeTo::Exact(how.scaled_size(Self::NAME, Operation::output_size(self, input)?)?);
             Self { to, shown: self.shown.map(|shown| how.scaled_by_ratio(shown)), ..*self }

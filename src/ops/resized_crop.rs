@@ -7,7 +7,7 @@ use super::kernel::Kernel;
 use super::recipe::RecipeBuilder;
 use super::resize::Resample;
 use super::transform::RandomTransform;
-use super::{OnField, Op, Operation, Primitive, Resize, SizeEffect, rectangle};
+use super::{FieldContext, Op, Operation, Primitive, Resize, SizeEffect, rectangle};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::{Rect, Size};
@@ -92,7 +92,7 @@ impl Operation for ResizedCrop {
         Ok(Motion::Window(self.rect()))
     }
 
-    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, how: &FieldContext) -> Result<Option<Op>> {
         let rect = how.scaled_rect(Self::NAME, self.rect())?;
         let own = Self::new(rect, how.scaled_size(Self::NAME, self.size())?);
         Ok(Some(own.interpolation(how.filter(self.interpolation, Interpolation::Lanczos)).into()))

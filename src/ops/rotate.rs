@@ -9,7 +9,7 @@ use super::kernel::Kernel;
 use super::recipe::RecipeBuilder;
 use super::rotation::Rotation;
 use super::transform::RandomTransform;
-use super::{Affine, OnField, Op, Operation, Primitive, SizeEffect};
+use super::{Affine, FieldContext, Op, Operation, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -147,7 +147,7 @@ impl Operation for Rotate {
         affine_warp::inverse(matrix).map(Motion::Affine).ok_or_else(|| affine_warp::flattens(Self::NAME))
     }
 
-    fn on_field(&self, _input: Size, how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, how: &FieldContext) -> Result<Option<Op>> {
         // A quarter turn with its canvas, or a half turn, is one at any size.
         let turns = if self.expand { 90.0 } else { 180.0 };
         if self.degrees % turns != 0.0 || self.center.is_some() {

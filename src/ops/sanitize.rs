@@ -2,7 +2,7 @@
 
 use super::check::{not_negative, within};
 use super::kernel::Kernel;
-use super::{OnField, Op, Operation, Primitive};
+use super::{FieldContext, Op, Operation, Primitive};
 use crate::error::Result;
 use crate::fields::motion::{Motion, Selection};
 use crate::raster::Size;
@@ -94,7 +94,7 @@ impl Operation for Sanitize {
         Ok(Motion::Select(Selection { least: Some([min_size, min_area]), min_visibility, center: None }))
     }
 
-    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Ok(None)
     }
 }

@@ -95,7 +95,7 @@ impl RandomTransform for SegmentationCrop {
         SizeEffect::Becomes(self.size)
     }
 
-    fn sees_sample(&self) -> bool {
+    fn depends_on_annotations(&self) -> bool {
         self.max_class_share.is_some()
     }
 

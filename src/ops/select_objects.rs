@@ -2,7 +2,7 @@
 
 use super::check::{inside, sides};
 use super::kernel::Kernel;
-use super::{OnField, Op, Operation, Primitive};
+use super::{FieldContext, Op, Operation, Primitive};
 use crate::error::Result;
 use crate::fields::motion::{Motion, Selection};
 use crate::raster::{Rect, Size};
@@ -62,7 +62,7 @@ impl Operation for SelectObjects {
         Ok(Motion::Select(Selection { center: Some(self.rect()), ..Selection::default() }))
     }
 
-    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Ok(None)
     }
 }

@@ -38,13 +38,13 @@ pub(crate) trait RandomTransform {
     }
 
     /// Whether draws depend on the sample's label, target or fields, and not on its size alone. Default: they do not.
-    fn sees_sample(&self) -> bool {
+    fn depends_on_annotations(&self) -> bool {
         false
     }
 
     /// Whether the transform leaves it to masks which objects stay, so that draws after it cannot know. Default: it does
     /// not.
-    fn hides_objects(&self) -> bool {
+    fn may_drop_objects(&self) -> bool {
         false
     }
 
@@ -84,11 +84,11 @@ pub struct SampleInfo<'a> {
     pub size: Size,
     /// The sample's label; `None` if it has none.
     pub label: Option<u32>,
-    /// The sample's target in the form that [`Builder::targets`](crate::Builder::targets) asks for: a class, floats or
+    /// The sample's target in the form that [`PipelineBuilder::targets`](crate::PipelineBuilder::targets) asks for: a class, floats or
     /// bytes; `None` without targets.
     pub target: Option<&'a Target>,
-    /// The sample's fields at this place among the transforms, without masks and further images; `None` if the pipeline has
-    /// none ([`Builder::fields`](crate::Builder::fields)).
+    /// The sample's fields at this place among the transforms, without masks and auxiliary images; `None` if the pipeline has
+    /// none ([`PipelineBuilder::fields`](crate::PipelineBuilder::fields)).
     pub fields: Option<&'a Fields>,
     /// Masks before they are moved.
     unmoved: Unmoved<'a>,
@@ -113,7 +113,7 @@ impl<'a> SampleInfo<'a> {
         Self { index, repetition, epoch: 0, size, label: *label, target, fields, unmoved }
     }
 
-    /// The masks and further images of the sample at this place among the transforms, under their names; none if the
+    /// The masks and auxiliary images of the sample at this place among the transforms, under their names; none if the
     /// pipeline has none. They are moved when this is called, by the operations before, with the bytes that the sample is
     /// delivered with; a transform that does not ask costs nothing.
     ///
@@ -158,7 +158,7 @@ impl<'a> SampleInfo<'a> {
 /// }
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).augment(Dusk).center_crop(8).build()?;
+/// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).transform(Dusk).transform(CenterCrop::new(8)).build()?;
 /// assert!(matches!(&pipeline.recipe(0, 0)?[0], Op::Brightness(drawn) if drawn.factor < 1.0));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -180,7 +180,7 @@ pub trait CustomTransform: Send + Sync {
 
     /// Whether boxes, keypoints and masks can follow everything that it draws: operations of this crate, and
     /// [`Custom`](super::Custom) ones that say where points go. Default: false, and then a pipeline with fields
-    /// ([`Builder::fields`](crate::Builder::fields)) is not built.
+    /// ([`PipelineBuilder::fields`](crate::PipelineBuilder::fields)) is not built.
     fn fields_follow(&self) -> bool {
         false
     }
@@ -203,7 +203,7 @@ macro_rules! transforms {
         /// [`random_horizontal_flip`] make the usual ones:
         ///
         /// ```
-        /// use warpfeed::ops::{RandomInvert, RandomResizedCrop};
+        /// use warpfeed::ops::{RandomInvert, RandomResizedCrop, repeat};
         /// use warpfeed::prelude::*;
         ///
         /// let load = repeat(4, [random_vertical_flip(0.5), random_rotation(-5.0..=5.0)]);
@@ -383,8 +383,8 @@ impl Transform {
     }
 
     /// Whether draws depend on the sample's label, target or fields.
-    pub(crate) fn sees_sample(&self) -> bool {
-        self.random().sees_sample() || self.random().parts().iter().any(Self::sees_sample)
+    pub(crate) fn depends_on_annotations(&self) -> bool {
+        self.random().depends_on_annotations() || self.random().parts().iter().any(Self::depends_on_annotations)
     }
 
     /// Calls `each` with the transforms that this one combines, at any depth, in their order; with itself if there are
@@ -413,8 +413,8 @@ impl Transform {
     }
 
     /// Whether the transform leaves it to masks which objects stay, so that draws after it cannot know.
-    pub(crate) fn hides_objects(&self) -> bool {
-        self.random().hides_objects()
+    pub(crate) fn may_drop_objects(&self) -> bool {
+        self.random().may_drop_objects()
     }
 
     /// The name of an explicit operation with other samples in it, at any depth.
@@ -456,7 +456,7 @@ impl RandomTransform for Arc<dyn CustomTransform> {
         (**self).size_effect()
     }
 
-    fn sees_sample(&self) -> bool {
+    fn depends_on_annotations(&self) -> bool {
         true
     }
 

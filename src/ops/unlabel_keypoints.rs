@@ -1,7 +1,7 @@
 //! Marking keypoints outside the image as not labeled.
 
 use super::kernel::Kernel;
-use super::{OnField, Op, Operation, Primitive};
+use super::{FieldContext, Op, Operation, Primitive};
 use crate::error::Result;
 use crate::fields::motion::Motion;
 use crate::raster::Size;
@@ -29,7 +29,7 @@ impl Operation for UnlabelKeypoints {
         Ok(Motion::Unlabel)
     }
 
-    fn on_field(&self, _input: Size, _how: &OnField) -> Result<Option<Op>> {
+    fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Ok(None)
     }
 }

@@ -6,7 +6,7 @@ use super::descriptors::{MixSample, SourceImage, TargetImage};
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::{CpuPass, Crop, Equalize, Fill, Hflip, Invert, Op, Operation, Pass, Primitive, Reach, Sharpness, crop};
 use crate::error::{Error, Result};
-use crate::memory;
+use crate::os::memory;
 use crate::raster::{Image, Rect, Size};
 use crate::simd::{truncate_f32, wide};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ const MAX_CHAINS: usize = 100;
 /// use warpfeed::ops::{Chain, Hflip, WeightedSum, Op};
 ///
 /// let op: Op = WeightedSum::new(0.5).chain(Chain::new(0.5, [Hflip.into()])).into();
-/// assert_eq!(serde_json::to_string(&op)?, r#"{"op":"mix","weight":0.5,"chains":[{"weight":0.5,"ops":[{"op":"hflip"}]}]}"#);
+/// assert_eq!(serde_json::to_string(&op)?, r#"{"op":"weighted_sum","weight":0.5,"chains":[{"weight":0.5,"ops":[{"op":"hflip"}]}]}"#);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

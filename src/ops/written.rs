@@ -3,7 +3,7 @@
 use super::Op;
 use super::transform::{Tagged, Transform};
 use crate::error::{Error, Result};
-use crate::file;
+use crate::os::file;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -50,7 +50,7 @@ pub(super) fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Transform>,
 ///
 /// The file is a JSON list of transforms in the written form of [`Transform`]; each may also be an operation. One item
 /// may be `{"views": [{"transforms": [...], "times": 2}, ...]}`: several views of each image, as in
-/// [`Builder::views`](crate::Builder::views). [`Builder::transforms`](crate::Builder::transforms) takes the result.
+/// [`PipelineBuilder::views`](crate::PipelineBuilder::views). [`PipelineBuilder::transforms`](crate::PipelineBuilder::transforms) takes the result.
 ///
 /// ```
 /// use warpfeed::ops::TransformFile;

@@ -85,7 +85,7 @@ impl RandomTransform for YoloCopyPaste {
         within(Self::NAME, "share", self.share, 0.0..=1.0)
     }
 
-    fn sees_sample(&self) -> bool {
+    fn depends_on_annotations(&self) -> bool {
         true
     }
 

@@ -176,7 +176,7 @@ impl RandomTransform for YoloPerspective {
         SizeEffect::Becomes(self.size)
     }
 
-    fn sees_sample(&self) -> bool {
+    fn depends_on_annotations(&self) -> bool {
         true
     }
 

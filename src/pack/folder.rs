@@ -1,10 +1,10 @@
 //! A folder of shards on disk.
 
 use super::place::{Claim, ClaimOf, Contents, JOB, Listing, Place};
-use crate::atomic::{self, LEFTOVER_AGE};
 use crate::error::{Error, Result};
-use crate::file;
-use crate::lock::Lock;
+use crate::os::atomic::{self, LEFTOVER_AGE};
+use crate::os::file;
+use crate::os::lock::Lock;
 use std::fs;
 use std::io::{self, Read};
 use std::path::PathBuf;

@@ -40,11 +40,11 @@ mod verify;
 pub use verify::{DamagedFile, VerifyReport, verify};
 
 use crate::error::{Error, Result};
+use crate::order::Rank;
+use crate::os::threads::MAX_THREADS;
 use crate::pipeline::{BadLimit, BadSample};
-use crate::rank::Rank;
 use crate::source::packed::{MANIFEST, PackedFolder};
 use crate::source::{RecordFormat, Source};
-use crate::threads::MAX_THREADS;
 use manifest::{Manifest, PackedShard, SavedOptions};
 use place::{Listing, Place};
 use prepare::Preparer;
@@ -60,52 +60,54 @@ const MIN_SHARD_BYTES: u64 = 1_000_000;
 /// Number of bad samples of each shard whose errors are kept. All bad samples are counted.
 const MAX_BAD_KEPT: usize = 1_000;
 
-/// Options of packing.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PackOptions {
-    /// The format of the shards.
-    pub format: RecordFormat,
-    /// Largest size of a shard in bytes, 1 MB or more. A single larger image gets a shard of its own.
-    pub shard_bytes: u64,
-    /// Longest side. Larger images are turned upright, shrunk to it (bilinear, as torchvision resizes), and encoded as
-    /// JPEG.
-    pub max_side_px: Option<u32>,
-    /// Quality of the images that are encoded, 1 to 100.
-    pub quality: u8,
-    /// Converts JPEGs for hardware decoders: progressive ones become baseline without loss, and CMYK ones are encoded
-    /// again as YCbCr with full color resolution.
-    pub baseline: bool,
-    /// Adds a restart marker after each row of MCUs of a JPEG, and an index of the rows before the first one, so that
-    /// the CPU decodes a crop without the rows above it and the columns to its right. Nothing is lost: the coefficients
-    /// are copied, and the image is decoded before and after and compared. Progressive images become baseline. JPEGs
-    /// that do not allow this (12 bits, lossless, damaged) are copied unchanged.
-    pub restarts: bool,
-    /// Puts entry points into JPEGs, so that a CPU with AVX2 or AVX-512 has them from the first epoch on. They take less
-    /// than a hundredth of an image's bytes. The image's other bytes stay as they are, but progressive images become
-    /// baseline. JPEGs that cannot have entry points (12 bits, lossless, small, damaged) are copied unchanged.
-    ///
-    /// They are packed under the user's secret key, which is drawn the first time ([`EntryPoints`]). Readers with another
-    /// key check them in their first epoch, which takes longer. So shards of two users differ in these bytes.
-    ///
-    /// [`EntryPoints`]: crate::EntryPoints
-    pub entry_points: bool,
-    /// A field of the source that is packed with its images under the same name: see [`Source::target`]. Default: none.
-    /// WebDataset stores it as a part, or `json.FIELD` as a field of a JSON part; TFRecord stores it as a feature;
-    /// RecordIO allows only the array `label`, whose first number is the label.
-    pub target: Option<String>,
-    /// The fields of the source that are packed with its images ([`Want::fields`](crate::source::Want::fields)), from
-    /// which the same fields are read again. Default: none. WebDataset stores them as a JSON part, and masks of the
-    /// image as parts `NAME.png`; TFRecord stores them as features; RecordIO holds none. They follow images that are
-    /// shrunk.
-    pub fields: Vec<String>,
-    /// Limit of the source's bad samples. Without a limit, packing fails if the first 100 samples, or all, are bad: an
-    /// unmounted disk is no data set.
-    pub max_bad: Option<BadLimit>,
-    /// Number of worker threads, 1 to 1,024. Default: one for each processor.
-    pub workers: usize,
-    /// This process's rank, if several processes pack into one folder together. They may run on different machines that
-    /// share a file system with POSIX record locks (`fcntl`), or an object store.
-    pub rank: Option<Rank>,
+options! {
+    /// Options of packing.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct PackOptions {
+        /// The format of the shards.
+        pub format: RecordFormat,
+        /// Largest size of a shard in bytes, 1 MB or more. A single larger image gets a shard of its own.
+        pub shard_bytes: u64,
+        /// Longest side. Larger images are turned upright, shrunk to it (bilinear, as torchvision resizes), and encoded as
+        /// JPEG.
+        pub max_side_px: Option<u32>,
+        /// Quality of the images that are encoded, 1 to 100.
+        pub quality: u8,
+        /// Converts JPEGs for hardware decoders: progressive ones become baseline without loss, and CMYK ones are encoded
+        /// again as YCbCr with full color resolution.
+        pub baseline: bool,
+        /// Adds a restart marker after each row of MCUs of a JPEG, and an index of the rows before the first one, so that
+        /// the CPU decodes a crop without the rows above it and the columns to its right. Nothing is lost: the coefficients
+        /// are copied, and the image is decoded before and after and compared. Progressive images become baseline. JPEGs
+        /// that do not allow this (12 bits, lossless, damaged) are copied unchanged.
+        pub restarts: bool,
+        /// Puts entry points into JPEGs, so that a CPU with AVX2 or AVX-512 has them from the first epoch on. They take less
+        /// than a hundredth of an image's bytes. The image's other bytes stay as they are, but progressive images become
+        /// baseline. JPEGs that cannot have entry points (12 bits, lossless, small, damaged) are copied unchanged.
+        ///
+        /// They are packed under the user's secret key, which is drawn the first time ([`EntryPoints`]). Readers with another
+        /// key check them in their first epoch, which takes longer. So shards of two users differ in these bytes.
+        ///
+        /// [`EntryPoints`]: crate::EntryPoints
+        pub entry_points: bool,
+        /// A field of the source that is packed with its images under the same name: see [`Source::target`]. Default: none.
+        /// WebDataset stores it as a part, or `json.FIELD` as a field of a JSON part; TFRecord stores it as a feature;
+        /// RecordIO allows only the array `label`, whose first number is the label.
+        pub target: Option<String>,
+        /// The fields of the source that are packed with its images ([`ReadRequest::fields`](crate::source::ReadRequest::fields)), from
+        /// which the same fields are read again. Default: none. WebDataset stores them as a JSON part, and masks of the
+        /// image as parts `NAME.png`; TFRecord stores them as features; RecordIO holds none. They follow images that are
+        /// shrunk.
+        pub fields: Vec<String>,
+        /// Limit of the source's bad samples. Without a limit, packing fails if the first 100 samples, or all, are bad: an
+        /// unmounted disk is no data set.
+        pub max_bad: Option<BadLimit>,
+        /// Number of worker threads, 1 to 1,024. Default: one for each processor.
+        pub workers: usize,
+        /// This process's rank, if several processes pack into one folder together. They may run on different machines that
+        /// share a file system with POSIX record locks (`fcntl`), or an object store.
+        pub rank: Option<Rank>,
+    }
 }
 
 impl PackOptions {

@@ -2,11 +2,11 @@
 
 use super::PackOptions;
 use super::reading::SampleReader;
+use crate::apply::field_mover::FieldMover;
 use crate::decode::{Decoder, Format, Header, PackKey, has_end, indexed, is_indexed, probe};
 use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg, to_baseline};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
-use crate::follow::Follower;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::{Op, Resize};
@@ -64,12 +64,12 @@ pub(super) struct PackScratch {
     decoder: Decoder,
     image: Image,
     other: Image,
-    follower: Follower,
+    follower: FieldMover,
 }
 
 impl PackScratch {
     pub fn new() -> Result<Self> {
-        let (image, other, follower) = (Image::default(), Image::default(), Follower::default());
+        let (image, other, follower) = (Image::default(), Image::default(), FieldMover::default());
         Ok(Self { decoder: Decoder::new()?, image, other, follower })
     }
 

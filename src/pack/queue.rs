@@ -3,7 +3,7 @@
 use super::prepare::{PackScratch, Prepared, Preparer};
 use super::reading::ANNOUNCED;
 use crate::error::{Error, Result};
-use crate::threads::spawn_scoped;
+use crate::os::threads::spawn_scoped;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

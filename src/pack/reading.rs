@@ -6,8 +6,8 @@
 
 use super::PackOptions;
 use crate::error::{Error, Result};
-use crate::source::{Sample, Source, Want};
-use crate::threads::spawn_scoped;
+use crate::os::threads::spawn_scoped;
+use crate::source::{ReadRequest, Sample, Source};
 use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::ops::Range;
@@ -42,8 +42,8 @@ impl<'a> SampleReader<'a> {
     }
 
     /// What is packed of a sample.
-    pub fn want(&self) -> Want<'a> {
-        Want::IMAGE.and_field(self.options.target.as_deref()).and_fields(&self.options.fields)
+    pub fn want(&self) -> ReadRequest<'a> {
+        ReadRequest::IMAGE.and_field(self.options.target.as_deref()).and_fields(&self.options.fields)
     }
 
     /// Reads a sample, and computes its checksum.

@@ -14,9 +14,9 @@ use super::reading::SampleReader;
 use super::shards::{BadCount, ShardWriter};
 use super::{PackOptions, PackReport, begin, finish, names, report};
 use crate::error::Result;
-use crate::rank::Rank;
+use crate::order::Rank;
 use crate::source::packed::PackedFolder;
-use crate::source::{RecordFormat, Sample, Source, Want};
+use crate::source::{ReadRequest, RecordFormat, Sample, Source};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -161,7 +161,7 @@ fn shard_samples(source: &dyn Source, shard_bytes: u64) -> Result<u64> {
     let (mut sample, mut sum, mut read) = (Sample::default(), 0_u64, 0_u64);
     (0..count).for_each(|i| source.prefetch(at(i)));
     for i in 0..count {
-        match source.read(at(i), &Want::IMAGE, &mut sample) {
+        match source.read(at(i), &ReadRequest::IMAGE, &mut sample) {
             Ok(()) => (sum, read) = (sum + sample.bytes().len() as u64, read + 1),
             Err(error) if error.is_bad_sample() => {}
             Err(error) => return Err(error),

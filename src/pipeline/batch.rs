@@ -23,7 +23,7 @@ use crate::tensor::{FieldTensor, Layout, Targets, Tensor};
 /// #     let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// #     Ok(EncodedImages::new((0..n).map(|label| (jpeg.clone(), label))))
 /// # }
-/// let pipeline = Pipeline::builder(source(3)?).batch_size(4).last_batch(LastBatch::Pad).center_crop(8).build()?;
+/// let pipeline = Pipeline::builder(source(3)?).batch_size(4).last_batch(LastBatch::Pad).transform(CenterCrop::new(8)).build()?;
 /// for batch in pipeline.epoch(0) {
 ///     let batch = batch?;
 ///     assert_eq!(batch.images().shape(), [4, 3, 8, 8]);
@@ -178,7 +178,7 @@ impl<I> Batch<I> {
         &self.views[0]
     }
 
-    /// View number `i` ([`Builder::views`](crate::Builder::views)), from 0; `None` if there are fewer. A view that
+    /// View number `i` ([`PipelineBuilder::views`](crate::PipelineBuilder::views)), from 0; `None` if there are fewer. A view that
     /// comes `times` times has shape `[times x N, 3, H, W]`: the first image of every sample, then the second image of
     /// every sample, and so on.
     #[must_use]
@@ -200,7 +200,7 @@ impl<I> Batch<I> {
         self.labels.is_some()
     }
 
-    /// The targets, padding included; `None` without [`Builder::targets`](crate::Builder::targets).
+    /// The targets, padding included; `None` without [`PipelineBuilder::targets`](crate::PipelineBuilder::targets).
     #[must_use]
     pub fn targets(&self) -> Option<&Targets> {
         self.targets.as_ref()
@@ -208,7 +208,7 @@ impl<I> Batch<I> {
 
     /// The fields of the images of view `i`, in the order of the images, padding included: boxes, keypoints and masks
     /// as the view's operations have moved them. Masks are where the images are, all else is in host memory. `None` if
-    /// there are fewer views, and without [`Builder::fields`](crate::Builder::fields).
+    /// there are fewer views, and without [`PipelineBuilder::fields`](crate::PipelineBuilder::fields).
     #[must_use]
     pub fn fields(&self, i: usize) -> Option<&BatchFields> {
         self.fields.get(i)
@@ -220,7 +220,7 @@ impl<I> Batch<I> {
         self.fields.iter().map(BatchFields::to_host).collect()
     }
 
-    /// The mixing partner of each image, padding included; `None` without [`Builder::mix`](crate::Builder::mix).
+    /// The mixing partner of each image, padding included; `None` without [`PipelineBuilder::mix`](crate::PipelineBuilder::mix).
     #[must_use]
     pub fn mixed(&self) -> Option<&Mixed> {
         self.mixed.as_ref()
@@ -253,13 +253,13 @@ impl<I> Batch<I> {
     }
 
     /// Number of times that each sample came before in the epoch: 0, unless a sampler repeats samples
-    /// ([`Builder::sampler`](crate::Builder::sampler)).
+    /// ([`PipelineBuilder::sampler`](crate::PipelineBuilder::sampler)).
     #[must_use]
     pub fn repetitions(&self) -> Vec<u32> {
         self.drawn.iter().map(|drawn| drawn.pick.repetition).collect()
     }
 
-    /// The size of each sample's image as it is stored, or of its draft ([`Builder::draft`](crate::Builder::draft)),
+    /// The size of each sample's image as it is stored, or of its draft ([`PipelineBuilder::draft`](crate::PipelineBuilder::draft)),
     /// before its EXIF orientation is applied.
     #[must_use]
     pub fn stored_sizes(&self) -> Vec<Size> {
@@ -275,11 +275,11 @@ impl<I> Batch<I> {
     /// ```
     /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
     /// # use warpfeed::prelude::*;
-    /// use warpfeed::{Sampling, ops::PointMap};
+    /// use warpfeed::{Sampler, ops::PointMap};
     ///
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// # let source = EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
-    /// let pipeline = Pipeline::builder(source).sampler(Sampling::repeated(2)).random_resized_crop(8).build()?;
+    /// let pipeline = Pipeline::builder(source).sampler(Sampler::repeated(2)).transform(random_resized_crop(8)).build()?;
     /// for batch in pipeline.epoch(0) {
     ///     let batch = batch?;
     ///     assert_eq!((batch.repetitions(), batch.stored_sizes()[0]), (vec![0, 1, 0, 1], Size::new(40, 30)));
@@ -332,7 +332,7 @@ impl<I> Batch<I> {
     /// # use warpfeed::prelude::*;
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
-    /// let pipeline = Pipeline::builder(source).batch_size(4).center_crop(8).build()?;
+    /// let pipeline = Pipeline::builder(source).batch_size(4).transform(CenterCrop::new(8)).build()?;
     /// let mut state = None;
     /// for batch in pipeline.epoch(0).take(2) {
     ///     state = Some(batch?.state());
@@ -370,7 +370,7 @@ impl<I> Batch<I> {
 /// The error of a batch whose labels are asked for and that has none.
 fn no_labels() -> Error {
     let expected = "a source with labels: its images have none. Name the field that holds them (RecordOptions::label, \
-                    --label-field), give labels (Compose::relabel), or train on targets or fields";
+                    --label-field), give labels (SourceExt::relabel), or train on targets or fields";
     Error::parameter("Batch::labels", "source", expected, "one without labels")
 }
 

@@ -7,16 +7,16 @@
 
 use super::recipes::Recipes;
 use super::stats::Counters;
+use crate::apply::opening::Stored;
 use crate::backend::{Encoded, WorkStats};
 use crate::decode::{Header, pnm_header, probe};
 use crate::error::{Error, Result};
 use crate::hex::hex;
-use crate::memory;
-use crate::opening::Stored;
 use crate::ops::Op;
+use crate::os::memory;
+use crate::os::{atomic, file};
 use crate::plan::{Planner, Strategy};
 use crate::raster::Size;
-use crate::{atomic, file};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -49,7 +49,7 @@ const ENTRY_BYTES: u64 = 256;
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(60, 50)), &JpegOptions::default())?;
 /// let source = || EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
-/// let builder = || Pipeline::builder(source()).resize_shorter(40).random_resized_crop(32);
+/// let builder = || Pipeline::builder(source()).transform(Resize::shorter_side(40)).transform(random_resized_crop(32));
 /// let cached = builder().cache(ImageCache::memory(1 << 20)).build()?;
 /// let plain = builder().build()?;
 /// for epoch in 0..2 {

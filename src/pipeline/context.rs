@@ -6,11 +6,11 @@ use super::state::Changes;
 use super::stats::Counters;
 use crate::backend::Encoded;
 use crate::error::{Error, Result};
+use crate::order::{Order, Segment, ShardedOrder, segments_of};
 use crate::rng::Pick;
-use crate::sampler::{Leg, Order, Sampler, legs_of};
-use crate::sampling::Picks;
+use crate::sampler::Picks;
 use crate::source::stream::Place;
-use crate::source::{Reader, Want};
+use crate::source::{ReadRequest, Reader};
 use crate::targets::{Annotation, Found};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 const ANNOUNCED: u64 = 64;
 
 /// The samples of a batch that is made again.
-pub(super) struct Given {
+pub(super) struct FixedPicks {
     pub(super) picks: Vec<Pick>,
     /// Number of padding samples among them, at the end.
     pub(super) padding: u64,
@@ -62,12 +62,12 @@ impl Context {
         epoch: u64,
         changes: Arc<Changes>,
         (first, place): (u64, Place),
-        given: Option<Given>,
+        given: Option<FixedPicks>,
     ) -> Self {
-        let rest = setup.rest(legs_of(&changes.legs, epoch), setup.sampler.own_partition().world_size());
+        let rest = setup.rest(segments_of(&changes.segments, epoch), setup.sampler.own_partition().world_size());
         let all = setup.positions(&rest, first);
         // No order is made that nobody asks.
-        let none = || Sampler::sequential(0).epoch(epoch);
+        let none = || ShardedOrder::sequential(0).epoch(epoch);
         let order = if given.is_some() { Ok(none()) } else { setup.sampler.order_of(epoch, rest) };
         let (order, no_order) = order.map_or_else(|error| (none(), Some(error)), |order| (order, None));
         let (seed, shuffle) = (setup.recipes.seed, setup.shuffle);
@@ -103,9 +103,9 @@ impl Context {
         }
     }
 
-    /// Legs of this epoch.
-    pub(super) fn own_legs(&self) -> &[Leg] {
-        legs_of(&self.changes.legs, self.epoch)
+    /// Segments of this epoch.
+    pub(super) fn own_segments(&self) -> &[Segment] {
+        segments_of(&self.changes.segments, self.epoch)
     }
 
     /// The sample at a position.
@@ -146,15 +146,16 @@ impl Context {
     /// of ranks come before, as many as if each rank had come as far as the one that came farthest.
     pub(super) fn batch_of_all_ranks(&self, number: u64) -> u64 {
         let (partition, batch_size) = (self.setup.sampler.own_partition(), self.setup.options.batch_size as u64);
-        let earlier = self.own_legs().iter().fold(0_u64, |sum, leg| sum.saturating_add(leg.batches(batch_size)));
+        let earlier =
+            self.own_segments().iter().fold(0_u64, |sum, segment| sum.saturating_add(segment.batches(batch_size)));
         let own = self.first / batch_size + number;
         earlier.saturating_add(own * u64::from(partition.world_size()) + u64::from(partition.rank()))
     }
 
     /// The parts of a sample that are read if its image is not in the cache.
-    fn want(&self) -> Want<'_> {
+    fn want(&self) -> ReadRequest<'_> {
         let field = self.setup.targets.as_ref().and_then(|spec| spec.field.as_deref());
-        Want::IMAGE.and_field(field).and_fields(&self.setup.fields).unless(&self.stopped)
+        ReadRequest::IMAGE.and_field(field).and_fields(&self.setup.fields).unless(&self.stopped)
     }
 
     /// Reads a sample. `buffer` is used if the source does not lend its own bytes.

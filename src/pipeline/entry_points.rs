@@ -2,7 +2,7 @@
 
 use crate::decode::{EntryPointStore, PackKey};
 use crate::error::{Error, Result};
-use crate::file;
+use crate::os::file;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const VARIABLE: &str = "WARPFEED_ENTRY_POINTS";
 const KEY_VARIABLE: &str = "WARPFEED_PACK_KEY";
 
 /// Where a pipeline keeps entry points of JPEGs, and how many
-/// ([`Builder::entry_points`](crate::Builder::entry_points)).
+/// ([`PipelineBuilder::entry_points`](crate::PipelineBuilder::entry_points)).
 ///
 /// By default they are kept in the user's cache folder (`$XDG_CACHE_HOME/warpfeed/entry-points`), in at most 4 GiB, and
 /// in at most 512 MiB of memory if the folder cannot be used. The environment variable `WARPFEED_ENTRY_POINTS` names
@@ -41,7 +41,7 @@ const KEY_VARIABLE: &str = "WARPFEED_PACK_KEY";
 ///
 /// for run in 0..2 {
 ///     let images = EncodedImages::new([(jpeg.clone(), 0)]);
-///     let builder = Pipeline::builder(images).center_crop(224).entry_points(EntryPoints::folder(&folder));
+///     let builder = Pipeline::builder(images).transform(CenterCrop::new(224)).entry_points(EntryPoints::folder(&folder));
 ///     let pipeline = builder.build()?;
 ///     let mut epoch = pipeline.epoch(0);
 ///     epoch.by_ref().for_each(|batch| drop(batch.unwrap()));

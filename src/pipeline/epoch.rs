@@ -1,7 +1,7 @@
 //! The iterator over the batches of an epoch.
 
 use super::batch::{Batch, BatchImages};
-use super::context::{Context, Given};
+use super::context::{Context, FixedPicks};
 use super::policy::{BadSample, OnError, Tally};
 use super::schedule::{Running, Taken};
 use super::setup::Setup;
@@ -11,11 +11,10 @@ use super::wakeup::Wakeup;
 use super::worker_threads::WorkerThreads;
 use crate::backend::AnyBackend;
 use crate::error::{Error, Result};
-use crate::forks::OfProcess;
+use crate::os::forks::OfProcess;
 use crate::source::stream::Place;
 use crate::tensor::Tensor;
 use crate::trace::{Activity, Span};
-use std::io;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +29,7 @@ use std::time::{Duration, Instant};
 /// #     let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// #     Ok(EncodedImages::new((0..n).map(|label| (jpeg.clone(), label))))
 /// # }
-/// let pipeline = Pipeline::builder(source(10)?).batch_size(4).center_crop(8).build()?;
+/// let pipeline = Pipeline::builder(source(10)?).batch_size(4).transform(CenterCrop::new(8)).build()?;
 /// let mut epoch = pipeline.epoch(3);
 /// assert_eq!((epoch.number(), epoch.images(), epoch.batches()), (3, Some(10), Some(3)));
 /// let mut sizes = Vec::new();
@@ -66,7 +65,7 @@ impl<I> std::fmt::Debug for Epoch<I> {
 }
 
 /// Where an epoch starts.
-pub(super) struct Beginning<'a> {
+pub(super) struct EpochStart<'a> {
     pub(super) setup: &'a Arc<Setup>,
     pub(super) backend: &'a Arc<AnyBackend>,
     pub(super) epoch: u64,
@@ -76,20 +75,20 @@ pub(super) struct Beginning<'a> {
     pub(super) first: u64,
     pub(super) place: Place,
     /// The samples of one batch that is made again, in place of those of the order.
-    pub(super) given: Option<Given>,
+    pub(super) given: Option<FixedPicks>,
 }
 
 impl<I> Epoch<I> {
     /// Starts epochs that share their worker threads.
-    pub(super) fn start_all(beginnings: Vec<Beginning<'_>>) -> Vec<Self> {
+    pub(super) fn start_all(starts: Vec<EpochStart<'_>>) -> Vec<Self> {
         let wakeup = Arc::new(Wakeup::default());
         let (mut threads, mut positions) = (0, 0_u64);
         let mut epochs: Vec<Self> = Vec::new();
-        for Beginning { setup, backend, epoch, changes, first, place, given } in beginnings {
+        for EpochStart { setup, backend, epoch, changes, first, place, given } in starts {
             let mut context = Context::new(Arc::clone(setup), epoch, changes, (first, place), given);
             let refused = context.refused.take();
             let total = context.reader.feed().is_none().then_some(context.positions);
-            let is_whole = first == 0 && context.own_legs().is_empty();
+            let is_whole = first == 0 && context.own_segments().is_empty();
             let tally = Tally::new(setup.policy.max_bad, total, is_whole);
             (threads, positions) = (setup.options.threads, positions.saturating_add(context.positions));
             context.announce_first();
@@ -114,7 +113,7 @@ impl<I> Epoch<I> {
             epoch.stats.threads = workers.len() as u64;
             *epoch.threads = Some(Arc::clone(&workers));
             // Without threads no epoch can make a batch.
-            epoch.refused = epoch.refused.take().or_else(|| refused.as_ref().map(copy_of));
+            epoch.refused = epoch.refused.take().or_else(|| refused.clone());
         }
         epochs
     }
@@ -164,7 +163,7 @@ impl<I> Epoch<I> {
     ///
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
-    /// let mut epoch = Pipeline::builder(source).batch_size(10).center_crop(8).build()?.epoch(0);
+    /// let mut epoch = Pipeline::builder(source).batch_size(10).transform(CenterCrop::new(8)).build()?.epoch(0);
     /// while !epoch.wait(Duration::from_millis(50)) {
     ///     // Has the user asked to stop?
     /// }
@@ -192,7 +191,7 @@ impl<I> Epoch<I> {
         let mut stats = self.stats;
         stats += context.counters.snapshot();
         if let Some(feed) = context.reader.feed() {
-            (stats.moved, stats.moved_most) = feed.moved();
+            (stats.displacement_sum, stats.displacement_max) = feed.moved();
         }
         stats.bad = context.bad.count();
         stats
@@ -257,17 +256,6 @@ impl<I: BatchImages> Epoch<I> {
             }
         }
         self.tally.end().map(|()| None)
-    }
-}
-
-/// Copies the error of a thread that could not be started, for each epoch that has no threads.
-fn copy_of(error: &Error) -> Error {
-    match error {
-        Error::Thread { name, source } => {
-            let same = source.raw_os_error().map_or_else(|| source.kind().into(), io::Error::from_raw_os_error);
-            Error::Thread { name: name.clone(), source: same }
-        }
-        other => Error::Panic { message: other.to_string() },
     }
 }
 

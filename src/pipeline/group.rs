@@ -1,13 +1,13 @@
 //! One pipeline for each of several devices, over one source.
 
-use super::epoch::{Beginning, Epoch};
+use super::epoch::{Epoch, EpochStart};
 use super::state::EpochState;
 use super::{MemoryBound, Pipeline};
 use crate::error::{Error, Result};
 
 /// Pipelines for several devices of one process, with one source, one order, one image cache and one set of worker
 /// threads. Each device has its own epoch, which can be moved to a thread of its own. The epochs have different samples
-/// and the same number of batches. [`Builder::build_group`](crate::Builder::build_group) makes a group.
+/// and the same number of batches. [`PipelineBuilder::build_group`](crate::PipelineBuilder::build_group) makes a group.
 ///
 /// Device i of n delivers exactly the bytes that rank i of n delivers in a process of its own. If the builder has
 /// partition r of w, device i delivers the bytes of rank r * n + i of w * n. If a device fails, only its own epoch
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
 /// // With two GPUs: [Device::Cuda(0), Device::Cuda(1)].
-/// let group = Pipeline::builder(source).batch_size(2).shuffle(42).center_crop(8).build_group([Device::Cpu, Device::Cpu])?;
+/// let group = Pipeline::builder(source).batch_size(2).shuffle(42).transform(CenterCrop::new(8)).build_group([Device::Cpu, Device::Cpu])?;
 /// std::thread::scope(|scope| {
 ///     for epoch in group.epochs(0) {
 ///         scope.spawn(move || assert_eq!(epoch.map(|batch| batch.unwrap().len()).sum::<usize>(), 5));
@@ -49,7 +49,7 @@ impl PipelineGroup {
     /// epochs.
     #[must_use]
     pub fn epochs(&self, epoch: u64) -> Vec<Epoch> {
-        Epoch::start_all(self.pipelines.iter().map(|pipeline| pipeline.beginning(epoch)).collect())
+        Epoch::start_all(self.pipelines.iter().map(|pipeline| pipeline.epoch_start(epoch)).collect())
     }
 
     /// Continues an epoch on each device from its state. `states` are in the order of the devices;
@@ -68,7 +68,7 @@ impl PipelineGroup {
             return Err(Error::parameter("resume", "states", expected, other.epoch()));
         }
         let rests = self.pipelines.iter().zip(states).map(|(pipeline, state)| pipeline.rest(state));
-        Ok(Epoch::start_all(rests.collect::<Result<Vec<Beginning<'_>>>>()?))
+        Ok(Epoch::start_all(rests.collect::<Result<Vec<EpochStart<'_>>>>()?))
     }
 
     /// Upper bounds of the memory that all pipelines take together. Shared memory is counted once.

@@ -16,13 +16,13 @@ use super::setup::Setup;
 use super::state::{Changes, EpochState};
 use super::{Pipeline, recipes::ViewTransforms};
 use crate::error::{Error, Result};
-use crate::file;
 use crate::hex::hex;
-use crate::lock::{self, Lock};
 use crate::ops::orientation::Orientation;
 use crate::ops::transform::Transform;
+use crate::order::{Segment, segments_of};
+use crate::os::file;
+use crate::os::lock::{self, Lock};
 use crate::raster::Size;
-use crate::sampler::{Leg, legs_of};
 use crate::source::Input;
 use crate::source::stream::Place;
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ pub(super) struct Description {
     warpfeed: String,
     pub(super) arguments: Vec<String>,
     device: String,
-    decode: String,
+    jpeg_decoder: String,
     pub(super) digests: bool,
     pub(super) chain: bool,
     /// All settings that decide about the batches.
@@ -102,7 +102,7 @@ pub(super) struct LoggedBatch {
     pub(super) digests: Vec<String>,
     /// What other numbers of ranks had delivered of the epoch, which decides how batches are mixed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) legs: Vec<Leg>,
+    pub(super) segments: Vec<Segment>,
     /// The state before the batch, in the line with which an epoch of a stream goes on in the lanes of other ranks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) before: Option<EpochState>,
@@ -132,8 +132,8 @@ impl LoggedBatch {
             padding: batch.padding(),
             nvjpeg: places().filter(|(_, drawn)| drawn.by_nvjpeg).map(|(place, _)| place).collect(),
             digests: if digests { batch.digests()? } else { Vec::new() },
-            legs: legs_of(&batch.moment.changes.legs, batch.moment.epoch).to_vec(),
-            before: batch.moment.beginning(),
+            segments: segments_of(&batch.moment.changes.segments, batch.moment.epoch).to_vec(),
+            before: batch.moment.epoch_start(),
             state: None,
         })
     }
@@ -146,7 +146,7 @@ impl Description {
             warpfeed: env!("CARGO_PKG_VERSION").to_owned(),
             arguments: options.arguments.clone(),
             device: pipeline.device_name(),
-            decode: format!("{:?}", pipeline.setup.options.decode).to_lowercase(),
+            jpeg_decoder: format!("{:?}", pipeline.setup.options.jpeg_decoder).to_lowercase(),
             digests: options.digests || options.chain,
             chain: options.chain,
             pipeline: settings(&pipeline.setup),
@@ -226,7 +226,7 @@ fn settings(setup: &Setup) -> Map<String, Value> {
 /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
 /// # let folder = tempfile::tempdir().unwrap();
-/// let pipeline = Pipeline::builder(source).shuffle(7).batch_size(4).random_resized_crop(8).build()?;
+/// let pipeline = Pipeline::builder(source).shuffle(7).batch_size(4).transform(random_resized_crop(8)).build()?;
 /// let path = folder.path().join("run.wlog");
 /// let mut log = RunLog::open(&path, &pipeline, &LogOptions::default())?;
 /// for (step, batch) in (0..).zip(pipeline.epoch(0)) {
@@ -373,7 +373,7 @@ impl Lines {
             warpfeed: String::new(),
             arguments: Vec::new(),
             device: String::new(),
-            decode: String::new(),
+            jpeg_decoder: String::new(),
             digests: false,
             chain: false,
             pipeline: Map::new(),

@@ -105,6 +105,7 @@ mod setup;
 mod stages;
 mod state;
 mod stats;
+mod unoptimized;
 mod view;
 mod wakeup;
 mod worker;
@@ -113,25 +114,25 @@ mod worker_threads;
 use crate::backend::{AnyBackend, Backend};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::forks::OfProcess;
 use crate::ops::Op;
+use crate::order::Partition;
+use crate::os::forks::OfProcess;
 use crate::plan::Strategy;
 use crate::preprocess::Preprocessor;
 use crate::raster::Size;
 use crate::rng::Pick;
-use crate::sampler::Partition;
 use crate::source::stream::Place;
 use crate::source::{Input, SourceSummary};
 use crate::targets::TargetSpec;
 use crate::tensor::{DType, Tensor};
 pub use batch::{Batch, BatchImages, PaddedImages};
-pub use builder::{Builder, MemoryBound};
+pub use builder::{MemoryBound, PipelineBuilder};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
 pub use entry_points::EntryPoints;
 pub(crate) use entry_points::pack_key;
-use epoch::Beginning;
 pub use epoch::Epoch;
+use epoch::EpochStart;
 pub use group::PipelineGroup;
 pub use host_images::HostImages;
 pub use log::{LogOptions, RunLog};
@@ -153,7 +154,7 @@ pub use view::{View, five_crop, ten_crop, view};
 /// A pipeline: built once, asked for epochs.
 ///
 /// Cloning is cheap; clones share memory. A sample's pixels depend only on the source, the operations, the seed, the
-/// epoch and the sample's index, not on threads, batch size, prefetch or partition. With [`Builder::mix`] an image is
+/// epoch and the sample's index, not on threads, batch size, prefetch or partition. With [`PipelineBuilder::mix`] an image is
 /// mixed with others of its batch, so its pixels also depend on batch size and partition, but never on threads or
 /// prefetch.
 ///
@@ -171,10 +172,10 @@ pub struct Pipeline<I = Tensor> {
 }
 
 /// A pipeline whose images keep the sizes that the operations give them, for training detectors and for evaluation at
-/// full size ([`Builder::build_ragged`]). The images of a batch are a list of tensors. On a device,
+/// full size ([`PipelineBuilder::build_ragged`]). The images of a batch are a list of tensors. On a device,
 /// [`CudaBuffer::labels_address`](crate::CudaBuffer::labels_address) is the address of the image's own label.
 ///
-/// Memory is taken when images come, and is reused. A batch takes the memory of its images; [`Builder::max_pixels`]
+/// Memory is taken when images come, and is reused. A batch takes the memory of its images; [`PipelineBuilder::max_pixels`]
 /// limits the size of each.
 ///
 /// ```
@@ -185,7 +186,7 @@ pub struct Pipeline<I = Tensor> {
 /// let jpeg = |width, height| encode_jpeg(&Image::new(Size::new(width, height)), &JpegOptions::default());
 /// let source = EncodedImages::new([(jpeg(40, 30)?, 0), (jpeg(20, 60)?, 1)]);
 /// let pipeline = Pipeline::builder(source)
-///     .augment(Resize::shorter_side_within(16, 32))
+///     .transform(Resize::shorter_side_within(16, 32))
 ///     .normalize(IMAGENET_MEAN, IMAGENET_STD)
 ///     .build_ragged()?;
 /// for batch in pipeline.epoch(0) {
@@ -199,7 +200,7 @@ pub struct Pipeline<I = Tensor> {
 pub type RaggedPipeline = Pipeline<Vec<Tensor>>;
 
 /// A pipeline whose images keep the sizes that the operations give them, padded to one tensor for each batch
-/// ([`Builder::build_padded`]), for detectors such as DETR and torchvision's R-CNNs. Fields need no change: padding
+/// ([`PipelineBuilder::build_padded`]), for detectors such as DETR and torchvision's R-CNNs. Fields need no change: padding
 /// lies to the right and below. [`BatchFields::padded_masks`](crate::fields::BatchFields::padded_masks) pads masks
 /// likewise.
 ///
@@ -211,7 +212,7 @@ pub type RaggedPipeline = Pipeline<Vec<Tensor>>;
 /// let jpeg = |width, height| encode_jpeg(&Image::new(Size::new(width, height)), &JpegOptions::default());
 /// let source = EncodedImages::new([(jpeg(40, 30)?, 0), (jpeg(20, 60)?, 1)]);
 /// let pipeline = Pipeline::builder(source)
-///     .augment(Resize::shorter_side_within(16, 32))
+///     .transform(Resize::shorter_side_within(16, 32))
 ///     .normalize(IMAGENET_MEAN, IMAGENET_STD)
 ///     .build_padded(8)?;
 /// for batch in pipeline.epoch(0) {
@@ -239,7 +240,7 @@ impl<I> Clone for Pipeline<I> {
 impl<I> std::fmt::Debug for Pipeline<I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pipeline")
-            .field("samples", &self.len())
+            .field("samples", &self.num_samples())
             .field("views", &self.setup.recipes.views)
             .field("threads", &self.threads())
             .finish_non_exhaustive()
@@ -251,12 +252,13 @@ impl Pipeline {
     /// of [`open`](crate::source::open).
     ///
     /// ```no_run
+    /// use warpfeed::ops::repeat;
     /// use warpfeed::prelude::*;
     ///
     /// let train = Pipeline::builder(ImageFolder::open("imagenette2/train")?)
     ///     .batch_size(256).shuffle(42).threads(8)
-    ///     .repeat(12, [random_horizontal_flip(0.5), random_vertical_flip(0.5), random_rotation(-5.0..=5.0)])
-    ///     .random_resized_crop(224)
+    ///     .transform(repeat(12, [random_horizontal_flip(0.5), random_vertical_flip(0.5), random_rotation(-5.0..=5.0)]))
+    ///     .transform(random_resized_crop(224))
     ///     .normalize(IMAGENET_MEAN, IMAGENET_STD)
     ///     .output(DType::F32, Layout::Nchw)
     ///     .build()?;
@@ -267,8 +269,8 @@ impl Pipeline {
     /// }
     /// # Ok::<(), warpfeed::Error>(())
     /// ```
-    pub fn builder(input: impl Into<Input>) -> Builder {
-        Builder::new(input.into())
+    pub fn builder(input: impl Into<Input>) -> PipelineBuilder {
+        PipelineBuilder::new(input.into())
     }
 
     /// Width and height of every image of a batch. With several views, the size of the first view.
@@ -318,13 +320,13 @@ impl<I> Pipeline<I> {
     /// when it is dropped.
     #[must_use]
     pub fn epoch(&self, epoch: u64) -> Epoch<I> {
-        Epoch::start_all(vec![self.beginning(epoch)]).swap_remove(0)
+        Epoch::start_all(vec![self.epoch_start(epoch)]).swap_remove(0)
     }
 
-    fn beginning(&self, epoch: u64) -> Beginning<'_> {
+    fn epoch_start(&self, epoch: u64) -> EpochStart<'_> {
         let (setup, backend) = (&self.setup, &self.backend);
         let (changes, place) = (Arc::default(), setup.first_place());
-        Beginning { setup, backend, epoch, changes, first: 0, place, given: None }
+        EpochStart { setup, backend, epoch, changes, first: 0, place, given: None }
     }
 
     /// Continues an epoch where [`Epoch::state`] was taken. The samples delivered before and after are together exactly
@@ -349,7 +351,7 @@ impl<I> Pipeline<I> {
     /// # use warpfeed::prelude::*;
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
-    /// let pipeline = Pipeline::builder(source).batch_size(4).center_crop(8).build()?;
+    /// let pipeline = Pipeline::builder(source).batch_size(4).transform(CenterCrop::new(8)).build()?;
     /// let left = pipeline.epoch(0).map(|batch| pipeline.batches_left(&batch?.state()));
     /// assert_eq!(left.collect::<warpfeed::Result<Vec<_>>>()?, [Some(2), Some(1), Some(0)]);
     /// # Ok::<(), warpfeed::Error>(())
@@ -359,12 +361,12 @@ impl<I> Pipeline<I> {
     /// The errors of [`resume`](Self::resume).
     pub fn batches_left(&self, state: &EpochState) -> Result<Option<u64>> {
         state.check(&self.setup)?;
-        let rest = self.setup.rest(state.own_legs(), self.partition().world_size());
+        let rest = self.setup.rest(state.own_segments(), self.partition().world_size());
         let left = self.setup.positions(&rest, state.position());
         Ok(self.setup.input.samples().map(|_| left.div_ceil(self.setup.options.batch_size as u64)))
     }
 
-    fn rest(&self, state: &EpochState) -> Result<Beginning<'_>> {
+    fn rest(&self, state: &EpochState) -> Result<EpochStart<'_>> {
         state.check(&self.setup)?;
         let (changes, first) = (Arc::new(state.changes()), state.position());
         let place = match state.place()? {
@@ -373,10 +375,10 @@ impl<I> Pipeline<I> {
             Place::Lanes(lanes) => Place::Lanes(lanes.dealt(self.partition())),
             place => place,
         };
-        Ok(Beginning { changes, first, place, ..self.beginning(state.epoch()) })
+        Ok(EpochStart { changes, first, place, ..self.epoch_start(state.epoch()) })
     }
 
-    /// This rank's part of every epoch ([`Builder::partition`]).
+    /// This rank's part of every epoch ([`PipelineBuilder::partition`]).
     #[must_use]
     pub fn partition(&self) -> Partition {
         self.setup.sampler.own_partition()
@@ -385,14 +387,14 @@ impl<I> Pipeline<I> {
     /// Number of samples in an epoch of this partition, without padding. `None` for a stream, whose length is not known
     /// beforehand.
     #[must_use]
-    pub fn len(&self) -> Option<u64> {
+    pub fn num_samples(&self) -> Option<u64> {
         self.setup.input.samples().map(|_| self.setup.sampler.len().min(self.setup.limit))
     }
 
     /// Whether an epoch is known to have no sample.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == Some(0)
+        self.num_samples() == Some(0)
     }
 
     /// Number of batches in an epoch, if no sample is skipped. `None` for a stream.
@@ -448,19 +450,19 @@ impl<I> Pipeline<I> {
         self.setup.options.elements().dtype
     }
 
-    /// The targets that batches have; `None` without [`Builder::targets`].
+    /// The targets that batches have; `None` without [`PipelineBuilder::targets`].
     #[must_use]
     pub fn targets(&self) -> Option<&TargetSpec> {
         self.setup.targets.as_ref()
     }
 
-    /// Whether batches have fields ([`Builder::fields`]).
+    /// Whether batches have fields ([`PipelineBuilder::fields`]).
     #[doc(hidden)]
     pub fn has_fields(&self) -> bool {
         !self.setup.fields.is_empty()
     }
 
-    /// Strategy by which recipes are run ([`Builder::strategy`]).
+    /// Strategy by which recipes are run ([`PipelineBuilder::strategy`]).
     #[must_use]
     pub fn strategy(&self) -> Strategy {
         self.setup.recipes.planner.strategy
@@ -472,7 +474,7 @@ impl<I> Pipeline<I> {
         self.setup.cache.as_deref().map(Cache::usage)
     }
 
-    /// Folder in which entry points are kept; `None` if they are in memory only ([`Builder::entry_points`]).
+    /// Folder in which entry points are kept; `None` if they are in memory only ([`PipelineBuilder::entry_points`]).
     #[must_use]
     pub fn entry_points_folder(&self) -> Option<&Path> {
         self.setup.options.entry_points.as_deref()?.folder()
@@ -505,13 +507,13 @@ impl<I> Pipeline<I> {
     /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg.clone(), 0)]))
     ///     .seed(7)
-    ///     .augment(random_rotation(-5.0..=5.0))
-    ///     .center_crop(8)
+    ///     .transform(random_rotation(-5.0..=5.0))
+    ///     .transform(CenterCrop::new(8))
     ///     .output(DType::U8, Layout::Nhwc)
     ///     .build()?;
     /// let recipe = pipeline.recipe(0, 0)?;
     /// assert!(matches!(recipe[..], [Op::Rotate(_), Op::CenterCrop(_)]));
-    /// let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+    /// let options = ApplyOptions::default().orientation(Orientation::Ignore);
     /// let replayed = apply(&jpeg, &recipe, &options)?;
     /// for batch in pipeline.epoch(0) {
     ///     assert_eq!(batch?.images().as_bytes()?, replayed.as_bytes()?);

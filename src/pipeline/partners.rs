@@ -9,11 +9,11 @@ use super::cache::Loaded;
 use super::recipes::Recipes;
 use super::setup::Setup;
 use super::worker::Worker;
+use crate::apply::field_mover::FieldMover;
+use crate::apply::opening::Stored;
 use crate::error::Result;
-use crate::follow::Follower;
-use crate::opening::Stored;
 use crate::ops::part::{Partner, Partners};
-use crate::source::{Sample, Source, Want};
+use crate::source::{ReadRequest, Sample, Source};
 use crate::targets::Annotation;
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -84,11 +84,11 @@ impl SourcePartners<'_> {
         let mut sample = Sample::default();
         let spec = targets.as_ref().filter(|_| recipes.see_annotations);
         let fields = if recipes.see_annotations { &fields[..] } else { &[] };
-        let want = Want::IMAGE.and_field(spec.and_then(|spec| spec.field.as_deref())).and_fields(fields);
+        let want = ReadRequest::IMAGE.and_field(spec.and_then(|spec| spec.field.as_deref())).and_fields(fields);
         source.read(index, &want, &mut sample)?;
         let annotation = Annotation::new(spec, source.label(index), sample.take_found(&want)?)?;
         let stored = Stored::from(&recipes.header(sample.bytes())?);
-        Ok((stored, recipes.fit(annotation, stored, &mut Follower::default())?))
+        Ok((stored, recipes.fit(annotation, stored, &mut FieldMover::default())?))
     }
 }
 

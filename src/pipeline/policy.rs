@@ -16,7 +16,7 @@ const ALL_BAD: u64 = 100;
 
 /// Policy for a sample that cannot be read or decoded, or exceeds a limit.
 ///
-/// [`Builder::max_bad`](crate::Builder::max_bad) limits the number of such samples. Failures that would hit every
+/// [`PipelineBuilder::max_bad`](crate::PipelineBuilder::max_bad) limits the number of such samples. Failures that would hit every
 /// sample are not the sample's fault ([`Error::is_bad_sample`]) and always end the epoch: a machine without memory,
 /// files that it cannot open, a server that does not answer. So do I/O errors of the system for three samples in a row.
 ///
@@ -27,7 +27,7 @@ const ALL_BAD: u64 = 100;
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let cut = jpeg[..jpeg.len() / 2].to_vec();
 /// let source = EncodedImages::new([(jpeg.clone(), 0), (cut, 1), (jpeg, 2)]);
-/// let builder = |policy| Pipeline::builder(source.clone()).on_error(policy).center_crop(8).build();
+/// let builder = |policy| Pipeline::builder(source.clone()).on_error(policy).transform(CenterCrop::new(8)).build();
 ///
 /// let mut epoch = builder(OnError::Skip)?.epoch(0);
 /// for batch in epoch.by_ref() {
@@ -40,6 +40,7 @@ const ALL_BAD: u64 = 100;
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum OnError {
     /// The batches before it are delivered, then its error, and the epoch ends.
     #[default]

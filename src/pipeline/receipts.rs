@@ -57,7 +57,7 @@ impl<I: BatchImages> Batch<I> {
     /// # use warpfeed::prelude::*;
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// # let source = EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
-    /// let pipeline = Pipeline::builder(source).shuffle(7).random_resized_crop(8).build()?;
+    /// let pipeline = Pipeline::builder(source).shuffle(7).transform(random_resized_crop(8)).build()?;
     /// for batch in pipeline.epoch(0) {
     ///     let batch = batch?;
     ///     let receipts = batch.receipts(true)?;

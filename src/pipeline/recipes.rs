@@ -1,9 +1,9 @@
 //! Recipes: the explicit operations of each sample, drawn from the transforms by seed, epoch and index.
 
+use crate::apply::field_mover::FieldMover;
+use crate::apply::opening::{Opening, Stored};
 use crate::decode::Header;
 use crate::error::Result;
-use crate::follow::Follower;
-use crate::opening::{Opening, Stored};
 use crate::ops::part::Partners;
 use crate::ops::recipe::{Recipe, draw_recipe};
 use crate::ops::transform::{SampleInfo, Transform, images_after};
@@ -99,7 +99,8 @@ impl Recipes {
             shared
         };
         let fixed = views.iter().flat_map(|view| &view.images).map(fixed).reduce(shared).unwrap_or_default();
-        let see_annotations = views.iter().flat_map(|view| &view.images).flatten().any(Transform::sees_sample);
+        let see_annotations =
+            views.iter().flat_map(|view| &view.images).flatten().any(Transform::depends_on_annotations);
         let images = most_images(&views);
         Self { seed, views, fixed, see_annotations, images, opening, planner, sanitize }
     }
@@ -112,12 +113,12 @@ impl Recipes {
     /// An annotation whose fields lie on the decoded image, which may be a draft.
     ///
     /// # Errors
-    /// As of [`Follower::follow`].
+    /// As of [`FieldMover::follow`].
     pub(super) fn fit(
         &self,
         mut annotation: Annotation,
         stored: Stored,
-        follower: &mut Follower,
+        follower: &mut FieldMover,
     ) -> Result<Annotation> {
         if let (Some(fields), true) = (&mut annotation.fields, stored.scale_denom > 1) {
             *fields = Arc::new(follower.scale_to_draft((**fields).clone(), stored, &self.planner)?);

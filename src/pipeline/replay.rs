@@ -5,15 +5,15 @@
 
 use super::Pipeline;
 use super::batch::{Batch, BatchImages};
-use super::context::Given;
-use super::epoch::{Beginning, Epoch};
+use super::context::FixedPicks;
+use super::epoch::{Epoch, EpochStart};
 use super::log::{Description, Lines, LoggedBatch};
 use super::policy::{LastBatch, OnError, Policy};
 use super::setup::Setup;
 use super::state::{Changes, EpochState};
 use crate::error::{Error, Result};
+use crate::order::{Segment, Segments};
 use crate::rng::{Domain, Pick, SampleRng};
-use crate::sampler::{Leg, Legs};
 use crate::source::Input;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ use std::sync::Arc;
 /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("run.wlog");
-/// let builder = Pipeline::builder(source).shuffle(7).batch_size(4).random_resized_crop(8);
+/// let builder = Pipeline::builder(source).shuffle(7).batch_size(4).transform(random_resized_crop(8));
 /// let builder = builder.targets(TargetSpec::soft(10)).mix(Mix::timm(0.8, 1.0));
 /// let pipeline = builder.clone().build()?;
 /// let mut options = LogOptions::default();
@@ -245,7 +245,7 @@ impl Replay {
                     line.step,
                     line.nvjpeg.len()
                 ),
-                remedy: "allow pixels that differ a little (--approximate), or run with --decode auto".to_owned(),
+                remedy: "allow pixels that differ a little (--approximate), or run with --jpeg-decoder auto".to_owned(),
             });
         }
         let mut batch = match &pipeline.setup.input {
@@ -269,8 +269,8 @@ impl Replay {
         let images = line.indices.len();
         let is_right = (1..=setup.options.batch_size).contains(&images)
             && line.padding <= images
-            && line.legs.iter().all(Leg::is_valid)
-            && line.first <= setup.rest(&line.legs, 1).len()
+            && line.segments.iter().all(Segment::is_valid)
+            && line.first <= setup.rest(&line.segments, 1).len()
             && line.indices.iter().all(|index| *index < samples);
         let what = || format!("step {}: its line was changed: it is none of this run", line.step);
         if is_right { Ok(()) } else { Err(wrong("replay", &self.path, what())) }
@@ -329,14 +329,19 @@ impl<I: BatchImages> Pipeline<I> {
         let repetitions = line.repetitions.iter().copied().chain(std::iter::repeat(0));
         let picks = line.indices.iter().zip(repetitions);
         let picks = picks.map(|(&index, repetition)| Pick { index, repetition }).collect();
-        let given = Given { picks, padding: line.padding as u64 };
+        let given = FixedPicks { picks, padding: line.padding as u64 };
         // The line has decided about bad samples and the end of the epoch.
         let policy = Policy { on_error: OnError::Fail, max_bad: None, last: LastBatch::Keep };
         let setup = Arc::new(Setup { policy, ..(*self.setup).clone() });
-        let changes = Changes { legs: Legs::from([(line.epoch, line.legs.clone())]), ..Changes::default() };
+        let changes = Changes { segments: Segments::from([(line.epoch, line.segments.clone())]), ..Changes::default() };
         let changes = Arc::new(changes);
-        let beginning =
-            Beginning { setup: &setup, changes, first: line.first, given: Some(given), ..self.beginning(line.epoch) };
+        let beginning = EpochStart {
+            setup: &setup,
+            changes,
+            first: line.first,
+            given: Some(given),
+            ..self.epoch_start(line.epoch)
+        };
         one(&mut Epoch::start_all(vec![beginning]).swap_remove(0), line.step)
     }
 

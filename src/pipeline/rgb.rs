@@ -32,7 +32,7 @@ impl<I: BatchImages> Batch<I> {
     /// # use warpfeed::prelude::*;
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// # let source = EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
-    /// let pipeline = Pipeline::builder(source).center_crop(8).normalize(IMAGENET_MEAN, IMAGENET_STD).build()?;
+    /// let pipeline = Pipeline::builder(source).transform(CenterCrop::new(8)).normalize(IMAGENET_MEAN, IMAGENET_STD).build()?;
     /// for batch in pipeline.epoch(0) {
     ///     let views = batch?.to_rgb()?;
     ///     assert_eq!((views.len(), views[0].len(), views[0][0].to_rgb()), (1, 4, vec![0; 8 * 8 * 3]));

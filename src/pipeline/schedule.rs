@@ -366,6 +366,7 @@ impl Running {
 mod tests {
     use super::*;
     use crate::backend;
+    use crate::ops::CenterCrop;
     use crate::{
         Device, Pipeline,
         encode::{JpegOptions, encode_jpeg},
@@ -377,7 +378,10 @@ mod tests {
     #[test]
     fn waiting_ends_with_the_limit_the_batch_or_the_epoch() {
         let jpeg = encode_jpeg(&crate::raster::Image::new(Size::new(8, 8)), &JpegOptions::default()).unwrap();
-        let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(4).threads(1).device(Device::Cpu);
+        let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)]))
+            .transform(CenterCrop::new(4))
+            .threads(1)
+            .device(Device::Cpu);
         let setup = Arc::clone(&builder.build().unwrap().setup);
         let cpu = backend::open(Device::Cpu, &setup.options, None).unwrap();
         let context = Context::new(setup, 0, Arc::default(), (0, Place::Cursor(None)), None);
@@ -399,7 +403,7 @@ mod tests {
     #[test]
     fn a_consumer_hears_of_a_thread_that_ends_before_its_work_is_done() {
         let jpeg = encode_jpeg(&crate::raster::Image::new(Size::new(8, 8)), &JpegOptions::default()).unwrap();
-        let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(4).threads(1);
+        let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).transform(CenterCrop::new(4)).threads(1);
         let setup = Arc::clone(&builder.device(Device::Cpu).build().unwrap().setup);
         let cpu = backend::open(Device::Cpu, &setup.options, None).unwrap();
         let context = Context::new(setup, 0, Arc::default(), (0, Place::Cursor(None)), None);

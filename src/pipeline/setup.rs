@@ -5,8 +5,8 @@ use super::policy::{LastBatch, Policy};
 use super::recipes::Recipes;
 use crate::backend::RunOptions;
 use crate::mix::Mix;
-use crate::sampler::{Leg, Partition, Rest, Sampler};
-use crate::sampling::Chosen;
+use crate::order::{Partition, Remaining, Segment, ShardedOrder};
+use crate::sampler::Chosen;
 use crate::source::stream::{Feed, Lanes, Place};
 use crate::source::{Input, Reader, StreamStart};
 use crate::targets::TargetSpec;
@@ -24,7 +24,7 @@ pub(super) struct Setup {
     /// Whether epochs are shuffled.
     pub(super) shuffle: bool,
     /// Decides which positions of the epoch's order are delivered.
-    pub(super) sampler: Sampler,
+    pub(super) sampler: ShardedOrder,
     /// Decides which samples are at these positions; `None` if each sample comes once.
     pub(super) chosen: Option<Arc<Chosen>>,
     /// Most samples in an epoch.
@@ -92,23 +92,23 @@ impl Setup {
         matches!(self.input, Input::Stream(_))
     }
 
-    /// The positions that valid legs have left of an epoch. `ranks`: the number of ranks if there are no legs. The
+    /// The positions that valid segments have left of an epoch. `ranks`: the number of ranks if there are no segments. The
     /// limit is of each rank that the epoch began with.
-    pub(super) fn rest(&self, legs: &[Leg], ranks: u32) -> Rest {
+    pub(super) fn rest(&self, segments: &[Segment], ranks: u32) -> Remaining {
         // A stream's lanes say what is left of it.
-        let legs = if self.is_stream() { &[] } else { legs };
-        let ranks = legs.first().map_or(ranks, Leg::ranks);
-        Rest::new(self.sampler.all().min(self.limit.saturating_mul(ranks.into())), legs)
+        let segments = if self.is_stream() { &[] } else { segments };
+        let ranks = segments.first().map_or(ranks, Segment::ranks);
+        Remaining::new(self.sampler.all().min(self.limit.saturating_mul(ranks.into())), segments)
     }
 
     /// Number of positions that a partition has of `rest`, padding and an incomplete last batch included. The limit is
     /// also of each rank that shares the rest: the memory of batches is made for it.
-    pub(super) fn all_positions_of(&self, partition: Partition, rest: &Rest) -> u64 {
+    pub(super) fn all_positions_of(&self, partition: Partition, rest: &Remaining) -> u64 {
         self.sampler.partition(partition).positions_of(rest).min(self.limit)
     }
 
     /// Number of positions that this partition delivers of `rest` from position `first` on.
-    pub(super) fn positions(&self, rest: &Rest, first: u64) -> u64 {
+    pub(super) fn positions(&self, rest: &Remaining, first: u64) -> u64 {
         let left = self.all_positions_of(self.sampler.own_partition(), rest).saturating_sub(first);
         let batch = self.options.batch_size as u64;
         match self.policy.last {
@@ -124,6 +124,6 @@ impl Setup {
 }
 
 /// Number of positions in an epoch limited to `limit` samples, padding included.
-pub(super) fn all_positions(sampler: &Sampler, limit: u64) -> u64 {
+pub(super) fn all_positions(sampler: &ShardedOrder, limit: u64) -> u64 {
     (sampler.len() + sampler.padding()).min(limit)
 }

@@ -3,10 +3,10 @@
 use super::Pipeline;
 use super::partners::SourcePartners;
 use super::rgb::rgb;
+use crate::apply::field_mover::FieldMover;
 use crate::apply::{ApplyOptions, apply, pnm};
 use crate::error::Result;
 use crate::fields::Fields;
-use crate::follow::Follower;
 use crate::ops::Op;
 use crate::ops::orientation::Orientation;
 use crate::ops::part::{Loaded, LoadedImage};
@@ -31,7 +31,7 @@ impl<I> Pipeline<I> {
     /// Takes sample `index` through its recipes, as it goes through them in an epoch after having come `repetition`
     /// times before, and calls `each` with the decoded image and with the image after each operation. The operations
     /// run one by one, as with [`Strategy::Sequential`](crate::Strategy::Sequential). Returns the recipes
-    /// ([`recipes_of`](Self::recipes_of)). Mixing ([`Builder::mix`](crate::Builder::mix)), which joins whole batches,
+    /// ([`recipes_of`](Self::recipes_of)). Mixing ([`PipelineBuilder::mix`](crate::PipelineBuilder::mix)), which joins whole batches,
     /// is left out.
     ///
     /// ```
@@ -39,8 +39,8 @@ impl<I> Pipeline<I> {
     /// # use warpfeed::prelude::*;
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)]))
-    ///     .augment(random_horizontal_flip(1.0))
-    ///     .center_crop(8)
+    ///     .transform(random_horizontal_flip(1.0))
+    ///     .transform(CenterCrop::new(8))
     ///     .normalize(IMAGENET_MEAN, IMAGENET_STD)
     ///     .build()?;
     /// let mut stages = Vec::new();
@@ -130,7 +130,7 @@ impl Maker<'_> {
             let (stored, annotation) = self.samples.read(part.sample)?;
             let planner = &setup.recipes.planner;
             let follow =
-                |fields: Arc<Fields>| Follower::default().follow((*fields).clone(), stored.size, &part.ops, planner);
+                |fields: Arc<Fields>| FieldMover::default().follow((*fields).clone(), stored.size, &part.ops, planner);
             let fields = annotation.fields.map(follow).transpose()?.map(|(fields, _)| Arc::new(fields));
             part.loaded = Loaded { fields, image: Some(image) };
         }

@@ -3,18 +3,18 @@
 use super::setup::Setup;
 use crate::error::{Error, Result};
 use crate::hex::{hex, unhex};
-use crate::sampler::{Leg, Legs, Partition, legs_of};
+use crate::order::{Partition, Segment, Segments, segments_of};
 use crate::source::stream::{LanePlace, Lanes, LanesOf, Place};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The version of states without legs.
+/// The version of states without segments.
 const VERSION: u32 = 2;
 
-/// The version of states with legs, which earlier programs refuse.
-const VERSION_WITH_LEGS: u32 = 3;
+/// The version of states with segments, which earlier programs refuse.
+const VERSION_WITH_SEGMENTS: u32 = 3;
 
 /// Largest position of a stream, whose end is not known beforehand.
 const MAX_POSITION: u64 = 1 << 62;
@@ -37,7 +37,7 @@ const MAX_POSITION: u64 = 1 << 62;
 /// #     let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// #     Ok(EncodedImages::new((0..n).map(|label| (jpeg.clone(), label))))
 /// # }
-/// let pipeline = Pipeline::builder(source(10)?).shuffle(7).batch_size(4).center_crop(8).build()?;
+/// let pipeline = Pipeline::builder(source(10)?).shuffle(7).batch_size(4).transform(CenterCrop::new(8)).build()?;
 /// let whole = pipeline.epoch(3).flat_map(|batch| batch.unwrap().indices().to_vec()).collect::<Vec<_>>();
 ///
 /// let mut epoch = pipeline.epoch(3);
@@ -50,7 +50,7 @@ const MAX_POSITION: u64 = 1 << 62;
 /// let rest = pipeline.resume(&state)?.flat_map(|batch| batch.unwrap().indices().to_vec()).collect::<Vec<_>>();
 /// assert_eq!(rest, whole[4..]);
 ///
-/// let other = Pipeline::builder(source(11)?).shuffle(7).batch_size(4).center_crop(8).build()?;
+/// let other = Pipeline::builder(source(11)?).shuffle(7).batch_size(4).transform(CenterCrop::new(8)).build()?;
 /// assert!(other.resume(&state).unwrap_err().to_string().contains("10 samples"));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -64,7 +64,7 @@ pub struct EpochState {
     shuffled: bool,
     /// Rank and world size.
     partition: (u32, u32),
-    pub(super) even: bool,
+    pub(super) equal_batches: bool,
     samples: u64,
     /// Description of the sampler; `None` if the epoch has each sample once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,9 +81,9 @@ pub struct EpochState {
     /// CRC-32C of epoch, position and place (or lanes), 8 hexadecimal digits: a place belongs to one position.
     #[serde(rename = "place_crc32c", default, skip_serializing_if = "Option::is_none")]
     crc: Option<String>,
-    /// Legs of this epoch and of later ones: deliveries of other numbers of ranks.
+    /// Segments of this epoch and of later ones: deliveries of other numbers of ranks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) legs: Legs,
+    pub(super) segments: Segments,
     /// For a stream that is read in lanes: the places of lanes in this epoch and in later ones, those of
     /// all ranks or of this one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -93,7 +93,7 @@ pub struct EpochState {
 /// What other numbers of ranks have delivered of epochs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Changes {
-    pub(super) legs: Legs,
+    pub(super) segments: Segments,
     /// Where a stream's lanes go on.
     pub(super) lanes: LanesOf,
 }
@@ -115,7 +115,7 @@ pub(super) struct Moment {
 
 impl Moment {
     /// The state before the first batch, where an epoch of a stream goes on in the lanes of other ranks.
-    pub(super) fn beginning(&self) -> Option<EpochState> {
+    pub(super) fn epoch_start(&self) -> Option<EpochState> {
         let lanes = self.changes.lanes.get(&self.epoch).filter(|_| self.first == self.begun)?;
         let place = Place::Lanes(lanes.clone());
         Some(EpochState::new(&self.setup, self.epoch, &self.changes, self.begun, &place))
@@ -144,13 +144,13 @@ impl EpochState {
             }
         };
         let mut state = Self {
-            version: if changes.legs.is_empty() && lanes.is_empty() { VERSION } else { VERSION_WITH_LEGS },
+            version: if changes.segments.is_empty() && lanes.is_empty() { VERSION } else { VERSION_WITH_SEGMENTS },
             epoch,
             position,
             seed: setup.recipes.seed,
             shuffled: setup.shuffle,
             partition: (partition.rank(), partition.world_size()),
-            even: sampler.is_even(),
+            equal_batches: sampler.is_equal(),
             // `u64::MAX` stands for a stream's unknown number of samples, as in all earlier states.
             samples: setup.input.samples().unwrap_or(u64::MAX),
             sampler: setup.chosen.as_ref().map(|chosen| chosen.name.clone()),
@@ -158,7 +158,7 @@ impl EpochState {
             source: format!("{:016x}", setup.fingerprint()),
             crc: None,
             cursor,
-            legs: changes.legs.clone(),
+            segments: changes.segments.clone(),
             lanes,
         };
         state.crc = state.own_crc();
@@ -186,16 +186,16 @@ impl EpochState {
         if epoch == self.epoch {
             return self.clone();
         }
-        let (legs, lanes) = (self.legs_from(epoch), self.lanes_from(epoch));
-        let version = if legs.is_empty() && lanes.is_empty() { VERSION } else { VERSION_WITH_LEGS };
-        let mut later = Self { version, epoch, position: 0, cursor: None, crc: None, legs, lanes, ..self.clone() };
+        let (segments, lanes) = (self.segments_from(epoch), self.lanes_from(epoch));
+        let version = if segments.is_empty() && lanes.is_empty() { VERSION } else { VERSION_WITH_SEGMENTS };
+        let mut later = Self { version, epoch, position: 0, cursor: None, crc: None, segments, lanes, ..self.clone() };
         later.crc = later.own_crc();
         later
     }
 
-    /// Legs of an epoch and of later ones.
-    pub(super) fn legs_from(&self, epoch: u64) -> Legs {
-        self.legs.range(epoch..).map(|(epoch, legs)| (*epoch, legs.clone())).collect()
+    /// Segments of an epoch and of later ones.
+    pub(super) fn segments_from(&self, epoch: u64) -> Segments {
+        self.segments.range(epoch..).map(|(epoch, segments)| (*epoch, segments.clone())).collect()
     }
 
     /// Places of lanes in an epoch and in later ones.
@@ -205,7 +205,7 @@ impl EpochState {
 
     /// What other numbers of ranks have delivered of this epoch and of later ones.
     pub(super) fn changes(&self) -> Changes {
-        Changes { legs: self.legs.clone(), lanes: self.lanes.clone() }
+        Changes { segments: self.segments.clone(), lanes: self.lanes.clone() }
     }
 
     /// The place in the stream, as lanes of all ranks that the epoch began with.
@@ -234,9 +234,9 @@ impl EpochState {
         Partition::new(self.partition.0, self.partition.1)
     }
 
-    /// Legs of the state's epoch.
-    pub(super) fn own_legs(&self) -> &[Leg] {
-        legs_of(&self.legs, self.epoch)
+    /// Segments of the state's epoch.
+    pub(super) fn own_segments(&self) -> &[Segment] {
+        segments_of(&self.segments, self.epoch)
     }
 
     /// The place in the stream.
@@ -263,14 +263,14 @@ impl EpochState {
     /// Compares the state with the pipeline that is to resume it, as if that had `partition`.
     pub(super) fn check_but_partition(&self, setup: &Setup, partition: Partition) -> Result<()> {
         let refused = |expected: String, got: String| Err(Error::parameter("resume", "state", expected, got));
-        if ![VERSION, VERSION_WITH_LEGS].contains(&self.version) {
-            let expected = format!("of version {VERSION} or {VERSION_WITH_LEGS}");
+        if ![VERSION, VERSION_WITH_SEGMENTS].contains(&self.version) {
+            let expected = format!("of version {VERSION} or {VERSION_WITH_SEGMENTS}");
             return refused(expected, format!("version {}", self.version));
         }
         let own = Self::new(setup, self.epoch, &self.changes(), self.position, &Place::Cursor(None));
         let own = own.of_rank(partition);
         if self.version != own.version
-            || self.legs.values().flatten().any(|leg| !leg.is_valid())
+            || self.segments.values().flatten().any(|segment| !segment.is_valid())
             || self.lanes.values().any(|lanes| !lanes.are_of(Some(partition)) && !lanes.are_of(None))
             || !setup.is_stream() && !self.lanes.is_empty()
         {
@@ -288,7 +288,7 @@ impl EpochState {
         if !expected.is_empty() {
             return refused(format!("one of this pipeline ({})", expected.join(", ")), got.join(", "));
         }
-        let rest = setup.rest(self.own_legs(), partition.world_size());
+        let rest = setup.rest(self.own_segments(), partition.world_size());
         let end = setup.all_positions_of(partition, &rest).min(MAX_POSITION);
         if self.position > end {
             return refused(format!("at a position up to {end}, the end of the epoch"), self.position.to_string());
@@ -319,7 +319,7 @@ impl EpochState {
             format!("partition {rank}/{world_size}"),
             self.mix.as_ref().map_or("no mixing".to_owned(), |mix| format!("mixing {mix}")),
             self.sampler.as_ref().map_or("no sampler".to_owned(), |sampler| format!("sampler {sampler}")),
-            if self.even { "even partitions" } else { "partitions as they are" }.to_owned(),
+            if self.equal_batches { "even partitions" } else { "partitions as they are" }.to_owned(),
         ]
     }
 }

@@ -1,7 +1,7 @@
 //! Statistics of an epoch: counts and times, measured and not sampled.
 
+use crate::backend::CpuFallbacks;
 use crate::backend::Decoded;
-use crate::backend::LeftToCpu;
 use crate::fields::DroppedObjects;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,7 +26,7 @@ pub struct Stats {
     pub decode: Duration,
     /// Time of drawing recipes and running them.
     pub augment: Duration,
-    /// Time of mixing batches on the CPU ([`Builder::mix`](crate::Builder::mix)). Mixing on a GPU is not included.
+    /// Time of mixing batches on the CPU ([`PipelineBuilder::mix`](crate::PipelineBuilder::mix)). Mixing on a GPU is not included.
     pub mix: Duration,
     /// Images that the CPU decoded.
     pub decoded_cpu: u64,
@@ -43,7 +43,7 @@ pub struct Stats {
     /// [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes. They are included in
     /// [`decoded_cpu`](Self::decoded_cpu).
     pub decoded_restarts: u64,
-    /// Images that the CPU decoded from entry points ([`Builder::entry_points`](crate::Builder::entry_points)). They
+    /// Images that the CPU decoded from entry points ([`PipelineBuilder::entry_points`](crate::PipelineBuilder::entry_points)). They
     /// are included in [`decoded_cpu`](Self::decoded_cpu).
     pub decoded_entry_points: u64,
     /// Images that the crate's own decoder on the device decoded from entry points. They are included in
@@ -51,20 +51,20 @@ pub struct Stats {
     pub decoded_device_entry_points: u64,
     /// Images that the crate's own decoder on the device left to the CPU, by reason. They are included in
     /// [`decoded_cpu`](Self::decoded_cpu), or bad.
-    pub left_to_cpu: LeftToCpu,
+    pub cpu_fallbacks: CpuFallbacks,
     /// Samples that were smaller than a crop, so that its fill shows beside the image
     /// ([`RandomCrop::pad_if_needed`](crate::ops::RandomCrop::pad_if_needed)).
-    pub padded: u64,
-    /// Objects in the images of samples with fields ([`Builder::fields`](crate::Builder::fields)), after all operations.
+    pub smaller_than_crop: u64,
+    /// Objects in the images of samples with fields ([`PipelineBuilder::fields`](crate::PipelineBuilder::fields)), after all operations.
     pub objects: u64,
     /// Objects that operations dropped from these images, by rule.
     pub dropped_objects: DroppedObjects,
     /// Images that came decoded from the cache.
     pub cached: u64,
     /// Sum of the distances, in positions, that the samples of a stream moved from their places in it.
-    pub moved: u64,
+    pub displacement_sum: u64,
     /// The largest of these distances.
-    pub moved_most: u64,
+    pub displacement_max: u64,
     /// Time that the consumer waited for a batch.
     pub consumer_wait: Duration,
     /// Time that worker threads waited for the consumer to take a batch.
@@ -93,7 +93,7 @@ impl Stats {
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
     /// // Without threads the consumer makes each batch itself, and waits for all of it.
-    /// let mut epoch = Pipeline::builder(source).threads(0).center_crop(8).build()?.epoch(0);
+    /// let mut epoch = Pipeline::builder(source).threads(0).transform(CenterCrop::new(8)).build()?.epoch(0);
     /// assert_eq!(epoch.by_ref().count(), 1);
     /// assert_eq!(epoch.stats().bottleneck(), Bottleneck::Loader);
     /// # Ok::<(), warpfeed::Error>(())
@@ -123,13 +123,13 @@ impl std::ops::AddAssign for Stats {
         self.decoded_restarts += other.decoded_restarts;
         self.decoded_entry_points += other.decoded_entry_points;
         self.decoded_device_entry_points += other.decoded_device_entry_points;
-        self.left_to_cpu += other.left_to_cpu;
-        self.padded += other.padded;
+        self.cpu_fallbacks += other.cpu_fallbacks;
+        self.smaller_than_crop += other.smaller_than_crop;
         self.objects += other.objects;
         self.dropped_objects += other.dropped_objects;
         self.cached += other.cached;
-        self.moved += other.moved;
-        self.moved_most = self.moved_most.max(other.moved_most);
+        self.displacement_sum += other.displacement_sum;
+        self.displacement_max = self.displacement_max.max(other.displacement_max);
         self.consumer_wait += other.consumer_wait;
         self.worker_wait += other.worker_wait;
         self.threads = self.threads.max(other.threads);
@@ -145,7 +145,7 @@ pub(super) struct Counters {
     augment: AtomicU64,
     mix: AtomicU64,
     decoded: Mutex<Decoded>,
-    padded: AtomicU64,
+    smaller_than_crop: AtomicU64,
     objects: AtomicU64,
     dropped_objects: Mutex<DroppedObjects>,
     cached: AtomicU64,
@@ -182,7 +182,7 @@ impl Counters {
 
     /// Counts a sample that was smaller than a crop.
     pub(super) fn add_padded(&self) {
-        self.padded.fetch_add(1, Relaxed);
+        self.smaller_than_crop.fetch_add(1, Relaxed);
     }
 
     /// Counts the objects of a sample, and those that operations dropped.
@@ -225,8 +225,8 @@ impl Counters {
             decoded_restarts: decoded.restarts,
             decoded_entry_points: decoded.entry_points,
             decoded_device_entry_points: decoded.device_entry_points,
-            left_to_cpu: decoded.left,
-            padded: self.padded.load(Relaxed),
+            cpu_fallbacks: decoded.left,
+            smaller_than_crop: self.smaller_than_crop.load(Relaxed),
             objects: self.objects.load(Relaxed),
             dropped_objects: *self.dropped_objects(),
             cached: self.cached.load(Relaxed),

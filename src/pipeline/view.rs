@@ -9,7 +9,7 @@ use crate::raster::Size;
 const MAX_TIMES: u32 = 1_000;
 
 /// One or more images of each sample, with transforms of their own. [`view`] makes a view, and
-/// [`Builder::views`](crate::Builder::views) adds views to a pipeline.
+/// [`PipelineBuilder::views`](crate::PipelineBuilder::views) adds views to a pipeline.
 #[derive(Debug, Clone)]
 pub struct View {
     /// The transforms of each image of the view.
@@ -32,7 +32,7 @@ pub fn view(transforms: impl IntoIterator<Item = Transform>) -> View {
 /// use warpfeed::{five_crop, ten_crop};
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).resize_shorter(24);
+/// let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).transform(Resize::shorter_side(24));
 /// for (crops, count) in [(five_crop(16), 5), (ten_crop(16), 10)] {
 ///     let pipeline = builder.clone().views([crops]).normalize(IMAGENET_MEAN, IMAGENET_STD).build()?;
 ///     for batch in pipeline.epoch(0) {

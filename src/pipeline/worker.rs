@@ -8,14 +8,14 @@ use super::partners::{LoadedPartner, WorkerPartners};
 use super::policy::{LastBatch, OnError, SUBSTITUTES};
 use super::recipes::Drawn;
 use super::setup::Setup;
+use crate::apply::field_mover::{FieldMover, UnmovedMask};
+use crate::apply::opening::Stored;
 use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, End, PlannedMask, PlannedSample};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
-use crate::follow::{Follower, UnmovedMask};
-use crate::memory;
-use crate::opening::Stored;
 use crate::ops::Op;
 use crate::ops::part::{Loaded as LoadedPart, LoadedImage};
+use crate::os::memory;
 use crate::raster::Size;
 use crate::rng::Pick;
 use crate::targets::Annotation;
@@ -37,7 +37,7 @@ pub(super) struct ThreadMemory {
     /// The back end's, made when first needed.
     pub(super) backend: Option<AnyWorker>,
     /// For masks.
-    follower: Follower,
+    follower: FieldMover,
 }
 
 /// A sample whose images are in their places.
@@ -283,7 +283,7 @@ impl<'a> Worker<'a> {
         let (mut moved, mut unmoved) = (MovedFields::new(), Vec::new());
         for (image, recipe) in recipes.iter().enumerate() {
             if self.backend.moves_masks() {
-                let (fields, size, masks) = follower.follow_but_masks(fields.clone(), stored, recipe, planner)?;
+                let (fields, size, masks) = follower.move_except_masks(fields.clone(), stored, recipe, planner)?;
                 moved.push((fields, size));
                 unmoved.extend(masks.into_iter().map(|mask| (image, mask)));
             } else {

@@ -3,7 +3,7 @@
 use super::schedule::{EpochShare, Running, Turn};
 use super::wakeup::Wakeup;
 use crate::error::Error;
-use crate::threads;
+use crate::os::threads;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;

@@ -10,25 +10,25 @@ mod undo;
 pub use hugging_face::hugging_face_ops;
 pub use timm::timm_ops;
 
+use crate::apply::engine::{Engine, Failure, FixedRecipe};
+use crate::apply::field_mover::FieldMover;
+use crate::apply::opening::{Opening, Thumbnail};
 use crate::backend::{OutputForm, PixelForm, RunOptions};
 use crate::decode::pnm_header;
-use crate::device::{DecodePath, Device};
-use crate::engine::{Engine, Failure, FixedRecipe};
+use crate::device::{Device, JpegDecoder};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
-use crate::follow::Follower;
-use crate::memory;
-use crate::opening::{Opening, Thumbnail};
 use crate::ops::Op;
 use crate::ops::check::{check_ops, one_size};
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
 use crate::ops::transform::Transform;
+use crate::os::memory;
+use crate::os::threads::MAX_THREADS;
 use crate::plan::{Planner, Strategy};
 use crate::preset::Preset;
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Size};
 use crate::tensor::{DType, Layout, Tensor};
-use crate::threads::MAX_THREADS;
 use serde_json::{Map, Value};
 
 /// Number of batches whose memory is kept: one being made, and one that the caller holds.
@@ -36,35 +36,37 @@ const BATCHES: usize = 2;
 /// Largest batch, in images.
 const MAX_BATCH: usize = 1 << 20;
 
-/// Options of a [`Preprocessor`].
-#[derive(Debug, Clone, Copy)]
-pub struct PreprocessorOptions {
-    /// Type of the tensors' elements. Without normalization, f32, f16 and bf16 values are 0 to 1.
-    pub dtype: DType,
-    /// Order of the tensors' dimensions.
-    pub layout: Layout,
-    /// Largest number of images in one call.
-    pub max_batch: usize,
-    /// Number of threads that share a call's images. With 0 or 1 only the caller's thread works.
-    pub threads: usize,
-    /// The device that runs the operations and holds the tensors.
-    pub device: Device,
-    /// The decoder of JPEGs if the operations run on a GPU.
-    pub decode: DecodePath,
-    /// How the operations are run.
-    pub strategy: Strategy,
-    /// The pass of a resize that comes first.
-    pub pass_order: PassOrder,
-    /// Treatment of an EXIF orientation tag.
-    pub orientation: Orientation,
-    /// Decodes JPEGs at a smaller scale whose sides are not below this size: see [`Builder::draft`](crate::Builder::draft).
-    pub draft: Option<Size>,
-    /// Begins with a thumbnail of each image: see [`Builder::thumbnail`](crate::Builder::thumbnail).
-    pub thumbnail: Option<Thumbnail>,
-    /// Whether truncated JPEGs are accepted.
-    pub accept_truncated: bool,
-    /// Largest image accepted, in pixels, as stored and after each operation.
-    pub max_pixels: u64,
+options! {
+    /// Options of a [`Preprocessor`].
+    #[derive(Debug, Clone, Copy)]
+    pub struct PreprocessorOptions {
+        /// Type of the tensors' elements. Without normalization, f32, f16 and bf16 values are 0 to 1.
+        pub dtype: DType,
+        /// Order of the tensors' dimensions.
+        pub layout: Layout,
+        /// Largest number of images in one call.
+        pub max_batch: usize,
+        /// Number of threads that share a call's images. With 0 or 1 only the caller's thread works.
+        pub threads: usize,
+        /// The device that runs the operations and holds the tensors.
+        pub device: Device,
+        /// The decoder of JPEGs if the operations run on a GPU.
+        pub jpeg_decoder: JpegDecoder,
+        /// How the operations are run.
+        pub strategy: Strategy,
+        /// The pass of a resize that comes first.
+        pub pass_order: PassOrder,
+        /// Treatment of an EXIF orientation tag.
+        pub orientation: Orientation,
+        /// Decodes JPEGs at a smaller scale whose sides are not below this size: see [`PipelineBuilder::draft`](crate::PipelineBuilder::draft).
+        pub draft: Option<Size>,
+        /// Begins with a thumbnail of each image: see [`PipelineBuilder::thumbnail`](crate::PipelineBuilder::thumbnail).
+        pub thumbnail: Option<Thumbnail>,
+        /// Whether truncated JPEGs are accepted.
+        pub accept_truncated: bool,
+        /// Largest image accepted, in pixels, as stored and after each operation.
+        pub max_pixels: u64,
+    }
 }
 
 impl Default for PreprocessorOptions {
@@ -75,7 +77,7 @@ impl Default for PreprocessorOptions {
             max_batch: 32,
             threads: 0,
             device: Device::Cpu,
-            decode: DecodePath::Cpu,
+            jpeg_decoder: JpegDecoder::Cpu,
             strategy: Strategy::default(),
             pass_order: PassOrder::default(),
             orientation: Orientation::default(),
@@ -89,14 +91,14 @@ impl Default for PreprocessorOptions {
 
 /// Makes tensors of images for a model that serves or is evaluated. It is built once, then called. It draws nothing at
 /// random, keeps its decoders and memory from call to call, and starts no threads unless asked. Calls from several
-/// threads do not wait for each other. On the CPU, or with [`DecodePath::Cpu`], its tensors equal torchvision's.
+/// threads do not wait for each other. On the CPU, or with [`JpegDecoder::Cpu`], its tensors equal torchvision's.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
 /// use warpfeed::prelude::*;
 /// use warpfeed::{Preprocessor, PreprocessorOptions};
 ///
-/// let preprocessor = Preprocessor::of(Preset::Eval, &PreprocessorOptions::default())?;
+/// let preprocessor = Preprocessor::from_preset(Preset::Eval, &PreprocessorOptions::default())?;
 /// let jpeg = encode_jpeg(&Image::new(Size::new(400, 300)), &JpegOptions::default())?;
 /// let tensor = preprocessor.run(&[&jpeg, &jpeg])?;
 /// assert_eq!(tensor.shape(), [2, 3, 224, 224]);
@@ -123,7 +125,7 @@ impl Preprocessor {
     /// batch.
     pub fn new(ops: impl IntoIterator<Item = Op>, options: &PreprocessorOptions) -> Result<Self> {
         let run = RunOptions {
-            decode: options.decode,
+            jpeg_decoder: options.jpeg_decoder,
             accept_truncated: options.accept_truncated,
             batch_size: options.max_batch,
             batch_images: options.max_batch,
@@ -144,7 +146,7 @@ impl Preprocessor {
     ///
     /// # Errors
     /// The errors of [`new`](Self::new); [`Error::Parameter`] for a preset with random draws.
-    pub fn of(preset: Preset, options: &PreprocessorOptions) -> Result<Self> {
+    pub fn from_preset(preset: Preset, options: &PreprocessorOptions) -> Result<Self> {
         let transforms = if options.dtype == DType::U8 { preset.pixel_ops() } else { preset.ops() };
         Self::new(explicit(&transforms)?, options)
     }
@@ -237,7 +239,7 @@ impl Preprocessor {
     /// use warpfeed::{Preprocessor, PreprocessorOptions};
     ///
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(512, 256)), &JpegOptions::default())?;
-    /// let preprocessor = Preprocessor::of(Preset::Eval, &PreprocessorOptions::default())?;
+    /// let preprocessor = Preprocessor::from_preset(Preset::Eval, &PreprocessorOptions::default())?;
     /// let fields = Fields::new().with("boxes", Boxes::new(BoxFormat::Xyxy, vec![[200.0, 50.0, 300.0, 150.0]]))?;
     /// let moved = preprocessor.fields(&jpeg, &fields)?;
     /// assert_eq!(moved.boxes().unwrap().rows(), [[56.0, 34.0, 156.0, 134.0]]);
@@ -250,7 +252,7 @@ impl Preprocessor {
     pub fn fields(&self, image: &[u8], fields: &Fields) -> Result<Fields> {
         let recipe = self.engine.recipe();
         let header = recipe.header(image)?;
-        Follower::default().follow_stored(fields, &header, &recipe.of(&header), &recipe.planner)
+        FieldMover::default().follow_stored(fields, &header, &recipe.of(&header), &recipe.planner)
     }
 
     fn check(&self, images: usize) -> Result<()> {

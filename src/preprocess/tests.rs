@@ -31,7 +31,7 @@ fn tensors_are_those_of_a_pipeline() {
         let ops = if dtype == DType::U8 { &ops()[..2] } else { &ops()[..] };
         let source = EncodedImages::new(jpegs.iter().cloned().zip(0..));
         let builder = Pipeline::builder(source).batch_size(5).output(dtype, layout).device(Device::Cpu);
-        let pipeline = ops.iter().cloned().fold(builder, crate::Builder::augment).build().unwrap();
+        let pipeline = ops.iter().cloned().fold(builder, crate::PipelineBuilder::transform).build().unwrap();
         let batch = pipeline.epoch(0).next().unwrap().unwrap();
         for threads in [0, 1, 3] {
             let options = PreprocessorOptions { dtype, layout, threads, ..PreprocessorOptions::default() };
@@ -93,11 +93,11 @@ fn what_draws_or_ends_in_no_size_is_refused() {
         assert!(error.is_parameter(), "{error}");
         error.to_string()
     };
-    assert!(refused(Preprocessor::of(Preset::Train, &options)).contains("random_resized_crop"));
+    assert!(refused(Preprocessor::from_preset(Preset::Train, &options)).contains("random_resized_crop"));
     assert!(refused(Preprocessor::new([Resize::shorter_side(8).into()], &options)).contains("same size"));
     let bytes = PreprocessorOptions { dtype: DType::U8, ..options };
     assert!(refused(Preprocessor::new(ops(), &bytes)).contains("f32, f16 or bf16"));
-    assert!(Preprocessor::of(Preset::Eval, &bytes).is_ok());
+    assert!(Preprocessor::from_preset(Preset::Eval, &bytes).is_ok());
     assert!(refused(Preprocessor::new(ops(), &PreprocessorOptions { max_batch: 0, ..options })).contains("max_batch"));
     let source = EncodedImages::new([(jpegs().remove(0), 0)]);
     let train = Pipeline::builder(source.clone()).preset(Preset::Train).build().unwrap();

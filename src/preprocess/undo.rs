@@ -1,14 +1,15 @@
 //! Fields of a tensor's image, such as those that a model has found, on the image that the tensor was made of.
 
 use super::Preprocessor;
+use crate::apply::field_mover;
+use crate::apply::opening::Stored;
 use crate::error::{Error, Result};
 use crate::fields::{
-    BoxFormat, Boxes, Clamping, Field, Fields, FurtherImage, KEYPOINTS, KeyPoints, Mask, MaskValues, PointConvention,
+    AuxImage, BoxFormat, Boxes, Clamping, Field, Fields, KEYPOINTS, KeyPoints, Mask, MaskValues, PointConvention,
 };
-use crate::opening::Stored;
 use crate::ops::{Op, PointMap};
+use crate::os::memory;
 use crate::raster::Size;
-use crate::{follow, memory};
 
 impl Preprocessor {
     /// Maps fields of the tensor's image back to the encoded image as it is stored: the inverse of
@@ -27,7 +28,7 @@ impl Preprocessor {
     ///
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(1024, 512)), &JpegOptions::default())?;
     /// // Half the size, then the middle of the longer side.
-    /// let preprocessor = Preprocessor::of(Preset::Eval, &PreprocessorOptions::default())?;
+    /// let preprocessor = Preprocessor::from_preset(Preset::Eval, &PreprocessorOptions::default())?;
     /// let found = Fields::new().with("boxes", Boxes::new(BoxFormat::Xyxy, vec![[0.0, 0.0, 100.0, 24.0]]))?;
     /// let found = preprocessor.undo(&jpeg, &found)?;
     /// assert_eq!(found.boxes().unwrap().rows(), [[288.0, 32.0, 488.0, 80.0]]);
@@ -54,7 +55,7 @@ impl Preprocessor {
                 Field::Boxes(boxes) => undo_boxes(boxes, &back).into(),
                 Field::KeyPoints(points) => undo_points(points, &back, mirrored).into(),
                 Field::Mask(mask) => undo_mask(mask, &forth, stored)?.into(),
-                Field::Image(image) => FurtherImage::of_moved(undo_mask(image.as_mask(), &forth, stored)?).into(),
+                Field::Image(image) => AuxImage::of_moved(undo_mask(image.as_mask(), &forth, stored)?).into(),
                 Field::Integers(_) | Field::Floats(_) => field.clone(),
             };
             undone.insert(name.to_owned(), field)?;
@@ -67,7 +68,7 @@ impl Preprocessor {
 fn is_mirrored(ops: &[Op], stored: Size) -> Result<bool> {
     let points = KeyPoints::of_objects(2, vec![[0.0; 2]; 2], vec![1, 2])?.flip_index([1, 0])?;
     let mut probe = Fields::new().with(KEYPOINTS, points)?;
-    follow::move_points(&mut probe, stored, ops)?;
+    field_mover::move_points(&mut probe, stored, ops)?;
     Ok(matches!(probe.get(KEYPOINTS), Some(Field::KeyPoints(points)) if points.visibility() == [2, 1]))
 }
 

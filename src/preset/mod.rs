@@ -24,7 +24,7 @@ pub const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 pub const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 
 macro_rules! presets {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $link:expr, $about:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $link:expr, $description:literal;)*) => {
         /// A usual pipeline, or one that published models were trained with and are evaluated with.
         ///
         /// The usual pipelines end in 224 x 224 pixels, normalized with ImageNet's mean and standard deviation. A
@@ -65,9 +65,9 @@ macro_rules! presets {
 
             /// A description in one line.
             #[must_use]
-            pub const fn about(self) -> &'static str {
+            pub const fn description(self) -> &'static str {
                 match self {
-                    $(Self::$variant => $about,)*
+                    $(Self::$variant => $description,)*
                 }
             }
 
@@ -268,7 +268,7 @@ impl Preset {
 
     /// The fields that the recipe's models are trained with, beside the images; empty for recipes of classification. With
     /// fields, the recipe drops objects itself where it should, and not at its end
-    /// ([`Builder::sanitize`](crate::Builder::sanitize)).
+    /// ([`PipelineBuilder::sanitize`](crate::PipelineBuilder::sanitize)).
     #[must_use]
     pub const fn fields(self) -> &'static [&'static str] {
         match self {
@@ -327,7 +327,7 @@ impl Preset {
     }
 
     /// Number of times that each sample comes in a row. If it is more than 1, pass it to
-    /// [`Sampling::repeated`](crate::Sampling::repeated).
+    /// [`Sampler::repeated`](crate::Sampler::repeated).
     #[must_use]
     pub const fn repetitions(self) -> u32 {
         match self {
@@ -374,7 +374,7 @@ mod tests {
     };
     use crate::pipeline::Pipeline;
     use crate::raster::{Image, Size};
-    use crate::source::{Compose, Described, EncodedImages};
+    use crate::source::{Described, EncodedImages, SourceExt};
     use serde_json::Value;
 
     /// Whether two written forms are equal, except for the last digits of numbers.
@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(missing, [&[Preset::Dino][..], &references, &[Preset::Yolo, Preset::YoloEval]].concat());
     }
 
-    fn builder() -> crate::Builder {
+    fn builder() -> crate::PipelineBuilder {
         let jpeg = crate::encode::encode_jpeg(&Image::new(Size::new(300, 260)), &Default::default()).unwrap();
         let images = EncodedImages::new((0..6).map(|label| (jpeg.clone(), label % 3))).with_classes(["a", "b", "c"]);
         let names = [BOXES, LABELS, MASKS, KEYPOINTS, MASK];

@@ -1,495 +1,386 @@
-//! The order of an epoch: every sample exactly once, the same on every machine.
+//! Orders of an epoch in which samples may come several times or not at all.
 
-mod legs;
+mod chosen;
+mod shares;
 
-pub(crate) use legs::{Leg, Legs, Rest, legs_of};
+pub(crate) use chosen::{Chosen, Picks};
 
 use crate::error::{Error, Result};
-use crate::memory;
-use crate::rng::{Domain, SampleRng};
-use std::fmt;
-use std::ops::Range;
-use std::str::FromStr;
+use crate::order::Partition;
+use crate::source::{Source, no_labels};
+use chosen::Choice;
+use sha2::{Digest, Sha256};
+use shares::Shares;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// A rank's part of an epoch: positions `rank`, `rank + world_size`, `rank + 2 * world_size`, ... of its order.
+/// Repeated augmentation rounds the number of positions to a multiple of this number, as timm and torchvision's
+/// references do.
+const REPEATED_ROUND: u64 = 256;
+
+/// Largest number of positions of an epoch, and of samples, with such an order.
+const MOST: u64 = u32::MAX as u64;
+
+/// The samples of an epoch and their order, if that is not each sample once ([`PipelineBuilder::sampler`]).
+///
+/// The order depends on the seed, the epoch and the number of samples alone. Ranks take positions of this one order, as
+/// with any other ([`ShardedOrder`](crate::ShardedOrder)). A sample that comes again in an epoch is transformed anew: the number of its earlier
+/// occurrences in the epoch is part of its random key. Its first occurrence draws the same numbers as in any other
+/// order. An epoch takes at most 24 bytes of memory per sample and per position.
+///
+/// [`PipelineBuilder::sampler`]: crate::PipelineBuilder::sampler
 ///
 /// ```
-/// # use warpfeed::Partition;
-/// let partition: Partition = "1/4".parse()?;
-/// assert_eq!(partition, Partition::new(1, 4)?);
-/// assert!(Partition::new(4, 4).is_err());
+/// use warpfeed::prelude::*;
+/// use warpfeed::{Sampler, image::{Image, JpegOptions, encode_jpeg}};
+///
+/// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+/// let source = EncodedImages::new((0..4).map(|label| (jpeg.clone(), label)));
+/// let pipeline = Pipeline::builder(source).sampler(Sampler::repeated(3)).transform(CenterCrop::new(8)).build()?;
+/// let batch = pipeline.epoch(0).next().unwrap()?;
+/// assert_eq!(batch.indices(), [0, 0, 0, 1]);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Partition {
-    rank: u32,
-    world_size: u32,
-}
-
-impl Partition {
-    /// The whole epoch: partition 0 of 1.
-    pub const WHOLE: Self = Self { rank: 0, world_size: 1 };
-
-    /// Partition `rank` of `world_size`, counted from 0.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] unless `rank` is below `world_size`.
-    pub fn new(rank: u32, world_size: u32) -> Result<Self> {
-        if rank < world_size { Ok(Self { rank, world_size }) } else { Err(Self::wrong(format!("{rank}/{world_size}"))) }
-    }
-
-    /// The rank, from 0.
-    #[must_use]
-    pub const fn rank(self) -> u32 {
-        self.rank
-    }
-
-    /// Number of ranks that share the epoch.
-    #[must_use]
-    pub const fn world_size(self) -> u32 {
-        self.world_size
-    }
-
-    /// Number of this partition's samples, of `len`. The partitions of an epoch differ by at most one sample.
-    #[must_use]
-    pub const fn share(self, len: u64) -> u64 {
-        let (rank, world_size) = (self.rank as u64, self.world_size as u64);
-        len / world_size + (rank < len % world_size) as u64
-    }
-
-    /// The position of the order that this partition has at its own position `own`.
-    const fn position(self, own: u64) -> u64 {
-        own * self.world_size as u64 + self.rank as u64
-    }
-
-    fn wrong(got: String) -> Error {
-        Error::parameter(
-            "partition",
-            "rank/world_size",
-            "two whole numbers, the rank (from 0) below the world size",
-            got,
-        )
-    }
-}
-
-impl Default for Partition {
-    fn default() -> Self {
-        Self::WHOLE
-    }
-}
-
-impl fmt::Display for Partition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.rank, self.world_size)
-    }
-}
-
-impl FromStr for Partition {
-    type Err = Error;
-
-    /// Reads `rank/world_size`, as in `0/4`.
-    fn from_str(text: &str) -> Result<Self> {
-        let parts = text.split_once('/').and_then(|(rank, size)| Some((rank.parse().ok()?, size.parse().ok()?)));
-        let (rank, world_size) = parts.ok_or_else(|| Self::wrong(format!("{text:?}")))?;
-        Self::new(rank, world_size)
-    }
-}
-
-/// Decides which samples an epoch delivers, and in which order.
-///
-/// The order of a shuffled epoch depends only on the number of samples, the seed and the epoch. It is a Fisher-Yates
-/// shuffle of all samples by ChaCha8 with a fixed mapping to whole numbers, so it is the same on every machine and in
-/// every version. Rank *r* of *w* takes positions *r*, *r* + *w*, *r* + 2*w*, ... of it. Together the partitions hold
-/// every sample once, for every world size *w*.
-///
-/// ```
-/// # use warpfeed::{Sampler, Partition};
-/// let sampler = Sampler::shuffled(10, 42);
-/// let mut all: Vec<u64> = sampler.epoch(0).iter().collect();
-/// assert_ne!(all, sampler.epoch(1).iter().collect::<Vec<_>>());
-///
-/// let half = sampler.partition(Partition::new(1, 2)?).epoch(0);
-/// assert_eq!(half.iter().collect::<Vec<_>>(), [all[1], all[3], all[5], all[7], all[9]]);
-///
-/// all.sort_unstable();
-/// assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-/// # Ok::<(), warpfeed::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Sampler {
-    len: u64,
-    seed: u64,
-    shuffle: bool,
-    partition: Partition,
-    even: Option<Even>,
+    kind: Kind,
+    positions: Option<u64>,
 }
 
-/// The way in which all partitions of an epoch become equally long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Even {
-    /// A partition with one sample fewer than others gets a sample from the start of the order at its end, as padding
-    /// ([`Order::padding`]).
-    Padded,
-    /// A partition with one sample more than others leaves its last sample out of the epoch.
-    Cut,
+#[derive(Clone)]
+enum Kind {
+    Repeated(u32),
+    Weighted { weights: Arc<[f64]>, replacement: bool },
+    ClassBalanced,
+    Shares(Arc<Shares>),
+    Own(Arc<dyn EpochOrder>),
+}
+
+/// An order of your own.
+///
+/// ```
+/// use warpfeed::{EpochOrder, Sampler};
+///
+/// /// The first half of the samples, from back to front.
+/// struct Half;
+///
+/// impl EpochOrder for Half {
+///     fn name(&self) -> String {
+///         "half".to_owned()
+///     }
+///     fn positions(&self, samples: u64) -> u64 {
+///         samples / 2
+///     }
+///     fn order(&self, samples: u64, _seed: u64, _epoch: u64) -> Vec<u64> {
+///         (0..samples / 2).rev().collect()
+///     }
+/// }
+///
+/// let sampler = Sampler::own(Half);
+/// # let _ = sampler;
+/// ```
+pub trait EpochOrder: Send + Sync {
+    /// The order's identity. A state that was saved with another name is refused.
+    fn name(&self) -> String;
+
+    /// Number of positions of each epoch over `samples` samples.
+    fn positions(&self, samples: u64) -> u64;
+
+    /// The indices of the samples in order, one per position, each below `samples`. They must be equal in every process
+    /// for the same seed and epoch.
+    fn order(&self, samples: u64, seed: u64, epoch: u64) -> Vec<u64>;
 }
 
 impl Sampler {
-    /// `len` samples in their own order.
-    #[must_use]
-    pub const fn sequential(len: u64) -> Self {
-        Self { len, seed: 0, shuffle: false, partition: Partition::WHOLE, even: None }
+    fn new(kind: Kind) -> Self {
+        Self { kind, positions: None }
     }
 
-    /// `len` samples, shuffled anew each epoch.
+    /// Each sample `times` times in a row, as in timm's `RepeatAugSampler` and torchvision's `RASampler`: neighboring
+    /// ranks get the same image with different transforms. An epoch has as many positions as there are samples, rounded
+    /// down to a multiple of 256 if there are at least 256 samples. So an epoch delivers a part of the samples.
     #[must_use]
-    pub const fn shuffled(len: u64, seed: u64) -> Self {
-        Self { len, seed, shuffle: true, partition: Partition::WHOLE, even: None }
+    pub fn repeated(times: u32) -> Self {
+        Self::new(Kind::Repeated(times))
     }
 
-    /// The same order, restricted to the positions of this partition.
+    /// Samples drawn by weight, with one weight per sample, as by torch's `WeightedRandomSampler`. An epoch has as many
+    /// draws as samples, or [`positions`](Self::positions) draws. Samples with weight 0 never come, and without
+    /// replacement no sample comes twice.
     #[must_use]
-    pub const fn partition(self, partition: Partition) -> Self {
-        Self { partition, ..self }
+    pub fn weighted(weights: impl IntoIterator<Item = f64>, replacement: bool) -> Self {
+        Self::new(Kind::Weighted { weights: weights.into_iter().collect(), replacement })
     }
 
-    /// The same order, with partitions of equal length.
-    ///
-    /// ```
-    /// # use warpfeed::{Even, Sampler, Partition};
-    /// let order = |partition, even| Sampler::sequential(5).partition(partition).even(even).epoch(0);
-    /// let (first, second) = (Partition::new(0, 2)?, Partition::new(1, 2)?);
-    /// let padded = order(second, Even::Padded);
-    /// assert_eq!((padded.iter().collect::<Vec<_>>(), padded.padding()), (vec![1, 3, 0], 1));
-    /// assert_eq!(order(first, Even::Padded).iter().collect::<Vec<_>>(), [0, 2, 4]);
-    /// assert_eq!(order(first, Even::Cut).iter().collect::<Vec<_>>(), [0, 2]);
-    /// # Ok::<(), warpfeed::Error>(())
-    /// ```
+    /// Samples drawn with replacement, so that each label is equally likely, and within a label each sample.
     #[must_use]
-    pub const fn even(self, even: Even) -> Self {
-        Self { even: Some(even), ..self }
+    pub fn class_balanced() -> Self {
+        Self::new(Kind::ClassBalanced)
     }
 
-    /// Number of samples of this partition in an epoch, without padding.
-    #[must_use]
-    pub const fn len(&self) -> u64 {
-        self.len_of(self.len)
+    /// A fixed number of samples of each part in every batch. The parts follow each other in the source and have `lens`
+    /// samples.
+    fn shares(lens: &[u64], counts: Vec<u32>) -> Self {
+        Self::new(Kind::Shares(Arc::new(Shares::new(lens, counts))))
     }
 
-    /// Number of positions of this partition that are padding: 0 or 1.
+    /// An order of your own.
     #[must_use]
-    pub const fn padding(&self) -> u64 {
-        self.padding_of(self.len)
+    pub fn own(order: impl EpochOrder + 'static) -> Self {
+        Self::new(Kind::Own(Arc::new(order)))
     }
 
-    /// Number of positions that this partition has of `left`, without padding.
-    const fn len_of(&self, left: u64) -> u64 {
-        match self.even {
-            Some(Even::Cut) => left / self.partition.world_size as u64,
-            Some(Even::Padded) | None => self.partition.share(left),
+    /// Number of positions of an epoch, over all ranks. It has no effect on an order of your own.
+    #[must_use]
+    pub fn positions(mut self, positions: u64) -> Self {
+        self.positions = Some(positions);
+        self
+    }
+
+    /// Checks the sampler against the source, the ranks and the batch size.
+    pub(crate) fn prepare(&self, source: &dyn Source, partition: Partition, batch_size: usize) -> Result<Chosen> {
+        let samples = source.len();
+        let refuse =
+            |parameter, expected: String, got: String| Err(Error::parameter("sampler", parameter, expected, got));
+        if samples > MOST {
+            return refuse("source", format!("one of at most {MOST} samples"), samples.to_string());
         }
-    }
-
-    /// Number of positions of this partition that are padding if the partitions share `left` positions: 0 or 1.
-    const fn padding_of(&self, left: u64) -> u64 {
-        match self.even {
-            Some(Even::Padded) => left.div_ceil(self.partition.world_size as u64) - self.partition.share(left),
-            Some(Even::Cut) | None => 0,
-        }
-    }
-
-    /// Number of positions that this partition has of what is left of an epoch, padding included.
-    pub(crate) const fn positions_of(&self, rest: &Rest) -> u64 {
-        self.len_of(rest.len()) + self.padding_of(rest.len())
-    }
-
-    /// Number of all partitions' samples in an epoch.
-    pub(crate) const fn all(&self) -> u64 {
-        self.len
-    }
-
-    pub(crate) const fn own_partition(&self) -> Partition {
-        self.partition
-    }
-
-    pub(crate) const fn is_even(&self) -> bool {
-        self.even.is_some()
-    }
-
-    /// Whether this partition has no samples at all.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The order of epoch `epoch`.
-    ///
-    /// A shuffled order takes 4 bytes a sample (8 if there are more than 2^32): for all samples while it is made, and
-    /// for those of the partition afterwards. A sequential order takes none.
-    #[must_use]
-    pub fn epoch(&self, epoch: u64) -> Order {
-        let order = self.order_of(epoch, Rest::whole(self.len));
-        // As any collection that finds no memory.
-        order.unwrap_or_else(|_| std::alloc::handle_alloc_error(std::alloc::Layout::new::<Order>()))
-    }
-
-    /// The order of what is left of epoch `epoch`.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`] if a shuffled order does not fit into memory.
-    pub(crate) fn order_of(&self, epoch: u64, rest: Rest) -> Result<Order> {
-        let (len, padding) = (self.len_of(rest.len()), self.padding_from(&rest));
-        let mut draw = SampleRng::new(self.seed, epoch, Domain::Order, 0);
-        let (indices, padding) = match u32::try_from(self.len) {
-            _ if !self.shuffle => (Indices::InOrder(self.partition, rest), padding),
-            Ok(all) => {
-                let (share, padding) = self.shuffled_share(listed(0..all)?, &rest, padding, &mut draw);
-                (Indices::Narrow(share), padding.map(u64::from))
+        let (name, choice, positions, most) = match &self.kind {
+            Kind::Repeated(0) => return refuse("times", "1 or more".to_owned(), "0".to_owned()),
+            &Kind::Repeated(times) => {
+                let rounded = samples / REPEATED_ROUND * REPEATED_ROUND;
+                let usual = if rounded == 0 { samples } else { rounded };
+                (format!("repeated {times}"), Choice::Repeated(times), usual, samples.saturating_mul(times.into()))
             }
-            Err(_) => {
-                let (share, padding) = self.shuffled_share(listed(0..self.len)?, &rest, padding, &mut draw);
-                (Indices::Wide(share), padding)
+            Kind::Weighted { weights, replacement } => {
+                if weights.len() as u64 != samples {
+                    return refuse("weights", format!("one for each of {samples} samples"), weights.len().to_string());
+                }
+                let positive = weights.iter().filter(|weight| **weight > 0.0).count() as u64;
+                let finite = weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
+                if !finite || positive == 0 || !weights.iter().sum::<f64>().is_finite() {
+                    return refuse("weights", "0 or more, finite, and one over 0".to_owned(), "others".to_owned());
+                }
+                let hash = weights.iter().fold(Sha256::new(), |hash, weight| hash.chain_update(weight.to_le_bytes()));
+                let hash: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+                if *replacement {
+                    (format!("weighted {hash}"), Choice::cumulative(weights), samples, MOST)
+                } else {
+                    let name = format!("weighted {hash} without replacement");
+                    (name, Choice::Weights(Arc::clone(weights)), positive, positive)
+                }
+            }
+            Kind::ClassBalanced => {
+                if !source.has_labels() {
+                    return Err(no_labels("sampler"));
+                }
+                let mut counts = BTreeMap::<u32, u32>::new();
+                (0..samples).filter_map(|index| source.label(index)).for_each(|l| *counts.entry(l).or_default() += 1);
+                // A sample that cannot be read has no label. It comes as often as one of the mean class.
+                let mean = counts.len() as f64 / samples as f64;
+                let weight = |index| source.label(index).map_or(mean, |label| 1.0 / f64::from(counts[&label]));
+                let weights: Vec<f64> = (0..samples).map(weight).collect();
+                ("class balanced".to_owned(), Choice::cumulative(&weights), samples, MOST)
+            }
+            Kind::Shares(shares) => {
+                let positions = shares.positions(samples, partition.world_size(), batch_size, self.positions)?;
+                (shares.name(), Choice::Shares(Arc::clone(shares), partition.world_size()), positions, MOST)
+            }
+            Kind::Own(order) => {
+                let positions = order.positions(samples);
+                (order.name(), Choice::Own(Arc::clone(order)), positions, MOST)
             }
         };
-        Ok(Order { indices, len, padding })
-    }
-
-    fn shuffled_share<T: Copy>(
-        &self,
-        mut all: Vec<T>,
-        rest: &Rest,
-        padding: Option<u64>,
-        draw: &mut SampleRng,
-    ) -> (Vec<T>, Option<T>) {
-        draw.shuffle(&mut all);
-        let padding = padding.map(|position| all[position as usize]);
-        let len = self.len_of(rest.len());
-        if len < self.len {
-            // A position is never before its number, so nothing is overwritten that is still needed.
-            for own in 0..len {
-                all[own as usize] = all[rest.get(self.partition.position(own)) as usize];
-            }
-            all.truncate(len as usize);
-            all.shrink_to_fit();
+        let positions = match self.kind {
+            Kind::Own(_) => positions,
+            _ => self.positions.unwrap_or(positions),
+        };
+        if !(1..=most).contains(&positions) {
+            return refuse("positions", format!("1 to {most}"), positions.to_string());
         }
-        (all, padding)
-    }
-
-    /// The position of the whole order that this partition's padding repeats, as if the order began again at its end.
-    fn padding_from(&self, rest: &Rest) -> Option<u64> {
-        let beyond = rest.len() % u64::from(self.partition.world_size);
-        let position = u64::from(self.partition.rank).checked_sub(beyond)?;
-        (self.padding_of(rest.len()) > 0).then(|| position.checked_rem(self.len)).flatten()
-    }
-
-    /// Draws a substitute for the bad sample `index` among all other samples, a new one for each `attempt`. `None` if
-    /// there is no other sample.
-    #[must_use]
-    pub fn substitute(&self, epoch: u64, index: u64, attempt: u32) -> Option<u64> {
-        let others = self.len.checked_sub(1).filter(|&n| n > 0)?;
-        let draw = SampleRng::new(self.seed, epoch, Domain::Substitute, index).at(attempt).below(others);
-        Some(draw + u64::from(draw >= index))
+        Ok(Chosen { name: format!("{name}, {positions} positions"), choice, samples, positions })
     }
 }
 
-/// The numbers of a range, whose length a caller's source says.
-fn listed<T>(range: Range<T>) -> Result<Vec<T>>
-where
-    Range<T>: Iterator<Item = T>,
-{
-    let mut all = Vec::new();
-    let len = range.size_hint().1.unwrap_or(usize::MAX);
-    memory::reserve(&mut all, len, "a shuffled order", "use fewer samples, or do not shuffle")?;
-    all.extend(range);
-    Ok(all)
-}
-
-/// The samples of one partition in one epoch, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
-    indices: Indices,
-    /// Number of positions without padding.
-    len: u64,
-    padding: Option<u64>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Indices {
-    InOrder(Partition, Rest),
-    Narrow(Vec<u32>),
-    Wide(Vec<u64>),
-}
-
-impl Order {
-    /// Number of positions, padding included.
-    #[must_use]
-    pub const fn len(&self) -> u64 {
-        self.len + self.padding()
-    }
-
-    /// Whether it has no positions.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Number of positions at the end that repeat a sample of another partition, so that all partitions are equally
-    /// long ([`Even::Padded`]): 0 or 1.
-    #[must_use]
-    pub const fn padding(&self) -> u64 {
-        self.padding.is_some() as u64
-    }
-
-    /// The index of the sample at `position`; `None` past the end.
-    #[must_use]
-    pub fn get(&self, position: u64) -> Option<u64> {
-        if position >= self.len {
-            return self.padding.filter(|_| position == self.len);
-        }
-        Some(match &self.indices {
-            Indices::InOrder(partition, rest) => rest.get(partition.position(position)),
-            Indices::Narrow(indices) => u64::from(indices[position as usize]),
-            Indices::Wide(indices) => indices[position as usize],
-        })
-    }
-
-    /// The sample indices in order.
-    pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        (0..self.len()).map_while(|position| self.get(position))
+impl std::fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = match &self.kind {
+            Kind::Repeated(times) => format!("repeated {times}"),
+            Kind::Weighted { replacement, .. } => format!("weighted, replacement {replacement}"),
+            Kind::ClassBalanced => "class balanced".to_owned(),
+            Kind::Shares(shares) => shares.name(),
+            Kind::Own(order) => order.name(),
+        };
+        f.debug_struct("Sampler").field("order", &name).field("positions", &self.positions).finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::order::{EqualBatches, ShardedOrder};
+    use crate::rng::{Pick, SampleRng};
+    use crate::source::EncodedImages;
 
-    fn order(sampler: Sampler, epoch: u64) -> Vec<u64> {
-        sampler.epoch(epoch).iter().collect()
+    fn source(samples: u32) -> EncodedImages {
+        EncodedImages::new((0..samples).map(|index| (Vec::new(), u32::from(index.is_multiple_of(10)))))
     }
 
-    #[test]
-    fn every_sample_exactly_once_in_another_order_each_epoch() {
-        for len in [0, 1, 2, 3, 10, 1000, 4099] {
-            let mut seen = Vec::new();
-            for epoch in 0..4 {
-                let mut indices = order(Sampler::shuffled(len, 7), epoch);
-                seen.push(indices.clone());
-                indices.sort_unstable();
-                assert_eq!(indices, (0..len).collect::<Vec<_>>());
-            }
-            if len >= 10 {
-                seen.push(order(Sampler::shuffled(len, 8), 0));
-                seen.push((0..len).collect());
-                seen.sort();
-                seen.dedup();
-                assert_eq!(seen.len(), 6, "{len} samples: two orders alike");
-            }
-        }
+    fn picks(sampler: &Sampler, samples: u32, epoch: u64, part: Partition) -> Result<Vec<(u32, u32)>> {
+        let chosen = sampler.prepare(&source(samples), part, 32)?;
+        let order = ShardedOrder::sequential(chosen.positions).partition(part).epoch(epoch);
+        Ok(chosen.picks(42, true, epoch, &order)?.0)
     }
 
-    /// These orders are a promise: a seed means the same in every version. Never change them.
+    fn whole(sampler: &Sampler, samples: u32, epoch: u64) -> Vec<(u32, u32)> {
+        picks(sampler, samples, epoch, Partition::WHOLE).unwrap()
+    }
+
+    fn indices(sampler: &Sampler, samples: u32, epoch: u64) -> Vec<u32> {
+        whole(sampler, samples, epoch).into_iter().map(|(index, _)| index).collect()
+    }
+
+    /// These orders are a promise. A separate Python program computed the weighted ones from the descriptions in this
+    /// file and in rng.rs; the repeated one is the shuffled order of the sampler's golden test.
     #[test]
     fn golden_orders() {
-        assert_eq!(order(Sampler::shuffled(10, 42), 0), GOLDEN_EPOCH_0);
-        assert_eq!(order(Sampler::shuffled(10, 42), 1), GOLDEN_EPOCH_1);
-        let substitutes = [(0, 5, 0), (0, 5, 1), (1, 5, 0), (0, 6, 0)]
-            .map(|(epoch, index, attempt)| Sampler::shuffled(10, 42).substitute(epoch, index, attempt).unwrap());
-        assert_eq!(substitutes, GOLDEN_SUBSTITUTES);
+        let weights = [1.0, 2.0, 3.0, 0.0, 4.0];
+        let weighted = Sampler::weighted(weights, true).positions(12);
+        assert_eq!(indices(&weighted, 5, 0), [4, 1, 4, 2, 4, 4, 4, 1, 0, 2, 2, 2]);
+        assert_eq!(indices(&weighted, 5, 1), [0, 4, 1, 1, 1, 4, 2, 4, 2, 4, 2, 4]);
+        let without = Sampler::weighted(weights, false);
+        assert_eq!(indices(&without, 5, 0), [1, 4, 2, 0]);
+        assert_eq!(indices(&without, 5, 1), [0, 4, 2, 1]);
+        assert_eq!(whole(&Sampler::repeated(3), 10, 0)[..5], [(3, 0), (3, 1), (3, 2), (6, 0), (6, 1)]);
     }
 
-    const GOLDEN_EPOCH_0: [u64; 10] = [3, 6, 5, 9, 2, 0, 1, 8, 7, 4];
-    const GOLDEN_EPOCH_1: [u64; 10] = [6, 0, 1, 9, 8, 2, 7, 4, 5, 3];
-    const GOLDEN_SUBSTITUTES: [u64; 4] = [8, 3, 9, 2];
+    #[test]
+    fn what_comes_again_draws_anew_and_the_first_time_as_ever() {
+        let bits = |repetition| SampleRng::for_view(42, 0, Pick { index: 7, repetition }, 0, 0).bits();
+        assert_eq!(bits(0), SampleRng::for_sample(42, 0, 7).bits());
+        // The same program computed these.
+        assert_eq!([bits(0), bits(2)], [0xfc3c_aba7_41ea_fd6a, 0x0ad6_c5ef_34cd_8707]);
+        assert_eq!(whole(&Sampler::weighted([1.0], true).positions(3), 1, 0), [(0, 0), (0, 1), (0, 2)]);
+    }
 
     #[test]
-    fn partitions_are_disjoint_complete_and_even() {
-        for base in [Sampler::sequential(103), Sampler::shuffled(103, 1), Sampler::shuffled(2, 1)] {
-            let whole = order(base, 3);
-            for count in [1, 2, 3, 7, 103, 104, 250] {
-                let mut merged = vec![None; whole.len()];
-                for index in 0..count {
-                    let partition = base.partition(Partition::new(index, count).unwrap());
-                    let own = order(partition, 3);
-                    assert_eq!(own.len() as u64, partition.len());
-                    assert_eq!(partition.is_empty(), own.is_empty());
-                    assert!(own.len().abs_diff(whole.len() / count as usize) <= 1);
-                    for (turn, &sample) in own.iter().enumerate() {
-                        assert_eq!(merged[turn * count as usize + index as usize].replace(sample), None);
-                    }
+    fn repetitions_are_in_a_row_and_an_epoch_sees_a_part() {
+        let order = indices(&Sampler::repeated(3), 1000, 4);
+        assert_eq!(order.len(), 768);
+        assert!(order.chunks(3).all(|three| three.iter().all(|index| *index == three[0])));
+        let first: Vec<u32> =
+            ShardedOrder::shuffled(1000, 42).epoch(4).iter().take(256).map(|index| index as u32).collect();
+        assert_eq!(order.iter().step_by(3).copied().collect::<Vec<_>>(), first);
+        assert_eq!(indices(&Sampler::repeated(3).positions(3000), 1000, 4).len(), 3000);
+    }
+
+    /// Pearson's statistic for counts and their expected shares of the total. It has one degree of freedom less than
+    /// there are shares.
+    fn chi_square(counts: &[u32], shares: &[f64]) -> f64 {
+        let total: u32 = counts.iter().sum();
+        let one = |(count, share): (&u32, &f64)| {
+            let expected = share * f64::from(total);
+            (f64::from(*count) - expected).powi(2) / expected
+        };
+        counts.iter().zip(shares).map(one).sum()
+    }
+
+    fn counts(indices: impl IntoIterator<Item = u32>, of: usize) -> Vec<u32> {
+        let mut counts = vec![0; of];
+        indices.into_iter().for_each(|index| counts[index as usize] += 1);
+        counts
+    }
+
+    /// One seed in a thousand exceeds the limits; the seed is fixed.
+    #[test]
+    fn weighted_draws_follow_their_weights() {
+        let shares = [0.1, 0.2, 0.3, 0.4];
+        let drawn = indices(&Sampler::weighted(shares.map(|share| share * 7.0), true).positions(40_000), 4, 0);
+        assert!(chi_square(&counts(drawn, 4), &shares) < 16.27);
+
+        // Without replacement: the frequencies of the first sample, and of the second sample after sample 3.
+        let without = Sampler::weighted(shares, false);
+        let orders: Vec<Vec<u32>> = (0..4_000).map(|epoch| indices(&without, 4, epoch)).collect();
+        assert!(orders.iter().all(|order| counts(order.iter().copied(), 4) == [1; 4]));
+        assert!(chi_square(&counts(orders.iter().map(|order| order[0]), 4), &shares) < 16.27);
+        let second = orders.iter().filter(|order| order[0] == 3).map(|order| order[1]);
+        assert!(chi_square(&counts(second, 3), &[1.0 / 6.0, 2.0 / 6.0, 3.0 / 6.0]) < 13.82);
+    }
+
+    #[test]
+    fn classes_are_drawn_alike_and_so_are_their_samples() {
+        let drawn = indices(&Sampler::class_balanced().positions(40_000), 100, 0);
+        let share = |index: usize| if index.is_multiple_of(10) { 0.5 / 10.0 } else { 0.5 / 90.0 };
+        let shares: Vec<f64> = (0..100).map(share).collect();
+        // The statistic has 99 degrees of freedom.
+        assert!(chi_square(&counts(drawn, 100), &shares) < 148.3);
+    }
+
+    #[test]
+    fn ranks_share_one_order() {
+        let weights: Vec<f64> = (0..103).map(f64::from).collect();
+        for sampler in [
+            Sampler::repeated(3),
+            Sampler::weighted(weights.clone(), true),
+            Sampler::weighted(weights, false),
+            Sampler::class_balanced().positions(500),
+        ] {
+            let all = whole(&sampler, 103, 3);
+            for count in [1, 2, 3, 7] {
+                for rank in 0..count {
+                    let own = picks(&sampler, 103, 3, Partition::new(rank, count).unwrap()).unwrap();
+                    let want: Vec<_> = all.iter().copied().skip(rank as usize).step_by(count as usize).collect();
+                    assert_eq!(own, want, "{sampler:?}");
                 }
-                assert_eq!(merged, whole.iter().map(|&s| Some(s)).collect::<Vec<_>>());
             }
         }
+        let even = ShardedOrder::sequential(5)
+            .partition(Partition::new(1, 2).unwrap())
+            .equal_batches(EqualBatches::Padded)
+            .epoch(0);
+        let chosen = Sampler::repeated(2).positions(5).prepare(&source(10), Partition::WHOLE, 5).unwrap();
+        assert_eq!(chosen.picks(42, false, 0, &even).unwrap().0, [(0, 1), (1, 1), (0, 0)]);
     }
 
-    #[test]
-    fn even_partitions_have_one_length() {
-        for base in
-            [Sampler::sequential(103), Sampler::shuffled(103, 1), Sampler::shuffled(2, 1), Sampler::shuffled(0, 1)]
-        {
-            let whole = order(base, 3);
-            for count in [1, 2, 3, 7, 103, 104, 250] {
-                for even in [Even::Padded, Even::Cut] {
-                    let (mut seen, mut positions) = (Vec::new(), std::collections::BTreeSet::new());
-                    for index in 0..count {
-                        let partition = base.partition(Partition::new(index, count).unwrap());
-                        let (own, plain) = (partition.even(even).epoch(3), order(partition, 3));
-                        let indices: Vec<u64> = own.iter().collect();
-                        assert_eq!(indices.len() as u64, own.len());
-                        assert_eq!(own.len() - own.padding(), partition.even(even).len());
-                        assert_eq!(own.padding(), partition.even(even).padding());
-                        positions.insert(own.len());
-                        let real = &indices[..indices.len() - own.padding() as usize];
-                        assert!(plain.starts_with(real) && indices.iter().all(|index| whole.contains(index)));
-                        seen.extend_from_slice(real);
-                    }
-                    assert_eq!(positions.len(), 1, "{even:?}, {count} partitions");
-                    seen.sort_unstable();
-                    seen.dedup();
-                    let left_out = if even == Even::Cut { whole.len() % count as usize } else { 0 };
-                    assert_eq!(seen.len(), whole.len() - left_out, "{even:?}, {count} partitions");
-                }
-            }
+    struct Own(Vec<u64>);
+
+    impl EpochOrder for Own {
+        fn name(&self) -> String {
+            "own".to_owned()
+        }
+        fn positions(&self, _samples: u64) -> u64 {
+            3
+        }
+        fn order(&self, _samples: u64, _seed: u64, epoch: u64) -> Vec<u64> {
+            assert!(epoch < 9, "no such epoch");
+            self.0.clone()
         }
     }
 
     #[test]
-    fn sequential_orders_store_nothing_however_long() {
-        let sampler = Sampler::sequential(u64::MAX).partition(Partition::new(u32::MAX - 1, u32::MAX).unwrap());
-        let order = sampler.epoch(9);
-        assert_eq!(order.get(order.len() - 1), Some(u64::MAX - 1));
-        assert_eq!(order.get(order.len()), None);
-        let last = Sampler::sequential(10).epoch(0);
-        assert_eq!((last.get(9), last.get(10)), (Some(9), None));
-    }
-
-    #[test]
-    fn an_order_that_does_not_fit_into_memory_is_an_error() {
-        for len in [1 << 62, u64::MAX] {
-            let error = Sampler::shuffled(len, 1).order_of(0, Rest::whole(len)).unwrap_err();
-            assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
-            assert!(Sampler::sequential(len).order_of(0, Rest::whole(len)).is_ok());
+    fn what_cannot_be_sampled_is_refused() {
+        assert_eq!(whole(&Sampler::own(Own(vec![2, 0, 2])), 3, 0), [(2, 0), (0, 0), (2, 1)]);
+        for (wrong, says) in [(vec![0, 1], "2 indices"), (vec![0, 1, 3], "index 3")] {
+            let error = picks(&Sampler::own(Own(wrong)), 3, 0, Partition::WHOLE).unwrap_err();
+            assert!(error.is_parameter() && error.to_string().contains(says), "{error}");
         }
-    }
-
-    #[test]
-    fn a_substitute_is_any_other_sample() {
-        let sampler = Sampler::shuffled(5, 3);
-        for bad in 0..5 {
-            let drawn: std::collections::BTreeSet<u64> =
-                (0..200).map(|attempt| sampler.substitute(0, bad, attempt).unwrap()).collect();
-            assert_eq!(drawn.into_iter().collect::<Vec<_>>(), (0..5).filter(|&i| i != bad).collect::<Vec<_>>());
-        }
-        assert_eq!(Sampler::shuffled(1, 3).substitute(0, 0, 0), None);
-        assert_eq!(Sampler::sequential(0).substitute(0, 0, 0), None);
-    }
-
-    #[test]
-    fn partitions_are_written_rank_of_world_size() {
-        assert_eq!("3/8".parse::<Partition>().unwrap().to_string(), "3/8");
-        for wrong in ["", "3", "8/8", "9/8", "0/0", "-1/2", "1/2/3", "a/b", "1 /2"] {
-            let error = wrong.parse::<Partition>().unwrap_err();
-            assert!(error.is_parameter() && error.to_string().contains("below the world size"), "{wrong}: {error}");
+        let error = picks(&Sampler::own(Own(vec![0; 3])), 3, 9, Partition::WHOLE).unwrap_err();
+        assert!(matches!(error, Error::Panic { .. }), "{error}");
+        for wrong in [
+            Sampler::repeated(0),
+            Sampler::repeated(3).positions(10),
+            Sampler::repeated(3).positions(0),
+            Sampler::weighted([1.0, 2.0], true),
+            Sampler::weighted([0.0; 3], true),
+            Sampler::weighted([1.0, -1.0, 1.0], true),
+            Sampler::weighted([1.0, f64::NAN, 1.0], false),
+            Sampler::weighted([f64::MAX; 3], false),
+            Sampler::weighted([1.0, 0.0, 1.0], false).positions(3),
+        ] {
+            assert!(
+                wrong.prepare(&source(3), Partition::WHOLE, 3).is_err_and(|error| error.is_parameter()),
+                "{wrong:?}"
+            );
         }
     }
 }

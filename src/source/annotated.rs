@@ -4,7 +4,7 @@ use super::ImageFolder;
 use super::folder::is_image;
 use super::yolo::labels_of;
 use crate::error::{Error, Result};
-use crate::file;
+use crate::os::file;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};

@@ -2,10 +2,10 @@
 
 use super::idx::interleave;
 use super::window::read_exact_at;
-use super::{Sample, Source, Want, no_fields, no_such_sample};
+use super::{ReadRequest, Sample, Source, no_fields, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
-use crate::file::{if_there, open_with_metadata, read_text_limited};
+use crate::os::file::{if_there, open_with_metadata, read_text_limited};
 use crate::raster::Size;
 use crate::targets::Target;
 use std::borrow::Cow;
@@ -171,7 +171,7 @@ impl Source for CifarFiles {
     }
 
     /// CIFAR-100 has the field `coarse`.
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("CifarFiles::read", index, self.len()));
         }
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!((0..3).filter_map(|i| source.label(i)).collect::<Vec<_>>(), [3, 9, 0]);
         assert_eq!((source.classes()[3].as_str(), source.name(2).ends_with("data_batch_2.bin image 0")), ("cat", true));
         let mut sample = Sample::with_buffer(vec![1; 9000]);
-        source.read(1, &Want::IMAGE, &mut sample).unwrap();
+        source.read(1, &ReadRequest::IMAGE, &mut sample).unwrap();
         let image = sample.bytes();
         assert_eq!(image.split_at(19), (&b"P6\n32 32\n255\n\x00\x55\xaa\x01\x56\xab"[..], &image[19..]));
         assert_eq!(image.len(), 13 + 3072);

@@ -1,7 +1,7 @@
 //! A folder of class folders.
 
 use super::metadata::Metadata;
-use super::{Sample, Source, Want, most_frequent, no_fields, no_such_sample, path_from_bytes, read_file};
+use super::{ReadRequest, Sample, Source, most_frequent, no_fields, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
 use crate::targets;
 use std::borrow::Cow;
@@ -246,7 +246,7 @@ impl Source for ImageFolder {
     /// A field is a column of `metadata.csv` or `metadata.jsonl` in the root or in a folder that holds images. The
     /// column `file_name` is the image's path from that folder. The first read of a target loads these files into
     /// memory.
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("ImageFolder::read", index, self.len()));
         }

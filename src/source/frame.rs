@@ -69,10 +69,10 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::apply::field_mover::FieldMover;
     use crate::decode::probe;
     use crate::encode::{JpegOptions, encode_jpeg};
     use crate::fields::{BOXES, BoxFormat, Boxes, Field, KEYPOINTS, KeyPoints, MASK, MASKS, Mask};
-    use crate::follow::Follower;
     use crate::ops::filter::PassOrder;
     use crate::ops::orientation::{Orientation, oriented};
     use crate::plan::{Planner, Strategy};
@@ -126,7 +126,7 @@ mod tests {
             let Some(Field::Mask(mask)) = stored.get(MASK) else { panic!("{stored:?}") };
             assert_eq!(mask.size(), header.size, "{tag}");
             let ops = oriented(tag, Orientation::Apply);
-            let (back, size) = Follower::default().follow(stored, header.size, &ops, &planner).unwrap();
+            let (back, size) = FieldMover::default().follow(stored, header.size, &ops, &planner).unwrap();
             assert_eq!((back, size), (fields.clone(), upright), "{tag}");
         }
     }

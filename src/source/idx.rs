@@ -1,10 +1,10 @@
 //! IDX files of raw pixels, the format of MNIST.
 
 use super::window::read_exact_at;
-use super::{MAX_ENCODED_BYTES, Sample, Source, Want, no_such_sample};
+use super::{MAX_ENCODED_BYTES, ReadRequest, Sample, Source, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
-use crate::file::open_with_metadata;
+use crate::os::file::open_with_metadata;
 use crate::raster::Size;
 use flate2::read::GzDecoder;
 use std::borrow::Cow;
@@ -233,7 +233,7 @@ impl Source for IdxFile {
         self.labels.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, _want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("IdxFile::read", index, self.len()));
         }
@@ -305,7 +305,7 @@ mod tests {
             for source in [opened(&images, &labels, ""), opened(&gz(&images), &gz(&labels), ".gz")] {
                 let source = source.unwrap();
                 let mut sample = Sample::with_buffer(vec![9; 100]);
-                source.read(1, &Want::IMAGE, &mut sample).unwrap();
+                source.read(1, &ReadRequest::IMAGE, &mut sample).unwrap();
                 assert_eq!(sample.bytes(), [header, pixels].concat(), "{sizes:?}");
                 assert_eq!((source.len(), source.label(0), source.label(1)), (2, Some(3), Some(4)));
                 assert!(source.encoded(2).unwrap_err().is_parameter());

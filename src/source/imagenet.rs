@@ -2,10 +2,10 @@
 //! image, in the order of the images' names, and a MATLAB file that maps these numbers to classes.
 
 use super::Source;
-use super::compose::{Compose, Described, MapLabels};
+use super::compose::{Described, MapLabels, SourceExt};
 use super::records::tar;
 use crate::error::{Error, Result};
-use crate::file::{read_limited, read_up_to};
+use crate::os::file::{read_limited, read_up_to};
 use flate2::read::{GzDecoder, ZlibDecoder};
 use std::path::Path;
 use std::sync::Arc;

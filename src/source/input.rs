@@ -3,7 +3,7 @@
 use super::compose::{kfold_numbers, split_numbers};
 use super::records::label::differs;
 use super::stream::Feed;
-use super::{Compose, RecordStream, Sample, Source, Stream, StreamMix, Want};
+use super::{ReadRequest, RecordStream, Sample, Source, SourceExt, Stream, StreamMix};
 use crate::error::{Error, Result};
 use crate::targets::{self, Found};
 use std::borrow::Cow;
@@ -54,7 +54,7 @@ impl Input {
     }
 
     /// Splits the input into a part for training and a part for validation. The latter is a share of
-    /// `0 < validation < 1`, drawn by `seed`: samples of a data set, as in [`Compose::split`], or whole shards of a
+    /// `0 < validation < 1`, drawn by `seed`: samples of a data set, as in [`SourceExt::split`], or whole shards of a
     /// stream.
     ///
     /// ```
@@ -72,7 +72,7 @@ impl Input {
     /// #     std::fs::copy(&packed.shards[0], shards.join(format!("{i}.tar"))).unwrap();
     /// # }
     ///
-    /// let stream = OpenOptions { window: Some(1_000), ..OpenOptions::default() }.open(&shards)?;
+    /// let stream = OpenOptions::default().window(Some(1_000)).open(&shards)?;
     /// let (train, validation) = stream.split(0.25, 42)?;
     /// assert_eq!((train.into_stream()?.shards(), validation.into_stream()?.shards()), (6, 2));
     /// # Ok::<(), warpfeed::Error>(())
@@ -90,7 +90,7 @@ impl Input {
     }
 
     /// Splits the input for cross-validation into the part for training and fold `fold` of `folds`: samples of a data
-    /// set, as in [`Compose::kfold`], or whole shards of a stream.
+    /// set, as in [`SourceExt::kfold`], or whole shards of a stream.
     ///
     /// # Errors
     /// [`Error::Parameter`] if there are fewer than 2 folds or more than samples or shards, or if `fold` is not one of
@@ -330,7 +330,7 @@ impl Reader {
     }
 
     /// Returns what is wanted of a sample whose image is not read.
-    pub fn found(&self, index: u64, want: &Want<'_>) -> Result<Found> {
+    pub fn found(&self, index: u64, want: &ReadRequest<'_>) -> Result<Found> {
         match self {
             Self::DataSet(_) if want.is_nothing() => Ok(Found::default()),
             Self::DataSet(source) => {

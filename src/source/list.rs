@@ -1,9 +1,9 @@
 //! A list file: each line has a path and a label.
 
 use super::records::label;
-use super::{Sample, Source, Want, no_fields, no_such_sample, path_from_bytes, read_file};
+use super::{ReadRequest, Sample, Source, no_fields, no_such_sample, path_from_bytes, read_file};
 use crate::error::{Error, Result};
-use crate::file::open_with_metadata;
+use crate::os::file::open_with_metadata;
 use crate::targets::Target;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -185,7 +185,7 @@ impl ListFile {
     }
 
     /// Makes a list of these images and labels, without a file. Relative paths start at the current folder. The images are
-    /// not opened. [`Compose::map_labels`](super::Compose::map_labels) names the labels.
+    /// not opened. [`SourceExt::map_labels`](super::SourceExt::map_labels) names the labels.
     ///
     /// ```
     /// # use warpfeed::source::{ListFile, Source};
@@ -321,7 +321,7 @@ impl Source for ListFile {
     }
 
     /// A field is a column of a list that names its columns.
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("ListFile::read", index, self.len()));
         }

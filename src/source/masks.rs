@@ -3,7 +3,7 @@
 use super::frame::Frame;
 use super::names::read_names;
 use super::read_limited;
-use super::{ImageFolder, MAX_ENCODED_BYTES, Sample, Source, Want, no_fields, no_such_sample, path_from_bytes};
+use super::{ImageFolder, MAX_ENCODED_BYTES, ReadRequest, Sample, Source, no_fields, no_such_sample, path_from_bytes};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::fields::{Fields, MASK, Mask, MaskValues};
@@ -330,7 +330,7 @@ impl Source for MaskFolder {
         self.listed.as_ref().map_or(self.images.len(), |listed| listed.len() as u64)
     }
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("MaskFolder::read", index, self.len()));
         }
@@ -396,7 +396,7 @@ mod tests {
 
     fn read(source: &MaskFolder, index: u64) -> Result<Mask> {
         let names = [MASK.to_owned()];
-        let (mut sample, want) = (Sample::default(), Want::IMAGE.without_image().and_fields(&names));
+        let (mut sample, want) = (Sample::default(), ReadRequest::IMAGE.without_image().and_fields(&names));
         source.read(index, &want, &mut sample)?;
         let found = sample.take_found(&want)?.fields.unwrap();
         let Some(crate::fields::Field::Mask(mask)) = found.get(MASK) else { panic!("{found:?}") };

@@ -1,6 +1,6 @@
 //! Images in memory, encoded or as RGB bytes.
 
-use super::{Sample, Source, Want, as_in, no_fields, no_such_sample};
+use super::{ReadRequest, Sample, Source, as_in, no_fields, no_such_sample};
 use crate::decode::pnm_header;
 use crate::error::{Error, Result};
 use crate::raster::Size;
@@ -71,7 +71,7 @@ impl Source for EncodedImages {
         self.images.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let found = usize::try_from(index).ok().and_then(|i| self.images.get(i));
         let (bytes, _) = found.ok_or_else(|| no_such_sample("EncodedImages::read", index, self.len()))?;
         if let Some(field) = want.field {
@@ -110,7 +110,7 @@ impl Source for EncodedImages {
 /// let images = images.map(|(rgb, label)| (Size::new(2, 1), rgb, label));
 /// let pipeline = Pipeline::builder(DecodedImages::new(images)?)
 ///     .batch_size(2)
-///     .center_crop(1)
+///     .transform(CenterCrop::new(1))
 ///     .output(DType::U8, Layout::Nhwc)
 ///     .build()?;
 /// let batch = pipeline.epoch(0).next().unwrap()?;
@@ -185,7 +185,7 @@ mod tests {
     fn bytes_are_borrowed_and_a_wrong_index_is_an_error() {
         let source = EncodedImages::new(vec![(vec![1, 2, 3], 5)]).with_classes(["zero"]);
         let mut sample = Sample::with_buffer(vec![9]);
-        source.read(0, &Want::IMAGE, &mut sample).unwrap();
+        source.read(0, &ReadRequest::IMAGE, &mut sample).unwrap();
         assert_eq!(sample.bytes().as_ptr(), source.images[0].0.as_ptr());
         assert_eq!(sample.into_buffer(), [9], "the buffer is not touched");
         assert_eq!(

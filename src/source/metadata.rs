@@ -2,7 +2,7 @@
 
 use super::records::tar::json_field;
 use crate::error::{Error, Result};
-use crate::file::{if_there, read_limited};
+use crate::os::file::{if_there, read_limited};
 use crate::targets::Target;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use std::collections::hash_map::Entry;

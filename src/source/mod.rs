@@ -51,12 +51,12 @@ mod window;
 mod yolo;
 
 pub use crate::address::without_secrets;
-pub use crate::file::{read_limited, read_text_limited, read_up_to};
+pub use crate::os::file::{read_limited, read_text_limited, read_up_to};
 pub use cifar::CifarFiles;
 pub use coco::{CocoFiles, PanopticFiles};
 pub(crate) use compose::no_labels;
 pub use compose::{
-    Compose, Concat, Described, FurtherFolder, MapLabels, Subset, WithFields, WithImages, WithTargets, split_shards,
+    AuxFolder, Concat, Described, MapLabels, SourceExt, Subset, WithFields, WithImages, WithTargets, split_shards,
 };
 pub use folder::ImageFolder;
 pub use idx::IdxFile;
@@ -69,7 +69,7 @@ pub use open::{OpenOptions, SourceFormat, open, open_splits};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFiles;
 pub use records::{RecordFormat, RecordOptions, RecordShards};
-pub use sample::{Sample, Want};
+pub use sample::{ReadRequest, Sample};
 #[cfg(feature = "cloud")]
 pub use stream::ShardCache;
 pub use stream::{
@@ -79,7 +79,7 @@ pub use voc::VocFolder;
 pub use yolo::YoloFolder;
 
 use crate::error::{Error, Result};
-use crate::file::open_with_metadata;
+use crate::os::file::open_with_metadata;
 use crate::targets::{self, Target};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -102,7 +102,7 @@ const KEEP_BUFFER_BYTES: usize = 16 << 20;
 ///
 /// ```
 /// use std::borrow::Cow;
-/// use warpfeed::{Result, source::{Sample, Source, Want}};
+/// use warpfeed::{Result, source::{Sample, Source, ReadRequest}};
 ///
 /// /// One image under many labels.
 /// struct Same(Vec<u8>);
@@ -111,7 +111,7 @@ const KEEP_BUFFER_BYTES: usize = 16 << 20;
 ///     fn len(&self) -> u64 {
 ///         1000
 ///     }
-///     fn read<'a>(&'a self, _index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+///     fn read<'a>(&'a self, _index: u64, _want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
 ///         sample.lend(&self.0);
 ///         Ok(())
 ///     }
@@ -140,13 +140,13 @@ pub trait Source: Send + Sync {
     /// Reads the parts of sample `index` that `want` names into `sample`: the encoded image, lent from the source's
     /// memory or read into the sample's buffer, the content of a target's field, and fields. The earlier content of
     /// `sample` does not matter. A source without fields may ignore `want`, unless reading waits for something: then it gives up soon
-    /// after [`Want::is_stopped`] has become true.
+    /// after [`ReadRequest::is_stopped`] has become true.
     ///
     /// # Errors
     /// [`Error::Io`] if the sample cannot be read, [`Error::Limits`] if it is larger than the source's limit,
     /// [`Error::Target`] if the sample has no such field or the field is damaged, which makes the sample a bad one,
     /// [`Error::Parameter`] if there is no such sample, or if no sample of the source can have such a field.
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()>;
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()>;
 
     /// Returns a copy of the encoded bytes of sample `index`.
     ///
@@ -154,7 +154,7 @@ pub trait Source: Send + Sync {
     /// The errors of [`read`](Self::read).
     fn encoded(&self, index: u64) -> Result<Vec<u8>> {
         let mut sample = Sample::default();
-        self.read(index, &Want::IMAGE, &mut sample)?;
+        self.read(index, &ReadRequest::IMAGE, &mut sample)?;
         Ok(sample.bytes().to_vec())
     }
 
@@ -163,7 +163,7 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// The errors of [`read`](Self::read).
     fn target(&self, index: u64, field: &str) -> Result<Target> {
-        let (mut sample, want) = (Sample::default(), Want::field(field));
+        let (mut sample, want) = (Sample::default(), ReadRequest::field(field));
         self.read(index, &want, &mut sample)?;
         sample.take_target(&want)?.ok_or_else(|| targets::missing(field))
     }
@@ -270,7 +270,7 @@ macro_rules! as_in {
         }
     };
     (@read $self:ident, $of:expr) => {
-        fn read<'a>(&'a $self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+        fn read<'a>(&'a $self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
             $of.read(index, want, sample)
         }
     };
@@ -386,7 +386,7 @@ fn read_file_within<'a>(path: &Path, buffer: &'a mut Vec<u8>, limit: u64) -> Res
     // need not be cleared: the rest of an earlier file is overwritten or cut off.
     let wanted = expected as usize + 1;
     if buffer.len() < wanted {
-        crate::memory::reserve(buffer, wanted, "an encoded image", crate::memory::FEWER_IMAGES)?;
+        crate::os::memory::reserve(buffer, wanted, "an encoded image", crate::os::memory::FEWER_IMAGES)?;
         buffer.resize(wanted, 0);
     }
     let mut filled = 0;
@@ -397,7 +397,7 @@ fn read_file_within<'a>(path: &Path, buffer: &'a mut Vec<u8>, limit: u64) -> Res
         if filled == buffer.len() {
             // The file has grown since its size was read.
             let len = filled + (filled / 2).max(64 << 10);
-            crate::memory::lengthen(buffer, len, "an encoded image", crate::memory::FEWER_IMAGES)?;
+            crate::os::memory::lengthen(buffer, len, "an encoded image", crate::os::memory::FEWER_IMAGES)?;
         }
         match file.read(&mut buffer[filled..]) {
             Ok(0) => break,

@@ -13,9 +13,9 @@ use super::stream::is_pipe;
 #[cfg(feature = "cloud")]
 use super::stream::remote::{Remote, SCANS};
 use super::{
-    CifarFiles, CocoFiles, Compose, FurtherFolder, IdxFile, ImageFolder, Input, ListFile, MaskFolder, MaskOptions,
-    PanopticFiles, RecordFormat, RecordOptions, RecordShards, RecordStream, Source, StreamOptions, VocFolder,
-    YoloFolder, imagenet,
+    AuxFolder, CifarFiles, CocoFiles, IdxFile, ImageFolder, Input, ListFile, MaskFolder, MaskOptions, PanopticFiles,
+    RecordFormat, RecordOptions, RecordShards, RecordStream, Source, SourceExt, StreamOptions, VocFolder, YoloFolder,
+    imagenet,
 };
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -128,46 +128,48 @@ fn shard_of(name: &str) -> Option<usize> {
     if digits(number) && digits(count) { count.parse().ok() } else { None }
 }
 
-/// Options for opening a source, for what its name does not tell. The default relies on the name alone.
-///
-/// ```
-/// use warpfeed::source::{OpenOptions, Source, SourceFormat};
-///
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let path = folder.path().join("images.rec");
-/// std::fs::write(&path, "1.jpg\t3\n").unwrap(); // a list, whatever its name says
-/// let input = OpenOptions { format: Some(SourceFormat::List), ..OpenOptions::default() }.open(&path)?;
-/// assert_eq!(input.into_data_set()?.label(0), Some(3));
-/// # Ok::<(), warpfeed::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OpenOptions {
-    /// Format of the source. Default: by its name.
-    pub format: Option<SourceFormat>,
-    /// Split to open in a folder that holds several: `train`, `val` (or `validation`, `valid`), `test`, or the data
-    /// set's own name for it. [`open`] lists these folders. VOC's folders and `data.yaml` have splits too.
-    pub split: Option<String>,
-    /// The annotations of the images of a folder: a file for the formats [`Coco`](SourceFormat::Coco) and
-    /// [`Panoptic`](SourceFormat::Panoptic), a folder for [`Masks`](SourceFormat::Masks).
-    pub annotations: Option<PathBuf>,
-    /// For the format [`Coco`](SourceFormat::Coco), the keypoints that change places in a mirror image
-    /// ([`CocoFiles::flip_index`]). Default: by their names.
-    pub flip_index: Option<Vec<usize>>,
-    /// Folders of further images beside the images' own ([`Compose::beside`]), for images that are files in a folder.
-    pub beside: Vec<FurtherFolder>,
-    /// Options for reading masks.
-    pub masks: MaskOptions,
-    /// Options for reading shards.
-    pub records: RecordOptions,
-    /// Reads shards from front to back as a [`RecordStream`] and shuffles in a window of this many samples. Sources
-    /// without random access are always read in this way, by default with a window of 1,000.
-    pub window: Option<usize>,
-    /// Reads remote shards in any order as [`RecordShards`], with one request for each sample. Opening first builds an
-    /// index from the headers of all records, and keeps it. Refused for sources without random access.
-    pub random_access: bool,
-    /// Cache for the fetched parts of remote shards. Default: none.
-    #[cfg(feature = "cloud")]
-    pub cache: Option<ShardCache>,
+options! {
+    /// Options for opening a source, for what its name does not tell. The default relies on the name alone.
+    ///
+    /// ```
+    /// use warpfeed::source::{OpenOptions, Source, SourceFormat};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("images.rec");
+    /// std::fs::write(&path, "1.jpg\t3\n").unwrap(); // a list, whatever its name says
+    /// let input = OpenOptions::default().format(Some(SourceFormat::List)).open(&path)?;
+    /// assert_eq!(input.into_data_set()?.label(0), Some(3));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    #[derive(Debug, Clone, PartialEq, Eq, Default)]
+    pub struct OpenOptions {
+        /// Format of the source. Default: by its name.
+        pub format: Option<SourceFormat>,
+        /// Split to open in a folder that holds several: `train`, `val` (or `validation`, `valid`), `test`, or the data
+        /// set's own name for it. [`open`] lists these folders. VOC's folders and `data.yaml` have splits too.
+        pub split: Option<String>,
+        /// The annotations of the images of a folder: a file for the formats [`Coco`](SourceFormat::Coco) and
+        /// [`Panoptic`](SourceFormat::Panoptic), a folder for [`Masks`](SourceFormat::Masks).
+        pub annotations: Option<PathBuf>,
+        /// For the format [`Coco`](SourceFormat::Coco), the keypoints that change places in a mirror image
+        /// ([`CocoFiles::flip_index`]). Default: by their names.
+        pub flip_index: Option<Vec<usize>>,
+        /// Folders of auxiliary images beside the images' own ([`SourceExt::aux_images`]), for images that are files in a folder.
+        pub aux: Vec<AuxFolder>,
+        /// Options for reading masks.
+        pub masks: MaskOptions,
+        /// Options for reading shards.
+        pub records: RecordOptions,
+        /// Reads shards from front to back as a [`RecordStream`] and shuffles in a window of this many samples. Sources
+        /// without random access are always read in this way, by default with a window of 1,000.
+        pub window: Option<usize>,
+        /// Reads remote shards in any order as [`RecordShards`], with one request for each sample. Opening first builds an
+        /// index from the headers of all records, and keeps it. Refused for sources without random access.
+        pub random_access: bool,
+        /// Cache for the fetched parts of remote shards. Default: none.
+        #[cfg(feature = "cloud")]
+        pub cache: Option<ShardCache>,
+    }
 }
 
 impl OpenOptions {
@@ -186,8 +188,8 @@ impl OpenOptions {
     }
 
     fn open_as(&self, spec: &Path, alone: bool) -> Result<Input> {
-        if !self.beside.is_empty() {
-            return self.open_beside(spec);
+        if !self.aux.is_empty() {
+            return self.open_with_aux(spec);
         }
         if let Some(source) = self.open_annotated(spec)? {
             return Ok(source);
@@ -235,16 +237,16 @@ impl OpenOptions {
         opened.try_into().map_err(|_| refuse("splits", "others"))
     }
 
-    /// Opens a source of files with further images beside them.
-    fn open_beside(&self, spec: &Path) -> Result<Input> {
-        let source = Self { beside: Vec::new(), ..self.clone() }.open(spec)?.into_data_set()?;
+    /// Opens a source of files with auxiliary images beside them.
+    fn open_with_aux(&self, spec: &Path) -> Result<Input> {
+        let source = Self { aux: Vec::new(), ..self.clone() }.open(spec)?.into_data_set()?;
         // A list or a data.yaml stands beside the images that it names.
         let root = if spec.is_dir() { spec } else { spec.parent().unwrap_or(spec) };
         if source.is_empty() || !Path::new(&*source.name(0)).is_file() {
-            let expected = "only with images that are files in a folder: shards hold further images as fields";
-            return Err(Error::parameter("open", "beside", expected, spec.display()));
+            let expected = "only with images that are files in a folder: shards hold auxiliary images as fields";
+            return Err(Error::parameter("open", "aux", expected, spec.display()));
         }
-        Ok(source.beside(root, self.beside.iter().cloned())?.into())
+        Ok(source.aux_images(root, self.aux.iter().cloned())?.into())
     }
 
     /// Opens a source of a format whose objects or pixels have classes; `None` for another format.

@@ -1,7 +1,7 @@
 //! The manifest that `warpfeed pack` writes beside its shards (`pack.json`), as far as readers of the shards need it.
 
 use crate::error::{Error, Result};
-use crate::file;
+use crate::os::file;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use std::ffi::OsStr;

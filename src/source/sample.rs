@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// The parts of a sample that a reader wants ([`Source::read`](super::Source::read)).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Want<'a> {
+pub struct ReadRequest<'a> {
     /// Whether the encoded image is wanted.
     pub image: bool,
     /// The field whose content is wanted as the target; `None` if no field is wanted.
@@ -21,7 +21,7 @@ pub struct Want<'a> {
     stopped: Option<&'a AtomicBool>,
 }
 
-impl<'a> Want<'a> {
+impl<'a> ReadRequest<'a> {
     /// The encoded image.
     pub const IMAGE: Self = Self { image: true, field: None, fields: &[], stopped: None };
 
@@ -77,11 +77,11 @@ impl<'a> Want<'a> {
 /// buffer.
 ///
 /// ```
-/// use warpfeed::source::{EncodedImages, Sample, Source, Want};
+/// use warpfeed::source::{EncodedImages, Sample, Source, ReadRequest};
 ///
 /// let source = EncodedImages::new([(vec![0xff, 0xd8], 7)]);
 /// let mut sample = Sample::default();
-/// source.read(0, &Want::IMAGE, &mut sample)?;
+/// source.read(0, &ReadRequest::IMAGE, &mut sample)?;
 /// assert_eq!((sample.bytes(), source.label(0)), (&[0xff, 0xd8][..], Some(7)));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -168,7 +168,7 @@ impl<'a> Sample<'a> {
     ///
     /// # Errors
     /// [`Error::Parameter`](crate::Error::Parameter) if the source has not set it, because it has no fields.
-    pub(crate) fn take_target(&mut self, want: &Want<'_>) -> Result<Option<Target>> {
+    pub(crate) fn take_target(&mut self, want: &ReadRequest<'_>) -> Result<Option<Target>> {
         let Some(field) = want.field else { return Ok(None) };
         self.target.take().ok_or_else(|| no_fields("a label alone", field)).map(Some)
     }
@@ -183,7 +183,7 @@ impl<'a> Sample<'a> {
     /// # Errors
     /// The errors of [`take_target`](Self::take_target); [`Error::Target`](crate::Error::Target) if a field is missing.
     #[doc(hidden)]
-    pub fn take_found(&mut self, want: &Want<'_>) -> Result<Found> {
+    pub fn take_found(&mut self, want: &ReadRequest<'_>) -> Result<Found> {
         let target = self.take_target(want)?;
         Ok(Found { target, fields: wanted_fields(want, self.fields.take().as_ref())? })
     }
@@ -200,7 +200,7 @@ impl<'a> Sample<'a> {
 /// # Errors
 /// [`Error::Parameter`](crate::Error::Parameter) if the source has set none, [`Error::Target`](crate::Error::Target) if
 /// one is missing.
-pub(super) fn wanted_fields(want: &Want<'_>, found: Option<&Fields>) -> Result<Option<Arc<Fields>>> {
+pub(super) fn wanted_fields(want: &ReadRequest<'_>, found: Option<&Fields>) -> Result<Option<Arc<Fields>>> {
     let [first, ..] = want.fields else { return Ok(None) };
     let fields = found.ok_or_else(|| no_fields("a label alone", first))?;
     match want.fields.iter().find(|name| fields.get(name).is_none()) {

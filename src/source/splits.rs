@@ -3,7 +3,7 @@
 use super::SourceFormat;
 use super::folder::class_folders;
 use crate::error::{Error, Result};
-use crate::file::{if_there, read_text_limited};
+use crate::os::file::{if_there, read_text_limited};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};

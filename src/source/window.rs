@@ -2,7 +2,7 @@
 
 use super::records::bytes::Bytes;
 use crate::error::{Error, Result};
-use crate::memory;
+use crate::os::memory;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;

@@ -17,7 +17,7 @@ pub(crate) use fetcher::{Answer, Fetcher};
 
 use crate::address::{Address, message_without_secrets};
 use crate::error::{Error, Result};
-use crate::file::too_long;
+use crate::os::file::too_long;
 use http::{Connector, Login, Secret};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;

@@ -1,7 +1,7 @@
 //! Conversion of targets to numbers, whichever form they are stored in.
 
 use super::Target;
-use crate::npy;
+use crate::output::npy;
 use serde_json::Value;
 
 impl Target {

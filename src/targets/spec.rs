@@ -13,7 +13,7 @@ const MAX_NUMBERS: u32 = 1 << 20;
 /// Largest difference between the sum of a soft target and 1.
 const SOFT_TOLERANCE: f64 = 1e-3;
 
-/// The targets that a pipeline delivers with its images ([`Builder::targets`](crate::Builder::targets)): their form,
+/// The targets that a pipeline delivers with its images ([`PipelineBuilder::targets`](crate::PipelineBuilder::targets)): their form,
 /// and their field in the source.
 ///
 /// The written form, as the command reads it, is `class=10`, `multi-hot=80:json.tags`, `float=4:npy`, `soft=1000/0.1`

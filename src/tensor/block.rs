@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 pub(super) const LINE_BYTES: usize = 64;
 
 /// Where a pipeline gets the memory of its batches, such as memory that another library has pinned
-/// ([`Builder::batch_memory`](crate::Builder::batch_memory)).
+/// ([`PipelineBuilder::batch_memory`](crate::PipelineBuilder::batch_memory)).
 pub trait BatchMemory: Send + Sync {
     /// Returns a block of at least `len_bytes` bytes, for one output of one batch, at an address that 64 divides.
     ///

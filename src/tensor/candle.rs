@@ -20,7 +20,7 @@ impl Tensor {
     ///
     /// # Synchronization
     /// A copy is ordered before candle's later work on `device`. From a pinned batch
-    /// ([`Builder::pin_batches`](crate::Builder::pin_batches)) it runs later, and the pipeline waits for it before it fills
+    /// ([`PipelineBuilder::pin_batches`](crate::PipelineBuilder::pin_batches)) it runs later, and the pipeline waits for it before it fills
     /// the memory again. Without a copy, candle's stream is made to wait for the batch.
     ///
     /// # Errors

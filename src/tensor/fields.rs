@@ -7,7 +7,7 @@ use crate::cuda::{CudaBuffer, Pool};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fields::{BatchFields, BoxFormat, Field, MaskOnDevice, MaskValues};
-use crate::memory;
+use crate::os::memory;
 use crate::raster::Size;
 use std::sync::Arc;
 
@@ -35,12 +35,12 @@ pub struct FieldTensor {
     shape: Vec<usize>,
 }
 
-/// Where the images of a batch are: on a device or in host memory. [`FieldTensor::beside`] puts values there, also after the
-/// images have been given away. `ImagesPlace::from(batch.images())` is their place.
+/// Where the images of a batch are: on a device or in host memory. [`FieldTensor::to_device_of`] puts values there, also after the
+/// images have been given away. `DeviceOf::from(batch.images())` is their place.
 #[derive(Debug, Clone)]
-pub struct ImagesPlace(Option<Arc<Pool>>);
+pub struct DeviceOf(Option<Arc<Pool>>);
 
-impl From<&Tensor> for ImagesPlace {
+impl From<&Tensor> for DeviceOf {
     fn from(images: &Tensor) -> Self {
         Self(images.cuda().map(|images| Arc::clone(images.pool())))
     }
@@ -217,7 +217,7 @@ impl BatchFields {
     /// // One object in the first image, and two in the second.
     /// let source = EncodedImages::new((0..2).map(|label| (jpeg.clone(), label)))
     ///     .fields(["labels"], |sample| Fields::new().with("labels", vec![7; 1 + sample.index as usize]));
-    /// let pipeline = Pipeline::builder(source).fields(["labels"]).center_crop(8).build()?;
+    /// let pipeline = Pipeline::builder(source).fields(["labels"]).transform(CenterCrop::new(8)).build()?;
     /// let batch = pipeline.epoch(0).next().unwrap()?;
     /// let fields = batch.fields(0).unwrap();
     /// let labels = fields.padded_rows(fields.integers("labels")?, 3)?;
@@ -287,7 +287,7 @@ impl BatchFields {
         self.sizes().into_iter().enumerate().map(|image| alone(image).mask_tensor(name)).collect()
     }
 
-    /// The further images of one size: `[N, C, H, W]`, with 1 or 3 channels; u8 or u16. They are where
+    /// The auxiliary images of one size: `[N, C, H, W]`, with 1 or 3 channels; u8 or u16. They are where
     /// [`mask_tensor`](Self::mask_tensor) has masks.
     ///
     /// # Errors
@@ -298,12 +298,12 @@ impl BatchFields {
         } else {
             let first = self.image(0).and_then(|fields| fields.get(name));
             let size = if let Some(Field::Image(image)) = first { image.size() } else { Size::new(1, 1) };
-            of_masks(self.further_images(name)?, size)
+            of_masks(self.aux_images(name)?, size)
         };
         tensor.split_first(self.len())
     }
 
-    /// The further image of each image, whose sizes may differ: `[1, C, H, W]`. They are where
+    /// The auxiliary image of each image, whose sizes may differ: `[1, C, H, W]`. They are where
     /// [`mask_tensors`](Self::mask_tensors) has masks.
     ///
     /// # Errors
@@ -329,16 +329,16 @@ impl BatchFields {
         Ok(of_masks(self.padded_masks(name, size)?, size))
     }
 
-    /// The further images in places of size `size`, as [`padded_further_images`](Self::padded_further_images) has them:
+    /// The auxiliary images in places of size `size`, as [`padded_aux_images`](Self::padded_aux_images) has them:
     /// `[N, C, H, W]`. Where the images are on a device, these are too, padded as the images are: to the largest sides among
     /// them and the batch's divisor.
     ///
     /// # Errors
-    /// As of [`padded_further_images`](Self::padded_further_images); on a device [`Error::Parameter`] for any other size.
+    /// As of [`padded_aux_images`](Self::padded_aux_images); on a device [`Error::Parameter`] for any other size.
     pub fn padded_image_tensor(&self, name: &str, size: Size) -> Result<FieldTensor> {
         let tensor = match self.masks_on_device(name) {
             Some(images) => in_places(name, &images, size)?,
-            None => of_masks(self.padded_further_images(name, size)?, size),
+            None => of_masks(self.padded_aux_images(name, size)?, size),
         };
         tensor.split_first(self.len())
     }
@@ -534,7 +534,7 @@ impl FieldTensor {
     ///
     /// # Errors
     /// [`Error::Device`] if the device fails, or its memory is full.
-    pub fn beside(self, images: impl Into<ImagesPlace>) -> Result<Self> {
+    pub fn to_device_of(self, images: impl Into<DeviceOf>) -> Result<Self> {
         match (&self.values, images.into().0) {
             (Place::Host(values), Some(pool)) => Ok(Self {
                 values: Place::Device(OnDevice {

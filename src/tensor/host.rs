@@ -4,7 +4,7 @@ use super::block::{BatchMemory, LINE_BYTES, MemoryBlock};
 use super::{DType, Element};
 use crate::cuda::driver::{self, Context, Pin};
 use crate::error::Result;
-use crate::memory::{self, Asked};
+use crate::os::memory::{self, Asked};
 use bytemuck::allocation::pod_collect_to_vec;
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 use half::{bf16, f16};

@@ -35,7 +35,7 @@ pub use block::{BatchMemory, MemoryBlock};
 use bytemuck::Pod;
 #[cfg(feature = "candle")]
 pub use candle::failed as candle_failed;
-pub use fields::{FieldTensor, FieldValues, ImagesPlace};
+pub use fields::{DeviceOf, FieldTensor, FieldValues};
 use half::{bf16, f16};
 pub(crate) use host::{HostBuffer, Pool};
 pub use npy::write_npy;
@@ -46,6 +46,7 @@ pub use targets::{TargetBytes, TargetElement, TargetTensor, Targets};
 /// The type of a tensor's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum DType {
     /// 32-bit floating point. Without normalization: `v / 255`, 0 to 1.
     F32,
@@ -230,7 +231,7 @@ impl Tensor {
         self.storage.device()
     }
 
-    /// Whether the elements are in pinned host memory ([`Builder::pin_batches`](crate::Builder::pin_batches)).
+    /// Whether the elements are in pinned host memory ([`PipelineBuilder::pin_batches`](crate::PipelineBuilder::pin_batches)).
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         matches!(&self.storage, Storage::Host(buffer) if buffer.is_pinned())
@@ -265,7 +266,7 @@ impl Tensor {
     /// All elements as bytes that can be changed in place. See [`as_bytes`](Self::as_bytes).
     ///
     /// # Synchronization
-    /// A pinned tensor ([`Builder::pin_batches`](crate::Builder::pin_batches)) waits for the work that has been queued on its
+    /// A pinned tensor ([`PipelineBuilder::pin_batches`](crate::PipelineBuilder::pin_batches)) waits for the work that has been queued on its
     /// device, which may still read it.
     ///
     /// # Errors
@@ -346,7 +347,7 @@ impl Tensor {
         Ok(self.storage.into_host(self.dtype, len_bytes)?.into_vec(len))
     }
 
-    /// The caller's memory that the elements are in ([`Builder::batch_memory`](crate::Builder::batch_memory)), from its
+    /// The caller's memory that the elements are in ([`PipelineBuilder::batch_memory`](crate::PipelineBuilder::batch_memory)), from its
     /// start on.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::{DType, Tensor};
 use crate::error::{Error, Result};
-use crate::npy;
+use crate::output::npy;
 use std::path::Path;
 
 /// Writes a tensor of `u8`, `f32` or `f16` as an `.npy` file in C order. A batch of one image is written without its

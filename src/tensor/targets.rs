@@ -17,7 +17,7 @@ use bytemuck::Pod;
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let source = EncodedImages::new([(jpeg.clone(), 0), (jpeg, 1)])
 ///     .with_targets("box", [Target::Floats(vec![0.5, 1.0]), Target::Bytes(b"2 3".to_vec())])?;
-/// let pipeline = Pipeline::builder(source).targets(TargetSpec::floats(2).field("box")).center_crop(8).build()?;
+/// let pipeline = Pipeline::builder(source).targets(TargetSpec::floats(2).field("box")).transform(CenterCrop::new(8)).build()?;
 /// let batch = pipeline.epoch(0).next().unwrap()?;
 /// let Some(Targets::Numbers(boxes)) = batch.targets() else { unreachable!("they were asked for") };
 /// assert_eq!((boxes.shape(), boxes.to_host()?.as_slice::<f32>()?), ([2, 2], &[0.5, 1.0, 2.0, 3.0][..]));

@@ -12,11 +12,11 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use warpfeed::{
-    Batch, Builder, Device, Error, Pipeline, Result,
+    Batch, Device, Error, Pipeline, PipelineBuilder, Result,
     fields::Fields,
     image::{ChromaSampling, Image, JpegOptions, Size, encode_jpeg},
     ops::{random_horizontal_flip, random_resized_crop, random_rotation},
-    source::{EncodedImages, Input, Sample, Source, Want, open},
+    source::{EncodedImages, Input, ReadRequest, Sample, Source, open},
 };
 
 /// The SHA-256 of bytes, in hexadecimal.
@@ -78,27 +78,27 @@ pub fn source(count: u64) -> EncodedImages {
 }
 
 /// A pipeline over `source` that exercises order, random draws and pixels at little cost: 24 x 20 pixels.
-pub fn small(source: impl Into<Input>) -> Builder {
+pub fn small(source: impl Into<Input>) -> PipelineBuilder {
     Pipeline::builder(source)
         .shuffle(7)
         .threads(2)
         .batch_size(5)
-        .augment(random_horizontal_flip(0.5))
-        .augment(random_rotation(-20.0..=20.0))
-        .augment(random_resized_crop(Size::new(24, 20)))
+        .transform(random_horizontal_flip(0.5))
+        .transform(random_rotation(-20.0..=20.0))
+        .transform(random_resized_crop(Size::new(24, 20)))
 }
 
 /// A cheap pipeline with random draws, in the source's own order.
-pub fn in_order(source: impl Into<Input>) -> Builder {
+pub fn in_order(source: impl Into<Input>) -> PipelineBuilder {
     Pipeline::builder(source)
         .seed(7)
         .threads(2)
         .batch_size(4)
-        .augment(random_horizontal_flip(0.5))
-        .augment(random_resized_crop(Size::new(24, 20)))
+        .transform(random_horizontal_flip(0.5))
+        .transform(random_resized_crop(Size::new(24, 20)))
 }
 
-pub fn on_cpu(builder: Builder) -> Pipeline {
+pub fn on_cpu(builder: PipelineBuilder) -> Pipeline {
     builder.device(Device::Cpu).build().unwrap()
 }
 
@@ -137,12 +137,12 @@ pub fn delivered(pipeline: &Pipeline, epoch: u64) -> Vec<Delivered> {
 }
 
 /// Every sample of an epoch of the pipeline that a builder makes.
-pub fn built_epoch(builder: Builder, epoch: u64) -> Vec<Delivered> {
+pub fn built_epoch(builder: PipelineBuilder, epoch: u64) -> Vec<Delivered> {
     delivered(&builder.build().unwrap(), epoch)
 }
 
 /// The batches' fields of epoch 0, unshuffled, sample by sample.
-pub fn delivered_fields(builder: Builder) -> Result<Vec<Fields>> {
+pub fn delivered_fields(builder: PipelineBuilder) -> Result<Vec<Fields>> {
     let pipeline = builder.build()?;
     let mut all = Vec::new();
     for batch in pipeline.epoch(0) {
@@ -168,11 +168,11 @@ pub fn files(folder: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
 /// Images; a function is called before each is read, and may fail.
 pub struct Asking<F>(pub EncodedImages, pub F);
 
-impl<F: Fn(u64, &Want<'_>) -> Result<()> + Send + Sync> Source for Asking<F> {
+impl<F: Fn(u64, &ReadRequest<'_>) -> Result<()> + Send + Sync> Source for Asking<F> {
     fn len(&self) -> u64 {
         self.0.len()
     }
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         (self.1)(index, want)?;
         self.0.read(index, want, sample)
     }
@@ -190,7 +190,7 @@ impl<F: Fn(u64, &Want<'_>) -> Result<()> + Send + Sync> Source for Asking<F> {
 /// The error of the operating system with this number, met when an image's file was opened.
 pub fn cannot_open(index: u64, number: i32) -> Error {
     let source = std::io::Error::from_raw_os_error(number);
-    Error::Io { action: "open", path: format!("images/{index}.jpg").into(), source }
+    Error::Io { action: "open", path: format!("images/{index}.jpg").into(), source: source.into() }
 }
 
 /// A source whose samples at some positions cannot be decoded.
@@ -203,7 +203,7 @@ impl Source for WithBad {
     fn len(&self) -> u64 {
         self.good.len()
     }
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         self.good.read(index, want, sample)?;
         if self.bad.contains(&index) {
             sample.keep(0..sample.bytes().len() / 2);

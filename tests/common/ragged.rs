@@ -1,7 +1,7 @@
 //! A pipeline whose images each keep the size that the operations give them.
 
 use warpfeed::{
-    Batch, Builder, DType, FieldValues, Layout, PaddedImages, Pipeline, Result, Tensor,
+    Batch, DType, FieldValues, Layout, PaddedImages, Pipeline, PipelineBuilder, Result, Tensor,
     image::Size,
     ops::{Resize, Rotate},
     prelude::{color_jitter, maybe, random_horizontal_flip},
@@ -9,16 +9,16 @@ use warpfeed::{
 };
 
 /// Of bytes; one in two is turned and grows by it.
-pub fn builder(source: impl Into<Input>) -> Builder {
+pub fn builder(source: impl Into<Input>) -> PipelineBuilder {
     Pipeline::builder(source)
         .shuffle(7)
         .threads(2)
         .batch_size(5)
         .output(DType::U8, Layout::Nhwc)
-        .augment(maybe(0.5, [Rotate::new(30.0).expand(true).into()]))
-        .augment(Resize::shorter_side(20))
-        .augment(random_horizontal_flip(0.5))
-        .augment(color_jitter(0.4, 0.4, 0.2, 0.1))
+        .transform(maybe(0.5, [Rotate::new(30.0).expand(true).into()]))
+        .transform(Resize::shorter_side(20))
+        .transform(random_horizontal_flip(0.5))
+        .transform(color_jitter(0.4, 0.4, 0.2, 0.1))
 }
 
 /// An image as it was delivered: index, label, shape and bytes.

@@ -1,7 +1,7 @@
 //! Views that exercise each way in which a recipe can begin.
 
 use warpfeed::{
-    Batch, Builder, DType, Layout, Pipeline, Tensor, View,
+    Batch, DType, Layout, Pipeline, PipelineBuilder, Tensor, View,
     image::Size,
     ops::{Contrast, Invert, RandomResizedCrop, Resize, Transform, Vflip},
     prelude::{color_jitter, gaussian_blur, maybe, random_horizontal_flip, random_resized_crop, random_rotation},
@@ -22,9 +22,9 @@ pub fn views() -> [View; 5] {
 }
 
 /// A pipeline of these views, as bytes.
-pub fn builder(source: impl Into<Input>) -> Builder {
+pub fn builder(source: impl Into<Input>) -> PipelineBuilder {
     let builder = Pipeline::builder(source).shuffle(7).threads(2).batch_size(5).output(DType::U8, Layout::Nhwc);
-    builder.views(views()).augment(random_horizontal_flip(0.5))
+    builder.views(views()).transform(random_horizontal_flip(0.5))
 }
 
 /// A sample as it was delivered: its index and all of its images.

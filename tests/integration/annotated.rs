@@ -41,8 +41,8 @@ fn masks_beside_images_follow_and_are_ignored_outside() {
     let options = MaskOptions { ids: MaskIds::ReduceZero, ..MaskOptions::default() };
     let source = MaskFolder::open(images, masks, options).unwrap();
     let pad = Pad::sides([1, 0, 0, 0]);
-    let builder = Pipeline::builder(source).fields(["mask"]).augment(random_horizontal_flip(1.0)).augment(pad);
-    let made = delivered(builder.resize(Size::new(21, 10))).unwrap();
+    let builder = Pipeline::builder(source).fields(["mask"]).transform(random_horizontal_flip(1.0)).transform(pad);
+    let made = delivered(builder.transform(Resize::new(Size::new(21, 10)))).unwrap();
     for (i, fields) in made.iter().enumerate() {
         // Mirrored: what was in the right half is left.
         let row = |at: usize| [255, 0, (i as u8).wrapping_sub(1)][(at % 21).div_ceil(10).min(2)];
@@ -56,7 +56,7 @@ fn samples_without_a_mask_are_bad_ones_under_the_policy() {
     let (_folder, images, masks) = masks(4);
     fs::remove_file(masks.join("2.png")).unwrap();
     let source = MaskFolder::open(images, masks, MaskOptions::default()).unwrap();
-    let builder = Pipeline::builder(source).fields(["mask"]).batch_size(4).resize(Size::new(20, 10));
+    let builder = Pipeline::builder(source).fields(["mask"]).batch_size(4).transform(Resize::new(Size::new(20, 10)));
     let error = delivered(builder.clone()).unwrap_err();
     assert!(error.is_bad_sample() && error.to_string().contains("2.png") && error.to_string().contains("2.jpg"));
     let kept = delivered(builder.on_error(OnError::Skip)).unwrap();
@@ -81,7 +81,7 @@ fn vocs_boxes_follow_and_difficult_objects_are_left_out() {
     let voc = VocFolder::open(folder.path(), "train").unwrap();
     let builder = |voc: &VocFolder| {
         let builder = Pipeline::builder(voc.clone()).fields(["boxes", "labels"]).batch_size(2);
-        builder.augment(random_horizontal_flip(1.0)).resize(Size::new(40, 10))
+        builder.transform(random_horizontal_flip(1.0)).transform(Resize::new(Size::new(40, 10)))
     };
     let error = delivered(builder(&voc)).unwrap_err();
     assert!(error.is_bad_sample() && error.to_string().contains("b.xml: object 1 (zebra)"), "{error}");
@@ -109,7 +109,8 @@ fn poses_keep_their_sides_whatever_the_exif_tag() {
     write(&file, "path: pose\ntrain: images\nkpt_shape: [3, 3]\nflip_idx: [1, 0, 2]\nnames:\n  0: person\n");
     let made = |mirrored: f64| {
         let builder = Pipeline::builder(YoloFolder::from_yaml(&file, "train").unwrap()).fields(["boxes", "keypoints"]);
-        delivered(builder.augment(random_horizontal_flip(mirrored)).resize(Size::new(40, 20))).unwrap()
+        delivered(builder.transform(random_horizontal_flip(mirrored)).transform(Resize::new(Size::new(40, 20))))
+            .unwrap()
     };
     let check = |fields: &Fields, points: [[f32; 2]; 3], visibility: [u8; 3]| {
         let Some(Field::KeyPoints(found)) = fields.get("keypoints") else { panic!("{fields:?}") };
@@ -152,8 +153,11 @@ fn every_way_to_read_judges_sizes_alike() {
     let all = json!({"images": images, "annotations": objects, "categories": [{"id": 4, "name": "cat"}]});
     write(Path::new(&path("coco.json")), all.to_string());
     let coco = CocoFiles::open(path("images"), path("coco.json")).unwrap();
-    let builder =
-        Pipeline::builder(coco).fields(["boxes"]).batch_size(1).on_error(OnError::Skip).resize(Size::new(10, 20));
+    let builder = Pipeline::builder(coco)
+        .fields(["boxes"])
+        .batch_size(1)
+        .on_error(OnError::Skip)
+        .transform(Resize::new(Size::new(10, 20)));
     let made = delivered(builder).unwrap();
     let rows: Vec<_> = made.iter().map(|fields| fields.boxes().unwrap().rows()).collect();
     assert_eq!(rows, [[[1.0, 2.0, 4.0, 8.0]], [[1.0, 2.0, 4.0, 8.0]]]);
@@ -174,7 +178,7 @@ fn every_way_to_read_judges_sizes_alike() {
     let (_, said) = command(&[&pack[..], &source, &fields].concat());
     names(&said);
     let packed = Pipeline::builder(OpenOptions::default().open(&out).unwrap().into_data_set().unwrap());
-    let again = delivered(packed.fields(["boxes"]).batch_size(1).resize(Size::new(10, 20))).unwrap();
+    let again = delivered(packed.fields(["boxes"]).batch_size(1).transform(Resize::new(Size::new(10, 20)))).unwrap();
     assert_eq!(again, made);
     let preview = ["preview", &images, "--format", "coco", "--preset", "yolo-eval", "-o", &sheet];
     let (_, said) = command(&[&preview[..], &source, &fields].concat());

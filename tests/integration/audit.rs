@@ -203,7 +203,7 @@ fn an_interrupted_audit_goes_on() {
     // Images that are gone.
     let gone = Arc::new(Mutex::new(Vec::new()));
     let asked = Arc::clone(&gone);
-    let asking = Arc::new(Asking(source.clone(), move |index, _: &warpfeed::source::Want<'_>| {
+    let asking = Arc::new(Asking(source.clone(), move |index, _: &warpfeed::source::ReadRequest<'_>| {
         const NO_SUCH_FILE: i32 = 2;
         if asked.lock().unwrap().contains(&index) { Err(common::cannot_open(index, NO_SUCH_FILE)) } else { Ok(()) }
     }));
@@ -300,7 +300,7 @@ fn an_image_that_was_replaced_is_looked_at_again() {
 #[test]
 fn faults_of_the_machine_end_an_audit() {
     const TOO_MANY_OPEN_FILES: i32 = 24;
-    let failing = Asking(common::source(30), |index, _: &warpfeed::source::Want<'_>| match index {
+    let failing = Asking(common::source(30), |index, _: &warpfeed::source::ReadRequest<'_>| match index {
         20 => Err(common::cannot_open(index, TOO_MANY_OPEN_FILES)),
         _ => Ok(()),
     });
@@ -308,7 +308,7 @@ fn faults_of_the_machine_end_an_audit() {
     let error = audit(splits, &AuditOptions::default(), &mut |_| {}).unwrap_err();
     assert!(!error.is_bad_sample() && error.to_string().contains("images/20.jpg"), "{error}");
 
-    let panicking = Asking(common::source(30), |index, _: &warpfeed::source::Want<'_>| {
+    let panicking = Asking(common::source(30), |index, _: &warpfeed::source::ReadRequest<'_>| {
         assert_ne!(index, 20, "a defect of the caller's");
         Ok(())
     });

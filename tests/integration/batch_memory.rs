@@ -5,7 +5,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use warpfeed::ops::{RandomResize, random_horizontal_flip, random_resized_crop};
-use warpfeed::{BatchMemory, Builder, DType, Device, Error, Layout, MemoryBlock, Pipeline, Result, image::Size, view};
+use warpfeed::{
+    BatchMemory, DType, Device, Error, Layout, MemoryBlock, Pipeline, PipelineBuilder, Result, image::Size, view,
+};
 
 const LINE: usize = 64;
 /// Value of bytes that an allocator leaves in memory.
@@ -59,9 +61,9 @@ impl BatchMemory for Blocks {
     }
 }
 
-fn builder() -> Builder {
+fn builder() -> PipelineBuilder {
     let builder = Pipeline::builder(source(11)).device(Device::Cpu).batch_size(4).shuffle(3).threads(2);
-    builder.augment(random_horizontal_flip(0.5))
+    builder.transform(random_horizontal_flip(0.5))
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn batches_are_filled_in_the_blocks_and_equal_those_in_other_memory() {
     for dtype in [DType::F32, DType::F16, DType::Bf16, DType::U8] {
         for (layout, prefetch) in [(Layout::Nchw, 1), (Layout::Nhwc, 3)] {
             let blocks = Blocks::default();
-            let builder = || builder().augment(random_resized_crop(Size::new(13, 9))).output(dtype, layout);
+            let builder = || builder().transform(random_resized_crop(Size::new(13, 9))).output(dtype, layout);
             let pipeline = builder().prefetch(prefetch).batch_memory(blocks.clone()).build().unwrap();
             assert_eq!(blocks.asked.load(SeqCst), 0, "none before they are needed");
             for (want, got) in builder().build().unwrap().epoch(1).zip(pipeline.epoch(1)) {
@@ -99,7 +101,7 @@ fn views_ragged_and_padded_images_are_in_blocks_too() {
     }
     assert_eq!(blocks.asked.swap(0, SeqCst), 6);
 
-    let sizes = || builder().augment(RandomResize::new(20..=40));
+    let sizes = || builder().transform(RandomResize::new(20..=40));
     let ragged = sizes().batch_memory(blocks.clone()).build_ragged().unwrap();
     for (want, got) in sizes().build_ragged().unwrap().epoch(0).zip(ragged.epoch(0)) {
         for (want, got) in want.unwrap().into_images().into_iter().zip(got.unwrap().into_images()) {
@@ -121,8 +123,9 @@ fn views_ragged_and_padded_images_are_in_blocks_too() {
 #[test]
 fn a_batch_in_a_block_goes_wherever_others_go_and_the_block_goes_back() {
     let blocks = Blocks::default();
-    let builder = || builder().augment(random_resized_crop(8)).output(DType::F32, Layout::Nchw);
-    let tensors = |builder: Builder| builder.build().unwrap().epoch(0).map(|batch| batch.unwrap().into_images());
+    let builder = || builder().transform(random_resized_crop(8)).output(DType::F32, Layout::Nchw);
+    let tensors =
+        |builder: PipelineBuilder| builder.build().unwrap().epoch(0).map(|batch| batch.unwrap().into_images());
     let (own, given) = (tensors(builder()), tensors(builder().batch_memory(blocks.clone())));
     let own: Vec<_> = own.collect();
     let mut given: Vec<_> = given.collect();
@@ -151,7 +154,7 @@ fn a_batch_in_a_block_goes_wherever_others_go_and_the_block_goes_back() {
 #[test]
 fn blocks_that_do_not_fit_and_callers_that_have_none_end_the_epoch() {
     let ends = |blocks: Blocks| {
-        let builder = builder().augment(random_resized_crop(8)).batch_memory(blocks.clone());
+        let builder = builder().transform(random_resized_crop(8)).batch_memory(blocks.clone());
         let results: Vec<_> = builder.build().unwrap().epoch(0).collect();
         let ready = results.iter().filter(|result| result.is_ok()).count();
         let error = results.into_iter().find_map(|result| result.err()).unwrap();
@@ -164,6 +167,6 @@ fn blocks_that_do_not_fit_and_callers_that_have_none_end_the_epoch() {
     assert!(ready == 0 && error.starts_with("batch_memory: block must be an address that 64 divides"), "{error}");
     let (ready, error) = ends(Blocks { refused: Some(2), ..Blocks::default() });
     assert_eq!((ready, &error[..]), (2, "no pinned memory is left"));
-    let both = builder().augment(random_resized_crop(8)).batch_memory(Blocks::default()).pin_batches(0).build();
+    let both = builder().transform(random_resized_crop(8)).batch_memory(Blocks::default()).pin_batches(0).build();
     assert!(both.unwrap_err().is_parameter());
 }

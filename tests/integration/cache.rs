@@ -4,9 +4,11 @@ use crate::common::recipes::recipe;
 use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, small, source};
 use std::fs;
 use std::path::{Path, PathBuf};
+use warpfeed::ops::CenterCrop;
+use warpfeed::ops::Resize;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
-    Builder, CacheUsage, EntryPoints, ImageCache, OnError, Orientation, Partition, Pipeline, Preset, Strategy,
+    CacheUsage, EntryPoints, ImageCache, OnError, Orientation, Partition, Pipeline, PipelineBuilder, Preset, Strategy,
     image::Size,
     ops::{Op, random_erasing, random_horizontal_flip, random_resized_crop, random_rotation},
     source::{EncodedImages, OpenOptions, RecordFormat},
@@ -16,13 +18,13 @@ use warpfeed_bench::trial::Trial;
 const ROOMY: u64 = 1 << 30;
 
 /// What two epochs deliver, and what the cache is then.
-fn epochs(builder: Builder) -> (Vec<Delivered>, Option<CacheUsage>) {
+fn epochs(builder: PipelineBuilder) -> (Vec<Delivered>, Option<CacheUsage>) {
     let pipeline = builder.build().unwrap();
     let all = (0..2).flat_map(|epoch| delivered(&pipeline, epoch)).collect();
     (all, pipeline.cache_usage())
 }
 
-fn assert_same(builder: impl Fn() -> Builder, what: &str) {
+fn assert_same(builder: impl Fn() -> PipelineBuilder, what: &str) {
     let (want, none) = epochs(builder());
     let (got, usage) = epochs(builder().cache(ImageCache::memory(ROOMY)));
     assert!(want == got, "{what}");
@@ -47,7 +49,7 @@ fn presets_are_the_same_in_each_strategy() {
         for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
             let builder = || {
                 let builder = Pipeline::builder(images.clone()).shuffle(3).threads(2).strategy(strategy);
-                ops.iter().cloned().fold(builder, Builder::augment)
+                ops.iter().cloned().fold(builder, PipelineBuilder::transform)
             };
             assert_same(builder, &format!("{name} {strategy:?}"));
         }
@@ -147,13 +149,13 @@ fn whatever_comes_first_is_done_once_and_the_same() {
         for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
             let builder = || {
                 let builder = Pipeline::builder(images.clone()).strategy(strategy).threads(1);
-                let builder = first.iter().cloned().fold(builder, Builder::augment);
+                let builder = first.iter().cloned().fold(builder, PipelineBuilder::transform);
                 builder
-                    .augment(random_horizontal_flip(0.5))
-                    .augment(random_rotation(-20.0..=20.0))
-                    .augment(random_resized_crop(Size::new(24, 20)))
+                    .transform(random_horizontal_flip(0.5))
+                    .transform(random_rotation(-20.0..=20.0))
+                    .transform(random_resized_crop(Size::new(24, 20)))
                     .normalize([0.4; 3], [0.2; 3])
-                    .augment(random_erasing(0.5))
+                    .transform(random_erasing(0.5))
             };
             assert_same(builder, &format!("{strategy:?} {size} {first:?}"));
         }
@@ -240,14 +242,14 @@ fn a_folder_serves_the_next_process_and_is_checked() {
 #[test]
 fn changed_images_and_other_operations_find_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let kept = |builder: Builder| builder.cache(ImageCache::disk(folder.path(), ROOMY));
+    let kept = |builder: PipelineBuilder| builder.cache(ImageCache::disk(folder.path(), ROOMY));
     let changed = || EncodedImages::new((0..20).map(|i| (jpeg(60, 50, 100 + i), 0)));
     epochs(kept(small(source(20))));
     assert_eq!(files(folder.path()).len(), 20);
     assert!(epochs(kept(small(changed()))).0 == epochs(small(changed())).0);
     assert_eq!(files(folder.path()).len(), 40);
     let resized = || {
-        let builder = Pipeline::builder(source(20)).resize_shorter(32).center_crop(24);
+        let builder = Pipeline::builder(source(20)).transform(Resize::shorter_side(32)).transform(CenterCrop::new(24));
         builder.pass_order(warpfeed::ops::PassOrder::HorizontalFirst)
     };
     assert!(epochs(kept(resized())).0 == epochs(resized()).0);
@@ -280,7 +282,7 @@ fn a_stream_is_read_and_not_decoded() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("train");
     pack(&source(40), &out, &PackOptions::new(RecordFormat::WebDataset), &mut |_| {}).unwrap();
-    let stream = || OpenOptions { window: Some(10), ..OpenOptions::default() }.open(&out).unwrap();
+    let stream = || OpenOptions::default().window(Some(10)).open(&out).unwrap();
     for size_bytes in [ROOMY, 60_000] {
         let (want, _) = epochs(small(stream()));
         let pipeline = small(stream()).cache(ImageCache::memory(size_bytes)).build().unwrap();

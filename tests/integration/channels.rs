@@ -1,28 +1,29 @@
 //! Batches of one channel are Pillow's L of the image, on every path.
 
 use crate::common::source;
+use warpfeed::ops::CenterCrop;
 use warpfeed::{
-    Batch, Builder, DType, Device, LastBatch, Layout, Pipeline, Strategy, five_crop,
+    Batch, DType, Device, LastBatch, Layout, Pipeline, PipelineBuilder, Strategy, five_crop,
     image::Size,
     ops::{Erase, Grayscale, Normalize},
     prelude::{random_horizontal_flip, random_resized_crop, random_rotation},
 };
 
-fn builder() -> Builder {
+fn builder() -> PipelineBuilder {
     let builder = Pipeline::builder(source(9)).shuffle(3).batch_size(4).last_batch(LastBatch::Pad);
-    builder.augment(random_rotation(-9.0..=9.0)).augment(random_resized_crop(Size::new(23, 17)))
+    builder.transform(random_rotation(-9.0..=9.0)).transform(random_resized_crop(Size::new(23, 17)))
 }
 
-fn batches(builder: Builder) -> Vec<Batch> {
+fn batches(builder: PipelineBuilder) -> Vec<Batch> {
     builder.build().unwrap().epoch(1).map(Result::unwrap).collect()
 }
 
 /// Compares with the first channel of three, made gray.
-fn check(gray: impl Fn(Builder) -> Builder, dtype: DType) {
+fn check(gray: impl Fn(PipelineBuilder) -> PipelineBuilder, dtype: DType) {
     for layout in [Layout::Nchw, Layout::Nhwc] {
         let one = batches(gray(builder().output(dtype, layout).channels(1)));
         // The same operations, with the luma in all three channels, one plane after the other.
-        let three = batches(gray(builder().output(dtype, Layout::Nchw).augment(Grayscale)));
+        let three = batches(gray(builder().output(dtype, Layout::Nchw).transform(Grayscale)));
         for (one, three) in one.iter().zip(&three) {
             let [one, three] = [one, three].map(|batch| batch.images().to_host().unwrap());
             let shape = if layout == Layout::Nchw { [4, 1, 17, 23] } else { [4, 17, 23, 1] };
@@ -40,7 +41,7 @@ fn on(device: Device) {
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
             let erase = Erase::new(warpfeed::image::Rect { x: 2, y: 3, width: 9, height: 5 }).value([0.25; 3]);
             let normalize = Normalize::new([0.1307; 3], [0.3081; 3]);
-            check(|builder| builder.device(device).strategy(strategy).augment(normalize).augment(erase), dtype);
+            check(|builder| builder.device(device).strategy(strategy).transform(normalize).transform(erase), dtype);
         }
         check(|builder| builder.device(device).strategy(strategy), DType::U8);
     }
@@ -66,8 +67,12 @@ fn gray_images_keep_their_values() {
     let header = [[0, 0, 8, 3], [0, 0, 0, 3], [0, 0, 0, 28], [0, 0, 0, 28]].concat();
     std::fs::write(&images, [header, pixels.clone()].concat()).unwrap();
     std::fs::write(folder.path().join("train-labels-idx1-ubyte"), [0, 0, 8, 1, 0, 0, 0, 3, 7, 1, 4]).unwrap();
-    let builder =
-        || Pipeline::builder(warpfeed::source::open(&images).unwrap()).device(Device::Cpu).center_crop(28).channels(1);
+    let builder = || {
+        Pipeline::builder(warpfeed::source::open(&images).unwrap())
+            .device(Device::Cpu)
+            .transform(CenterCrop::new(28))
+            .channels(1)
+    };
     let bytes = builder().output(DType::U8, Layout::Nchw).build().unwrap();
     for batch in bytes.epoch(0) {
         let batch = batch.unwrap();
@@ -84,7 +89,7 @@ fn gray_images_keep_their_values() {
 
 #[test]
 fn one_channel_goes_with_views_and_one_mean() {
-    let views = builder().channels(1).views([five_crop(8)]).augment(random_horizontal_flip(0.5));
+    let views = builder().channels(1).views([five_crop(8)]).transform(random_horizontal_flip(0.5));
     assert_eq!(batches(views)[0].images().shape(), [20, 1, 8, 8]);
     for channels in [0, 2, 4] {
         assert!(builder().channels(channels).build().unwrap_err().to_string().contains("channels must be 1 or 3"));

@@ -174,10 +174,10 @@ fn images_smaller_than_a_crop_are_counted_or_bad() {
     let large = r#"[{"transform": "random_crop", "size": [500, 500]}]"#;
     let (_folder, file) = transforms(large);
     let options = ["--transforms", path(&file)];
-    assert_eq!(run(&options)["padded"], 23);
+    assert_eq!(run(&options)["smaller_than_crop"], 23);
     let words = stdout(&[&["run", images()], &options[..]].concat());
     assert!(words.contains("padded        23 of 23 images were smaller"), "{words}");
-    assert!(run(&[])["padded"] == 0 && !stdout(&["run", images()]).contains("padded"));
+    assert!(run(&[])["smaller_than_crop"] == 0 && !stdout(&["run", images()]).contains("padded"));
     let (_folder, file) = transforms(&large.replace("[500, 500]", "[500, 500], \"pad_if_needed\": false"));
     let message = failure(&["run", images(), "--transforms", path(&file)], 1);
     assert!(message.contains("larger than the padded image") && message.contains("--on-error skip"), "{message}");
@@ -1293,7 +1293,7 @@ fn fields_follow_the_command() {
     // apply: the boxes, points and the mask of a JSON file.
     let mask = warpfeed::fields::Mask::new(warpfeed::image::Size::new(20, 10), vec![7_u8; 200]).unwrap();
     fs::write(file("in.mask.png"), mask.to_png(0).unwrap()).unwrap();
-    let depth = warpfeed::fields::FurtherImage::gray(warpfeed::image::Size::new(40, 20), vec![700_u16; 800]).unwrap();
+    let depth = warpfeed::fields::AuxImage::gray(warpfeed::image::Size::new(40, 20), vec![700_u16; 800]).unwrap();
     fs::write(file("in.depth.png"), depth.to_png().unwrap()).unwrap();
     let given = json!({
         "images": {"depth": {"path": "in.depth.png", "fill": 900}},
@@ -1320,8 +1320,7 @@ fn fields_follow_the_command() {
     assert_eq!(values[..6], [255, 255, 255, 255, 7, 7]);
     // An image of twice the size is padded by twice as many pixels.
     assert_eq!(made["images"]["depth"], json!({"path": "out.depth.png", "interpolation": "nearest", "fill": 900}));
-    let moved =
-        warpfeed::fields::FurtherImage::from_encoded(&fs::read(file("out.depth.png")).unwrap(), 10_000).unwrap();
+    let moved = warpfeed::fields::AuxImage::from_encoded(&fs::read(file("out.depth.png")).unwrap(), 10_000).unwrap();
     let warpfeed::fields::MaskValues::U16(values) = &*moved.planes()[0] else { panic!("{moved:?}") };
     assert_eq!((moved.size(), values[6..10].to_vec()), (warpfeed::image::Size::new(48, 20), vec![900, 900, 700, 700]));
     // run and preview: COCO's.
@@ -1466,7 +1465,7 @@ fn urls_given_by_mistake_keep_their_secrets() {
         &["run", &images, "--state", url],
         &["run", &images, "--classes", url],
         &["run", &images, "--transforms", url],
-        &["run", &images, "--further", &field, "--fields", "depth"],
+        &["run", &images, "--aux", &field, "--fields", "depth"],
         &["run", &images, "--format", "coco", "--annotations", url],
         &["run", &images, "--format", "masks", "--annotations", &images, "--list", url],
         &["run", &images, "--image-cache", "1GB", "--image-cache-dir", url],

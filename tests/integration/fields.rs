@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use warpfeed::fields::{
-    BoxFormat, Boxes, Clamping, Field, Fields, FurtherImage, KeyPoints, Mask, MaskValues, PointConvention,
+    AuxImage, BoxFormat, Boxes, Clamping, Field, Fields, KeyPoints, Mask, MaskValues, PointConvention,
 };
 use warpfeed::image::{Image, JpegOptions, Rect, Size, encode_jpeg, probe};
 use warpfeed::ops::{
@@ -19,8 +19,9 @@ use warpfeed::ops::{
 };
 use warpfeed::prelude::*;
 use warpfeed::source::{Described, WithFields};
+use warpfeed::view;
 use warpfeed::{
-    ApplyOptions, FieldValues, ImageCache, Orientation, Preprocessor, PreprocessorOptions, Result, Sampling, Strategy,
+    ApplyOptions, FieldValues, ImageCache, Orientation, Preprocessor, PreprocessorOptions, Result, Sampler, Strategy,
     Thumbnail, apply_with_fields,
 };
 
@@ -79,7 +80,7 @@ fn unhex(rows: &[String]) -> Vec<u8> {
 
 fn applied(of: Size, fields: &Fields, ops: &[Op], strategy: Strategy) -> Result<Fields> {
     let jpeg = encode_jpeg(&warpfeed::image::Image::new(of), &JpegOptions::default())?;
-    let options = ApplyOptions { orientation: Orientation::Ignore, strategy, ..ApplyOptions::default() };
+    let options = ApplyOptions::default().orientation(Orientation::Ignore).strategy(strategy);
     apply_with_fields(&jpeg, fields, ops, &options).map(|(_, fields)| fields)
 }
 
@@ -271,17 +272,17 @@ fn with_fields(jpegs: &[Vec<u8>]) -> WithFields {
     source.fields(NAMES, move |sample: Described<'_>| made_fields(sizes[sample.index as usize], sample.index))
 }
 
-pub(crate) fn builder(jpegs: &[Vec<u8>]) -> Builder {
+pub(crate) fn builder(jpegs: &[Vec<u8>]) -> PipelineBuilder {
     Pipeline::builder(with_fields(jpegs))
         .fields(NAMES)
         .seed(3)
         .batch_size(4)
         .threads(2)
-        .augment(RandomZoomOut::new(0.5).sides(1.0..=2.0))
-        .augment(RandomIouCrop::new())
-        .augment(random_horizontal_flip(0.5))
-        .augment(random_rotation(-20.0..=20.0))
-        .resize(Size::new(32, 28))
+        .transform(RandomZoomOut::new(0.5).sides(1.0..=2.0))
+        .transform(RandomIouCrop::new())
+        .transform(random_horizontal_flip(0.5))
+        .transform(random_rotation(-20.0..=20.0))
+        .transform(Resize::new(Size::new(32, 28)))
         .output(DType::U8, Layout::Nhwc)
 }
 
@@ -305,7 +306,7 @@ impl CustomTransform for Given {
 
 /// The reference cases, and further operations that move pixels: a pipeline of images with masks of 8 and 16 bits, and of
 /// 0 to 59 objects, to be built as a ragged one.
-pub(crate) fn masks_of_all_operations() -> Builder {
+pub(crate) fn masks_of_all_operations() -> PipelineBuilder {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/reference/fields.jsonl");
     let cases = fs::read_to_string(path).unwrap();
     let cases = cases.lines().map(|line| serde_json::from_str::<Case>(line).unwrap());
@@ -336,7 +337,7 @@ pub(crate) fn masks_of_all_operations() -> Builder {
     });
     let given = Given(cases.into_iter().map(|(_, ops, _)| ops).collect());
     let builder = Pipeline::builder(source).fields(["ids", "mask", "masks"]).batch_size(32).threads(2);
-    builder.augment(given).output(DType::U8, Layout::Nhwc)
+    builder.transform(given).output(DType::U8, Layout::Nhwc)
 }
 
 /// Masks that equal Pillow's, on the CPU, or on the device that `WARPFEED_TEST_DEVICE` names. Of each a part, one of 25
@@ -361,7 +362,7 @@ fn shared_masks_arrive_in_batches() {
     let source = EncodedImages::new(cases.iter().map(|(_, case, ..)| (jpeg(case), 0)))
         .fields(["mask"], move |sample| Fields::new().with("mask", masks[sample.index as usize].clone()));
     let given = Given(cases.iter().map(|(.., ops, _)| ops.clone()).collect());
-    let builder = Pipeline::builder(source).fields(["mask"]).batch_size(32).threads(2).augment(given);
+    let builder = Pipeline::builder(source).fields(["mask"]).batch_size(32).threads(2).transform(given);
     let mut compared = 0;
     for batch in builder.output(DType::U8, Layout::Nhwc).device(device).build_ragged().unwrap().epoch(0) {
         let batch = batch.unwrap();
@@ -397,7 +398,7 @@ fn check_epoch(pipeline: &Pipeline, jpegs: &[Vec<u8>]) -> usize {
                 assert_eq!((fields.len(), fields.sizes()[0]), (times * batch.len(), size));
                 for time in 0..times {
                     let place = time * batch.len() + i;
-                    let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+                    let options = ApplyOptions::default().orientation(Orientation::Ignore);
                     let recipe = recipes.next().unwrap();
                     let replayed = apply_with_fields(&jpegs[index as usize], &given, &recipe, &options).unwrap();
                     let bytes = batch.view(view).unwrap().image_bytes(place).unwrap();
@@ -421,10 +422,10 @@ fn fields_are_those_of_the_replayed_recipe_in_every_kind_of_pipeline() {
         plain.clone(),
         plain.clone().threads(0).shuffle(5).batch_size(7),
         plain.clone().cache(ImageCache::memory(1 << 20)),
-        plain.clone().sampler(Sampling::repeated(2)),
+        plain.clone().sampler(Sampler::repeated(2)),
         plain.clone().strategy(Strategy::Sequential),
         plain.clone().last_batch(LastBatch::Pad),
-        plain.clone().views([two(), view([random_vertical_flip(0.5)])]).resize(Size::new(20, 24)),
+        plain.clone().views([two(), view([random_vertical_flip(0.5)])]).transform(Resize::new(Size::new(20, 24))),
     ];
     for builder in pipelines {
         let pipeline = builder.build().unwrap();
@@ -442,7 +443,7 @@ fn keypoints_outside_become_unlabeled() {
     for perspective in [0.0, 0.002] {
         let map = YoloPerspective::new(size).degrees(20.0).shear(5.0).perspective(perspective);
         let pipeline =
-            Pipeline::builder(with_fields(&jpegs)).fields(NAMES).augment(map).output(DType::U8, Layout::Nhwc);
+            Pipeline::builder(with_fields(&jpegs)).fields(NAMES).transform(map).output(DType::U8, Layout::Nhwc);
         let pipeline = pipeline.build().unwrap();
         assert!(check_epoch(&pipeline, &jpegs) > 5);
         let (mut outside, mut inside) = (0, 0);
@@ -482,7 +483,7 @@ fn groups_ranks_and_ragged_batches_have_fields_too() {
 fn flat_lists_and_padded_ones_have_all_rows() {
     let jpegs = jpegs(8);
     let pipeline = Pipeline::builder(with_fields(&jpegs)).fields(NAMES).sanitize(false).batch_size(8);
-    let pipeline = pipeline.resize(Size::new(20, 16)).build().unwrap();
+    let pipeline = pipeline.transform(Resize::new(Size::new(20, 16))).build().unwrap();
     let batch = pipeline.epoch(0).next().unwrap().unwrap();
     let fields = batch.fields(0).unwrap();
     // Samples have 0, 1, 2, 3, 4, 0, 1 and 2 objects.
@@ -523,7 +524,10 @@ fn objects_that_go_are_counted_by_rule() {
     for (clamping, objects, rules) in
         [(Clamping::Soft, 5, vec![("min_size", 4)]), (Clamping::None, 4, vec![("min_size", 4), ("outside", 4)])]
     {
-        let pipeline = Pipeline::builder(source(clamping)).fields(["boxes"]).resize(Size::new(224, 224)).batch_size(3);
+        let pipeline = Pipeline::builder(source(clamping))
+            .fields(["boxes"])
+            .transform(Resize::new(Size::new(224, 224)))
+            .batch_size(3);
         let mut epoch = pipeline.build().unwrap().epoch(0);
         let mut delivered = 0;
         for batch in epoch.by_ref() {
@@ -541,8 +545,8 @@ fn objects_that_go_are_counted_by_rule() {
     }
     // The objects that a crop by overlap leaves out.
     let jpegs = jpegs(15);
-    let pipeline = Pipeline::builder(with_fields(&jpegs)).fields(NAMES).augment(RandomIouCrop::new());
-    let mut epoch = pipeline.resize(Size::new(32, 32)).build().unwrap().epoch(0);
+    let pipeline = Pipeline::builder(with_fields(&jpegs)).fields(NAMES).transform(RandomIouCrop::new());
+    let mut epoch = pipeline.transform(Resize::new(Size::new(32, 32))).build().unwrap().epoch(0);
     assert!(epoch.by_ref().all(|batch| batch.is_ok()));
     let stats = epoch.stats();
     assert_eq!(stats.objects + stats.dropped_objects.total(), 30);
@@ -553,7 +557,8 @@ fn objects_that_go_are_counted_by_rule() {
 fn an_object_goes_with_all_its_rows_where_a_crop_leaves_its_center_out() {
     let jpegs = jpegs(15);
     let crops = RandomIouCrop::new().options([0.0, 0.3]).scale(0.3..=0.6);
-    let pipeline = Pipeline::builder(with_fields(&jpegs)).fields(NAMES).augment(crops).resize(Size::new(32, 32));
+    let pipeline =
+        Pipeline::builder(with_fields(&jpegs)).fields(NAMES).transform(crops).transform(Resize::new(Size::new(32, 32)));
     let pipeline = pipeline.build().unwrap();
     let mut dropped = 0;
     for batch in pipeline.epoch(0) {
@@ -613,8 +618,10 @@ fn a_transform_of_the_callers_sees_the_boxes_at_its_place() {
     }
     let source = EncodedImages::new([(jpeg(40, 30, 1), 0)])
         .fields(["boxes"], |_| Fields::new().with("boxes", Boxes::new(BoxFormat::Xyxy, vec![[2.0, 5.0, 10.0, 9.0]])));
-    let pipeline = Pipeline::builder(source).fields(["boxes"]).augment(random_horizontal_flip(1.0)).augment(Follows);
-    let batch = pipeline.center_crop(Size::new(40, 30)).build().unwrap().epoch(0).next().unwrap().unwrap();
+    let pipeline =
+        Pipeline::builder(source).fields(["boxes"]).transform(random_horizontal_flip(1.0)).transform(Follows);
+    let batch =
+        pipeline.transform(CenterCrop::new(Size::new(40, 30))).build().unwrap().epoch(0).next().unwrap().unwrap();
     let boxes = batch.fields(0).unwrap().boxes(BoxFormat::Xyxy).unwrap();
     assert!(boxes[0].iter().zip([2.0, 21.0, 10.0, 25.0]).all(|(a, b)| (a - b).abs() < 1e-4), "{boxes:?}");
     assert_eq!(batch.recipes(0).unwrap()[0].len(), 4);
@@ -680,7 +687,7 @@ fn transforms_see_the_boxes_of_the_turned_image() {
         let source = EncodedImages::new([(bytes, 0)]).fields(["boxes"], move |_: Described<'_>| {
             Fields::new().with("boxes", Boxes::new(BoxFormat::Xyxy, vec![corner]))
         });
-        let pipeline = Pipeline::builder(source).fields(["boxes"]).augment(CropToBox).build_ragged().unwrap();
+        let pipeline = Pipeline::builder(source).fields(["boxes"]).transform(CropToBox).build_ragged().unwrap();
         let batch = pipeline.epoch(0).next().unwrap().unwrap();
         let [_, _, rows, columns] = batch.images()[0].shape();
         let boxes = batch.fields(0).unwrap().boxes(BoxFormat::Xyxy).unwrap();
@@ -699,7 +706,7 @@ fn fields_of_a_draft_lie_on_the_draft() {
         .with("boxes", Boxes::new(BoxFormat::Xyxy, vec![[0.0, 16.0, 81.0, 32.0]]))
         .and_then(|fields| fields.with("mask", Mask::new(Size::new(81, 64), plane_of).unwrap()))
         .unwrap();
-    let options = ApplyOptions { draft, ..ApplyOptions::default() };
+    let options = ApplyOptions::default().draft(draft);
     let (image, made) = apply_with_fields(&bytes, &given, &[], &options).unwrap();
     assert_eq!(image.shape(), [1, 32, 41, 3]);
     // 81 columns are 40.5 of the draft's 41.
@@ -712,14 +719,14 @@ fn fields_of_a_draft_lie_on_the_draft() {
         move |_: Described<'_>| Ok(given.clone())
     });
     let builder = Pipeline::builder(source).fields(["boxes", "mask"]).draft(Size::new(40, 32));
-    let pipeline = builder.augment(random_horizontal_flip(1.0)).output(DType::U8, Layout::Nhwc);
-    let batch = pipeline.resize(Size::new(20, 16)).build().unwrap().epoch(0).next().unwrap().unwrap();
+    let pipeline = builder.transform(random_horizontal_flip(1.0)).output(DType::U8, Layout::Nhwc);
+    let batch = pipeline.transform(Resize::new(Size::new(20, 16))).build().unwrap().epoch(0).next().unwrap().unwrap();
     let recipe = &batch.recipes(0).unwrap()[0];
     let (want, want_fields) = apply_with_fields(&bytes, &given, recipe, &options).unwrap();
     assert_eq!(batch.images().as_bytes().unwrap(), want.as_bytes().unwrap());
     assert_eq!(batch.fields(0).unwrap().image(0), Some(&want_fields));
 
-    let options = PreprocessorOptions { draft, ..PreprocessorOptions::default() };
+    let options = PreprocessorOptions::default().draft(draft);
     let preprocessor = Preprocessor::new(recipe.clone(), &options).unwrap();
     assert_eq!(preprocessor.fields(&bytes, &given).unwrap(), want_fields);
 }
@@ -736,7 +743,7 @@ fn fields_of_a_thumbnail_lie_on_the_thumbnail() {
         .and_then(|fields| fields.with("mask", Mask::new(size, plane_of).unwrap()))
         .unwrap();
     for thumbnail in [Thumbnail::new(Size::new(40, 30)), Thumbnail::new(Size::new(40, 30)).reducing_gap(None)] {
-        let options = ApplyOptions { thumbnail: Some(thumbnail), ..ApplyOptions::default() };
+        let options = ApplyOptions::default().thumbnail(Some(thumbnail));
         let (image, made) = apply_with_fields(&bytes, &given, &[], &options).unwrap();
         let [_, rows, columns, _] = image.shape();
         let to = thumbnail.of(size).unwrap();
@@ -756,17 +763,18 @@ fn fields_of_a_thumbnail_lie_on_the_thumbnail() {
             move |_: Described<'_>| Ok(given.clone())
         });
         let builder = Pipeline::builder(source).fields(["boxes", "mask"]).thumbnail(thumbnail);
-        let pipeline = builder.augment(random_horizontal_flip(1.0)).output(DType::U8, Layout::Nhwc);
-        let batch = pipeline.resize(Size::new(20, 16)).build().unwrap().epoch(0).next().unwrap().unwrap();
+        let pipeline = builder.transform(random_horizontal_flip(1.0)).output(DType::U8, Layout::Nhwc);
+        let batch =
+            pipeline.transform(Resize::new(Size::new(20, 16))).build().unwrap().epoch(0).next().unwrap().unwrap();
         let recipe = &batch.recipes(0).unwrap()[0];
         let draft = (batch.stored_sizes()[0] != size).then(|| Size::new(80, 60));
-        let options = ApplyOptions { draft, ..ApplyOptions::default() };
+        let options = ApplyOptions::default().draft(draft);
         let (want, want_fields) = apply_with_fields(&bytes, &given, recipe, &options).unwrap();
         assert_eq!(batch.images().as_bytes().unwrap(), want.as_bytes().unwrap());
         assert_eq!(batch.fields(0).unwrap().image(0), Some(&want_fields));
     }
     let wrong = Thumbnail::new(size).reducing_gap(Some(0.5));
-    let options = ApplyOptions { thumbnail: Some(wrong), ..ApplyOptions::default() };
+    let options = ApplyOptions::default().thumbnail(Some(wrong));
     assert!(apply_with_fields(&bytes, &given, &[], &options).unwrap_err().is_parameter());
 }
 
@@ -823,7 +831,7 @@ fn a_models_answer_is_mapped_back_to_the_stored_image() {
         let bytes = encode_jpeg(&Image::new(size), &options).unwrap();
         for (recipe, draft) in recipes.iter().flat_map(|ops| [(ops, None), (ops, Some(Size::new(45, 32)))]) {
             let what = format!("{orientation} {recipe:?} {draft:?}");
-            let options = PreprocessorOptions { draft, ..PreprocessorOptions::default() };
+            let options = PreprocessorOptions::default().draft(draft);
             let mut ops = recipe.clone();
             ops.push(Resize::new(Size::new(100, 100)).into());
             let preprocessor = Preprocessor::new(ops, &options).unwrap();
@@ -870,8 +878,9 @@ fn a_mask_comes_back_where_the_tensor_shows_it() {
 fn what_fields_cannot_follow_is_refused() {
     let jpegs = jpegs(3);
     let own = |op: Custom, names: &[&str]| {
-        let builder = Pipeline::builder(with_fields(&jpegs)).fields(names.iter().copied()).augment(Transform::from(op));
-        builder.center_crop(16).build().map(|pipeline| pipeline.epoch(0).next().unwrap().unwrap())
+        let builder =
+            Pipeline::builder(with_fields(&jpegs)).fields(names.iter().copied()).transform(Transform::from(op));
+        builder.transform(CenterCrop::new(16)).build().map(|pipeline| pipeline.epoch(0).next().unwrap().unwrap())
     };
     for names in [&["boxes"][..], &["mask"]] {
         let error = own(Custom::new("swirl", |_| ()), names).unwrap_err().to_string();
@@ -893,14 +902,14 @@ fn what_fields_cannot_follow_is_refused() {
     }
     let drawn = |follows, names: &[&str]| {
         let builder = Pipeline::builder(with_fields(&jpegs)).fields(names.iter().copied());
-        builder.augment(maybe(0.5, [Transform::from(Draws(follows))])).center_crop(16).build()
+        builder.transform(maybe(0.5, [Transform::from(Draws(follows))])).transform(CenterCrop::new(16)).build()
     };
     let error = drawn(false, &["boxes"]).unwrap_err().to_string();
     assert!(error.contains("draws") && error.contains("fields_follow"), "{error}");
     assert!(drawn(true, &["boxes"]).is_ok() && drawn(false, &[]).is_ok());
     let moved = own(Custom::new("left", |_| ()).points(|[x, y], _| [x - 1.0, y]), &["boxes"]).unwrap();
     assert!(moved.fields(0).is_some());
-    let builder = || Pipeline::builder(with_fields(&jpegs)).center_crop(16);
+    let builder = || Pipeline::builder(with_fields(&jpegs)).transform(CenterCrop::new(16));
     let wrong = builder().fields(["depth"]).build().unwrap_err();
     assert!(wrong.is_parameter() && wrong.to_string().contains("depth"), "{wrong}");
     assert!(builder().fields(["boxes", "boxes"]).build().unwrap_err().is_parameter());
@@ -924,7 +933,7 @@ fn a_sample_whose_fields_are_wrong_is_a_bad_one() {
             index => made_fields(sizes[index as usize], index),
         }
     });
-    let builder = Pipeline::builder(source).fields(["mask"]).batch_size(6).center_crop(16);
+    let builder = Pipeline::builder(source).fields(["mask"]).batch_size(6).transform(CenterCrop::new(16));
     let error = builder.clone().build().unwrap().epoch(0).next().unwrap().unwrap_err();
     assert!(error.is_bad_sample() && error.to_string().contains("the mask is 9 x 9"), "{error}");
     let skipped = builder.clone().on_error(OnError::Skip).build().unwrap().epoch(0).next().unwrap().unwrap();
@@ -1065,7 +1074,7 @@ fn min_visibility_counts_what_operations_cut_off() {
     assert_eq!((kept(0.0), kept(0.2), kept(0.21), kept(1.0)), (vec![0, 1, 2], vec![0, 1], vec![0], vec![0]));
 }
 
-// Further images -----------------------------------------------------------------------------------------------------
+// Auxiliary images -----------------------------------------------------------------------------------------------------
 
 /// Bytes that differ from pixel to pixel.
 fn rgb_of(of: Size, seed: u64) -> Vec<u8> {
@@ -1073,7 +1082,7 @@ fn rgb_of(of: Size, seed: u64) -> Vec<u8> {
     (0..3 * of.area_px()).map(|_| random.within(0, 255) as u8).collect()
 }
 
-fn further<'a>(fields: &'a Fields, name: &str) -> &'a FurtherImage {
+fn further<'a>(fields: &'a Fields, name: &str) -> &'a AuxImage {
     let Some(Field::Image(image)) = fields.get(name) else { panic!("{fields:?}") };
     image
 }
@@ -1087,7 +1096,7 @@ fn bytes_of(plane: &MaskValues) -> Vec<u8> {
 }
 
 /// Samples with depth, the other image of a pair, and one of twice the size.
-pub(crate) fn with_further_images(jpegs: &[Vec<u8>]) -> WithFields {
+pub(crate) fn with_aux_images(jpegs: &[Vec<u8>]) -> WithFields {
     let sizes: Vec<Size> = jpegs.iter().map(|jpeg| probe(jpeg).unwrap().size).collect();
     let source = EncodedImages::new(jpegs.iter().map(|jpeg| (jpeg.clone(), 0)));
     source.fields(["depth", "other", "high"], move |sample: Described<'_>| {
@@ -1095,16 +1104,16 @@ pub(crate) fn with_further_images(jpegs: &[Vec<u8>]) -> WithFields {
         let twice = Size::new(2 * of.width, 2 * of.height);
         let depth: Vec<u16> = (0..of.area_px()).map(|i| (i * 997 % 65_536) as u16).collect();
         Fields::new()
-            .with("depth", FurtherImage::gray(of, depth)?.with_fill(65_535))?
-            .with("other", FurtherImage::rgb(of, &rgb_of(of, sample.index))?)?
-            .with("high", FurtherImage::rgb(twice, &rgb_of(twice, sample.index))?)
+            .with("depth", AuxImage::gray(of, depth)?.with_fill(65_535))?
+            .with("other", AuxImage::rgb(of, &rgb_of(of, sample.index))?)?
+            .with("high", AuxImage::rgb(twice, &rgb_of(twice, sample.index))?)
     })
 }
 
 #[test]
-fn further_images_move_as_the_image_without_its_colors() {
+fn aux_images_move_as_the_image_without_its_colors() {
     let of = Size::new(40, 30);
-    let png = |bytes: &[u8]| FurtherImage::rgb(of, bytes).unwrap().to_png().unwrap();
+    let png = |bytes: &[u8]| AuxImage::rgb(of, bytes).unwrap().to_png().unwrap();
     let rgb = rgb_of(of, 5);
     let ops = [
         r#"[{"op": "hflip"}, {"op": "rotate", "degrees": 20.0, "interpolation": "bilinear", "expand": true}]"#,
@@ -1118,9 +1127,9 @@ fn further_images_move_as_the_image_without_its_colors() {
         // Colors change in the image alone.
         let color: Vec<Op> = serde_json::from_str(r#"[{"op": "invert"}, {"op": "grayscale"}]"#).unwrap();
         let all: Vec<Op> = color.into_iter().chain(ops.clone()).collect();
-        let given = Fields::new().with("other", FurtherImage::from_encoded(&png(&rgb), 10_000).unwrap()).unwrap();
+        let given = Fields::new().with("other", AuxImage::from_encoded(&png(&rgb), 10_000).unwrap()).unwrap();
         let made = applied(of, &given, &all, Strategy::Fused).unwrap();
-        let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+        let options = ApplyOptions::default().orientation(Orientation::Ignore);
         let want = warpfeed::apply(&png(&rgb), &ops, &options).unwrap();
         let want = want.as_slice::<u8>().unwrap();
         let planes: Vec<_> = further(&made, "other").planes().iter().map(|plane| bytes_of(plane)).collect();
@@ -1132,11 +1141,11 @@ fn further_images_move_as_the_image_without_its_colors() {
 
 /// The image of twice the size is moved by twice as many pixels.
 #[test]
-fn further_images_of_another_size_move_by_whole_pixels_or_not_at_all() {
+fn aux_images_of_another_size_move_by_whole_pixels_or_not_at_all() {
     let (of, twice) = (Size::new(20, 14), Size::new(40, 28));
     let rgb = rgb_of(twice, 9);
     let given = || {
-        let high = FurtherImage::rgb(twice, &rgb).unwrap().with_interpolation(warpfeed::ops::Interpolation::Nearest);
+        let high = AuxImage::rgb(twice, &rgb).unwrap().with_interpolation(warpfeed::ops::Interpolation::Nearest);
         Fields::new().with("high", high).unwrap()
     };
     let cases = [
@@ -1160,8 +1169,8 @@ fn further_images_of_another_size_move_by_whole_pixels_or_not_at_all() {
     for (ops, doubled) in cases {
         let [ops, doubled] = [ops, doubled].map(|ops| serde_json::from_str::<Vec<Op>>(ops).unwrap());
         let made = applied(of, &given(), &ops, Strategy::Fused).unwrap();
-        let png = FurtherImage::rgb(twice, &rgb).unwrap().to_png().unwrap();
-        let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+        let png = AuxImage::rgb(twice, &rgb).unwrap().to_png().unwrap();
+        let options = ApplyOptions::default().orientation(Orientation::Ignore);
         let want = warpfeed::apply(&png, &doubled, &options).unwrap();
         let planes: Vec<_> = further(&made, "high").planes().iter().map(|plane| bytes_of(plane)).collect();
         for (i, pixel) in want.as_slice::<u8>().unwrap().chunks_exact(3).enumerate() {
@@ -1171,17 +1180,18 @@ fn further_images_of_another_size_move_by_whole_pixels_or_not_at_all() {
     let rotated = applied(of, &given(), &[Rotate::new(5.0).into()], Strategy::Fused).unwrap_err().to_string();
     assert!(rotated.contains("rotate") && rotated.contains("40 x 28"), "{rotated}");
     // Half a pixel is none.
-    let low = FurtherImage::rgb(Size::new(10, 7), &[1; 210]).unwrap();
+    let low = AuxImage::rgb(Size::new(10, 7), &[1; 210]).unwrap();
     let low = Fields::new().with("low", low).unwrap();
     let odd: Vec<Op> = serde_json::from_str(r#"[{"op": "crop", "x": 3, "y": 2, "width": 8, "height": 8}]"#).unwrap();
     assert!(applied(of, &low, &odd, Strategy::Fused).unwrap_err().to_string().contains("whole pixels"));
 }
 
 #[test]
-fn further_images_arrive_in_batches() {
+fn aux_images_arrive_in_batches() {
     let jpegs = jpegs(9);
-    let pipeline = Pipeline::builder(with_further_images(&jpegs)).fields(["depth", "other", "high"]).batch_size(4);
-    let pipeline = pipeline.augment(random_horizontal_flip(0.5)).resize(Size::new(24, 20)).build().unwrap();
+    let pipeline = Pipeline::builder(with_aux_images(&jpegs)).fields(["depth", "other", "high"]).batch_size(4);
+    let pipeline =
+        pipeline.transform(random_horizontal_flip(0.5)).transform(Resize::new(Size::new(24, 20))).build().unwrap();
     for batch in pipeline.epoch(0) {
         let batch = batch.unwrap();
         let fields = batch.fields(0).unwrap();
@@ -1189,7 +1199,7 @@ fn further_images_arrive_in_batches() {
         assert_eq!(shape("depth"), [batch.len(), 1, 20, 24]);
         assert_eq!(shape("other"), [batch.len(), 3, 20, 24]);
         assert_eq!(shape("high"), [batch.len(), 3, 40, 48]);
-        let MaskValues::U16(depth) = fields.further_images("depth").unwrap() else { panic!() };
+        let MaskValues::U16(depth) = fields.aux_images("depth").unwrap() else { panic!() };
         for i in 0..batch.len() {
             let own = further(fields.image(i).unwrap(), "depth");
             assert_eq!(*own.planes()[0], MaskValues::U16(depth[i * 480..][..480].to_vec()));
@@ -1204,12 +1214,12 @@ fn further_images_arrive_in_batches() {
     }
 }
 
-/// Further images of different sizes are padded as the batch's images, and lie where these do.
+/// Auxiliary images of different sizes are padded as the batch's images, and lie where these do.
 #[test]
-fn further_images_of_a_padded_batch_lie_with_their_images() {
+fn aux_images_of_a_padded_batch_lie_with_their_images() {
     let jpegs = jpegs(9);
-    let builder = Pipeline::builder(with_further_images(&jpegs)).fields(["depth", "other", "high"]).batch_size(4);
-    for batch in builder.augment(random_horizontal_flip(0.5)).build_padded(16).unwrap().epoch(0) {
+    let builder = Pipeline::builder(with_aux_images(&jpegs)).fields(["depth", "other", "high"]).batch_size(4);
+    for batch in builder.transform(random_horizontal_flip(0.5)).build_padded(16).unwrap().epoch(0) {
         let batch = batch.unwrap();
         let [_, _, height, width] = batch.images().tensor().shape();
         let (size, fields) = (Size::new(width as u32, height as u32), batch.fields(0).unwrap());
@@ -1249,8 +1259,8 @@ fn further_images_of_a_padded_batch_lie_with_their_images() {
 #[test]
 fn values_of_16_bits_are_not_blended() {
     let size = Size::new(4, 4);
-    let depth = || FurtherImage::gray(size, (0..16).map(|i| i * 4000).collect::<Vec<u16>>()).unwrap();
-    let shrunk = |image: FurtherImage| {
+    let depth = || AuxImage::gray(size, (0..16).map(|i| i * 4000).collect::<Vec<u16>>()).unwrap();
+    let shrunk = |image: AuxImage| {
         let fields = Fields::new().with("depth", image).unwrap();
         applied(size, &fields, &[Resize::new(Size::new(2, 2)).into()], Strategy::Fused)
     };
@@ -1280,8 +1290,8 @@ fn transforms_see_masks_at_their_place() {
     let jpegs = jpegs(9);
     let sees = Sees::default();
     // A perspective, and objects that a crop drops.
-    let pipeline = builder(&jpegs).augment(YoloPerspective::new(Size::new(30, 26)).perspective(0.002).degrees(9.0));
-    let pipeline = pipeline.augment(sees.clone()).sanitize(false).build_ragged().unwrap();
+    let pipeline = builder(&jpegs).transform(YoloPerspective::new(Size::new(30, 26)).perspective(0.002).degrees(9.0));
+    let pipeline = pipeline.transform(sees.clone()).sanitize(false).build_ragged().unwrap();
     let (mut compared, mut objects) = (0, 0);
     for batch in pipeline.epoch(0) {
         let batch = batch.unwrap();

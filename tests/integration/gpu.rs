@@ -9,9 +9,11 @@ use cudarc::driver::{CudaContext, result, sys};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
+use warpfeed::ops::CenterCrop;
+use warpfeed::ops::Resize;
 use warpfeed::{
-    ApplyOptions, Batch, Builder, DType, DecodePath, Device, Error, FieldTensor, IMAGENET_MEAN, IMAGENET_STD,
-    ImageCache, LastBatch, Layout, OnError, Orientation, PaddedPipeline, Pipeline, Preset, Strategy, Target,
+    ApplyOptions, Batch, DType, Device, Error, FieldTensor, IMAGENET_MEAN, IMAGENET_STD, ImageCache, JpegDecoder,
+    LastBatch, Layout, OnError, Orientation, PaddedPipeline, Pipeline, PipelineBuilder, Preset, Strategy, Target,
     TargetType, Targets, apply,
     fields::{BatchFields, BoxFormat, Fields},
     image::{ChromaSampling, JpegColor, JpegOptions, Size, encode_jpeg},
@@ -32,8 +34,8 @@ use warpfeed_bench::trial::Trial;
 const GPU: Device = Device::Cuda(0);
 
 /// What `builder` makes on the CPU, and on the GPU with images decoded by the CPU.
-fn both(builder: impl Fn() -> Builder) -> [Vec<Delivered>; 2] {
-    let gpu = || builder().device(GPU).decode(DecodePath::Cpu);
+fn both(builder: impl Fn() -> PipelineBuilder) -> [Vec<Delivered>; 2] {
+    let gpu = || builder().device(GPU).jpeg_decoder(JpegDecoder::Cpu);
     [builder().device(Device::Cpu), gpu()].map(|builder| delivered(&builder.build().unwrap(), 1))
 }
 
@@ -47,7 +49,7 @@ fn types_layouts_and_strategies_equal_the_cpu() {
                 // A width that is a multiple of every store, and one that is not.
                 for (width, height) in [(64, 32), (37, 29)] {
                     let builder = || {
-                        let builder = small(images.clone()).augment(random_resized_crop(Size::new(width, height)));
+                        let builder = small(images.clone()).transform(random_resized_crop(Size::new(width, height)));
                         let builder = builder.strategy(strategy).output(dtype, layout);
                         if dtype == DType::U8 { builder } else { builder.normalize(IMAGENET_MEAN, IMAGENET_STD) }
                     };
@@ -77,7 +79,7 @@ fn presets_equal_the_cpu() {
         for strategy in [Strategy::Fused, Strategy::Sequential] {
             let builder = || {
                 let builder = Pipeline::builder(images.clone()).shuffle(3).batch_size(4);
-                ops.iter().cloned().fold(builder, Builder::augment)
+                ops.iter().cloned().fold(builder, PipelineBuilder::transform)
             };
             let [want, got] = both(|| builder().strategy(strategy).threads(2));
             assert!(want == got, "{name} {strategy:?}");
@@ -95,11 +97,10 @@ fn random_recipes_equal_the_cpu() {
         let bytes = jpeg(size.width, size.height, case % 12);
         let ops = recipe(&mut random, size);
         for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
-            let options = ApplyOptions { strategy, orientation: Orientation::Ignore, ..ApplyOptions::default() };
+            let options = ApplyOptions::default().strategy(strategy).orientation(Orientation::Ignore);
             let want = apply(&bytes, &ops, &options).unwrap();
             let replay = || format!("case {case}, {strategy:?}, {size}: {}", serde_json::to_string(&ops).unwrap());
-            let got = apply(&bytes, &ops, &ApplyOptions { device: GPU, ..options })
-                .unwrap_or_else(|error| panic!("{error}: {}", replay()));
+            let got = apply(&bytes, &ops, &options.device(GPU)).unwrap_or_else(|error| panic!("{error}: {}", replay()));
             assert_eq!(got.shape(), want.shape(), "{}", replay());
             assert!(got.as_bytes().unwrap() == want.as_bytes().unwrap(), "{}", replay());
         }
@@ -135,8 +136,8 @@ fn rare_paths_equal_the_cpu() {
     let compare = |bytes: &[u8], ops: Value| {
         let ops: Vec<Op> = serde_json::from_value(ops).unwrap();
         for strategy in [Strategy::Sequential, Strategy::Fused] {
-            let options = ApplyOptions { strategy, ..ApplyOptions::default() };
-            let [want, got] = [Device::Cpu, GPU].map(|device| apply(bytes, &ops, &ApplyOptions { device, ..options }));
+            let options = ApplyOptions::default().strategy(strategy);
+            let [want, got] = [Device::Cpu, GPU].map(|device| apply(bytes, &ops, &options.device(device)));
             assert!(want.unwrap().as_bytes().unwrap() == got.unwrap().as_bytes().unwrap(), "{strategy:?} {ops:?}");
         }
     };
@@ -155,7 +156,7 @@ fn every_hue_equals_the_cpu() {
         let pixels = colors.iter().flatten().map(|value| *value as u8);
         let bytes: Vec<u8> = header.into_bytes().into_iter().chain(pixels).collect();
         let ops: Vec<Op> = serde_json::from_value(json!([{"op": "hue", "factor": factor}])).unwrap();
-        let of = |device| apply(&bytes, &ops, &ApplyOptions { device, ..ApplyOptions::default() }).unwrap();
+        let of = |device| apply(&bytes, &ops, &ApplyOptions::default().device(device)).unwrap();
         assert!(of(Device::Cpu).as_bytes().unwrap() == of(GPU).as_bytes().unwrap(), "{factor}");
     };
     let pairs: Vec<[u32; 2]> = (0..1 << 16).map(|i| [i / 256, i % 256]).collect();
@@ -195,8 +196,8 @@ fn rotations_equal_the_cpu() {
             }]);
             let ops: Vec<Op> = serde_json::from_value(rotate).unwrap();
             for strategy in [Strategy::Sequential, Strategy::Composed] {
-                let options = ApplyOptions { strategy, ..ApplyOptions::default() };
-                let of = |device| apply(&bytes, &ops, &ApplyOptions { device, ..options }).unwrap();
+                let options = ApplyOptions::default().strategy(strategy);
+                let of = |device| apply(&bytes, &ops, &options.device(device)).unwrap();
                 let equal = of(Device::Cpu).as_bytes().unwrap() == of(GPU).as_bytes().unwrap();
                 assert!(equal, "{strategy:?} {width} x {height} {ops:?}");
             }
@@ -230,10 +231,10 @@ fn kinds() -> EncodedImages {
 fn every_kind_of_image_gets_through_on_every_path() {
     let small = || small(kinds()).output(DType::U8, Layout::Nhwc);
     let want = delivered(&small().device(Device::Cpu).build().unwrap(), 0);
-    for path in [DecodePath::Cpu, DecodePath::Device, DecodePath::Auto, DecodePath::Hybrid, DecodePath::Hardware] {
-        let pipeline = match small().device(GPU).decode(path).build() {
+    for path in [JpegDecoder::Cpu, JpegDecoder::Device, JpegDecoder::Auto, JpegDecoder::Hybrid, JpegDecoder::Hardware] {
+        let pipeline = match small().device(GPU).jpeg_decoder(path).build() {
             // A device without hardware decoder.
-            Err(Error::Device { .. }) if path == DecodePath::Hardware => continue,
+            Err(Error::Device { .. }) if path == JpegDecoder::Hardware => continue,
             pipeline => pipeline.unwrap(),
         };
         let mut epoch = pipeline.epoch(0);
@@ -248,22 +249,22 @@ fn every_kind_of_image_gets_through_on_every_path() {
         assert_eq!(marked, stats.decoded_hybrid + stats.decoded_hardware, "{path:?}");
         let decoded = [stats.decoded_cpu, stats.decoded_device, stats.decoded_hybrid, stats.decoded_hardware];
         match path {
-            DecodePath::Cpu => assert_eq!(decoded, [11, 0, 0, 0]),
-            DecodePath::Device => {
+            JpegDecoder::Cpu => assert_eq!(decoded, [11, 0, 0, 0]),
+            JpegDecoder::Device => {
                 assert_eq!(decoded, [6, 5, 0, 0]);
-                let left: Vec<_> = stats.left_to_cpu.iter().collect();
+                let left: Vec<_> = stats.cpu_fallbacks.iter().collect();
                 assert_eq!(left, [("no JPEG", 1), ("progressive", 4), ("neither gray nor three colors", 1)]);
             }
-            DecodePath::Hybrid => assert_eq!(decoded, [2, 0, 9, 0]),
+            JpegDecoder::Hybrid => assert_eq!(decoded, [2, 0, 9, 0]),
             // Gray images are for the hybrid decoder too.
-            DecodePath::Hardware => assert_eq!(decoded, [2, 0, 5, 4]),
+            JpegDecoder::Hardware => assert_eq!(decoded, [2, 0, 5, 4]),
             _ => assert_eq!(decoded.iter().sum::<u64>(), 11),
         }
         assert_eq!(got.len(), want.len());
         for (got, want) in got.iter().zip(&want) {
             assert_eq!((got.index, got.label), (want.index, want.label));
             // nvJPEG's arithmetic is not libjpeg's; single values beside edges of color differ by much.
-            let is_nvjpeg = matches!(path, DecodePath::Hybrid | DecodePath::Hardware);
+            let is_nvjpeg = matches!(path, JpegDecoder::Hybrid | JpegDecoder::Hardware);
             let most = if is_nvjpeg && !pipeline.device_name().contains("simulated") { 4.0 } else { 0.0 };
             let differences = got.bytes.iter().zip(&want.bytes).map(|(a, b)| f64::from(a.abs_diff(*b)));
             let mean = differences.sum::<f64>() / want.bytes.len() as f64;
@@ -283,7 +284,7 @@ fn kept_images_are_those_of_the_cpu() {
             2 => ImageCache::disk(folder.path(), size_bytes),
             _ => ImageCache::memory(size_bytes),
         };
-        let builder = |device| small(kinds()).device(device).decode(DecodePath::Cpu);
+        let builder = |device| small(kinds()).device(device).jpeg_decoder(JpegDecoder::Cpu);
         let cpu = builder(Device::Cpu).build().unwrap();
         let gpu = builder(GPU).cache(cache).build().unwrap();
         for number in 0..3 {
@@ -303,10 +304,10 @@ fn kept_images_are_those_of_the_cpu() {
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn bad_images_are_dealt_with_as_the_policy_says() {
     let bad = || WithBad { good: source(23), bad: vec![0, 3, 4, 5, 6, 7, 14, 22] };
-    for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware] {
+    for path in [JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware] {
         for policy in [OnError::Skip, OnError::Substitute] {
             for last in [LastBatch::Keep, LastBatch::Pad] {
-                let builder = |device| small(bad()).on_error(policy).last_batch(last).device(device).decode(path);
+                let builder = |device| small(bad()).on_error(policy).last_batch(last).device(device).jpeg_decoder(path);
                 let run = |device| {
                     let mut epoch = builder(device).build().unwrap().epoch(2);
                     let samples: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
@@ -317,10 +318,10 @@ fn bad_images_are_dealt_with_as_the_policy_says() {
                 assert_eq!(got_bad, want_bad);
                 let keys = |samples: &[Delivered]| samples.iter().map(|s| (s.index, s.label)).collect::<Vec<_>>();
                 assert_eq!(keys(&got), keys(&want), "{path:?} {policy:?} {last:?}");
-                assert!(path != DecodePath::Cpu || got == want, "{policy:?} {last:?}");
+                assert!(path != JpegDecoder::Cpu || got == want, "{policy:?} {last:?}");
             }
         }
-        let mut epoch = small(bad()).device(GPU).decode(path).build().unwrap().epoch(2);
+        let mut epoch = small(bad()).device(GPU).jpeg_decoder(path).build().unwrap().epoch(2);
         let error = epoch.find_map(Result::err).unwrap();
         assert!(error.is_bad_sample(), "{error}");
         assert!(epoch.next().is_none());
@@ -330,7 +331,8 @@ fn bad_images_are_dealt_with_as_the_policy_says() {
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn padding_repeats_the_last_image() {
-    let pipeline = small(source(7)).last_batch(LastBatch::Pad).device(GPU).decode(DecodePath::Cpu).build().unwrap();
+    let pipeline =
+        small(source(7)).last_batch(LastBatch::Pad).device(GPU).jpeg_decoder(JpegDecoder::Cpu).build().unwrap();
     let batches: Vec<_> = pipeline.epoch(0).map(Result::unwrap).collect();
     assert_eq!((batches.len(), batches[1].len(), batches[1].padding()), (2, 5, 3));
     let images = batches[1].images().to_host().unwrap();
@@ -345,7 +347,7 @@ fn threads_batches_and_prefetch_do_not_matter() {
     let want = delivered(&small(source(31)).device(Device::Cpu).build().unwrap(), 4);
     for (threads, batch_size, prefetch) in [(0, 5, 1), (1, 1, 1), (3, 4, 3), (4, 40, 2)] {
         let builder = small(source(31)).threads(threads).batch_size(batch_size).prefetch(prefetch);
-        let pipeline = builder.device(GPU).decode(DecodePath::Cpu).build().unwrap();
+        let pipeline = builder.device(GPU).jpeg_decoder(JpegDecoder::Cpu).build().unwrap();
         assert!(delivered(&pipeline, 4) == want, "{threads} {batch_size} {prefetch}");
         // Two epochs at a time, one of them dropped midway.
         let mut dropped = pipeline.epoch(0);
@@ -359,7 +361,7 @@ fn threads_batches_and_prefetch_do_not_matter() {
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn batches_outlive_their_pipeline() {
-    let pipeline = small(source(12)).device(GPU).decode(DecodePath::Cpu).build().unwrap();
+    let pipeline = small(source(12)).device(GPU).jpeg_decoder(JpegDecoder::Cpu).build().unwrap();
     let hash = |pipeline: &Pipeline| -> Vec<[u8; 32]> {
         delivered(pipeline, 0).iter().map(|sample| Sha256::digest(&sample.bytes).into()).collect()
     };
@@ -400,7 +402,7 @@ fn a_stated_step_passes_its_time_on_the_device() {
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn pageable_memory_gives_the_same_and_is_a_configuration() {
-    let builder = || small(source(17)).device(GPU).decode(DecodePath::Cpu);
+    let builder = || small(source(17)).device(GPU).jpeg_decoder(JpegDecoder::Cpu);
     let [pinned, pageable] = [true, false].map(|pinned| delivered(&builder().pinned(pinned).build().unwrap(), 1));
     assert!(pinned == pageable);
     let settings = configurations::ConfigurationsSettings {
@@ -430,15 +432,15 @@ fn pageable_memory_gives_the_same_and_is_a_configuration() {
 }
 
 /// What a pipeline of several views makes on the CPU, and on the GPU with images decoded on every path.
-fn check_views(builder: impl Fn() -> Builder) {
+fn check_views(builder: impl Fn() -> PipelineBuilder) {
     let want = views::delivered(builder().device(Device::Cpu).build().unwrap().epoch(1));
-    for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware] {
-        let pipeline = match builder().device(GPU).decode(path).build() {
+    for path in [JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware] {
+        let pipeline = match builder().device(GPU).jpeg_decoder(path).build() {
             // A device without hardware decoder.
-            Err(Error::Device { .. }) if path == DecodePath::Hardware => continue,
+            Err(Error::Device { .. }) if path == JpegDecoder::Hardware => continue,
             pipeline => pipeline.unwrap(),
         };
-        if path != DecodePath::Cpu && !pipeline.device_name().contains("simulated") {
+        if path != JpegDecoder::Cpu && !pipeline.device_name().contains("simulated") {
             // nvJPEG's arithmetic is not libjpeg's.
             continue;
         }
@@ -462,7 +464,7 @@ fn views_equal_the_cpu() {
     let invert = |image: &mut warpfeed::image::Image| {
         image.pixels_mut().iter_mut().flatten().for_each(|byte| *byte = !*byte);
     };
-    check_views(|| views::builder(source(7)).augment(Custom::new("invert", invert)));
+    check_views(|| views::builder(source(7)).transform(Custom::new("invert", invert)));
     // Whole images find no memory beside what the views need.
     let large = || EncodedImages::new((0..12).map(|i| (jpeg(300, 250, i), i as u32)));
     let crops = || Pipeline::builder(large()).views([warpfeed::five_crop(16)]).output(DType::U8, Layout::Nhwc);
@@ -472,10 +474,10 @@ fn views_equal_the_cpu() {
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn images_of_any_size_equal_the_cpu() {
-    let check = |builder: &dyn Fn() -> Builder| {
+    let check = |builder: &dyn Fn() -> PipelineBuilder| {
         let want = ragged::delivered(builder().device(Device::Cpu).build_ragged().unwrap().epoch(1));
-        for path in [DecodePath::Cpu, DecodePath::Auto] {
-            let pipeline = builder().device(GPU).decode(path).build_ragged().unwrap();
+        for path in [JpegDecoder::Cpu, JpegDecoder::Auto] {
+            let pipeline = builder().device(GPU).jpeg_decoder(path).build_ragged().unwrap();
             // Twice: memory is used again, for images of other sizes.
             let again = ragged::delivered(pipeline.epoch(2));
             assert!(again.len() == want.len() && ragged::delivered(pipeline.epoch(1)) == want, "{path:?}");
@@ -490,26 +492,26 @@ fn images_of_any_size_equal_the_cpu() {
         ragged::builder(bad).on_error(OnError::Skip)
     });
     let custom = |image: &mut warpfeed::image::Image| image.pixels_mut().reverse();
-    check(&|| ragged::builder(source(7)).augment(Custom::new("turn", custom)));
+    check(&|| ragged::builder(source(7)).transform(Custom::new("turn", custom)));
 }
 
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn padded_batches_equal_the_cpu() {
-    let check = |builder: &dyn Fn() -> Builder| {
+    let check = |builder: &dyn Fn() -> PipelineBuilder| {
         let all = |pipeline: PaddedPipeline, epoch| {
             pipeline.epoch(epoch).flat_map(|batch| ragged::padded_images(&batch.unwrap(), 4)).collect::<Vec<_>>()
         };
         let want = all(builder().device(Device::Cpu).build_padded(4).unwrap(), 1);
-        for path in [DecodePath::Cpu, DecodePath::Auto] {
-            let pipeline = builder().device(GPU).decode(path).build_padded(4).unwrap();
+        for path in [JpegDecoder::Cpu, JpegDecoder::Auto] {
+            let pipeline = builder().device(GPU).jpeg_decoder(path).build_padded(4).unwrap();
             assert!(all(pipeline.clone(), 2).len() == want.len() && all(pipeline, 1) == want, "{path:?}");
         }
     };
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
         check(&|| ragged::builder(source(23)).strategy(strategy).last_batch(LastBatch::Pad));
     }
-    let erased = || ragged::builder(kinds()).augment(RandomErasing::new(0.9).noise(ErasingNoise::PerPixel));
+    let erased = || ragged::builder(kinds()).transform(RandomErasing::new(0.9).noise(ErasingNoise::PerPixel));
     check(&|| erased().output(DType::F16, Layout::Nchw).normalize([0.4; 3], [0.2; 3]));
     check(&|| erased().output(DType::F32, Layout::Nhwc).normalize([0.4; 3], [0.2; 3]));
     check(&|| ragged::builder(source(7)).channels(1).output(DType::F32, Layout::Nchw));
@@ -522,9 +524,9 @@ fn samples_of_several_equal_the_cpu() {
         let [want, got] = both(|| {
             Pipeline::builder(source(9))
                 .batch_size(4)
-                .augment(RandomMosaic::new(24).tiles(tiles))
-                .augment(YoloPerspective::new(24))
-                .augment(RandomMixUp::new(32.0))
+                .transform(RandomMosaic::new(24).tiles(tiles))
+                .transform(YoloPerspective::new(24))
+                .transform(RandomMixUp::new(32.0))
                 .normalize([0.5; 3], [0.2; 3])
         });
         assert!(want == got, "{tiles}");
@@ -570,17 +572,17 @@ fn masks_of_all_operations_equal_the_cpu() {
     }
 }
 
-/// Further images, of whatever size, go through the kernels as masks do, with their filters.
+/// Auxiliary images, of whatever size, go through the kernels as masks do, with their filters.
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
-fn further_images_equal_the_cpu() {
+fn aux_images_equal_the_cpu() {
     let jpegs = fields::jpegs(9);
     let names = ["depth", "other", "high"];
     for last in [LastBatch::Keep, LastBatch::Pad] {
         let [cpu, gpu] = [Device::Cpu, GPU].map(|device| {
             let builder =
-                Pipeline::builder(fields::with_further_images(&jpegs)).fields(names).batch_size(4).last_batch(last);
-            let builder = builder.augment(random_horizontal_flip(0.5)).resize(Size::new(24, 20));
+                Pipeline::builder(fields::with_aux_images(&jpegs)).fields(names).batch_size(4).last_batch(last);
+            let builder = builder.transform(random_horizontal_flip(0.5)).transform(Resize::new(Size::new(24, 20)));
             builder.device(device).build().unwrap()
         });
         for (want, got) in cpu.epoch(0).zip(gpu.epoch(0)) {
@@ -595,9 +597,9 @@ fn further_images_equal_the_cpu() {
     }
     // Filters, and images that are padded.
     let all = |device| {
-        let builder = Pipeline::builder(fields::with_further_images(&jpegs)).fields(["depth", "other"]).batch_size(4);
-        let builder = builder.augment(random_horizontal_flip(0.5)).augment(random_rotation(-20.0..=20.0));
-        let builder = builder.augment(random_resized_crop(Size::new(17, 23))).device(device);
+        let builder = Pipeline::builder(fields::with_aux_images(&jpegs)).fields(["depth", "other"]).batch_size(4);
+        let builder = builder.transform(random_horizontal_flip(0.5)).transform(random_rotation(-20.0..=20.0));
+        let builder = builder.transform(random_resized_crop(Size::new(17, 23))).device(device);
         let batches = builder.build_padded(16).unwrap().epoch(0).map(|batch| {
             let batch = batch.unwrap();
             let fields = batch.fields(0).unwrap();
@@ -619,7 +621,7 @@ fn further_images_equal_the_cpu() {
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn masks_are_tensors_on_the_device() {
     let jpegs = fields::jpegs(9);
-    let builder = || fields::builder(&jpegs).decode(DecodePath::Cpu);
+    let builder = || fields::builder(&jpegs).jpeg_decoder(JpegDecoder::Cpu);
     let two = || view([random_resized_crop(24)]).times(2);
     let kinds = [
         builder(),
@@ -627,7 +629,7 @@ fn masks_are_tensors_on_the_device() {
         builder().cache(ImageCache::memory(1 << 20)),
         builder()
             .views([two(), view([random_vertical_flip(0.5)])])
-            .resize(Size::new(20, 24))
+            .transform(Resize::new(Size::new(20, 24)))
             .last_batch(LastBatch::Pad),
     ];
     for builder in kinds {
@@ -668,7 +670,7 @@ fn masks_are_tensors_on_the_device() {
                         got.keypoint_tensor("keypoints").unwrap(),
                     ];
                     for tensor in values {
-                        let there = tensor.clone().beside(images[1]).unwrap();
+                        let there = tensor.clone().to_device_of(images[1]).unwrap();
                         assert_eq!((there.device(), there.shape()), (GPU, tensor.shape()));
                         assert_eq!((there.type_name(), there.strides()), (tensor.type_name(), tensor.strides()));
                         assert_eq!(there.to_host().unwrap().values().unwrap(), tensor.values().unwrap());
@@ -678,7 +680,7 @@ fn masks_are_tensors_on_the_device() {
                             let shared: dlpark::versioned::Dlpack = there.into_dlpack().unwrap();
                             assert_eq!(shared.validate().expect("it is well formed").ndim(), tensor.shape().len());
                         }
-                        assert_eq!(tensor.beside(images[0]).unwrap().device(), Device::Cpu);
+                        assert_eq!(tensor.to_device_of(images[0]).unwrap().device(), Device::Cpu);
                     }
                 }
             }
@@ -726,7 +728,7 @@ fn operations_of_the_caller_run_on_the_cpu() {
         image.pixels_mut().iter_mut().flatten().for_each(|byte| *byte = !*byte);
     };
     let custom = Custom::new("invert", invert);
-    let [want, got] = both(|| small(source(9)).augment(custom.clone()).normalize([0.5; 3], [0.2; 3]));
+    let [want, got] = both(|| small(source(9)).transform(custom.clone()).normalize([0.5; 3], [0.2; 3]));
     assert!(want == got);
 }
 
@@ -735,12 +737,13 @@ fn operations_of_the_caller_run_on_the_cpu() {
 fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
     // 300 x 250 pixels as a whole, of which a small part is needed.
     let images = || EncodedImages::new((0..24).map(|i| (jpeg(300, 250, i), i as u32)));
-    let builder = || Pipeline::builder(images()).center_crop(16).batch_size(8).threads(3).on_error(OnError::Skip);
+    let builder =
+        || Pipeline::builder(images()).transform(CenterCrop::new(16)).batch_size(8).threads(3).on_error(OnError::Skip);
     let want = delivered(&builder().device(Device::Cpu).build().unwrap(), 0);
-    for path in [DecodePath::Hybrid, DecodePath::Hardware] {
+    for path in [JpegDecoder::Hybrid, JpegDecoder::Hardware] {
         // Three batches in flight, of 8 images of 225 kB.
         for (device_memory, all) in [(3 * 900_000, false), (3 * 200_000, true)] {
-            let pipeline = builder().device(GPU).decode(path).device_memory(device_memory).build().unwrap();
+            let pipeline = builder().device(GPU).jpeg_decoder(path).device_memory(device_memory).build().unwrap();
             for epoch in 0..3 {
                 let mut epoch = pipeline.epoch(epoch);
                 let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
@@ -770,14 +773,21 @@ fn a_recipe_that_finds_no_memory_beside_a_whole_image_has_the_part_decoded_by_th
     // A small part, made large, of which all is needed for its mean: a stage of 188 kB, beside an image of 225 kB as a
     // whole.
     let builder = || {
-        let ops = Pipeline::builder(images.clone()).center_crop(40).resize(Size::new(250, 250));
-        ops.augment(Contrast::new(1.5)).center_crop(24).threads(0).prefetch(1).batch_size(1).on_error(OnError::Skip)
+        let ops = Pipeline::builder(images.clone())
+            .transform(CenterCrop::new(40))
+            .transform(Resize::new(Size::new(250, 250)));
+        ops.transform(Contrast::new(1.5))
+            .transform(CenterCrop::new(24))
+            .threads(0)
+            .prefetch(1)
+            .batch_size(1)
+            .on_error(OnError::Skip)
     };
     let want = delivered(&builder().device(Device::Cpu).build().unwrap(), 0);
-    for path in [DecodePath::Hybrid, DecodePath::Hardware] {
+    for path in [JpegDecoder::Hybrid, JpegDecoder::Hardware] {
         // Two batches at a time.
         for limit in [400_000, 450_000] {
-            let pipeline = builder().device(GPU).decode(path).device_memory(2 * limit).build().unwrap();
+            let pipeline = builder().device(GPU).jpeg_decoder(path).device_memory(2 * limit).build().unwrap();
             let mut epoch = pipeline.epoch(0);
             let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
             assert!(got == want, "{path:?}, {limit}");
@@ -791,11 +801,11 @@ fn a_recipe_that_finds_no_memory_beside_a_whole_image_has_the_part_decoded_by_th
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn a_batch_that_needs_more_memory_than_it_may_is_an_error() {
-    let builder = || small(source(9)).device(GPU).decode(DecodePath::Cpu);
+    let builder = || small(source(9)).device(GPU).jpeg_decoder(JpegDecoder::Cpu);
     // No policy skips images because of it, and no decoder is at an advantage.
     for policy in [OnError::Fail, OnError::Skip, OnError::Substitute] {
-        for path in [DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware] {
-            let tight = builder().decode(path).on_error(policy).device_memory(3 << 10).build().unwrap();
+        for path in [JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware] {
+            let tight = builder().jpeg_decoder(path).on_error(policy).device_memory(3 << 10).build().unwrap();
             let mut epoch = tight.epoch(0);
             let error = epoch.find_map(Result::err).unwrap();
             let text = error.to_string();
@@ -847,7 +857,7 @@ fn targets_lie_beside_the_images_and_equal_the_cpus() {
         for last in [LastBatch::Keep, LastBatch::Pad] {
             let builder = || small(images.clone()).targets(spec.parse().unwrap()).last_batch(last);
             let [want, got] = [builder().device(Device::Cpu), builder().device(GPU)]
-                .map(|builder| mixed_batches(&builder.decode(DecodePath::Cpu).build().unwrap()));
+                .map(|builder| mixed_batches(&builder.jpeg_decoder(JpegDecoder::Cpu).build().unwrap()));
             assert!(want == got, "{spec} {last:?}");
         }
     }
@@ -875,9 +885,9 @@ fn mixed_batches_equal_the_cpus() {
             for layout in [Layout::Nchw, Layout::Nhwc] {
                 for (width, height, batch_size) in [(64, 32, 4), (37, 29, 5), (1, 1, 17)] {
                     let builder = || {
-                        let builder = small(images.clone()).augment(random_resized_crop(Size::new(width, height)));
+                        let builder = small(images.clone()).transform(random_resized_crop(Size::new(width, height)));
                         let builder = builder.output(dtype, layout).batch_size(batch_size).mix(mix.parse().unwrap());
-                        let builder = builder.targets("soft=10/0.1".parse().unwrap()).decode(DecodePath::Cpu);
+                        let builder = builder.targets("soft=10/0.1".parse().unwrap()).jpeg_decoder(JpegDecoder::Cpu);
                         if dtype == DType::U8 { builder } else { builder.normalize(IMAGENET_MEAN, IMAGENET_STD) }
                     };
                     let [want, got] = [builder().device(Device::Cpu), builder().device(GPU)]
@@ -902,7 +912,7 @@ fn is_registered(address: *const u8) -> bool {
 fn batches_of_the_cpu_are_pinned_if_asked_for_as_long_as_they_are_the_pipelines() {
     let context = CudaContext::new(0).unwrap();
     context.bind_to_thread().unwrap();
-    let builder = || small(source(11)).device(Device::Cpu).batch_size(4).random_resized_crop(24);
+    let builder = || small(source(11)).device(Device::Cpu).batch_size(4).transform(random_resized_crop(24));
     let (plain, pinned) = (builder().build().unwrap(), builder().pin_batches(0).build().unwrap());
     let mut places = Vec::new();
     for epoch in 0..3 {
@@ -932,7 +942,7 @@ fn batches_of_the_cpu_are_pinned_if_asked_for_as_long_as_they_are_the_pipelines(
 fn a_batch_is_copied_to_other_memory_of_its_device() {
     let context = CudaContext::new(0).unwrap();
     context.bind_to_thread().unwrap();
-    let builder = || small(source(11)).batch_size(4).random_resized_crop(24).decode(DecodePath::Cpu);
+    let builder = || small(source(11)).batch_size(4).transform(random_resized_crop(24)).jpeg_decoder(JpegDecoder::Cpu);
     let [cpu, gpu] = [Device::Cpu, GPU].map(|device| builder().device(device).build().unwrap());
     for (want, got) in cpu.epoch(0).zip(gpu.epoch(0)) {
         let (want, got) = (want.unwrap(), got.unwrap());

@@ -4,17 +4,17 @@ use crate::common::{Delivered, WithBad, all as rest, delivered, samples, small, 
 use std::thread;
 use warpfeed::source::{Input, OpenOptions};
 use warpfeed::{
-    BadLimit, Builder, Device, Epoch, EpochState, Error, ImageCache, LastBatch, Mix, OnError, Partition, PipelineGroup,
-    Sampling,
+    BadLimit, Device, Epoch, EpochState, Error, ImageCache, LastBatch, Mix, OnError, Partition, PipelineBuilder,
+    PipelineGroup, Sampler,
 };
 
-fn group(builder: Builder, devices: usize) -> PipelineGroup {
+fn group(builder: PipelineBuilder, devices: usize) -> PipelineGroup {
     builder.build_group(vec![Device::Cpu; devices]).unwrap()
 }
 
-fn rank(builder: Builder, rank: usize, ranks: usize) -> Vec<Delivered> {
+fn rank(builder: PipelineBuilder, rank: usize, ranks: usize) -> Vec<Delivered> {
     let partition = Partition::new(rank as u32, ranks as u32).unwrap();
-    delivered(&builder.device(Device::Cpu).partition(partition).even(true).build().unwrap(), 1)
+    delivered(&builder.device(Device::Cpu).partition(partition).equal_batches(true).build().unwrap(), 1)
 }
 
 /// What each epoch delivers, each taken by a thread of its own.
@@ -34,7 +34,7 @@ fn devices_deliver_what_ranks_deliver() {
         }
         for builder in [
             || small(source(23)).last_batch(LastBatch::Drop),
-            || small(source(23)).sampler(Sampling::repeated(3).positions(31)),
+            || small(source(23)).sampler(Sampler::repeated(3).positions(31)),
             || small(source(23)).mix(Mix::timm(0.8, 1.0).hard_labels(true)),
         ] {
             let (got, mut batches) = (group(builder(), devices), Vec::new());
@@ -128,7 +128,7 @@ fn devices_are_resumed_together() {
     assert_eq!(got, [&want[0][taken[0]..], &want[1][taken[1]..]]);
     // The state of a device is that of a rank.
     let partition = Partition::new(1, 2).unwrap();
-    let process = builder().device(Device::Cpu).partition(partition).even(true).build().unwrap();
+    let process = builder().device(Device::Cpu).partition(partition).equal_batches(true).build().unwrap();
     assert_eq!(rest(process.resume(&states[1]).unwrap()), want[1][taken[1]..]);
     let swapped = [states[1].clone(), states[0].clone()];
     assert!(whole.resume(&swapped).unwrap_err().to_string().contains("partition"));
@@ -152,8 +152,7 @@ fn what_several_devices_cannot_do_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let options = warpfeed::pack::PackOptions::new(warpfeed::source::RecordFormat::WebDataset);
     warpfeed::pack::pack(&source(3), &folder.path().join("a"), &options, &mut |_| {}).unwrap();
-    let stream: Input =
-        OpenOptions { window: Some(2), ..OpenOptions::default() }.open(folder.path().join("a")).unwrap();
+    let stream: Input = OpenOptions::default().window(Some(2)).open(folder.path().join("a")).unwrap();
     let error = small(stream).build_group([Device::Cpu; 2]).unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
 }
@@ -172,7 +171,7 @@ fn the_command_feeds_several_devices() {
     let both = report(&["--devices", "cpu,cpu"]);
     assert_eq!(both["images"], 18);
     for rank in 0..2 {
-        let alone = report(&["--device", "cpu", "--even", "--rank", &format!("{rank}/2")]);
+        let alone = report(&["--device", "cpu", "--equal-batches", "--rank", &format!("{rank}/2")]);
         assert_eq!(both["devices"][rank]["digest"], alone["digest"], "device {rank}");
     }
     for refused in [&["--devices", "0,0"][..], &["--devices", "cpu", "--state", "x"], &["--devices", "x"]] {

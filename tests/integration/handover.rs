@@ -1,5 +1,6 @@
 //! Batches in the hands of other libraries: the same memory, the same numbers.
 
+use warpfeed::ops::Resize;
 use warpfeed::{
     Batch, DType, Layout, Pipeline, Target, TargetTensor, Targets,
     image::{JpegOptions, Size, encode_jpeg},
@@ -12,7 +13,7 @@ const DTYPES: [DType; 4] = [DType::F32, DType::F16, DType::Bf16, DType::U8];
 fn batches(dtype: DType, layout: Layout) -> impl Iterator<Item = Batch> {
     let jpeg = |i| encode_jpeg(&warpfeed_bench::synth::image(1, i, 0, 1), &JpegOptions::default()).unwrap();
     let builder = Pipeline::builder(EncodedImages::new((0..7).map(|i| (jpeg(i), 10 + i as u32))));
-    let pipeline = builder.batch_size(3).resize(Size::new(7, 9)).output(dtype, layout).build().unwrap();
+    let pipeline = builder.batch_size(3).transform(Resize::new(Size::new(7, 9))).output(dtype, layout).build().unwrap();
     pipeline.epoch(0).map(Result::unwrap)
 }
 
@@ -69,6 +70,7 @@ mod dlpack {
                     DType::F16 => DLDataType::F16,
                     DType::Bf16 => DLDataType::BF16,
                     DType::U8 => DLDataType::U8,
+                    other => unreachable!("{other}"),
                 };
                 assert!(view.dtype().matches(want));
                 assert_eq!(<(u32, i32)>::from(view.device()), DLDevice::CPU.into());
@@ -123,6 +125,7 @@ mod candle {
                         DType::F16 => images.as_slice::<half::f16>().unwrap().iter().map(|v| v.to_f32()).collect(),
                         DType::Bf16 => images.as_slice::<half::bf16>().unwrap().iter().map(|v| v.to_f32()).collect(),
                         DType::U8 => images.as_slice::<u8>().unwrap().iter().map(|v| f32::from(*v)).collect(),
+                        other => unreachable!("{other}"),
                     };
                     let labels = batch.labels().unwrap().to_vec();
                     let (images, targets) = batch.into_candle(&Device::Cpu).unwrap();
@@ -142,7 +145,8 @@ fn targets(spec: &str) -> Vec<TargetTensor> {
     let jpeg = |i| encode_jpeg(&warpfeed_bench::synth::image(1, i, 0, 1), &JpegOptions::default()).unwrap();
     let images = EncodedImages::new((0..7).map(|i| (jpeg(i), 10 + i as u32)));
     let images = images.with_targets("two", (0..7).map(|i| Target::Integers(vec![i, -i]))).unwrap();
-    let builder = Pipeline::builder(images).batch_size(3).resize(Size::new(7, 9)).targets(spec.parse().unwrap());
+    let builder =
+        Pipeline::builder(images).batch_size(3).transform(Resize::new(Size::new(7, 9))).targets(spec.parse().unwrap());
     let pipeline = builder.device(warpfeed::Device::Cpu).build().unwrap();
     let tensor = |mut batch: Batch| match batch.take_targets() {
         Some(Targets::Numbers(numbers)) => numbers,

@@ -322,9 +322,9 @@ impl Options {
     fn open(self, path: &Path) -> Result<Input> {
         let classes = self.classes.iter().map(|&name| name.to_owned()).collect();
         let label = self.label.map(str::to_owned);
-        let records = RecordOptions { label, classes, ..RecordOptions::default() };
+        let records = RecordOptions::default().label(label).classes(classes);
         let split = self.split.map(str::to_owned);
-        OpenOptions { records, split, window: self.window.then_some(1), ..OpenOptions::default() }.open(path)
+        OpenOptions::default().records(records).split(split).window(self.window.then_some(1)).open(path)
     }
 
     fn words(self) -> String {

@@ -20,52 +20,41 @@ const MODULES: &[(&str, &str)] = &[
     // The ground.
     ("address", ""),
     ("error", "address"),
-    ("forks", ""),
     ("hex", ""),
     ("interpolation", ""),
+    ("options", ""),
     ("rng", ""),
     ("trace", ""),
-    ("unoptimized", ""),
-    ("atomic", "error"),
+    ("os", "error"),
+    ("output", "error os"),
     ("device", "error"),
-    ("file", "error"),
-    ("lock", "atomic error file"),
-    ("memory", "error"),
-    ("npy", "atomic error"),
-    ("sheet", "atomic error"),
-    ("threads", "error"),
     // Labels and targets, and what is done to images.
-    ("cuda", "device error memory"),
-    ("fields", "atomic cuda device error file interpolation memory"),
-    ("targets", "error fields npy"),
-    ("ops", "error fields file interpolation memory rng targets"),
+    ("cuda", "device error os"),
+    ("fields", "cuda device error interpolation os"),
+    ("targets", "error fields output"),
+    ("ops", "error fields interpolation os rng targets"),
     ("plan", "error ops"),
-    ("opening", "error ops"),
     ("mix", "error rng targets"),
     // Samples, and the order that they come in.
-    ("sampler", "error memory rng"),
-    ("rank", "device error sampler"),
-    ("store", "address error file"),
-    ("source", "address atomic error fields file hex interpolation memory rng sampler store targets"),
-    ("sampling", "error rng sampler source"),
+    ("order", "device error os rng"),
+    ("store", "address error os"),
+    ("source", "address error fields hex interpolation order os rng store targets"),
+    ("sampler", "error order rng source"),
     // Where batches are made.
-    ("tensor", "cuda device error fields memory mix npy targets"),
-    ("backend", "cuda device error fields file memory mix ops plan source targets tensor threads trace"),
+    ("tensor", "cuda device error fields mix os output targets"),
+    ("backend", "cuda device error fields mix ops os plan source targets tensor trace"),
     // What a program builds and calls.
-    ("engine", "backend device error memory opening ops plan tensor threads"),
-    ("follow", "backend error fields opening ops plan"),
-    ("apply", "backend device engine error fields follow opening ops plan tensor"),
+    ("apply", "backend device error fields ops os plan tensor"),
     ("preset", "error fields mix ops targets"),
-    ("preprocess", "backend device engine error fields follow memory opening ops plan preset tensor threads"),
-    ("contract", "apply atomic error file hex memory npy opening ops plan preprocess preset tensor"),
+    ("preprocess", "apply backend device error fields ops os plan preset tensor"),
+    ("contract", "apply error hex ops os output plan preprocess preset tensor"),
     (
         "pipeline",
-        "apply atomic backend device error fields file forks follow hex lock memory mix opening ops plan preprocess preset rng sampler \
-         sampling source targets tensor threads trace unoptimized",
+        "apply backend device error fields hex mix ops order os plan preprocess preset rng sampler source targets tensor trace",
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda error"),
-    ("pack", "address atomic error fields file follow lock ops pipeline plan rank source store targets threads"),
+    ("pack", "address apply error fields ops order os pipeline plan source store targets"),
 ];
 
 #[test]
@@ -323,9 +312,9 @@ const OTHER_WAYS: [&str; 8] = [
 
 /// Where files are opened by these ways, and why.
 const OPENERS: &[(&str, &str)] = &[
-    ("warpfeed-image/src/file.rs", "the one way"),
+    ("warpfeed-image/src/os/file.rs", "the one way"),
     ("warpfeed-image/src/decode/shared_folder.rs", "new files of random names"),
-    ("src/atomic.rs", "new files of random names, folders, and outputs that the user names, which may be pipes"),
+    ("src/os/atomic.rs", "new files of random names, folders, and outputs that the user names, which may be pipes"),
     ("src/source/stream/pipe.rs", "pipes that the user names as shards"),
     ("warpfeed-bench/src/ticks.rs", "the system's own files"),
     ("warpfeed-bench/src/events.rs", "an output that the user names, which may be a pipe"),
@@ -373,6 +362,6 @@ fn files_are_opened_in_one_way() {
             }
         }
     }
-    let help = "open it by warpfeed::source::read_limited, src/file.rs or warpfeed_image::file, or add the file to the table above";
+    let help = "open it by warpfeed::source::read_limited, src/os/file.rs or warpfeed_image::file, or add the file to the table above";
     assert!(wrong.is_empty(), "{help}:\n{}", wrong.join("\n"));
 }

@@ -1,7 +1,7 @@
 //! MixUp and CutMix in pipelines. What they make of given shares is compared in src/backend/cpu/mix.rs.
 
 use crate::common::{self, on_cpu, small, source};
-use warpfeed::source::Compose as _;
+use warpfeed::source::SourceExt as _;
 use warpfeed::{Batch, DType, Device, LastBatch, Layout, Mix, OnError, Partition, Pipeline, TargetSpec, Targets};
 
 const SPECS: [&str; 6] = [
@@ -136,7 +136,7 @@ fn every_output_type_is_mixed_and_labels_alone_are_left_as_they_are() {
 #[test]
 fn labels_that_do_not_say_what_mixed_images_show_are_refused() {
     for targets in [None, Some(TargetSpec::class(10)), Some(TargetSpec::bytes())] {
-        let builder = || targets.iter().cloned().fold(small(source(9)), warpfeed::Builder::targets);
+        let builder = || targets.iter().cloned().fold(small(source(9)), warpfeed::PipelineBuilder::targets);
         for spec in SPECS {
             let error = builder().mix(mix(spec)).build().unwrap_err();
             assert!(error.is_parameter() && error.to_string().contains("TargetSpec::soft"), "{error}");
@@ -198,7 +198,7 @@ fn the_command_mixes() {
 
 #[test]
 fn mixing_is_counted_where_the_cpu_does_it() {
-    let mix_time = |builder: warpfeed::Builder| {
+    let mix_time = |builder: warpfeed::PipelineBuilder| {
         let mut epoch = builder.device(Device::Cpu).build().unwrap().epoch(0);
         assert!(epoch.all(|batch| batch.is_ok()));
         epoch.stats().mix

@@ -2,10 +2,12 @@
 
 use crate::common::{self, Delivered, Random, WithBad, all, data_set, on_cpu, samples, small, source};
 use std::collections::BTreeMap;
+use warpfeed::ops::CenterCrop;
+use warpfeed::ops::random_resized_crop;
 use warpfeed::pack::{PackOptions, pack};
-use warpfeed::source::{AtEnd, Compose, Concat, EncodedImages, Input, OpenOptions, RecordFormat, StreamMix};
+use warpfeed::source::{AtEnd, Concat, EncodedImages, Input, OpenOptions, RecordFormat, SourceExt, StreamMix};
 use warpfeed::{
-    Builder, Device, EpochState, Error, LastBatch, Mix, OnError, Partition, Pipeline, PipelineGroup, Sampling,
+    Device, EpochState, Error, LastBatch, Mix, OnError, Partition, Pipeline, PipelineBuilder, PipelineGroup, Sampler,
     five_crop,
 };
 
@@ -14,7 +16,7 @@ fn written(state: &EpochState) -> EpochState {
     serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap()
 }
 
-fn rank(builder: Builder, rank: u32, ranks: u32) -> Pipeline {
+fn rank(builder: PipelineBuilder, rank: u32, ranks: u32) -> Pipeline {
     on_cpu(builder.partition(Partition::new(rank, ranks).unwrap()))
 }
 
@@ -24,7 +26,7 @@ type Epochs = BTreeMap<u64, Vec<Delivered>>;
 /// Each of `ranks` ranks continues from what `states` have left, or begins the epochs, and delivers `batches` batches
 /// or less, independently of the others. Returns their states.
 fn go_on(
-    builder: &dyn Fn() -> Builder,
+    builder: &dyn Fn() -> PipelineBuilder,
     ranks: u32,
     epochs: u64,
     states: &[EpochState],
@@ -64,7 +66,7 @@ fn sorted(mut delivered: Vec<Delivered>) -> Vec<Delivered> {
 /// Delivers epochs with these numbers of ranks: each delivers a part at random, the last one the rest.
 fn changed(
     random: &mut Random,
-    builder: &dyn Fn() -> Builder,
+    builder: &dyn Fn() -> PipelineBuilder,
     worlds: &[u32],
     epochs: u64,
     (least, most): (u32, u32),
@@ -78,7 +80,7 @@ fn changed(
     delivered
 }
 
-fn same(random: &mut Random, builder: &dyn Fn() -> Builder, worlds: &[u32], epochs: u64, most: u32) {
+fn same(random: &mut Random, builder: &dyn Fn() -> PipelineBuilder, worlds: &[u32], epochs: u64, most: u32) {
     let delivered = changed(random, builder, worlds, epochs, (0, most));
     let undisturbed = on_cpu(builder());
     assert_eq!(delivered.len() as u64, epochs);
@@ -105,7 +107,7 @@ fn folders_shards_and_mixes_have_every_sample_once() {
         std::fs::write(class.join(format!("{i:02}.jpg")), common::jpeg(30 + i as u32, 40, i)).unwrap();
     }
     let mixed = || Concat::mix([(source(40).into_source(), 3.0), (source(9).into_source(), 1.0)], 47, 5).unwrap();
-    let builders: [&dyn Fn() -> Builder; 3] =
+    let builders: [&dyn Fn() -> PipelineBuilder; 3] =
         [&|| small(data_set(&images)).batch_size(2), &|| small(data_set(&shards)).batch_size(3), &|| {
             small(mixed()).batch_size(2)
         }];
@@ -113,7 +115,7 @@ fn folders_shards_and_mixes_have_every_sample_once() {
         for worlds in WORLDS {
             same(&mut random, builder, worlds, 1, 5);
         }
-        same(&mut random, &|| builder().even(true), WORLDS[0], 1, 5);
+        same(&mut random, &|| builder().equal_batches(true), WORLDS[0], 1, 5);
     }
 }
 
@@ -121,15 +123,15 @@ fn folders_shards_and_mixes_have_every_sample_once() {
 fn samplers_substitutes_and_views_have_every_sample_once() {
     let mut random = Random(5);
     let bad = || WithBad { good: source(41), bad: vec![3, 4, 17, 40] };
-    let builders: [&dyn Fn() -> Builder; 8] = [
-        &|| small(source(23)).sampler(Sampling::repeated(3).positions(61)).even(true),
-        &|| small(source(23)).sampler(Sampling::weighted((0..23).map(f64::from), true)),
-        &|| small(source(23)).sampler(Sampling::class_balanced().positions(50)),
-        &|| small(bad()).on_error(OnError::Substitute).even(true),
+    let builders: [&dyn Fn() -> PipelineBuilder; 8] = [
+        &|| small(source(23)).sampler(Sampler::repeated(3).positions(61)).equal_batches(true),
+        &|| small(source(23)).sampler(Sampler::weighted((0..23).map(f64::from), true)),
+        &|| small(source(23)).sampler(Sampler::class_balanced().positions(50)),
+        &|| small(bad()).on_error(OnError::Substitute).equal_batches(true),
         &|| small(bad()).on_error(OnError::Skip),
-        &|| small(source(41)).last_batch(LastBatch::Pad).even(true),
+        &|| small(source(41)).last_batch(LastBatch::Pad).equal_batches(true),
         &|| Pipeline::builder(source(41)).shuffle(9).last_batch(LastBatch::Pad).views([five_crop(16)]),
-        &|| Pipeline::builder(source(41)).seed(9).center_crop(16),
+        &|| Pipeline::builder(source(41)).seed(9).transform(CenterCrop::new(16)),
     ];
     for builder in builders {
         for worlds in WORLDS {
@@ -163,7 +165,7 @@ fn ranks_in_different_epochs_have_every_sample_of_each_once() {
     let mut random = Random(7);
     for worlds in WORLDS {
         same(&mut random, &|| small(source(29)).batch_size(2), worlds, 5, 25);
-        same(&mut random, &|| small(source(29)).batch_size(2).even(true), worlds, 5, 25);
+        same(&mut random, &|| small(source(29)).batch_size(2).equal_batches(true), worlds, 5, 25);
     }
 }
 
@@ -172,7 +174,7 @@ fn less_than_a_batch_of_each_new_rank_is_dropped() {
     let mut random = Random(3);
     for even in [false, true] {
         for worlds in WORLDS {
-            let builder = || small(source(101)).batch_size(4).last_batch(LastBatch::Drop).even(even);
+            let builder = || small(source(101)).batch_size(4).last_batch(LastBatch::Drop).equal_batches(even);
             let delivered = sorted(changed(&mut random, &builder, worlds, 1, (0, 2)).remove(&0).unwrap());
             let want = common::delivered(&on_cpu(small(source(101)).batch_size(4)), 0);
             assert!(delivered.windows(2).all(|pair| pair[0].index != pair[1].index), "{worlds:?}");
@@ -185,7 +187,7 @@ fn less_than_a_batch_of_each_new_rank_is_dropped() {
 
 #[test]
 fn one_state_is_enough_for_even_ranks() {
-    let builder = || small(source(43)).even(true).batch_size(4);
+    let builder = || small(source(43)).equal_batches(true).batch_size(4);
     let (mut states, mut delivered) = (Vec::new(), Vec::new());
     for number in 0..3 {
         let mut epoch = rank(builder(), number, 3).epoch(2);
@@ -200,7 +202,9 @@ fn one_state_is_enough_for_even_ranks() {
             let state = pipeline.state_after(&states[1..2]).unwrap();
             assert_eq!(pipeline.state_after(&states).unwrap(), state);
             let text = serde_json::to_string(&state).unwrap();
-            assert!(text.contains(r#""version":3"#) && text.contains(r#""legs":{"2":[{"ranks":3,"delivered":[8]}]}"#));
+            assert!(
+                text.contains(r#""version":3"#) && text.contains(r#""segments":{"2":[{"ranks":3,"delivered":[8]}]}"#)
+            );
             let epoch = pipeline.resume(&state).unwrap();
             counts.push(epoch.batches());
             together.extend(all(epoch));
@@ -213,12 +217,12 @@ fn one_state_is_enough_for_even_ranks() {
     assert_eq!(pipeline.state_after(&states).unwrap(), states[2]);
     assert_eq!(pipeline.state_after(&states[..1]).unwrap(), states[2]);
     let text = serde_json::to_string(&states[2]).unwrap();
-    assert!(text.contains(r#""version":2"#) && !text.contains("legs"), "{text}");
+    assert!(text.contains(r#""version":2"#) && !text.contains("segments"), "{text}");
 }
 
 #[test]
 fn devices_continue_what_processes_began_and_processes_what_devices_began() {
-    let builder = || small(source(43)).batch_size(4).even(true);
+    let builder = || small(source(43)).batch_size(4).equal_batches(true);
     let group = |devices| -> PipelineGroup { builder().build_group(vec![Device::Cpu; devices]).unwrap() };
     let mut delivered = Epochs::new();
     let mut batches = [1, 2, 2].into_iter();
@@ -282,7 +286,7 @@ fn states_that_are_no_run_are_refused() {
             epoch.state()
         })
         .collect();
-    let refused = |builder: Builder, states: &[EpochState], words: &[&str]| {
+    let refused = |builder: PipelineBuilder, states: &[EpochState], words: &[&str]| {
         let error = rank(builder, 1, 2).state_after(states).unwrap_err();
         let text = error.to_string();
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
@@ -295,7 +299,7 @@ fn states_that_are_no_run_are_refused() {
     refused(builder(), &[states[0].clone(), other, states[2].clone()], &["3 ranks", "1/4"]);
     refused(small(source(44)), &states, &["43 samples", "44 samples"]);
     refused(builder().shuffle(8), &states, &["seed 7", "seed 8"]);
-    refused(builder().even(true), &states, &["even"]);
+    refused(builder().equal_batches(true), &states, &["even"]);
     let edited = |state: &EpochState, edit: &dyn Fn(&mut serde_json::Value)| -> EpochState {
         let mut json = serde_json::to_value(state).unwrap();
         edit(&mut json);
@@ -306,11 +310,11 @@ fn states_that_are_no_run_are_refused() {
     let beyond = edited(&states[1], &|json| json["position"] = 15.into());
     refused(builder(), &[states[0].clone(), beyond, states[2].clone()], &["up to 14"]);
 
-    // Legs that are no legs, and legs in a state whose version has none.
+    // Segments that are no segments, and segments in a state whose version has none.
     let after = rank(builder(), 1, 2).state_after(&states).unwrap();
     let edits: [&dyn Fn(&mut serde_json::Value); 3] =
-        [&|json| json["version"] = 2.into(), &|json| json["legs"]["1"][0]["ranks"] = 0.into(), &|json| {
-            json["legs"]["1"][0]["delivered"] = vec![1, 2].into()
+        [&|json| json["version"] = 2.into(), &|json| json["segments"]["1"][0]["ranks"] = 0.into(), &|json| {
+            json["segments"]["1"][0]["delivered"] = vec![1, 2].into()
         }];
     for edit in edits {
         let error = rank(builder(), 1, 2).resume(&edited(&after, edit)).unwrap_err().to_string();
@@ -319,7 +323,7 @@ fn states_that_are_no_run_are_refused() {
     let mut of_two: Vec<EpochState> =
         (0..2).map(|number| rank(builder(), number, 2).state_after(&states).unwrap()).collect();
     assert!(rank(builder(), 0, 5).state_after(&of_two).is_ok());
-    of_two[1] = edited(&of_two[1], &|json| json["legs"]["1"][0]["delivered"] = vec![4].into());
+    of_two[1] = edited(&of_two[1], &|json| json["segments"]["1"][0]["delivered"] = vec![4].into());
     let error = rank(builder(), 0, 5).state_after(&of_two).unwrap_err().to_string();
     assert!(error.contains("several runs"), "{error}");
 }
@@ -329,7 +333,7 @@ fn states_that_are_no_run_are_refused() {
 fn a_process_continues_several_partitions_of_a_stream() {
     let folder = tempfile::tempdir().unwrap();
     pack(&source(97), &folder.path().join("a"), &PackOptions::new(RecordFormat::WebDataset), &mut |_| {}).unwrap();
-    let stream = || OpenOptions { window: Some(7), ..OpenOptions::default() }.open(folder.path().join("a")).unwrap();
+    let stream = || OpenOptions::default().window(Some(7)).open(folder.path().join("a")).unwrap();
     let builder = || small(stream()).batch_size(3).threads(1);
     let (mut delivered, mut states) = (Vec::<Vec<Delivered>>::new(), Vec::new());
     for number in 0..8 {
@@ -362,7 +366,7 @@ fn stream(folder: &std::path::Path, images: u64, shards: u64) -> Input {
         }
     }
     let open = |shard: u64| {
-        let options = OpenOptions { window: Some(7), ..OpenOptions::default() };
+        let options = OpenOptions::default().window(Some(7));
         options.open(folder.join(format!("{shard}/{shard}-000000.tar"))).unwrap()
     };
     if shards == 1 {
@@ -382,14 +386,14 @@ fn streams_have_every_sample_once_with_the_pixels_of_the_ranks_that_began() {
         let path = folder.path().join(format!("nine/{shard}/{shard}-000000.tar"));
         std::fs::copy(path, packed.join(format!("{shard}.tar"))).unwrap();
     }
-    let many = || OpenOptions { window: Some(7), ..OpenOptions::default() }.open(packed.join("*.tar")).unwrap();
-    let builders: [&dyn Fn() -> Builder; 4] = [
+    let many = || OpenOptions::default().window(Some(7)).open(packed.join("*.tar")).unwrap();
+    let builders: [&dyn Fn() -> PipelineBuilder; 4] = [
         &|| small(many()).batch_size(3).threads(2),
         // Each rank reads all of the only shard.
         &|| small(stream(&folder.path().join("one"), 40, 1)).batch_size(2).threads(1),
         &|| small(stream(&folder.path().join("mix"), 90, 3)).batch_size(3).threads(0),
         // Without shuffling there are no cursors: what was delivered is read again and skipped.
-        &|| Pipeline::builder(many()).seed(9).random_resized_crop(16).batch_size(2).threads(1),
+        &|| Pipeline::builder(many()).seed(9).transform(random_resized_crop(16)).batch_size(2).threads(1),
     ];
     for builder in builders {
         for worlds in WORLDS {
@@ -406,7 +410,7 @@ fn streams_have_every_sample_once_with_the_pixels_of_the_ranks_that_began() {
         labels.sort_unstable();
         labels
     };
-    let builder: &dyn Fn() -> Builder = &|| small(many()).batch_size(3).threads(1);
+    let builder: &dyn Fn() -> PipelineBuilder = &|| small(many()).batch_size(3).threads(1);
     let want = labels(all(on_cpu(builder()).epoch(0)));
     for worlds in WORLDS {
         for (epoch, delivered) in changed(&mut random, builder, worlds, 3, (0, 30)) {
@@ -438,7 +442,7 @@ fn the_number_of_lanes_decides_the_order_of_a_stream() {
     // The windows of all lanes of a rank are counted.
     let encoded = |lanes: u32| on_cpu(small(stream(folder.path(), 80, 1)).lanes(lanes)).memory().encoded_bytes;
     assert!(encoded(8) > 7 * (encoded(2) - encoded(1)), "{} {} {}", encoded(8), encoded(2), encoded(1));
-    let refused = |builder: Builder| builder.build().unwrap_err().to_string();
+    let refused = |builder: PipelineBuilder| builder.build().unwrap_err().to_string();
     assert!(refused(builder().partition(Partition::new(0, 9).unwrap())).contains("9, the number of ranks"));
     assert!(refused(builder().lanes(0)).contains("lanes") && refused(builder().lanes(70_000)).contains("65536"));
     assert!(refused(small(source(5)).lanes(4)).contains("a stream"));

@@ -8,18 +8,19 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
+use warpfeed::ops::random_resized_crop;
 use warpfeed::pack::{PackOptions, PackReport, pack, verify};
 use warpfeed::{
-    BadLimit, Builder, EntryPoints, Error, Rank,
+    BadLimit, EntryPoints, Error, PipelineBuilder, Rank,
     image::{Decoder, Image, JpegColor, JpegOptions, Rect, Size, encode_jpeg, probe},
-    source::{EncodedImages, RecordFormat, Source, Want, open},
+    source::{EncodedImages, ReadRequest, RecordFormat, Source, open},
 };
 
 const FORMATS: [RecordFormat; 3] = [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord];
 
 /// Shards of 1 MB, so that there are some.
 fn options(format: RecordFormat) -> PackOptions {
-    PackOptions { shard_bytes: 1_000_000, workers: 3, ..PackOptions::new(format) }
+    PackOptions::new(format).shard_bytes(1_000_000).workers(3)
 }
 
 /// 40 images of about 90 kB in ten classes.
@@ -83,7 +84,7 @@ fn names_and_bytes_do_not_depend_on_workers() {
     ] {
         let [one, many] = [1, 5].map(|workers| {
             let out = folder.path().join(format!("{format:?}{workers}/train"));
-            pack(&large(), &out, &PackOptions { workers, ..options(format) }, &mut |_| {}).unwrap();
+            pack(&large(), &out, &options(format).workers(workers), &mut |_| {}).unwrap();
             files(&out)
         });
         assert_eq!(one, many, "{format:?}");
@@ -120,7 +121,7 @@ fn baseline_keeps_every_pixel_of_progressive_images() {
     let truncated = images[1][..images[1].len() / 2].to_vec();
     let all = images.iter().cloned().chain([truncated]).map(|bytes| (bytes, 0));
     let out = folder.path().join("train");
-    let packing = PackOptions { baseline: true, quality: 95, ..options(RecordFormat::WebDataset) };
+    let packing = options(RecordFormat::WebDataset).baseline(true).quality(95);
     let report = pack(&EncodedImages::new(all), &out, &packing, &mut |_| {}).unwrap();
     assert_eq!((report.images, report.made_baseline, report.made_ycc, report.bad_count), (4, 2, 1, 1));
     assert!(report.bad[0].index == 4 && report.bad[0].path.contains("image 4"), "{:?}", report.bad);
@@ -160,7 +161,7 @@ fn restarts_keep_every_pixel() {
     (twelve_bits[frame + 4], arithmetic[frame + 1]) = (12, 0xC9);
     images.extend([reference("rgb.png"), reference("lossless-rgb.jpg"), damaged, twelve_bits, arithmetic]);
 
-    let packing = PackOptions { restarts: true, ..options(RecordFormat::WebDataset) };
+    let packing = options(RecordFormat::WebDataset).restarts(true);
     let out = folder.path().join("train");
     let source = EncodedImages::new(images.iter().cloned().map(|bytes| (bytes, 0)));
     let report = pack(&source, &out, &packing, &mut |_| {}).unwrap();
@@ -198,7 +199,7 @@ fn restarts_leave_smoothed_images_alone() {
     let scan = whole.windows(2).position(|pair| pair == [0xFF, 0xDA]).unwrap();
     let next = *scans.iter().find(|&&at| at > scan).unwrap();
     let first = [&whole[..next], &[0xFF, 0xD9]].concat();
-    let packing = PackOptions { restarts: true, ..options(RecordFormat::WebDataset) };
+    let packing = options(RecordFormat::WebDataset).restarts(true);
     let source = EncodedImages::new([(first.clone(), 0), (whole, 0)]);
     let out = folder.path().join("train");
     assert_eq!(pack(&source, &out, &packing, &mut |_| {}).unwrap().restarts, 1);
@@ -216,9 +217,9 @@ fn crops_are_decoded_by_restarts() {
         small(data_set(&out)).entry_points(EntryPoints::none()).build().unwrap()
     };
     for max_side_px in [None, Some(200)] {
-        let plain = PackOptions { max_side_px, ..options(RecordFormat::TfRecord) };
+        let plain = options(RecordFormat::TfRecord).max_side_px(max_side_px);
         let side = max_side_px.unwrap_or_default();
-        let with = packed(&format!("with-{side}"), PackOptions { restarts: true, ..plain.clone() });
+        let with = packed(&format!("with-{side}"), plain.clone().restarts(true));
         let without = packed(&format!("without-{side}"), plain);
         assert_eq!(delivered(&with, 0), delivered(&without, 0));
         let restarts = |pipeline: &warpfeed::Pipeline| {
@@ -240,9 +241,9 @@ fn entry_points_travel_in_the_images() {
         (report, data_set(&out))
     };
     for (max_side_px, restarts, share) in [(None, false, 0.013), (Some(280), false, 0.013), (None, true, 0.015)] {
-        let plain = PackOptions { max_side_px, restarts, ..options(RecordFormat::TfRecord) };
+        let plain = options(RecordFormat::TfRecord).max_side_px(max_side_px).restarts(restarts);
         let name = format!("{max_side_px:?}-{restarts}");
-        let (report, with) = packed(&format!("with-{name}"), PackOptions { entry_points: true, ..plain.clone() });
+        let (report, with) = packed(&format!("with-{name}"), plain.clone().entry_points(true));
         let (before, without) = packed(&format!("without-{name}"), plain);
         assert_eq!((report.entry_points, before.entry_points), (40, 0));
         let bytes: [usize; 2] =
@@ -254,14 +255,14 @@ fn entry_points_travel_in_the_images() {
             assert!(without[at..] == with[rest..], "all other bytes are the same");
             assert_eq!(decoded(with), decoded(without));
         }
-        let epoch = |source: &dyn Fn() -> Builder, points: EntryPoints| {
+        let epoch = |source: &dyn Fn() -> PipelineBuilder, points: EntryPoints| {
             let pipeline = source().entry_points(points).build().unwrap();
             let batches = delivered(&pipeline, 0);
             let mut epoch = pipeline.epoch(3);
             assert!(epoch.by_ref().all(|batch| batch.is_ok()));
             (batches, epoch.stats().decoded_entry_points)
         };
-        let crops = |source: &Arc<dyn Source>| small(Arc::clone(source)).random_resized_crop(200);
+        let crops = |source: &Arc<dyn Source>| small(Arc::clone(source)).transform(random_resized_crop(200));
         let (want, _) = epoch(&|| crops(&without), EntryPoints::none());
         let (got, used) = epoch(&|| crops(&with), EntryPoints::memory());
         assert!(got == want);
@@ -278,7 +279,7 @@ fn entry_points_are_packed_once_and_only_where_they_fit() {
     let progressive = JpegOptions { progressive: true, orientation: Some(6), ..JpegOptions::default() };
     let images = [encode(JpegOptions::default()), encode(progressive), jpeg(30, 20, 1), b"P5 2 1 255 ab".to_vec()];
     let source = EncodedImages::new(images.iter().cloned().map(|bytes| (bytes, 0)));
-    let packing = PackOptions { entry_points: true, ..options(RecordFormat::WebDataset) };
+    let packing = options(RecordFormat::WebDataset).entry_points(true);
     let out = folder.path().join("train");
     let report = pack(&source, &out, &packing, &mut |_| {}).unwrap();
     assert_eq!((report.images, report.entry_points, report.made_baseline), (4, 2, 1));
@@ -303,7 +304,7 @@ fn shrinking_bounds_the_longer_side_and_leaves_small_images_alone() {
     let turned = JpegOptions { orientation: Some(6), ..JpegOptions::default() };
     let images = [jpeg(100, 40, 1), jpeg(64, 64, 2), encode_jpeg(&image(200, 100, 3), &turned).unwrap()];
     let out = folder.path().join("train");
-    let packing = PackOptions { max_side_px: Some(64), ..options(RecordFormat::TfRecord) };
+    let packing = options(RecordFormat::TfRecord).max_side_px(Some(64));
     let source = EncodedImages::new(images.clone().map(|bytes| (bytes, 0)));
     assert_eq!(pack(&source, &out, &packing, &mut |_| {}).unwrap().shrunk, 2);
     let packed = contents(&data_set(&out));
@@ -341,14 +342,14 @@ fn what_does_not_fit_is_refused() {
     };
     let tar = options(RecordFormat::WebDataset);
     refused(&source, "rec", &options(RecordFormat::RecordIo), "labels up to 16777216");
-    refused(&source, "a", &PackOptions { shard_bytes: 999_999, ..tar.clone() }, "1 MB or more");
-    refused(&source, "a", &PackOptions { quality: 0, ..tar.clone() }, "quality");
-    refused(&source, "a", &PackOptions { workers: 0, ..tar.clone() }, "workers");
-    refused(&source, "a", &PackOptions { workers: 1025, ..tar.clone() }, "workers must be 1 to 1024");
+    refused(&source, "a", &tar.clone().shard_bytes(999_999), "1 MB or more");
+    refused(&source, "a", &tar.clone().quality(0), "quality");
+    refused(&source, "a", &tar.clone().workers(0), "workers");
+    refused(&source, "a", &tar.clone().workers(1025), "workers must be 1 to 1024");
     refused(&source, ".hidden", &tar, "does not start with a dot");
     pack(&source, &folder.path().join("a"), &tar, &mut |_| {}).unwrap();
     pack(&source, &folder.path().join("a"), &tar, &mut |_| {}).unwrap();
-    refused(&source, "a", &PackOptions { quality: 80, ..tar.clone() }, "quality 90, not 80");
+    refused(&source, "a", &tar.clone().quality(80), "quality 90, not 80");
     refused(&large(), "a", &tar, "source fingerprint");
     fs::create_dir(folder.path().join("full")).unwrap();
     fs::write(folder.path().join("full/file"), "").unwrap();
@@ -441,7 +442,7 @@ fn an_interrupted_run_goes_on_only_from_shards_of_the_same_samples() {
 
 /// A source that cannot be read on after some samples, as if the process had been killed there.
 fn breaks(images: EncodedImages, after: u64) -> impl Source {
-    Asking(images, move |index, _: &Want<'_>| match index < after {
+    Asking(images, move |index, _: &ReadRequest<'_>| match index < after {
         true => Ok(()),
         false => Err(Error::Unsupported { feature: "reading on".into(), remedy: "call again".into() }),
     })
@@ -449,7 +450,7 @@ fn breaks(images: EncodedImages, after: u64) -> impl Source {
 
 /// A source whose samples in a range meet an error of the system's.
 fn faulty(images: EncodedImages, at: std::ops::Range<u64>, number: i32) -> impl Source {
-    Asking(images, move |index, _: &Want<'_>| match at.contains(&index) {
+    Asking(images, move |index, _: &ReadRequest<'_>| match at.contains(&index) {
         true => Err(common::cannot_open(index, number)),
         false => Ok(()),
     })
@@ -508,12 +509,12 @@ fn a_source_of_bad_samples_alone_is_refused_early() {
         (BadLimit::Share(0.034), true),
     ] {
         let out = folder.path().join(format!("{limit:?}/train"));
-        let limited = PackOptions { max_bad: Some(limit), ..tar.clone() };
+        let limited = tar.clone().max_bad(Some(limit));
         let packed = pack(&samples(10), &out, &limited, &mut |_| {});
         assert_eq!(packed.is_ok(), fits, "{limit:?}");
         assert!(packed.is_ok_and(|report| report.bad_count == 10) || open(&out).is_err());
     }
-    let wrong = PackOptions { max_bad: Some(BadLimit::Share(2.0)), ..tar };
+    let wrong = tar.max_bad(Some(BadLimit::Share(2.0)));
     assert!(pack(&samples(10), &folder.path().join("wrong"), &wrong, &mut |_| {}).unwrap_err().is_parameter());
 }
 
@@ -680,7 +681,7 @@ fn two_runs_do_not_pack_into_one_folder() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("train");
     let barrier = std::sync::Barrier::new(2);
-    let waits = Asking(large(), |index, _: &Want<'_>| {
+    let waits = Asking(large(), |index, _: &ReadRequest<'_>| {
         if index == 0 {
             barrier.wait(); // It has begun,
             barrier.wait(); // and may go on.
@@ -975,7 +976,7 @@ int rename(const char *from, const char *to) {
 fn together(source: &impl Source, out: &Path, format: RecordFormat, count: u32) -> Vec<PackReport> {
     std::thread::scope(|scope| {
         let rank = |rank| {
-            let options = PackOptions { rank: Some(Rank::new(rank, count).unwrap()), ..options(format) };
+            let options = options(format).rank(Some(Rank::new(rank, count).unwrap()));
             scope.spawn(move || pack(source, out, &options, &mut |_| {}).unwrap())
         };
         let ranks: Vec<_> = (0..count).map(rank).collect();
@@ -1029,7 +1030,7 @@ fn bad_samples_move_no_boundary() {
     let error = pack(
         &damaged(0..40),
         &out("none"),
-        &PackOptions { rank: Some(Rank::default()), ..options(RecordFormat::WebDataset) },
+        &options(RecordFormat::WebDataset).rank(Some(Rank::default())),
         &mut |_| {},
     )
     .unwrap_err();

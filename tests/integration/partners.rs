@@ -46,27 +46,28 @@ fn source(jpegs: &[Vec<u8>]) -> WithFields {
 }
 
 /// Mosaics of four that are mapped, and every other one blended with another, as YOLO's.
-fn builder(jpegs: &[Vec<u8>]) -> Builder {
+fn builder(jpegs: &[Vec<u8>]) -> PipelineBuilder {
     builder_of(jpegs, 4)
 }
 
-fn builder_of(jpegs: &[Vec<u8>], tiles: u32) -> Builder {
+fn builder_of(jpegs: &[Vec<u8>], tiles: u32) -> PipelineBuilder {
     Pipeline::builder(source(jpegs))
         .fields(NAMES)
         .seed(5)
         .batch_size(4)
         .threads(2)
-        .augment(RandomMosaic::new(32).tiles(tiles))
-        .augment(YoloPerspective::new(32))
-        .augment(maybe(0.5, [RandomMixUp::new(32.0).into()]))
-        .augment(random_horizontal_flip(0.5))
+        .transform(RandomMosaic::new(32).tiles(tiles))
+        .transform(YoloPerspective::new(32))
+        .transform(maybe(0.5, [RandomMixUp::new(32.0).into()]))
+        .transform(random_horizontal_flip(0.5))
         .output(DType::U8, Layout::Nhwc)
 }
 
 /// Objects pasted over mirrored images.
-pub fn pasting(jpegs: &[Vec<u8>], paste: impl Into<Transform>) -> Builder {
+pub fn pasting(jpegs: &[Vec<u8>], paste: impl Into<Transform>) -> PipelineBuilder {
     let pipeline = Pipeline::builder(source(jpegs)).fields(NAMES).seed(5).batch_size(4).threads(2);
-    let pipeline = pipeline.augment(random_horizontal_flip(0.5)).augment(paste).resize(Size::new(48, 40));
+    let pipeline =
+        pipeline.transform(random_horizontal_flip(0.5)).transform(paste).transform(Resize::new(Size::new(48, 40)));
     pipeline.output(DType::U8, Layout::Nhwc)
 }
 
@@ -99,7 +100,7 @@ fn made(jpegs: &[Vec<u8>], index: u64, recipe: &[Op]) -> Made {
 }
 
 fn plain(image: Vec<u8>, fields: Fields, ops: &[Op]) -> Made {
-    let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+    let options = ApplyOptions::default().orientation(Orientation::Ignore);
     let (tensor, fields) = apply_with_fields(&image, &fields, ops, &options).unwrap();
     let [_, height, width, _] = tensor.shape();
     Made { size: Size::new(width as u32, height as u32), rgb: tensor.as_bytes().unwrap().to_vec(), fields }
@@ -305,8 +306,8 @@ fn objects_that_cover_little_are_pasted() {
     }
     assert!(pastes > 2);
     // Later draws see what was pasted.
-    let mixup = Pipeline::builder(source(&jpegs)).fields(NAMES).seed(5).batch_size(4).augment(RandomMosaic::new(32));
-    let mixup = mixup.augment(YoloCopyPaste::new(0.8).mode(CopyPasteMode::Mixup)).augment(YoloPerspective::new(64));
+    let mixup = Pipeline::builder(source(&jpegs)).fields(NAMES).seed(5).batch_size(4).transform(RandomMosaic::new(32));
+    let mixup = mixup.transform(YoloCopyPaste::new(0.8).mode(CopyPasteMode::Mixup)).transform(YoloPerspective::new(64));
     let mixup = mixup.output(DType::U8, Layout::Nhwc).build().unwrap();
     let (mut pastes, mut dropped) = (0, 0);
     for (index, bytes, fields) in delivered(&mixup, 2) {
@@ -335,21 +336,27 @@ fn equal_by_hand(jpegs: &[Vec<u8>], pipeline: &Pipeline, index: u64, bytes: &[u8
 fn what_pasting_needs_is_asked_for() {
     let jpegs = jpegs(4);
     let builder = |names: &[&'static str]| {
-        Pipeline::builder(source(&jpegs)).fields(names.iter().copied()).augment(RandomCopyPaste::new())
+        Pipeline::builder(source(&jpegs)).fields(names.iter().copied()).transform(RandomCopyPaste::new())
     };
-    let error = builder(&["boxes", "labels"]).center_crop(8).build().unwrap().epoch(0).find_map(Result::err).unwrap();
+    let error = builder(&["boxes", "labels"])
+        .transform(CenterCrop::new(8))
+        .build()
+        .unwrap()
+        .epoch(0)
+        .find_map(Result::err)
+        .unwrap();
     assert!(!error.is_bad_sample() && error.to_string().contains("masks"), "{error}");
     // Which objects a paste leaves is not known when recipes are drawn.
     for late in [RandomIouCrop::new().into(), maybe(0.5, [RandomCopyPaste::new().into()])] {
-        let error = builder(&NAMES).augment(late).center_crop(8).build().unwrap_err();
+        let error = builder(&NAMES).transform(late).transform(CenterCrop::new(8)).build().unwrap_err();
         assert!(error.is_parameter() && error.to_string().contains("before random_copy_paste"), "{error}");
     }
-    let tiles = builder(&NAMES).augment(RandomMosaic::new(24)).output(DType::U8, Layout::Nhwc).build().unwrap();
+    let tiles = builder(&NAMES).transform(RandomMosaic::new(24)).output(DType::U8, Layout::Nhwc).build().unwrap();
     for (index, bytes, fields) in delivered(&tiles, 2) {
         equal_by_hand(&jpegs, &tiles, index, &bytes, &fields);
     }
-    let before = Pipeline::builder(source(&jpegs)).fields(NAMES).augment(RandomIouCrop::new());
-    before.augment(RandomCopyPaste::new()).center_crop(8).build().unwrap();
+    let before = Pipeline::builder(source(&jpegs)).fields(NAMES).transform(RandomIouCrop::new());
+    before.transform(RandomCopyPaste::new()).transform(CenterCrop::new(8)).build().unwrap();
     let paste = CopyPaste::new(Part::new(1)).into();
     assert!(apply(&jpegs[0], &[paste], &ApplyOptions::default()).unwrap_err().to_string().contains("copy_paste"));
 }
@@ -362,7 +369,7 @@ fn neither_threads_nor_caches_nor_ranks_matter() {
     check_others(&|| pasting(&jpegs, YoloCopyPaste::new(1.0)));
 }
 
-fn check_others(builder: &dyn Fn() -> Builder) {
+fn check_others(builder: &dyn Fn() -> PipelineBuilder) {
     let expected = delivered(&builder().build().unwrap(), 0);
     let other = [
         builder().threads(0).batch_size(3),
@@ -400,7 +407,7 @@ fn a_bad_partner_falls_under_the_policy() {
         let recipe = pipeline.recipe(0, index).unwrap();
         recipe.iter().any(|op| matches!(op, Op::Mosaic(op) if op.parts.iter().any(|part| part.sample == 3)))
     };
-    let builder = Pipeline::builder(source(&jpegs)).fields(NAMES).seed(1).augment(RandomMosaic::new(16)).threads(2);
+    let builder = Pipeline::builder(source(&jpegs)).fields(NAMES).seed(1).transform(RandomMosaic::new(16)).threads(2);
     let pipeline = builder.clone().on_error(OnError::Skip).build().unwrap();
     let good: Vec<u64> = (0..8).filter(|index| *index != 3 && !needs(&pipeline, *index)).collect();
     assert!((1..7).contains(&good.len()), "{good:?}");
@@ -420,7 +427,7 @@ fn a_bad_partner_falls_under_the_policy() {
 fn mosaics_are_closed_by_the_schedule() {
     let jpegs = jpegs(6);
     let tiles = ByEpoch::new(RandomMosaic::new(32)).then(2, Letterbox::new(32));
-    let builder = Pipeline::builder(source(&jpegs)).fields(NAMES).augment(tiles).augment(YoloPerspective::new(32));
+    let builder = Pipeline::builder(source(&jpegs)).fields(NAMES).transform(tiles).transform(YoloPerspective::new(32));
     let pipeline = builder.build().unwrap();
     for (epoch, open) in [(0, true), (1, true), (2, false), (9, false)] {
         let recipe = pipeline.recipe(epoch, 0).unwrap();
@@ -435,19 +442,19 @@ fn what_no_data_set_stands_behind_is_refused() {
     let blend: Op = MixUp::new(0.5, Part::new(1)).into();
     let error = apply(&jpegs[0], std::slice::from_ref(&blend), &ApplyOptions::default()).unwrap_err().to_string();
     assert!(error.contains("mix_up") && error.contains("pipeline"), "{error}");
-    let error = Pipeline::builder(source(&jpegs)).augment(blend).center_crop(8).build().unwrap_err();
+    let error = Pipeline::builder(source(&jpegs)).transform(blend).transform(CenterCrop::new(8)).build().unwrap_err();
     assert!(error.is_parameter() && error.to_string().contains("mix_up"), "{error}");
-    let many = (0..4).fold(Pipeline::builder(source(&jpegs)), |builder, _| builder.augment(RandomMosaic::new(8)));
+    let many = (0..4).fold(Pipeline::builder(source(&jpegs)), |builder, _| builder.transform(RandomMosaic::new(8)));
     assert!(many.build().unwrap_err().to_string().contains("256"));
     let error = RandomMosaic::new(8).tiles(5);
-    assert!(Pipeline::builder(source(&jpegs)).augment(error).build().unwrap_err().to_string().contains("4 or 9"));
+    assert!(Pipeline::builder(source(&jpegs)).transform(error).build().unwrap_err().to_string().contains("4 or 9"));
     // A canvas alone needs nobody.
     let canvas = [Mosaic::new(90).at([3, 5]).into()];
     assert_eq!(apply(&jpegs[0], &canvas, &ApplyOptions::default()).unwrap().shape(), [1, 90, 90, 3]);
-    let memory = |builder: Builder| builder.build().unwrap().memory();
+    let memory = |builder: PipelineBuilder| builder.build().unwrap().memory();
     let (one, four) = (
-        memory(Pipeline::builder(source(&jpegs)).center_crop(8)),
-        memory(Pipeline::builder(source(&jpegs)).augment(RandomMosaic::new(8))),
+        memory(Pipeline::builder(source(&jpegs)).transform(CenterCrop::new(8))),
+        memory(Pipeline::builder(source(&jpegs)).transform(RandomMosaic::new(8))),
     );
     assert!(four.images_bytes > one.images_bytes && four.encoded_bytes > one.encoded_bytes);
 }

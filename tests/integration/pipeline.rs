@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
+use warpfeed::ops::Resize;
 use warpfeed::{
-    ApplyOptions, BadLimit, Batch, Builder, DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout,
-    OnError, Orientation, Partition, Pipeline, Result, Strategy, Target, TargetSpec, Tensor, apply,
+    ApplyOptions, BadLimit, Batch, DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout, OnError,
+    Orientation, Partition, Pipeline, PipelineBuilder, Result, Strategy, Target, TargetSpec, Tensor, apply,
     image::{ChromaSampling, Image, JpegOptions, Rect, Size, encode_jpeg},
     ops::{
         Brightness, CenterCrop, Contrast, Crop, Custom, CustomTransform, Dilate, Erase, Erode, Fill, GaussianBlur,
@@ -18,7 +19,7 @@ use warpfeed::{
         random_crop, random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip,
         random_resized_crop, random_rotation, random_vertical_flip, repeat,
     },
-    source::{Compose, EncodedImages, MAX_ENCODED_BYTES, Sample, Source, Want},
+    source::{EncodedImages, MAX_ENCODED_BYTES, ReadRequest, Sample, Source, SourceExt},
 };
 use warpfeed_bench::run::{RunReport, run};
 
@@ -68,7 +69,7 @@ fn seeds_and_epochs_make_other_orders_and_pixels() {
     }
     // Without shuffling the seed is that of the pixels alone.
     let in_order = |seed| {
-        let builder = Pipeline::builder(images.clone()).seed(seed).augment(random_resized_crop(Size::new(24, 20)));
+        let builder = Pipeline::builder(images.clone()).seed(seed).transform(random_resized_crop(Size::new(24, 20)));
         delivered(&builder.build().unwrap(), 0)
     };
     let (one, two) = (in_order(1), in_order(2));
@@ -86,7 +87,7 @@ fn shards_are_parts_of_the_whole() {
         for index in 0..count {
             let partition = small(images.clone()).partition(Partition::new(index, count).unwrap()).build().unwrap();
             let own = delivered(&partition, 2);
-            assert_eq!(Some(own.len() as u64), partition.len());
+            assert_eq!(Some(own.len() as u64), partition.num_samples());
             for (turn, sample) in own.into_iter().enumerate() {
                 assert_eq!(merged[turn * count as usize + index as usize].replace(sample), None);
             }
@@ -133,7 +134,7 @@ fn a_limit_ends_epochs_early() {
     for limit in [0, 1, 5, 7, 13, 14, u64::MAX] {
         let pipeline = small(images.clone()).limit(limit).build().unwrap();
         let count = limit.min(13);
-        assert_eq!((pipeline.len(), pipeline.is_empty()), (Some(count), count == 0));
+        assert_eq!((pipeline.num_samples(), pipeline.is_empty()), (Some(count), count == 0));
         assert_eq!(delivered(&pipeline, 0), whole[..count as usize], "limit {limit}");
         let dropping = small(images.clone()).limit(limit).last_batch(LastBatch::Drop).build();
         match dropping {
@@ -173,8 +174,9 @@ fn an_epoch_knows_how_many_batches_are_left() {
 
 #[test]
 fn a_batch_has_no_more_memory_than_an_epoch_has_samples() {
-    let memory = |change: fn(Builder) -> Builder| {
-        let builder = Pipeline::builder(source(10)).resize(Size::new(8, 8)).output(DType::U8, Layout::Nhwc);
+    let memory = |change: fn(PipelineBuilder) -> PipelineBuilder| {
+        let builder =
+            Pipeline::builder(source(10)).transform(Resize::new(Size::new(8, 8))).output(DType::U8, Layout::Nhwc);
         change(builder.batch_size(1 << 20)).build().unwrap().memory().batch_bytes
     };
     assert_eq!(memory(|builder| builder), 10 * 192);
@@ -369,7 +371,7 @@ fn too_many_bad_samples_end_the_epoch_at_the_same_batch_for_any_number_of_thread
         for policy in [OnError::Skip, OnError::Substitute] {
             for threads in [0, 1, 3] {
                 let source = WithBad { good: source(23), bad: bad.clone() };
-                let builder = Pipeline::builder(source).center_crop(8).batch_size(5).threads(threads);
+                let builder = Pipeline::builder(source).transform(CenterCrop::new(8)).batch_size(5).threads(threads);
                 let mut epoch = builder.on_error(policy).max_bad(limit).build().unwrap().epoch(0);
                 let good = epoch.by_ref().take_while(Result::is_ok).count();
                 assert_eq!(good, batches.unwrap_or(5), "{limit:?} {policy:?}, {threads} threads");
@@ -382,11 +384,12 @@ fn too_many_bad_samples_end_the_epoch_at_the_same_batch_for_any_number_of_thread
 #[cfg(target_os = "linux")]
 fn what_every_sample_would_meet_is_no_samples_fault() {
     let end = |number, at: fn(u64) -> bool, policy| {
-        let source = Asking(source(20), move |index, _: &Want<'_>| match at(index) {
+        let source = Asking(source(20), move |index, _: &ReadRequest<'_>| match at(index) {
             true => Err(common::cannot_open(index, number)),
             false => Ok(()),
         });
-        let pipeline = Pipeline::builder(source).center_crop(8).batch_size(5).threads(1).on_error(policy).build();
+        let pipeline =
+            Pipeline::builder(source).transform(CenterCrop::new(8)).batch_size(5).threads(1).on_error(policy).build();
         let mut epoch = pipeline.unwrap().epoch(0);
         let error = epoch.find_map(Result::err).map(|error| error.to_string());
         (error, epoch.stats())
@@ -417,7 +420,7 @@ fn a_wrong_parameter_is_not_skipped() {
     let outside = ResizedCrop::new(Rect { x: 0, y: 0, width: 60, height: 60 }, 8);
     for policy in [OnError::Fail, OnError::Skip, OnError::Substitute] {
         let pipeline = Pipeline::builder(EncodedImages::new([(jpeg(50, 70, 1), 0)]))
-            .augment(outside)
+            .transform(outside)
             .on_error(policy)
             .build()
             .unwrap();
@@ -455,7 +458,7 @@ impl Source for Panicking {
     fn len(&self) -> u64 {
         self.good.len()
     }
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         self.at(Panic::Read, index);
         self.good.read(index, want, sample)?;
         // A name is asked for only where something is wrong.
@@ -475,7 +478,11 @@ impl Source for Panicking {
 }
 
 /// Runs an epoch to its error, then, disarmed, another that must be right.
-fn ends_in_an_error_and_works_again(builder: impl Fn() -> Builder, armed: &AtomicBool, want: &[Delivered]) -> Error {
+fn ends_in_an_error_and_works_again(
+    builder: impl Fn() -> PipelineBuilder,
+    armed: &AtomicBool,
+    want: &[Delivered],
+) -> Error {
     let pipeline = builder().build().unwrap();
     let mut error = None;
     for turn in 0..3 {
@@ -566,7 +573,7 @@ fn a_wrong_custom_operation_is_an_error() {
                 let builder = || {
                     let wrong = Wrong { armed: Arc::clone(&armed), ops };
                     let builder = small(good.clone()).strategy(strategy).on_error(policy);
-                    if at_end { builder.augment(wrong) } else { before(wrong, good.clone(), strategy, policy) }
+                    if at_end { builder.transform(wrong) } else { before(wrong, good.clone(), strategy, policy) }
                 };
                 let error = if at_end {
                     ends_in_an_error_and_works_again(builder, &armed, &want)
@@ -582,9 +589,9 @@ fn a_wrong_custom_operation_is_an_error() {
     }
 }
 
-fn before(op: impl Into<Transform>, source: EncodedImages, strategy: Strategy, policy: OnError) -> Builder {
+fn before(op: impl Into<Transform>, source: EncodedImages, strategy: Strategy, policy: OnError) -> PipelineBuilder {
     let builder = Pipeline::builder(source).batch_size(4).threads(2).strategy(strategy).on_error(policy);
-    builder.augment(op).augment(random_resized_crop(Size::new(24, 20)))
+    builder.transform(op).transform(random_resized_crop(Size::new(24, 20)))
 }
 
 /// One that does it right: its pixels are those of its operations, whatever the strategy, and its draws are its own.
@@ -605,10 +612,10 @@ fn a_custom_operation_does_its_work() {
         }
     }
     let build = |strategy, custom: bool| {
-        let builder = Pipeline::builder(source(9)).strategy(strategy).augment(random_rotation(-9.0..=9.0));
-        let builder = if custom { builder.augment(Darken) } else { builder };
-        let builder = builder.augment(random_resized_crop(Size::new(24, 20)));
-        let builder = if custom { builder.augment(Darken) } else { builder };
+        let builder = Pipeline::builder(source(9)).strategy(strategy).transform(random_rotation(-9.0..=9.0));
+        let builder = if custom { builder.transform(Darken) } else { builder };
+        let builder = builder.transform(random_resized_crop(Size::new(24, 20)));
+        let builder = if custom { builder.transform(Darken) } else { builder };
         builder.build().unwrap()
     };
     let fused = digest(&build(Strategy::Fused, true), 1);
@@ -639,7 +646,7 @@ fn a_custom_transform_sees_index_label_and_target() {
     let labels: Vec<u32> = (0..10).filter_map(|index| images.label(index)).collect();
     for transform in [Transform::from(Told), maybe(1.0, [Told.into()])] {
         let builder = small(Arc::clone(&images)).shuffle(3).batch_size(4).last_batch(LastBatch::Pad);
-        let builder = builder.augment(transform).targets(TargetSpec::floats(1).field("weight"));
+        let builder = builder.transform(transform).targets(TargetSpec::floats(1).field("weight"));
         let pipeline = builder.build().unwrap();
         for batch in pipeline.epoch(1) {
             let mut batch = batch.unwrap();
@@ -681,7 +688,7 @@ fn a_custom_transform_may_change_the_size() {
     }
     let build = |size, strategy| {
         let builder = Pipeline::builder(source(9)).strategy(strategy);
-        builder.augment(Thumbnail { size }).augment(random_horizontal_flip(0.5)).build().unwrap()
+        builder.transform(Thumbnail { size }).transform(random_horizontal_flip(0.5)).build().unwrap()
     };
     for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
         let pipeline = build(Size::new(8, 6), strategy);
@@ -713,7 +720,7 @@ impl Source for Watched {
     fn len(&self) -> u64 {
         self.good.len() * 1000
     }
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         self.reads.fetch_add(1, SeqCst);
         if let Ok(task) = std::fs::read_link("/proc/thread-self") {
             self.readers.lock().unwrap().insert(std::path::Path::new("/proc").join(task));
@@ -866,7 +873,7 @@ fn without_threads_the_consumer_makes_each_batch_when_it_asks() {
 // ---- what build() refuses ----
 
 /// A change to a builder, and a word of what is refused and of what is allowed.
-type Refused = (fn(Builder) -> Builder, &'static str, &'static str);
+type Refused = (fn(PipelineBuilder) -> PipelineBuilder, &'static str, &'static str);
 
 #[test]
 fn wrong_parameters_are_refused_with_what_is_allowed() {
@@ -877,15 +884,15 @@ fn wrong_parameters_are_refused_with_what_is_allowed() {
         (|b| b.batch_size(0), "batch_size", "1 to 1048576"),
         (|b| b.prefetch(0), "prefetch", "1 to "),
         (|b| b.max_pixels(0), "max_pixels", "1 or more"),
-        (|b| b.resize_shorter(32), "operations", "end with a resize to a width and height"),
-        (|b| b.augment(maybe(0.5, [CenterCrop::new(4).into()])), "operations", "the same size"),
+        (|b| b.transform(Resize::shorter_side(32)), "operations", "end with a resize to a width and height"),
+        (|b| b.transform(maybe(0.5, [CenterCrop::new(4).into()])), "operations", "the same size"),
         (
-            |b| b.augment(one_of([random_resized_crop(4), random_crop(Size::new(5, 4), 0)])),
+            |b| b.transform(one_of([random_resized_crop(4), random_crop(Size::new(5, 4), 0)])),
             "operations",
             "the same size",
         ),
-        (|b| b.augment(turn(true)), "operations", "the same size"),
-        (|b| b.normalize([0.0; 3], [1.0; 3]).augment(Hflip), "hflip", "before normalize"),
+        (|b| b.transform(turn(true)), "operations", "the same size"),
+        (|b| b.normalize([0.0; 3], [1.0; 3]).transform(Hflip), "hflip", "before normalize"),
         (|b| b.normalize([0.0; 3], [1.0; 3]).normalize([0.0; 3], [1.0; 3]), "normalize", "once"),
         (|b| b.normalize([0.0; 3], [1.0; 3]).output(DType::U8, Layout::Nhwc), "u8", "f32, f16 or bf16"),
         (|b| b.normalize([0.0; 3], [1.0, 0.0, 1.0]), "std", "above 0"),
@@ -895,40 +902,45 @@ fn wrong_parameters_are_refused_with_what_is_allowed() {
         (|b| b.last_batch(LastBatch::Drop).batch_size(4), "batch_size", "at most 3"),
         (|b| b.max_bad(BadLimit::Share(f64::NAN)), "max_bad", "a share of 0 to 1"),
         (|b| b.normalize([f32::NAN, 0.0, 0.0], [1.0; 3]), "mean", "from -3 to 3"),
-        (|b| b.augment(repeat(2, [Normalize::new([0.0; 3], [1.0; 3]).into()])), "normalize", "outside"),
-        (|b| b.augment(random_horizontal_flip(2.0)), "random_horizontal_flip: p", "0 to 1"),
-        (|b| b.augment(random_vertical_flip(-0.1)), "random_vertical_flip: p", "0 to 1"),
-        (|b| b.augment(random_grayscale(NAN)), "random_grayscale: p", "0 to 1"),
-        (|b| b.augment(random_rotation(-5.0..=NAN)), "degrees", "rising range"),
-        (|b| b.augment(random_rotation(5.0..=-5.0)), "degrees", "rising range"),
-        (|b| b.augment(random_rotation(0.0..=f64::INFINITY)), "degrees", "rising range"),
-        (|b| b.augment(gaussian_blur(4, 0.1..=2.0)), "kernel", "odd"),
-        (|b| b.augment(gaussian_blur(0, 0.1..=2.0)), "kernel", "odd"),
-        (|b| b.augment(gaussian_blur(5, 0.0..=2.0)), "sigma", "rising range"),
-        (|b| b.augment(random_dilation(0..=3)), "kernel", "1 to 255"),
-        (|b| b.augment(random_erosion(3..=256)), "kernel", "1 to 255"),
-        (|b| b.augment(color_jitter(0.1, 0.1, 0.1, 0.6)), "hue", "-0.5 to 0.5"),
-        (|b| b.augment(color_jitter(NAN, 0.0, 0.0, 0.0)), "brightness", "rising range"),
-        (|b| b.augment(random_erasing(1.5)), "random_erasing: p", "0 to 1"),
-        (|b| b.augment(one_of([])), "one_of", "at least one"),
-        (|b| b.augment(maybe(7.0, [])), "maybe: p", "0 to 1"),
-        (|b| b.repeat(1001, [Hflip.into()]), "repeat: n", "0 to 1000"),
-        (|b| b.repeat(1000, [repeat(1000, [repeat(1000, [Hflip.into()])])]), "operations", "100000 operations"),
-        (|b| b.random_resized_crop(0), "width", "1 to 65535"),
+        (|b| b.transform(repeat(2, [Normalize::new([0.0; 3], [1.0; 3]).into()])), "normalize", "outside"),
+        (|b| b.transform(random_horizontal_flip(2.0)), "random_horizontal_flip: p", "0 to 1"),
+        (|b| b.transform(random_vertical_flip(-0.1)), "random_vertical_flip: p", "0 to 1"),
+        (|b| b.transform(random_grayscale(NAN)), "random_grayscale: p", "0 to 1"),
+        (|b| b.transform(random_rotation(-5.0..=NAN)), "degrees", "rising range"),
+        (|b| b.transform(random_rotation(5.0..=-5.0)), "degrees", "rising range"),
+        (|b| b.transform(random_rotation(0.0..=f64::INFINITY)), "degrees", "rising range"),
+        (|b| b.transform(gaussian_blur(4, 0.1..=2.0)), "kernel", "odd"),
+        (|b| b.transform(gaussian_blur(0, 0.1..=2.0)), "kernel", "odd"),
+        (|b| b.transform(gaussian_blur(5, 0.0..=2.0)), "sigma", "rising range"),
+        (|b| b.transform(random_dilation(0..=3)), "kernel", "1 to 255"),
+        (|b| b.transform(random_erosion(3..=256)), "kernel", "1 to 255"),
+        (|b| b.transform(color_jitter(0.1, 0.1, 0.1, 0.6)), "hue", "-0.5 to 0.5"),
+        (|b| b.transform(color_jitter(NAN, 0.0, 0.0, 0.0)), "brightness", "rising range"),
+        (|b| b.transform(random_erasing(1.5)), "random_erasing: p", "0 to 1"),
+        (|b| b.transform(one_of([])), "one_of", "at least one"),
+        (|b| b.transform(maybe(7.0, [])), "maybe: p", "0 to 1"),
+        (|b| b.transform(repeat(1001, [Hflip.into()])), "repeat: n", "0 to 1000"),
+        (
+            |b| b.transform(repeat(1000, [repeat(1000, [repeat(1000, [Hflip.into()])])])),
+            "operations",
+            "100000 operations",
+        ),
+        (|b| b.transform(random_resized_crop(0)), "width", "1 to 65535"),
     ];
     for (number, (change, what, allowed)) in cases.into_iter().enumerate() {
-        let builder = change(if (4..=7).contains(&number) { blank() } else { blank().resize(Size::new(8, 8)) });
+        let builder =
+            change(if (4..=7).contains(&number) { blank() } else { blank().transform(Resize::new(Size::new(8, 8))) });
         let error = builder.build().expect_err(what);
         assert!(error.is_parameter(), "{error}");
         let text = error.to_string();
         assert!(text.contains(what) && text.contains(allowed), "case {number}: {text}");
     }
-    let error = blank().batch_size(1 << 20).resize(Size::new(60_000, 60_000)).build().unwrap_err();
+    let error = blank().batch_size(1 << 20).transform(Resize::new(Size::new(60_000, 60_000))).build().unwrap_err();
     assert!(matches!(error, Error::Limits { .. }) && error.to_string().contains("smaller batch_size"), "{error}");
     let error = blank().build().unwrap_err().to_string();
     assert!(error.contains("end with a resize"), "{error}");
     for index in [0, 3] {
-        let error = blank().resize(Size::new(8, 8)).device(Device::Cuda(index)).build().unwrap_err();
+        let error = blank().transform(Resize::new(Size::new(8, 8))).device(Device::Cuda(index)).build().unwrap_err();
         assert!(error.is_device() && error.to_string().contains(&format!("CUDA device {index}")), "{error}");
     }
 }
@@ -940,7 +952,11 @@ fn turn(expand: bool) -> Transform {
 #[test]
 fn memory_is_stated_exactly() {
     for (dtype, bytes) in [(DType::F32, 4), (DType::F16, 2), (DType::Bf16, 2), (DType::U8, 1)] {
-        let builder = Pipeline::builder(source(10)).resize(Size::new(31, 17)).batch_size(7).prefetch(3).threads(2);
+        let builder = Pipeline::builder(source(10))
+            .transform(Resize::new(Size::new(31, 17)))
+            .batch_size(7)
+            .prefetch(3)
+            .threads(2);
         let pipeline = builder.max_pixels(1000).output(dtype, Layout::Nhwc).shuffle(1).build().unwrap();
         let memory = pipeline.memory();
         assert_eq!(memory.batch_bytes, 7 * 31 * 17 * 3 * bytes);
@@ -950,7 +966,7 @@ fn memory_is_stated_exactly() {
         assert_eq!(memory.encoded_bytes, 2 * MAX_ENCODED_BYTES);
         assert_eq!(memory.order_bytes, 40);
     }
-    let builder = Pipeline::builder(source(10)).resize(Size::new(31, 17)).batch_size(7);
+    let builder = Pipeline::builder(source(10)).transform(Resize::new(Size::new(31, 17))).batch_size(7);
     let pipeline = builder.build().unwrap();
     assert_eq!(pipeline.memory().order_bytes, 0);
     let batch = pipeline.epoch(0).next().unwrap().unwrap();
@@ -962,7 +978,7 @@ fn memory_is_stated_exactly() {
 #[test]
 fn images_over_the_limit_are_bad_samples() {
     let images = || EncodedImages::new([(jpeg(50, 40, 1), 0), (jpeg(51, 40, 1), 1), (jpeg(40, 50, 1), 2)]);
-    let builder = || Pipeline::builder(images()).resize(Size::new(8, 8)).max_pixels(2000);
+    let builder = || Pipeline::builder(images()).transform(Resize::new(Size::new(8, 8))).max_pixels(2000);
     let error = builder().build().unwrap().epoch(0).next().unwrap().unwrap_err();
     let text = error.to_string();
     assert!(error.is_bad_sample() && text.contains("2040") && text.contains("2000") && text.contains("max_pixels"));
@@ -971,7 +987,12 @@ fn images_over_the_limit_are_bad_samples() {
     // On the way too, before the memory is taken, and the same for all strategies.
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
         let builder = Pipeline::builder(EncodedImages::new([(jpeg(40, 40, 1), 0)])).strategy(strategy);
-        let growing = builder.max_pixels(1 << 16).repeat(7, [grow()]).resize(Size::new(8, 8)).build().unwrap();
+        let growing = builder
+            .max_pixels(1 << 16)
+            .transform(repeat(7, [grow()]))
+            .transform(Resize::new(Size::new(8, 8)))
+            .build()
+            .unwrap();
         let error = growing.epoch(0).next().unwrap().unwrap_err();
         assert!(error.is_bad_sample() && error.to_string().contains("max_pixels"), "{strategy:?}: {error}");
     }
@@ -986,7 +1007,8 @@ fn truncated_images_are_bad_unless_accepted() {
     let whole = jpeg(60, 50, 2);
     let cut = whole[..whole.len() * 2 / 3].to_vec();
     let images = || EncodedImages::new([(whole.clone(), 0), (cut.clone(), 1)]);
-    let builder = || Pipeline::builder(images()).resize(Size::new(60, 50)).output(DType::U8, Layout::Nhwc);
+    let builder =
+        || Pipeline::builder(images()).transform(Resize::new(Size::new(60, 50))).output(DType::U8, Layout::Nhwc);
     let error = builder().build().unwrap().epoch(0).next().unwrap().unwrap_err().to_string();
     assert!(error.contains("sample 1") && error.contains("truncated"), "{error}");
     let batch = builder().accept_truncated(true).build().unwrap().epoch(0).next().unwrap().unwrap();
@@ -996,7 +1018,7 @@ fn truncated_images_are_bad_unless_accepted() {
     assert_ne!(good[row * 49..], bad[row * 49..], "the bottom is not");
     // Also where the recipe needs nothing of what is missing.
     let top = Crop::new(0, 0, Size::new(16, 4));
-    let strict = Pipeline::builder(images()).augment(top);
+    let strict = Pipeline::builder(images()).transform(top);
     assert!(strict.build().unwrap().epoch(0).next().unwrap().is_err());
 }
 
@@ -1009,8 +1031,12 @@ fn orientation_is_applied_unless_ignored() {
     };
     let pixels = |orientation, width, height| -> Vec<Vec<u8>> {
         let builder = Pipeline::builder(EncodedImages::new((1..=8).map(tagged))).orientation(orientation);
-        let pipeline =
-            builder.center_crop(20).resize(Size::new(width, height)).output(DType::U8, Layout::Nhwc).build().unwrap();
+        let pipeline = builder
+            .transform(CenterCrop::new(20))
+            .transform(Resize::new(Size::new(width, height)))
+            .output(DType::U8, Layout::Nhwc)
+            .build()
+            .unwrap();
         delivered(&pipeline, 0).into_iter().map(|s| s.bytes).collect()
     };
     let (applied, ignored) = (pixels(Orientation::Apply, 20, 20), pixels(Orientation::Ignore, 20, 20));
@@ -1041,8 +1067,8 @@ fn orientation_is_applied_unless_ignored() {
 /// The recipes of one image in many epochs.
 fn recipes(size: Size, ops: impl IntoIterator<Item = Transform>, count: u64) -> Vec<Vec<Op>> {
     let images = EncodedImages::new([(jpeg(size.width, size.height, 1), 0)]);
-    let builder = ops.into_iter().fold(Pipeline::builder(images), Builder::augment);
-    let pipeline = builder.resize(Size::new(4, 4)).build().unwrap();
+    let builder = ops.into_iter().fold(Pipeline::builder(images), PipelineBuilder::transform);
+    let pipeline = builder.transform(Resize::new(Size::new(4, 4))).build().unwrap();
     let mut recipes: Vec<Vec<Op>> = (0..count).map(|epoch| pipeline.recipe(epoch, 0).unwrap()).collect();
     for recipe in &mut recipes {
         assert_eq!(recipe.pop().map(|op| op.name()), Some("resize"));
@@ -1282,7 +1308,7 @@ fn a_resize_of_rows_after_one_of_columns() {
     let crop = Crop::new(10, 3, 8);
     let build = |strategy| {
         let builder = Pipeline::builder(images.clone()).threads(1).strategy(strategy);
-        builder.resize(Size::new(20, 30)).augment(crop).build().unwrap()
+        builder.transform(Resize::new(Size::new(20, 30))).transform(crop).build().unwrap()
     };
     assert_eq!(delivered(&build(Strategy::Fused), 0), delivered(&build(Strategy::Sequential), 0));
 }
@@ -1303,12 +1329,16 @@ fn any_pipeline_can_be_replayed() {
         let end = random.within(0, 1);
         let build = |strategy| {
             let builder = Pipeline::builder(images.clone()).seed(case).batch_size(4).threads(2).strategy(strategy);
-            let builder = ops.iter().cloned().fold(builder.orientation(orientation), Builder::augment);
-            let builder = if end == 0 { builder.resize(Size::new(13, 11)) } else { builder.random_resized_crop(12) };
+            let builder = ops.iter().cloned().fold(builder.orientation(orientation), PipelineBuilder::transform);
+            let builder = if end == 0 {
+                builder.transform(Resize::new(Size::new(13, 11)))
+            } else {
+                builder.transform(random_resized_crop(12))
+            };
             let builder = if case % 2 == 0 {
                 builder.output(DType::U8, Layout::Nhwc)
             } else {
-                builder.normalize(IMAGENET_MEAN, IMAGENET_STD).augment(random_erasing(0.5))
+                builder.normalize(IMAGENET_MEAN, IMAGENET_STD).transform(random_erasing(0.5))
             };
             builder.build().unwrap()
         };
@@ -1319,7 +1349,7 @@ fn any_pipeline_can_be_replayed() {
             let recipe = fused.recipe(1, sample.index).unwrap();
             let bytes = images.encoded(sample.index).unwrap();
             // The recipe holds the orientation already.
-            let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+            let options = ApplyOptions::default().orientation(Orientation::Ignore);
             let replayed = apply(&bytes, &recipe, &options).unwrap();
             let written = serde_json::to_string(&recipe).unwrap();
             assert!(replayed.as_bytes().unwrap() == sample.bytes, "case {case}, sample {}: {written}", sample.index);

@@ -3,10 +3,11 @@
 use crate::common::ragged::{builder, delivered, images, padded_images};
 use crate::common::{WithBad, jpeg, source};
 use std::collections::BTreeSet;
+use warpfeed::ops::Resize;
 use warpfeed::{
-    ApplyOptions, Builder, DType, Error, ImageCache, LastBatch, Layout, Mix, OnError, Orientation, Partition, Pipeline,
-    RaggedPipeline, Result, Strategy, TargetSpec, apply, prelude::random_resized_crop, source::EncodedImages,
-    source::Source, view,
+    ApplyOptions, DType, Error, ImageCache, LastBatch, Layout, Mix, OnError, Orientation, Partition, Pipeline,
+    PipelineBuilder, RaggedPipeline, Result, Strategy, TargetSpec, apply, prelude::random_resized_crop,
+    source::EncodedImages, source::Source, view,
 };
 
 #[test]
@@ -14,7 +15,7 @@ fn every_image_is_its_recipe_alone() {
     let source = source(23);
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
         let pipeline = builder(source.clone()).strategy(strategy).build_ragged().unwrap();
-        let options = ApplyOptions { strategy, orientation: Orientation::Ignore, ..ApplyOptions::default() };
+        let options = ApplyOptions::default().strategy(strategy).orientation(Orientation::Ignore);
         let all = delivered(pipeline.epoch(3));
         let mut shapes = BTreeSet::new();
         for (index, label, shape, bytes) in &all {
@@ -109,7 +110,7 @@ fn a_padded_batch_is_the_ragged_images_in_one_tensor() {
 
 #[test]
 fn what_needs_one_size_is_refused() {
-    let refused = |builder: Builder, what: &str| {
+    let refused = |builder: PipelineBuilder, what: &str| {
         let error = builder.build_ragged().unwrap_err();
         assert!(error.is_parameter() && error.to_string().contains(what), "{error}");
     };
@@ -119,7 +120,8 @@ fn what_needs_one_size_is_refused() {
     let error = builder(source(6)).build().unwrap_err();
     assert!(error.to_string().contains("build_ragged"), "{error}");
     // An image that grows beyond the limit is a bad sample.
-    let grown = Pipeline::builder(source(1)).resize_shorter(3_000).max_pixels(100_000).build_ragged().unwrap();
+    let grown =
+        Pipeline::builder(source(1)).transform(Resize::shorter_side(3_000)).max_pixels(100_000).build_ragged().unwrap();
     let error = grown.epoch(0).next().unwrap().unwrap_err();
     assert!(matches!(&error, Error::Sample { source, .. } if matches!(**source, Error::Limits { .. })), "{error}");
 }

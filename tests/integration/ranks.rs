@@ -7,7 +7,7 @@ use warpfeed_bench::synth::{SynthSettings, write_folder};
 
 fn pipeline(partition: &str, last: LastBatch, count: u64) -> Pipeline {
     let partition: Partition = partition.parse().unwrap();
-    small(source(count)).partition(partition).even(true).last_batch(last).batch_size(4).build().unwrap()
+    small(source(count)).partition(partition).equal_batches(true).last_batch(last).batch_size(4).build().unwrap()
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn an_even_shard_is_resumed_before_and_after_its_padding() {
 
 #[test]
 fn even_shards_cannot_lose_a_batch() {
-    let error = small(source(9)).even(true).on_error(OnError::Skip).build().unwrap_err();
+    let error = small(source(9)).equal_batches(true).on_error(OnError::Skip).build().unwrap_err();
     assert!(error.is_parameter() && error.to_string().contains("even"), "{error}");
 }
 

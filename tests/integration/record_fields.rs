@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use warpfeed::Result;
 use warpfeed::fields::{
-    BoxFormat, Boxes, Clamping, Field, Fields, FurtherImage, KeyPoints, Mask, MaskValues, PointConvention,
+    AuxImage, BoxFormat, Boxes, Clamping, Field, Fields, KeyPoints, Mask, MaskValues, PointConvention,
 };
 use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
 use warpfeed::ops::Interpolation;
 use warpfeed::pack::{PackOptions, pack, verify};
 use warpfeed::prelude::*;
 use warpfeed::source::{
-    Compose, Described, EncodedImages, Input, OpenOptions, RecordFormat, RecordOptions, WithFields,
+    Described, EncodedImages, Input, OpenOptions, RecordFormat, RecordOptions, SourceExt, WithFields,
 };
 
 const SIZE: Size = Size::new(20, 10);
@@ -45,14 +45,14 @@ fn made(index: u64) -> Result<Fields> {
         .with("mask", Mask::new(SIZE, (0..pixels).map(|at| (at * 321) as u16).collect::<Vec<_>>())?.with_fill(65_535))?
         .with("ids-2", vec![index as i64; objects])?
         .with("depth", Mask::new(SIZE, vec![index as u8; pixels])?)?
-        .with("range", FurtherImage::gray(SIZE, vec![700 + index as u16; pixels])?.with_fill(65_000))?
+        .with("range", AuxImage::gray(SIZE, vec![700 + index as u16; pixels])?.with_fill(65_000))?
         .with("high", further(&[index as u8, 7, 200].repeat(4 * pixels))?)
 }
 
 /// An image in color of twice the size, with a filter of its own.
-fn further(bytes: &[u8]) -> Result<FurtherImage> {
+fn further(bytes: &[u8]) -> Result<AuxImage> {
     let twice = Size::new(2 * SIZE.width, 2 * SIZE.height);
-    Ok(FurtherImage::rgb(twice, bytes)?.with_interpolation(Interpolation::Bicubic))
+    Ok(AuxImage::rgb(twice, bytes)?.with_interpolation(Interpolation::Bicubic))
 }
 
 fn source(count: u64) -> WithFields {
@@ -61,21 +61,17 @@ fn source(count: u64) -> WithFields {
 }
 
 fn packing(format: RecordFormat, names: &[&str]) -> PackOptions {
-    PackOptions {
-        fields: names.iter().map(|name| (*name).to_owned()).collect(),
-        workers: 2,
-        ..PackOptions::new(format)
-    }
+    PackOptions::new(format).fields(names.iter().map(|name| (*name).to_owned()).collect()).workers(2)
 }
 
 /// A pipeline that leaves images and fields as they are.
-fn unchanged(source: impl Into<Input>, names: &[&str]) -> Builder {
+fn unchanged(source: impl Into<Input>, names: &[&str]) -> PipelineBuilder {
     unchanged_of(source, names, SIZE)
 }
 
 /// A pipeline that leaves images of this size and their fields as they are.
-fn unchanged_of(source: impl Into<Input>, names: &[&str], size: Size) -> Builder {
-    Pipeline::builder(source).fields(names.iter().copied()).sanitize(false).resize(size).batch_size(4)
+fn unchanged_of(source: impl Into<Input>, names: &[&str], size: Size) -> PipelineBuilder {
+    Pipeline::builder(source).fields(names.iter().copied()).sanitize(false).transform(Resize::new(size)).batch_size(4)
 }
 
 #[test]
@@ -93,7 +89,7 @@ fn all_fields_are_packed_and_read_again_bit_for_bit() {
             assert!(alone.iter().zip(&want).all(|(a, b)| a.get(name) == b.get(name)), "{format:?} {name}");
         }
         // From front to back, in order and through a window.
-        let options = |window| OpenOptions { window: Some(window), ..OpenOptions::default() };
+        let options = |window| OpenOptions::default().window(Some(window));
         let stream = || options(1).open(&out).unwrap();
         assert_eq!(delivered_fields(unchanged(stream(), &NAMES)).unwrap(), want, "{format:?}");
         let shuffled = delivered_fields(unchanged(options(5).open(&out).unwrap(), &NAMES).shuffle(3)).unwrap();
@@ -133,11 +129,12 @@ fn fields_follow_images_that_are_shrunk() {
     let folder = tempfile::tempdir().unwrap();
     for format in FORMATS {
         let out = folder.path().join(format!("{format:?}"));
-        let options = PackOptions { max_side_px: Some(10), ..packing(format, &["boxes", "masks"]) };
+        let options = packing(format, &["boxes", "masks"]).max_side_px(Some(10));
         assert_eq!(pack(&source(4), &out, &options, &mut |_| {}).unwrap().shrunk, 4);
         let builder = Pipeline::builder(data_set(&out)).fields(["boxes", "masks"]).sanitize(false);
-        let shrunk = delivered_fields(builder.resize(Size::new(10, 5))).unwrap();
-        let want = delivered_fields(unchanged(source(4), &["boxes", "masks"]).resize(Size::new(10, 5))).unwrap();
+        let shrunk = delivered_fields(builder.transform(Resize::new(Size::new(10, 5)))).unwrap();
+        let want = delivered_fields(unchanged(source(4), &["boxes", "masks"]).transform(Resize::new(Size::new(10, 5))))
+            .unwrap();
         assert_eq!(shrunk, want);
     }
 }
@@ -158,7 +155,7 @@ fn what_a_format_cannot_hold_is_refused_or_left_out() {
         (RecordFormat::TfRecord, "image/width"),
         (RecordFormat::TfRecord, "image/segmentation/class/encoded"),
     ] {
-        refused(PackOptions { target: Some(target.into()), ..packing(format, &["mask"]) }, target);
+        refused(packing(format, &["mask"]).target(Some(target.into())), target);
     }
     for (name, field, message) in [
         ("area", Field::Floats(vec![f32::NAN]), "NaN"),
@@ -206,8 +203,8 @@ fn tar(folder: &Path, parts: &[(&str, Vec<u8>)]) -> PathBuf {
 fn opened(path: &Path, boxes: Option<BoxFormat>) -> Input {
     let classes = vec!["cat".to_owned(), "dog".to_owned()];
     let label = Some("none".to_owned());
-    let records = RecordOptions { boxes, classes, label, keep_index: false, ..RecordOptions::default() };
-    OpenOptions { records, ..OpenOptions::default() }.open(path).unwrap()
+    let records = RecordOptions::default().boxes(boxes).classes(classes).label(label).keep_index(false);
+    OpenOptions::default().records(records).open(path).unwrap()
 }
 
 /// The fields of the only sample, by index and from front to back, which must agree.
@@ -219,8 +216,8 @@ fn only(path: &Path, boxes: Option<BoxFormat>, names: &[&str]) -> Result<Fields>
 fn only_of(path: &Path, boxes: Option<BoxFormat>, names: &[&str], size: Size) -> Result<Fields> {
     let by_index = delivered_fields(unchanged_of(opened(path, boxes), names, size));
     let classes = vec!["cat".to_owned(), "dog".to_owned()];
-    let records = RecordOptions { boxes, classes, label: Some("none".to_owned()), ..RecordOptions::default() };
-    let stream = OpenOptions { records, window: Some(1), ..OpenOptions::default() }.open(path).unwrap();
+    let records = RecordOptions::default().boxes(boxes).classes(classes).label(Some("none".to_owned()));
+    let stream = OpenOptions::default().records(records).window(Some(1)).open(path).unwrap();
     match (by_index, delivered_fields(unchanged_of(stream, names, size))) {
         (Ok(mut a), Ok(b)) => {
             assert_eq!(a, b);
@@ -462,9 +459,9 @@ fn the_command_packs_fields_and_the_digest_stays() {
     // Depth beside the images, and images of another resolution with a filter of their own.
     for i in 0..3_u8 {
         let (size, name) = (Size::new(30 + u32::from(i), 20), format!("{i}.png"));
-        let depth = FurtherImage::gray(size, vec![900 + u16::from(i); size.area_px() as usize]).unwrap();
+        let depth = AuxImage::gray(size, vec![900 + u16::from(i); size.area_px() as usize]).unwrap();
         let twice = Size::new(2 * size.width, 2 * size.height);
-        let high = FurtherImage::rgb(twice, &[i, 40, 9].repeat(twice.area_px() as usize)).unwrap();
+        let high = AuxImage::rgb(twice, &[i, 40, 9].repeat(twice.area_px() as usize)).unwrap();
         for (name, image) in [(format!("depth/{i}.png"), depth), (format!("high/{name}"), high)] {
             let path = folder.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -475,7 +472,7 @@ fn the_command_packs_fields_and_the_digest_stays() {
     let (depth, high) = (beside("depth", ""), beside("high", ",lanczos"));
     let fields = "boxes,labels,masks,keypoints,area,ids,category_ids,depth,high";
     let run = ["--preset", "ssd", "--fields", fields, "--digest", "--json"];
-    let coco = ["--annotations", annotations, "--further", &depth, "--further", &high];
+    let coco = ["--annotations", annotations, "--aux", &depth, "--aux", &high];
     let want = report(&command(&[&["run", images, "--format", "coco"], &coco[..], &run[..]].concat()));
     for format in ["webdataset", "tfrecord"] {
         let out = folder.path().join(format);
@@ -489,7 +486,7 @@ fn the_command_packs_fields_and_the_digest_stays() {
         assert!(command(&["pack", "--verify", out]).status.success());
     }
     // They are no fields of shards to come.
-    let refused = command(&["run", folder.path().join("tfrecord").to_str().unwrap(), "--further", &depth]);
+    let refused = command(&["run", folder.path().join("tfrecord").to_str().unwrap(), "--aux", &depth]);
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && message.contains("files in a folder"), "{message}");
     // An image without depth is a bad sample, which names both files.

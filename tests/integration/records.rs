@@ -3,6 +3,7 @@
 use crate::common::{self, Random, data_set};
 use std::fs;
 use std::path::{Path, PathBuf};
+use warpfeed::ops::Resize;
 use warpfeed::{
     Error, OnError, Pipeline, Result,
     image::Size,
@@ -123,7 +124,7 @@ fn shard(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
 }
 
 fn no_index() -> RecordOptions {
-    RecordOptions { keep_index: false, ..RecordOptions::default() }
+    RecordOptions::default().keep_index(false)
 }
 
 /// A sample's bytes and label, or why it cannot be read.
@@ -192,7 +193,7 @@ fn tar_parts_become_samples() {
     // The second image, the link, and what has no ending.
     assert_eq!((source.len(), source.skipped_files()), (5, 3));
     assert!(source.name(1).ends_with("a.tar/a/2.PNG"), "{}", source.name(1));
-    let options = RecordOptions { image: Some("left.jpg".into()), label: Some("json.label".into()), ..no_index() };
+    let options = no_index().image(Some("left.jpg".into())).label(Some("json.label".into()));
     let source = RecordShards::open(RecordFormat::WebDataset, &[path], &options).unwrap();
     assert_eq!(contents(&source), [sample(b"not by this ending", 4)]);
 }
@@ -227,9 +228,10 @@ fn classes_that_are_given_number_names_in_any_order_and_in_streams() {
         shard(folder.path(), "n.tar", tar(&[("1.jpg", &jpeg), ("1.cls", b"1"), ("2.jpg", &jpeg), ("2.cls", b"2")]));
     let labels = |path: &Path, classes: &[&str], window| {
         let classes = classes.iter().map(|&class| class.to_owned()).collect();
-        let records = RecordOptions { classes, ..no_index() };
-        let source = OpenOptions { records, window, ..OpenOptions::default() }.open(path)?;
-        let pipeline = Pipeline::builder(source).resize(Size::new(8, 8)).on_error(OnError::Skip).build()?;
+        let records = no_index().classes(classes);
+        let source = OpenOptions::default().records(records).window(window).open(path)?;
+        let pipeline =
+            Pipeline::builder(source).transform(Resize::new(Size::new(8, 8))).on_error(OnError::Skip).build()?;
         let mut epoch = pipeline.epoch(0);
         let mut labels = Vec::new();
         for batch in epoch.by_ref() {
@@ -311,7 +313,7 @@ fn tfrecord_finds_features_in_any_order() {
     // -1 stands for no label.
     assert!(read[4].as_ref().unwrap_err().contains("it has no label, and others have"), "{:?}", read[4]);
     assert_eq!((source.len(), source.skipped_files()), (5, 1));
-    let options = RecordOptions { image: Some("image".into()), label: Some("label".into()), ..no_index() };
+    let options = no_index().image(Some("image".into())).label(Some("label".into()));
     let source = RecordShards::open(RecordFormat::TfRecord, &[path], &options).unwrap();
     assert_eq!(contents(&source), [sample(b"other names", 2)]);
     assert_eq!(masked_crc(b"123456789"), 0xe306_9283_u32.rotate_right(15).wrapping_add(0xa282_ead8));

@@ -100,18 +100,16 @@ fn preprocessed(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Option<Resu
     let normalized = ops.iter().any(|op| matches!(op, Op::Normalize(_)));
     let (dtype, layout) = if normalized { (DType::F32, Layout::Nchw) } else { (DType::U8, Layout::Nhwc) };
     let &ApplyOptions { strategy, orientation, draft, thumbnail, accept_truncated, device, .. } = options;
-    let options = PreprocessorOptions {
-        dtype,
-        layout,
-        max_batch: 1,
-        strategy,
-        orientation,
-        draft,
-        thumbnail,
-        accept_truncated,
-        device,
-        ..PreprocessorOptions::default()
-    };
+    let options = PreprocessorOptions::default()
+        .dtype(dtype)
+        .layout(layout)
+        .max_batch(1)
+        .strategy(strategy)
+        .orientation(orientation)
+        .draft(draft)
+        .thumbnail(thumbnail)
+        .accept_truncated(accept_truncated)
+        .device(device);
     match Preprocessor::new(ops.to_vec(), &options) {
         Ok(preprocessor) => Some(preprocessor.run(&[bytes]).and_then(|made| match made.device() {
             Device::Cpu => Ok(made),
@@ -142,15 +140,13 @@ fn check(cases: &Path, images: &Path) -> usize {
             };
             let accept_truncated = case.kind.ends_with("truncated");
             let draft = case.draft.map(|[width, height]| Size::new(width, height));
-            let options = ApplyOptions {
-                strategy,
-                orientation,
-                draft,
-                thumbnail: case.thumbnail,
-                accept_truncated,
-                device,
-                ..ApplyOptions::default()
-            };
+            let options = ApplyOptions::default()
+                .strategy(strategy)
+                .orientation(orientation)
+                .draft(draft)
+                .thumbnail(case.thumbnail)
+                .accept_truncated(accept_truncated)
+                .device(device);
             let applied = apply(&bytes, &case.ops, &options);
             for result in [Some(applied), preprocessed(&bytes, &case.ops, &options)].into_iter().flatten() {
                 let problem = match result {

@@ -237,7 +237,7 @@ fn shards() -> Vec<(String, Vec<u8>)> {
 
 fn at(server: &Server, cache: Option<ShardCache>) -> Input {
     let url = format!("{}/data/train-{{0..1}}.tar", server.address);
-    OpenOptions { cache, ..OpenOptions::default() }.open(url).unwrap()
+    OpenOptions::default().cache(cache).open(url).unwrap()
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn a_cached_shard_that_changes_is_fetched_again() {
 #[test]
 fn a_shard_that_goes_away_ends_the_epoch_with_its_name_and_offset() {
     let server = Server::start(shards(), NEVER);
-    let source = OpenOptions { format: None, ..OpenOptions::default() };
+    let source = OpenOptions::default().format(None);
     let pipeline = in_order(source.open(format!("{}/data/gone.tar", server.address)).unwrap()).build().unwrap();
     let error = pipeline.epoch(0).next().unwrap().unwrap_err().to_string();
     assert!(error.contains("/data/gone.tar broke off at byte 0"), "{error}");
@@ -321,7 +321,7 @@ fn many() -> EncodedImages {
 fn packed(format: RecordFormat, moody: u64, delay: Duration) -> (Server, PathBuf, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("train");
-    let options = PackOptions { shard_bytes: 1_000_000, ..PackOptions::new(format) };
+    let options = PackOptions::new(format).shard_bytes(1_000_000);
     let report = pack(&many(), &out, &options, &mut |_| {}).unwrap();
     let read = |name: &String| (name.clone(), fs::read(out.join(name)).unwrap());
     let names: Vec<String> =
@@ -333,13 +333,13 @@ fn packed(format: RecordFormat, moody: u64, delay: Duration) -> (Server, PathBuf
 /// All of the server's shards, in any order or from front to back.
 fn all(server: &Server, options: OpenOptions) -> Input {
     let names: Vec<&str> = server.shared.files.iter().map(|(name, _)| &**name).collect();
-    let records = RecordOptions { keep_index: false, ..RecordOptions::default() };
+    let records = RecordOptions::default().keep_index(false);
     let url = format!("{}/{{{}}}", server.address, names.join(","));
-    OpenOptions { records, ..options }.open(url).unwrap()
+    options.records(records).open(url).unwrap()
 }
 
 fn any_order() -> OpenOptions {
-    OpenOptions { random_access: true, ..OpenOptions::default() }
+    OpenOptions::default().random_access(true)
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn random_access_fetches_what_is_read_and_a_cache_keeps_it() {
     let (server, _, _folder) = packed(RecordFormat::RecordIo, NEVER, Duration::ZERO);
     let folder = tempfile::tempdir().unwrap();
     let cache = Some(ShardCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 });
-    let source = all(&server, OpenOptions { cache, ..any_order() });
+    let source = all(&server, any_order().cache(cache));
     let all_images = many();
     let images: u64 = (0..200).map(|i| all_images.encoded(i).unwrap().len() as u64).sum();
     for sent in [images, 0] {
@@ -426,7 +426,7 @@ fn a_shard_that_changes_meanwhile_is_named() {
     let error = stream.resume(&state).unwrap().next().unwrap().unwrap_err().to_string();
     assert!(error.contains(".rec broke off at byte 0: it is not what it was"), "{error}");
     server.shared.gone.store(true, SeqCst);
-    let gone = OpenOptions { format: Some(SourceFormat::RecordIo), ..any_order() };
+    let gone = any_order().format(Some(SourceFormat::RecordIo));
     let error = gone.open(format!("{}/gone.rec", server.address)).err().unwrap().to_string();
     assert!(error.contains("gone.rec broke off at byte 0"), "{error}");
 }
@@ -437,7 +437,7 @@ fn a_resumed_stream_fetches_no_more_than_it_has_to() {
     let images = many();
     let image = (0..8).map(|i| images.encoded(i).unwrap().len() as u64).max().unwrap() + 4096;
     for window in [1, 8] {
-        let options = OpenOptions { window: Some(window), ..OpenOptions::default() };
+        let options = OpenOptions::default().window(Some(window));
         let builder = in_order(all(&server, options)).batch_size(5).prefetch(1);
         let pipeline = if window > 1 { builder.shuffle(5) } else { builder }.build().unwrap();
         let whole = delivered(&pipeline, 0);
@@ -465,7 +465,7 @@ fn a_login_is_sent_and_never_printed() {
     let at = |path: &str| format!("http://me:p%40ss-word@{host}/{path}");
     let folder = tempfile::tempdir().unwrap();
     let cache = Some(ShardCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 });
-    let source = OpenOptions { cache, ..OpenOptions::default() }.open(at("data/train-{0..1}.tar")).unwrap();
+    let source = OpenOptions::default().cache(cache).open(at("data/train-{0..1}.tar")).unwrap();
     assert_eq!(epoch(in_order(source), 0), epoch(in_order(common::source(24)), 0));
     let seen = server.seen();
     // me:p@ss-word, in lower case as all lines are.
@@ -475,8 +475,8 @@ fn a_login_is_sent_and_never_printed() {
     let gone = in_order(open(at("data/gone.tar")).unwrap()).build().unwrap();
     let gone = gone.epoch(0).next().unwrap().unwrap_err();
     let empty = open(at("data/*.tar")).err().unwrap();
-    let records = RecordOptions { keep_index: false, ..RecordOptions::default() };
-    let random = OpenOptions { records, ..any_order() }.open(at("data/train-0.tar")).unwrap().into_data_set().unwrap();
+    let records = RecordOptions::default().keep_index(false);
+    let random = any_order().records(records).open(at("data/train-0.tar")).unwrap().into_data_set().unwrap();
     let printed = format!("{kept} {gone} {gone:?} {empty} {empty:?} {} {}", random.name(0), random.name(3));
     assert!(!printed.contains("ss-word") && printed.contains("/data/gone.tar"), "{printed}");
     for wrong in ["s3://me:p%40ss-word@bucket/a.tar", "http://me:p%40ss-word@[/a.tar", "ftp://me:p%40ss-word@a/b.tar"] {
@@ -489,19 +489,19 @@ fn a_login_is_sent_and_never_printed() {
 fn a_signed_url_is_read_and_never_printed() {
     let server = Server::start(shards(), NEVER);
     let url = |query: &str| format!("{}/data/train-0.tar?{query}", server.address);
-    let records = RecordOptions { keep_index: false, ..RecordOptions::default() };
+    let records = RecordOptions::default().keep_index(false);
     let signed = url("X-Amz-Expires=60&X-Amz-Signature=0123456789abcdef");
     let folder = tempfile::tempdir().unwrap();
     let cache = Some(ShardCache { folder: folder.path().to_owned(), size_bytes: 100 << 20 });
     for random_access in [false, true] {
-        let options = OpenOptions { random_access, records: records.clone(), cache: cache.clone(), ..any_order() };
+        let options = any_order().random_access(random_access).records(records.clone()).cache(cache.clone());
         assert_eq!(epoch(in_order(options.open(&signed).unwrap()), 0), epoch(in_order(source(24)).limit(12), 0));
         let seen = server.seen();
         assert!(seen.len() >= 4 && seen.iter().all(|request| request.contains("&x-amz-signature=0123456789abcdef ")));
     }
     // What another signature gives is in the cache; another object's bytes are not.
     for (query, ranges) in [("X-Amz-Signature=fedcba9876543210", 0), ("id=7&X-Amz-Signature=fedcba9876543210", 3)] {
-        let options = OpenOptions { cache: cache.clone(), ..OpenOptions::default() };
+        let options = OpenOptions::default().cache(cache.clone());
         assert_eq!(epoch(in_order(options.open(url(query)).unwrap()), 0).len(), 12);
         // One more says how long the shard is.
         assert_eq!(server.seen().len(), ranges + 1, "{query}");
@@ -588,8 +588,8 @@ fn it_works_inside_of_a_runtime() {
     for runtime in [one, many] {
         for random_access in [false, true] {
             runtime.block_on(async {
-                let records = RecordOptions { keep_index: false, ..RecordOptions::default() };
-                let options = OpenOptions { records, random_access, ..OpenOptions::default() };
+                let records = RecordOptions::default().keep_index(false);
+                let options = OpenOptions::default().records(records).random_access(random_access);
                 let pipeline = |threads: usize| {
                     let source = options.open(format!("{}/data/train-{{0..1}}.tar", server.address)).unwrap();
                     in_order(source).threads(threads).build().unwrap()
@@ -683,10 +683,10 @@ fn a_store_gives_what_memory_gives() {
         let kept = tempfile::tempdir().unwrap();
         let cache = Some(ShardCache { folder: kept.path().to_owned(), size_bytes: 100 << 20 });
         for _ in 0..2 {
-            let source = OpenOptions { cache: cache.clone(), ..OpenOptions::default() }.open(&url).unwrap();
+            let source = OpenOptions::default().cache(cache.clone()).open(&url).unwrap();
             assert_eq!(epoch(in_order(source), 0), want, "{url}");
-            let records = RecordOptions { keep_index: false, ..RecordOptions::default() };
-            let source = OpenOptions { cache: cache.clone(), records, ..any_order() }.open(&url).unwrap();
+            let records = RecordOptions::default().keep_index(false);
+            let source = any_order().cache(cache.clone()).records(records).open(&url).unwrap();
             assert_eq!(epoch(in_order(source).shuffle(3), 0), shuffled, "{url}");
         }
     }

@@ -11,7 +11,7 @@ use warpfeed::prelude::*;
 use warpfeed::source::{OpenOptions, RecordFormat};
 use warpfeed::{
     ApplyOptions, BatchImages, Error, LogOptions, Mix, OnError, Orientation, Partition, RaggedPipeline, Replay, RunLog,
-    Sampling, apply, view,
+    Sampler, apply, view,
 };
 
 fn options(digests: bool, chain: bool) -> LogOptions {
@@ -60,7 +60,7 @@ fn new_log() -> (tempfile::TempDir, PathBuf) {
 }
 
 /// Logs two epochs of a pipeline, and makes all batches again by another one.
-fn comes_again(run: Builder, again: Builder) {
+fn comes_again(run: PipelineBuilder, again: PipelineBuilder) {
     for digests in [false, true] {
         let (_folder, path) = new_log();
         let want = logged(&path, &run.clone().build().unwrap(), &options(digests, false));
@@ -77,13 +77,13 @@ fn comes_again(run: Builder, again: Builder) {
 
 #[test]
 fn every_batch_comes_again() {
-    let soft = |builder: Builder| builder.targets(TargetSpec::soft(10).smoothing(0.1));
-    let both = |builder: Builder| comes_again(builder.clone(), builder);
+    let soft = |builder: PipelineBuilder| builder.targets(TargetSpec::soft(10).smoothing(0.1));
+    let both = |builder: PipelineBuilder| comes_again(builder.clone(), builder);
     both(small(source(23)));
     both(small(source(23)).output(DType::U8, Layout::Nhwc).last_batch(LastBatch::Drop));
     both(small(source(23)).last_batch(LastBatch::Pad).partition(Partition::new(1, 2).unwrap()));
-    both(small(source(23)).even(true).batch_size(3).partition(Partition::new(2, 3).unwrap()));
-    both(small(source(23)).sampler(Sampling::repeated(3)));
+    both(small(source(23)).equal_batches(true).batch_size(3).partition(Partition::new(2, 3).unwrap()));
+    both(small(source(23)).sampler(Sampler::repeated(3)));
     for mix in ["torchvision=0.4/1", "timm=0.8/1,mode=elem,probability=0.8"] {
         let mixed = soft(small(source(23))).mix(mix.parse().unwrap());
         both(mixed.clone());
@@ -125,9 +125,9 @@ fn bad_samples_of_the_run_stay_out_whether_or_not_they_are_bad_now() {
     for mix in [None, Some(Mix::timm(0.8, 1.0).hard_labels(true))] {
         for last in [LastBatch::Keep, LastBatch::Pad] {
             for policy in [OnError::Skip, OnError::Substitute] {
-                let with = |builder: Builder| {
+                let with = |builder: PipelineBuilder| {
                     let builder = builder.on_error(policy).last_batch(last);
-                    mix.clone().into_iter().fold(builder, Builder::mix)
+                    mix.clone().into_iter().fold(builder, PipelineBuilder::mix)
                 };
                 let run = with(small(WithBad { good: source(23), bad: bad.clone() }));
                 // The same names, so that it is the same source.
@@ -181,13 +181,13 @@ fn receipts_say_what_each_image_is() {
     assert_eq!(receipts[7].digest.as_ref(), Some(&second_view));
 }
 
-fn mosaics() -> Builder {
+fn mosaics() -> PipelineBuilder {
     Pipeline::builder(source(9))
         .shuffle(5)
         .batch_size(4)
-        .augment(RandomMosaic::new(32))
-        .augment(YoloPerspective::new(32))
-        .augment(random_horizontal_flip(0.5))
+        .transform(RandomMosaic::new(32))
+        .transform(YoloPerspective::new(32))
+        .transform(random_horizontal_flip(0.5))
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn images_of_their_own_sizes_come_again() {
     let build = |threads| -> RaggedPipeline {
         let resize = warpfeed::ops::Resize::shorter_side_within(16, 64);
         let builder = Pipeline::builder(source(11)).shuffle(3).batch_size(4).threads(threads);
-        builder.augment(random_horizontal_flip(0.5)).augment(resize).build_ragged().unwrap()
+        builder.transform(random_horizontal_flip(0.5)).transform(resize).build_ragged().unwrap()
     };
     let (_folder, path) = new_log();
     let pipeline = build(2);
@@ -227,7 +227,7 @@ fn batches_of_a_stream_come_again() {
     pack(&source(150), &folder.path().join("shards"), &pack_options, &mut |_| {}).unwrap();
     for window in [1, 20] {
         let build = |threads| {
-            let options = OpenOptions { window: Some(window), ..OpenOptions::default() };
+            let options = OpenOptions::default().window(Some(window));
             let builder = small(options.open(folder.path().join("shards")).unwrap()).batch_size(2).threads(threads);
             if window > 1 { builder } else { builder.shuffle(0).seed(7) }.build().unwrap()
         };
@@ -250,7 +250,7 @@ fn batches_of_a_stream_come_again_after_kills() {
     let (folder, path) = new_log();
     let shards = folder.path().join("shards");
     pack(&source(40), &shards, &PackOptions::new(RecordFormat::WebDataset), &mut |_| {}).unwrap();
-    let stream = OpenOptions { window: Some(5), ..OpenOptions::default() }.open(&shards).unwrap();
+    let stream = OpenOptions::default().window(Some(5)).open(&shards).unwrap();
     let pipeline = small(stream).batch_size(2).threads(1).build().unwrap();
     let mut saved = None;
     let mut want = BTreeMap::new();
@@ -283,7 +283,7 @@ fn batches_of_a_stream_come_again_after_a_change_of_ranks() {
     let shards = folder.path().join("shards");
     pack(&source(60), &shards, &PackOptions::new(RecordFormat::WebDataset), &mut |_| {}).unwrap();
     let build = |rank, ranks| {
-        let stream = OpenOptions { window: Some(9), ..OpenOptions::default() }.open(&shards).unwrap();
+        let stream = OpenOptions::default().window(Some(9)).open(&shards).unwrap();
         let builder = small(stream).batch_size(2).threads(1).partition(Partition::new(rank, ranks).unwrap());
         builder.build().unwrap()
     };
@@ -511,7 +511,7 @@ fn what_nvjpeg_decoded_is_refused_unless_approximate_pixels_will_do() {
 #[test]
 fn numbers_become_the_bytes_that_they_were_made_of() {
     let builder = || small(source(7)).normalize(IMAGENET_MEAN, IMAGENET_STD);
-    let rgb = |builder: Builder| -> Vec<Vec<u8>> {
+    let rgb = |builder: PipelineBuilder| -> Vec<Vec<u8>> {
         let views = builder.build().unwrap().epoch(2).next().unwrap().unwrap().to_rgb().unwrap();
         assert_eq!(views.len(), 1);
         views[0].iter().map(Image::to_rgb).collect()
@@ -562,15 +562,15 @@ fn stages_lead_to_the_image<I: BatchImages>(pipeline: &Pipeline<I>, epoch: u64) 
 #[test]
 fn stages_are_the_recipe_step_by_step() {
     let erasing = RandomErasing::new(1.0).noise(ErasingNoise::PerPixel);
-    let erased = small(source(9)).normalize(IMAGENET_MEAN, IMAGENET_STD).augment(erasing);
-    for builder in [small(source(9)), erased, mosaics(), small(source(9)).sampler(Sampling::repeated(2))] {
+    let erased = small(source(9)).normalize(IMAGENET_MEAN, IMAGENET_STD).transform(erasing);
+    for builder in [small(source(9)), erased, mosaics(), small(source(9)).sampler(Sampler::repeated(2))] {
         stages_lead_to_the_image(&builder.build().unwrap(), 2);
     }
     let views = [view([random_resized_crop(12)]).times(2), view([random_resized_crop(8)])];
     stages_lead_to_the_image(&Pipeline::builder(source(5)).views(views).build().unwrap(), 2);
 
     let pipeline = small(source(9)).build().unwrap();
-    let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+    let options = ApplyOptions::default().orientation(Orientation::Ignore);
     let recipe = pipeline.recipe(2, 4).unwrap();
     let encoded = warpfeed::source::Source::encoded(&source(9), 4).unwrap();
     let stages = pipeline.stages(2, 4, 0, &mut |stage| {
@@ -615,8 +615,17 @@ fn the_command_logs_and_makes_a_batch_again_elsewhere() {
     fs::write(&file, transforms).unwrap();
     let run =
         ["run", images.to_str().unwrap(), "--transforms", &file, "--batch-size", "5", "--epochs", "2", "--seed", "7"];
-    let mixed =
-        ["--mix", "timm=0.8/1,mode=elem,hard-labels", "--rank", "1/2", "--even", "--log", &base, "--chain", "--json"];
+    let mixed = [
+        "--mix",
+        "timm=0.8/1,mode=elem,hard-labels",
+        "--rank",
+        "1/2",
+        "--equal-batches",
+        "--log",
+        &base,
+        "--chain",
+        "--json",
+    ];
     let report: serde_json::Value = serde_json::from_str(&command(&[&run[..], &mixed].concat(), 0)).unwrap();
     assert_eq!(report["batches"], 4);
     // A rank's own file, which is not written over.
@@ -752,7 +761,7 @@ fn a_log_decides_about_no_file_but_the_source() {
         &["--shard-cache", evil, "--shard-cache-size", "1GB"],
         &["--state", &file, "--log", &file],
         &["--threads", "100000", "--prefetch", "100000"],
-        &["--device", "cuda:7", "--decode", "hardware", "--device-memory", "1"],
+        &["--device", "cuda:7", "--jpeg-decoder", "hardware", "--device-memory", "1"],
         &["--devices", "0,1"],
     ] {
         let output = verify("images", others, &[]);

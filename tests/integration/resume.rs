@@ -1,7 +1,8 @@
 //! An epoch goes on where it stood: in another pipeline, with other threads, to the very next sample.
 
 use crate::common::{self, Delivered, WithBad, all, samples, small, source};
-use warpfeed::{Batch, Builder, EpochState, LastBatch, OnError, Partition, Result, image::Size};
+use warpfeed::ops::Resize;
+use warpfeed::{Batch, EpochState, LastBatch, OnError, Partition, PipelineBuilder, Result, image::Size};
 
 /// A state as it comes back from a file.
 fn written(state: &EpochState) -> EpochState {
@@ -11,7 +12,7 @@ fn written(state: &EpochState) -> EpochState {
 }
 
 /// Takes an epoch batch by batch, each in a pipeline of its own that goes on from the one before.
-fn in_pieces(builder: impl Fn(usize) -> Builder, take: impl Fn(&Batch) -> Vec<Delivered>) -> Vec<Delivered> {
+fn in_pieces(builder: impl Fn(usize) -> PipelineBuilder, take: impl Fn(&Batch) -> Vec<Delivered>) -> Vec<Delivered> {
     let mut delivered = Vec::new();
     let mut state: Option<EpochState> = None;
     for piece in 0.. {
@@ -112,7 +113,7 @@ fn what_does_not_fit_is_refused_with_what_differs() {
     let mut epoch = small(source(23)).build().unwrap().epoch(0);
     epoch.next().unwrap().unwrap();
     let state = epoch.state();
-    let refused = |builder: Builder, state: &EpochState| {
+    let refused = |builder: PipelineBuilder, state: &EpochState| {
         let error = builder.build().unwrap().resume(state).unwrap_err();
         assert!(error.is_parameter());
         error.to_string()
@@ -132,14 +133,14 @@ fn what_does_not_fit_is_refused_with_what_differs() {
         (small(other_labels()), &["fingerprint"]),
         (small(source(23)).shuffle(8), &["seed 8", "seed 7"]),
         (small(source(23)).partition(Partition::new(0, 2).unwrap()), &["partition 0/2", "partition 0/1"]),
-        (small(source(23)).even(true), &["even partitions", "partitions as they are"]),
+        (small(source(23)).equal_batches(true), &["even partitions", "partitions as they are"]),
         (small(source(23)).limit(4), &["up to 4", "got 5"]),
     ] {
         let message = refused(builder, &state);
         assert!(words.iter().all(|word| message.contains(word)), "{message}");
         assert!(message.contains("seed") == words.contains(&"seed 8"), "what agrees is not named: {message}");
     }
-    let unshuffled = warpfeed::Pipeline::builder(source(23)).seed(7).resize(Size::new(8, 8));
+    let unshuffled = warpfeed::Pipeline::builder(source(23)).seed(7).transform(Resize::new(Size::new(8, 8)));
     assert!(refused(unshuffled, &state).contains("(not shuffled), got shuffled"));
     let edited = |field: &str, value: u64| {
         let mut json = serde_json::to_value(&state).unwrap();

@@ -3,18 +3,18 @@
 use crate::common::{self, Delivered, WithBad, delivered, on_cpu, small, source};
 use std::collections::BTreeMap;
 use warpfeed::prelude::random_resized_crop;
-use warpfeed::source::{Compose, Concat, Input, OpenOptions, Source};
+use warpfeed::source::{Concat, Input, OpenOptions, Source, SourceExt};
 use warpfeed::{
-    ApplyOptions, Builder, DType, ImageCache, LastBatch, Layout, OnError, Orientation, Partition, Pipeline, Sampling,
-    apply, five_crop, view,
+    ApplyOptions, DType, ImageCache, LastBatch, Layout, OnError, Orientation, Partition, Pipeline, PipelineBuilder,
+    Sampler, apply, five_crop, view,
 };
 
-fn samplings() -> [Sampling; 4] {
+fn samplers() -> [Sampler; 4] {
     [
-        Sampling::repeated(3).positions(31),
-        Sampling::weighted((0..23).map(f64::from), true),
-        Sampling::weighted((0..23).map(f64::from), false),
-        Sampling::class_balanced(),
+        Sampler::repeated(3).positions(31),
+        Sampler::weighted((0..23).map(f64::from), true),
+        Sampler::weighted((0..23).map(f64::from), false),
+        Sampler::class_balanced(),
     ]
 }
 
@@ -22,40 +22,40 @@ fn samplings() -> [Sampling; 4] {
 fn the_first_time_a_sample_is_what_it_is_in_any_order_and_then_another() {
     let usual: BTreeMap<u64, Delivered> =
         delivered(&on_cpu(small(source(23))), 1).into_iter().map(|sample| (sample.index, sample)).collect();
-    for sampling in samplings() {
+    for sampler in samplers() {
         let mut seen = BTreeMap::<u64, Vec<Vec<u8>>>::new();
-        for sample in delivered(&on_cpu(small(source(23)).sampler(sampling.clone())), 1) {
+        for sample in delivered(&on_cpu(small(source(23)).sampler(sampler.clone())), 1) {
             seen.entry(sample.index).or_default().push(sample.bytes);
         }
         for (index, mut images) in seen {
-            assert_eq!(images[0], usual[&index].bytes, "{sampling:?}: {index}");
+            assert_eq!(images[0], usual[&index].bytes, "{sampler:?}: {index}");
             let count = images.len();
             images.sort();
             images.dedup();
-            assert_eq!(images.len(), count, "{sampling:?}: {index} is the same again");
+            assert_eq!(images.len(), count, "{sampler:?}: {index} is the same again");
         }
     }
 }
 
 #[test]
 fn threads_batches_ranks_resuming_and_caches_do_not_matter() {
-    for sampling in samplings() {
-        let builder = || small(source(23)).sampler(sampling.clone());
+    for sampler in samplers() {
+        let builder = || small(source(23)).sampler(sampler.clone());
         let whole = delivered(&on_cpu(builder()), 1);
-        assert_eq!(delivered(&on_cpu(builder().threads(0).batch_size(7)), 1), whole, "{sampling:?}");
+        assert_eq!(delivered(&on_cpu(builder().threads(0).batch_size(7)), 1), whole, "{sampler:?}");
         let part = |rank| delivered(&on_cpu(builder().partition(Partition::new(rank, 3).unwrap())), 1);
         for (rank, part) in (0..3).map(|rank| (rank as usize, part(rank))) {
-            assert!(part.iter().eq(whole.iter().skip(rank).step_by(3)), "{sampling:?}");
+            assert!(part.iter().eq(whole.iter().skip(rank).step_by(3)), "{sampler:?}");
         }
         let pipeline = on_cpu(builder());
         let first = pipeline.epoch(1).next().unwrap().unwrap();
         let rest = pipeline.resume(&first.state()).unwrap();
         let rest: Vec<Delivered> = rest.flat_map(|batch| common::samples(&batch.unwrap())).collect();
-        assert_eq!(rest, whole[5..], "{sampling:?}");
+        assert_eq!(rest, whole[5..], "{sampler:?}");
         let cached = on_cpu(builder().cache(ImageCache::memory(1 << 24)));
         delivered(&cached, 0);
-        assert_eq!(delivered(&cached, 1), whole, "{sampling:?}");
-        assert_eq!(pipeline.len(), Some(whole.len() as u64));
+        assert_eq!(delivered(&cached, 1), whole, "{sampler:?}");
+        assert_eq!(pipeline.num_samples(), Some(whole.len() as u64));
         assert!(pipeline.memory().order_bytes >= 8 * whole.len() as u64);
     }
 }
@@ -98,13 +98,13 @@ fn batches_have_a_fixed_share_of_each_source() {
 
 #[test]
 fn a_state_of_another_sampler_is_refused() {
-    let state = |sampling: Option<Sampling>| {
-        let builder = sampling.into_iter().fold(small(source(23)), Builder::sampler);
+    let state = |sampler: Option<Sampler>| {
+        let builder = sampler.into_iter().fold(small(source(23)), PipelineBuilder::sampler);
         on_cpu(builder).epoch(1).next().unwrap().unwrap().state()
     };
-    let states = samplings().map(|sampling| state(Some(sampling)));
-    for (i, sampling) in samplings().into_iter().enumerate() {
-        let pipeline = on_cpu(small(source(23)).sampler(sampling));
+    let states = samplers().map(|sampler| state(Some(sampler)));
+    for (i, sampler) in samplers().into_iter().enumerate() {
+        let pipeline = on_cpu(small(source(23)).sampler(sampler));
         for (j, state) in states.iter().enumerate() {
             let resumed = pipeline.resume(state).map(drop);
             assert_eq!(resumed.is_ok(), i == j, "{i} {j}: {resumed:?}");
@@ -118,7 +118,7 @@ fn a_state_of_another_sampler_is_refused() {
 #[test]
 fn bad_samples_are_substituted_by_any_other() {
     let bad = || WithBad { good: source(23), bad: vec![3, 4, 5] };
-    let builder = || small(bad()).sampler(Sampling::repeated(3).positions(69)).on_error(OnError::Substitute);
+    let builder = || small(bad()).sampler(Sampler::repeated(3).positions(69)).on_error(OnError::Substitute);
     let all = delivered(&on_cpu(builder()), 1);
     assert_eq!(all.len(), 69);
     assert!(all.iter().all(|sample| !(3..6).contains(&sample.index)));
@@ -130,18 +130,17 @@ fn a_stream_has_no_sampler() {
     let folder = tempfile::tempdir().unwrap();
     let options = warpfeed::pack::PackOptions::new(warpfeed::source::RecordFormat::WebDataset);
     warpfeed::pack::pack(&source(3), &folder.path().join("a"), &options, &mut |_| {}).unwrap();
-    let stream: Input =
-        OpenOptions { window: Some(2), ..OpenOptions::default() }.open(folder.path().join("a")).unwrap();
-    let error = small(stream).sampler(Sampling::repeated(2)).build().unwrap_err().to_string();
+    let stream: Input = OpenOptions::default().window(Some(2)).open(folder.path().join("a")).unwrap();
+    let error = small(stream).sampler(Sampler::repeated(2)).build().unwrap_err().to_string();
     assert!(error.contains("sampler over a stream"), "{error}");
 }
 
 #[test]
 fn each_occurrence_is_replayed_from_its_batch() {
-    let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+    let options = ApplyOptions::default().orientation(Orientation::Ignore);
     let bad = WithBad { good: source(23), bad: vec![3] };
     let pipelines = [
-        small(source(23)).sampler(Sampling::repeated(3).positions(31)),
+        small(source(23)).sampler(Sampler::repeated(3).positions(31)),
         small(bad).on_error(OnError::Substitute),
         small(source(23)).cache(ImageCache::memory(1 << 20)),
         Pipeline::builder(source(23))

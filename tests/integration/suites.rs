@@ -19,7 +19,7 @@ const SIZE: Size = Size::new(331, 200);
 fn drawn(transform: impl Into<Transform>, epochs: u64) -> Vec<Vec<Op>> {
     let images = EncodedImages::new([(jpeg(SIZE.width, SIZE.height, 1), 0)]);
     // A crop of the image's size says what size batches have.
-    let builder = Pipeline::builder(images).shuffle(5).augment(CenterCrop::new(SIZE)).augment(transform);
+    let builder = Pipeline::builder(images).shuffle(5).transform(CenterCrop::new(SIZE)).transform(transform);
     let pipeline = builder.output(DType::U8, Layout::Nhwc).build().unwrap();
     (0..epochs).map(|epoch| pipeline.recipe(epoch, 0).unwrap().split_off(1)).collect()
 }
@@ -355,10 +355,11 @@ fn write_recipes(suites: &[Transform], samples: usize, file: &str) {
         let builder = Pipeline::builder(EncodedImages::new([(bytes.clone(), 0)])).orientation(Orientation::Ignore);
         let suite = suites[sample % suites.len()].clone();
         let crop = warpfeed::Preset::Train.pixel_ops();
-        let pipeline = crop.into_iter().chain([suite]).fold(builder, warpfeed::Builder::augment).build().unwrap();
+        let pipeline =
+            crop.into_iter().chain([suite]).fold(builder, warpfeed::PipelineBuilder::transform).build().unwrap();
         let ops = pipeline.recipe(sample as u64, 0).unwrap();
         let run = |strategy| {
-            let options = ApplyOptions { strategy, orientation: Orientation::Ignore, ..ApplyOptions::default() };
+            let options = ApplyOptions::default().strategy(strategy).orientation(Orientation::Ignore);
             apply(&bytes, &ops, &options).unwrap().as_bytes().unwrap().to_vec()
         };
         let made = run(Strategy::Fused);

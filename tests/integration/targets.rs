@@ -6,13 +6,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use warpfeed::ops::CenterCrop;
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::source::{
-    Compose, Concat, EncodedImages, ImageFolder, Input, ListFile, OpenOptions, RecordFormat, Sample, Source, Want, open,
+    Concat, EncodedImages, ImageFolder, Input, ListFile, OpenOptions, ReadRequest, RecordFormat, RecordOptions, Sample,
+    Source, SourceExt, open,
 };
 use warpfeed::{
-    Batch, Builder, Device, ImageCache, LastBatch, OnError, Partition, Pipeline, Result, Sampling, Target, TargetSpec,
-    TargetType, Targets,
+    Batch, Device, ImageCache, LastBatch, OnError, Partition, Pipeline, PipelineBuilder, Result, Sampler, Target,
+    TargetSpec, TargetType, Targets,
 };
 
 const IMAGES: u64 = 23;
@@ -60,7 +62,7 @@ fn row_bytes<T: Copy>(numbers: &[T], i: usize, len: usize, bytes: fn(T) -> [u8; 
     numbers[i * len..][..len].iter().flat_map(|&number| bytes(number)).collect()
 }
 
-fn epoch(builder: Builder) -> Vec<(u64, Vec<u8>)> {
+fn epoch(builder: PipelineBuilder) -> Vec<(u64, Vec<u8>)> {
     let mut all = Vec::new();
     builder.device(Device::Cpu).build().unwrap().epoch(1).for_each(|batch| add(&batch.unwrap(), &mut all));
     all
@@ -108,8 +110,9 @@ fn targets_belong_to_their_images_in_every_order() {
         check(text, "memory", &whole, |index| index);
         assert_eq!(epoch(builder().threads(0).batch_size(7).prefetch(5)), whole, "{text}");
         assert_eq!(epoch(builder().last_batch(LastBatch::Pad)), whole, "{text}: padding");
-        let mut together: Vec<_> =
-            (0..3).flat_map(|rank| epoch(builder().partition(Partition::new(rank, 3).unwrap()).even(true))).collect();
+        let mut together: Vec<_> = (0..3)
+            .flat_map(|rank| epoch(builder().partition(Partition::new(rank, 3).unwrap()).equal_batches(true)))
+            .collect();
         together.sort();
         let mut sorted = whole.clone();
         sorted.sort();
@@ -150,13 +153,13 @@ fn a_resumed_epoch_goes_on_with_its_targets() {
 fn packed(format: RecordFormat, field: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("packed");
-    let options = PackOptions { target: Some(field.to_owned()), ..PackOptions::new(format) };
+    let options = PackOptions::new(format).target(Some(field.to_owned()));
     assert_eq!(pack(&images(), &out, &options, &mut |_| {}).unwrap().images, IMAGES);
     (folder, out)
 }
 
 fn streamed(path: &Path) -> Input {
-    OpenOptions { window: Some(6), ..OpenOptions::default() }.open(path).unwrap()
+    OpenOptions::default().window(Some(6)).open(path).unwrap()
 }
 
 #[test]
@@ -182,7 +185,7 @@ fn packing_keeps_targets_and_shards_and_streams_have_them() {
         let seeded = |input: Input| {
             Pipeline::builder(input)
                 .batch_size(5)
-                .center_crop(8)
+                .transform(CenterCrop::new(8))
                 .targets(spec(text))
                 .device(Device::Cpu)
                 .build()
@@ -214,7 +217,7 @@ fn features_of_tfrecord_are_packed_as_parts_of_webdataset_under_their_names() {
     let field = "image/object/bbox";
     let images = source(IMAGES).with_targets(field, (0..IMAGES).map(|index| Target::Floats(floats(index)))).unwrap();
     let out = |name: &str| folder.path().join(name);
-    let options = |format| PackOptions { target: Some(field.to_owned()), ..PackOptions::new(format) };
+    let options = |format| PackOptions::new(format).target(Some(field.to_owned()));
     pack(&images, &out("records"), &options(RecordFormat::TfRecord), &mut |_| {}).unwrap();
     let records = open(out("records")).unwrap().into_data_set().unwrap();
     pack(&*records, &out("tar"), &options(RecordFormat::WebDataset), &mut |_| {}).unwrap();
@@ -225,7 +228,7 @@ fn features_of_tfrecord_are_packed_as_parts_of_webdataset_under_their_names() {
     // The part is there for other programs, under an ending without a slash.
     assert_eq!(epoch(small(open(out("tar")).unwrap()).targets(spec("float=3:image%2fobject%2fbbox"))), want);
     // A percent sign would be another name for it.
-    let options = PackOptions { target: Some("image%2fobject".into()), ..PackOptions::new(RecordFormat::WebDataset) };
+    let options = PackOptions::new(RecordFormat::WebDataset).target(Some("image%2fobject".into()));
     assert!(pack(&source(1), &out("percent"), &options, &mut |_| {}).unwrap_err().is_parameter());
 }
 
@@ -235,7 +238,7 @@ fn a_source_is_asked_for_image_and_target_at_once() {
     // Counts calls: reads alone, targets alone, both together.
     let asked = || {
         let counts = Arc::clone(&counts);
-        Asking(images(), move |_, want: &Want<'_>| {
+        Asking(images(), move |_, want: &ReadRequest<'_>| {
             let kind = if !want.image { 1 } else { 2 * usize::from(want.field.is_some()) };
             counts[kind].fetch_add(1, Relaxed);
             Ok(())
@@ -264,13 +267,13 @@ fn what_a_format_cannot_hold_is_refused() {
         (RecordFormat::WebDataset, "Box", "ending"),
         (RecordFormat::TfRecord, "image/encoded", "feature"),
     ] {
-        let options = PackOptions { target: Some(field.to_owned()), ..PackOptions::new(format) };
+        let options = PackOptions::new(format).target(Some(field.to_owned()));
         let error = pack(&images(), &folder.path().join("out"), &options, &mut |_| {}).unwrap_err();
         assert!(error.is_parameter() && error.to_string().contains(says), "{error}");
     }
     // An array of labels that does not begin with the label.
     let wrong = source(3).with_targets("label", [0.0, 7.0, 2.0].map(|label| Target::Floats(vec![label]))).unwrap();
-    let options = PackOptions { target: Some("label".to_owned()), ..PackOptions::new(RecordFormat::RecordIo) };
+    let options = PackOptions::new(RecordFormat::RecordIo).target(Some("label".to_owned()));
     let report = pack(&wrong, &folder.path().join("labels"), &options, &mut |_| {}).unwrap();
     assert_eq!((report.images, report.bad_count, report.bad[0].index), (2, 1, 1));
 }
@@ -353,10 +356,7 @@ fn parts_of_a_tar_are_found_before_and_behind_the_image() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tar");
     fs::write(&path, tar.concat()).unwrap();
-    let options = OpenOptions {
-        records: warpfeed::source::RecordOptions { label: Some("none".into()), ..Default::default() },
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::default().records(RecordOptions::default().label(Some("none".into())));
     let shards = options.open(&path).unwrap().into_data_set().unwrap();
     let text = |index, field| match shards.target(index, field) {
         Ok(Target::Bytes(bytes)) => String::from_utf8(bytes).unwrap(),
@@ -384,7 +384,7 @@ fn folders_and_lists_have_columns() {
     let want: Vec<(u64, Vec<u8>)> =
         (0..).zip([[1.0, 2.0], [3.0, 4.0], [5.0, 6.5]]).map(|(index, row)| (index, as_bytes(&row))).collect();
     let boxes = |input: Input| {
-        let mut all = epoch(Pipeline::builder(input).targets(spec("float=2:box")).center_crop(8));
+        let mut all = epoch(Pipeline::builder(input).targets(spec("float=2:box")).transform(CenterCrop::new(8)));
         all.sort();
         all
     };
@@ -433,11 +433,11 @@ fn the_command_delivers_counts_and_digests_targets() {
 #[test]
 fn what_needs_labels_is_refused_where_there_are_none() {
     let unlabeled = || EncodedImages::unlabeled((0..4).map(|i| jpeg(20, 20, i)));
-    let builder = || Pipeline::builder(unlabeled()).batch_size(4).center_crop(8).device(Device::Cpu);
+    let builder = || Pipeline::builder(unlabeled()).batch_size(4).transform(CenterCrop::new(8)).device(Device::Cpu);
     for refused in [
         builder().targets(TargetSpec::soft(3)).build(),
         builder().targets(TargetSpec::class(3)).build(),
-        builder().sampler(Sampling::class_balanced()).build(),
+        builder().sampler(Sampler::class_balanced()).build(),
     ] {
         let error = refused.err().unwrap();
         assert!(error.is_parameter() && error.to_string().contains("labels"), "{error}");
@@ -454,7 +454,7 @@ fn what_needs_labels_is_refused_where_there_are_none() {
         fn len(&self) -> u64 {
             self.0.len()
         }
-        fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+        fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
             self.0.read(index, want, sample)
         }
         fn label(&self, index: u64) -> Option<u32> {
@@ -464,7 +464,8 @@ fn what_needs_labels_is_refused_where_there_are_none() {
             self.0.name(index)
         }
     }
-    let odd = Pipeline::builder(Odd(unlabeled())).center_crop(8).on_error(OnError::Skip).device(Device::Cpu);
+    let odd =
+        Pipeline::builder(Odd(unlabeled())).transform(CenterCrop::new(8)).on_error(OnError::Skip).device(Device::Cpu);
     let odd = odd.build().unwrap();
     let mut epoch = odd.epoch(0);
     assert_eq!(epoch.next().unwrap().unwrap().labels().unwrap(), [7; 3]);

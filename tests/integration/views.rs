@@ -3,8 +3,8 @@
 use crate::common::views::{builder, delivered, samples, views};
 use crate::common::{self, WithBad, source};
 use warpfeed::{
-    ApplyOptions, Builder, DType, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch, Layout, OnError,
-    Orientation, Partition, Pipeline, Strategy, View, apply, five_crop,
+    ApplyOptions, DType, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch, Layout, OnError, Orientation,
+    Partition, Pipeline, PipelineBuilder, Strategy, View, apply, five_crop,
     image::Size,
     ops::{ErasingNoise, Hflip, Normalize, Op, RandomErasing, Resize},
     prelude::{random_horizontal_flip, random_resized_crop},
@@ -25,7 +25,7 @@ fn every_image_is_its_recipe_alone() {
             (Size::new(6, 5), 1),
         ];
         assert_eq!(pipeline.view_sizes(), sizes);
-        let options = ApplyOptions { strategy, orientation: Orientation::Ignore, ..ApplyOptions::default() };
+        let options = ApplyOptions::default().strategy(strategy).orientation(Orientation::Ignore);
         let all = delivered(pipeline.epoch(3));
         assert_eq!(all.len(), 11);
         for (index, made) in all {
@@ -43,7 +43,7 @@ fn every_image_is_its_recipe_alone() {
 #[test]
 fn the_first_image_has_the_draws_of_one_view_and_every_other_its_own() {
     let one = |view: View| Pipeline::builder(source(6)).seed(5).views([view]).build().unwrap();
-    let plain = Pipeline::builder(source(6)).seed(5).augment(random_resized_crop(8)).build().unwrap();
+    let plain = Pipeline::builder(source(6)).seed(5).transform(random_resized_crop(8)).build().unwrap();
     let both = Pipeline::builder(source(6))
         .seed(5)
         .views([view([random_resized_crop(8)]).times(3), view([random_resized_crop(8)]).times(2)]);
@@ -80,9 +80,10 @@ fn threads_batches_partitions_and_states_do_not_matter() {
 #[test]
 fn cached_images_make_the_same_views() {
     let first = |cache: Option<ImageCache>| {
-        let builder = Pipeline::builder(source(9)).shuffle(7).resize_shorter(40).output(DType::U8, Layout::Nhwc);
-        let builder = builder.views(views()).augment(random_horizontal_flip(0.5));
-        cache.into_iter().fold(builder, Builder::cache).build().unwrap()
+        let builder =
+            Pipeline::builder(source(9)).shuffle(7).transform(Resize::shorter_side(40)).output(DType::U8, Layout::Nhwc);
+        let builder = builder.views(views()).transform(random_horizontal_flip(0.5));
+        cache.into_iter().fold(builder, PipelineBuilder::cache).build().unwrap()
     };
     let (plain, cached) = (first(None), first(Some(ImageCache::memory(1 << 20))));
     for epoch in 0..3 {
@@ -160,7 +161,7 @@ fn crops_of_five_and_ten_are_where_torchvision_has_them() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let refused = |builder: Builder| builder.build().unwrap_err().to_string();
+    let refused = |builder: PipelineBuilder| builder.build().unwrap_err().to_string();
     let plain = || Pipeline::builder(source(3));
     assert!(refused(plain().views([])).contains("at least one view"));
     assert!(refused(plain().views([view([]).times(2)])).contains("such that every image ends in the same size"));

@@ -155,8 +155,8 @@ def augmentations(w, h, rng):
         yield {"op": name}
     turned = {"op": "affine", **still, "shear": [9.0, -4.0], "interpolation": "nearest"}
     chains = [{"weight": 0.25, "ops": [{"op": "hflip"}, turned]}, {"weight": 0.4, "ops": []}]
-    yield {"op": "mix", "weight": 0.31, "chains": chains}
-    yield {"op": "mix", "weight": 0.1, "chains": [*chains, {"weight": 0.25, "ops": [{"op": "invert"}, {"op": "equalize"}]}]}
+    yield {"op": "weighted_sum", "weight": 0.31, "chains": chains}
+    yield {"op": "weighted_sum", "weight": 0.1, "chains": [*chains, {"weight": 0.25, "ops": [{"op": "invert"}, {"op": "equalize"}]}]}
 
 
 def others(w, h, rng):
@@ -191,7 +191,7 @@ def timms(w, h, rng):
         yield {"op": "affine_matrix", "matrix": matrix, "interpolation": interpolation, "fill": [9, 99, 199], "size": size}
     chains = [{"weight": 0.7, "ops": [{"op": "invert"}]}, {"weight": 0.3, "ops": [{"op": "hflip"}, {"op": "equalize"}]}]
     for blend in (0.0, rng.uniform(0, 1), rng.uniform(0, 1)):
-        yield {"op": "mix", "weight": 0.0, "chains": chains, "blend": blend}
+        yield {"op": "weighted_sum", "weight": 0.0, "chains": chains, "blend": blend}
     yield {"op": "mosaic", "width": w + 7, "height": h + 5, "at": [3, 5], "fill": [9, 99, 199]}
 
 

@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use warpfeed::ops::Transform;
-use warpfeed::{Builder, EntryPoints, Error, Pipeline, Result, Strategy};
+use warpfeed::{EntryPoints, Error, Pipeline, PipelineBuilder, Result, Strategy};
 
 /// Number of bars in the plot: the best configurations.
 const SHOWN: usize = 12;
@@ -38,7 +38,7 @@ pub struct ConfigurationsSettings {
     pub prefetch: Vec<usize>,
     /// Whether the pipeline, with its decoders and memory, is kept from epoch to epoch or built anew for each.
     pub persistent: Vec<bool>,
-    /// Whether copies to a GPU are staged in pinned memory ([`Builder::pinned`]). Has no effect on the CPU.
+    /// Whether copies to a GPU are staged in pinned memory ([`PipelineBuilder::pinned`]). Has no effect on the CPU.
     pub pinned: Vec<bool>,
     /// Images in a batch.
     pub batch_size: usize,
@@ -100,7 +100,7 @@ impl Configuration {
         format!("--threads {} --prefetch {}{staged}", self.threads, self.prefetch)
     }
 
-    /// The configuration as calls of [`Builder`].
+    /// The configuration as calls of [`PipelineBuilder`].
     #[must_use]
     pub fn code(self) -> String {
         let staged = if self.pageable() { ".pinned(false)" } else { "" };
@@ -480,8 +480,8 @@ fn build(subject: &Subject, settings: &ConfigurationsSettings, configuration: Co
     let builder = subject.builder().batch_size(settings.batch_size).strategy(settings.strategy);
     let builder =
         builder.threads(configuration.threads).prefetch(configuration.prefetch).entry_points(EntryPoints::none());
-    let builder = configuration.pinned.into_iter().fold(builder, Builder::pinned);
-    settings.ops.iter().cloned().fold(builder, Builder::augment).build()
+    let builder = configuration.pinned.into_iter().fold(builder, PipelineBuilder::pinned);
+    settings.ops.iter().cloned().fold(builder, PipelineBuilder::transform).build()
 }
 
 /// The configurations that are measured.

@@ -15,7 +15,7 @@ use serde_json::json;
 use warpfeed::image::probe;
 use warpfeed::ops::{Transform, random_horizontal_flip, random_rotation, random_vertical_flip, repeat};
 use warpfeed::source::{EncodedImages, Input, StreamStart};
-use warpfeed::{Builder, DecodePath, Device, EntryPoints, ImageCache, Pipeline, Result};
+use warpfeed::{Device, EntryPoints, ImageCache, JpegDecoder, Pipeline, PipelineBuilder, Result};
 use warpfeed_image::decode::indexed;
 use warpfeed_image::encode::to_baseline;
 use warpfeed_image::raster::{DEFAULT_MAX_PIXELS, check_pixels};
@@ -327,7 +327,9 @@ fn pipeline(way: Way, subject: &Subject, settings: &ConfigurationsSettings, kept
         let builder = subject.builder().batch_size(settings.batch_size).strategy(settings.strategy);
         builder.threads(1).prefetch(1).entry_points(EntryPoints::none())
     };
-    let build = |builder: Builder, ops: &[Transform]| ops.iter().cloned().fold(builder, Builder::augment).build();
+    let build = |builder: PipelineBuilder, ops: &[Transform]| {
+        ops.iter().cloned().fold(builder, PipelineBuilder::transform).build()
+    };
     let in_memory = |images: Vec<Vec<u8>>| Subject {
         input: EncodedImages::unlabeled(images).into(),
         limit: None,
@@ -337,7 +339,7 @@ fn pipeline(way: Way, subject: &Subject, settings: &ConfigurationsSettings, kept
         Way::Asked => build(of(subject), &settings.ops),
         Way::Load(load) => {
             let once = [random_horizontal_flip(0.5), random_vertical_flip(0.5), random_rotation(-5.0..=5.0)];
-            build(of(subject).augment(repeat(load, once)), &settings.ops)
+            build(of(subject).transform(repeat(load, once)), &settings.ops)
         }
         Way::Packed => {
             let images = kept.iter().map(|image| packed(image)).collect();
@@ -352,7 +354,9 @@ fn pipeline(way: Way, subject: &Subject, settings: &ConfigurationsSettings, kept
             }
             Ok(pipeline)
         }
-        Way::DeviceDecoding => build(of(subject).device(Device::Cuda(0)).decode(DecodePath::Device), &settings.ops),
+        Way::DeviceDecoding => {
+            build(of(subject).device(Device::Cuda(0)).jpeg_decoder(JpegDecoder::Device), &settings.ops)
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use warpfeed::image::probe;
 use warpfeed::internal::cards::{Card, cards, pci_addresses};
 use warpfeed::internal::driver_is_there;
-use warpfeed::source::{Input, Sample, Source, Stream, StreamStart, Want};
+use warpfeed::source::{Input, ReadRequest, Sample, Source, Stream, StreamStart};
 use warpfeed::{Error, Result};
 use warpfeed_image::decode::libjpeg_has_simd;
 
@@ -229,7 +229,7 @@ impl Sum {
         for i in 0..looked_at {
             // With 2^53 or more images the indices are rounded.
             let index = (i as f64 / looked_at as f64 * images as f64) as u64;
-            let read = source.read(index, &Want::IMAGE, &mut sample);
+            let read = source.read(index, &ReadRequest::IMAGE, &mut sample);
             self.add(read.map(|()| sample.bytes()))?;
         }
         Ok(())

@@ -4,7 +4,9 @@ use serde::Serialize;
 use warpfeed::image::{Image, Size, contact_sheet};
 use warpfeed::internal::HostImages;
 use warpfeed::ops::{Op, TransformFile};
-use warpfeed::{Batch, Builder, DType, Epoch, Error, LastBatch, Layout, OnError, RaggedPipeline, Result, Tensor};
+use warpfeed::{
+    Batch, DType, Epoch, Error, LastBatch, Layout, OnError, PipelineBuilder, RaggedPipeline, Result, Tensor,
+};
 
 /// Images in a batch, which decide about memory alone.
 const BATCH: usize = 16;
@@ -71,7 +73,7 @@ type Pixels = (Size, Vec<u8>);
 /// Samples that a policy cannot use are left out. `progress` is called with the number of images so far.
 ///
 /// # Errors
-/// [`Error::Parameter`] if `rows` is not 1 to 1,000; the errors of [`Builder::build_ragged`] and of its epochs.
+/// [`Error::Parameter`] if `rows` is not 1 to 1,000; the errors of [`PipelineBuilder::build_ragged`] and of its epochs.
 ///
 /// ```
 /// use warpfeed_bench::policies::diff;
@@ -88,7 +90,7 @@ type Pixels = (Size, Vec<u8>);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn diff(
-    builder: &Builder,
+    builder: &PipelineBuilder,
     policies: [TransformFile; 2],
     epoch: u64,
     rows: usize,
@@ -100,7 +102,7 @@ pub fn diff(
     let pipeline = |transforms: TransformFile| {
         let builder = builder.clone().output(DType::U8, Layout::Nhwc).last_batch(LastBatch::Keep).batch_size(BATCH);
         let transforms = transforms.without_normalize().into_first_view();
-        transforms.into_iter().fold(builder.on_error(OnError::Skip), Builder::augment).build_ragged()
+        transforms.into_iter().fold(builder.on_error(OnError::Skip), PipelineBuilder::transform).build_ragged()
     };
     let [a, b] = policies.map(pipeline);
     let (a, b) = (a?, b?);
@@ -208,7 +210,7 @@ mod tests {
     use warpfeed::image::{JpegOptions, encode_jpeg};
     use warpfeed::source::EncodedImages;
 
-    fn builder() -> Builder {
+    fn builder() -> PipelineBuilder {
         let image = |shade: u8| {
             let mut image = Image::new(Size::new(24, 16));
             image.pixels_mut().fill([shade, 90, 60, 255]);

@@ -4,7 +4,7 @@ use serde::Serialize;
 use warpfeed::fields::draw;
 use warpfeed::image::{Image, Size, contact_sheet};
 use warpfeed::internal::HostImages;
-use warpfeed::{BatchImages, Builder, DType, Error, LastBatch, Layout, OnError, Pipeline, Result};
+use warpfeed::{BatchImages, DType, Error, LastBatch, Layout, OnError, Pipeline, PipelineBuilder, Result};
 
 /// Pixels between the images of a sheet.
 const GAP_PX: u32 = 4;
@@ -44,7 +44,7 @@ pub struct PreviewedSample {
 /// fields that the builder asks for are drawn over the images ([`draw`]).
 ///
 /// # Errors
-/// [`Error::Parameter`] for a sheet without images; the errors of [`Builder::build`]; [`Error::Decode`] with the first
+/// [`Error::Parameter`] for a sheet without images; the errors of [`PipelineBuilder::build`]; [`Error::Decode`] with the first
 /// image's name if none can be used.
 ///
 /// ```
@@ -54,12 +54,12 @@ pub struct PreviewedSample {
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let source = EncodedImages::new((0..5).map(|label| (jpeg.clone(), label)));
-/// let preview = preview(Pipeline::builder(source).random_resized_crop(16), 0, 2, 2)?;
+/// let preview = preview(Pipeline::builder(source).transform(random_resized_crop(16)), 0, 2, 2)?;
 /// assert_eq!(preview.sheet.size(), Size::new(2 * 16 + 3 * 4, 2 * 16 + 3 * 4));
 /// assert_eq!((preview.samples[3].row, preview.samples[3].column, preview.samples[3].index), (2, 2, 3));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub fn preview(builder: Builder, epoch: u64, columns: u32, rows: u32) -> Result<Preview> {
+pub fn preview(builder: PipelineBuilder, epoch: u64, columns: u32, rows: u32) -> Result<Preview> {
     if !(1..=MAX_IMAGES).contains(&(u64::from(columns) * u64::from(rows))) {
         let got = u64::from(columns) * u64::from(rows);
         return Err(Error::parameter("preview", "columns and rows", "1 to 10000 images together", got));

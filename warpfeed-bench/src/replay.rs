@@ -69,7 +69,7 @@ pub struct WrittenImage {
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let source = EncodedImages::new((0..2).map(|label| (jpeg.clone(), label)));
-/// let pipeline = Pipeline::builder(source).center_crop(8).normalize(IMAGENET_MEAN, IMAGENET_STD).build()?;
+/// let pipeline = Pipeline::builder(source).transform(CenterCrop::new(8)).normalize(IMAGENET_MEAN, IMAGENET_STD).build()?;
 /// let folder = tempfile::tempdir().unwrap();
 /// for batch in pipeline.epoch(0) {
 ///     let written = write_batch(&batch?, folder.path())?;
@@ -131,7 +131,7 @@ fn write_tensor(tensor: &Tensor, folder: &Path, name: String) -> Result<WrittenT
 /// use warpfeed::prelude::*;
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(8).build()?;
+/// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).transform(CenterCrop::new(8)).build()?;
 /// let folder = tempfile::tempdir().unwrap();
 /// let names = write_stages(&pipeline, (0, 0, 0), folder.path())?;
 /// assert_eq!(names, ["00-decoded.png", "01-center-crop.png"]);

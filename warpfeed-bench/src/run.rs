@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use warpfeed::fields::DroppedObjects;
 use warpfeed::source::SourceSummary;
 use warpfeed::{
-    BadSample, Batch, BatchImages, CacheUsage, Epoch, EpochState, Error, LeftToCpu, Pipeline, Result, RunLog, Stats,
+    BadSample, Batch, BatchImages, CacheUsage, CpuFallbacks, Epoch, EpochState, Error, Pipeline, Result, RunLog, Stats,
     Strategy, Targets, Tensor,
 };
 
@@ -61,14 +61,14 @@ pub struct DecoderCounts {
     /// that [`PackOptions::restarts`](warpfeed::pack::PackOptions::restarts) writes.
     pub restarts: u64,
     /// Images among `cpu` that were decoded from entry points
-    /// ([`Builder::entry_points`](warpfeed::Builder::entry_points)).
+    /// ([`PipelineBuilder::entry_points`](warpfeed::PipelineBuilder::entry_points)).
     pub entry_points: u64,
     /// Images among `device` that were decoded from entry points.
     pub device_entry_points: u64,
     /// Images among `cpu` for which the GPU had not enough memory as a whole.
     pub for_memory: u64,
     /// Images that the crate's own decoder on a GPU left to the CPU, by reason.
-    pub left_to_cpu: LeftToCpu,
+    pub cpu_fallbacks: CpuFallbacks,
 }
 
 /// Targets that were delivered, padding included.
@@ -132,7 +132,7 @@ pub struct RunReport {
     /// What the source has, and what it passed over.
     pub source: SourceSummary,
     /// Images that were smaller than a crop, so that its fill shows beside them.
-    pub padded: u64,
+    pub smaller_than_crop: u64,
     /// Objects delivered with the images, padding excluded; `None` without fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
@@ -160,10 +160,10 @@ pub struct RunReport {
     pub bad: Vec<BadSample>,
     /// Mean distance that samples moved from their places in a stream; `None` if none moved.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub moved_mean: Option<f64>,
+    pub displacement_mean: Option<f64>,
     /// The largest of these distances.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub moved_most: Option<u64>,
+    pub displacement_max: Option<u64>,
     /// Samples and batches that earlier processes of the same run delivered. Everything else in this report, except the
     /// digest, belongs to this process alone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -251,7 +251,7 @@ impl Progress<'_> {
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let pipeline = Pipeline::builder(EncodedImages::new((0..5).map(|label| (jpeg.clone(), label))));
-/// let pipeline = pipeline.center_crop(8).build()?;
+/// let pipeline = pipeline.transform(CenterCrop::new(8)).build()?;
 /// let report = run(&pipeline, 0..2, true, Instant::now(), &mut |_progress| {})?;
 /// assert_eq!((report.images, report.batches, report.bad_count), (10, 2, 0));
 /// assert_eq!(report.digest.unwrap().len(), 64);
@@ -287,7 +287,7 @@ pub fn run<I: BatchImages>(
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let pipeline = Pipeline::builder(EncodedImages::new((0..5).map(|label| (jpeg.clone(), label))));
-/// let pipeline = pipeline.batch_size(2).center_crop(8).build()?;
+/// let pipeline = pipeline.batch_size(2).transform(CenterCrop::new(8)).build()?;
 /// let folder = tempfile::tempdir().unwrap();
 /// let file = StateFile { path: folder.path().join("state.json"), settings: "crop of 8".into() };
 ///
@@ -422,10 +422,10 @@ pub fn run_logged<I: BatchImages>(
             entry_points: stats.decoded_entry_points,
             device_entry_points: stats.decoded_device_entry_points,
             for_memory: stats.decoded_for_memory,
-            left_to_cpu: stats.left_to_cpu,
+            cpu_fallbacks: stats.cpu_fallbacks,
         },
         source: pipeline.source_summary(),
-        padded: stats.padded,
+        smaller_than_crop: stats.smaller_than_crop,
         objects: pipeline.has_fields().then_some(stats.objects),
         dropped_objects: pipeline.has_fields().then_some(stats.dropped_objects),
         cached: stats.cached,
@@ -436,8 +436,9 @@ pub fn run_logged<I: BatchImages>(
         each_epoch,
         bad_count: stats.bad,
         bad,
-        moved_mean: (stats.moved > 0).then(|| stats.moved as f64 / stats.images.max(1) as f64),
-        moved_most: (stats.moved > 0).then_some(stats.moved_most),
+        displacement_mean: (stats.displacement_sum > 0)
+            .then(|| stats.displacement_sum as f64 / stats.images.max(1) as f64),
+        displacement_max: (stats.displacement_sum > 0).then_some(stats.displacement_max),
         earlier,
         other_ranks,
         digest: hash.map(Digest::finish),

@@ -72,7 +72,7 @@ pub struct DeviceReport {
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let builder = Pipeline::builder(EncodedImages::new((0..5).map(|label| (jpeg.clone(), label))));
-/// let group = builder.center_crop(8).build_group([Device::Cpu, Device::Cpu])?;
+/// let group = builder.transform(CenterCrop::new(8)).build_group([Device::Cpu, Device::Cpu])?;
 /// let report = run_group(&group, 0..2, true, Instant::now(), &|_images| {})?;
 /// assert_eq!((report.images, report.devices[0].images, report.devices[1].images), (10, 6, 4));
 /// # Ok::<(), warpfeed::Error>(())

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use warpfeed::Sampler;
+use warpfeed::ShardedOrder;
 
 /// The median of a figure's rounds, and an interval. With at least six rounds, the interval contains the true median
 /// with a probability of 95 %. With fewer it goes from the smallest to the largest figure.
@@ -75,7 +75,7 @@ pub(super) fn with_rounds(rounds: &[f64]) -> Value {
 
 /// The order of measurements: all cases once in every round, shuffled by the seed.
 pub(super) fn turns(cases: usize, rounds: u32, seed: u64) -> Vec<(u32, usize)> {
-    let sampler = Sampler::shuffled(cases as u64, seed);
+    let sampler = ShardedOrder::shuffled(cases as u64, seed);
     let round = |round: u32| {
         let cases: Vec<u64> = sampler.epoch(u64::from(round)).iter().collect();
         cases.into_iter().map(move |case| (round, case as usize))

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use warpfeed::source::{Input, Sample, Source, Want};
-use warpfeed::{Builder, Error, ImageCache, Result};
+use warpfeed::ops::Resize;
+use warpfeed::source::{Input, ReadRequest, Sample, Source};
+use warpfeed::{Error, ImageCache, PipelineBuilder, Result};
 
 /// Time after which a sleeping source looks whether it is still asked.
 const NAP: Duration = Duration::from_millis(5);
@@ -71,9 +72,9 @@ impl Stored {
     }
 
     /// Adds what is done to images before the operations.
-    pub(super) fn add_to(&self, builder: Builder) -> Builder {
+    pub(super) fn add_to(&self, builder: PipelineBuilder) -> PipelineBuilder {
         match &self.resized {
-            Some((side_px, cache)) => builder.resize_shorter(*side_px).cache(cache.clone()),
+            Some((side_px, cache)) => builder.transform(Resize::shorter_side(*side_px)).cache(cache.clone()),
             None => builder,
         }
     }
@@ -115,7 +116,7 @@ impl Source for Sleeping {
         self.images.check_field(name)
     }
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let due = Instant::now() + self.time;
         while !want.is_stopped() {
             let left = due.saturating_duration_since(Instant::now());

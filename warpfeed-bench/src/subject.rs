@@ -6,7 +6,7 @@ use super::step::{Outcome, TrainingStep};
 use serde::Serialize;
 use std::time::Instant;
 use warpfeed::source::{EncodedImages, Input, Samples, Stream, StreamSample, StreamStart};
-use warpfeed::{Batch, Builder, Device, EntryPoints, Error, OnError, Pipeline, Result, StreamPriority};
+use warpfeed::{Batch, Device, EntryPoints, Error, OnError, Pipeline, PipelineBuilder, Result, StreamPriority};
 
 /// Number of images that are kept of a stream that can be read only once, unless a limit is given.
 const KEPT_IMAGES: u64 = 1_000;
@@ -103,13 +103,13 @@ impl Subject {
 
     /// A builder for a shuffled pipeline over the images. Images that cannot be used are skipped and counted. Entry points
     /// are kept in memory only, so that no measurement depends on an earlier one.
-    pub(super) fn builder(&self) -> Builder {
+    pub(super) fn builder(&self) -> PipelineBuilder {
         let builder = Pipeline::builder(self.input.clone()).shuffle(self.seed).on_error(OnError::Skip);
         let builder = builder.entry_points(EntryPoints::memory());
-        let builder = self.limit.into_iter().fold(builder, Builder::limit);
+        let builder = self.limit.into_iter().fold(builder, PipelineBuilder::limit);
         self.threads
             .into_iter()
-            .fold(builder.device(self.device).stream_priority(self.stream_priority), Builder::threads)
+            .fold(builder.device(self.device).stream_priority(self.stream_priority), PipelineBuilder::threads)
     }
 
     /// Limits an epoch to a part of the images, unless there is a limit already: `rounds` of `epochs` take as long as six

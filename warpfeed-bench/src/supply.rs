@@ -14,7 +14,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use warpfeed::ops::Transform;
-use warpfeed::{Builder, Error, Result, Strategy};
+use warpfeed::{Error, PipelineBuilder, Result, Strategy};
 
 /// Epochs of a measurement: the first, two that record entry points, and one that uses them.
 pub const EPOCHS: u64 = 4;
@@ -190,9 +190,9 @@ fn rounds(settings: &SupplySettings) -> Vec<Vec<f64>> {
     vec![Vec::new(); settings.cores.len()]
 }
 
-fn builder(subject: &Subject, settings: &SupplySettings) -> Builder {
+fn builder(subject: &Subject, settings: &SupplySettings) -> PipelineBuilder {
     let builder = subject.builder().batch_size(settings.batch_size).strategy(settings.strategy);
-    settings.ops.iter().cloned().fold(builder, Builder::augment)
+    settings.ops.iter().cloned().fold(builder, PipelineBuilder::transform)
 }
 
 /// Runs [`EPOCHS`] epochs without a training step.

@@ -7,7 +7,7 @@ use super::spread::Spread;
 use super::step::TrainingStep;
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use warpfeed::{Builder, Error, Pipeline, Result, Stats};
+use warpfeed::{Error, Pipeline, PipelineBuilder, Result, Stats};
 
 /// Most batches of a run whose times are kept one by one. Sums include all batches.
 const KEPT_BATCHES: usize = 100_000;
@@ -266,7 +266,7 @@ pub(super) fn about_setup<'a>(runs: impl Iterator<Item = &'a RunTimes>) -> Optio
 ///
 /// # Errors
 /// [`Error::Parameter`] for a source without usable images; errors of the pipeline and the step.
-pub(super) fn step_alone(builder: Builder, time: Duration, step: &mut dyn TrainingStep) -> Result<f64> {
+pub(super) fn step_alone(builder: PipelineBuilder, time: Duration, step: &mut dyn TrainingStep) -> Result<f64> {
     let (mut trained, mut images, mut batches) = (Duration::ZERO, 0, 0_u32);
     let begin = Instant::now();
     for batch in builder.threads(0).prefetch(1).build()?.epoch(0) {

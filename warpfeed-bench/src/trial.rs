@@ -10,10 +10,10 @@ use warpfeed::{IMAGENET_MEAN, IMAGENET_STD, Preset};
 ///
 /// ```
 /// use warpfeed_bench::trial::Trial;
-/// use warpfeed::{Builder, Pipeline, source::EncodedImages, image::Size};
+/// use warpfeed::{PipelineBuilder, Pipeline, source::EncodedImages, image::Size};
 ///
 /// let builder = Pipeline::builder(EncodedImages::new([(Vec::new(), 0)]));
-/// let pipeline = Trial::A { load: 12 }.ops().into_iter().fold(builder, Builder::augment).build()?;
+/// let pipeline = Trial::A { load: 12 }.ops().into_iter().fold(builder, PipelineBuilder::transform).build()?;
 /// assert_eq!(pipeline.image_size(), Size::new(224, 224));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```

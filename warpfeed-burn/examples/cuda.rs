@@ -18,9 +18,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
-use warpfeed::source::{Compose, ImageFolder, Source};
+use warpfeed::source::{ImageFolder, Source, SourceExt};
 use warpfeed::{
-    Builder, DType, DecodePath, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, ops::random_horizontal_flip,
+    DType, IMAGENET_MEAN, IMAGENET_STD, JpegDecoder, Layout, Pipeline, PipelineBuilder, ops::random_horizontal_flip,
 };
 use warpfeed_bench::synth::{SynthSettings, write_folder};
 use warpfeed_burn::{IntoBurn, Loader};
@@ -39,7 +39,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 /// Where batches are made.
 #[derive(Clone, Copy)]
 enum Maker {
-    Gpu(DecodePath),
+    Gpu(JpegDecoder),
     Cpu { pinned: bool },
 }
 
@@ -49,9 +49,9 @@ impl Maker {
         if on_cpu { Self::Cpu { pinned: false } } else { self }
     }
 
-    fn set(self, builder: Builder) -> Builder {
+    fn set(self, builder: PipelineBuilder) -> PipelineBuilder {
         match self {
-            Self::Gpu(decode) => builder.device(warpfeed::Device::Cuda(0)).decode(decode),
+            Self::Gpu(decode) => builder.device(warpfeed::Device::Cuda(0)).jpeg_decoder(decode),
             Self::Cpu { pinned: true } => builder.device(warpfeed::Device::Cpu).pin_batches(0),
             Self::Cpu { pinned: false } => builder.device(warpfeed::Device::Cpu),
         }
@@ -76,11 +76,11 @@ struct Settings {
 }
 
 /// A pipeline over the images, repeated until they fill the batches of the form.
-fn recipe(settings: &Settings, dtype: DType, batches: usize) -> Outcome<Builder> {
+fn recipe(settings: &Settings, dtype: DType, batches: usize) -> Outcome<PipelineBuilder> {
     let (images, wanted) = (settings.source.len(), (batches * BATCH) as u64);
     let source = Arc::clone(&settings.source).subset((0..wanted).map(|i| i % images))?;
-    let builder = Pipeline::builder(source).batch_size(BATCH).shuffle(7).random_resized_crop(SIDE_PX);
-    let builder = builder.augment(random_horizontal_flip(0.5));
+    let builder = Pipeline::builder(source).batch_size(BATCH).shuffle(7).transform(random_resized_crop(SIDE_PX));
+    let builder = builder.transform(random_horizontal_flip(0.5));
     Ok(match dtype {
         DType::U8 => builder.output(dtype, Layout::Nchw),
         _ => builder.normalize(IMAGENET_MEAN, IMAGENET_STD).output(dtype, Layout::Nchw),
@@ -226,8 +226,8 @@ fn train(settings: &Settings, maker: Maker) -> Outcome {
     let (images, wanted) = (settings.source.len(), (steps * BATCH) as u64);
     let source = Arc::clone(&settings.source).subset((0..wanted).map(|i| i % images))?;
     let loader = Loader::new(source, &settings.device, move |builder| {
-        let builder = builder.batch_size(BATCH).shuffle(7).random_resized_crop(SIDE_PX);
-        maker.set(builder.augment(random_horizontal_flip(0.5)).normalize(IMAGENET_MEAN, IMAGENET_STD))
+        let builder = builder.batch_size(BATCH).shuffle(7).transform(random_resized_crop(SIDE_PX));
+        maker.set(builder.transform(random_horizontal_flip(0.5)).normalize(IMAGENET_MEAN, IMAGENET_STD))
     })?;
     let mut model = Cnn::new(settings.classes, &device);
     let (mut optimizer, loss) = (AdamConfig::new().init(), CrossEntropyLossConfig::new().init(&device));
@@ -297,13 +297,13 @@ fn run() -> Outcome {
     let folder = ImageFolder::open(folder)?;
     if !on_cpu {
         // Without a driver this says what is missing, and burn would panic.
-        let builder = Pipeline::builder(folder.clone()).center_crop(SIDE_PX);
+        let builder = Pipeline::builder(folder.clone()).transform(CenterCrop::new(SIDE_PX));
         println!("{}", builder.device(warpfeed::Device::Cuda(0)).build()?.device_name());
     }
     let (classes, source) = (folder.classes().len(), folder.into_source());
     let device = if on_cpu { Device::flex() } else { Device::cuda(0) };
     let settings = Settings { source, classes, device, on_cpu, batches, steps };
-    let (shared, own) = (Maker::Gpu(DecodePath::Auto), Maker::Gpu(DecodePath::Device));
+    let (shared, own) = (Maker::Gpu(JpegDecoder::Auto), Maker::Gpu(JpegDecoder::Device));
     let (pinned, pageable) = (Maker::Cpu { pinned: true }, Maker::Cpu { pinned: false });
     let mut wrong = 0;
     let cases =

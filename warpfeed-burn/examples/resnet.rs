@@ -18,7 +18,7 @@ use burn::train::{ClassificationOutput, InferenceStep, Learner, SupervisedTraini
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
-use warpfeed::source::{Compose, ImageFolder, Source};
+use warpfeed::source::{ImageFolder, Source, SourceExt};
 use warpfeed::{IMAGENET_MEAN, IMAGENET_STD, ops::random_horizontal_flip};
 use warpfeed_bench::synth::{SynthSettings, write_folder};
 use warpfeed_burn::{ImageBatch, Loader};
@@ -151,12 +151,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         builder
             .batch_size(32)
             .shuffle(7)
-            .random_resized_crop(SIDE_PX)
-            .augment(random_horizontal_flip(0.5))
+            .transform(random_resized_crop(SIDE_PX))
+            .transform(random_horizontal_flip(0.5))
             .normalize(IMAGENET_MEAN, IMAGENET_STD)
     })?;
     let validation = Arc::new(Loader::new(validation, &device, |builder| {
-        builder.batch_size(32).resize_shorter(SIDE_PX).center_crop(SIDE_PX).normalize(IMAGENET_MEAN, IMAGENET_STD)
+        builder
+            .batch_size(32)
+            .transform(Resize::shorter_side(SIDE_PX))
+            .transform(CenterCrop::new(SIDE_PX))
+            .normalize(IMAGENET_MEAN, IMAGENET_STD)
     })?);
     let model = ResNet::new(classes, &device.clone().autodiff());
     let before = accuracy(&model.valid(), &*validation)?;

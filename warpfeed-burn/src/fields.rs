@@ -37,7 +37,7 @@ pub trait FieldIntoBurn {
     fn into_burn<const D: usize>(self, device: &Device) -> Result<Tensor<D>>;
 
     /// Converts whole numbers. Labels, ids and numbers of images get the type that integers have on `device`; masks and
-    /// further images keep their 8 or 16 bits, unsigned.
+    /// auxiliary images keep their 8 or 16 bits, unsigned.
     ///
     /// # Synchronization
     /// See [`into_burn`](Self::into_burn).

@@ -8,9 +8,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use warpfeed::fields::BatchFields;
-use warpfeed::source::{Compose, Source};
+use warpfeed::source::{Source, SourceExt};
 use warpfeed::{
-    BadSample, Batch, Builder, DType, Epoch, EpochState, Error, Mixed, Pipeline, Result, Stats, TargetType, Targets,
+    BadSample, Batch, DType, Epoch, EpochState, Error, Mixed, Pipeline, PipelineBuilder, Result, Stats, TargetType,
+    Targets,
 };
 
 /// A batch in the form that burn's models train on, without its padding ([`LastBatch::Pad`](warpfeed::LastBatch::Pad)).
@@ -24,12 +25,12 @@ pub struct ImageBatch {
     pub labels: Option<Tensor<1, Int>>,
     /// The index of each sample in the source.
     pub indices: Vec<u64>,
-    /// The targets, `[N, K]`, if the pipeline delivers them ([`Builder::targets`](warpfeed::Builder::targets)).
+    /// The targets, `[N, K]`, if the pipeline delivers them ([`PipelineBuilder::targets`](warpfeed::PipelineBuilder::targets)).
     pub targets: Option<Tensor<2>>,
     /// Partners and shares of mixed images, padding included, for losses that take no soft targets
-    /// ([`Mix::hard_labels`](warpfeed::Mix::hard_labels)); `None` without [`Builder::mix`](warpfeed::Builder::mix).
+    /// ([`Mix::hard_labels`](warpfeed::Mix::hard_labels)); `None` without [`PipelineBuilder::mix`](warpfeed::PipelineBuilder::mix).
     pub mixed: Option<Mixed>,
-    /// The fields of each view's images, as the pipeline delivers them ([`Builder::fields`](warpfeed::Builder::fields)):
+    /// The fields of each view's images, as the pipeline delivers them ([`PipelineBuilder::fields`](warpfeed::PipelineBuilder::fields)):
     /// boxes, keypoints, masks, labels of objects. None without such fields. [`FieldIntoBurn`](crate::FieldIntoBurn)
     /// makes tensors of them.
     pub fields: Vec<BatchFields>,
@@ -74,7 +75,7 @@ impl ImageBatch {
         self.labels.clone().ok_or_else(|| Error::Unsupported {
             feature: "training on labels of a source without labels".to_owned(),
             remedy:
-                "name the field that holds them (RecordOptions::label), give labels (Compose::relabel), or train on \
+                "name the field that holds them (RecordOptions::label), give labels (SourceExt::relabel), or train on \
                      targets or fields"
                     .to_owned(),
         })
@@ -105,7 +106,7 @@ fn other_targets() -> Error {
 }
 
 /// Builds the pipeline of a loader, whose batches must become an [`ImageBatch`].
-fn build(builder: Builder) -> Result<Pipeline> {
+fn build(builder: PipelineBuilder) -> Result<Pipeline> {
     let pipeline = builder.build()?;
     if pipeline.targets().is_some_and(|targets| targets.element() != Some(TargetType::F32)) {
         return Err(other_targets());
@@ -119,7 +120,7 @@ fn build(builder: Builder) -> Result<Pipeline> {
     Ok(pipeline)
 }
 
-type Configure = dyn Fn(Builder) -> Builder + Send + Sync;
+type Configure = dyn Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync;
 
 /// A pipeline as the data loader of burn's learner.
 ///
@@ -144,7 +145,7 @@ type Configure = dyn Fn(Builder) -> Builder + Send + Sync;
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let source = EncodedImages::new((0..10).map(|i| (jpeg.clone(), i % 2)));
 /// let loader = Loader::new(source, &Device::flex(), |builder| {
-///     builder.batch_size(4).random_resized_crop(16).normalize(IMAGENET_MEAN, IMAGENET_STD)
+///     builder.batch_size(4).transform(random_resized_crop(16)).normalize(IMAGENET_MEAN, IMAGENET_STD)
 /// })?;
 /// assert_eq!((loader.num_items(), loader.iter().count()), (10, 3));
 /// let half = loader.slice(0, 5); // as for two devices
@@ -211,11 +212,11 @@ impl Loader {
     /// `device`.
     ///
     /// # Errors
-    /// The errors of [`Builder::build`].
+    /// The errors of [`PipelineBuilder::build`].
     pub fn new(
         source: impl Source + 'static,
         device: &Device,
-        configure: impl Fn(Builder) -> Builder + Send + Sync + 'static,
+        configure: impl Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync + 'static,
     ) -> Result<Self> {
         let (source, device) = (source.into_source(), device.clone());
         let pipeline = Arc::new(Ok(build(configure(Pipeline::builder(Arc::clone(&source))))?));
@@ -239,7 +240,7 @@ impl Loader {
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// # let source = EncodedImages::new((0..10).map(|i| (jpeg.clone(), i % 2)));
     /// # let device = Device::flex();
-    /// let open = || Loader::new(source.clone(), &device, |builder| builder.shuffle(7).batch_size(4).center_crop(8));
+    /// let open = || Loader::new(source.clone(), &device, |builder| builder.shuffle(7).batch_size(4).transform(CenterCrop::new(8)));
     /// let loader = open()?;
     /// let mut batches = loader.iter();
     /// batches.next();
@@ -325,7 +326,7 @@ impl DataLoader<ImageBatch> for Loader {
     }
 
     fn num_items(&self) -> usize {
-        self.pipeline.as_ref().as_ref().ok().and_then(Pipeline::len).unwrap_or(0) as usize
+        self.pipeline.as_ref().as_ref().ok().and_then(Pipeline::num_samples).unwrap_or(0) as usize
     }
 
     fn to_device(&self, device: &Device) -> Arc<dyn DataLoader<ImageBatch>> {

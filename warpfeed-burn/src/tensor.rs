@@ -28,7 +28,7 @@ pub trait IntoBurn {
     ///
     /// burn's flex backend uses the memory without a copy, and the memory goes back to the pipeline when the last
     /// tensor that shares it is dropped. To a CUDA device, images are copied once from pinned memory
-    /// ([`Builder::pin_batches`](warpfeed::Builder::pin_batches)), and twice from other memory. From a CUDA device to
+    /// ([`PipelineBuilder::pin_batches`](warpfeed::PipelineBuilder::pin_batches)), and twice from other memory. From a CUDA device to
     /// burn's CUDA backend on the same device they are copied once, within the device, with the feature `cuda`. Between
     /// different devices they are copied through host memory.
     ///
@@ -60,7 +60,7 @@ impl IntoBurn for warpfeed::Tensor {
             other => {
                 return Err(unsupported(
                     other,
-                    "call into_burn_int, or have the pipeline deliver floats (Builder::output)",
+                    "call into_burn_int, or have the pipeline deliver floats (PipelineBuilder::output)",
                 ));
             }
         };

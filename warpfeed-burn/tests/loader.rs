@@ -24,8 +24,13 @@ fn images(count: u32) -> EncodedImages {
     EncodedImages::new((0..count).map(|i| (jpeg(i), i % 4)))
 }
 
-fn small(builder: warpfeed::Builder) -> warpfeed::Builder {
-    builder.batch_size(4).shuffle(3).threads(2).random_resized_crop(16).normalize(IMAGENET_MEAN, IMAGENET_STD)
+fn small(builder: warpfeed::PipelineBuilder) -> warpfeed::PipelineBuilder {
+    builder
+        .batch_size(4)
+        .shuffle(3)
+        .threads(2)
+        .transform(random_resized_crop(16))
+        .normalize(IMAGENET_MEAN, IMAGENET_STD)
 }
 
 fn values(images: burn::tensor::Tensor<4>) -> Vec<f32> {
@@ -102,8 +107,9 @@ fn types_are_what_they_were() {
         assert_eq!((tensor.dtype(), tensor.dims()), (want, [4, 16, 16, 3]));
         assert!(first(dtype).into_burn_int(&Device::flex()).is_err());
     }
-    let bytes =
-        |builder: warpfeed::Builder| builder.batch_size(4).random_resized_crop(16).output(DType::U8, Layout::Nchw);
+    let bytes = |builder: warpfeed::PipelineBuilder| {
+        builder.batch_size(4).transform(random_resized_crop(16)).output(DType::U8, Layout::Nchw)
+    };
     let batch = bytes(Pipeline::builder(images(4))).build().unwrap().epoch(0).next().unwrap().unwrap();
     let want = batch.images().as_bytes().unwrap().to_vec();
     let tensor = batch.into_images().into_burn_int(&Device::flex()).unwrap();
@@ -124,7 +130,7 @@ fn targets_that_burn_cannot_have_are_refused_when_the_loader_is_built() {
 fn a_loader_continues_in_mid_epoch_and_tells_about_its_latest_pass() {
     let damaged = |i: u32| (if i == 5 { b"no image".to_vec() } else { jpeg(i) }, i % 4);
     let source = EncodedImages::new((0..10).map(damaged));
-    let skipping = |builder: Builder| small(builder).on_error(warpfeed::OnError::Skip);
+    let skipping = |builder: PipelineBuilder| small(builder).on_error(warpfeed::OnError::Skip);
     let loader = Arc::new(Loader::new(source.clone(), &Device::flex(), skipping).unwrap());
     assert!(loader.state().is_none() && loader.stats().is_none() && loader.bad().is_empty());
     // As burn's learner does.
@@ -199,7 +205,7 @@ fn parts_of_a_partition_share_its_samples() {
 
 #[test]
 fn padding_is_left_out_of_every_view() {
-    let configure = |builder: Builder| {
+    let configure = |builder: PipelineBuilder| {
         let crop = |side| [RandomResizedCrop::new(side).into()];
         let views = [view(crop(16)), view(crop(8)).times(2)];
         let builder = builder.batch_size(4).shuffle(3).views(views).targets(TargetSpec::soft(4));
@@ -254,7 +260,7 @@ const FIELDS: [&str; 5] = ["boxes", "labels", "keypoints", "masks", "mask"];
 fn fields_come_along_without_the_padding() {
     // Image 0 has no object, image 1 has one, and so on.
     let source = || images(6).fields(FIELDS, |sample| objects(sample.index as usize));
-    let configure = |builder: Builder| {
+    let configure = |builder: PipelineBuilder| {
         let views =
             [view([Resize::new(Size::new(20, 15)).into()]), view([Resize::new(Size::new(8, 6)).into()]).times(2)];
         let builder = builder.fields(FIELDS).sanitize(false).batch_size(4).views(views).last_batch(LastBatch::Pad);

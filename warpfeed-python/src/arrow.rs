@@ -4,7 +4,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::borrow::Cow;
-use warpfeed::source::{Sample, Source, Want};
+use warpfeed::source::{ReadRequest, Sample, Source};
 use warpfeed::{Error, Result};
 
 /// A part of the column.
@@ -94,7 +94,7 @@ impl Source for ArrowImages {
         self.len
     }
 
-    fn read<'a>(&'a self, index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, _want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let row =
             self.row(index).ok_or_else(|| Error::foreign_sample("the column has no such row, or wrong offsets"))?;
         sample.lend(row);

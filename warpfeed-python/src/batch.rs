@@ -7,7 +7,7 @@ use crate::tensor::{Held, Tensor};
 use pyo3::prelude::*;
 use warpfeed::fields::{BatchFields, BoxFormat};
 use warpfeed::image::Size;
-use warpfeed::{BatchImages, EpochState, FieldTensor, ImagesPlace, PaddedImages, Targets};
+use warpfeed::{BatchImages, DeviceOf, EpochState, FieldTensor, PaddedImages, Targets};
 
 /// The images of a view.
 pub(crate) enum View {
@@ -21,7 +21,7 @@ pub(crate) trait Form: BatchImages + Send + 'static {
     fn view(self) -> View;
 
     /// Where the images are; `None` if there are none.
-    fn place(&self) -> Option<ImagesPlace>;
+    fn place(&self) -> Option<DeviceOf>;
 }
 
 impl Form for warpfeed::Tensor {
@@ -29,7 +29,7 @@ impl Form for warpfeed::Tensor {
         View::One(self)
     }
 
-    fn place(&self) -> Option<ImagesPlace> {
+    fn place(&self) -> Option<DeviceOf> {
         Some(self.into())
     }
 }
@@ -39,8 +39,8 @@ impl Form for Vec<warpfeed::Tensor> {
         View::Each(self)
     }
 
-    fn place(&self) -> Option<ImagesPlace> {
-        self.first().map(ImagesPlace::from)
+    fn place(&self) -> Option<DeviceOf> {
+        self.first().map(DeviceOf::from)
     }
 }
 
@@ -49,7 +49,7 @@ impl Form for PaddedImages {
         View::Padded(self)
     }
 
-    fn place(&self) -> Option<ImagesPlace> {
+    fn place(&self) -> Option<DeviceOf> {
         Some(self.tensor().into())
     }
 }
@@ -155,10 +155,10 @@ fn targets_of(py: Python<'_>, targets: Targets) -> PyResult<Py<PyAny>> {
 
 /// Boxes, masks, keypoints and numbers of a batch's images, of the first image first. They are where the images are.
 #[pyclass(frozen, module = "warpfeed")]
-pub(crate) struct Fields(OfProcess<(BatchFields, Option<ImagesPlace>)>);
+pub(crate) struct Fields(OfProcess<(BatchFields, Option<DeviceOf>)>);
 
 impl Fields {
-    fn new(fields: BatchFields, place: Option<ImagesPlace>) -> Self {
+    fn new(fields: BatchFields, place: Option<DeviceOf>) -> Self {
         Self(OfProcess::new((fields, place)))
     }
 
@@ -226,9 +226,9 @@ impl Fields {
 }
 
 /// A tensor where the images of its batch are.
-fn beside(tensor: FieldTensor, place: Option<&ImagesPlace>) -> warpfeed::Result<FieldTensor> {
+fn beside(tensor: FieldTensor, place: Option<&DeviceOf>) -> warpfeed::Result<FieldTensor> {
     match place {
-        Some(place) => tensor.beside(place.clone()),
+        Some(place) => tensor.to_device_of(place.clone()),
         None => Ok(tensor),
     }
 }

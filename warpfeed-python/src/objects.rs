@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use warpfeed::source::{Sample, Source, Want, read_limited};
+use warpfeed::source::{ReadRequest, Sample, Source, read_limited};
 use warpfeed::{Error, Result, Target};
 
 /// An object whose `read(i)` returns `(bytes or path, target)`, under the GIL.
@@ -139,7 +139,7 @@ impl Source for Objects {
         self.labels.len
     }
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let as_target = want.field.is_some();
         let attached = Python::try_attach(|py| self.call(py, index, as_target).map_err(|error| foreign(py, error)));
         let (encoded, target) = attached.unwrap_or_else(|| Err(Error::foreign("Python has ended")))?;

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use warpfeed::image::Size;
 use warpfeed::ops::TransformFile;
 use warpfeed::{
-    BadLimit, Builder, DType, EntryPoints, EpochOrder, EpochState, ImageCache, LastBatch, Layout, OnError, Orientation,
-    PaddedPipeline, Partition, Preset, RaggedPipeline, Sampling, Strategy, Thumbnail,
+    BadLimit, DType, EntryPoints, EpochOrder, EpochState, ImageCache, LastBatch, Layout, OnError, Orientation,
+    PaddedPipeline, Partition, PipelineBuilder, Preset, RaggedPipeline, Strategy, Thumbnail,
 };
 
 /// The settings of a pipeline. Those that are absent keep the crate's defaults, but for the device.
@@ -33,10 +33,10 @@ struct Settings {
     prefetch: usize,
     last: Last,
     rank: Option<(u32, u32)>,
-    even: bool,
+    equal_batches: bool,
     limit: Option<u64>,
     device: String,
-    decode: Option<String>,
+    jpeg_decoder: Option<String>,
     strategy: Option<StrategyName>,
     dtype: DType,
     layout: Layout,
@@ -50,7 +50,7 @@ struct Settings {
     targets: Option<String>,
     fields: Option<Vec<String>>,
     mix: Option<String>,
-    sampler: Option<Sampler>,
+    sampler: Option<SamplerSetting>,
     on_error: Policy,
     max_bad: Option<Limit>,
     cache: Option<Cache>,
@@ -97,7 +97,7 @@ enum Limit {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Sampler {
+enum SamplerSetting {
     Repeated(u32),
     Weighted {
         weights: Vec<f64>,
@@ -161,11 +161,11 @@ impl EpochOrder for Listed {
 }
 
 impl Settings {
-    fn builder(self, source: &Source, order: &Order) -> warpfeed::Result<(Builder, Option<u32>)> {
+    fn builder(self, source: &Source, order: &Order) -> warpfeed::Result<(PipelineBuilder, Option<u32>)> {
         let mut builder = warpfeed::Pipeline::builder(source.input()?)
             .batch_size(self.batch_size)
             .prefetch(self.prefetch)
-            .even(self.even)
+            .equal_batches(self.equal_batches)
             .device(self.device.parse()?)
             .last_batch(match self.last {
                 Last::Keep => LastBatch::Keep,
@@ -181,8 +181,8 @@ impl Settings {
         if let Some((rank, world_size)) = self.rank {
             builder = builder.partition(Partition::new(rank, world_size)?);
         }
-        if let Some(path) = self.decode {
-            builder = builder.decode(path.parse()?);
+        if let Some(decoder) = self.jpeg_decoder {
+            builder = builder.jpeg_decoder(decoder.parse()?);
         }
         if let Some(strategy) = self.strategy {
             builder = builder.strategy(match strategy {
@@ -194,10 +194,10 @@ impl Settings {
         if let Some(OrientationName::Ignore) = self.orientation {
             builder = builder.orientation(Orientation::Ignore);
         }
-        builder = self.threads.into_iter().fold(builder, Builder::threads);
-        builder = self.limit.into_iter().fold(builder, Builder::limit);
-        builder = self.channels.into_iter().fold(builder, Builder::channels);
-        builder = self.fields.into_iter().fold(builder, Builder::fields);
+        builder = self.threads.into_iter().fold(builder, PipelineBuilder::threads);
+        builder = self.limit.into_iter().fold(builder, PipelineBuilder::limit);
+        builder = self.channels.into_iter().fold(builder, PipelineBuilder::channels);
+        builder = self.fields.into_iter().fold(builder, PipelineBuilder::fields);
         if let Some((width, height)) = self.draft {
             builder = builder.draft(Size::new(width, height));
         }
@@ -246,14 +246,18 @@ impl Settings {
             builder = builder.mix(mix.parse()?);
         }
         if let Some(sampler) = self.sampler {
-            let of = |sampling: Sampling, samples: Option<u64>| samples.into_iter().fold(sampling, Sampling::positions);
+            let of = |sampling: warpfeed::Sampler, samples: Option<u64>| {
+                samples.into_iter().fold(sampling, warpfeed::Sampler::positions)
+            };
             builder = builder.sampler(match sampler {
-                Sampler::Repeated(times) => Sampling::repeated(times),
-                Sampler::Weighted { weights, replacement, samples } => {
-                    of(Sampling::weighted(weights, replacement), samples)
+                SamplerSetting::Repeated(times) => warpfeed::Sampler::repeated(times),
+                SamplerSetting::Weighted { weights, replacement, samples } => {
+                    of(warpfeed::Sampler::weighted(weights, replacement), samples)
                 }
-                Sampler::ClassBalanced(samples) => of(Sampling::class_balanced(), samples),
-                Sampler::Listed { name, samples } => Sampling::own(Listed { name, samples, order: Arc::clone(order) }),
+                SamplerSetting::ClassBalanced(samples) => of(warpfeed::Sampler::class_balanced(), samples),
+                SamplerSetting::Listed { name, samples } => {
+                    warpfeed::Sampler::own(Listed { name, samples, order: Arc::clone(order) })
+                }
             });
         }
         Ok((builder.output(self.dtype, self.layout), self.pad_to))
@@ -299,7 +303,7 @@ pub(crate) fn prepared<T: Send>(
     settings: &str,
     order: &Order,
     memory: Option<Py<PyAny>>,
-    build: impl FnOnce(Builder, Option<u32>) -> warpfeed::Result<T> + Send,
+    build: impl FnOnce(PipelineBuilder, Option<u32>) -> warpfeed::Result<T> + Send,
 ) -> PyResult<T> {
     let settings: Settings =
         serde_json::from_str(settings).map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -370,7 +374,7 @@ impl Pipeline {
     /// Number of samples in an epoch of this rank; `None` for a stream.
     #[getter]
     fn samples(&self) -> PyResult<Option<u64>> {
-        Ok(each!(self.built.get()?, pipeline => pipeline.len()))
+        Ok(each!(self.built.get()?, pipeline => pipeline.num_samples()))
     }
 
     /// Number of batches in an epoch of this rank; `None` for a stream.

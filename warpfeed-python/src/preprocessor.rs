@@ -31,7 +31,7 @@ impl Preprocessor {
         let wrong = |error: serde_json::Error| PyValueError::new_err(error.to_string());
         let dtype: DType = serde_json::from_value(dtype.into()).map_err(wrong)?;
         let layout: Layout = serde_json::from_value(layout.into()).map_err(wrong)?;
-        let options = PreprocessorOptions { dtype, layout, max_batch, threads, ..PreprocessorOptions::default() };
+        let options = PreprocessorOptions::default().dtype(dtype).layout(layout).max_batch(max_batch).threads(threads);
         detached(py, || {
             let transforms = TransformFile::parse(ops, "transform")?.into_transforms()?;
             let ops = transforms.into_iter().map(|transform| match transform {
@@ -52,7 +52,7 @@ impl Preprocessor {
     /// One that keeps the contract in a file, and refuses to start where its pixels differ.
     #[staticmethod]
     fn from_contract(py: Python<'_>, path: PathBuf, max_batch: usize, threads: usize) -> PyResult<Self> {
-        let options = PreprocessorOptions { max_batch, threads, ..PreprocessorOptions::default() };
+        let options = PreprocessorOptions::default().max_batch(max_batch).threads(threads);
         let made = detached(py, || warpfeed::Preprocessor::from_contract(&Contract::read(path)?, &options));
         made.map(Self::new).map_err(raise)
     }

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use warpfeed::image::Size;
 use warpfeed::source::{
-    self, Compose, Concat, DecodedImages, EncodedImages, FurtherFolder, Input, ListFile, MaskOptions, OpenOptions,
-    RecordOptions,
+    self, AuxFolder, Concat, DecodedImages, EncodedImages, Input, ListFile, MaskOptions, OpenOptions, RecordOptions,
+    SourceExt,
 };
 
 /// Samples that a pipeline reads.
@@ -48,36 +48,28 @@ struct Options {
     mask_ids: Option<String>,
     box_format: Option<String>,
     flip_index: Option<Vec<usize>>,
-    beside: Vec<String>,
+    aux: Vec<String>,
 }
 
 impl Options {
     fn into_options(self) -> warpfeed::Result<OpenOptions> {
         let ids = self.mask_ids.map(|ids| ids.parse()).transpose()?;
         let usual = MaskOptions::default();
-        Ok(OpenOptions {
-            format: self.format.map(|format| format.parse()).transpose()?,
-            split: self.split,
-            annotations: self.annotations,
-            flip_index: self.flip_index,
-            beside: self
-                .beside
-                .iter()
-                .map(|folder| folder.parse::<FurtherFolder>())
-                .collect::<warpfeed::Result<_>>()?,
-            masks: ids.map_or(usual.clone(), |ids| MaskOptions { ids, ..usual }),
-            records: RecordOptions {
-                image: self.image_field,
-                label: self.label_field,
-                classes: self.classes,
-                boxes: self.box_format.map(|format| format.parse()).transpose()?,
-                ..RecordOptions::default()
-            },
-            window: self.window,
-            random_access: self.random_access,
-            #[cfg(feature = "cloud")]
-            cache: None,
-        })
+        let records = RecordOptions::default()
+            .image(self.image_field)
+            .label(self.label_field)
+            .classes(self.classes)
+            .boxes(self.box_format.map(|format| format.parse()).transpose()?);
+        Ok(OpenOptions::default()
+            .format(self.format.map(|format| format.parse()).transpose()?)
+            .split(self.split)
+            .annotations(self.annotations)
+            .flip_index(self.flip_index)
+            .aux(self.aux.iter().map(|folder| folder.parse::<AuxFolder>()).collect::<warpfeed::Result<_>>()?)
+            .masks(ids.map_or(usual.clone(), |ids| MaskOptions { ids, ..usual }))
+            .records(records)
+            .window(self.window)
+            .random_access(self.random_access))
     }
 }
 

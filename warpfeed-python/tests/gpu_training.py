@@ -48,7 +48,7 @@ def warpfeed(folder: str, device: str, decode: str) -> Any:
         num_workers=WORKERS,
         drop_last=True,
         device=device,
-        decode=decode,
+        jpeg_decoder=decode,
         entry_points="memory",
         **pinned,
     )

@@ -499,7 +499,7 @@ def test_several_devices_get_what_ranks_get(photos: Path) -> None:
 @pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")
 def test_batches_on_a_device_are_the_cpus(photos: Path) -> None:
     options: dict[str, Any] = {"shuffle": True, "transform": SMALL, "seed": 2}
-    loader = DataLoader(photos, 8, device="cuda:0", decode="auto", **options)
+    loader = DataLoader(photos, 8, device="cuda:0", jpeg_decoder="auto", **options)
     assert batches(loader) == batches(DataLoader(photos, 8, **options))
     tensor = next(loader._pipeline().epoch(0)).views[0]
     assert isinstance(tensor, warpfeed.Tensor) and tensor.__dlpack_device__() == (2, 0)
@@ -511,7 +511,7 @@ def test_labels_and_fields_on_a_device_are_where_the_images_are(scenes: Path, ph
     crop = [t.CenterCrop(64, 64), t.RandomHorizontalFlip(0.5)]
 
     def values(device: str, place: tuple[int, int]) -> list[list[Any]]:
-        loader = DataLoader(coco, 4, transform=crop, fields=("boxes", "labels", "masks"), device=device, decode="auto")
+        loader = DataLoader(coco, 4, transform=crop, fields=("boxes", "labels", "masks"), device=device, jpeg_decoder="auto")
         got = []
         for batch in loader._pipeline().epoch(0):
             np.asarray(batch.views[0])
@@ -519,7 +519,7 @@ def test_labels_and_fields_on_a_device_are_where_the_images_are(scenes: Path, ph
             tensors = [fields.boxes("cxcywh", True), fields.numbers("labels"), fields.masks("masks")]
             assert batch.labels is None and [tensor.__dlpack_device__() for tensor in tensors] == [place] * 3
             got.append([np.asarray(tensor) for tensor in tensors])
-        for batch in DataLoader(photos, 4, transform=crop, device=device, decode="auto", limit=8)._pipeline().epoch(0):
+        for batch in DataLoader(photos, 4, transform=crop, device=device, jpeg_decoder="auto", limit=8)._pipeline().epoch(0):
             np.asarray(batch.views[0])
             assert batch.labels.__dlpack_device__() == place
             got.append([np.asarray(batch.labels)])
@@ -598,7 +598,7 @@ CONSUMERS: dict[str, tuple[dict[str, Any], str]] = {
 
 def tensors_on_a_device(photos: Path) -> list[Any]:
     """The images, the labels and the targets of a batch."""
-    loader = DataLoader(photos, 4, transform=SMALL, device="cuda:0", decode="auto", limit=4)
+    loader = DataLoader(photos, 4, transform=SMALL, device="cuda:0", jpeg_decoder="auto", limit=4)
     batch = next(loader._pipeline().epoch(0))
     return [batch.views[0], batch.labels]
 
@@ -655,7 +655,7 @@ def test_a_refusal_leaves_a_tensor_on_a_device_as_it_was(photos: Path) -> None:
 
 @pytest.mark.skipif(os.environ.get("WARPFEED_TEST_DEVICE") != "cuda", reason="needs a GPU, or the simulated one")
 def test_a_forked_child_drops_what_it_has_of_tensors_on_a_device(photos: Path) -> None:
-    loader = DataLoader(photos, 4, transform=SMALL, device="cuda:0", decode="auto", shuffle=True, num_workers=2)
+    loader = DataLoader(photos, 4, transform=SMALL, device="cuda:0", jpeg_decoder="auto", shuffle=True, num_workers=2)
     for _ in range(8):
         epoch = loader._pipeline().epoch(0)
         batch = next(epoch)
@@ -678,7 +678,7 @@ def test_a_forked_child_drops_what_it_has_of_tensors_on_a_device(photos: Path) -
 @pytest.mark.skipif(os.environ.get("CUDA_SIM_DEVICES") != "2", reason="needs two simulated GPUs")
 def test_batches_on_a_device_of_two_are_those_of_ranks(photos: Path) -> None:
     options: dict[str, Any] = {"shuffle": True, "transform": SMALL, "seed": 2, "limit": 8}
-    group = DataLoader(photos, 4, device=["cuda:0", "cuda:1"], decode="auto", **options)
+    group = DataLoader(photos, 4, device=["cuda:0", "cuda:1"], jpeg_decoder="auto", **options)
     parts = [batches(DataLoader(photos, 4, distributed=(rank, 2), **options)) for rank in range(2)]
     got = [[(images.tobytes(), labels.tobytes()) for images, labels in each] for each in group]
     assert got == [list(each) for each in zip(*parts, strict=True)] and len(got) == 2

@@ -172,13 +172,13 @@ impl Train {
         let subject = self.common.subject()?;
         let mut step = self.common.step(self.model, &subject)?;
         let builder = Pipeline::builder(subject.input.clone()).shuffle(subject.seed).on_error(OnError::Skip);
-        let builder = subject.threads.into_iter().fold(builder, warpfeed::Builder::threads);
-        let builder = subject.limit.into_iter().fold(builder, warpfeed::Builder::limit);
+        let builder = subject.threads.into_iter().fold(builder, warpfeed::PipelineBuilder::threads);
+        let builder = subject.limit.into_iter().fold(builder, warpfeed::PipelineBuilder::limit);
         let builder = builder.device(self.pipeline_device).batch_size(self.common.batch_size);
-        let builder = builder.random_resized_crop(self.size).augment(random_horizontal_flip(0.5));
+        let builder = builder.transform(random_resized_crop(self.size)).transform(random_horizontal_flip(0.5));
         let pipeline = builder.normalize(IMAGENET_MEAN, IMAGENET_STD).output(DType::F32, Layout::Nchw).build()?;
         println!("{}", step.name());
-        let images = pipeline.len().map_or_else(String::new, |images| format!(", {images} images an epoch"));
+        let images = pipeline.num_samples().map_or_else(String::new, |images| format!(", {images} images an epoch"));
         println!("Pipeline on {}{images}", pipeline.device_name());
         println!("epoch      loss  accuracy  images/s");
         let mut say = |event: &_| {

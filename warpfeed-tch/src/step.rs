@@ -114,8 +114,8 @@ impl TchStep {
         };
         let images = match dtype {
             DType::F32 => images,
-            DType::F16 | DType::Bf16 => images.to_kind(tch::Kind::Float),
             DType::U8 => images.to_kind(tch::Kind::Float) / 255.0,
+            _ => images.to_kind(tch::Kind::Float),
         };
         let mixed = match self.precision {
             Precision::F32 => None,

@@ -20,7 +20,7 @@ use warpfeed::{Batch, CudaBuffer, Error, FieldTensor, FieldValues, Result, Targe
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let source = EncodedImages::new((0..3).map(|label| (jpeg.clone(), label)));
-/// let pipeline = Pipeline::builder(source).batch_size(4).center_crop(8).build()?;
+/// let pipeline = Pipeline::builder(source).batch_size(4).transform(CenterCrop::new(8)).build()?;
 /// let (images, labels) = pipeline.epoch(0).next().unwrap()?.into_tch()?;
 /// assert_eq!((images.size(), images.kind()), (vec![3, 3, 8, 8], tch::Kind::Float));
 /// assert_eq!(Vec::<i64>::try_from(labels).unwrap(), [0, 1, 2]);
@@ -75,7 +75,7 @@ impl IntoTch for TargetTensor {
 }
 
 /// Values of a batch's fields, in their shape: boxes, keypoints, labels, masks. Masks of 8 bits on a CUDA device stay where
-/// they are, and so do floats and labels that `FieldTensor::beside` has copied to the images' device. All else is copied
+/// they are, and so do floats and labels that `FieldTensor::to_device_of` has copied to the images' device. All else is copied
 /// once, and what is in host memory stays there. tch has no unsigned numbers but bytes, so masks of 16 bits and numbers of
 /// images become 64-bit integers.
 ///

@@ -27,8 +27,8 @@ fn images() -> EncodedImages {
     EncodedImages::new((0..100).map(|i| (jpeg(i), i % 4)))
 }
 
-fn builder(source: Arc<dyn Source>, dtype: DType, layout: Layout) -> Builder {
-    let builder = Pipeline::builder(source).batch_size(BATCH).shuffle(7).random_resized_crop(128);
+fn builder(source: Arc<dyn Source>, dtype: DType, layout: Layout) -> PipelineBuilder {
+    let builder = Pipeline::builder(source).batch_size(BATCH).shuffle(7).transform(random_resized_crop(128));
     builder.output(dtype, layout)
 }
 
@@ -134,7 +134,7 @@ fn targets_and_fields_are_the_cpus() {
         let [got, want] = [batch, want].map(|batch| {
             let batch = batch.unwrap();
             let fields = batch.fields(0).unwrap();
-            let boxes = fields.box_tensor(BoxFormat::Xyxy).unwrap().beside(batch.images()).unwrap();
+            let boxes = fields.box_tensor(BoxFormat::Xyxy).unwrap().to_device_of(batch.images()).unwrap();
             [boxes, fields.mask_tensor("mask").unwrap()].map(|field| field.into_tch().unwrap())
         });
         for (got, want) in got.iter().zip(&want) {

@@ -17,9 +17,9 @@ fn images(count: u32) -> EncodedImages {
     EncodedImages::new((0..count).map(|i| (jpeg(i), i % 4)))
 }
 
-fn builder(count: u32) -> Builder {
+fn builder(count: u32) -> PipelineBuilder {
     let builder = Pipeline::builder(images(count)).device(Device::Cpu);
-    builder.batch_size(4).shuffle(3).threads(2).random_resized_crop(16)
+    builder.batch_size(4).shuffle(3).threads(2).transform(random_resized_crop(16))
 }
 
 /// The bytes of a contiguous tensor in host memory.
@@ -120,7 +120,7 @@ fn fields_come_along() {
             .fields(NAMES)
             .sanitize(false)
             .batch_size(4)
-            .resize(Size::new(20, 15));
+            .transform(Resize::new(Size::new(20, 15)));
         let batch = pipeline.build().unwrap().epoch(0).next().unwrap().unwrap();
         let fields = batch.fields(0).unwrap();
         let rows = 4 * objects as i64;

@@ -95,7 +95,8 @@ fn what_cannot_be_trained_is_refused() {
     let mut step = step(Network::Resnet18, Precision::F32);
     let jpeg = encode_jpeg(&image(3, 0, 0, 1), &JpegOptions::default()).unwrap();
     for (label, side) in [(CLASSES, 64), (0, 64)] {
-        let builder = Pipeline::builder(EncodedImages::new([(jpeg.clone(), label)])).resize(side.into());
+        let builder =
+            Pipeline::builder(EncodedImages::new([(jpeg.clone(), label)])).transform(Resize::new(side.into()));
         let batch = builder.device(Device::Cpu).build().unwrap().epoch(0).next().unwrap().unwrap();
         assert_eq!(step.train(batch).is_err_and(|error| error.is_parameter()), label == CLASSES);
     }

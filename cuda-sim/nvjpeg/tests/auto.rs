@@ -10,6 +10,7 @@ mod sim;
 use common::painted;
 use sim::Sim;
 use std::sync::Once;
+use warpfeed::ops::CenterCrop;
 use warpfeed::{
     Device, Pipeline,
     image::{JpegOptions, Size, encode_jpeg},
@@ -27,7 +28,8 @@ fn start() -> Sim {
 fn device_of(device: Device) -> warpfeed::Result<String> {
     let images = (0..6).map(|i| (encode_jpeg(&painted(Size::new(30, 20), i), &JpegOptions::default()).unwrap(), i));
     let source = EncodedImages::new(images);
-    let build = |device| Pipeline::builder(source.clone()).batch_size(2).center_crop(8).device(device).build();
+    let build =
+        |device| Pipeline::builder(source.clone()).batch_size(2).transform(CenterCrop::new(8)).device(device).build();
     let bytes = |pipeline: &Pipeline| -> Vec<_> {
         pipeline.epoch(0).map(|batch| batch.unwrap().images().to_host().unwrap().as_bytes().unwrap().to_vec()).collect()
     };

@@ -19,8 +19,9 @@ use sim::{Sim, open};
 use std::ops::Range;
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::OnceLock;
+use warpfeed::ops::CenterCrop;
 use warpfeed::{
-    Batch, DType, DecodePath, Device, EntryPoints, Epoch, Layout, Pipeline,
+    Batch, DType, Device, EntryPoints, Epoch, JpegDecoder, Layout, Pipeline,
     image::{JpegOptions, Size, encode_jpeg},
     ops::random_horizontal_flip,
     source::EncodedImages,
@@ -68,10 +69,11 @@ fn source() -> EncodedImages {
 
 fn pipeline(source: &EncodedImages, device: Device, threads: usize, draw: &mut Draw) -> Pipeline {
     // The kernels that decode take most of the time.
-    let paths = [DecodePath::Auto, DecodePath::Device, DecodePath::Hybrid, DecodePath::Cpu];
-    let builder = Pipeline::builder(source.clone()).seed(3).batch_size(2).center_crop(12);
-    let builder = builder.augment(random_horizontal_flip(0.5)).output(DType::U8, Layout::Nhwc);
-    let builder = builder.entry_points(EntryPoints::none()).decode(paths[draw.below(8).min(3)]).pinned(draw.chance(70));
+    let paths = [JpegDecoder::Auto, JpegDecoder::Device, JpegDecoder::Hybrid, JpegDecoder::Cpu];
+    let builder = Pipeline::builder(source.clone()).seed(3).batch_size(2).transform(CenterCrop::new(12));
+    let builder = builder.transform(random_horizontal_flip(0.5)).output(DType::U8, Layout::Nhwc);
+    let builder =
+        builder.entry_points(EntryPoints::none()).jpeg_decoder(paths[draw.below(8).min(3)]).pinned(draw.chance(70));
     let builder = builder.device_memory(1 << 20).prefetch(1 + draw.below(2));
     builder.threads(threads).device(device).build().unwrap()
 }

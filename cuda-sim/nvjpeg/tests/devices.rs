@@ -15,7 +15,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 use warpfeed::{
-    DecodePath, Device, Epoch, OnError, Pipeline, PipelineGroup, Result,
+    Device, Epoch, JpegDecoder, OnError, Pipeline, PipelineGroup, Result,
     image::{JpegOptions, Size, encode_jpeg},
     ops::{random_horizontal_flip, random_resized_crop, random_rotation},
     source::EncodedImages,
@@ -39,17 +39,17 @@ fn images(count: u32) -> EncodedImages {
 }
 
 fn group(count: u32, seed: u64, devices: [Device; 2]) -> Result<PipelineGroup> {
-    let paths = [DecodePath::Auto, DecodePath::Hybrid, DecodePath::Device, DecodePath::Cpu];
+    let paths = [JpegDecoder::Auto, JpegDecoder::Hybrid, JpegDecoder::Device, JpegDecoder::Cpu];
     Pipeline::builder(images(count))
         .shuffle(seed)
         .threads(seed as usize % 4)
         .prefetch(1 + seed as usize % 2)
         .batch_size(3)
-        .augment(random_horizontal_flip(0.5))
-        .augment(random_rotation(-20.0..=20.0))
-        .augment(random_resized_crop(Size::new(9, 7)))
+        .transform(random_horizontal_flip(0.5))
+        .transform(random_rotation(-20.0..=20.0))
+        .transform(random_resized_crop(Size::new(9, 7)))
         .on_error(OnError::Substitute)
-        .decode(paths[seed as usize % 4])
+        .jpeg_decoder(paths[seed as usize % 4])
         .device_memory(8 << 20)
         .build_group(devices)
 }

@@ -17,17 +17,18 @@ use std::collections::VecDeque;
 use std::ptr::null_mut;
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
+use warpfeed::ops::CenterCrop;
 use warpfeed::{
-    Batch, Builder, DType, DecodePath, Device, EntryPoints, FieldTensor, ImagesPlace, Layout, Pipeline, RaggedPipeline,
-    Tensor,
+    Batch, DType, Device, DeviceOf, EntryPoints, FieldTensor, JpegDecoder, Layout, Pipeline, PipelineBuilder,
+    RaggedPipeline, Tensor,
     image::{JpegOptions, Size, encode_jpeg},
     ops::random_crop,
     source::EncodedImages,
     view,
 };
 
-const PATHS: [DecodePath; 5] =
-    [DecodePath::Device, DecodePath::Auto, DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware];
+const PATHS: [JpegDecoder; 5] =
+    [JpegDecoder::Device, JpegDecoder::Auto, JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware];
 
 fn start() -> Sim {
     static TWO: Once = Once::new();
@@ -41,13 +42,13 @@ fn images(count: u32) -> EncodedImages {
     EncodedImages::new((0..count).map(|i| (image(i), i)))
 }
 
-fn builder(source: &EncodedImages, device: Device) -> Builder {
+fn builder(source: &EncodedImages, device: Device) -> PipelineBuilder {
     let builder = Pipeline::builder(source.clone()).batch_size(2).threads(0).prefetch(1);
     builder.output(DType::U8, Layout::Nhwc).device(device).entry_points(EntryPoints::none())
 }
 
 fn squares(source: &EncodedImages, device: Device) -> Pipeline {
-    builder(source, device).center_crop(12).build().unwrap()
+    builder(source, device).transform(CenterCrop::new(12)).build().unwrap()
 }
 
 fn bytes(tensor: &Tensor) -> Vec<u8> {
@@ -151,7 +152,7 @@ fn memory_that_is_given_back_during_a_capture_is_not_filled_before_it_was_read()
         let streams = [context.new_stream().unwrap(), context.new_stream().unwrap()];
         let (mut copies, mut capturing) = (Vec::new(), VecDeque::new());
         for (i, batch) in tensors(&source, kind, Device::Cuda(0)).enumerate() {
-            let place = ImagesPlace::from(&batch[0]);
+            let place = DeviceOf::from(&batch[0]);
             let own = i % 2;
             let stream = &streams[own];
             let mut held = Vec::new();
@@ -161,7 +162,7 @@ fn memory_that_is_given_back_during_a_capture_is_not_filled_before_it_was_read()
                 copies.push((own, copy, None));
             }
             let values: Vec<f32> = (0..50).map(|j| (i * 100 + j) as f32).collect();
-            let beside = FieldTensor::from(values.clone()).beside(place).unwrap();
+            let beside = FieldTensor::from(values.clone()).to_device_of(place).unwrap();
             // SAFETY: the stream outlives the tensor.
             let lent: Dlpack = unsafe { beside.into_dlpack_on(Some(stream.cu_stream() as isize)) }.unwrap();
             let (tensor, copy) = dlpack(lent, stream);
@@ -206,7 +207,7 @@ fn pinned_memory_that_is_given_back_during_a_capture_stays_until_it_was_read() {
     let want = all(&squares(&source, Device::Cpu));
     for seed in 0..seeds() {
         sim.reset(seed);
-        let build = || builder(&source, Device::Cpu).center_crop(12).pin_batches(0).build().unwrap();
+        let build = || builder(&source, Device::Cpu).transform(CenterCrop::new(12)).pin_batches(0).build().unwrap();
         let (pipeline, context) = (build(), CudaContext::new(0).unwrap());
         let stream = context.new_stream().unwrap();
         let batch = pipeline.epoch(0).next().unwrap().unwrap();
@@ -299,9 +300,11 @@ fn what_was_made_before_a_reset_leaves_the_next_context_alone() {
         }
         let path = PATHS[seed as usize / 2 % PATHS.len()];
         let threads = seed as usize % 3;
-        let build = || builder(&source, Device::Cuda(0)).center_crop(12).decode(path).threads(threads).build();
+        let build = || {
+            builder(&source, Device::Cuda(0)).transform(CenterCrop::new(12)).jpeg_decoder(path).threads(threads).build()
+        };
         let old = build().unwrap();
-        let pinned = builder(&source, Device::Cpu).center_crop(12).pin_batches(0).build().unwrap();
+        let pinned = builder(&source, Device::Cpu).transform(CenterCrop::new(12)).pin_batches(0).build().unwrap();
         let mut epoch = old.epoch(0);
         let (held, lent) = (epoch.next().unwrap().unwrap(), epoch.next().unwrap().unwrap().into_images());
         let lent: Dlpack = lent.into_dlpack().unwrap();
@@ -352,7 +355,7 @@ fn what_is_current_stays_current() {
             let is_kept = |what: &str| assert_eq!(current(), before, "seed {seed}: {what}");
             Device::Cuda(1).available().unwrap();
             is_kept("available");
-            let build = || builder(&source, Device::Cuda(1)).center_crop(12).threads(threads).build();
+            let build = || builder(&source, Device::Cuda(1)).transform(CenterCrop::new(12)).threads(threads).build();
             let pipeline = build().unwrap();
             is_kept("build");
             let mut epoch = pipeline.epoch(0);
@@ -406,7 +409,7 @@ fn memory_of_images_of_many_sizes_stays_what_was_asked_for() {
     for (threads, holds) in [(0, 0), (0, 3), (2, 2)] {
         sim.reset_with_memory(1, 256 << 20);
         let builder = builder(&source, Device::Cuda(0)).batch_size(12).threads(threads).prefetch(2).shuffle(5);
-        let pipeline = builder.decode(DecodePath::Cpu).device_memory(12 << 20).build_ragged().unwrap();
+        let pipeline = builder.jpeg_decoder(JpegDecoder::Cpu).device_memory(12 << 20).build_ragged().unwrap();
         // Of images, and of values beside them.
         assert_eq!(pipeline.memory().spare_bytes, (12 + 64) << 20);
         let (mut held, mut most_held, mut before) = (VecDeque::new(), 0, 0);
@@ -469,7 +472,9 @@ fn a_forked_child_leaves_all_to_its_parent() {
     for seed in 0..seeds() {
         sim.reset(seed);
         let path = PATHS[seed as usize % PATHS.len()];
-        let build = |device| builder(&source, device).center_crop(12).decode(path).threads(2).prefetch(2).build();
+        let build = |device| {
+            builder(&source, device).transform(CenterCrop::new(12)).jpeg_decoder(path).threads(2).prefetch(2).build()
+        };
         let (pipeline, pinned) = (build(Device::Cuda(0)).unwrap(), build(Device::Cpu).unwrap());
         let (mut epoch, mut on_host) = (pipeline.epoch(0), pinned.epoch(0));
         let mut got: Vec<Batch> = epoch.by_ref().take(2).map(Result::unwrap).collect();

@@ -14,8 +14,10 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use std::fs;
 use std::path::{Path, PathBuf};
+use warpfeed::ops::CenterCrop;
+use warpfeed::ops::Resize;
 use warpfeed::{
-    Builder, DecodePath, Device, EntryPoints, Error, OnError, Pipeline, Result, Stats,
+    Device, EntryPoints, Error, JpegDecoder, OnError, Pipeline, PipelineBuilder, Result, Stats,
     image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg, probe},
     ops::{random_crop, random_resized_crop},
     source::{EncodedImages, Source as _},
@@ -66,7 +68,7 @@ fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipelin
     builder(source, seed)
         .batch_size(3 + seed as usize % 4)
         .on_error([OnError::Skip, OnError::Substitute][seed as usize % 2])
-        .decode([DecodePath::Device, DecodePath::Auto][seed as usize / 2 % 2])
+        .jpeg_decoder([JpegDecoder::Device, JpegDecoder::Auto][seed as usize / 2 % 2])
         .device(device)
         .build()
 }
@@ -110,7 +112,9 @@ fn a_large_image_among_small_ones() {
     let small = [encoded(0, &JpegOptions::default()), encoded(1, &JpegOptions::default())];
     let all = [&small[0], &large[0], &large[1], &small[1]].map(Vec::clone);
     let source = EncodedImages::new(all.into_iter().zip(0..));
-    let stats = decoded(&source, |b| b.batch_size(4).resize(Size::new(32, 32)).decode(DecodePath::Device));
+    let stats = decoded(&source, |b| {
+        b.batch_size(4).transform(Resize::new(Size::new(32, 32))).jpeg_decoder(JpegDecoder::Device)
+    });
     assert_eq!(stats.decoded_device, 4, "{stats:?}");
 }
 
@@ -152,7 +156,7 @@ fn run(
     source: &EncodedImages,
     epochs: u64,
     device: Device,
-    build: impl Fn(Builder) -> Builder,
+    build: impl Fn(PipelineBuilder) -> PipelineBuilder,
 ) -> Vec<(Vec<Vec<u8>>, Stats)> {
     let builder = Pipeline::builder(source.clone()).batch_size(4).threads(2).device(device);
     let pipeline = build(builder).build().unwrap();
@@ -165,12 +169,12 @@ fn run(
 }
 
 /// Checks that an epoch on the device has the CPU's bytes.
-fn decoded(source: &EncodedImages, build: impl Fn(Builder) -> Builder) -> Stats {
+fn decoded(source: &EncodedImages, build: impl Fn(PipelineBuilder) -> PipelineBuilder) -> Stats {
     decoded_in(1, source, build)
 }
 
 /// Checks that some epochs on the device have the CPU's bytes. Returns the counts of the first.
-fn decoded_in(epochs: u64, source: &EncodedImages, build: impl Fn(Builder) -> Builder) -> Stats {
+fn decoded_in(epochs: u64, source: &EncodedImages, build: impl Fn(PipelineBuilder) -> PipelineBuilder) -> Stats {
     let want = run(source, epochs, Device::Cpu, |builder| build(builder).entry_points(EntryPoints::none()));
     let got = run(source, epochs, Device::Cuda(0), build);
     for (number, ((got, stats), (want, _))) in got.iter().zip(&want).enumerate() {
@@ -197,8 +201,11 @@ fn entry_points_serve_the_device_and_the_cpu() {
     let count = images.len() as u64;
     let source = EncodedImages::new(images.into_iter().zip(0..));
     let build = |points: EntryPoints| {
-        move |b: Builder| {
-            b.augment(random_resized_crop(24)).shuffle(1).decode(DecodePath::Device).entry_points(points.clone())
+        move |b: PipelineBuilder| {
+            b.transform(random_resized_crop(24))
+                .shuffle(1)
+                .jpeg_decoder(JpegDecoder::Device)
+                .entry_points(points.clone())
         }
     };
     let want = run(&source, 3, Device::Cpu, build(EntryPoints::none()));
@@ -233,24 +240,24 @@ fn entry_points_serve_the_device_and_the_cpu() {
 #[test]
 fn who_decodes_is_counted_and_why() {
     let _sim = start();
-    let builder = |builder: Builder| builder.center_crop(8).on_error(OnError::Skip);
-    let stats = decoded(&images(), |b| builder(b).decode(DecodePath::Device));
-    let left: Vec<_> = stats.left_to_cpu.iter().collect();
+    let builder = |builder: PipelineBuilder| builder.transform(CenterCrop::new(8)).on_error(OnError::Skip);
+    let stats = decoded(&images(), |b| builder(b).jpeg_decoder(JpegDecoder::Device));
+    let left: Vec<_> = stats.cpu_fallbacks.iter().collect();
     let of = |name| left.iter().find(|(reason, _)| *reason == name).map_or(0, |(_, images)| *images);
     assert_eq!([of("progressive"), of("neither gray nor three colors"), of("no end marker")], [1, 1, 1], "{left:?}");
     assert!(of("damaged or odd data") >= 1, "{left:?}");
     // Each image is decoded once, by the CPU if it was left to the CPU. Bad images are not decoded.
-    assert_eq!(stats.decoded_device + stats.left_to_cpu.total(), 18);
+    assert_eq!(stats.decoded_device + stats.cpu_fallbacks.total(), 18);
     assert_eq!(stats.decoded_device + stats.decoded_cpu + stats.bad, 18);
     assert!(stats.decoded_device >= 11, "{stats:?}");
 
-    let stats = decoded(&images(), |b| builder(b).decode(DecodePath::Device).accept_truncated(true));
+    let stats = decoded(&images(), |b| builder(b).jpeg_decoder(JpegDecoder::Device).accept_truncated(true));
     assert_eq!((stats.decoded_device, stats.decoded_cpu), (0, 18));
-    assert_eq!(stats.left_to_cpu.iter().collect::<Vec<_>>(), [("truncated images are accepted", 18)]);
+    assert_eq!(stats.cpu_fallbacks.iter().collect::<Vec<_>>(), [("truncated images are accepted", 18)]);
 
-    let stats = decoded(&images(), |b| builder(b).decode(DecodePath::Auto));
+    let stats = decoded(&images(), |b| builder(b).jpeg_decoder(JpegDecoder::Auto));
     assert_eq!(stats.decoded_device + stats.decoded_cpu + stats.bad, 18);
-    assert!(stats.decoded_device > 0 && stats.decoded_cpu >= stats.left_to_cpu.total() - stats.bad, "{stats:?}");
+    assert!(stats.decoded_device > 0 && stats.decoded_cpu >= stats.cpu_fallbacks.total() - stats.bad, "{stats:?}");
 }
 
 /// The images above, with damage in headers and data, as in the fuzz target `device`, which has more time.
@@ -286,9 +293,11 @@ fn damaged_images_have_the_cpus_bytes_or_are_bad_on_both() {
     let images = damaged(&mut ChaCha8Rng::seed_from_u64(1));
     let source = EncodedImages::new(images.into_iter().zip(0..));
     // Crops without resizing, so that no wrong pixel is averaged out.
-    let build = |b: Builder| b.augment(random_crop(Size::new(48, 40), 0)).max_pixels(1 << 14).on_error(OnError::Skip);
-    let stats = decoded_in(3, &source, |b| build(b).decode(DecodePath::Device));
-    let flagged: u64 = stats.left_to_cpu.iter().filter(|(why, _)| FLAGS.contains(why)).map(|(_, images)| images).sum();
+    let build =
+        |b: PipelineBuilder| b.transform(random_crop(Size::new(48, 40), 0)).max_pixels(1 << 14).on_error(OnError::Skip);
+    let stats = decoded_in(3, &source, |b| build(b).jpeg_decoder(JpegDecoder::Device));
+    let flagged: u64 =
+        stats.cpu_fallbacks.iter().filter(|(why, _)| FLAGS.contains(why)).map(|(_, images)| images).sum();
     assert!(stats.decoded_device > 100 && flagged > 100 && stats.bad > 100, "{stats:?}");
 }
 
@@ -297,7 +306,8 @@ fn auto_needs_no_nvjpeg() {
     let _sim = start();
     // SAFETY: this test holds `_sim`, as all of this program do, so no other thread reads the environment.
     unsafe { std::env::set_var("WARPFEED_NVJPEG", "/nowhere/libnvjpeg.so") };
-    let stats = decoded(&images(), |b| b.center_crop(8).on_error(OnError::Skip).decode(DecodePath::Auto));
+    let stats =
+        decoded(&images(), |b| b.transform(CenterCrop::new(8)).on_error(OnError::Skip).jpeg_decoder(JpegDecoder::Auto));
     assert!(stats.decoded_device > 0 && stats.decoded_hybrid + stats.decoded_hardware == 0, "{stats:?}");
 }
 
@@ -306,7 +316,9 @@ fn images_that_have_no_room_are_the_cpus() {
     let _sim = start();
     let source = EncodedImages::new((0..24).map(|i| (encoded(i, &JpegOptions::default()), i)));
     let run = |bytes| {
-        let build = |b: Builder| b.resize(Size::new(8, 8)).prefetch(1).decode(DecodePath::Device).device_memory(bytes);
+        let build = |b: PipelineBuilder| {
+            b.transform(Resize::new(Size::new(8, 8))).prefetch(1).jpeg_decoder(JpegDecoder::Device).device_memory(bytes)
+        };
         decoded(&source, build)
     };
     let stats = run(32 << 20);
@@ -314,15 +326,15 @@ fn images_that_have_no_room_are_the_cpus() {
     // Two batches are in flight, with four images each, and each has some of the memory.
     let stats = run(640 << 10);
     assert!(stats.decoded_for_memory > 0 && stats.decoded_device > 0, "{stats:?}");
-    assert_eq!(stats.left_to_cpu.iter().collect::<Vec<_>>(), [("device memory", stats.decoded_for_memory)]);
+    assert_eq!(stats.cpu_fallbacks.iter().collect::<Vec<_>>(), [("device memory", stats.decoded_for_memory)]);
 }
 
 #[test]
 fn nothing_is_allocated_in_the_steady_state() {
     let sim = start();
     let source = EncodedImages::new((0..24).map(|i| (encoded(i / 2, &JpegOptions::default()), i)));
-    let builder = Pipeline::builder(source).batch_size(4).threads(0).prefetch(1).center_crop(8);
-    let pipeline = builder.device(Device::Cuda(0)).decode(DecodePath::Device).build().unwrap();
+    let builder = Pipeline::builder(source).batch_size(4).threads(0).prefetch(1).transform(CenterCrop::new(8));
+    let pipeline = builder.device(Device::Cuda(0)).jpeg_decoder(JpegDecoder::Device).build().unwrap();
     let epoch = || {
         assert!(pipeline.epoch(0).all(|batch| batch.is_ok()));
         sim.report().allocation_calls
@@ -350,14 +362,18 @@ fn all_by_the_device(paths: &[PathBuf], is_odd: impl Fn(&str) -> bool, crops: &[
     let count = images.iter().filter(is_for_device).count() as u64;
     let source = EncodedImages::new(images.into_iter().zip(0..).map(|((_, bytes), label)| (bytes, label)));
     for &crop in crops {
-        let build = |builder: Builder| {
-            let builder = builder.on_error(OnError::Skip).decode(DecodePath::Device);
+        let build = |builder: PipelineBuilder| {
+            let builder = builder.on_error(OnError::Skip).jpeg_decoder(JpegDecoder::Device);
             let builder = builder.batch_size(2).prefetch(1).device_memory(512 << 20);
-            if crop { builder.augment(random_resized_crop(64)) } else { builder.resize(Size::new(64, 64)) }
+            if crop {
+                builder.transform(random_resized_crop(64))
+            } else {
+                builder.transform(Resize::new(Size::new(64, 64)))
+            }
         };
         let stats = decoded_in(3, &source, build);
         assert!(stats.decoded_device >= count, "{stats:?}, {count} are for the device");
-        let flagged: Vec<_> = stats.left_to_cpu.iter().filter(|(reason, _)| FLAGS.contains(reason)).collect();
+        let flagged: Vec<_> = stats.cpu_fallbacks.iter().filter(|(reason, _)| FLAGS.contains(reason)).collect();
         assert!(stats.bad > 0 || flagged.is_empty(), "{flagged:?}");
     }
     count

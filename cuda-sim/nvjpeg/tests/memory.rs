@@ -8,8 +8,10 @@ mod common;
 mod sim;
 
 use common::{painted, start};
+use warpfeed::ops::CenterCrop;
+use warpfeed::ops::Resize;
 use warpfeed::{
-    Builder, DType, DecodePath, Device, EntryPoints, Layout, Pipeline, Result,
+    DType, Device, EntryPoints, JpegDecoder, Layout, Pipeline, PipelineBuilder, Result,
     image::{JpegOptions, Size, encode_jpeg},
     source::EncodedImages,
 };
@@ -19,7 +21,7 @@ fn source(count: u32, side: impl Fn(u32) -> Size) -> EncodedImages {
     EncodedImages::new((0..count).map(|i| (jpeg(i), i)))
 }
 
-fn builder(source: &EncodedImages, device: Device) -> Builder {
+fn builder(source: &EncodedImages, device: Device) -> PipelineBuilder {
     Pipeline::builder(source.clone()).threads(2).prefetch(1).output(DType::U8, Layout::Nhwc).device(device)
 }
 
@@ -32,7 +34,7 @@ fn pipelines_of_a_process_divide_what_is_free() {
     let sim = start();
     sim.reset_with_memory(0, 64 << 20);
     let source = source(8, |_| Size::new(300, 200));
-    let build = || builder(&source, Device::Cuda(0)).batch_size(2).center_crop(8).build().unwrap();
+    let build = || builder(&source, Device::Cuda(0)).batch_size(2).transform(CenterCrop::new(8)).build().unwrap();
     let limit_mib = |pipeline: &Pipeline| pipeline.memory().device_bytes as f64 / f64::from(1 << 20);
     let (train, validation) = (build(), build());
     assert!((limit_mib(&train) - 32.0).abs() < 0.5, "{}", limit_mib(&train));
@@ -55,14 +57,15 @@ fn a_large_batch_in_little_memory_leaves_room_for_its_end() {
     let mut made = 0;
     for memory_kib in [1024, 1536, 3072] {
         let run = |device, path, points| -> Result<Vec<_>> {
-            let builder = builder(&source, device).batch_size(1024).resize(Size::new(1, 1)).decode(path);
+            let builder =
+                builder(&source, device).batch_size(1024).transform(Resize::new(Size::new(1, 1))).jpeg_decoder(path);
             all(&builder.device_memory(memory_kib << 10).entry_points(points).build()?)
         };
-        let want = run(Device::Cpu, DecodePath::Cpu, EntryPoints::none()).unwrap();
-        let Ok(got) = run(Device::Cuda(0), DecodePath::Cpu, EntryPoints::none()) else { continue };
+        let want = run(Device::Cpu, JpegDecoder::Cpu, EntryPoints::none()).unwrap();
+        let Ok(got) = run(Device::Cuda(0), JpegDecoder::Cpu, EntryPoints::none()) else { continue };
         assert!(got == want, "{memory_kib} KiB");
         made += 1;
-        for path in [DecodePath::Device, DecodePath::Hybrid] {
+        for path in [JpegDecoder::Device, JpegDecoder::Hybrid] {
             for points in [EntryPoints::none(), EntryPoints::memory()] {
                 let got =
                     run(Device::Cuda(0), path, points).unwrap_or_else(|e| panic!("{memory_kib} KiB, {path:?}: {e}"));

@@ -11,8 +11,9 @@ mod sim;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use sim::folder;
+use warpfeed::ops::CenterCrop;
 use warpfeed::{
-    DecodePath, Device, Pipeline,
+    Device, JpegDecoder, Pipeline,
     image::{Image, JpegOptions, Size, encode_jpeg},
     source::EncodedImages,
 };
@@ -60,14 +61,14 @@ fn a_driver_for_cuda_12_0_is_enough() {
     };
     let source = EncodedImages::new((0..12).map(|i| (image(i), i)));
     let batches = |device, path| -> Vec<Vec<u8>> {
-        let builder = Pipeline::builder(source.clone()).batch_size(2).prefetch(1).center_crop(8);
-        let pipeline = builder.device(device).decode(path).build().unwrap();
+        let builder = Pipeline::builder(source.clone()).batch_size(2).prefetch(1).transform(CenterCrop::new(8));
+        let pipeline = builder.device(device).jpeg_decoder(path).build().unwrap();
         let bytes = |batch: warpfeed::Batch| batch.images().to_host().unwrap().as_bytes().unwrap().to_vec();
         pipeline.epoch(0).map(|batch| bytes(batch.unwrap())).collect()
     };
-    let want = batches(Device::Cpu, DecodePath::Cpu);
+    let want = batches(Device::Cpu, JpegDecoder::Cpu);
     // Times are measured on these.
-    for path in [DecodePath::Auto, DecodePath::Hardware] {
+    for path in [JpegDecoder::Auto, JpegDecoder::Hardware] {
         assert!(batches(Device::Cuda(0), path) == want, "{path:?}");
     }
     // There is no NVML, so the driver names the device in every report.

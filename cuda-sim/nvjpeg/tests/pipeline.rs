@@ -16,9 +16,11 @@ use nvjpeg::sys::bindings as sys_nvjpeg;
 use std::ptr::{NonNull, null_mut, without_provenance_mut};
 use std::sync::Arc;
 use std::time::Duration;
+use warpfeed::ops::CenterCrop;
+use warpfeed::ops::Resize;
 use warpfeed::{
-    Batch, BatchMemory, Builder, DecodePath, Device, EntryPoints, Error, MemoryBlock, OnError, Pipeline, Result, Stats,
-    StreamPriority, Tensor,
+    Batch, BatchMemory, Device, EntryPoints, Error, JpegDecoder, MemoryBlock, OnError, Pipeline, PipelineBuilder,
+    Result, Stats, StreamPriority, Tensor,
     image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{random_horizontal_flip, random_resized_crop, random_rotation},
     source::EncodedImages,
@@ -43,9 +45,9 @@ fn images() -> EncodedImages {
 
 /// The pipeline of a seed.
 fn pipeline(source: &EncodedImages, seed: u64, device: Device) -> Result<Pipeline> {
-    let paths = [DecodePath::Auto, DecodePath::Hardware, DecodePath::Hybrid, DecodePath::Device, DecodePath::Cpu];
+    let paths = [JpegDecoder::Auto, JpegDecoder::Hardware, JpegDecoder::Hybrid, JpegDecoder::Device, JpegDecoder::Cpu];
     let builder = builder(source, seed).batch_size(3 + seed as usize % 3).on_error(OnError::Skip);
-    builder.decode(paths[seed as usize % 5]).device(device).build()
+    builder.jpeg_decoder(paths[seed as usize % 5]).device(device).build()
 }
 
 fn expected(source: &EncodedImages, seed: u64) -> Batches {
@@ -148,8 +150,8 @@ fn a_consumers_stream_is_waited_for_by_images_of_any_size() {
         sim.reset(seed);
         let of = |device| {
             let builder = Pipeline::builder(source.clone()).shuffle(seed).batch_size(3 + seed as usize % 3);
-            let builder = builder.threads(seed as usize % 3).augment(random_rotation(-20.0..=20.0)).device(device);
-            builder.decode([DecodePath::Auto, DecodePath::Cpu][seed as usize % 2]).build_ragged().unwrap()
+            let builder = builder.threads(seed as usize % 3).transform(random_rotation(-20.0..=20.0)).device(device);
+            builder.jpeg_decoder([JpegDecoder::Auto, JpegDecoder::Cpu][seed as usize % 2]).build_ragged().unwrap()
         };
         let (pipeline, context) = (of(Device::Cuda(0)), CudaContext::new(0).unwrap());
         let stream = context.new_stream().unwrap();
@@ -182,7 +184,7 @@ fn a_buffer_is_freed_after_readers_that_no_event_notes() {
         // Whether the batch was dropped while the driver refused something; `None` if something failed before.
         let dropped = || {
             let builder = Pipeline::builder(source.clone()).batch_size(4).threads(0).on_error(OnError::Skip);
-            let builder = builder.center_crop(8).decode(DecodePath::Cpu).device(Device::Cuda(0));
+            let builder = builder.transform(CenterCrop::new(8)).jpeg_decoder(JpegDecoder::Cpu).device(Device::Cuda(0));
             let pipeline = builder.build().ok()?;
             let batch = pipeline.epoch(0).next()?.ok()?;
             let context = CudaContext::new(0).ok()?;
@@ -430,21 +432,21 @@ fn several_scans(seed: u32) -> Vec<u8> {
 }
 
 /// Runs one batch of these images on this path, resized, and returns the counts of decoders.
-fn one_batch(images: &[Vec<u8>], decode: DecodePath) -> Stats {
-    one_batch_of(images, decode, |builder| builder.resize(Size::new(9, 7)))
+fn one_batch(images: &[Vec<u8>], decode: JpegDecoder) -> Stats {
+    one_batch_of(images, decode, |builder| builder.transform(Resize::new(Size::new(9, 7))))
 }
 
 /// Runs one batch of these images on this path with these operations.
-fn one_batch_of(images: &[Vec<u8>], decode: DecodePath, ops: impl Fn(Builder) -> Builder) -> Stats {
+fn one_batch_of(images: &[Vec<u8>], decode: JpegDecoder, ops: impl Fn(PipelineBuilder) -> PipelineBuilder) -> Stats {
     let source = EncodedImages::new(images.iter().cloned().zip(0..));
     let builder = || ops(Pipeline::builder(source.clone()).batch_size(images.len()).threads(0).on_error(OnError::Skip));
-    let run = |builder: Builder| {
+    let run = |builder: PipelineBuilder| {
         let mut epoch = builder.build().unwrap().epoch(0);
         let of = |batch: Batch| batch.images().to_host().unwrap().as_bytes().unwrap().to_vec();
         (epoch.by_ref().map(|batch| of(batch.unwrap())).collect::<Vec<_>>(), epoch.stats())
     };
     let (want, _) = run(builder().device(Device::Cpu));
-    let (got, stats) = run(builder().device(Device::Cuda(0)).decode(decode));
+    let (got, stats) = run(builder().device(Device::Cuda(0)).jpeg_decoder(decode));
     assert!(got == want, "{decode:?}");
     stats
 }
@@ -460,7 +462,7 @@ fn plain(seed: u32) -> Vec<u8> {
 fn an_image_of_several_scans_costs_its_batch_nothing() {
     let sim = start();
     let images: Vec<_> = (0..8).map(|i| if i == 5 { several_scans(i) } else { plain(i) }).collect();
-    let stats = one_batch(&images, DecodePath::Hardware);
+    let stats = one_batch(&images, JpegDecoder::Hardware);
     assert_eq!([stats.decoded_hardware, stats.decoded_hybrid, stats.decoded_cpu, stats.bad], [7, 1, 0, 0]);
     assert_eq!(sim.message(), "");
 }
@@ -474,7 +476,7 @@ fn a_damaged_image_costs_its_batch_little() {
         [&bytes[..bytes.len() - 40], &[0xFF, 0xD9]].concat()
     };
     let images: Vec<_> = (0..13).map(|i| if i % 8 == 3 { damaged(i) } else { plain(i) }).collect();
-    let stats = one_batch(&images, DecodePath::Hardware);
+    let stats = one_batch(&images, JpegDecoder::Hardware);
     assert_eq!([stats.decoded_hardware, stats.decoded_hybrid, stats.decoded_cpu, stats.bad], [11, 0, 0, 2]);
 }
 
@@ -486,7 +488,7 @@ fn an_image_without_its_end_is_the_cpus() {
     let half = images[2].len() / 2 + 300;
     images[2].truncate(half);
     assert!(half + 2 < plain(2).len() && warpfeed::image::probe(&images[2]).is_ok());
-    for path in [DecodePath::Hybrid, DecodePath::Hardware] {
+    for path in [JpegDecoder::Hybrid, JpegDecoder::Hardware] {
         let stats = one_batch(&images, path);
         assert_eq!((stats.bad, stats.decoded_hybrid + stats.decoded_hardware), (1, 5), "{path:?}");
     }
@@ -499,8 +501,9 @@ fn batches_take_turns_on_the_hardware_decoder() {
     let source = EncodedImages::new((0..64).map(|i| (plain(i), i)));
     for seed in 0..8 {
         sim.reset(seed);
-        let builder = Pipeline::builder(source.clone()).batch_size(2).threads(4).prefetch(8).center_crop(8);
-        let pipeline = builder.device(Device::Cuda(0)).decode(DecodePath::Hardware).build().unwrap();
+        let builder =
+            Pipeline::builder(source.clone()).batch_size(2).threads(4).prefetch(8).transform(CenterCrop::new(8));
+        let pipeline = builder.device(Device::Cuda(0)).jpeg_decoder(JpegDecoder::Hardware).build().unwrap();
         assert!(pipeline.epoch(0).all(|batch| batch.is_ok()), "seed {seed}: {}", sim.message());
     }
 }
@@ -510,7 +513,7 @@ fn batches_take_turns_on_the_hardware_decoder() {
 fn the_hardware_decoder_reads_pinned_memory() {
     let sim = start();
     let images: Vec<_> = (0..6).map(plain).collect();
-    let stats = one_batch(&images, DecodePath::Hardware);
+    let stats = one_batch(&images, JpegDecoder::Hardware);
     assert_eq!((stats.decoded_hardware, sim.report().pageable_inputs), (6, 0));
 }
 
@@ -534,7 +537,9 @@ fn large_images_are_decoded_by_the_gpu_alone() {
     // The worker's buffers move from one decoder to the other and back.
     let images = [plain(1), plain(2), plain(3), large(false), large(true), plain(4), plain(5)];
     let before = counts();
-    let stats = one_batch_of(&images, DecodePath::Hybrid, |builder| builder.center_crop(8).device_memory(36 << 20));
+    let stats = one_batch_of(&images, JpegDecoder::Hybrid, |builder| {
+        builder.transform(CenterCrop::new(8)).device_memory(36 << 20)
+    });
     let [hybrid, gpu_hybrid] = [0, 1].map(|i| counts()[i] - before[i]);
     assert_eq!((stats.decoded_hybrid, hybrid, gpu_hybrid), (7, 6, 1));
 }
@@ -551,10 +556,11 @@ fn nothing_is_allocated_in_the_steady_state() {
     };
     // The first image is the smallest, with half the pixels of the largest.
     let source = EncodedImages::new((0..24).map(|i| (image(30 + i / 2), i)));
-    for path in [DecodePath::Hybrid, DecodePath::Hardware] {
+    for path in [JpegDecoder::Hybrid, JpegDecoder::Hardware] {
         sim.reset(2);
-        let builder = Pipeline::builder(source.clone()).batch_size(4).threads(0).prefetch(1).center_crop(8);
-        let pipeline = builder.device(Device::Cuda(0)).decode(path).build().unwrap();
+        let builder =
+            Pipeline::builder(source.clone()).batch_size(4).threads(0).prefetch(1).transform(CenterCrop::new(8));
+        let pipeline = builder.device(Device::Cuda(0)).jpeg_decoder(path).build().unwrap();
         let epoch = || {
             assert!(pipeline.epoch(0).all(|batch| batch.is_ok()));
             sim.report().allocation_calls
@@ -573,9 +579,10 @@ fn nothing_is_allocated_in_the_steady_state() {
 fn the_pipelines_streams_have_the_priority_that_was_chosen() {
     let (sim, source) = (start(), images());
     let urgent = |priority: Option<StreamPriority>| {
-        let builder = Pipeline::builder(source.clone()).threads(1).center_crop(8).on_error(OnError::Skip);
-        let builder = builder.device(Device::Cuda(0)).decode(DecodePath::Hardware);
-        let pipeline = priority.into_iter().fold(builder, Builder::stream_priority).build().unwrap();
+        let builder =
+            Pipeline::builder(source.clone()).threads(1).transform(CenterCrop::new(8)).on_error(OnError::Skip);
+        let builder = builder.device(Device::Cuda(0)).jpeg_decoder(JpegDecoder::Hardware);
+        let pipeline = priority.into_iter().fold(builder, PipelineBuilder::stream_priority).build().unwrap();
         assert!(pipeline.epoch(0).all(|batch| batch.is_ok()));
         sim.report().urgent_streams
     };
@@ -589,8 +596,9 @@ fn the_pipelines_streams_have_the_priority_that_was_chosen() {
 fn batches_have_streams_of_their_own_for_huffman_codes() {
     let (sim, source) = (start(), images());
     let streams = |(threads, prefetch)| {
-        let builder = Pipeline::builder(source.clone()).threads(threads).prefetch(prefetch).center_crop(8);
-        let builder = builder.device(Device::Cuda(0)).decode(DecodePath::Cpu).on_error(OnError::Skip);
+        let builder =
+            Pipeline::builder(source.clone()).threads(threads).prefetch(prefetch).transform(CenterCrop::new(8));
+        let builder = builder.device(Device::Cuda(0)).jpeg_decoder(JpegDecoder::Cpu).on_error(OnError::Skip);
         let pipeline = builder.stream_priority(StreamPriority::High).build().unwrap();
         assert!(pipeline.epoch(0).all(|batch| batch.is_ok()));
         sim.report().urgent_streams
@@ -603,8 +611,8 @@ fn batches_have_streams_of_their_own_for_huffman_codes() {
 #[test]
 fn buffers_are_used_again_in_turn() {
     let (_sim, source) = (start(), images());
-    let builder = Pipeline::builder(source).batch_size(2).threads(0).prefetch(3).center_crop(8);
-    let pipeline = builder.device(Device::Cuda(0)).decode(DecodePath::Cpu).build().unwrap();
+    let builder = Pipeline::builder(source).batch_size(2).threads(0).prefetch(3).transform(CenterCrop::new(8));
+    let pipeline = builder.device(Device::Cuda(0)).jpeg_decoder(JpegDecoder::Cpu).build().unwrap();
     let stream = stream_of_another_thread();
     let address = |batch: &Batch| batch.images().cuda().unwrap().on_stream(&stream).unwrap();
     let mut epoch = pipeline.epoch(0);
@@ -631,7 +639,11 @@ fn a_slow_link_is_found() {
     let found = (0..3).map(|_| diagnosed()).find(|found| found.bottleneck == TrainingBottleneck::Transfer);
     let found = found.unwrap_or_else(diagnosed);
     assert_eq!(found.bottleneck, TrainingBottleneck::Transfer, "{:?}", found.report.figures);
-    assert!(found.gain.unwrap() > 1.5 && found.report.answer[2].contains("--decode auto"), "{:?}", found.report.answer);
+    assert!(
+        found.gain.unwrap() > 1.5 && found.report.answer[2].contains("--jpeg-decoder auto"),
+        "{:?}",
+        found.report.answer
+    );
 }
 
 /// A trainer that copies each pinned batch on a stream of its own, as candle does, and drops the batch at once: the copy runs
@@ -640,7 +652,8 @@ fn a_slow_link_is_found() {
 fn a_pinned_batch_is_not_filled_again_while_the_device_reads_it() {
     let (sim, source) = (start(), images());
     let build = |pin: bool| {
-        let builder = Pipeline::builder(source.clone()).batch_size(2).threads(2).random_resized_crop(Size::new(9, 7));
+        let builder =
+            Pipeline::builder(source.clone()).batch_size(2).threads(2).transform(random_resized_crop(Size::new(9, 7)));
         let builder = builder.on_error(OnError::Skip).device(Device::Cpu);
         if pin { builder.pin_batches(0) } else { builder }.build().unwrap()
     };
@@ -694,11 +707,13 @@ fn a_trainers_capture_is_not_disturbed() {
         sim.reset(seed);
         let gpu = pipeline(&source, seed, Device::Cuda(0)).unwrap();
         let growing = || {
-            let builder = Pipeline::builder(large.clone()).batch_size(4).prefetch(1).resize(Size::new(4, 4));
-            let pipeline = builder.device(Device::Cuda(0)).decode(DecodePath::Cpu).build().unwrap();
+            let builder =
+                Pipeline::builder(large.clone()).batch_size(4).prefetch(1).transform(Resize::new(Size::new(4, 4)));
+            let pipeline = builder.device(Device::Cuda(0)).jpeg_decoder(JpegDecoder::Cpu).build().unwrap();
             pipeline.epoch(0).for_each(|batch| drop(batch.unwrap()));
         };
-        let in_pinned = Pipeline::builder(source.clone()).batch_size(2).center_crop(8).on_error(OnError::Skip);
+        let in_pinned =
+            Pipeline::builder(source.clone()).batch_size(2).transform(CenterCrop::new(8)).on_error(OnError::Skip);
         let in_pinned = in_pinned.device(Device::Cpu).batch_memory(PinnedMemory).build().unwrap();
         let context = CudaContext::new(0).unwrap();
         let stream = context.new_stream().unwrap();
@@ -763,14 +778,18 @@ fn the_default_stream_is_refused_while_a_stream_captures_that_it_waits_for() {
 #[test]
 fn a_pageable_pipeline_pins_nothing() {
     let (sim, source) = (start(), images());
-    for path in [DecodePath::Auto, DecodePath::Device, DecodePath::Cpu, DecodePath::Hybrid, DecodePath::Hardware] {
+    for path in [JpegDecoder::Auto, JpegDecoder::Device, JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware] {
         for threads in [0, 2] {
             sim.reset(1);
             sim.pinned_limit(0);
             let build = |device, pinned| {
-                let builder = Pipeline::builder(source.clone()).batch_size(4).threads(threads).center_crop(8);
                 let builder =
-                    builder.on_error(OnError::Skip).decode(path).pinned(pinned).entry_points(EntryPoints::memory());
+                    Pipeline::builder(source.clone()).batch_size(4).threads(threads).transform(CenterCrop::new(8));
+                let builder = builder
+                    .on_error(OnError::Skip)
+                    .jpeg_decoder(path)
+                    .pinned(pinned)
+                    .entry_points(EntryPoints::memory());
                 builder.device(device).build().unwrap()
             };
             let want = batches(&build(Device::Cpu, false), 0).unwrap();

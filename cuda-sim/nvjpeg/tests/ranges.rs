@@ -9,8 +9,9 @@ mod sim;
 
 use common::start;
 use sim::folder;
+use warpfeed::ops::CenterCrop;
 use warpfeed::{
-    DecodePath, Device, Pipeline,
+    Device, JpegDecoder, Pipeline,
     image::{Image, JpegOptions, Size, encode_jpeg},
     source::EncodedImages,
 };
@@ -26,8 +27,9 @@ fn samples_and_batches_are_ranges() {
     }
     let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default()).unwrap();
     let source = EncodedImages::new([(jpeg, 0)]);
-    let pipeline = Pipeline::builder(source).batch_size(2).threads(1).center_crop(8).device(Device::Cuda(0));
-    let pipeline = pipeline.decode(DecodePath::Cpu).build().unwrap();
+    let pipeline =
+        Pipeline::builder(source).batch_size(2).threads(1).transform(CenterCrop::new(8)).device(Device::Cuda(0));
+    let pipeline = pipeline.jpeg_decoder(JpegDecoder::Cpu).build().unwrap();
     assert_eq!(pipeline.epoch(0).map(Result::unwrap).count(), 1);
     let want = [
         "batch 0",

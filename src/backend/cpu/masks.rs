@@ -5,7 +5,7 @@ use super::output::Output;
 use crate::error::Result;
 use crate::fields::Mask;
 use crate::fields::carried::{self, Carried};
-use crate::memory;
+use crate::os::memory;
 use crate::plan::Plan;
 use crate::raster::Size;
 

@@ -38,7 +38,7 @@ use super::{
 use crate::cuda::driver;
 use crate::decode::Header;
 use crate::error::{Error, Result};
-use crate::memory;
+use crate::os::memory;
 use crate::plan::Plan;
 use crate::raster::Size;
 use crate::tensor::{DType, HostBuffer, Pool, Storage, Tensor};

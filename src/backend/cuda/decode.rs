@@ -81,8 +81,8 @@ impl Decoders {
     /// # Errors
     /// [`Error::Device`] if a decoder that the path names is missing.
     pub(super) fn open(options: &Arc<RunOptions>, own: DeviceDecoder, streams: &Arc<Streams>) -> Result<Self> {
-        let nvjpeg = Nvjpeg::open(&streams.context, options.decode, options.stream_priority)?;
-        let router = Router::new(options.decode, options.threads);
+        let nvjpeg = Nvjpeg::open(&streams.context, options.jpeg_decoder, options.stream_priority)?;
+        let router = Router::new(options.jpeg_decoder, options.threads);
         let buffers = Buffers::new(options.batch_images * options.batches_at_a_time());
         Ok(Self { options: Arc::clone(options), router, nvjpeg, own, buffers, streams: Arc::clone(streams) })
     }

@@ -2,7 +2,7 @@
 
 use crate::cuda::driver::{Context, Module};
 use crate::error::{Error, Result};
-use crate::file;
+use crate::os::file;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};

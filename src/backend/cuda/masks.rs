@@ -1,4 +1,4 @@
-//! Masks and further images of a batch, both called masks here: their way through the kernels that move images, to
+//! Masks and auxiliary images of a batch, both called masks here: their way through the kernels that move images, to
 //! places in device memory of their own.
 //!
 //! A mask is uploaded with 1 to 3 bytes a pixel (`carried`), as few as carry it. One kernel makes an image of 3 bytes a

@@ -5,7 +5,7 @@ use super::arena::Held;
 use super::lock;
 use crate::backend::Encoded;
 use crate::cuda::driver::{self, Context, Event, Scoped, Stream};
-use crate::device::{DecodePath, StreamPriority};
+use crate::device::{JpegDecoder, StreamPriority};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use nvjpeg::{
@@ -68,11 +68,11 @@ impl Nvjpeg {
     ///
     /// # Errors
     /// [`Error::Device`] with what is missing.
-    pub(super) fn open(context: &Context, path: DecodePath, priority: StreamPriority) -> Result<Option<Scoped<Self>>> {
+    pub(super) fn open(context: &Context, path: JpegDecoder, priority: StreamPriority) -> Result<Option<Scoped<Self>>> {
         let has_hardware = match path {
-            DecodePath::Auto | DecodePath::Device | DecodePath::Cpu => return Ok(None),
-            DecodePath::Hybrid => false,
-            DecodePath::Hardware => true,
+            JpegDecoder::Auto | JpegDecoder::Device | JpegDecoder::Cpu => return Ok(None),
+            JpegDecoder::Hybrid => false,
+            JpegDecoder::Hardware => true,
         };
         let _entered = driver::enter(context)?;
         let library = Library::load()?;
@@ -116,7 +116,7 @@ impl HardwareDecoder {
             })?;
         // Versions before CUDA 11.8 cannot tell the number of engines; they only refuse.
         if handle.hardware_decoders().is_ok_and(|found| found.engines == 0) {
-            let message = "this device has none: use --decode auto".to_owned();
+            let message = "this device has none: use --jpeg-decoder auto".to_owned();
             return Err(Error::Device { call: "open the hardware decoder".to_owned(), message });
         }
         Ok(Self { handle, stream: Stream::new(context, priority)?, turn: Mutex::default() })

@@ -1,7 +1,7 @@
 //! Chooses the decoder of each image.
 
 use crate::decode::{Format, Header};
-use crate::device::DecodePath;
+use crate::device::JpegDecoder;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ const WITH_READING: f64 = 2.0;
 /// Chooses a decoder for each image: by its header alone or, on `auto`, by measured speed.
 #[derive(Debug)]
 pub(super) struct Router {
-    path: DecodePath,
+    path: JpegDecoder,
     threads: f64,
     balance: Mutex<Balance>,
 }
@@ -47,21 +47,21 @@ struct Balance {
 
 impl Router {
     /// A router for a path whose decoders are there.
-    pub(super) fn new(path: DecodePath, threads: usize) -> Self {
+    pub(super) fn new(path: JpegDecoder, threads: usize) -> Self {
         Self { path, threads: threads.max(1) as f64, balance: Mutex::default() }
     }
 
     /// The decoder that tries this image first. With `later`, decoders that decode a batch together are allowed.
     pub(super) fn route(&self, header: &Header, later: bool) -> Route {
         match self.path {
-            DecodePath::Device if later => Route::Device,
+            JpegDecoder::Device if later => Route::Device,
             // Images that the device's decoder does not take go to it too, because it counts the reasons.
-            DecodePath::Auto if later => {
+            JpegDecoder::Auto if later => {
                 let to_cpu = is_jpeg_for_device(header) && self.balance(|balance| balance.is_for_cpu(self.threads));
                 if to_cpu { Route::Cpu } else { Route::Device }
             }
-            DecodePath::Hardware if later && is_jpeg_for_hardware(header) => Route::Hardware,
-            DecodePath::Hybrid | DecodePath::Hardware if is_jpeg_for_nvjpeg(header) => Route::Hybrid,
+            JpegDecoder::Hardware if later && is_jpeg_for_hardware(header) => Route::Hardware,
+            JpegDecoder::Hybrid | JpegDecoder::Hardware if is_jpeg_for_nvjpeg(header) => Route::Hybrid,
             _ => Route::Cpu,
         }
     }
@@ -111,9 +111,9 @@ impl Balance {
     }
 }
 
-/// Name of the decoder that takes an image on `hardware`, on a card that has one: as of `--decode`.
+/// Name of the decoder that takes an image on `hardware`, on a card that has one: as of `--jpeg-decoder`.
 pub fn on_hardware(header: &Header) -> &'static str {
-    match Router::new(DecodePath::Hardware, 1).route(header, true) {
+    match Router::new(JpegDecoder::Hardware, 1).route(header, true) {
         Route::Hardware => "hardware",
         Route::Hybrid => "hybrid",
         Route::Cpu | Route::Device => "cpu",
@@ -155,7 +155,7 @@ fn is_jpeg_for_hardware(header: &Header) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Route, Router};
-    use crate::device::DecodePath;
+    use crate::device::JpegDecoder;
     use crate::{
         decode::probe,
         encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg},
@@ -183,20 +183,20 @@ mod tests {
         };
         let hybrid = [Route::Hybrid, Route::Hybrid, Route::Hybrid, Route::Hybrid, Route::Cpu];
         let hardware = [Route::Hardware, Route::Hardware, Route::Hybrid, Route::Hybrid, Route::Cpu];
-        assert_eq!(routes(DecodePath::Hybrid, true), hybrid);
-        assert_eq!(routes(DecodePath::Hardware, true), hardware);
-        for path in [DecodePath::Auto, DecodePath::Device] {
+        assert_eq!(routes(JpegDecoder::Hybrid, true), hybrid);
+        assert_eq!(routes(JpegDecoder::Hardware, true), hardware);
+        for path in [JpegDecoder::Auto, JpegDecoder::Device] {
             assert_eq!(routes(path, true), [Route::Device; 5]);
             // Substitutes never go to decoders that decode a batch together.
             assert_eq!(routes(path, false), [Route::Cpu; 5]);
         }
-        assert_eq!(routes(DecodePath::Hardware, false), hybrid);
-        assert_eq!(routes(DecodePath::Cpu, true), [Route::Cpu; 5]);
+        assert_eq!(routes(JpegDecoder::Hardware, false), hybrid);
+        assert_eq!(routes(JpegDecoder::Cpu, true), [Route::Cpu; 5]);
     }
 
     /// Number of images, of 1,000, that the CPU gets on `auto` if a thread hands an image over in 50 us.
     fn share_of_the_cpu(cpu_us: u64, device_us: f32, threads: usize) -> usize {
-        let router = Router::new(DecodePath::Auto, threads);
+        let router = Router::new(JpegDecoder::Auto, threads);
         let header = jpeg(&JpegOptions::default());
         router.cpu_took(Duration::from_micros(cpu_us));
         router.handing_over_took(Duration::from_micros(50));
@@ -216,14 +216,14 @@ mod tests {
         assert!(share_of_the_cpu(500, 5_000.0, 8) > 980);
         // Images that the kernels do not take go to them too, because they count the reasons.
         let progressive = jpeg(&JpegOptions { progressive: true, ..JpegOptions::default() });
-        let router = Router::new(DecodePath::Auto, 8);
+        let router = Router::new(JpegDecoder::Auto, 8);
         assert!((0..100).all(|_| router.route(&progressive, true) == Route::Device));
         assert_eq!(router.route(&progressive, false), Route::Cpu);
     }
 
     #[test]
     fn the_cpus_speed_is_found_out() {
-        let router = Router::new(DecodePath::Auto, 2);
+        let router = Router::new(JpegDecoder::Auto, 2);
         let header = jpeg(&JpegOptions::default());
         assert_eq!((0..320).filter(|_| router.route(&header, true) == Route::Cpu).count(), 10);
     }

@@ -10,8 +10,8 @@ use crate::backend::masks::MaskRunner;
 use crate::cuda::driver::{self, Scoped, Stream};
 use crate::decode::{DecodeOptions, Decoder, Format, Header, PointMemory, pnm_rows, probe};
 use crate::error::Result;
-use crate::memory;
 use crate::ops::filter::Taps;
+use crate::os::memory;
 use crate::raster::{Image, Pixel, Rect};
 
 /// Images above this many pixels free their memory after use: 16 Mpx, 64 MiB.

@@ -6,22 +6,22 @@ use super::cache::ImageCache;
 use super::policy::{BadLimit, LastBatch, OnError, Policy};
 use super::view::View;
 use super::{PaddedPipeline, Pipeline, PipelineGroup, RaggedPipeline};
+use crate::apply::opening::{Opening, Thumbnail};
 use crate::backend::{self, CallersMemory, PixelForm, RunOptions};
-use crate::device::{DecodePath, Device, StreamPriority};
+use crate::device::{Device, JpegDecoder, StreamPriority};
 use crate::error::{Error, Result};
 use crate::mix::Mix;
-use crate::opening::{Opening, Thumbnail};
 use crate::ops::check::check_ops;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
-use crate::ops::transform::{Transform, random_resized_crop, repeat};
-use crate::ops::{CenterCrop, Normalize, Resize, TransformFile};
+use crate::ops::transform::Transform;
+use crate::ops::{Normalize, TransformFile};
+use crate::order::Partition;
 use crate::pipeline::entry_points::EntryPoints;
 use crate::plan::{Planner, Strategy};
 use crate::preset::Preset;
 use crate::raster::{DEFAULT_MAX_PIXELS, Size};
-use crate::sampler::Partition;
-use crate::sampling::Sampling;
+use crate::sampler::Sampler;
 use crate::source::Input;
 use crate::targets::TargetSpec;
 use crate::tensor::{BatchMemory, DType, Layout};
@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 /// Upper bounds of the memory that a pipeline takes, known before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryBound {
     /// Bytes of the batches being filled or ready, and of one batch held by the consumer. Each further batch that the
     /// consumer keeps adds [`batch_bytes`](Self::batch_bytes).
@@ -37,7 +38,7 @@ pub struct MemoryBound {
     /// batch this is the largest accepted batch beside its images.
     pub batch_bytes: u64,
     /// Most bytes of memory that is kept for later batches while nobody uses it: of images that differ in size, and on a GPU
-    /// of masks and of values that are put beside images. At most [`Builder::device_memory`], or 1 GiB, for each view, but
+    /// of masks and of values that are put beside images. At most [`PipelineBuilder::device_memory`], or 1 GiB, for each view, but
     /// always one tensor. Images of one size are not counted: their memory is part of
     /// [`batches_bytes`](Self::batches_bytes).
     pub spare_bytes: u64,
@@ -56,10 +57,10 @@ pub struct MemoryBound {
     pub order_bytes: u64,
     /// Most bytes of images in an [`ImageCache`](crate::ImageCache) in memory.
     pub cache_bytes: u64,
-    /// Most bytes of entry points that are in no file ([`Builder::entry_points`]).
+    /// Most bytes of entry points that are in no file ([`PipelineBuilder::entry_points`]).
     pub entry_points_bytes: u64,
     /// Bytes of GPU memory for batches that are being filled or processed there; 0 on the CPU. At most as many bytes of
-    /// host memory are used too, pinned unless [`Builder::pinned`] says otherwise. Memory that nvJPEG allocates for
+    /// host memory are used too, pinned unless [`PipelineBuilder::pinned`] says otherwise. Memory that nvJPEG allocates for
     /// itself is not included. On a GPU the batches themselves ([`batches_bytes`](Self::batches_bytes)) also lie in GPU
     /// memory.
     pub device_bytes: u64,
@@ -84,16 +85,16 @@ enum Shapes {
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)]));
-/// let error = builder.clone().batch_size(0).center_crop(8).build().unwrap_err();
+/// let error = builder.clone().batch_size(0).transform(CenterCrop::new(8)).build().unwrap_err();
 /// assert!(error.is_parameter());
 /// assert_eq!(error.to_string(), "pipeline: batch_size must be 1 to 1048576, got 0");
 /// // Images of a batch must have one size.
-/// assert!(builder.clone().augment(Hflip).build().is_err());
-/// assert!(builder.resize_shorter(10).center_crop(8).build().is_ok());
+/// assert!(builder.clone().transform(Hflip).build().is_err());
+/// assert!(builder.transform(Resize::shorter_side(10)).transform(CenterCrop::new(8)).build().is_ok());
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Builder {
+pub struct PipelineBuilder {
     input: Input,
     ops: Vec<Transform>,
     /// The number of operations that were added before the views, and the views.
@@ -103,13 +104,13 @@ pub struct Builder {
     shuffle: bool,
     seed: u64,
     partition: Partition,
-    even: bool,
+    equal_batches: bool,
     lanes: Option<u32>,
     limit: u64,
     targets: Option<TargetSpec>,
     fields: Vec<String>,
     sanitize: bool,
-    sampling: Option<Sampling>,
+    sampler: Option<Sampler>,
     mix: Option<Mix>,
     device: Device,
     cache: Option<ImageCache>,
@@ -125,13 +126,16 @@ pub struct Builder {
     options: RunOptions,
 }
 
-impl std::fmt::Debug for Builder {
+impl std::fmt::Debug for PipelineBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Builder").field("ops", &self.ops).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("PipelineBuilder")
+            .field("ops", &self.ops)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
-impl Builder {
+impl PipelineBuilder {
     pub(super) fn new(input: Input) -> Self {
         Self {
             input,
@@ -141,13 +145,13 @@ impl Builder {
             shuffle: false,
             seed: 0,
             partition: Partition::WHOLE,
-            even: false,
+            equal_batches: false,
             lanes: None,
             limit: u64::MAX,
             targets: None,
             fields: Vec::new(),
             sanitize: true,
-            sampling: None,
+            sampler: None,
             mix: None,
             device: Device::default(),
             cache: None,
@@ -195,8 +199,8 @@ impl Builder {
     /// [`Batch::padding`](crate::Batch::padding) counts it. With [`LastBatch::Drop`] the larger partitions drop a
     /// sample instead. This cannot be combined with [`OnError::Skip`], which can remove whole batches. Default: false.
     #[must_use]
-    pub fn even(mut self, even: bool) -> Self {
-        self.even = even;
+    pub fn equal_batches(mut self, equal: bool) -> Self {
+        self.equal_batches = equal;
         self
     }
 
@@ -221,8 +225,8 @@ impl Builder {
     /// Delivers some samples more than once in an epoch, or not at all. Default: each sample once. Cannot be used with
     /// a stream.
     #[must_use]
-    pub fn sampler(mut self, sampling: Sampling) -> Self {
-        self.sampling = Some(sampling);
+    pub fn sampler(mut self, sampler: Sampler) -> Self {
+        self.sampler = Some(sampler);
         self
     }
 
@@ -305,7 +309,7 @@ impl Builder {
     /// # use warpfeed::{BadLimit, image::{Image, JpegOptions, encode_jpeg}};
     /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// let source = EncodedImages::new((0..10).map(|i| (jpeg[..if i < 2 { 50 } else { jpeg.len() }].to_vec(), i)));
-    /// let builder = Pipeline::builder(source).center_crop(8).on_error(OnError::Skip);
+    /// let builder = Pipeline::builder(source).transform(CenterCrop::new(8)).on_error(OnError::Skip);
     /// let epoch = |limit| builder.clone().max_bad(limit).build().map(|pipeline| pipeline.epoch(0));
     /// assert!(epoch(BadLimit::Share(0.2))?.all(|batch| batch.is_ok()));
     /// let error = epoch(BadLimit::Count(1))?.next().unwrap().unwrap_err();
@@ -347,10 +351,10 @@ impl Builder {
         self
     }
 
-    /// Sets the JPEG decoder for recipes that run on a GPU. Default: [`DecodePath::Auto`].
+    /// Sets the JPEG decoder for recipes that run on a GPU. Default: [`JpegDecoder::Auto`].
     #[must_use]
-    pub fn decode(mut self, path: DecodePath) -> Self {
-        self.options.decode = path;
+    pub fn jpeg_decoder(mut self, decoder: JpegDecoder) -> Self {
+        self.options.jpeg_decoder = decoder;
         self
     }
 
@@ -369,7 +373,7 @@ impl Builder {
     }
 
     /// Caches decoded images from one epoch to the next. The CPU decodes these images, whatever
-    /// [`decode`](Self::decode) says. Default: no cache.
+    /// [`jpeg_decoder`](Self::jpeg_decoder) says. Default: no cache.
     #[must_use]
     pub fn cache(mut self, cache: ImageCache) -> Self {
         self.cache = Some(cache);
@@ -434,7 +438,7 @@ impl Builder {
     /// `size`. The recipes see images of that size. The rule and the pixels are those of Pillow's `Image.draft` after
     /// `Image.open`; other formats are decoded whole. Default: all images are.
     ///
-    /// Large photographs cost much less then, but the pixels are others. For `.resize_shorter(256)` a size of 256 x 256
+    /// Large photographs cost much less then, but the pixels are others. For `.transform(Resize::shorter_side(256))` a size of 256 x 256
     /// keeps at least 256 pixels a side; twice as much keeps the result closer to the whole image's. Random crops are
     /// taken from the draft, so a small crop of a small draft is enlarged. On a GPU, drafts are decoded by the CPU.
     ///
@@ -472,7 +476,7 @@ impl Builder {
     /// let photograph = encode_jpeg(&Image::new(Size::new(2001, 1500)), &JpegOptions::default())?;
     /// let pipeline = Pipeline::builder(EncodedImages::new([(photograph, 0)]))
     ///     .thumbnail(Thumbnail::new(Size::new(256, 256)))
-    ///     .center_crop(192)
+    ///     .transform(CenterCrop::new(192))
     ///     .build()?;
     /// let batch = pipeline.epoch(0).next().ok_or("no batch")??;
     /// // A draft of half the size has 1,001 columns, of which 1,000.5 are shown.
@@ -509,47 +513,19 @@ impl Builder {
         self
     }
 
-    /// Adds an operation: a random transform, one with fixed parameters ([`Op`](crate::ops::Op)), or a combination.
+    /// Adds a transform: a random one, an operation with fixed parameters ([`Op`](crate::ops::Op)), or a combination.
+    /// [`ops`](crate::ops) has them.
     #[must_use]
-    pub fn augment(mut self, op: impl Into<Transform>) -> Self {
+    pub fn transform(mut self, op: impl Into<Transform>) -> Self {
         self.ops.push(op.into());
         self
     }
 
-    /// Adds `ops` `n` times, with fresh draws each time: the augmentation load.
-    #[must_use]
-    pub fn repeat(self, n: u32, ops: impl IntoIterator<Item = Transform>) -> Self {
-        self.augment(repeat(n, ops))
-    }
-
-    /// Adds torchvision's `RandomResizedCrop(size)` with its defaults. A `u32` means a square.
-    #[must_use]
-    pub fn random_resized_crop(self, size: impl Into<Size>) -> Self {
-        self.augment(random_resized_crop(size))
-    }
-
-    /// Adds a bilinear resize to a width and height.
-    #[must_use]
-    pub fn resize(self, size: Size) -> Self {
-        self.augment(Resize::new(size))
-    }
-
-    /// Adds a bilinear resize of the shorter side; the aspect ratio stays.
-    #[must_use]
-    pub fn resize_shorter(self, side: u32) -> Self {
-        self.augment(Resize::shorter_side(side))
-    }
-
-    /// Adds a center crop. A `u32` means a square.
-    #[must_use]
-    pub fn center_crop(self, size: impl Into<Size>) -> Self {
-        self.augment(CenterCrop::new(size))
-    }
-
-    /// Adds normalization: `(v / 255 - mean) / std` for each channel.
+    /// Normalizes the output: `(v / 255 - mean) / std` for each channel. Transforms that are added after this call get
+    /// normalized values.
     #[must_use]
     pub fn normalize(self, mean: [f32; 3], std: [f32; 3]) -> Self {
-        self.augment(Normalize::new(mean, std))
+        self.transform(Normalize::new(mean, std))
     }
 
     /// Adds the transforms and views of a preset. If the preset mixes images it also sets [`mix`](Self::mix), and if it
@@ -572,7 +548,7 @@ impl Builder {
         self.sanitize &= preset.fields().is_empty();
         self.mix = preset.mix().or(self.mix);
         if preset.repetitions() > 1 {
-            self.sampling = Some(Sampling::repeated(preset.repetitions()));
+            self.sampler = Some(Sampler::repeated(preset.repetitions()));
         }
         self.transforms(preset.transforms())
     }
@@ -586,12 +562,13 @@ impl Builder {
     /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
     /// use warpfeed::ops::RandomResizedCrop;
     /// use warpfeed::prelude::*;
+    /// use warpfeed::view;
     ///
     /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// let crop = |side, scale| RandomResizedCrop::new(side).scale(scale).interpolation(Interpolation::Bicubic).into();
     /// let dino = Pipeline::builder(EncodedImages::new((0..4).map(|label| (jpeg.clone(), label))))
     ///     .views([view([crop(22, 0.4..=1.0)]).times(2), view([crop(9, 0.05..=0.4)]).times(8)])
-    ///     .augment(random_horizontal_flip(0.5))
+    ///     .transform(random_horizontal_flip(0.5))
     ///     .normalize(IMAGENET_MEAN, IMAGENET_STD)
     ///     .build()?;
     /// for batch in dino.epoch(0) {
@@ -618,7 +595,7 @@ impl Builder {
     /// use warpfeed::prelude::*;
     ///
     /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
-    /// let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(28).channels(1);
+    /// let builder = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).transform(CenterCrop::new(28)).channels(1);
     /// let gray = builder.clone().normalize([0.1307; 3], [0.3081; 3]).build()?;
     /// for batch in gray.epoch(0) {
     ///     assert_eq!(batch?.images().shape(), [1, 1, 28, 28]);
@@ -714,7 +691,7 @@ impl Builder {
 
     /// Makes a pipeline for each of these devices: see [`PipelineGroup`]. They share the worker threads.
     /// [`device_memory`](Self::device_memory) applies to each device by itself. All deliver the same number of batches,
-    /// as with [`even`](Self::even). [`device`](Self::device) is ignored. Otherwise like [`build`](Self::build).
+    /// as with [`equal_batches`](Self::equal_batches). [`device`](Self::device) is ignored. Otherwise like [`build`](Self::build).
     ///
     /// # Errors
     /// The errors of [`build`](Self::build); [`Error::Parameter`] for an empty list, a GPU that is named twice,
@@ -748,7 +725,7 @@ impl Builder {
             let expected = "fail or substitute with several devices, which need equally many batches";
             return Err(Error::parameter("build_group", "on_error", expected, "skip"));
         }
-        self.even = true;
+        self.equal_batches = true;
         self.build_each(&devices, &backend::open).map(PipelineGroup::new)
     }
 }

@@ -1,26 +1,26 @@
 //! Checks of a builder's settings, and the values that follow from them.
 
-use super::{Builder, MemoryBound, Shapes};
+use super::{MemoryBound, PipelineBuilder, Shapes};
 use crate::backend::{Backend, MAX_BATCH_BYTES, Open, OutputForm};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::forks::OfProcess;
 use crate::ops::check::{check_ops, one_size};
 use crate::ops::normalize::Normalization;
 use crate::ops::transform::Transform;
 use crate::ops::{Grayscale, Op};
+use crate::order::{EqualBatches, Partition, ShardedOrder};
+use crate::os::forks::OfProcess;
+use crate::os::threads::MAX_THREADS;
 use crate::pipeline::Pipeline;
 use crate::pipeline::cache::{Cache, ImageCache};
 use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
 use crate::pipeline::recipes::{Recipes, ViewTransforms, most_images};
 use crate::pipeline::setup::{Setup, all_positions};
-use crate::sampler::{Even, Partition, Sampler};
-use crate::sampling::Chosen;
+use crate::pipeline::unoptimized;
+use crate::sampler::Chosen;
 use crate::simd;
 use crate::source::{Input, MAX_ENCODED_BYTES};
 use crate::tensor::DType;
-use crate::threads::MAX_THREADS;
-use crate::unoptimized;
 use std::marker::PhantomData;
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
@@ -44,7 +44,7 @@ const MASK_PIXEL_BYTES: u64 = 2;
 /// Bytes of a pixel's coefficients in a progressive image: at most four components of 16 bits each.
 const COEFFICIENT_BYTES: u64 = 8;
 
-impl Builder {
+impl PipelineBuilder {
     /// Makes a pipeline for each device. Each gets a part of the builder's partition.
     pub(super) fn build_each<I>(mut self, devices: &[Device], open: &Open<'_>) -> Result<Vec<Pipeline<I>>> {
         unoptimized::warn();
@@ -261,9 +261,9 @@ impl Builder {
 
     /// The sampler's choice of samples; `None` if an epoch has each sample once.
     fn chosen(&self) -> Result<Option<Chosen>> {
-        let Some(sampling) = &self.sampling else { return Ok(None) };
+        let Some(sampler) = &self.sampler else { return Ok(None) };
         match &self.input {
-            Input::DataSet(source) => sampling.prepare(&**source, self.partition, self.options.batch_size).map(Some),
+            Input::DataSet(source) => sampler.prepare(&**source, self.partition, self.options.batch_size).map(Some),
             Input::Stream(_) => Err(Error::Unsupported {
                 feature: "a sampler over a stream".to_owned(),
                 remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),
@@ -301,15 +301,15 @@ impl Builder {
     }
 
     /// The order of an epoch. `positions`: its length, if a sampler decides it.
-    fn order(&self, is_stream: bool, positions: Option<u64>) -> Result<Sampler> {
+    fn order(&self, is_stream: bool, positions: Option<u64>) -> Result<ShardedOrder> {
         // A stream's order has no end, and the stream shuffles by itself.
         let len = positions.or(self.input.samples()).unwrap_or(u64::MAX);
         let on_error = self.policy.on_error;
         if len == 0 {
             return Err(Error::parameter("pipeline", "source", "one that has samples", "a source without any"));
         }
-        if is_stream && (self.even || on_error == OnError::Substitute) {
-            let feature = if self.even { "even" } else { "OnError::Substitute" };
+        if is_stream && (self.equal_batches || on_error == OnError::Substitute) {
+            let feature = if self.equal_batches { "equal_batches" } else { "OnError::Substitute" };
             return Err(Error::Unsupported {
                 feature: format!("{feature} over a stream"),
                 remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),
@@ -317,15 +317,15 @@ impl Builder {
         }
         // A sampler shuffles its choice itself.
         let shuffled = self.shuffle && !is_stream && positions.is_none();
-        let sampler = if shuffled { Sampler::shuffled(len, self.seed) } else { Sampler::sequential(len) };
+        let sampler = if shuffled { ShardedOrder::shuffled(len, self.seed) } else { ShardedOrder::sequential(len) };
         let sampler = sampler.partition(self.partition);
-        match (self.even, on_error, self.policy.last) {
+        match (self.equal_batches, on_error, self.policy.last) {
             (false, ..) => Ok(sampler),
             (true, OnError::Skip, _) => {
                 Err(Error::parameter("pipeline", "on_error", "fail or substitute with even", "skip"))
             }
-            (true, _, LastBatch::Drop) => Ok(sampler.even(Even::Cut)),
-            (true, ..) => Ok(sampler.even(Even::Padded)),
+            (true, _, LastBatch::Drop) => Ok(sampler.equal_batches(EqualBatches::Cut)),
+            (true, ..) => Ok(sampler.equal_batches(EqualBatches::Padded)),
         }
     }
 
@@ -360,10 +360,10 @@ fn check_seen(transforms: &[Transform]) -> Result<()> {
     let (mut hider, mut late) = (None, None);
     for transform in transforms {
         transform.each_leaf(&mut |leaf| {
-            if hider.is_some() && leaf.sees_sample() {
+            if hider.is_some() && leaf.depends_on_annotations() {
                 late.get_or_insert(leaf.name());
             }
-            if leaf.hides_objects() {
+            if leaf.may_drop_objects() {
                 hider.get_or_insert(leaf.name());
             }
         });

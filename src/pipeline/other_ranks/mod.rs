@@ -1,7 +1,7 @@
 //! States for another number of ranks: what a run's ranks have left, shared by others.
 //!
 //! The states of all ranks say together what is left of an epoch: all positions of the one order that no rank has
-//! delivered. The new ranks share them, in this order, as ranks share a whole epoch (`sampler/legs.rs`). So every
+//! delivered. The new ranks share them, in this order, as ranks share a whole epoch (`order/segments.rs`). So every
 //! sample comes once, with the pixels that it has with any number of ranks, and what depends on the number of ranks
 //! starts anew: padding, a dropped last batch, and the numbers that mixed batches are drawn by, which go on after those
 //! of the rank that came farthest. Later epochs are shared as ever.
@@ -19,7 +19,7 @@ use super::setup::Setup;
 use super::state::{Changes, EpochState};
 use super::{Pipeline, PipelineGroup};
 use crate::error::{Error, Result};
-use crate::sampler::{Leg, legs_of};
+use crate::order::{Segment, segments_of};
 use crate::source::stream::{LanePlace, Lanes, Place};
 use std::cmp::Ordering;
 
@@ -30,18 +30,18 @@ const LISTED: usize = 20;
 
 impl<I> Pipeline<I> {
     /// The state from which this pipeline continues a run that had another number of ranks. `states` are the last
-    /// states of all its ranks, in any order. If the partitions are even ([`Builder::even`](crate::Builder::even)), the
+    /// states of all its ranks, in any order. If the partitions are even ([`PipelineBuilder::equal_batches`](crate::PipelineBuilder::equal_batches)), the
     /// state of one rank is enough, and all ranks are taken to have come as far. All new ranks must be given the same
     /// states. [`resume`](Self::resume) continues from the result.
     ///
     /// The samples that the ranks have left of the epoch are shared by the new ones, in the order of the epoch: each is
     /// delivered once. If the number of ranks is the same, the result is this rank's own state. Padding and a dropped
-    /// last batch are those of the new ranks. Mixed batches ([`Builder::mix`](crate::Builder::mix)) have other samples
+    /// last batch are those of the new ranks. Mixed batches ([`PipelineBuilder::mix`](crate::PipelineBuilder::mix)) have other samples
     /// than without the change, and draw their shares by numbers that no earlier batch of the epoch had.
     ///
     /// Of a stream each part that a rank had goes on as a lane, and the new ranks read the lanes by turns. A sample's
     /// pixels are those that it has without the change. If there are more ranks than lanes, some have nothing left of
-    /// the epoch: [`Builder::lanes`](crate::Builder::lanes) makes more of them. Each lane has a window of its own,
+    /// the epoch: [`PipelineBuilder::lanes`](crate::PipelineBuilder::lanes) makes more of them. Each lane has a window of its own,
     /// which takes memory.
     ///
     /// Ranks that do not wait for each other may be in different epochs. The result then begins in the earliest of
@@ -58,7 +58,7 @@ impl<I> Pipeline<I> {
     /// # use warpfeed::Partition;
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
-    /// # let builder = Pipeline::builder(source).shuffle(7).batch_size(2).center_crop(8);
+    /// # let builder = Pipeline::builder(source).shuffle(7).batch_size(2).transform(CenterCrop::new(8));
     /// let ranks = |ranks: u32| (0..ranks).map(move |rank| Partition::new(rank, ranks));
     /// // Two ranks deliver a batch each.
     /// let mut labels = Vec::new();
@@ -113,7 +113,7 @@ fn state_after(setup: &Setup, states: &[EpochState]) -> Result<EpochState> {
         }
         state.check_but_partition(setup, partition)?;
     }
-    let is_enough = first.even && states.len() == 1;
+    let is_enough = first.equal_batches && states.len() == 1;
     if ranks == own.world_size() {
         let own_state = states.iter().find(|state| state.partition().is_ok_and(|partition| partition == own));
         return match own_state {
@@ -138,26 +138,26 @@ fn state_after(setup: &Setup, states: &[EpochState]) -> Result<EpochState> {
     }
     let disagrees = |state: &EpochState| {
         let (own, later) = (state.epoch(), state.epoch().saturating_add(1));
-        start.legs_from(own) != state.legs_from(own) || start.lanes_from(later) != state.lanes_from(later)
+        start.segments_from(own) != state.segments_from(own) || start.lanes_from(later) != state.lanes_from(later)
     };
     if states.iter().any(|state| disagrees(state)) {
         return refused("that agree on what other numbers of ranks have delivered", "those of several runs");
     }
     // No rank has begun the epochs after the last one: what earlier numbers of ranks have left of them stays.
-    let (legs, lanes) = (start.legs_from(start.epoch()), start.lanes_from(end.epoch().saturating_add(1)));
-    let mut changes = Changes { legs, lanes };
+    let (segments, lanes) = (start.segments_from(start.epoch()), start.lanes_from(end.epoch().saturating_add(1)));
+    let mut changes = Changes { segments, lanes };
     for epoch in start.epoch()..=end.epoch() {
         if setup.is_stream()
             && let Some(lanes) = lanes_after(&states, setup.lanes.unwrap_or(ranks), epoch)?
         {
             changes.lanes.insert(epoch, lanes);
         }
-        let legs = &mut changes.legs;
-        let rest = setup.rest(legs_of(legs, epoch), ranks);
+        let segments = &mut changes.segments;
+        let rest = setup.rest(segments_of(segments, epoch), ranks);
         // Nobody knows how much of a stream a rank had that is beyond the epoch.
         let most = states.iter().filter(|state| state.epoch() == epoch).map(|state| state.position()).max();
-        let leg = if is_enough {
-            Leg::even(ranks, first.position())
+        let segment = if is_enough {
+            Segment::even(ranks, first.position())
         } else {
             let delivered = |state: &&EpochState| match state.epoch().cmp(&epoch) {
                 Ordering::Less => Ok(0),
@@ -165,10 +165,10 @@ fn state_after(setup: &Setup, states: &[EpochState]) -> Result<EpochState> {
                 Ordering::Greater if setup.is_stream() => Ok(most.unwrap_or(0)),
                 Ordering::Greater => Ok(setup.all_positions_of(state.partition()?, &rest)),
             };
-            Leg::new(states.iter().map(delivered).collect::<Result<_>>()?)
+            Segment::new(states.iter().map(delivered).collect::<Result<_>>()?)
         };
-        if let Some(leg) = leg {
-            legs.entry(epoch).or_default().push(leg);
+        if let Some(segment) = segment {
+            segments.entry(epoch).or_default().push(segment);
         }
     }
     let place = changes.lanes.get(&start.epoch()).map_or(Place::Cursor(None), |lanes| Place::Lanes(lanes.clone()));

@@ -1,16 +1,17 @@
 //! The space of changes: sequences of numbers of ranks, with ranks behind, ahead and finished. No image is read: only
 //! positions are looked at, so that many sequences can be tried.
 
-use super::super::Beginning;
+use super::super::EpochStart;
 use super::super::context::Context;
 use super::super::state::Moment;
 use super::*;
-use crate::Builder;
 use crate::Partition;
+use crate::PipelineBuilder;
 use crate::image::{Image, JpegOptions, Size, encode_jpeg};
+use crate::ops::CenterCrop;
 use crate::rng::{Domain, SampleRng};
 use crate::source::{
-    AtEnd, Compose as _, Concat, EncodedImages, Input, Samples, Stream, StreamMix, StreamSample, StreamStart,
+    AtEnd, Concat, EncodedImages, Input, Samples, SourceExt as _, Stream, StreamMix, StreamSample, StreamStart,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -77,12 +78,13 @@ struct Left {
 }
 
 impl Subject {
-    fn new(builder: &dyn Fn() -> Builder, stream: Option<Arc<dyn Stream>>, lanes: Option<u32>) -> Self {
+    fn new(builder: &dyn Fn() -> PipelineBuilder, stream: Option<Arc<dyn Stream>>, lanes: Option<u32>) -> Self {
         let mut pipelines = BTreeMap::new();
         for ranks in 1..=MOST_RANKS {
             for rank in 0..ranks {
-                let builder = builder().threads(0).center_crop(8).partition(Partition::new(rank, ranks).unwrap());
-                let builder = lanes.into_iter().fold(builder, Builder::lanes);
+                let builder =
+                    builder().threads(0).transform(CenterCrop::new(8)).partition(Partition::new(rank, ranks).unwrap());
+                let builder = lanes.into_iter().fold(builder, PipelineBuilder::lanes);
                 pipelines.insert((ranks, rank), builder.build().unwrap());
             }
         }
@@ -101,7 +103,7 @@ impl Subject {
         let whole = &self.pipelines[&(1, 0)];
         let Some(stream) = &self.stream else {
             let mut batches = usize::MAX;
-            let (all, _) = deliver(whole.beginning(epoch), &mut batches);
+            let (all, _) = deliver(whole.epoch_start(epoch), &mut batches);
             return all.into_iter().map(|sample| Left { lane: 0, place: 0, sample }).collect();
         };
         let mut all = Vec::new();
@@ -133,8 +135,8 @@ impl Subject {
 }
 
 /// Delivers at most `batches` of an epoch. Returns the samples, and the state after them.
-fn deliver(beginning: Beginning<'_>, batches: &mut usize) -> (Vec<u64>, EpochState) {
-    let Beginning { setup, epoch, changes, first, place, .. } = beginning;
+fn deliver(epoch_start: EpochStart<'_>, batches: &mut usize) -> (Vec<u64>, EpochState) {
+    let EpochStart { setup, epoch, changes, first, place, .. } = epoch_start;
     let context = Context::new(Arc::clone(setup), epoch, changes, (first, place), None);
     let (mut samples, mut given) = (Vec::new(), 0);
     while *batches > 0 {
@@ -196,7 +198,7 @@ impl Pace {
         let start = begin.map_or(0, EpochState::epoch);
         let at = |epoch| match begin {
             Some(begin) => pipeline.rest(&begin.for_epoch(epoch)).unwrap(),
-            None => pipeline.beginning(epoch),
+            None => pipeline.epoch_start(epoch),
         };
         let (whole, mut more, enters) = match self {
             Self::Absent => (0, 0, false),
@@ -300,7 +302,7 @@ fn subjects() -> Vec<Subject> {
     let folder = || Pipeline::builder(images(37)).shuffle(7);
     let mut subjects = vec![
         Subject::new(&|| folder().batch_size(2), None, None),
-        Subject::new(&|| folder().even(true).batch_size(3), None, None),
+        Subject::new(&|| folder().equal_batches(true).batch_size(3), None, None),
         Subject::new(&|| Pipeline::builder(images(29)).batch_size(1), None, None),
         Subject::new(&|| Pipeline::builder(mixed()).shuffle(7).batch_size(2), None, None),
     ];

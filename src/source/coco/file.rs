@@ -9,7 +9,7 @@ use super::loose::{Numbers, PythonJson, Value, entries};
 use super::segmentation::{Segmentation, Shape};
 use super::sides;
 use crate::error::{Error, Result};
-use crate::file::open_with_metadata;
+use crate::os::file::open_with_metadata;
 use crate::raster::Size;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};

@@ -12,7 +12,7 @@ pub(super) mod segmentation;
 pub use panoptic::PanopticFiles;
 
 use super::frame::Frame;
-use super::{Sample, Source, Want, no_fields, no_such_sample, read_file};
+use super::{ReadRequest, Sample, Source, no_fields, no_such_sample, read_file};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Boxes, Fields, KEYPOINTS, KeyPoints, LABELS, MASKS, Mask, check_objects};
@@ -301,7 +301,7 @@ impl Source for CocoFiles {
         self.images.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let image = self.image(index)?;
         if let Some(field) = want.field {
             if field != IMAGE_ID {

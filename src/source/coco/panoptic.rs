@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 use crate::fields::{
     BOXES, BoxFormat, Boxes, Fields, LABELS, MASK, MASKS, Mask, MaskValues, check_objects, empty_plane,
 };
-use crate::file::open_with_metadata;
-use crate::memory;
+use crate::os::file::open_with_metadata;
+use crate::os::memory;
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Rect, Size, check_pixels};
 use crate::source::frame::Frame;
-use crate::source::{Sample, Source, Want, no_fields, no_such_sample, read_file};
+use crate::source::{ReadRequest, Sample, Source, no_fields, no_such_sample, read_file};
 use crate::targets;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -391,7 +391,7 @@ impl Source for PanopticFiles {
         self.images.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let found = usize::try_from(index).ok().and_then(|i| self.images.get(i));
         let image = found.ok_or_else(|| no_such_sample("PanopticFiles::read", index, self.len()))?;
         if let Some(field) = want.field {
@@ -468,7 +468,7 @@ mod tests {
 
     fn read(coco: &PanopticFiles, names: &[&str]) -> Result<Fields> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let (mut sample, want) = (Sample::default(), Want::IMAGE.without_image().and_fields(&names));
+        let (mut sample, want) = (Sample::default(), ReadRequest::IMAGE.without_image().and_fields(&names));
         coco.read(0, &want, &mut sample)?;
         sample.take_found(&want).map(|found| (*found.fields.unwrap()).clone())
     }

@@ -35,7 +35,7 @@ fn annotation(id: u32, image: u32, rest: &str) -> String {
 fn read(coco: &CocoFiles, index: u64, names: &[&str]) -> Result<Fields> {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut sample = Sample::default();
-    let want = Want::IMAGE.without_image().and_fields(&names);
+    let want = ReadRequest::IMAGE.without_image().and_fields(&names);
     coco.read(index, &want, &mut sample)?;
     sample.take_found(&want).map(|found| found.fields.map(|fields| (*fields).clone()).unwrap_or_default())
 }

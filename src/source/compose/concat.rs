@@ -1,8 +1,8 @@
 //! Several sources as one.
 
-use super::{Compose, first_8_bytes};
+use super::{SourceExt, first_8_bytes};
 use crate::error::{Error, Result};
-use crate::source::{Sample, Source, Want, most_frequent, no_such_sample};
+use crate::source::{ReadRequest, Sample, Source, most_frequent, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ pub struct Concat {
 }
 
 impl Concat {
-    /// Concatenates `sources`, in this order. They must have the same classes, which [`Compose::align_classes`] and
-    /// [`Compose::map_labels`] can give them.
+    /// Concatenates `sources`, in this order. They must have the same classes, which [`SourceExt::align_classes`] and
+    /// [`SourceExt::map_labels`] can give them.
     ///
     /// # Errors
     /// [`Error::Parameter`] if there is no source, or if the classes of sources differ.
@@ -47,7 +47,7 @@ impl Concat {
 
     /// Mixes sources to `len` samples. The share of each source is proportional to its weight, the largest remainders
     /// rounded up. From a source with more samples than its share, `seed` draws some; samples of a source with fewer
-    /// repeat ([`Compose::choose`]).
+    /// repeat ([`SourceExt::choose`]).
     ///
     /// # Errors
     /// The errors of [`new`](Self::new), and [`Error::Parameter`] if a weight is not positive, or if a source would
@@ -82,7 +82,7 @@ impl Source for Concat {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let (source, of) = self.find(index).ok_or_else(|| no_such_sample("Concat::read", index, self.len()))?;
         source.read(of, want, sample)
     }

@@ -3,11 +3,11 @@
 use super::Described;
 use crate::error::Result;
 use crate::fields::Fields;
-use crate::source::{Sample, Source, Want, as_in};
+use crate::source::{ReadRequest, Sample, Source, as_in};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A source with additional fields, which a function computes. Made by [`Compose::fields`](super::Compose::fields).
+/// A source with additional fields, which a function computes. Made by [`SourceExt::fields`](super::SourceExt::fields).
 pub struct WithFields {
     source: Arc<dyn Source>,
     names: Vec<String>,
@@ -28,7 +28,7 @@ impl Source for WithFields {
     // Fields do not decide which samples come, so the fingerprint is the source's.
     as_in!(|self| self.source; len prefetch ahead_bytes label name classes skipped fingerprint);
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if !want.fields.iter().any(|name| self.names.contains(name)) {
             return self.source.read(index, want, sample);
         }

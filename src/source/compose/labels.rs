@@ -2,7 +2,7 @@
 
 use super::first_8_bytes;
 use crate::error::Result;
-use crate::source::{Sample, Source, Want, as_in};
+use crate::source::{ReadRequest, Sample, Source, as_in};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;

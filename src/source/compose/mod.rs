@@ -1,13 +1,13 @@
 //! Data sets made of data sets: parts, splits, folds, concatenations, mixes, other labels.
 
-mod beside;
+mod aux_images;
 mod concat;
 mod fields;
 mod labels;
 mod subset;
 mod targets;
 
-pub use beside::{FurtherFolder, WithImages};
+pub use aux_images::{AuxFolder, WithImages};
 pub use concat::Concat;
 pub use fields::WithFields;
 pub use labels::MapLabels;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// A part numbers its samples from 0. The random transforms of a sample depend on this new index.
 ///
 /// ```
-/// use warpfeed::source::{Compose, Concat, EncodedImages, Source};
+/// use warpfeed::source::{SourceExt, Concat, EncodedImages, Source};
 ///
 /// let photos = EncodedImages::new((0..10).map(|i| (vec![i], u32::from(i) % 2)));
 /// let (train, validation) = photos.clone().split(0.2, 42)?;
@@ -42,7 +42,7 @@ use std::sync::Arc;
 /// assert_eq!(all.len(), 8 + 5);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub trait Compose: Source + Sized + 'static {
+pub trait SourceExt: Source + Sized + 'static {
     /// Makes a shared pointer to the source.
     fn into_source(self) -> Arc<dyn Source> {
         Arc::new(self)
@@ -72,7 +72,7 @@ pub trait Compose: Source + Sized + 'static {
     /// let boxes = [[0.1, 0.2, 0.5, 0.5], [0.3, 0.3, 0.9, 0.8]];
     /// let source = EncodedImages::new((0..2).map(|label| (jpeg.clone(), label)))
     ///     .targets("box", move |sample| Ok(Target::Floats(boxes[sample.index as usize].to_vec())));
-    /// let pipeline = Pipeline::builder(source).targets(TargetSpec::floats(4).field("box")).center_crop(8).build()?;
+    /// let pipeline = Pipeline::builder(source).targets(TargetSpec::floats(4).field("box")).transform(CenterCrop::new(8)).build()?;
     /// let batch = pipeline.epoch(0).next().unwrap()?;
     /// let Some(Targets::Numbers(numbers)) = batch.targets() else { unreachable!("they were asked for") };
     /// assert_eq!(numbers.as_slice::<f32>()?[4..], boxes[1]);
@@ -87,7 +87,7 @@ pub trait Compose: Source + Sized + 'static {
     }
 
     /// Adds fields, which `of` computes or looks up from a sample's index, label and name: boxes, masks, keypoints. A
-    /// pipeline delivers those that [`Builder::fields`](crate::Builder::fields) names, and
+    /// pipeline delivers those that [`PipelineBuilder::fields`](crate::PipelineBuilder::fields) names, and
     /// [`BatchFields`](crate::fields::BatchFields) has an example. Coordinates are those of the stored image, before it is
     /// turned by its EXIF tag.
     fn fields(
@@ -98,7 +98,7 @@ pub trait Compose: Source + Sized + 'static {
         WithFields::new(self.into_source(), names.into_iter().map(Into::into).collect(), of)
     }
 
-    /// Adds further images from folders beside the one of the images: depth maps, the other images of stereo pairs. They
+    /// Adds auxiliary images from folders beside the one of the images: depth maps, the other images of stereo pairs. They
     /// have the images' paths below their folder, with another ending if need be: `depth/a/1.png` for `left/a/1.jpg` below
     /// `root`, which is `left`. Samples' names must be paths of files, as those of image folders, lists and annotation files
     /// are.
@@ -107,7 +107,7 @@ pub trait Compose: Source + Sized + 'static {
     ///
     /// # Errors
     /// [`Error::Parameter`] for a field that is there twice; [`Error::Io`] if a folder is not there.
-    fn beside(self, root: impl Into<PathBuf>, folders: impl IntoIterator<Item = FurtherFolder>) -> Result<WithImages> {
+    fn aux_images(self, root: impl Into<PathBuf>, folders: impl IntoIterator<Item = AuxFolder>) -> Result<WithImages> {
         WithImages::new(self.into_source(), root.into(), folders.into_iter().collect())
     }
 
@@ -218,7 +218,7 @@ pub trait Compose: Source + Sized + 'static {
     ///
     /// ```
     /// use std::collections::HashMap;
-    /// use warpfeed::{Error, source::{Compose, EncodedImages, Source}};
+    /// use warpfeed::{Error, source::{SourceExt, EncodedImages, Source}};
     ///
     /// let table = HashMap::from([("image 0 in memory", 1), ("image 1 in memory", 0)]);
     /// let images = EncodedImages::unlabeled([vec![0xff], vec![0xd8]]);
@@ -270,9 +270,9 @@ pub trait Compose: Source + Sized + 'static {
     }
 }
 
-impl<S: Source + Sized + 'static> Compose for S {}
+impl<S: Source + Sized + 'static> SourceExt for S {}
 
-/// Description of a sample for the functions of [`Compose`].
+/// Description of a sample for the functions of [`SourceExt`].
 #[derive(Debug, Clone)]
 pub struct Described<'a> {
     /// Index of the sample.
@@ -283,10 +283,10 @@ pub struct Described<'a> {
     pub name: Cow<'a, str>,
 }
 
-/// Splits shards as [`Compose::split`] splits samples, for streams, which cannot be split by sample.
+/// Splits shards as [`SourceExt::split`] splits samples, for streams, which cannot be split by sample.
 ///
 /// # Errors
-/// The errors of [`Compose::split`].
+/// The errors of [`SourceExt::split`].
 pub fn split_shards(shards: &[PathBuf], validation: f64, seed: u64) -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let (train, validation) = split_numbers(shards.len() as u64, "shards", validation, seed)?;
     let part = |numbers: &[u64]| numbers.iter().map(|&number| shards[number as usize].clone()).collect();
@@ -343,7 +343,7 @@ fn fold_numbers(order: &[u64], what: &str, folds: u32, fold: u32) -> Result<(Vec
 
 /// The error for a source without labels.
 pub(crate) fn no_labels(operation: &'static str) -> Error {
-    let expected = "one whose images have labels (`Compose::relabel` gives them)";
+    let expected = "one whose images have labels (`SourceExt::relabel` gives them)";
     Error::parameter(operation, "source", expected, "one without labels")
 }
 
@@ -374,7 +374,7 @@ fn first_8_bytes(hash: Sha256) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::{EncodedImages, Sample, Want};
+    use crate::source::{EncodedImages, ReadRequest, Sample};
     use std::sync::Mutex;
 
     /// Makes samples whose bytes are their numbers. Of 100 samples, 60, 30 and 10 have the labels 0, 1 and 2.
@@ -557,7 +557,7 @@ mod tests {
             fn len(&self) -> u64 {
                 5
             }
-            fn read<'a>(&'a self, _index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+            fn read<'a>(&'a self, _index: u64, _want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
                 sample.lend(&[]);
                 Ok(())
             }

@@ -2,7 +2,7 @@
 
 use super::first_8_bytes;
 use crate::error::Result;
-use crate::source::{Sample, Source, Want, as_in, no_such_sample};
+use crate::source::{ReadRequest, Sample, Source, as_in, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Source for Subset {
         }
     }
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let of = self.get(index).ok_or_else(|| no_such_sample("Subset::read", index, self.len()))?;
         self.source.read(of, want, sample)
     }

@@ -2,13 +2,13 @@
 
 use super::Described;
 use crate::error::Result;
-use crate::source::{Sample, Source, Want, as_in};
+use crate::source::{ReadRequest, Sample, Source, as_in};
 use crate::targets::Target;
 use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A source with an additional field of targets, which a function computes. Made by
-/// [`Compose::targets`](super::Compose::targets).
+/// [`SourceExt::targets`](super::SourceExt::targets).
 pub struct WithTargets {
     source: Arc<dyn Source>,
     field: String,
@@ -29,7 +29,7 @@ impl Source for WithTargets {
     // Targets do not decide which samples come, so the fingerprint is the source's.
     as_in!(|self| self.source; len prefetch ahead_bytes label name classes skipped fingerprint);
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if want.field != Some(&self.field) {
             return self.source.read(index, want, sample);
         }

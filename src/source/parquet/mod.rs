@@ -5,11 +5,11 @@ mod objects;
 mod targets;
 
 use super::frame::Frame;
-use super::{MAX_ENCODED_BYTES, RecordOptions, Sample, Source, Want, no_such_sample};
+use super::{MAX_ENCODED_BYTES, ReadRequest, RecordOptions, Sample, Source, no_such_sample};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Field, Fields, LABELS};
-use crate::file::{Keeper, Share, open_with_metadata};
+use crate::os::file::{Keeper, Share, open_with_metadata};
 use crate::raster::Size;
 use crate::source::records::stated_size;
 use crate::targets::{self as found, Target};
@@ -517,7 +517,7 @@ impl Source for ParquetFiles {
 
     /// A field is a column, named like `box.list.element` or `box`. Each row holds a number, text or bytes, or a list
     /// of numbers. A column is read one row group at a time; the last four groups are kept in memory.
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("ParquetFiles::read", index, self.len()));
         }
@@ -827,7 +827,7 @@ mod tests {
             with_sides(&path, false, false, orientation, sides);
             let options = RecordOptions { boxes: Some(BoxFormat::Xywh), ..RecordOptions::default() };
             let source = ParquetFiles::open(std::slice::from_ref(&path), &options).unwrap();
-            let (mut sample, want) = (Sample::default(), Want::IMAGE.without_image().and_fields(&names));
+            let (mut sample, want) = (Sample::default(), ReadRequest::IMAGE.without_image().and_fields(&names));
             source.read(index, &want, &mut sample)?;
             let found = sample.take_found(&want)?.fields.unwrap();
             Ok::<_, Error>(found.boxes().unwrap().rows().first().copied())
@@ -865,7 +865,7 @@ mod tests {
         let path = folder.path().join("a.parquet");
         let names = [BOXES, LABELS, "ids"].map(str::to_owned);
         let read = |source: &ParquetFiles, index: u64| {
-            let (mut sample, want) = (Sample::default(), Want::IMAGE.without_image().and_fields(&names));
+            let (mut sample, want) = (Sample::default(), ReadRequest::IMAGE.without_image().and_fields(&names));
             source.read(index, &want, &mut sample)?;
             sample.take_found(&want).map(|found| (*found.fields.unwrap()).clone())
         };

@@ -8,9 +8,9 @@
 use super::found::{FAULT, NAME, Record, ScannedShard, Texts};
 use super::shard::Shard;
 use super::{RecordFormat, RecordOptions, label};
-use crate::atomic;
-use crate::file::{cache_folder, open_with_metadata};
 use crate::hex::hex;
+use crate::os::atomic;
+use crate::os::file::{cache_folder, open_with_metadata};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fs;

@@ -50,11 +50,11 @@ pub(crate) mod tar;
 pub(crate) mod tfrecord;
 
 use super::window::{ReadAt, Window};
-use super::{KEEP_BUFFER_BYTES, Sample, Source, Want, no_such_sample};
+use super::{KEEP_BUFFER_BYTES, ReadRequest, Sample, Source, no_such_sample};
 use crate::decode::probe;
 use crate::error::{Error, Result};
-use crate::file::most_open;
-use crate::memory;
+use crate::os::file::most_open;
+use crate::os::memory;
 use crate::targets::{self, Target};
 use entry::Entry;
 use fields::FieldReader;
@@ -320,9 +320,9 @@ impl Source for RecordShards {
     /// its headers for the places where samples begin, which takes 8 bytes of memory for each sample. TFRecord needs no
     /// such scan: a record holds both image and field and is read once.
     ///
-    /// Fields ([`Want::fields`]) are read likewise: in WebDataset from the JSON part and, for masks of the image, from
+    /// Fields ([`ReadRequest::fields`]) are read likewise: in WebDataset from the JSON part and, for masks of the image, from
     /// parts that end in `NAME.png`; in TFRecord from features. docs/detection.md describes both.
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         self.format.check_field(want.field)?;
         self.format.check_fields(want.fields)?;
         let (record, shard, file) = self.find(index, "RecordShards::read")?;
@@ -507,13 +507,13 @@ mod tests {
         let source = RecordShards::open_each(RecordFormat::TfRecord, 1, &open, 1, &options).unwrap();
         for index in 0..3 {
             let before = count.load(Ordering::Relaxed);
-            let (mut sample, want) = (Sample::default(), Want::IMAGE.and_field(Some(field)));
+            let (mut sample, want) = (Sample::default(), ReadRequest::IMAGE.and_field(Some(field)));
             source.read(index, &want, &mut sample).unwrap();
             let found = sample.take_target(&want).unwrap();
             assert_eq!((sample.bytes(), found), (&[index as u8; 50][..], Some(target(index))));
             assert_eq!(count.load(Ordering::Relaxed) - before, 1);
         }
-        let want = Want::IMAGE.and_field(Some("image/mask"));
+        let want = ReadRequest::IMAGE.and_field(Some("image/mask"));
         let missing = source.read(1, &want, &mut Sample::default()).unwrap_err();
         assert!(missing.is_bad_sample() && missing.to_string().contains("image/mask"), "{missing}");
     }

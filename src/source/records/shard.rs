@@ -1,7 +1,7 @@
 //! A file of records, local or remote.
 
 use crate::error::{Error, Result};
-use crate::file::{Identity, Keeper, Share, open_with_metadata};
+use crate::os::file::{Identity, Keeper, Share, open_with_metadata};
 use crate::source::window::{ReadAt, read_exact_at};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -77,7 +77,7 @@ impl Shard {
         let start = starts.get((index - self.first) as usize).copied();
         start.ok_or_else(|| {
             let changed = io::Error::other("it has fewer samples than when it was listed");
-            Error::Io { action: "read", path: self.name.clone(), source: changed }
+            Error::Io { action: "read", path: self.name.clone(), source: changed.into() }
         })
     }
 
@@ -117,12 +117,16 @@ impl Shard {
         let len_bytes = metadata.len();
         if len_bytes != self.len_bytes {
             let changed = format!("the file had {} bytes when it was listed and has {len_bytes} now", self.len_bytes);
-            return Err(Error::Io { action: "read", path: self.name.clone(), source: io::Error::other(changed) });
+            return Err(Error::Io {
+                action: "read",
+                path: self.name.clone(),
+                source: io::Error::other(changed).into(),
+            });
         }
         let now = Identity::of(&metadata);
         if self.identity.is_some_and(|listed| (listed.modified_ns, listed.inode) != (now.modified_ns, now.inode)) {
             let changed = io::Error::other("the file was changed or replaced since it was listed");
-            return Err(Error::Io { action: "read", path: self.name.clone(), source: changed });
+            return Err(Error::Io { action: "read", path: self.name.clone(), source: changed.into() });
         }
         Ok(Handle::File(Arc::new(file), &self.name))
     }

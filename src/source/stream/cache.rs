@@ -1,8 +1,8 @@
 //! The shard cache: a folder with fetched ranges of remote shards.
 
-use crate::atomic;
 use crate::error::{Error, Result};
-use crate::file::{open_by, read_up_to};
+use crate::os::atomic;
+use crate::os::file::{open_by, read_up_to};
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;

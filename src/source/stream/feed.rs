@@ -4,12 +4,11 @@ use super::lanes::{LaneReader, Lanes, Pulled, beyond};
 use super::{Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
-use crate::source::Want;
+use crate::source::ReadRequest;
 use crate::source::records::label;
 use crate::source::sample::wanted_fields;
 use crate::targets::{self, Found, Target};
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -28,8 +27,8 @@ pub(crate) struct Feed {
     every: u64,
     keep_places: usize,
     state: Mutex<State>,
-    moved: AtomicU64,
-    moved_most: AtomicU64,
+    displacement_sum: AtomicU64,
+    displacement_max: AtomicU64,
 }
 
 #[derive(Default)]
@@ -90,34 +89,8 @@ impl Ending {
                 let expected = "one with a sample for this rank: check its files or its writer, or use fewer ranks";
                 Err(Error::parameter("epoch", "stream", expected, "one without any"))
             }
-            Self::Failed(error) => Err(copy(error)),
+            Self::Failed(error) => Err(error.clone()),
         }
-    }
-}
-
-/// Copies an error for another worker, so that the reported error does not depend on which worker pulled.
-fn copy(error: &Error) -> Error {
-    match error {
-        Error::Parameter { operation, parameter, expected, got } => {
-            Error::parameter(operation, parameter, expected.as_str(), got)
-        }
-        Error::Unsupported { feature, remedy } => {
-            Error::Unsupported { feature: feature.clone(), remedy: remedy.clone() }
-        }
-        Error::Stream { shard, offset, message } => {
-            Error::Stream { shard: shard.clone(), offset: *offset, message: message.clone() }
-        }
-        Error::Io { action, path, source } => {
-            let same = |code| io::Error::from_raw_os_error(code);
-            let source = source.raw_os_error().map_or_else(|| io::Error::new(source.kind(), source.to_string()), same);
-            Error::Io { action, path: path.clone(), source }
-        }
-        &Error::OutOfMemory { what, bytes, remedy } => Error::OutOfMemory { what, bytes, remedy },
-        Error::Panic { message } => Error::Panic { message: message.clone() },
-        Error::Foreign { source, bad_sample } => {
-            Error::Foreign { source: source.to_string().into(), bad_sample: *bad_sample }
-        }
-        other => broken(other),
     }
 }
 
@@ -181,7 +154,7 @@ impl Feed {
         lanes: Option<Lanes>,
         (batch_size, ahead, threads): (usize, usize, usize),
     ) -> Self {
-        let (moved, moved_most) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (displacement_sum, displacement_max) = (AtomicU64::new(0), AtomicU64::new(0));
         // Without a cursor, delivered samples are read again and skipped.
         let next = if start.cursor.is_some() || lanes.is_some() { first } else { 0 };
         let place = lanes.clone().map_or_else(|| Place::Cursor(start.cursor.clone()), Place::Lanes);
@@ -197,8 +170,8 @@ impl Feed {
             every: batch_size as u64,
             keep_places: ahead + 2,
             state,
-            moved,
-            moved_most,
+            displacement_sum,
+            displacement_max,
         }
     }
 
@@ -237,7 +210,7 @@ impl Feed {
 
     /// How far samples were moved from their places in the stream so far: the sum, and the largest distance.
     pub fn moved(&self) -> (u64, u64) {
-        (self.moved.load(Relaxed), self.moved_most.load(Relaxed))
+        (self.displacement_sum.load(Relaxed), self.displacement_max.load(Relaxed))
     }
 
     fn position(&self, index: u64) -> u64 {
@@ -279,8 +252,8 @@ impl Feed {
     }
 
     fn keep_sample(&self, state: &mut State, at: u64, Pulled { mut sample, index, moved }: Pulled) {
-        self.moved.fetch_add(moved, Relaxed);
-        self.moved_most.fetch_max(moved, Relaxed);
+        self.displacement_sum.fetch_add(moved, Relaxed);
+        self.displacement_max.fetch_max(moved, Relaxed);
         if let Ok(own) = &sample {
             let has = own.label.is_some();
             if *state.labeled.get_or_insert(has) != has {
@@ -368,7 +341,7 @@ impl Feed {
     }
 
     /// Takes what is wanted of a sample that was read beside its image.
-    pub fn found(&self, index: u64, want: &Want<'_>) -> Result<Found> {
+    pub fn found(&self, index: u64, want: &ReadRequest<'_>) -> Result<Found> {
         if want.field.is_none() && want.fields.is_empty() {
             return Ok(Found::default());
         }
@@ -386,32 +359,5 @@ impl Feed {
             Some(_) => state.known.values().find(|known| known.index == index),
         };
         known.map_or_else(|| format!("sample {index} of the stream"), |known| known.name.clone())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_worker_is_told_the_same_error() {
-        let refused = io::Error::from_raw_os_error(24);
-        for error in [
-            Error::Io { action: "open", path: "a.tar".into(), source: refused },
-            Error::Io { action: "read", path: "a.tar".into(), source: io::Error::other("it is odd") },
-            Error::OutOfMemory { what: "a window", bytes: 7, remedy: "use a smaller one" },
-            Error::Panic { message: "odd".to_owned() },
-            Error::foreign("the database is gone"),
-            Error::Stream { shard: "a.tar".to_owned(), offset: 3, message: "odd".to_owned() },
-            Error::parameter("open", "label", "a number", "none"),
-        ] {
-            let copied = copy(&error);
-            assert_eq!(copied.to_string(), error.to_string());
-            assert_eq!(std::mem::discriminant(&copied), std::mem::discriminant(&error), "{error}");
-        }
-        let Error::Io { source, .. } = copy(&Error::io("open", "a.tar")(io::Error::from_raw_os_error(24))) else {
-            unreachable!("an error of the system's stays one")
-        };
-        assert_eq!(source.raw_os_error(), Some(24));
     }
 }

@@ -8,7 +8,7 @@
 
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
-use crate::sampler::Partition;
+use crate::order::Partition;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -27,11 +27,11 @@ pub enum AtEnd {
 /// use warpfeed::prelude::*;
 /// use warpfeed::source::{AtEnd, OpenOptions, StreamMix};
 ///
-/// let options = OpenOptions { window: Some(5_000), ..OpenOptions::default() };
+/// let options = OpenOptions::default().window(Some(5_000));
 /// let (photos, drawings) = (options.open("photos-{000..099}.tar")?, options.open("drawings-{00..09}.tar")?);
 /// // 24 photographs and 8 drawings in every batch of 32.
 /// let mix = StreamMix::by_count([(photos, 24), (drawings, 8)], AtEnd::Repeat, 42)?;
-/// let train = Pipeline::builder(mix).batch_size(32).shuffle(7).random_resized_crop(224).build()?;
+/// let train = Pipeline::builder(mix).batch_size(32).shuffle(7).transform(random_resized_crop(224)).build()?;
 /// # let _ = train;
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
@@ -333,7 +333,7 @@ impl Samples for MixedSamples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::Partition;
+    use crate::order::Partition;
     use crate::source::EncodedImages;
 
     /// Labels from `first` on, in another order in each shuffled epoch; every fifth sample is bad.

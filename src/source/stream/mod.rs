@@ -67,7 +67,7 @@ use super::{RecordFormat, RecordOptions};
 use crate::decode::probe;
 use crate::error::{Error, Result};
 use crate::fields::Fields;
-use crate::sampler::Partition;
+use crate::order::Partition;
 use crate::targets::Target;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -210,8 +210,8 @@ impl StreamStart {
 /// }
 ///
 /// let jpeg = warpfeed::image::encode_jpeg(&Image::new(Size::new(8, 8)), &JpegOptions::default())?;
-/// let pipeline = Pipeline::builder(Input::stream(Same(jpeg))).center_crop(8).build()?;
-/// assert_eq!(pipeline.len(), None, "nobody knows before the end");
+/// let pipeline = Pipeline::builder(Input::stream(Same(jpeg))).transform(CenterCrop::new(8)).build()?;
+/// assert_eq!(pipeline.num_samples(), None, "nobody knows before the end");
 /// let labels: Vec<u32> = pipeline.epoch(0).flat_map(|batch| batch.unwrap().labels().unwrap().to_vec()).collect();
 /// assert_eq!(labels, [0, 1, 2]);
 /// # Ok::<(), warpfeed::Error>(())

@@ -5,7 +5,7 @@ use super::shards::{Files, Shard, Shards, StandardInput};
 use super::shuffle::{Shuffled, Strided, Unshuffled, WINDOW_BYTES};
 use super::{Held, Samples, Stored, Stream, StreamFields, StreamSample, StreamStart};
 use crate::error::{Error, Result};
-use crate::file::most_open;
+use crate::os::file::most_open;
 use crate::rng::{Domain, SampleRng};
 use crate::source::records::entry::Entry;
 use crate::source::records::fields::MAX_FIELDS_BYTES;
@@ -66,7 +66,7 @@ impl Default for StreamOptions {
 /// # std::fs::write(&shard, [member("000.jpg", &jpeg), member("000.cls", b"7"), vec![0; 1024]].concat()).unwrap();
 /// // A shard with the files 000.jpg and 000.cls, which might be a pipe.
 /// let stream = RecordStream::open(RecordFormat::WebDataset, [shard], StreamOptions::default())?;
-/// let pipeline = Pipeline::builder(stream).shuffle(1).center_crop(8).build()?;
+/// let pipeline = Pipeline::builder(stream).shuffle(1).transform(CenterCrop::new(8)).build()?;
 /// let labels: Vec<u32> = pipeline.epoch(0).flat_map(|batch| batch.unwrap().labels().unwrap().to_vec()).collect();
 /// assert_eq!(labels, [7]);
 /// # Ok::<(), warpfeed::Error>(())

@@ -2,7 +2,7 @@
 
 use super::pipe::Pipe;
 use crate::error::{Error, Result};
-use crate::file::open_with_metadata;
+use crate::os::file::open_with_metadata;
 use std::fs;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;

@@ -3,8 +3,8 @@
 use super::extent::{Extent, InOrder, Located, put, take, take_count};
 use super::{Samples, StreamFields, StreamSample};
 use crate::error::Result;
+use crate::order::Partition;
 use crate::rng::{Domain, SampleRng};
-use crate::sampler::Partition;
 use crate::targets::Target;
 
 /// Samples in the stream's order.

@@ -4,7 +4,7 @@ mod xml;
 
 use super::frame::Frame;
 use super::names::read_names;
-use super::{Sample, Source, Want, no_fields, no_such_sample, read_file, read_text_limited};
+use super::{ReadRequest, Sample, Source, no_fields, no_such_sample, read_file, read_text_limited};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Boxes, Fields, LABELS};
@@ -196,7 +196,7 @@ impl Source for VocFolder {
         self.names.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("VocFolder::read", index, self.len()));
         }
@@ -259,7 +259,7 @@ mod tests {
 
     fn read(voc: &VocFolder, names: &[&str]) -> Result<Fields> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let (mut sample, want) = (Sample::default(), Want::IMAGE.without_image().and_fields(&names));
+        let (mut sample, want) = (Sample::default(), ReadRequest::IMAGE.without_image().and_fields(&names));
         voc.read(0, &want, &mut sample)?;
         sample.take_found(&want).map(|found| (*found.fields.unwrap()).clone())
     }

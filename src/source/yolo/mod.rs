@@ -4,7 +4,7 @@ mod yaml;
 
 use super::coco::outline;
 use super::names::read_names;
-use super::{ImageFolder, Sample, Source, Want, most_frequent, no_fields, no_such_sample};
+use super::{ImageFolder, ReadRequest, Sample, Source, most_frequent, no_fields, no_such_sample};
 use super::{read_file, read_limited, read_text_limited};
 use crate::decode::probe;
 use crate::error::{Error, Result};
@@ -466,7 +466,7 @@ impl Source for YoloFolder {
         self.parts.iter().map(Images::len).sum()
     }
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("YoloFolder::read", index, self.len()));
         }
@@ -555,7 +555,7 @@ mod tests {
         }
         let yolo = with(YoloFolder::open(&images, ["cat", "dog"]).unwrap()).unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let (mut sample, want) = (Sample::default(), Want::IMAGE.without_image().and_fields(&names));
+        let (mut sample, want) = (Sample::default(), ReadRequest::IMAGE.without_image().and_fields(&names));
         yolo.read(0, &want, &mut sample)?;
         sample.take_found(&want).map(|found| (*found.fields.unwrap()).clone())
     }

@@ -16,7 +16,7 @@ use super::usage::{Percentiles, Usage, UsageMonitor, percentiles, too_few};
 use super::utilization;
 use super::verdict::{self, Verdict, default_rounds, in_percent, in_turn, level};
 use serde_json::json;
-use warpfeed::{Builder, Device, Error, Preset, Result, Strategy};
+use warpfeed::{Device, Error, PipelineBuilder, Preset, Result, Strategy};
 
 /// AugmentLoadSettings of the experiment.
 #[derive(Debug, Clone, PartialEq)]
@@ -369,7 +369,7 @@ fn measure(subject: &Subject, settings: &AugmentLoadSettings, model: &mut Model,
         Arm::AGpu => (builder, Trial::A { load }.ops()),
         Arm::Suite(preset) | Arm::SuiteGpu(preset) => (builder, loaded(preset, load)),
     };
-    let pipeline = ops.into_iter().fold(builder, Builder::augment).build()?;
+    let pipeline = ops.into_iter().fold(builder, PipelineBuilder::transform).build()?;
     let monitor = UsageMonitor::start();
     let mut ignore = |_: &_| Ok(());
     let mut run = TrainingRun::start(model.step.as_mut(), &mut ignore);

@@ -233,7 +233,7 @@ impl Findings {
                 "use strategy fused or composed, cheaper operations, more cores, or a GPU for the operations"
             }
             TrainingBottleneck::Transfer => {
-                "have the GPU decode, so that encoded images are sent and not pixels (--decode auto); store them smaller; see that the GPU has its full link, and pinned memory"
+                "have the GPU decode, so that encoded images are sent and not pixels (--jpeg-decoder auto); store them smaller; see that the GPU has its full link, and pinned memory"
             }
             TrainingBottleneck::Kernels => {
                 "use strategy fused or composed, cheaper operations, or a faster GPU; training shares the GPU with them"

@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 use warpfeed::internal::Twice;
 use warpfeed::ops::Transform;
-use warpfeed::{Builder, Pipeline, Result, Strategy};
+use warpfeed::{Pipeline, PipelineBuilder, Result, Strategy};
 
 /// Settings of the experiment.
 #[derive(Debug, Clone)]
@@ -421,9 +421,9 @@ impl Measured {
     }
 }
 
-fn builder(subject: &Subject, settings: &DiagnoseSettings, ops: Vec<Transform>) -> Builder {
+fn builder(subject: &Subject, settings: &DiagnoseSettings, ops: Vec<Transform>) -> PipelineBuilder {
     let builder = subject.builder().batch_size(settings.batch_size).threads(settings.threads);
-    ops.into_iter().fold(builder.strategy(settings.strategy), Builder::augment)
+    ops.into_iter().fold(builder.strategy(settings.strategy), PipelineBuilder::transform)
 }
 
 /// Runs a pipeline without a training step.

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use warpfeed::image::{Decoder, Image, Rect, Size, probe};
 use warpfeed::internal::threads::spawn_scoped;
-use warpfeed::source::{Input, Sample, Samples, Source, Stream, StreamSample, StreamStart, Want};
-use warpfeed::{Error, Order, Result, Sampler};
+use warpfeed::source::{Input, ReadRequest, Sample, Samples, Source, Stream, StreamSample, StreamStart};
+use warpfeed::{Error, Order, Result, ShardedOrder};
 use warpfeed_image::raster::{DEFAULT_MAX_PIXELS, check_pixels};
 
 /// Time and images of threads that read, and possibly decode.
@@ -68,7 +68,7 @@ impl<'a> Images<'a> {
     fn of(subject: &'a Subject) -> Result<Self> {
         Ok(match &subject.input {
             Input::DataSet(source) => {
-                let order = Sampler::shuffled(source.len(), subject.seed).epoch(0);
+                let order = ShardedOrder::shuffled(source.len(), subject.seed).epoch(0);
                 Self::DataSet { source: source.as_ref(), order, next: AtomicU64::new(0) }
             }
             Input::Stream(stream) => {
@@ -84,7 +84,7 @@ impl<'a> Images<'a> {
         match self {
             Self::DataSet { source, order, next } => {
                 let index = order.get(next.fetch_add(1, Relaxed) % order.len().max(1))?;
-                Some(sum.timed(|| source.read(index, &Want::IMAGE, sample)))
+                Some(sum.timed(|| source.read(index, &ReadRequest::IMAGE, sample)))
             }
             Self::Stream { stream, samples } => {
                 let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use warpfeed::image::{Rect, Size};
 use warpfeed::internal::measure::{self, Beside, Decoders, beside_a_step, decode_only};
 use warpfeed::source::{EncodedImages, Source};
-use warpfeed::{DecodePath, Device, Error, Result};
+use warpfeed::{Device, Error, JpegDecoder, Result};
 
 /// Share of each side that [`Area::Crop`] keeps. A random resized crop keeps 42 % of the area on average.
 const CROP_SIDE: f64 = 0.65;
@@ -18,7 +18,7 @@ pub enum Area {
     /// The whole image.
     Whole,
     /// The middle 42 %, as much as a random resized crop keeps on average. Of the device's decoders only
-    /// [`DecodePath::Device`] can skip the rest.
+    /// [`JpegDecoder::Device`] can skip the rest.
     Crop,
 }
 
@@ -40,7 +40,7 @@ fn middle(size: Size) -> Rect {
 /// Images per second that a decoder on the device decodes when nothing else runs: the upper bound of a pipeline that
 /// decodes with it.
 ///
-/// `decode` is [`DecodePath::Device`] or [`DecodePath::Hybrid`] on `threads` threads, or [`DecodePath::Hardware`]. The
+/// `decode` is [`JpegDecoder::Device`] or [`JpegDecoder::Hybrid`] on `threads` threads, or [`JpegDecoder::Hardware`]. The
 /// first `limit` images are read before the clock starts, and are decoded again and again for `duration`.
 ///
 /// # Errors
@@ -50,17 +50,17 @@ fn middle(size: Size) -> Rect {
 /// ```no_run
 /// use std::time::Duration;
 /// use warpfeed_bench::gpu_check::{Area, decoding_bound};
-/// use warpfeed::{DecodePath, Device, source::open};
+/// use warpfeed::{JpegDecoder, Device, source::open};
 ///
 /// let photos = open("photos")?.into_data_set()?;
-/// let (path, area) = (DecodePath::Device, Area::Whole);
+/// let (path, area) = (JpegDecoder::Device, Area::Whole);
 /// let per_s = decoding_bound(Device::Cuda(0), path, area, &*photos, 200, 16, Duration::from_secs(2))?;
 /// println!("{per_s:.0} images/s");
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn decoding_bound(
     device: Device,
-    decode: DecodePath,
+    decode: JpegDecoder,
     area: Area,
     images: &dyn Source,
     limit: u64,
@@ -96,17 +96,17 @@ pub struct StepBeside {
 /// ```no_run
 /// use std::time::Duration;
 /// use warpfeed_bench::gpu_check::{Area, step_beside_decoding};
-/// use warpfeed::{DecodePath, Device, source::open};
+/// use warpfeed::{JpegDecoder, Device, source::open};
 ///
 /// let photos = open("photos")?.into_data_set()?;
-/// let (path, area) = (DecodePath::Device, Area::Crop);
+/// let (path, area) = (JpegDecoder::Device, Area::Crop);
 /// let found = step_beside_decoding(Device::Cuda(0), path, area, &*photos, 200, 16, Duration::from_secs(2))?;
 /// println!("{:.0} images/s take {:.0} % of the device", found.images_per_s, 100.0 * found.share);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 pub fn step_beside_decoding(
     device: Device,
-    decode: DecodePath,
+    decode: JpegDecoder,
     area: Area,
     images: &dyn Source,
     limit: u64,
@@ -123,7 +123,7 @@ pub fn step_beside_decoding(
 fn decoders(
     operation: &'static str,
     device: Device,
-    path: DecodePath,
+    path: JpegDecoder,
     area: Area,
     images: &dyn Source,
     limit: u64,
@@ -131,8 +131,8 @@ fn decoders(
 ) -> Result<(u32, Decoders)> {
     let ordinal = device.resolve()?.ok_or_else(|| Error::parameter(operation, "device", "a GPU", "the CPU"))?;
     match path {
-        DecodePath::Device => {}
-        DecodePath::Hybrid | DecodePath::Hardware if area == Area::Whole => {}
+        JpegDecoder::Device => {}
+        JpegDecoder::Hybrid | JpegDecoder::Hardware if area == Area::Whole => {}
         _ => {
             let expected = "Device, or Hybrid or Hardware with whole images";
             return Err(Error::parameter(operation, "decode", expected, format!("{path:?}, {area:?}")));

@@ -12,8 +12,9 @@ use serde::Serialize;
 use std::sync::Arc;
 use warpfeed::image::{Decoder, Header, Image, Rect, Size, probe};
 use warpfeed::internal::measure::{Whole, WholeDecoder};
+use warpfeed::ops::CenterCrop;
 use warpfeed::source::Source;
-use warpfeed::{Batch, DType, DecodePath, Device, Error, Layout, OnError, Pipeline, Result};
+use warpfeed::{Batch, DType, Device, Error, JpegDecoder, Layout, OnError, Pipeline, Result};
 
 /// Limit of an image's mean difference from the CPU's, of 255.
 const IMAGE_LIMIT: f64 = 4.0;
@@ -89,22 +90,22 @@ pub struct DecodedBy {
 ///
 /// # Errors
 /// [`Error::Device`] if `device` is no GPU or is missing; [`Error::Parameter`] if `decode` is not
-/// [`DecodePath::Device`], [`DecodePath::Hybrid`] or [`DecodePath::Hardware`]. Later failures count as faults.
+/// [`JpegDecoder::Device`], [`JpegDecoder::Hybrid`] or [`JpegDecoder::Hardware`]. Later failures count as faults.
 ///
 /// ```no_run
-/// use warpfeed::{DecodePath, Device};
+/// use warpfeed::{JpegDecoder, Device};
 /// use warpfeed_bench::gpu_check::decoding;
 ///
-/// let found = decoding(Device::Cuda(0), DecodePath::Hybrid, None, 200)?;
+/// let found = decoding(Device::Cuda(0), JpegDecoder::Hybrid, None, 200)?;
 /// assert_eq!(found.fault_count, 0, "{:?}", found.faults);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub fn decoding(device: Device, decode: DecodePath, images: Option<&Arc<dyn Source>>, limit: u64) -> Result<Decoding> {
+pub fn decoding(device: Device, decode: JpegDecoder, images: Option<&Arc<dyn Source>>, limit: u64) -> Result<Decoding> {
     let ordinal = device.resolve()?.ok_or_else(|| Error::parameter("decoding", "device", "a GPU", "the CPU"))?;
-    if !matches!(decode, DecodePath::Device | DecodePath::Hybrid | DecodePath::Hardware) {
+    if !matches!(decode, JpegDecoder::Device | JpegDecoder::Hybrid | JpegDecoder::Hardware) {
         return Err(Error::parameter("decoding", "decode", "Device, Hybrid or Hardware", format!("{decode:?}")));
     }
-    let is_own = decode == DecodePath::Device;
+    let is_own = decode == JpegDecoder::Device;
     let usual: Arc<dyn Source> = Arc::new(Inputs::usual()?);
     let awkward: Arc<dyn Source> = Arc::new(Inputs::awkward()?);
     let mut found = Decoding { decode: format!("{decode:?}").to_lowercase(), ..Decoding::default() };
@@ -131,8 +132,8 @@ pub fn decoding(device: Device, decode: DecodePath, images: Option<&Arc<dyn Sour
         }
     }
     let by_it = match decode {
-        DecodePath::Hardware => found.pipeline.hardware,
-        DecodePath::Device => found.pipeline.device,
+        JpegDecoder::Hardware => found.pipeline.hardware,
+        JpegDecoder::Device => found.pipeline.device,
         _ => found.pipeline.hybrid,
     };
     if is_own {
@@ -236,7 +237,7 @@ impl Decoding {
     fn middles(
         &mut self,
         device: Device,
-        decode: DecodePath,
+        decode: JpegDecoder,
         images: &Arc<dyn Source>,
         limit: u64,
     ) -> Result<DecodedBy> {
@@ -245,9 +246,9 @@ impl Decoding {
                 .batch_size(16)
                 .limit(limit)
                 .device(device)
-                .decode(decode)
+                .jpeg_decoder(decode)
                 .on_error(OnError::Skip)
-                .center_crop(MIDDLE_PX)
+                .transform(CenterCrop::new(MIDDLE_PX))
                 .output(DType::U8, Layout::Nhwc)
                 .build()
         };

@@ -10,10 +10,10 @@ use warpfeed::ops::{
     CenterCrop, Erase, Fill, Hflip, Interpolation, Normalize, Op, Resize, Rotate, Transform, random_horizontal_flip,
     random_resized_crop,
 };
-use warpfeed::source::{Compose, Described, EncodedImages};
+use warpfeed::source::{Described, EncodedImages, SourceExt};
 use warpfeed::{
-    Builder, DType, DecodePath, Device, EntryPoints, IMAGENET_MEAN, IMAGENET_STD, Layout, Mix, MixMode, Pipeline,
-    Preset, Result, Strategy,
+    DType, Device, EntryPoints, IMAGENET_MEAN, IMAGENET_STD, JpegDecoder, Layout, Mix, MixMode, Pipeline,
+    PipelineBuilder, Preset, Result, Strategy,
 };
 
 /// Sizes of the images in a batch: single pixels, single rows and columns, sides next to powers of two, one that is large
@@ -102,7 +102,7 @@ fn equality(
         let make = |device| case.pipeline(&images, sizes, device);
         let (expected, got) = (make(Device::Cpu)?, make(device)?);
         // From the second epoch on, a device that decodes knows entry points.
-        for epoch in 0..if case.decode == DecodePath::Cpu { 1 } else { 2 } {
+        for epoch in 0..if case.decode == JpegDecoder::Cpu { 1 } else { 2 } {
             if let Some(difference) = difference(&expected, &got, epoch)? {
                 found.different.push(format!("{}, epoch {epoch}: {difference}", case.name));
             }
@@ -118,7 +118,7 @@ struct Case {
     strategy: Strategy,
     dtype: DType,
     layout: Layout,
-    decode: DecodePath,
+    decode: JpegDecoder,
     mix: Option<Mix>,
     /// Whether there are [`MASKS`] beside the images.
     masks: bool,
@@ -139,11 +139,11 @@ impl Case {
             .entry_points(EntryPoints::memory())
             .seed(1)
             .device(device)
-            .decode(self.decode)
+            .jpeg_decoder(self.decode)
             .strategy(self.strategy)
             .output(self.dtype, self.layout);
-        let builder = self.mix.iter().cloned().fold(builder, Builder::mix);
-        self.ops.iter().cloned().fold(builder, Builder::augment).build()
+        let builder = self.mix.iter().cloned().fold(builder, PipelineBuilder::mix);
+        self.ops.iter().cloned().fold(builder, PipelineBuilder::transform).build()
     }
 
     /// A recipe that ends in an operation which gives all images the same size.
@@ -157,7 +157,7 @@ impl Case {
             strategy,
             dtype: DType::U8,
             layout: Layout::Nhwc,
-            decode: DecodePath::Cpu,
+            decode: JpegDecoder::Cpu,
             mix: None,
             masks: false,
         }
@@ -175,7 +175,7 @@ impl Case {
             ops.extend([erase, noise, last].map(Transform::from));
         }
         let name = format!("{dtype:?}, {layout:?}, {strategy:?}");
-        Self { name, ops, strategy, dtype, layout, decode: DecodePath::Cpu, mix: None, masks: false }
+        Self { name, ops, strategy, dtype, layout, decode: JpegDecoder::Cpu, mix: None, masks: false }
     }
 
     /// Cases for mixing in batches of a type and layout: with the batch in reverse, by shares and rectangles of each
@@ -212,7 +212,7 @@ impl Case {
     }
 
     /// Cases for a decoder with the CPU's bytes: whole images, and the needed part of them for a crop.
-    fn decoded(decode: DecodePath, strategy: Strategy) -> [Self; 2] {
+    fn decoded(decode: JpegDecoder, strategy: Strategy) -> [Self; 2] {
         [vec![Resize::new(OUTPUT).into()], vec![random_horizontal_flip(0.5), random_resized_crop(31)]].map(|ops| {
             let name = format!("decoded by {decode:?}, {} operations, {strategy:?}", ops.len());
             Self { name, ops, strategy, dtype: DType::U8, layout: Layout::Nhwc, decode, mix: None, masks: false }
@@ -225,7 +225,7 @@ impl Case {
 fn for_each_kernel() -> Vec<Case> {
     let resize = Resize::new(OUTPUT).into();
     let mut cases: Vec<Case> = recipes().iter().map(|ops| Case::recipe(ops, &resize, Strategy::Sequential)).collect();
-    cases.extend(Case::decoded(DecodePath::Device, Strategy::Fused));
+    cases.extend(Case::decoded(JpegDecoder::Device, Strategy::Fused));
     cases.push(Case::masked());
     for layout in LAYOUTS {
         cases.extend([Strategy::Sequential, Strategy::Fused].map(|strategy| Case::long(layout, strategy)));
@@ -255,7 +255,7 @@ fn for_each_way() -> Vec<Case> {
             cases.extend(Case::mixed(dtype, layout));
         }
     }
-    for decode in [DecodePath::Device, DecodePath::Auto] {
+    for decode in [JpegDecoder::Device, JpegDecoder::Auto] {
         cases.extend(STRATEGIES.into_iter().flat_map(|strategy| Case::decoded(decode, strategy)));
     }
     let presets = [
@@ -268,7 +268,7 @@ fn for_each_way() -> Vec<Case> {
         let of = |strategy| {
             let name = format!("{name}, {strategy:?}");
             let (dtype, layout) = (DType::F16, Layout::Nhwc);
-            Case { name, ops: ops.clone(), strategy, dtype, layout, decode: DecodePath::Cpu, mix: None, masks: false }
+            Case { name, ops: ops.clone(), strategy, dtype, layout, decode: JpegDecoder::Cpu, mix: None, masks: false }
         };
         cases.extend(STRATEGIES.map(of));
     }

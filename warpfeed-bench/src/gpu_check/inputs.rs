@@ -4,7 +4,7 @@ use crate::synth;
 use std::borrow::Cow;
 use warpfeed::Result;
 use warpfeed::image::{ChromaSampling, Image, JpegColor, JpegOptions, Pixel, Size, encode_jpeg};
-use warpfeed::source::{Sample, Source, Want};
+use warpfeed::source::{ReadRequest, Sample, Source};
 
 /// Images in memory, each named after its kind.
 pub(super) struct Inputs(Vec<(&'static str, Vec<u8>)>);
@@ -47,7 +47,7 @@ impl Source for Inputs {
         self.0.len() as u64
     }
 
-    fn read<'a>(&'a self, index: u64, _want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, _want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         sample.lend(&self.0[index as usize].1);
         Ok(())
     }

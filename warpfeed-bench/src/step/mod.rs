@@ -56,7 +56,7 @@ use warpfeed::{Batch, Result};
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let images = EncodedImages::new((0..7).map(|i| (jpeg.clone(), i % 2)));
-/// let pipeline = Pipeline::builder(images).batch_size(4).center_crop(8).build()?;
+/// let pipeline = Pipeline::builder(images).batch_size(4).transform(CenterCrop::new(8)).build()?;
 /// let mut step = Counts(vec![0; 2]);
 /// step.begin_epoch(0)?;
 /// for batch in pipeline.epoch(0) {

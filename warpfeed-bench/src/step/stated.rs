@@ -38,7 +38,7 @@ pub enum Pace {
 /// use warpfeed::prelude::*;
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
-/// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).center_crop(8).build()?;
+/// let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 0)])).transform(CenterCrop::new(8)).build()?;
 /// let mut step = StatedStep::new("small", Duration::from_millis(20), Pace::Sleep)?;
 /// assert_eq!(step.name(), "small, a stated 20.00 ms a batch");
 /// let batch = pipeline.epoch(0).next().unwrap()?;

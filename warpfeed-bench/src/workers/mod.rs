@@ -19,7 +19,7 @@ use std::time::Instant;
 use warpfeed::image::Size;
 use warpfeed::ops::{CenterCrop, Op, Resize, Transform};
 use warpfeed::source::Input;
-use warpfeed::{Builder, Error, OnError, Pipeline, Result};
+use warpfeed::{Error, OnError, Pipeline, PipelineBuilder, Result};
 
 /// Settings of the experiment.
 #[derive(Clone)]
@@ -131,7 +131,7 @@ pub fn workers(
         let stored = &all_stored[stored];
         let builder = Subject { input: stored.input.clone(), ..subject.clone() }.builder();
         let builder = stored.add_to(builder.threads(workers).batch_size(batch_size));
-        settings.ops.iter().cloned().fold(builder, Builder::augment).build()
+        settings.ops.iter().cloned().fold(builder, PipelineBuilder::transform).build()
     };
     let mut cases = Vec::new();
     let (mut device, mut prefetch) = (String::new(), 0);
@@ -265,7 +265,9 @@ pub fn workers(
 
 /// A pipeline over `images` for evaluation: in the size that the network was trained on, without random operations.
 fn evaluation(subject: &Subject, settings: &WorkersSettings, images: &Input, workers: usize) -> Result<Pipeline> {
-    let build = |builder: Builder, ops: Vec<Transform>| ops.into_iter().fold(builder, Builder::augment).build();
+    let build = |builder: PipelineBuilder, ops: Vec<Transform>| {
+        ops.into_iter().fold(builder, PipelineBuilder::transform).build()
+    };
     let size = build(subject.builder(), settings.ops.clone())?.image_size();
     let ops = if settings.ops.iter().all(|op| matches!(op, Transform::Explicit(_))) {
         settings.ops.clone()

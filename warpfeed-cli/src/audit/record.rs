@@ -12,7 +12,7 @@ use warpfeed::image::{Decoder, Format, Header, Image, Rect, Size, probe};
 use warpfeed::internal::hex::hex;
 use warpfeed::internal::route;
 use warpfeed::ops::Resize;
-use warpfeed::source::{Sample, Source, Want};
+use warpfeed::source::{ReadRequest, Sample, Source};
 use warpfeed::{Error, Result};
 use warpfeed_image::raster::{DEFAULT_MAX_PIXELS, check_pixels};
 
@@ -51,9 +51,9 @@ pub(super) struct Record {
     pub(super) sampling: String,
     /// The quality of a JPEG in libjpeg's scale; 0 if it is not known.
     pub(super) quality: u8,
-    /// The decoder that takes the image on `--decode hardware`: hardware, hybrid or cpu.
+    /// The decoder that takes the image on `--jpeg-decoder hardware`: hardware, hybrid or cpu.
     pub(super) decoder: String,
-    /// Whether our kernels decode the image, on `--decode auto` and `device`.
+    /// Whether our kernels decode the image, on `--jpeg-decoder auto` and `device`.
     pub(super) device: bool,
     /// The time that decoding took, in microseconds.
     pub(super) decode_us: f32,
@@ -106,7 +106,7 @@ impl Inspector {
         let version = version_of(&name);
         let mut record = Record { name, label, version, orientation: 1, ..Record::default() };
         let mut sample = Sample::with_buffer(std::mem::take(&mut self.buffer));
-        let want = Want::IMAGE.unless(stopped);
+        let want = ReadRequest::IMAGE.unless(stopped);
         let mut read = source.read(index, &want.and_fields(fields), &mut sample);
         if !fields.is_empty() {
             let found = read.and_then(|()| sample.take_found(&want.and_fields(fields)));

@@ -319,7 +319,7 @@ fn kinds(audit: &Audit) -> ReportTable {
 }
 
 fn decoders(audit: &Audit) -> ReportTable {
-    let columns = ["--decode", "decoder", "images", "share, %"];
+    let columns = ["--jpeg-decoder", "decoder", "images", "share, %"];
     let mut table =
         ReportTable::new("decoders", "The decoder on a GPU that would take each image, by its header", &columns);
     let mut row = |path: &str, decoder: &str, count: u64| {

@@ -8,7 +8,7 @@ use warpfeed::fields::{Fields, draw, read_fields, write_fields};
 use warpfeed::image::{Image, Size};
 use warpfeed::ops::Op;
 use warpfeed::source::{MAX_ENCODED_BYTES, Source, read_limited, read_up_to};
-use warpfeed::{ApplyOptions, DType, DecodePath, Device, Error, Layout, Result, apply_with_fields};
+use warpfeed::{ApplyOptions, DType, Device, Error, JpegDecoder, Layout, Result, apply_with_fields};
 
 /// Largest list of operations, in bytes.
 const MAX_OPS_BYTES: u64 = 1 << 24;
@@ -57,7 +57,7 @@ pub struct Apply {
     device: Device,
     /// JPEG decoder for a GPU: auto, device, cpu, hybrid (nvJPEG) or hardware (nvJPEG).
     #[arg(long, value_name = "PATH", default_value = "cpu")]
-    decode: DecodePath,
+    jpeg_decoder: JpegDecoder,
 }
 
 impl Apply {
@@ -71,16 +71,14 @@ impl Apply {
         self.device.available()?;
         let ops = read_ops(&self.ops)?;
         let (name, bytes) = self.read()?;
-        let options = ApplyOptions {
-            strategy: self.strategy.into(),
-            orientation: self.opening.orientation.into(),
-            draft: self.opening.draft,
-            thumbnail: self.opening.thumbnail(),
-            accept_truncated: self.opening.accept_truncated,
-            device: self.device,
-            decode: self.decode,
-            ..ApplyOptions::default()
-        };
+        let options = ApplyOptions::default()
+            .strategy(self.strategy.into())
+            .orientation(self.opening.orientation.into())
+            .draft(self.opening.draft)
+            .thumbnail(self.opening.thumbnail())
+            .accept_truncated(self.opening.accept_truncated)
+            .device(self.device)
+            .jpeg_decoder(self.jpeg_decoder);
         let given = self.fields.as_ref().map(|path| read_fields(path, options.max_pixels)).transpose()?;
         let applied = match &given {
             None => warpfeed::apply(&bytes, &ops, &options).map(|image| (image, Fields::new())),
@@ -134,7 +132,7 @@ fn read_ops(path: &Path) -> Result<Vec<Op>> {
         read_up_to(std::io::stdin().lock(), MAX_OPS_BYTES).map_err(|source| Error::Io {
             action: "read",
             path: "standard input".into(),
-            source,
+            source: source.into(),
         })?
     } else {
         read_limited(path, MAX_OPS_BYTES)?

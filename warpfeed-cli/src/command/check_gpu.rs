@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use warpfeed::source::{Source, open};
-use warpfeed::{DecodePath, Device, Result};
+use warpfeed::{Device, JpegDecoder, Result};
 use warpfeed_bench::gpu_check::{
     Area, Decoding, Equality, StepBeside, decoding, decoding_bound, kernels, operations, step_beside_decoding,
 };
@@ -58,11 +58,11 @@ enum Part {
 const PARTS: [Part; 5] = [Part::Kernels, Part::Operations, Part::Decoders, Part::Bounds, Part::Sharing];
 
 /// The decoders that are measured, and the area that they decode. nvJPEG always reads whole images.
-const MEASURED: [(&str, DecodePath, Area); 4] = [
-    ("device", DecodePath::Device, Area::Whole),
-    ("device, crops", DecodePath::Device, Area::Crop),
-    ("hybrid", DecodePath::Hybrid, Area::Whole),
-    ("hardware", DecodePath::Hardware, Area::Whole),
+const MEASURED: [(&str, JpegDecoder, Area); 4] = [
+    ("device", JpegDecoder::Device, Area::Whole),
+    ("device, crops", JpegDecoder::Device, Area::Crop),
+    ("hybrid", JpegDecoder::Hybrid, Area::Whole),
+    ("hardware", JpegDecoder::Hardware, Area::Whole),
 ];
 
 /// Results of all parts; a part that did not run is empty.
@@ -119,7 +119,7 @@ impl CheckGpu {
             found.operations = Some(operations(self.device, &mut |_case| {})?);
         }
         if self.parts.contains(&Part::Decoders) {
-            for path in [DecodePath::Hybrid, DecodePath::Hardware, DecodePath::Device] {
+            for path in [JpegDecoder::Hybrid, JpegDecoder::Hardware, JpegDecoder::Device] {
                 found.decoders.push(decoding(self.device, path, images, self.limit)?);
             }
         }

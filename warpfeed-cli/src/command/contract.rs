@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use warpfeed::contract::{Comparison, Contract, Difference, ProbeOutcome, ProbeResult, write_probes};
 use warpfeed::source::read_text_limited;
 use warpfeed::{
-    DType, DecodePath, Device, Error, Preprocessor, PreprocessorOptions, Result, hugging_face_ops, timm_ops,
+    DType, Device, Error, JpegDecoder, Preprocessor, PreprocessorOptions, Result, hugging_face_ops, timm_ops,
 };
 
 /// Largest configuration of a model, in bytes.
@@ -67,14 +67,12 @@ impl WriteArgs {
     fn run(self) -> Result<()> {
         let read = |path: &PathBuf| read_text_limited(path, MAX_CONFIG_BYTES);
         let dtype = self.dtype.into();
-        let options = PreprocessorOptions {
-            dtype,
-            orientation: self.opening.orientation.into(),
-            draft: self.opening.draft,
-            thumbnail: self.opening.thumbnail(),
-            accept_truncated: self.opening.accept_truncated,
-            ..PreprocessorOptions::default()
-        };
+        let options = PreprocessorOptions::default()
+            .dtype(dtype)
+            .orientation(self.opening.orientation.into())
+            .draft(self.opening.draft)
+            .thumbnail(self.opening.thumbnail())
+            .accept_truncated(self.opening.accept_truncated);
         let contract = match (&self.timm, &self.hugging_face) {
             (Some(path), _) => Contract::new(timm_ops(&read(path)?)?, &options),
             (None, Some(path)) => Contract::new(hugging_face_ops(&read(path)?)?, &options),
@@ -125,7 +123,7 @@ struct CheckArgs {
     device: Device,
     /// JPEG decoder to check, for a GPU: auto, device, cpu, hybrid, hardware.
     #[arg(long, value_name = "PATH", default_value = "auto", conflicts_with = "against")]
-    decode: DecodePath,
+    jpeg_decoder: JpegDecoder,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -143,8 +141,7 @@ impl CheckArgs {
     fn run(self) -> Result<u8> {
         let contract = Contract::read(&self.contract)?;
         let Some(folder) = &self.against else {
-            let options =
-                PreprocessorOptions { device: self.device, decode: self.decode, ..PreprocessorOptions::default() };
+            let options = PreprocessorOptions::default().device(self.device).jpeg_decoder(self.jpeg_decoder);
             Preprocessor::from_contract(&contract, &options)?;
             let operations = contract.operations().len();
             if self.json {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use warpfeed::ops::Transform;
-use warpfeed::{Builder, Device, Error, OnError, Pipeline, Preset, Result};
+use warpfeed::{Device, Error, OnError, Pipeline, PipelineBuilder, Preset, Result};
 use warpfeed_bench::run::{RunReport, run};
 use warpfeed_bench::synth::SynthSettings;
 use warpfeed_bench::trial::Trial;
@@ -65,7 +65,7 @@ impl Demo {
         };
         let builder = Pipeline::builder(warpfeed::source::open(&dir)?).shuffle(SEED);
         let pixel_ops = Trial::A { load: 1 }.pixel_ops();
-        let builder = pixel_ops.into_iter().fold(builder, Builder::augment);
+        let builder = pixel_ops.into_iter().fold(builder, PipelineBuilder::transform);
         warpfeed::image::write_png(&preview::preview(builder, 0, 6, 4)?.sheet, &sheet)?;
         if self.json {
             return print_json(&serde_json::json!({ "source": dir, "sheet": sheet, "runs": rows }));
@@ -101,12 +101,12 @@ impl Demo {
         let started = Instant::now();
         let mut builder =
             Pipeline::builder(warpfeed::source::open(dir)?).shuffle(SEED).device(self.device).on_error(OnError::Skip);
-        builder = ops.into_iter().fold(builder, Builder::augment);
+        builder = ops.into_iter().fold(builder, PipelineBuilder::transform);
         if let Some(threads) = self.threads {
             builder = builder.threads(threads);
         }
         let pipeline = builder.build()?;
-        let images = pipeline.len().unwrap_or(IMAGES);
+        let images = pipeline.num_samples().unwrap_or(IMAGES);
         let epochs = IMAGES.div_ceil(images.max(1)).max(1);
         let bar = progress(images * epochs, &name);
         let report = run(&pipeline, 0..epochs, false, started, &mut |progress| bar.inc(progress.images));
@@ -127,7 +127,8 @@ fn own_folder() -> Result<PathBuf> {
         got: "neither".to_owned(),
     })?;
     let folder = cache.join("warpfeed").join(format!("demo-{}", env!("CARGO_PKG_VERSION")));
-    let unusable = |source| Error::Io { action: "make the folder", path: folder.clone(), source };
+    let unusable =
+        |source: std::io::Error| Error::Io { action: "make the folder", path: folder.clone(), source: source.into() };
     std::fs::create_dir_all(&folder).map_err(unusable)?;
     Ok(folder)
 }

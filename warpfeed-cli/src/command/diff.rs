@@ -61,7 +61,7 @@ impl Diff {
         let input = self.source.open()?;
         let images = input.summary().images;
         let builder = Pipeline::builder(input).seed(self.seed).fields(fields);
-        let builder = self.limit.into_iter().fold(builder, warpfeed::Builder::limit);
+        let builder = self.limit.into_iter().fold(builder, warpfeed::PipelineBuilder::limit);
         let bar = progress(images.map(|images| self.limit.map_or(images, |limit| images.min(limit))), "comparing");
         let found = diff(&builder, policies, self.epoch, self.rows, |compared| bar.set_position(compared));
         bar.finish_and_clear();

@@ -115,7 +115,7 @@ fn command() -> String {
 }
 
 fn io<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(std::io::Error) -> Error + 'a {
-    move |source| Error::Io { action, path: path.to_owned(), source }
+    move |source| Error::Io { action, path: path.to_owned(), source: source.into() }
 }
 
 /// Time for each configuration, over all rounds.

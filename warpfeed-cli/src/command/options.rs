@@ -7,10 +7,12 @@ use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use warpfeed::image::Size;
+use warpfeed::ops::Resize;
 use warpfeed::ops::{Transform, TransformFile};
 use warpfeed::{
-    BadLimit, Builder, DType, DecodePath, Device, EntryPoints, Error, ImageCache, LastBatch, Layout, Mix, OnError,
-    Orientation, Partition, Pipeline, Preset, Rank, Result, Sampling, Strategy, StreamPriority, TargetSpec, Thumbnail,
+    BadLimit, DType, Device, EntryPoints, Error, ImageCache, JpegDecoder, LastBatch, Layout, Mix, OnError, Orientation,
+    Partition, Pipeline, PipelineBuilder, Preset, Rank, Result, Sampler, Strategy, StreamPriority, TargetSpec,
+    Thumbnail,
 };
 use warpfeed_bench::trial::{Trial, loaded};
 
@@ -43,7 +45,7 @@ impl ValueEnum for PresetName {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         Some(match self {
-            Self::Own(preset) => PossibleValue::new(preset.name()).help(preset.about()),
+            Self::Own(preset) => PossibleValue::new(preset.name()).help(preset.description()),
             Self::TrialA => PossibleValue::new("trial-a")
                 .help("Load x [flips, rotation by -5 to 5 degrees], random resized crop 224, normalize"),
             Self::TrialB => PossibleValue::new("trial-b").help(
@@ -147,14 +149,14 @@ impl PresetOptions {
 
     /// Adds a published recipe's mixing, repetitions and fields, unless other fields are asked for. Images are mixed
     /// without their targets.
-    pub fn add_recipe(&self, builder: Builder, fields: &[String]) -> Builder {
+    pub fn add_recipe(&self, builder: PipelineBuilder, fields: &[String]) -> PipelineBuilder {
         let mix = self.mix().map(|mix| mix.hard_labels(true));
-        let builder = mix.into_iter().fold(builder, Builder::mix);
+        let builder = mix.into_iter().fold(builder, PipelineBuilder::mix);
         let own = self.fields();
         let builder = if fields.is_empty() { builder.fields(own.iter().copied()) } else { builder.fields(fields) };
         let builder = builder.sanitize(own.is_empty());
         let times = self.published().map_or(1, Preset::repetitions);
-        if times > 1 { builder.sampler(Sampling::repeated(times)) } else { builder }
+        if times > 1 { builder.sampler(Sampler::repeated(times)) } else { builder }
     }
 
     /// The targets that the preset's mixing needs, for a source with these classes.
@@ -163,7 +165,7 @@ impl PresetOptions {
     }
 
     /// Adds the transforms and views for batches of this type.
-    fn add_to(&self, builder: Builder, dtype: DType) -> Result<Builder> {
+    fn add_to(&self, builder: PipelineBuilder, dtype: DType) -> Result<PipelineBuilder> {
         Ok(builder.transforms(if dtype == DType::U8 { self.pixels()? } else { self.file()? }))
     }
 
@@ -334,7 +336,7 @@ pub struct PipelineOptions {
     ///
     /// With --last drop, the other ranks drop an image instead.
     #[arg(long)]
-    even: bool,
+    equal_batches: bool,
     /// Read a stream in L lanes, so that up to L ranks can go on with an epoch [default: the number of ranks]
     #[arg(long, value_name = "L")]
     lanes: Option<u32>,
@@ -403,7 +405,7 @@ pub struct PipelineOptions {
     /// device decodes by our own kernels, and auto has the CPU help where the GPU is the slower of the two; both, like
     /// cpu, make the CPU's bytes. hybrid and hardware are nvJPEG's decoders, the latter on the GPU's hardware.
     #[arg(long, value_name = "PATH", default_value = "auto")]
-    pub decode: DecodePath,
+    pub jpeg_decoder: JpegDecoder,
     /// Limit of GPU memory for in-flight batches, in bytes [default: half of the free memory]
     #[arg(long, value_name = "BYTES")]
     device_memory: Option<u64>,
@@ -417,7 +419,7 @@ pub struct PipelineOptions {
 
 impl PipelineOptions {
     /// Opens the source and makes the pipeline's builder.
-    pub fn builder(&self, source: &SourceArgs) -> Result<Builder> {
+    pub fn builder(&self, source: &SourceArgs) -> Result<PipelineBuilder> {
         let rank = self.rank()?;
         let device = match (self.device, rank) {
             (Device::Auto, Some(rank)) if rank.device().available().is_ok() => rank.device(),
@@ -433,12 +435,12 @@ impl PipelineOptions {
         let mut builder = builder
             .batch_size(self.batch_size)
             .partition(rank.map_or(Partition::WHOLE, Rank::partition))
-            .even(self.even)
+            .equal_batches(self.equal_batches)
             .strategy(self.strategy.into())
             .orientation(self.opening.orientation.into())
             .accept_truncated(self.opening.accept_truncated)
             .device(device)
-            .decode(self.decode)
+            .jpeg_decoder(self.jpeg_decoder)
             .pinned(!self.pageable)
             .stream_priority(self.stream_priority.into())
             .on_error(match self.on_error {
@@ -451,20 +453,21 @@ impl PipelineOptions {
                 LastName::Drop => LastBatch::Drop,
                 LastName::Pad => LastBatch::Pad,
             });
-        builder = self.threads.or(rank.map(Rank::threads)).into_iter().fold(builder, Builder::threads);
-        builder = self.prefetch.into_iter().fold(builder, Builder::prefetch);
-        builder = self.device_memory.into_iter().fold(builder, Builder::device_memory);
-        builder = self.opening.draft.into_iter().fold(builder, Builder::draft);
-        builder = self.opening.thumbnail().into_iter().fold(builder, Builder::thumbnail);
-        builder = self.max_bad.into_iter().fold(builder, Builder::max_bad);
-        builder = self.lanes.into_iter().fold(builder, Builder::lanes);
-        builder = self.limit.into_iter().fold(builder, Builder::limit);
-        builder = targets.into_iter().fold(builder, Builder::targets);
+        builder = self.threads.or(rank.map(Rank::threads)).into_iter().fold(builder, PipelineBuilder::threads);
+        builder = self.prefetch.into_iter().fold(builder, PipelineBuilder::prefetch);
+        builder = self.device_memory.into_iter().fold(builder, PipelineBuilder::device_memory);
+        builder = self.opening.draft.into_iter().fold(builder, PipelineBuilder::draft);
+        builder = self.opening.thumbnail().into_iter().fold(builder, PipelineBuilder::thumbnail);
+        builder = self.max_bad.into_iter().fold(builder, PipelineBuilder::max_bad);
+        builder = self.lanes.into_iter().fold(builder, PipelineBuilder::lanes);
+        builder = self.limit.into_iter().fold(builder, PipelineBuilder::limit);
+        builder = targets.into_iter().fold(builder, PipelineBuilder::targets);
         // Here with its targets.
-        builder = self.mix().into_iter().fold(builder, Builder::mix);
-        builder = self.cache().into_iter().fold(builder, Builder::cache);
+        builder = self.mix().into_iter().fold(builder, PipelineBuilder::mix);
+        builder = self.cache().into_iter().fold(builder, PipelineBuilder::cache);
         builder = builder.entry_points(EntryPointsValue::all(&self.entry_points));
-        builder = self.resize_first.into_iter().fold(builder, Builder::resize_shorter);
+        builder =
+            self.resize_first.into_iter().fold(builder, |builder, side| builder.transform(Resize::shorter_side(side)));
         let layout = match self.layout {
             LayoutName::Nchw => Layout::Nchw,
             LayoutName::Nhwc => Layout::Nhwc,
@@ -491,7 +494,7 @@ impl PipelineOptions {
             threads,
             prefetch: None,
             device: Device::Cpu,
-            decode: DecodePath::Cpu,
+            jpeg_decoder: JpegDecoder::Cpu,
             device_memory: None,
             pageable: false,
             image_cache: None,

@@ -40,7 +40,7 @@ fn line(text: impl fmt::Display) -> String {
 pub fn written(result: io::Result<()>) -> Result<()> {
     match result {
         Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::Io { action: "write", path: PathBuf::from("standard output"), source })
+            Err(Error::Io { action: "write", path: PathBuf::from("standard output"), source: source.into() })
         }
         _ => Ok(()),
     }
@@ -56,7 +56,7 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Error::Io {
         action: "write",
         path: PathBuf::from("standard output"),
-        source: error.into(),
+        source: std::io::Error::from(error).into(),
     })?;
     print(&format!("{text}\n"))
 }

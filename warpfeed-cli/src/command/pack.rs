@@ -163,7 +163,7 @@ fn verify_folder(folder: &Path, json: bool) -> Result<()> {
     }
     let failed = |path: &Path, message: String| {
         let source = std::io::Error::other(message);
-        Err(Error::Io { action: "verify", path: path.to_owned(), source })
+        Err(Error::Io { action: "verify", path: path.to_owned(), source: source.into() })
     };
     match report.damaged.first() {
         Some(first) => {

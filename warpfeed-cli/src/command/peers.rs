@@ -67,7 +67,8 @@ pub struct PeersScript {
 impl PeersScript {
     /// Runs the script and returns its results.
     pub fn measure(&self, dir: &Path, rounds: u32, options: impl IntoIterator<Item = String>) -> Result<String> {
-        let failed = |source| Error::Io { action: "run", path: self.script.clone(), source };
+        let failed =
+            |source: std::io::Error| Error::Io { action: "run", path: self.script.clone(), source: source.into() };
         let own = std::env::current_exe().map_err(failed)?;
         let out = std::env::temp_dir().join(unused_name());
         let mut command = std::process::Command::new(&self.script);

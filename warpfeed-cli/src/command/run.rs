@@ -31,7 +31,7 @@ pub struct Run {
     /// Feed several GPUs at once, each its part of every epoch: 0,1 or cuda:0,cuda:1.
     ///
     /// They share the threads and the cache. Each GPU gets what it would get in a process of its own with --rank and
-    /// --even.
+    /// --equal-batches.
     #[arg(long, value_name = "I,J", value_delimiter = ',', value_parser = one_device,
         conflicts_with_all = ["device", "state", "log"])]
     devices: Vec<Device>,
@@ -77,7 +77,7 @@ impl Run {
     }
 
     fn measure<I: BatchImages>(self, pipeline: &Pipeline<I>, started: Instant) -> Result<()> {
-        let bar = live(pipeline.len().map(|images| images.saturating_mul(self.epochs)));
+        let bar = live(pipeline.num_samples().map(|images| images.saturating_mul(self.epochs)));
         let epochs = 0..self.epochs;
         let mut looked = Instant::now();
         let mut progress = |progress: &Progress<'_>| {
@@ -166,7 +166,7 @@ impl Run {
     fn run_group(self, started: Instant) -> Result<()> {
         self.devices.iter().try_for_each(|device| device.available())?;
         let group = self.pipeline.builder(&self.source)?.build_group(self.devices)?;
-        let images = group.pipelines().iter().map(Pipeline::len).sum::<Option<u64>>();
+        let images = group.pipelines().iter().map(Pipeline::num_samples).sum::<Option<u64>>();
         let bar = live(images.map(|images| images.saturating_mul(self.epochs)));
         let report = run_group(&group, 0..self.epochs, self.digest, started, &|images| bar.inc(images));
         bar.finish_and_clear();
@@ -226,11 +226,11 @@ fn text(report: &RunReport) -> String {
         format!("{:?}", report.strategy).to_lowercase(),
     );
     let _ = writeln!(text, "source        {}", escape(&report.source));
-    if report.padded > 0 {
+    if report.smaller_than_crop > 0 {
         let _ = writeln!(
             text,
             "padded        {} of {} images were smaller than a crop: its fill shows beside them",
-            report.padded, report.images
+            report.smaller_than_crop, report.images
         );
     }
     if let (Some(objects), Some(dropped)) = (report.objects, report.dropped_objects) {
@@ -264,8 +264,8 @@ fn text(report: &RunReport) -> String {
     );
     let _ = writeln!(text, "read          {}", bytes(report.read_bytes));
     let _ = writeln!(text, "decoded by    {}", decoders(report));
-    if report.decoded.left_to_cpu.total() > 0 {
-        let reasons = report.decoded.left_to_cpu.iter();
+    if report.decoded.cpu_fallbacks.total() > 0 {
+        let reasons = report.decoded.cpu_fallbacks.iter();
         let reasons: Vec<_> = reasons.map(|(reason, images)| format!("{images} {reason}")).collect();
         let _ = writeln!(text, "left to CPU   {}", reasons.join(", "));
     }
@@ -305,7 +305,7 @@ fn text(report: &RunReport) -> String {
             let _ = writeln!(text, "              nothing more was cached: {failed}");
         }
     }
-    if let (Some(mean), Some(most)) = (report.moved_mean, report.moved_most) {
+    if let (Some(mean), Some(most)) = (report.displacement_mean, report.displacement_max) {
         let _ = writeln!(text, "shuffling     moved images by {mean:.1} places on average, {most} at most");
     }
     if let Some(targets) = report.targets {

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
 use std::path::Path;
 use warpfeed::source::read_text_limited;
-use warpfeed::{DecodePath, Result};
+use warpfeed::{JpegDecoder, Result};
 
 /// Largest file of class names, in bytes.
 const MAX_CLASSES_BYTES: u64 = 1 << 26;
@@ -37,7 +37,7 @@ const NEUTRAL: &[&str] = &[
 
 /// Options that a state knows by itself ([`EpochState`](warpfeed::EpochState)): the source, which may move, and the order.
 const IN_STATE: &[&str] =
-    &["annotations", "even", "limit", "list", "no_shuffle", "random_access", "rank", "seed", "spec", "window"];
+    &["annotations", "equal_batches", "limit", "list", "no_shuffle", "random_access", "rank", "seed", "spec", "window"];
 
 /// The options of `warpfeed run` that decide about the output, but those that a state holds. Options with their default
 /// values are left out, so that a state stays valid when the command gets another option.
@@ -49,7 +49,7 @@ pub fn settings(command: &clap::Command, given: &ArgMatches, options: &PipelineO
             "preset" | "load" | "transforms" => false,
             "strategy" => options.is_composed(),
             // All others make the same bytes on every device.
-            "decode" | "device" => matches!(options.decode, DecodePath::Hybrid | DecodePath::Hardware),
+            "jpeg_decoder" | "device" => matches!(options.jpeg_decoder, JpegDecoder::Hybrid | JpegDecoder::Hardware),
             "batch_size" => options.is_batch_size_seen(),
             _ => !NEUTRAL.contains(&id) && !IN_STATE.contains(&id),
         };
@@ -106,13 +106,13 @@ mod tests {
             ("batch_size", &["--batch-size", "7", "--last", "drop"]),
             ("box_format", &["--box-format", "XYWH"]),
             ("classes", &["--classes", classes]),
-            ("decode", &["--decode", "hybrid"]),
-            ("device", &["--device", "cuda", "--decode", "hardware"]),
+            ("jpeg_decoder", &["--jpeg-decoder", "hybrid"]),
+            ("device", &["--device", "cuda", "--jpeg-decoder", "hardware"]),
             ("draft", &["--draft", "100"]),
             ("dtype", &["--dtype", "u8"]),
             ("flip_index", &["--flip-index", "1,0"]),
             ("format", &["--format", "list"]),
-            ("further", &["--further", "depth=folder"]),
+            ("aux", &["--aux", "depth=folder"]),
             ("lanes", &["--lanes", "2"]),
             ("last", &["--last", "pad"]),
             ("layout", &["--layout", "nhwc"]),
@@ -170,15 +170,15 @@ mod tests {
     fn what_makes_the_same_bytes_has_the_same_settings() {
         let usual = of(run(), &[]);
         for same in [
-            &["--decode", "cpu"][..],
-            &["--decode", "device", "--device", "cpu"],
+            &["--jpeg-decoder", "cpu"][..],
+            &["--jpeg-decoder", "device", "--device", "cpu"],
             &["--strategy", "sequential"],
             &["--batch-size", "5", "--threads", "3", "--prefetch", "7", "--dtype", "f32"],
             &["--image-cache", "1GB", "--entry-points", "none", "--json", "--digest"],
         ] {
             assert_eq!(of(run(), same), usual, "{same:?}");
         }
-        assert!(of(run(), &["--decode", "hybrid"]).ends_with("device auto, decode hybrid"));
+        assert!(of(run(), &["--jpeg-decoder", "hybrid"]).ends_with("device auto, decode hybrid"));
         assert!(of(run(), &["--last", "drop"]).contains("batch-size 32"));
         assert_eq!(of(run(), &["--fields", "boxes,labels"]), of(run(), &["--fields", "boxes", "--fields", "labels"]));
     }

@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use warpfeed::fields::BoxFormat;
 use warpfeed::source::{
-    FurtherFolder, Input, MaskIds, MaskOptions, OpenOptions, RecordOptions, SourceFormat, read_text_limited,
+    AuxFolder, Input, MaskIds, MaskOptions, OpenOptions, RecordOptions, SourceFormat, read_text_limited,
 };
 use warpfeed::{Error, Result};
 
@@ -42,14 +42,14 @@ pub struct FieldArgs {
     /// Default: by the names of keypoints that tell left from right: left_eye, eye_l, L Eye, leftEye.
     #[arg(long, value_name = "I,J,...", value_delimiter = ',')]
     flip_index: Option<Vec<usize>>,
-    /// Further images in another folder, under the images' paths: NAME=FOLDER[,FILTER][,OLD:NEW].
+    /// Auxiliary images in another folder, under the images' paths: NAME=FOLDER[,FILTER][,OLD:NEW].
     ///
     /// They become the field NAME. FILTER (nearest, bilinear, bicubic, lanczos) moves them whatever the operations' own is.
     /// OLD is the end of an image's name that they lack, NEW what stands there instead, as in
     /// disparity=disparity,_leftImg8bit:_disparity.
     /// May be given several times.
     #[arg(long, value_name = "NAME=FOLDER")]
-    further: Vec<FurtherFolder>,
+    aux: Vec<AuxFolder>,
     #[command(flatten)]
     masks: MaskArgs,
 }
@@ -57,25 +57,23 @@ pub struct FieldArgs {
 impl FieldArgs {
     /// Opens a source for access in any order.
     pub fn open(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Input> {
-        opened(&OpenOptions { random_access: is_remote(spec), ..self.options(format)? }, spec)
+        opened(&self.options(format)?.random_access(is_remote(spec)), spec)
     }
 
     /// Opens it with its own classes, whatever stands beside it.
     pub fn open_alone(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Input> {
-        OpenOptions { random_access: is_remote(spec), ..self.options(format)? }.open_alone(spec)
+        self.options(format)?.random_access(is_remote(spec)).open_alone(spec)
     }
 
     fn options(&self, format: Option<SourceFormat>) -> Result<OpenOptions> {
-        Ok(OpenOptions {
-            format,
-            split: self.split.clone(),
-            annotations: self.annotations.clone(),
-            flip_index: self.flip_index.clone(),
-            beside: self.further.clone(),
-            masks: self.masks.options(),
-            records: self.records()?,
-            ..OpenOptions::default()
-        })
+        Ok(OpenOptions::default()
+            .format(format)
+            .split(self.split.clone())
+            .annotations(self.annotations.clone())
+            .flip_index(self.flip_index.clone())
+            .aux(self.aux.clone())
+            .masks(self.masks.options())
+            .records(self.records()?))
     }
 
     fn records(&self) -> Result<RecordOptions> {
@@ -83,7 +81,7 @@ impl FieldArgs {
         let read = |path: &PathBuf| read_text_limited(path, MAX_CLASSES_BYTES);
         let classes = self.classes.as_ref().map(read).transpose()?.unwrap_or_default();
         let classes = classes.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        Ok(RecordOptions { image, label, classes, boxes: self.box_format, ..RecordOptions::default() })
+        Ok(RecordOptions::default().image(image).label(label).classes(classes).boxes(self.box_format))
     }
 }
 
@@ -176,17 +174,14 @@ impl SourceArgs {
 
     /// Opens another source with the same options.
     pub fn other(&self, spec: &Path) -> Result<Input> {
-        let options = OpenOptions {
-            window: self.window,
-            random_access: self.random_access,
-            #[cfg(feature = "cloud")]
-            cache: self
-                .shard_cache
+        let options = self.fields.options(self.format)?.window(self.window).random_access(self.random_access);
+        #[cfg(feature = "cloud")]
+        let options = options.cache(
+            self.shard_cache
                 .clone()
                 .zip(self.shard_cache_size)
                 .map(|(folder, size_bytes)| warpfeed::source::ShardCache { folder, size_bytes }),
-            ..self.fields.options(self.format)?
-        };
+        );
         opened(&options, spec)
     }
 
@@ -217,7 +212,7 @@ impl SourceArgs {
     pub fn places(&self) -> Vec<String> {
         let fields = &self.fields;
         let beside = [&fields.annotations, &fields.classes, &fields.masks.list].into_iter().flatten();
-        let beside = beside.map(PathBuf::as_path).chain(fields.further.iter().map(FurtherFolder::folder));
+        let beside = beside.map(PathBuf::as_path).chain(fields.aux.iter().map(AuxFolder::folder));
         let beside = beside.map(|path| path.to_string_lossy().into_owned());
         std::iter::once(self.name()).chain(beside).collect()
     }

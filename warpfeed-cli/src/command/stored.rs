@@ -51,7 +51,7 @@ impl StoredOptions {
         let mut others = Vec::new();
         if self.resized_ahead {
             let builder = Pipeline::builder(EncodedImages::new([(Vec::new(), 0)]));
-            let size = ops.iter().cloned().fold(builder, warpfeed::Builder::augment).build()?.image_size();
+            let size = ops.iter().cloned().fold(builder, warpfeed::PipelineBuilder::transform).build()?.image_size();
             // A margin of an eighth around what is trained on, as in ImageNet's recipes.
             let side_px = (size.width.max(size.height) * 8).div_ceil(7);
             // Images are hardly longer than four times their height.

@@ -313,10 +313,10 @@ impl Decoder {
             .map(drop)
     }
 
-    /// Like [`decode`](Self::decode), with a store for entry points. Returns what was known about the image.
+    /// Like [`jpeg_decoder`](Self::jpeg_decoder), with a store for entry points. Returns what was known about the image.
     ///
     /// # Errors
-    /// As of [`decode`](Self::decode).
+    /// As of [`jpeg_decoder`](Self::jpeg_decoder).
     pub fn decode_with(
         &mut self,
         bytes: &[u8],
@@ -362,7 +362,7 @@ impl Decoder {
     /// ```
     ///
     /// # Errors
-    /// As of [`decode`](Self::decode).
+    /// As of [`jpeg_decoder`](Self::jpeg_decoder).
     pub fn with_entry_points(
         &mut self,
         bytes: &[u8],

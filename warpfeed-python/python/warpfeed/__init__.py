@@ -59,7 +59,7 @@ def open(
     mask_ids: str | None = None,
     box_format: Literal["xyxy", "xywh", "cxcywh"] | None = None,
     flip_index: Sequence[int] | None = None,
-    beside: Sequence[str] = (),
+    aux: Sequence[str] = (),
 ) -> Source:
     """Opens a data set or a stream for a loader, where its path alone does not tell enough.
 
@@ -72,7 +72,7 @@ def open(
     box_format: what the numbers of boxes mean, where shards and Parquet files do not say.
     flip_index: for each keypoint of COCO, the one that it is in a mirror image; by default told by their names.
     random_access: reads remote shards in any order.
-    beside: folders of further images under the images' paths, such as "depth=scenes/depth" or "right=scenes/right,bicubic".
+    aux: folders of auxiliary images under the images' paths, such as "depth=scenes/depth" or "right=scenes/right,bicubic".
     """
     return _open_source(
         path,
@@ -87,7 +87,7 @@ def open(
         mask_ids=mask_ids,
         box_format=box_format,
         flip_index=None if flip_index is None else list(flip_index),
-        beside=list(beside),
+        aux=list(aux),
     )
 
 

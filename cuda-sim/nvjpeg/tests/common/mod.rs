@@ -5,7 +5,7 @@
 use crate::sim::{Sim, folder};
 use std::path::Path;
 use warpfeed::{
-    Batch, Builder, Pipeline, Result, Strategy,
+    Batch, Pipeline, PipelineBuilder, Result, Strategy,
     image::{Image, Size},
     ops::{GaussianBlur, random_horizontal_flip, random_resized_crop, random_rotation},
     source::EncodedImages,
@@ -52,15 +52,15 @@ pub fn painted(size: Size, i: u32) -> Image {
 }
 
 /// A pipeline with the threads, prefetch and strategy of a seed, which also decides the order of the device's work.
-pub fn builder(source: &EncodedImages, seed: u64) -> Builder {
+pub fn builder(source: &EncodedImages, seed: u64) -> PipelineBuilder {
     Pipeline::builder(source.clone())
         .shuffle(seed)
         .threads(seed as usize % 3)
         .prefetch(1 + seed as usize % 2)
-        .augment(random_horizontal_flip(0.5))
-        .augment(random_rotation(-20.0..=20.0))
-        .augment(GaussianBlur::new(3, 0.8))
-        .augment(random_resized_crop(Size::new(9, 7)))
+        .transform(random_horizontal_flip(0.5))
+        .transform(random_rotation(-20.0..=20.0))
+        .transform(GaussianBlur::new(3, 0.8))
+        .transform(random_resized_crop(Size::new(9, 7)))
         .strategy([Strategy::Fused, Strategy::Fused, Strategy::Sequential][seed as usize % 3])
 }
 

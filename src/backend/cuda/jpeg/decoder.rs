@@ -6,6 +6,7 @@ use super::kernels::{JpegKernels, Staged};
 use super::learning::{Learning, UnstoredPlaces};
 use super::lower::Lowered;
 use super::params::JpegImage;
+use crate::backend::cpu_fallbacks::reason_of_status;
 use crate::backend::cuda::arena::StagingWriter;
 use crate::backend::cuda::buffers::Buffers;
 use crate::backend::cuda::decode::{By, Source, needed_bytes};
@@ -13,7 +14,6 @@ use crate::backend::cuda::in_flight::InFlight;
 use crate::backend::cuda::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
 use crate::backend::cuda::streams::Streams;
 use crate::backend::cuda::worker::Worker;
-use crate::backend::left_to_cpu::reason_of_status;
 use crate::backend::{Encoded, RunOptions, Settled};
 use crate::decode::{Baseline, DevicePoints, Header, Reason};
 use crate::error::{Error, Result};
@@ -32,7 +32,7 @@ pub(in crate::backend::cuda) struct Job {
 }
 
 /// An image that the CPU is to decode, and device memory that was taken for it.
-pub(in crate::backend::cuda) type LeftToCpu = (Encoded, Option<Spare>);
+pub(in crate::backend::cuda) type CpuFallbacks = (Encoded, Option<Spare>);
 
 /// The decoder on one pipeline's device.
 pub(in crate::backend::cuda) struct DeviceDecoder {
@@ -66,7 +66,7 @@ impl DeviceDecoder {
         header: &Header,
         plans: &[Plan<'_>],
         masks_bytes: usize,
-    ) -> Result<std::result::Result<Source, LeftToCpu>> {
+    ) -> Result<std::result::Result<Source, CpuFallbacks>> {
         // Its share of what earlier batches have found out.
         self.store_one();
         let (bytes, part) = (encoded.bytes(), decoded_by(plans));

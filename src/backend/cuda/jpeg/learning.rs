@@ -3,9 +3,9 @@
 
 use super::lower::unpacked_dc;
 use super::params::JpegImage;
+use crate::backend::cpu_fallbacks::UNUSED_BYTES;
 use crate::backend::cuda::arena::Arena;
 use crate::backend::cuda::lock;
-use crate::backend::left_to_cpu::UNUSED_BYTES;
 use crate::cuda::driver::{Context, HostMemory};
 use crate::decode::{DevicePoints, EntryPointStore, NewPoints};
 use crate::error::Result;

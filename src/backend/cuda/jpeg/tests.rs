@@ -4,7 +4,7 @@
 use super::kernels::DecodeStep;
 use super::lower::{BLOCK_RUNS, Lowered, unpacked_dc};
 use super::params::{JpegImage, JpegSums};
-use crate::backend::left_to_cpu::{UNUSED_BYTES, reason_of_status};
+use crate::backend::cpu_fallbacks::{UNUSED_BYTES, reason_of_status};
 use crate::decode::kernel_steps::{self, StepResults};
 use crate::decode::oddities::{Choices, odd};
 use crate::decode::{Baseline, DevicePoints, EntryPointStore, PointMemory, Reason, indexed, probe};

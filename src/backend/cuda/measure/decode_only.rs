@@ -11,11 +11,11 @@ use crate::backend::cuda::lower::packed_bytes;
 use crate::backend::cuda::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
 use crate::cuda::driver::{self, Context, DeviceMemory, Scoped, Stream};
 use crate::decode::probe;
-use crate::device::{DecodePath, StreamPriority};
+use crate::device::{JpegDecoder, StreamPriority};
 use crate::error::{Error, Result};
+use crate::os::threads;
 use crate::raster::{Rect, Size};
-use crate::source::{EncodedImages, Reader, Source as _, Want};
-use crate::threads;
+use crate::source::{EncodedImages, ReadRequest, Reader, Source as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub type Area = fn(Size) -> Rect;
 /// The decoders to measure, their images and their threads.
 pub struct Decoders {
     /// The decoder.
-    pub path: DecodePath,
+    pub path: JpegDecoder,
     /// The area of each image that is decoded. nvJPEG decodes whole images.
     pub area: Area,
     /// The images, which are decoded again and again.
@@ -94,12 +94,12 @@ fn while_decoding<T>(
     let nothing = || Error::Device {
         call: "decode".to_owned(),
         message: match path {
-            DecodePath::Device => "none of the images is for the crate's own decoder".to_owned(),
+            JpegDecoder::Device => "none of the images is for the crate's own decoder".to_owned(),
             _ => format!("no nvJPEG, or none of the images is for the {path:?} decoder"),
         },
     };
     let own = match path {
-        DecodePath::Device => Some(run.images_for_own(threads)?.ok_or_else(nothing)?),
+        JpegDecoder::Device => Some(run.images_for_own(threads)?.ok_or_else(nothing)?),
         _ => None,
     };
     let nvjpeg = match own {
@@ -180,7 +180,7 @@ struct HardwareJobs {
 
 impl DecodeRun {
     fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Size)> {
-        let encoded = Encoded::read(&self.reader, index, &Want::IMAGE, buffer)?.0;
+        let encoded = Encoded::read(&self.reader, index, &ReadRequest::IMAGE, buffer)?.0;
         let size = probe(encoded.bytes())?.size;
         Ok((encoded, size))
     }

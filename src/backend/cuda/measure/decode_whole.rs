@@ -9,7 +9,7 @@ use crate::backend::cuda::nvjpeg::{HardwareBatch, HardwareJob, Nvjpeg, WorkerDec
 use crate::backend::cuda::route::{Route, Router};
 use crate::cuda::driver::{self, Context, DeviceMemory, Scoped, Stream};
 use crate::decode::Header;
-use crate::device::{DecodePath, StreamPriority};
+use crate::device::{JpegDecoder, StreamPriority};
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use std::sync::Arc;
@@ -30,14 +30,14 @@ pub struct WholeDecoder {
 }
 
 impl WholeDecoder {
-    /// The decoder of `path`, which is [`DecodePath::Hybrid`] or [`DecodePath::Hardware`].
+    /// The decoder of `path`, which is [`JpegDecoder::Hybrid`] or [`JpegDecoder::Hardware`].
     ///
     /// # Errors
     /// [`Error::Device`] if the device has no such decoder, or nvJPEG is missing.
-    pub fn open(ordinal: u32, path: DecodePath) -> Result<Self> {
+    pub fn open(ordinal: u32, path: JpegDecoder) -> Result<Self> {
         let route = match path {
-            DecodePath::Hybrid => Route::Hybrid,
-            DecodePath::Hardware => Route::Hardware,
+            JpegDecoder::Hybrid => Route::Hybrid,
+            JpegDecoder::Hardware => Route::Hardware,
             _ => return Err(Error::parameter("WholeDecoder", "path", "Hybrid or Hardware", format!("{path:?}"))),
         };
         let context = driver::context(ordinal)?;

@@ -45,7 +45,7 @@ pub(super) enum Typed {
         #[serde(default)]
         fill: u16,
     },
-    /// A further image, whose pixels are in a part of their own.
+    /// An auxiliary image, whose pixels are in a part of their own.
     Image {
         /// The filter of its own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,7 @@ pub(super) enum Read {
         fill: u16,
         of_objects: bool,
     },
-    /// All but the pixels of a further image.
+    /// All but the pixels of an auxiliary image.
     Image {
         interpolation: Option<Interpolation>,
         fill: u16,

@@ -1,6 +1,6 @@
 //! Fields in records: what of a record holds them, and how they are read.
 //!
-//! WebDataset has them in the part `json`, and masks of the image and further images in parts of their own. TFRecord has
+//! WebDataset has them in the part `json`, and masks of the image and auxiliary images in parts of their own. TFRecord has
 //! the features of TensorFlow's detection sets, and, where `pack` made it, the same JSON in a feature. A parser only copies
 //! what it passes. It is read later, by the worker that decodes the image, because it is compared with the image's size.
 
@@ -16,7 +16,7 @@ use super::RecordFormat;
 use super::options::RecordOptions;
 use crate::decode::Header;
 use crate::error::{Error, Result};
-use crate::fields::{Field, Fields, FurtherImage, Mask, MaskValues, check_objects};
+use crate::fields::{AuxImage, Field, Fields, Mask, MaskValues, check_objects};
 use crate::raster::{DEFAULT_MAX_PIXELS, Size, check_pixels};
 use crate::source::frame::Frame;
 use crate::targets;
@@ -112,7 +112,7 @@ pub(super) fn part_names(format: RecordFormat, names: &[String]) -> Vec<String> 
     all
 }
 
-/// The ending of a WebDataset part that holds a mask of the image, or a further image.
+/// The ending of a WebDataset part that holds a mask of the image, or an auxiliary image.
 fn pixel_part(name: &str) -> String {
     format!("{}.png", name.to_ascii_lowercase())
 }
@@ -238,7 +238,7 @@ impl FieldReader<'_> {
             json::Read::Mask { of_objects: true, fill } => masks(part()?, &part_name, size)?.with_fill(fill).into(),
             json::Read::Mask { of_objects: false, fill } => mask(part()?, &part_name)?.with_fill(fill).into(),
             json::Read::Image { interpolation, fill } => {
-                let image = further_image(part()?, &part_name)?.with_fill(fill);
+                let image = aux_image(part()?, &part_name)?.with_fill(fill);
                 match interpolation {
                     Some(interpolation) => image.with_interpolation(interpolation).into(),
                     None => image.into(),
@@ -264,10 +264,10 @@ fn mask(part: &Part, name: &str) -> Result<Mask, Fault> {
     Mask::from_png(bytes, DEFAULT_MAX_PIXELS).map_err(|error| format!("{name}: {error}").into())
 }
 
-/// The further image in the part `name`, a PNG file.
-fn further_image(part: &Part, name: &str) -> Result<FurtherImage, Fault> {
+/// The auxiliary image in the part `name`, a PNG file.
+fn aux_image(part: &Part, name: &str) -> Result<AuxImage, Fault> {
     let bytes = part.one().ok_or_else(|| format!("{name} is not one PNG file"))?;
-    FurtherImage::from_encoded(bytes, DEFAULT_MAX_PIXELS).map_err(|error| format!("{name}: {error}").into())
+    AuxImage::from_encoded(bytes, DEFAULT_MAX_PIXELS).map_err(|error| format!("{name}: {error}").into())
 }
 
 /// The masks of an image's objects in the part `name`, a PNG file for each.

@@ -2,8 +2,8 @@
 //!
 //! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
 
-use crate::atomic;
 use crate::error::{Error, Result};
+use crate::os::atomic;
 use half::f16;
 use std::io::{self, Write};
 use std::path::Path;

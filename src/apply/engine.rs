@@ -1,18 +1,18 @@
 //! An engine for the images of one call, without epochs: `apply` and `Preprocessor` run on it.
 
+use crate::apply::opening::Opening;
 use crate::backend::{
     self, AnyBackend, AnyBatch, AnyWorker, Backend, Encoded, End, OutputForm, PlannedSample, RunOptions,
 };
 use crate::decode::Header;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::opening::Opening;
 use crate::ops::Op;
 use crate::ops::normalize::Normalization;
 use crate::ops::part::needs_a_pipeline;
+use crate::os::{memory, threads};
 use crate::plan::Planner;
 use crate::tensor::{Annotations, Tensor};
-use crate::{memory, threads};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -3,8 +3,8 @@
 use super::EpochOrder;
 use super::shares::Shares;
 use crate::error::{Error, Result};
+use crate::order::{Order, ShardedOrder};
 use crate::rng::{Domain, Pick, SampleRng};
-use crate::sampler::{Order, Sampler};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl Chosen {
     pub(crate) fn substitute(&self, seed: u64, epoch: u64, index: u64, attempt: u32) -> Option<u64> {
         match &self.choice {
             Choice::Shares(shares, _) => shares.substitute(seed, epoch, index, attempt),
-            _ => Sampler::shuffled(self.samples, seed).substitute(epoch, index, attempt),
+            _ => ShardedOrder::shuffled(self.samples, seed).substitute(epoch, index, attempt),
         }
     }
 
@@ -103,7 +103,8 @@ impl Chosen {
     }
 
     fn repeated(&self, times: u32, seed: u64, shuffle: bool, epoch: u64) -> Vec<u32> {
-        let sampler = if shuffle { Sampler::shuffled(self.samples, seed) } else { Sampler::sequential(self.samples) };
+        let sampler =
+            if shuffle { ShardedOrder::shuffled(self.samples, seed) } else { ShardedOrder::sequential(self.samples) };
         let order = sampler.epoch(epoch);
         let repeated = order.iter().flat_map(|index| std::iter::repeat_n(index as u32, times as usize));
         repeated.take(self.positions as usize).collect()

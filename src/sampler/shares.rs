@@ -1,20 +1,20 @@
 //! Batches with a fixed number of samples from each part of a data set.
 
-use super::{MOST, Sampling};
+use super::{MOST, Sampler};
 use crate::error::{Error, Result};
+use crate::order::ShardedOrder;
 use crate::rng::{Domain, SampleRng};
-use crate::sampler::Sampler;
 use crate::source::Concat;
 
 impl Concat {
     /// An order for batches that have `counts` samples of each source, in the order of the sources; for example, 24 of
-    /// the first and 8 of the second in each batch of 32. Give it to [`Builder::sampler`](crate::Builder::sampler) of a
+    /// the first and 8 of the second in each batch of 32. Give it to [`PipelineBuilder::sampler`](crate::PipelineBuilder::sampler) of a
     /// pipeline over this source. The batch size must be the sum of the counts. If the pipeline shuffles, the places in
     /// a batch are shuffled too.
     ///
     /// Each source delivers its samples in order, or shuffled, and then starts again. Default length of an epoch: as
     /// many batches as the source that lasts longest needs, equally many on each rank.
-    /// [`positions`](Sampling::positions) sets another length, which must be a multiple of the batch size for each
+    /// [`positions`](Sampler::positions) sets another length, which must be a multiple of the batch size for each
     /// rank. The substitute for a bad sample ([`OnError::Substitute`](crate::OnError)) comes from the same source.
     ///
     /// # Errors
@@ -23,20 +23,20 @@ impl Concat {
     /// ```
     /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
     /// use warpfeed::prelude::*;
-    /// use warpfeed::source::{Compose, Concat};
+    /// use warpfeed::source::{SourceExt, Concat};
     ///
     /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
     /// let images = |label, count| EncodedImages::new((0..count).map(|_| (jpeg.clone(), label))).into_source();
     /// let both = Concat::new([images(0, 9), images(1, 2)])?;
     /// let shares = both.shares([3, 1])?;
-    /// let pipeline = Pipeline::builder(both).sampler(shares).batch_size(4).shuffle(42).center_crop(8).build()?;
+    /// let pipeline = Pipeline::builder(both).sampler(shares).batch_size(4).shuffle(42).transform(CenterCrop::new(8)).build()?;
     /// for batch in pipeline.epoch(0) {
     ///     assert_eq!(batch?.labels()?.iter().sum::<u32>(), 1);
     /// }
     /// assert_eq!(pipeline.batches(), Some(3));
     /// # Ok::<(), warpfeed::Error>(())
     /// ```
-    pub fn shares(&self, counts: impl IntoIterator<Item = u32>) -> Result<Sampling> {
+    pub fn shares(&self, counts: impl IntoIterator<Item = u32>) -> Result<Sampler> {
         let counts: Vec<u32> = counts.into_iter().collect();
         let lens: Vec<u64> = self.sources.iter().map(|source| source.len()).collect();
         if counts.len() != lens.len() || counts.contains(&0) || lens.contains(&0) {
@@ -48,7 +48,7 @@ impl Concat {
                 format!("{counts:?} of {lens:?} samples"),
             ));
         }
-        Ok(Sampling::shares(&lens, counts))
+        Ok(Sampler::shares(&lens, counts))
     }
 }
 
@@ -137,7 +137,7 @@ impl Shares {
     pub fn substitute(&self, seed: u64, epoch: u64, index: u64, attempt: u32) -> Option<u64> {
         let part = self.ends.partition_point(|&end| end <= index);
         let (start, len) = if part < self.ends.len() { self.part(part) } else { return None };
-        Sampler::shuffled(len, seed).substitute(epoch, index - start, attempt).map(|other| start + other)
+        ShardedOrder::shuffled(len, seed).substitute(epoch, index - start, attempt).map(|other| start + other)
     }
 }
 

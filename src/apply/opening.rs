@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// A thumbnail of each image, of which the recipe begins: Pillow's `Image.thumbnail`. It keeps the aspect and fits into
 /// a size. An image that fits already stays as it is.
 ///
-/// A JPEG is decoded as a draft for `reducing_gap` times the size ([`Builder::draft`](crate::Builder::draft)). Then an
+/// A JPEG is decoded as a draft for `reducing_gap` times the size ([`PipelineBuilder::draft`](crate::PipelineBuilder::draft)). Then an
 /// image is reduced by whole factors and resized, as [`Resize::reducing_gap`] says. Of a draft the exact part is resized
 /// that shows the image: if 1,001 columns are decoded at half their size, these are 500.5 of 501.
 ///

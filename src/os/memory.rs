@@ -136,7 +136,7 @@ mod tests {
                 let is_tool = ["src/experiment", "measure", "tests.rs", "kernel_steps", "testing"]
                     .iter()
                     .any(|part| name.contains(part));
-                if is_tool || name == "src/memory.rs" || name == "warpfeed-image/src/memory.rs" {
+                if is_tool || name == "src/os/memory.rs" || name == "warpfeed-image/src/os/memory.rs" {
                     continue;
                 }
                 if path.is_dir() {
@@ -162,6 +162,6 @@ mod tests {
             }
         }
         assert!(files > 200, "{files}");
-        assert!(found.is_empty(), "use crate::memory for these, or reserve before:\n{}", found.join("\n"));
+        assert!(found.is_empty(), "use crate::os::memory for these, or reserve before:\n{}", found.join("\n"));
     }
 }

@@ -20,14 +20,14 @@ pub(super) fn reason_of_status(status: u32) -> Option<Reason> {
 /// Number of images that the CPU decoded although a device's decoder was in use, by reason.
 ///
 /// ```
-/// # use warpfeed::LeftToCpu;
-/// let left = LeftToCpu::default();
+/// # use warpfeed::CpuFallbacks;
+/// let left = CpuFallbacks::default();
 /// assert_eq!(left.iter().count(), 0, "reasons without images are left out");
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LeftToCpu([u64; Reason::NAMES.len()]);
+pub struct CpuFallbacks([u64; Reason::NAMES.len()]);
 
-impl LeftToCpu {
+impl CpuFallbacks {
     /// The names of the reasons, each with its number of images.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         Reason::NAMES.iter().copied().zip(self.0).filter(|(_, images)| *images > 0)
@@ -44,14 +44,14 @@ impl LeftToCpu {
     }
 }
 
-impl AddAssign for LeftToCpu {
+impl AddAssign for CpuFallbacks {
     fn add_assign(&mut self, other: Self) {
         self.0.iter_mut().zip(other.0).for_each(|(sum, images)| *sum += images);
     }
 }
 
 /// Serializes as a map from names to numbers.
-impl Serialize for LeftToCpu {
+impl Serialize for CpuFallbacks {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         self.iter().try_for_each(|(name, images)| map.serialize_entry(name, &images))?;

@@ -31,7 +31,7 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
 }
 
 fn start<H>(name: String, start: impl FnOnce(Builder) -> io::Result<H>) -> Result<H> {
-    start(Builder::new().name(name.clone())).map_err(|source| Error::Thread { name, source })
+    start(Builder::new().name(name.clone())).map_err(|source| Error::Thread { name, source: source.into() })
 }
 
 #[cfg(test)]

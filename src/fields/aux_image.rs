@@ -1,4 +1,4 @@
-//! Further images of a sample: depth, the other image of a stereo pair, the same scene in another resolution.
+//! Auxiliary images of a sample: depth, the other image of a stereo pair, the same scene in another resolution.
 
 use super::mask::Kind;
 use super::{Mask, MaskValues};
@@ -9,7 +9,7 @@ use crate::interpolation::Interpolation;
 use crate::raster::{Image, Rect, Size, check_pixels};
 use std::sync::Arc;
 
-/// A further image of a sample: depth, the other image of a stereo pair, the same scene in another resolution. Operations
+/// An auxiliary image of a sample: depth, the other image of a stereo pair, the same scene in another resolution. Operations
 /// move its pixels as the image's, with a filter of its own if it has one; changes of color, noise, blur and erasing pass
 /// it by. It is never changed, so copies share its memory.
 ///
@@ -17,18 +17,18 @@ use std::sync::Arc;
 /// pixels as the ratio of the sides says, which must be whole; other operations are refused.
 ///
 /// ```
-/// use warpfeed::{fields::FurtherImage, image::Size, ops::Interpolation};
+/// use warpfeed::{fields::AuxImage, image::Size, ops::Interpolation};
 ///
-/// let depth = FurtherImage::gray(Size::new(2, 2), vec![0_u16, 1, 1000, 65_535])?;
+/// let depth = AuxImage::gray(Size::new(2, 2), vec![0_u16, 1, 1000, 65_535])?;
 /// assert_eq!((depth.size(), depth.channels(), depth.interpolation()), (Size::new(2, 2), 1, Some(Interpolation::Nearest)));
-/// let high = FurtherImage::rgb(Size::new(4, 4), &[127; 48])?.with_interpolation(Interpolation::Bicubic);
+/// let high = AuxImage::rgb(Size::new(4, 4), &[127; 48])?.with_interpolation(Interpolation::Bicubic);
 /// assert_eq!((high.channels(), high.planes().len()), (3, 3));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct FurtherImage(Mask);
+pub struct AuxImage(Mask);
 
-impl FurtherImage {
+impl AuxImage {
     /// An image of one channel: a value for each pixel, row by row. Of 16 bits it is moved by the nearest pixel, as values
     /// between those of depth or disparity on both sides of an edge are on neither; of 8 bits by the operations' own
     /// filters, unless [`with_interpolation`](Self::with_interpolation) says otherwise.
@@ -38,7 +38,7 @@ impl FurtherImage {
     pub fn gray(size: Size, values: impl Into<MaskValues>) -> Result<Self> {
         let mask = Mask::new(size, values)?;
         let wide = matches!(mask.planes().first().map(|plane| &**plane), Some(MaskValues::U16(_)));
-        Ok(Self(mask.of_kind(Kind::Further(wide.then_some(Interpolation::Nearest)))))
+        Ok(Self(mask.of_kind(Kind::Aux(wide.then_some(Interpolation::Nearest)))))
     }
 
     /// An image in color: bytes red, green, blue, row by row.
@@ -48,11 +48,11 @@ impl FurtherImage {
     pub fn rgb(size: Size, bytes: &[u8]) -> Result<Self> {
         if size.is_empty() || 3 * size.area_px() != bytes.len() as u64 {
             let expected = format!("three for each of {size} pixels, at least one");
-            return Err(Error::parameter("further image", "bytes", expected, bytes.len()));
+            return Err(Error::parameter("auxiliary image", "bytes", expected, bytes.len()));
         }
         let (pixels, _) = bytes.as_chunks::<3>();
         let plane = |channel: usize| MaskValues::U8(pixels.iter().map(|pixel| pixel[channel]).collect());
-        Ok(Self(Mask::of_planes(size, (0..3).map(plane).collect(), Kind::Further(None), 0)))
+        Ok(Self(Mask::of_planes(size, (0..3).map(plane).collect(), Kind::Aux(None), 0)))
     }
 
     /// An image from a file: a gray PNG of 8 or 16 bits (or fewer) has one channel, all else is in color. An EXIF
@@ -79,7 +79,7 @@ impl FurtherImage {
     /// refuse them.
     #[must_use]
     pub fn with_interpolation(self, interpolation: Interpolation) -> Self {
-        Self(self.0.of_kind(Kind::Further(Some(interpolation))))
+        Self(self.0.of_kind(Kind::Aux(Some(interpolation))))
     }
 
     /// Sets the value outside the image, of all channels. Default: 0.
@@ -103,7 +103,7 @@ impl FurtherImage {
     /// The filter of its own; `None` if it has those of the operations.
     #[must_use]
     pub fn interpolation(&self) -> Option<Interpolation> {
-        if let Kind::Further(interpolation) = self.0.kind() { interpolation } else { None }
+        if let Kind::Aux(interpolation) = self.0.kind() { interpolation } else { None }
     }
 
     /// Number of channels: 1 or 3.

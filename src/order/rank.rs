@@ -2,7 +2,7 @@
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::sampler::Partition;
+use crate::order::Partition;
 use std::num::NonZero;
 use std::str::FromStr;
 
@@ -165,7 +165,7 @@ impl Rank {
         self.partition.world_size()
     }
 
-    /// This rank's part of an epoch, for [`Builder::partition`](crate::Builder::partition).
+    /// This rank's part of an epoch, for [`PipelineBuilder::partition`](crate::PipelineBuilder::partition).
     #[must_use]
     pub const fn partition(self) -> Partition {
         self.partition
@@ -177,7 +177,7 @@ impl Rank {
         Device::Cuda(self.local.rank())
     }
 
-    /// Worker threads for this rank, for [`Builder::threads`](crate::Builder::threads): the processors that this
+    /// Worker threads for this rank, for [`PipelineBuilder::threads`](crate::PipelineBuilder::threads): the processors that this
     /// process may use, divided among the processes of the machine, less one for the training process itself; at least
     /// 1.
     ///

@@ -1,13 +1,20 @@
-//! One image through explicit operations: for replaying a recipe and for comparing with other programs.
+//! One image through explicit operations: for replaying a recipe and for comparing with other programs. The engine here
+//! also runs `Preprocessor`.
 
+pub(crate) mod engine;
+pub(crate) mod field_mover;
+pub(crate) mod opening;
+
+pub use opening::Thumbnail;
+
+use crate::apply::engine::{Engine, FixedRecipe};
+use crate::apply::field_mover::FieldMover;
+use crate::apply::opening::Opening;
 use crate::backend::{OutputForm, PixelForm, RunOptions};
 use crate::decode::{Header, pnm_header};
-use crate::device::{DecodePath, Device};
-use crate::engine::{Engine, FixedRecipe};
+use crate::device::{Device, JpegDecoder};
 use crate::error::Result;
 use crate::fields::Fields;
-use crate::follow::Follower;
-use crate::opening::{Opening, Thumbnail};
 use crate::ops::Op;
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
@@ -15,29 +22,31 @@ use crate::plan::{Plan, Planner, Strategy};
 use crate::raster::{DEFAULT_MAX_PIXELS, Image, Size};
 use crate::tensor::{DType, Layout, Tensor};
 
-/// How [`apply`] works.
-#[derive(Debug, Clone, Copy)]
-pub struct ApplyOptions {
-    /// How the operations are run.
-    pub strategy: Strategy,
-    /// Which pass of a resize comes first.
-    pub pass_order: PassOrder,
-    /// What to do with an EXIF orientation tag.
-    pub orientation: Orientation,
-    /// Decodes a JPEG at a smaller scale whose sides are not below this size: see
-    /// [`Builder::draft`](crate::Builder::draft).
-    pub draft: Option<Size>,
-    /// Begins with a thumbnail of the image: see [`Builder::thumbnail`](crate::Builder::thumbnail). The recipes of a
-    /// pipeline have the thumbnail's operation, and need its draft alone.
-    pub thumbnail: Option<Thumbnail>,
-    /// Takes a truncated JPEG as it is.
-    pub accept_truncated: bool,
-    /// Largest image accepted, in pixels, as stored and at any point of the operations.
-    pub max_pixels: u64,
-    /// Where the operations run. The result comes to host memory in any case.
-    pub device: Device,
-    /// Who decodes where they run on a GPU.
-    pub decode: DecodePath,
+options! {
+    /// How [`apply`] works.
+    #[derive(Debug, Clone, Copy)]
+    pub struct ApplyOptions {
+        /// How the operations are run.
+        pub strategy: Strategy,
+        /// Which pass of a resize comes first.
+        pub pass_order: PassOrder,
+        /// What to do with an EXIF orientation tag.
+        pub orientation: Orientation,
+        /// Decodes a JPEG at a smaller scale whose sides are not below this size: see
+        /// [`PipelineBuilder::draft`](crate::PipelineBuilder::draft).
+        pub draft: Option<Size>,
+        /// Begins with a thumbnail of the image: see [`PipelineBuilder::thumbnail`](crate::PipelineBuilder::thumbnail). The recipes of a
+        /// pipeline have the thumbnail's operation, and need its draft alone.
+        pub thumbnail: Option<Thumbnail>,
+        /// Takes a truncated JPEG as it is.
+        pub accept_truncated: bool,
+        /// Largest image accepted, in pixels, as stored and at any point of the operations.
+        pub max_pixels: u64,
+        /// Where the operations run. The result comes to host memory in any case.
+        pub device: Device,
+        /// Who decodes where they run on a GPU.
+        pub jpeg_decoder: JpegDecoder,
+    }
 }
 
 impl Default for ApplyOptions {
@@ -51,7 +60,7 @@ impl Default for ApplyOptions {
             accept_truncated: false,
             max_pixels: DEFAULT_MAX_PIXELS,
             device: Device::Cpu,
-            decode: DecodePath::Cpu,
+            jpeg_decoder: JpegDecoder::Cpu,
         }
     }
 }
@@ -105,7 +114,7 @@ pub fn apply_with_fields(
     options: &ApplyOptions,
 ) -> Result<(Tensor, Fields)> {
     run(bytes, ops, options, |header, recipe, planner| {
-        Follower::default().follow_stored(fields, header, recipe, planner)
+        FieldMover::default().follow_stored(fields, header, recipe, planner)
     })
 }
 
@@ -138,7 +147,7 @@ fn run<T>(
         None => (DType::U8, Layout::Nhwc),
     };
     let run = RunOptions {
-        decode: options.decode,
+        jpeg_decoder: options.jpeg_decoder,
         accept_truncated: options.accept_truncated,
         batch_size: 1,
         batch_images: 1,

@@ -2,9 +2,9 @@
 //!
 //! As long as the number of ranks stays the same, each rank delivers the positions of its partition from the first on.
 //! When the number changes, all positions that are left, of all partitions together, are numbered anew from 0, in the
-//! order of the epoch. The new ranks share these numbers as they share the positions of a whole epoch. A leg is what
-//! the ranks of one number delivered in between. The positions of a leg are numbers of what the legs before it have
-//! left, so a chain of legs says what is left of the epoch. It has a number for each rank, however many samples there
+//! order of the epoch. The new ranks share these numbers as they share the positions of a whole epoch. A segment is what
+//! the ranks of one number delivered in between. The positions of a segment are numbers of what the segments before it have
+//! left, so a chain of segments says what is left of the epoch. It has a number for each rank, however many samples there
 //! are.
 //!
 //! A row is one position of each rank. The ranks that have delivered least have positions left in the first rows; from
@@ -14,25 +14,25 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The legs of each epoch that has any, by the epoch's number.
-pub(crate) type Legs = BTreeMap<u64, Vec<Leg>>;
+/// The segments of each epoch that has any, by the epoch's number.
+pub(crate) type Segments = BTreeMap<u64, Vec<Segment>>;
 
-/// The legs of epoch `epoch`, first leg first.
-pub(crate) fn legs_of(legs: &Legs, epoch: u64) -> &[Leg] {
-    legs.get(&epoch).map_or(&[], Vec::as_slice)
+/// The segments of epoch `epoch`, first segment first.
+pub(crate) fn segments_of(segments: &Segments, epoch: u64) -> &[Segment] {
+    segments.get(&epoch).map_or(&[], Vec::as_slice)
 }
 
 /// The part of an epoch that the ranks of one number have delivered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Leg {
+pub(crate) struct Segment {
     /// Number of ranks.
     ranks: u32,
     /// Number of positions that each rank has delivered; a single number if all have delivered equally many.
     delivered: Vec<u64>,
 }
 
-impl Leg {
-    /// A leg of as many ranks as there are numbers in `delivered`; `None` if they have delivered nothing.
+impl Segment {
+    /// A segment of as many ranks as there are numbers in `delivered`; `None` if they have delivered nothing.
     pub(crate) fn new(mut delivered: Vec<u64>) -> Option<Self> {
         let ranks = u32::try_from(delivered.len()).ok()?;
         let first = *delivered.first()?;
@@ -42,7 +42,7 @@ impl Leg {
         (delivered != [0]).then_some(Self { ranks, delivered })
     }
 
-    /// A leg of `ranks` ranks that have delivered `each` positions each; `None` if that is nothing.
+    /// A segment of `ranks` ranks that have delivered `each` positions each; `None` if that is nothing.
     pub(crate) fn even(ranks: u32, each: u64) -> Option<Self> {
         (ranks > 0 && each > 0).then(|| Self { ranks, delivered: vec![each] })
     }
@@ -52,7 +52,7 @@ impl Leg {
         self.ranks
     }
 
-    /// Whether there is a number for each rank. A leg from a file may have any.
+    /// Whether there is a number for each rank. A segment from a file may have any.
     pub(crate) fn is_valid(&self) -> bool {
         self.ranks > 0 && (self.delivered.len() == 1 || self.delivered.len() as u64 == u64::from(self.ranks))
     }
@@ -64,14 +64,14 @@ impl Leg {
     }
 }
 
-/// The positions that legs have left of an epoch, numbered from 0 in the order of the epoch.
+/// The positions that segments have left of an epoch, numbered from 0 in the order of the epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rest {
+pub(crate) struct Remaining {
     steps: Vec<Step>,
     len: u64,
 }
 
-/// The positions that one leg has left.
+/// The positions that one segment has left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Step {
     ranks: u64,
@@ -91,20 +91,20 @@ struct Section {
     ranks: u64,
 }
 
-impl Rest {
+impl Remaining {
     /// All of an epoch's `len` positions.
     pub(crate) const fn whole(len: u64) -> Self {
         Self { steps: Vec::new(), len }
     }
 
-    /// The positions that valid legs have left of `len`.
-    pub(crate) fn new(len: u64, legs: &[Leg]) -> Self {
-        legs.iter().fold(Self::whole(len), Self::after)
+    /// The positions that valid segments have left of `len`.
+    pub(crate) fn new(len: u64, segments: &[Segment]) -> Self {
+        segments.iter().fold(Self::whole(len), Self::after)
     }
 
-    fn after(mut self, leg: &Leg) -> Self {
-        let ranks = u64::from(leg.ranks);
-        let (step, delivered) = match leg.delivered[..] {
+    fn after(mut self, segment: &Segment) -> Self {
+        let ranks = u64::from(segment.ranks);
+        let (step, delivered) = match segment.delivered[..] {
             // A rank that is at its end may have one position fewer than the others; then nothing is left.
             [each] => {
                 let sections = vec![Section { row: each, before: 0, ranks }];
@@ -157,7 +157,7 @@ fn sections(delivered: &[u64]) -> Vec<Section> {
 }
 
 impl Step {
-    /// The position before this leg of the one that has number `number` after it.
+    /// The position before this segment of the one that has number `number` after it.
     fn get(&self, number: u64) -> u64 {
         let section = &self.sections[self.sections.partition_point(|section| section.before <= number) - 1];
         let (row, place) = ((number - section.before) / section.ranks, (number - section.before) % section.ranks);
@@ -187,12 +187,12 @@ mod tests {
         }
     }
 
-    /// Legs of ranks that are anywhere between the beginning and the end of their partitions, or one position of
+    /// Segments of ranks that are anywhere between the beginning and the end of their partitions, or one position of
     /// padding after it.
-    fn legs(random: &mut Random, len: u64, worlds: &[u32]) -> Vec<Leg> {
-        let mut legs: Vec<Leg> = Vec::new();
+    fn segments(random: &mut Random, len: u64, worlds: &[u32]) -> Vec<Segment> {
+        let mut segments: Vec<Segment> = Vec::new();
         for &ranks in worlds {
-            let left = Rest::new(len, &legs).len();
+            let left = Remaining::new(len, &segments).len();
             let most = left / u64::from(ranks) + 2;
             let about = random.below(most);
             let delivered = |_| match random.below(4) {
@@ -202,20 +202,20 @@ mod tests {
             };
             let delivered: Vec<u64> = (0..ranks).map(delivered).collect();
             // Another half is left for the ranks that follow.
-            legs.extend(Leg::new(delivered.into_iter().map(|count| count / 2).collect()));
+            segments.extend(Segment::new(delivered.into_iter().map(|count| count / 2).collect()));
         }
-        legs
+        segments
     }
 
-    /// The rank that delivers a position of the epoch, by leg, and its number after the last leg if no rank does.
-    fn deliverer(len: u64, legs: &[Leg], position: u64) -> Result<(usize, u64), u64> {
+    /// The rank that delivers a position of the epoch, by segment, and its number after the last segment if no rank does.
+    fn deliverer(len: u64, segments: &[Segment], position: u64) -> Result<(usize, u64), u64> {
         let (mut left, mut number) = (len, position);
-        for (leg, Leg { ranks, delivered }) in legs.iter().enumerate() {
+        for (segment, Segment { ranks, delivered }) in segments.iter().enumerate() {
             let ranks = u64::from(*ranks);
             let given = |rank: u64| delivered[if delivered.len() == 1 { 0 } else { rank as usize }];
             let given = |rank: u64| given(rank).min((rank..left).step_by(ranks as usize).size_hint().0 as u64);
             if number / ranks < given(number % ranks) {
-                return Ok((leg, number % ranks));
+                return Ok((segment, number % ranks));
             }
             // Those that are left before it, rank by rank.
             let earlier = |rank: u64| (number / ranks + u64::from(rank < number % ranks)).saturating_sub(given(rank));
@@ -231,9 +231,9 @@ mod tests {
         for case in 0..400 {
             let len = random.below(300);
             let worlds: Vec<u32> = (0..case % 5).map(|_| 1 + random.below(9) as u32).collect();
-            let legs = legs(&mut random, len, &worlds);
+            let segments = segments(&mut random, len, &worlds);
             let mut left: Vec<u64> = (0..len).collect();
-            for Leg { ranks, delivered } in &legs {
+            for Segment { ranks, delivered } in &segments {
                 let delivers = |place: usize| {
                     let (rank, row) = (place % *ranks as usize, (place / *ranks as usize) as u64);
                     row < delivered[if delivered.len() == 1 { 0 } else { rank }]
@@ -241,22 +241,22 @@ mod tests {
                 let kept = left.iter().enumerate().filter(|(place, _)| !delivers(*place));
                 left = kept.map(|(_, position)| *position).collect();
             }
-            let rest = Rest::new(len, &legs);
-            assert_eq!((0..rest.len()).map(|number| rest.get(number)).collect::<Vec<_>>(), left, "{legs:?}");
+            let rest = Remaining::new(len, &segments);
+            assert_eq!((0..rest.len()).map(|number| rest.get(number)).collect::<Vec<_>>(), left, "{segments:?}");
         }
     }
 
-    /// Checks that every position is delivered once: by a rank of one leg, or after all of them. `positions`: those
+    /// Checks that every position is delivered once: by a rank of one segment, or after all of them. `positions`: those
     /// that are looked at.
-    fn each_once(len: u64, legs: &[Leg], positions: impl Iterator<Item = u64>) -> (u64, u64) {
-        let rest = Rest::new(len, legs);
+    fn each_once(len: u64, segments: &[Segment], positions: impl Iterator<Item = u64>) -> (u64, u64) {
+        let rest = Remaining::new(len, segments);
         let (mut delivered, mut left) = (0, 0);
         for position in positions {
-            match deliverer(len, legs, position) {
+            match deliverer(len, segments, position) {
                 Ok(_) => delivered += 1,
                 Err(number) => {
-                    assert!(number < rest.len(), "{legs:?}");
-                    assert_eq!(rest.get(number), position, "{legs:?}");
+                    assert!(number < rest.len(), "{segments:?}");
+                    assert_eq!(rest.get(number), position, "{segments:?}");
                     left += 1;
                 }
             }
@@ -270,17 +270,17 @@ mod tests {
     fn of_a_billion_samples_each_is_delivered_once() {
         let (mut random, len) = (Random(9), 1_000_000_007);
         for worlds in WORLDS {
-            let legs = legs(&mut random, len, worlds);
-            let rest = Rest::new(len, &legs);
+            let segments = segments(&mut random, len, worlds);
+            let rest = Remaining::new(len, &segments);
             // Memory depends on the number of ranks, not of samples.
-            let ranks: usize = legs.iter().map(|leg| leg.ranks as usize).sum();
+            let ranks: usize = segments.iter().map(|segment| segment.ranks as usize).sum();
             let numbers = rest.steps.iter().map(|step| step.delivered.len() + step.sections.len());
             assert!(numbers.sum::<usize>() <= 2 * ranks);
             let somewhere: Vec<u64> = (0..300).map(|_| random.below(len - 64)).chain([0, len - 64]).collect();
-            each_once(len, &legs, somewhere.into_iter().flat_map(|first| first..first + 64));
+            each_once(len, &segments, somewhere.into_iter().flat_map(|first| first..first + 64));
             let numbers: Vec<u64> = (0..300).map(|_| random.below(rest.len())).chain([0, rest.len() - 1]).collect();
             for number in numbers {
-                assert_eq!(deliverer(len, &legs, rest.get(number)), Err(number), "{legs:?}");
+                assert_eq!(deliverer(len, &segments, rest.get(number)), Err(number), "{segments:?}");
             }
         }
     }
@@ -289,9 +289,9 @@ mod tests {
     fn every_single_position_is_delivered_once() {
         let (mut random, len) = (Random(3), 20_011);
         for worlds in WORLDS {
-            let legs = legs(&mut random, len, worlds);
-            let left = Rest::new(len, &legs).len();
-            assert_eq!(each_once(len, &legs, 0..len), (len - left, left), "{legs:?}");
+            let segments = segments(&mut random, len, worlds);
+            let left = Remaining::new(len, &segments).len();
+            assert_eq!(each_once(len, &segments, 0..len), (len - left, left), "{segments:?}");
         }
     }
 
@@ -299,16 +299,16 @@ mod tests {
     #[ignore = "a billion positions take minutes: cargo test --lib every_position_of_a_billion -- --ignored"]
     fn every_position_of_a_billion_is_delivered_once() {
         let (mut random, len) = (Random(3), 1_000_000_007);
-        let legs = legs(&mut random, len, &[2, 1, 3, 8]);
-        let left = Rest::new(len, &legs).len();
-        assert_eq!(each_once(len, &legs, 0..len), (len - left, left), "{legs:?}");
+        let segments = segments(&mut random, len, &[2, 1, 3, 8]);
+        let left = Remaining::new(len, &segments).len();
+        assert_eq!(each_once(len, &segments, 0..len), (len - left, left), "{segments:?}");
     }
 
     #[test]
     fn a_leg_that_is_written_has_a_number_for_each_rank() {
-        assert_eq!(Leg::new(vec![0, 0]), None);
-        assert_eq!(Leg::new(vec![4, 4]), Leg::even(2, 4));
-        let text = serde_json::to_string(&Leg::new(vec![4, 3])).unwrap();
+        assert_eq!(Segment::new(vec![0, 0]), None);
+        assert_eq!(Segment::new(vec![4, 4]), Segment::even(2, 4));
+        let text = serde_json::to_string(&Segment::new(vec![4, 3])).unwrap();
         assert_eq!(text, r#"{"ranks":2,"delivered":[4,3]}"#);
         for (text, is_valid) in [
             (r#"{"ranks":2,"delivered":[4,3]}"#, true),
@@ -317,10 +317,10 @@ mod tests {
             (r#"{"ranks":0,"delivered":[]}"#, false),
             (r#"{"ranks":3,"delivered":[4,3]}"#, false),
         ] {
-            let leg: Leg = serde_json::from_str(text).unwrap();
-            assert_eq!(leg.is_valid(), is_valid, "{text}");
+            let segment: Segment = serde_json::from_str(text).unwrap();
+            assert_eq!(segment.is_valid(), is_valid, "{text}");
             if is_valid {
-                let rest = Rest::new(10, std::slice::from_ref(&leg));
+                let rest = Remaining::new(10, std::slice::from_ref(&segment));
                 (0..rest.len()).for_each(|number| assert!(rest.get(number) < 10));
             }
         }
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn batches_are_numbered_after_those_of_the_rank_that_had_most() {
-        assert_eq!(Leg::new(vec![8, 12, 7]).unwrap().batches(4), 9);
-        assert_eq!(Leg::even(2, 5).unwrap().batches(4), 4);
+        assert_eq!(Segment::new(vec![8, 12, 7]).unwrap().batches(4), 9);
+        assert_eq!(Segment::even(2, 5).unwrap().batches(4), 4);
     }
 }

@@ -1,10 +1,10 @@
 //! Moves the fields of a sample through the recipe of its image.
 
+use crate::apply::opening::Stored;
 use crate::backend::masks::MaskRunner;
 use crate::decode::Header;
 use crate::error::Result;
-use crate::fields::{DroppedObjects, Field, Fields, FurtherImage, Mask};
-use crate::opening::Stored;
+use crate::fields::{AuxImage, DroppedObjects, Field, Fields, Mask};
 use crate::ops::{Op, ops_on_mask};
 use crate::plan::{Plan, Planner, Strategy};
 use crate::raster::Size;
@@ -12,12 +12,12 @@ use std::borrow::Cow;
 
 /// Memory for masks on their way through recipes, kept from one sample to the next.
 #[derive(Default)]
-pub(crate) struct Follower {
+pub(crate) struct FieldMover {
     masks: MaskRunner,
     dropped: DroppedObjects,
 }
 
-impl Follower {
+impl FieldMover {
     /// Number of objects dropped since the last call, by rule.
     pub(crate) fn take_dropped(&mut self) -> DroppedObjects {
         std::mem::take(&mut self.dropped)
@@ -69,7 +69,7 @@ impl Follower {
     ///
     /// # Errors
     /// As of [`follow`](Self::follow).
-    pub(crate) fn follow_but_masks(
+    pub(crate) fn move_except_masks(
         &mut self,
         fields: Fields,
         stored: Size,
@@ -119,7 +119,7 @@ impl Follower {
             match field {
                 Field::Mask(mask) => *mask = self.move_mask(mask, stored, recipe, planner)?,
                 Field::Image(image) => {
-                    *image = FurtherImage::of_moved(self.move_mask(image.as_mask(), stored, recipe, planner)?);
+                    *image = AuxImage::of_moved(self.move_mask(image.as_mask(), stored, recipe, planner)?);
                 }
                 Field::Boxes(_) | Field::KeyPoints(_) | Field::Integers(_) | Field::Floats(_) => {}
             }
@@ -127,7 +127,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The planes of a mask or of a further image after a recipe on an image of size `stored`.
+    /// The planes of a mask or of an auxiliary image after a recipe on an image of size `stored`.
     fn move_mask(&mut self, mask: &Mask, stored: Size, recipe: &[Op], planner: &Planner) -> Result<Mask> {
         let ops = ops_on_mask(mask, stored, recipe)?;
         if ops.is_empty() { Ok(mask.clone()) } else { self.masks.run(mask, &plan_of_mask(&ops, mask.size(), planner)?) }

@@ -1,8 +1,8 @@
 //! Contact sheets and PNG files.
 
-use crate::atomic;
 use crate::encode::{ChromaSampling, JpegOptions, encode_jpeg, encode_png};
 use crate::error::{Error, Result};
+use crate::os::atomic;
 use crate::raster::{Image, Size};
 use std::io::Write as _;
 use std::path::Path;

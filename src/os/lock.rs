@@ -5,9 +5,9 @@
 //! whole process's, and is lost when the process closes any of its descriptors of the file. So all locks of a process are
 //! in a list, and a file that this process has locked is not opened again.
 
-use crate::atomic;
 use crate::error::{Error, Result};
-use crate::file;
+use crate::os::atomic;
+use crate::os::file;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};

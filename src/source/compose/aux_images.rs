@@ -1,10 +1,10 @@
-//! Further images in folders beside the images': depth maps, the other images of stereo pairs.
+//! Auxiliary images in folders beside the images': depth maps, the other images of stereo pairs.
 
 use crate::error::{Error, Result};
-use crate::fields::{Field, FurtherImage};
+use crate::fields::{AuxImage, Field};
 use crate::interpolation::Interpolation;
 use crate::raster::DEFAULT_MAX_PIXELS;
-use crate::source::{MAX_ENCODED_BYTES, Sample, Source, Want, as_in, path_from_bytes, read_limited};
+use crate::source::{MAX_ENCODED_BYTES, ReadRequest, Sample, Source, as_in, path_from_bytes, read_limited};
 use crate::targets;
 use std::borrow::Cow;
 use std::io;
@@ -12,23 +12,23 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Endings that further images may have, if they have not their image's.
+/// Endings that auxiliary images may have, if they have not their image's.
 const ENDINGS: [&str; 6] = ["png", "jpg", "jpeg", "webp", "pgm", "ppm"];
 
-/// A folder of further images, which have the names of the images in another folder: `depth/a/1.png` for `left/a/1.jpg`.
+/// A folder of auxiliary images, which have the names of the images in another folder: `depth/a/1.png` for `left/a/1.jpg`.
 ///
 /// ```
-/// use warpfeed::{ops::Interpolation, source::FurtherFolder};
+/// use warpfeed::{ops::Interpolation, source::AuxFolder};
 ///
-/// let right = FurtherFolder::new("right", "scenes/right").interpolation(Interpolation::Bicubic);
-/// assert_eq!("right=scenes/right,bicubic".parse::<FurtherFolder>()?, right);
+/// let right = AuxFolder::new("right", "scenes/right").interpolation(Interpolation::Bicubic);
+/// assert_eq!("right=scenes/right,bicubic".parse::<AuxFolder>()?, right);
 /// // Cityscapes: disparity/a_disparity.png for leftImg8bit/a_leftImg8bit.png.
-/// let disparity = FurtherFolder::new("disparity", "disparity").suffixes("_leftImg8bit", "_disparity");
-/// assert_eq!("disparity=disparity,_leftImg8bit:_disparity".parse::<FurtherFolder>()?, disparity);
+/// let disparity = AuxFolder::new("disparity", "disparity").suffixes("_leftImg8bit", "_disparity");
+/// assert_eq!("disparity=disparity,_leftImg8bit:_disparity".parse::<AuxFolder>()?, disparity);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FurtherFolder {
+pub struct AuxFolder {
     field: String,
     folder: PathBuf,
     image_suffix: String,
@@ -37,7 +37,7 @@ pub struct FurtherFolder {
     fill: u16,
 }
 
-impl FurtherFolder {
+impl AuxFolder {
     /// The field's name, and the folder of its images.
     pub fn new(field: impl Into<String>, folder: impl Into<PathBuf>) -> Self {
         let (image_suffix, suffix) = (String::new(), String::new());
@@ -50,14 +50,14 @@ impl FurtherFolder {
         &self.folder
     }
 
-    /// Sets what images' names end in before their ending, and what the names of further images have in its place.
+    /// Sets what images' names end in before their ending, and what the names of auxiliary images have in its place.
     /// Default: nothing.
     #[must_use]
     pub fn suffixes(self, image: impl Into<String>, further: impl Into<String>) -> Self {
         Self { image_suffix: image.into(), suffix: further.into(), ..self }
     }
 
-    /// Sets the filter that moves the images ([`FurtherImage::with_interpolation`]). Default: the operations' own, and the
+    /// Sets the filter that moves the images ([`AuxImage::with_interpolation`]). Default: the operations' own, and the
     /// nearest pixel for 16 bits.
     #[must_use]
     pub fn interpolation(self, interpolation: Interpolation) -> Self {
@@ -80,7 +80,7 @@ impl FurtherFolder {
     }
 
     /// Reads the image beside `image`.
-    fn read(&self, root: &Path, image: &Path) -> Result<FurtherImage> {
+    fn read(&self, root: &Path, image: &Path) -> Result<AuxImage> {
         let wrong = |place: &Path, message: &str| {
             let message = format!("{}, beside {}: {message}", place.display(), image.display());
             targets::wrong(Some(&self.field), message)
@@ -99,7 +99,7 @@ impl FurtherFolder {
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => continue,
                 bytes => bytes?,
             };
-            let found = FurtherImage::from_encoded(&bytes, DEFAULT_MAX_PIXELS);
+            let found = AuxImage::from_encoded(&bytes, DEFAULT_MAX_PIXELS);
             let found = found.map_err(|error| wrong(&path, &error.to_string()))?.with_fill(self.fill);
             return Ok(match self.interpolation {
                 Some(interpolation) => found.with_interpolation(interpolation),
@@ -110,7 +110,7 @@ impl FurtherFolder {
     }
 }
 
-impl FromStr for FurtherFolder {
+impl FromStr for AuxFolder {
     type Err = Error;
 
     /// Reads the command's form: `depth=scenes/depth`, then, after commas, a filter (`nearest`, `bilinear`, `bicubic`,
@@ -130,23 +130,23 @@ impl FromStr for FurtherFolder {
         };
         let expected =
             "NAME=FOLDER, and after commas a filter, or two suffixes with a colon: depth=scenes/depth,nearest";
-        parse().ok_or_else(|| Error::parameter("open", "beside", expected, text))
+        parse().ok_or_else(|| Error::parameter("open", "aux", expected, text))
     }
 }
 
-/// A source of image files with further images in folders beside theirs. Made by
-/// [`Compose::beside`](super::Compose::beside).
+/// A source of image files with auxiliary images in folders beside theirs. Made by
+/// [`SourceExt::aux_images`](super::SourceExt::aux_images).
 pub struct WithImages {
     source: Arc<dyn Source>,
     root: PathBuf,
-    folders: Vec<FurtherFolder>,
+    folders: Vec<AuxFolder>,
 }
 
 impl WithImages {
-    pub(super) fn new(source: Arc<dyn Source>, root: PathBuf, folders: Vec<FurtherFolder>) -> Result<Self> {
-        for (i, FurtherFolder { field, folder, .. }) in folders.iter().enumerate() {
+    pub(super) fn new(source: Arc<dyn Source>, root: PathBuf, folders: Vec<AuxFolder>) -> Result<Self> {
+        for (i, AuxFolder { field, folder, .. }) in folders.iter().enumerate() {
             if folders[..i].iter().any(|other| other.field == *field) {
-                return Err(Error::parameter("beside", "folders", "each field once", field));
+                return Err(Error::parameter("aux_images", "folders", "each field once", field));
             }
             if !folder.is_dir() {
                 let missing = io::Error::new(io::ErrorKind::NotFound, "there is no such folder");
@@ -156,7 +156,7 @@ impl WithImages {
         Ok(Self { source, root, folders })
     }
 
-    fn of_field(&self, field: &str) -> Option<&FurtherFolder> {
+    fn of_field(&self, field: &str) -> Option<&AuxFolder> {
         self.folders.iter().find(|folder| folder.field == field)
     }
 }
@@ -165,7 +165,7 @@ impl Source for WithImages {
     // Fields do not decide which samples come, so the fingerprint is the source's.
     as_in!(|self| self.source; len prefetch ahead_bytes label name classes skipped fingerprint);
 
-    fn read<'a>(&'a self, index: u64, want: &Want<'_>, sample: &mut Sample<'a>) -> Result<()> {
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let (own, others): (Vec<String>, Vec<String>) =
             want.fields.iter().cloned().partition(|name| self.of_field(name).is_some());
         let rest = want.and_fields(&others);
@@ -204,7 +204,7 @@ impl std::fmt::Debug for WithImages {
 mod tests {
     use super::*;
     use crate::raster::Size;
-    use crate::source::{Compose, ImageFolder};
+    use crate::source::{ImageFolder, SourceExt};
     use std::fs;
 
     fn write(path: &Path, bytes: &[u8]) {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     fn png(value: u16) -> Vec<u8> {
-        FurtherImage::gray(Size::new(2, 2), vec![value; 4]).unwrap().to_png().unwrap()
+        AuxImage::gray(Size::new(2, 2), vec![value; 4]).unwrap().to_png().unwrap()
     }
 
     #[test]
@@ -228,13 +228,13 @@ mod tests {
         // The image's own ending comes first.
         write(&path("depth/a/1_d.jpg"), &png(101));
         write(&path("depth/b/1_d.png"), b"no PNG");
-        let depth = FurtherFolder::new("depth", path("depth")).suffixes("_left", "_d").fill(7);
-        let open = |folders: Vec<FurtherFolder>| ImageFolder::open(path("left")).unwrap().beside(path("left"), folders);
+        let depth = AuxFolder::new("depth", path("depth")).suffixes("_left", "_d").fill(7);
+        let open = |folders: Vec<AuxFolder>| ImageFolder::open(path("left")).unwrap().aux_images(path("left"), folders);
         let source = open(vec![depth.clone()]).unwrap();
         let names = ["depth".to_owned()];
         let read = |source: &WithImages, index| {
             let mut sample = Sample::default();
-            source.read(index, &Want::IMAGE.without_image().and_fields(&names), &mut sample)?;
+            source.read(index, &ReadRequest::IMAGE.without_image().and_fields(&names), &mut sample)?;
             let fields = sample.take_fields();
             let Some(Field::Image(image)) = fields.get("depth") else { panic!("{fields:?}") };
             let crate::fields::MaskValues::U16(values) = &*image.planes()[0] else { panic!("{image:?}") };
@@ -251,15 +251,15 @@ mod tests {
         let other = open(vec![depth.clone().suffixes("_x", "_d")]).unwrap();
         assert!(read(&other, 0).unwrap_err().to_string().contains("\"_x\""));
         assert!(open(vec![depth.clone(), depth]).unwrap_err().to_string().contains("each field once"));
-        assert!(open(vec![FurtherFolder::new("depth", path("none"))]).unwrap_err().to_string().contains("none"));
+        assert!(open(vec![AuxFolder::new("depth", path("none"))]).unwrap_err().to_string().contains("none"));
     }
 
     #[test]
     fn the_commands_form_is_read() {
-        let all = "d=a/b,_l:_d,bicubic".parse::<FurtherFolder>().unwrap();
-        assert_eq!(all, FurtherFolder::new("d", "a/b").suffixes("_l", "_d").interpolation(Interpolation::Bicubic));
+        let all = "d=a/b,_l:_d,bicubic".parse::<AuxFolder>().unwrap();
+        assert_eq!(all, AuxFolder::new("d", "a/b").suffixes("_l", "_d").interpolation(Interpolation::Bicubic));
         for wrong in ["", "depth", "=a", "d=", "d=a,cubic", "d=a,"] {
-            assert!(wrong.parse::<FurtherFolder>().unwrap_err().is_parameter(), "{wrong}");
+            assert!(wrong.parse::<AuxFolder>().unwrap_err().is_parameter(), "{wrong}");
         }
     }
 }

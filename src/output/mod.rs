@@ -1,0 +1,4 @@
+//! Files for people and other programs: contact sheets, PNG and NumPy files.
+
+pub(crate) mod npy;
+pub(crate) mod sheet;
