@@ -1,8 +1,5 @@
-//! The experiments of `warpfeed bench`, on images in memory: `cargo bench --bench experiments -- augment-load`.
-//!
-//! The command runs the same experiments over folders and writes reports; docs/experiments.md says what each of them
-//! asks. `peers` reports the file that `WARPFEED_PEERS` names, made by `benches/peers/run --out`; it is skipped if the
-//! variable is not set.
+//! The experiments of `warpfeed bench` (docs/experiments.md) on images in memory:
+//! `cargo bench --bench experiments -- augment-load`. `peers` reads `WARPFEED_PEERS`.
 
 mod common;
 

@@ -1,8 +1,5 @@
-//! Each operation on one thread, through `apply`. Every figure includes decoding; the first one (`[]`) is decoding
-//! alone.
-//!
-//! `sequential` decodes the whole image and computes every pixel of the result; `fused` computes only the needed
-//! pixels.
+//! Each operation on one thread, including decoding; `[]` is decoding alone. `sequential` computes whole images,
+//! `fused` only the needed pixels.
 
 mod common;
 

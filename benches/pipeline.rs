@@ -1,4 +1,4 @@
-//! Whole epochs over images in memory: presets, loads and strategies, on one thread and on all.
+//! Whole epochs over images in memory, on one thread and on all.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Latency of a call in serving: with one image and with eight, on one thread and on all.
+//! Latency of a call in serving, with one image and with eight.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! DINO's ten views of each image from one decoding, beside ten pipelines of one view each, on one thread.
+//! DINO's ten views of each image from one decoding, compared with ten pipelines.
 
 mod common;
 

@@ -1,5 +1,4 @@
-//! Compiles kernels/*.cu for the host in one translation unit, with a registry of the `__global__` functions, and with
-//! a call before each access to memory.
+//! Compiles kernels/*.cu for the host, with a registry and a call before each memory access.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

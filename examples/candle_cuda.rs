@@ -1,10 +1,8 @@
-//! Shows on a GPU that candle gets the batches that the pipeline has made, and trains a small network on them:
+//! Shows on a GPU that candle gets the pipeline's batches, and trains a small network on them:
 //! `candle_cuda [--cpu] [--batches N] [--pinned N] [--steps N] [DIR]`, with the feature `candle-cuda`.
 //!
-//! Batches are made on the GPU, which candle takes over, and on the CPU. candle has work queued when it gets one, copies it
-//! after that work, and gives its memory up before the work is done. The copy must be, bit for bit, what a pipeline on the
-//! CPU makes. DIR is a folder of class folders; without it the program makes images of four classes. `--cpu` runs the same
-//! on candle's CPU.
+//! candle copies each batch after queued work, and drops it before the work is done. The copy must equal the CPU's
+//! batch. DIR is a folder of class folders. `--cpu` uses candle's CPU.
 
 use candle_core::{DType as CandleType, Device, Tensor, WithDType};
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Linear, Module, Optimizer, VarBuilder, VarMap, conv2d, linear, loss};
@@ -24,12 +22,12 @@ use warpfeed_bench::synth::{SynthSettings, write_folder};
 const HELD: usize = 20;
 /// Side of the matrices whose products candle has queued.
 const WORK: usize = 2048;
-/// How long candle is busy before it reads a batch.
+/// Time that candle is busy before it reads a batch.
 const WORK_MS: f64 = 2.0;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Where batches are made.
+/// Device that makes batches.
 #[derive(Clone, Copy)]
 enum Maker {
     Gpu(JpegDecoder),
@@ -90,7 +88,7 @@ fn expected(source: &Arc<dyn Source>, form: Form) -> Outcome<Vec<u64>> {
     pipeline.epoch(0).map(|batch| Ok(digest(batch?.images().as_bytes()?))).collect()
 }
 
-/// The digest of what candle has.
+/// The digest of candle's tensor.
 fn digest_of(tensor: &Tensor) -> Outcome<u64> {
     fn bytes<T: WithDType, const N: usize>(tensor: &Tensor, of: fn(T) -> [u8; N]) -> candle_core::Result<Vec<u8>> {
         Ok(tensor.flatten_all()?.to_vec1::<T>()?.into_iter().flat_map(of).collect())
@@ -131,7 +129,7 @@ impl Work {
     }
 }
 
-/// Hands the batches over and compares what candle has then. Returns the number of those that differ.
+/// Hands the batches over and compares candle's tensors. Returns the number of those that differ.
 fn compare(source: &Arc<dyn Source>, form: Form, maker: Maker, device: &Device, expected: &[u64]) -> Outcome<usize> {
     let pipeline = maker.set(recipe(source, form)?).build()?;
     let mut work = if device.is_cpu() { None } else { Some(Work::new(device)?) };
@@ -175,7 +173,7 @@ fn compare(source: &Arc<dyn Source>, form: Form, maker: Maker, device: &Device, 
     Ok(wrong.len() + expected.len().abs_diff(number))
 }
 
-/// Three convolutions, each of which halves the sides, and a linear layer over the means of the remaining pixels.
+/// Three convolutions, each halving the sides, and a linear layer over the means of the remaining pixels.
 struct Cnn {
     convolutions: [Conv2d; 3],
     head: Linear,
@@ -263,7 +261,7 @@ fn run() -> Outcome {
     };
     let folder = ImageFolder::open(folder)?;
     if !on_cpu {
-        // Without a device this says what is missing.
+        // Without a device this names the missing part.
         let builder = Pipeline::builder(folder.clone()).transform(CenterCrop::new(32));
         println!("{}", builder.device(warpfeed::Device::Cuda(0)).build()?.device_name());
     }

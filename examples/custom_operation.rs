@@ -1,4 +1,4 @@
-//! Custom transforms: salt noise in code of its own, and a jigger composed of the crate's operations.
+//! Custom transforms: salt noise in its own code, and a jigger composed of the crate's operations.
 
 use warpfeed::ops::Resize;
 use warpfeed::{
@@ -10,7 +10,7 @@ use warpfeed::{
 
 /// Turns single pixels white.
 struct Salt {
-    /// Most grains, as a share of the pixels.
+    /// Largest number of grains, as a share of the pixels.
     most: f64,
 }
 

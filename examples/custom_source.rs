@@ -1,4 +1,4 @@
-//! A custom source: many images packed into one block of memory, as if from one large file.
+//! A custom source: many images packed into one block of memory.
 
 use std::borrow::Cow;
 use std::ops::Range;

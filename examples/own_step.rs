@@ -1,4 +1,4 @@
-//! Measures your own training step: how much of an epoch is training, and how much is waiting for batches?
+//! Measures how much of an epoch your own training step takes, and how much is waiting.
 
 use std::time::{Duration, Instant};
 use warpfeed::ops::random_resized_crop;

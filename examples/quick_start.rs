@@ -1,5 +1,4 @@
-//! Batches for training: `quick_start [DIR]`. DIR is a folder of class folders. Without it the program makes a few
-//! images.
+//! Batches for training: `quick_start [DIR]`, with a folder of class folders, or a few made images.
 
 use warpfeed::ops::random_resized_crop;
 use warpfeed::ops::repeat;

@@ -1,5 +1,4 @@
-//! Several processes share an epoch, as in training on several GPUs: `mpirun -n 4 target/release/examples/ranks`, or
-//! the same under torchrun or srun. A process that is started alone is the only rank.
+//! Several processes share an epoch: `mpirun -n 4 target/release/examples/ranks`, or with torchrun or srun.
 
 use warpfeed::ops::random_resized_crop;
 use warpfeed::{Device, Pipeline, Rank, Result, image::Size, source::DecodedImages};

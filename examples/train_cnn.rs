@@ -1,7 +1,5 @@
-//! Trains a small network with candle, straight from the pipeline: `train_cnn [DIR]`, with feature `candle`.
-//!
-//! It runs on a GPU if there is one and the feature `candle-cuda` is on, otherwise on the CPU. DIR is a folder of class
-//! folders; without it the program makes images of four classes.
+//! Trains a small network with candle: `train_cnn [DIR]`, with feature `candle`, or on a GPU with `candle-cuda`. DIR is
+//! a folder of class folders; without it the program makes images.
 
 use candle_core::{D, DType as CandleType, Device, Tensor};
 use candle_nn::{AdamW, Conv2d, Conv2dConfig, Linear, Module, Optimizer, VarBuilder, VarMap, conv2d, linear, loss};
@@ -15,7 +13,7 @@ use warpfeed_bench::synth::{SynthSettings, write_folder};
 const SIDE_PX: u32 = 64;
 const EPOCHS: u64 = 8;
 
-/// Three convolutions, each of which halves the sides, and a linear layer over the remaining pixels.
+/// Three convolutions, each halving the sides, and a linear layer over the remaining pixels.
 struct Cnn {
     convolutions: [Conv2d; 3],
     head: Linear,

@@ -1,14 +1,12 @@
 //! Trains a small detector with candle on the CPU, and prints its mAP@0.5: `train_detector [DIR] [--short]`, with the
 //! feature `candle`.
 //!
-//! DIR has the folders `train` and `valid`, each with `images` and COCO's `annotations.json`. The program makes them if
-//! they are not there, as `warpfeed synth --detection` does. With `--short` it makes few images and trains 16 steps.
+//! DIR has the folders `train` and `valid`, each with `images` and COCO's `annotations.json`, which the program makes
+//! if necessary; `--short` makes few and trains 16 steps. Set `RAYON_NUM_THREADS=1`, because candle's threads do not
+//! sleep.
 //!
-//! Set `RAYON_NUM_THREADS=1`: candle's threads wait for one another without sleeping, and this network is too small to
-//! gain by them. On an AMD EPYC, making the images and training took 138 CPU seconds and reached an mAP@0.5 of 0.768.
-//!
-//! The detector has no anchors: each cell of 8 x 8 pixels says how much it is the center of an object of each class
-//! (CenterNet, arXiv:1904.07850), and how far the sides of its object are away (FCOS, arXiv:1904.01355).
+//! Each cell of 8 x 8 pixels predicts how much it is the center of an object of each class (CenterNet,
+//! arXiv:1904.07850), and the distances to the sides of its object (FCOS, arXiv:1904.01355).
 
 mod training;
 
@@ -26,7 +24,7 @@ const SIDE_PX: u32 = 112;
 const CELL_PX: f32 = 8.0;
 /// Cells of a row of the image.
 const CELLS: usize = 14;
-/// Color of what is not the image.
+/// Color of pixels outside of the image.
 const GRAY: [u8; 3] = [114; 3];
 const BATCH: usize = 8;
 /// Width of the bell around an object's center, as a share of the object's sides.
@@ -38,7 +36,7 @@ const LEAST_BELL: f32 = 0.3;
 struct Backbone {
     /// To a half, a quarter and an eighth of the sides.
     down: [Convolution; 4],
-    /// Each adds to what it sees.
+    /// Convolutions that each add to their input.
     deep: [Convolution; 4],
 }
 
@@ -102,7 +100,7 @@ struct Object {
     score: f32,
 }
 
-/// What a batch's cells should say.
+/// The values that a batch's cells should have.
 struct Goal {
     /// Nearness of a cell to the center of an object of each class, 0 to 1: `[classes, N * cells]`.
     scores: Vec<f32>,
@@ -212,8 +210,8 @@ fn found(scores: &Tensor, sides: &Tensor) -> candle_core::Result<Vec<Object>> {
     Ok(objects)
 }
 
-/// Average precision of one class at an IoU of 0.5, as Pascal VOC has it since 2010: the area under the precision, each
-/// value of which is the best at this recall or a higher one.
+/// Average precision of one class at an IoU of 0.5, as in Pascal VOC since 2010: the area under the curve of the best
+/// precision at each recall or a higher one.
 fn average_precision(found: &[Object], truth: &[Object], class: usize) -> f64 {
     let mut found: Vec<&Object> = found.iter().filter(|object| object.class == class).collect();
     found.sort_by(|a, b| b.score.total_cmp(&a.score));

@@ -1,11 +1,9 @@
-//! A training loop to copy. It trains with MixUp and CutMix and validates, with candle, writes checkpoints, and
-//! continues after an interruption: `train_resume RUN [BATCHES]`, with feature `candle`. `train_resume RUN look STEP`
-//! writes the images of a step, as the network has seen them, into RUN/step-STEP.
+//! A training loop to copy: `train_resume RUN [BATCHES]`, with feature `candle`. It trains with MixUp and CutMix,
+//! validates, writes checkpoints, and continues after an interruption with the next image. `train_resume RUN look STEP`
+//! writes the images of a step into RUN/step-STEP.
 //!
-//! RUN is a folder for the checkpoint, and here also for the images, which the program makes. It trains on at most
-//! BATCHES batches, as if it were killed then. Started again, it continues with the very next image, and ends with the
-//! weights of an uninterrupted training. After each epoch it prints its speed, whether the step waited for the
-//! pipeline, and the step with the largest loss.
+//! RUN is a folder for the checkpoint and for images that the program makes. After BATCHES batches the program stops as
+//! if killed.
 
 use candle_core::{D, DType as CandleType, Device, Tensor};
 use candle_nn::{Conv2d, Conv2dConfig, Linear, Module, Optimizer, SGD, VarBuilder, VarMap, conv2d, linear, ops};
@@ -26,7 +24,7 @@ const EPOCHS: u64 = 3;
 /// Number of batches from one checkpoint to the next.
 const CHECKPOINT: u64 = 4;
 
-/// Two convolutions, each of which halves the sides, and a linear layer over the remaining pixels.
+/// Two convolutions, each halving the sides, and a linear layer over the remaining pixels.
 struct Network {
     convolutions: [Conv2d; 2],
     head: Linear,
@@ -51,7 +49,7 @@ impl Module for Network {
     }
 }
 
-/// Contents of the checkpoint file, beside the weights.
+/// Contents of the checkpoint file, besides the weights.
 #[derive(Serialize, Deserialize)]
 struct Checkpoint {
     /// State of the epoch.

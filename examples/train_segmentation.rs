@@ -1,19 +1,10 @@
 //! Trains a small segmentation network with candle on the CPU, and prints its mean IoU:
 //! `train_segmentation [DIR] [--short]`, with the feature `candle`.
 //!
-//! DIR has the folders `train` and `valid`, each with `images` and COCO's `annotations.json`. The program makes them if
-//! they are not there, as `warpfeed synth --detection` does. With `--short` it makes few images and trains 6 steps.
-//!
-//! Set `RAYON_NUM_THREADS=1`: candle's threads wait for one another without sleeping, and this network is too small to
-//! gain by them. Instead two networks with the same weights each take a batch in a step. With glibc,
-//! `MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=4294967296` leaves the memory of large
-//! tensors to the next ones: steps take a quarter less time, as the system need not clear so many pages.
-//!
-//! On two cores of an AMD EPYC that other programs used too, making the images and training took 31 minutes and 53 CPU
-//! minutes, and reached a mean IoU of 0.812.
-//!
-//! Images come as in torchvision's segmentation references: a random scale, mirrors, and a crop of a fixed size for
-//! training; one scale and the whole image for the evaluation, with the images of a batch padded to one size.
+//! DIR has the folders `train` and `valid`, each with `images` and COCO's `annotations.json`, which the program makes
+//! if necessary; `--short` makes few and trains 6 steps. Set `RAYON_NUM_THREADS=1`, because candle's threads do not
+//! sleep; two networks with the same weights each take a batch in a step instead. With glibc,
+//! `MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=4294967296` makes steps faster.
 
 mod training;
 // Not a part of `training`, as the detector does not use it.
@@ -64,7 +55,7 @@ impl Up {
     }
 }
 
-/// Convolutions of which each adds to what it sees.
+/// Convolutions that each add to their input.
 struct Residual(Vec<Convolution>);
 
 impl Residual {

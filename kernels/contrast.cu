@@ -40,7 +40,7 @@ __device__ inline void contrast_table(const Launch& launch) {
     const ContrastSample& sample = static_cast<const ContrastSample*>(launch.samples)[blockIdx.z];
     const uint32_t byte = threadIdx.y * blockDim.x + threadIdx.x;
     // The mean, halves rounded up. The reference's doubles round to the same number, because a mean plus a half that is
-    // no whole number is at least 2^-33 from the next whole number.
+    // not a whole number is at least 2^-33 from the next whole number.
     const uint64_t pixels = static_cast<uint64_t>(sample.width) * sample.height;
     const uint64_t mean = (2 * *sample.luma_sum + pixels) / (2 * pixels);
     sample.table[byte] = static_cast<uint8_t>(blend(static_cast<uint32_t>(mean), byte, sample.factor));

@@ -1,9 +1,8 @@
 // field_store: writes a mask that was moved as an image of 3 bytes a pixel to its place in the batch.
 //
-// Inputs: one FieldStoreSample per image (descriptors.cuh): a complete image.
-// Output: planes of bytes or 16-bit numbers. What the place has beside and below the image becomes the fill.
-// Grid: one pixel of the place per thread (grid.cuh).
-// Reference: src/fields/carried.rs; byte for byte.
+// Inputs: one FieldStoreSample per image (descriptors.cuh): a complete image. Output: planes of bytes or 16-bit
+// numbers. The place to the right of and below the image gets the fill. Grid: one pixel of the place per thread
+// (grid.cuh). Reference: src/fields/carried.rs; byte for byte.
 
 #include "grid.cuh"
 

@@ -55,7 +55,7 @@ __device__ inline int pairs(int weights) {
     return (weights + 1) / 2;
 }
 
-// The number of weights for each output that are copied, of which the last may be zeros; 0 if there are too many.
+// The number of weights for each output that are copied; the last ones may be zeros; 0 if there are too many.
 __device__ inline int copied(const Axis& axis) {
     return axis.most > kWeights ? 0 : 2 * pairs(larger<int>(axis.most, 1));
 }

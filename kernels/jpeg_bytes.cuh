@@ -144,7 +144,7 @@ __device__ inline uint32_t place_after(const JpegImage& image, uint32_t byte) {
 // The bit with stuffed zeros and markers that is this one without them.
 __device__ inline uint32_t stuffed_bit(const JpegImage& image, uint32_t bit) {
     const uint32_t byte = bit / 8, bytes = data_bits(image) / 8;
-    // At the end of the data is no byte.
+    // At the end of the data is not a byte.
     const uint32_t place = byte < bytes || byte == 0 ? place_of(image, byte) : place_after(image, byte - 1);
     return 8 * place + bit % 8;
 }

@@ -177,8 +177,9 @@ struct CoefficientMemory {
     }
 };
 
-// Number of runs that a block of jpeg_coefficients decodes. Their data lie side by side, and the block copies them first:
-// so many threads read at so many places that the cache would forget a line before its thread has read it.
+// Number of runs that a block of jpeg_coefficients decodes. Their data lie next to each other, and the block copies
+// them first. Otherwise the threads would read at too many places, and the cache would lose a line before its thread
+// has read it.
 constexpr uint32_t kCopiedRuns = 256;
 constexpr uint32_t kRunWords = kRunBits / 32;
 

@@ -21,7 +21,7 @@ __device__ inline void points(const Launch& launch) {
     if (mcu > image.checked_end / mcu_blocks) {
         return;
     }
-    // The places in a flagged image are not complete, and nobody reads them.
+    // The places in a flagged image are not complete, and are not read.
     const bool is_flagged = *global(image.status) != 0;
     uint32_t* const place = global(image.mcus) + mcu;
     *place = is_flagged ? 0 : stuffed_bit(image, *place);

@@ -9,7 +9,7 @@ namespace warpfeed::jpeg {
 // coefficients that it moves on by. A thread's place in its run has the same form, so a step is added to it.
 constexpr uint32_t kIndexShift = 10;
 constexpr uint32_t kBitMask = (1 << kIndexShift) - 1;
-// The step of an end of block. It ends the block from each AC coefficient, of which the first has index 1.
+// The step of an end of block. It ends the block from each AC coefficient; the first has index 1.
 constexpr uint32_t kEndStep = 63 << kIndexShift;
 // Largest number of coefficients that a step of several codes moves on by, except an end of block.
 constexpr uint32_t kSeveral = 8;

@@ -211,7 +211,7 @@ __device__ inline void synchronize(const Launch& launch) {
         if (!moved && memory.wrong_in != round) {
             break;
         }
-        // Threads decode only when none can go on by what it knows.
+        // Threads decode only when none can go on by its remembered ways.
         decodes = wrong && !moved;
     }
     uint64_t all;

@@ -32,7 +32,7 @@ __device__ inline uint32_t markers_in(uint64_t kept) {
     return static_cast<uint32_t>(kept >> 30) & 0x3fffffff;
 }
 
-// What comes after the end does not count.
+// Bytes after the end do not count.
 __device__ inline uint64_t add_kept(uint64_t a, uint64_t b) {
     return a >= kEnd ? a : a + b;
 }

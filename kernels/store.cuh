@@ -76,7 +76,7 @@ __host__ __device__ inline void store(T* to, const Group<T>& group) {
 #endif
 }
 
-// Stores the first `count` elements of a group, if it has so many.
+// Stores the first `count` elements of a group, if it has as many.
 template <typename T>
 __host__ __device__ inline void store_first(T* to, const Group<T>& group, int count) {
     if (count >= Group<T>::kLength && reinterpret_cast<uintptr_t>(to) % sizeof(group) == 0) {
@@ -171,7 +171,7 @@ __device__ inline void store_tile(const BatchPlace& output, const void* launch_t
             store_first(place_in<T, kLayout>(output, tile.x, tile.y + row) + column * kLength, group, count);
         }
     }
-    // What is erased here follows a normalization, and batches of bytes have none.
+    // Erasing here follows a normalization, and batches of bytes have none.
     if constexpr (sizeof(T) > 1) {
         if (output.erasure_count > 0) {
             __syncthreads();

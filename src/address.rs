@@ -1,4 +1,4 @@
-//! The secret parts of a URL: the login before its host, and its query, which may be signed.
+//! The secret parts of a URL: its login, and its query, which may be signed.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ pub(crate) struct Address<'a> {
 }
 
 impl<'a> Address<'a> {
-    /// The parts of `url`; `None` if it is no URL.
+    /// The parts of `url`; `None` if it is not a URL.
     pub fn parse(url: &'a str) -> Option<Self> {
         let (scheme, rest) = url.split_once("://")?;
         // Without `=`, the `?` is a wildcard for any character of a name.
@@ -24,7 +24,7 @@ impl<'a> Address<'a> {
         let login_len = match host.rfind('@') {
             // Azure's addresses begin with `container@account`.
             Some(at) if host[..at].contains(':') || !is_azure(scheme) => Some(at),
-            // The password contains characters that end a host: the part after the colon is no valid port.
+            // The password contains characters that end a host: the part after the colon is not a valid port.
             None if host
                 .rsplit_once(':')
                 .is_some_and(|(_, port)| !port.bytes().all(|b| b"0123456789{}.,]".contains(&b))) =>

@@ -1,4 +1,4 @@
-//! The device that runs recipes, the priority of its streams, and the decoder of JPEGs.
+//! The device, the priority of its streams, and the decoder of JPEGs.
 
 use crate::error::{Error, Result};
 use std::fmt;
@@ -8,8 +8,8 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Device {
-    /// The first GPU that can be used ([`available`](Self::available)); without one, the CPU. A line on standard error
-    /// says which GPU was passed over, and why.
+    /// The first usable GPU ([`available`](Self::available)), or the CPU. A line on standard error says which GPU was
+    /// skipped, and why.
     #[default]
     Auto,
     /// The CPU.

@@ -122,7 +122,7 @@ pub enum Error {
         /// The alternative.
         remedy: String,
     },
-    /// An error of the caller's own code, as of a source's database ([`Error::foreign`], [`Error::foreign_sample`]).
+    /// An error of the caller's own code, such as a source's database ([`Error::foreign`], [`Error::foreign_sample`]).
     #[error("{source}")]
     Foreign {
         /// The caller's error.
@@ -145,7 +145,7 @@ pub enum Error {
     Device {
         /// The call or step that failed.
         call: String,
-        /// What was found, what was expected, and the remedy.
+        /// The value found, the expected value, and the remedy.
         message: String,
     },
     /// A call to the CUDA driver failed.

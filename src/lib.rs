@@ -1,13 +1,13 @@
 //! A data loader for training on images: decoding, augmentation and batching for Rust trainers.
 //!
-//! A [`Pipeline`] reads encoded images (JPEG, PNG, WebP) from a [source](source::Source), decodes the parts that are needed,
-//! augments them, and delivers batches in order from worker threads. Operations give the bytes of torchvision on PIL images;
-//! the exceptions are Gaussian blur, elastic and perspective, which are within a stated distance, AugMix, and 16-bit gray PNGs.
-//! Unlike torchvision's `ImageFolder`, a pipeline applies the EXIF orientation, unless [`Orientation::Ignore`] is set.
+//! A [`Pipeline`] reads encoded images (JPEG, PNG, WebP) from a [source](source::Source), decodes the parts that are
+//! needed, augments them, and delivers batches in order from worker threads. Operations give the bytes of torchvision
+//! on PIL images; the exceptions are Gaussian blur, elastic and perspective, which are within a stated distance,
+//! AugMix, and 16-bit gray PNGs. Unlike torchvision's `ImageFolder`, a pipeline applies the EXIF orientation, unless
+//! [`Orientation::Ignore`] is set.
 //!
-//! A pipeline runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same device. With
-//! [`JpegDecoder::Auto`], [`Device`](JpegDecoder::Device) and [`Cpu`](JpegDecoder::Cpu) the bytes are the same on both. The CUDA
-//! path is tested on a simulated device, and has run on an H100 and an H200.
+//! A pipeline runs on the CPU, or on a CUDA device ([`Device::Cuda`]), where batches stay for a trainer on the same
+//! device. The bytes are the same unless nvJPEG decodes ([`JpegDecoder`]). It has run on an H100 and an H200.
 //!
 //! ```
 //! use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -46,7 +46,7 @@
 //! | the names that most programs use | [`prelude`] |
 //! | reading samples | [`source`]: folders, lists, shards, streams, memory; [`Source`](source::Source) for your own |
 //! | describing a pipeline | [`Pipeline::builder`], [`PipelineBuilder`], [`Preset`], [`Strategy`] |
-//! | random transforms | [`ops`]: [`random_resized_crop`](ops::random_resized_crop) and others, [`CustomTransform`](ops::CustomTransform) for your own |
+//! | random transforms | [`ops`]; [`CustomTransform`](ops::CustomTransform) for your own |
 //! | serving and evaluation, image by image | [`Preprocessor`], [`timm_ops`], [`hugging_face_ops`] |
 //! | equal pixels in training and serving | [`contract`], [`Preprocessor::from_contract`] |
 //! | several views of each image | [`PipelineBuilder::views`], [`view`](view()), [`five_crop`], [`ten_crop`] |
@@ -57,32 +57,31 @@
 //! | batches in your own memory | [`PipelineBuilder::batch_memory`], [`BatchMemory`], [`Tensor::into_block`] |
 //! | the order of samples | [`ShardedOrder`], [`Partition`], [`Rank`] for processes that train together |
 //! | resuming after an interruption | [`EpochState`], [`Pipeline::resume`] |
-//! | looking at a batch later | [`Batch::receipts`], [`RunLog`], [`Replay`], [`Pipeline::stages`] |
+//! | examining a batch later | [`Batch::receipts`], [`RunLog`], [`Replay`], [`Pipeline::stages`] |
 //! | single images | [`image`]: decoding, JPEG encoding, PNG and NumPy files, contact sheets |
 //! | packing shards | [`pack`] |
 //! | checking a machine | [`doctor`](doctor()) |
-//! | measuring a pipeline or a training step, images to measure on | the crate `warpfeed-bench` |
-//! | looking through a data set before training, the command | the crate `warpfeed-cli` |
+//! | measuring a pipeline or a training step, synthetic images | the crate `warpfeed-bench` |
+//! | the command, auditing a data set | the crate `warpfeed-cli` |
 //!
 //! # What is promised
 //!
-//! - A sample's pixels depend on the source, the operations, the seed, the epoch and the sample's index. They do not depend on
-//!   threads, batch size, prefetch, ranks or the machine, and a seed keeps its meaning in later versions. There are three
-//!   exceptions. Mixed pixels ([`PipelineBuilder::mix`]) depend on the batch. In a stream, a sample's index is its place in the order of
-//!   delivery, so its pixels depend on the window and on the rank. Pixels that nvJPEG decodes depend on the card and its driver.
+//! - A sample's pixels depend on the source, the operations, the seed, the epoch and the sample's index. They do not
+//!   depend on threads, batch size, prefetch, ranks or the machine, and a seed keeps its meaning in later versions.
+//!   Exceptions: mixed pixels ([`PipelineBuilder::mix`]) depend on the batch, pixels of a stream on the window and the
+//!   rank, and pixels that nvJPEG decodes on the card and its driver.
 //! - [`Strategy::Fused`] gives the bytes of [`Strategy::Sequential`].
 //! - Each epoch delivers every sample exactly once across all ranks, unless the pipeline asks for something else:
-//!   [`PipelineBuilder::sampler`] and presets that repeat images, [`LastBatch::Drop`] and [`LastBatch::Pad`], [`PipelineBuilder::equal_batches`],
-//!   [`PipelineBuilder::limit`], [`OnError::Skip`] and [`OnError::Substitute`].
+//!   [`PipelineBuilder::sampler`] and presets that repeat images, [`LastBatch::Drop`] and [`LastBatch::Pad`],
+//!   [`PipelineBuilder::equal_batches`], [`PipelineBuilder::limit`], [`OnError::Skip`] and [`OnError::Substitute`].
 //! - [`PipelineBuilder::build`] refuses wrong parameters, and from then on memory is bounded: [`Pipeline::memory`].
 //! - Dropping an [`Epoch`] joins its threads.
 //!
 //! # Errors
 //!
-//! There is one enum, [`Error`], whose variants are split by who is at fault. Functions that only concern an image return
-//! [`image::Error`], which converts to it. An error of a sample carries its index and name.
-//! The pipeline's policy, [`OnError`], decides what happens to a bad sample; [`Error::is_bad_sample`] says which errors count
-//! as one. A panic in a source or an operation becomes [`Error::Panic`].
+//! The variants of [`Error`] are split by who is at fault. [`image::Error`], of functions that only concern an image,
+//! converts to it. An error of a sample carries its index and name. The policy [`OnError`] decides what happens to a
+//! bad sample ([`Error::is_bad_sample`]). A panic in a source or an operation becomes [`Error::Panic`].
 //!
 //! # Features
 //!
@@ -170,7 +169,7 @@ pub mod image {
     };
 }
 
-/// What most trainers use: `use warpfeed::prelude::*;`.
+/// The names that most trainers use: `use warpfeed::prelude::*;`.
 pub mod prelude {
     pub use crate::image::Size;
     pub use crate::ops::{
@@ -185,7 +184,7 @@ pub mod prelude {
     };
 }
 
-/// What the crates `warpfeed-bench` and `warpfeed-cli` use of the library's inside. It changes in any version.
+/// Internal items that the crates `warpfeed-bench` and `warpfeed-cli` use. They change in any version.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::address::message_without_secrets;

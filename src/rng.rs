@@ -1,9 +1,7 @@
 //! Random numbers. All of them come from here, and they are the same in every version.
 //!
 //! A [`SampleRng`] is the keystream of ChaCha with 8 rounds (64-bit block counter, 64-bit nonce, as in Bernstein's
-//! paper).
-//!
-//! The key has 32 bytes, and all numbers in it are little endian:
+//! paper). The key has 32 bytes, and all numbers in it are little endian:
 //!
 //! | bytes | content |
 //! | --- | --- |
@@ -14,20 +12,17 @@
 //! | 24-27 | `warp` XOR repetition of the view |
 //! | 28-31 | `feed` XOR number of the view |
 //!
-//! All counters start at 0, so a sample that comes once and in a single view has the plain key.
+//! The nonce is the sample's index (0 for a draw that belongs to no sample). The block counter starts at
+//! `region << 32`, where the region is the operation's position in the pipeline. So one more draw in one operation does
+//! not change the numbers of the others.
 //!
-//! The nonce is the stream, which is the sample's index (0 for a draw that belongs to no sample). The block counter
-//! starts at `region << 32`, where the region is the operation's position in the pipeline. So every operation has 2^32
-//! blocks of its own, and one more draw in one operation does not change the numbers of the others.
-//!
-//! Where a transform of a list has a name ([`Transform::named`](crate::ops::Transform::named)), each has a key of its own, and
-//! its regions begin at 0. The hash is FNV-1a of 64 bits over `=` and the name, or, for a transform without one, over its
-//! kind, `#`, and its number among those of its kind without a name, as 32 bits.
-//!
-//! Another sample in a recipe draws from a generator whose key is 32 bytes of the keystream ([`SampleRng::fork`]).
+//! If a transform of a list has a name ([`Transform::named`](crate::ops::Transform::named)), each of the list has its
+//! own key, and regions begin at 0. The hash is FNV-1a of 64 bits over `=` and the name, or, for a transform without a
+//! name, over its kind, `#`, and its number among the nameless ones of its kind, as 32 bits. Another sample in a recipe
+//! draws from a generator whose key is 32 bytes of the keystream ([`SampleRng::fork`]).
 //!
 //! The generator comes from a crate, but only the methods below make numbers from the keystream, so that no release of
-//! any crate changes the meaning of a seed. The tests pin both.
+//! a crate changes the meaning of a seed. The tests pin both.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{Rng, SeedableRng, TryRng};
@@ -59,7 +54,7 @@ pub enum Domain {
     Mix,
     /// The choice of the stream that the next sample comes from.
     Streams,
-    /// The choice of a log's batches that are made again.
+    /// The choice of a log's batches that are reproduced.
     Replay,
 }
 
@@ -93,8 +88,8 @@ pub(crate) struct Pick {
 /// A stream of random numbers that depends on (seed, epoch, purpose, stream, region) only.
 ///
 /// It implements the traits of `rand` 0.10, so a transform of your own can draw from the distributions of `rand` and of
-/// `rand_distr`. The methods here keep their values in later versions of warpfeed; distributions of other crates may change
-/// theirs with the version of that crate.
+/// `rand_distr`. The methods here keep their values in later versions of warpfeed; distributions of other crates may
+/// change theirs with the version of that crate.
 ///
 /// ```
 /// use rand::RngExt;
@@ -176,7 +171,7 @@ impl SampleRng {
         Self { words: ChaCha8Rng::from_seed(key) }
     }
 
-    /// The random numbers of a name, whose hash is `key`, beside these.
+    /// Random numbers of a name, whose hash is `key`, independent of these.
     pub(crate) fn named(&self, key: u64) -> Self {
         let mut seed = self.words.get_seed();
         seed[16..24].iter_mut().zip(key.to_le_bytes()).for_each(|(byte, of_key)| *byte ^= of_key);

@@ -1,9 +1,5 @@
-//! Spans for profilers: those of `tracing` (feature `tracing`), and NVTX ranges if Nsight listens.
-//!
-//! Nsight listens to NVTX only, and profiling a trainer should not need another build. NVTX's two functions are looked up
-//! in NVIDIA's library if a profiler says that it listens; otherwise a span costs a load. NVIDIA's crate for NVTX needs
-//! libclang to build. NVTX ranges belong to one thread and nest: the one opened last closes first. A scope guard does
-//! that. The profiler itself shows the kernels, under the range that queued them.
+//! Spans for profilers: those of `tracing` (feature `tracing`), and NVTX ranges if Nsight listens, without another
+//! build. NVTX's two functions are looked up in NVIDIA's library. NVIDIA's crate for NVTX needs libclang to build.
 #![allow(unsafe_code)]
 
 use libloading::Library;

@@ -1,4 +1,4 @@
-//! The experiments: their verdicts on made situations, their figures against another clock, and the command.
+//! The experiments: verdicts, figures against another clock, and the command.
 
 mod common;
 
@@ -102,8 +102,8 @@ fn diagnosed(
     found
 }
 
-/// Asserts what the bottleneck is. Where other work took the processors, that is the bottleneck of whatever computes, and
-/// nothing else can be said: `false`.
+/// Asserts what the bottleneck is. Where other work took the processors, that is the bottleneck of whatever computes,
+/// and nothing else can be said: `false`.
 fn is(found: &Diagnosis, want: TrainingBottleneck) -> bool {
     let busy = found.report.busy.is_some_and(|busy| busy.share() >= 0.25);
     if busy && found.bottleneck == TrainingBottleneck::OtherWork {
@@ -122,7 +122,8 @@ fn large() -> EncodedImages {
 #[test]
 fn a_slow_disk_is_found() {
     let source = slow(source(16), Duration::from_millis(30), &Reads::default());
-    // Without a step, here and below where a gain is asked for: a busy machine's sleep is so long that it bounds the gain.
+    // Without a step, here and below where a gain is asked for: a busy machine's sleep is so long that it bounds the
+    // gain.
     let found = diagnosed(source, |_| (), 0);
     assert_eq!(found.bottleneck, TrainingBottleneck::Disk, "{:?}", found.report.answer);
     assert!(found.gain.unwrap() > 2.0, "{:?}", found.report.answer);
@@ -178,7 +179,7 @@ fn decoding_is_found() {
 
 // ---- clocks ----
 
-/// What the run says must be what another clock says: of the whole, of the step, and of what is left.
+/// The run's figures must agree with another clock: of the whole, of the step, and of the rest.
 #[test]
 fn figures_agree_with_a_stopwatch() {
     let pipeline =
@@ -222,7 +223,7 @@ fn figures_agree_with_a_stopwatch() {
     assert_eq!(count(|event| matches!(event, Event::Epoch { images: 24, loss: Some(_), accuracy: None, .. })), 3);
 }
 
-/// What a training step sees of its own calls: the other clock for whole experiments.
+/// A training step's view of its own calls: the other clock for whole experiments.
 enum Call {
     Epoch(Instant),
     Batch { from: Instant, to: Instant, images: u64 },
@@ -309,7 +310,7 @@ impl Sums {
         sums
     }
 
-    /// Within 3 %; what is short is held against the whole.
+    /// Checks agreement within 3 %; short times are compared with the whole.
     fn assert_agree(&self, other: &Self) {
         assert_eq!(self.images, other.images);
         for (a, b) in [(self.whole, other.whole), (self.setup, other.setup), (self.train, other.train)] {
@@ -814,7 +815,7 @@ fn the_command_writes_reports_and_whole_lines_of_events() {
     }
 }
 
-/// Whatever `run` takes: a stream that can be read again, and one that cannot.
+/// Any stream that `run` takes: one that can be read again, and one that cannot.
 #[test]
 fn streams_are_measured() {
     let folder = tempfile::tempdir().unwrap();

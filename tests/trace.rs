@@ -1,4 +1,4 @@
-//! The spans that profilers see: which there are, and what is inside of what.
+//! The spans that profilers see, and their nesting.
 
 mod common;
 
@@ -26,7 +26,7 @@ struct Recorder {
     begun: Option<&'static Mutex<BTreeSet<Begun>>>,
 }
 
-/// Of the batch and of the sample.
+/// Numbers of the batch and of the sample.
 #[derive(Clone, Copy)]
 struct Numbers([Option<u64>; 2]);
 

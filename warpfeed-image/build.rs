@@ -15,7 +15,7 @@ fn main() {
         .flag_if_supported("-ffp-contract=off")
         .flag_if_supported("-std=c11")
         .warnings(true)
-        // libjpeg's headers: callbacks that need not look at every argument.
+        // libjpeg's headers: callbacks that need not use every argument.
         .flag_if_supported("-Wno-unused-parameter")
         .compile("warpfeed_jpeg");
 }

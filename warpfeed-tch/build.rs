@@ -1,4 +1,4 @@
-//! Links libtorch like tch does, sets the path to find it at run time, and compiles the bindings that tch lacks.
+//! Links libtorch like tch does, sets its path for run time, and compiles the bindings.
 
 use std::env;
 use std::path::Path;

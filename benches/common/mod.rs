@@ -1,10 +1,10 @@
-//! The images that the benches run on: synthetic ones, or those in the folder that `WARPFEED_PHOTOS` names.
+//! The images of the benches: synthetic, or from the folder `WARPFEED_PHOTOS`.
 
 use std::sync::LazyLock;
 use warpfeed::image::{JpegOptions, encode_jpeg};
 use warpfeed_bench::synth;
 
-/// Most images that are held in memory.
+/// Largest number of images that are held in memory.
 const MOST: u64 = 200;
 /// Number of synthetic images. Making them takes time.
 const MADE: u64 = 48;

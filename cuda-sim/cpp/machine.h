@@ -1,4 +1,4 @@
-// What the parts of the simulation that check accesses ask of the one that runs kernels (sim.cpp).
+// Functions of the part of the simulation that runs kernels (sim.cpp), for the parts that check accesses.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct Range {
 // Whether a kernel may access these bytes of device memory, and the range that holds them.
 bool reachable(uintptr_t address, size_t bytes, Range* range);
 
-// Ends the launch because of what the current thread was about to do. Without bytes it is no access.
+// Ends the launch because of what the current thread was about to do. Without bytes it is not an access.
 [[noreturn]] void refuse(uintptr_t address, size_t bytes, const char* what);
 
 }  // namespace cuda_sim

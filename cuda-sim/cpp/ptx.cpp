@@ -80,7 +80,7 @@ void before_block_of(const cuda_sim::Kernel& running) {
     }
 }
 
-// The reason why what another thread has done to a byte is in conflict; null if it is not. `first` is the first phase in
+// The reason why another thread's access to a byte is in conflict; null if it is not. `first` is the first phase in
 // which other blocks may have accessed the byte.
 const char* conflict(uint32_t phase, uint16_t thread, uint32_t first, const char* block, const char* other) {
     if (phase < first) {

@@ -1,8 +1,8 @@
 // Runs kernels on the host. The threads of a block are fibers, each with its own stack. They run from one __syncthreads
 // to the next in an order that changes from phase to phase, so that a missing __syncthreads is noticed. A launch is
-// refused if some threads of a block wait and others have ended or wait elsewhere. If the caller says what memory there is, each access
-// of a kernel is checked. Accesses to shared memory are also compared with those of other threads in the same phase, so
-// a missing __syncthreads is noticed in any order.
+// refused if some threads of a block wait and others have ended or wait elsewhere. If the caller describes the memory,
+// each access of a kernel is checked. Accesses to shared memory are also compared with those of other threads in the
+// same phase, so a missing __syncthreads is noticed in any order.
 
 #include <algorithm>
 #include <csetjmp>
@@ -39,8 +39,8 @@ struct Memory {
 };
 Memory memory;
 
-// Counts of the memory accesses of a launch's warps. An access is what the compiler for the host makes of it, which
-// equals the device's access for bytes and numbers.
+// Counts of the memory accesses of a launch's warps. An access is one of the host compiler's, which equals the device's
+// access for bytes and numbers.
 struct Counts {
     uint64_t accesses, sectors;                   // to device memory; sectors have 32 bytes
     uint64_t shared_accesses, shared_wavefronts;  // a wavefront reads one word of each of the 32 banks
@@ -303,8 +303,8 @@ struct Machine {
         return &known[kKnown - 1];
     }
 
-    // Counts the accesses since the last __syncthreads. The threads of a warp do together what they do at the same
-    // place in the code for the same number of times.
+    // Counts the accesses since the last __syncthreads. The threads of a warp do those accesses together that they do
+    // at the same place in the code for the same number of times.
     void count_phase(uint32_t threads) {
         for (uint32_t first = 0; first < threads; first += 32) {
             std::map<std::tuple<uintptr_t, uint32_t>, std::vector<Access>> together;

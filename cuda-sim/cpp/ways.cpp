@@ -1,6 +1,6 @@
-// Counts the instructions of a launch of translated PTX. The lanes of a warp go in step: a branch that only some of them
-// take is executed for these, then for the others, and all meet again behind it. Lanes that leave a loop wait for those
-// that stay. A block's way is the sum over the times between barriers of the instructions of its slowest warp.
+// Counts the instructions of a launch of translated PTX. The lanes of a warp go in step: a branch that only some of
+// them take is executed for these, then for the others, and all meet again after it. Lanes that leave a loop wait for
+// those that stay. A block's way is the sum over the times between barriers of the instructions of its slowest warp.
 
 #include <algorithm>
 #include <vector>
@@ -35,7 +35,7 @@ uint64_t warp_instructions(const std::vector<uint16_t>* lanes, uint32_t count) {
         end[lane] = next[lane] + lanes[lane].size();
     }
     for (uint64_t instructions = 0;;) {
-        // The lanes that are farthest behind go on.
+        // The lanes with the earliest place go on.
         uint32_t first = kEnd;
         uint16_t running = 0;
         for (uint32_t lane = 0; lane < count; lane++) {

@@ -1,5 +1,4 @@
-//! Gives the shared object the soname of the CUDA driver. Once it is loaded from any path, `dlopen("libcuda.so.1")`
-//! returns it.
+//! Gives the shared object the soname of the CUDA driver, so that `dlopen("libcuda.so.1")` finds it.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,5 +1,4 @@
-//! A simulated CUDA device for warpfeed's tests: its kernels, compiled for the host, over host memory. Times here do
-//! not say anything about speed on a device.
+//! A simulated CUDA device: warpfeed's kernels, compiled for the host. Times here say nothing about a device.
 
 #![allow(unsafe_code)]
 
@@ -41,8 +40,8 @@ pub unsafe fn check_with(range: Range, illegal: Illegal) {
     unsafe { cuda_sim_check_with(range, illegal) };
 }
 
-/// Counts of the memory accesses of a launch's warps. An access is what the compiler for the host makes of it, which
-/// equals the device's access for bytes and numbers.
+/// Counts of the memory accesses of a launch's warps. An access is one of the host compiler's, which equals the
+/// device's access for bytes and numbers.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -208,7 +207,7 @@ impl Memory {
         let mut memory = Self { end, mapped, start, len };
         memory.bytes_mut().fill(POISON);
         let (before, after) = memory.around();
-        // SAFETY: all of `mapped` bytes before the end are ours, and nobody else has them yet.
+        // SAFETY: all of `mapped` bytes before the end are ours, and no other code has them yet.
         unsafe {
             before.0.write_bytes(POISON, before.1);
             after.0.write_bytes(POISON, after.1);
@@ -250,7 +249,7 @@ impl Drop for Memory {
             // SAFETY: as in `new`, which has written it.
             unsafe { std::slice::from_raw_parts(start, len) }.iter().all(|byte| *byte == POISON)
         });
-        // SAFETY: as it was mapped; nobody has a reference any more.
+        // SAFETY: as it was mapped; no reference is left.
         unsafe { cuda_sim_unmap(self.end, self.mapped) };
         assert!(whole || std::thread::panicking(), "a kernel wrote beside its memory");
     }

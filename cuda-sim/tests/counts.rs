@@ -1,8 +1,5 @@
-//! The memory accesses of kernels in kernels/README.md, counted where addresses are known.
-//!
-//! Counts are those of a warp's accesses: sectors of 32 bytes in device memory, and wavefronts in shared memory. They
-//! do not include caches. The instructions are those of compiled kernels. `scripts/kernels table` prints the table with
-//! them.
+//! The memory accesses of kernels in kernels/README.md: sectors of 32 bytes in device memory, and wavefronts in shared
+//! memory. `scripts/kernels table` prints the table.
 
 #![allow(unsafe_code)]
 

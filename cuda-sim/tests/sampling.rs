@@ -1,5 +1,4 @@
-//! Tests that sure guesses of the rotation kernels in whole numbers equal their results in doubles, and that few pixels
-//! need doubles.
+//! The rotation kernels' sure guesses in whole numbers equal their results in doubles.
 
 #![allow(unsafe_code)]
 

@@ -1,7 +1,5 @@
-//! Layers of networks.
-//!
-//! Features are `[C, N, H, W]`, channels first: a convolution is then one product of matrices for the whole batch, and
-//! so are its gradients. On the CPU candle's own `conv2d` computes the gradient of its input pixel by pixel.
+//! Layers of networks. Features are `[C, N, H, W]`, so that a convolution and its gradients are one product of
+//! matrices. candle's own `conv2d` computes its input's gradient pixel by pixel.
 
 use super::norm::NormRelu;
 use candle_core::backend::BackendStorage;
@@ -61,7 +59,7 @@ struct Convolve {
     stride: usize,
 }
 
-/// Number of pixels whose neighbors are there at a time: so many, and what their last row has beyond.
+/// Number of pixels whose neighbors are in memory at a time, in addition to the rest of their last row.
 const TILE_PX: usize = 512;
 
 impl Convolve {

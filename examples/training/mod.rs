@@ -1,4 +1,4 @@
-//! Code that the examples share which train networks on made images.
+//! Code of the examples that train networks on synthetic images.
 
 pub mod layers;
 mod norm;
@@ -29,8 +29,8 @@ pub fn open(folder: &Path, count: u64, seed: u64) -> Result<CocoFiles> {
     CocoFiles::open(folder.join("images"), folder.join("annotations.json"))
 }
 
-/// The program's arguments: whether it is to train a few steps only, and the folder of images, which is temporary if none
-/// is named.
+/// The program's arguments: whether it is to train a few steps only, and the folder of images, which is temporary if
+/// none is named.
 pub fn arguments(example: &str) -> (bool, PathBuf) {
     let (options, folders): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|word| word == "--short");
     let is_short = !options.is_empty();
@@ -40,9 +40,9 @@ pub fn arguments(example: &str) -> (bool, PathBuf) {
     (is_short, folder.unwrap_or_else(own))
 }
 
-/// Trains `weights` on all batches of so many epochs, and prints the mean loss of each. All of `networks` have these
-/// weights, and each has a thread: a step takes a batch for each, and follows the sum of their gradients. `loss` makes
-/// of a batch a tensor that has the loss's gradient, and the loss.
+/// Trains `weights` on all batches of `epochs` epochs, and prints the mean loss of each. All of `networks` have these
+/// weights, and each has a thread: a step takes a batch for each, and follows the sum of their gradients. `loss` turns
+/// a batch into a tensor that has the loss's gradient, and the loss.
 pub fn train<N: Send>(
     weights: &VarMap,
     networks: &mut [N],

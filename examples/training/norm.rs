@@ -1,5 +1,4 @@
-//! Batch normalization and ReLU in one operation. candle's own is a dozen, each with a tensor for its result and one
-//! for its gradient, which narrow networks wait for on the CPU.
+//! Batch normalization and ReLU in one operation; candle's own is a dozen, which is slow for narrow networks.
 
 use super::layers::{values, with_values};
 use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Tensor};
@@ -10,7 +9,7 @@ const EPSILON: f32 = 1e-5;
 /// Share of a batch in the running statistics.
 const MOMENTUM: f32 = 0.1;
 
-/// Normalizes each channel to a mean and a deviation that are learned, and sets what is negative to 0.
+/// Normalizes each channel to a mean and a deviation that are learned, and sets negative values to 0.
 pub struct NormRelu {
     /// `[C]`, both.
     scale: Tensor,
@@ -35,7 +34,7 @@ impl NormRelu {
         })
     }
 
-    /// Of features `[C, P]`. In training, statistics are the batch's.
+    /// Normalizes features `[C, P]`. In training, statistics are the batch's.
     pub fn forward(&self, x: &Tensor, train: bool) -> Result<Tensor> {
         if !train {
             return x.apply_op3(&self.scale, &self.shift, Apply(self.running.borrow().clone()));
@@ -65,7 +64,7 @@ impl Statistics {
     }
 }
 
-/// Sum of what `of` makes of each pair, in lanes that the compiler turns into vectors.
+/// Sum of `of` over all pairs, in lanes that the compiler turns into vectors.
 fn sum(a: &[f32], b: &[f32], of: impl Fn(f32, f32) -> f32) -> f32 {
     let (a, b) = (a.chunks_exact(16), b.chunks_exact(16));
     let rest: f32 = a.remainder().iter().zip(b.remainder()).map(|(a, b)| of(*a, *b)).sum();

@@ -1,5 +1,5 @@
-//! Making features of twice the sides out of channels, as transposed convolutions and pixel shuffles do. candle would
-//! permute six axes for it, and copy value by value.
+//! Doubles the sides of features by splitting channels, as transposed convolutions do. candle would copy value by
+//! value.
 
 use crate::training::layers::{values, with_values};
 use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor};

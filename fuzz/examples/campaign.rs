@@ -1,7 +1,6 @@
-//! Feeds mutated inputs to all targets, one after the other, and continues where it stopped: see `fuzz/campaign`.
-//!
-//! `campaign INPUTS SEED FOLDER` starts itself over and over. An input that ends the process, by a panic, a sanitizer's
-//! report, or by taking too long, is recorded and skipped. An input depends only on the seed and its number.
+//! Feeds mutated inputs to all targets in turn, and continues where it stopped (`fuzz/campaign`):
+//! `campaign INPUTS SEED FOLDER`. An input depends only on the seed and its number. An input that ends the process is
+//! recorded and skipped.
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};

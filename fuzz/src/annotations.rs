@@ -1,4 +1,4 @@
-//! Files of annotations beside images: COCO's, Pascal VOC's and YOLO's.
+//! Files of annotations next to images: COCO's, Pascal VOC's and YOLO's.
 
 use crate::{file, folder, read_all};
 use std::cell::OnceCell;

@@ -1,4 +1,4 @@
-//! Decodes an image with the device's JPEG decoder, on the simulated device that `cuda-sim/run` gives a program.
+//! The device's JPEG decoder, on the simulated device (`cuda-sim/run`).
 
 use crate::MAX_AREA_PX;
 use std::borrow::Cow;

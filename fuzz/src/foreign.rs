@@ -1,5 +1,4 @@
-//! Logs of runs and manifests of packed folders, which somebody else may have made. Reading them changes no file but
-//! those that the reader is asked to write.
+//! Logs of runs and manifests of packed folders.
 
 use crate::folder;
 use std::collections::BTreeMap;

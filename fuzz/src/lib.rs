@@ -1,4 +1,4 @@
-//! The fuzz targets: functions that process untrusted bytes. Each may refuse them, and must not panic.
+//! The fuzz targets: functions that process untrusted bytes and must not panic.
 
 mod annotations;
 mod device;
@@ -127,8 +127,8 @@ fn random_access(source: &dyn Source) -> Samples {
     (0..source.len()).map(read).collect()
 }
 
-/// The samples from reading the shard from front to back, up to the error that ends it; `None` if the stream asks for the
-/// classes or the field of labels, which random access knows from other samples.
+/// The samples from reading the shard from front to back, up to the error that ends it; `None` if the stream asks for
+/// the classes or the field of labels, which random access knows from other samples.
 fn front_to_back(format: RecordFormat, path: PathBuf) -> Option<Samples> {
     let options = StreamOptions { records: options(), window: 1 };
     let stream = RecordStream::open(format, [path], options).expect("a shard");

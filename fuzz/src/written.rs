@@ -1,4 +1,4 @@
-//! Texts that people and programs write beside images: targets, transforms and contracts.
+//! Texts that people and programs write: targets, transforms and contracts.
 
 use crate::{MAX_AREA_PX, file};
 use std::fs;
@@ -41,7 +41,7 @@ pub fn targets(data: &[u8]) {
     assert_eq!(given + epoch.stats().bad, 1);
 }
 
-/// Reads tables beside the images of a folder, as CSV and as JSON lines.
+/// Reads tables next to the images of a folder, as CSV and as JSON lines.
 pub fn metadata(data: &[u8]) {
     let folder = file("a.jpg", b"").with_file_name("table");
     fs::create_dir_all(&folder).expect("a folder");

@@ -1,4 +1,4 @@
-//! nvJPEG's functions as pointers that are looked up at run time: those that `warpfeed-nvjpeg` calls.
+//! The functions of nvJPEG as pointers.
 
 use crate::bindings::functions as types;
 

@@ -1,10 +1,6 @@
-//! Raw bindings to nvJPEG, NVIDIA's JPEG decoder for GPUs. Functions are pointers that are looked up at run time.
-//!
-//! Nothing is linked: a program that uses this crate builds and starts without nvJPEG, CUDA toolkit and driver. The
-//! crate `warpfeed-nvjpeg` finds the library and adds a safe layer for decoding.
-//!
-//! - [`bindings`]: the types, constants and function types of nvjpeg.h, made by bindgen.
-//! - [`Functions`]: the functions of a loaded library that `warpfeed-nvjpeg` calls.
+//! Raw bindings to nvJPEG, NVIDIA's JPEG decoder for GPUs. [`Functions`] are pointers that are looked up at run time,
+//! so a program builds and starts without nvJPEG. [`bindings`] has bindgen's types. The crate `warpfeed-nvjpeg` adds a
+//! safe layer.
 //!
 //! ```no_run
 //! use nvjpeg_sys::{Functions, bindings, libloading};

@@ -1,4 +1,4 @@
-//! Errors: the library is not there, lacks a function, or returns a status other than success.
+//! Errors: a missing library or function, or a status other than success.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -186,7 +186,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: objects made from this handle hold a clone of it, so all of them are destroyed.
         let status = unsafe { (self.library.functions().nvjpegDestroy)(self.raw) };
-        // Nobody is left to receive the error.
+        // Nothing is left that could receive the error.
         let _ = check("nvjpegDestroy", status);
     }
 }

@@ -1,12 +1,5 @@
-//! NVIDIA's JPEG decoder for GPUs, nvJPEG, loaded at run time.
-//!
-//! A program that uses this crate builds and starts without nvJPEG, CUDA toolkit and driver. [`Library::load`] finds
-//! the library when it is needed. If it is missing, the error lists the places that were tried.
-//!
-//! - [`Library`]: the loaded library and its functions.
-//! - [`Handle`], [`JpegStream`], [`DecodeParams`], [`Decoder`], [`DecoderState`], [`BatchState`], [`PinnedBuffer`] and
-//!   [`DeviceBuffer`]: nvJPEG's objects. Each is destroyed when it is dropped, after the objects made from it.
-//! - [`sys`]: the raw bindings, for what the safe layer lacks. It decodes whole images to interleaved RGB.
+//! NVIDIA's JPEG decoder for GPUs, nvJPEG, loaded at run time ([`Library::load`]). A program builds and starts without
+//! nvJPEG, CUDA toolkit and driver. The other types are nvJPEG's objects. [`sys`] has the raw bindings.
 //!
 //! ```no_run
 //! use nvjpeg::{
@@ -42,16 +35,14 @@
 //!
 //! # Threads
 //!
-//! By NVIDIA's documentation, streams, states and buffers belong to one thread at a time ([`Send`], not [`Sync`]). The
-//! handle, the decoder and the parameters hold nothing of a decode, so all threads share them ([`Sync`]). The device is
-//! that of the CUDA context which is current on the calling thread. It must be the same in every call on a handle and
-//! on objects made from it, drops included.
+//! By NVIDIA's documentation, streams, states and buffers belong to one thread at a time ([`Send`], not [`Sync`]), and
+//! all threads may share the handle, the decoder and the parameters ([`Sync`]). The CUDA context that is current on the
+//! calling thread must be the same in every call on a handle and on objects made from it, drops included.
 //!
 //! # Drops
 //!
-//! Dropping never panics. If nvJPEG refuses to destroy an object, the first such status is kept. The next creation on
-//! the same handle returns it. If destroying the handle itself fails, the status is ignored, because nobody is left to
-//! ask.
+//! Dropping never panics. If nvJPEG refuses to destroy an object, the next creation on the same handle returns the
+//! first such status.
 
 mod batch;
 mod buffer;

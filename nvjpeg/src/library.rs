@@ -72,7 +72,7 @@ impl Library {
     /// # Errors
     ///
     /// [`Error::NotLoaded`] with the places that were tried and the remedy; [`Error::MissingFunctions`] if every
-    /// library that was found is no nvJPEG of CUDA 11 or later.
+    /// library that was found is not nvJPEG of CUDA 11 or later.
     ///
     /// ```
     /// match nvjpeg::Library::load() {
@@ -89,7 +89,8 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// [`Error::NotLoaded`] if it cannot be loaded; [`Error::MissingFunctions`] if it is no nvJPEG of CUDA 11 or later.
+    /// [`Error::NotLoaded`] if it cannot be loaded; [`Error::MissingFunctions`] if it is not nvJPEG of CUDA 11 or
+    /// later.
     ///
     /// ```
     /// let error = nvjpeg::Library::load_from("/nowhere/libnvjpeg.so.13").unwrap_err();

@@ -1,4 +1,4 @@
-//! Tests of the loader and the safe layer with a stand-in for nvJPEG, which the tests compile from fake.c.
+//! Tests with a stand-in for nvJPEG (fake.c).
 #![cfg(unix)]
 
 use std::env;

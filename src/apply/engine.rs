@@ -1,4 +1,4 @@
-//! An engine for the images of one call, without epochs: `apply` and `Preprocessor` run on it.
+//! An engine for the images of one call, for `apply` and `Preprocessor`.
 
 use crate::apply::opening::Opening;
 use crate::backend::{

@@ -1,4 +1,4 @@
-//! Moves the fields of a sample through the recipe of its image.
+//! Moves a sample's fields through its image's recipe.
 
 use crate::apply::opening::Stored;
 use crate::backend::masks::MaskRunner;
@@ -26,7 +26,7 @@ impl FieldMover {
     /// The fields of an image as stored, after a recipe that is run on it or on a draft of it.
     ///
     /// # Errors
-    /// As of [`follow`](Self::follow).
+    /// See [`follow`](Self::follow).
     pub(crate) fn follow_stored(
         &mut self,
         fields: &Fields,
@@ -41,7 +41,7 @@ impl FieldMover {
     /// The fields of a stored image, as they lie on the decoded one, which may be a draft.
     ///
     /// # Errors
-    /// As of [`follow`](Self::follow).
+    /// See [`follow`](Self::follow).
     pub(crate) fn scale_to_draft(&mut self, fields: Fields, stored: Stored, planner: &Planner) -> Result<Fields> {
         self.follow(fields, stored.full, &stored.to_decoded(), planner).map(|(fields, _)| fields)
     }
@@ -68,7 +68,7 @@ impl FieldMover {
     /// masks that are still to be moved.
     ///
     /// # Errors
-    /// As of [`follow`](Self::follow).
+    /// See [`follow`](Self::follow).
     pub(crate) fn move_except_masks(
         &mut self,
         fields: Fields,
@@ -134,7 +134,7 @@ impl FieldMover {
     }
 }
 
-/// Fields of which masks are still to be moved.
+/// Fields whose masks are still to be moved.
 struct Rest<'a> {
     fields: Fields,
     /// The size of the image that masks lie on.
@@ -156,7 +156,7 @@ impl UnmovedMask {
     /// The plan that moves the mask.
     ///
     /// # Errors
-    /// As of [`Planner::plan_one`].
+    /// See [`Planner::plan_one`].
     pub(crate) fn plan(&self, planner: &Planner) -> Result<Plan<'_>> {
         plan_of_mask(&self.ops, self.mask.size(), planner)
     }

@@ -23,28 +23,28 @@ use crate::raster::{DEFAULT_MAX_PIXELS, Image, Size};
 use crate::tensor::{DType, Layout, Tensor};
 
 options! {
-    /// How [`apply`] works.
+    /// Options of [`apply`].
     #[derive(Debug, Clone, Copy)]
     pub struct ApplyOptions {
-        /// How the operations are run.
+        /// Strategy that runs the operations.
         pub strategy: Strategy,
-        /// Which pass of a resize comes first.
+        /// Order of the two passes of a resize.
         pub pass_order: PassOrder,
-        /// What to do with an EXIF orientation tag.
+        /// Handling of an EXIF orientation tag.
         pub orientation: Orientation,
         /// Decodes a JPEG at a smaller scale whose sides are not below this size: see
         /// [`PipelineBuilder::draft`](crate::PipelineBuilder::draft).
         pub draft: Option<Size>,
-        /// Begins with a thumbnail of the image: see [`PipelineBuilder::thumbnail`](crate::PipelineBuilder::thumbnail). The recipes of a
-        /// pipeline have the thumbnail's operation, and need its draft alone.
+        /// Begins with a thumbnail of the image: see [`PipelineBuilder::thumbnail`](crate::PipelineBuilder::thumbnail).
+        /// The recipes of a pipeline have the thumbnail's operation already; only its draft is used for them.
         pub thumbnail: Option<Thumbnail>,
         /// Takes a truncated JPEG as it is.
         pub accept_truncated: bool,
         /// Largest image accepted, in pixels, as stored and at any point of the operations.
         pub max_pixels: u64,
-        /// Where the operations run. The result comes to host memory in any case.
+        /// Device that runs the operations. The result comes to host memory in any case.
         pub device: Device,
-        /// Who decodes where they run on a GPU.
+        /// The decoder, if they run on a GPU.
         pub jpeg_decoder: JpegDecoder,
     }
 }

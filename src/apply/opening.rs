@@ -1,4 +1,4 @@
-//! How an image is opened, before the first operation of its recipe.
+//! Opens an image, before the first operation of its recipe.
 
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
@@ -9,12 +9,13 @@ use crate::ops::{Interpolation, Op, Pad, PadMode, Resize};
 use crate::raster::{Size, check_pixels};
 use serde::{Deserialize, Serialize};
 
-/// A thumbnail of each image, of which the recipe begins: Pillow's `Image.thumbnail`. It keeps the aspect and fits into
-/// a size. An image that fits already stays as it is.
+/// A thumbnail of each image, with which the recipe begins: Pillow's `Image.thumbnail`. It keeps the aspect and fits
+/// into a size. An image that fits already stays as it is.
 ///
-/// A JPEG is decoded as a draft for `reducing_gap` times the size ([`PipelineBuilder::draft`](crate::PipelineBuilder::draft)). Then an
-/// image is reduced by whole factors and resized, as [`Resize::reducing_gap`] says. Of a draft the exact part is resized
-/// that shows the image: if 1,001 columns are decoded at half their size, these are 500.5 of 501.
+/// A JPEG is decoded as a draft for `reducing_gap` times the size
+/// ([`PipelineBuilder::draft`](crate::PipelineBuilder::draft)). Then an image is reduced by whole factors and resized,
+/// as [`Resize::reducing_gap`] says. Only the exact part of a draft that shows the image is resized: 500.5 of 501
+/// columns, if 1,001 are decoded at half their size.
 ///
 /// ```
 /// use warpfeed::{Thumbnail, image::Size};

@@ -1,5 +1,4 @@
-//! A back end of any kind. Pipelines, `apply` and `Preprocessor` run on it, and no code outside this folder depends on
-//! the kind.
+//! A back end of any kind. Only this folder depends on the kind.
 
 use super::cpu::{self, Cpu};
 use super::cuda::{self, Gpu};

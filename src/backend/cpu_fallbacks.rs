@@ -1,4 +1,4 @@
-//! Counts of the images that a device's decoder left to the CPU.
+//! Counts of images that a device's decoder left to the CPU.
 
 use crate::decode::Reason;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};

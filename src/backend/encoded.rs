@@ -1,4 +1,4 @@
-//! Encoded bytes that a back end may keep after the call they came with.
+//! Encoded bytes that a back end may keep after the call.
 #![allow(unsafe_code)]
 
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Types that a pipeline and a back end exchange for a batch.
+//! Types that pipeline and back end exchange for a batch.
 
 use super::Decoded;
 use crate::decode::Header;
@@ -37,8 +37,8 @@ pub(crate) struct PlannedMask<'a> {
     pub(crate) plan: Plan<'a>,
 }
 
-/// The masks of a view on a device: for each of the pipeline's fields, those of each image, padding included; `None` where
-/// the field is no mask.
+/// The masks of a view on a device: for each of the pipeline's fields, those of each image, padding included; `None`
+/// where the field is not a mask.
 pub(crate) type MasksOfView = Vec<Vec<Option<MaskOnDevice>>>;
 
 /// The result of the work that was left for the whole batch.
@@ -67,8 +67,8 @@ pub(crate) struct End<'a> {
     pub(crate) padding: usize,
     /// The annotations of the samples and the padding.
     pub(crate) annotations: &'a Annotations,
-    /// How the images are mixed at the end; `None` if they are not. Mixing requires a single view with one image of
-    /// each sample.
+    /// Mixing of the images at the end; `None` without mixing. Mixing requires a single view with one image of each
+    /// sample.
     pub(crate) mix: Option<&'a MixPlan>,
 }
 

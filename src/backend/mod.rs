@@ -1,10 +1,6 @@
-//! Back ends, which run samples' plans and make batches: on the CPU, or on a CUDA device.
-//!
-//! A back end only knows stages. `plan` has settled everything else: strategy, which resize is last, mirrors, quarter
-//! turns, sizes and limits. A pipeline uses a back end only through [`Backend`]: it begins a batch, worker threads run
-//! samples into their places, and the thread that has run the last sample finishes the batch. Worker and batch storage
-//! are types of the back end. A back end names no operation and no strategy, and `pipeline` names no back end. Another
-//! kind of device (ROCm, wgpu) is another folder here, a variant of [`Device`] and a variant of [`AnyBackend`].
+//! Back ends, which run samples' plans and make batches: on the CPU, or on a CUDA device. A back end runs stages, and
+//! names no operation and no strategy. Another kind of device (ROCm, wgpu) is another folder here, a variant of
+//! [`Device`] and a variant of [`AnyBackend`].
 
 mod any;
 mod cpu;
@@ -97,7 +93,7 @@ pub(crate) trait Backend: Send + Sync {
     /// the last sample as padding. A view's second images follow all of its first ones.
     fn finish(&self, batch: Self::Batch, end: &End<'_>) -> Result<Finished>;
 
-    /// Stores what was found out about the images of an epoch that has ended.
+    /// Stores the entry points that an ended epoch has learned.
     ///
     /// # Synchronization
     /// Waits until the device is done with the batches that were finished.

@@ -25,8 +25,8 @@ pub(crate) fn open(device: Device, options: &Arc<RunOptions>, normalize: Normali
 }
 
 impl Device {
-    /// Checks whether this device can run a pipeline: a GPU has a context that works, and takes the kernels. The kernels
-    /// stay loaded for the next pipeline.
+    /// Checks whether this device can run a pipeline: a GPU has a context that works, and takes the kernels. The
+    /// kernels stay loaded for the next pipeline.
     ///
     /// # Errors
     /// [`Error::Device`](crate::Error::Device) or [`Error::Cuda`](crate::Error::Cuda) with the reason if it cannot.
@@ -52,7 +52,7 @@ impl Device {
     }
 }
 
-/// Prints one line to standard error, once in a process, if `auto` passes over a GPU.
+/// Prints one line to standard error, once in a process, if `auto` skips a GPU.
 fn tell(found: Option<u32>, reasons: &[String]) {
     static ONCE: Once = Once::new();
     if let Some(line) = passed_over(found, reasons) {

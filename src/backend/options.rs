@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Largest batch in bytes.
 pub(crate) const MAX_BATCH_BYTES: u64 = 1 << 36;
-/// Most bytes that are kept for later tensors, if no limit of the device's memory is given.
+/// Largest number of bytes that are kept for later tensors, if no limit of the device's memory is given.
 const SPARE_BYTES: u64 = 1 << 30;
 /// Default number of batches being filled or ready: one of each.
 const DEFAULT_PREFETCH: usize = 2;
@@ -101,7 +101,7 @@ impl RunOptions {
         self.outputs.iter().map(bytes).fold(self.target_bytes, u64::saturating_add)
     }
 
-    /// Most pixels of the images that a batch has of a sample, each of at most `max_px`.
+    /// Largest number of pixels of the images that a batch has of a sample, each of at most `max_px`.
     pub(crate) fn pixels_of_a_sample(&self, max_px: u64) -> u64 {
         let pixels =
             |output: &OutputForm| output.size.map_or(max_px, Size::area_px).saturating_mul(output.times as u64);
@@ -118,7 +118,7 @@ impl RunOptions {
         self.batches_at_a_time() * if self.is_ragged() && !self.is_padded() { self.batch_images } else { 1 }
     }
 
-    /// Most bytes of tensors of different sizes that are kept for later batches while nobody uses them.
+    /// Largest number of bytes of unused tensors of different sizes that are kept for later batches.
     pub(crate) fn most_spare_bytes(&self) -> u64 {
         self.device_memory_bytes.map_or(SPARE_BYTES, |bytes| bytes.min(SPARE_BYTES))
     }
@@ -128,11 +128,11 @@ impl RunOptions {
         self.is_ragged().then(|| self.most_spare_bytes())
     }
 
-    /// Most bytes that all pools of a pipeline keep for later batches while nobody uses them.
+    /// Largest number of unused bytes that all pools of a pipeline keep for later batches.
     pub(crate) fn all_spare_bytes(&self, on_device: bool) -> u64 {
         let views = self.outputs.len() as u64;
-        // Images have a pool for each view; on the CPU, those that are padded have one more; masks have one on a device, and
-        // values that are put beside images have one for each view.
+        // Images have a pool for each view; on the CPU, those that are padded have one more; masks have one on a
+        // device, and values that are copied to the images' device have one for each view.
         let images = views * u64::from(self.is_ragged()) + u64::from(self.is_padded() && !on_device);
         let masks = u64::from(on_device && self.fields > 0);
         let values = if on_device { views * crate::cuda::VALUES_BYTES } else { 0 };
@@ -152,7 +152,7 @@ impl RunOptions {
     }
 }
 
-/// Where batches get the caller's memory from.
+/// Source of the caller's memory for batches.
 #[derive(Clone)]
 pub(crate) struct CallersMemory(pub(crate) Arc<dyn BatchMemory>);
 
@@ -167,8 +167,8 @@ impl fmt::Debug for CallersMemory {
 pub(crate) struct OutputForm {
     /// Size of the images. `None` if each has a size of its own.
     pub(crate) size: Option<Size>,
-    /// The number that divides the sides of the tensor in which images with sizes of their own are padded. `None` if none
-    /// are.
+    /// The number that divides the sides of the tensor in which images with sizes of their own are padded. `None` if
+    /// none are.
     pub(crate) padded_to: Option<u32>,
     /// Number of images of each sample.
     pub(crate) times: usize,

@@ -1,4 +1,4 @@
-//! A store of reusable objects: one thread gives them, and another takes them.
+//! A store of reusable objects.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

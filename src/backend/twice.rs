@@ -1,5 +1,4 @@
-//! A back end that does one part of the work twice: the longer total time shows the cost of the part. Pipelines do not
-//! use it; experiments do.
+//! A back end that does one part of the work twice, to measure the part's cost.
 
 use super::cpu::{Cpu, output::Tables};
 use super::cuda::{Gpu, Part, Queue};

@@ -1,11 +1,7 @@
-//! Why another program's images differ: known causes, recognized by trying them.
+//! Known causes why another program's images differ, recognized by trying them.
 //!
-//! A hypothesis is a few changes to the contract's operations. It predicts the pixels before normalization; the numbers
-//! that the other program made of them are then a line through the bytes of each channel, which is fitted. So means,
-//! stds and scales need not be tried one by one. A hypothesis holds if what is left is rounding.
-//!
-//! Images that every decoder reads alike are explained first. The others are expected to differ in the same way, and if
-//! they do not, in how they are decoded.
+//! A hypothesis is a few changes to the contract's operations, which predict the pixels before normalization. The other
+//! program's values must be a line through the bytes of each channel, except for rounding.
 
 use super::Contract;
 use super::hypothesis::{Change, Hypothesis, changes};
@@ -21,15 +17,16 @@ use crate::ops::orientation::Orientation;
 use crate::raster::{Image, Size};
 use serde::Serialize;
 
-/// Root mean square of what a hypothesis may leave unexplained, in levels of 0 to 255: rounding alone leaves up to 0.5.
+/// Root mean square of the differences that a hypothesis may leave unexplained, in levels of 0 to 255: rounding alone
+/// leaves up to 0.5.
 const ROUNDING: f64 = 0.6;
 /// Root mean square that decoders of JPEG with other arithmetic may differ by, in levels.
 const JPEG_ARITHMETIC: f64 = 12.0;
-/// Most changes of one hypothesis.
+/// Largest number of changes of one hypothesis.
 const MOST_CHANGES: usize = 3;
 /// Number of hypotheses that get one more change.
 const KEPT: usize = 6;
-/// Number of images that the search looks at. What it finds is then checked on all.
+/// Number of images that the search uses. Its result is then checked on all images.
 const SEARCHED: usize = 2;
 
 /// A known cause of differences.
@@ -41,13 +38,13 @@ pub struct Cause {
     pub operation: usize,
     /// The operation's number and name, for people.
     pub stage: String,
-    /// What the other program does instead.
+    /// Description of the other program's different operation.
     pub text: String,
     /// The probe images that differ for this cause.
     pub images: Vec<String>,
 }
 
-/// A probe image and what another program made of it.
+/// A probe image, and another program's result for it.
 pub(super) struct Case<'a> {
     pub(super) probe: &'a Probe,
     pub(super) output: &'a Planes,
@@ -177,7 +174,7 @@ impl<'a> Trial<'a> {
         Ok(Some(line))
     }
 
-    /// The line that fits a case best, and what it leaves, in levels; `None` if the sizes differ.
+    /// The line that fits a case best, and the remaining difference, in levels; `None` if the sizes differ.
     fn fitted(&self, hypothesis: &Hypothesis, case: &Case<'_>) -> Result<Option<(Line, f64)>> {
         let Some(image) = hypothesis.image(&self.contract.operations, &case.probe.bytes, &self.options)? else {
             return Ok(None);
@@ -215,7 +212,7 @@ impl<'a> Trial<'a> {
         resize.output_size(header.full_size()).map(Some)
     }
 
-    /// Why a case is as it is, where the hypothesis explains the plain images.
+    /// Cause of a case's difference, if the hypothesis explains the plain images.
     fn why(&self, case: &Case<'_>, hypothesis: &Hypothesis, line: &Line) -> Result<Why> {
         let left = |encoded: &[u8], options: &ApplyOptions| -> Result<f64> {
             let image = hypothesis.image(&self.contract.operations, encoded, options)?;

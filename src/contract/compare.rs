@@ -11,7 +11,7 @@ use crate::tensor::{DType, Layout};
 use serde::Serialize;
 use std::path::Path;
 
-/// What another program made of the probe images, beside a contract ([`Contract::compare`]).
+/// Comparison of another program's results for the probe images with a contract ([`Contract::compare`]).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Comparison {
@@ -29,15 +29,15 @@ pub struct Comparison {
     pub probes: Vec<ProbeResult>,
 }
 
-/// A probe image and what the other program made of it.
+/// A probe image, and the other program's result for it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ProbeResult {
     /// The name of the probe image.
     pub image: String,
-    /// How the outputs compare.
+    /// Comparison of the outputs.
     pub outcome: ProbeOutcome,
-    /// By how much the values differ; `None` if nothing or the size differs.
+    /// Difference of the values; `None` if they are equal or the size differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
     /// The first operation after which the images differ, if the program wrote them down.
@@ -45,7 +45,7 @@ pub struct ProbeResult {
     pub first: Option<String>,
 }
 
-/// How a program's output of a probe image compares with the contract's.
+/// Comparison of a program's output for a probe image with the contract's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -64,7 +64,7 @@ pub enum ProbeOutcome {
     NotRefused,
 }
 
-/// By how much values differ, in levels of 0 to 255.
+/// Difference of values, in levels of 0 to 255.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Difference {
@@ -83,10 +83,10 @@ impl Comparison {
 }
 
 impl Contract {
-    /// Compares what another program made of the probe images ([`write_probes`](super::write_probes)). For the probe
-    /// image `NAME.jpg` it wrote `NAME.npy`: the numbers that the model gets, `[3, H, W]`, `[H, W, 3]`, or the same
-    /// with a first dimension of 1. Without normalization `NAME.png` will do. `NAME.0.png`, `NAME.1.png` and so on may
-    /// hold the decoded image and the image after each operation; then the first one that differs is named.
+    /// Compares another program's results for the probe images ([`write_probes`](super::write_probes)). For the probe
+    /// image `NAME.jpg` it wrote `NAME.npy`: the model's input, `[3, H, W]`, `[H, W, 3]`, or the same with a first
+    /// dimension of 1. Without normalization `NAME.png` will do. `NAME.0.png`, `NAME.1.png` and so on may hold the
+    /// decoded image and the image after each operation; then the first one that differs is named.
     ///
     /// Values are equal if they differ by at most `tolerance` levels of 0 to 255. Where they differ, known causes are
     /// tried: filters, antialiasing, sizes and places, the order of channels, EXIF orientation, transparency,
@@ -228,7 +228,7 @@ fn difference(wanted: &Planes, output: &Planes, level: [f64; 3]) -> Difference {
     for ((wanted, output), level) in wanted.planes.iter().zip(&output.planes).zip(level) {
         for (wanted, output) in wanted.iter().zip(output) {
             let by = (wanted - output).abs() / level;
-            // NaN is no number that a maximum keeps.
+            // NaN is not a number that a maximum keeps.
             let by = if by.is_nan() { f64::INFINITY } else { by };
             (sum, max, count) = (sum + by, max.max(by), count + 1);
         }

@@ -1,4 +1,4 @@
-//! Changes to operations that other programs make, and the images that they predict.
+//! Changes to operations that other programs make, and the predicted images.
 
 use super::resampling::Resampling;
 use crate::apply::{ApplyOptions, apply, pnm};

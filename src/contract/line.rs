@@ -1,4 +1,4 @@
-//! The numbers that a program makes of bytes: a line for each channel.
+//! A program's values as a line through the bytes of each channel.
 
 use super::Contract;
 use super::hypothesis::Hypothesis;
@@ -8,7 +8,7 @@ use crate::preset::{IMAGENET_MEAN, IMAGENET_STD};
 use crate::raster::Image;
 use crate::tensor::DType;
 
-/// A difference that is no rounding, in levels.
+/// A difference that is not a rounding, in levels.
 const OUTLIER: f64 = 4.0;
 /// Largest share of outliers that a hypothesis may leave.
 const OUTLIERS: f64 = 0.08;
@@ -27,8 +27,8 @@ impl Line {
         Self { slope: [0, 1, 2].map(|c| scale / std[c]), offset: [0, 1, 2].map(|c| -mean[c] / std[c]) }
     }
 
-    /// The line by which numbers are closest to an image's bytes; `None` if a channel of the image or of the numbers is all
-    /// one value.
+    /// The line by which numbers are closest to an image's bytes; `None` if a channel of the image or of the numbers is
+    /// all one value.
     pub(super) fn fit(image: &Image, output: &Planes, hypothesis: &Hypothesis) -> Option<Self> {
         let (mut slope, mut offset) = ([0.0; 3], [0.0; 3]);
         for channel in 0..3 {
@@ -52,8 +52,8 @@ impl Line {
         Some(Self { slope, offset })
     }
 
-    /// Root mean square of the difference between an image and numbers, in levels of 0 to 255; `None` if the sizes differ.
-    /// A few outliers are left out.
+    /// Root mean square of the difference between an image and numbers, in levels of 0 to 255; `None` if the sizes
+    /// differ. A few outliers are left out.
     pub(super) fn left_over(&self, image: &Image, output: &Planes, hypothesis: &Hypothesis) -> Option<f64> {
         if image.size() != output.size {
             return None;
@@ -79,8 +79,8 @@ impl Line {
         Some((if few { close } else { all } / count as f64).sqrt())
     }
 
-    /// How the line differs from the contract's, in words; `None` if it is the contract's. `reversed`: of channels in the
-    /// order blue, green, red.
+    /// Difference of the line from the contract's, in words; `None` if it is the contract's. `reversed`: of channels in
+    /// the order blue, green, red.
     pub(super) fn difference(&self, contract: &Contract, reversed: bool) -> Option<String> {
         let (scale, [mean, std]) = normalization(contract);
         let close = |got: f64, wanted: f64, least: f64| (got - wanted).abs() <= 2e-3 * wanted.abs() + least;
@@ -128,7 +128,7 @@ impl Line {
     }
 }
 
-/// What bytes are multiplied by before normalization, and mean and std.
+/// The factor of bytes before normalization, and mean and std.
 fn normalization(contract: &Contract) -> (f64, [[f64; 3]; 2]) {
     let normalize = contract.operations.iter().find_map(|op| match op {
         Op::Normalize(normalize) => Some([normalize.mean, normalize.std].map(|values| values.map(f64::from))),

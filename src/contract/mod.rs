@@ -1,11 +1,7 @@
-//! Contracts: what preprocessing does to images, in a file that training, serving and other programs are checked
-//! against.
-//!
-//! A [`Contract`] holds explicit operations, the settings that decide about pixels, and digests of what becomes of made
-//! probe images after each operation. The images are made anew each time, so a contract needs no files beside it; a
-//! test holds their bytes. [`Preprocessor::from_contract`] refuses to start where it would make other
-//! pixels. [`Contract::compare`] looks at what another program made of the probe images, and names the operation that
-//! differs.
+//! Contracts: files that describe preprocessing, which training, serving and other programs are checked against. A
+//! [`Contract`] holds explicit operations, the settings that decide about pixels, and digests of generated probe images
+//! after each operation. [`Preprocessor::from_contract`] refuses to start where it would make other pixels.
+//! [`Contract::compare`] names the operation that differs in another program's results.
 
 mod causes;
 mod compare;
@@ -43,7 +39,7 @@ use std::path::Path;
 /// Largest contract, in bytes.
 const MAX_BYTES: u64 = 1 << 24;
 
-/// What preprocessing does to images: its operations, and digests of probe images after each of them.
+/// Preprocessing of images: its operations, and digests of probe images after each of them.
 ///
 /// ```
 /// use warpfeed::contract::Contract;
@@ -70,7 +66,7 @@ pub struct Contract {
     /// The operations of every image, after its orientation.
     operations: Vec<Op>,
     settings: Settings,
-    /// What becomes of each probe image.
+    /// The digests of each probe image.
     probes: Vec<Stages>,
 }
 
@@ -90,7 +86,7 @@ struct Settings {
     accept_truncated: bool,
 }
 
-/// What becomes of a probe image.
+/// Digests of a probe image after each operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stages {
@@ -103,7 +99,7 @@ struct Stages {
 
 impl Contract {
     /// The contract of a preprocessor with these operations and options. The options that say how much is done at once
-    /// and where (`max_batch`, `threads`, `device`, `decode`, `max_pixels`) are no part of it.
+    /// and where (`max_batch`, `threads`, `device`, `decode`, `max_pixels`) are not part of it.
     ///
     /// # Errors
     /// The errors of [`Preprocessor::new`]; [`Error::Unsupported`] for an operation of the caller's own.
@@ -159,7 +155,7 @@ impl Contract {
     /// Parses a contract. `name` stands for it in errors.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the text is no contract; [`Error::Unsupported`] if a newer version wrote it.
+    /// [`Error::Parameter`] if the text is not a contract; [`Error::Unsupported`] if a newer version wrote it.
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         let wrong = |error: &dyn std::fmt::Display| {
             Error::parameter("contract", "the file", "a contract of warpfeed", format!("{name}: {error}"))
@@ -288,8 +284,8 @@ impl Contract {
 impl Preprocessor {
     /// A preprocessor that keeps a contract: its operations and settings, on `options`' device, with as many threads
     /// and images in a call. It makes tensors of all probe images, and refuses to start if one is not the contract's.
-    /// With [`JpegDecoder::Cpu`](crate::JpegDecoder::Cpu), `Device` and `Exact` pixels are the same everywhere; nvJPEG's
-    /// are not, and break a contract that was written without it.
+    /// With [`JpegDecoder::Cpu`](crate::JpegDecoder::Cpu), `Device` and `Exact` pixels are the same everywhere;
+    /// nvJPEG's are not, and break a contract that was written without it.
     ///
     /// # Errors
     /// [`Error::Contract`] with the first operation after which the pixels differ; the errors of [`new`](Self::new).

@@ -73,7 +73,7 @@ impl Planes {
 /// Reads the image of this name from a folder, as `.npy`, or `.png`; `None` if there is neither.
 ///
 /// # Errors
-/// [`Error::Io`] if a file cannot be read; [`Error::Decode`] if it is no array of numbers or no image.
+/// [`Error::Io`] if a file cannot be read; [`Error::Decode`] if it is not an array of numbers or no image.
 pub(super) fn read(folder: &Path, name: &str, usual: Layout) -> Result<Option<Planes>> {
     let file = |ending: &str| -> Option<PathBuf> {
         let path = folder.join(format!("{name}.{ending}"));

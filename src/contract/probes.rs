@@ -1,7 +1,5 @@
-//! Probe images: small files of the kinds that a deployment meets.
-//!
-//! They are made by arithmetic on whole numbers, so every machine makes the same bytes. A contract holds digests of
-//! what becomes of them. So they must not change: other images are another [`VERSION`].
+//! Probe images: small files of the kinds that a deployment meets, made by arithmetic on whole numbers. Contracts hold
+//! digests of the results, so other images need another [`VERSION`].
 
 use crate::encode::{ChromaSampling, JpegColor, JpegOptions, encode_jpeg};
 use crate::error::{Error, Result};
@@ -29,7 +27,7 @@ impl Probe {
     }
 }
 
-/// The kind of a probe image: what may make a decoder's pixels differ.
+/// The kind of a probe image, by the feature that may make a decoder's pixels differ.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     /// RGB without loss: every decoder gives its pixels.
@@ -42,7 +40,7 @@ pub(super) enum Kind {
     Inks,
     /// A gray image, or one with a palette, without transparency.
     Gray,
-    /// An image with transparency, and what it is over white and over black.
+    /// An image with transparency, and its versions over white and over black.
     Alpha {
         /// Width and height.
         size: Size,

@@ -1,7 +1,5 @@
-//! Resizing as other programs do it, to recognize their results.
-//!
-//! The weights are those of OpenCV's `resize` and of PyTorch's `interpolate` without antialiasing. Their sums are
-//! rounded to bytes at the end, so results are within 1 of OpenCV's, which computes with weights of 11 bits.
+//! Resizing as other programs do it, to recognize their results: with the weights of OpenCV's `resize` and of PyTorch's
+//! `interpolate` without antialiasing. Results are within 1 of OpenCV's, which computes with weights of 11 bits.
 
 use crate::error::Result;
 use crate::os::memory;

@@ -103,7 +103,7 @@ fn what_cannot_be_served_or_written_is_refused() {
     assert!(Contract::of(Preset::Eval, &bytes).is_ok());
 }
 
-/// What a program with other operations and settings makes of the probe images.
+/// Writes the images that a program with other operations and settings makes of the probe images.
 fn outputs(folder: &Path, operations: &[Op], options: &PreprocessorOptions) {
     static PROBES: LazyLock<Vec<Probe>> = LazyLock::new(|| probes().unwrap());
     let preprocessor = Preprocessor::new(operations.iter().cloned(), options).unwrap();
@@ -186,7 +186,7 @@ fn what_is_missing_unknown_or_no_image_is_said() {
         == (probe.image == "png-rgb.png")
         && probe.first.is_none()));
 
-    // What the program wrote after each operation.
+    // The program's image after each operation.
     let stages = [("0", &[][..]), ("1", &inverted[1][..1])];
     let probe = probes().unwrap().into_iter().find(|probe| probe.name == "jpeg-420.jpg").unwrap();
     for (number, operations) in stages {

@@ -17,7 +17,7 @@ pub(crate) struct Buffer {
     pub(crate) ready: Event,
     /// Events of the streams that used the buffer last, recorded when the last batch in it was dropped.
     pub(crate) users: Vec<Event>,
-    /// Whether streams that nobody knows any more may use it: to free it, the whole context must be waited for.
+    /// Whether unknown streams may still use it: to free it, the whole context must be waited for.
     pub(super) is_held: bool,
 }
 
@@ -145,9 +145,9 @@ struct Returned {
     pool: Arc<Pool>,
 }
 
-/// Buffers whose streams captured graphs when their tensors were dropped. An event that is recorded on a capturing stream
-/// belongs to the graph, and to wait for the context would end the capture. So the events are recorded later, once the
-/// streams no longer capture.
+/// Buffers whose streams captured graphs when their tensors were dropped. An event that is recorded on a capturing
+/// stream belongs to the graph, and to wait for the context would end the capture. So the events are recorded later,
+/// once the streams no longer capture.
 static ASIDE: Mutex<Vec<Returned>> = Mutex::new(Vec::new());
 /// Number of buffers put aside, so that the lock is taken only if there are some.
 static ASIDE_LEN: AtomicUsize = AtomicUsize::new(0);
@@ -170,8 +170,8 @@ pub(crate) fn settle_aside() {
 }
 
 impl Returned {
-    /// Records the work of the buffer's users, and gives it to its pool. Comes back if one of them captures a graph. Events of
-    /// `spare` are used first.
+    /// Records the work of the buffer's users, and gives it to its pool. Comes back if one of them captures a graph.
+    /// Events of `spare` are used first.
     fn settle(mut self, mut spare: Vec<Event>) -> Option<Self> {
         let users = std::mem::take(&mut self.users);
         let context = Arc::clone(self.pool.context());
@@ -202,8 +202,8 @@ impl Returned {
 }
 
 /// The memory of a tensor on a CUDA device. Dropping it gives the memory back to the pipeline. The pipeline uses it
-/// again only after the work that was queued, until then, on the streams that were made to wait for the batch. If one of
-/// them captures a graph at that time: after the work that is queued when it no longer does.
+/// again only after the work that was queued, until then, on the streams that were made to wait for the batch. If one
+/// of them captures a graph at that time: after the work that is queued when it no longer does.
 pub struct CudaBuffer {
     /// `None` once dropped or given away.
     buffer: Option<Buffer>,
@@ -267,9 +267,9 @@ impl CudaBuffer {
     /// after the work that is queued there until this buffer is dropped.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a stream of another device, and for one that captures a graph, in which the work would run
-    /// only later, on whatever the memory then holds; [`Error::Device`] if the driver refuses, or if an earlier call on the
-    /// device has failed.
+    /// [`Error::Parameter`] for a stream of another device, and for one that captures a graph, in which the work would
+    /// run only later, on whatever the memory then holds; [`Error::Device`] if the driver refuses, or if an earlier
+    /// call on the device has failed.
     pub fn on_stream(&self, stream: &Arc<CudaStream>) -> Result<u64> {
         // SAFETY: the stream is alive, and kept so.
         unsafe { self.wait(User::Cudarc(Arc::clone(stream))) }
@@ -318,8 +318,8 @@ impl CudaBuffer {
     /// [`on_stream`](Self::on_stream) has been called with.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the samples have no labels, or if the buffer is not one of images; [`Error::Device`] if the
-    /// memory has been given away.
+    /// [`Error::Parameter`] if the samples have no labels, or if the buffer is not one of images; [`Error::Device`] if
+    /// the memory has been given away.
     pub fn labels_address(&self) -> Result<u64> {
         if !self.labeled {
             let expected = "images of a source with labels";

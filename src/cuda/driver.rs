@@ -1,10 +1,5 @@
-//! The driver's objects: streams, events, memory and modules. Errors contain the name of the call.
-//!
-//! Each object is in a [`Scoped`], which frees it in its own context or not at all. The context may be gone by then: another
-//! library has reset the device, or the process is a forked child, which cannot use its parent's contexts.
-//!
-//! cudarc's own safe layer remembers only the last reader of memory, which is not enough for buffers with several (see
-//! the head of this folder). Here the owners of memory order its users by events of their own.
+//! The driver's objects: streams, events, memory and modules. Errors contain the name of the call. Each object is in a
+//! [`Scoped`], which frees it in its own context or not at all: another library may have reset the device.
 #![allow(unsafe_code)]
 
 use crate::device::StreamPriority;
@@ -29,8 +24,8 @@ pub(crate) type Context = Arc<Primary>;
 /// The primary context of a device, as this process has retained it.
 pub(crate) struct Primary {
     cuda: ManuallyDrop<Arc<CudaContext>>,
-    /// The driver's number of the context. After a reset of the device another context may have the same handle, but never
-    /// the same number. `None` if the driver has no such numbers.
+    /// The driver's number of the context. After a reset of the device another context may have the same handle, but
+    /// never the same number. `None` if the driver has no such numbers.
     id: Option<u64>,
     /// The process that has retained the context.
     process: u32,
@@ -42,7 +37,8 @@ impl Primary {
         Self { cuda: ManuallyDrop::new(cuda), id: current_id().ok().flatten(), process: std::process::id() }
     }
 
-    /// Whether this process has inherited the context from the one that forked it. Then no call of the driver may name it.
+    /// Whether this process has inherited the context from the one that forked it. Then no call of the driver may name
+    /// it.
     pub(crate) fn is_inherited(&self) -> bool {
         self.process != std::process::id()
     }
@@ -83,7 +79,7 @@ impl fmt::Debug for Primary {
 
 impl Drop for Primary {
     fn drop(&mut self) {
-        // A context that is gone has lost what was retained of it, and another one would be released instead.
+        // A context that is gone has no retained count, and another one would be released instead.
         if self.enter().is_ok() {
             let _current = KeptCurrent::begin();
             // SAFETY: it is dropped here and nowhere else.
@@ -136,13 +132,13 @@ unsafe fn optional<F: Copy>(name: &[u8]) -> Option<F> {
     DRIVER_NAMES.iter().find_map(find)
 }
 
-/// Keeps the context that is current on this thread current, whatever is done until this is dropped. cudarc's objects make
-/// their own context current when they are dropped.
+/// Keeps the context that is current on this thread current, whatever is done until this is dropped. cudarc's objects
+/// make their own context current when they are dropped.
 #[must_use]
 struct KeptCurrent {
     /// `None` if the driver cannot tell.
     before: Option<sys::CUcontext>,
-    /// Not `Send`: what is current is current on one thread.
+    /// Not `Send`: a context is current on one thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -236,9 +232,9 @@ fn retained(ordinal: u32) -> Result<Context> {
 }
 
 /// Until it is dropped, this thread's calls do not disturb other threads that capture a graph. While a trainer captures
-/// one in the global mode, a call that might synchronize, such as asking for an event, is refused on every thread, and the
-/// capture is lost. In the relaxed mode it is neither. No stream of a pipeline is ever captured, so nothing here needs the
-/// mode.
+/// one in the global mode, a call that might synchronize, such as asking for an event, is refused on every thread, and
+/// the capture is lost. In the relaxed mode it is neither. No stream of a pipeline is ever captured, so nothing here
+/// needs the mode.
 #[must_use]
 pub(crate) struct Relaxed {
     /// The thread's mode before; `None` if the driver refused to change it.
@@ -287,8 +283,8 @@ pub(crate) fn enter(context: &Context) -> Result<Entered> {
     context.enter()
 }
 
-/// Makes the context current as [`enter`] does, without asking whether it is gone. For work on a batch, whose beginning has
-/// asked.
+/// Makes the context current as [`enter`] does, without asking whether it is gone. For work on a batch, whose beginning
+/// has asked.
 pub(crate) fn enter_again(context: &Context) -> Result<Entered> {
     context.enter_again()
 }
@@ -303,13 +299,13 @@ impl Drop for Entered {
     }
 }
 
-/// A value that nobody has any more, but that work of its context may still use.
+/// A value without an owner that work of its context may still use.
 type Left = (Context, Box<dyn Send>);
 
 static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
 
-/// Drops a value that work of the context may still use once that work is done: after the next wait for the whole context,
-/// or when it turns out that the context has failed. A forked child leaves the value to its parent.
+/// Drops a value that work of the context may still use once that work is done: after the next wait for the whole
+/// context, or when it turns out that the context has failed. A forked child leaves the value to its parent.
 pub(crate) fn leave(context: &Context, value: impl Send + 'static) {
     // In a child the lock may be held for ever.
     if context.is_inherited() {
@@ -325,8 +321,8 @@ fn take_left(context: &Context) -> Vec<Left> {
     left.extract_if(.., |(of, _)| Arc::ptr_eq(of, context)).collect()
 }
 
-/// Waits until the device has done all work that was queued in the context, on every stream. A capture of a trainer's is
-/// lost by that, in whatever mode and thread; so what can be waited for by events is.
+/// Waits until the device has done all work that was queued in the context, on every stream. A trainer's capture is
+/// lost by that, in whatever mode and thread, so this is used only where events cannot be waited for.
 ///
 /// # Errors
 /// [`Error::Device`] if the context has failed, or while one of its streams captures a graph.
@@ -347,9 +343,9 @@ pub(crate) fn is_capture(error: &Error) -> bool {
     matches!(error, Error::Cuda { code: FIRST..=LAST, .. })
 }
 
-/// A value of a context, such as an object of the driver's or of nvJPEG's. It is dropped while its context is current. If
-/// the context cannot be entered, the value is not dropped at all: it is gone with its context, and what has its handle or
-/// its address now is somebody else's.
+/// A value of a context, such as an object of the driver's or of nvJPEG's. It is dropped while its context is current.
+/// If the context cannot be entered, the value is not dropped at all: it is gone with its context, and its handle or
+/// address may belong to another object now.
 pub(crate) struct Scoped<T> {
     value: ManuallyDrop<T>,
     context: Context,
@@ -400,8 +396,8 @@ type Owned<H> = Scoped<Raw<H>>;
 
 impl<H: Copy> Owned<H> {
     /// # Safety
-    /// `handle` is of this context, `free` frees it, and nothing else does. When this is dropped, nothing uses it that its
-    /// being freed would harm.
+    /// `handle` is of this context, `free` frees it, and nothing else does. When this is dropped, nothing uses it that
+    /// its being freed would harm.
     unsafe fn of(context: &Context, handle: H, free: unsafe fn(H) -> std::result::Result<(), DriverError>) -> Self {
         Self::new(context, Raw { handle, free })
     }
@@ -517,8 +513,8 @@ pub(crate) unsafe fn wait(stream: sys::CUstream, event: &Event) -> Result<()> {
     check("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream, event.raw(), flags) })
 }
 
-/// Checks that a stream can wait for a batch of this context, which must be current: it is of the same context, captures
-/// no graph, and does not wait for a stream that does.
+/// Checks that a stream can wait for a batch of this context, which must be current: it is of the same context,
+/// captures no graph, and does not wait for a stream that does.
 ///
 /// # Safety
 /// `stream` is a live stream, or one of the default streams.
@@ -538,8 +534,8 @@ pub(crate) unsafe fn check_user(context: &Context, stream: sys::CUstream) -> Res
     Ok(())
 }
 
-/// Whether a stream captures a graph. For the legacy default stream also whether a stream of the context does that waits for
-/// it: to wait or record on the default stream would end that capture. The context must be current.
+/// Whether a stream captures a graph. For the legacy default stream also whether a stream of the context does that
+/// waits for it: to wait or record on the default stream would end that capture. The context must be current.
 ///
 /// # Safety
 /// `stream` is a live stream, or one of the default streams.
@@ -554,8 +550,8 @@ pub(crate) unsafe fn is_capturing(stream: sys::CUstream) -> Result<bool> {
     }
 }
 
-/// The driver's number of a stream, which no other stream has, even if it has the handle of one that is gone. `None` if the
-/// driver has no such numbers, or if there is no such stream. The context must be current.
+/// The driver's number of a stream, which no other stream has, even if it has the handle of one that is gone. `None` if
+/// the driver has no such numbers, or if there is no such stream. The context must be current.
 ///
 /// # Safety
 /// `stream` is a stream, or one of the default streams.
@@ -656,7 +652,7 @@ impl Event {
 
 /// Device memory. Freeing memory of a pool does not wait for its users on a card. So an owner that has waited for them
 /// says so ([`idle`](Self::idle)). Other memory waits for the whole device when it is dropped, which ends a trainer's
-/// capture; while nobody can wait, it is left for later.
+/// capture; while waiting is impossible, it is left for later.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
     /// `None` once it was freed or given away.
@@ -676,7 +672,7 @@ impl DeviceMemory {
     /// This may wait for the device. The memory is idle when this returns.
     pub(crate) fn new(context: &Context, len_bytes: usize) -> Result<Self> {
         let _entered = enter(context)?;
-        // SAFETY: what it holds is written before it is read.
+        // SAFETY: its contents are written before they are read.
         let address = allocated(context, "cuMemAlloc", len_bytes, unsafe { result::malloc_sync(len_bytes.max(1)) })?;
         // SAFETY: it was just allocated, as long as it is said to be.
         Ok(unsafe { Self::of(context, address, len_bytes, None) })
@@ -700,8 +696,8 @@ impl DeviceMemory {
         self.is_idle = false;
     }
 
-    /// Frees the memory once the work is done that `stream` has queued so far. The caller has made the stream wait for all
-    /// users.
+    /// Frees the memory once the work is done that `stream` has queued so far. The caller has made the stream wait for
+    /// all users.
     ///
     /// # Synchronization
     /// Returns at once if the memory is from a pool; otherwise this waits for the stream.
@@ -759,8 +755,8 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// A stream-ordered pool of device memory. It keeps freed memory, so allocations are cheap. The device's default pool stays
-/// as the trainer has set it.
+/// A stream-ordered pool of device memory. It keeps freed memory, so allocations are cheap. The device's default pool
+/// stays as the trainer has set it.
 #[derive(Debug)]
 pub(crate) struct MemoryPool {
     /// `None` on devices without pools.
@@ -769,14 +765,14 @@ pub(crate) struct MemoryPool {
 }
 
 impl MemoryPool {
-    /// A pool that gives memory back to the device of which more than `kept_bytes` are free.
+    /// A pool that gives memory back to the device if more than `kept_bytes` of it are free.
     pub(crate) fn new(context: &Context, kept_bytes: u64) -> Result<Self> {
         if !context.has_async_alloc() {
             return Ok(Self { raw: None, context: Arc::clone(context) });
         }
         let _entered = enter(context)?;
         let mut raw = std::ptr::null_mut();
-        // SAFETY: zeros are valid in every field, and mean none of what is not set below.
+        // SAFETY: zeros are valid in every field, and mean that an option is off.
         let mut properties: sys::CUmemPoolProps = unsafe { std::mem::zeroed() };
         properties.allocType = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         properties.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
@@ -800,7 +796,8 @@ impl MemoryPool {
         let Some(raw) = &self.raw else { return DeviceMemory::new(&self.context, len_bytes) };
         let (context, mut address) = (&self.context, 0);
         let _entered = enter(context)?;
-        // SAFETY: the address is written before the call returns, and what the memory holds before it is read.
+        // SAFETY: the address is written before the call returns, and the memory's contents are written before they are
+        // read.
         let made =
             unsafe { sys::cuMemAllocFromPoolAsync(&raw mut address, len_bytes.max(1), raw.handle, stream.raw()) };
         allocated(context, "cuMemAllocFromPoolAsync", len_bytes, made.result())?;
@@ -818,7 +815,7 @@ pub(crate) struct HostMemory {
     _memory: Host,
 }
 
-/// Who frees host memory.
+/// The way in which host memory is freed.
 #[derive(Debug)]
 enum Host {
     Pinned(#[expect(dead_code, reason = "it is dropped")] Owned<*mut c_void>),
@@ -851,7 +848,7 @@ impl HostMemory {
             call: "cuMemHostAlloc".to_owned(),
             message: "the driver gave no memory and no error".to_owned(),
         })?;
-        // SAFETY: as long as was asked for, and nobody else's.
+        // SAFETY: the memory is as long as requested, and only this code has it.
         unsafe { start.write_bytes(0, len_bytes) };
         // SAFETY: it was just allocated. Owners wait for copies from it before they drop it.
         let memory = unsafe { Owned::of(context, start.as_ptr().cast(), |start| result::free_host(start)) };
@@ -962,7 +959,7 @@ pub(crate) unsafe fn launch<P>(
 /// Queues a copy of `len_bytes` bytes to the device.
 ///
 /// # Safety
-/// Both ranges are valid until the copy is done; nobody writes `from`, or uses `to`, before that.
+/// Both ranges are valid until the copy is done. Before that, `from` is not written and `to` is not used.
 pub(crate) unsafe fn upload(to: u64, from: *const u8, len_bytes: usize, stream: &Stream) -> Result<()> {
     // SAFETY: readable for the length, by contract.
     let from = unsafe { std::slice::from_raw_parts(from, len_bytes) };
@@ -973,7 +970,7 @@ pub(crate) unsafe fn upload(to: u64, from: *const u8, len_bytes: usize, stream: 
 /// Queues zeros for a range of device memory.
 ///
 /// # Safety
-/// The range is valid until it is written; nobody uses it before that.
+/// The range is valid until it is written, and is not used before that.
 pub(crate) unsafe fn clear(to: u64, len_bytes: usize, stream: &Stream) -> Result<()> {
     // SAFETY: the contract.
     check("cuMemsetD8Async", unsafe { result::memset_d8_async(to, 0, len_bytes, stream.raw()) })
@@ -982,7 +979,8 @@ pub(crate) unsafe fn clear(to: u64, len_bytes: usize, stream: &Stream) -> Result
 /// Queues a copy within the device.
 ///
 /// # Safety
-/// Both ranges are valid until the copy is done and do not overlap; nobody writes `from`, or uses `to`, before that.
+/// Both ranges are valid until the copy is done, and do not overlap. Before that, `from` is not written and `to` is not
+/// used.
 pub(crate) unsafe fn copy(to: u64, from: u64, len_bytes: usize, stream: &Stream) -> Result<()> {
     // SAFETY: the contract.
     check("cuMemcpyDtoDAsync", unsafe { result::memcpy_dtod_async(to, from, len_bytes, stream.raw()) })
@@ -991,7 +989,7 @@ pub(crate) unsafe fn copy(to: u64, from: u64, len_bytes: usize, stream: &Stream)
 /// Queues a copy of `len_bytes` bytes to memory of the host. If that is not pinned, this waits for the copy.
 ///
 /// # Safety
-/// Both ranges are valid until the copy is done; nobody touches `to`, or writes `from`, before that.
+/// Both ranges are valid until the copy is done. Before that, `to` is not touched and `from` is not written.
 pub(crate) unsafe fn download_later(to: *mut u8, from: u64, len_bytes: usize, stream: &Stream) -> Result<()> {
     // SAFETY: writable for the length, by contract.
     let to = unsafe { std::slice::from_raw_parts_mut(to, len_bytes) };

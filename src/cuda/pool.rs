@@ -9,9 +9,10 @@ use crate::os::memory::Asked;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Number of values that go with a batch, such as boxes and labels: so many of their buffers are kept for each of a batch's.
+/// Number of values that go with a batch, such as boxes and labels. For each kept batch, as many buffers for values are
+/// kept.
 const VALUES_OF_A_BATCH: usize = 4;
-/// Most bytes that are kept of values that go with batches.
+/// Largest number of bytes that are kept of values that go with batches.
 pub(crate) const VALUES_BYTES: u64 = 64 << 20;
 
 /// A pool of buffers.
@@ -22,7 +23,7 @@ pub(crate) struct Pool {
     /// Stream for copies to the host.
     reader: Stream,
     memory: Arc<MemoryPool>,
-    /// Most buffers, and most bytes, that are kept while nobody uses them. One is kept whatever its size.
+    /// Largest number of unused buffers, and of their bytes. One buffer is kept whatever its size.
     keep: usize,
     keep_bytes: u64,
     /// The pool for values that go with batches ([`Pool::copy_beside`]), made when it is first used: in this one they
@@ -34,12 +35,13 @@ pub(crate) struct Pool {
 /// The buffers that no batch has.
 #[derive(Debug)]
 struct Spares {
-    /// Those to be used again. The one that was given back first is taken first: its users are most likely done with it.
+    /// Buffers to be used again. The one that was given back first is taken first: its users are most likely done with
+    /// it.
     free: VecDeque<Buffer>,
-    /// Those to be freed once their users are done, in the order in which they came back.
+    /// Buffers to be freed once their users are done, in the order in which they came back.
     excess: VecDeque<Buffer>,
-    /// Those of which it is not known when their users are done: a stream was gone before the batch. They are freed when
-    /// the pool ends, or when memory is short.
+    /// Buffers whose users have no known end: a stream was gone before the batch. They are freed when the pool ends, or
+    /// when memory is short.
     held: Vec<Buffer>,
     asked: Asked,
 }
@@ -136,8 +138,8 @@ impl Pool {
         Buffer::new(memory, &self.context, stream)
     }
 
-    /// Frees the buffers of which there are too many, in the order of `stream`: those whose users are done, and those that
-    /// are more than are kept.
+    /// Frees excess buffers, in the order of `stream`: those whose users are done, and those that are more than are
+    /// kept.
     fn free_excess(&self, stream: &Stream) {
         loop {
             let first = {
@@ -152,7 +154,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a buffer. If there are too many, the one is freed that is largest compared with what was asked for lately.
+    /// Keeps a buffer. If there are too many, the buffer that is largest compared with recent requests is freed.
     pub(crate) fn give(&self, buffer: Buffer) {
         let mut spares = self.lock();
         spares.free.push_back(buffer);
@@ -162,7 +164,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a buffer of which it is not known when its users are done.
+    /// Keeps a buffer whose users have no known end.
     pub(super) fn hold(&self, mut buffer: Buffer) {
         // In a failed context nothing runs any more.
         if buffer.ready.record(&self.reader).is_ok() {

@@ -1,4 +1,4 @@
-//! Checks for the GPU path, with a remedy for each lack. Nothing here panics, whatever is missing.
+//! Checks of the GPU path. Nothing here panics, whatever is missing.
 #![allow(unsafe_code)]
 
 use super::check::Check;
@@ -85,7 +85,7 @@ fn devices(gpus: &Result<Vec<Card>>) -> Vec<Check> {
     }
 }
 
-/// How the embedded kernels run on a card.
+/// Way in which the embedded kernels run on a card.
 #[derive(Debug, PartialEq, Eq)]
 enum Fit {
     MachineCode,
@@ -94,8 +94,8 @@ enum Fit {
     No,
 }
 
-/// How kernels for `architectures` fit a card. Machine code runs on cards of the same major number with an equal or
-/// higher minor number. PTX, which is made for the lowest architecture, runs on that one and all later ones.
+/// Way in which kernels for `architectures` fit a card. Machine code runs on cards of the same major number with an
+/// equal or higher minor number. PTX, which is made for the lowest architecture, runs on that one and all later ones.
 fn fit(architectures: &[i32], (major, minor): Version) -> Fit {
     if architectures.iter().any(|number| number / 10 == major && number % 10 <= minor) {
         Fit::MachineCode

@@ -1,4 +1,4 @@
-//! Checks of this machine: what it has for warpfeed, what it lacks, and the remedy for each lack.
+//! Checks of this machine, with a remedy for each lack.
 
 mod check;
 mod gpu;

@@ -1,4 +1,4 @@
-//! Auxiliary images of a sample: depth, the other image of a stereo pair, the same scene in another resolution.
+//! Auxiliary images of a sample: depth, stereo pairs, another resolution.
 
 use super::mask::Kind;
 use super::{Mask, MaskValues};
@@ -9,9 +9,9 @@ use crate::interpolation::Interpolation;
 use crate::raster::{Image, Rect, Size, check_pixels};
 use std::sync::Arc;
 
-/// An auxiliary image of a sample: depth, the other image of a stereo pair, the same scene in another resolution. Operations
-/// move its pixels as the image's, with a filter of its own if it has one; changes of color, noise, blur and erasing pass
-/// it by. It is never changed, so copies share its memory.
+/// An auxiliary image of a sample: depth, the other image of a stereo pair, the same scene in another resolution.
+/// Operations move its pixels as the image's, with a filter of its own if it has one; changes of color, noise, blur and
+/// erasing do not affect it. It is never changed, so copies share its memory.
 ///
 /// It may have another size than the image. Then flips, quarter turns, crops, padding and resizes act on it by as many
 /// pixels as the ratio of the sides says, which must be whole; other operations are refused.
@@ -29,9 +29,9 @@ use std::sync::Arc;
 pub struct AuxImage(Mask);
 
 impl AuxImage {
-    /// An image of one channel: a value for each pixel, row by row. Of 16 bits it is moved by the nearest pixel, as values
-    /// between those of depth or disparity on both sides of an edge are on neither; of 8 bits by the operations' own
-    /// filters, unless [`with_interpolation`](Self::with_interpolation) says otherwise.
+    /// An image of one channel: a value for each pixel, row by row. With 16 bits it is moved by the nearest pixel,
+    /// because a blend of depth or disparity at an edge is on neither side. With 8 bits it is moved by the operations'
+    /// own filters, unless [`with_interpolation`](Self::with_interpolation) says otherwise.
     ///
     /// # Errors
     /// [`Error::Parameter`] unless there is a value for each of one pixel or more.
@@ -55,8 +55,8 @@ impl AuxImage {
         Ok(Self(Mask::of_planes(size, (0..3).map(plane).collect(), Kind::Aux(None), 0)))
     }
 
-    /// An image from a file: a gray PNG of 8 or 16 bits (or fewer) has one channel, all else is in color. An EXIF
-    /// orientation is not looked at: the image's own turns both.
+    /// An image from a file: a gray PNG of 8 or 16 bits (or fewer) has one channel, all else is in color. Its EXIF
+    /// orientation is ignored: the image's own orientation turns both.
     ///
     /// # Errors
     /// [`Error::Decode`] for damaged bytes; [`Error::Limits`] for more than `max_pixels` pixels.
@@ -75,8 +75,8 @@ impl AuxImage {
     }
 
     /// Sets the filter by which operations compute values between pixels, whatever their own. An operation without it
-    /// takes the best that it has. Values of 16 bits are moved by the nearest pixel alone: with another filter, operations
-    /// refuse them.
+    /// takes the best that it has. Values of 16 bits are moved by the nearest pixel alone: with another filter,
+    /// operations refuse them.
     #[must_use]
     pub fn with_interpolation(self, interpolation: Interpolation) -> Self {
         Self(self.0.of_kind(Kind::Aux(Some(interpolation))))

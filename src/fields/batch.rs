@@ -1,4 +1,4 @@
-//! The fields of a batch, of one sample after the other, and as flat lists.
+//! The fields of a batch, by sample and as flat lists.
 
 use super::{BoxFormat, Boxes, Field, Fields, Mask, MaskKind, MaskOnDevice, MaskValues};
 use crate::cuda::CudaBuffer;
@@ -49,7 +49,7 @@ pub struct BatchFields {
 struct OnDevice {
     /// The names of all fields, in their order.
     names: Arc<[String]>,
-    /// For each name the masks of the images; `None` where the field is no mask.
+    /// For each name the masks of the images; `None` where the field is not a mask.
     masks: Vec<Vec<Option<MaskOnDevice>>>,
 }
 
@@ -91,8 +91,8 @@ impl BatchFields {
         masks.iter().map(Option::as_ref).collect()
     }
 
-    /// The fields with all masks in host memory, so that [`image`](Self::image) has them. Masks that are there already are
-    /// not copied.
+    /// The fields with all masks in host memory, so that [`image`](Self::image) has them. Masks that are there already
+    /// are not copied.
     ///
     /// # Synchronization
     /// Waits until masks on a device are complete, and copies them.
@@ -131,15 +131,15 @@ impl BatchFields {
         self.images.is_empty()
     }
 
-    /// The fields of image `i`, without masks that are on a device ([`to_host`](Self::to_host)); `None` if there are fewer
-    /// images.
+    /// The fields of image `i`, without masks that are on a device ([`to_host`](Self::to_host)); `None` if there are
+    /// fewer images.
     #[must_use]
     pub fn image(&self, i: usize) -> Option<&Fields> {
         self.images.get(i).map(|(fields, _)| fields)
     }
 
-    /// The fields of some images, in the order in which they are named: those of a batch without its padding, say. Images
-    /// that are not there are left out.
+    /// The fields of some images, in the order in which they are named: for example those of a batch without its
+    /// padding. Missing images are left out.
     #[must_use]
     pub fn of_images(&self, images: &[usize]) -> Self {
         let some = |of: &Vec<Option<MaskOnDevice>>| images.iter().filter_map(|i| of.get(*i)).cloned().collect();
@@ -192,7 +192,7 @@ impl BatchFields {
     /// All boxes in this format, as shares of their images' sides: `[T, 4]`.
     ///
     /// # Errors
-    /// As of [`boxes`](Self::boxes).
+    /// See [`boxes`](Self::boxes).
     pub fn relative_boxes(&self, format: BoxFormat) -> Result<Vec<[f32; 4]>> {
         let mut boxes = self.boxes(format)?;
         for (row, image) in boxes.iter_mut().zip(self.batch_indices()) {
@@ -233,7 +233,7 @@ impl BatchFields {
     /// The numbers of all objects: `[T]`.
     ///
     /// # Errors
-    /// As of [`integers`](Self::integers).
+    /// See [`integers`](Self::integers).
     pub fn floats(&self, name: &str) -> Result<Vec<f32>> {
         self.flat(name, "numbers", |field| if let Field::Floats(rows) = field { Some(&rows[..]) } else { None })
     }
@@ -242,7 +242,7 @@ impl BatchFields {
     /// points.
     ///
     /// # Errors
-    /// As of [`integers`](Self::integers).
+    /// See [`integers`](Self::integers).
     pub fn keypoints(&self, name: &str) -> Result<Vec<[f32; 3]>> {
         let mut all = Vec::new();
         for field in self.each(name) {
@@ -257,8 +257,8 @@ impl BatchFields {
     /// have one size. Masks on a device are copied, as by [`to_host`](Self::to_host).
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the batch has no such field, it has other content, or sizes or types differ; the errors of
-    /// [`to_host`](Self::to_host).
+    /// [`Error::Parameter`] if the batch has no such field, it has other content, or sizes or types differ; the errors
+    /// of [`to_host`](Self::to_host).
     pub fn masks(&self, name: &str) -> Result<MaskValues> {
         if self.on_device.is_some() {
             return self.to_host()?.masks(name);
@@ -266,11 +266,11 @@ impl BatchFields {
         self.planes(name, "a mask", |field| if let Field::Mask(mask) = field { Some(mask) } else { None })
     }
 
-    /// The values of auxiliary images of one size, one channel after the other: `[N, 1, H, W]` or `[N, 3, H, W]`. Images on a
-    /// device are copied, as by [`to_host`](Self::to_host).
+    /// The values of auxiliary images of one size, one channel after the other: `[N, 1, H, W]` or `[N, 3, H, W]`.
+    /// Images on a device are copied, as by [`to_host`](Self::to_host).
     ///
     /// # Errors
-    /// As of [`masks`](Self::masks).
+    /// See [`masks`](Self::masks).
     pub fn aux_images(&self, name: &str) -> Result<MaskValues> {
         if self.on_device.is_some() {
             return self.to_host()?.aux_images(name);
@@ -303,13 +303,13 @@ impl BatchFields {
         }
     }
 
-    /// The values of all masks on images of size `size`, one plane after the other: `[N, H, W]`, or `[T, H, W]` for masks
-    /// of objects. Each mask lies in the upper left corner, and the rest has its fill. Masks on a device are copied, as by
-    /// [`to_host`](Self::to_host).
+    /// The values of all masks on images of size `size`, one plane after the other: `[N, H, W]`, or `[T, H, W]` for
+    /// masks of objects. Each mask lies in the upper left corner, and the rest has its fill. Masks on a device are
+    /// copied, as by [`to_host`](Self::to_host).
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the batch has no such field, it has other content, types differ, or a mask is larger; the
-    /// errors of [`to_host`](Self::to_host).
+    /// [`Error::Parameter`] if the batch has no such field, it has other content, types differ, or a mask is larger;
+    /// the errors of [`to_host`](Self::to_host).
     pub fn padded_masks(&self, name: &str, size: Size) -> Result<MaskValues> {
         if self.on_device.is_some() {
             return self.to_host()?.padded_masks(name, size);
@@ -321,11 +321,12 @@ impl BatchFields {
         .masks(name)
     }
 
-    /// The values of auxiliary images in places of size `size`, one channel after the other: `[N, C, H, W]`. Each lies in the
-    /// upper left corner, and the rest has its fill. Images on a device are copied, as by [`to_host`](Self::to_host).
+    /// The values of auxiliary images in places of size `size`, one channel after the other: `[N, C, H, W]`. Each lies
+    /// in the upper left corner, and the rest has its fill. Images on a device are copied, as by
+    /// [`to_host`](Self::to_host).
     ///
     /// # Errors
-    /// As of [`padded_masks`](Self::padded_masks).
+    /// See [`padded_masks`](Self::padded_masks).
     pub fn padded_aux_images(&self, name: &str, size: Size) -> Result<MaskValues> {
         if self.on_device.is_some() {
             return self.to_host()?.padded_aux_images(name, size);

@@ -1,4 +1,4 @@
-//! Boxes of objects, their formats, and the rules by which boxes are valid.
+//! Boxes of objects, their formats, and their validity.
 
 use super::{DropRule, keep_rows};
 use crate::error::{Error, Result};
@@ -166,7 +166,8 @@ impl Boxes {
         })
     }
 
-    /// Checks that each box is one on an image of size `size`: finite numbers, no negative side, and not outside the image.
+    /// Checks that each box is one on an image of size `size`: finite numbers, no negative side, and not outside the
+    /// image.
     ///
     /// # Errors
     /// A message that names the first other box.
@@ -245,7 +246,8 @@ impl Boxes {
         }
     }
 
-    /// Sets the boxes for which there is one to left, top, right, bottom. What operations have cut off of them stays known.
+    /// Sets the boxes for which there is one to left, top, right, bottom. The parts that operations have cut off stay
+    /// known.
     pub(super) fn refit(&mut self, corners: &[Option<[f32; 4]>]) {
         let format = self.format;
         for (row, corners) in self.rows.iter_mut().zip(corners) {

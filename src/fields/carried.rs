@@ -1,7 +1,6 @@
-//! Planes of a mask or an auxiliary image in the three bytes of a pixel, on their way through a plan.
-//!
-//! Every step of a mask's plan copies whole pixels, so three bytes carry anything: one plane of 8 bits, both bytes of a
-//! plane of 16 bits, or a bit each of 24 objects' planes. Of an auxiliary image they carry the channels.
+//! Planes of a mask or an auxiliary image in the three bytes of a pixel, on their way through a plan, which copies
+//! whole pixels. They are one plane of 8 bits, both bytes of a plane of 16 bits, or one bit for each of 24 objects'
+//! planes. For an auxiliary image they carry the channels.
 
 use super::{Mask, MaskValues};
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Drawing fields over an image, for people to look at.
+//! Drawing fields over an image, for people.
 
 use super::{Field, Fields, LABELS, Mask, MaskValues};
 use crate::raster::{Image, Size};
@@ -17,9 +17,9 @@ const COLORS: [[u8; 3]; 8] = [
 /// Reach of a keypoint's cross, in pixels.
 const CROSS_PX: i64 = 2;
 
-/// Draws boxes as outlines, masks as a tint of half the color, and keypoints that are labeled as crosses. Objects of one
-/// label (the field `labels`) have one color; without labels, each object has its own. Masks whose size is not the image's
-/// are left out.
+/// Draws boxes as outlines, masks as a tint of half the color, and keypoints that are labeled as crosses. Objects of
+/// one label (the field `labels`) have one color; without labels, each object has its own. Masks whose size is not the
+/// image's are left out.
 ///
 /// ```
 /// use warpfeed::fields::{BoxFormat, Boxes, Fields, draw};
@@ -123,7 +123,7 @@ mod tests {
             .and_then(|fields| fields.with(KEYPOINTS, KeyPoints::of_image(vec![[7.5, 5.5], [f32::NAN, 1e30]])))
             .unwrap();
         draw(&mut image, &fields);
-        // Labels 9 and 1 have one color, of which the second object's mask is a half.
+        // Labels 9 and 1 have one color. The second object's mask shows half of it.
         let half = COLORS[1].map(|byte| byte / 2);
         assert_eq!((&image.row(0)[0][..3], &image.row(2)[3][..3]), (&half[..], &half[..]));
         assert_eq!(&image.row(1)[2][..3], COLORS[1]);

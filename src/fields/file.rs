@@ -1,4 +1,4 @@
-//! Fields as JSON files, beside which masks are PNG files.
+//! Fields as JSON files, with masks as PNG files next to them.
 
 use super::{
     AuxImage, BOXES, BoxFormat, Boxes, Clamping, Field, Fields, KEYPOINTS, KeyPoints, LABELS, MASK, Mask,
@@ -88,12 +88,12 @@ struct WrittenImage {
     fill: u16,
 }
 
-/// Reads fields of a JSON file of the form `{"boxes": {"format": "XYXY", "values": [[x1, y1, x2, y2]], "clamping": "soft"},
-/// "labels": [3], "keypoints": {"values": [[x, y]], "convention": "corner"}, "mask": {"path": "mask.png", "fill": 255}}`.
-/// Each part may be missing. They become the fields `boxes`, `labels`, `keypoints` and `mask`; keypoints belong to no
-/// object. Auxiliary images are another part, `"images": {"depth": {"path": "depth.png", "interpolation": "nearest", "fill":
-/// 0}}`, and become fields of their own names. Paths are relative to the file's folder, and images have at most `max_pixels`
-/// pixels.
+/// Reads fields of a JSON file of the form `{"boxes": {"format": "XYXY", "values": [[x1, y1, x2, y2]], "clamping":
+/// "soft"}, "labels": [3], "keypoints": {"values": [[x, y]], "convention": "corner"}, "mask": {"path": "mask.png",
+/// "fill": 255}}`. Each part may be missing. They become the fields `boxes`, `labels`, `keypoints` and `mask`;
+/// keypoints belong to no object. Auxiliary images are another part, `"images": {"depth": {"path": "depth.png",
+/// "interpolation": "nearest", "fill": 0}}`, and become fields of their own names. Paths are relative to the file's
+/// folder, and images have at most `max_pixels` pixels.
 ///
 /// # Errors
 /// [`Error::Io`] if a file cannot be read, [`Error::Parameter`] if it has another form, the errors of
@@ -142,8 +142,8 @@ pub fn read_fields(path: impl AsRef<Path>, max_pixels: u64) -> Result<Fields> {
 
 /// Writes the fields of an image of size `size`, as [`read_fields`] reads them, with whether each box is valid by
 /// torchvision's measure ([`Boxes::valid`]: sides of a pixel at least). The field `mask` becomes the PNG file
-/// `mask_path`, as `out.mask.png`, and an auxiliary image `depth` the file `out.depth.png` beside it. Other fields are not
-/// written.
+/// `mask_path`, as `out.mask.png`, and an auxiliary image `depth` the file `out.depth.png` next to it. Other fields are
+/// not written.
 ///
 /// # Errors
 /// [`Error::Io`] if a file cannot be written.

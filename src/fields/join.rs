@@ -13,11 +13,11 @@ pub(crate) struct Join {
     pub(crate) at: [u32; 2],
     /// The fields of each other sample, and the first column and row of its image.
     pub(crate) others: Vec<(Arc<Fields>, [u32; 2])>,
-    /// Which pixels show the other samples.
+    /// Pixels that show the other samples.
     pub(crate) shown: Shown,
 }
 
-/// Which pixels show the other samples.
+/// Pixels that show the other samples.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shown {
     /// All pixels where their images lie.
@@ -28,8 +28,8 @@ pub(crate) enum Shown {
     Objects {
         /// Pixels around the objects, along each axis, that are shown too.
         margin: u32,
-        /// Whether boxes of the image's own objects are set around what is left of these, and objects of which nothing is
-        /// left go.
+        /// Whether boxes of the image's own objects are fitted to their remaining masks, and objects without a mask are
+        /// dropped.
         refit: bool,
     },
 }
@@ -38,8 +38,8 @@ impl Join {
     /// Joins the fields of all samples on a canvas of size `canvas`. `dropped` counts objects that are covered.
     ///
     /// # Errors
-    /// [`Error::Unfit`] if a field of another sample is missing, or is of another kind; [`Error::Limits`] if all objects'
-    /// masks together are too large.
+    /// [`Error::Unfit`] if a field of another sample is missing, or is of another kind; [`Error::Limits`] if all
+    /// objects' masks together are too large.
     pub(super) fn apply(&self, fields: &mut Fields, canvas: Size, dropped: &mut DroppedObjects) -> Result<()> {
         fields.fields_mut().try_for_each(|field| place(field, self.at, canvas))?;
         for (other, at) in &self.others {

@@ -72,7 +72,7 @@ impl KeyPoints {
     }
 
     /// Sets which points of an object change places when the image is mirrored left and right: point `i` of the mirror
-    /// image is point `flip_index[i]`, as YOLO's `flip_idx` has it. Points that are not labeled become (0, 0), as in
+    /// image is point `flip_index[i]`, as in YOLO's `flip_idx`. Points that are not labeled become (0, 0), as in
     /// torchvision's references.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl KeyPoints {
         self.flip_index.as_deref()
     }
 
-    /// These points at other places. In a mirror image, points of the left and of the right change places.
+    /// These points at other places. In a mirror image, points of the left and of the right are swapped.
     pub(crate) fn mapped(&self, mirrored: bool, of: impl Fn([f32; 2]) -> [f32; 2]) -> Self {
         let mut mapped = self.clone();
         mapped.points.iter_mut().for_each(|point| *point = of(*point));

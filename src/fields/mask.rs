@@ -1,4 +1,4 @@
-//! Masks: a number for each pixel of the image, or for each pixel and object whether it is the object's.
+//! Masks: a number for each pixel, or a bit for each pixel and object.
 
 use super::keep_rows;
 use super::region::{Region, around};
@@ -54,7 +54,7 @@ impl From<Vec<u16>> for MaskValues {
 }
 
 /// A mask of an image: one plane of classes or ids, or a plane of 0 and 1 for each object. Operations move it as the
-/// image, by the nearest pixel: no value is ever mixed of others. A mask is never changed, so copies share its memory.
+/// image, by the nearest pixel: values are never mixed. A mask is never changed, so copies share its memory.
 ///
 /// ```
 /// use warpfeed::{fields::Mask, image::Size};
@@ -164,7 +164,8 @@ impl Mask {
         Self { size, planes: planes.into_iter().map(Arc::new).collect(), ..*self }
     }
 
-    /// A larger mask with this one in it, whose upper left value is at column and row `at`. The other values are the fill.
+    /// A larger mask with this one in it, whose upper left value is at column and row `at`. The other values are the
+    /// fill.
     ///
     /// # Errors
     /// The errors of [`check_objects`]; [`Error::OutOfMemory`] if the memory is refused.
@@ -216,7 +217,8 @@ impl Mask {
         Ok(())
     }
 
-    /// Overwrites the part of an image's mask that begins at column and row `at`. False if the other has not as many bits.
+    /// Overwrites the part of an image's mask that begins at column and row `at`. False if the other has not as many
+    /// bits.
     pub(super) fn paste(&mut self, other: &Self, at: [u32; 2]) -> bool {
         let sizes = [other.size, self.size];
         let (Some(to), Some(from)) = (self.planes.first_mut(), other.planes.first()) else { return false };
@@ -228,8 +230,8 @@ impl Mask {
         true
     }
 
-    /// Overwrites the pixels of an image's mask that are in a region by those of another, of the same size. False if the
-    /// other has not as many bits.
+    /// Overwrites the pixels of an image's mask that are in a region by those of another, of the same size. False if
+    /// the other has not as many bits.
     pub(super) fn paste_region(&mut self, other: &Self, region: &Region) -> bool {
         fn paste<T: Copy>(to: &mut [T], from: &[T], region: &Region) {
             let pixels = to.iter_mut().zip(from).zip(region.pixels());
@@ -244,7 +246,8 @@ impl Mask {
         true
     }
 
-    /// Takes the pixels of a region from all objects. Returns for each what is left of it: left, top, right, bottom.
+    /// Takes the pixels of a region from all objects. Returns the box of each object's remainder: left, top, right,
+    /// bottom.
     pub(super) fn cut_out(&mut self, region: &Region) -> Vec<Option<[f32; 4]>> {
         let width = self.size.width as usize;
         let cut = |plane: &mut Arc<MaskValues>| {
@@ -271,8 +274,8 @@ impl Mask {
     }
 }
 
-/// Copies a plane into a larger one, so that its upper left value is at column `x` and row `y`. `sizes` are those of the
-/// two planes.
+/// Copies a plane into a larger one, so that its upper left value is at column `x` and row `y`. `sizes` are those of
+/// the two planes.
 fn copy<T: Copy>(from: &[T], to: &mut [T], sizes: [Size; 2], [x, y]: [u32; 2]) {
     let [from_width, to_width] = sizes.map(|size| size.width as usize);
     let rows = to.chunks_exact_mut(to_width).skip(y as usize);
@@ -281,10 +284,10 @@ fn copy<T: Copy>(from: &[T], to: &mut [T], sizes: [Size; 2], [x, y]: [u32; 2]) {
     }
 }
 
-/// Most bytes of the masks of an image's objects, a byte for each object and pixel.
+/// Largest number of bytes of the masks of an image's objects, a byte for each object and pixel.
 const MAX_OBJECTS_BYTES: u64 = 1 << 30;
 
-/// Refuses masks of so many objects that they would fill the memory, before any of them is made.
+/// Refuses masks that would fill the memory because of their number of objects, before any of them is made.
 ///
 /// # Errors
 /// [`Error::Limits`], which is a bad sample.

@@ -1,17 +1,16 @@
-//! Fields of a sample beside its image: boxes, keypoints, masks, numbers of the objects in it, and auxiliary images.
+//! Fields of a sample: boxes, keypoints, masks, numbers of the objects in its image, and auxiliary images.
 //!
-//! A [`Source`](crate::source::Source) hands them over with the image, and
-//! [`PipelineBuilder::fields`](crate::PipelineBuilder::fields) names those that a pipeline delivers. They follow the recipe that is
-//! drawn for the image. docs/detection.md says where they equal torchvision's.
-//!
-//! Coordinates are in pixels from the upper left corner of the image: the whole image is the box (0, 0, W, H).
+//! A [`Source`](crate::source::Source) returns them with the image,
+//! [`PipelineBuilder::fields`](crate::PipelineBuilder::fields) names those that a pipeline delivers, and they follow
+//! the image's recipe. Coordinates are in pixels from the upper left corner of the image: the whole image is the box
+//! (0, 0, W, H).
 
-// `Motion` is what an operation says of points, and motion.rs is the only file that applies one. Masks are not mentioned
+// `Motion` is an operation's effect on points, and motion.rs is the only file that applies it. Masks are not mentioned
 // there: they are images that the back end runs the same recipe on, with the nearest pixel, on the device that it runs
 // images on (on_device.rs). Only where samples are joined (join.rs) masks are copied with the other fields.
 //
-// Boxes are computed in the format that they are given in, as torchvision computes them: each product and sum is rounded
-// to single precision, so that another format or another order would change last digits.
+// Boxes are computed in the format that they are given in, as torchvision computes them: each product and sum is
+// rounded to single precision, so that another format or another order would change last digits.
 
 mod aux_image;
 mod batch;

@@ -1,7 +1,7 @@
-//! What operations do to points, applied to boxes and keypoints: the only file that does so.
+//! Operations' effect on points, for boxes and keypoints: the only file that applies it.
 //!
-//! Boxes have torchvision's values, bit for bit, where docs/detection.md says so: each product and sum is rounded to f32,
-//! nothing is fused, and boxes are clamped after each operation that can move them across an edge.
+//! Boxes have torchvision's values, bit for bit, where docs/detection.md says so: each product and sum is rounded to
+//! f32, nothing is fused, and boxes are clamped after each operation that can move them across an edge.
 
 use super::boxes::{BoxFormat, convert};
 pub(crate) use super::join::{Join, Shown};
@@ -12,7 +12,7 @@ use crate::raster::{Rect, Size};
 use std::fmt;
 use std::sync::Arc;
 
-/// What an operation does to points of an image.
+/// An operation's effect on points of an image.
 #[derive(Debug, Clone)]
 pub(crate) enum Motion {
     /// Points keep their coordinates.
@@ -65,7 +65,7 @@ impl fmt::Debug for PointFunction {
     }
 }
 
-/// Which objects stay: those that pass all tests.
+/// Rule for objects that stay: they pass all tests.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Selection {
     /// The box's center lies strictly inside.

@@ -1,4 +1,4 @@
-//! Masks as PNG files: gray values and palette indices are read as they are stored.
+//! Masks as PNG files of gray values or palette indices.
 
 use super::{Mask, MaskValues, empty_plane};
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ impl Mask {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Decode`] for damaged bytes, and for a PNG in color, whose values are no classes; [`Error::Limits`] for
+    /// [`Error::Decode`] for damaged bytes, and for a PNG in color, whose values are not classes; [`Error::Limits`] for
     /// more than `max_pixels` pixels.
     pub fn from_png(bytes: &[u8], max_pixels: u64) -> Result<Self> {
         let wrong = |message: String| Error::Decode { format: "PNG mask", message };

@@ -1,4 +1,4 @@
-//! Fields of an image that is mirrored and turned by quarters, as an EXIF orientation tag says.
+//! Fields of an image that an EXIF orientation tag turns.
 
 use super::motion::Motion;
 use super::{AuxImage, DroppedObjects, Field, Fields, Mask, MaskValues};
@@ -26,7 +26,7 @@ impl Fields {
         };
         let mut before = size;
         for (motion, after) in motions {
-            // Nothing is dropped: what lies inside stays inside.
+            // Nothing is dropped: objects inside stay inside.
             motion.apply(&mut self, before, after, &mut DroppedObjects::default())?;
             before = after;
         }

@@ -1,9 +1,7 @@
 //! MixUp and CutMix: the options for them, and a record of how a batch was mixed.
 //!
 //! The plan for a batch is drawn on the host, from the seed, the epoch and the batch's number among the batches of all
-//! ranks. The back end executes it in place, and reads and writes each element once. A mixed sample depends on its
-//! batch, so the state of an epoch holds batch size and mix, and refuses others. Threads, prefetch and caches still do
-//! not matter.
+//! ranks. A mixed sample depends on its batch, so the state of an epoch holds batch size and mix, and refuses others.
 
 mod plan;
 
@@ -14,16 +12,17 @@ use crate::targets::{TargetSpec, TargetType};
 use std::fmt;
 use std::str::FromStr;
 
-/// MixUp and CutMix of whole batches ([`PipelineBuilder::mix`](crate::PipelineBuilder::mix)), as in torchvision or timm.
+/// MixUp and CutMix of whole batches ([`PipelineBuilder::mix`](crate::PipelineBuilder::mix)), as in torchvision or
+/// timm.
 ///
 /// MixUp blends each image with its partner, and CutMix pastes a rectangle of the partner into it. Targets that are f32
 /// ([`TargetSpec`](crate::TargetSpec)) are blended by the same share. Without such targets, the labels of mixed images
-/// would be wrong, so `build` refuses a mix, unless [`hard_labels`](Self::hard_labels) says that the loss takes the shares
-/// and the partners' labels from [`Batch::mixed`](crate::Batch::mixed).
+/// would be wrong, so `build` refuses a mix, unless [`hard_labels`](Self::hard_labels) says that the loss takes the
+/// shares and the partners' labels from [`Batch::mixed`](crate::Batch::mixed).
 ///
 /// The written form, as the command reads it, is `torchvision=0.2/1` or
-/// `timm=0.8/1,mode=pair,probability=0.5,switch=0.3,minmax=0.2/0.8,uncorrected,hard-labels`. The numbers after the name are the
-/// alphas of MixUp and CutMix; 0 switches one off.
+/// `timm=0.8/1,mode=pair,probability=0.5,switch=0.3,minmax=0.2/0.8,uncorrected,hard-labels`. The numbers after the name
+/// are the alphas of MixUp and CutMix; 0 switches one off.
 ///
 /// ```
 /// use warpfeed::prelude::*;
@@ -147,8 +146,8 @@ impl Mix {
         self
     }
 
-    /// Says that the loss takes the partners' labels and the shares from [`Batch::mixed`](crate::Batch::mixed), so that no
-    /// f32 targets are needed. Default: false.
+    /// Says that the loss takes the partners' labels and the shares from [`Batch::mixed`](crate::Batch::mixed), so that
+    /// no f32 targets are needed. Default: false.
     #[must_use]
     pub fn hard_labels(mut self, hard_labels: bool) -> Self {
         self.hard_labels = hard_labels;

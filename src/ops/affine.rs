@@ -262,7 +262,7 @@ impl RandomAffine {
     }
 
     /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic), or two filters, of which one is drawn.
+    /// [`Bicubic`](Interpolation::Bicubic), or two filters; then one of them is drawn.
     #[must_use]
     pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
         self.interpolation = interpolation.into();

@@ -2,7 +2,7 @@
 //!
 //! If the fill is a color, this is Pillow's affine transform: nearest uses 16.16 fixed point; bilinear and bicubic use
 //! double precision and drop the fraction of their result. If the fill is [`Fill::EDGE`], this is DALI's `fn.rotate`:
-//! the nearest pixel of the edge continues the image without end, and bilinear rounds its result to nearest.
+//! the edge's pixels continue without end, and bilinear rounds to nearest.
 
 use super::descriptors::RotateSample;
 use super::fill::{Fill, opaque};

@@ -1,4 +1,4 @@
-//! AugMix: an image mixed with the results of several chains of operations.
+//! AugMix: an image mixed with several chains of operations.
 
 use super::check::{ABOVE_0, within};
 use super::filter::Interpolation;

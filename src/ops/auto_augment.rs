@@ -1,4 +1,4 @@
-//! AutoAugment: pairs of operations that a search found for a data set.
+//! AutoAugment: pairs of operations found by a search.
 
 use super::affine_warp;
 use super::filter::Interpolation;

@@ -1,4 +1,4 @@
-//! Operations that replace each byte by a value that depends on that byte alone: tables of 256 values.
+//! Operations that replace each byte by a function of that byte.
 #![allow(unsafe_code)]
 
 use super::CpuPass;

@@ -1,4 +1,4 @@
-//! A list of all transforms and operations, for people: their constructors and their written forms.
+//! A list of all transforms and operations, for people.
 
 use super::*;
 use serde_json::Value;
@@ -13,8 +13,8 @@ pub struct CatalogEntry {
     pub random: bool,
     /// A constructor in Rust, with example parameters. Methods of the type change the parameters that are not given.
     pub constructor: &'static str,
-    /// The written form of what the constructor makes, as a file of transforms has it. The parameters that the
-    /// constructor was not given have their defaults.
+    /// The written form of the constructor's result, as in a file of transforms. Parameters that the constructor does
+    /// not have are at their defaults.
     pub written: Value,
 }
 

@@ -1,4 +1,4 @@
-//! Checks of parameters that several operations and transforms share, and checks of lists of operations.
+//! Checks of parameters and of lists of operations.
 
 use super::named::check_names;
 use super::noise::KEYS;

@@ -18,12 +18,13 @@ use serde::{Deserialize, Serialize};
 /// Largest margin around pasted objects.
 const MAX_MARGIN_PX: u32 = 64;
 
-/// Pixels around an object that torchvision's blur of the mask reaches: its kernel of 5 x 5 is applied to true and false.
+/// Pixels around an object that torchvision's blur of the mask reaches: its kernel of 5 x 5 is applied to true and
+/// false.
 const BLURRED_PX: u32 = 2;
 
 /// Pastes the objects of another sample, cut out by their masks, over the image of its size. Objects below lose these
-/// pixels of their masks; boxes, labels and all else of the pasted ones are added. It runs on the CPU. [`RandomCopyPaste`]
-/// and [`YoloCopyPaste`](super::YoloCopyPaste) draw it.
+/// pixels of their masks; boxes, labels and all else of the pasted ones are added. It runs on the CPU.
+/// [`RandomCopyPaste`] and [`YoloCopyPaste`](super::YoloCopyPaste) draw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -33,8 +34,8 @@ pub struct CopyPaste {
     /// Pixels around the objects, along each axis, that are pasted with them, 0 to 64.
     #[serde(default)]
     pub margin: u32,
-    /// Whether objects of the image of which nothing is left are dropped, and the boxes of the others set around what is
-    /// left of their masks.
+    /// Whether fully covered objects of the image are dropped, and the boxes of the others fitted to their remaining
+    /// masks.
     #[serde(default = "yes")]
     pub refit: bool,
 }
@@ -102,16 +103,16 @@ impl Pass for CopyPaste {
     }
 }
 
-/// Pastes random objects of another sample over the image by their masks: `SimpleCopyPaste` of torchvision's references.
-/// Of the other's n objects, those are pasted that n draws hit. Objects of the image lose what is covered; those of which
-/// nothing is left are dropped, and the boxes of the others lie around what is left of their masks. The sample must have
-/// masks of objects among its fields.
+/// Pastes random objects of another sample over the image by their masks: `SimpleCopyPaste` of torchvision's
+/// references. Of the other sample's n objects, n draws with repetition choose those to paste. Objects of the image
+/// lose the covered pixels; fully covered objects are dropped, and the boxes of the others are fitted to their
+/// remaining masks. The sample must have masks of objects among its fields.
 ///
 /// The other is any sample of the source, after the transforms that come before this one in the pipeline, with draws of
-/// its own; torchvision takes the one before in the batch. If its size differs, it is resized to the image's. If it has no
-/// objects, the image stays as it is.
+/// its own; torchvision takes the one before in the batch. If its size differs, it is resized to the image's. If it has
+/// no objects, the image stays as it is.
 ///
-/// No transform that looks at boxes may come later: which objects stay is not known when recipes are drawn.
+/// No transform that reads boxes may come later: the remaining objects are not known when recipes are drawn.
 ///
 /// ```
 /// use warpfeed::fields::{BoxFormat, Boxes, Fields, Mask};
@@ -156,10 +157,10 @@ impl RandomCopyPaste {
     }
 
     setters! {
-        /// Whether 2 pixels around the objects are pasted too. torchvision blurs the mask by 5 x 5 pixels, but as true and
-        /// false: what the blur touches is pasted without mixing pixels.
+        /// Whether 2 pixels around the objects are pasted too. torchvision blurs the mask by 5 x 5 pixels, but as true
+        /// and false: what the blur touches is pasted without mixing pixels.
         blending: bool,
-        /// How another sample of another size is resized.
+        /// Filter that resizes another sample of another size.
         interpolation: Interpolation,
     }
 }

@@ -1,11 +1,11 @@
-//! Random rectangles, of which one is taken that overlaps boxes enough: what crops for detection have in common.
+//! Random rectangles, until one overlaps boxes enough, for detection's crops.
 
 use super::SampleRng;
 use crate::fields::Boxes;
 use crate::raster::Rect;
 
-/// A search for a rectangle. A least overlap is drawn, then up to `trials` rectangles, until one is taken; and so on, up
-/// to `rounds` times.
+/// A search for a rectangle. A least overlap is drawn, then up to `trials` rectangles, until one is taken; and so on,
+/// up to `rounds` times.
 pub(super) struct CropSearch<'a> {
     /// Least overlaps, all equally likely; `None` leaves the image as it is.
     pub(super) options: &'a [Option<f64>],

@@ -1,4 +1,4 @@
-//! Elastic deformation: each pixel moves a little, and neighboring pixels move alike.
+//! Elastic deformation: neighboring pixels move alike.
 
 use super::check::{noise_key, pixels};
 use super::descriptors::ElasticSample;

@@ -1,5 +1,4 @@
-//! Filter weights of a resize along one axis, as Pillow computes them (`Resample.c`): in doubles, normalized, then
-//! converted to 22-bit fixed point. Both back ends use them.
+//! Filter weights of a resize along one axis, as in Pillow (`Resample.c`), in 22-bit fixed point.
 
 pub use crate::interpolation::Interpolation;
 use crate::raster::Size;
@@ -13,7 +12,7 @@ pub(crate) const WEIGHT_BITS: u32 = 22;
 #[cfg(target_arch = "x86_64")]
 pub(crate) const LOW_BITS: u32 = 15;
 
-/// What a resize makes of one axis: `output` pixels of the first `shown` of `input` pixels.
+/// A resize of one axis: `output` pixels are made of the first `shown` of `input` pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Stretch {
     pub(crate) input: u32,

@@ -1,4 +1,4 @@
-//! A crop to a fixed size that pads where the image is smaller.
+//! A crop to a fixed size that pads smaller images.
 
 use super::check::sides;
 use super::recipe::RecipeBuilder;
@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
-/// Cuts out a rectangle at a random place and pads it on the right and at the bottom to a fixed size: `FixedSizeCrop` of
-/// torchvision's detection references, which follows [`ScaleJitter`](super::ScaleJitter) there. One random number
+/// Cuts out a rectangle at a random place and pads it on the right and at the bottom to a fixed size: `FixedSizeCrop`
+/// of torchvision's detection references, which follows [`ScaleJitter`](super::ScaleJitter) there. One random number
 /// decides about the place on both axes. Objects whose boxes the crop leaves without area are dropped.
 ///
 /// ```

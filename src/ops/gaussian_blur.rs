@@ -1,8 +1,5 @@
-//! Gaussian blur with reflected edges, in integers.
-//!
-//! torchvision computes `F.gaussian_blur` in single precision, in an order that its convolution library chooses, and
-//! rounds to nearest, ties to even. The arithmetic here is exact except for three roundings. So it gives the same bytes
-//! on every machine, and nearly always the bytes that real numbers would give:
+//! Gaussian blur with reflected edges, in integers. The arithmetic is exact except for three roundings, so it is the
+//! same on every machine, unlike torchvision's `F.gaussian_blur` in single precision:
 //!
 //! 1. Weights `exp(-(i / sigma)^2 / 2)`, divided by their sum, in double precision, rounded to 24 fractional bits. The
 //!    center weight makes the sum exactly `2^24`, so that a flat image stays as it is.

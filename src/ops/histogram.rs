@@ -1,4 +1,4 @@
-//! Operations that compute a table for each channel from the complete image's histogram.
+//! Operations with a table for each channel from the image's histogram.
 
 use super::CpuPass;
 use super::byte_table;

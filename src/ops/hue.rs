@@ -1,8 +1,7 @@
 //! Shifting the hue, in Pillow's 8-bit HSV.
 //!
-//! Every intermediate value has the type that it has in Pillow's C code, `float` or `double`: hues are rounded to 8
-//! bits twice, and a difference of one there is visible. The order of operations differs from Pillow's only where the
-//! intermediate results are exact either way. Tested on all 2^24 colors.
+//! Every intermediate value has the type that it has in Pillow's C code, `float` or `double`, because a difference of
+//! one in a rounded hue is visible. Tested on all 2^24 colors.
 
 use super::check::within;
 use super::descriptors::ColorSample;

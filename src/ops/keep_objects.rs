@@ -7,8 +7,8 @@ use crate::fields::motion::Motion;
 use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 
-/// Keeps the objects with these numbers, and drops the others with all that belongs to them. It changes no pixel.
-/// Transforms whose rule needs more than the boxes at one place of the recipe put the result of it into the recipe.
+/// Keeps the objects with these numbers, and drops the others with all their fields. It changes no pixel. Transforms
+/// whose rule needs more than the boxes at one place of the recipe put its result into the recipe.
 ///
 /// ```
 /// use warpfeed::fields::{BoxFormat, Boxes, Fields};
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct KeepObjects {
-    /// Numbers of the objects that stay, counted from 0, in rising order. Numbers without an object are passed over.
+    /// Numbers of the objects that stay, counted from 0, in rising order. Numbers without an object are skipped.
     pub rows: Vec<u32>,
 }
 

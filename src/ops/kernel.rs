@@ -1,8 +1,8 @@
 //! Kernels of operations: names, grids and calls.
 //!
-//! This is all that operations know of GPUs. An operation fills in its kernel's descriptor
-//! ([`descriptors`](super::descriptors)) through a [`CallRecorder`], which the back end implements. The back end finds
-//! all kernels in [`REGISTRY`] and names no operation.
+//! Operations know nothing else of GPUs. An operation fills in its kernel's descriptor
+//! ([`descriptors`](super::descriptors)) through a [`CallRecorder`]. The back end finds all kernels in [`REGISTRY`] and
+//! names no operation.
 #![allow(unsafe_code)]
 
 use super::descriptors::{

@@ -59,7 +59,7 @@ impl Letterbox {
         fill: [u8; 3],
         /// Whether smaller images are enlarged. Default: true.
         scale_up: bool,
-        /// Pads only to the next multiple of so many pixels within the canvas. Default: 0, the whole canvas.
+        /// Pads only to the next multiple of this number of pixels within the canvas. Default: 0, the whole canvas.
         stride: u32,
         /// The filter.
         interpolation: Interpolation,

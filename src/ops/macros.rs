@@ -1,4 +1,4 @@
-//! Macros for what many operations and transforms have in common.
+//! Macros for code that many operations and transforms share.
 
 /// Methods of a type that set one field each: `field: Type`, or `field: Type => Some` for an optional field.
 macro_rules! setters {
@@ -59,8 +59,8 @@ macro_rules! with_probability {
     };
 }
 
-/// The methods of an [`Operation`](super::Operation) that leaves each pixel in its place: points keep their coordinates,
-/// and masks pass by.
+/// The methods of an [`Operation`](super::Operation) that leaves each pixel in its place: points keep their
+/// coordinates, and masks pass by.
 macro_rules! keeps_places {
     () => {
         fn motion(&self, _input: $crate::raster::Size) -> $crate::error::Result<$crate::fields::motion::Motion> {

@@ -1,7 +1,4 @@
-//! Operations of automatic augmentations, by their kind and the bin of their magnitude.
-//!
-//! Kinds, magnitudes and their meaning are torchvision's, on PIL images. `tests/reference/auto-augment.json` has
-//! torchvision's tables.
+//! Operations of automatic augmentations, by kind and bin of the magnitude, as in torchvision on PIL images.
 
 use super::affine::Affine;
 use super::check::within;

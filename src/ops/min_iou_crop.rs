@@ -1,4 +1,4 @@
-//! A random crop that overlaps every object enough, as MMDetection trains SSD.
+//! A random crop that overlaps every object enough, as in MMDetection's SSD.
 
 use super::check::{ABOVE_0, within};
 use super::crop_search::{CropSearch, has_center, ious};
@@ -19,11 +19,12 @@ const MAX_ROUNDS: u32 = 50;
 /// Cuts out a random rectangle that overlaps every object enough: MMDetection's `MinIoURandomCrop`. Objects with their
 /// centers outside are dropped ([`SelectObjects`]), and the others' boxes are cut.
 ///
-/// A least overlap is drawn: one of [`new`](Self::new)'s, 0, or "as it is". Then up to 50 rectangles are drawn, with sides
-/// of [`min_side`](Self::min_side) to 1 of the image's and a width of half to twice the height. One is taken if the
-/// intersection over union with it is the overlap or more for every box, and the center of a box lies inside. Otherwise
-/// another overlap is drawn, up to 50 times; after that the image stays as it is. An image without boxes stays as it is;
-/// MMDetection crops it too. [`RandomIouCrop`](super::RandomIouCrop), torchvision's, asks for the overlap of one box.
+/// A least overlap is drawn: one of [`new`](Self::new)'s, 0, or "as it is". Then up to 50 rectangles are drawn, with
+/// sides of [`min_side`](Self::min_side) to 1 of the image's and a width of half to twice the height. The first is
+/// taken whose intersection over union with every box is the overlap or more, if the center of a box lies inside. If
+/// none is taken, another overlap is drawn, up to 50 times; after that the image stays as it is. An image without boxes
+/// stays as it is; MMDetection crops it too. [`RandomIouCrop`](super::RandomIouCrop), torchvision's, asks for the
+/// overlap of one box.
 ///
 /// ```
 /// use warpfeed::ops::{MinIouCrop, Transform};
@@ -44,8 +45,8 @@ const fn usual_side() -> f64 {
 }
 
 impl MinIouCrop {
-    /// Least intersections over union beside 0 and the image as it is; 1 is the image as it is, too. MMDetection's are
-    /// 0.1, 0.3, 0.5, 0.7 and 0.9.
+    /// Least intersections over union, in addition to 0 and to leaving the image as it is; 1 leaves the image as it is,
+    /// too. MMDetection's are 0.1, 0.3, 0.5, 0.7 and 0.9.
     #[must_use]
     pub fn new(min_ious: impl IntoIterator<Item = f64>) -> Self {
         Self { min_ious: min_ious.into_iter().collect(), min_side: usual_side() }
@@ -133,8 +134,9 @@ mod tests {
         assert!((0..20).all(|index| ops(&[], index).is_empty()));
         // No rectangle has the center of a box outside the image.
         assert!((0..20).all(|index| ops(&[[200.0, 200.0, 210.0, 210.0]], index).is_empty()));
-        // A box as large as the image. One of three overlaps leaves it as it is; with 0 a rectangle with the center inside
-        // is soon found; with 0.9 one of 50 rectangles rarely is, and another overlap is drawn. So about half stays.
+        // A box as large as the image. One of three overlaps leaves it as it is; with 0 a rectangle with the center
+        // inside is soon found; with 0.9 one of 50 rectangles rarely is, and another overlap is drawn. So about half
+        // stays.
         let (mut kept, mut least) = (0, 1.0_f64);
         for index in 0..400 {
             match &ops(&[[0.0, 0.0, 100.0, 80.0]], index)[..] {

@@ -11,8 +11,8 @@ use crate::fields::motion::{Join, Motion, Shown};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
-/// Blends the image with another of its size; fractions are dropped. The objects of both are joined. It runs on the CPU.
-/// [`RandomMixUp`] draws it.
+/// Blends the image with another of its size; fractions are dropped. The objects of both are joined. It runs on the
+/// CPU. [`RandomMixUp`] draws it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -26,7 +26,7 @@ pub struct MixUp {
 impl MixUp {
     pub(super) const KERNELS: &'static [Kernel] = &[];
 
-    /// A blend with another sample, of which `share` is the image's.
+    /// A blend with another sample. `share` is the image's own share.
     #[must_use]
     pub const fn new(share: f64, part: Part) -> Self {
         Self { share, part }

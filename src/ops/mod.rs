@@ -1,10 +1,9 @@
 //! Image operations with explicit parameters ([`Op`]), and random transforms that draw them ([`Transform`]).
 //!
-//! An [`Op`] gives the bytes of torchvision on PIL images, with Pillow 13; docs/operations.md lists the few exceptions
-//! and the operations that follow another library. [`apply`](crate::apply()) runs a list of operations on one image. A
+//! An [`Op`] gives the bytes of torchvision on PIL images, with Pillow 13; docs/operations.md lists the exceptions. A
 //! [`Transform`] draws its operations for each sample and epoch: [`random_resized_crop`], [`color_jitter`] and the
-//! other functions make transforms, and [`PipelineBuilder::transform`](crate::PipelineBuilder::transform) takes them. For a transform of
-//! your own implement [`CustomTransform`]; an operation of your own is an [`Op::Custom`].
+//! other functions make transforms for [`PipelineBuilder::transform`](crate::PipelineBuilder::transform). For your own
+//! transform implement [`CustomTransform`]; your own operation is an [`Op::Custom`].
 
 // Files. The file of an operation holds its parameters and their written form, validation, the size of its result, its
 // primitive, its random transform, and examples for tests and benches. Most operations are a primitive that others are
@@ -15,8 +14,8 @@
 // new operation lacks. Two operations that are one algorithm share a file (`flip`, `morphology`). Arithmetic that
 // operations share has files of its own: `filter` (weights of a resize), `reduce` (the first step of a resize with a
 // reducing gap), `rotation` and `affine_warp` (affine maps), `turn` (mirrors and quarter turns), `blend`, `byte_table`.
-// `kernel` is what operations know of GPUs, `descriptors` the structs that kernels get, `recipe` the drawing of recipes,
-// `macros` what many types have in common.
+// `kernel` is what operations know of GPUs, `descriptors` the structs that kernels get, `recipe` the drawing of
+// recipes, `macros` what many types have in common.
 //
 // Reference. The reference is torchvision on PIL images, because published accuracies were trained on it. Results must
 // be equal on all processors: Rust neither contracts nor reorders floating-point operations, C is compiled with
@@ -33,8 +32,8 @@
 // own tables. AugMix's chains run as on PIL images, and only the final sum is torchvision's, which runs the chains on
 // tensors: otherwise one operation would have two arithmetics. timm shears and translates with a matrix, and by
 // fractions of a pixel. torchvision's angles would change the last digit of a number, and at some levels points lie
-// exactly on pixel centers, where bilinear sampling would then drop a whole value. So `affine_matrix` exists beside
-// `affine`, and the matrix is in the recipe. `mix` has a blend of its own because timm first rounds the sum of
+// exactly on pixel centers, where bilinear sampling would then drop a whole value. So there are both `affine_matrix`
+// and `affine`, and the matrix is in the recipe. `mix` has a blend of its own because timm first rounds the sum of
 // AugMix's chains to bytes and then blends it with the image. A level that changes nothing becomes no operation, so
 // recipes stay short.
 //
@@ -50,14 +49,14 @@
 // numbers, and computes a value again in doubles if it is within 2^-13 of a whole number.
 //
 // Reducing. A resize with a reducing gap is two stages of a plan, so only what the output needs is decoded and reduced.
-// The first has no kernel: it is for large photographs whose drafts the CPU decodes. A thumbnail is no operation, as it
-// decides how a JPEG is decoded. `Opening` puts a resize in front of the recipe, and `shown` says which part of the
-// draft is the image.
+// The first has no kernel: it is for large photographs whose drafts the CPU decodes. A thumbnail is not an operation,
+// as it decides how a JPEG is decoded. `Opening` puts a resize in front of the recipe, and `shown` says which part of
+// the draft is the image.
 //
 // Fields. An operation's file says what it does to points (`Operation::motion`), with torchvision's numbers, and how it
-// acts on a mask or an auxiliary image (`Operation::on_field`). `fields/motion.rs` applies the one to boxes and keypoints;
-// a mask is an image that goes through the other. `PointMap` is another thing: it multiplies the maps of pixels, and
-// refuses passes whose pixels move in their own way (`Pass::moves_pixels`).
+// acts on a mask or an auxiliary image (`Operation::on_field`). `fields/motion.rs` applies the one to boxes and
+// keypoints; a mask is an image that goes through the other. `PointMap` is another thing: it multiplies the maps of
+// pixels, and refuses passes whose pixels move in their own way (`Pass::moves_pixels`).
 
 #[macro_use]
 mod macros;
@@ -229,10 +228,11 @@ pub(crate) trait Operation: fmt::Debug {
     /// The operation's form in a plan, on an image of size `input`.
     fn primitive(&self, input: Size) -> Primitive<'_>;
 
-    /// What the operation does to points of an image of size `input`.
+    /// The operation's effect on points of an image of size `input`.
     fn motion(&self, input: Size) -> Result<Motion>;
 
-    /// The operation as it acts on a mask, or on an auxiliary image, of an image of size `input`. `None` if they pass by.
+    /// The operation as it acts on a mask, or on an auxiliary image, of an image of size `input`. `None` if they pass
+    /// by.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if it cannot act on an auxiliary image of this size.
@@ -509,7 +509,7 @@ impl Op {
     /// Checks every parameter that can be checked without an image.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with what is allowed.
+    /// [`Error::Parameter`] with the allowed values.
     pub fn validate(&self) -> Result<()> {
         self.operation().validate()
     }
@@ -549,7 +549,7 @@ impl Op {
         self.move_and_count(fields, input, &mut DroppedObjects::default())
     }
 
-    /// As [`move_points`](Self::move_points). `dropped` counts the objects that go.
+    /// Like [`move_points`](Self::move_points). `dropped` counts the dropped objects.
     pub(crate) fn move_and_count(
         &self,
         fields: &mut Fields,
@@ -564,7 +564,8 @@ impl Op {
         Ok(output)
     }
 
-    /// The operation as it acts on a mask, or on an auxiliary image, of an image of size `input`; `None` if they pass by.
+    /// The operation as it acts on a mask, or on an auxiliary image, of an image of size `input`; `None` if they pass
+    /// by.
     pub(crate) fn on_field(&self, input: Size, how: &FieldContext) -> Result<Option<Self>> {
         self.operation().on_field(input, how)
     }

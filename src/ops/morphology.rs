@@ -1,7 +1,7 @@
 //! Dilation and erosion: the largest or smallest value in a square of pixels, for each channel.
 //!
 //! Equal to OpenCV's `dilate` and `erode` with a kernel of ones and the default anchor and border: output pixel x sees
-//! the pixels `x - kernel / 2 .. x - kernel / 2 + kernel` that lie inside the image.
+//! the pixels `x - kernel / 2 .. x - kernel / 2 + kernel` inside the image.
 
 use super::descriptors::MorphologySample;
 use super::kernel::{CallRecorder, Kernel, KernelId};

@@ -146,14 +146,14 @@ impl Pass for Mosaic {
     }
 }
 
-/// Places four or nine samples on a canvas with twice the sides of an image: Ultralytics' `Mosaic`. Each is resized so that
-/// its longer side has the given length. What does not fit the canvas is cut off, and objects of which nothing is left are
-/// dropped.
+/// Places four or nine samples on a canvas with twice the sides of an image: Ultralytics' `Mosaic`. Each is resized so
+/// that its longer side has the given length. Parts outside of the canvas are cropped, and objects that are fully
+/// cropped are dropped.
 ///
-/// Of four samples the image is the one at the upper left, and all touch a point that is drawn. Of nine it is the one in
-/// the middle, and the others lie around it. They are any samples of the source, after the transforms that come before
-/// this one in the pipeline, with draws of their own. Only the part of each that the canvas shows is decoded. The label
-/// and the target stay those of the sample.
+/// With four samples, the image is at the upper left, and all touch a drawn point. With nine, it is in the middle. The
+/// others are any samples of the source, after the transforms that come before this one in the pipeline, with draws of
+/// their own. Only the part of each that the canvas shows is decoded. The label and the target stay those of the
+/// sample.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};

@@ -1,4 +1,4 @@
-//! Masks and auxiliary images, as they are at a place among the transforms.
+//! Masks and auxiliary images at a place among the transforms.
 
 use super::filter::{Interpolation, PassOrder};
 use super::{FieldContext, Op};
@@ -46,8 +46,8 @@ fn refuse_blended_words(mask: &Mask, interpolation: Option<Interpolation>) -> Re
     }
 }
 
-/// The masks and auxiliary images among the fields of a stored image, after operations. Those of objects that operations have
-/// dropped are left out.
+/// The masks and auxiliary images among the fields of a stored image, after operations. Those of objects that
+/// operations have dropped are left out.
 ///
 /// # Errors
 /// [`Error::Unsupported`] after an operation that joins samples; the errors of [`ops_on_mask`].

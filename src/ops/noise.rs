@@ -1,14 +1,10 @@
-//! Random numbers of single pixels. They are equal on the CPU and on the device, whichever part of an image is made, in
-//! any order.
+//! Random numbers of single pixels, equal on the CPU and on the device (`kernels/noise.cuh`).
 //!
 //! A pixel's random words come from Philox4x32-10 (Salmon and others, "Parallel random numbers: as easy as 1, 2, 3",
-//! 2011). Its key is the operation's key, its counter the pixel's column and row. Each channel uses one word.
-//!
-//! A word becomes a normal deviate by the inverse of the distribution: its highest bit is the sign, and the other bits
-//! are a probability between 2^-33 and 1/2, in steps of 2^-32. A table has the deviate at 32 places of each octave of
-//! probabilities, and values in between are interpolated linearly. All of this is in whole numbers, so nothing depends
-//! on a processor's logarithms. A deviate is within 1e-4 of the exact one, and at most 6.34. `kernels/noise.cuh` does
-//! the same.
+//! 2011). Its key is the operation's key, its counter the pixel's column and row. Each channel uses one word. A word
+//! becomes a normal deviate by the inverse of the distribution: its highest bit is the sign, and the other bits are a
+//! probability between 2^-33 and 1/2. A table has the deviate at 32 places of each octave of probabilities, and values
+//! in between are interpolated linearly. A deviate is within 1e-4 of the exact one.
 
 use std::sync::LazyLock;
 

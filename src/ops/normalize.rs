@@ -1,4 +1,4 @@
-//! Normalization: the end of a recipe, which a plan's epilogue does.
+//! Normalization, the end of a recipe (a plan's epilogue).
 
 use super::kernel::{CallRecorder, Kernel};
 use super::{CpuPass, Operation, Pass, Primitive, Reach};

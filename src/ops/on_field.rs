@@ -1,4 +1,4 @@
-//! How operations act on masks and on auxiliary images of a sample.
+//! The effect of operations on masks and auxiliary images.
 
 use super::filter::Interpolation;
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ impl FieldContext {
     /// A place or a distance of the sample's image in the field's image.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if it is no whole number of pixels.
+    /// [`Error::Unsupported`] if it is not a whole number of pixels.
     pub(super) fn scaled(&self, name: &'static str, px: [i32; 2]) -> Result<[i32; 2]> {
         let axis = |px: i32, own: u32, image: u32| {
             let product = i64::from(px) * i64::from(own);
@@ -64,7 +64,7 @@ impl FieldContext {
     /// A size of the sample's image for the field's image.
     ///
     /// # Errors
-    /// As of [`scaled`](Self::scaled).
+    /// See [`scaled`](Self::scaled).
     pub(super) fn scaled_size(&self, name: &'static str, size: Size) -> Result<Size> {
         let side = |px: u32| i32::try_from(px).map_err(|_| self.refused(name));
         let [width, height] = self.scaled(name, [side(size.width)?, side(size.height)?])?;
@@ -74,7 +74,7 @@ impl FieldContext {
     /// A rectangle of the sample's image in the field's image.
     ///
     /// # Errors
-    /// As of [`scaled`](Self::scaled).
+    /// See [`scaled`](Self::scaled).
     pub(super) fn scaled_rect(&self, name: &'static str, rect: Rect) -> Result<Rect> {
         let start = self.scaled_size(name, Size::new(rect.x, rect.y))?;
         let size = self.scaled_size(name, rect.size())?;

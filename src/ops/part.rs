@@ -1,4 +1,4 @@
-//! Other samples in an operation: what is written of them in a recipe, and what they look like.
+//! Other samples in an operation: their entries in a recipe, and their images.
 
 use super::Op;
 use crate::error::{Error, Result};
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// Another sample in an operation that needs several, as [`Mosaic`](super::Mosaic) does: the sample, the operations that
-/// its stored image goes through, and the place of the result. The draws of transforms make parts; a pipeline reads the
-/// samples.
+/// Another sample in an operation that needs several, as [`Mosaic`](super::Mosaic) does: the sample, the operations
+/// that its stored image goes through, and the place of the result. The draws of transforms make parts; a pipeline
+/// reads the samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -54,7 +54,7 @@ impl fmt::Debug for Loaded {
     }
 }
 
-/// A part is what is written of it.
+/// Parts are equal if their written forms are equal.
 impl PartialEq for Loaded {
     fn eq(&self, _other: &Self) -> bool {
         true
@@ -85,7 +85,7 @@ impl Part {
     }
 }
 
-/// The error for an operation `name` that needs other samples where nobody can read them.
+/// The error for an operation `name` that needs other samples where they cannot be read.
 pub(crate) fn needs_a_pipeline(name: &'static str) -> Error {
     Error::Unsupported {
         feature: format!("{name} with other samples on a single image"),
@@ -93,19 +93,19 @@ pub(crate) fn needs_a_pipeline(name: &'static str) -> Error {
     }
 }
 
-/// Reads the samples that transforms ask for beside the one that they are drawn for.
+/// Reads the other samples that a sample's transforms ask for.
 pub(crate) trait Partners {
     /// Number of samples that partners are drawn from.
     fn samples(&self) -> u64;
 
-    /// What the draws of a sample's recipe depend on.
+    /// The input of the draws of a sample's recipe.
     ///
     /// # Errors
     /// [`Error::Sample`], which names the sample, if it cannot be read.
     fn partner(&self, index: u64) -> Result<Partner>;
 }
 
-/// What the draws of a sample's recipe depend on.
+/// The input of the draws of a sample's recipe.
 pub(crate) struct Partner {
     /// The operations that the stored image is opened with.
     pub(crate) opened: Vec<Op>,

@@ -1,4 +1,4 @@
-//! Perspective: the image as a plane in space, seen from another place.
+//! Perspective: the image as a plane in space.
 
 use super::check::{point, probability, sides, within};
 use super::descriptors::PerspectiveSample;
@@ -307,7 +307,7 @@ impl RandomPerspective {
     }
 
     /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic), or two filters, of which one is drawn.
+    /// [`Bicubic`](Interpolation::Bicubic), or two filters; then one of them is drawn.
     #[must_use]
     pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
         self.interpolation = interpolation.into();

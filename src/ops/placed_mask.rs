@@ -1,4 +1,4 @@
-//! The mask of an image, as it is seen at a place among the transforms.
+//! An image's mask at a place among the transforms.
 
 use super::point_map::PointMap;
 use super::{Op, moved_masks};
@@ -17,11 +17,11 @@ pub(super) struct PlacedMask {
 }
 
 impl PlacedMask {
-    /// The first mask of the image among `fields`, as `ops` have moved it; `None` without one. Through an affine map the
-    /// stored mask is read, which moves nothing. After other operations the mask is moved.
+    /// The first mask of the image among `fields`, as `ops` have moved it; `None` without one. Through an affine map
+    /// the stored mask is read, which moves nothing. After other operations the mask is moved.
     ///
     /// # Errors
-    /// As of [`moved_masks::moved`](super::moved_masks::moved).
+    /// See [`moved_masks::moved`](super::moved_masks::moved).
     pub(super) fn new(fields: &Fields, ops: &[Op], stored: Size) -> Result<Option<Self>> {
         fn of_image(field: &Field) -> Option<&Mask> {
             if let Field::Mask(mask) = field { Some(mask).filter(|mask| !mask.is_of_objects()) } else { None }

@@ -40,7 +40,7 @@ impl PointMap {
     ///
     /// # Errors
     /// [`Error::Parameter`] and [`Error::Limits`] for an operation that is wrong or does not fit;
-    /// [`Error::Unsupported`] for one whose motion is no affine map, such as [`Op::Custom`].
+    /// [`Error::Unsupported`] for one whose motion is not an affine map, such as [`Op::Custom`].
     pub fn new(ops: &[Op], input: Size) -> Result<Self> {
         let mut map = Self { matrix: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0], input, size: input };
         for op in ops {

@@ -1,7 +1,7 @@
 //! Sampling points of kernels: an affine map in fixed point, and a bound of its error.
 //!
-//! Most cards are slow at doubles. So kernels compute the points of an affine map in whole numbers, and compute a pixel
-//! again in doubles if the error could change it. `kernels/sampling.cuh` has the other half of the argument.
+//! Most cards are slow at doubles, so kernels compute a pixel in doubles only if the error could change it
+//! (`kernels/sampling.cuh`).
 
 use super::descriptors::ALL_IN_DOUBT;
 use crate::raster::Size;

@@ -1,4 +1,4 @@
-//! RandAugment: several operations of random kinds, all with the same magnitude.
+//! RandAugment: several random operations with one magnitude.
 
 use super::affine_warp;
 use super::check::within;

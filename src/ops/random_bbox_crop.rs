@@ -18,15 +18,16 @@ const MAX_ATTEMPTS: u32 = 1_000;
 /// Rectangles after which the image stays as it is. DALI's `total_num_attempts` has no end unless it is set.
 const MAX_RECTANGLES: u32 = 10_000;
 
-/// Cuts out a random rectangle that boxes overlap enough: DALI's `random_bbox_crop`, followed by its `slice`. Objects with
-/// their centers outside are dropped ([`SelectObjects`]), or by [`prune`](Self::prune), and the others' boxes are cut.
+/// Cuts out a random rectangle that boxes overlap enough: DALI's `random_bbox_crop`, followed by its `slice`. Objects
+/// with their centers outside are dropped ([`SelectObjects`]), or by [`prune`](Self::prune), and the others' boxes are
+/// cut.
 ///
 /// A threshold is drawn, or no crop if [`allow_no_crop`](Self::allow_no_crop) says so, all equally likely; then up to
-/// [`attempts`](Self::attempts) rectangles. One is taken if its aspect is right, if all boxes, or one of them, overlap it
-/// by the threshold, and if an object stays. Otherwise another threshold is drawn, until 10,000 rectangles were drawn;
-/// after that the image stays as it is, and so does an image without boxes. DALI draws for ever in both cases, unless
-/// `total_num_attempts` ends it. Rectangles have whole pixels before boxes are compared with them, so that boxes stay with
-/// the pixels; DALI compares shares and rounds afterwards.
+/// [`attempts`](Self::attempts) rectangles. One is taken if its aspect is right, if all boxes, or one of them, overlap
+/// it by the threshold, and if an object stays. Otherwise another threshold is drawn, until 10,000 rectangles were
+/// drawn; after that the image stays as it is, and so does an image without boxes. DALI draws for ever in both cases,
+/// unless `total_num_attempts` ends it. Rectangles have whole pixels before boxes are compared with them, so that boxes
+/// stay with the pixels; DALI compares shares and rounds afterwards.
 ///
 /// ```
 /// use warpfeed::ops::{RandomBboxCrop, Transform};
@@ -87,8 +88,9 @@ impl RandomBboxCrop {
     setters! {
         /// Share of the image's sides, uniform in the range for each side. The range lies within 0 to 1.
         scaling: RangeInclusive<f64>,
-        /// Width over height, both as shares of the image's sides: 1 is the image's own aspect. If the range is a single
-        /// number, the shorter side is made to fit the longer one; otherwise rectangles outside of it are not taken.
+        /// Width over height, both as shares of the image's sides: 1 is the image's own aspect. If the range is a
+        /// single number, the shorter side is made to fit the longer one; otherwise rectangles outside of it are not
+        /// taken.
         aspect_ratio: RangeInclusive<f64>,
         /// Rectangles for a threshold, 1 to 1,000: DALI's `num_attempts`.
         attempts: u32,
@@ -211,9 +213,9 @@ mod tests {
         assert!(!any.prune(0.6).is_accepted(&two, crop, 0.0), "no object stays");
     }
 
-    /// Means over 20,480 draws of DALI 2.4 for these boxes, in shares of the sides: images left whole, and of the others
-    /// width, height, left, top, and the number of objects that stay. Ours are over 3,000 draws; the bounds are five
-    /// standard errors of both or more.
+    /// Means over 20,480 draws of DALI 2.4 for these boxes, in shares of the sides: images left whole, and of the
+    /// others width, height, left, top, and the number of objects that stay. Ours are over 3,000 draws; the bounds are
+    /// five standard errors of both or more.
     #[test]
     fn draws_are_distributed_as_dalis() {
         let new = |thresholds: &[f64]| RandomBboxCrop::new(thresholds.iter().copied()).scaling(0.3..=1.0);

@@ -1,4 +1,4 @@
-//! A random crop that shows enough of an object, as SSD is trained with.
+//! A random crop that shows enough of an object, for SSD.
 
 use super::check::{ABOVE_0, range, within};
 use super::crop_search::{CropSearch, ious};
@@ -21,10 +21,10 @@ const MAX_TRIALS: u32 = 1_000;
 /// Cuts out a random rectangle that overlaps at least one object enough: torchvision's `RandomIoUCrop`. Objects with
 /// their centers outside are dropped ([`SelectObjects`]), and the others' boxes are cut.
 ///
-/// A least overlap is drawn of [`options`](Self::options); 1 or more leaves the image as it is. Then up to
-/// [`trials`](Self::trials) rectangles are drawn. One is taken if it has the center of a box inside and one of these
-/// boxes has at least the drawn intersection over union with it. Otherwise another overlap is drawn, up to 50 times;
-/// after that the image stays as it is. An image without boxes stays as it is.
+/// A least overlap is drawn from [`options`](Self::options); 1 or more leaves the image as it is. Then up to
+/// [`trials`](Self::trials) rectangles are drawn. The first is taken that contains the center of a box, if one of these
+/// boxes has at least the drawn intersection over union with it. If none is taken, another overlap is drawn, up to 50
+/// times; after that the image stays as it is. An image without boxes stays as it is.
 ///
 /// ```
 /// use warpfeed::ops::{RandomIouCrop, Transform};
@@ -84,7 +84,7 @@ impl RandomIouCrop {
         trials: u32,
     }
 
-    /// Least intersections over union, of which one is drawn; 1 or more leaves the image as it is.
+    /// Least intersections over union, one of them drawn for each sample; 1 or more leaves the image as it is.
     #[must_use]
     pub fn options(mut self, options: impl IntoIterator<Item = f64>) -> Self {
         self.options = options.into_iter().collect();

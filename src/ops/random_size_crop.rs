@@ -9,9 +9,9 @@ use crate::raster::Size;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Cuts out a rectangle with random sides at a random place: DETR's `RandomSizeCrop`. Width and height are drawn each by
-/// itself from the range, as far as the image has so many pixels; a shorter side of the image stays whole. Objects whose
-/// boxes the crop leaves without area are dropped.
+/// Cuts out a rectangle with random sides at a random place: DETR's `RandomSizeCrop`. Width and height are drawn
+/// independently from the range, at most the image's own; a side of the image that is shorter than the range stays
+/// whole. Objects whose boxes the crop leaves without area are dropped.
 ///
 /// ```
 /// use warpfeed::ops::{RandomSizeCrop, Transform};

@@ -1,4 +1,4 @@
-//! Placing the image on a larger canvas, so that objects become smaller.
+//! Placing the image on a larger canvas.
 
 use super::check::{probability, within};
 use super::recipe::RecipeBuilder;

@@ -39,8 +39,8 @@ pub(crate) struct Recipe {
     pub(crate) is_padded: bool,
 }
 
-/// Draws the recipe of one sample: the operations `opened`, which make a thumbnail and turn it upright, then the explicit
-/// operations of `transforms`. `sample` is as it is stored.
+/// Draws the recipe of one sample: the operations `opened`, which make a thumbnail and turn it upright, then the
+/// explicit operations of `transforms`. `sample` is as it is stored.
 ///
 /// # Errors
 /// [`Error::Parameter`](crate::Error::Parameter) if an explicit rectangle does not fit the image,
@@ -114,7 +114,7 @@ impl<'a> RecipeBuilder<'a> {
         self.moved.as_ref()
     }
 
-    /// The random numbers as of [`start`](Self::start), and the sample with the image's size and fields so far.
+    /// The random numbers of [`start`](Self::start), and the sample with the image's size and fields so far.
     pub(super) fn start_with_sample(&mut self) -> (&mut SampleRng, SampleInfo<'_>) {
         let sample = self.sample.after(&self.ops, self.moved.as_ref());
         (self.rng.at(self.region), sample)
@@ -140,7 +140,7 @@ impl<'a> RecipeBuilder<'a> {
         Err(Error::parameter(name, "fields", "with masks of objects (`PipelineBuilder::fields`, `--fields`)", "none"))
     }
 
-    /// What reads other samples, for the transform `name`.
+    /// The reader of other samples, for the transform `name`.
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) if there is no data set.
@@ -148,8 +148,8 @@ impl<'a> RecipeBuilder<'a> {
         self.partners.ok_or_else(|| needs_a_pipeline(name))
     }
 
-    /// Another sample for the transform `name`, after the transforms before the one that is being drawn, which draw from
-    /// `rng`.
+    /// Another sample for the transform `name`, after the transforms before the one that is being drawn, which draw
+    /// from `rng`.
     ///
     /// # Errors
     /// The errors of reading it, and of its draws.

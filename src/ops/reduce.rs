@@ -1,10 +1,10 @@
-//! Reducing by whole factors, as Pillow's `Image.reduce` does: each pixel is the mean of a rectangle of pixels.
+//! Reducing by whole factors, as Pillow's `Image.reduce` does.
 
 use crate::error::Error;
 use crate::raster::{Image, Pixel, Rect, Size};
 use crate::simd::wide;
 
-/// Numbers of columns and of rows of which one is made.
+/// Factors by which width and height shrink: numbers of columns and of rows that become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Factors {
     pub(crate) columns: u32,
@@ -17,12 +17,12 @@ impl Factors {
         self == Self { columns: 1, rows: 1 }
     }
 
-    /// The size of a reduced image. What is left of the last columns and rows becomes one, too.
+    /// The size of a reduced image. An incomplete last group of columns or rows becomes one, too.
     pub(crate) fn reduced(self, input: Size) -> Size {
         Size::new(input.width.div_ceil(self.columns), input.height.div_ceil(self.rows))
     }
 
-    /// The part of an image of size `input` of which the part `part` of the reduced image is made.
+    /// The part of an image of size `input` that the part `part` of the reduced image is made of.
     pub(crate) fn reach(self, part: Rect, input: Size) -> Rect {
         let (x, y) = (part.x * self.columns, part.y * self.rows);
         let (right, bottom) = (part.right() * self.columns, part.bottom() * self.rows);
@@ -48,7 +48,7 @@ impl Factors {
                     || add(row, &mut sums),
                 );
             }
-            // What is left at the right edge is divided by fewer pixels.
+            // An incomplete group at the right edge is divided by fewer pixels.
             let last = read.width - (part.width - 1) * self.columns;
             let [mean, at_edge] = [self.columns, last].map(|columns| Mean::of(columns * rows.len() as u32));
             let to = out.row_mut(y);
@@ -89,7 +89,7 @@ impl Mean {
         Self { half: count / 2, reciprocal: (4_294_967_296.0_f32 / largest as f32) as u32 }
     }
 
-    /// The mean of pixels of which several columns' sums are given.
+    /// The mean of pixels, from the sums of several columns.
     #[inline(always)]
     fn pixel(&self, columns: &[[u32; 4]]) -> Pixel {
         let mut sum = [0_u32; 4];

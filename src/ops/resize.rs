@@ -55,8 +55,8 @@ pub struct Resize {
     /// The least factor that is left to the filter where the image shrinks by more. The image is first reduced by whole
     /// factors, to means of rectangles of pixels. `None` if the filter does everything.
     pub reducing_gap: Option<f64>,
-    /// Columns and rows of the image, from its upper left corner, that are resized; they may be fractions. `None` if the
-    /// whole image is.
+    /// Columns and rows of the image, from its upper left corner, that are resized; they may be fractions. `None` if
+    /// the whole image is.
     pub shown: Option<[f64; 2]>,
 }
 
@@ -163,7 +163,8 @@ impl Resize {
         /// ```
         reducing_gap: f64 => Some,
         /// Columns and rows of the image, from its upper left corner, that are resized; they may be fractions: Pillow's
-        /// `box` that begins at (0, 0). [`PipelineBuilder::thumbnail`](crate::PipelineBuilder::thumbnail) has use for it.
+        /// `box` that begins at (0, 0). [`PipelineBuilder::thumbnail`](crate::PipelineBuilder::thumbnail) has use for
+        /// it.
         shown: [f64; 2] => Some,
     }
 

@@ -1,4 +1,4 @@
-//! Cutting out a rectangle and resizing it as if it were an image of its own.
+//! Cutting out a rectangle and resizing it like an image.
 
 use super::check::{ABOVE_0, inside, range, side, sides};
 use super::filter::Interpolation;
@@ -146,7 +146,7 @@ impl RandomResizedCrop {
         ratio: RangeInclusive<f64>,
     }
 
-    /// The filter, or two of which one is drawn.
+    /// The filter, or two filters; then one of them is drawn.
     #[must_use]
     pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
         self.interpolation = interpolation.into();

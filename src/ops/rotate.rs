@@ -60,8 +60,8 @@ impl Rotate {
     }
 
     setters! {
-        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
-        /// [`Bicubic`](Interpolation::Bicubic).
+        /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as
+        /// fill, [`Bicubic`](Interpolation::Bicubic).
         interpolation: Interpolation,
         /// Whether the canvas grows to hold all corners.
         expand: bool,
@@ -134,8 +134,8 @@ impl Operation for Rotate {
     }
 
     fn motion(&self, input: Size) -> Result<Motion> {
-        // A canvas that grows has Pillow's whole pixels, so boxes follow Pillow's map. Otherwise torchvision moves boxes by
-        // a map of its own, also at multiples of 90 degrees.
+        // A canvas that grows has Pillow's whole pixels, so boxes follow Pillow's map. Otherwise torchvision moves
+        // boxes by a map of its own, also at multiples of 90 degrees.
         if !self.expand {
             return Ok(Motion::Affine(Affine::new().degrees(-self.degrees).map_of_points(input, self.center)));
         }
@@ -193,7 +193,7 @@ impl RandomRotation {
     }
 
     /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or, with a color as fill,
-    /// [`Bicubic`](Interpolation::Bicubic); or two filters, of which one is drawn.
+    /// [`Bicubic`](Interpolation::Bicubic); or two filters; then one of them is drawn.
     #[must_use]
     pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
         self.interpolation = interpolation.into();

@@ -1,6 +1,5 @@
-//! The geometry of a rotation: its matrix, its canvas, and the angles that only transpose or mirror.
-//!
-//! If the fill is a color, this is Pillow's `Image.rotate`; if it is [`Fill::EDGE`], DALI's `fn.rotate`.
+//! The geometry of a rotation: its matrix, its canvas, and the angles that only transpose or mirror. If the fill is a
+//! color, this is Pillow's `Image.rotate`; if it is [`Fill::EDGE`], DALI's `fn.rotate`.
 
 use super::fill::Fill;
 use super::turn::Turn;

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 /// Cuts boxes at the edges of the image, unless their [`Clamping`](crate::fields::Clamping) is none, and drops the
 /// objects whose boxes are then too small or reach outside: torchvision's `ClampBoundingBoxes` and
-/// `SanitizeBoundingBoxes`, in the order that torchvision recommends. So no object goes because f32 rounds an edge of its
-/// box across that of the image. Labels, numbers, keypoints and masks of an object go with it; torchvision leaves
-/// keypoints behind. It changes no pixel.
+/// `SanitizeBoundingBoxes`, in the order that torchvision recommends. So no object is dropped because f32 rounds an
+/// edge of its box across that of the image. Labels, numbers, keypoints and masks of an object are dropped with it;
+/// torchvision keeps keypoints. It changes no pixel.
 ///
 /// ```
 /// use warpfeed::ops::{Op, Sanitize};

@@ -1,4 +1,4 @@
-//! Resizing by a random factor, relative to the size that fits a target.
+//! Resizing by a random factor of the size that fits a target.
 
 use super::check::{ABOVE_0, range, sides};
 use super::filter::Interpolation;

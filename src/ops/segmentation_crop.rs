@@ -1,4 +1,4 @@
-//! A crop of a fixed size for segmentation, which may look at the classes in it.
+//! A crop of a fixed size for segmentation.
 
 use super::check::{ABOVE_0, sides, within};
 use super::placed_mask::PlacedMask;
@@ -10,7 +10,7 @@ use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
 /// Cuts out a rectangle at a random place and pads it on the right and at the bottom to a fixed size: the crop of
-/// torchvision's segmentation references. What the padding brings into view of a mask has the mask's own value
+/// torchvision's segmentation references. The padding of a mask has the mask's own value
 /// ([`Mask::with_fill`](crate::fields::Mask::with_fill)).
 ///
 /// With [`max_class_share`](Self::max_class_share) it is mmsegmentation's `RandomCrop` with `cat_max_ratio`: another
@@ -51,7 +51,7 @@ const fn usual_tries() -> u32 {
 }
 
 impl SegmentationCrop {
-    /// A crop of this size; black where the image is smaller, and no look at classes. A `u32` as size is a square.
+    /// A crop of this size; black where the image is smaller, whatever the classes. A `u32` as size is a square.
     #[must_use]
     pub fn new(size: impl Into<Size>) -> Self {
         Self { size: size.into(), fill: [0; 3], max_class_share: None, ignored: usual_ignored(), tries: usual_tries() }
@@ -60,11 +60,11 @@ impl SegmentationCrop {
     setters! {
         /// Color of the padding: red, green, blue.
         fill: [u8; 3],
-        /// Share of a rectangle's pixels in the mask that every class must stay below, above 0 to 1. The mask is the one at
-        /// this place among the transforms: it is read at the pixels' centers through affine maps, and moved through other
-        /// operations. Transforms that join samples must come after this one.
+        /// Share of a rectangle's pixels in the mask that every class must stay below, above 0 to 1. The mask is the
+        /// one at this place among the transforms: it is read at the pixels' centers through affine maps, and moved
+        /// through other operations. Transforms that join samples must come after this one.
         max_class_share: f64 => Some,
-        /// The value of a mask that is no class. Default: 255.
+        /// The value of a mask that is not a class. Default: 255.
         ignored: u16,
         /// Number of rectangles that are drawn after the first because of the classes, 1 to 1,000. Default: 10.
         tries: u32,
@@ -153,7 +153,8 @@ mod tests {
         draw_recipe(&[], transforms, &mut SampleRng::for_sample(1, 0, index), sample, None).unwrap().ops
     }
 
-    /// First columns of the crops that are drawn after `first`, in a mask whose last 10 of 40 columns are another class.
+    /// First columns of the crops that are drawn after `first`, in a mask whose last 10 of 40 columns are another
+    /// class.
     fn columns(crop: &SegmentationCrop, first: Option<Transform>) -> Vec<i32> {
         let of = Size::new(40, 10);
         let classes: Vec<u8> = (0..400).map(|i| if i % 40 < 30 { 4 } else { 6 }).collect();
@@ -187,12 +188,12 @@ mod tests {
         let mixed = all.clone().max_class_share(0.75).tries(1_000);
         assert_eq!(columns(&mixed, None), [23, 24, 25, 26, 27]);
         assert_eq!(columns(&mixed, Some(Hflip.into())), [3, 4, 5, 6, 7]);
-        // No rectangle has two classes beside the ignored one, so the last of few is taken.
+        // No rectangle has two classes besides the ignored one, so the last of few is taken.
         let single = all.max_class_share(0.75).ignored(6).tries(2);
         assert_eq!(columns(&single, None), (0..=30).collect::<Vec<_>>());
     }
 
-    /// After an operation that is no affine map, the mask is the one that is delivered.
+    /// After an operation that is not an affine map, the mask is the one that is delivered.
     #[test]
     fn classes_are_looked_at_where_other_operations_have_put_them() {
         let size = Size::new(40, 10);
@@ -215,7 +216,7 @@ mod tests {
             let Some(Op::Crop(crop)) = drawn.last() else { panic!("{drawn:?}") };
             columns.insert(crop.x);
         }
-        // The second class has the columns from 15 to 19 now, and what is outside is of the first.
+        // The second class has the columns from 15 to 19 now, and the pixels outside are of the first.
         assert!(columns.iter().all(|x| (8..=16).contains(x)) && columns.len() > 3, "{columns:?}");
     }
 }

@@ -8,9 +8,9 @@ use crate::fields::motion::{Motion, Selection};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
 
-/// Keeps the objects whose boxes have their centers strictly inside a rectangle, and drops the others with all that
-/// belongs to them. It changes no pixel. Transforms that crop by what objects are in view put it before the crop, so
-/// that a recipe says what happens to objects.
+/// Keeps the objects whose boxes have their centers strictly inside a rectangle, and drops the others with all their
+/// fields. It changes no pixel. Transforms whose crop decides about objects put it before the crop, so that a recipe
+/// describes the effect on objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

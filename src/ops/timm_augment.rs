@@ -1,4 +1,4 @@
-//! timm's augmentations, described by the text that its training script takes.
+//! timm's augmentations, described by its training script's text.
 
 use super::check::ABOVE_0;
 use super::filter::Interpolation;
@@ -182,8 +182,8 @@ impl TimmAugment {
     }
 
     /// The filter: [`Nearest`](Interpolation::Nearest), [`Bilinear`](Interpolation::Bilinear) or
-    /// [`Bicubic`](Interpolation::Bicubic), or two of them, of which one is drawn for each operation; bilinear or
-    /// bicubic if not given.
+    /// [`Bicubic`](Interpolation::Bicubic), or two of them; then one is drawn for each operation. Default: bilinear and
+    /// bicubic.
     #[must_use]
     pub fn interpolation(mut self, interpolation: impl Into<Interpolations>) -> Self {
         self.interpolation = interpolation.into();

@@ -1,7 +1,6 @@
-//! Kinds of operations that timm's augmentations draw from, and the effect of a level on each kind.
+//! Kinds of operations of timm's augmentations, and the effect of a level on each kind.
 //!
-//! Levels are 0 to 10, or more if the text asks for it. Names, levels and their meaning are those of timm's
-//! `auto_augment.py`; `tests/reference/timm.json` has timm's own tables.
+//! Levels are 0 to 10, or more if the text asks for it. Names and levels are those of timm's `auto_augment.py`.
 
 use super::{
     AffineMatrix, Autocontrast, Brightness, Contrast, Equalize, Fill, Interpolation, Invert, Op, PillowGaussianBlur,

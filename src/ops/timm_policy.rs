@@ -1,4 +1,4 @@
-//! timm's sets of kinds, and its policies: pairs of operations that a search found.
+//! timm's sets of kinds, and its policies of pairs of operations.
 
 use super::timm_kind::TimmKind::{
     self, AutoContrast, Brightness, BrightnessIncreasing, Color, ColorIncreasing, Contrast, ContrastIncreasing,

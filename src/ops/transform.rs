@@ -1,7 +1,5 @@
-//! Random transforms: distributions from which the explicit operations of a sample's recipe are drawn.
-//!
-//! A transform is in the file of its operation; the list `transforms!` below makes [`Transform`] from them.
-//! Combinations of transforms are in [`combine`](super::combine).
+//! Random transforms: distributions of explicit operations. A transform is in the file of its operation; the list
+//! `transforms!` below makes [`Transform`] from them.
 
 pub use super::named::Named;
 use super::recipe::RecipeBuilder;
@@ -42,8 +40,8 @@ pub(crate) trait RandomTransform {
         false
     }
 
-    /// Whether the transform leaves it to masks which objects stay, so that draws after it cannot know. Default: it does
-    /// not.
+    /// Whether the transform leaves it to masks which objects stay, so that draws after it cannot know. Default: it
+    /// does not.
     fn may_drop_objects(&self) -> bool {
         false
     }
@@ -53,13 +51,14 @@ pub(crate) trait RandomTransform {
         &[]
     }
 
-    /// Upper bound of the images that go into one after the transform, if `before` have gone into each before it. Default:
-    /// those of its parts, one after the other.
+    /// Upper bound of the images that go into one after the transform, if `before` have gone into each before it.
+    /// Default: those of its parts, one after the other.
     fn images(&self, before: u64) -> u64 {
         images_after(self.parts(), before)
     }
 
-    /// Upper bound of the steps that drawing takes, however the transform is nested. Default: one, and those of its parts.
+    /// Upper bound of the steps that drawing takes, however the transform is nested. Default: one, and those of its
+    /// parts.
     fn most_steps(&self) -> u64 {
         self.parts().iter().fold(1, |sum, transform| sum.saturating_add(transform.most_steps()))
     }
@@ -84,11 +83,11 @@ pub struct SampleInfo<'a> {
     pub size: Size,
     /// The sample's label; `None` if it has none.
     pub label: Option<u32>,
-    /// The sample's target in the form that [`PipelineBuilder::targets`](crate::PipelineBuilder::targets) asks for: a class, floats or
-    /// bytes; `None` without targets.
+    /// The sample's target in the form that [`PipelineBuilder::targets`](crate::PipelineBuilder::targets) asks for: a
+    /// class, floats or bytes; `None` without targets.
     pub target: Option<&'a Target>,
-    /// The sample's fields at this place among the transforms, without masks and auxiliary images; `None` if the pipeline has
-    /// none ([`PipelineBuilder::fields`](crate::PipelineBuilder::fields)).
+    /// The sample's fields at this place among the transforms, without masks and auxiliary images; `None` if the
+    /// pipeline has none ([`PipelineBuilder::fields`](crate::PipelineBuilder::fields)).
     pub fields: Option<&'a Fields>,
     /// Masks before they are moved.
     unmoved: Unmoved<'a>,
@@ -114,11 +113,12 @@ impl<'a> SampleInfo<'a> {
     }
 
     /// The masks and auxiliary images of the sample at this place among the transforms, under their names; none if the
-    /// pipeline has none. They are moved when this is called, by the operations before, with the bytes that the sample is
-    /// delivered with; a transform that does not ask costs nothing.
+    /// pipeline has none. They are moved when this is called, by the operations before, with the bytes that the sample
+    /// is delivered with; a transform that does not ask costs nothing.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) after a transform that joins samples; the errors of operations.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) after a transform that joins samples; the errors of
+    /// operations.
     pub fn masks(&self) -> Result<Fields> {
         let Unmoved { fields, ops, stored } = self.unmoved;
         fields.map_or_else(|| Ok(Fields::new()), |fields| super::moved_masks::moved(fields, ops, stored))
@@ -367,7 +367,7 @@ impl Transform {
     /// Checks every parameter.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with what is allowed.
+    /// [`Error::Parameter`] with the allowed values.
     pub fn validate(&self) -> Result<()> {
         self.random().validate()
     }

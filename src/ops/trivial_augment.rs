@@ -1,4 +1,4 @@
-//! TrivialAugment: one operation of a random kind with a random magnitude.
+//! TrivialAugment: one random operation with a random magnitude.
 
 use super::affine_warp;
 use super::filter::Interpolation;

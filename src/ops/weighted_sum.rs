@@ -1,4 +1,4 @@
-//! The weighted sum of an image and of the results of several chains of operations.
+//! The weighted sum of an image and of several chains of operations.
 
 use super::blend::blend;
 use super::check::within;

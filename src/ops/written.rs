@@ -1,4 +1,4 @@
-//! The written form of transforms in JSON. Errors name the place and the cause.
+//! Transforms in JSON. Errors name the place and the cause.
 
 use super::Op;
 use super::transform::{Tagged, Transform};
@@ -50,7 +50,8 @@ pub(super) fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Transform>,
 ///
 /// The file is a JSON list of transforms in the written form of [`Transform`]; each may also be an operation. One item
 /// may be `{"views": [{"transforms": [...], "times": 2}, ...]}`: several views of each image, as in
-/// [`PipelineBuilder::views`](crate::PipelineBuilder::views). [`PipelineBuilder::transforms`](crate::PipelineBuilder::transforms) takes the result.
+/// [`PipelineBuilder::views`](crate::PipelineBuilder::views).
+/// [`PipelineBuilder::transforms`](crate::PipelineBuilder::transforms) takes the result.
 ///
 /// ```
 /// use warpfeed::ops::TransformFile;
@@ -134,7 +135,7 @@ impl TransformFile {
         Ok(all)
     }
 
-    /// Adds an item. The error says what is wrong with the item.
+    /// Adds an item. The error describes the item's fault.
     fn add(&mut self, item: Value) -> Result<(), String> {
         let valid = |transforms: &[Transform]| {
             transforms.iter().try_for_each(Transform::validate).map_err(|error| error.to_string())

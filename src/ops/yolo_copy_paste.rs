@@ -13,7 +13,7 @@ const MOST_COVERED: f32 = 0.3;
 /// Ultralytics adds this area to a box's before it divides by it.
 const LEAST_AREA_PX: f32 = 1e-7;
 
-/// Where [`YoloCopyPaste`] takes objects from: Ultralytics' `copy_paste_mode`.
+/// Source of the objects of [`YoloCopyPaste`]: Ultralytics' `copy_paste_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -25,14 +25,14 @@ pub enum CopyPasteMode {
     Mixup,
 }
 
-/// Pastes objects over the image by their masks where they cover little of those that are there: Ultralytics'
-/// `CopyPaste`. Of the objects that cover less than 0.3 of each box of the image, a share is pasted, those first that
-/// cover least of a box. Boxes of the image stay as they are, and masks lose what is covered. The sample must have boxes
-/// and masks of objects among its fields. An image without objects stays as it is.
+/// Pastes objects over the image by their masks where they cover little of the existing objects: Ultralytics'
+/// `CopyPaste`. A share of the objects that cover less than 0.3 of each box of the image is pasted, beginning with
+/// those that cover least. Boxes of the image stay as they are, and masks lose the covered pixels. The sample must have
+/// boxes and masks of objects among its fields. An image without objects stays as it is.
 ///
-/// In the mode `Flip` the objects are the image's own, mirrored; the image is decoded a second time for them. In the mode
-/// `Mixup` they are another sample's, after the transforms that come before this one in the pipeline, and the share is
-/// also the probability that anything is pasted; if the other's size differs, it is resized to the image's.
+/// In the mode `Flip` the objects are the image's own, mirrored; the image is decoded a second time for them. In the
+/// mode `Mixup` they are another sample's, after the transforms that come before this one in the pipeline, and the
+/// share is also the probability that anything is pasted; if the other's size differs, it is resized to the image's.
 ///
 /// ```
 /// use warpfeed::ops::{CopyPasteMode, Transform, YoloCopyPaste};
@@ -57,7 +57,7 @@ impl YoloCopyPaste {
     }
 
     setters! {
-        /// Where objects are taken from.
+        /// Source of the objects.
         mode: CopyPasteMode,
     }
 

@@ -21,14 +21,14 @@ const MAX_SHEAR_DEGREES: f64 = 40.0;
 /// Largest perspective, of the coordinates' divisor for each pixel.
 const MAX_PERSPECTIVE: f64 = 0.01;
 
-/// Rotates, scales, shears and moves the image by random amounts, and looks at it from the side: Ultralytics'
+/// Rotates, scales, shears and moves the image by random amounts, and tilts it in perspective: Ultralytics'
 /// `RandomPerspective`, with Pillow's sampling in place of OpenCV's. The center of the image comes to the middle of a
 /// canvas of another size, or near it.
 ///
-/// A box becomes the one around its moved corners, cut at the edges. Its object is dropped ([`KeepObjects`]) if a side is
-/// 2 pixels or less, one side is 100 times the other or more, or the area is [`min_area`](Self::min_area) or less of what
-/// scaling made of it. Keypoints outside become not labeled ([`UnlabelKeypoints`]). Pixels lie where boxes lie: OpenCV maps
-/// indices of pixels, and so leaves them by up to half a pixel times the scale less 1.
+/// A box becomes the one around its moved corners, cut at the edges. Its object is dropped ([`KeepObjects`]) if a side
+/// is 2 pixels or less, one side is 100 times the other or more, or the area is [`min_area`](Self::min_area) or less of
+/// its scaled area. Keypoints outside become not labeled ([`UnlabelKeypoints`]). Pixels lie where boxes lie: OpenCV
+/// maps indices of pixels, and so leaves them by up to half a pixel times the scale less 1.
 ///
 /// ```
 /// use warpfeed::ops::{Transform, YoloPerspective};
@@ -80,8 +80,8 @@ const MOST_OFF_PX: f64 = 1_000.0;
 type Map = [[f64; 3]; 3];
 
 impl YoloPerspective {
-    /// Ultralytics' defaults: sides of 0.5 to 1.5 times their length, a move by up to 0.1 of the canvas, and no rotation,
-    /// shear or perspective, on a gray canvas (114) of this size. A `u32` as size is a square.
+    /// Ultralytics' defaults: sides of 0.5 to 1.5 times their length, a move by up to 0.1 of the canvas, and no
+    /// rotation, shear or perspective, on a gray canvas (114) of this size. A `u32` as size is a square.
     #[must_use]
     pub fn new(size: impl Into<Size>) -> Self {
         Self {
@@ -110,7 +110,8 @@ impl YoloPerspective {
         perspective: f64,
         /// Color of the canvas: red, green, blue.
         fill: [u8; 3],
-        /// Share of a box's scaled area that must be exceeded, 0 to 1. Ultralytics takes 0.1 for boxes, 0.01 for outlines.
+        /// Share of a box's scaled area that must be exceeded, 0 to 1. Ultralytics takes 0.1 for boxes, 0.01 for
+        /// outlines.
         min_area: f64,
     }
 

@@ -1,4 +1,4 @@
-//! The order of an epoch: every sample exactly once, the same on every machine.
+//! The order of an epoch, the same on every machine.
 
 mod rank;
 mod segments;
@@ -200,7 +200,7 @@ impl ShardedOrder {
         }
     }
 
-    /// Number of positions that this partition has of what is left of an epoch, padding included.
+    /// Number of positions that this partition has of the rest of an epoch, padding included.
     pub(crate) const fn positions_of(&self, rest: &Remaining) -> u64 {
         self.len_of(rest.len()) + self.padding_of(rest.len())
     }
@@ -235,7 +235,7 @@ impl ShardedOrder {
         order.unwrap_or_else(|_| std::alloc::handle_alloc_error(std::alloc::Layout::new::<Order>()))
     }
 
-    /// The order of what is left of epoch `epoch`.
+    /// The order of the rest of epoch `epoch`.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if a shuffled order does not fit into memory.

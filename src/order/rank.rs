@@ -1,4 +1,4 @@
-//! The rank of this process among several that train together, from its launcher or from the caller.
+//! The rank of this process, from its launcher or from the caller.
 
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -177,9 +177,9 @@ impl Rank {
         Device::Cuda(self.local.rank())
     }
 
-    /// Worker threads for this rank, for [`PipelineBuilder::threads`](crate::PipelineBuilder::threads): the processors that this
-    /// process may use, divided among the processes of the machine, less one for the training process itself; at least
-    /// 1.
+    /// Worker threads for this rank, for [`PipelineBuilder::threads`](crate::PipelineBuilder::threads): the processors
+    /// that this process may use, divided among the processes of the machine, less one for the training process itself;
+    /// at least 1.
     ///
     /// If the launcher has already bound each process to processors of its own, they would be divided twice. Then give
     /// the number of threads yourself, or tell the launcher not to bind (`mpirun --bind-to none`).

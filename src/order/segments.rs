@@ -1,15 +1,11 @@
 //! The positions that are left of an epoch when the number of ranks changes.
 //!
-//! As long as the number of ranks stays the same, each rank delivers the positions of its partition from the first on.
-//! When the number changes, all positions that are left, of all partitions together, are numbered anew from 0, in the
-//! order of the epoch. The new ranks share these numbers as they share the positions of a whole epoch. A segment is what
-//! the ranks of one number delivered in between. The positions of a segment are numbers of what the segments before it have
-//! left, so a chain of segments says what is left of the epoch. It has a number for each rank, however many samples there
-//! are.
+//! They are numbered anew from 0, in the order of the epoch, and the new ranks share these numbers. A segment is the
+//! part of an epoch that one number of ranks delivered. Its positions are numbers of the remainder of the earlier
+//! segments, so a chain of segments describes the remainder of the epoch with one number for each rank.
 //!
-//! A row is one position of each rank. The ranks that have delivered least have positions left in the first rows; from
-//! some row on all ranks have. Between two ranks' progress the same ranks have positions left in each row (a section),
-//! so that the place of a position is found by division.
+//! A row is one position of each rank. Between two ranks' progress the same ranks have positions left in each row (a
+//! section), so a position is found by division.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -111,7 +107,7 @@ impl Remaining {
                 (Step { ranks, delivered: Vec::new(), sections }, each.saturating_mul(ranks).min(self.len))
             }
             ref each => {
-                // Padding is no position of the order.
+                // Padding is not a position of the order.
                 let own = |(rank, each): (u64, &u64)| (*each).min(share(self.len, rank, ranks));
                 let delivered: Vec<u64> = (0..).zip(each).map(own).collect();
                 let sum = delivered.iter().sum();
@@ -207,7 +203,8 @@ mod tests {
         segments
     }
 
-    /// The rank that delivers a position of the epoch, by segment, and its number after the last segment if no rank does.
+    /// The rank that delivers a position of the epoch, by segment, and its number after the last segment if no rank
+    /// does.
     fn deliverer(len: u64, segments: &[Segment], position: u64) -> Result<(usize, u64), u64> {
         let (mut left, mut number) = (len, position);
         for (segment, Segment { ranks, delivered }) in segments.iter().enumerate() {
@@ -246,8 +243,8 @@ mod tests {
         }
     }
 
-    /// Checks that every position is delivered once: by a rank of one segment, or after all of them. `positions`: those
-    /// that are looked at.
+    /// Checks that every position is delivered once: by a rank of one segment, or after all of them. `positions`: the
+    /// positions to check.
     fn each_once(len: u64, segments: &[Segment], positions: impl Iterator<Item = u64>) -> (u64, u64) {
         let rest = Remaining::new(len, segments);
         let (mut delivered, mut left) = (0, 0);

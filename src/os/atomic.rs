@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A temporary file that has not been written to for this long belongs to no running process.
 pub const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 
-/// Writes `path` through a temporary file beside it, which is renamed once it is complete. A failed or killed write
+/// Writes `path` through a temporary file next to it, which is renamed once it is complete. A failed or killed write
 /// leaves the previous file as it was; a killed one may also leave `.NAME.RANDOM.tmp` ([`remove_leftovers`]). A power
 /// loss may leave the file empty: [`write_synced`] is for files that must survive one.
 ///

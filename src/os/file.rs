@@ -1,4 +1,4 @@
-//! Reading whole regular files up to a limit, and telling files apart.
+//! Reading whole regular files up to a limit, and the identity of files.
 
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
@@ -25,7 +25,7 @@ fn user_folder(variable: &str, in_home: &str) -> Option<PathBuf> {
     Some(folder.join("warpfeed"))
 }
 
-/// What distinguishes a file from another of its name and length.
+/// The identity of a file among others of its name and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// Modification time, in nanoseconds since 1970.
@@ -58,8 +58,8 @@ impl Identity {
     }
 }
 
-/// The version of the file that a sample comes from, by the sample's name: a file, a member of one (`a.tar/1.jpg`), or a
-/// place in one (`a.rec at byte 7`). `None` if there is no such file.
+/// The version of the file that a sample comes from, by the sample's name: a file, a member of one (`a.tar/1.jpg`), or
+/// a place in one (`a.rec at byte 7`). `None` if there is no such file.
 pub fn version_of_sample(name: &str) -> Option<u64> {
     let version = |path: &Path| {
         let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file)?;
@@ -69,8 +69,8 @@ pub fn version_of_sample(name: &str) -> Option<u64> {
     Path::new(name).ancestors().chain([Path::new(place)]).find_map(version)
 }
 
-/// Reads a whole file of at most `max_bytes`. Of a longer file nothing is read. What is no regular file is refused at
-/// once: a pipe without a writer would be waited for, and a device may never end.
+/// Reads a whole file of at most `max_bytes`. A longer file is not read at all. Everything but a regular file is
+/// refused at once: a pipe without a writer would be waited for, and a device may never end.
 ///
 /// ```
 /// use warpfeed::source::read_limited;
@@ -84,7 +84,7 @@ pub fn version_of_sample(name: &str) -> Option<u64> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read, is longer, or is no regular file.
+/// [`Error::Io`] if the file cannot be read, is longer, or is not a regular file.
 pub fn read_limited(path: impl AsRef<Path>, max_bytes: u64) -> Result<Vec<u8>> {
     let path = path.as_ref();
     read(path, max_bytes).map_err(Error::io("read", path))
@@ -127,7 +127,7 @@ pub fn read_up_to(reader: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     fill(reader, Vec::new(), max_bytes)
 }
 
-/// As [`read_limited`], for those who have an error of their own.
+/// Like [`read_limited`], for callers with their own error.
 pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let (file, metadata) = open(path)?;
     if metadata.len() > max_bytes {
@@ -144,7 +144,7 @@ fn fill(reader: impl Read, mut bytes: Vec<u8>, max_bytes: u64) -> io::Result<Vec
     if bytes.len() as u64 > max_bytes { Err(too_long(max_bytes)) } else { Ok(bytes) }
 }
 
-/// Error for what is longer than may be read.
+/// Error for a file that is longer than may be read.
 pub(crate) fn too_long(max_bytes: u64) -> io::Error {
     let plural = if max_bytes == 1 { "" } else { "s" };
     let limit = format!("it has more than {max_bytes} byte{plural}, the most that is read of such a file");
@@ -152,7 +152,7 @@ pub(crate) fn too_long(max_bytes: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// What was read of a file; `None` if there is none.
+/// The result of reading a file; `None` if there is none.
 pub fn if_there<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -160,8 +160,8 @@ pub fn if_there<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Opens a regular file to read it, with what the system says about it. Anything else is an error at once: a pipe
-/// without a writer would be waited for.
+/// Opens a regular file to read it, with its metadata. Anything else is an error at once: a pipe without a writer would
+/// be waited for.
 pub(crate) fn open_with_metadata(path: &Path) -> Result<(File, Metadata)> {
     open(path).map_err(Error::io("open", path))
 }

@@ -1,5 +1,4 @@
-//! Values that a forked child must leave alone: its parent's threads do not exist there, its parent's locks may be held for
-//! ever, and its parent's GPUs cannot be used.
+//! Values that a forked child must not touch: its parent's threads and GPUs are gone, and locks may be held.
 
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};

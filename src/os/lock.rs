@@ -1,9 +1,8 @@
 //! Locks between processes: one run at a time packs into a folder, writes a state file or a log.
 //!
-//! A lock is one of POSIX's record locks on a file of its own. The system releases it when the process ends, however it
-//! ends, and a forked child does not inherit it, so a child that outlives its parent keeps nobody away. Such a lock is the
-//! whole process's, and is lost when the process closes any of its descriptors of the file. So all locks of a process are
-//! in a list, and a file that this process has locked is not opened again.
+//! A lock is a POSIX record lock on a file of its own, so the system releases it when the process ends, and a forked
+//! child does not inherit it. A process loses it when it closes any descriptor of the file, so a file that it has
+//! locked is not opened again.
 
 use crate::error::{Error, Result};
 use crate::os::atomic;
@@ -15,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Most bytes that are read of another run's description.
+/// Largest number of bytes that are read of another run's description.
 const MAX_BYTES: u64 = 1_000;
-/// How often, and after which pause, a locked file is tried again: others hold it for a moment to see whether it is
+/// Number of attempts for a locked file, and the pause between them: others hold it for a moment to see whether it is
 /// locked, and a process that ends may need a moment too.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
@@ -44,8 +43,8 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Locks the file at `path` and writes `job` into it. If it is locked already, returns the text of whoever has locked
-    /// it.
+    /// Locks the file at `path` and writes `job` into it. If it is locked already, returns the text of whoever has
+    /// locked it.
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be written.
@@ -54,7 +53,8 @@ impl Lock {
         Ok(taken.map(|(file, id)| Self { path, id, process: std::process::id(), file: Some(file) }))
     }
 
-    /// The text of whoever has locked the file at `path`, if it is one that `is_wrong`; `None` if nobody has.
+    /// The text of the process that has locked the file at `path`, if it is one that `is_wrong`; `None` if the file is
+    /// not locked.
     pub fn holder(path: &Path, is_wrong: impl Fn(&str) -> bool) -> io::Result<Option<String>> {
         // Whoever has just taken the lock has not written a text yet, and the file has that of an earlier one.
         for tries in (0..TRIES).rev() {
@@ -86,7 +86,7 @@ impl Drop for Lock {
         if self.process == std::process::id() {
             let mut held = held();
             if names(&self.path, &self.id) {
-                // If the file cannot be removed, it stays, but nobody has locked it.
+                // If the file cannot be removed, it stays, but it is not locked.
                 let _ = fs::remove_file(&self.path);
             }
             drop(self.file.take());
@@ -103,8 +103,8 @@ pub fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Locks what the user names by `path`, which no two may write at a time: `.NAME.lock` beside it. `None` for a device or
-/// a pipe.
+/// Locks the output that the user names by `path`, which two processes may not write at the same time: `.NAME.lock`
+/// next to it. `None` for a device or a pipe.
 ///
 /// # Errors
 /// [`Error::Parameter`] with the process that has it; [`Error::Io`] if it cannot be locked.
@@ -190,7 +190,7 @@ fn host() -> String {
     if name.trim().is_empty() { String::new() } else { format!(" on {}", name.trim()) }
 }
 
-/// Those who only look whether a file is locked do not disturb each other.
+/// Processes that only check whether a file is locked do not disturb each other.
 #[derive(Clone, Copy)]
 enum Kind {
     Exclusive,
@@ -218,7 +218,7 @@ fn try_lock(_file: &File, _kind: Kind) -> io::Result<bool> {
     Ok(true)
 }
 
-/// What a file is, whatever its name.
+/// The identity of a file, whatever its name.
 #[cfg(unix)]
 #[derive(Debug, Clone, PartialEq)]
 struct FileId(u64, u64);
@@ -277,7 +277,7 @@ mod tests {
         drop(lock);
         assert_eq!(Lock::holder(&beside(&path), |_| true).unwrap(), None);
         drop(only_writer("run", "log", &link, "rank 0/1").unwrap().unwrap());
-        // What is no file of its own has no lock.
+        // A device has no lock.
         assert!(only_writer("run", "log", Path::new("/dev/null"), "rank 0/1").unwrap().is_none());
     }
 

@@ -1,4 +1,4 @@
-//! Allocation that can fail with an error: that of warpfeed-image with this crate's error, and the remedy for batches.
+//! Allocation that can fail with this crate's error and a remedy.
 
 use crate::error::{Error, Result};
 use bytemuck::Zeroable;
@@ -39,7 +39,7 @@ pub(crate) fn lengthen(buffer: &mut Vec<u8>, len: usize, what: &'static str, rem
     Ok(memory::lengthen(buffer, len, what, remedy)?)
 }
 
-/// The sizes that a pool was asked for lately, by which it decides what to keep.
+/// The sizes that were requested of a pool lately. They decide which memory it keeps.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// The classes of the last requests, the oldest first.
@@ -83,8 +83,8 @@ impl Asked {
         self.of_class[class] += 1;
     }
 
-    /// The piece of memory, of these sizes, that is largest compared with what was asked for: one that is larger than those
-    /// for which there were requests. If there is none, the largest.
+    /// Index of the piece of memory, of these sizes, that is largest compared with the requests: a piece that is larger
+    /// than those requested. If there is none, the largest.
     pub(crate) fn surplus(&self, lens: impl Iterator<Item = usize> + Clone) -> Option<usize> {
         let mut of_class = [0_u32; CLASSES];
         lens.clone().for_each(|len| of_class[class(len)] += 1);
@@ -112,8 +112,8 @@ mod tests {
         assert!(error.to_string().contains("batch_size"), "{error}");
     }
 
-    /// Allocations whose length is a number of pixels, or was read from data, end the process if they fail, unless they are
-    /// made by this module, or after its `reserve`.
+    /// Allocations whose length is a number of pixels, or was read from data, end the process if they fail, unless they
+    /// are made by this module, or after its `reserve`.
     #[test]
     fn lengths_from_data_are_allocated_with_an_error() {
         /// Parts of lines that are none of these.
@@ -132,7 +132,7 @@ mod tests {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 let name = path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
-                // What measures and simulates makes its own images; the plain decoder of the device is for tests.
+                // Code that measures and simulates makes its own images; the plain decoder of the device is for tests.
                 let is_tool = ["src/experiment", "measure", "tests.rs", "kernel_steps", "testing"]
                     .iter()
                     .any(|part| name.contains(part));

@@ -1,4 +1,4 @@
-//! Threads that return an error if they cannot start. `std::thread::spawn` and `Scope::spawn` panic instead.
+//! Threads that return an error if they cannot start, where `std` panics.
 
 use crate::error::{Error, Result};
 use std::io;

@@ -1,4 +1,4 @@
-//! NumPy's `.npy` file format for arrays. Files are written in version 1.0 and read in any version.
+//! NumPy's `.npy` format. Files are written in version 1.0 and read in any version.
 //!
 //! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
 

@@ -1,4 +1,4 @@
-//! `pack.json` beside the shards, which records the progress of packing.
+//! `pack.json` next to the shards, which records the progress of packing.
 
 use super::place::Place;
 use super::prepare::{Done, PackableImage};
@@ -96,7 +96,7 @@ pub(super) struct PackedShard {
     pub files: Vec<PackedFile>,
     /// Index of the source sample after the shard's last one.
     pub end: u64,
-    /// The checksum over what the source gave for the shard's samples. `None` in records of earlier versions.
+    /// The checksum over the source's data for the shard's samples. `None` in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_crc32c: Option<String>,
     pub images: u64,
@@ -133,7 +133,7 @@ impl PackedShard {
         self.set_source(reading::with(self.source().unwrap_or(0), checksum));
     }
 
-    /// The checksum over what the source gave for the shard's samples.
+    /// The checksum over the source's data for the shard's samples.
     pub fn source(&self) -> Option<u32> {
         u32::from_str_radix(self.source_crc32c.as_ref()?, 16).ok()
     }

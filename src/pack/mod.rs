@@ -1,4 +1,4 @@
-//! Packs images into shards, which are read sequentially instead of as single files.
+//! Packs images into shards, which are read sequentially.
 
 // Order. Workers prepare up to four samples each ahead, and the samples are written in order, so the shards do not
 // depend on the number of workers. TFRecord's file names contain the number of shards, so these shards are hidden files
@@ -12,12 +12,12 @@
 // anew, and removes only files of its own naming scheme. `pack.json` ends with the CRC-32C of its own text, because its
 // counts cannot be compared with anything else. One without a checksum, from an earlier version, is accepted too.
 //
-// One run at a time packs into a folder. It holds a lock (`lock.rs`), which the system releases however the process ends. Names
-// of temporary files are random, because in containers every process may have the number 1.
+// One run at a time packs into a folder. It holds a lock (`lock.rs`), which the system releases however the process
+// ends. Names of temporary files are random, because in containers every process may have the number 1.
 //
 // Several processes (`together`). Each must know where a shard ends without communication, so a shard has a fixed
 // number of the source's samples, bad ones included. A file lock says which process is writing a shard; the system
-// releases it when that process ends. A record beside the shard says that it is complete. A rank only says where to
+// releases it when that process ends. A record next to the shard says that it is complete. A rank only says where to
 // begin looking for work. The last process to finish puts the records into `pack.json`, so a folder is complete or not,
 // as with one process.
 //
@@ -68,44 +68,46 @@ options! {
         pub format: RecordFormat,
         /// Largest size of a shard in bytes, 1 MB or more. A single larger image gets a shard of its own.
         pub shard_bytes: u64,
-        /// Longest side. Larger images are turned upright, shrunk to it (bilinear, as torchvision resizes), and encoded as
-        /// JPEG.
+        /// Longest side. Larger images are turned upright, shrunk to it (bilinear, as torchvision resizes), and encoded
+        /// as JPEG.
         pub max_side_px: Option<u32>,
         /// Quality of the images that are encoded, 1 to 100.
         pub quality: u8,
-        /// Converts JPEGs for hardware decoders: progressive ones become baseline without loss, and CMYK ones are encoded
-        /// again as YCbCr with full color resolution.
+        /// Converts JPEGs for hardware decoders: progressive ones become baseline without loss, and CMYK ones are
+        /// encoded again as YCbCr with full color resolution.
         pub baseline: bool,
-        /// Adds a restart marker after each row of MCUs of a JPEG, and an index of the rows before the first one, so that
-        /// the CPU decodes a crop without the rows above it and the columns to its right. Nothing is lost: the coefficients
-        /// are copied, and the image is decoded before and after and compared. Progressive images become baseline. JPEGs
-        /// that do not allow this (12 bits, lossless, damaged) are copied unchanged.
+        /// Adds a restart marker after each row of MCUs of a JPEG, and an index of the rows before the first one, so
+        /// that the CPU decodes a crop without the rows above it and the columns to its right. Nothing is lost: the
+        /// coefficients are copied, and the image is decoded before and after and compared. Progressive images become
+        /// baseline. JPEGs that do not allow this (12 bits, lossless, damaged) are copied unchanged.
         pub restarts: bool,
-        /// Puts entry points into JPEGs, so that a CPU with AVX2 or AVX-512 has them from the first epoch on. They take less
-        /// than a hundredth of an image's bytes. The image's other bytes stay as they are, but progressive images become
-        /// baseline. JPEGs that cannot have entry points (12 bits, lossless, small, damaged) are copied unchanged.
+        /// Puts entry points into JPEGs, so that a CPU with AVX2 or AVX-512 has them from the first epoch on. They take
+        /// less than a hundredth of an image's bytes. The image's other bytes stay as they are, but progressive images
+        /// become baseline. JPEGs that cannot have entry points (12 bits, lossless, small, damaged) are copied
+        /// unchanged.
         ///
-        /// They are packed under the user's secret key, which is drawn the first time ([`EntryPoints`]). Readers with another
-        /// key check them in their first epoch, which takes longer. So shards of two users differ in these bytes.
+        /// They are packed under the user's secret key, which is drawn the first time ([`EntryPoints`]). Readers with
+        /// another key check them in their first epoch, which takes longer. So shards of two users differ in these
+        /// bytes.
         ///
         /// [`EntryPoints`]: crate::EntryPoints
         pub entry_points: bool,
-        /// A field of the source that is packed with its images under the same name: see [`Source::target`]. Default: none.
-        /// WebDataset stores it as a part, or `json.FIELD` as a field of a JSON part; TFRecord stores it as a feature;
-        /// RecordIO allows only the array `label`, whose first number is the label.
+        /// A field of the source that is packed with its images under the same name: see [`Source::target`]. Default:
+        /// none. WebDataset stores it as a part, or `json.FIELD` as a field of a JSON part; TFRecord stores it as a
+        /// feature; RecordIO allows only the array `label`, whose first number is the label.
         pub target: Option<String>,
-        /// The fields of the source that are packed with its images ([`ReadRequest::fields`](crate::source::ReadRequest::fields)), from
-        /// which the same fields are read again. Default: none. WebDataset stores them as a JSON part, and masks of the
-        /// image as parts `NAME.png`; TFRecord stores them as features; RecordIO holds none. They follow images that are
-        /// shrunk.
+        /// The fields of the source that are packed with its images
+        /// ([`ReadRequest::fields`](crate::source::ReadRequest::fields)), from which the same fields are read again.
+        /// Default: none. WebDataset stores them as a JSON part, and masks of the image as parts `NAME.png`; TFRecord
+        /// stores them as features; RecordIO holds none. They follow images that are shrunk.
         pub fields: Vec<String>,
-        /// Limit of the source's bad samples. Without a limit, packing fails if the first 100 samples, or all, are bad: an
-        /// unmounted disk is no data set.
+        /// Limit of the source's bad samples. Without a limit, packing fails if the first 100 samples, or all, are bad:
+        /// an unmounted disk is not a data set.
         pub max_bad: Option<BadLimit>,
         /// Number of worker threads, 1 to 1,024. Default: one for each processor.
         pub workers: usize,
-        /// This process's rank, if several processes pack into one folder together. They may run on different machines that
-        /// share a file system with POSIX record locks (`fcntl`), or an object store.
+        /// This process's rank, if several processes pack into one folder together. They may run on different machines
+        /// that share a file system with POSIX record locks (`fcntl`), or an object store.
         pub rank: Option<Rank>,
     }
 }
@@ -173,7 +175,7 @@ pub struct PackReport {
     pub bad_count: u64,
     /// The first 1,000 bad samples of each shard.
     pub bad: Vec<BadSample>,
-    /// Why `pack.json` of an earlier run could not be read, so that everything was packed anew.
+    /// Reason why `pack.json` of an earlier run could not be read; everything was packed anew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged_manifest: Option<String>,
 }
@@ -186,17 +188,16 @@ pub struct PackReport {
 /// copied byte for byte unless the options ask for more. The shards are the same for any number of workers.
 ///
 /// A sample is bad, and left out, if it or one of the wanted fields cannot be read, or if it has no image header, is a
-/// JPEG without an end marker that does not decode completely, or cannot be converted as the options ask. Faults of the machine (no more file descriptors,
-/// memory or disk space, an unreachable server, a disk that fails at several samples in a row) end packing, and so do
-/// more bad samples than [`PackOptions::max_bad`].
+/// JPEG without an end marker that does not decode completely, or cannot be converted as the options ask. Faults of the
+/// machine (no more file descriptors, memory or disk space, an unreachable server, a disk that fails at several samples
+/// in a row) end packing, and so do more bad samples than [`PackOptions::max_bad`].
 ///
-/// Each shard gets its name when it is complete and on the disk. `pack.json` beside the shards records the progress and
-/// a checksum of each file ([`verify`]). After an interruption, even a power loss, the same call continues from there.
-/// If `pack.json` itself is damaged, everything is packed anew. The complete folder is a source
+/// Each shard gets its name when it is complete and on the disk. `pack.json` next to the shards records the progress
+/// and a checksum of each file ([`verify`]). After an interruption, even a power loss, the same call continues from
+/// there. If `pack.json` itself is damaged, everything is packed anew. The complete folder is a source
 /// ([`open`](crate::source::open)). A shard is taken over from an earlier call only if the source still gives the same
-/// bytes, labels and fields for its samples, which are read again for that; else it and those after it are made again.
-/// One run at a time packs into a folder. Each worker holds four encoded images and
-/// two decoded ones in memory.
+/// bytes, labels and fields for its samples, which are read again for that; else it and those after it are rebuilt. One
+/// run at a time packs into a folder. Each worker holds four encoded images and two decoded ones in memory.
 ///
 /// `progress` receives the number of finished samples, those of earlier runs and other processes included.
 ///
@@ -207,10 +208,10 @@ pub struct PackReport {
 /// complete a shard continues, and the other ends with an error.
 ///
 /// **Several processes** pack together if each has a [`PackOptions::rank`]. Every process makes its part of the shards,
-/// then those that nobody has made, and returns when all are complete, with a report of the whole folder. Processes may
-/// join, leave and die at any time. Locks keep two processes from the same shard; at a store both may make it, with the
-/// same bytes. Each shard has a fixed number of the source's samples, bad ones included, so that no process needs to
-/// know which samples others leave out. The number fills [`PackOptions::shard_bytes`] by the mean size of 256 samples
+/// then those that are still missing, and returns when all are complete, with a report of the whole folder. Processes
+/// may join, leave and die at any time. Locks keep two processes from the same shard; at a store both may make it, with
+/// the same bytes. Each shard has a fixed number of the source's samples, bad ones included, so that no process needs
+/// to know which samples others skip. The number fills [`PackOptions::shard_bytes`] by the mean size of 256 samples
 /// spread evenly over the source. So the shards are the same for any number of processes, but differ from those of a
 /// process without a rank.
 ///
@@ -378,7 +379,7 @@ fn go_on(
     let (found, count) = (place.list("")?, manifest.shards.len());
     let whole = whole_shards(&manifest, &found, name, reader)?;
     if whole < count {
-        // Shards that are made again may be fewer, or have other names.
+        // Shards that are rebuilt may be fewer, or have other names.
         let named = |(i, shard): (usize, &PackedShard)| {
             let files = shard.files.iter().map(|file| file.name.clone());
             files.chain([names::final_name(reader.options.format, name, i, count)]).collect::<Vec<_>>()
@@ -393,8 +394,8 @@ fn go_on(
     Ok(manifest)
 }
 
-/// Number of shards, from the first one on, that are there with the recorded lengths, and whose samples are still what the
-/// source gives.
+/// Number of shards, from the first one on, that are there with the recorded lengths, and whose samples are still what
+/// the source gives.
 fn whole_shards(manifest: &Manifest, found: &Listing, name: &str, reader: &SampleReader) -> Result<usize> {
     let count = manifest.shards.len();
     let is_whole = |(i, shard): (usize, &PackedShard)| {

@@ -1,6 +1,4 @@
-//! Destinations of packed shards: a folder, or a folder at an object store.
-//!
-//! A folder has locks. A store has none, so two processes of a job may make the same shard there, with the same bytes.
+//! Destinations of packed shards: a folder, or an object store, which has no locks.
 
 use super::PackOptions;
 use super::folder::Folder;
@@ -104,7 +102,7 @@ pub(super) trait Place: Sync {
     /// Renames files. A missing file counts as renamed if there is a file with the new name.
     fn rename(&self, names: &[(String, String)]) -> Result<()>;
 
-    /// Removes files. Missing files are no error.
+    /// Removes files. Missing files are not error.
     fn remove(&self, files: &[String]) -> Result<()>;
 
     /// Removes leftovers of killed writes to files for which `is_ours` is true: all of them, or only those old enough

@@ -1,4 +1,4 @@
-//! Turns a sample of the source into the bytes that are packed.
+//! Turns a sample into the bytes that are packed.
 
 use super::PackOptions;
 use super::reading::SampleReader;
@@ -29,7 +29,7 @@ pub(super) enum Done {
 
 /// A sample that was read: its image, or why it is left out.
 pub(super) struct Prepared {
-    /// The checksum over what the source gave.
+    /// The checksum over the source's data.
     pub checksum: u32,
     pub image: Result<PackableImage>,
 }

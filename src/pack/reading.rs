@@ -1,8 +1,5 @@
-//! Reads samples of the source, and says whether they are still those that a shard was made from.
-//!
-//! A shard's record has a checksum over all that its samples gave: encoded bytes, label, target and fields, or the error
-//! of one that could not be read. A later run reads them again before it takes a shard over. Times and sizes of files
-//! would be cheaper, but not every source has files, and a copy may keep both.
+//! Reads samples of the source, and checks whether they are still those that a shard was made from, by a checksum over
+//! everything that they gave. Times of files would not do: not every source has files, and a copy may keep them.
 
 use super::PackOptions;
 use crate::error::{Error, Result};
@@ -23,12 +20,12 @@ pub(super) fn with(checksum: u32, sample: u32) -> u32 {
     crc32c::crc32c_append(checksum, &sample.to_le_bytes())
 }
 
-/// The checksum over the samples of two parts, of which the second has `samples` samples.
+/// The checksum over the samples of two parts; the second part has `samples` samples.
 pub(super) fn joined(first: u32, second: u32, samples: u64) -> u32 {
     crc32c::crc32c_combine(first, second, 4 * samples as usize)
 }
 
-/// Reads samples with what is packed of them.
+/// Reads the parts of samples that are packed.
 pub(super) struct SampleReader<'a> {
     pub source: &'a dyn Source,
     pub options: &'a PackOptions,
@@ -41,7 +38,7 @@ impl<'a> SampleReader<'a> {
         Self { source, options, known: Mutex::default() }
     }
 
-    /// What is packed of a sample.
+    /// The parts of a sample that are packed.
     pub fn want(&self) -> ReadRequest<'a> {
         ReadRequest::IMAGE.and_field(self.options.target.as_deref()).and_fields(&self.options.fields)
     }
@@ -109,7 +106,7 @@ impl<'a> SampleReader<'a> {
     }
 }
 
-/// The CRC-32C of what is written.
+/// The CRC-32C of the bytes written to it.
 struct Sum(u32);
 
 impl Sum {

@@ -1,10 +1,7 @@
-//! Several processes pack into one place.
-//!
-//! The manifest says how many samples a shard has, so each process knows the limits of all shards. It makes its own
-//! part of them, then those that the others have not made yet. The folder `.pack` holds a record of each complete shard
-//! and, where the place has locks, a lock for each shard being made. A process that finds all records puts them into
-//! the manifest. The lock of a process that has ended is free. Without locks two processes may make the same shard,
-//! with the same bytes.
+//! Several processes pack into one place. The manifest says how many samples a shard has, so each process knows all
+//! shards. It makes its own part, then the shards that are missing. The folder `.pack` holds a record of each complete
+//! shard and, where the place has locks, a lock for each shard being made. A process that finds all records puts them
+//! into the manifest.
 
 use super::manifest::{Manifest, PackedShard};
 use super::place::{Claim, ClaimOf, JOB, Place};
@@ -112,7 +109,7 @@ fn plan(
             return Ok((manifest, None));
         }
         // Some shards were lost after packing, or their samples have changed. Keep the records of the others, so that
-        // they are not made again.
+        // they are not rebuilt.
         whole.into_iter().try_for_each(|(i, shard)| keep_record(place, i, shard))?;
         manifest.shards.clear();
         manifest.complete = false;
@@ -184,7 +181,7 @@ fn keep_record(place: &dyn Place, i: usize, shard: &PackedShard) -> Result<()> {
     place.write(&record_name(i), &mut |file| Ok(serde_json::to_writer(file, shard)?))
 }
 
-/// Parses a record. A record that cannot be parsed counts as missing: the shard is made again.
+/// Parses a record. A record that cannot be parsed counts as missing: the shard is rebuilt.
 fn record(text: Option<Vec<u8>>) -> Option<PackedShard> {
     serde_json::from_slice(&text?).ok()
 }
@@ -216,7 +213,8 @@ impl Job<'_> {
         Ok(made)
     }
 
-    /// Makes the shards that nobody else makes, until all are complete. Returns the number of images in its own shards.
+    /// Makes the shards that no other process makes, until all are complete. Returns the number of images in its own
+    /// shards.
     fn make(&self, rank: Rank, manifest: &Manifest, progress: &mut dyn FnMut(u64)) -> Result<u64> {
         let prepare = Preparer::new(self.reader, self.options)?;
         let mut losses = BadCount::new(manifest, self.reader.source.len(), self.options.max_bad)?;
@@ -228,7 +226,7 @@ impl Job<'_> {
         let mut left: Vec<usize> = (0..self.shards).collect();
         left.sort_by_cached_key(|i| if own.contains(i) { (0, *i as u64) } else { (1, order.hash_one(i)) });
         let (mut made, mut listed) = (self.made()?, Instant::now());
-        // Each process looks at the shards of its own part, of which earlier runs may have left some.
+        // Each process checks the shards of its own part, because earlier runs may have left some.
         for i in own.filter(|i| made.contains(i)).collect::<Vec<_>>() {
             let shard = record(self.place.read(&record_name(i))?);
             if !shard.map_or(Ok(false), |shard| is_of_source(&shard, self.begin(i), self.reader))? {
@@ -327,7 +325,7 @@ impl Job<'_> {
     }
 
     /// Writes the manifest with all records, unless another process has written it meanwhile. The manifest is not
-    /// complete if a shard does not match its record; that shard is made again.
+    /// complete if a shard does not match its record; that shard is rebuilt.
     fn complete(&self, mut manifest: Manifest) -> Result<Manifest> {
         let place = self.place;
         let _claim = loop {

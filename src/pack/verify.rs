@@ -26,17 +26,17 @@ pub struct VerifyReport {
     /// Whether `pack.json` has a checksum of its own text. Earlier versions wrote none, so the counts in such a file
     /// are not verified.
     pub manifest_verified: bool,
-    /// The files that differ from what was packed.
+    /// The files that differ from the packed ones.
     pub damaged: Vec<DamagedFile>,
 }
 
-/// A file that differs from what was packed.
+/// A file that differs from the packed one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DamagedFile {
     /// The path or address of the file.
     pub path: PathBuf,
-    /// How the file differs.
+    /// Description of the difference.
     pub error: String,
 }
 

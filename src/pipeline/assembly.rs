@@ -1,4 +1,4 @@
-//! Assembly of batches: the result of each position, and the batch made from them.
+//! Assembly of batches from the results of their positions.
 
 use super::policy::Losses;
 use super::recipes::Drawn;

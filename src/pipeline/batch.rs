@@ -14,7 +14,8 @@ use crate::source::Input;
 use crate::targets::Annotation;
 use crate::tensor::{FieldTensor, Layout, Targets, Tensor};
 
-/// Images ready for a training step, with their labels if the source has them. Dropping a batch gives its memory back to the pipeline.
+/// Images ready for a training step, with their labels if the source has them. Dropping a batch gives its memory back
+/// to the pipeline.
 ///
 /// ```
 /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -39,7 +40,7 @@ use crate::tensor::{FieldTensor, Layout, Targets, Tensor};
 /// [`PaddedPipeline`](crate::PaddedPipeline).
 #[derive(Debug)]
 pub struct Batch<I = Tensor> {
-    /// The images of each view, of which there is at least one.
+    /// The images of each view; there is at least one view.
     views: Vec<I>,
     /// `None` if samples have no labels.
     labels: Option<Vec<u32>>,
@@ -61,8 +62,8 @@ impl BatchImages for Tensor {}
 impl BatchImages for Vec<Tensor> {}
 impl BatchImages for PaddedImages {}
 
-/// Images of different sizes in one tensor, each in the upper left corner of its place. The elements beside and below
-/// it are 0, also where images are normalized: the mean color, as in torchvision's detectors and in DETR.
+/// Images of different sizes in one tensor, each in the upper left corner of its place. The elements to its right and
+/// below it are 0, also where images are normalized: the mean color, as in torchvision's detectors and in DETR.
 #[derive(Debug)]
 pub struct PaddedImages {
     tensor: Tensor,
@@ -117,7 +118,7 @@ impl PaddedImages {
 mod sealed {
     use super::{PaddedImages, Size, Tensor};
 
-    /// Makes the views of a batch of what a back end delivers: tensors, and the sizes of padded images.
+    /// Makes the views of a batch from a back end's results: tensors, and the sizes of padded images.
     pub trait FromTensors: Sized {
         fn views(tensors: Vec<Tensor>, sizes: Vec<Size>) -> Vec<Self>;
 
@@ -178,9 +179,9 @@ impl<I> Batch<I> {
         &self.views[0]
     }
 
-    /// View number `i` ([`PipelineBuilder::views`](crate::PipelineBuilder::views)), from 0; `None` if there are fewer. A view that
-    /// comes `times` times has shape `[times x N, 3, H, W]`: the first image of every sample, then the second image of
-    /// every sample, and so on.
+    /// View number `i` ([`PipelineBuilder::views`](crate::PipelineBuilder::views)), from 0; `None` if there are fewer.
+    /// A view that comes `times` times has shape `[times x N, 3, H, W]`: the first image of every sample, then the
+    /// second image of every sample, and so on.
     #[must_use]
     pub fn view(&self, i: usize) -> Option<&I> {
         self.views.get(i)
@@ -189,7 +190,7 @@ impl<I> Batch<I> {
     /// The label of each sample, padding included. It applies to all images of the sample.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with what to do if the source has no labels ([`has_labels`](Self::has_labels)).
+    /// [`Error::Parameter`] with the remedy if the source has no labels ([`has_labels`](Self::has_labels)).
     pub fn labels(&self) -> Result<&[u32]> {
         self.labels.as_deref().ok_or_else(no_labels)
     }
@@ -220,7 +221,8 @@ impl<I> Batch<I> {
         self.fields.iter().map(BatchFields::to_host).collect()
     }
 
-    /// The mixing partner of each image, padding included; `None` without [`PipelineBuilder::mix`](crate::PipelineBuilder::mix).
+    /// The mixing partner of each image, padding included; `None` without
+    /// [`PipelineBuilder::mix`](crate::PipelineBuilder::mix).
     #[must_use]
     pub fn mixed(&self) -> Option<&Mixed> {
         self.mixed.as_ref()
@@ -232,7 +234,8 @@ impl<I> Batch<I> {
         self.targets.take()
     }
 
-    /// Checks that no targets are lost where images and labels alone are handed over. `call` names that for the error.
+    /// Checks that no targets are lost where images and labels alone are handed over. `call` is the name of the call
+    /// for the error.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if there are targets in the batch.
@@ -259,8 +262,8 @@ impl<I> Batch<I> {
         self.drawn.iter().map(|drawn| drawn.pick.repetition).collect()
     }
 
-    /// The size of each sample's image as it is stored, or of its draft ([`PipelineBuilder::draft`](crate::PipelineBuilder::draft)),
-    /// before its EXIF orientation is applied.
+    /// The size of each sample's image as it is stored, or of its draft
+    /// ([`PipelineBuilder::draft`](crate::PipelineBuilder::draft)), before its EXIF orientation is applied.
     #[must_use]
     pub fn stored_sizes(&self) -> Vec<Size> {
         self.drawn.iter().map(|drawn| drawn.stored.size).collect()
@@ -270,7 +273,7 @@ impl<I> Batch<I> {
     /// images, view after view. [`ops::PointMap`](crate::ops::PointMap) maps boxes and keypoints by them, from
     /// [`stored_sizes`](Self::stored_sizes) on. Mixing ([`mixed`](Self::mixed)) comes after them.
     ///
-    /// They are drawn once more when they are asked for, so batches whose recipes nobody wants cost nothing.
+    /// They are drawn once more when they are asked for, so unused recipes cost nothing.
     ///
     /// ```
     /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -290,8 +293,8 @@ impl<I> Batch<I> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the batch has no such sample; the errors of the transforms, which the sample has been
-    /// through without.
+    /// [`Error::Parameter`] if the batch has no such sample; the errors of the transforms, although none occurred when
+    /// the batch was made.
     pub fn recipes(&self, i: usize) -> Result<Vec<Vec<Op>>> {
         let expected = || Error::parameter("Batch::recipes", "i", format!("below {}", self.len()), i);
         let drawn = self.drawn.get(i).copied().ok_or_else(expected)?;
@@ -377,8 +380,8 @@ fn no_labels() -> Error {
 #[cfg(feature = "candle")]
 impl Batch {
     /// Turns images and labels (`[N]`, u32) into tensors of candle 0.11 on `device`. candle's CPU gets the images
-    /// without a copy: see [`Tensor::into_candle`], which also serves batches without labels. Targets are taken out before
-    /// ([`take_targets`](Self::take_targets)): of a mixed batch they, and not the labels, say what the images show.
+    /// without a copy: see [`Tensor::into_candle`], which also serves batches without labels. Targets are taken out
+    /// before ([`take_targets`](Self::take_targets)): in a mixed batch they, and not the labels, describe the images.
     ///
     /// # Synchronization
     /// See [`Tensor::into_candle`].

@@ -1,9 +1,8 @@
-//! The image cache: decoded images that are kept from one epoch to the next.
+//! The image cache: decoded images that are kept from one epoch to the next ([`ImageCache`]).
 //!
-//! The cache holds the result of decoding and of the leading deterministic operations: the image is decoded, turned as
-//! its EXIF tag says, and resized if the pipeline begins with a resize. It is stored as a PNM file. So the rest of the
-//! pipeline treats it like any encoded image, of which only the needed part is read. A pipeline delivers the same
-//! pixels with and without a cache.
+//! With the composed strategy it holds the image before the last operations that are multiplied with the following
+//! ones. Images are stored as PNM, and the rest of the pipeline reads the needed part like any encoded image. Files
+//! carry a checksum.
 
 use super::recipes::Recipes;
 use super::stats::Counters;
@@ -83,7 +82,7 @@ impl ImageCache {
         Self { folder: Some(folder.into()), size_bytes }
     }
 
-    /// Most bytes of memory that the cache takes.
+    /// Largest number of bytes of memory that the cache takes.
     pub(super) fn memory_bytes(&self) -> u64 {
         if self.folder.is_none() { self.size_bytes } else { 0 }
     }
@@ -97,7 +96,7 @@ pub struct CacheUsage {
     pub images: u64,
     /// Bytes of these images.
     pub bytes: u64,
-    /// Most bytes that the images may take.
+    /// Largest number of bytes that the images may take.
     pub limit_bytes: u64,
     /// Whether an image did not fit any more.
     pub full: bool,
@@ -293,7 +292,7 @@ impl Cache {
         }
     }
 
-    /// Reserves `needed` bytes. False if there are not so many.
+    /// Reserves `needed` bytes. Returns false if fewer are free.
     fn reserve(&self, needed: u64) -> bool {
         let more = |bytes: u64| bytes.checked_add(needed).filter(|bytes| *bytes <= self.limit_bytes);
         let has_room = self.failed.get().is_none() && self.bytes.fetch_update(Relaxed, Relaxed, more).is_ok();

@@ -1,4 +1,4 @@
-//! The data of one epoch that workers and consumer need, for either back end.
+//! The data of one epoch that workers and consumer need.
 
 use super::policy::BadSamples;
 use super::setup::Setup;
@@ -16,10 +16,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// How many positions ahead of the current one a sample is announced to its source.
+/// Number of positions by which a sample is announced to its source beforehand.
 const ANNOUNCED: u64 = 64;
 
-/// The samples of a batch that is made again.
+/// The samples of a batch that is reproduced.
 pub(super) struct FixedPicks {
     pub(super) picks: Vec<Pick>,
     /// Number of padding samples among them, at the end.
@@ -34,7 +34,7 @@ pub(super) struct Context {
     /// Set when the epoch is dropped, so that threads stop waiting for bytes.
     pub(super) stopped: Arc<AtomicBool>,
     pub(super) epoch: u64,
-    /// What other numbers of ranks have delivered of this epoch and of later ones.
+    /// Changes of the number of ranks, with what they delivered of this epoch and of later ones.
     pub(super) changes: Arc<Changes>,
     order: Order,
     /// The sampler's samples by position; `None` if the order's numbers are the samples.
@@ -66,7 +66,7 @@ impl Context {
     ) -> Self {
         let rest = setup.rest(segments_of(&changes.segments, epoch), setup.sampler.own_partition().world_size());
         let all = setup.positions(&rest, first);
-        // No order is made that nobody asks.
+        // An unused order is not made.
         let none = || ShardedOrder::sequential(0).epoch(epoch);
         let order = if given.is_some() { Ok(none()) } else { setup.sampler.order_of(epoch, rest) };
         let (order, no_order) = order.map_or_else(|error| (none(), Some(error)), |order| (order, None));
@@ -194,7 +194,7 @@ impl Context {
     }
 
     pub(super) fn name(&self, index: u64) -> String {
-        // A name may have to be fetched, and nobody reads the errors of an epoch that was dropped.
+        // A name may have to be fetched, and the errors of a dropped epoch are not read.
         if self.stopped.load(Relaxed) {
             return format!("sample {index}");
         }

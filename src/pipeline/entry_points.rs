@@ -7,25 +7,25 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Most bytes of entry points in memory, if no folder keeps them. All of ImageNet's take 0.9 GB.
+/// Largest number of bytes of entry points in memory, if no folder keeps them. All of ImageNet's take 0.9 GB.
 const MEMORY_BYTES: u64 = 512 << 20;
-/// Most bytes of entry points in the user's cache folder: four times ImageNet's.
+/// Largest number of bytes of entry points in the user's cache folder: four times ImageNet's.
 const FOLDER_BYTES: u64 = 4 << 30;
 /// Environment variable that names the place for pipelines that do not.
 const VARIABLE: &str = "WARPFEED_ENTRY_POINTS";
 /// Environment variable that names the folder of the key of packed entry points, or is `none`.
 const KEY_VARIABLE: &str = "WARPFEED_PACK_KEY";
 
-/// Where a pipeline keeps entry points of JPEGs, and how many
+/// Place and size of a pipeline's entry points of JPEGs
 /// ([`PipelineBuilder::entry_points`](crate::PipelineBuilder::entry_points)).
 ///
 /// By default they are kept in the user's cache folder (`$XDG_CACHE_HOME/warpfeed/entry-points`), in at most 4 GiB, and
 /// in at most 512 MiB of memory if the folder cannot be used. The environment variable `WARPFEED_ENTRY_POINTS` names
 /// another folder, or is `memory` or `none`.
 ///
-/// Entry points that `pack --entry-points` has put into images are trusted if they were packed under the key of this user
-/// (`$XDG_CONFIG_HOME/warpfeed/pack-key`, `~/.config` by default; the environment variable `WARPFEED_PACK_KEY` names
-/// another folder, or is `none`). Others are checked in the first epoch.
+/// Entry points that `pack --entry-points` has put into images are trusted if they were packed under the key of this
+/// user (`$XDG_CONFIG_HOME/warpfeed/pack-key`, `~/.config` by default; the environment variable `WARPFEED_PACK_KEY`
+/// names another folder, or is `none`). Others are checked in the first epoch.
 ///
 /// Processes that use one folder share its files, also at the same time. New entry points are written when an epoch
 /// ends, and when the pipeline is dropped. Until then they take memory, usually at most 64 MiB; at most 512 MiB if they
@@ -89,17 +89,17 @@ impl EntryPoints {
 
     /// Limits the bytes that they take; 0 for none. Default: 4 GiB in a folder, 512 MiB in memory.
     ///
-    /// Once they are used up, further images get no entry points. In a folder those of other data sets make room first,
-    /// the ones whose last use is longest ago.
+    /// Once the bytes are used up, further images get no entry points. In a folder, files of data sets that are not in
+    /// use are removed first, the longest unused before others.
     #[must_use]
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit_bytes = Some(bytes);
         self
     }
 
-    /// Whether places between entry points are kept too, at which the threads of a GPU can start. Entry points alone take a
-    /// hundredth of the images' bytes, with these places a fortieth. Default: for pipelines on a GPU. Pipelines on the CPU use
-    /// the entry points of those on a GPU, and the other way round.
+    /// Whether places between entry points are kept too, at which the threads of a GPU can start. Entry points alone
+    /// take a hundredth of the images' bytes, with these places a fortieth. Default: for pipelines on a GPU. Pipelines
+    /// on the CPU use the entry points of those on a GPU, and the other way round.
     #[must_use]
     pub fn dense(mut self, dense: bool) -> Self {
         self.dense = Some(dense);
@@ -149,12 +149,12 @@ impl EntryPoints {
     }
 }
 
-/// The key under which this user packs entry points; it is drawn if there is none. `None` if the user wants none, or has
-/// no folder of settings.
+/// The key under which this user packs entry points; it is drawn if there is none. `None` if the user wants none, or
+/// has no folder of settings.
 ///
 /// # Errors
-/// [`Error::Io`] if there is a key that cannot be read, or none can be made. Packing without it would leave images without
-/// a seal.
+/// [`Error::Io`] if there is a key that cannot be read, or none can be made. Packing without it would leave images
+/// without a seal.
 pub(crate) fn pack_key() -> Result<Option<PackKey>> {
     key_folder().map(|folder| PackKey::in_folder(&folder).map_err(unread_key(folder))).transpose()
 }

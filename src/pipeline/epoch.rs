@@ -19,8 +19,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// An iterator over the batches of one epoch. Dropping it stops and joins its worker threads. In a forked child, which does
-/// not have these threads, it does nothing, and the next batch is an error. The epochs of several devices ([`PipelineGroup`](crate::PipelineGroup)) share their threads; dropping the last of these epochs joins them.
+/// An iterator over the batches of one epoch. Dropping it stops and joins its worker threads. In a forked child, which
+/// does not have these threads, it does nothing, and the next batch is an error. The epochs of several devices
+/// ([`PipelineGroup`](crate::PipelineGroup)) share their threads; dropping the last of these epochs joins them.
 ///
 /// ```
 /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -64,17 +65,17 @@ impl<I> std::fmt::Debug for Epoch<I> {
     }
 }
 
-/// Where an epoch starts.
+/// Start of an epoch.
 pub(super) struct EpochStart<'a> {
     pub(super) setup: &'a Arc<Setup>,
     pub(super) backend: &'a Arc<AnyBackend>,
     pub(super) epoch: u64,
-    /// What other numbers of ranks have delivered of this epoch and of later ones.
+    /// Changes of the number of ranks, with what they delivered of this epoch and of later ones.
     pub(super) changes: Arc<Changes>,
     /// The first position in the order, and its place in a stream.
     pub(super) first: u64,
     pub(super) place: Place,
-    /// The samples of one batch that is made again, in place of those of the order.
+    /// The samples of one batch that is reproduced, in place of those of the order.
     pub(super) given: Option<FixedPicks>,
 }
 
@@ -153,7 +154,7 @@ impl<I> Epoch<I> {
     }
 
     /// Waits until [`next`](Iterator::next) would return at once, at most for `limit`, and returns whether it would. It
-    /// is for callers that have to look at something else in between, such as signals. Without worker threads `next`
+    /// is for callers that have to check something else in between, such as signals. Without worker threads `next`
     /// makes the batch itself, and this returns `true` at once.
     ///
     /// ```

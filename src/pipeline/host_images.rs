@@ -1,4 +1,4 @@
-//! The images of a batch, whatever device they are on and whether they have one size.
+//! The images of a batch, on any device and of any sizes.
 
 use crate::device::Device;
 use crate::error::Result;

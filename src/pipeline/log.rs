@@ -1,15 +1,10 @@
-//! The log of a run: one line of JSON for the run, and one for each batch, from which [`Replay`](super::Replay) makes a
-//! batch again.
+//! The log of a run: one line of JSON for the run, and one for each batch. [`Replay`](super::Replay) reproduces a batch
+//! from it.
 //!
-//! A line has the samples of its batch, and what became of them by chance: substitutes and skipped samples. What
-//! follows from seed, epoch and samples is drawn again: recipes, and how the batch is mixed. A line of 32 images so
-//! takes some 300 bytes. A line is written by one call as soon as its batch is handed over, without a buffer, so a
-//! killed process loses no line that a state counts. A log is not synced: after a power loss its last lines may be
-//! missing, and nothing else. What a kill or a full disk cuts short is not a line, and is
-//! removed before more is written.
-//!
-//! With a chain, each line ends in SHA-256 over the hash of the line before (32 zero bytes before the first) and the
-//! line's JSON without that hash.
+//! A line has the samples of its batch, substitutes and skipped samples; the rest is drawn again. Each line is written
+//! by one call when its batch is handed over, so a killed process loses no line that a state counts. With a chain, each
+//! line ends in SHA-256 over the hash of the line before (32 zero bytes before the first) and the line's JSON without
+//! that hash.
 
 use super::batch::{Batch, BatchImages};
 use super::setup::Setup;
@@ -41,7 +36,7 @@ const STREAM_PLACES: u64 = 64;
 /// The text between a line's JSON and the digits of its hash.
 const CHAINED: &[u8] = b",\"chain\":\"";
 
-/// What a [`RunLog`] writes beside the samples.
+/// Options of a [`RunLog`]: what it writes in addition to the samples.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct LogOptions {
@@ -51,8 +46,7 @@ pub struct LogOptions {
     /// A hash in each line over the hash of the line before, so that no line can be changed, added or left out without
     /// changing all later hashes. It includes [`digests`](Self::digests).
     pub chain: bool,
-    /// What the run was started with, for whoever makes the pipeline again
-    /// ([`Replay::arguments`](crate::Replay::arguments)).
+    /// The arguments of the run, for building the pipeline again ([`Replay::arguments`](crate::Replay::arguments)).
     pub arguments: Vec<String>,
 }
 
@@ -100,7 +94,7 @@ pub(super) struct LoggedBatch {
     /// SHA-256 of each image, view after view.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) digests: Vec<String>,
-    /// What other numbers of ranks had delivered of the epoch, which decides how batches are mixed.
+    /// Changes of the number of ranks earlier in the epoch, which decide how batches are mixed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) segments: Vec<Segment>,
     /// The state before the batch, in the line with which an epoch of a stream goes on in the lanes of other ranks.
@@ -216,7 +210,8 @@ fn settings(setup: &Setup) -> Map<String, Value> {
     all
 }
 
-/// Writes the log of a run, one line for each batch, so that [`Replay`](crate::Replay) makes any of its batches again.
+/// Writes the log of a run, one line for each batch, so that [`Replay`](crate::Replay) can reproduce any of its
+/// batches.
 ///
 /// ```
 /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -256,11 +251,11 @@ impl RunLog {
     /// Begins a log, or goes on with one: a training that is continued from a state writes on in the same file. If a
     /// step is written again, its later line counts.
     ///
-    /// While it is open, `.NAME.lock` beside it is locked, so that no other process writes the same log.
+    /// While it is open, `.NAME.lock` next to it is locked, so that no other process writes the same log.
     ///
     /// # Errors
     /// [`Error::Parameter`] if the file is the log of another pipeline, was begun with other options, or is written by
-    /// another process or another `RunLog`; [`Error::Io`] if it cannot be read or written, or is no log.
+    /// another process or another `RunLog`; [`Error::Io`] if it cannot be read or written, or is not a log.
     pub fn open<I>(path: impl Into<PathBuf>, pipeline: &Pipeline<I>, options: &LogOptions) -> Result<Self> {
         let path = path.into();
         let own = Description::new(pipeline, options);
@@ -287,12 +282,12 @@ impl RunLog {
     }
 
     /// Writes the line of a batch. `step` is the number by which it is found again. When this returns, the line
-    /// survives the end of the process; a power loss may take the last lines.
+    /// survives the end of the process; a power loss may remove the last lines.
     ///
     /// # Errors
     /// [`Error::Io`] with the log's name if the line cannot be written, as on a full disk. The log then ends with the
-    /// line before, and the next call tries again: whoever would rather train without a log goes on. [`Error::Device`]
-    /// if a batch cannot be copied from its device for digests.
+    /// line before, and the next call tries again, so a training may go on after this error. [`Error::Device`] if a
+    /// batch cannot be copied from its device for digests.
     pub fn write<I: BatchImages>(&mut self, step: u64, batch: &Batch<I>) -> Result<()> {
         let mut line = LoggedBatch::new(step, batch, self.digests)?;
         let is_stream = matches!(batch.moment.setup.input, Input::Stream(_));
@@ -322,7 +317,7 @@ impl RunLog {
         }
         line.push(b'\n');
         if let Err(error) = self.file.write_all(&line) {
-            // What was written of the line is taken back. If that fails, the next reader passes over it.
+            // The incomplete line is removed. If that fails, the next reader skips it.
             let _ = self.file.set_len(self.len_bytes);
             return Err(Error::io("write", &self.path)(error));
         }
@@ -403,7 +398,7 @@ impl Lines {
     }
 
     /// Goes to the next line of a batch, and says whether there is one: none at the end, or before a line that was cut
-    /// short. The lines of processes that went on with the log are passed over.
+    /// short. The lines of processes that went on with the log are skipped.
     pub(super) fn next(&mut self) -> Result<bool> {
         while self.read()? {
             self.check_chain()?;
@@ -414,7 +409,7 @@ impl Lines {
         Ok(false)
     }
 
-    /// What the line says.
+    /// Parses the line.
     pub(super) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
         serde_json::from_slice(&self.line).map_err(|error| self.wrong(format!("line {}: {error}", self.number)))
     }

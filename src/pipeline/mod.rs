@@ -1,87 +1,24 @@
-//! From a source to batches: the pipeline that a builder makes, and its epochs.
+//! The pipeline that a builder makes, and its epochs: from a source to batches.
 //!
-//! # Modules
-//!
-//! Modules depend on each other in one direction. `recipes` (operations drawn for a sample), `policy` and `stats` come
-//! first. `cache` uses them. Then come `setup` (the settings that the builder checked), `context` (one epoch of them),
-//! `assembly` (the results for a batch's positions), `worker` (a thread's work on a sample) with `partners` (the other
-//! samples that it needs), `schedule` (which thread does which position) and `epoch` (the consumer's view). Only
-//! `schedule` gets the back end. On top are `receipts` and `rgb` (what people see of a batch), `log`, `replay` and
+//! Modules depend on each other in one direction: `recipes`, `policy` and `stats`; `cache`; `setup`, `context` (one
+//! epoch of the setup), `assembly`, `worker` with `partners`, `schedule` (which thread does which position), and
+//! `epoch` (the consumer's view). Only `schedule` gets the back end. On top are `receipts`, `rgb`, `log`, `replay` and
 //! `stages`.
 //!
-//! # Threads
+//! A panic in a worker becomes an error of its sample. Dropping an epoch lets each worker finish its current sample,
+//! and joins it. Decoders and scratch memory go back to a pool when an epoch ends, and a batch's buffer when its tensor
+//! is dropped. An image buffer keeps up to 16 Mpx of memory, because touching fresh pages costs more. The pipelines of
+//! a `PipelineGroup` share their worker threads, which serve the epochs round-robin and skip those whose queue is full,
+//! so no consumer holds up another. All need the same number of batches (`even`), so streams and `Skip` are refused.
 //!
-//! The unit of work is a sample, so that threads stay busy to the end of a batch. A worker takes the next position
-//! under the lock, works outside of it, and writes the result to the sample's own place in the batch's buffer: nothing
-//! is copied or reordered. Batches are delivered in order. At most `prefetch` batches are being filled or ready, so
-//! workers wait for a slow consumer. Decoders and scratch memory go back to a pool when an epoch ends; a batch's buffer
-//! goes back when its tensor is dropped. There is no async runtime: nearly all of the work is computing, and one lock
-//! for each sample costs nothing beside a millisecond of decoding. A panic in a worker (in a caller's source or
-//! operation, or a defect of ours) becomes an error of its sample. Dropping an epoch lets each worker finish its
-//! current sample, and joins it.
-//!
-//! The pipelines of a `PipelineGroup` (one for each device) share their worker threads. Each epoch has its own state
-//! and lock. The threads serve the epochs round-robin and skip those whose queue is full. If all are full they wait on
-//! one condition variable, which is signalled whenever a consumer takes a batch. A dropped epoch waits only for the
-//! samples that are being worked on for it. So no consumer holds up another. Each member is an ordinary pipeline over
-//! partition r n + i of w n, so resuming, states and errors are those of ranks. All members need the same number of
-//! batches (`even`), so streams and `Skip` are refused.
-//!
-//! # Order and draws
-//!
-//! One order exists for all ranks (`sampler`, `sampling`), and rank r of w takes its positions r, r + w, and so on. If
-//! every batch must have fixed shares of several sources, the order therefore depends on the number of ranks: places
-//! are dealt out batch by batch, for the batches of all ranks together.
-//!
-//! A sample's draw key contains how many times the sample came before in the epoch, and the number and repetition of
-//! the view. Each of these counters starts at 0. So a sample that comes once, in one view, draws the same in any other
-//! pipeline. A substitute for a bad sample is drawn in a domain of its own, from epoch, bad index and attempt.
-//!
-//! # Bad samples
-//!
-//! The one error enum is split by who is at fault. Policies decide about bad samples only. Wrong parameters, panics and
-//! faults of the machine (no memory, no file descriptors, a server that does not answer) always end the epoch. So do
-//! too many bad samples: more than `max_bad`, or by default 100 of them before the first good sample, or an epoch of
-//! nothing else. With `Skip` a batch keeps its positions and is delivered shorter: if it were filled from the next
-//! batch, batches would depend on which images are bad. A batch with nothing left is not delivered. With `Substitute`
-//! up to 16 other samples are tried. The first 1,000 bad samples are kept with their errors; all are counted.
-//!
-//! # Memory
-//!
-//! Memory is bounded when the pipeline is built (`Pipeline::memory`): prefetch + 1 batches; for each thread two images
-//! at the pixel limit, the coefficients of a progressive image, and the largest accepted file; the order of an epoch.
-//! An image buffer keeps its memory up to 16 Mpx, because touching fresh pages costs more than keeping the memory;
-//! larger buffers are freed.
-//!
-//! # Image cache
-//!
-//! The cache holds the result of decoding and of the leading deterministic operations. With the composed strategy it
-//! stops before the last operations that are multiplied with what follows. So a pipeline is written in the same way
-//! with and without a cache, and delivers the same bytes. Images are stored as PNM and then treated like encoded
-//! images, of which the needed rectangle is copied, for either device. That takes 3 bytes a pixel instead of the 4 of
-//! RGBX, and room is scarce. No image is evicted: an epoch uses each image once, so the least recently used one is the
-//! next that is needed. Keys are SHA-256, computed once for each sample and process. Files carry a checksum over name
-//! and pixels.
-//!
-//! # States
-//!
-//! A state holds the epoch, the position, and everything that decides which samples come: number of samples, the
-//! source's fingerprint, seed, order, partition. `other_ranks` makes states of all ranks into one for another number of
-//! ranks. The position counts the samples given to the consumer, not those that
-//! threads have prepared. It counts positions of the partition's order, so skipped samples, substitutes and another
-//! batch size need no special treatment. Operations and policies are not in the state, because a trainer may change
-//! them. `run --state` does compare them, as text, because its digest depends on them; the digest is plain SHA-256, and
-//! the unfinished hash is part of the state file.
-//!
-//! # Outputs
+//! All ranks share one order (`sampler`, `sampling`), and rank r of w takes its positions r, r + w, and so on. If every
+//! batch must have fixed shares of several sources, the order depends on the number of ranks, because places are dealt
+//! out for the batches of all ranks together. With `Skip` a batch keeps its positions and is shorter: filled from the
+//! next batch, it would depend on which images are bad. A state's position counts positions of the partition's order,
+//! so skipped samples, substitutes and another batch size need no special treatment.
 //!
 //! All views share one normalization, because kernels write a batch through one table. With one channel, the grayscale
-//! operation is put before normalization, and only the first plane is written. So it is part of the recipe, `apply`
-//! replays it, and it needs no kernel of its own. A batch of images of variable size has no views: each image is a
-//! tensor of its own. Its memory is taken when its size is known, from a pool that hands out the smallest buffer that
-//! fits. The type of such a pipeline says so (`Pipeline<Vec<Tensor>>`), so that no code asks it for the size of its
-//! images. On a device, an
-//! image's label stands after its pixels, as in any other tensor.
+//! operation is put before normalization, so `apply` replays it.
 
 mod assembly;
 mod batch;
@@ -154,9 +91,9 @@ pub use view::{View, five_crop, ten_crop, view};
 /// A pipeline: built once, asked for epochs.
 ///
 /// Cloning is cheap; clones share memory. A sample's pixels depend only on the source, the operations, the seed, the
-/// epoch and the sample's index, not on threads, batch size, prefetch or partition. With [`PipelineBuilder::mix`] an image is
-/// mixed with others of its batch, so its pixels also depend on batch size and partition, but never on threads or
-/// prefetch.
+/// epoch and the sample's index, not on threads, batch size, prefetch or partition. With [`PipelineBuilder::mix`] an
+/// image is mixed with others of its batch, so its pixels also depend on batch size and partition, but never on threads
+/// or prefetch.
 ///
 /// `I` is the form of the batches' images: see [`Batch`].
 pub struct Pipeline<I = Tensor> {
@@ -175,8 +112,8 @@ pub struct Pipeline<I = Tensor> {
 /// full size ([`PipelineBuilder::build_ragged`]). The images of a batch are a list of tensors. On a device,
 /// [`CudaBuffer::labels_address`](crate::CudaBuffer::labels_address) is the address of the image's own label.
 ///
-/// Memory is taken when images come, and is reused. A batch takes the memory of its images; [`PipelineBuilder::max_pixels`]
-/// limits the size of each.
+/// Memory is taken when images come, and is reused. A batch takes the memory of its images;
+/// [`PipelineBuilder::max_pixels`] limits the size of each.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -200,9 +137,9 @@ pub struct Pipeline<I = Tensor> {
 pub type RaggedPipeline = Pipeline<Vec<Tensor>>;
 
 /// A pipeline whose images keep the sizes that the operations give them, padded to one tensor for each batch
-/// ([`PipelineBuilder::build_padded`]), for detectors such as DETR and torchvision's R-CNNs. Fields need no change: padding
-/// lies to the right and below. [`BatchFields::padded_masks`](crate::fields::BatchFields::padded_masks) pads masks
-/// likewise.
+/// ([`PipelineBuilder::build_padded`]), for detectors such as DETR and torchvision's R-CNNs. Fields need no change:
+/// padding lies to the right and below. [`BatchFields::padded_masks`](crate::fields::BatchFields::padded_masks) pads
+/// masks likewise.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -343,8 +280,8 @@ impl<I> Pipeline<I> {
         Ok(Epoch::start_all(vec![self.rest(state)?]).swap_remove(0))
     }
 
-    /// Number of batches that [`resume`](Self::resume) gives, if no sample is skipped: 0 at the end of the epoch. `None`
-    /// for a stream.
+    /// Number of batches that [`resume`](Self::resume) gives, if no sample is skipped: 0 at the end of the epoch.
+    /// `None` for a stream.
     ///
     /// ```
     /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -420,7 +357,7 @@ impl<I> Pipeline<I> {
         }
     }
 
-    /// What the source has, and what it passed over.
+    /// Contents of the source, and the files that it skipped.
     #[must_use]
     pub fn source_summary(&self) -> SourceSummary {
         self.setup.input.summary()
@@ -480,8 +417,8 @@ impl<I> Pipeline<I> {
         self.setup.options.entry_points.as_deref()?.folder()
     }
 
-    /// Why entry points are in memory only, or packed ones are not trusted, although that was not asked for. Pixels are the
-    /// same; the next run takes longer.
+    /// Reason why entry points are in memory only, or packed ones are not trusted, although the pipeline did not ask
+    /// for that. Pixels are the same; the next run takes longer.
     #[must_use]
     pub fn entry_points_failure(&self) -> Option<String> {
         self.setup.options.entry_points.as_deref()?.failure()
@@ -533,7 +470,7 @@ impl<I> Pipeline<I> {
         self.recipes_of(epoch, index, 0)
     }
 
-    /// As [`recipes`](Self::recipes), for a sample that came `repetition` times before in the epoch, where a sampler
+    /// Like [`recipes`](Self::recipes), for a sample that came `repetition` times before in the epoch, where a sampler
     /// repeats samples ([`Batch::repetitions`]).
     ///
     /// # Errors

@@ -1,9 +1,8 @@
 //! Other samples in a sample's recipe: they are read while it is drawn, and their images and fields made before it
 //! runs.
 //!
-//! Whoever draws a recipe is handed a reader of samples (`Partners`), because places depend on sizes, and later draws on
-//! boxes. Then the recipe is one like any other, in which a pass pastes or blends images. A partner draws from a
-//! generator whose key comes out of the sample's own numbers, so that transforms within transforms need no more domains.
+//! Drawing a recipe needs a reader of samples (`Partners`), because places depend on sizes, and later draws on boxes. A
+//! partner's draw key comes out of the sample's own numbers.
 
 use super::cache::Loaded;
 use super::recipes::Recipes;
@@ -18,14 +17,14 @@ use crate::targets::Annotation;
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// A sample that was read beside the one in work.
+/// Another sample that was read for the current one.
 pub(super) struct LoadedPartner {
     pub(super) index: u64,
     pub(super) annotation: Annotation,
     pub(super) image: Loaded,
 }
 
-/// What draws need of a sample.
+/// The parts of a sample that draws need.
 fn partner(recipes: &Recipes, stored: Stored, annotation: Annotation) -> Partner {
     Partner { opened: recipes.opening.operations(stored), size: stored.size, annotation }
 }

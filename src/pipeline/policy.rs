@@ -1,4 +1,4 @@
-//! Policies for samples that cannot be used, the limit on their number, and policies for the last batch.
+//! Policies for bad samples, the limit on their number, and policies for the last batch.
 
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -16,9 +16,10 @@ const ALL_BAD: u64 = 100;
 
 /// Policy for a sample that cannot be read or decoded, or exceeds a limit.
 ///
-/// [`PipelineBuilder::max_bad`](crate::PipelineBuilder::max_bad) limits the number of such samples. Failures that would hit every
-/// sample are not the sample's fault ([`Error::is_bad_sample`]) and always end the epoch: a machine without memory,
-/// files that it cannot open, a server that does not answer. So do I/O errors of the system for three samples in a row.
+/// [`PipelineBuilder::max_bad`](crate::PipelineBuilder::max_bad) limits the number of such samples. Failures that would
+/// hit every sample are not the sample's fault ([`Error::is_bad_sample`]) and always end the epoch: a machine without
+/// memory, files that it cannot open, a server that does not answer. So do I/O errors of the system for three samples
+/// in a row.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};

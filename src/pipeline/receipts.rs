@@ -1,4 +1,4 @@
-//! Receipts: what made each image of a batch.
+//! Receipts, which record how each image of a batch was made.
 
 use super::batch::{Batch, BatchImages};
 use super::host_images::HostImages;
@@ -9,7 +9,7 @@ use crate::source::Input;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// What made one image of a batch ([`Batch::receipts`]).
+/// Record of everything that made one image of a batch ([`Batch::receipts`]).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Receipt {
@@ -46,11 +46,11 @@ pub struct Receipt {
 }
 
 impl<I: BatchImages> Batch<I> {
-    /// What made each image of the batch, in the order of the images, view after view. With the pipeline's source and
-    /// settings it is enough to make the batch again; [`RunLog`](crate::RunLog) writes it down.
+    /// Receipt of each image of the batch, in the order of the images, view after view. With the pipeline's source and
+    /// settings, the receipts are enough to reproduce the batch; [`RunLog`](crate::RunLog) writes them down.
     ///
-    /// Recipes are drawn once more, so batches whose receipts nobody wants cost nothing. `digests`: whether to compute
-    /// SHA-256 of each image, for which a batch of a device is copied to the host.
+    /// Recipes are drawn once more, so unused receipts cost nothing. `digests`: whether to compute SHA-256 of each
+    /// image, for which a batch of a device is copied to the host.
     ///
     /// ```
     /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};

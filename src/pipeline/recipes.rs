@@ -1,4 +1,4 @@
-//! Recipes: the explicit operations of each sample, drawn from the transforms by seed, epoch and index.
+//! Recipes: each sample's explicit operations, drawn by seed, epoch and index.
 
 use crate::apply::field_mover::FieldMover;
 use crate::apply::opening::{Opening, Stored};
@@ -14,8 +14,8 @@ use crate::rng::{Pick, SampleRng};
 use crate::targets::Annotation;
 use std::sync::Arc;
 
-/// A sample of a batch: what its recipes depend on beside the pipeline's settings, the epoch and, if a transform sees
-/// the sample, its annotation; and how it came to its place.
+/// A sample of a batch: everything that its recipes depend on, besides the pipeline's settings, the epoch and, if a
+/// transform sees the sample, its annotation; and how it came to its place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drawn {
     pub(super) pick: Pick,
@@ -55,7 +55,7 @@ impl ViewTransforms {
     }
 }
 
-/// Most images that go into one of these views: more than one if transforms need other samples.
+/// Largest number of images that go into one of these views: more than one if transforms need other samples.
 pub(super) fn most_images(views: &[ViewTransforms]) -> u64 {
     let images = views.iter().flat_map(|view| &view.images).map(|transforms| images_after(transforms, 1));
     images.max().unwrap_or(1)
@@ -70,7 +70,7 @@ pub(super) struct Recipes {
     fixed: Vec<Op>,
     /// Whether a transform sees the sample, so that recipes depend on annotations too.
     pub(super) see_annotations: bool,
-    /// Most images that go into one of a batch.
+    /// Largest number of images that go into one of a batch.
     pub(super) images: u64,
     pub(super) opening: Opening,
     pub(super) planner: Planner,
@@ -113,7 +113,7 @@ impl Recipes {
     /// An annotation whose fields lie on the decoded image, which may be a draft.
     ///
     /// # Errors
-    /// As of [`FieldMover::follow`].
+    /// See [`FieldMover::follow`].
     pub(super) fn fit(
         &self,
         mut annotation: Annotation,

@@ -1,6 +1,4 @@
-//! Makes batches of a logged run again.
-//!
-//! A batch of a data set is made of the samples in its line, whichever were bad at the time. A stream goes on from the
+//! Reproduces batches of a logged run. A data set's batch is made of the samples in its line. A stream goes on from the
 //! last place in the log before the batch.
 
 use super::Pipeline;
@@ -21,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A logged run ([`RunLog`](crate::RunLog)) whose batches are made again, byte for byte, by a pipeline over the same
+/// A logged run ([`RunLog`](crate::RunLog)) whose batches are reproduced, byte for byte, by a pipeline over the same
 /// source with the same settings, on any machine.
 ///
 /// ```
@@ -60,7 +58,7 @@ pub struct Replay {
     approximate: bool,
 }
 
-/// What a log has ([`Replay::summary`]).
+/// Summary of a log ([`Replay::summary`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LogSummary {
@@ -81,14 +79,15 @@ struct Found {
 /// Goes through the lines of a log's batches.
 struct Walk {
     lines: Lines,
-    /// What the current line says.
+    /// Contents of the current line.
     passed: Passed,
     /// States from which the current line can be reached, in the order of their places. A run that went on with an
     /// older state, or began again, has lines of earlier places after those of later ones.
     states: Vec<EpochState>,
 }
 
-/// Most states that are kept. If there are more, every second one goes; the walk from one to a line is longer then.
+/// Largest number of states that are kept. If there are more, every second one is dropped; the walk from a state to a
+/// line is longer then.
 const MOST_STATES: usize = 4_096;
 
 /// The parts of a line that are read.
@@ -138,10 +137,10 @@ impl Walk {
 }
 
 impl Replay {
-    /// Opens a log and reads what it says of the run.
+    /// Opens a log and reads its entry of the run.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read or is no log.
+    /// [`Error::Io`] if the file cannot be read or is not a log.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let lines = Lines::open(&path)?;
@@ -151,15 +150,15 @@ impl Replay {
         Ok(Self { path, description: lines.description, approximate: false })
     }
 
-    /// Sets whether batches are made again of which nvJPEG decoded images. The CPU then decodes these images, whose
-    /// pixels differ a little. Default: false.
+    /// Sets whether batches with images that nvJPEG decoded are reproduced too. The CPU then decodes these images, and
+    /// their pixels differ a little. Default: false.
     #[must_use]
     pub fn approximate(mut self, approximate: bool) -> Self {
         self.approximate = approximate;
         self
     }
 
-    /// What the run was started with ([`LogOptions::arguments`](crate::LogOptions::arguments)).
+    /// The arguments of the run ([`LogOptions::arguments`](crate::LogOptions::arguments)).
     #[must_use]
     pub fn arguments(&self) -> &[String] {
         &self.description.arguments
@@ -194,7 +193,7 @@ impl Replay {
         self.description.check(&self.path, &pipeline.setup)
     }
 
-    /// Makes the batch of a step again. If the step was logged several times, the last counts. If the log has digests,
+    /// Reproduces the batch of a step. If the step was logged several times, the last counts. If the log has digests,
     /// they are compared.
     ///
     /// # Errors
@@ -217,7 +216,7 @@ impl Replay {
         self.again(pipeline, found.ok_or_else(missing)?)
     }
 
-    /// Makes some of the batches again, drawn by the seed, and compares them with the log: samples, mixing, and each
+    /// Reproduces some of the batches, drawn by the seed, and compares them with the log: samples, mixing, and each
     /// image's digest if the log has digests. Returns the steps. The chain is checked on the way.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Images of a batch as 8-bit images, for people: the normalization is undone.
+//! A batch's images as 8-bit images, without the normalization.
 
 use super::batch::{Batch, BatchImages};
 use super::host_images::HostImages;
@@ -25,7 +25,8 @@ impl Recipes {
 impl<I: BatchImages> Batch<I> {
     /// The images of each view as 8-bit images, in the order of the tensor: numbers become `(v * std + mean) * 255`,
     /// rounded to the nearest byte and cut off at 0 and 255. An `f32` or `f16` that was made of a byte becomes that
-    /// byte again. What comes after normalization stays: mixing, and erased rectangles. Images of a device are copied.
+    /// byte again. Operations after normalization stay visible: mixing, and erased rectangles. Images of a device are
+    /// copied.
     ///
     /// ```
     /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};

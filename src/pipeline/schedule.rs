@@ -1,8 +1,6 @@
-//! Distribution of an epoch's positions: worker threads fill batches, the consumer takes them in order.
-//!
-//! The unit of work is a sample, so that threads stay busy to the end of a batch. A worker takes the next position
-//! under the lock, works outside of it, and writes the result to the sample's own place in the batch. At most
-//! `prefetch` batches are being filled or ready: if the consumer stalls, the workers stall too.
+//! Distribution of an epoch's positions: worker threads fill batches, the consumer takes them in order. A worker takes
+//! the next position under the lock, works without the lock, and writes the result to the sample's own place in the
+//! batch. At most `prefetch` batches are being filled or ready, so workers wait for a slow consumer.
 
 use super::assembly::{Begun, Filling, Made, Slot};
 use super::context::Context;
@@ -220,7 +218,7 @@ impl Running {
         self.wakeup.change();
     }
 
-    /// Has the back end store what it has found out about images.
+    /// Has the back end store the places in images that it has learned.
     pub(super) fn end_epoch(&self) {
         self.backend.end_epoch();
     }

@@ -1,4 +1,4 @@
-//! The checked settings of a pipeline: everything but the back end that an epoch needs.
+//! The checked settings of a pipeline, without the back end.
 
 use super::cache::Cache;
 use super::policy::{LastBatch, Policy};
@@ -27,7 +27,7 @@ pub(super) struct Setup {
     pub(super) sampler: ShardedOrder,
     /// Decides which samples are at these positions; `None` if each sample comes once.
     pub(super) chosen: Option<Arc<Chosen>>,
-    /// Most samples in an epoch.
+    /// Largest number of samples in an epoch.
     pub(super) limit: u64,
     /// Number of a stream's lanes; `None` for one of each rank.
     pub(super) lanes: Option<u32>,
@@ -37,7 +37,7 @@ pub(super) struct Setup {
     pub(super) targets: Option<TargetSpec>,
     /// The names of the fields that batches have; empty if they have none.
     pub(super) fields: Arc<[String]>,
-    /// How batches are mixed; `None` if they are not.
+    /// Mixing of batches; `None` without mixing.
     pub(super) mix: Option<Mix>,
     pub(super) policy: Policy,
     /// The image cache, if there is one.
@@ -92,10 +92,10 @@ impl Setup {
         matches!(self.input, Input::Stream(_))
     }
 
-    /// The positions that valid segments have left of an epoch. `ranks`: the number of ranks if there are no segments. The
-    /// limit is of each rank that the epoch began with.
+    /// The positions that valid segments have left of an epoch. `ranks`: the number of ranks if there are no segments.
+    /// The limit is of each rank that the epoch began with.
     pub(super) fn rest(&self, segments: &[Segment], ranks: u32) -> Remaining {
-        // A stream's lanes say what is left of it.
+        // A stream's lanes describe its rest.
         let segments = if self.is_stream() { &[] } else { segments };
         let ranks = segments.first().map_or(ranks, Segment::ranks);
         Remaining::new(self.sampler.all().min(self.limit.saturating_mul(ranks.into())), segments)

@@ -1,4 +1,4 @@
-//! One sample through its operations, with an image after each, for people.
+//! One sample's image after each operation.
 
 use super::Pipeline;
 use super::partners::SourcePartners;
@@ -31,8 +31,8 @@ impl<I> Pipeline<I> {
     /// Takes sample `index` through its recipes, as it goes through them in an epoch after having come `repetition`
     /// times before, and calls `each` with the decoded image and with the image after each operation. The operations
     /// run one by one, as with [`Strategy::Sequential`](crate::Strategy::Sequential). Returns the recipes
-    /// ([`recipes_of`](Self::recipes_of)). Mixing ([`PipelineBuilder::mix`](crate::PipelineBuilder::mix)), which joins whole batches,
-    /// is left out.
+    /// ([`recipes_of`](Self::recipes_of)). Mixing ([`PipelineBuilder::mix`](crate::PipelineBuilder::mix)), which joins
+    /// whole batches, is left out.
     ///
     /// ```
     /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};

@@ -23,12 +23,12 @@ const MAX_POSITION: u64 = 1 << 62;
 /// ([`Epoch::state`](crate::Epoch::state)). [`Pipeline::resume`](crate::Pipeline::resume) continues the epoch from it,
 /// possibly in another process and with other threads, prefetch or batch size.
 ///
-/// A state holds everything that decides which samples come and what is drawn for them: seed, order, partition and
-/// source. They must be the same when it is resumed; the number of ranks may change
+/// A state holds everything that decides about the samples and their draws: seed, order, partition and source. They
+/// must be the same when it is resumed; the number of ranks may change
 /// ([`Pipeline::state_after`](crate::Pipeline::state_after)). Operations, output and policies are not in it; the caller
 /// keeps them. Written as JSON a state has some 200 bytes. The state of a shuffled stream also holds the places of the
 /// window's samples, about 22 bytes each, so that only these samples are read again. After a change of the number of
-/// ranks, a state also holds what the ranks before had delivered: a number for each rank, or one for all of them.
+/// ranks, a state also holds the progress of the earlier ranks: a number for each rank, or one for all of them.
 ///
 /// ```
 /// # use warpfeed::prelude::*;
@@ -69,7 +69,7 @@ pub struct EpochState {
     /// Description of the sampler; `None` if the epoch has each sample once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sampler: Option<String>,
-    /// How batches are mixed, and the batch size, which then decides about the pixels.
+    /// Mixing of batches, and the batch size, which then decides about the pixels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mix: Option<String>,
     /// [`Source::fingerprint`](crate::source::Source::fingerprint) as 16 hexadecimal digits, since not every JSON
@@ -90,11 +90,11 @@ pub struct EpochState {
     lanes: LanesOf,
 }
 
-/// What other numbers of ranks have delivered of epochs.
+/// Changes of the number of ranks, with what they delivered of epochs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Changes {
     pub(super) segments: Segments,
-    /// Where a stream's lanes go on.
+    /// Places at which a stream's lanes go on.
     pub(super) lanes: LanesOf,
 }
 
@@ -203,7 +203,7 @@ impl EpochState {
         self.lanes.range(epoch..).map(|(epoch, lanes)| (*epoch, lanes.clone())).collect()
     }
 
-    /// What other numbers of ranks have delivered of this epoch and of later ones.
+    /// Changes of the number of ranks, with what they delivered of this epoch and of later ones.
     pub(super) fn changes(&self) -> Changes {
         Changes { segments: self.segments.clone(), lanes: self.lanes.clone() }
     }

@@ -26,7 +26,8 @@ pub struct Stats {
     pub decode: Duration,
     /// Time of drawing recipes and running them.
     pub augment: Duration,
-    /// Time of mixing batches on the CPU ([`PipelineBuilder::mix`](crate::PipelineBuilder::mix)). Mixing on a GPU is not included.
+    /// Time of mixing batches on the CPU ([`PipelineBuilder::mix`](crate::PipelineBuilder::mix)). Mixing on a GPU is
+    /// not included.
     pub mix: Duration,
     /// Images that the CPU decoded.
     pub decoded_cpu: u64,
@@ -43,8 +44,9 @@ pub struct Stats {
     /// [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes. They are included in
     /// [`decoded_cpu`](Self::decoded_cpu).
     pub decoded_restarts: u64,
-    /// Images that the CPU decoded from entry points ([`PipelineBuilder::entry_points`](crate::PipelineBuilder::entry_points)). They
-    /// are included in [`decoded_cpu`](Self::decoded_cpu).
+    /// Images that the CPU decoded from entry points
+    /// ([`PipelineBuilder::entry_points`](crate::PipelineBuilder::entry_points)). They are included in
+    /// [`decoded_cpu`](Self::decoded_cpu).
     pub decoded_entry_points: u64,
     /// Images that the crate's own decoder on the device decoded from entry points. They are included in
     /// [`decoded_device`](Self::decoded_device).
@@ -52,10 +54,11 @@ pub struct Stats {
     /// Images that the crate's own decoder on the device left to the CPU, by reason. They are included in
     /// [`decoded_cpu`](Self::decoded_cpu), or bad.
     pub cpu_fallbacks: CpuFallbacks,
-    /// Samples that were smaller than a crop, so that its fill shows beside the image
+    /// Samples that were smaller than a crop, so that its fill shows next to the image
     /// ([`RandomCrop::pad_if_needed`](crate::ops::RandomCrop::pad_if_needed)).
     pub smaller_than_crop: u64,
-    /// Objects in the images of samples with fields ([`PipelineBuilder::fields`](crate::PipelineBuilder::fields)), after all operations.
+    /// Objects in the images of samples with fields ([`PipelineBuilder::fields`](crate::PipelineBuilder::fields)),
+    /// after all operations.
     pub objects: u64,
     /// Objects that operations dropped from these images, by rule.
     pub dropped_objects: DroppedObjects,

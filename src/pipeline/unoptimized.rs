@@ -1,4 +1,4 @@
-//! A warning for programs that contain this crate without optimization, as `cargo run` compiles it by default.
+//! A warning if this crate is compiled without optimization, as by `cargo run`.
 
 use std::sync::Once;
 

@@ -1,4 +1,4 @@
-//! The wait of worker threads for room in the queues of their epochs.
+//! Worker threads' wait for room in their epochs' queues.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, PoisonError};

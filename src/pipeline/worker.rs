@@ -1,5 +1,4 @@
-//! A thread's work on samples: it reads them, draws recipes, has the back end run them, applies the policies to samples
-//! that cannot be used, and makes batches.
+//! A thread's work on samples: reads, draws recipes, runs them, applies policies, and makes batches.
 
 use super::assembly::{Delivered, Made, MovedFields, Parts, Slot, deliver, fields_of_views};
 use super::cache::Loaded;
@@ -271,8 +270,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Moves the fields of a sample through the recipes of its images. Masks that the back end moves are returned as they
-    /// are, with the numbers of their images.
+    /// Moves the fields of a sample through the recipes of its images. Masks that the back end moves are returned as
+    /// they are, with the numbers of their images.
     fn follow(
         &mut self,
         fields: &Fields,

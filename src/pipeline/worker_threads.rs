@@ -1,4 +1,4 @@
-//! The worker threads of an epoch, or of the epochs of several devices.
+//! The worker threads of an epoch, or of several devices' epochs.
 
 use super::schedule::{EpochShare, Running, Turn};
 use super::wakeup::Wakeup;

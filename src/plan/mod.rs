@@ -1,47 +1,22 @@
 //! Plans: from a sample's operations to the stages that a back end runs.
 //!
-//! A [`Planner`] makes the plan of a recipe, and a back end is handed the plan. All three strategies give the same kind
-//! of plan, a list of stages, so a back end knows neither strategies nor recipes.
-//!
-//! - *Sequential* is one pass for each operation, with nothing skipped. It is the specification.
-//! - *Fused* gives the same bytes with fewer passes, and computes only what the output needs.
-//! - *Composed* multiplies affine maps and samples once, bilinearly. Its result is different, so the caller must ask
-//!   for it.
-//!
-//! # StageBuilder
+//! A [`Planner`] makes the plan of a recipe, which is a list of stages. All three strategies ([`Strategy`]) give such
+//! plans, so a back end knows neither strategies nor recipes. Each image of a sample has its own recipe and plan. The
+//! smallest rectangle that all plans need is decoded once; then no plan may write to the decoded image.
 //!
 //! Consecutive flips, quarter turns, crops, nearest rotations, and shears and translations by the nearest pixel become
-//! one [`ImageView`]: an exact integer map and a list of steps in 16.16 fixed point, each with its bounds and its fill. A
-//! view finds the source of an output pixel without an intermediate image. This is exact because Pillow's nearest
-//! rotation is itself fixed-point arithmetic: if a pixel's coordinates are walked back through all steps, with the
-//! floor and the bounds test of each, the result is the pixel that as many passes give. A property test compares fused
-//! and sequential on 1,500 random recipes.
-//!
-//! Operations on single bytes are composed into one table of 256 values in the view, which is applied to the image's
-//! bytes as they are read. Colors that steps fill in go through the later tables when the plan is made, so any order of
-//! operations is exact. Before a resize or a pass the table is applied in place.
-//!
-//! Resizing, bilinear rotation and the passes of other operations are stages that read a view. Normalization,
-//! conversion of type and layout, and erasing after normalization are the epilogue, which is done while rows are
-//! written to the batch. A mirror after the last resize costs nothing.
+//! one [`ImageView`]: an exact integer map and a list of steps in 16.16 fixed point, each with its bounds and its fill.
+//! This is exact because Pillow rotates in fixed point. Operations on single bytes become one table of 256 values,
+//! which the view applies as it reads; fill colors go through the later tables. Other operations are stages that read a
+//! view. The epilogue (normalization, conversion, erasing after normalization) is done while rows are written to the
+//! batch.
 //!
 //! Some geometry cannot be expressed in fixed point: sides over 32,767 pixels, nearest rotations and crops outside the
-//! image with edge fill, and matrices that Pillow itself computes in doubles. These become a stage on the whole image,
-//! run by the sequential code: slow, but right.
+//! image with edge fill, and matrices that Pillow itself computes in doubles. It becomes a stage on the whole image.
 //!
-//! # The part that is needed
-//!
-//! A pass from the output backwards tells each stage which part of its result is read, down to the rectangle of the
-//! encoded image that must be decoded. Filters add their support; blur and dilation add their radius. For a step two
-//! bounds are computed, and the tighter one counts: the box of each step, which grows with every turn, and the corners
-//! followed through all steps, with a margin for rounding. Contrast, which needs the mean of the image, and custom
-//! operations need the whole image, and stop the pass.
-//!
-//! # Several images of a sample
-//!
-//! Each image has a recipe and a plan of its own. The smallest rectangle that contains what all plans need is decoded
-//! once. With more than one plan, no plan may write to the decoded image: a plan that would work in place begins with a
-//! copy of its part.
+//! A pass from the output backwards determines which part of each stage's result is read, down to the rectangle of the
+//! encoded image that must be decoded. Each step has two bounds, and the tighter one counts: the box of the step, which
+//! grows with every turn, and the corners followed through all steps, with a margin for rounding.
 
 pub(crate) mod view;
 
@@ -188,19 +163,19 @@ impl Epilogue {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Planner {
     pub(crate) strategy: Strategy,
-    /// Which pass of a resize comes first.
+    /// Order of the two passes of a resize.
     pub(crate) order: PassOrder,
     /// Limit of every image on the way, in pixels.
     pub(crate) max_px: u64,
 }
 
 impl Planner {
-    /// Plans each of several recipes for one image of size `input`, which the first `done` operations of all recipes have
-    /// made already. Several plans leave the decoded image as it is, for each other.
+    /// Plans each of several recipes for one image of size `input`, which the first `done` operations of all recipes
+    /// have made already. Several plans leave the decoded image as it is, for each other.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a parameter that is wrong or does not fit the image, [`Error::Limits`] for an intermediate
-    /// image that is too large.
+    /// [`Error::Parameter`] for a parameter that is wrong or does not fit the image, [`Error::Limits`] for an
+    /// intermediate image that is too large.
     pub(crate) fn plan<'a>(&self, recipes: &'a [Vec<Op>], done: usize, input: Size) -> Result<Vec<Plan<'a>>> {
         let mut plans = recipes
             .iter()
@@ -215,7 +190,7 @@ impl Planner {
     /// Plans the only recipe of an image of size `input`.
     ///
     /// # Errors
-    /// As of [`plan`](Self::plan).
+    /// See [`plan`](Self::plan).
     pub(crate) fn plan_one<'a>(&self, ops: &'a [Op], input: Size) -> Result<Plan<'a>> {
         let (pixel_ops, epilogue) = split_epilogue(ops);
         let order = self.order;

@@ -1,4 +1,4 @@
-//! An image seen through a chain of coordinate maps, with no intermediate image.
+//! An image seen through a chain of coordinate maps.
 
 use crate::ops::byte_table::ByteTable;
 use crate::ops::turn::{Exact, Turn};

@@ -106,7 +106,7 @@ pub fn hugging_face_ops(text: &str) -> Result<Vec<Op>> {
         };
         ops.push(Normalize::new(given("image_mean", mean)?, given("image_std", std)?).into());
     }
-    // What is switched off has no say.
+    // Settings that are switched off have no effect.
     settings.retain(|setting, value| !(setting.starts_with("do_") && *value == false));
     match settings.iter().next() {
         Some((setting, value)) => Err(unsupported(NAME, setting, value)),

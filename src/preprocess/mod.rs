@@ -1,7 +1,5 @@
-//! Images for serving and evaluation: a call takes encoded or decoded images and returns a tensor.
-//!
-//! A preprocessor is a back end without epochs, schedule, order or policies. Several threads may call it at once.
-//! Decoded images go in as PNM, like those of the image cache.
+//! Images for serving and evaluation: a call takes encoded or decoded images and returns a tensor. A preprocessor is a
+//! back end without epochs, order or policies. Decoded images go in as PNM.
 
 mod hugging_face;
 mod timm;
@@ -52,15 +50,17 @@ options! {
         pub device: Device,
         /// The decoder of JPEGs if the operations run on a GPU.
         pub jpeg_decoder: JpegDecoder,
-        /// How the operations are run.
+        /// Strategy that runs the operations.
         pub strategy: Strategy,
         /// The pass of a resize that comes first.
         pub pass_order: PassOrder,
         /// Treatment of an EXIF orientation tag.
         pub orientation: Orientation,
-        /// Decodes JPEGs at a smaller scale whose sides are not below this size: see [`PipelineBuilder::draft`](crate::PipelineBuilder::draft).
+        /// Decodes JPEGs at a smaller scale whose sides are not below this size: see
+        /// [`PipelineBuilder::draft`](crate::PipelineBuilder::draft).
         pub draft: Option<Size>,
-        /// Begins with a thumbnail of each image: see [`PipelineBuilder::thumbnail`](crate::PipelineBuilder::thumbnail).
+        /// Begins with a thumbnail of each image: see
+        /// [`PipelineBuilder::thumbnail`](crate::PipelineBuilder::thumbnail).
         pub thumbnail: Option<Thumbnail>,
         /// Whether truncated JPEGs are accepted.
         pub accept_truncated: bool,
@@ -229,8 +229,8 @@ impl Preprocessor {
         self.engine.run_read(images.len(), &read).map_err(failed)
     }
 
-    /// The fields of an encoded image after the operations that [`run`](Self::run) applies to it, its orientation first.
-    /// The pixels are not decoded.
+    /// The fields of an encoded image after the operations that [`run`](Self::run) applies to it, its orientation
+    /// first. The pixels are not decoded.
     ///
     /// ```
     /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -247,8 +247,8 @@ impl Preprocessor {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`apply_with_fields`](crate::apply_with_fields) for an image that is no image, or for fields that
-    /// cannot follow.
+    /// The errors of [`apply_with_fields`](crate::apply_with_fields) for bytes that are not an image, or for fields
+    /// that cannot follow.
     pub fn fields(&self, image: &[u8], fields: &Fields) -> Result<Fields> {
         let recipe = self.engine.recipe();
         let header = recipe.header(image)?;

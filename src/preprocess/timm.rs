@@ -40,8 +40,8 @@ const OTHERS: [&str; 27] = [
     "url",
 ];
 
-/// The operations of timm's evaluation for a model, from its `pretrained_cfg` or a `config.json` that has one, without the
-/// larger size for tests: resize to `floor(size / crop_pct)`, center crop, normalize.
+/// The operations of timm's evaluation for a model, from its `pretrained_cfg` or a `config.json` that has one, without
+/// the larger size for tests: resize to `floor(size / crop_pct)`, center crop, normalize.
 ///
 /// ```
 /// use warpfeed::ops::{Interpolation, Op, Resize};

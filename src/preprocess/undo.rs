@@ -1,4 +1,4 @@
-//! Fields of a tensor's image, such as those that a model has found, on the image that the tensor was made of.
+//! Fields of a tensor's image, such as a model's results, on the original image.
 
 use super::Preprocessor;
 use crate::apply::field_mover;
@@ -13,7 +13,7 @@ use crate::raster::Size;
 
 impl Preprocessor {
     /// Maps fields of the tensor's image back to the encoded image as it is stored: the inverse of
-    /// [`fields`](Self::fields), for what a model has found.
+    /// [`fields`](Self::fields), for a model's results.
     ///
     /// Boxes become those around their mapped corners, cut at the edges of the image unless their clamping is
     /// [`Clamping::None`]. Keypoints of a mirror image change left and right by their
@@ -37,8 +37,8 @@ impl Preprocessor {
     ///
     /// # Errors
     /// The errors of reading an image's header. [`Error::Unfit`] if a mask has not the tensor's size;
-    /// [`Error::Unsupported`] if an operation moves points and is no affine map; [`Error::OutOfMemory`] if there is no
-    /// memory for a mask.
+    /// [`Error::Unsupported`] if an operation moves points and is not an affine map; [`Error::OutOfMemory`] if there is
+    /// no memory for a mask.
     pub fn undo(&self, image: &[u8], fields: &Fields) -> Result<Fields> {
         let recipe = self.engine.recipe();
         let header = recipe.header(image)?;

@@ -1,5 +1,5 @@
-//! The transforms of published detectors and of segmentation, whose models resize and normalize images themselves: here
-//! a preset ends with that. `tests/reference/presets.json` has what torchvision's own classes and models have.
+//! The transforms of published detectors and of segmentation. A preset ends with the model's own resize and
+//! normalization.
 
 use super::normalize;
 use crate::fields::{BOXES, KEYPOINTS, LABELS, MASK, MASKS};
@@ -30,18 +30,18 @@ fn before<const N: usize>(transforms: [Transform; N], model: Vec<Transform>) -> 
     transforms.into_iter().chain([Sanitize::new().into()]).chain(model).collect()
 }
 
-/// What torchvision's SSD300 does with images: values of 0 to 255, less COCO's means.
+/// Preprocessing of torchvision's SSD300: values of 0 to 255, less COCO's means.
 pub(super) fn ssd300() -> Vec<Transform> {
     let values = Normalize::new([0.48235, 0.45882, 0.40784], [1.0 / 255.0; 3]);
     vec![Resize::new(Size::new(300, 300)).into(), values.into()]
 }
 
-/// What torchvision's SSDlite320 does with images: values of -1 to 1.
+/// Preprocessing of torchvision's SSDlite320: values of -1 to 1.
 pub(super) fn ssdlite320() -> Vec<Transform> {
     vec![Resize::new(Size::new(320, 320)).into(), Normalize::new([0.5; 3], [0.5; 3]).into()]
 }
 
-/// What torchvision's Faster R-CNN and its relatives do with images, for these lengths of the shorter side.
+/// Preprocessing of torchvision's Faster R-CNN and its relatives, for these lengths of the shorter side.
 pub(super) fn rcnn(shorter_sides: impl IntoIterator<Item = u32>) -> Vec<Transform> {
     vec![RandomShortestSize::new(shorter_sides).max_size(MAX_SIDE_PX).into(), normalize()]
 }

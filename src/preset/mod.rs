@@ -1,9 +1,7 @@
 //! Usual pipelines by name, and published recipes that models were trained with and are evaluated with.
 //!
-//! A published recipe has everything that concerns the data pipeline, and a link to its source. Tests compare its
-//! transforms with those that torchvision's and timm's factories make. Both are first written down and read again, so
-//! that a default equals the same value written out. Targets have as many classes as the source has names. Without
-//! names there are no targets, and only `Batch::mixed` has the shares.
+//! A published recipe has a link to its source. Targets have as many classes as the source has names. Without names
+//! there are no targets, and only `Batch::mixed` has the shares.
 
 mod detection;
 mod published;
@@ -30,8 +28,8 @@ macro_rules! presets {
         /// The usual pipelines end in 224 x 224 pixels, normalized with ImageNet's mean and standard deviation. A
         /// published pipeline has all parts of its recipe that concern data: transforms, views, mixing, and how often
         /// each sample is repeated. [`link`](Self::link) names its source. The variant with `Eval` is the one for
-        /// published accuracies. Recipes of detection and segmentation end with what the published model itself does to
-        /// its images: a resize, and normalization; a model that does it too must not do it again.
+        /// published accuracies. Recipes of detection and segmentation end with the published model's own
+        /// preprocessing: a resize, and normalization. The trained model must not repeat it.
         ///
         /// ```
         /// use warpfeed::{Pipeline, Preset, source::EncodedImages, image::Size};
@@ -182,8 +180,8 @@ presets! {
     MaskRcnn = "mask-rcnn", MASK_RCNN_V2, "Training of torchvision's Mask R-CNN, V2 weights";
     /// Evaluation of Mask R-CNN: the same as [`RetinaNetEval`](Self::RetinaNetEval).
     MaskRcnnEval = "mask-rcnn-eval", MASK_RCNN_V2, "Evaluation of the same; images differ in size";
-    /// Training of torchvision's Keypoint R-CNN: flip, shorter side 640 to 800 in steps of 32, longer side 1333 at most.
-    /// Images differ in size.
+    /// Training of torchvision's Keypoint R-CNN: flip, shorter side 640 to 800 in steps of 32, longer side 1333 at
+    /// most. Images differ in size.
     KeypointRcnn = "keypoint-rcnn", DETECTION, "Training of torchvision's Keypoint R-CNN; images differ in size";
     /// Evaluation of Keypoint R-CNN: the same as [`RetinaNetEval`](Self::RetinaNetEval).
     KeypointRcnnEval = "keypoint-rcnn-eval", DETECTION, "Evaluation of the same; images differ in size";
@@ -196,8 +194,8 @@ presets! {
     Detr = "detr", DETR, "Training of DETR; images differ in size";
     /// Evaluation of DETR: shorter side 800, longer side 1333 at most. Images differ in size.
     DetrEval = "detr-eval", DETR, "Evaluation of DETR; images differ in size";
-    /// Training of Ultralytics' YOLO: mosaics until 10 of its 100 epochs are left, its perspective, jitter of colors, flip,
-    /// 640 x 640; values of 0 to 1.
+    /// Training of Ultralytics' YOLO: mosaics until 10 of its 100 epochs are left, its perspective, jitter of colors,
+    /// flip, 640 x 640; values of 0 to 1.
     Yolo = "yolo", ULTRALYTICS_TRAINING, "Training of Ultralytics' YOLO on squares of 640, 100 epochs";
     /// Evaluation of Ultralytics' YOLO on squares: letterbox 640; values of 0 to 1.
     YoloEval = "yolo-eval", ULTRALYTICS, "Evaluation of Ultralytics' YOLO on squares of 640";
@@ -266,8 +264,8 @@ impl Preset {
         self.pixel_transforms().into_first_view()
     }
 
-    /// The fields that the recipe's models are trained with, beside the images; empty for recipes of classification. With
-    /// fields, the recipe drops objects itself where it should, and not at its end
+    /// The fields that the recipe's models are trained with, in addition to the images; empty for recipes of
+    /// classification. With fields, the recipe drops objects itself where it should, and not at its end
     /// ([`PipelineBuilder::sanitize`](crate::PipelineBuilder::sanitize)).
     #[must_use]
     pub const fn fields(self) -> &'static [&'static str] {

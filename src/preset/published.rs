@@ -1,5 +1,4 @@
-//! The transforms of published recipes. `tests/reference/presets.json` has the transforms that torchvision's and timm's
-//! own factories make for the same settings.
+//! The transforms of published recipes (`tests/reference/presets.json`).
 
 use super::normalize;
 use crate::ops::transform::{

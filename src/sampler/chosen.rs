@@ -1,4 +1,4 @@
-//! The samples of an epoch by an order in which they may come several times or not at all.
+//! An epoch's samples, possibly several times or not at all.
 
 use super::EpochOrder;
 use super::shares::Shares;
@@ -28,7 +28,7 @@ pub(crate) struct Chosen {
     pub(crate) positions: u64,
 }
 
-/// How the samples of an epoch are chosen.
+/// Rule that chooses the samples of an epoch.
 pub(super) enum Choice {
     Repeated(u32),
     /// The sum of all weights up to and including each sample's.

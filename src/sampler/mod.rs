@@ -1,4 +1,4 @@
-//! Orders of an epoch in which samples may come several times or not at all.
+//! Orders in which samples may come several times or not at all.
 
 mod chosen;
 mod shares;
@@ -24,9 +24,9 @@ const MOST: u64 = u32::MAX as u64;
 /// The samples of an epoch and their order, if that is not each sample once ([`PipelineBuilder::sampler`]).
 ///
 /// The order depends on the seed, the epoch and the number of samples alone. Ranks take positions of this one order, as
-/// with any other ([`ShardedOrder`](crate::ShardedOrder)). A sample that comes again in an epoch is transformed anew: the number of its earlier
-/// occurrences in the epoch is part of its random key. Its first occurrence draws the same numbers as in any other
-/// order. An epoch takes at most 24 bytes of memory per sample and per position.
+/// with any other ([`ShardedOrder`](crate::ShardedOrder)). A sample that comes again in an epoch is transformed anew:
+/// the number of its earlier occurrences in the epoch is part of its random key. Its first occurrence draws the same
+/// numbers as in any other order. An epoch takes at most 24 bytes of memory per sample and per position.
 ///
 /// [`PipelineBuilder::sampler`]: crate::PipelineBuilder::sampler
 ///

@@ -1,4 +1,4 @@
-//! Batches with a fixed number of samples from each part of a data set.
+//! Batches with fixed numbers of samples of each part.
 
 use super::{MOST, Sampler};
 use crate::error::{Error, Result};
@@ -8,9 +8,9 @@ use crate::source::Concat;
 
 impl Concat {
     /// An order for batches that have `counts` samples of each source, in the order of the sources; for example, 24 of
-    /// the first and 8 of the second in each batch of 32. Give it to [`PipelineBuilder::sampler`](crate::PipelineBuilder::sampler) of a
-    /// pipeline over this source. The batch size must be the sum of the counts. If the pipeline shuffles, the places in
-    /// a batch are shuffled too.
+    /// the first and 8 of the second in each batch of 32. Give it to
+    /// [`PipelineBuilder::sampler`](crate::PipelineBuilder::sampler) of a pipeline over this source. The batch size
+    /// must be the sum of the counts. If the pipeline shuffles, the places in a batch are shuffled too.
     ///
     /// Each source delivers its samples in order, or shuffled, and then starts again. Default length of an epoch: as
     /// many batches as the source that lasts longest needs, equally many on each rank.

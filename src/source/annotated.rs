@@ -1,4 +1,4 @@
-//! Annotations beside images, which a reader of class folders would not see.
+//! Annotations that a reader of class folders would not see.
 
 use super::ImageFolder;
 use super::folder::is_image;
@@ -10,14 +10,14 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Images that are looked at, evenly spread.
+/// Number of images that are checked, evenly spread.
 const IMAGES: u64 = 64;
 /// Bytes that are read at each end of a JSON file.
 const ENDS_BYTES: u64 = 64 << 10;
-/// Most JSON files that are looked at in a folder.
+/// Largest number of JSON files that are checked in a folder.
 const MAX_FILES: usize = 64;
 
-/// Refuses a folder as one of class folders if annotations of its images lie beside them.
+/// Refuses a folder as one of class folders if annotations of its images lie next to them.
 ///
 /// # Errors
 /// [`Error::Parameter`] that names what was found and the format that reads it.
@@ -33,12 +33,12 @@ pub(super) fn refuse_annotated(images: &ImageFolder, root: &Path) -> Result<()> 
     Err(Error::parameter("open", "format", expected, got))
 }
 
-/// The format of annotations beside images, and where they are.
+/// The format of annotations next to images, and where they are.
 fn beside(images: &ImageFolder, root: &Path) -> Option<(&'static str, PathBuf)> {
     let len = super::Source::len(images);
     let step = (len / IMAGES).max(1);
     let listed = (0..len).step_by(step as usize).map(|index| images.path(index));
-    // Beside folders, these are no samples.
+    // Next to folders, these files are not samples.
     let top = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
     let top = top.filter(|path| path.file_name().is_some_and(|name| is_image(name.as_encoded_bytes())));
     for path in listed.chain(top.take(IMAGES as usize)) {

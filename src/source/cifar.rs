@@ -1,4 +1,4 @@
-//! CIFAR-10 and CIFAR-100 in their binary version: labels followed by raw pixels.
+//! CIFAR-10 and CIFAR-100 in their binary version.
 
 use super::idx::interleave;
 use super::window::read_exact_at;
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// Name of the file beside the images that names the classes, one on each line.
+    /// Name of the file next to the images that names the classes, one on each line.
     fn names(self) -> &'static str {
         match self {
             Self::Cifar10 => "batches.meta.txt",
@@ -56,7 +56,7 @@ impl Kind {
 }
 
 /// CIFAR-10 or CIFAR-100 in the binary version: `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`, or
-/// `train.bin` and `test.bin`. Class names come from `batches.meta.txt` or `fine_label_names.txt` beside these files,
+/// `train.bin` and `test.bin`. Class names come from `batches.meta.txt` or `fine_label_names.txt` next to these files,
 /// if it exists.
 ///
 /// The label of CIFAR-100 is the fine one; the coarse one is the field `coarse` of its targets.
@@ -153,7 +153,7 @@ impl CifarFiles {
     }
 }
 
-/// Reads the names of the classes from the file beside `file`. Returns none if that file is missing.
+/// Reads the names of the classes from the file next to `file`. Returns none if that file is missing.
 fn classes(kind: Kind, file: &Path) -> Result<Vec<String>> {
     let path = file.with_file_name(kind.names());
     let Some(text) = if_there(read_text_limited(&path, MAX_NAMES_BYTES))? else { return Ok(Vec::new()) };

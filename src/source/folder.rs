@@ -62,7 +62,7 @@ pub struct ImageFolder {
     /// The folders that hold images, in order.
     folders: Vec<Folder>,
     skipped: Skipped,
-    /// The metadata files beside the images; `None` until the first target is read.
+    /// The metadata files next to the images; `None` until the first target is read.
     metadata: Arc<Mutex<Option<Arc<Metadata>>>>,
 }
 
@@ -110,7 +110,7 @@ impl ImageFolder {
             found.classes.clear();
             found.add(&top, 0);
         } else {
-            // Like torchvision, skips files beside class folders.
+            // Like torchvision, skips files next to class folders.
             for name in top.spans.iter().map(|&span| top.name(span)) {
                 walk.skipped.add(&format!("{} beside the class folders", ending(name)));
             }
@@ -569,7 +569,7 @@ pub(super) mod tests {
         assert_eq!(samples(root.path()), want);
         let source = ImageFolder::open(root.path()).unwrap();
         assert_eq!(source.classes(), [".dot", "10", "9", "B", "b", "é", "日本"]);
-        // x.jpg.txt, x.gif, readme.md and the image beside the class folders.
+        // x.jpg.txt, x.gif, readme.md and the image next to the class folders.
         assert_eq!(source.skipped_files(), 4);
         assert_eq!(source.encoded(1).unwrap(), b"10/1.WEBP");
         assert!(source.name(1).ends_with("10/1.WEBP"));

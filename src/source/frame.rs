@@ -1,6 +1,5 @@
-//! The image that annotations are of: as it is stored, or as its EXIF tag turns it.
-//!
-//! Annotations that state a size are compared with the image's header here, and nowhere else.
+//! The image that annotations refer to: as it is stored, or as its EXIF tag turns it. Only this file compares sizes in
+//! annotations with the image's header.
 
 // An annotator sees either the stored image or, in browsers and most tools, the upright one; the size that is written
 // down tells which, unless both have the same. Then the annotations are taken for the stored image's, as torchvision's
@@ -22,7 +21,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The stored image, of which annotations are that state no size.
+    /// The stored image, to which annotations without a size refer.
     pub fn stored(header: &Header) -> Self {
         Self { size: header.size, tag: 1 }
     }

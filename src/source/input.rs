@@ -1,4 +1,4 @@
-//! The input of a pipeline, and the reader of the samples of one epoch.
+//! A pipeline's input, and the reader of an epoch's samples.
 
 use super::compose::{kfold_numbers, split_numbers};
 use super::records::label::differs;
@@ -127,7 +127,7 @@ impl Input {
         }
     }
 
-    /// What is odd about the source and no fault of a sample ([`Source::warnings`]).
+    /// Oddities of the source that are not faults of a sample ([`Source::warnings`]).
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         match self {
@@ -210,9 +210,9 @@ pub struct SourceSummary {
     pub classes: usize,
     /// Number of files that were skipped.
     pub passed_over: u64,
-    /// Skipped files by kind, the most frequent kind first; empty if the source does not tell kinds apart.
+    /// Skipped files by kind, the most frequent kind first; empty if the source does not distinguish kinds.
     pub kinds: Vec<SkippedFiles>,
-    /// What is odd about the source, a sentence each ([`Source::warnings`]).
+    /// Oddities of the source, a sentence each ([`Source::warnings`]).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -329,7 +329,7 @@ impl Reader {
         Err(targets::wrong(None, format!("{}: {}", self.name(index), differs(label.is_some()))))
     }
 
-    /// Returns what is wanted of a sample whose image is not read.
+    /// Returns the wanted parts of a sample whose image is not read.
     pub fn found(&self, index: u64, want: &ReadRequest<'_>) -> Result<Found> {
         match self {
             Self::DataSet(_) if want.is_nothing() => Ok(Found::default()),

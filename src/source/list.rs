@@ -57,7 +57,7 @@ pub struct ListFile {
     value_ends: Vec<u64>,
 }
 
-/// First bytes of files that are no lists, with what they are and what to do with them.
+/// First bytes of files that are not lists, with their kind and the remedy.
 const OTHERS: [(&[u8], &str); 12] = [
     (b"\xff\xd8\xff", IMAGE),
     (b"\x89PNG", IMAGE),
@@ -184,8 +184,8 @@ impl ListFile {
         Ok(list)
     }
 
-    /// Makes a list of these images and labels, without a file. Relative paths start at the current folder. The images are
-    /// not opened. [`SourceExt::map_labels`](super::SourceExt::map_labels) names the labels.
+    /// Makes a list of these images and labels, without a file. Relative paths start at the current folder. The images
+    /// are not opened. [`SourceExt::map_labels`](super::SourceExt::map_labels) names the labels.
     ///
     /// ```
     /// # use warpfeed::source::{ListFile, Source};

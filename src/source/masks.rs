@@ -1,4 +1,4 @@
-//! Masks beside images: a PNG of classes for each image, for semantic segmentation.
+//! Semantic segmentation: a PNG of classes for each image.
 
 use super::frame::Frame;
 use super::names::read_names;
@@ -41,7 +41,7 @@ const CITYSCAPES: [(u16, u16); 19] = [
     (33, 18),
 ];
 
-/// What the numbers in mask files mean.
+/// Meaning of the numbers in mask files.
 ///
 /// ```
 /// use warpfeed::source::MaskIds;
@@ -56,7 +56,7 @@ pub enum MaskIds {
     /// They are classes.
     #[default]
     Classes,
-    /// 0 is to be ignored, and n is class n - 1, as in ADE20K. What is ignored already stays so.
+    /// 0 is to be ignored, and n is class n - 1, as in ADE20K. The ignored value stays ignored.
     ReduceZero,
     /// Pairs of a number in files and its class. All other numbers are to be ignored.
     Map(Vec<(u16, u16)>),
@@ -91,7 +91,7 @@ impl FromStr for MaskIds {
     }
 }
 
-/// How masks are named and read.
+/// Names of masks, and the way in which they are read.
 ///
 /// ```
 /// use warpfeed::source::{MaskIds, MaskOptions};
@@ -107,8 +107,8 @@ pub struct MaskOptions {
     pub mask_suffix: String,
     /// The meaning of the numbers in masks. Default: classes.
     pub ids: MaskIds,
-    /// The class of pixels that a training ignores: those without a class, and what operations bring into view from
-    /// outside the image. Default: 255.
+    /// The class of pixels that a training ignores: those without a class, and those that operations bring into view
+    /// from outside the image. Default: 255.
     pub ignored: u16,
     /// File with the images to take, one a line, in this order: their paths from the folder of images, without suffix
     /// and ending, as in VOC's `ImageSets`. Default: all images.
@@ -141,11 +141,11 @@ impl MaskOptions {
 /// names. Endings are those of [`ImageFolder`].
 ///
 /// The field is `mask`, of 8 bits, or of 16 if the file or a class needs them. Gray values and indices of palettes are
-/// read as they are stored, and mean what [`MaskOptions::ids`] says. A mask of the size that the image has as its EXIF
-/// tag turns it is a mask of that image; otherwise it is one of the stored image.
+/// read as they are stored; [`MaskOptions::ids`] gives their meaning. A mask with the size of the image as its EXIF tag
+/// turns it belongs to that image; otherwise it belongs to the stored image.
 ///
-/// A mask that is missing, is no PNG of gray values or indices, has another size than its image, or a class without a
-/// name makes its sample a bad one; the error names both files.
+/// A mask that is missing, is not a PNG of gray values or indices, has another size than its image, or a class without
+/// a name makes its sample a bad one; the error names both files.
 ///
 /// ```
 /// use warpfeed::source::{MaskFolder, MaskIds, MaskOptions, Source};
@@ -177,7 +177,7 @@ impl MaskFolder {
     ///
     /// # Errors
     /// The errors of [`ImageFolder::open`]; [`Error::Parameter`] if an image's name lacks the suffix, a number has two
-    /// classes, or a name of the list is no image's; [`Error::Io`] if the list cannot be read.
+    /// classes, or a name of the list is not an image's; [`Error::Io`] if the list cannot be read.
     pub fn open(images: impl AsRef<Path>, masks: impl AsRef<Path>, options: MaskOptions) -> Result<Self> {
         let (root, masks) = (images.as_ref().to_owned(), masks.as_ref().to_owned());
         let (images, table) = (ImageFolder::below(&root)?, table(&options)?.into());

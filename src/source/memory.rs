@@ -133,7 +133,8 @@ impl DecodedImages {
         Self::with(images.into_iter().map(|(size, rgb, label)| (size, rgb, Some(label))))
     }
 
-    /// Makes a source of images without labels in this order: the size of each, and its pixels as in [`new`](Self::new).
+    /// Makes a source of images without labels in this order: the size of each, and its pixels as in
+    /// [`new`](Self::new).
     ///
     /// # Errors
     /// The errors of [`new`](Self::new).

@@ -1,4 +1,4 @@
-//! Data beside images in `metadata.csv` and `metadata.jsonl`, the format of Hugging Face's imagefolder.
+//! Hugging Face's imagefolder: data in `metadata.csv` and `metadata.jsonl`.
 
 use super::records::tar::json_field;
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ pub(super) struct Metadata {
 struct File {
     path: PathBuf,
     text: Vec<u8>,
-    /// Names of the columns of CSV; `None` for JSON lines, each of which names its own.
+    /// Names of the columns of CSV; `None` for JSON lines, which name their own.
     columns: Option<Vec<Vec<u8>>>,
 }
 
@@ -167,7 +167,7 @@ impl File {
 const WITH_PATHS: &str = "with the column file_name and a path in each row";
 const ROWS: &str = "rows of one cell for each column, texts with commas in quotation marks, or of one JSON object";
 
-/// Visitor of a JSON object that refuses duplicate names, of which a reader would silently take one.
+/// Visitor of a JSON object that refuses duplicate names. A reader would silently take one of them.
 struct Names;
 
 impl<'de> Visitor<'de> for Names {
@@ -208,9 +208,10 @@ enum Place {
 }
 
 /// Reads the CSV record that begins at `start`, by the rules of Python's `csv` module in its default dialect: a cell is
-/// quoted only if it begins with a quotation mark, what follows the closing one belongs to the cell, and a line ends with
-/// `\n`, `\r` or both. Hands `cell` the bytes of each cell's value in turn, and `None` after each cell. Returns the range of
-/// the record; `None` if a quoted cell has no end, which pandas refuses and Python takes to the end of the file.
+/// quoted only if it begins with a quotation mark, what follows the closing one belongs to the cell, and a line ends
+/// with `\n`, `\r` or both. Hands `cell` the bytes of each cell's value in turn, and `None` after each cell. Returns
+/// the range of the record; `None` if a quoted cell has no end, which pandas refuses and Python takes to the end of the
+/// file.
 fn record(text: &[u8], start: usize, mut cell: impl FnMut(Option<u8>)) -> Option<Range<usize>> {
     let mut place = Place::CellStart;
     let mut at = start;

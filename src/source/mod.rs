@@ -139,8 +139,8 @@ pub trait Source: Send + Sync {
 
     /// Reads the parts of sample `index` that `want` names into `sample`: the encoded image, lent from the source's
     /// memory or read into the sample's buffer, the content of a target's field, and fields. The earlier content of
-    /// `sample` does not matter. A source without fields may ignore `want`, unless reading waits for something: then it gives up soon
-    /// after [`ReadRequest::is_stopped`] has become true.
+    /// `sample` does not matter. A source without fields may ignore `want`, unless reading waits for something: then it
+    /// gives up soon after [`ReadRequest::is_stopped`] has become true.
     ///
     /// # Errors
     /// [`Error::Io`] if the sample cannot be read, [`Error::Limits`] if it is larger than the source's limit,
@@ -214,7 +214,7 @@ pub trait Source: Send + Sync {
         Ok(())
     }
 
-    /// What is odd about the source and no fault of a sample, such as a data set of which no image has labels: a
+    /// Oddities of the source that are not faults of a sample, such as a data set in which no image has labels: a
     /// sentence each, with a remedy. The command prints them. Default: none.
     fn warnings(&self) -> Vec<String> {
         Vec::new()

@@ -1,4 +1,4 @@
-//! Lists of names, one a line, as data sets name the images of a split.
+//! Lists of names, one a line, for splits.
 
 use super::read_text_limited;
 use crate::error::{Error, Result};

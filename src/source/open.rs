@@ -57,7 +57,7 @@ pub enum SourceFormat {
     /// A folder of Pascal VOC, and a split ([`OpenOptions::split`]): [`VocFolder`]. [`RecordOptions::classes`] names
     /// classes other than VOC's.
     Voc,
-    /// A folder `images` with YOLO's labels beside it and [`RecordOptions::classes`], or a `data.yaml` and
+    /// A folder `images` with YOLO's labels next to it and [`RecordOptions::classes`], or a `data.yaml` and
     /// [`OpenOptions::split`]: [`YoloFolder`].
     Yolo,
 }
@@ -129,7 +129,7 @@ fn shard_of(name: &str) -> Option<usize> {
 }
 
 options! {
-    /// Options for opening a source, for what its name does not tell. The default relies on the name alone.
+    /// Options for opening a source that its name does not contain. The default relies on the name alone.
     ///
     /// ```
     /// use warpfeed::source::{OpenOptions, Source, SourceFormat};
@@ -154,7 +154,8 @@ options! {
         /// For the format [`Coco`](SourceFormat::Coco), the keypoints that change places in a mirror image
         /// ([`CocoFiles::flip_index`]). Default: by their names.
         pub flip_index: Option<Vec<usize>>,
-        /// Folders of auxiliary images beside the images' own ([`SourceExt::aux_images`]), for images that are files in a folder.
+        /// Folders of auxiliary images next to the images' own ([`SourceExt::aux_images`]), for images that are files
+        /// in a folder.
         pub aux: Vec<AuxFolder>,
         /// Options for reading masks.
         pub masks: MaskOptions,
@@ -163,8 +164,8 @@ options! {
         /// Reads shards from front to back as a [`RecordStream`] and shuffles in a window of this many samples. Sources
         /// without random access are always read in this way, by default with a window of 1,000.
         pub window: Option<usize>,
-        /// Reads remote shards in any order as [`RecordShards`], with one request for each sample. Opening first builds an
-        /// index from the headers of all records, and keeps it. Refused for sources without random access.
+        /// Reads remote shards in any order as [`RecordShards`], with one request for each sample. Opening first builds
+        /// an index from the headers of all records, and keeps it. Refused for sources without random access.
         pub random_access: bool,
         /// Cache for the fetched parts of remote shards. Default: none.
         #[cfg(feature = "cloud")]
@@ -181,7 +182,7 @@ impl OpenOptions {
         self.open_as(spec.as_ref(), false)
     }
 
-    /// Opens a source with its own classes, even if a training split stands beside it.
+    /// Opens a source with its own classes, even if there is a training split next to it.
     #[doc(hidden)]
     pub fn open_alone(&self, spec: &Path) -> Result<Input> {
         self.open_as(spec, true)
@@ -237,10 +238,10 @@ impl OpenOptions {
         opened.try_into().map_err(|_| refuse("splits", "others"))
     }
 
-    /// Opens a source of files with auxiliary images beside them.
+    /// Opens a source of files with auxiliary images next to them.
     fn open_with_aux(&self, spec: &Path) -> Result<Input> {
         let source = Self { aux: Vec::new(), ..self.clone() }.open(spec)?.into_data_set()?;
-        // A list or a data.yaml stands beside the images that it names.
+        // A list or a data.yaml is next to the images that it names.
         let root = if spec.is_dir() { spec } else { spec.parent().unwrap_or(spec) };
         if source.is_empty() || !Path::new(&*source.name(0)).is_file() {
             let expected = "only with images that are files in a folder: shards hold auxiliary images as fields";
@@ -544,7 +545,8 @@ impl Opened {
         Self { input: input.into(), own_names: false }
     }
 
-    /// A folder of class folders. It is a data set of its own where no training split stands beside it, whatever its name.
+    /// A folder of class folders. It is a data set of its own if there is no training split next to it, whatever its
+    /// name.
     fn own(folder: ImageFolder) -> Self {
         Self::fixed(folder)
     }
@@ -578,8 +580,8 @@ fn unnumbered(split: &str, files: &Path) -> Error {
     Error::parameter("open", "classes", expected, format!("none for {split}, {}", files.display()))
 }
 
-/// Opens several splits of the data set in a folder, whose labels are numbered alike: by the classes of the training split.
-/// [`open`] says which folders hold splits.
+/// Opens several splits of the data set in a folder, whose labels are numbered alike: by the classes of the training
+/// split. [`open`] says which folders hold splits.
 ///
 /// # Errors
 /// The errors of [`open`].
@@ -628,9 +630,9 @@ pub fn open_splits<const N: usize>(spec: impl AsRef<Path>, splits: [&str; N]) ->
 /// - ImageNet's own archives (`ILSVRC2012_img_train.tar`, and `ILSVRC2012_img_val.tar` with its labels from
 ///   `ILSVRC2012_devkit_t12`).
 ///
-/// The classes of the training split number the labels of all splits, wherever labels have names; a class that it lacks is
-/// refused. That also holds for a split that is opened by itself, such as `data/val` or `val-*.tar`, if the training split
-/// stands beside it. If it does not, shards whose labels are names need [`RecordOptions::classes`].
+/// The classes of the training split number the labels of all splits, wherever labels have names; a class that it lacks
+/// is refused. That also holds for a split that is opened by itself, such as `data/val` or `val-*.tar`, if the training
+/// split is next to it. If it is not, shards whose labels are names need [`RecordOptions::classes`].
 ///
 /// With the format [`SourceFormat::Folder`], all folders in a folder are classes, whatever their names.
 ///

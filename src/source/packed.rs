@@ -1,4 +1,4 @@
-//! The manifest that `warpfeed pack` writes beside its shards (`pack.json`), as far as readers of the shards need it.
+//! The manifest of `warpfeed pack` (`pack.json`), for readers.
 
 use crate::error::{Error, Result};
 use crate::os::file;
@@ -93,8 +93,8 @@ struct PackedFile {
     name: String,
 }
 
-/// Reads the name of a file in the manifest's folder. One that leads elsewhere is none: whoever wrote the manifest would
-/// have other files read, renamed or removed.
+/// Reads the name of a file in the manifest's folder. One that leads elsewhere is none: whoever wrote the manifest
+/// would have other files read, renamed or removed.
 pub(crate) fn name_in_folder<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<String, D::Error> {
     let name = String::deserialize(deserializer)?;
     let is_plain = !name.contains(|c| c == '\0' || std::path::is_separator(c)) && !["", ".", ".."].contains(&&*name);

@@ -1,4 +1,4 @@
-//! A sample that a source reads, and the parts of it that a reader wants.
+//! A sample, and the parts of it that a reader wants.
 
 use super::no_fields;
 use crate::error::Result;
@@ -178,7 +178,7 @@ impl<'a> Sample<'a> {
         self.fields.take().unwrap_or_default()
     }
 
-    /// Takes all that was wanted beside the image.
+    /// Takes all wanted parts besides the image.
     ///
     /// # Errors
     /// The errors of [`take_target`](Self::take_target); [`Error::Target`](crate::Error::Target) if a field is missing.

@@ -1,4 +1,4 @@
-//! The files that the name of a source stands for: braces and wildcards.
+//! The files that a source's name stands for: braces and wildcards.
 
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ pub(super) const MAX_NAMES: usize = 1_000_000;
 pub(super) const WILDCARDS: glob::MatchOptions =
     glob::MatchOptions { case_sensitive: true, require_literal_separator: false, require_literal_leading_dot: true };
 
-/// Returns the files that `spec` names, in order: `spec` itself if it exists or is no pattern, otherwise the expansion
-/// of its braces (`{000..146}`, `{a,b}`) and wildcards (`*`, `?`, `[a-z]`). A wildcard must match at least one file;
-/// other names are checked when they are opened.
+/// Returns the files that `spec` names, in order: `spec` itself if it exists or is not a pattern, otherwise the
+/// expansion of its braces (`{000..146}`, `{a,b}`) and wildcards (`*`, `?`, `[a-z]`). A wildcard must match at least
+/// one file; other names are checked when they are opened.
 pub(super) fn files(spec: &Path) -> Result<Vec<PathBuf>> {
     let pattern = spec.to_str().filter(|text| text.contains(['{', '*', '?', '[']) && !spec.exists());
     let Some(pattern) = pattern else { return Ok(vec![spec.to_owned()]) };

@@ -1,4 +1,4 @@
-//! Folders that hold the splits of a data set, in the layouts in which data sets are published.
+//! Folders with a data set's splits, in published layouts.
 
 use super::SourceFormat;
 use super::folder::class_folders;
@@ -34,8 +34,8 @@ pub(super) struct Split {
     pub devkit: Option<PathBuf>,
     /// Classes of the data set, if splits are folders of class folders; empty otherwise.
     pub classes: Vec<String>,
-    /// The files of the training split, whose classes number the labels of this one; empty if this is the training split,
-    /// if there is none, or if the format fixes the classes.
+    /// The files of the training split, whose classes number the labels of this one; empty if this is the training
+    /// split, if there is none, or if the format fixes the classes.
     pub train: Vec<PathBuf>,
 }
 
@@ -260,18 +260,18 @@ fn class_folder_splits(listing: &Listing) -> Result<Vec<Split>> {
     Ok(listing.folders.iter().map(split).collect())
 }
 
-/// How the labels of files that were given without a split are to be numbered.
+/// Numbering of the labels of files that were given without a split.
 #[derive(Debug, PartialEq)]
 pub(super) enum Kin {
     /// They are a data set of their own, or its training split.
     Alone,
     /// By the classes of the training split with these files.
     Train(Vec<PathBuf>),
-    /// Their names say that they are a split (the text), and there is no training split beside them.
+    /// Their names say that they are a split (the text), and there is no training split next to them.
     Orphan(String),
 }
 
-/// Finds the training split beside `files`, or beside the only folder among them, if their names are those of another
+/// Finds the training split next to `files`, or next to the only folder among them, if their names are those of another
 /// split.
 pub(super) fn kin(files: &[PathBuf]) -> Result<Kin> {
     let name_of = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);

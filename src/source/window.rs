@@ -1,4 +1,4 @@
-//! Readers of the bytes of a shard: at any position, or from front to back.
+//! Readers of a shard's bytes: by position, or from front to back.
 
 use super::records::bytes::Bytes;
 use crate::error::{Error, Result};

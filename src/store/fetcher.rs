@@ -1,5 +1,5 @@
-//! The thread that fetches. It is a tokio runtime of its own. Nobody blocks on it and nobody waits for it to end, so
-//! callers may be inside or outside of another runtime.
+//! The thread that fetches: a tokio runtime on which no thread blocks, and whose end no thread waits for. So callers
+//! may be inside or outside of another runtime.
 
 use crate::error::{Error, Result};
 use std::io;
@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 /// Interval at which a waiting thread checks whether to give up.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The error of a request that nobody answers.
+/// The error of an unanswered request.
 const GIVEN_UP: &str = "the request was given up; if the process was forked since the source was opened, open it again";
 
 /// Runs futures in the background. In a forked child it runs none: the thread and the clients' connections are the
@@ -40,7 +40,7 @@ impl Fetcher {
         let runtime = self.runtime.as_ref().filter(|_| self.process == std::process::id());
         let task = runtime.map(|runtime| {
             let task = runtime.spawn(async move {
-                // The receiver has given up waiting: nobody wants the result.
+                // The receiver has given up waiting, so the result is dropped.
                 let _ = give.send(work.await);
             });
             task.abort_handle()

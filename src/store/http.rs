@@ -1,4 +1,4 @@
-//! The HTTP client below all stores: it logs in, follows redirects, and limits the bytes that it reads.
+//! The HTTP client below all stores: logs in, follows redirects, and limits what it reads.
 
 use object_store::client::{
     ClientConfigKey, ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,

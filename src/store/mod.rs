@@ -1,14 +1,8 @@
 //! Objects in stores (S3 and compatible stores, Google's, Azure's) and at web servers that support ranges.
 //!
-//! Secrets. A URL is split once into login, location and query. Only the location is printed, hashed into fingerprints
-//! or used as a name. The HTTP client below object_store adds login and query, so object_store's errors never contain
-//! them. The client follows redirects itself, because stores have credential headers of their own that must not go to
-//! another server.
-//!
-//! Bounds. Every answer is read in one place, up to the limit that its request allows. Listings share one budget of 128
-//! MiB and a million names.
-//!
-//! TLS uses ring, because aws-lc takes minutes to build.
+//! Only a URL's location is printed, hashed into fingerprints or used as a name. The HTTP client below object_store
+//! adds login and query, so object_store's errors never contain these secrets. The client follows redirects itself,
+//! because stores' credential headers must not go to another server. TLS uses ring, because aws-lc builds slowly.
 
 mod fetcher;
 mod http;

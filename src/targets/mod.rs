@@ -1,11 +1,8 @@
 //! Targets of samples other than their class: their form in sources and in batches.
 //!
-//! A source returns a target as it is stored. The specification gives it the form that batches have before the image is
-//! decoded, so a bad target costs no decoding, and the policy for bad samples decides about it. The rows of a batch are one buffer on the
-//! images' device, from a pool of its own, so targets can be given away without the images. In a tar shard, parts of a
-//! sample may come before its image, and the shard's index knows only the image. So the first target asked for in a
-//! shard finds where its samples begin, and 8 bytes a sample are kept. A pipeline that asks for no targets pays
-//! nothing.
+//! A target is converted before its image is decoded. A batch's rows are one buffer from a pool of its own, so targets
+//! can be given away without the images. In a tar shard, parts of a sample may come before its image, so the first
+//! target asked for in a shard finds where its samples begin.
 
 mod numbers;
 mod spec;
@@ -54,7 +51,7 @@ impl Target {
     }
 }
 
-/// The parts of a sample that a source has found beside its image.
+/// The parts of a sample, besides its image, that a source has found.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
     /// The content of the wanted target field; `None` if none was wanted.

@@ -1,4 +1,4 @@
-//! The specification of a batch's targets, and a sample's label and target by it.
+//! The specification of a batch's targets, applied to samples.
 
 use super::{Found, MAX_TARGET_BYTES, Target, too_long, wrong};
 use crate::error::{Error, Result};
@@ -13,8 +13,8 @@ const MAX_NUMBERS: u32 = 1 << 20;
 /// Largest difference between the sum of a soft target and 1.
 const SOFT_TOLERANCE: f64 = 1e-3;
 
-/// The targets that a pipeline delivers with its images ([`PipelineBuilder::targets`](crate::PipelineBuilder::targets)): their form,
-/// and their field in the source.
+/// The targets that a pipeline delivers with its images
+/// ([`PipelineBuilder::targets`](crate::PipelineBuilder::targets)): their form, and their field in the source.
 ///
 /// The written form, as the command reads it, is `class=10`, `multi-hot=80:json.tags`, `float=4:npy`, `soft=1000/0.1`
 /// or `bytes:txt`. The part after the colon is the field. docs/targets.md lists the fields of each format.
@@ -154,8 +154,8 @@ impl TargetSpec {
         }
     }
 
-    /// Checks that labels of a source can be such targets: that it has labels, as far as that is known, and no more than
-    /// `named` classes. A source may have 0 named classes.
+    /// Checks that labels of a source can be such targets: that it has labels, as far as that is known, and no more
+    /// than `named` classes. A source may have 0 named classes.
     pub(crate) fn check_labels(&self, has_labels: Option<bool>, named: usize) -> Result<()> {
         if self.field.is_none() && has_labels == Some(false) {
             let expected = "the name of a field: the source has no labels, which are the targets without one";
@@ -206,7 +206,7 @@ impl TargetSpec {
                 }
                 Ok(Target::Floats(row))
             }
-            // With one class, its number and a distribution over it are told apart by their value.
+            // With one class, its number and a distribution over it are distinguished by their value.
             (Form::Soft { classes, smoothing }, numbers)
                 if numbers.len() == 1 && (classes > 1 || numbers[0] == 0.0) =>
             {

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 /// The multiple that the address of every batch is.
 pub(super) const LINE_BYTES: usize = 64;
 
-/// Where a pipeline gets the memory of its batches, such as memory that another library has pinned
+/// Source of the memory of a pipeline's batches, such as memory that another library has pinned
 /// ([`PipelineBuilder::batch_memory`](crate::PipelineBuilder::batch_memory)).
 pub trait BatchMemory: Send + Sync {
     /// Returns a block of at least `len_bytes` bytes, for one output of one batch, at an address that 64 divides.
@@ -24,9 +24,9 @@ pub trait BatchMemory: Send + Sync {
 
 /// A block of host memory that is the caller's.
 ///
-/// The pipeline fills it with a batch, whose [`Tensor`](crate::Tensor) then has it. The owner is dropped with the tensor,
-/// unless [`Tensor::into_block`](crate::Tensor::into_block) has taken the block. The pipeline never fills a block again,
-/// so only the caller decides when memory is free.
+/// The pipeline fills it with a batch, whose [`Tensor`](crate::Tensor) then has it. The owner is dropped with the
+/// tensor, unless [`Tensor::into_block`](crate::Tensor::into_block) has taken the block. The pipeline never fills a
+/// block again, so only the caller decides when memory is free.
 ///
 /// ```
 /// use warpfeed::MemoryBlock;
@@ -37,7 +37,7 @@ pub trait BatchMemory: Send + Sync {
 ///
 /// let mut lines: Vec<Line> = (0..10).map(|_| Line([0; 64])).collect();
 /// let (start, len_bytes) = (NonNull::new(lines.as_mut_ptr()).unwrap().cast(), 64 * lines.len());
-/// // SAFETY: the vector's memory stays where it is while the owner, the vector, lives, and nobody else uses it.
+/// // SAFETY: the vector's memory stays where it is while the owner, the vector, lives, and no other code uses it.
 /// let block = unsafe { MemoryBlock::new(start, len_bytes, lines) };
 /// let lines: Box<Vec<Line>> = block.into_owner().downcast().unwrap();
 /// assert_eq!(lines.len(), 10);
@@ -58,7 +58,7 @@ impl MemoryBlock {
     ///
     /// # Safety
     /// Until the owner is dropped or returned by [`into_owner`](Self::into_owner), these bytes can be read and written,
-    /// stay where they are, and are used by nobody else. They are initialized, or come from an allocator that is not
+    /// stay where they are, and are used by no other code. They are initialized, or come from an allocator that is not
     /// Rust's.
     #[must_use]
     pub unsafe fn new(start: NonNull<u8>, len_bytes: usize, owner: impl Any + Send) -> Self {
@@ -84,12 +84,12 @@ impl MemoryBlock {
     }
 
     pub(super) fn as_bytes(&self) -> &[u8] {
-        // SAFETY: readable memory of this length, which nobody else writes (`new`).
+        // SAFETY: readable memory of this length, which no other code writes (`new`).
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len_bytes) }
     }
 
     pub(super) fn as_bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: writable memory of this length, which nobody else uses (`new`).
+        // SAFETY: writable memory of this length, which no other code uses (`new`).
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len_bytes) }
     }
 }

@@ -10,8 +10,8 @@ impl Tensor {
     /// Turns the tensor into one of candle 0.11, with the same shape, on `device`.
     ///
     /// candle's CPU gets it without a copy: the vector that the pipeline filled becomes the candle tensor's storage. It
-    /// does not come back to the pipeline, which makes a new one for a later batch. A copy would cost the same page
-    /// faults, since its destination is a new vector too, and the copying on top.
+    /// does not come back to the pipeline, which makes a new one for a later batch. A copy would cost more: its
+    /// destination is a new vector with the same page faults.
     ///
     /// With feature `candle-cuda`, candle's tensor on the same CUDA device takes the batch's memory without a copy, and
     /// the pipeline takes other memory from the device's pool.
@@ -20,8 +20,8 @@ impl Tensor {
     ///
     /// # Synchronization
     /// A copy is ordered before candle's later work on `device`. From a pinned batch
-    /// ([`PipelineBuilder::pin_batches`](crate::PipelineBuilder::pin_batches)) it runs later, and the pipeline waits for it before it fills
-    /// the memory again. Without a copy, candle's stream is made to wait for the batch.
+    /// ([`PipelineBuilder::pin_batches`](crate::PipelineBuilder::pin_batches)) it runs later, and the pipeline waits
+    /// for it before it fills the memory again. Without a copy, candle's stream is made to wait for the batch.
     ///
     /// # Errors
     /// [`Error::Device`] if candle cannot copy the tensor to `device`.

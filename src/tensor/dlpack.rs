@@ -103,8 +103,8 @@ pub(crate) fn managed<M: ManagedTensorBase, const N: usize>(
     }
 }
 
-/// Makes a managed tensor of elements in device memory that others share, from an offset on. `lend` returns the memory's
-/// address.
+/// Makes a managed tensor of elements in device memory that others share, from an offset on. `lend` returns the
+/// memory's address.
 ///
 /// # Safety
 /// The memory has all elements of this type that the shape and the strides name.
@@ -168,7 +168,7 @@ unsafe fn finish<M: ManagedTensorBase, T: Send + 'static, const N: usize>(
     })?;
     let mut managed = prepared.initialize(owner);
     managed.set_data(data.cast()).set_device(device).set_dtype(dtype);
-    // SAFETY: the contract. The box is dropped by the deleter and by nothing else; it may be dropped on any thread, since
-    // the owner is `Send`. Shape and strides were copied into the managed tensor.
+    // SAFETY: the contract. The box is dropped by the deleter and by nothing else; it may be dropped on any thread,
+    // since the owner is `Send`. Shape and strides were copied into the managed tensor.
     Ok(unsafe { managed.finish() })
 }

@@ -12,8 +12,8 @@ use crate::raster::Size;
 use std::sync::Arc;
 
 /// Values of a batch's fields with a shape, to be handed to a trainer. [`BatchFields`] makes the values, and this type
-/// tensors of them. Masks of images on a device are there too, in memory that all tensors of a field share; all else is in
-/// host memory until [`beside`](Self::beside) copies it.
+/// tensors of them. Masks of images on a device are there too, in memory that all tensors of a field share; all else is
+/// in host memory until [`to_device_of`](Self::to_device_of) copies it.
 ///
 /// ```
 /// use warpfeed::{FieldTensor, FieldValues};
@@ -35,7 +35,7 @@ pub struct FieldTensor {
     shape: Vec<usize>,
 }
 
-/// Where the images of a batch are: on a device or in host memory. [`FieldTensor::to_device_of`] puts values there, also after the
+/// Place of a batch's images: a device or host memory. [`FieldTensor::to_device_of`] puts values there, also after the
 /// images have been given away. `DeviceOf::from(batch.images())` is their place.
 #[derive(Debug, Clone)]
 pub struct DeviceOf(Option<Arc<Pool>>);
@@ -46,7 +46,7 @@ impl From<&Tensor> for DeviceOf {
     }
 }
 
-/// Where the values of a field are.
+/// Place of a field's values.
 #[derive(Debug, Clone)]
 enum Place {
     Host(FieldValues),
@@ -186,7 +186,7 @@ impl BatchFields {
     /// All boxes in this format, in pixels: `[T, 4]`, f32.
     ///
     /// # Errors
-    /// As of [`boxes`](Self::boxes).
+    /// See [`boxes`](Self::boxes).
     pub fn box_tensor(&self, format: BoxFormat) -> Result<FieldTensor> {
         self.boxes(format).map(FieldTensor::from)
     }
@@ -194,7 +194,7 @@ impl BatchFields {
     /// The keypoints of all objects: `[T, K, 3]`, f32, where an object has K points; `[T, 1, 3]` for points of images.
     ///
     /// # Errors
-    /// As of [`keypoints`](Self::keypoints).
+    /// See [`keypoints`](Self::keypoints).
     pub fn keypoint_tensor(&self, name: &str) -> Result<FieldTensor> {
         let points = self.keypoints(name)?;
         // An image without objects need not say how many points each would have.
@@ -207,8 +207,8 @@ impl BatchFields {
         FieldTensor::from(points).reshaped(&[objects, per_object, 3])
     }
 
-    /// Values of the objects, `[T, ...]`, with the same number of rows for each image: `[N, rows, ...]`. Rows without an
-    /// object are 0, and those beyond `rows` are left out. [`offsets`](Self::offsets) has the numbers of objects.
+    /// Values of the objects, `[T, ...]`, with the same number of rows for each image: `[N, rows, ...]`. Rows without
+    /// an object are 0, and those beyond `rows` are left out. [`offsets`](Self::offsets) has the numbers of objects.
     ///
     /// ```
     /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
@@ -261,11 +261,12 @@ impl BatchFields {
         Ok(FieldTensor { values: Place::Host(values), shape: [&[self.len(), rows], row].concat() })
     }
 
-    /// All masks on images of one size, one plane after the other: `[N, H, W]`, or `[T, H, W]` for masks of objects; u8 or
-    /// u16. Where the images are on a device, the masks are too, and are not copied.
+    /// All masks on images of one size, one plane after the other: `[N, H, W]`, or `[T, H, W]` for masks of objects; u8
+    /// or u16. Where the images are on a device, the masks are too, and are not copied.
     ///
     /// # Errors
-    /// As of [`masks`](Self::masks); [`Error::Parameter`] for single images on a device, which are no tensor together.
+    /// As for [`masks`](Self::masks); [`Error::Parameter`] for single images on a device, which are not one tensor
+    /// together.
     pub fn mask_tensor(&self, name: &str) -> Result<FieldTensor> {
         if let Some(masks) = self.masks_on_device(name) {
             return joined(name, &masks, masks.first().map(|mask| mask.size));
@@ -274,11 +275,11 @@ impl BatchFields {
         Ok(of_masks(self.masks(name)?, size))
     }
 
-    /// The masks of each image, whose sizes may differ: `[1, H, W]`, or `[K, H, W]` for masks of K objects. They are where
-    /// [`mask_tensor`](Self::mask_tensor) has them; in a padded batch on a device their rows have gaps.
+    /// The masks of each image, whose sizes may differ: `[1, H, W]`, or `[K, H, W]` for masks of K objects. They are
+    /// where [`mask_tensor`](Self::mask_tensor) has them; in a padded batch on a device their rows have gaps.
     ///
     /// # Errors
-    /// As of [`masks`](Self::masks).
+    /// See [`masks`](Self::masks).
     pub fn mask_tensors(&self, name: &str) -> Result<Vec<FieldTensor>> {
         if let Some(masks) = self.masks_on_device(name) {
             return masks.iter().map(|mask| joined(name, &[*mask], Some(mask.size))).collect();
@@ -291,7 +292,7 @@ impl BatchFields {
     /// [`mask_tensor`](Self::mask_tensor) has masks.
     ///
     /// # Errors
-    /// As of [`mask_tensor`](Self::mask_tensor).
+    /// See [`mask_tensor`](Self::mask_tensor).
     pub fn image_tensor(&self, name: &str) -> Result<FieldTensor> {
         let tensor = if let Some(images) = self.masks_on_device(name) {
             joined(name, &images, images.first().map(|image| image.size))?
@@ -307,7 +308,7 @@ impl BatchFields {
     /// [`mask_tensors`](Self::mask_tensors) has masks.
     ///
     /// # Errors
-    /// As of [`image_tensor`](Self::image_tensor).
+    /// See [`image_tensor`](Self::image_tensor).
     pub fn image_tensors(&self, name: &str) -> Result<Vec<FieldTensor>> {
         if let Some(images) = self.masks_on_device(name) {
             return images.iter().map(|image| joined(name, &[*image], Some(image.size))?.split_first(1)).collect();
@@ -316,12 +317,12 @@ impl BatchFields {
         self.sizes().into_iter().enumerate().map(|image| alone(image).image_tensor(name)).collect()
     }
 
-    /// All masks on images of size `size`, as [`padded_masks`](Self::padded_masks) has them: `[N, H, W]` or `[T, H, W]`.
-    /// Where the images are on a device, the masks are too, padded as the images are.
+    /// All masks on images of size `size`, as [`padded_masks`](Self::padded_masks) has them: `[N, H, W]` or `[T, H,
+    /// W]`. Where the images are on a device, the masks are too, padded as the images are.
     ///
     /// # Errors
-    /// As of [`padded_masks`](Self::padded_masks); on a device [`Error::Parameter`] for any size but that of the padded
-    /// images.
+    /// As for [`padded_masks`](Self::padded_masks); on a device [`Error::Parameter`] for any size but that of the
+    /// padded images.
     pub fn padded_mask_tensor(&self, name: &str, size: Size) -> Result<FieldTensor> {
         if let Some(masks) = self.masks_on_device(name) {
             return in_places(name, &masks, size);
@@ -329,12 +330,13 @@ impl BatchFields {
         Ok(of_masks(self.padded_masks(name, size)?, size))
     }
 
-    /// The auxiliary images in places of size `size`, as [`padded_aux_images`](Self::padded_aux_images) has them:
-    /// `[N, C, H, W]`. Where the images are on a device, these are too, padded as the images are: to the largest sides among
+    /// The auxiliary images in places of size `size`, as [`padded_aux_images`](Self::padded_aux_images) has them: `[N,
+    /// C, H, W]`. Where the images are on a device, these are too, padded as the images are: to the largest sides among
     /// them and the batch's divisor.
     ///
     /// # Errors
-    /// As of [`padded_aux_images`](Self::padded_aux_images); on a device [`Error::Parameter`] for any other size.
+    /// As for [`padded_aux_images`](Self::padded_aux_images); on a device [`Error::Parameter`] for any other
+    /// size.
     pub fn padded_image_tensor(&self, name: &str, size: Size) -> Result<FieldTensor> {
         let tensor = match self.masks_on_device(name) {
             Some(images) => in_places(name, &images, size)?,
@@ -344,8 +346,8 @@ impl BatchFields {
     }
 }
 
-/// The tensor of masks that lie one after the other in device memory, all of size `size`, or of their places' if there is
-/// none.
+/// The tensor of masks that lie one after the other in device memory, all of size `size`, or of their places' if there
+/// is none.
 fn joined(name: &str, masks: &[&MaskOnDevice], size: Option<Size>) -> Result<FieldTensor> {
     let wrong = |expected: &str, got: &str| {
         Err(Error::parameter("BatchFields", "masks", expected, format!("{got} in the field {name}")))
@@ -428,13 +430,13 @@ impl OnDevice {
 }
 
 impl FieldTensor {
-    /// Bytes in host memory, of which there are as many as the shape says.
+    /// Bytes in host memory, as many as the shape says.
     pub(crate) fn of_bytes(values: Vec<u8>, shape: Vec<usize>) -> Self {
         debug_assert_eq!(values.len(), shape.iter().product::<usize>());
         Self { values: Place::Host(FieldValues::U8(values)), shape }
     }
 
-    /// Splits the first dimension in two, the first of which is `outer`.
+    /// Splits the first dimension in two; the first of them is `outer`.
     fn split_first(mut self, outer: usize) -> Result<Self> {
         let (Some(first), Some(stride)) = (self.shape.first().copied(), self.strides().first().copied()) else {
             return Ok(self);
@@ -476,8 +478,9 @@ impl FieldTensor {
         self.cuda().map_or(Device::Cpu, |memory| Device::Cuda(memory.ordinal()))
     }
 
-    /// The device memory that holds the values, from [`offset_bytes`](Self::offset_bytes) on; `None` if they are in host
-    /// memory. Other tensors of the field share it, and it goes back to the pipeline when batch and tensors are dropped.
+    /// The device memory that holds the values, from [`offset_bytes`](Self::offset_bytes) on; `None` if they are in
+    /// host memory. Other tensors of the field share it, and it goes back to the pipeline when batch and tensors are
+    /// dropped.
     #[must_use]
     pub fn cuda(&self) -> Option<&CudaBuffer> {
         if let Place::Device(values) = &self.values { Some(&values.memory) } else { None }
@@ -525,9 +528,9 @@ impl FieldTensor {
         }
     }
 
-    /// The tensor where the images of its batch are: for images on a device a copy of values that are in host memory, for
-    /// DLPack and for kernels of your own; else the tensor itself. The memory goes back to the pipeline when the last tensor
-    /// that shares it is dropped. `images`: the images of the batch, or their place.
+    /// The tensor where the images of its batch are: for images on a device a copy of values that are in host memory,
+    /// for DLPack and for kernels of your own; else the tensor itself. The memory goes back to the pipeline when the
+    /// last tensor that shares it is dropped. `images`: the images of the batch, or their place.
     ///
     /// # Synchronization
     /// The copy is complete when this returns.
@@ -549,8 +552,8 @@ impl FieldTensor {
         }
     }
 
-    /// Takes the values and the shape, for a library of your own: burn's `TensorData::new` takes both. Values on a device
-    /// are copied, as by [`to_host`](Self::to_host).
+    /// Takes the values and the shape, for a library of your own: burn's `TensorData::new` takes both. Values on a
+    /// device are copied, as by [`to_host`](Self::to_host).
     ///
     /// # Errors
     /// The errors of [`to_host`](Self::to_host).
@@ -586,9 +589,9 @@ impl FieldTensor {
     }
 
     /// Turns the tensor into a managed DLPack tensor, with the same type and shape. See
-    /// [`Tensor::into_dlpack`](crate::Tensor::into_dlpack), also for who waits for whom. Values in host memory are copied
-    /// once, to begin on a cache line. Values on a device are not copied, and share their memory with other tensors of
-    /// the field, so they are to be read only.
+    /// [`Tensor::into_dlpack`](crate::Tensor::into_dlpack), also about synchronization. Values in host memory are
+    /// copied once, to begin on a cache line. Values on a device are not copied, and share their memory with other
+    /// tensors of the field, so they are to be read only.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for more than four dimensions; [`Error::OutOfMemory`] if there is no memory for the copy;
@@ -602,10 +605,10 @@ impl FieldTensor {
     /// [`Tensor::into_dlpack_on`](crate::Tensor::into_dlpack_on) does.
     ///
     /// # Safety
-    /// As of [`Tensor::into_dlpack_on`](crate::Tensor::into_dlpack_on).
+    /// See [`Tensor::into_dlpack_on`](crate::Tensor::into_dlpack_on).
     ///
     /// # Errors
-    /// The errors of [`into_dlpack`](Self::into_dlpack); [`Error::Parameter`] for a stream that cannot be, and for every
+    /// The errors of [`into_dlpack`](Self::into_dlpack); [`Error::Parameter`] for an invalid stream, and for every
     /// stream if the values are in host memory.
     #[cfg(feature = "dlpack")]
     #[allow(unsafe_code)]
@@ -636,12 +639,12 @@ impl FieldTensor {
         }
     }
 
-    /// Turns the tensor into one of candle 0.11 on `device`, with the same shape. Masks of 16 bits become u32, as candle
-    /// has no u16.
+    /// Turns the tensor into one of candle 0.11 on `device`, with the same shape. Masks of 16 bits become u32, as
+    /// candle has no u16.
     ///
     /// # Synchronization
-    /// The values are copied to a CUDA device before candle's later work there. Values on a device go through host memory,
-    /// and are complete there when this returns.
+    /// The values are copied to a CUDA device before candle's later work there. Values on a device go through host
+    /// memory, and are complete there when this returns.
     ///
     /// # Errors
     /// [`Error::Device`] if candle cannot copy them to `device`; the errors of [`to_host`](Self::to_host).
@@ -801,7 +804,7 @@ mod tests {
             let own: Vec<usize> = view.shape().iter().map(|side| *side as usize).collect();
             assert_eq!((own, view.num_bytes(), view.dtype().bits), (shape, want.len(), bits), "{name}");
             assert_eq!(view.data_ptr().addr() % 64, 0, "{name}");
-            // SAFETY: the tensor is in host memory and has so many bytes, for as long as `shared` lives.
+            // SAFETY: the tensor is in host memory and has this number of bytes, for as long as `shared` lives.
             let bytes = unsafe { std::slice::from_raw_parts(view.data_ptr().cast::<u8>(), want.len()) };
             assert_eq!(bytes, want, "{name}");
         }

@@ -1,4 +1,4 @@
-//! Host memory of batches, and the pool that it is taken from.
+//! Host memory of batches, and its pool.
 
 use super::block::{BatchMemory, LINE_BYTES, MemoryBlock};
 use super::{DType, Element};
@@ -23,7 +23,7 @@ pub(crate) struct HostBuffer {
     home: Option<Arc<Pool>>,
 }
 
-/// Whose memory a buffer is in.
+/// The owner of a buffer's memory.
 enum Memory {
     Own(Elements),
     /// The caller's, for elements of this type.
@@ -99,8 +99,8 @@ impl HostBuffer {
         self.pin.as_ref().map_or(Ok(()), |pin| driver::wait_for_all(pin.context()))
     }
 
-    /// Waits for the device as far as that is possible: not while a trainer captures a graph. In a failed context nothing is
-    /// read any more.
+    /// Waits for the device as far as that is possible: not while a trainer captures a graph. In a failed context
+    /// nothing is read any more.
     fn is_idle(&self) -> bool {
         !self.wait_for_readers().is_err_and(|error| driver::is_capture(&error))
     }
@@ -179,7 +179,8 @@ impl Drop for HostBuffer {
                 std::mem::forget((pool, buffer));
             }
         } else if let Some(pin) = self.pin.take() {
-            // The device may still read the memory, and to wait for it would end a trainer's capture. The pin goes first.
+            // The device may still read the memory, and to wait for it would end a trainer's capture. The pin goes
+            // first.
             let context = Arc::clone(pin.context());
             driver::leave(&context, (pin, self.memory.take()));
         }
@@ -244,21 +245,21 @@ impl Elements {
 
 /// A pool of buffers. Reuse saves page faults, which fresh memory costs every 4 KiB.
 ///
-/// The rule for pinned buffers: until a batch is dropped, its consumer may queue work that reads the batch on any stream of
-/// the device, and the pool fills the buffer again only after that work. Copies from pinned memory run later than the call
-/// that asks for them, and no consumer says when: candle and burn copy from a slice, libtorch from a tensor that it got by
-/// DLPack. So before a buffer is used again, the pool waits for all work that was queued in the context when the buffer came
-/// back. A wait covers all buffers that came back before it, so there is less than one for each batch. It ends captures of
-/// graphs, so nothing waits when a buffer is dropped.
+/// The rule for pinned buffers: until a batch is dropped, its consumer may queue work that reads the batch on any
+/// stream of the device, and the pool fills the buffer again only after that work. Copies from pinned memory run later
+/// than the call that asks for them, and no consumer says when: candle and burn copy from a slice, libtorch from a
+/// tensor that it got by DLPack. So before a buffer is used again, the pool waits for all work that was queued in the
+/// context when the buffer came back. A wait covers all buffers that came back before it, so there is less than one for
+/// each batch. It ends captures of graphs, so nothing waits when a buffer is dropped.
 pub(crate) struct Pool {
     free: Mutex<Spares>,
     dtype: DType,
-    /// Most buffers, and most bytes, that are kept while nobody uses them. One is kept whatever its size.
+    /// Largest number of unused buffers, and of their bytes. One buffer is kept whatever its size.
     keep: usize,
     keep_bytes: u64,
     /// The context to pin buffers in; `None` for pageable buffers.
     pin: Option<Context>,
-    /// Where buffers come from if their memory is the caller's. The pool then keeps none.
+    /// Source of buffers in the caller's memory. The pool then keeps none.
     caller: Option<Arc<dyn BatchMemory>>,
     /// The process that made the pool.
     process: u32,
@@ -283,8 +284,8 @@ struct Spares {
 }
 
 impl Spares {
-    /// Takes the smallest buffer of at least `len_bytes` bytes that is not much larger, one that the device no longer reads if
-    /// there is such a one. Returns it with whether the device may still read it.
+    /// Takes the smallest buffer of at least `len_bytes` bytes that is not much larger, one that the device no longer
+    /// reads if there is such a one. Returns it with whether the device may still read it.
     fn take(&mut self, len_bytes: usize) -> Option<(HostBuffer, bool)> {
         self.asked.note(len_bytes);
         let fits = |buffer: &HostBuffer| (len_bytes..=Asked::most_for(len_bytes)).contains(&buffer.len_bytes);
@@ -313,7 +314,7 @@ impl Pool {
         Self { free, dtype, keep, keep_bytes: u64::MAX, pin: None, caller: None, process }
     }
 
-    /// A pool that keeps at most so many bytes, if there is a bound.
+    /// A pool that keeps at most this number of bytes, if there is a bound.
     pub(crate) fn of_bytes(self, keep_bytes: Option<u64>) -> Self {
         Self { keep_bytes: keep_bytes.unwrap_or(u64::MAX), ..self }
     }
@@ -349,7 +350,7 @@ impl Pool {
         let mut buffer = match (free, &self.pin) {
             (Some((buffer, true)), Some(context)) => match self.settle(context) {
                 Ok(()) => buffer,
-                // Nobody can wait while a trainer captures a graph, so the buffer stays for later.
+                // Waiting is impossible while a trainer captures a graph, so the buffer stays for later.
                 Err(error) if driver::is_capture(&error) => {
                     self.give(buffer);
                     make()?

@@ -1,22 +1,13 @@
 //! Batches as tensors, and their hand-over to trainers.
 //!
 //! A tensor owns a batch's memory, and the memory knows its pool. So a batch can be given away without a copy, and its
-//! memory still comes back to the pipeline, even from DLPack's deleter on another thread. DLPack's layout and deleters
-//! are those of the crate dlpark, which were checked under Miri.
+//! memory still comes back, even from DLPack's deleter on another thread. DLPack's layout and deleters are those of the
+//! crate dlpark.
 //!
-//! candle on the CPU takes the memory itself. Its CPU tensors are vectors of exactly the element's type: they cannot
-//! wrap other memory, and they tell nobody when the last tensor is dropped. So the pipeline's buffers are such vectors,
-//! longer than needed by a cache line so that the batch can begin on one. candle gets the vector, narrowed to the
-//! batch, and the pool makes a new one. A copy would cost more (docs/measurements.md).
-//!
-//! Pinned memory: the pool's vectors are page-locked in place, once each. Page-locking affects whole pages, so such a
-//! buffer begins on a page and shares its pages with nothing else (64 KiB, the largest page on aarch64). candle can
-//! still take the vector: the pin is undone first. Pinning each batch when it is handed over would cost more than the
-//! copy that it saves.
-//!
-//! Memory of the caller's (`BatchMemory`) is not pooled. Only the library that pinned it knows what is queued on it, as
-//! torch does for its own pinned memory and for no other. So each batch gets a block of its own, which goes back to its
-//! owner. That library has a pool already, and decides when the block is free.
+//! candle's CPU tensors are vectors of exactly the element's type, and do not report when the last tensor is dropped.
+//! So the pipeline's buffers are such vectors, a cache line longer so that the batch can begin on one. candle gets the
+//! vector, and the pool makes a new one. Page-locking affects whole pages, so a pinned buffer shares its pages with
+//! nothing else.
 
 mod block;
 #[cfg(feature = "candle")]
@@ -231,7 +222,8 @@ impl Tensor {
         self.storage.device()
     }
 
-    /// Whether the elements are in pinned host memory ([`PipelineBuilder::pin_batches`](crate::PipelineBuilder::pin_batches)).
+    /// Whether the elements are in pinned host memory
+    /// ([`PipelineBuilder::pin_batches`](crate::PipelineBuilder::pin_batches)).
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         matches!(&self.storage, Storage::Host(buffer) if buffer.is_pinned())
@@ -266,8 +258,8 @@ impl Tensor {
     /// All elements as bytes that can be changed in place. See [`as_bytes`](Self::as_bytes).
     ///
     /// # Synchronization
-    /// A pinned tensor ([`PipelineBuilder::pin_batches`](crate::PipelineBuilder::pin_batches)) waits for the work that has been queued on its
-    /// device, which may still read it.
+    /// A pinned tensor ([`PipelineBuilder::pin_batches`](crate::PipelineBuilder::pin_batches)) waits for the work that
+    /// has been queued on its device, which may still read it.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the tensor is on a device; [`Error::Device`] if a pinned tensor's device has failed.
@@ -347,8 +339,8 @@ impl Tensor {
         Ok(self.storage.into_host(self.dtype, len_bytes)?.into_vec(len))
     }
 
-    /// The caller's memory that the elements are in ([`PipelineBuilder::batch_memory`](crate::PipelineBuilder::batch_memory)), from its
-    /// start on.
+    /// The caller's memory that the elements are in
+    /// ([`PipelineBuilder::batch_memory`](crate::PipelineBuilder::batch_memory)), from its start on.
     ///
     /// # Errors
     /// The tensor itself, if it is in other memory.

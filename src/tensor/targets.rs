@@ -123,7 +123,7 @@ impl TargetTensor {
     /// [`Tensor::into_dlpack_on`](crate::Tensor::into_dlpack_on) does.
     ///
     /// # Safety
-    /// As of [`Tensor::into_dlpack_on`](crate::Tensor::into_dlpack_on).
+    /// See [`Tensor::into_dlpack_on`](crate::Tensor::into_dlpack_on).
     ///
     /// # Errors
     /// The errors of [`Tensor::into_dlpack_on`](crate::Tensor::into_dlpack_on).
@@ -204,7 +204,7 @@ impl TargetBytes {
 
 /// The labels and targets of a batch's samples, in host memory while the batch is made.
 pub(crate) struct Annotations {
-    /// The labels; zeros, which nobody is given, if samples have none.
+    /// The labels. If samples have none, they are zeros, which are not delivered.
     labels: Vec<u32>,
     labeled: bool,
     /// `None` if no targets were asked for.

@@ -1,4 +1,4 @@
-//! A pipeline whose images each keep the size that the operations give them.
+//! A pipeline whose images have different sizes.
 
 use warpfeed::{
     Batch, DType, FieldValues, Layout, PaddedImages, Pipeline, PipelineBuilder, Result, Tensor,
@@ -8,7 +8,7 @@ use warpfeed::{
     source::Input,
 };
 
-/// Of bytes; one in two is turned and grows by it.
+/// A pipeline of bytes; one image in two is turned and grows by it.
 pub fn builder(source: impl Into<Input>) -> PipelineBuilder {
     Pipeline::builder(source)
         .shuffle(7)
@@ -34,7 +34,7 @@ pub fn images(batch: &Batch<Vec<Tensor>>) -> Vec<Delivered> {
     (0..batch.len()).map(image).collect()
 }
 
-/// The images of a padded batch, padding of the batch included, without what lies beside and below them, which is 0.
+/// The images of a padded batch, padding of the batch included, without the zeros to the right of and below them.
 pub fn padded_images(batch: &Batch<PaddedImages>, divisor: usize) -> Vec<Delivered> {
     let images = batch.images();
     let (host, mask) = (images.tensor().to_host().unwrap(), images.pixel_mask());

@@ -1,4 +1,4 @@
-//! Views that exercise each way in which a recipe can begin.
+//! Views that begin in each possible way.
 
 use warpfeed::{
     Batch, DType, Layout, Pipeline, PipelineBuilder, Tensor, View,

@@ -1,4 +1,4 @@
-//! Data sets with annotations in files of their own: masks beside images, VOC, YOLO; through pipelines.
+//! Pipelines over folders of masks, VOC and YOLO.
 
 use crate::common::{delivered_fields as delivered, jpeg};
 use serde_json::json;
@@ -92,7 +92,7 @@ fn vocs_boxes_follow_and_difficult_objects_are_left_out() {
     assert_eq!(all[0].boxes().unwrap().rows()[1], [16.0, 0.0, 24.0, 10.0]);
 }
 
-/// Labels are of the upright image: its left eye is the left one, though tags 2 and 7 mirror what is stored.
+/// Labels are of the upright image: its left eye is the left one, though tags 2 and 7 mirror the stored image.
 #[test]
 fn poses_keep_their_sides_whatever_the_exif_tag() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Audits find what was planted, and nothing else.
+//! Audits find planted faults, and nothing else.
 
 use crate::common::{self, Asking};
 use serde_json::Value;
@@ -54,7 +54,7 @@ fn png(number: u64, color: png::ColorType, depth: png::BitDepth) -> Vec<u8> {
     bytes
 }
 
-/// Two splits with two classes each, and what is to be found about each file.
+/// Two splits with two classes each, and the expected findings of each file.
 fn planted(root: &Path) -> BTreeMap<String, Vec<Finding>> {
     use Finding::*;
     let mut wanted = BTreeMap::new();
@@ -155,7 +155,7 @@ fn what_was_planted_is_found_and_nothing_else() {
         assert!(audited.findings(0, 1_000).is_empty() && audited.findings(2, 0).is_empty());
     }
 
-    // What is left has none of what was dropped, and the labels that it had.
+    // The remainder has no dropped image, and the labels that it had.
     let mut options = options();
     let drop =
         [Finding::Unreadable, Finding::Truncated, Finding::Duplicate, Finding::NearDuplicate, Finding::OtherSplit];
@@ -387,7 +387,7 @@ fn the_command_reports_what_it_found() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && said.contains(says), "{wrong:?}: {said}");
     }
-    // Images of shards are no files.
+    // Images of shards are not files.
     let shards = at("shards");
     assert!(command(&["pack", &val, "-o", &shards, "--format", "webdataset"]).status.success());
     let report = common::report(&command(&["audit", &train, "--against", &shards, "--json"]));

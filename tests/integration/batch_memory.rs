@@ -1,4 +1,4 @@
-//! Batches in the caller's memory: the same bytes, in blocks that go back to the caller, and never more than are bounded.
+//! Batches in the caller's memory, in a bounded number of blocks.
 
 use crate::common::source;
 use std::ptr::NonNull;

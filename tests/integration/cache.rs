@@ -1,4 +1,4 @@
-//! What is kept from one epoch to the next changes no batch: decoded images, and entry points.
+//! The image cache and entry points change no batch.
 
 use crate::common::recipes::recipe;
 use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, small, source};
@@ -17,7 +17,7 @@ use warpfeed_bench::trial::Trial;
 
 const ROOMY: u64 = 1 << 30;
 
-/// What two epochs deliver, and what the cache is then.
+/// The batches of two epochs, and the state of the cache after them.
 fn epochs(builder: PipelineBuilder) -> (Vec<Delivered>, Option<CacheUsage>) {
     let pipeline = builder.build().unwrap();
     let all = (0..2).flat_map(|epoch| delivered(&pipeline, epoch)).collect();
@@ -79,8 +79,8 @@ fn entry_points_serve_later_epochs_within_their_budget() {
     assert!((1..5).contains(&some), "{some}");
 }
 
-/// A folder serves the first epoch of the next pipeline, for other parts of the data set too. What becomes of it changes
-/// no batch.
+/// A folder serves the first epoch of the next pipeline, for other parts of the data set too. What becomes of it
+/// changes no batch.
 #[test]
 fn entry_points_in_a_folder_serve_the_next_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -270,7 +270,7 @@ fn a_budget_is_kept_and_what_finds_no_room_is_decoded() {
     }
     let bytes: u64 = files(folder.path()).iter().map(|path| fs::metadata(path).unwrap().len()).sum();
     assert!((limit / 2..=limit).contains(&bytes), "{bytes}");
-    // A second process finds what is there and adds nothing.
+    // A second process finds the images and adds nothing.
     let before = files(folder.path()).len();
     let (got, usage) = epochs(small(source(40)).cache(ImageCache::disk(folder.path(), limit)));
     assert!(got == want);

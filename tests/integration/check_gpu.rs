@@ -1,4 +1,4 @@
-//! `warpfeed check-gpu` and scripts/gpu-check-run on the simulated device, whose nvJPEG can be broken:
+//! `warpfeed check-gpu` and scripts/gpu-check-run, simulated:
 //! `cuda-sim/run cargo test --test integration check_gpu:: -- --ignored`.
 #![cfg(unix)]
 
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Checks nvJPEG's decoders with a simulated nvJPEG that is broken in this way: the exit code, what was found, and what was
-/// said.
+/// Checks nvJPEG's decoders with a simulated nvJPEG that is broken in this way: the exit code, what was found, and what
+/// was said.
 fn check(broken: &str) -> (Option<i32>, Value, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
     command.args(["check-gpu", "--parts", "decoders", "--json"]).env("CUDA_SIM_NVJPEG", broken);
@@ -161,7 +161,7 @@ impl Bundle {
 const STAGES: [&str; 9] =
     ["correctness", "sanitizer", "decoding", "load", "routes", "bounds", "peers", "priority", "experiments"];
 
-/// These stages, of which some are killed and some hang. The program that plays all commands is the compute-sanitizer
+/// These stages; some of them are killed, and some hang. The program that plays all commands is the compute-sanitizer
 /// too.
 fn disturbed(bundle: &Bundle, stages: &[&str], options: &[&str], kill: &str, stop: &str) {
     bundle.play_all();
@@ -199,7 +199,7 @@ fn a_stage_that_is_killed_or_hangs_takes_no_other_along() {
         scope.spawn(|| disturbed(&Bundle::new(), &STAGES, &[], &kill(1), ""));
         let bundle = Bundle::new();
         disturbed(&bundle, &["bounds", "priority"], &["--stage-limit-s", "6"], "", "bounds");
-        // The stage that hung and its command are gone, or soon will be: nobody waits for the command.
+        // The stage that hung and its command are gone, or soon will be: the command is not waited for.
         let stopped = fs::read_to_string(bundle.path("stopped")).unwrap();
         let is_alive = |pid: &str| Path::new("/proc").join(pid).exists();
         let begin = Instant::now();
@@ -241,7 +241,7 @@ fn what_compute_sanitizer_finds_counts_and_so_does_its_hanging() {
     let asked = fs::read_to_string(bundle.path("asked")).unwrap();
     let first = "--injection-path /where/libraries/are --tool memcheck --error-exitcode 99";
     assert!(asked.starts_with(first) && asked.contains("--parts kernels"), "{asked}");
-    // One that is merely on PATH has nothing to look at here.
+    // One that is merely on PATH has nothing to check here.
     assert_eq!(bundle.run(&["sanitizer"], None, "").0, Some(0));
 }
 
@@ -271,7 +271,7 @@ fn every_stage_is_gone_through_and_written() {
     let dali = bundle.steps("peers").into_iter().filter(|(_, words)| words == "RuntimeError: this is DALI").count();
     assert!(dali == 14 && outcomes("peers").iter().all(|outcome| outcome == "left out"), "{printed}");
 
-    // What is wrong ends neither the stage nor the check.
+    // A fault ends neither the stage nor the check.
     let (code, printed) = bundle.run(&["correctness", "priority"], None, "nothing");
     assert_eq!(code, Some(1), "{printed}");
     assert_eq!(outcomes("correctness"), ["ok", "failed", "ok", "ok", "ok", "left out"]);

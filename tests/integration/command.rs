@@ -25,7 +25,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What a command that succeeds prints. It says nothing else: standard error is no terminal here.
+/// The output of a command that succeeds. It says nothing else: standard error is not a terminal here.
 fn stdout(args: &[&str]) -> String {
     let output = output(args);
     assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
@@ -33,7 +33,7 @@ fn stdout(args: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// What `warpfeed recipe` prints. It says which sample that is.
+/// The output of `warpfeed recipe`. It says which sample that is.
 fn recipe_of(args: &[&str]) -> String {
     let output = output(&[&["recipe"], args].concat());
     let said = text(&output.stderr);
@@ -41,7 +41,7 @@ fn recipe_of(args: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// What a command that fails says, with this exit code. It prints no results.
+/// The message of a command that fails, with this exit code. It prints no results.
 fn failure(args: &[&str], code: i32) -> String {
     let output = output(args);
     let message = text(&output.stderr);
@@ -748,7 +748,7 @@ fn diff_shows_what_a_policy_changes() {
     let ((_c, c), (_d, d)) = (plain(&a), plain(&b));
     let all: Value = serde_json::from_str(&stdout(&["diff", path(&c), path(&d), images(), "--json"])).unwrap();
     assert_eq!(all["changed"], 23);
-    // Presets, and what is wrong.
+    // Presets, and faults.
     assert!(stdout(&["diff", "train", "train", images(), "--limit", "4"]).starts_with("0 of 4 images"));
     assert!(failure(&["diff", "trian", "train", images()], 1).contains("trian"));
     failure(&["diff", "train", "eval", images(), "--rows", "0"], 2);
@@ -1055,7 +1055,7 @@ fn strange_files_in_an_image_cache_are_passed_over() {
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&report["digest"], &report["cached"]), (&want["digest"], &json!(0)));
     }
-    // What is left of killed runs is removed once it is old.
+    // Leftovers of killed runs are removed once they are old.
     let left = entries()[0].with_file_name(".00000000000000000000000000000000.ppm.0123456789abcdef.tmp");
     fs::write(&left, "left over").unwrap();
     stdout(&args);
@@ -1368,7 +1368,7 @@ fn fields_follow_the_command() {
     );
 }
 
-/// Runs a source's epoch, its recipe and its preview with these fields, each of which changes the digest and the sheet.
+/// Runs a source's epoch, its recipe and its preview with these fields; each changes the digest and the sheet.
 fn check_fields(folder: &Path, named: &[&str], fields: &str) {
     let run = |more: &[&str]| {
         let fixed = ["--preset", "eval", "--epochs", "1", "--threads", "1", "--device", "cpu", "--digest", "--json"];

@@ -140,7 +140,7 @@ fn lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// What links lead to, but for addresses of other sites.
+/// Targets of links, without addresses of other sites.
 fn links(text: &str) -> Vec<&str> {
     let rests = lines(text).into_iter().flat_map(|line| line.split("](").skip(1));
     let targets = rests.filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);

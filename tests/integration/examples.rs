@@ -1,4 +1,4 @@
-//! The examples run and print what they say.
+//! The examples run, and print what their heads say.
 
 use std::path::Path;
 use std::process::Command;
@@ -29,7 +29,7 @@ fn build(profile: &Path, name: &str) {
     assert!(cargo.status().unwrap().success(), "{cargo:?}");
 }
 
-/// What an example prints.
+/// The output of an example.
 fn run(name: &str) -> String {
     run_with(name, &[])
 }

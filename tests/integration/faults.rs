@@ -1,5 +1,4 @@
-//! Fault injection: each call of a run that may fail fails once, one after the other. What comes of it is the same result,
-//! or an error that names the call; never a panic, a hang, or another result.
+//! Fault injection: each call that may fail fails once. The result is the same, or an error names the call.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
@@ -17,10 +16,10 @@ use warpfeed::{
     source::{EncodedImages, RecordFormat},
 };
 
-/// What takes longer hangs. Runs take a tenth of a second.
+/// Time after which a run counts as hanging. Runs take a tenth of a second.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Of more calls of a kind, as many spread evenly are tried.
+/// Largest number of calls of a kind that are tried; of more calls, as many are tried, spread evenly.
 const MOST_CALLS: usize = 60;
 
 /// Each kind of call, and what an error says whose call it was.
@@ -41,7 +40,7 @@ struct Work {
     skips: bool,
     /// Whether keys and entry points are kept in folders, which cargo's settings for tests turn off.
     keeps: bool,
-    /// What must come out the same, of the folder and of what was printed.
+    /// The result that must be the same, from the folder and from the output.
     result: fn(&Path, &str) -> String,
 }
 
@@ -95,7 +94,7 @@ fn digest(_: &Path, stdout: &str) -> String {
     report["digest"].as_str().unwrap().to_owned()
 }
 
-/// How a command ended, or that it did not.
+/// The result of a command; without a status if it did not end.
 struct Ended {
     status: Option<ExitStatus>,
     stdout: String,
@@ -111,7 +110,7 @@ fn attempt(work: &Work, folder: &Path, library: &Path, variables: &[(&str, &str)
         command.args(["--device", "cpu", "--json", "--digest", "--threads", "2", "--batch-size", "2"]);
     }
     command.env("LD_PRELOAD", library).envs(variables.iter().copied());
-    // Nothing of this user's: indexes are kept beside shards.
+    // Nothing of this user's: indexes are next to shards.
     command.env("XDG_CACHE_HOME", folder).env("XDG_CONFIG_HOME", folder.join("settings"));
     if work.keeps {
         command.env_remove("WARPFEED_ENTRY_POINTS").env_remove("WARPFEED_PACK_KEY");

@@ -1,7 +1,5 @@
-//! Boxes, keypoints and masks: that they follow operations as torchvision's and Pillow's do, and arrive in batches.
-//!
-//! `tests/reference/fields.jsonl` holds cases of the project's own; `scripts/test` also compares those in the folder that
-//! `WARPFEED_SHARED` names (`reference/detection/`), their masks on the simulated device too.
+//! Boxes, keypoints and masks follow operations as torchvision's and Pillow's do. `scripts/test` also runs the cases in
+//! the folder that `WARPFEED_SHARED` names.
 
 use crate::common::{self, Random, jpeg};
 use serde::Deserialize;
@@ -121,7 +119,7 @@ fn boxes_points_and_masks_are_torchvisions_and_pillows() {
         for strategy in [Strategy::Fused, Strategy::Sequential] {
             let made = applied(size(case.size), &given, &case.ops, strategy).unwrap();
             let what = format!("case {number}, {strategy:?}, {:?}", case.ops);
-            // Where coefficients of a perspective cancel out, what is left of 0 is up to the solver.
+            // Where coefficients of a perspective cancel out, the remainder of 0 is up to the solver.
             check_numbers(made.boxes().unwrap().rows(), &case.boxes_out, 1e-12, &what);
             check_numbers(points(&made).points(), &case.points_out, 1e-12, &what);
             let made_mask = plane(&made, "mask", 0);
@@ -182,7 +180,7 @@ fn shared_mask(name: &str) -> Mask {
     Mask::from_png(&fs::read(shared.join("reference/detection").join(name)).unwrap(), 1 << 24).unwrap()
 }
 
-/// What rounding to single precision adds to a distance of a pixel.
+/// Error that rounding to single precision adds to a distance of a pixel.
 const ROUNDED: f64 = 1e-3;
 
 #[test]
@@ -304,8 +302,8 @@ impl CustomTransform for Given {
     }
 }
 
-/// The reference cases, and further operations that move pixels: a pipeline of images with masks of 8 and 16 bits, and of
-/// 0 to 59 objects, to be built as a ragged one.
+/// The reference cases, and further operations that move pixels: a pipeline of images with masks of 8 and 16 bits, and
+/// of 0 to 59 objects, to be built as a ragged one.
 pub(crate) fn masks_of_all_operations() -> PipelineBuilder {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("tests/reference/fields.jsonl");
     let cases = fs::read_to_string(path).unwrap();
@@ -731,7 +729,7 @@ fn fields_of_a_draft_lie_on_the_draft() {
     assert_eq!(preprocessor.fields(&bytes, &given).unwrap(), want_fields);
 }
 
-/// Of a draft exactly the part becomes a thumbnail that shows the image, so its fields lie as on a resize of the whole.
+/// The part of a draft that shows the image becomes the thumbnail, so its fields lie as on a resize of the whole.
 #[test]
 fn fields_of_a_thumbnail_lie_on_the_thumbnail() {
     let (size, bytes) = (Size::new(161, 123), jpeg(161, 123, 5));
@@ -805,7 +803,7 @@ fn masks_of_a_padded_batch_lie_with_their_images() {
     assert!(fields.padded_masks("mask", Size::new(32, 39)).unwrap_err().is_parameter());
 }
 
-/// What goes through a recipe and back is where it was, whatever the image's orientation and scale.
+/// Points that go through a recipe and back are where they were, whatever the image's orientation and scale.
 #[test]
 fn a_models_answer_is_mapped_back_to_the_stored_image() {
     let size = Size::new(90, 64);
@@ -995,7 +993,7 @@ fn shared_rules() {
         let valid = boxes(row.format, None, &row.boxes).valid(size(row.size), row.min_size, row.min_area);
         assert_eq!(valid, row.valid, "line {number}");
     }
-    // What becomes of boxes; whether a crop is taken has its own test beside the transform.
+    // The results for boxes; whether a crop is taken has its own test next to the transform.
     for (number, row) in lines::<IouCrop>("iou_crops.jsonl").into_iter().enumerate() {
         let [x, y, width, height] = row.crop;
         let crop = format!(
@@ -1074,7 +1072,8 @@ fn min_visibility_counts_what_operations_cut_off() {
     assert_eq!((kept(0.0), kept(0.2), kept(0.21), kept(1.0)), (vec![0, 1, 2], vec![0, 1], vec![0], vec![0]));
 }
 
-// Auxiliary images -----------------------------------------------------------------------------------------------------
+// Auxiliary images
+// -----------------------------------------------------------------------------------------------------
 
 /// Bytes that differ from pixel to pixel.
 fn rgb_of(of: Size, seed: u64) -> Vec<u8> {
@@ -1255,7 +1254,7 @@ fn aux_images_of_a_padded_batch_lie_with_their_images() {
     }
 }
 
-/// Values of 16 bits have no filter but the nearest pixel, and another one is no silent wish.
+/// Values of 16 bits have no filter but the nearest pixel, and another filter is not silently ignored.
 #[test]
 fn values_of_16_bits_are_not_blended() {
     let size = Size::new(4, 4);

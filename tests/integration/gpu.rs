@@ -1,4 +1,4 @@
-//! The GPU path gives what the CPU path gives. These tests need a device, real or simulated:
+//! The GPU path gives the CPU path's bytes, on a real or simulated device:
 //! `cuda-sim/run cargo test --test integration gpu:: -- --ignored`.
 
 use crate::common::recipes::recipe;
@@ -33,7 +33,7 @@ use warpfeed_bench::trial::Trial;
 
 const GPU: Device = Device::Cuda(0);
 
-/// What `builder` makes on the CPU, and on the GPU with images decoded by the CPU.
+/// The batches of `builder` on the CPU, and on the GPU with images decoded by the CPU.
 fn both(builder: impl Fn() -> PipelineBuilder) -> [Vec<Delivered>; 2] {
     let gpu = || builder().device(GPU).jpeg_decoder(JpegDecoder::Cpu);
     [builder().device(Device::Cpu), gpu()].map(|builder| delivered(&builder.build().unwrap(), 1))
@@ -107,7 +107,7 @@ fn random_recipes_equal_the_cpu() {
     }
 }
 
-/// What ordinary images and parameters do not reach.
+/// Cases that ordinary images and parameters do not reach.
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn rare_paths_equal_the_cpu() {
@@ -146,8 +146,8 @@ fn rare_paths_equal_the_cpu() {
     }
 }
 
-/// Kernels turn hues without the doubles of the CPU: every combination of its sixth of the circle, chroma and share, and
-/// every one of hue, saturation and value.
+/// Kernels turn hues without the doubles of the CPU: every combination of its sixth of the circle, chroma and share,
+/// and every one of hue, saturation and value.
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn every_hue_equals_the_cpu() {
@@ -263,7 +263,7 @@ fn every_kind_of_image_gets_through_on_every_path() {
         assert_eq!(got.len(), want.len());
         for (got, want) in got.iter().zip(&want) {
             assert_eq!((got.index, got.label), (want.index, want.label));
-            // nvJPEG's arithmetic is not libjpeg's; single values beside edges of color differ by much.
+            // nvJPEG's arithmetic is not libjpeg's; single values next to edges of color differ by much.
             let is_nvjpeg = matches!(path, JpegDecoder::Hybrid | JpegDecoder::Hardware);
             let most = if is_nvjpeg && !pipeline.device_name().contains("simulated") { 4.0 } else { 0.0 };
             let differences = got.bytes.iter().zip(&want.bytes).map(|(a, b)| f64::from(a.abs_diff(*b)));
@@ -373,7 +373,7 @@ fn batches_outlive_their_pipeline() {
     assert!(batches[0].images().as_bytes().is_err() && batches[0].images().device() == GPU);
 }
 
-/// A stated step is a kernel behind the batch, which does not keep the host; the batch's memory comes round again.
+/// A stated step is a kernel after the batch, which does not keep the host; the batch's memory comes round again.
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn a_stated_step_passes_its_time_on_the_device() {
@@ -431,7 +431,7 @@ fn pageable_memory_gives_the_same_and_is_a_configuration() {
     assert_eq!(found.best.options().contains("--pageable"), found.best.pinned == Some(false));
 }
 
-/// What a pipeline of several views makes on the CPU, and on the GPU with images decoded on every path.
+/// Compares a pipeline of several views on the CPU with the GPU, with images decoded on every path.
 fn check_views(builder: impl Fn() -> PipelineBuilder) {
     let want = views::delivered(builder().device(Device::Cpu).build().unwrap().epoch(1));
     for path in [JpegDecoder::Cpu, JpegDecoder::Hybrid, JpegDecoder::Hardware] {
@@ -465,7 +465,7 @@ fn views_equal_the_cpu() {
         image.pixels_mut().iter_mut().flatten().for_each(|byte| *byte = !*byte);
     };
     check_views(|| views::builder(source(7)).transform(Custom::new("invert", invert)));
-    // Whole images find no memory beside what the views need.
+    // Whole images find no memory in addition to the views' needs.
     let large = || EncodedImages::new((0..12).map(|i| (jpeg(300, 250, i), i as u32)));
     let crops = || Pipeline::builder(large()).views([warpfeed::five_crop(16)]).output(DType::U8, Layout::Nhwc);
     check_views(|| crops().batch_size(4).threads(3).device_memory(3 * 1_500_000));
@@ -616,7 +616,7 @@ fn aux_images_equal_the_cpu() {
     assert!(all(Device::Cpu) == all(GPU));
 }
 
-/// Masks lie beside the images, in every kind of batch, and their memory comes back.
+/// Masks lie on the images' device, in every kind of batch, and their memory comes back.
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn masks_are_tensors_on_the_device() {
@@ -662,7 +662,7 @@ fn masks_are_tensors_on_the_device() {
                     }
                     let boxes = |fields: &BatchFields| fields.boxes(BoxFormat::Xyxy).unwrap();
                     assert_eq!(boxes(got), boxes(want));
-                    // What is in host memory is copied to the images, in memory that comes back.
+                    // Values in host memory are copied to the images' device, in memory that comes back.
                     let values = [
                         FieldTensor::from(boxes(got)),
                         got.integers("labels").unwrap().into(),
@@ -735,7 +735,7 @@ fn operations_of_the_caller_run_on_the_cpu() {
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
-    // 300 x 250 pixels as a whole, of which a small part is needed.
+    // 300 x 250 pixels as a whole; a small part is needed.
     let images = || EncodedImages::new((0..24).map(|i| (jpeg(300, 250, i), i as u32)));
     let builder =
         || Pipeline::builder(images()).transform(CenterCrop::new(16)).batch_size(8).threads(3).on_error(OnError::Skip);
@@ -765,13 +765,13 @@ fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
     }
 }
 
-/// A recipe that needs more memory than is left beside a whole image: that is foreseen, or found out.
+/// A recipe that needs more memory than a whole image leaves: that is foreseen, or found out.
 #[test]
 #[ignore = "needs a CUDA device: cuda-sim/run cargo test --test integration gpu:: -- --ignored"]
 fn a_recipe_that_finds_no_memory_beside_a_whole_image_has_the_part_decoded_by_the_cpu() {
     let images = EncodedImages::new([(jpeg(300, 250, 1), 0)]);
-    // A small part, made large, of which all is needed for its mean: a stage of 188 kB, beside an image of 225 kB as a
-    // whole.
+    // A small part, made large and needed as a whole for its mean: a stage of 188 kB, in addition to an image of 225
+    // kB.
     let builder = || {
         let ops = Pipeline::builder(images.clone())
             .transform(CenterCrop::new(40))
@@ -948,7 +948,7 @@ fn a_batch_is_copied_to_other_memory_of_its_device() {
         let (want, got) = (want.unwrap(), got.unwrap());
         let cuda = got.images().cuda().unwrap();
         let mut bytes = vec![0; cuda.len_bytes()];
-        // SAFETY: as long as the batch, nobody else's, and freed once; copies that wait.
+        // SAFETY: as long as the batch, used here only, and freed once; copies that wait.
         unsafe {
             let copy = result::malloc_sync(bytes.len()).unwrap();
             cuda.copy_to(copy).unwrap();

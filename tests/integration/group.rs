@@ -1,4 +1,4 @@
-//! Several devices of one process: what ranks in processes deliver, whatever becomes of one of them.
+//! Several devices of one process deliver the batches of ranks in processes.
 
 use crate::common::{Delivered, WithBad, all as rest, delivered, samples, small, source};
 use std::thread;
@@ -17,7 +17,7 @@ fn rank(builder: PipelineBuilder, rank: usize, ranks: usize) -> Vec<Delivered> {
     delivered(&builder.device(Device::Cpu).partition(partition).equal_batches(true).build().unwrap(), 1)
 }
 
-/// What each epoch delivers, each taken by a thread of its own.
+/// The batches of each epoch, each taken by a thread of its own.
 fn each(epochs: Vec<Epoch>) -> Vec<Vec<Delivered>> {
     let threads: Vec<_> = epochs.into_iter().map(|epoch| thread::spawn(|| rest(epoch))).collect();
     threads.into_iter().map(|thread| thread.join().unwrap()).collect()

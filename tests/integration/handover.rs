@@ -1,4 +1,4 @@
-//! Batches in the hands of other libraries: the same memory, the same numbers.
+//! Other libraries get the batches' memory and numbers.
 
 use warpfeed::ops::Resize;
 use warpfeed::{
@@ -75,7 +75,7 @@ mod dlpack {
                 assert!(view.dtype().matches(want));
                 assert_eq!(<(u32, i32)>::from(view.device()), DLDevice::CPU.into());
                 assert_eq!((view.data_ptr().addr(), view.byte_offset()), (place, 0));
-                // SAFETY: the tensor is in host memory and nobody writes to it.
+                // SAFETY: the tensor is in host memory and is not written to.
                 assert_eq!(unsafe { view.cpu_bytes() }.unwrap(), bytes);
                 assert!(shared.flags().is_empty());
             })

@@ -1,5 +1,4 @@
-//! Entry points in a folder, while the process is killed or the disk refuses. `scripts/entry-points` does the same with
-//! photographs, all presets and 200 kills.
+//! Entry points in a folder, while the process is killed or the disk refuses.
 
 use crate::pack::{image_folder, library};
 use std::fs;

@@ -1,7 +1,5 @@
-//! What labels mean, however they are stored: each row of `label_storage.tsv` is made, opened and packed.
-//!
-//! With `WARPFEED_WRITE_TABLE=1` the table is written anew. Read what changes: a label that was made up, or lost, is a
-//! fault, whatever the table says.
+//! Labels mean the same however they are stored, as in `label_storage.tsv`. `WARPFEED_WRITE_TABLE=1` writes it anew; an
+//! invented or lost label in it is always a fault.
 
 use crate::common::jpeg;
 use crate::records::{bytes_feature, example, feature, field, int_feature, member, recordio, varint};
@@ -76,7 +74,7 @@ const VALUES: [(&str, [Stored; 3]); 19] = [
 
 const MISSING: [Stored; 3] = [Missing, Missing, Missing];
 
-/// Where labels stand.
+/// Place of labels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Place {
     Cls,
@@ -337,7 +335,7 @@ impl Options {
     }
 }
 
-/// What an error refuses.
+/// The value that an error refuses.
 fn refused(error: &Error) -> String {
     match error {
         Error::Parameter { parameter, .. } => format!("refused: {parameter}"),
@@ -434,7 +432,7 @@ impl Table {
     }
 }
 
-/// Writes the splits of a data set: train has cat and dog, val what is given.
+/// Writes the splits of a data set: train has cat and dog, val the given labels.
 fn splits(folder: &Path, place: Option<Place>, in_folders: bool, train: &[Stored], val: &[Stored]) -> [PathBuf; 2] {
     let write = |split: &str, labels: &[Stored]| {
         let Some(place) = place else {

@@ -1,5 +1,4 @@
-//! Under a real launcher, while processes are killed: packing, into a folder and into stores that other programs play,
-//! and a run that goes on with other numbers of ranks.
+//! Packing and runs under a real launcher, while processes are killed.
 
 #![cfg(target_os = "linux")]
 
@@ -20,7 +19,7 @@ fn images(folder: &Path) -> String {
     folder.join("images").to_str().unwrap().to_owned()
 }
 
-/// Packs in four processes of mpirun's, of which rank 1 is killed after a while.
+/// Packs in four processes of mpirun's; rank 1 is killed after a while.
 fn pack(source: &str, out: &str, killed_after: Option<Duration>) {
     const SCRIPT: &str = r#"
 if [ "$OMPI_COMM_WORLD_RANK" = 1 ] && [ -n "$KILLED_AFTER" ]; then
@@ -95,7 +94,7 @@ fn mpirun_goes_on_with_other_numbers_of_ranks() {
     }
 }
 
-/// What one process makes.
+/// The result of one process.
 fn alone(source: &str, folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let out = folder.join("alone/train");
     let mut command = Command::new(env!("CARGO_BIN_EXE_warpfeed"));
@@ -178,7 +177,7 @@ fn a_store_takes_large_shards() {
     }
 }
 
-/// What stands between a tag and its end.
+/// The text between a tag and its end.
 fn tagged<'a>(xml: &'a str, tag: &str) -> &'a str {
     let (_, after) = xml.split_once(&format!("<{tag}>")).expect(tag);
     after.split_once('<').expect(tag).0
@@ -189,7 +188,7 @@ fn patiently<T>(ask: impl Fn() -> Option<T>) -> T {
     (0..50).find_map(|_| ask()).expect("the server answers at some time")
 }
 
-/// What a server answers, when it is whole.
+/// A server's answer, when it is complete.
 fn get(endpoint: &str, path: &str, end: &str) -> Option<String> {
     use std::io::{Read, Write};
     let address = endpoint.trim_start_matches("http://");

@@ -1,12 +1,8 @@
-//! Which module of the library may use which.
+//! Which module of the library may use which: those with earlier lines in the table, which has the lowest layer first.
+//! If the order does not allow a new use, move the used code to a module before both.
 //!
-//! The table below lists the library's top-level modules, the lowest layer first. Each line names the modules that this
-//! module uses, and all of them have earlier lines. So no two modules use each other, directly or through others. A new use
-//! is added to the table. If the order does not allow it, move the code that is used to a module before both.
-//!
-//! Code for tests in src/ may use any module. Every module may use the crate warpfeed-image, which lies below all of them.
-//! The crates above, warpfeed-bench and warpfeed-cli, use the library as every program does, by the names in lib.rs, and
-//! what its module `internal` has for them.
+//! Tests in src/ may use any module. The crates warpfeed-bench and warpfeed-cli use the library by the names in lib.rs
+//! and in its module `internal`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -112,7 +108,7 @@ struct File {
     text: String,
 }
 
-/// Reads the files of a folder and of the folders in it, except lib.rs and what is named `tests`.
+/// Reads the files of a folder and of the folders in it, except lib.rs and modules named `tests`.
 fn collect(package: &Path, folder: &str, module: &[String], files: &mut Vec<File>) {
     for entry in fs::read_dir(package.join(folder)).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -131,8 +127,8 @@ fn collect(package: &Path, folder: &str, module: &[String], files: &mut Vec<File
     }
 }
 
-/// The top-level module that each path through `crate`, `self` or `super` in a file names, with its line; none for a path
-/// that stays within the file's own. What is compiled for tests alone is left out.
+/// The top-level module that each path through `crate`, `self` or `super` in a file names, with its line; none for a
+/// path that stays within the file's own. Code that is compiled only for tests is left out.
 fn uses(module: &[String], text: &str) -> Vec<(usize, String)> {
     let tokens = tokens(text);
     let is = |at: usize, wanted: &[&str]| tokens.iter().skip(at).take(wanted.len()).map(|(_, token)| token).eq(wanted);
@@ -310,7 +306,7 @@ const OTHER_WAYS: [&str; 8] = [
     "fs::copy(",
 ];
 
-/// Where files are opened by these ways, and why.
+/// Places that open files in these ways, with the reason.
 const OPENERS: &[(&str, &str)] = &[
     ("warpfeed-image/src/os/file.rs", "the one way"),
     ("warpfeed-image/src/decode/shared_folder.rs", "new files of random names"),
@@ -352,7 +348,7 @@ fn files_are_opened_in_one_way() {
             let end = ends.find(|&at| is_test(&text[at..]) && is_module(&text[at..]));
             let lines = text[..end.unwrap_or(text.len())].lines().zip(1..);
             for (line, number) in lines.filter(|(line, _)| !line.trim_start().starts_with("//")) {
-                // The system's own files are no pipes, and they end.
+                // The system's own files are not pipes, and they end.
                 let is_of_system = ["\"/proc", "\"/sys"].iter().any(|place| line.contains(place));
                 let is_whole = |at: usize| !line[..at].ends_with(|before: char| before.is_alphanumeric());
                 let mut ways = OTHER_WAYS.iter().flat_map(|way| line.match_indices(way));

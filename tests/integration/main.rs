@@ -1,8 +1,5 @@
-//! The tests of the library and of the command: one program with a module for each subject, as each program more takes
-//! seconds to link. `cargo test --test integration pipeline::` runs the tests of one module.
-//!
-//! Two programs stay apart because their tests need a process of their own: `experiments` measures what its process uses,
-//! and `trace` sets the process's subscriber.
+//! The tests of the library and of the command: one program, because each takes seconds to link.
+//! `cargo test --test integration pipeline::` runs one module. `experiments` and `trace` need processes of their own.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Where the system has no more memory: an error that says so, never an abort, a bad sample or a wait for ever.
+//! Without memory from the system there is an error, never an abort or a bad sample.
 
 #![cfg(target_os = "linux")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
 
-/// `warpfeed run` on the CPU, with so many KiB of address space. What takes longer than a minute hangs.
+/// `warpfeed run` on the CPU, with this many KiB of address space. It fails after a minute.
 fn run(limit_kib: u64, source: &Path, options: &[&str]) -> Output {
     let mut child = Command::new("sh")
         .args(["-c", "ulimit -v $0 && exec \"$@\"", &limit_kib.to_string(), env!("CARGO_BIN_EXE_warpfeed"), "run"])
@@ -58,7 +58,7 @@ fn a_batch_without_memory_is_an_error() {
     let options = |batch_size| ["--threads", "4", "--batch-size", batch_size];
     let room = 16 << 10;
     let enough_for_one = least(&list, &options("1")) + room;
-    // 50 images of 224 x 224 pixels: 29,400 KiB a batch, of which there are up to three at a time.
+    // 50 images of 224 x 224 pixels: 29,400 KiB a batch, up to three at a time.
     let mut refused = 0;
     let mut digests = Vec::new();
     for half_batches in 0..8 {
@@ -100,7 +100,7 @@ fn an_image_without_memory_ends_the_epoch_under_each_policy() {
     }
 }
 
-/// A PNG of 16 bits is decoded row by row: it takes the memory of its pixels, and not twice its samples beside.
+/// A PNG of 16 bits is decoded row by row: it takes the memory of its pixels, and not twice its samples in addition.
 #[test]
 fn a_png_takes_no_more_than_its_pixels() {
     // 3,000 x 2,000 pixels of a byte each take 23,400 KiB decoded, and 46,900 KiB in their 16 bits with alpha.

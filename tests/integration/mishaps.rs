@@ -1,5 +1,4 @@
-//! Processes that are killed, stopped, forked, starved of memory and files, and started twice, at random: whatever befalls
-//! them, the next one without a mishap completes the work as if there had been none.
+//! Processes are killed, stopped, forked and starved at random. The next one completes the work.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
@@ -15,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-/// What takes longer hangs.
+/// Time after which a process counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command, and what must be the same at its end, whatever befell it before.
@@ -24,7 +23,7 @@ struct Job {
     result: fn(&Path, &Place) -> String,
 }
 
-/// What all processes share.
+/// The state that all processes share.
 struct Place<'a> {
     library: &'a Path,
     /// The user's folder, with caches and keys.
@@ -84,7 +83,7 @@ fn command(args: &[&str], folder: &Path, place: &Place) -> Command {
     command
 }
 
-/// What processes of this folder wrote last.
+/// The last output of processes of this folder.
 fn said(folder: &Path) -> String {
     let text = fs::read(folder.join("said")).unwrap();
     String::from_utf8_lossy(&text[text.len().saturating_sub(3_000)..]).into_owned()

@@ -1,4 +1,4 @@
-//! MixUp and CutMix in pipelines. What they make of given shares is compared in src/backend/cpu/mix.rs.
+//! MixUp and CutMix in pipelines. src/backend/cpu/mix.rs compares their arithmetic.
 
 use crate::common::{self, on_cpu, small, source};
 use warpfeed::source::SourceExt as _;

@@ -1,4 +1,4 @@
-//! An epoch that goes on with another number of ranks: every sample once, with the pixels of an undisturbed run.
+//! An epoch that goes on with other ranks gives every sample once.
 
 use crate::common::{self, Delivered, Random, WithBad, all, data_set, on_cpu, samples, small, source};
 use std::collections::BTreeMap;
@@ -310,7 +310,7 @@ fn states_that_are_no_run_are_refused() {
     let beyond = edited(&states[1], &|json| json["position"] = 15.into());
     refused(builder(), &[states[0].clone(), beyond, states[2].clone()], &["up to 14"]);
 
-    // Segments that are no segments, and segments in a state whose version has none.
+    // Segments that are not segments, and segments in a state whose version has none.
     let after = rank(builder(), 1, 2).state_after(&states).unwrap();
     let edits: [&dyn Fn(&mut serde_json::Value); 3] =
         [&|json| json["version"] = 2.into(), &|json| json["segments"]["1"][0]["ranks"] = 0.into(), &|json| {
@@ -481,7 +481,7 @@ fn lanes_of_a_stream_that_were_edited_or_belong_to_others_are_refused() {
     let nothing = seven.state_after(&states).unwrap();
     assert_eq!(all(seven.resume(&nothing).unwrap()).len(), 0);
     assert!(!all(seven.resume(&nothing.for_epoch(2)).unwrap()).is_empty());
-    // Nobody has begun the next epoch.
+    // No rank has begun the next epoch.
     let next = states.clone().map(|state| state.for_epoch(2));
     let text = serde_json::to_string(&two.state_after(&next).unwrap()).unwrap();
     assert!(!text.contains("lane"), "{text}");
@@ -522,7 +522,7 @@ fn what_is_made_for_one_number_of_ranks_is_refused() {
     assert_eq!(rank(shares(), 1, 2).state_after(&states).unwrap(), states[1]);
 }
 
-/// Runs with state files, of which any may be as an earlier process left it.
+/// Runs with state files; any of them may be as an earlier process left it.
 mod files {
     use super::*;
     use serde_json::Value;
@@ -623,7 +623,7 @@ mod files {
                 assert_eq!(run(folder.path(), number, ranks).unwrap().0.other_ranks.unwrap().ranks, 3);
             }
             assert_eq!(delivered(folder.path(), ranks), (EPOCHS * IMAGES, 2), "{ranks} ranks");
-            // Done is done, for any number of ranks: an older file is not looked at.
+            // Done is done, for any number of ranks: an older file is not read.
             for number in 0..3 {
                 let (report, _) = run(folder.path(), number, 3).unwrap();
                 assert_eq!((report.images, report.other_ranks.unwrap().images), (0, EPOCHS * IMAGES));
@@ -665,7 +665,7 @@ mod files {
         refused(&[("state", &one[2]), ("state.0", &two[0][2]), ("state.1", &two[1][2])], &["of 1", "of 2", "remove"]);
         let other = String::from_utf8(two[1][2].clone()).unwrap().replace("\"small\"", "\"large\"").into_bytes();
         refused(&[("state.0", &two[0][2]), ("state.1", &other)], &["run with small", "large", "state.1"]);
-        // A file that is no rank's is left alone.
+        // A file that belongs to no rank is left alone.
         let folder =
             with(&[("state.0", &two[0][2]), ("state.1", &two[1][2]), ("state.01", &two[1][2]), ("state.x", &one[0])]);
         assert!(run(folder.path(), 0, 3).is_ok());

@@ -97,7 +97,7 @@ fn names_and_bytes_do_not_depend_on_workers() {
 fn recordio_cuts_at_its_magic_number() {
     let folder = tempfile::tempdir().unwrap();
     let magic = 0xced7_230a_u32.to_le_bytes();
-    // Behind the end of a JPEG anything may stand.
+    // Anything may follow the end of a JPEG.
     let with = |rest: &[u8]| [&jpeg(16, 16, 1)[..], rest].concat();
     let aligned = with(&magic.repeat(3));
     let images: Vec<_> = (0..4).map(|i| [&aligned[..], &vec![0; i], &magic, &magic, b"end"].concat()).collect();
@@ -377,7 +377,7 @@ fn what_is_lost_afterwards_is_packed_again() {
     }
 }
 
-/// The samples of `large`, of which one is not usable, and one has other contents of the same length.
+/// The samples of `large`; one is not usable, and one has other contents of the same length.
 fn changed(broken: u64, other: u64) -> EncodedImages {
     let images = (0..40).map(|i| {
         let mut bytes = jpeg(300 + 5 * i, 320, i.into());
@@ -607,7 +607,7 @@ fn every_flipped_bit_of_the_manifest_is_found() {
     assert_eq!(pack(&source, &out, &tar, &mut |_| {}).unwrap().resumed_images, 39);
     let report = verify(&out, &mut |_| {}).unwrap();
     assert!(report.damaged.is_empty() && !report.manifest_verified, "{report:?}");
-    // The checksum comes with what is written next.
+    // The checksum comes with the next write.
     fs::remove_file(out.join("train-000001.tar")).unwrap();
     pack(&source, &out, &tar, &mut |_| {}).unwrap();
     assert_eq!(files(&out), whole);
@@ -625,7 +625,7 @@ fn names_in_a_manifest_lead_nowhere() {
     for name in ["../secret", "..", ".", "", "a/../../secret", absolute] {
         fs::write(&other, "mine").unwrap();
         let (text, _) = text.rsplit_once(",\n").unwrap();
-        // Without a checksum, as an earlier version wrote it: nobody needs to compute one to attack.
+        // Without a checksum, as an earlier version wrote it: an attacker need not compute one.
         let evil = text.replacen("\"train-000000.tar\"", &format!("\"{name}\""), 1) + "\n}\n";
         fs::write(out.join("pack.json"), evil).unwrap();
         for error in [open(&out).err().unwrap(), verify(&out, &mut |_| {}).unwrap_err()] {
@@ -634,7 +634,7 @@ fn names_in_a_manifest_lead_nowhere() {
         pack(&large(), &out, &tar, &mut |_| {}).unwrap();
         assert_eq!(fs::read(&other).unwrap(), b"mine", "{name}");
     }
-    // A shard that claims to end anywhere is made again.
+    // A shard that claims to end anywhere is rebuilt.
     let whole = files(&out);
     for end in [0, 1 << 40, u64::MAX] {
         let (text, _) = text.rsplit_once(",\n").unwrap();
@@ -822,7 +822,8 @@ pub(crate) fn library(folder: &Path, text: &str) -> std::path::PathBuf {
     library
 }
 
-/// Root may write to a folder that nobody may write to, so a library refuses what a disk that is mounted read-only refuses.
+/// Root may write to a folder without write permission, so a library refuses what a disk that is mounted read-only
+/// refuses.
 #[test]
 #[cfg(target_os = "linux")]
 fn what_is_complete_may_be_on_a_read_only_disk() {
@@ -840,7 +841,7 @@ fn what_is_complete_may_be_on_a_read_only_disk() {
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&report["images"], &report["resumed_images"]), (&20.into(), &20.into()));
         assert_eq!(files(&out), whole);
-        // What is not complete cannot be made so.
+        // An incomplete folder cannot be completed.
         fs::remove_file(out.join("train-00000-of-00001.tfrecord")).unwrap();
         let output = under(&read_only, &args);
         let text = String::from_utf8(output.stderr).unwrap();
@@ -872,7 +873,7 @@ fn too_few_file_descriptors_or_threads_are_clear_errors() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.starts_with("300 images in 1 shards"), "{text}");
     assert!(!text.contains("were there already") && !text.contains("left out"), "{text}");
-    // What is complete is reported to whoever may not write there.
+    // A complete folder is reported to users who may not write there.
     let output = under(":", &["pack", "--verify", out.to_str().unwrap()]);
     assert!(output.status.success() && !String::from_utf8_lossy(&output.stdout).contains("checksum"), "{output:?}");
     let manifest = fs::read_to_string(out.join("pack.json")).unwrap();
@@ -972,7 +973,7 @@ int rename(const char *from, const char *to) {
     assert!(!folder.join(".state.synced").exists());
 }
 
-/// What `count` processes with a rank make of a source together; threads here, which flock keeps apart as well.
+/// The result of `count` processes with a rank that pack a source together; threads here, which flock excludes too.
 fn together(source: &impl Source, out: &Path, format: RecordFormat, count: u32) -> Vec<PackReport> {
     std::thread::scope(|scope| {
         let rank = |rank| {
@@ -1002,7 +1003,7 @@ fn shards_do_not_depend_on_the_number_of_processes() {
             assert_eq!((own, reports[0].images), (40, 40), "each image was packed once");
             assert!(!out.join(".pack").exists() && !out.join(".pack.lock").exists());
         }
-        // What is lost is made again, and nothing else is.
+        // Lost shards are rebuilt, and nothing else is.
         fs::remove_file(&want.shards[2]).unwrap();
         let again = together(&large(), &alone, format, 2);
         let own: u64 = again.iter().map(|report| report.images - report.resumed_images).sum();
@@ -1038,7 +1039,7 @@ fn bad_samples_move_no_boundary() {
     assert!(open(out("none")).is_err());
 }
 
-/// Three processes, of which one after the other is killed, until all is packed.
+/// Three processes; one after the other is killed, until all is packed.
 #[test]
 #[cfg(target_os = "linux")]
 fn shards_of_killed_processes_are_taken_up() {

@@ -1,4 +1,4 @@
-//! Packing to object stores and from them, by the command: the same bytes as in a folder, whatever happens meanwhile.
+//! The command packs to and from object stores.
 
 #![cfg(target_os = "linux")]
 
@@ -134,7 +134,7 @@ fn stores_are_sources_and_are_verified() {
     server.state().objects.remove("train/train-000001.tar");
     let text = error(verify());
     assert!(text.contains("train-000001.tar") && text.contains("it is missing"), "{text}");
-    // What was lost is made again, and what is behind it.
+    // Lost shards are rebuilt, and those after them.
     packed(pack(&server.address, &source, url, &["--format", "webdataset"]));
     assert!(server.files("train") == whole);
 }
@@ -279,7 +279,7 @@ fn killed_runs_leave_nothing_but_whole_shards_and_go_on() {
     assert_eq!(sent, 0, "what killed runs had sent is given up");
 }
 
-/// Three processes, of which one after the other is killed, until all is packed.
+/// Three processes; one after the other is killed, until all is packed.
 #[test]
 fn shards_of_killed_processes_are_taken_up() {
     let (folder, server) = (tempfile::tempdir().unwrap(), Server::start());

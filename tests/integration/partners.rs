@@ -78,8 +78,8 @@ struct Made {
     fields: Fields,
 }
 
-/// Runs a recipe by hand: plain operations by `apply_with_fields` on what is there, encoded as PNM, and those that need
-/// other samples by their definition.
+/// Runs a recipe by hand: plain operations by `apply_with_fields` on the current image, encoded as PNM, and those that
+/// need other samples by their definition.
 fn made(jpegs: &[Vec<u8>], index: u64, recipe: &[Op]) -> Made {
     let jpeg = &jpegs[index as usize];
     let size = probe(jpeg).unwrap().size;
@@ -164,8 +164,8 @@ fn mixed(jpegs: &[Vec<u8>], own: Made, op: &MixUp) -> Made {
     Made { size: own.size, rgb, fields: join(&placed, own.size) }
 }
 
-/// What torchvision's `SimpleCopyPaste` does, with boxes whose far edges lie after the last pixel. Without `refit`, boxes
-/// and objects stay.
+/// torchvision's `SimpleCopyPaste`, with boxes whose far edges lie after the last pixel. Without `refit`, boxes and
+/// objects stay.
 fn pasted(jpegs: &[Vec<u8>], own: Made, op: &CopyPaste) -> Made {
     let (other, size) = (made(jpegs, op.part.sample, &op.part.ops), own.size);
     assert_eq!(other.size, size);
@@ -448,7 +448,7 @@ fn what_no_data_set_stands_behind_is_refused() {
     assert!(many.build().unwrap_err().to_string().contains("256"));
     let error = RandomMosaic::new(8).tiles(5);
     assert!(Pipeline::builder(source(&jpegs)).transform(error).build().unwrap_err().to_string().contains("4 or 9"));
-    // A canvas alone needs nobody.
+    // A canvas alone needs no other sample.
     let canvas = [Mosaic::new(90).at([3, 5]).into()];
     assert_eq!(apply(&jpegs[0], &canvas, &ApplyOptions::default()).unwrap().shape(), [1, 90, 90, 3]);
     let memory = |builder: PipelineBuilder| builder.build().unwrap().memory();

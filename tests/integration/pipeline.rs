@@ -1,4 +1,4 @@
-//! The pipeline as a whole: what it delivers, what it refuses, and how it ends.
+//! The pipeline as a whole: batches, refusals and the end.
 
 use crate::common::{self, Asking, Delivered, Random, WithBad, delivered, jpeg, samples, small, source};
 use half::{bf16, f16};
@@ -414,7 +414,7 @@ fn what_every_sample_would_meet_is_no_samples_fault() {
     }
 }
 
-/// What is wrong about a parameter is wrong about the pipeline, whatever the policy.
+/// A wrong parameter is a fault of the pipeline, whatever the policy.
 #[test]
 fn a_wrong_parameter_is_not_skipped() {
     let outside = ResizedCrop::new(Rect { x: 0, y: 0, width: 60, height: 60 }, 8);
@@ -431,7 +431,7 @@ fn a_wrong_parameter_is_not_skipped() {
 
 // ---- foreign code ----
 
-/// What a source of the caller's own may do wrong.
+/// Faults of a source of the caller's own.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Panic {
     Read,
@@ -623,8 +623,8 @@ fn a_custom_operation_does_its_work() {
     assert_ne!(fused, digest(&build(Strategy::Fused, false), 1));
 }
 
-/// Recipes depend on what the transform sees, and they are the same when they are drawn again, from the batch without its
-/// targets and from the source.
+/// Recipes depend on what the transform sees, and they are the same when they are drawn again, from the batch without
+/// its targets and from the source.
 #[test]
 fn a_custom_transform_sees_index_label_and_target() {
     struct Told;
@@ -664,7 +664,7 @@ fn a_custom_transform_sees_index_label_and_target() {
     }
 }
 
-/// What says that it changes the size may; what does otherwise than it says is an error.
+/// A transform that says that it changes the size may do so; other behavior than stated is an error.
 #[test]
 fn a_custom_transform_may_change_the_size() {
     struct Thumbnail {
@@ -702,7 +702,7 @@ fn a_custom_transform_may_change_the_size() {
 
 // ---- threads, memory, time ----
 
-/// Counts what is read, notes who reads, and takes its time.
+/// Counts reads, notes the reading threads, and takes its time.
 struct Watched {
     good: EncodedImages,
     reads: Arc<AtomicU64>,
@@ -872,7 +872,7 @@ fn without_threads_the_consumer_makes_each_batch_when_it_asks() {
 
 // ---- what build() refuses ----
 
-/// A change to a builder, and a word of what is refused and of what is allowed.
+/// A change to a builder, and words about the refused and the allowed value.
 type Refused = (fn(PipelineBuilder) -> PipelineBuilder, &'static str, &'static str);
 
 #[test]
@@ -1016,7 +1016,7 @@ fn truncated_images_are_bad_unless_accepted() {
     let row = 3 * 60;
     assert_eq!(good[..row * 8], bad[..row * 8], "the top is there");
     assert_ne!(good[row * 49..], bad[row * 49..], "the bottom is not");
-    // Also where the recipe needs nothing of what is missing.
+    // Also where the recipe needs nothing of the missing part.
     let top = Crop::new(0, 0, Size::new(16, 4));
     let strict = Pipeline::builder(images()).transform(top);
     assert!(strict.build().unwrap().epoch(0).next().unwrap().is_err());
@@ -1227,7 +1227,7 @@ fn jitter_draws_four_factors_in_random_order() {
         assert_eq!(factors.len(), MANY as usize);
         even(factors, low, high);
     }
-    // What is left out moves no other's numbers.
+    // Left out operations do not change the numbers of others.
     let all = recipes(Size::new(9, 9), [color_jitter(0.4, 0.3, 1.5, 0.1)], 50);
     let two = recipes(Size::new(9, 9), [color_jitter(0.4, 0.0, 1.5, 0.0)], 50);
     for (mut all, two) in all.into_iter().zip(two) {
@@ -1301,7 +1301,7 @@ fn random_op(random: &mut Random, depth: u32) -> Transform {
     }
 }
 
-/// What a resize of columns left behind met one of rows alone, and a crop.
+/// Leftovers of a resize of columns once met a resize of rows alone with a crop.
 #[test]
 fn a_resize_of_rows_after_one_of_columns() {
     let images = EncodedImages::new([(jpeg(40, 30, 1), 0), (jpeg(20, 60, 2), 1)]);

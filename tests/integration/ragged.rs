@@ -1,4 +1,4 @@
-//! Batches of images that each keep the size that their operations give them.
+//! Batches of images of different sizes.
 
 use crate::common::ragged::{builder, delivered, images, padded_images};
 use crate::common::{WithBad, jpeg, source};

@@ -1,4 +1,4 @@
-//! Several processes share an epoch: every sample in one of them, and as many batches in each where that is asked for.
+//! Several processes share an epoch: each sample comes in one of them.
 
 use crate::common::{self, samples, small, source};
 use std::collections::BTreeMap;

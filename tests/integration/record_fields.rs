@@ -1,4 +1,4 @@
-//! Fields in shards: packed and read again, as other programs write them, and damaged.
+//! Fields in shards: packed, written by other programs, and damaged.
 
 use crate::common::{data_set, delivered_fields, jpeg, report};
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ fn all_fields_are_packed_and_read_again_bit_for_bit() {
         let packed = pack(&source(9), &out, &packing(format, &NAMES), &mut |_| {}).unwrap();
         assert_eq!((packed.images, packed.bad_count), (9, 0), "{:?}", packed.bad);
         assert_eq!(delivered_fields(unchanged(data_set(&out), &NAMES)).unwrap(), want, "{format:?}");
-        // Any of them alone, and beside a target.
+        // Any of them alone, and together with a target.
         for name in NAMES {
             let alone = delivered_fields(unchanged(data_set(&out), &[name])).unwrap();
             assert!(alone.iter().zip(&want).all(|(a, b)| a.get(name) == b.get(name)), "{format:?} {name}");
@@ -393,7 +393,7 @@ fn the_stated_size_says_which_image_fields_are_of() {
     assert_eq!(*mask.planes()[0], MaskValues::U8((0..200).collect()));
     let inside = |at: u8| u8::from((1..4).contains(&(at % 10)) && (2..8).contains(&(at / 10)));
     assert_eq!(*masks.planes()[0], MaskValues::U8((0..200).map(inside).collect()));
-    // What is (x, y) in the stored image is at (10 - y, x) in the upright one. A mask has a size of its own.
+    // The stored image's (x, y) is at (10 - y, x) in the upright one. A mask has a size of its own.
     for stated in [json!({"width": 20, "height": 10}), json!({}), json!({"width": null, "height": [10]})] {
         for size in [SIZE, upright] {
             let stored = found(stated.clone(), size).unwrap();
@@ -456,7 +456,7 @@ fn the_command_packs_fields_and_the_digest_stays() {
     fs::write(&annotations, all.to_string()).unwrap();
     let command = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_warpfeed")).args(args).output().unwrap();
     let [images, annotations] = [&images, &annotations].map(|path| path.to_str().unwrap());
-    // Depth beside the images, and images of another resolution with a filter of their own.
+    // Depth images, and images of another resolution with a filter of their own.
     for i in 0..3_u8 {
         let (size, name) = (Size::new(30 + u32::from(i), 20), format!("{i}.png"));
         let depth = AuxImage::gray(size, vec![900 + u16::from(i); size.area_px() as usize]).unwrap();
@@ -485,7 +485,7 @@ fn the_command_packs_fields_and_the_digest_stays() {
         assert_eq!(source.classes(), ["cat", "dog"]);
         assert!(command(&["pack", "--verify", out]).status.success());
     }
-    // They are no fields of shards to come.
+    // They are not fields of shards to come.
     let refused = command(&["run", folder.path().join("tfrecord").to_str().unwrap(), "--aux", &depth]);
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && message.contains("files in a folder"), "{message}");

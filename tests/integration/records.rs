@@ -188,7 +188,7 @@ fn tar_parts_become_samples() {
     let source = one(RecordFormat::WebDataset, &path).unwrap();
     let want = [sample(b"first", 3), sample(b"second", 4), sample(b"third", 5), sample(b"fourth", 6)];
     assert_eq!(contents(&source)[..4], want);
-    // A label without an image is no sample, and does not vanish.
+    // A label without an image is not a sample, and does not vanish.
     assert!(contents(&source)[4].as_ref().unwrap_err().contains("no image has a label and no image"));
     // The second image, the link, and what has no ending.
     assert_eq!((source.len(), source.skipped_files()), (5, 3));
@@ -375,7 +375,7 @@ fn ends_whole(format: RecordFormat, len: usize) -> bool {
     format != RecordFormat::WebDataset && shards.into_iter().any(|(other, bytes)| other == format && bytes.len() == len)
 }
 
-/// What a stream of one shard gives, and its error where it gives nothing.
+/// The samples of a stream of one shard, or its error if it gives none.
 fn streamed(format: RecordFormat, path: &Path) -> Result<Vec<Read>> {
     let options = StreamOptions { window: 1, records: no_index() };
     let stream = RecordStream::open(format, [path.to_owned()], options).unwrap();
@@ -391,8 +391,8 @@ fn streamed(format: RecordFormat, path: &Path) -> Result<Vec<Read>> {
     }
 }
 
-/// That random access and a stream give the same samples and the same bad ones, and what they are; `None` if there are
-/// none at all, of which both have the same to say.
+/// Checks that random access and a stream give the same samples and the same bad ones, and returns them; `None` if
+/// there are none at all, which both must report.
 fn read_both_ways(format: RecordFormat, path: &Path, what: &str) -> Option<Vec<Read>> {
     let stream = streamed(format, path);
     match one(format, path) {
@@ -676,7 +676,7 @@ fn an_index_is_kept_beside_the_shard_and_made_anew_when_it_changes() {
     let index = folder.path().join(".a.tar.warpfeed-index");
     assert_eq!(contents(&data_set(&path)), [sample(b"1", 1)]);
     let kept = fs::read(&index).unwrap();
-    // An index that says otherwise is believed as long as the shard is the same, so it is what is read.
+    // An index that says otherwise is believed as long as the shard is the same, so its data are read.
     let modified = fs::metadata(&index).unwrap().modified().unwrap();
     assert_eq!(contents(&data_set(&path)), [sample(b"1", 1)]);
     assert_eq!(fs::metadata(&index).unwrap().modified().unwrap(), modified, "not written again");

@@ -1,10 +1,7 @@
-//! Results of Pillow, torchvision, OpenCV and DALI, to be equalled.
-//!
-//! On the CPU, or on the device that `WARPFEED_TEST_DEVICE` names, as in
-//! `cuda-sim/run env WARPFEED_TEST_DEVICE=cuda cargo test --test integration reference::`.
-//!
-//! `tests/reference` holds cases on images of the project's own. `scripts/test` also runs
-//! those in the folder that `WARPFEED_SHARED` names (`reference/` and `data/photos/`).
+//! Comparison with results of Pillow, torchvision, OpenCV and DALI, on the CPU, or on the device that
+//! `WARPFEED_TEST_DEVICE` names
+//! (`cuda-sim/run env WARPFEED_TEST_DEVICE=cuda cargo test --test integration reference::`). `scripts/test` also runs
+//! the cases in the folder that `WARPFEED_SHARED` names.
 
 use crate::common::{self, npy::read_npy};
 use serde::Deserialize;
@@ -73,7 +70,7 @@ fn values(tensor: &Tensor) -> Vec<f64> {
     }
 }
 
-/// What is wrong with the result, if anything.
+/// The fault of the result, if any.
 fn difference(case: &Case, folder: &Path, got: &Tensor) -> Option<String> {
     if got.shape()[1..].iter().map(|side| *side as u64).ne(case.shape.iter().copied()) {
         return Some(format!("shape {:?}, want {:?}", got.shape(), case.shape));

@@ -1,4 +1,4 @@
-//! Remote shards: what files give, from front to back and in any order, in good and bad moods of the server.
+//! Remote shards give the samples of files, with good and faulty servers.
 
 use crate::common::{self, built_epoch as epoch, delivered, in_order, samples, source};
 use std::fs;
@@ -25,9 +25,9 @@ const NEVER: u64 = u64::MAX;
 
 struct Shared {
     files: Vec<(String, Vec<u8>)>,
-    /// One request of so many goes wrong, each time in another way.
+    /// One request in this number goes wrong, each time in another way.
     moody: u64,
-    /// How long it takes to begin an answer.
+    /// Time that it takes to begin an answer.
     delay: Duration,
     requests: AtomicU64,
     /// Requests that are under way, and how many there were at most.
@@ -215,7 +215,7 @@ fn member(name: &str, content: &[u8]) -> Vec<u8> {
     block
 }
 
-/// Two shards of 21 MB, three ranges each, most of it what nobody reads.
+/// Two shards of 21 MB, three ranges each, most of it never read.
 fn shards() -> Vec<(String, Vec<u8>)> {
     let images = source(24);
     let filler = vec![0xa5; 5 << 20];
@@ -361,7 +361,7 @@ fn random_access_gives_the_same_over_a_network() {
             remote.name(3).starts_with("http://")
                 && remote.name(3).ends_with(local.name(3).rsplit('/').next().unwrap())
         );
-        // The headers and what is read with them, not the images.
+        // The headers and the bytes read with them, not the images.
         let headers = server.shared.sent.load(SeqCst);
         let all: usize = server.shared.files.iter().map(|(_, bytes)| bytes.len()).sum();
         assert!(headers < all as u64 / 2, "{format:?}: {headers} of {all} bytes");
@@ -400,7 +400,7 @@ fn samples_are_fetched_ahead_side_by_side() {
     let most = server.shared.most_open.load(SeqCst);
     assert!(most >= 8, "{most} requests at once");
     assert_eq!(server.shared.requests.load(SeqCst) - requests, 200, "none is fetched twice");
-    // What is kept decoded is not fetched at all.
+    // Images that are kept decoded are not fetched at all.
     let kept = in_order(all(&server, any_order())).cache(ImageCache::memory(100 << 20)).build().unwrap();
     let first = delivered(&kept, 0);
     let requests = server.shared.requests.load(SeqCst);
@@ -450,7 +450,7 @@ fn a_resumed_stream_fetches_no_more_than_it_has_to() {
             let rest: Vec<_> = pipeline.resume(&state).unwrap().flat_map(|batch| samples(&batch.unwrap())).collect();
             assert_eq!([first, rest].concat(), whole, "at {position}");
             let sent = server.shared.sent.load(SeqCst) - before;
-            // What is to come; the window with what may lie between; the archives' ends.
+            // The remaining samples; the window with the gaps; the archives' ends.
             let again = if window > 1 { window as u64 * (image + (256 << 10)) } else { 0 };
             let bound = (200 - position as u64) * image + again + 13 * 20_480;
             assert!(sent <= bound, "{sent} of {bound} bytes, window {window}, at {position}");

@@ -1,4 +1,4 @@
-//! A logged run's batches come again byte for byte, and a log that was changed is noticed.
+//! A logged run's batches are reproduced byte for byte, and a changed log is noticed.
 
 use crate::common::{self, WithBad, jpeg, small, source};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ fn options(digests: bool, chain: bool) -> LogOptions {
     options
 }
 
-/// What is compared of a batch.
+/// The compared parts of a batch.
 #[derive(Debug, PartialEq)]
 struct Seen {
     receipts: String,
@@ -584,7 +584,7 @@ fn stages_are_the_recipe_step_by_step() {
     assert!(pipeline.stages(2, 9, 0, &mut |_| Ok(())).unwrap_err().is_parameter());
 }
 
-/// What a command prints, which must have this exit code.
+/// The output of a command, which must have this exit code.
 fn command(arguments: &[&str], code: i32) -> String {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_warpfeed")).args(arguments).output().unwrap();
     let (out, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -726,7 +726,7 @@ fn the_command_goes_on_with_a_log_by_its_state_and_refuses_what_makes_no_sense()
     assert!(step("1", 1).contains("warpfeed::Replay"));
 }
 
-/// A log is somebody else's. It decides about what is made, and where images are read; no file or server else is used.
+/// A log is somebody else's. It decides about the batches, and where images are read; no file or server else is used.
 #[test]
 fn a_log_decides_about_no_file_but_the_source() {
     use std::process::Command;

@@ -1,4 +1,4 @@
-//! An epoch goes on where it stood: in another pipeline, with other threads, to the very next sample.
+//! An epoch continues with the next sample, in another pipeline and with other threads.
 
 use crate::common::{self, Delivered, WithBad, all, samples, small, source};
 use warpfeed::ops::Resize;
@@ -73,7 +73,7 @@ fn another_batch_size_goes_on_at_the_same_sample() {
     let whole = all(builder(5).epoch(4));
     let got = in_pieces(|piece| small(source(23)).batch_size([3, 1, 7, 2][piece % 4]), samples);
     assert_eq!(got, whole);
-    // A last batch is dropped by what is left.
+    // A last batch is dropped by the number of remaining samples.
     let mut epoch = builder(5).epoch(4);
     epoch.next().unwrap().unwrap();
     let rest = small(source(23)).batch_size(4).last_batch(LastBatch::Drop).build().unwrap();

@@ -1,4 +1,4 @@
-//! A server that plays S3 for one bucket, `bucket`, in memory: objects with conditions, uploads in parts, listings.
+//! A server that plays S3 for one bucket, `bucket`, in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,16 +19,16 @@ pub struct State {
     /// Requests that change something and are under way, and how many there were at most.
     open: usize,
     pub most_open: usize,
-    /// How long an upload's part takes.
+    /// Time that an upload's part takes.
     pub delay: Duration,
-    /// One request of so many is answered with 500, if any.
+    /// One request in this number is answered with 500, if any.
     pub moody: Option<usize>,
-    /// Whether another process completes each upload in parts just before its own does, and drops its parts, as it may be at
-    /// Azure's store.
+    /// Whether another process completes each upload in parts just before its own does, and drops its parts, as it may
+    /// be at Azure's store.
     pub forestalled: bool,
-    /// What is not answered but refused: requests whose first line contains this.
+    /// Requests that are refused: those whose first line contains this.
     pub forbidden: Option<&'static str>,
-    /// What is not answered as long as this is set: requests whose first line contains it.
+    /// Requests that are not answered as long as this is set: those whose first line contains it.
     pub held: Option<&'static str>,
     /// First lines of requests.
     pub requests: Vec<String>,

@@ -1,4 +1,4 @@
-//! Samples that come more than once an epoch, or not at all: in pipelines.
+//! Pipelines with samples that come several times or not at all.
 
 use crate::common::{self, Delivered, WithBad, delivered, on_cpu, small, source};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! scripts/setup on machines with and without a card, whose tools are stand-ins that write down what they are asked.
+//! scripts/setup on machines with and without a card.
 #![cfg(unix)]
 
 use std::fs::{self, read_to_string};
@@ -73,7 +73,7 @@ END"#,
     }
 }
 
-/// What setup finds in places that a stand-in cannot stand in for.
+/// Whether setup finds a toolkit in places without stand-ins.
 fn toolkit_is_installed() -> bool {
     Path::new("/usr/local/cuda").exists() || Path::new("/usr/bin/nvcc").exists()
 }

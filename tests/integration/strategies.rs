@@ -1,4 +1,4 @@
-//! The fused strategy gives the bytes of the sequential one, whatever the recipe.
+//! The fused strategy gives the bytes of the sequential one.
 
 use crate::common::recipes::{inside, recipe};
 use crate::common::{self, Random, jpeg};

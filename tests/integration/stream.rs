@@ -1,4 +1,4 @@
-//! Shards read from front to back, from files and pipes: what random access gives, nothing lost, nothing twice.
+//! Shards read from front to back give each sample of random access once.
 
 use crate::common::{self, Delivered, built_epoch as epoch, delivered, in_order, samples};
 use std::fs;
@@ -167,7 +167,7 @@ fn streams_are_split_by_shard() {
     let counts = |part: &Input| part.clone().into_stream().unwrap().shards();
     assert_eq!((counts(&train), counts(&held_out)), (u64::from(count) - 1, 1));
     assert_eq!(bytes(&[names(train.clone()), names(held_out.clone())].concat()), whole);
-    // A state of one part is no state of the other.
+    // A state of one part is not a state of the other.
     let state = in_order(train).build().unwrap().epoch(0).next().unwrap().unwrap().state();
     assert!(in_order(held_out).build().unwrap().resume(&state).unwrap_err().to_string().contains("fingerprint"));
     let folds: Vec<Delivered> =
@@ -307,7 +307,7 @@ fn other_bytes(random: &mut common::Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The inputs of which states are damaged below: in order, shuffled, and a mix.
+/// The inputs whose states are damaged below: in order, shuffled, and a mix.
 fn damaged_inputs(format: RecordFormat, paths: &[PathBuf]) -> [(bool, Input); 3] {
     let stream = |paths: &[PathBuf], window| {
         let options = StreamOptions { window, ..StreamOptions::default() };
@@ -389,7 +389,8 @@ fn a_shard_that_is_not_there_is_a_damaged_cursor() {
     let mut samples = stream.begin(&start).unwrap();
     samples.next().unwrap();
     let mut numbers = numbers(&samples.cursor().unwrap());
-    // How many came in, how many stand in the window, and of the first of these the number, the shard, start and length.
+    // How many came in, how many stand in the window, and of the first of these the number, the shard, start and
+    // length.
     assert_eq!((numbers[0], numbers[1], numbers[3]), (5, 4, 0));
     for shard in [4, 1_000_000, u64::from(u32::MAX)] {
         numbers[3] = shard;
@@ -572,7 +573,7 @@ fn a_writer_that_stalls_does_not_hold_up_the_end() {
         };
         // Before it has come.
         dropped(pipeline.epoch(0));
-        // When it has written some and does not go away: what is whole comes, whoever waits for more.
+        // When it has written some and does not go away: complete samples come, whoever waits for more.
         let mut epoch = pipeline.epoch(0);
         let mut writer = fs::File::options().write(true).open(&pipe).unwrap();
         let bytes = fs::read(&shards(&out)[0]).unwrap();

@@ -1,4 +1,4 @@
-//! Automatic augmentations: what they draw, and how often.
+//! Automatic augmentations: their draws, and frequencies.
 
 use crate::common::jpeg;
 use sha2::{Digest, Sha256};
@@ -15,7 +15,7 @@ use warpfeed::{ApplyOptions, DType, Layout, Orientation, Pipeline, Strategy, app
 
 const SIZE: Size = Size::new(331, 200);
 
-/// The recipes of one image in so many epochs.
+/// The recipes of one image in this number of epochs.
 fn drawn(transform: impl Into<Transform>, epochs: u64) -> Vec<Vec<Op>> {
     let images = EncodedImages::new([(jpeg(SIZE.width, SIZE.height, 1), 0)]);
     // A crop of the image's size says what size batches have.
@@ -179,8 +179,8 @@ fn timm_kind(op: &Op) -> &'static str {
     }
 }
 
-/// Whether two samples of so many draws each are of one distribution, which they are not in one case of a million. What is
-/// rare counts together.
+/// Whether two samples of this many draws each are of one distribution, which they are not in one case of a million.
+/// Rare values count together.
 #[track_caller]
 fn same_distribution(got: &BTreeMap<String, f64>, want: &BTreeMap<String, f64>) {
     let keys: std::collections::BTreeSet<_> = got.keys().chain(want.keys()).collect();
@@ -307,8 +307,8 @@ fn what_cannot_be_drawn_is_refused() {
     }
 }
 
-/// Draws recipes for photographs and writes them down with what comes of them, for `tests/reference/suites.py`, which
-/// runs them with torchvision.
+/// Draws recipes for photographs and writes them down with the results, for `tests/reference/suites.py`, which runs
+/// them with torchvision.
 #[test]
 #[ignore = "needs WARPFEED_SHARED, a folder with data/photos/; tests/reference/suites.py runs it"]
 fn recipes_for_torchvision() {

@@ -1,4 +1,4 @@
-//! Targets from every source, in every order, and what becomes of bad ones.
+//! Targets from every source, in every order, and bad ones.
 
 use crate::common::{Asking, jpeg, small, source};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use warpfeed::{
 
 const IMAGES: u64 = 23;
 
-/// What image `index` is trained towards.
+/// The target of image `index`.
 fn floats(index: u64) -> Vec<f32> {
     // RecordIO's begin with the label.
     vec![(index % 10) as f32, index as f32 / 3.0, -1.5e-3]
@@ -72,7 +72,7 @@ fn as_bytes(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// What a spec makes of an image's target.
+/// The result of a spec for an image's target.
 fn want(spec: &str, index: u64) -> Vec<u8> {
     match spec {
         "float=3:label" => as_bytes(&floats(index)),

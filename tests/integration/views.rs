@@ -1,4 +1,4 @@
-//! Several views of each image are what pipelines of one view would deliver, whatever the batches, and however they run.
+//! Several views of each image are the images of pipelines with one view.
 
 use crate::common::views::{builder, delivered, samples, views};
 use crate::common::{self, WithBad, source};

@@ -202,8 +202,8 @@ impl Case {
         self.spread(|round| round.steady().map_or(0.0, |steady| steady.accelerator_use)).median
     }
 
-    /// Images per second that one core makes, in each round, and images per second that the step takes. `None` for a step
-    /// that takes no time.
+    /// Images per second that one core makes, in each round, and images per second that the step takes. `None` for a
+    /// step that takes no time.
     fn of_core_and_step(&self) -> Option<(Vec<f64>, f64)> {
         let runs = || self.rounds.iter().map(|round| &round.run);
         let images = runs().map(RunTimes::images).sum::<u64>() as f64;

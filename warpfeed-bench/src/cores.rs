@@ -89,8 +89,8 @@ impl Machine {
         ))
     }
 
-    /// Sentence about recommended threads that are more than the cores for images, as they can be if the numbers to measure
-    /// were given.
+    /// Sentence about recommended threads that are more than the cores for images, as they can be if the numbers to
+    /// measure were given.
     pub(super) fn shared(self, threads: usize) -> Option<String> {
         let shared = threads.checked_sub(self.for_images()).filter(|&shared| shared > 0 && self.gpus > 0)?;
         Some(format!(

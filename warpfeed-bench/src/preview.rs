@@ -38,14 +38,13 @@ pub struct PreviewedSample {
 }
 
 /// Makes a contact sheet of the first `columns` x `rows` images of an epoch. The builder's operations must work on
-/// 8-bit images, like those of [`Preset::pixel_transforms`](warpfeed::Preset::pixel_transforms). With several views, each
-/// row has all images of one sample, however many columns are asked for. Images may differ in size. Images that cannot be
-/// used are skipped. The
-/// fields that the builder asks for are drawn over the images ([`draw`]).
+/// 8-bit images, like those of [`Preset::pixel_transforms`](warpfeed::Preset::pixel_transforms). With several views,
+/// each row has all images of one sample, however many columns are asked for. Images may differ in size. Images that
+/// cannot be used are skipped. The fields that the builder asks for are drawn over the images ([`draw`]).
 ///
 /// # Errors
-/// [`Error::Parameter`] for a sheet without images; the errors of [`PipelineBuilder::build`]; [`Error::Decode`] with the first
-/// image's name if none can be used.
+/// [`Error::Parameter`] for a sheet without images; the errors of [`PipelineBuilder::build`]; [`Error::Decode`] with
+/// the first image's name if none can be used.
 ///
 /// ```
 /// use warpfeed_bench::preview::preview;

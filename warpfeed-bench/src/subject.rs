@@ -101,8 +101,8 @@ impl Subject {
         }
     }
 
-    /// A builder for a shuffled pipeline over the images. Images that cannot be used are skipped and counted. Entry points
-    /// are kept in memory only, so that no measurement depends on an earlier one.
+    /// A builder for a shuffled pipeline over the images. Images that cannot be used are skipped and counted. Entry
+    /// points are kept in memory only, so that no measurement depends on an earlier one.
     pub(super) fn builder(&self) -> PipelineBuilder {
         let builder = Pipeline::builder(self.input.clone()).shuffle(self.seed).on_error(OnError::Skip);
         let builder = builder.entry_points(EntryPoints::memory());
@@ -112,8 +112,8 @@ impl Subject {
             .fold(builder.device(self.device).stream_priority(self.stream_priority), PipelineBuilder::threads)
     }
 
-    /// Limits an epoch to a part of the images, unless there is a limit already: `rounds` of `epochs` take as long as six
-    /// whole epochs. An epoch has at least four batches of `batch_size`. A stream of unknown length counts as 1,000
+    /// Limits an epoch to a part of the images, unless there is a limit already: `rounds` of `epochs` take as long as
+    /// six whole epochs. An epoch has at least four batches of `batch_size`. A stream of unknown length counts as 1,000
     /// images.
     ///
     /// ```

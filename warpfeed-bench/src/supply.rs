@@ -1,5 +1,5 @@
-//! Supply and demand: the images per second that loaders make with so many cores, beside those that training steps take.
-//! Where a curve passes a step's line, the accelerator no longer waits.
+//! Supply and demand: the images per second that loaders make with so many cores, beside those that training steps
+//! take. Where a curve passes a step's line, the accelerator no longer waits.
 
 use super::environment::Environment;
 use super::peers::Machine;
@@ -59,8 +59,8 @@ struct Demand {
     images_per_s: f64,
 }
 
-/// Measures warpfeed with each number of cores and each model's training step, and sets them beside each other. `progress`
-/// is called for each measurement. On Linux the threads may run on so many processors only.
+/// Measures warpfeed with each number of cores and each model's training step, and sets them beside each other.
+/// `progress` is called for each measurement. On Linux the threads may run on so many processors only.
 ///
 /// # Errors
 /// [`Error::Parameter`] for a subject without usable images or no number of cores; errors of pipelines and steps.
@@ -99,8 +99,8 @@ pub fn supply(
 }
 
 /// The report on warpfeed and other loaders, of the rounds that `benches/peers/run --supply` wrote, for models whose
-/// training steps are measured on `subject`. Numbers of cores and rounds are the file's; of `settings` it takes those of
-/// the steps, and the prices.
+/// training steps are measured on `subject`. Numbers of cores and rounds are the file's; of `settings` it takes those
+/// of the steps, and the prices.
 ///
 /// # Errors
 /// [`Error::Parameter`] if `rounds` is no such file; errors of the steps.

@@ -43,8 +43,8 @@ pub const SMALLEST: f64 = 0.02;
 /// A case counts as good as the fastest only if it is surely not slower than this share of it.
 const MARGIN: f64 = 0.10;
 
-/// Fewest rounds that are measured by default. With 16 rounds in which figures vary by 2 %, a difference of 5 % is found
-/// in nine of ten reports.
+/// Fewest rounds that are measured by default. With 16 rounds in which figures vary by 2 %, a difference of 5 % is
+/// found in nine of ten reports.
 const DEFAULT_ROUNDS: usize = 16;
 
 /// Most rounds of a case that are compared one by one. Of more rounds, neighbors are averaged.

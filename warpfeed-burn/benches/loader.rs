@@ -1,8 +1,5 @@
-//! warpfeed's loader beside burn's own over the same folder, in images/s: `cargo bench [-- DIR]`.
-//!
-//! Both shuffle, take a random resized crop of 224 pixels, flip and normalize, on as many threads, and put batches of 32
-//! on flex. burn has no such transforms, so its dataset reads, decodes, crops and resizes with the crate image. Rounds
-//! take turns; the figures are medians.
+//! warpfeed's loader compared with burn's own over the same folder, in images/s: `cargo bench [-- DIR]`. Both take a
+//! random resized crop of 224 pixels, flip and normalize. Rounds take turns; the figures are medians.
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
@@ -74,7 +71,7 @@ impl Batcher<(Vec<f32>, u32), ImageBatch> for Stack {
     }
 }
 
-/// Images per second of one pass, whose batches are looked at and dropped.
+/// Images per second of one pass, whose batches are read and dropped.
 fn speed(loader: &dyn DataLoader<ImageBatch>) -> f64 {
     let started = Instant::now();
     let mut images = 0;

@@ -1,9 +1,8 @@
-//! Shows on a GPU that burn gets the batches that the pipeline has made, and trains a small network on them:
+//! Shows on a GPU that burn gets the pipeline's batches, and trains a small network on them:
 //! `cuda [--cpu] [--batches N] [--steps N] [DIR]`, with the feature `cuda`.
 //!
-//! Batches are made on the GPU and on the CPU. burn has work queued when it gets one, reads it after that work, and gives
-//! its memory up before the work is done. What it has read must be, bit for bit, what a pipeline on the CPU makes. DIR is a
-//! folder of class folders; without it the program makes images of four classes. `--cpu` runs the same on burn's flex.
+//! burn reads each batch after queued work, and drops it before the work is done. The values must equal the CPU's
+//! batch. DIR is a folder of class folders. `--cpu` uses burn's flex.
 
 use burn::data::dataloader::DataLoader;
 use burn::module::Module;
@@ -31,12 +30,12 @@ const SIDE_PX: u32 = 128;
 const HELD: usize = 20;
 /// Side of the matrices whose products burn has queued.
 const WORK: usize = 2048;
-/// How long burn is busy before it reads a batch.
+/// Time that burn is busy before it reads a batch.
 const WORK_MS: f64 = 4.0;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Where batches are made.
+/// Device that makes batches.
 #[derive(Clone, Copy)]
 enum Maker {
     Gpu(JpegDecoder),
@@ -144,10 +143,10 @@ impl Work {
     }
 }
 
-/// What burn has read of a batch, in whatever kind of tensor.
+/// The data that burn has read of a batch, in whatever kind of tensor.
 type Held = Box<dyn FnOnce() -> TensorData>;
 
-/// Hands the batches over and compares what burn has then. Returns the number of those that differ.
+/// Hands the batches over and compares burn's tensors. Returns the number of those that differ.
 fn compare(settings: &Settings, maker: Maker, dtype: DType, expected: &[u64]) -> Outcome<usize> {
     let pipeline = maker.set(recipe(settings, dtype, settings.batches)?).build()?;
     let device = &settings.device;
@@ -197,7 +196,7 @@ fn compare(settings: &Settings, maker: Maker, dtype: DType, expected: &[u64]) ->
     Ok(wrong.len() + expected.len().abs_diff(number))
 }
 
-/// Three convolutions, each of which halves the sides, and a linear layer over the means of the remaining pixels.
+/// Three convolutions, each halving the sides, and a linear layer over the means of the remaining pixels.
 #[derive(Module, Debug)]
 struct Cnn {
     convolutions: Vec<Conv2d>,
@@ -296,7 +295,7 @@ fn run() -> Outcome {
     };
     let folder = ImageFolder::open(folder)?;
     if !on_cpu {
-        // Without a driver this says what is missing, and burn would panic.
+        // Without a driver this names the missing part, and burn would panic.
         let builder = Pipeline::builder(folder.clone()).transform(CenterCrop::new(SIDE_PX));
         println!("{}", builder.device(warpfeed::Device::Cuda(0)).build()?.device_name());
     }

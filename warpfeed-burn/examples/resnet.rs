@@ -1,7 +1,5 @@
-//! Trains a small ResNet with burn's learner on the CPU, straight from warpfeed: `resnet [DIR]`.
-//!
-//! DIR is a folder of class folders; without it the program makes images of four classes, and fails if the network has
-//! not learned to tell them apart. A fifth of each class is held out for validation.
+//! Trains a small ResNet with burn's learner on the CPU: `resnet [DIR]`, and validates on a fifth of each class.
+//! Without DIR, a folder of class folders, the program makes images that the network must learn.
 
 use burn::data::dataloader::DataLoader;
 use burn::data::dataset::DatasetError;

@@ -1,9 +1,5 @@
-//! Copies from a CUDA device to burn's tensors on the same device.
-//!
-//! burn cannot take over another library's device memory, and only its own kernels can be queued on its streams. So
-//! warpfeed fills memory of burn's, and the host waits before and after. Before: kernels that were queued earlier may
-//! still use the memory that burn hands out. After: burn's later kernels cannot be made to wait for another library's
-//! stream.
+//! Copies from a CUDA device to burn's tensors on the same device. burn cannot take over another library's memory, and
+//! only its own kernels can be queued on its streams. So the host waits before the copy and after it.
 #![allow(unsafe_code)]
 
 use burn::backend::fusion::{NoOp, custom::StreamId, get_client};
@@ -29,7 +25,7 @@ pub(crate) fn copy(tensor: &warpfeed::Tensor, device: &Device, dtype: DType) -> 
     burn_std::future::block_on(client.sync()).map_err(refused)?;
     let memory = client.get_resource::<<CudaRuntime as Runtime>::Server>(handle.clone()).map_err(refused)?;
     // SAFETY: as many bytes were asked for, in the device's primary context, and stay in place while `memory` lives.
-    // What used them before was waited for, and nobody else knows of them yet.
+    // Earlier uses were waited for, and no other code knows of them yet.
     unsafe {
         cuda.copy_to(memory.resource().ptr)?;
     }

@@ -25,14 +25,16 @@ pub struct ImageBatch {
     pub labels: Option<Tensor<1, Int>>,
     /// The index of each sample in the source.
     pub indices: Vec<u64>,
-    /// The targets, `[N, K]`, if the pipeline delivers them ([`PipelineBuilder::targets`](warpfeed::PipelineBuilder::targets)).
+    /// The targets, `[N, K]`, if the pipeline delivers them
+    /// ([`PipelineBuilder::targets`](warpfeed::PipelineBuilder::targets)).
     pub targets: Option<Tensor<2>>,
     /// Partners and shares of mixed images, padding included, for losses that take no soft targets
-    /// ([`Mix::hard_labels`](warpfeed::Mix::hard_labels)); `None` without [`PipelineBuilder::mix`](warpfeed::PipelineBuilder::mix).
+    /// ([`Mix::hard_labels`](warpfeed::Mix::hard_labels)); `None` without
+    /// [`PipelineBuilder::mix`](warpfeed::PipelineBuilder::mix).
     pub mixed: Option<Mixed>,
-    /// The fields of each view's images, as the pipeline delivers them ([`PipelineBuilder::fields`](warpfeed::PipelineBuilder::fields)):
-    /// boxes, keypoints, masks, labels of objects. None without such fields. [`FieldIntoBurn`](crate::FieldIntoBurn)
-    /// makes tensors of them.
+    /// The fields of each view's images, as the pipeline delivers them
+    /// ([`PipelineBuilder::fields`](warpfeed::PipelineBuilder::fields)): boxes, keypoints, masks, labels of objects.
+    /// None without such fields. [`FieldIntoBurn`](crate::FieldIntoBurn) makes tensors of them.
     pub fields: Vec<BatchFields>,
 }
 
@@ -70,7 +72,7 @@ impl ImageBatch {
     /// The classes, `[N]`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] with what to do if the source has no labels.
+    /// [`Error::Unsupported`] with the remedy if the source has no labels.
     pub fn labels(&self) -> Result<Tensor<1, Int>> {
         self.labels.clone().ok_or_else(|| Error::Unsupported {
             feature: "training on labels of a source without labels".to_owned(),
@@ -160,7 +162,7 @@ pub struct Loader {
     device: Device,
     /// Number of the next epoch.
     epoch: AtomicU64,
-    /// Where the next pass begins, if that is not the beginning of its epoch.
+    /// Beginning of the next pass, if that is not the beginning of its epoch.
     state: Mutex<Option<EpochState>>,
     /// The latest pass. Copies of the loader for other devices share it.
     latest: Arc<Mutex<Option<SharedPass>>>,
@@ -261,8 +263,8 @@ impl Loader {
         Ok(Self { epoch: state.epoch().into(), state: Mutex::new(Some(state.clone())), ..self })
     }
 
-    /// The state after the last batch that the latest pass has delivered; `None` before the first pass. Save it once the
-    /// training step on this batch is done.
+    /// The state after the last batch that the latest pass has delivered; `None` before the first pass. Save it once
+    /// the training step on this batch is done.
     #[must_use]
     pub fn state(&self) -> Option<EpochState> {
         self.latest().map(|pass| lock(&pass).state())
@@ -387,7 +389,7 @@ impl Iterator for Batches<'_> {
     }
 }
 
-/// Ends the epoch's threads, and keeps what is known of it.
+/// Ends the epoch's threads, and keeps its results so far.
 impl Drop for Batches<'_> {
     fn drop(&mut self) {
         if let Some(pass) = &self.pass {

@@ -1,4 +1,4 @@
-//! Conversion of warpfeed's tensors to burn's. In burn's CPU back end an `AllocationController` holds warpfeed's tensor.
+//! Conversion of warpfeed's tensors to burn's; an `AllocationController` holds the CPU's.
 #![allow(unsafe_code)]
 
 #[cfg(feature = "cuda")]
@@ -28,9 +28,9 @@ pub trait IntoBurn {
     ///
     /// burn's flex backend uses the memory without a copy, and the memory goes back to the pipeline when the last
     /// tensor that shares it is dropped. To a CUDA device, images are copied once from pinned memory
-    /// ([`PipelineBuilder::pin_batches`](warpfeed::PipelineBuilder::pin_batches)), and twice from other memory. From a CUDA device to
-    /// burn's CUDA backend on the same device they are copied once, within the device, with the feature `cuda`. Between
-    /// different devices they are copied through host memory.
+    /// ([`PipelineBuilder::pin_batches`](warpfeed::PipelineBuilder::pin_batches)), and twice from other memory. From a
+    /// CUDA device to burn's CUDA backend on the same device they are copied once, within the device, with the feature
+    /// `cuda`. Between different devices they are copied through host memory.
     ///
     /// # Synchronization
     /// The tensor may be used, and the pipeline continues, as soon as this returns. For a copy within a device, this

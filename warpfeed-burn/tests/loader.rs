@@ -1,4 +1,4 @@
-//! Batches as burn gets them are the pipeline's, in its memory.
+//! burn gets the pipeline's batches in its memory.
 
 use burn::data::dataloader::DataLoader;
 use burn::tensor::{Bool, Device, Int};
@@ -242,7 +242,7 @@ fn targets_come_with_the_images() {
     assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-6), "{sums:?}");
 }
 
-/// So many objects with all kinds of fields, in an image of 40 x 30 pixels.
+/// Objects with all kinds of fields, in an image of 40 x 30 pixels.
 fn objects(count: usize) -> warpfeed::Result<Fields> {
     let (size, pixels) = (Size::new(40, 30), 40 * 30);
     let plane = |i: usize| (0..pixels).map(|at| u8::from(at % (i + 2) == 0)).collect::<Vec<_>>();

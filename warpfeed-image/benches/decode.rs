@@ -1,5 +1,4 @@
-//! Decoding JPEGs on one thread: whole images and rectangles of half the sides. An iteration decodes all images. `peers/`
-//! does the same work with other decoders.
+//! Decoding JPEGs on one thread: whole images and rectangles of half the sides.
 
 mod common;
 

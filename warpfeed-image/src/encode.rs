@@ -211,7 +211,7 @@ fn text(message: &[c_char; 256]) -> String {
 /// ([`check_pixels`](crate::check_pixels)).
 ///
 /// # Errors
-/// [`Error::Decode`] if the image is damaged or no JPEG that libjpeg decodes; [`Error::OutOfMemory`] if there is too
+/// [`Error::Decode`] if the image is damaged or not a JPEG that libjpeg decodes; [`Error::OutOfMemory`] if there is too
 /// little memory.
 ///
 /// ```

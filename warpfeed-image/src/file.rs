@@ -1,4 +1,4 @@
-//! Opening regular files without waiting, reading them by position, and how many a process keeps open.
+//! Opening regular files without waiting, reading them by position, and limiting open ones.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -25,17 +25,17 @@ pub fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<
     }
 }
 
-/// Opens a regular file to read it, with what the system says about it. Anything else is an error at once: a pipe without
-/// a writer would be waited for.
+/// Opens a regular file to read it, with its metadata. Anything else is an error at once: a pipe without a writer would
+/// be waited for.
 ///
 /// # Errors
-/// An error of the system, or one that says what the path leads to.
+/// An error of the system, or one that names the kind of file at the path.
 pub fn open(path: &Path) -> io::Result<(File, Metadata)> {
     open_by(path, File::options().read(true))
 }
 
-/// Opens a regular file by these options, which may create it. Every file is opened by this, but for those that the user
-/// names as pipes.
+/// Opens a regular file by these options, which may create it. Every file is opened by this, except pipes that the user
+/// names.
 ///
 /// # Errors
 /// The errors of [`open`].
@@ -52,7 +52,7 @@ pub fn open_by(path: &Path, options: &mut OpenOptions) -> io::Result<(File, Meta
     }
 }
 
-/// Why what is no regular file is not read.
+/// Reason why a file that is not regular is not read.
 fn refuse(metadata: &Metadata) -> Option<io::Error> {
     let what = match metadata {
         metadata if metadata.is_file() => return None,
@@ -80,16 +80,16 @@ fn open_at_once(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     }
 }
 
-/// How many files are kept open at most, by all of the process together: a quarter of those that it may open, and no more
-/// than 1,024.
+/// Largest number of files that are kept open, by all of the process together: a quarter of those that it may open, and
+/// at most 1,024.
 pub fn most_open() -> usize {
-    /// What processes may open as a rule, where the system does not say.
+    /// Number of files that processes may usually open, where the system does not say.
     const USUAL: usize = 1024;
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     (soft_limit(&limits).unwrap_or(USUAL) / 4).clamp(1, 1024)
 }
 
-/// The limit in force, from Linux's table: name, soft limit, hard limit, unit. `None` too for one that is no number.
+/// The limit in force, from Linux's table: name, soft limit, hard limit, unit. `None` too for one that is not a number.
 fn soft_limit(limits: &str) -> Option<usize> {
     limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?.parse().ok()
 }
@@ -103,8 +103,8 @@ pub trait Keeper: Send + Sync {
 /// All keepers of the process, with the number of files that each would keep.
 static KEEPERS: Mutex<Vec<(Weak<dyn Keeper>, usize)>> = Mutex::new(Vec::new());
 
-/// A keeper's share of the files that are kept open: all keepers together keep no more than [`most_open`]. It changes when
-/// others begin or end.
+/// A keeper's share of the files that are kept open: all keepers together keep no more than [`most_open`]. It changes
+/// when others begin or end.
 #[derive(Debug)]
 pub struct Share(());
 

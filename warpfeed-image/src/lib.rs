@@ -1,8 +1,8 @@
 //! JPEG regions with Pillow's bytes: decodes images, or rectangles of them, at the cost of the rectangle.
 //!
 //! A [`Decoder`] gives the pixels of Pillow (libjpeg-turbo's accurate integer DCT and fancy upsampling), byte for byte,
-//! on every processor. A rectangle has the pixels of the whole image. What lies outside of it is not decoded; its
-//! Huffman codes are walked through once, and with [entry points](decode::EntryPointStore) never again.
+//! on every processor. A rectangle has the pixels of the whole image. Outside of it only Huffman codes are walked
+//! through, and only once with [entry points](decode::EntryPointStore).
 //!
 //! ```
 //! use warpfeed_image::{Decoder, Image, JpegOptions, Rect, Size, encode_jpeg, probe};
@@ -19,30 +19,29 @@
 //! # Ok::<(), warpfeed_image::Error>(())
 //! ```
 //!
-//! # Where things are
+//! # Modules
 //!
 //! | for | see |
 //! | --- | --- |
 //! | a header, a decoder, its options | [`decode`] |
-//! | entry points, which make later decodes of an image cheaper | [`decode::EntryPointStore`] |
-//! | an index of rows in the image itself, which does the same from the first decode on | [`decode::indexed`] |
+//! | entry points, which make later decodes cheaper | [`decode::EntryPointStore`] |
+//! | an index of rows in the image itself, which makes all decodes cheaper | [`decode::indexed`] |
 //! | JPEG and PNG files | [`encode`] |
 //! | images in memory, sizes and rectangles | [`raster`] |
 //!
-//! The names that most programs use are in the root as well. Some names are hidden, because only warpfeed needs them and no
-//! version number covers them: the modules `file`, `memory` and `simd`, since it reads files, allocates and uses vector
-//! instructions in the same way, and in `decode` the headers lowered to tables, which its decoder on CUDA devices reads.
+//! The names that most programs use are in the root as well. Hidden names are for warpfeed alone, and no version number
+//! covers them.
 //!
 //! # Limits
 //!
 //! [`check_pixels`] compares a header with a limit before anything is allocated. A decoder allocates memory for the
-//! rectangle, and of progressive JPEGs, PNGs and WebPs for the whole image. Memory that the system refuses is an
-//! [`Error`]; damaged images are errors too, and nothing panics.
+//! rectangle, and for progressive JPEGs, PNGs and WebPs for the whole image. If the system refuses memory, or an image
+//! is damaged, there is an [`Error`]; nothing panics.
 //!
 //! # Features and environment
 //!
 //! `webp` (default) decodes WebP images. The environment variable `WARPFEED_SIMD` (`none`, `avx2`, `avx512`) limits the
-//! vector instructions that are used; the pixels are the same.
+//! vector instructions; the pixels are the same.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

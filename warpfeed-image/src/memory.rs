@@ -1,4 +1,4 @@
-//! Allocation that can fail with an error. A `Vec` that grows by itself ends the process if there is no memory.
+//! Allocation that can fail with an error.
 
 use crate::error::{Error, Result};
 use bytemuck::Zeroable;

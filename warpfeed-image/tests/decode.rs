@@ -197,7 +197,7 @@ fn truncated_at_every_byte() {
             let tolerant = decode_part(&mut decoder, cut, None, true);
             assert_eq!(tolerant.is_ok(), probe(cut).is_ok(), "{options:?} cut to {len}");
             match strict {
-                // Only what is not needed for pixels may be cut off.
+                // Only bytes that pixels do not need may be cut off.
                 Ok(image) => {
                     assert!(!options.progressive, "cut to {len} of {}", bytes.len());
                     assert_eq!(image.pixels(), whole.pixels(), "{options:?} cut to {len} of {}", bytes.len());
@@ -281,7 +281,7 @@ fn tables_do_not_pass_from_one_image_to_the_next() {
     decode_part(&mut decoder, &stripped, None, false).unwrap_err();
 }
 
-/// How the tests' own encoder, as libjpeg here has none, writes a lossless JPEG.
+/// Writer of lossless JPEGs for the tests, as libjpeg here has none.
 #[derive(Debug, Clone, Copy)]
 struct Lossless<'a> {
     size: Size,
@@ -369,7 +369,7 @@ impl Lossless<'_> {
         file
     }
 
-    /// What is written for the sample at (x, y): zero outside of the component.
+    /// The value written for the sample at (x, y): zero outside of the component.
     fn difference(&self, plane: &[u8], (width, height): (usize, usize), (x, y): (usize, usize), first: bool) -> i32 {
         if x >= width || y >= height {
             return 0;
@@ -406,7 +406,7 @@ fn put(bits: &mut Vec<bool>, difference: i32) {
     bits.extend((0..len).rev().map(|bit| value >> bit & 1 == 1));
 }
 
-/// Ones up to the next byte, and a zero behind each 0xFF.
+/// Ones up to the next byte, and a zero after each 0xFF.
 fn flush(bits: &mut Vec<bool>, file: &mut Vec<u8>) {
     for byte in bits.chunks(8) {
         let byte = (0..8).fold(0, |sum, bit| sum << 1 | u8::from(*byte.get(bit).unwrap_or(&true)));
@@ -577,7 +577,7 @@ fn reference() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/reference")
 }
 
-/// What Pillow made of the images in `tests/reference/images`; `tests/reference/make.py` wrote it down.
+/// Pillow's results for the images in `tests/reference/images`; `tests/reference/make.py` wrote them.
 #[test]
 fn reference_images_decode_as_in_pillow() {
     let cases = fs::read_to_string(reference().join("cases.jsonl")).unwrap();
@@ -632,8 +632,8 @@ fn scene(size: Size, seed: u64) -> Image {
     image
 }
 
-/// The file with `quantizers`, one a table, for all coefficients, in two bytes each if they are `wide`. Coefficients come
-/// out many times too large.
+/// The file with `quantizers`, one a table, for all coefficients, in two bytes each if they are `wide`. Coefficients
+/// come out many times too large.
 fn requantized(bytes: &[u8], quantizers: [u16; 2], wide: bool) -> Vec<u8> {
     let (mut out, mut tables, mut at) = (bytes[..2].to_vec(), 0, 2);
     while bytes[at + 1] != 0xDA {

@@ -1,4 +1,4 @@
-//! Images in a binary column of Arrow's, as data sets of Hugging Face have them: read in place.
+//! Images in a binary column of Arrow's, read in place.
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyValueError;

@@ -20,7 +20,7 @@ pub(crate) enum View {
 pub(crate) trait Form: BatchImages + Send + 'static {
     fn view(self) -> View;
 
-    /// Where the images are; `None` if there are none.
+    /// Place of the images; `None` if there are none.
     fn place(&self) -> Option<DeviceOf>;
 }
 
@@ -162,7 +162,7 @@ impl Fields {
         Self(OfProcess::new((fields, place)))
     }
 
-    /// A tensor of the fields' values, beside the images.
+    /// A tensor of the fields' values, on the images' device.
     fn tensor(
         &self,
         py: Python<'_>,

@@ -1,5 +1,4 @@
-//! The end of the interpreter. A daemon thread that would go back to Python then is ended by Python, in the middle of Rust
-//! code, which crashes. So it is parked instead.
+//! Parks daemon threads that would go back to Python after its end, which crashes in the middle of Rust code.
 
 use pyo3::prelude::*;
 use std::sync::OnceLock;

@@ -1,12 +1,11 @@
-//! Values that a forked child must leave alone: its parent's threads do not exist there, and its parent's locks may be held
-//! for ever.
+//! Values that a forked child must not touch, because the parent's threads are gone and its locks may be held.
 
 use crate::ending::detached;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// A value of the process that made it. Elsewhere it is neither used nor dropped. It is dropped without the GIL, since that
-/// may join threads that wait for Python.
+/// A value of the process that made it. Elsewhere it is neither used nor dropped. It is dropped without the GIL, since
+/// that may join threads that wait for Python.
 pub(crate) struct OfProcess<T: Send> {
     value: Option<T>,
     process: u32,

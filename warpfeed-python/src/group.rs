@@ -1,4 +1,4 @@
-//! Pipelines for several devices of one process, which share threads and an image cache.
+//! Pipelines for several devices, which share threads and an image cache.
 
 use crate::ending::detached;
 use crate::epoch::Epoch;

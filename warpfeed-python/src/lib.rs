@@ -1,5 +1,4 @@
-//! The native module `_warpfeed`, on which the Python package `warpfeed` is built. It is private: names and arguments
-//! change with the package, whose annotated Python is what programs use.
+//! The private native module `_warpfeed` of the Python package `warpfeed`.
 
 mod arrow;
 mod batch;

@@ -5,7 +5,8 @@ use pyo3::prelude::*;
 use std::ptr::NonNull;
 use warpfeed::{BatchMemory, Error, MemoryBlock, Result};
 
-/// A function of Python's that takes a number of bytes, and returns an address and the object that owns the memory there.
+/// A function of Python's that takes a number of bytes, and returns an address and the object that owns the memory
+/// there.
 pub(crate) struct Memory(pub(crate) Py<PyAny>);
 
 impl Memory {

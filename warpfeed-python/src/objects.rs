@@ -22,8 +22,8 @@ pub(crate) struct Objects {
     name: String,
 }
 
-/// Labels that samples had when they were read, or that were given. What an object says of its length is only believed: a
-/// part of the labels takes memory once one of its samples has a label.
+/// Labels that samples had when they were read, or that were given. What an object says of its length is only believed:
+/// a part of the labels takes memory once one of its samples has a label.
 struct Labels {
     len: u64,
     parts: Vec<OnceLock<Box<[AtomicI64]>>>,
@@ -178,7 +178,7 @@ impl Source for Objects {
         &self.classes
     }
 
-    /// Of the class and the length: labels are not known before samples are read.
+    /// Fingerprint of the class and the length: labels are not known before samples are read.
     fn fingerprint(&self) -> u64 {
         let digest = Sha256::digest(format!("{} {}", self.name, self.len()));
         digest.iter().take(8).fold(0, |value, &byte| value << 8 | u64::from(byte))

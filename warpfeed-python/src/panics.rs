@@ -1,4 +1,4 @@
-//! Panics, which are defects in Rust code. Those on threads of an epoch are caught and come as exceptions.
+//! Panics of Rust code. Those of an epoch's threads become exceptions.
 
 use std::collections::BTreeSet;
 use std::panic::{set_hook, take_hook};

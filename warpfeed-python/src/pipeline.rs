@@ -295,8 +295,8 @@ impl Pipeline {
     }
 }
 
-/// Builds by the settings, which are JSON. `memory` gives the memory of batches, as [`Memory`] says; `build` also gets the
-/// divisor of the sides to which images are padded.
+/// Builds by the settings, which are JSON. `memory` gives the memory of batches, as [`Memory`] says; `build` also gets
+/// the divisor of the sides to which images are padded.
 pub(crate) fn prepared<T: Send>(
     py: Python<'_>,
     source: &Bound<'_, Source>,
@@ -340,8 +340,8 @@ impl Pipeline {
         }))
     }
 
-    /// The state in which this rank goes on after the ranks of a run, from their states or, of even partitions, from one of
-    /// them. States are JSON.
+    /// The state in which this rank goes on after the ranks of a run, from their states or, of even partitions, from
+    /// one of them. States are JSON.
     #[pyo3(signature = (states, order=None))]
     fn state_after(&self, py: Python<'_>, states: Vec<String>, order: Option<Vec<u64>>) -> PyResult<String> {
         let states = states.iter().map(|state| parsed(state)).collect::<PyResult<Vec<_>>>()?;

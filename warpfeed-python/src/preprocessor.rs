@@ -24,7 +24,7 @@ impl Preprocessor {
 
 #[pymethods]
 impl Preprocessor {
-    /// `ops`: JSON of operations that draw nothing; `dtype` and `layout`: as of pipelines.
+    /// `ops`: JSON of operations that draw nothing; `dtype` and `layout`: as in pipelines.
     #[new]
     #[pyo3(signature = (ops, dtype, layout, max_batch, threads))]
     fn made(py: Python<'_>, ops: &str, dtype: &str, layout: &str, max_batch: usize, threads: usize) -> PyResult<Self> {

@@ -22,7 +22,7 @@ use warpfeed::source::{
 #[pyclass(frozen, module = "warpfeed")]
 pub(crate) struct Source {
     input: Input,
-    /// How to open it again; `None` if it was not opened by a path.
+    /// Arguments to open it again; `None` if it was not opened by a path.
     opened: Option<Opened>,
 }
 
@@ -33,7 +33,7 @@ struct Opened {
     process: u32,
 }
 
-/// What the name of a source does not tell.
+/// Options that the name of a source does not contain.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Options {
@@ -108,7 +108,7 @@ fn named(source: impl source::Source + 'static, classes: Vec<String>) -> Input {
 
 #[pymethods]
 impl Source {
-    /// What `warpfeed.open` opens; `options` are JSON.
+    /// The source of `warpfeed.open`; `options` are JSON.
     #[staticmethod]
     fn open(py: Python<'_>, path: PathBuf, options: String) -> PyResult<Self> {
         serde_json::from_str::<Options>(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -122,7 +122,7 @@ impl Source {
     }
 
     /// Pickled as what it was opened by.
-    // Not a path, of which Python would make one slash of the two in a URL.
+    // Not a path: Python would make one slash of the two in a URL.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (&OsStr, &str))> {
         let Some(Opened { path, options, .. }) = &self.opened else {
             return Err(PyTypeError::new_err("only sources that warpfeed.open made can be pickled"));

@@ -56,7 +56,8 @@ impl Held {
     /// Makes the stream that the consumer names wait for the array, as Python's `__dlpack__` names it.
     ///
     /// # Errors
-    /// `ParameterError` for a number that names no stream, and for a stream that captures a graph or is another device's.
+    /// `ParameterError` for a number that names no stream, and for a stream that captures a graph or is another
+    /// device's.
     fn wait_on(&self, stream: Option<isize>) -> PyResult<()> {
         let Some(memory) = self.cuda() else { return Ok(()) };
         let stream = match stream {
@@ -78,7 +79,8 @@ impl Held {
         waits.map(drop).map_err(raise)
     }
 
-    /// The managed tensor of an array whose consumer waits for it, by [`wait_on`](Self::wait_on) or, with -1, by itself.
+    /// The managed tensor of an array whose consumer waits for it, by [`wait_on`](Self::wait_on) or, with -1, by
+    /// itself.
     fn managed<M: ManagedTensorBase>(self, stream: Option<isize>) -> PyResult<Managed<M>> {
         let own = stream.filter(|stream| *stream == -1 && self.cuda().is_some());
         match (self, own) {
@@ -109,10 +111,10 @@ impl Held {
     }
 }
 
-/// Tells the consumer, who has asked for a copy, that nobody else has the memory.
+/// Tells the consumer, who has asked for a copy, that no other code has the memory.
 fn as_copy(managed: Managed<DLManagedTensorVersioned>) -> PyResult<Managed<DLManagedTensorVersioned>> {
     let raw = managed.into_raw();
-    // SAFETY: it is valid and nobody else's, and stays so when it says that it is a copy.
+    // SAFETY: it is valid and used by no other code, and stays so when it says that it is a copy.
     #[allow(unsafe_code)]
     let managed = unsafe {
         (*raw).flags |= DlpackFlags::IS_COPIED;
@@ -121,7 +123,8 @@ fn as_copy(managed: Managed<DLManagedTensorVersioned>) -> PyResult<Managed<DLMan
     managed.map_err(|error| PyBufferError::new_err(error.to_string()))
 }
 
-/// An array on a device, which is given away once: to `torch.from_dlpack`, `numpy.from_dlpack` or `jax.dlpack.from_dlpack`.
+/// An array on a device, which is given away once: to `torch.from_dlpack`, `numpy.from_dlpack` or
+/// `jax.dlpack.from_dlpack`.
 #[pyclass(frozen, module = "warpfeed")]
 pub(crate) struct Tensor {
     held: OfProcess<Mutex<Option<Held>>>,
@@ -179,8 +182,8 @@ impl Tensor {
         }
     }
 
-    /// The object that owns the memory, which begins with the elements. It is given away in place of the tensor. `None` if
-    /// the memory did not come from Python.
+    /// The object that owns the memory, which begins with the elements. It is given away in place of the tensor. `None`
+    /// if the memory did not come from Python.
     fn owner(&self) -> PyResult<Option<Py<PyAny>>> {
         let block = match self.take()? {
             Held::Images(tensor) => tensor.into_block().map_err(|tensor| Held::Images(*tensor)),
@@ -195,7 +198,7 @@ impl Tensor {
         }
     }
 
-    // A copy that was asked for is not made: nobody else has the memory.
+    // A copy that was asked for is not made: no other code has the memory.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__(
         &self,

@@ -1,6 +1,4 @@
-//! Hands warpfeed's batches to libtorch through tch: [`IntoTch`].
-//!
-//! The feature `train` adds `TchStep`, a training step for warpfeed's experiments that trains ResNets with libtorch.
+//! Hands warpfeed's batches to libtorch through tch: [`IntoTch`]. The feature `train` adds the training step `TchStep`.
 
 #[cfg(feature = "train")]
 mod autocast;

@@ -1,7 +1,5 @@
-//! Conversion of batches to libtorch's tensors, without a copy.
-//!
-//! `at::fromDLPack` takes the tensor, and its deleter gives the memory back. tch has no call for it, so the crate has ten
-//! lines of C++. `Tensor::from_blob` would only borrow, and nobody is told when the last view of such a tensor is gone.
+//! Conversion of batches to libtorch's tensors, without a copy, by `at::fromDLPack`, which tch does not have.
+//! `Tensor::from_blob` would not report when the last view is gone.
 #![allow(unsafe_code)]
 
 use dlpark::ffi::DLManagedTensor;
@@ -74,10 +72,10 @@ impl IntoTch for TargetTensor {
     }
 }
 
-/// Values of a batch's fields, in their shape: boxes, keypoints, labels, masks. Masks of 8 bits on a CUDA device stay where
-/// they are, and so do floats and labels that `FieldTensor::to_device_of` has copied to the images' device. All else is copied
-/// once, and what is in host memory stays there. tch has no unsigned numbers but bytes, so masks of 16 bits and numbers of
-/// images become 64-bit integers.
+/// Values of a batch's fields, in their shape: boxes, keypoints, labels, masks. Masks of 8 bits on a CUDA device stay
+/// where they are, and so do floats and labels that `FieldTensor::to_device_of` has copied to the images' device. All
+/// else is copied once, and values in host memory stay there. tch has no unsigned numbers but bytes, so masks of 16
+/// bits and numbers of images become 64-bit integers.
 ///
 /// ```
 /// use warpfeed::FieldTensor;

@@ -1,4 +1,4 @@
-//! On a GPU libtorch gets the batches that the pipeline has made, while work is queued before and after.
+//! On a GPU libtorch gets the pipeline's batches, while work is queued before and after.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +18,7 @@ const BATCH: usize = 32;
 const HELD: usize = 20;
 /// Side of the matrices whose products libtorch has queued.
 const WORK: i64 = 2048;
-/// How long libtorch is busy before it reads a batch.
+/// Time that libtorch is busy before it reads a batch.
 const WORK_MS: f64 = 2.0;
 
 /// Made images of four classes.
@@ -78,8 +78,8 @@ fn batches_are_the_cpus() {
                 for (i, batch) in pipeline.epoch(0).enumerate() {
                     busy();
                     let (images, labels) = batch.unwrap().into_tch().unwrap();
-                    // Made by the CPU: copied later than this call, and its memory is given up at once. Of those made by the
-                    // GPU every other one is copied, so that its memory is given up while the copy is queued.
+                    // Made by the CPU: copied later than this call, and its memory is given up at once. Of those made
+                    // by the GPU every other one is copied, so that its memory is given up while the copy is queued.
                     let images = match images.device() {
                         tch::Device::Cpu => images.to_device_(DEVICE, images.kind(), true, true),
                         _ if i % 2 == 0 => images.copy(),

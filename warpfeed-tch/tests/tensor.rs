@@ -1,4 +1,4 @@
-//! Batches as libtorch gets them are the pipeline's, in its memory, which comes back.
+//! libtorch gets the pipeline's batches in its memory, which comes back.
 
 use std::collections::BTreeSet;
 use warpfeed::fields::{BoxFormat, Boxes, Fields, KeyPoints, Mask};
@@ -7,7 +7,7 @@ use warpfeed::prelude::*;
 use warpfeed::{FieldTensor, Mix, TargetSpec, Targets};
 use warpfeed_tch::IntoTch;
 
-/// So many images, each of a gray of its own, of four classes.
+/// Images, each of a gray of its own, of four classes.
 fn images(count: u32) -> EncodedImages {
     let jpeg = |i: u32| {
         let mut image = Image::new(Size::new(40, 30));
@@ -27,7 +27,7 @@ fn builder(count: u32) -> PipelineBuilder {
 fn bytes(tensor: &tch::Tensor) -> &[u8] {
     assert!(tensor.is_contiguous());
     let len_bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
-    // SAFETY: contiguous, and borrowed; nobody writes to it.
+    // SAFETY: contiguous, and borrowed; it is not written to.
     unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast(), len_bytes) }
 }
 

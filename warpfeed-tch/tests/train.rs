@@ -12,7 +12,7 @@ use warpfeed_tch::{Network, Precision, TchStep};
 
 const CLASSES: u32 = 3;
 
-/// What each batch of 16 images gave, epoch after epoch; the last is padded where they do not come out even.
+/// The result of each batch of 16 images, epoch after epoch; the last is padded if they do not come out even.
 fn train(step: &mut TchStep, count: u32, epochs: u64, (dtype, layout): (DType, Layout)) -> Vec<Vec<Outcome>> {
     let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % CLASSES, CLASSES), &JpegOptions::default()).unwrap();
     let images = EncodedImages::new((0..count).map(|i| (jpeg(i), i % CLASSES)));

@@ -1,5 +1,4 @@
-//! An example for CUDA_SIM_KERNELS: a shared object with kernels for the simulated driver. When it is loaded, its
-//! references to the driver's functions are resolved.
+//! An example for CUDA_SIM_KERNELS: a shared object with kernels.
 
 #![cfg(target_os = "linux")]
 

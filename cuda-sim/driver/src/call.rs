@@ -1,4 +1,4 @@
-//! The common part of all calls of the driver API, and the scheduler, which runs queued operations during calls.
+//! The common part of all calls, and the scheduler, which runs queued operations during calls.
 
 use crate::api;
 use crate::child;
@@ -15,8 +15,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The state of each device's primary context, then those of contexts that programs have made. There is one lock for all,
-/// so two kernels never run at the same time.
+/// The state of each device's primary context, then those of contexts that programs have made. There is one lock for
+/// all, so two kernels never run at the same time.
 static STATE: LazyLock<Mutex<Vec<State>>> = LazyLock::new(|| {
     let config = Config::from_environment();
     let device = |device| {

@@ -1,5 +1,4 @@
-//! Children of the process that has initialized the driver. They are processes in which it was not initialized, so every
-//! call is refused there, and the parent is told: a call in a child is a mistake that often shows only as a hang.
+//! Children of the process that has initialized the driver: every call is refused, and the parent is told.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 

@@ -36,7 +36,7 @@ pub struct Config {
     pub leaks: Leaks,
 }
 
-/// Largest amount of pinned memory of all contexts: CUDA_SIM_PINNED_BYTES, or what a test has set.
+/// Largest amount of pinned memory of all contexts: CUDA_SIM_PINNED_BYTES, or a test's value.
 pub static PINNED_BYTES: LazyLock<AtomicUsize> = LazyLock::new(|| AtomicUsize::new(most_pinned_bytes()));
 
 /// The setting of the environment. Default: no limit.
@@ -44,7 +44,7 @@ pub fn most_pinned_bytes() -> usize {
     number("CUDA_SIM_PINNED_BYTES").unwrap_or(usize::MAX)
 }
 
-/// The version of CUDA that the driver is for, as 13000 for 13.0, or what a test has set.
+/// The version of CUDA that the driver is for, as 13000 for 13.0, or a test's value.
 pub static DRIVER_VERSION: AtomicI32 = AtomicI32::new(NEWEST_DRIVER);
 pub const NEWEST_DRIVER: c_int = 13_000;
 

@@ -1,4 +1,4 @@
-//! The kernels that may be launched: host functions with the names of the device functions that they replace.
+//! The kernels that may be launched: host functions with the names of device functions.
 
 use crate::error::{Code, Result};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -31,7 +31,7 @@ struct Kernel {
     function: Function,
     /// Sizes of the parameters in bytes, if they were given.
     sizes: Option<Vec<usize>>,
-    /// Of a kernel that belongs to one module's image, and cannot be found by its name alone.
+    /// Limits of a kernel that belongs to one module's image, and cannot be found by its name alone.
     limits: Option<Limits>,
 }
 
@@ -216,7 +216,7 @@ pub extern "C" fn cuda_sim_register_kernel_sized(
     register(name, Function::Own(launch), given_sizes(count, sizes));
 }
 
-/// Registers one of several kernels that share a function, with `data` to tell them apart. A status other than 0 fails
+/// Registers one of several kernels that share a function, with `data` to distinguish them. A status other than 0 fails
 /// the context with CUDA_ERROR_LAUNCH_FAILED.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_register_kernel_with(

@@ -1,15 +1,10 @@
 //! Device memory: each device has a reserved range of host addresses with its own allocator, and a table of the memory
-//! that may be accessed. Pinned host memory has a table too; it belongs to the device whose context made it.
+//! that may be accessed. Pinned host memory has a table too.
 //!
-//! There are two views. The *host's* view changes when a call is made: calls may use an address from the allocating
-//! call to the freeing one. The *device's* view changes when the queued operation runs: the memory does not exist
-//! before a stream-ordered allocation has run, and after a free has.
-//!
-//! Where images are run (`crate::ptx`), addresses of the device are not mapped, so that host code which takes one for its
-//! own faults. The content lies `APART` bytes further.
-//!
-//! This memory has its own lock, which is always taken after the scheduler's, because kernels call `cuda_sim_check`
-//! while the scheduler runs them.
+//! The *host's* view changes when a call is made: calls may use an address from the allocating call to the freeing one.
+//! The *device's* view changes when the queued operation runs. If images are run (`crate::ptx`), host code that uses an
+//! address of the device faults; the content lies `APART` bytes further. The lock of this memory is always taken after
+//! the scheduler's.
 
 use crate::config::{MOST_DEVICES, NOOP};
 use crate::ptx;
@@ -40,7 +35,7 @@ const NO_POOL: u64 = u64::MAX;
 const UNMAPPED: std::ops::Range<usize> = 0x2000_0000_0000..0x3000_0000_0000;
 const APART: usize = 0x1000_0000_0000;
 
-/// Where the host finds what is at an address, of a device or of its own.
+/// The host's address of the memory at an address, of a device or of its own.
 pub fn host(address: usize) -> usize {
     if UNMAPPED.contains(&address) { address + APART } else { address }
 }
@@ -205,7 +200,7 @@ impl Memory {
         take_refusal();
     }
 
-    /// Drops what the context has. Its queues must be empty.
+    /// Drops all objects of the context. Its queues must be empty.
     pub fn clear(&mut self) {
         let owner = self.owner;
         let (gone, left) = std::mem::take(&mut self.allocations).into_iter().partition(|(_, of)| of.owner == owner);
@@ -275,8 +270,9 @@ impl Memory {
         self.host.values().filter(|block| block.owner == self.owner).count()
     }
 
-    /// Finds addresses for an allocation, which the device has only after `activate`: for one from a pool in the order of
-    /// a stream, `order` has both. It may take over a span whose free is queued there, or be in what the pool keeps.
+    /// Finds addresses for an allocation, which the device has only after `activate`: for one from a pool in the order
+    /// of a stream, `order` has both. It may take over a span whose free is queued there, or lie in memory that the
+    /// pool keeps.
     pub fn reserve(&mut self, size: usize, order: Option<(u64, u64)>, random: &mut Random) -> Option<(u64, u64)> {
         let charge = charge_of(size)?;
         let need = charge.checked_add(FENCE_BYTES)?;
@@ -355,7 +351,7 @@ impl Memory {
         (used.map(|allocation| allocation.charge).sum(), kept.map(|kept| kept.charge).sum())
     }
 
-    /// Gives what a pool keeps back to the device, until it has no more than `keep_bytes` in all.
+    /// Gives a pool's free memory back to the device, until the pool has at most `keep_bytes` in all.
     pub fn trim(&mut self, pool: u64, keep_bytes: usize) {
         let (used, kept) = self.pool_bytes(pool);
         let mut too_many = (used + kept).saturating_sub(keep_bytes);
@@ -368,7 +364,7 @@ impl Memory {
         }
     }
 
-    /// A pool is destroyed: what it keeps goes back now, and what is allocated when it is freed.
+    /// A pool is destroyed: the memory that it keeps goes back now, and allocated memory when it is freed.
     pub fn drop_pool(&mut self, pool: u64) {
         self.trim(pool, 0);
         self.allocations.values_mut().filter(|of| of.pool == pool).for_each(|of| of.pool = NO_POOL);

@@ -1,4 +1,4 @@
-//! Kernels of module images. CUDA_SIM_PTX names the program that makes a shared object of an image (cuda-sim/ptx).
+//! Kernels of module images. CUDA_SIM_PTX names the program that compiles an image (cuda-sim/ptx).
 
 use crate::api::sim::{cuda_sim_illegal, cuda_sim_launch_order, cuda_sim_range};
 use crate::call::Out;
@@ -57,7 +57,7 @@ type Illegal = extern "C" fn(usize, usize, *const c_char);
 type CountWays = unsafe extern "C" fn(*mut Ways);
 type LaunchKernel = unsafe extern "C" fn(usize, *const u32, *const u32, *const c_void, u64) -> c_int;
 
-/// What `launch` needs of a kernel.
+/// The data of a kernel that `launch` needs.
 struct Launched {
     name: String,
     launch: LaunchKernel,
@@ -98,7 +98,7 @@ pub fn load(image: &[u8]) -> Result<Kernels> {
     Ok(kernels)
 }
 
-/// Has the program make a shared object of an image, in a folder beside the program; its path.
+/// Has the program make a shared object of an image, in a folder next to the program. Returns its path.
 fn make(image: &[u8]) -> std::result::Result<OsString, String> {
     let program = Path::new(PROGRAM.as_ref().ok_or("CUDA_SIM_PTX is not set")?);
     let failed = |error: std::io::Error| format!("CUDA_SIM_PTX={}: {error}", program.display());

@@ -1,5 +1,5 @@
 //! The generator of every random decision: SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
-//! Generators, 2014). It is small and the same on every machine, so that a seed can be replayed.
+//! Generators, 2014), so that a seed can be replayed.
 
 pub struct Random(u64);
 

@@ -1,4 +1,4 @@
-//! The driver's state of a context: its streams, events, modules and functions, and the fault that failed it.
+//! The driver's state of a context: streams, events, modules, functions, and the fault that failed it.
 
 use crate::api::{Captured, forget_captures};
 use crate::config::{Config, Leaks};
@@ -167,7 +167,7 @@ pub struct Event {
     pub blocking: bool,
     /// The point of the last record; `None` if it was never recorded, or recorded in a capture.
     pub point: Option<Point>,
-    /// What it stands for, if it was last recorded in a capture.
+    /// Its place in a capture, if it was last recorded in one.
     pub captured: Option<Captured>,
     pub recording: u64,
     /// Simulated time at which that recording ran.
@@ -181,7 +181,7 @@ pub struct Function {
     pub max_dynamic_shared_bytes: u32,
 }
 
-/// A context and what belongs to it. The first states are those of the devices' primary contexts, with the devices' own
+/// A context and its objects. The first states are those of the devices' primary contexts, with the devices' own
 /// settings; others are of contexts that programs have made.
 pub struct State {
     /// The device's number.
@@ -205,8 +205,8 @@ pub struct State {
     pub next_handle: u64,
     /// Handles of objects that are gone, which others may get.
     gone: Vec<u64>,
-    /// Numbers of operations that streams had when they went: a stream that gets the handle counts on, so that points of
-    /// the old one stay reached.
+    /// Numbers of operations that streams had when they went: a stream that gets the handle counts on, so that points
+    /// of the old one stay reached.
     ended: BTreeMap<u64, u64>,
     /// Number of recordings of all events.
     pub recordings: u64,

@@ -1,4 +1,4 @@
-//! Tests that the simulation catches mistakes: each mistake shows for some seed, and a right program never fails.
+//! Each mistake is caught for some seed, and a right program never fails.
 
 #![cfg(target_os = "linux")]
 
@@ -263,7 +263,7 @@ fn fresh_and_freed_memory_is_poisoned() {
     sim.reset(1);
     let context = CudaContext::new(0).unwrap();
     let stream = context.default_stream();
-    // SAFETY: bytes of any value are what is asked for.
+    // SAFETY: bytes of any value are requested.
     let data: CudaSlice<u8> = unsafe { stream.alloc(1000) }.unwrap();
     assert_eq!(stream.clone_dtoh(&data).unwrap(), [0xCB; 1000]);
     let address = device_address(&data);
@@ -399,8 +399,8 @@ fn memory_of_a_pool_freed_at_once_while_a_kernel_uses_it_is_caught() {
     assert!(caught(true) > 0);
 }
 
-/// While a stream captures in the global mode, a potentially unsafe call of any thread is refused and the capture lost, but
-/// not in a thread that has chosen the relaxed mode.
+/// While a stream captures in the global mode, a potentially unsafe call of any thread is refused and the capture lost,
+/// but not in a thread that has chosen the relaxed mode.
 #[test]
 fn a_capture_is_lost_by_an_unsafe_call() {
     let sim = start();

@@ -1,5 +1,4 @@
-//! Rules of CUDA's manual that a kinder simulation would let programs break. The table in cuda-sim/README.md has the
-//! sentence that each one comes from.
+//! Rules of CUDA's manual; cuda-sim/README.md has a table of their sources.
 
 #![cfg(target_os = "linux")]
 
@@ -132,7 +131,7 @@ fn nothing_crosses_the_boundary_of_a_capture() {
     let other = context.new_stream().unwrap();
     let (first, second) = (stream.cu_stream(), other.cu_stream());
     let event = event();
-    // An event that was never recorded is no dependency.
+    // An event that was never recorded is not a dependency.
     begin(first, RELAXED);
     wait(first, event).unwrap();
     end(first).unwrap();
@@ -436,7 +435,7 @@ fn a_child_that_calls_the_driver_is_noticed() {
     assert_eq!(sim.message(), "");
 }
 
-/// A pool that keeps what is freed to it.
+/// A pool that keeps freed memory.
 fn pool() -> sys::CUmemoryPool {
     // SAFETY: zeros are valid in every field; the results are written before the calls return.
     unsafe {
@@ -477,7 +476,7 @@ fn a_pool_keeps_what_is_freed_and_fragments() {
                 sys::cuMemFreeAsync(*block, raw).result().unwrap();
             }
             stream.synchronize().unwrap();
-            // Four blocks are kept, which are not beside each other, and one MiB is free.
+            // Four blocks are kept, which are not next to each other, and one MiB is free.
             assert_eq!(free(), 1, "seed {seed}");
             assert_eq!(code(take(2 * MIB)), CUresult::CUDA_ERROR_OUT_OF_MEMORY, "seed {seed}");
             let mut other = 0;

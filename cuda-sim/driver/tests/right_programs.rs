@@ -1,5 +1,4 @@
-//! Tests that the simulation makes no false accusations: random programs, ordered by cudarc's own events, give the
-//! results of the same steps one after another, in any schedule.
+//! Random programs, ordered by cudarc's events, give the right results in any schedule.
 
 #![cfg(target_os = "linux")]
 

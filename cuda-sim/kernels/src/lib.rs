@@ -1,5 +1,4 @@
-//! warpfeed's kernels, compiled for the host, as a library for `CUDA_SIM_KERNELS`. The simulated driver loads it with
-//! the first module and makes it register the kernels. The driver checks each of their memory accesses.
+//! warpfeed's kernels, compiled for the host, for `CUDA_SIM_KERNELS`.
 
 // Where there is no simulated driver, the workspace must build all the same.
 #![cfg(target_os = "linux")]

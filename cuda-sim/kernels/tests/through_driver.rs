@@ -1,4 +1,4 @@
-//! Tests of the real kernels on the simulated driver's memory: right results, and forbidden accesses.
+//! The real kernels on the simulated driver's memory.
 
 #![cfg(target_os = "linux")]
 

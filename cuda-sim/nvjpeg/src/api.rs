@@ -169,8 +169,8 @@ fn decode_batch(
     call.enqueue(stream, Work::Decode { images, tokens: vec![state.flight.begin()] })
 }
 
-/// Held by the thread that queues a batch on the hardware. Batches that two threads queue at the same time are not told
-/// apart.
+/// Held by the thread that queues a batch on the hardware. Batches that two threads queue at the same time are not
+/// distinguished.
 struct Turn<'a>(&'a Handle);
 
 impl<'a> Turn<'a> {
@@ -264,7 +264,7 @@ fn host_phase(
     let pixels = decode(&source, decoder.backend, format)?;
     count(decoder.backend, 1);
     let address = pinned.reserve(pixels.len())?;
-    // SAFETY: the buffer has room for so many bytes, and no queued work uses it, as seen above.
+    // SAFETY: the buffer has room for these bytes, and no queued work uses it, as seen above.
     unsafe { std::ptr::copy_nonoverlapping(pixels.as_ptr(), address as *mut u8, pixels.len()) };
     lock(&state.inner).image = Some(Phase { source, checksum, bytes: pixels.len(), transferred_to: None });
     Ok(())

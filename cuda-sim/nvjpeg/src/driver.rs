@@ -97,7 +97,7 @@ impl Driver {
     }
 }
 
-/// Where this process finds what is at an address of device memory, or of its own memory.
+/// This process's address of the memory at an address of a device, or of its own memory.
 pub fn host(address: usize) -> usize {
     driver().map_or(address, |driver| (driver.host)(address))
 }

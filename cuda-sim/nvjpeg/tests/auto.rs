@@ -1,4 +1,4 @@
-//! Tests of the device `auto`: the first GPU that can be used, else the CPU.
+//! The device `auto`: the first usable GPU, else the CPU.
 
 #![cfg(target_os = "linux")]
 #![allow(dead_code, reason = "common has more")]

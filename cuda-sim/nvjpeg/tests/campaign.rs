@@ -1,8 +1,5 @@
-//! Random programs in one process with pipelines: a trainer with streams, captures, threads and contexts of its own, and
-//! another library that resets the device. Whatever they do, batches have the CPU's bytes, captures stay whole, the context
-//! that is current stays so, and no library loses memory.
-//!
-//! `CUDA_SIM_CAMPAIGN` is the number of programs, or FIRST..END for some of them.
+//! Random programs in one process with pipelines: a trainer with its own streams, captures, threads and contexts, and a
+//! library that resets the device. `CUDA_SIM_CAMPAIGN` is the number of programs, or FIRST..END.
 
 #![cfg(target_os = "linux")]
 #![allow(dead_code, reason = "common has more")]
@@ -32,7 +29,7 @@ const STEPS: u64 = 40;
 const EPOCHS: u64 = 3;
 const IMAGES: u32 = 9;
 
-/// What programs may do.
+/// Actions that programs may take.
 #[derive(Clone, Copy)]
 struct May {
     /// Drop batches while a stream captures that has used them.
@@ -168,7 +165,7 @@ struct Feed {
     life: u32,
 }
 
-/// A program: what the trainer has, and what another library has.
+/// A program: the objects of the trainer, and those of another library.
 struct Program<'a> {
     source: &'a EncodedImages,
     want: &'a Wanted,
@@ -516,8 +513,8 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Another library resets the device and goes on with memory of its own. The trainer begins anew, but still holds what
-    /// it had.
+    /// Another library resets the device and goes on with memory of its own. The trainer begins anew, but still holds
+    /// its objects.
     fn reset(&mut self) {
         if !self.draw.chance(30) {
             return;
@@ -537,7 +534,7 @@ impl<'a> Program<'a> {
         self.others.clear();
         let own: Vec<_> = self.streams.iter().copied().filter(|stream| stream.own.is_some()).collect();
         let was_primary = current() == self.primary;
-        // SAFETY: nothing of the context is used any more, except by what is held.
+        // SAFETY: nothing of the context is used any more, except by held objects.
         unsafe { sys::cuDevicePrimaryCtxReset_v2(0) }.result().unwrap();
         self.life += 1;
         self.begin();

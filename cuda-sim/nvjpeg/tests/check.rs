@@ -1,4 +1,4 @@
-//! Tests the first step of `warpfeed check-gpu`: a case for each kernel, in one context.
+//! The first step of `warpfeed check-gpu`: a case for each kernel.
 
 #![cfg(target_os = "linux")]
 

@@ -1,5 +1,4 @@
-//! Tests of two simulated devices in one process: each has its own memory, context and errors, and no device holds up
-//! the other.
+//! Two simulated devices in one process are independent.
 
 #![cfg(target_os = "linux")]
 

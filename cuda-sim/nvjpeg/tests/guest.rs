@@ -1,7 +1,5 @@
-//! Tests of a pipeline in a process with other libraries: they capture graphs, destroy streams, reset devices, have contexts of
-//! their own current, and fork. Each finds its things as it left them, and each batch has its bytes.
-//!
-//! `CUDA_SIM_SEEDS` is the number of seeds that are tried.
+//! A pipeline in a process with libraries that capture graphs, destroy streams, reset devices, have their own contexts,
+//! and fork, for `CUDA_SIM_SEEDS` seeds.
 
 #![cfg(target_os = "linux")]
 
@@ -121,7 +119,7 @@ fn dlpack(lent: Dlpack, stream: &CudaStream) -> (Held, Copied) {
     (Box::new(lent), copy)
 }
 
-/// The tensors of an epoch: batches of one size, of any size, or of two views with values beside them.
+/// The tensors of an epoch: batches of one size, of any size, or of two views with values on the same device.
 fn tensors(source: &EncodedImages, kind: u64, device: Device) -> Box<dyn Iterator<Item = Vec<Tensor>>> {
     match kind {
         0 => Box::new(squares(source, device).epoch(0).map(|batch| vec![batch.unwrap().into_images()])),
@@ -137,8 +135,8 @@ fn tensors(source: &EncodedImages, kind: u64, device: Device) -> Box<dyn Iterato
     }
 }
 
-/// A trainer that captures its step on the stream that reads, while tensors are dropped: in the middle of a capture, several in
-/// one capture, on other threads, by DLPack's deleter.
+/// A trainer that captures its step on the stream that reads, while tensors are dropped: in the middle of a capture,
+/// several in one capture, on other threads, by DLPack's deleter.
 #[test]
 fn memory_that_is_given_back_during_a_capture_is_not_filled_before_it_was_read() {
     let (sim, source) = (start(), images(16));
@@ -189,7 +187,7 @@ fn memory_that_is_given_back_during_a_capture_is_not_filled_before_it_was_read()
                 None => assert!(got == *want.next().unwrap(), "seed {seed}: images"),
             }
         }
-        // The next pipeline finds what was put aside, and gives it back.
+        // The next pipeline finds the memory that was put aside, and gives it back.
         assert_eq!(all(&squares(&source, Device::Cuda(0))).len(), 8);
         drop((streams, context));
         assert_eq!((sim.report().alive(), sim.message()), (0, String::new()), "seed {seed}");
@@ -226,7 +224,7 @@ fn pinned_memory_that_is_given_back_during_a_capture_stays_until_it_was_read() {
         }
         end_capture(&stream);
         assert!(copy.read(&stream) == want[0], "seed {seed}");
-        // Another pipeline waits for the device, and frees what was put aside.
+        // Another pipeline waits for the device, and frees the memory that was put aside.
         let other = build();
         assert_eq!(all(&other), want, "seed {seed}");
         let pinned = || sim.report().host_allocations;
@@ -234,15 +232,15 @@ fn pinned_memory_that_is_given_back_during_a_capture_stays_until_it_was_read() {
         drop(other);
         assert!(with_old <= pinned() && pinned() <= 2, "seed {seed}: {with_old}, then {}", pinned());
         assert_eq!(sim.message(), "", "seed {seed}");
-        // What was put aside does not keep a context that has failed.
+        // Memory that was put aside does not keep a context that has failed.
         drop((stream, context));
         sim.break_device(0);
         assert_eq!(all(&squares(&source, Device::Cuda(0))), want, "seed {seed}");
     }
 }
 
-/// A consumer destroys its stream before it drops its tensor. The memory is kept until the pipeline ends, and no capture of
-/// another stream's ends.
+/// A consumer destroys its stream before it drops its tensor. The memory is kept until the pipeline ends, and no
+/// capture of another stream's ends.
 #[test]
 fn memory_of_a_stream_that_is_gone_is_kept_until_the_pipeline_ends() {
     let (sim, source) = (start(), images(16));
@@ -287,8 +285,8 @@ fn a_stream_that_captures_is_refused_and_the_tensor_stays() {
     }
 }
 
-/// Another library resets the device and begins anew, while objects of all kinds are held. When these are dropped, the other
-/// library keeps all its memory and its context, also if that has the handle of the one before.
+/// Another library resets the device and begins anew, while objects of all kinds are held. When these are dropped, the
+/// other library keeps all its memory and its context, also if that has the handle of the one before.
 #[test]
 fn what_was_made_before_a_reset_leaves_the_next_context_alone() {
     let (sim, source) = (start(), images(12));
@@ -340,8 +338,8 @@ fn current() -> Option<sys::CUcontext> {
     result::ctx::get_current().unwrap()
 }
 
-/// A trainer has device 0 current, or nothing, and uses batches of device 1: they are the last to know a stream, or a context
-/// that has failed.
+/// A trainer has device 0 current, or nothing, and uses batches of device 1: they are the last to know a stream, or a
+/// context that has failed.
 #[test]
 fn what_is_current_stays_current() {
     let (sim, source) = (start(), images(8));
@@ -398,8 +396,8 @@ fn what_is_current_stays_current() {
     }
 }
 
-/// Few images are 100 times as large as the others. The memory that is kept does not grow toward that of batches of large
-/// images, whatever the consumer holds, and is bounded before the pipeline runs.
+/// Few images are 100 times as large as the others. The memory that is kept does not grow toward that of batches of
+/// large images, whatever the consumer holds, and is bounded before the pipeline runs.
 #[test]
 fn memory_of_images_of_many_sizes_stays_what_was_asked_for() {
     let sim = start();
@@ -410,7 +408,7 @@ fn memory_of_images_of_many_sizes_stays_what_was_asked_for() {
         sim.reset_with_memory(1, 256 << 20);
         let builder = builder(&source, Device::Cuda(0)).batch_size(12).threads(threads).prefetch(2).shuffle(5);
         let pipeline = builder.jpeg_decoder(JpegDecoder::Cpu).device_memory(12 << 20).build_ragged().unwrap();
-        // Of images, and of values beside them.
+        // Memory of images, and of values on the same device.
         assert_eq!(pipeline.memory().spare_bytes, (12 + 64) << 20);
         let (mut held, mut most_held, mut before) = (VecDeque::new(), 0, 0);
         for epoch in 0..40 {
@@ -463,8 +461,8 @@ fn in_a_child(what: &str, work: impl FnOnce()) {
     assert_eq!(status, 0, "{what}");
 }
 
-/// A process forks after it has begun to use the device, while its threads may hold any lock. The child drops what it has
-/// inherited, in any order, and its calls are errors; the parent goes on.
+/// A process forks after it has begun to use the device, while its threads may hold any lock. The child drops what it
+/// has inherited, in any order, and its calls are errors; the parent goes on.
 #[test]
 fn a_forked_child_leaves_all_to_its_parent() {
     let (sim, source) = (start(), images(48));

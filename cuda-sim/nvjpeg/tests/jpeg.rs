@@ -1,7 +1,4 @@
-//! Tests of the crate's own JPEG decoder on the simulated device: its bytes are the CPU's, in any order of the device's
-//! work and with any failure.
-//!
-//! `CUDA_SIM_SEEDS` is the number of seeds that are tried.
+//! The crate's own JPEG decoder, with any schedule and any failure, for `CUDA_SIM_SEEDS` seeds.
 
 #![cfg(target_os = "linux")]
 
@@ -32,8 +29,8 @@ fn encoded(i: u32, options: &JpegOptions) -> Vec<u8> {
     encode_jpeg(&image, options).unwrap()
 }
 
-/// Images of every sampling, gray and RGB, with and without restarts; images that only the CPU decodes; damaged images,
-/// some of which decode.
+/// Images of every sampling, gray and RGB, with and without restarts; images that only the CPU decodes; damaged images;
+/// some of them decode.
 fn images() -> EncodedImages {
     let samplings = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2), (1, 4), (2, 4), (3, 1)];
     let mut images = Vec::new();
@@ -183,7 +180,7 @@ fn decoded_in(epochs: u64, source: &EncodedImages, build: impl Fn(PipelineBuilde
     got[0].1
 }
 
-/// Whoever decodes an image first finds the places that serve all in later epochs and runs.
+/// The first decoder of an image, CPU or device, finds the places that serve all in later epochs and runs.
 #[test]
 fn entry_points_serve_the_device_and_the_cpu() {
     let _sim = start();

@@ -1,4 +1,4 @@
-//! Tests of the memory of the device that pipelines take, and of those that have little.
+//! Device memory that pipelines take, and pipelines that have little.
 
 #![cfg(target_os = "linux")]
 #![allow(dead_code, reason = "common has more")]
@@ -48,7 +48,8 @@ fn pipelines_of_a_process_divide_what_is_free() {
     assert!((limit_mib(&build()) - 32.0).abs() < 0.5);
 }
 
-/// What the CPU's path can make in some memory, the decoders on the device can make in it too: room is left for the end of the batch.
+/// If the CPU's path can make a batch in some memory, the decoders on the device can too: room is left for the end of
+/// the batch.
 #[test]
 fn a_large_batch_in_little_memory_leaves_room_for_its_end() {
     let sim = start();

@@ -1,7 +1,5 @@
-//! Tests the GPU path on the oldest supported driver, of CUDA 12.0: bindings for a newer driver panic at a function
-//! that the driver lacks. A process has one driver, so this is a test of its own. With the workspace's features its
-//! bindings are the command's, of CUDA 12.0; with `--package cuda-sim-nvjpeg` alone they are the newest, which the
-//! library has.
+//! The GPU path on the oldest supported driver, of CUDA 12.0, in a process of its own. With the workspace's features
+//! the bindings are those of CUDA 12.0; with `--package cuda-sim-nvjpeg` alone they are the newest.
 
 #![cfg(target_os = "linux")]
 

@@ -1,7 +1,4 @@
-//! Tests of warpfeed's pipeline on the simulated device. In any order of the device's work and with any failure, there
-//! is no wrong byte, no deadlock, no leak and no panic, and each failure is an error that names its call.
-//!
-//! `CUDA_SIM_SEEDS` is the number of seeds that are tried.
+//! The pipeline on the simulated device, with any schedule and any failure, for `CUDA_SIM_SEEDS` seeds.
 
 #![cfg(target_os = "linux")]
 
@@ -74,7 +71,7 @@ fn no_order_of_the_devices_work_gives_a_wrong_byte() {
     }
 }
 
-/// A tensor's images and labels, copied on a stream that nobody has waited for.
+/// A tensor's images and labels, copied on a stream that was not waited for.
 struct Copied {
     address: u64,
     len_bytes: usize,
@@ -87,7 +84,7 @@ impl Copied {
         let (len_bytes, from) = (images.len_bytes(), images.on_stream(stream).unwrap());
         let labels_from = images.labels_address().unwrap();
         // SAFETY: allocated on the stream that uses it; the ranges are the tensor's, which `stream` waits for, and
-        // which is not used again before what is queued there.
+        // which is not used again before the work that is queued there.
         let address = unsafe {
             let address = result::malloc_async(stream.cu_stream(), len_bytes + 4 * labels).unwrap();
             result::memcpy_dtod_async(address, from, len_bytes, stream.cu_stream()).unwrap();
@@ -646,8 +643,8 @@ fn a_slow_link_is_found() {
     );
 }
 
-/// A trainer that copies each pinned batch on a stream of its own, as candle does, and drops the batch at once: the copy runs
-/// later, and the pool must not fill the batch again before that.
+/// A trainer that copies each pinned batch on a stream of its own, as candle does, and drops the batch at once: the
+/// copy runs later, and the pool must not fill the batch again before that.
 #[test]
 fn a_pinned_batch_is_not_filled_again_while_the_device_reads_it() {
     let (sim, source) = (start(), images());
@@ -755,8 +752,8 @@ fn the_default_stream_is_refused_while_a_stream_captures_that_it_waits_for() {
     for flags in [sys::CUstream_flags::CU_STREAM_DEFAULT, sys::CUstream_flags::CU_STREAM_NON_BLOCKING] {
         context.bind_to_thread().unwrap();
         let (is_blocking, mut stream) = (flags == sys::CUstream_flags::CU_STREAM_DEFAULT, null_mut());
-        // SAFETY: the stream is alive from the first call to the last, and so is the default stream; results are written
-        // before calls return.
+        // SAFETY: the stream is alive from the first call to the last, and so is the default stream; results are
+        // written before calls return.
         unsafe {
             sys::cuStreamCreate(&raw mut stream, flags as u32).result().unwrap();
             let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;

@@ -1,5 +1,4 @@
-//! Tests what Nsight shows: NVTX ranges around the work on samples and batches. A process finds out only once whether a
-//! profiler listens, so this is a test of its own.
+//! NVTX ranges around the work on samples and batches, in a process of its own.
 
 #![cfg(target_os = "linux")]
 

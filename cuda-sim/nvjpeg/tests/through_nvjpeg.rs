@@ -1,4 +1,4 @@
-//! Tests of the simulated nvJPEG through the safe layer: it gives the bytes of warpfeed's decoder, and mistakes show.
+//! The simulated nvJPEG through the safe layer: decodes and mistakes.
 
 #![cfg(target_os = "linux")]
 

@@ -1,9 +1,9 @@
-//! The ways through a kernel: its basic blocks, and whether each register is written before it is read.
+//! A kernel's basic blocks, and whether registers are written before they are read.
 
 use crate::parse::Register;
 use std::collections::HashMap;
 
-/// Where a kernel goes on.
+/// Place at which a kernel goes on.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     Following,

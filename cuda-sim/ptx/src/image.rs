@@ -1,8 +1,8 @@
 //! The PTX of a module image.
 //!
-//! NVIDIA does not document fat binaries. This reads what nvcc 13 writes: a header (magic number, version, size of the
-//! header, size of the rest), then entries. An entry's header has its kind (1: PTX), the sizes of header and content, the
-//! size of the content as compressed, the architecture, flags, and the size of the content as it was.
+//! NVIDIA does not document fat binaries. nvcc 13 writes a header (magic number, version, size of the header, size of
+//! the rest), then entries. An entry's header has its kind (1: PTX), the sizes of header and content, the compressed
+//! size, the architecture, flags, and the uncompressed size.
 
 use crate::{Error, Result};
 
@@ -15,7 +15,7 @@ const ZSTD: u64 = 0x8000;
 /// The PTX of a fat binary, or of a text that is PTX. Of several architectures, it is that of the highest.
 ///
 /// # Errors
-/// If the image has no PTX, or is no image.
+/// If the image has no PTX, or is not an image.
 pub fn ptx(image: &[u8]) -> Result<String> {
     let text = match number(image, 0, 4) {
         Some(magic) if magic == u64::from(MAGIC) => of_fat_binary(image)?,

@@ -1,6 +1,5 @@
-//! Translates the PTX of a fat binary to C++, compiles it with the host's compiler, and links it with the part of the
-//! simulation that runs kernels (`../cpp`). The simulated driver loads the result. Each load, store and atomic operation
-//! becomes a call that checks it first (`../cpp/ptx.cpp`). A form of an instruction that is not known is an error.
+//! Translates the PTX of a fat binary to C++, compiles it, and links it with the simulation (`../cpp`). Each memory
+//! access becomes a call that checks it first (`../cpp/ptx.cpp`).
 
 mod flow;
 mod image;

@@ -1,4 +1,4 @@
-//! A shared object with the kernels of an image and the simulation that runs them.
+//! A shared object with an image's kernels and the simulation.
 
 use crate::flow::BasicBlocks;
 use crate::parse::{self, Entry, Module};
@@ -22,8 +22,8 @@ const SOURCES: [(&str, &str); 7] = [
     ("ways.cpp", include_str!("../../cpp/ways.cpp")),
 ];
 
-/// Signed numbers wrap, contraction to fused multiply-adds is off, and the compiler takes memory for what it is. Threads
-/// are switched by longjmp from one stack to another, which the fortified longjmp takes for an error.
+/// Signed numbers wrap, contraction to fused multiply-adds is off, and the compiler takes memory for what it is.
+/// Threads are switched by longjmp from one stack to another, which the fortified longjmp takes for an error.
 const FLAGS: [&str; 10] = [
     "-std=c++17",
     "-fPIC",
@@ -37,12 +37,12 @@ const FLAGS: [&str; 10] = [
     "-w",
 ];
 
-/// Makes a shared object of an image, a fat binary or PTX, in a folder where earlier results are found again. The folder
-/// also gets the PTX, in whose lines messages count. Several processes may do so at once.
+/// Makes a shared object of an image, a fat binary or PTX, in a folder where earlier results are found again. The
+/// folder also gets the PTX, in whose lines messages count. Several processes may do so at once.
 ///
 /// # Errors
-/// An image without PTX, PTX that the simulation does not know (see [`translate`](crate::translate)), or a compiler that
-/// fails or is not there. It is `c++`, or CXX if that is set.
+/// An image without PTX, PTX that the simulation does not know (see [`translate`](crate::translate)), or a compiler
+/// that fails or is not there. It is `c++`, or CXX if that is set.
 pub fn library(image: &[u8], folder: &Path) -> Result<PathBuf> {
     let text = image::ptx(image)?;
     let maker = Maker::new(folder)?;
@@ -191,8 +191,8 @@ impl<'a> Maker<'a> {
     fn object(&self, name: &str, text: &str) -> Result<PathBuf> {
         let source = self.folder.join(name).with_extension(format!("{:016x}.cpp", self.hash(text)));
         let object = source.with_extension("o");
-        // The simulation runs for longer than it is compiled, most kernels do not. Without any optimization the registers
-        // of large kernels do not fit on a thread's stack.
+        // The simulation runs for longer than it is compiled, most kernels do not. Without any optimization the
+        // registers of large kernels do not fit on a thread's stack.
         let optimization = if SOURCES.iter().any(|(source, _)| *source == name) { "-O2" } else { "-O1" };
         if !object.exists() {
             self.write(&source, text)?;

@@ -1,5 +1,4 @@
-//! `cuda-sim-ptx FOLDER < IMAGE` makes a library of a fat binary or of PTX and prints its path. What is made, and the
-//! PTX, stay in the folder for the next time.
+//! `cuda-sim-ptx FOLDER < IMAGE` makes a library of a fat binary or of PTX in FOLDER, and prints its path.
 
 use std::io::Read;
 use std::path::Path;

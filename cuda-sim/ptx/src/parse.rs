@@ -104,7 +104,7 @@ pub enum Operand {
     F64(u64),
     /// A special register, label or variable.
     Name(String),
-    /// A result that nobody wants.
+    /// An unused result.
     Nothing,
     Vector(Vec<Operand>),
     Address(Box<Operand>, i64),

@@ -1,4 +1,4 @@
-//! Kernels as C++: a function each, in which each instruction is a call of a function of `../cpp/ptx.h`.
+//! Kernels as C++ functions; each instruction calls a function of `../cpp/ptx.h`.
 
 use crate::flow::{self, BasicBlocks, Next, Step};
 use crate::parse::{Class, Entry, Instruction, Module, Operand, Register, Statement, Type, Variable};

@@ -1,4 +1,4 @@
-//! What the simulation refuses: in a text before it is compiled, and in a kernel that runs.
+//! Faults that the simulation refuses, in a text or in a running kernel.
 
 mod common;
 
@@ -222,7 +222,7 @@ fn launches_are_ordered() {
     }
 }
 
-/// A vector of 16 bytes of which 12 are used: the others may be stored by others.
+/// A vector of 16 bytes with 12 used ones: the others may be stored by others.
 #[test]
 fn unused_bytes_of_a_load_do_not_count() {
     let body = |pragma| {

@@ -11,7 +11,7 @@ fn lanes_go_in_step() {
         LOOP:\nadd.u32 %r1, %r1, 1;\n@%p0 bra EVEN;\nadd.u32 %r3, %r1, 7;\nbra JOIN;\nEVEN:\nadd.u32 %r3, %r1, 9;\n\
         JOIN:\nsetp.le.u32 %p1, %r1, %r0;\n@%p1 bra LOOP;\nadd.u32 %r4, %r3, 1;";
     let compiled = Compiled::new(&kernel("in_step", body));
-    // Five before the loop, seven in it while lanes of both kinds go on, six for the last lane, two behind it.
+    // Five before the loop, seven in it while lanes of both kinds go on, six for the last lane, two after it.
     let of_warp = |lanes: u64| 5 + 7 * (lanes - 1) + 6 + 2;
     assert_eq!(compiled.counted("in_step", 1, 32), [of_warp(32); 3]);
     let both = of_warp(32) + of_warp(64);

@@ -1,4 +1,4 @@
-//! The simulated driver, loaded before anything looks for one. For tests of workspace members that use it.
+//! The simulated driver, loaded before anything looks for one.
 
 #![allow(dead_code, reason = "each test program uses some of this")]
 
@@ -31,7 +31,7 @@ pub fn open(name: &str) -> Library {
     unsafe { Library::open(Some(folder().join(name)), RTLD_NOW | RTLD_GLOBAL) }.unwrap()
 }
 
-/// Runs an ignored test of this program in a process of its own, through the script `run`; what it printed.
+/// Runs an ignored test of this program in a process of its own, through the script `run`. Returns its output.
 pub fn through_run(test: &str, variables: &[(&str, &Path)]) -> String {
     let output = std::process::Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../run"))
         .arg(std::env::current_exe().unwrap())

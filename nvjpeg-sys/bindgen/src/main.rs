@@ -1,8 +1,5 @@
-//! Turns nvjpeg.h into Rust on standard output: `nvjpeg-bindgen HEADER [CLANG ARGUMENTS]`.
-//!
-//! bindgen declares the functions as linked symbols, which a program that starts without nvJPEG must not have. They are
-//! rewritten here as function pointer types of the same names, in a module `functions`. Comments are left out: they are
-//! NVIDIA's text.
+//! Turns nvjpeg.h into Rust on standard output: `nvjpeg-bindgen HEADER [CLANG ARGUMENTS]`. Linked symbols become
+//! function pointer types in a module `functions`.
 
 use std::error::Error;
 

@@ -103,8 +103,8 @@ impl Slot<'_> {
             (0..view.times).map(move |repetition| {
                 let offset = (repetition * view.samples + place) * view.image_bytes;
                 // SAFETY: the image lies inside the buffer, which has room for `samples` samples in each repetition
-                // (`new`; `HostBatch::new` limits `place`), and stays in place while the batch is borrowed. Nobody else
-                // has the slot, and no two of these images overlap.
+                // (`new`; `HostBatch::new` limits `place`), and stays in place while the batch is borrowed. No other
+                // thread has the slot, and no two of these images overlap.
                 unsafe { std::slice::from_raw_parts_mut(view.start.add(offset), view.image_bytes) }
             })
         })

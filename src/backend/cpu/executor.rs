@@ -1,4 +1,4 @@
-//! Runs plans on the CPU: from encoded bytes to a sample's place in the batch.
+//! Runs plans on the CPU, from encoded bytes to the batch.
 
 use super::gather::{Gather, plain_row};
 use super::output::Output;
@@ -121,7 +121,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Decodes `part` into the current image. Returns the time taken and what was known of the image.
+    /// Decodes `part` into the current image. Returns the time taken and the store's knowledge of the image.
     fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, PriorKnowledge)> {
         let start = Instant::now();
         let _decode = Span::enter(Activity::Decode);

@@ -1,4 +1,4 @@
-//! Rows of a view: output pixels are fetched through a coordinate chain, without an intermediate image.
+//! Rows of a view, fetched through a coordinate chain without an intermediate image.
 
 use crate::ops::turn::Exact;
 use crate::plan::view::{ImageView, ViewStep};
@@ -85,7 +85,7 @@ fn is_shift(step: &ViewStep) -> bool {
     a1 == 0 && a3 == 0 && along(a0, a2) && along(a4, a5)
 }
 
-/// A row of a view all of whose steps are shifts: each keeps a run of columns, and fills what is beside it.
+/// A row of a view whose steps are all shifts: each keeps a run of columns, and fills the columns next to it.
 fn shifted_row(view: &ImageView, image: &Image, y: u32, x: u32, out: &mut [Pixel]) {
     // Column `c` of `out` comes from column `sign * c + start`, for columns that are inside so far.
     let (mut sign, mut start, mut y) = (1, x as i32, y as i32);

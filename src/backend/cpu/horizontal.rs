@@ -3,8 +3,7 @@
 //!
 //! `_mm256_madd_epi16` multiplies pairs of 16-bit numbers and adds the products, but weights have 22 fractional bits.
 //! So each weight is split into 15 low bits and the rest, which are summed separately and combined at the end. This is
-//! exact, because 32-bit sums may wrap as long as the true result fits. AVX-512 adds the products to a sum in the same
-//! instruction.
+//! exact, because 32-bit sums may wrap as long as the true result fits.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Runs plans on masks: a mask is an image whose channels are not colors.
+//! Runs plans on masks, which are images without colors.
 
 use super::executor::Stages;
 use super::output::Output;

@@ -1,4 +1,4 @@
-//! MixUp and CutMix in a batch in host memory, in place: the specification of kernels/mixup.cu.
+//! MixUp and CutMix in host memory, the specification of kernels/mixup.cu.
 
 use crate::backend::PixelForm;
 use crate::mix::{MixPlan, MixedImage, Mixing};

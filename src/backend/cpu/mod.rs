@@ -1,23 +1,9 @@
 //! The CPU back end: each worker thread decodes its samples and runs their recipes to the end.
 //!
-//! Vector code for AVX2 and AVX-512 is chosen at run time. It stands beside plain code, and tests compare the two for
-//! equal bytes.
-//!
-//! Pixels are RGBX: four bytes, the fourth of which is 255. A pixel is then one aligned load or store, at the price of
-//! a third more memory.
-//!
-//! Resizing. Weights are computed in doubles, normalized, and rounded to 22-bit fixed point. The result of each pass is
-//! rounded to 8 bits, and the passes come in Pillow 13's order. The horizontal pass splits weights into 15 low bits and
-//! the rest, so that 16-bit multiplications sum them exactly. A ring keeps only the rows that the vertical pass still
-//! needs. So neither the view nor the image between the passes is ever stored, and rows go straight to the output.
-//!
-//! Rotation. *Nearest*: for small angles a step is a mirror plus a remainder that fits 16 bits, so x and y share a
-//! 32-bit lane and one multiply-add moves both. Other steps take 32-bit lanes. *Bilinear*: Pillow computes in doubles.
-//! Here all pixels are computed in single precision; those within 1/4096 of a change of the byte, about one in a
-//! thousand, are computed again in doubles. That gives equal bytes in less than half the time.
-//!
-//! Output. A table of 256 values for each channel normalizes bytes; f16 and bf16 are its f32 values rounded to nearest
-//! even.
+//! Pixels are RGBX: four bytes, the fourth is 255, so that a pixel is one aligned load or store. Nearest rotation by
+//! small angles: a step is a mirror plus a remainder that fits 16 bits, so x and y share a 32-bit lane and one
+//! multiply-add moves both. Bilinear rotation: all pixels are computed in single precision, and those within 1/4096 of
+//! a change of the byte again in doubles, as in Pillow.
 
 mod batch;
 pub(crate) mod executor;
@@ -50,7 +36,7 @@ use std::time::{Duration, Instant};
 
 /// Largest number of batches whose memory is tried when a pipeline is built.
 const TRIED_BATCHES: usize = 8;
-/// Bytes tried for each worker beside the batches: its stack, its decoder and an image of moderate size.
+/// Bytes tried for each worker in addition to the batches: its stack, its decoder and an image of moderate size.
 const WORKER_BYTES: usize = 8 << 20;
 
 /// The CPU, set up for one pipeline.
@@ -118,8 +104,8 @@ pub(crate) enum Batch {
 }
 
 impl Cpu {
-    /// One tensor of images of different sizes, each in the upper left corner of its place, with zeros beside and below
-    /// it. The last image is there `padding` times more.
+    /// One tensor of images of different sizes, each in the upper left corner of its place, with zeros to its right and
+    /// below it. The last image is there `padding` times more.
     fn pad(&self, all: &[(Size, HostBuffer)], sizes: &[Size], padding: usize) -> Result<Tensor> {
         let (output, images) = (&self.options.outputs[0], all.len() + padding);
         let (elements, common) = (output.elements, output.common_size(sizes, images)?);

@@ -1,4 +1,4 @@
-//! Turns bytes into the elements of a batch: normalized or not, in planes or interleaved.
+//! Turns bytes into a batch's elements, in planes or interleaved.
 
 use crate::raster::Pixel;
 use crate::simd::{wide, widest};

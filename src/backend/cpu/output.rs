@@ -1,4 +1,4 @@
-//! The last step on the CPU: writes rows of 8-bit pixels to a sample's place in the batch, normalized and cast.
+//! The last step: writes rows of bytes to the batch, normalized and cast.
 
 use super::normalize::{Cast, Table};
 use crate::backend::PixelForm;

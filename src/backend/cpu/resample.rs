@@ -1,5 +1,4 @@
-//! Separable, antialiased resizing of a view, row by row, without an intermediate image. Equal to
-//! [`resize`](crate::ops::resize). A ring keeps the rows that the vertical pass still needs.
+//! Separable, antialiased resizing of a view, row by row, equal to [`resize`](crate::ops::resize).
 
 use super::gather::{Gather, plain_row};
 use super::vertical::vertical_pass;

@@ -1,8 +1,5 @@
-//! The vertical pass of a resize: one row out of several.
-//!
-//! With AVX-512, one instruction multiplies two neighboring rows' bytes with their weights and adds the products to a
-//! sum. Weights are split in two, as in the horizontal pass, to fit 16 bits, and the sums are combined at the end. The
-//! result equals [`vertical_row`].
+//! The vertical pass of a resize: one row out of several, equal to [`vertical_row`]. With AVX-512, one instruction
+//! multiplies two rows' bytes with their weights, which are split in two to fit 16 bits.
 
 #![allow(unsafe_code)]
 

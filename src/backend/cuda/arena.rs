@@ -1,9 +1,7 @@
 //! The memory of one in-flight batch: staging memory, which the host writes and the device reads; scratch memory, which
-//! only the device uses; and copies of encoded bytes for the hardware decoder.
-//!
-//! Pieces are taken from a few blocks, which are emptied together when the batch is done. If a batch needed several
-//! blocks, they are replaced by a single one of that size. So in the steady state nothing is allocated, and everything
-//! that the host wrote goes to the device in one copy.
+//! only the device uses; and copies of encoded bytes for the hardware decoder. Its blocks are emptied together when the
+//! batch is done, and several blocks are then replaced by one. So in the steady state nothing is allocated, and all
+//! that the host wrote is one copy.
 #![allow(unsafe_code)]
 
 use super::limits::Limit;
@@ -26,7 +24,7 @@ pub(super) struct Arena {
     context: Context,
     /// Largest device memory of all blocks together.
     limit_bytes: usize,
-    /// The limit of the pipeline, of which that is a part.
+    /// The limit of the whole pipeline, which includes `limit_bytes`.
     limit: Option<Arc<Limit>>,
     /// Whether the host memory is pinned.
     pinned: bool,
@@ -96,8 +94,8 @@ impl<B: Block> Stack<B> {
     }
 
     /// Takes all pieces back, which the device no longer uses. Several blocks are replaced by a single one, an eighth
-    /// larger than their used bytes because batches differ, but at most `limit_bytes`. If there is no memory for it, the
-    /// next batch makes new blocks.
+    /// larger than their used bytes because batches differ, but at most `limit_bytes`. If there is no memory for it,
+    /// the next batch makes new blocks.
     fn reset(&mut self, limit_bytes: usize, make: impl FnOnce(usize) -> Result<B>) {
         if self.0.len() > 1 {
             let used: usize = self.0.iter().map(|(_, used)| used).sum();
@@ -228,7 +226,7 @@ impl Arena {
             blocks.encoded.take(len, || HostMemory::new(&self.context, size, self.pinned).map(Arc::new))?;
         let host = Arc::clone(block);
         drop(blocks);
-        // SAFETY: the bytes lie within the block, which stays allocated, and belong to nobody else.
+        // SAFETY: the bytes lie within the block, which stays allocated, and belong to this piece alone.
         unsafe { host.start().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(Held { host, offset, len_bytes: bytes.len() })
     }

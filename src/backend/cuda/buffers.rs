@@ -5,7 +5,7 @@ use crate::backend::spares::Spares;
 /// Buffers above this size are freed after use.
 const KEEP_BYTES: usize = 4 << 20;
 
-/// Buffers of samples that nobody reads any more, for the next samples.
+/// Free buffers of samples, for the next samples.
 pub(super) struct Buffers(Spares<Vec<u8>>);
 
 impl Buffers {

@@ -1,4 +1,4 @@
-//! The GPUs that the driver shows, in its order. A device's ordinal refers to this order.
+//! The driver's GPUs, in its order, which ordinals refer to.
 #![allow(unsafe_code)]
 
 use crate::cuda::driver::{check, device_count};

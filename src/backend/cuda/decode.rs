@@ -1,5 +1,4 @@
-//! The decoders of a pipeline: nvJPEG on the worker's stream, decoders on the device that take whole batches, and the
-//! CPU.
+//! The decoders of a pipeline: nvJPEG, the device's decoders of whole batches, and the CPU.
 
 use super::arena::CHUNK_BYTES;
 use super::buffers::Buffers;
@@ -40,13 +39,13 @@ pub(super) enum By {
     Device(Box<Job>),
 }
 
-/// What rounding up a piece of memory, and the small tables that go with it, add to the piece.
+/// Bytes that a piece of memory takes in addition to its own: for rounding up, and for small tables.
 const BESIDE_BYTES: usize = 256;
 
 /// Memory of a batch's share that must remain for its samples without an image on the device, and for its end. It is as
-/// much as for a sample with these plans that the CPU decodes: for masks, the decoded part and the results. At the end come
-/// each sample's descriptors, label and target; twice as much, because some of these are pieces of memory that hold those
-/// of all samples, and what is free may be in two places.
+/// much as for a sample with these plans that the CPU decodes: for masks, the decoded part and the results. At the end
+/// come each sample's descriptors, label and target; twice as much, because some of these are pieces of memory that
+/// hold those of all samples, and the free memory may be in two places.
 pub(super) fn needed_bytes(options: &RunOptions, batch: &InFlight, plans: &[Plan<'_>], masks_bytes: usize) -> usize {
     let made_bytes: usize = plans.iter().map(|plan| packed_bytes(plan.decode.size())).sum();
     let beside_bytes = (1 + plans.len()) * BESIDE_BYTES;
@@ -59,7 +58,7 @@ pub(super) fn needed_bytes(options: &RunOptions, batch: &InFlight, plans: &[Plan
     samples_bytes.saturating_add(batch.samples().saturating_mul(end_bytes)).saturating_add(tables_bytes)
 }
 
-/// What the end of a batch stages for each sample beside the descriptors of its calls.
+/// Bytes that the end of a batch stages for each sample, without the descriptors of its calls.
 pub(super) fn labeled_bytes(options: &RunOptions) -> usize {
     jpeg::DESCRIBED_BYTES + size_of::<u32>() + size_of::<MixupSample>() + options.target_bytes as usize
 }
@@ -148,7 +147,7 @@ impl Decoders {
     }
 
     /// Decodes the needed part of an image on the CPU after another decoder had taken the whole image. This is for
-    /// plans that find no memory beside the whole image; they get the image's memory.
+    /// plans that find no memory while the whole image is on the device; they get the image's memory.
     pub(super) fn decode_again(
         &self,
         worker: &mut Worker,
@@ -201,7 +200,8 @@ impl Decoders {
         if !has_end(encoded.bytes(), header) {
             return Ok(None);
         }
-        // Beside what the others need, this sample's plans get what their stages take beside the whole image.
+        // This sample's plans need memory for their stages, in addition to the memory of the other samples and of the
+        // whole image.
         let own_bytes = if plans.len() > 1 { 0 } else { packed_bytes(size) };
         let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, own_bytes)).sum();
         let left_bytes = needed_bytes(&self.options, batch, plans, masks_bytes).saturating_add(stages_bytes);
@@ -230,7 +230,7 @@ impl Decoders {
         Ok(settled)
     }
 
-    /// Takes what was found out about the images of a complete batch.
+    /// Takes the places that a complete batch has learned.
     pub(super) fn collect(&self, batch: &mut InFlight) {
         self.own.collect(batch);
     }
@@ -240,7 +240,7 @@ impl Decoders {
         while self.own.store_one() {}
     }
 
-    /// Records the device's decoding time for a completed batch, and what was found out about its images.
+    /// Records the device's decoding time for a completed batch, and the places that it has learned.
     pub(super) fn learn(&self, batch: &mut InFlight) -> Result<()> {
         self.collect(batch);
         if batch.on_hardware > 0

@@ -1,4 +1,4 @@
-//! The compiled kernels: one fat binary of all of kernels/*.cu, which build.rs makes and this file embeds.
+//! The fat binary of kernels/*.cu, which build.rs makes.
 
 use crate::cuda::driver::{Context, Module};
 use crate::error::{Error, Result};
@@ -32,8 +32,8 @@ pub(crate) fn fatbin() -> Result<Cow<'static, [u8]>> {
     choose(path(), EMBEDDED)
 }
 
-/// The kernels in a context. All that use them at a time share one module: loading takes the driver some time, and tools
-/// that rewrite kernels far longer.
+/// The kernels in a context. All that use them at a time share one module: loading takes the driver some time, and
+/// tools that rewrite kernels far longer.
 ///
 /// # Errors
 /// The errors of [`fatbin`]; [`Error::Device`] if the driver refuses the kernels.

@@ -1,9 +1,4 @@
-//! The GPU back end: a device and everything that a pipeline needs on it.
-//!
-//! A worker thread reads and plans a sample, lowers its plans to calls, and writes its tables and (if the CPU decodes)
-//! its pixels to pinned memory. The worker that finishes a batch sends all of that in one copy, queues the launches
-//! after it and after nvJPEG's work, and hands the batch over with an event. The host waits for the device only before
-//! it reuses memory.
+//! The GPU back end: a device and everything that pipelines need on it.
 
 use super::batches::Batches;
 use super::decode::Decoders;

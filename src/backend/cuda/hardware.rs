@@ -1,4 +1,4 @@
-//! Decodes the hardware decoder's images of a batch, and on the CPU those that the hardware decoder refuses.
+//! Decodes the hardware decoder's images of a batch, and on the CPU the refused ones.
 #![allow(unsafe_code)]
 
 use super::in_flight::InFlight;

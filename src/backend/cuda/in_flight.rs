@@ -1,4 +1,4 @@
-//! An in-flight batch: its memory, and the remaining work of its samples.
+//! An in-flight batch: its memory, and its samples' remaining work.
 
 use super::arena::Arena;
 use super::decode::labeled_bytes;
@@ -114,7 +114,7 @@ impl InFlight {
         lock(&self.prepared).len()
     }
 
-    /// What the end of the batch stages for the samples that were added.
+    /// Bytes that the end of the batch stages for the samples that were added.
     pub(super) fn end_bytes(&mut self, options: &RunOptions) -> usize {
         let of = |sample: &Prepared| {
             let of_masks: usize = sample.masks.iter().map(MovedMask::calls).sum();

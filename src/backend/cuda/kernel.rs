@@ -1,4 +1,4 @@
-//! The kernels of kernels/*.cu: the operations' and the back end's own, with their grids and launches.
+//! The kernels of kernels/*.cu, with their grids and launches.
 #![allow(unsafe_code)]
 
 use crate::backend::cpu::output::Tables;

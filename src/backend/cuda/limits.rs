@@ -1,4 +1,4 @@
-//! The limits of device memory that the pipelines of this process have.
+//! The device memory limits of this process's pipelines.
 
 use super::lock;
 use crate::error::Result;
@@ -17,8 +17,8 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// A limit of `bytes` on device `ordinal`. Default: half of what is free and what other pipelines may not still take
-    /// of it, but a sixteenth of what is free at least. The rest is left to the trainer and to nvJPEG's own memory.
+    /// A limit of `bytes` on device `ordinal`. Default: half of the free memory that other pipelines may not still
+    /// take, but at least a sixteenth of the free memory. The rest is left to the trainer and to nvJPEG's own memory.
     pub(super) fn new(ordinal: u32, bytes: Option<u64>, free: impl FnOnce() -> Result<usize>) -> Result<Arc<Self>> {
         let mut limits = lock(&LIMITS);
         let others: Vec<_> = limits.iter().filter_map(Weak::upgrade).collect();
@@ -60,7 +60,7 @@ mod tests {
         let first = limit(None, 64 << 20);
         assert_eq!(first.bytes, 32 << 20);
         assert_eq!(limit(None, 64 << 20).bytes, 16 << 20);
-        // The other one has gone. What the first has allocated is no longer free, and is not taken off twice.
+        // The other one has gone. Memory that the first has allocated is no longer free, and is not taken off twice.
         first.changed(0, 32 << 20);
         assert_eq!(limit(None, 32 << 20).bytes, 16 << 20);
         first.changed(32 << 20, 8 << 20);

@@ -1,5 +1,4 @@
-//! Lowers a sample's plan to its share of launches: the host's half of the back end's own kernels, and the memory that
-//! operations' kernels work in.
+//! Lowers a sample's plan to its share of launches.
 
 use super::arena::{Arena, StagingWriter};
 use super::kernel::{Call, ERASE_NOISE, FIELD_LOAD, FINISH, FUSED, GATHER};
@@ -50,8 +49,8 @@ fn target_bytes(part: Rect) -> (u32, usize) {
     (pitch_bytes, pitch_bytes as usize * part.height as usize)
 }
 
-/// Largest device memory that the results of a plan's stages take, beside a decoded image of which they may overwrite
-/// `image_bytes`. A stage writes where the one before it has read, if that is large enough.
+/// Largest device memory that the results of a plan's stages take in addition to a decoded image. They may overwrite
+/// `image_bytes` of the image. A stage writes where the one before it has read, if that is large enough.
 pub(super) fn stages_bytes(plan: &Plan<'_>, image_bytes: usize) -> usize {
     let (mut image, mut spare, mut taken) = (image_bytes, 0, 0);
     for stage in &plan.stages {
@@ -354,8 +353,8 @@ fn plain_and_noisy(erasures: &[Erase]) -> (&[Erase], &[Erase]) {
     erasures.split_at(erasures.iter().position(|erase| erase.std != 0.0).unwrap_or(erasures.len()))
 }
 
-/// Sets the address in the batch in a sample's last calls: those that write the image and those that erase in it; and the
-/// strides, if they are not the image's own.
+/// Sets the address in the batch in a sample's last calls: those that write the image and those that erase in it; and
+/// the strides, if they are not the image's own.
 pub(super) fn place(calls: &mut [Call], elements: DevicePointer, strides: Option<Strides>) {
     // The offset is the same in all three descriptors, as descriptors.rs asserts.
     const OFFSET: usize = offset_of!(FusedSample, output);

@@ -1,8 +1,6 @@
-//! Masks and auxiliary images of a batch, both called masks here: their way through the kernels that move images, to
-//! places in device memory of their own.
-//!
-//! A mask is uploaded with 1 to 3 bytes a pixel (`carried`), as few as carry it. One kernel makes an image of 3 bytes a
-//! pixel, its plan's calls join the launches of the batch's images, and one kernel writes the values to their place.
+//! Masks and auxiliary images of a batch, both called masks here, on their way through the kernels that move images. A
+//! mask is uploaded with 1 to 3 bytes a pixel (`carried`), one kernel makes an image of it, its plan's calls join the
+//! batch's launches, and one kernel writes the values to their place.
 
 use super::arena::Arena;
 use super::in_flight::{InFlight, Prepared};
@@ -87,7 +85,7 @@ pub(super) fn lower(planned: &PlannedMask<'_>, worker: &mut Worker, arena: &Aren
     Ok(MovedMask { image, field, size: plan.size, is_wide, kind: mask.kind(), fill: mask.fill(), groups })
 }
 
-/// Most memory of a batch's share that a mask takes on its way.
+/// Largest memory of a batch's share that a mask takes on its way.
 pub(super) fn most_bytes(&PlannedMask { mask, ref plan, .. }: &PlannedMask<'_>) -> usize {
     let decoded_bytes = packed_bytes(plan.decode.size());
     let made_bytes = stages_bytes(plan, 0) + packed_bytes(plan.size);
@@ -196,8 +194,8 @@ impl PlacedMasks {
         Ok(placed)
     }
 
-    /// Places the masks of a field. `order`: for each image of the view its number among those of its sample, the sample's
-    /// place in the batch, and whether it is padding.
+    /// Places the masks of a field. `order`: for each image of the view its number among those of its sample, the
+    /// sample's place in the batch, and whether it is padding.
     fn place_field(
         &mut self,
         samples: &mut [Option<Prepared>],

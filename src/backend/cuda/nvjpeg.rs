@@ -1,4 +1,4 @@
-//! Decoding with nvJPEG: the hybrid decoder of each worker, and the device's hardware decoder.
+//! nvJPEG's hybrid decoder of each worker, and hardware decoder.
 #![allow(unsafe_code)]
 
 use super::arena::Held;
@@ -67,7 +67,7 @@ impl Nvjpeg {
     /// Opens nvJPEG for `path`; `None` if the path does not use it.
     ///
     /// # Errors
-    /// [`Error::Device`] with what is missing.
+    /// [`Error::Device`] that names the missing part.
     pub(super) fn open(context: &Context, path: JpegDecoder, priority: StreamPriority) -> Result<Option<Scoped<Self>>> {
         let has_hardware = match path {
             JpegDecoder::Auto | JpegDecoder::Device | JpegDecoder::Cpu => return Ok(None),

@@ -1,4 +1,4 @@
-//! Prepares one sample: decodes it, or leaves it to a decoder on the device, and lowers its plans to calls.
+//! Decodes one sample, or leaves it to the device, and lowers its plans.
 
 use super::arena::{Allocation, StagingWriter};
 use super::decode::{By, Decoders, Source};

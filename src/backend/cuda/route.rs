@@ -111,7 +111,8 @@ impl Balance {
     }
 }
 
-/// Name of the decoder that takes an image on `hardware`, on a card that has one: as of `--jpeg-decoder`.
+/// Name of the decoder that takes an image on `hardware`, on a card that has a hardware decoder, in the words of
+/// `--jpeg-decoder`.
 pub fn on_hardware(header: &Header) -> &'static str {
     match Router::new(JpegDecoder::Hardware, 1).route(header, true) {
         Route::Hardware => "hardware",

@@ -1,4 +1,4 @@
-//! The streams of one pipeline on a device: for copies to the device, for Huffman codes, and for all other kernels.
+//! The streams of one pipeline: for copies, for Huffman codes, and for all other kernels.
 #![allow(unsafe_code)]
 
 use super::in_flight::InFlight;
@@ -33,7 +33,7 @@ pub(super) struct Streams {
     /// The stream of kernels.
     pub(super) compute: Stream,
     /// The streams of the JPEG decoder's kernels up to its transforms. They take long and use little of the card, so
-    /// those of several batches run side by side, and beside the other kernels of the batches before.
+    /// those of several batches run at the same time, together with the other kernels of earlier batches.
     huffman: Vec<Stream>,
     /// The stream of copies to the device.
     pub(super) copy: Stream,

@@ -1,4 +1,4 @@
-//! The end of a batch on the host: queues all remaining work on the device.
+//! The end of a batch: queues all remaining work.
 #![allow(unsafe_code)]
 
 use super::arena::StagingWriter;
@@ -97,8 +97,8 @@ impl Outputs {
         })
     }
 
-    /// Memory for the tensors of a batch: one for each view, or one for each image if images have sizes of their own and
-    /// are not padded. `sizes`: the sizes of these images.
+    /// Memory for the tensors of a batch: one for each view, or one for each image if images have sizes of their own
+    /// and are not padded. `sizes`: the sizes of these images.
     fn rooms(&self, sizes: &[Size], end: &End<'_>) -> Result<Vec<OutputMemory<'_>>> {
         if self.options.is_padded() {
             let output = &self.options.outputs[0];
@@ -256,8 +256,8 @@ impl Outputs {
             unsafe { driver::copy(to, from, room.samples.len() * size_of::<u32>(), compute)? };
         }
         for (size, staged) in staged_mixes {
-            // SAFETY: everything that it reads beside the batch lies in the arena, uploaded before. The view's images
-            // are complete, and there are as many as labels.
+            // SAFETY: everything else that it reads lies in the arena, uploaded before. The view's images are complete,
+            // and there are as many as labels.
             unsafe { self.kernels.launch_mix(staged, labels.len(), size, compute)? };
         }
         if let (Some(buffer), Some(targets), Some(staged)) = (targets, end.annotations.numbers(), staged_targets) {

@@ -1,4 +1,4 @@
-//! A worker thread's decoders and memory, and CPU decoding for the device.
+//! A worker thread's decoders and memory.
 #![allow(unsafe_code)]
 
 use super::arena::{Allocation, Arena, StagingWriter};

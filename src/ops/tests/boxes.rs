@@ -46,7 +46,7 @@ fn has(numbers: &[i64], number: &i64) -> bool {
     numbers.binary_search(number).is_ok()
 }
 
-/// What `clamp` before `sanitize` keeps, `sanitize` keeps.
+/// Objects that `clamp` before `sanitize` keeps, `sanitize` keeps too.
 #[test]
 fn no_box_inside_the_image_is_lost_by_rounding() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);

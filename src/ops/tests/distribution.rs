@@ -1,4 +1,4 @@
-//! Tests of the distributions that transforms draw from: frequencies and independence.
+//! Tests of frequencies and independence of drawn values.
 
 use crate::ops::recipe::draw_recipe;
 use crate::ops::*;

@@ -1,5 +1,4 @@
-//! Tests across operations: properties that need no reference, parts compared with wholes, fast code compared with
-//! plain code.
+//! Tests across operations: properties, parts and wholes, fast and plain code.
 
 mod boxes;
 mod distribution;
@@ -248,7 +247,7 @@ fn parts_of_rotations_equal_the_whole() {
 
 #[test]
 fn fast_rotation_equals_plain() {
-    // Steps of a degree, and angles at which points lie on pixel centers or just beside them.
+    // Steps of a degree, and angles at which points lie on pixel centers or just next to them.
     let angles = (0..360).map(f64::from).chain(
         (0..8).flat_map(|i| [-1e-5, -1e-7, -1e-9, -1e-12, 1e-12, 1e-9, 1e-7, 1e-5].map(|d| f64::from(i) * 45.0 + d)),
     );

@@ -1,4 +1,4 @@
-//! What torchvision's transforms make of given uniform numbers: the files of the folder that `WARPFEED_SHARED` names.
+//! torchvision's transforms with given uniform numbers, from the folder that `WARPFEED_SHARED` names.
 
 use crate::raster::Size;
 use serde::de::DeserializeOwned;
@@ -22,7 +22,7 @@ impl Draw {
     }
 }
 
-/// The draws of a transform, of which there are many.
+/// The draws of a transform, which has many.
 pub(in crate::ops) fn draws(transform: &str) -> Vec<Draw> {
     let mut draws: Vec<Draw> = lines("draws.jsonl");
     draws.retain(|draw| draw.transform == transform);

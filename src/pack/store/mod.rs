@@ -1,23 +1,10 @@
-//! A folder of shards at an object store.
-//!
-//! An object is there whole or not at all, and stays, so nothing needs to be synced, or hidden until it is complete.
-//! `upload` writes objects in parts.
+//! A folder of shards at an object store. `upload` writes objects, which appear whole or not at all.
 //!
 //! There are no locks. Two processes that make one shard write the same bytes. So each makes its own part, and then, in
-//! a random order, the shards without a record. Before a shard is completed, its record is looked up once more. The
-//! manifest is written on the condition that it is as it was last read or written here, or has the same text already.
-//! So no run undoes the work of another, and runs with other options do not mix.
-//!
-//! Uploads. An object of up to 8 MiB is written in one request, a larger one in parts of 8 MiB, four at once. Before
-//! its first part, an upload is recorded in an object of its own. object_store cannot list uploads, so only the record
-//! lets a run abort uploads of killed runs after packing. An upload that was begun but not yet recorded may be left
-//! over, but it has no parts. An upload that fails is complete if an object of its length is there: the answer may have
-//! been lost, or another process of the job was faster. At Azure's store, the last request of that process drops the
-//! parts of all others.
-//!
-//! Listings. There are as many records as shards. Records are listed at the beginning, and again at most every 30 s
-//! when a shard turns out to be made already. A folder at a store holds at most 250,000 shards, because a listing is
-//! limited to 128 MiB.
+//! a random order, the shards without a record. The manifest is written on the condition that it is unchanged, so no
+//! run undoes the work of another, and runs with other options do not mix. An upload that fails is complete if an
+//! object of its length exists: the answer may have been lost, or another process was faster, whose last request at
+//! Azure's store drops the parts of others.
 
 mod upload;
 
@@ -282,7 +269,7 @@ impl Place for Store {
         answers.into_iter().zip(files).try_for_each(removed)
     }
 
-    /// Aborts uploads that were begun and never finished: they take space at the store, and are no objects.
+    /// Aborts uploads that were begun and never finished: they take space at the store, and are not objects.
     fn clear_job(&self) {
         let _ = abort_uploads(self);
         if let Ok(found) = self.list(JOB) {

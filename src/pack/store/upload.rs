@@ -1,8 +1,7 @@
-//! Writes an object: a small one in one request, a large one in parts, several at a time.
+//! Writes an object: up to 8 MiB in one request, a larger one in parts, several at a time.
 //!
-//! Before its first part is sent, an upload in parts is recorded in a small object of its own. So when packing is
-//! complete, the parts that a killed process has sent can be aborted. Until then the store keeps them and charges for
-//! them.
+//! object_store cannot list uploads. So before its first part, an upload is recorded in a small object of its own, and
+//! a later run can abort the uploads of killed processes.
 
 use super::{Place, Store, unless_missing, wait};
 use crate::error::{Error, Result};
@@ -99,7 +98,7 @@ impl<'a> Upload<'a> {
         Ok(())
     }
 
-    /// Completes the object. It is visible to nobody before that.
+    /// Completes the object, and makes it visible.
     pub fn finish(mut self) -> io::Result<()> {
         self.complete().map_err(told)
     }

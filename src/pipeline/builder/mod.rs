@@ -35,34 +35,34 @@ pub struct MemoryBound {
     /// consumer keeps adds [`batch_bytes`](Self::batch_bytes).
     pub batches_bytes: u64,
     /// Bytes of one batch, with its targets. If images differ in size: the most that they could have; for a padded
-    /// batch this is the largest accepted batch beside its images.
+    /// batch, the size of the largest accepted batch in addition to its images.
     pub batch_bytes: u64,
-    /// Most bytes of memory that is kept for later batches while nobody uses it: of images that differ in size, and on a GPU
-    /// of masks and of values that are put beside images. At most [`PipelineBuilder::device_memory`], or 1 GiB, for each view, but
-    /// always one tensor. Images of one size are not counted: their memory is part of
+    /// Largest number of unused bytes that are kept for later batches: of images that differ in size, and on a GPU of
+    /// masks and of values that are copied to the images' device. At most [`PipelineBuilder::device_memory`], or 1 GiB,
+    /// for each view, but always one tensor. Images of one size are not counted: their memory is part of
     /// [`batches_bytes`](Self::batches_bytes).
     pub spare_bytes: u64,
     /// Bytes of the fields of these batches, if each is a mask of the image: two for each pixel of an image. Masks of
-    /// objects, whose number nobody knows before they are read, take a byte for each object and pixel instead. On a GPU
+    /// objects, whose number is not known before they are read, take a byte for each object and pixel instead. On a GPU
     /// they lie in GPU memory.
     pub fields_bytes: u64,
-    /// Most bytes of images, over all threads: per thread two buffers of the largest accepted image (three with several
-    /// views) and the coefficients of a progressive image. Photographs of ordinary size take a small part of that.
-    /// Memory for a larger image is released after it.
+    /// Largest number of bytes of images, over all threads: per thread two buffers of the largest accepted image (three
+    /// with several views) and the coefficients of a progressive image. Photographs of ordinary size take a small part
+    /// of that. Memory for a larger image is released after it.
     pub images_bytes: u64,
-    /// Most encoded bytes, over all threads: per thread one file of the largest accepted size. To this comes the data
-    /// that a stream, or a source that fetches ahead, holds.
+    /// Largest number of encoded bytes, over all threads: per thread one file of the largest accepted size. It includes
+    /// the data that a stream, or a source that fetches ahead, holds.
     pub encoded_bytes: u64,
     /// Bytes of an epoch's shuffled order.
     pub order_bytes: u64,
-    /// Most bytes of images in an [`ImageCache`](crate::ImageCache) in memory.
+    /// Largest number of bytes of images in an [`ImageCache`](crate::ImageCache) in memory.
     pub cache_bytes: u64,
-    /// Most bytes of entry points that are in no file ([`PipelineBuilder::entry_points`]).
+    /// Largest number of bytes of entry points that are in no file ([`PipelineBuilder::entry_points`]).
     pub entry_points_bytes: u64,
     /// Bytes of GPU memory for batches that are being filled or processed there; 0 on the CPU. At most as many bytes of
-    /// host memory are used too, pinned unless [`PipelineBuilder::pinned`] says otherwise. Memory that nvJPEG allocates for
-    /// itself is not included. On a GPU the batches themselves ([`batches_bytes`](Self::batches_bytes)) also lie in GPU
-    /// memory.
+    /// host memory are used too, pinned unless [`PipelineBuilder::pinned`] says otherwise. Memory that nvJPEG allocates
+    /// for itself is not included. On a GPU the batches themselves ([`batches_bytes`](Self::batches_bytes)) also lie in
+    /// GPU memory.
     pub device_bytes: u64,
 }
 
@@ -194,8 +194,8 @@ impl PipelineBuilder {
         self
     }
 
-    /// Gives all partitions the same number of batches, which trainers need that exchange gradients after every batch.
-    /// A partition with one sample fewer than others repeats a sample from the start of the order;
+    /// Gives all partitions the same number of batches, for trainers that exchange gradients after every batch. A
+    /// partition with one sample fewer than others repeats a sample from the start of the order;
     /// [`Batch::padding`](crate::Batch::padding) counts it. With [`LastBatch::Drop`] the larger partitions drop a
     /// sample instead. This cannot be combined with [`OnError::Skip`], which can remove whole batches. Default: false.
     #[must_use]
@@ -230,8 +230,8 @@ impl PipelineBuilder {
         self
     }
 
-    /// Delivers targets beside images and labels ([`Batch::targets`](crate::Batch::targets)). A sample whose target is
-    /// missing, or has another form than `targets` describes, is a bad sample. Default: no targets.
+    /// Delivers targets in addition to images and labels ([`Batch::targets`](crate::Batch::targets)). A sample whose
+    /// target is missing, or has another form than `targets` describes, is a bad sample. Default: no targets.
     #[must_use]
     pub fn targets(mut self, targets: TargetSpec) -> Self {
         self.targets = Some(targets);
@@ -241,12 +241,12 @@ impl PipelineBuilder {
     /// Delivers these fields of the samples ([`Batch::fields`](crate::Batch::fields)): boxes, masks, keypoints, and
     /// numbers of objects. They follow the recipe of each image, from the stored image on: its EXIF orientation comes
     /// first. After the last operation, boxes are cut at the edges of the image, and objects whose boxes are no longer
-    /// valid are dropped ([`Sanitize`](crate::ops::Sanitize) with its defaults); [`sanitize`](Self::sanitize) turns that
-    /// off, and [`Stats::dropped_objects`](crate::Stats::dropped_objects) counts them. A sample
-    /// without one of the fields is a bad sample. Default: no fields.
+    /// valid are dropped ([`Sanitize`](crate::ops::Sanitize) with its defaults); [`sanitize`](Self::sanitize) turns
+    /// that off, and [`Stats::dropped_objects`](crate::Stats::dropped_objects) counts them. A sample without one of the
+    /// fields is a bad sample. Default: no fields.
     ///
     /// Masks and points are computed on the host, whatever device the images are on. [`MemoryBound::fields_bytes`]
-    /// counts masks of images; nobody knows beforehand how many objects a sample has.
+    /// counts masks of images; the number of objects of a sample is not known beforehand.
     #[must_use]
     pub fn fields(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.fields = names.into_iter().map(Into::into).collect();
@@ -270,7 +270,7 @@ impl PipelineBuilder {
         self
     }
 
-    /// Sets what happens to a last batch that is not full. Default: [`LastBatch::Keep`].
+    /// Sets the policy for a last batch that is not full. Default: [`LastBatch::Keep`].
     #[must_use]
     pub fn last_batch(mut self, last: LastBatch) -> Self {
         self.policy.last = last;
@@ -293,7 +293,7 @@ impl PipelineBuilder {
         self
     }
 
-    /// Sets what happens to a sample that cannot be used. Default: [`OnError::Fail`].
+    /// Sets the policy for samples that cannot be used. Default: [`OnError::Fail`].
     #[must_use]
     pub fn on_error(mut self, policy: OnError) -> Self {
         self.policy.on_error = policy;
@@ -301,8 +301,8 @@ impl PipelineBuilder {
     }
 
     /// Limits the number of bad samples; beyond it the epoch ends with [`Error::TooManyBad`]. Default: the epoch ends
-    /// if its first 100 samples are bad, or all of them, and none was substituted. So nobody trains on the empty folder
-    /// of an unmounted disk.
+    /// if its first 100 samples are bad, or all of them, and none was substituted. This keeps a run from training on
+    /// the empty folder of an unmounted disk.
     ///
     /// ```
     /// # use warpfeed::prelude::*;
@@ -322,7 +322,7 @@ impl PipelineBuilder {
         self
     }
 
-    /// Sets what is done with EXIF orientation. Default: it is applied.
+    /// Sets the handling of EXIF orientation. Default: it is applied.
     #[must_use]
     pub fn orientation(mut self, orientation: Orientation) -> Self {
         self.opening.orientation = orientation;
@@ -359,8 +359,9 @@ impl PipelineBuilder {
     }
 
     /// Limits the GPU memory, in bytes, of the batches that are being filled or processed there. Default: half of the
-    /// memory that is free when the pipeline is built, without what earlier pipelines of the process may still take. It
-    /// also limits the memory that is kept for later batches whose images differ in size ([`MemoryBound::spare_bytes`]).
+    /// memory that is free when the pipeline is built, without the part that earlier pipelines of the process may still
+    /// take. It also limits the memory that is kept for later batches whose images differ in size
+    /// ([`MemoryBound::spare_bytes`]).
     ///
     /// The device's decoders need memory for whole images. If a batch's share does not suffice, the CPU decodes, and
     /// only the needed part of the image is copied to the device
@@ -422,11 +423,11 @@ impl PipelineBuilder {
     /// example, this saves a copy. Has no effect on batches that a GPU makes, nor on targets and fields.
     ///
     /// Each batch takes one block for each view when it is begun. Images that differ in size and are not padded take a
-    /// block each. So `prefetch` batches have blocks at a time, and those that the consumer keeps.
+    /// block each. So `prefetch` batches have blocks at a time, and so do the batches that the consumer keeps.
     /// [`build`](Self::build) takes no block.
     ///
     /// A block is not filled again. It goes back to its owner when the batch is dropped, or to the consumer
-    /// ([`Tensor::into_block`](crate::Tensor::into_block)). Whoever gives the blocks waits for work that is queued on
+    /// ([`Tensor::into_block`](crate::Tensor::into_block)). The provider of the blocks waits for work that is queued on
     /// them.
     #[must_use]
     pub fn batch_memory(mut self, memory: impl BatchMemory + 'static) -> Self {
@@ -436,11 +437,12 @@ impl PipelineBuilder {
 
     /// Decodes JPEGs at 1/2, 1/4 or 1/8 of their size, the smallest of these whose sides, as stored, are not below
     /// `size`. The recipes see images of that size. The rule and the pixels are those of Pillow's `Image.draft` after
-    /// `Image.open`; other formats are decoded whole. Default: all images are.
+    /// `Image.open`; other formats are decoded whole. Default: JPEGs are decoded whole, too.
     ///
-    /// Large photographs cost much less then, but the pixels are others. For `.transform(Resize::shorter_side(256))` a size of 256 x 256
-    /// keeps at least 256 pixels a side; twice as much keeps the result closer to the whole image's. Random crops are
-    /// taken from the draft, so a small crop of a small draft is enlarged. On a GPU, drafts are decoded by the CPU.
+    /// Large photographs then cost much less, but their pixels differ. For `.transform(Resize::shorter_side(256))` a
+    /// size of 256 x 256 keeps at least 256 pixels a side; twice as much keeps the result closer to the whole image's.
+    /// Random crops are taken from the draft, so a small crop of a small draft is enlarged. On a GPU, drafts are
+    /// decoded by the CPU.
     ///
     /// ```
     /// use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
@@ -479,7 +481,7 @@ impl PipelineBuilder {
     ///     .transform(CenterCrop::new(192))
     ///     .build()?;
     /// let batch = pipeline.epoch(0).next().ok_or("no batch")??;
-    /// // A draft of half the size has 1,001 columns, of which 1,000.5 are shown.
+    /// // A draft of half the size has 1,001 columns; 1,000.5 of them are shown.
     /// assert_eq!(batch.stored_sizes(), [Size::new(1001, 750)]);
     /// assert_eq!(batch.recipes(0)?[0][0].output_size(Size::new(1001, 750))?, Size::new(256, 192));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -691,7 +693,8 @@ impl PipelineBuilder {
 
     /// Makes a pipeline for each of these devices: see [`PipelineGroup`]. They share the worker threads.
     /// [`device_memory`](Self::device_memory) applies to each device by itself. All deliver the same number of batches,
-    /// as with [`equal_batches`](Self::equal_batches). [`device`](Self::device) is ignored. Otherwise like [`build`](Self::build).
+    /// as with [`equal_batches`](Self::equal_batches). [`device`](Self::device) is ignored. Otherwise like
+    /// [`build`](Self::build).
     ///
     /// # Errors
     /// The errors of [`build`](Self::build); [`Error::Parameter`] for an empty list, a GPU that is named twice,

@@ -1,4 +1,4 @@
-//! Checks of a builder's settings, and the values that follow from them.
+//! Checks of a builder's settings, and values derived from them.
 
 use super::{MemoryBound, PipelineBuilder, Shapes};
 use crate::backend::{Backend, MAX_BATCH_BYTES, Open, OutputForm};
@@ -25,9 +25,10 @@ use std::marker::PhantomData;
 use std::num::NonZero;
 use std::sync::{Arc, OnceLock};
 
-/// Most operations in a sample's recipes. Nested repetitions multiply, and a worker that draws them cannot be stopped.
+/// Largest number of operations in a sample's recipes. Nested repetitions multiply, and a worker that draws them cannot
+/// be stopped.
 const MAX_OPERATIONS: u64 = 100_000;
-/// Most samples that are joined in one image: a mosaic blended with another has 8.
+/// Largest number of samples that are joined in one image: a mosaic blended with another has 8.
 const MAX_IMAGES: u64 = 64;
 /// Largest number that the sides of a padded batch are made multiples of.
 const MAX_DIVISOR: u32 = 1 << 16;
@@ -381,7 +382,7 @@ fn memory(setup: &Setup, cache: Option<&ImageCache>, device_bytes: u64) -> Memor
     let batch_bytes = if options.is_padded() { images_bytes.saturating_add(MAX_BATCH_BYTES) } else { images_bytes };
     // Without worker threads the consumer's thread does their work.
     let working = options.threads.max(1) as u64;
-    // The image for the cache is made and read beside the other buffers.
+    // The image for the cache is made and read in addition to the other buffers.
     let kept_bytes = if cache.is_some() { KEPT_PIXEL_BYTES } else { 0 };
     // With several images of a sample, the decoded image must stay as it is while each of them is made.
     let buffers = if options.images_of_a_sample() > 1 { 3 } else { 2 };

@@ -1,16 +1,10 @@
-//! States for another number of ranks: what a run's ranks have left, shared by others.
+//! States for another number of ranks: the new ranks share the positions that no old rank has delivered
+//! (`order/segments.rs`).
 //!
-//! The states of all ranks say together what is left of an epoch: all positions of the one order that no rank has
-//! delivered. The new ranks share them, in this order, as ranks share a whole epoch (`order/segments.rs`). So every
-//! sample comes once, with the pixels that it has with any number of ranks, and what depends on the number of ranks
-//! starts anew: padding, a dropped last batch, and the numbers that mixed batches are drawn by, which go on after those
-//! of the rank that came farthest. Later epochs are shared as ever.
-//!
-//! A stream has no order that could be shared anew. Its ranks' parts are dealt to the new ranks, as lanes
-//! (`source/stream/lanes.rs`).
-//!
-//! Ranks that do not wait for each other may be in different epochs. Then each of these epochs has a part that was
-//! delivered, and the state of the new ranks says so of all of them; it begins with the earliest.
+//! Padding and a dropped last batch start anew. The numbers that mixed batches are drawn by go on after those of the
+//! rank that is farthest ahead. A stream has no such order: its ranks' parts are dealt to the new ranks, as lanes
+//! (`source/stream/lanes.rs`). If ranks are in different epochs, the new state describes the rest of each, and begins
+//! with the earliest.
 
 #[cfg(test)]
 mod tests;
@@ -23,29 +17,31 @@ use crate::order::{Segment, segments_of};
 use crate::source::stream::{LanePlace, Lanes, Place};
 use std::cmp::Ordering;
 
-/// Most epochs between those of two ranks.
+/// Largest number of epochs between those of two ranks.
 const MAX_APART: u64 = 10_000;
-/// Most ranks that an error lists.
+/// Largest number of ranks that an error lists.
 const LISTED: usize = 20;
 
 impl<I> Pipeline<I> {
     /// The state from which this pipeline continues a run that had another number of ranks. `states` are the last
-    /// states of all its ranks, in any order. If the partitions are even ([`PipelineBuilder::equal_batches`](crate::PipelineBuilder::equal_batches)), the
-    /// state of one rank is enough, and all ranks are taken to have come as far. All new ranks must be given the same
-    /// states. [`resume`](Self::resume) continues from the result.
+    /// states of all its ranks, in any order. If the partitions are even
+    /// ([`PipelineBuilder::equal_batches`](crate::PipelineBuilder::equal_batches)), the state of one rank is enough,
+    /// and all ranks are assumed to have the same progress. All new ranks must be given the same states.
+    /// [`resume`](Self::resume) continues from the result.
     ///
     /// The samples that the ranks have left of the epoch are shared by the new ones, in the order of the epoch: each is
     /// delivered once. If the number of ranks is the same, the result is this rank's own state. Padding and a dropped
-    /// last batch are those of the new ranks. Mixed batches ([`PipelineBuilder::mix`](crate::PipelineBuilder::mix)) have other samples
-    /// than without the change, and draw their shares by numbers that no earlier batch of the epoch had.
+    /// last batch are those of the new ranks. Mixed batches ([`PipelineBuilder::mix`](crate::PipelineBuilder::mix))
+    /// have other samples than without the change, and draw their shares by numbers that no earlier batch of the epoch
+    /// had.
     ///
-    /// Of a stream each part that a rank had goes on as a lane, and the new ranks read the lanes by turns. A sample's
-    /// pixels are those that it has without the change. If there are more ranks than lanes, some have nothing left of
-    /// the epoch: [`PipelineBuilder::lanes`](crate::PipelineBuilder::lanes) makes more of them. Each lane has a window of its own,
+    /// In a stream, each rank's part goes on as a lane, and the new ranks read the lanes in turns. A sample's pixels
+    /// are the same as without the change. If there are more ranks than lanes, some have nothing left of the epoch:
+    /// [`PipelineBuilder::lanes`](crate::PipelineBuilder::lanes) makes more of them. Each lane has a window of its own,
     /// which takes memory.
     ///
     /// Ranks that do not wait for each other may be in different epochs. The result then begins in the earliest of
-    /// them, and [`EpochState::for_epoch`] has what is left of the later ones.
+    /// them, and [`EpochState::for_epoch`] has the rest of the later ones.
     ///
     /// # Errors
     /// [`Error::Parameter`] if states are missing or belong to different runs, and the errors of
@@ -154,7 +150,7 @@ fn state_after(setup: &Setup, states: &[EpochState]) -> Result<EpochState> {
         }
         let segments = &mut changes.segments;
         let rest = setup.rest(segments_of(segments, epoch), ranks);
-        // Nobody knows how much of a stream a rank had that is beyond the epoch.
+        // The part of a stream that a rank had beyond the epoch is not known.
         let most = states.iter().filter(|state| state.epoch() == epoch).map(|state| state.position()).max();
         let segment = if is_enough {
             Segment::even(ranks, first.position())

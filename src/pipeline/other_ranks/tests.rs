@@ -1,5 +1,4 @@
-//! The space of changes: sequences of numbers of ranks, with ranks behind, ahead and finished. No image is read: only
-//! positions are looked at, so that many sequences can be tried.
+//! Sequences of numbers of ranks, with ranks at different progress. Only positions are checked.
 
 use super::super::EpochStart;
 use super::super::context::Context;
@@ -121,7 +120,7 @@ impl Subject {
         all
     }
 
-    /// The model: what a rank has of what is left of an epoch.
+    /// The model: a rank's part of the rest of an epoch.
     fn own(&self, left: &[Left], rank: u32, ranks: u32) -> Vec<u64> {
         let mut own: Vec<&Left> = match self.stream {
             None => left.iter().skip(rank as usize).step_by(ranks as usize).collect(),
@@ -172,13 +171,14 @@ fn deliver(epoch_start: EpochStart<'_>, batches: &mut usize) -> (Vec<u64>, Epoch
     (samples, Moment { setup, epoch, changes, begun: first, first, position, place }.state())
 }
 
-/// How far a rank comes before the number of ranks changes.
+/// Progress of a rank before the number of ranks changes.
 #[derive(Debug, Clone, Copy)]
 enum Pace {
     /// It writes no state, so it has only that of the beginning.
     Absent,
     Batches(usize),
-    /// To the end of so many epochs, and so many batches more. It stops at that end, or at the next epoch's beginning.
+    /// To the end of a number of epochs, and a number of batches more. It stops at that end, or at the next epoch's
+    /// beginning.
     Epochs(u64, usize, bool),
     Finished,
 }

@@ -1,7 +1,7 @@
 //! The annotation file, read from front to back into rows of fixed length.
 //!
-//! What is wrong about an image or an annotation is noted with it, and makes its sample a bad one when it is read. The
-//! file is refused where no image can be trusted: classes that contradict each other, an annotation that names no image.
+//! A fault of an image or an annotation makes its sample a bad one. The file is refused if no image can be trusted,
+//! because classes contradict each other or an annotation names no image.
 
 use super::ids::{Id, Ids};
 use super::keypoints::flip_index;
@@ -30,8 +30,8 @@ pub(super) struct Annotations {
     names: String,
     /// In the order of their images, and of the file.
     objects: Vec<Object>,
-    /// What shapes are made of: for each polygon its length, and its corners in fifths of a pixel; or height, width and
-    /// run lengths.
+    /// Numbers that shapes consist of: for each polygon its length, and its corners in fifths of a pixel; or height,
+    /// width and run lengths.
     numbers: Vec<i32>,
     /// x, y and visibility of keypoints.
     points: Vec<f32>,
@@ -43,9 +43,9 @@ pub(super) struct Annotations {
     pub(super) ids: Ids,
     keypoints: usize,
     flip_index: Vec<usize>,
-    /// What is odd about the file, and is no fault of a sample.
+    /// Oddities of the file that are not faults of a sample.
     pub(super) warnings: Vec<String>,
-    /// What is not known of the keypoints' sides.
+    /// Description of unknown sides of keypoints.
     pub(super) unknown_sides: Option<String>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Image {
     pub(super) id: Id,
     pub(super) size: Stated,
     name: Range<usize>,
-    /// What makes every read of the image an error.
+    /// A fault that makes every read of the image an error.
     pub(super) fault: Option<&'static str>,
     /// The number of its first object.
     first: usize,
@@ -91,7 +91,7 @@ pub(super) struct Object {
     points_start: usize,
 }
 
-/// What makes an annotation, and with it its sample, a bad one, whichever fields are wanted.
+/// A fault that makes an annotation, and with it its sample, a bad one, whichever fields are requested.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Fault {
     None,
@@ -103,7 +103,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// The field and what is wrong with it.
+    /// The field and its fault.
     pub(super) fn message(self) -> Option<&'static str> {
         Some(match self {
             Self::None => return None,
@@ -115,7 +115,7 @@ impl Fault {
     }
 }
 
-/// Number of values for keypoints that are no list of numbers.
+/// Number of values for keypoints that are not a list of numbers.
 const NO_POINTS: u32 = u32::MAX;
 
 impl Annotations {
@@ -149,12 +149,12 @@ impl Annotations {
         place.ok().filter(|_| category != Id::NONE).map(|label| label as u32)
     }
 
-    /// What an object's shape is made of.
+    /// The numbers that an object's shape consists of.
     pub(super) fn numbers(&self, object: &Object) -> &[i32] {
         &self.numbers[object.numbers_start..][..object.numbers as usize]
     }
 
-    /// x, y and visibility of an object's keypoints; empty if it has none, `None` if they are no list of numbers.
+    /// x, y and visibility of an object's keypoints; empty if it has none, `None` if they are not a list of numbers.
     pub(super) fn points(&self, object: &Object) -> Option<&[f32]> {
         (object.points != NO_POINTS).then(|| &self.points[object.points_start..][..object.points as usize])
     }

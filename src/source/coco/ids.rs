@@ -1,10 +1,10 @@
-//! Numbers of images, annotations and categories, which some files write as texts.
+//! Numbers of images, annotations and categories, or texts.
 
 use super::loose::Value;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-/// What an image, an annotation or a category is known by: a number, or the place of a text among [`Ids`].
+/// Identity of an image, an annotation or a category: a number, or the place of a text among [`Ids`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Id(i64);
 
@@ -44,7 +44,7 @@ enum Text {
 }
 
 impl Ids {
-    /// What a value names.
+    /// The identity that a value names.
     pub fn of(&mut self, value: &Value) -> Id {
         match (value.whole().map(Id), value) {
             (Some(id), _) if id.number().is_some() => id,
@@ -63,7 +63,7 @@ impl Ids {
         }))
     }
 
-    /// Adds those of another part of the file, and returns what they are here.
+    /// Adds the ids of another part of the file, and returns their map to the ids here.
     pub fn join(&mut self, other: Self) -> impl Fn(Id) -> Id + use<> {
         let here: Vec<Id> = other.texts.into_iter().map(|text| self.text(text)).collect();
         move |id| id.place().map_or(id, |place| here[place])

@@ -1,4 +1,4 @@
-//! Keypoints of the left and of the right, told by their names.
+//! Keypoints of the left and of the right, by their names.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 pub(super) struct Sides {
     /// For each keypoint, the one that it was before the image was mirrored.
     pub pairs: Vec<usize>,
-    /// What is not known of them.
+    /// Description of unknown sides.
     pub warning: Option<String>,
 }
 

@@ -1,5 +1,6 @@
-//! JSON as Python's `json` module and pycocotools take it: NaN and Infinity are numbers, `1.0` is the number 1, a text is
-//! a number of an image, the last of equal keys counts, and a value of another type is noticed where it is used.
+//! JSON as Python's `json` module and pycocotools read it: NaN and Infinity are numbers, `1.0` is the number 1, an
+//! image's number may be text, the last of equal keys counts, and values of wrong types are noticed where they are
+//! used.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -23,7 +24,7 @@ enum State {
     Outside,
     Text,
     Escaped,
-    /// Within this word, of which so many bytes were read.
+    /// Within this word, after this number of bytes.
     Word(&'static [u8], usize),
 }
 
@@ -119,7 +120,7 @@ impl<R: Read> PythonJson<R> {
     }
 }
 
-/// A value of which it is not known what it should be.
+/// A value of unknown type.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) enum Value {
     /// It is not there.
@@ -339,7 +340,7 @@ pub(super) use entries;
 mod tests {
     use super::*;
 
-    /// A reader that gives so many bytes at a time.
+    /// A reader that gives this number of bytes at a time.
     struct Slow<'a>(&'a [u8], usize);
 
     impl Read for Slow<'_> {

@@ -1,4 +1,4 @@
-//! COCO's annotations: a JSON file beside a folder of images. LVIS and Objects365 have the same form.
+//! COCO's annotations, a JSON file. LVIS and Objects365 have the same form.
 
 mod file;
 mod ids;
@@ -39,17 +39,17 @@ const TO_CENTER_PX: f32 = 0.5;
 /// The fields are `boxes` (XYXY), `labels` (0 for the category with the lowest number, without COCO's gaps),
 /// `category_ids` (the numbers in the file), `area`, `iscrowd`, `ids`, `masks` (one for each object, with the pixels of
 /// pycocotools) and `keypoints`, whose coordinates are 0.5 more than in the file, where they are indices of pixels. A
-/// mirror exchanges keypoints whose names tell left from right, or those of [`flip_index`](Self::flip_index). The target
-/// field `image_id` has the image's number.
+/// mirror exchanges keypoints whose names tell left from right, or those of [`flip_index`](Self::flip_index). The
+/// target field `image_id` has the image's number.
 ///
-/// The size that the file states says which image the annotations are of: the stored one, or the one that the EXIF tag
-/// makes of it. Where both have that size, or none is stated, it is the stored one. An image that has neither size is a
-/// bad sample; the error has both sizes.
+/// The size in the file decides whether annotations refer to the stored image or to the image as its EXIF tag turns it.
+/// If both have that size, or none is stated, it is the stored one. An image that has neither size is a bad sample; the
+/// error has both sizes.
 ///
-/// An object whose category is unknown, whose box is not finite, has a negative side or lies outside its image, or whose
-/// mask cannot be made, makes its sample a bad one, and so does a value of another type than COCO's; the error names
-/// annotation and entry. Files are read as Python's `json` and pycocotools read them: NaN and Infinity are numbers, 1.0 is
-/// 1, and ids may be texts.
+/// An object whose category is unknown, whose box is not finite, has a negative side or lies outside its image, or
+/// whose mask cannot be made, makes its sample a bad one, and so does a value of another type than COCO's; the error
+/// names annotation and entry. Files are read as Python's `json` and pycocotools read them: NaN and Infinity are
+/// numbers, 1.0 is 1, and ids may be texts.
 ///
 /// ```
 /// use warpfeed::source::{CocoFiles, Source};

@@ -1,5 +1,5 @@
-//! Polygons as pixels, by the rule of pycocotools: an outline is walked in fifths of a pixel, and where it crosses the
-//! middle line of a column, it changes whether the pixels below belong to the object.
+//! Polygons as pixels, by pycocotools' rule: an outline is walked in fifths of a pixel; where it crosses the middle
+//! line of a column, it toggles the pixels below.
 
 use super::runs::set;
 use crate::raster::Size;

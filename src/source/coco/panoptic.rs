@@ -1,4 +1,4 @@
-//! COCO's panoptic annotations: a JSON file of segments, and a PNG file for each image whose pixels have their numbers.
+//! COCO's panoptic annotations: a JSON file of segments, and a PNG for each image.
 
 use super::inside;
 use super::loose::{Numbers, PythonJson, Value, entries};
@@ -26,15 +26,15 @@ const FIELDS: [&str; 9] = [BOXES, LABELS, MASKS, MASK, "category_ids", "area", "
 /// The number of pixels that belong to no segment.
 const VOID: u32 = 0;
 
-/// Images of a folder with COCO's panoptic annotations: a JSON file, and a folder of PNG files. Samples come in the order
-/// of the images' numbers. Crowds (`iscrowd`) are no objects, unless [`crowds`](Self::crowds) asks for them.
+/// Images of a folder with COCO's panoptic annotations: a JSON file, and a folder of PNG files. Samples come in the
+/// order of the images' numbers. Crowds (`iscrowd`) are not objects, unless [`crowds`](Self::crowds) asks for them.
 ///
 /// Each segment is an object: of a thing, or all pixels of a kind of stuff. The fields are `boxes` (XYXY), `labels` (0
 /// for the category with the lowest number, without COCO's gaps), `category_ids`, `area`, `iscrowd`, `isthing` (1 for a
-/// thing, 0 for stuff), `ids`, `masks` (one for each object), and `mask`: the label of each pixel, crowds among them, of
-/// 8 bits, or 16 for more than 255 categories. What belongs to no segment is the highest number, 255 or 65,535, as is
-/// what operations bring into view from outside. The size that the file states says whether they are of the stored image
-/// or of the one that its EXIF tag makes of it; where both have that size, they are of the stored one.
+/// thing, 0 for stuff), `ids`, `masks` (one for each object), and `mask`: the label of each pixel, crowds among them,
+/// of 8 bits, or 16 for more than 255 categories. Pixels without a segment, and those that operations bring into view
+/// from outside, are the highest number, 255 or 65,535. The size in the file decides whether they refer to the stored
+/// image or to the image as its EXIF tag turns it; if both have that size, to the stored one.
 ///
 /// A segment whose category is unknown or whose box lies outside its image, a PNG file that is missing, damaged or of
 /// another size, pixels with a number that no segment has, and a segment without pixels make the sample a bad one; the
@@ -89,7 +89,7 @@ struct Segment {
     /// NaN if there is none.
     area: f32,
     is_crowd: bool,
-    /// What makes the segment, and with it its sample, a bad one.
+    /// A fault that makes the segment, and with it its sample, a bad one.
     fault: Option<&'static str>,
 }
 
@@ -166,11 +166,11 @@ entries! {
 
 impl PanopticFiles {
     /// Reads the annotations of `path`. Their images are below `folder`, and the PNG files below `masks`; neither are
-    /// opened. COCO's PNG files of `panoptic_val2017.json` are in the folder `panoptic_val2017` beside it.
+    /// opened. COCO's PNG files of `panoptic_val2017.json` are in the folder `panoptic_val2017` next to it.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read, [`Error::Parameter`] if it is not JSON of this form, has no image, has an
-    /// image, a category or an image's annotation twice, or not as many annotations as images.
+    /// [`Error::Io`] if the file cannot be read, [`Error::Parameter`] if it is not JSON of this form, has no image, has
+    /// an image, a category or an image's annotation twice, or not as many annotations as images.
     pub fn open(folder: impl AsRef<Path>, path: impl AsRef<Path>, masks: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_owned();
         let wrong = |got: String| {

@@ -1,4 +1,4 @@
-//! COCO's run lengths: numbers of pixels outside and inside an object in turn, down the columns of an image.
+//! COCO's run lengths: pixels outside and inside an object in turn, by columns.
 
 use crate::raster::Size;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! An object's outline or run lengths, as COCO's JSON has them, and its pixels.
+//! An object's outline or run lengths in COCO's JSON.
 
 use super::loose::{Numbers, Value};
 use super::outline::{self, fifths};
@@ -23,7 +23,7 @@ impl Shape {
     /// The pixels in an image of `size` of the shape that is made of `numbers`.
     ///
     /// # Errors
-    /// As of [`Segmentation::plane`].
+    /// See [`Segmentation::plane`].
     pub(super) fn plane(self, numbers: &[i32], size: Size) -> Result<Vec<u8>, NoPixels> {
         let mut plane = empty_plane(size)?;
         match self {
@@ -43,9 +43,9 @@ impl Shape {
     }
 }
 
-/// Why an object has no pixels.
+/// Reason why an object has no pixels.
 pub(in crate::source) enum NoPixels {
-    /// What is wrong with its outline.
+    /// The fault of its outline.
     Wrong(String),
     /// The memory for them is refused.
     Memory(Error),
@@ -67,7 +67,7 @@ impl NoPixels {
     }
 }
 
-/// An object's outline, with what it is made of.
+/// An object's outline, with its numbers.
 pub(in crate::source) struct Segmentation {
     pub(super) shape: Shape,
     pub(super) numbers: Vec<i32>,
@@ -119,7 +119,7 @@ impl Segmentation {
 }
 
 impl<'de> Deserialize<'de> for Segmentation {
-    /// Takes any value: one that is no outline is a [`Shape::Bad`].
+    /// Takes any value; a value that is not an outline becomes [`Shape::Bad`].
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
 

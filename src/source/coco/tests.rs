@@ -74,7 +74,7 @@ fn rows_are_in_the_order_of_images_and_labels_have_no_gaps() {
     let Some(Field::KeyPoints(points)) = found.get(KEYPOINTS) else { panic!("{found:?}") };
     assert_eq!(points.points()[3..], [[2.5, 1.5], [0.0, 0.0], [3.5, 2.5]]);
     assert_eq!(points.visibility(), [0, 0, 0, 2, 0, 1]);
-    // A crowd is no object unless it is asked for; an image without objects stays a sample.
+    // A crowd is not an object unless it is asked for; an image without objects stays a sample.
     assert_eq!(read(&coco, 0, &[BOXES]).unwrap().objects(), 0);
     assert_eq!(read(&coco.clone().crowds(true), 0, &[BOXES]).unwrap().objects(), 1);
     let annotated = coco.annotated_only().unwrap();
@@ -306,7 +306,7 @@ fn the_stated_size_says_which_image_annotations_are_of() {
     };
     let stored = found(6, 4, 6).unwrap();
     assert_eq!(stored.boxes().unwrap().rows(), [[1.0, 1.0, 3.0, 4.0]]);
-    // In the stored image of 6 x 4 pixels, what is (x, y) in the upright one is at (y, 4 - x).
+    // In the stored image of 6 x 4 pixels, the upright image's (x, y) is at (y, 4 - x).
     let turned = found(4, 6, 6).unwrap();
     assert_eq!(turned.boxes().unwrap().rows(), [[1.0, 1.0, 4.0, 3.0]]);
     let Some(Field::KeyPoints(points)) = turned.get(KEYPOINTS) else { panic!("{turned:?}") };

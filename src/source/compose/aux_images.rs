@@ -1,4 +1,4 @@
-//! Auxiliary images in folders beside the images': depth maps, the other images of stereo pairs.
+//! Auxiliary images in other folders: depth maps, stereo pairs.
 
 use crate::error::{Error, Result};
 use crate::fields::{AuxImage, Field};
@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// Endings that auxiliary images may have, if they have not their image's.
 const ENDINGS: [&str; 6] = ["png", "jpg", "jpeg", "webp", "pgm", "ppm"];
 
-/// A folder of auxiliary images, which have the names of the images in another folder: `depth/a/1.png` for `left/a/1.jpg`.
+/// A folder of auxiliary images, which have the names of the images in another folder: `depth/a/1.png` for
+/// `left/a/1.jpg`.
 ///
 /// ```
 /// use warpfeed::{ops::Interpolation, source::AuxFolder};
@@ -50,8 +51,8 @@ impl AuxFolder {
         &self.folder
     }
 
-    /// Sets what images' names end in before their ending, and what the names of auxiliary images have in its place.
-    /// Default: nothing.
+    /// Sets the suffix of images' names before their ending, and the suffix that names of auxiliary images have in its
+    /// place. Default: both empty.
     #[must_use]
     pub fn suffixes(self, image: impl Into<String>, further: impl Into<String>) -> Self {
         Self { image_suffix: image.into(), suffix: further.into(), ..self }
@@ -70,7 +71,7 @@ impl AuxFolder {
         Self { fill, ..self }
     }
 
-    /// The path of the image beside `image`, which is below `root`, without its ending; `None` if that image lies
+    /// The path of the auxiliary image of `image`, which is below `root`, without its ending; `None` if `image` lies
     /// elsewhere, or its name lacks the suffix.
     fn stem_beside(&self, root: &Path, image: &Path) -> Option<PathBuf> {
         let below = image.strip_prefix(root).ok()?;
@@ -79,7 +80,7 @@ impl AuxFolder {
         Some(self.folder.join(below.with_file_name(path_from_bytes(&name).as_os_str())))
     }
 
-    /// Reads the image beside `image`.
+    /// Reads the auxiliary image of `image`.
     fn read(&self, root: &Path, image: &Path) -> Result<AuxImage> {
         let wrong = |place: &Path, message: &str| {
             let message = format!("{}, beside {}: {message}", place.display(), image.display());
@@ -134,7 +135,7 @@ impl FromStr for AuxFolder {
     }
 }
 
-/// A source of image files with auxiliary images in folders beside theirs. Made by
+/// A source of image files with auxiliary images in folders next to theirs. Made by
 /// [`SourceExt::aux_images`](super::SourceExt::aux_images).
 pub struct WithImages {
     source: Arc<dyn Source>,

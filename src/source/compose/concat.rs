@@ -46,7 +46,7 @@ impl Concat {
     }
 
     /// Mixes sources to `len` samples. The share of each source is proportional to its weight, the largest remainders
-    /// rounded up. From a source with more samples than its share, `seed` draws some; samples of a source with fewer
+    /// rounded up. If a source has more samples than its share, `seed` draws some of them; if it has fewer, samples
     /// repeat ([`SourceExt::choose`]).
     ///
     /// # Errors

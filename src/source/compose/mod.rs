@@ -1,4 +1,4 @@
-//! Data sets made of data sets: parts, splits, folds, concatenations, mixes, other labels.
+//! Data sets made of others: parts, splits, folds, concatenations, mixes, other labels.
 
 mod aux_images;
 mod concat;
@@ -88,8 +88,8 @@ pub trait SourceExt: Source + Sized + 'static {
 
     /// Adds fields, which `of` computes or looks up from a sample's index, label and name: boxes, masks, keypoints. A
     /// pipeline delivers those that [`PipelineBuilder::fields`](crate::PipelineBuilder::fields) names, and
-    /// [`BatchFields`](crate::fields::BatchFields) has an example. Coordinates are those of the stored image, before it is
-    /// turned by its EXIF tag.
+    /// [`BatchFields`](crate::fields::BatchFields) has an example. Coordinates are those of the stored image, before it
+    /// is turned by its EXIF tag.
     fn fields(
         self,
         names: impl IntoIterator<Item = impl Into<String>>,
@@ -98,10 +98,10 @@ pub trait SourceExt: Source + Sized + 'static {
         WithFields::new(self.into_source(), names.into_iter().map(Into::into).collect(), of)
     }
 
-    /// Adds auxiliary images from folders beside the one of the images: depth maps, the other images of stereo pairs. They
-    /// have the images' paths below their folder, with another ending if need be: `depth/a/1.png` for `left/a/1.jpg` below
-    /// `root`, which is `left`. Samples' names must be paths of files, as those of image folders, lists and annotation files
-    /// are.
+    /// Adds auxiliary images from folders next to the images' folder: depth maps, the other images of stereo pairs.
+    /// They have the images' paths below their folder, with another ending if need be: `depth/a/1.png` for
+    /// `left/a/1.jpg` below `root`, which is `left`. Samples' names must be paths of files, as those of image folders,
+    /// lists and annotation files are.
     ///
     /// An image without such a file, or with a damaged one, is a bad sample, and the error names both files.
     ///
@@ -200,8 +200,8 @@ pub trait SourceExt: Source + Sized + 'static {
         Ok(Subset::new(self.into_source(), &indices))
     }
 
-    /// Replaces each label by the result of `map`; a sample without a label still has none. `classes` are the names of the new labels, label 0 first; empty if
-    /// they have no names.
+    /// Replaces each label by the result of `map`; a sample without a label still has none. `classes` are the names of
+    /// the new labels, label 0 first; empty if they have no names.
     fn map_labels(
         self,
         classes: impl IntoIterator<Item = impl Into<String>>,
@@ -249,8 +249,8 @@ pub trait SourceExt: Source + Sized + 'static {
     /// order or incomplete can be combined. A label without a class becomes [`u32::MAX`].
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the source names no classes, or one that is not among `classes`, or if its images have no
-    /// labels: the classes of objects are not changed.
+    /// [`Error::Parameter`] if the source names no classes, or one that is not among `classes`, or if its images have
+    /// no labels: the classes of objects are not changed.
     fn align_classes(self, classes: impl IntoIterator<Item = impl Into<String>>) -> Result<MapLabels> {
         let classes: Vec<String> = classes.into_iter().map(Into::into).collect();
         let refuse = |got: String| Error::parameter("align_classes", "classes", "all classes of the source", got);

@@ -23,7 +23,7 @@ enum Row {
     /// -1.
     None,
     Null,
-    /// The number of the message why it is no label.
+    /// The number of the message that says why it is not a label.
     Wrong(u32),
 }
 

@@ -1,4 +1,4 @@
-//! Parquet files with images, the format of data sets from Hugging Face.
+//! Parquet files with images, Hugging Face's format.
 
 mod labels;
 mod objects;
@@ -40,14 +40,14 @@ const MAX_CURSORS: usize = 32;
 /// labels in `label` or `labels`. Without these, images have no labels, unless a column sounds like one of labels: then
 /// opening asks. Labels are numbers, truth values, or names, which [`RecordOptions::classes`] or their sorted order
 /// numbers. The names of Hugging Face's `ClassLabel` are the [`classes`](Source::classes). A column of nulls or of -1
-/// alone, as in test sets of the hub, stands for no labels. Rows come in the given order of the files. A row whose image is
-/// null, or whose label is missing or not a class, gives [`Error::Decode`] when it is read.
+/// alone, as in test sets of the hub, stands for no labels. Rows come in the given order of the files. A row whose
+/// image is null, or whose label is missing or not a class, gives [`Error::Decode`] when it is read.
 ///
 /// A column `objects` has fields, as Hugging Face stores them: a struct of lists or a list of structs with `bbox`
-/// ([`boxes`](crate::fields::BOXES)), `category` (`labels`), `id` (`ids`), and others by their names. No schema says what
-/// the numbers of a box mean, so [`RecordOptions::boxes`] must. Columns `width` and `height` say of which image they are,
-/// as [`CocoFiles`](super::CocoFiles) has it. Names of categories, where they are texts, are numbered by
-/// [`RecordOptions::classes`].
+/// ([`boxes`](crate::fields::BOXES)), `category` (`labels`), `id` (`ids`), and others by their names. No schema gives
+/// the meaning of a box's numbers, so [`RecordOptions::boxes`] must. Columns `width` and `height` are the size of the
+/// image that they refer to, as in [`CocoFiles`](super::CocoFiles). Names of categories, where they are texts, are
+/// numbered by [`RecordOptions::classes`].
 ///
 /// All labels are in memory, 4 bytes each. Reading an image decompresses the page that holds it and keeps the page for
 /// the next image. So reading in the order of the files is fast; in any other order, each image costs a page (usually
@@ -72,7 +72,7 @@ pub struct ParquetFiles {
     targets: Mutex<VecDeque<TargetGroup>>,
     /// The objects of the row groups that were read last, the oldest first.
     objects: Mutex<VecDeque<ObjectGroup>>,
-    /// What the numbers of boxes mean.
+    /// Format of boxes.
     boxes: Option<BoxFormat>,
     /// The classes of objects that are texts.
     named: Vec<String>,
@@ -92,7 +92,7 @@ struct TargetGroup {
     rows: Arc<Vec<Option<Target>>>,
 }
 
-/// Largest number of row groups of which a column is kept.
+/// Largest number of row groups for which a column is kept.
 const TARGET_GROUPS: usize = 4;
 /// Largest number of columns of a row group that are kept as targets: the target, and the size of images.
 const TARGET_COLUMNS: usize = 3;
@@ -381,7 +381,7 @@ impl ParquetFiles {
             }
             *side = match self.targets(group, column)?.get(row) {
                 Some(Some(Target::Integers(values))) => values.first().map(|value| *value as f64),
-                // pandas writes NaN for what is missing.
+                // pandas writes NaN for missing values.
                 Some(Some(Target::Floats(values))) => {
                     values.first().filter(|value| !value.is_nan()).map(|value| f64::from(*value))
                 }
@@ -742,7 +742,8 @@ mod tests {
         with_sides(path, of_lists, texts, 1, [20, 10]);
     }
 
-    /// Writes the rows of [`with_objects`], with an orientation tag, and this width and height in all rows but the second.
+    /// Writes the rows of [`with_objects`], with an orientation tag, and this width and height in all rows but the
+    /// second.
     fn with_sides(path: &Path, of_lists: bool, texts: bool, orientation: u16, sides: [i64; 2]) {
         let category = if texts { "binary category (STRING)" } else { "int64 category" };
         let list = |inner: &str| format!("(LIST) {{ repeated group list {{ {inner} }} }}");
@@ -846,11 +847,11 @@ mod tests {
 
     /// Definition levels of a schema of objects.
     struct Defined {
-        /// Of an object's only number.
+        /// Level of an object's only number.
         scalar: i16,
-        /// Of a number of a box.
+        /// Level of a number of a box.
         number: i16,
-        /// Of a row without objects.
+        /// Level of a row without objects.
         empty: i16,
     }
 

@@ -1,5 +1,5 @@
-//! Objects of images in Parquet files, as Hugging Face stores them: a column `objects`, which is a struct of lists or a
-//! list of structs. In both forms a repetition level of 1 begins an object, and one of 2 is a further number of it.
+//! Objects of images in Parquet files, as Hugging Face stores them: a column `objects`, a struct of lists or a list of
+//! structs. A repetition level of 1 begins an object, and one of 2 is a further number of it.
 
 use super::{column_names, damaged, guarded, reader};
 use crate::error::{Error, Result};
@@ -63,7 +63,7 @@ impl Objects {
     /// The field `name`.
     ///
     /// # Errors
-    /// A message if an object has not as many values as it should, a number is not finite, or a label is no class.
+    /// A message if an object has a wrong number of values, a number is not finite, or a label is not a class.
     pub(super) fn field(&self, name: &str, boxes: BoxFormat, classes: &[String]) -> Result<Field, String> {
         let wanted = if name == BOXES { 4 } else { 1 };
         if let Some((i, count)) = self.counts.iter().enumerate().find(|(_, count)| **count != wanted) {

@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     pub label: Result<Label, String>,
     /// The content of the requested field, if the sample has it, or the reason why it is unusable.
     pub target: Option<Result<Target, String>>,
-    /// What the sample has of the wanted fields.
+    /// The wanted fields that the sample has.
     pub fields: StoredFields,
 }
 

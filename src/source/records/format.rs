@@ -1,4 +1,4 @@
-//! The formats of shards: what each can hold, and the errors that name them.
+//! The formats of shards, and the errors that name them.
 
 use super::fields::{Part, check_names};
 use super::options::RecordOptions;
@@ -14,12 +14,12 @@ use std::fmt::Display;
 pub enum RecordFormat {
     /// Tar archives in the manner of WebDataset: consecutive files whose names agree up to the first dot are the parts
     /// of one sample. The image is the first part that ends in .jpg, .jpeg, .png, .webp, .pgm or .ppm. The label is the
-    /// part .cls (a number or a name; -1 for none), otherwise the field `label` of .json. An image or a label with an ending that
-    /// the sample already has begins the next sample. POSIX pax headers and GNU long names are understood. Links and
-    /// devices are skipped.
+    /// part .cls (a number or a name; -1 for none), otherwise the field `label` of .json. An image or a label with an
+    /// ending that the sample already has begins the next sample. POSIX pax headers and GNU long names are understood.
+    /// Links and devices are skipped.
     WebDataset,
-    /// MXNet's RecordIO, as its im2rec writes it. Of several labels the first counts; -1 stands for none. Records come in the order of the
-    /// .rec file; the .idx file is not needed.
+    /// MXNet's RecordIO, as its im2rec writes it. Of several labels the first counts; -1 stands for none. Records come
+    /// in the order of the .rec file; the .idx file is not needed.
     RecordIo,
     /// TensorFlow's TFRecord files of `tf.train.Example`: the image is the feature `image/encoded`, the label
     /// `image/class/label`, taken as it stands (some data sets count from 1). The checksums are checked.
@@ -80,7 +80,7 @@ impl RecordFormat {
     /// Rejects a field of targets that could not be read again after packing.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with what the format can hold.
+    /// [`Error::Parameter`] with the format's limits.
     pub(crate) fn check_packed_field(self, field: &str) -> Result<()> {
         let (is_kept, expected) = match self {
             Self::WebDataset => (tar::can_name(field), tar::NAMED),
@@ -90,10 +90,10 @@ impl RecordFormat {
         if is_kept { Ok(()) } else { Err(Error::parameter("pack", "target", expected, field)) }
     }
 
-    /// Rejects fields that could not be read again after packing, alone or beside the field `target` of targets.
+    /// Rejects fields that could not be read again after packing, alone or together with the field `target` of targets.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with what the format can hold.
+    /// [`Error::Parameter`] with the format's limits.
     pub(crate) fn check_packed_fields(self, names: &[String], target: Option<&str>) -> Result<()> {
         let part = target.map(|field| if self == Self::WebDataset { tar::part_of(field) } else { field.to_owned() });
         check_names(self, names, target.zip(part.as_deref()))

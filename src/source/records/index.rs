@@ -1,9 +1,9 @@
 //! The index of a shard, stored so that the shard need not be scanned again.
 //!
 //! All numbers are little endian: [`MAGIC`], the [`Key`] (three `u64`), the number of skipped records (`u64`), the
-//! number of records (`u64`), the numbers of names and of faults (`u32` each); then names and faults, each as length in
-//! bytes (`u32`) and UTF-8; then the records, each as offset (`u64`), length and kind (`u32`), label (`u32`); then the
-//! CRC-32C of all bytes before it (`u32`).
+//! number of records (`u64`), the numbers of names and of faults (`u32` each); then names and faults, each as length
+//! (`u32`) and UTF-8; then the records, each as offset (`u64`), length and kind (`u32`), label (`u32`); then the
+//! CRC-32C of all that (`u32`).
 
 use super::found::{FAULT, NAME, Record, ScannedShard, Texts};
 use super::shard::Shard;
@@ -52,7 +52,7 @@ impl Key {
     }
 }
 
-/// Returns the places for a shard's index: beside the shard if it is a file, and in the user's cache folder.
+/// Returns the places for a shard's index: next to the shard if it is a file, and in the user's cache folder.
 fn locations(shard: &Shard) -> impl Iterator<Item = PathBuf> {
     let beside = (!shard.is_remote()).then(|| {
         let mut name = OsString::from(".");

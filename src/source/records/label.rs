@@ -1,4 +1,4 @@
-//! Parsing of labels, and the errors about them, for shards, Parquet files and lists.
+//! Parsing of labels, for shards, Parquet files and lists.
 
 use super::format::RecordFormat;
 use super::options::RecordOptions;
@@ -116,12 +116,13 @@ pub(in crate::source) struct Numbering {
 }
 
 impl Numbering {
-    /// The numbering of all `texts` of a data set: by the given `classes`, or else by the sorted texts. Texts of digits that
-    /// begin with 0 are numbers if all labels are. `numbers`: one of the labels that are numbers, and whether `has` another.
+    /// The numbering of all `texts` of a data set: by the given `classes`, or else by the sorted texts. Texts of digits
+    /// that begin with 0 are numbers if all labels are. `numbers`: one of the labels that are numbers, and whether
+    /// `has` another.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if some labels are numbers and some names, if two texts are the same number, or if a class is
-    /// named twice.
+    /// [`Error::Parameter`] if some labels are numbers and some names, if two texts are the same number, or if a class
+    /// is named twice.
     pub(in crate::source) fn new(
         texts: BTreeSet<&str>,
         classes: &[String],
@@ -173,8 +174,8 @@ pub(in crate::source) fn digits_are_names(classes: &[String]) -> bool {
     classes.iter().any(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Parses a label written as text: a number, a name, or -1 for none. Digits after a 0 are a name until all labels are known
-/// ([`Numbering`]). With `names` all texts are names.
+/// Parses a label written as text: a number, a name, or -1 for none. Digits after a 0 are a name until all labels are
+/// known ([`Numbering`]). With `names` all texts are names.
 pub(crate) fn from_text(text: &[u8], names: bool) -> Result<Label, String> {
     let text = text.trim_ascii();
     let shown = || String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned();

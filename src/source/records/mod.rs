@@ -1,38 +1,15 @@
 //! Images in shards: files that hold many records each.
 //!
-//! # One parser for each format
+//! Random access and streams must agree about every sample and about all damage, so each format has one parser
+//! (`parser`). A record that cannot be parsed, together with the rest of its shard, becomes one sample whose reading
+//! fails, so the policy decides about it. Lengths from files are compared with the file's length before anything is
+//! allocated. RecordIO's `.idx` is not read: the order of the `.rec` counts, as in DALI's reader. Files are read by
+//! position, because a mapped file that is truncated raises SIGBUS.
 //!
-//! Random access and streams must agree about every sample and about all damage. Both run the same parser over a reader
-//! that can read, skip and tell its position. If a shard does not end as its format says, it has one bad record, named
-//! with its offset.
-//!
-//! # Index
-//!
-//! In memory a sample takes 16 bytes: offset, length and kind, label. Names are read from the shard when a message
-//! needs them. The scan reads headers through a window of 8 kB and skips the images. One index file is written for each
-//! shard, so that a set may grow. It holds size and time of the shard, the options and a checksum; if one of them does
-//! not match, the shard is scanned again. RecordIO's `.idx` is not read: the order of the `.rec` counts, as in DALI's
-//! reader, and the scan visits all records anyway.
-//!
-//! # Damage
-//!
-//! A record that cannot be parsed, together with the rest of its shard, becomes one sample whose reading fails. So the
-//! pipeline's policy decides about it, it is counted, and its error names shard and offset; opening a source needs no
-//! policy of its own. Lengths from files are compared with the file's length before anything is allocated. Links inside
-//! archives are never followed.
-//!
-//! # Reading
-//!
-//! Files are read by position and not mapped. Mapping would save 2.4 us for an image, 2.4 % of one core at 10,000
-//! images/s. But a mapped file that is truncated meanwhile raises SIGBUS, which ends the trainer, and mapping is
-//! `unsafe`.
-//!
-//! Random access to remote shards is [`RecordShards`] over another reader by position, so order, labels, faults and
-//! fingerprint are those of files. 64 shards are scanned at once. The window grows from 8 kB to 1 MiB where less than
-//! 32 kB lie between headers, because a request's delay costs as much as reading 32 kB. A sample is one range of
-//! exactly its own bytes, in the shard cache too: aligned blocks would fetch 10 to 80 times as much from a set that
-//! does not fit. The pipeline announces the next 64 positions (`Source::prefetch`), at most 64 MiB. Faults of the
-//! network are `Error::Stream`, which no policy skips.
+//! [`RecordShards`] reads remote shards at random over another reader by position. Its window grows to 1 MiB where less
+//! than 32 kB lie between headers, because a request's delay costs as much as reading 32 kB. A sample is one range of
+//! exactly its own bytes, because aligned blocks would fetch many times as much. Faults of the network are
+//! `Error::Stream`, which no policy skips.
 
 pub(crate) mod bytes;
 pub(crate) mod entry;
@@ -84,11 +61,12 @@ pub(super) const AHEAD_BYTES: u64 = 64 << 20;
 ///
 /// Samples come in the order of the shards as given, and within a shard in the order of the file. An index in memory
 /// takes 16 bytes for each sample. A parallel scan of all shards makes it, and it is stored for the next time (see
-/// [`RecordOptions::keep_index`]). If the size or modification time of a shard has changed, its index is made again.
+/// [`RecordOptions::keep_index`]). If the size or modification time of a shard has changed, its index is rebuilt.
 ///
 /// Labels that are names are numbered in the order of the sorted names, which are then the
 /// [`classes`](Source::classes). A set in which no sample has a label has none ([`Source::has_labels`]), unless a field
-/// sounds like that of labels: then opening asks which one it is. If only some samples have no label, those cannot be read.
+/// sounds like that of labels: then opening asks which one it is. If only some samples have no label, those cannot be
+/// read.
 ///
 /// Damage does not prevent opening. A damaged record, together with the rest of its shard, counts as one sample whose
 /// [`read`](Source::read) returns [`Error::Decode`] with shard and offset; a pipeline's [`OnError`](crate::OnError)
@@ -97,7 +75,7 @@ pub(super) const AHEAD_BYTES: u64 = 64 << 20;
 /// MiB. Files are read by position and not mapped into memory, since truncating a mapped file ends the process that
 /// reads it. A quarter of the files that the process may open stay open, 1,024 at most.
 ///
-/// An index is used only if its shard can hold so many records, at least 512 bytes each in a tar archive, 8 in a
+/// An index is used only if its shard can hold its number of records, at least 512 bytes each in a tar archive, 8 in a
 /// RecordIO file and 16 in a TFRecord file, and if no name of a label and no description of damage takes more than 1
 /// kB.
 ///
@@ -143,10 +121,10 @@ impl RecordShards {
     /// Opens `shards`, in the given order.
     ///
     /// # Errors
-    /// [`Error::Io`] if a shard cannot be read, [`Error::Decode`] if the shards hold only damage, [`Error::Parameter`] if
-    /// there is no shard, no shard has a sample, a shard is not a regular file, some labels are numbers and some names,
-    /// the field that was named for labels is in no sample, a field of another name may hold them, or a class is named
-    /// twice.
+    /// [`Error::Io`] if a shard cannot be read, [`Error::Decode`] if the shards hold only damage, [`Error::Parameter`]
+    /// if there is no shard, no shard has a sample, a shard is not a regular file, some labels are numbers and some
+    /// names, the field that was named for labels is in no sample, a field of another name may hold them, or a class is
+    /// named twice.
     pub fn open(format: RecordFormat, shards: &[PathBuf], options: &RecordOptions) -> Result<Self> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most_open());
         Self::open_each(format, shards.len(), &|shard| Shard::file(&shards[shard]), threads, options)
@@ -269,7 +247,7 @@ impl RecordShards {
             + if self.format == RecordFormat::TfRecord { tfrecord::CRC_BYTES as usize } else { 0 }
     }
 
-    /// Parses sample `index` again, for what is wanted beside its image.
+    /// Parses sample `index` again, for the wanted parts besides its image.
     fn entry(
         &self,
         index: u64,
@@ -320,8 +298,8 @@ impl Source for RecordShards {
     /// its headers for the places where samples begin, which takes 8 bytes of memory for each sample. TFRecord needs no
     /// such scan: a record holds both image and field and is read once.
     ///
-    /// Fields ([`ReadRequest::fields`]) are read likewise: in WebDataset from the JSON part and, for masks of the image, from
-    /// parts that end in `NAME.png`; in TFRecord from features. docs/detection.md describes both.
+    /// Fields ([`ReadRequest::fields`]) are read likewise: in WebDataset from the JSON part and, for masks of the
+    /// image, from parts that end in `NAME.png`; in TFRecord from features. docs/detection.md describes both.
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         self.format.check_field(want.field)?;
         self.format.check_fields(want.fields)?;

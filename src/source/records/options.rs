@@ -14,20 +14,20 @@ options! {
         /// Default: the part that [`RecordFormat`](super::RecordFormat) names.
         pub image: Option<String>,
         /// The part that is the label: in WebDataset an ending (`cls`), an ending and a field (`json.species`), or
-        /// `folder`; in TFRecord a feature's name, in Parquet a column's. `none`: samples are taken without labels. Default: the
-        /// part that [`RecordFormat`](super::RecordFormat) names.
+        /// `folder`; in TFRecord a feature's name, in Parquet a column's. `none`: samples are taken without labels.
+        /// Default: the part that [`RecordFormat`](super::RecordFormat) names.
         ///
-        /// With `folder` an image's label is the name of its folder in the archive, or of the inner archive that holds it.
-        /// ImageNet comes that way: `ILSVRC2012_img_train.tar` holds one archive for each class.
+        /// With `folder` an image's label is the name of its folder in the archive, or of the inner archive that holds
+        /// it. ImageNet comes that way: `ILSVRC2012_img_train.tar` holds one archive for each class.
         pub label: Option<String>,
         /// The names of the classes, label 0 first, which turn labels that are names into numbers. If empty,
         /// [`RecordShards`](super::RecordShards) sorts the names that it finds; a stream, which cannot know all names,
         /// rejects labels that are names.
         pub classes: Vec<String>,
-        /// What the numbers of boxes mean where the data do not say. Without it, asking for such boxes is an error.
+        /// Format of boxes where the data do not say it. Without it, asking for such boxes is an error.
         pub boxes: Option<BoxFormat>,
-        /// Whether an index is stored for the next time. It is a hidden file beside each shard; for remote shards and in
-        /// folders that are not writable it is in the user's cache folder (`$XDG_CACHE_HOME/warpfeed`).
+        /// Whether an index is stored for the next time. It is a hidden file next to each shard; for remote shards and
+        /// in folders that are not writable it is in the user's cache folder (`$XDG_CACHE_HOME/warpfeed`).
         pub keep_index: bool,
     }
 }

@@ -1,7 +1,5 @@
-//! One parser for each format, both for shards that are read in any order and for shards that come once.
-//!
-//! A parser goes from record to record over [`Bytes`]. It reports where images lie and copies their bytes if they
-//! cannot be read again. So both ways of reading find the same samples and the same damage.
+//! One parser for each format, both for shards that are read in any order and for streams. It goes from record to
+//! record over [`Bytes`], reports where images lie, and copies their bytes if they cannot be read again.
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault};
@@ -12,7 +10,7 @@ use super::{recordio, tar, tfrecord};
 use crate::error::Result;
 use std::collections::BTreeMap;
 
-/// The parts of each sample that are wanted beside its image and label.
+/// The wanted parts of each sample, besides its image and label.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wanted<'a> {
     /// The field of the targets.
@@ -23,8 +21,8 @@ pub(crate) struct Wanted<'a> {
     pub names: bool,
 }
 
-/// Names of the fields that samples have, as [`RecordOptions::label`] takes them, and whether one of its values may be a
-/// label: a single number or text.
+/// Names of the fields that samples have, as [`RecordOptions::label`] takes them, and whether one of its values may be
+/// a label: a single number or text.
 pub(in crate::source) type Names = BTreeMap<String, bool>;
 
 /// Largest number of names that are noted.

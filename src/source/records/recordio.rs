@@ -185,7 +185,7 @@ fn whole(
     Ok(label)
 }
 
-/// Parses a record in several parts, the first of which is `part`. Joins them, including the image header.
+/// Parses a record in several parts, beginning with `part`. Joins them, including the image header.
 fn split<B: Bytes>(
     bytes: &mut B,
     mut part: Part,
@@ -297,7 +297,8 @@ pub(super) fn check(target: &Target, label: Option<u32>) -> Result<(), String> {
 /// The label that stands for none: a record always has one.
 const UNLABELED: f32 = -1.0;
 
-/// Appends a record with MXNet's image header, in which the label -1 stands for none, cut where its data contain the magic number at a multiple of four bytes.
+/// Appends a record with MXNet's image header, in which the label -1 stands for none, cut where its data contain the
+/// magic number at a multiple of four bytes.
 pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
     if let Some(label) = sample.label.filter(|&label| label > 1 << 24) {
         let expected = "labels up to 16777216, which RecordIO stores as f32";

@@ -1,4 +1,4 @@
-//! Tar archives in the manner of WebDataset. POSIX.1-2001 (ustar, pax) and the GNU tar manual describe the headers.
+//! Tar archives like WebDataset's (POSIX.1-2001 ustar and pax, and the GNU tar manual).
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
@@ -560,8 +560,8 @@ pub(super) fn name_before(file: &dyn ReadAt, offset: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&header.name).into_owned())
 }
 
-/// Whether the header before the content at `offset` is that of a file of `len_bytes`, or of one whose length an extended
-/// header gives.
+/// Whether the header before the content at `offset` is that of a file of `len_bytes`, or of one whose length an
+/// extended header gives.
 pub(super) fn is_file_before(file: &dyn ReadAt, offset: u64, len_bytes: u64) -> Result<bool> {
     let mut block = [0; BLOCK_BYTES as usize];
     file.read_at(&mut block, offset.saturating_sub(BLOCK_BYTES))?;

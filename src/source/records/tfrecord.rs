@@ -1,5 +1,5 @@
-//! TFRecord files of `tf.train.Example`. TensorFlow's `record_writer.h` defines the framing, its `example.proto` and
-//! `feature.proto` the messages, in protobuf's wire format.
+//! TFRecord files of `tf.train.Example`, as TensorFlow's `record_writer.h`, `example.proto` and `feature.proto` define
+//! them.
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
@@ -463,7 +463,7 @@ pub(super) struct Checked {
     pub fields: StoredFields,
 }
 
-/// Verifies a record's data, which their checksum follows, and returns what is wanted of it, as far as it is there.
+/// Verifies a record's data, which their checksum follows, and returns the wanted parts that it has.
 pub(super) fn checked(mut record: &[u8], image: Option<&str>, wanted: Wanted<'_>) -> Result<Checked, String> {
     let damaged = || DAMAGED.to_owned();
     let data = 0..(record.len() as u64).checked_sub(CRC_BYTES).ok_or_else(damaged)?;

@@ -1,4 +1,4 @@
-//! The places of samples in a stream, with which another process resumes it without reading delivered samples.
+//! The places of a stream's samples, for resuming it without reading delivered samples.
 
 use super::StreamSample;
 use crate::error::{Error, Result};

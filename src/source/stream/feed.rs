@@ -1,4 +1,4 @@
-//! Gives the workers of an epoch the samples of a stream by position, in nearly consecutive order.
+//! Gives an epoch's workers the samples of a stream, by position.
 
 use super::lanes::{LaneReader, Lanes, Pulled, beyond};
 use super::{Stream, StreamSample, StreamStart};
@@ -208,7 +208,7 @@ impl Feed {
         matches!(state.end, Some(Ending::Done)) && self.position(index) >= state.next
     }
 
-    /// How far samples were moved from their places in the stream so far: the sum, and the largest distance.
+    /// Distance by which samples were moved from their places in the stream so far: the sum, and the largest distance.
     pub fn moved(&self) -> (u64, u64) {
         (self.displacement_sum.load(Relaxed), self.displacement_max.load(Relaxed))
     }
@@ -340,7 +340,7 @@ impl Feed {
         self.lock().known.get(&self.position(index)).and_then(|known| known.label)
     }
 
-    /// Takes what is wanted of a sample that was read beside its image.
+    /// Takes the wanted parts, besides its image, of a sample that was read.
     pub fn found(&self, index: u64, want: &ReadRequest<'_>) -> Result<Found> {
         if want.field.is_none() && want.fields.is_empty() {
             return Ok(Found::default());

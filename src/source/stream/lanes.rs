@@ -1,10 +1,6 @@
-//! Lanes: the parts of an epoch of a stream that stay the same when the number of ranks changes.
-//!
-//! Which samples of a stream a partition has is the stream's affair, and an epoch that began with w partitions has w
-//! lanes, one for each. When other ranks go on with the epoch, the lanes are dealt to them: rank r of v has the lanes
-//! r, r + v, and so on. A rank with several lanes always reads from the one that has delivered fewest samples. A
-//! sample's index, and with it its pixels, are those of its place in its lane, so they do not depend on the number of
-//! ranks.
+//! Lanes: the parts of an epoch of a stream that stay the same when the number of ranks changes. An epoch that began
+//! with w partitions has w lanes. Rank r of v gets the lanes r, r + v, and so on, and always reads from the lane that
+//! has delivered fewest samples. A sample's index, and with it its pixels, follow from its place in its lane.
 
 use super::{Samples, Stream, StreamSample, StreamStart};
 use crate::error::{Error, Result};
@@ -15,7 +11,7 @@ use std::collections::BTreeMap;
 /// The places of lanes, by the number of the epoch.
 pub(crate) type LanesOf = BTreeMap<u64, Lanes>;
 
-/// How far lanes of an epoch have come.
+/// Progress of lanes of an epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Lanes {
     /// Number of lanes of all ranks.
@@ -24,7 +20,7 @@ pub(crate) struct Lanes {
     places: Vec<LanePlace>,
 }
 
-/// How far a lane has come.
+/// Progress of a lane.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LanePlace {
     lane: u32,
@@ -124,13 +120,13 @@ pub(super) struct Pulled {
     pub sample: Result<StreamSample>,
     /// Its index.
     pub index: u64,
-    /// How far it was moved from its place in the stream.
+    /// Distance by which it was moved from its place in the stream.
     pub moved: u64,
 }
 
 impl LaneReader {
     /// A reader of the one lane of a partition. `delivered`: the number of samples before `cursor`; 0 without one, as
-    /// the caller then skips what was delivered.
+    /// the caller then skips delivered samples.
     pub fn of_partition(partition: Partition, delivered: u64, cursor: Option<Vec<u8>>) -> Self {
         let place = LanePlace::new(partition.rank(), delivered, cursor);
         Self { count: partition.world_size(), lanes: vec![Lane { place, samples: None }] }
@@ -172,7 +168,7 @@ impl LaneReader {
         self.lanes.first()?.samples.as_ref()?.cursor()
     }
 
-    /// How far the lanes have come.
+    /// Progress of the lanes.
     pub fn lanes(&self) -> Lanes {
         let place = |Lane { place, samples }: &Lane| match samples {
             Some(samples) => LanePlace { cursor: samples.cursor().filter(|_| !place.ended), ..place.clone() },

@@ -75,8 +75,8 @@ impl StreamMix {
         Self::new(inputs, Shares::Weights(weights), at_end, seed)
     }
 
-    /// Divides the epoch into runs whose length is the sum of the counts, in each of which every stream has its count
-    /// of samples, in places drawn from `seed` and the epoch. With a batch size of that sum each batch is a run.
+    /// Divides the epoch into runs whose length is the sum of the counts. In each run every stream has its count of
+    /// samples, in places drawn from `seed` and the epoch. With a batch size of that sum each batch is a run.
     ///
     /// # Errors
     /// The errors of [`by_weight`](Self::by_weight), with counts of 0 in place of weights, and [`Error::Parameter`] for

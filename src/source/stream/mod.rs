@@ -1,43 +1,19 @@
 //! Samples that come one after another, from a pipe or from remote shards.
 //!
-//! # From a stream to workers
+//! `Feed` gives the workers of an epoch the samples by position. One worker at a time pulls the next sample, without
+//! the lock, so a stalled writer does not hold up a worker whose sample has come. A sample's index is its place in the
+//! order of delivery, counted over all ranks in turn, so no two ranks draw the same numbers. Damage is a bad sample,
+//! and the rest of its shard is lost. If a stream breaks off (`Error::Stream`), the epoch ends under every policy.
 //!
-//! `Feed` gives the workers of an epoch the samples by position. Workers ask for nearly consecutive positions, so few
-//! samples wait for their turn. One worker at a time pulls the next sample, without the lock, so a stalled writer does
-//! not hold up a worker whose sample has come. A sample's index is its place in the order of delivery, counted over all
-//! ranks in turn, so no two ranks draw the same numbers. With one rank and no shuffling the index is that in a folder
-//! of the same samples, so digests agree. Damage is a bad sample, and the rest of its shard is lost. If a stream breaks
-//! off (`Error::Stream`, with shard and offset), the epoch ends under every policy, because `Skip` would lose the rest
-//! silently. A window holds 256 MiB at most.
+//! The state of a shuffled stream holds the shard and byte to continue from, the place of each sample of the window,
+//! the number of samples received, and the versions of these shards. It is taken once for each in-flight batch, so that
+//! it belongs to the batch that the consumer was given. On resuming, only the window is read again; replaying the draws
+//! would need the size of every earlier image. A sample that is not at its place, or a shard of another version (for
+//! files: another size), is an error. A pipe is read again from its start. `lanes` lets an epoch go on with another
+//! number of ranks.
 //!
-//! A thread that waits for a pipe or a remote server checks every 50 ms whether its epoch was dropped. On systems other
-//! than Linux a stalled pipe still delays the drop.
-//!
-//! # Resuming
-//!
-//! The state of a shuffled stream holds the shard and byte to continue from, the samples of the window (number, shard,
-//! start, end), how many samples came in, and the versions of these shards. The random draws follow from the counts.
-//! Only the stream understands these bytes. They are taken once for each batch and kept with each in-flight batch, so
-//! that a state belongs to the batch that the consumer was given. On resuming, the window is read again in runs:
-//! samples at most 256 kB apart are read together, 16 runs at once. Replaying the draws instead would need the size of
-//! every earlier image, because the window is bounded in bytes. A sample that is not where it was, or a shard of
-//! another version, is an error; the version of a file is its size, so files may be copied. A pipe is read again from
-//! its start, and delivered samples are skipped.
-//!
-//! An epoch may go on with another number of ranks: `lanes`.
-//!
-//! In a mix each sample takes one draw, and one more where a stream has ended. The state has the number of draws, the
-//! rest of the current run, and the cursor of each stream. When a stream is repeated, the number of the pass is put in
-//! the upper half of the epoch.
-//!
-//! # Remote shards
-//!
-//! Shards are fetched in ranges of 8 MiB, four at a time, on one thread of tokio. object_store needs tokio, and nothing
-//! else uses it. Callers never block on that runtime, so they may be inside or outside of any other. A range that fails
-//! is requested up to five times with growing pauses, in addition to the client's own repetitions. `If-Match`, and the
-//! tag and size of each answer, reveal a shard that changes. The shard cache names a range by address, tag, size and
-//! place, and stores a checksum with it. If room is short it removes the least recently used ranges. The folder may
-//! have a file for each sample, so it is listed only after a sixteenth of the free room was used.
+//! One thread of tokio, which object_store needs, fetches remote shards (`remote`). Callers never block on that
+//! runtime, so they may be inside or outside of any other. The tag and size of each answer reveal a shard that changes.
 
 #[cfg(feature = "cloud")]
 mod cache;
@@ -107,7 +83,7 @@ enum Held {
     Stored(Box<Stored>),
 }
 
-/// What a record has of fields, and what is needed to read them.
+/// A record's fields, with everything that is needed to read them.
 #[derive(Debug, Clone, PartialEq)]
 struct Stored {
     format: RecordFormat,
@@ -163,7 +139,7 @@ pub struct StreamStart {
     /// The position to resume from, which [`Samples::cursor`] returned in such an epoch; `None` for the beginning.
     pub cursor: Option<Vec<u8>>,
     /// Becomes true when the epoch is dropped. Dropping waits for [`Samples::next`], so code that waits in there should
-    /// then return an error, which nobody sees.
+    /// then return an error, which is ignored.
     pub stopped: Arc<AtomicBool>,
 }
 
@@ -238,7 +214,7 @@ pub trait Stream: Send + Sync {
         true
     }
 
-    /// Number of shards, of which parts can be made ([`Input::split`](crate::source::Input::split)). Default: 1.
+    /// Number of shards, from which parts can be made ([`Input::split`](crate::source::Input::split)). Default: 1.
     fn shards(&self) -> u64 {
         1
     }

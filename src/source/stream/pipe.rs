@@ -1,4 +1,4 @@
-//! Pipes. Their writers may stall, so waiting for bytes ends when the epoch is dropped.
+//! Pipes. Waiting for their writers ends when the epoch is dropped.
 
 use std::fs::File;
 use std::io::{self, Read};

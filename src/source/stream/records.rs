@@ -41,7 +41,7 @@ impl Default for StreamOptions {
 /// Shards of records as a [`Stream`]: WebDataset tar archives, MXNet's RecordIO, TFRecord, read from front to back.
 ///
 /// Shuffled epochs read the shards in a random order and draw samples from a window ([`StreamOptions::window`]) that
-/// passes over the stream. If there are at least as many shards as ranks, each rank reads whole shards; otherwise each
+/// moves over the stream. If there are at least as many shards as ranks, each rank reads whole shards; otherwise each
 /// of n ranks takes every n-th sample. A sample's place in the order of delivery determines its random operations.
 ///
 /// Labels are numbers, or names among the given [`classes`](RecordOptions::classes): a stream does not know all names
@@ -105,8 +105,8 @@ impl RecordStream {
     /// Opens local shards or pipes, in this order. Each file is opened when its turn comes.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if there is no shard, the window is 0, an option does not apply to the format, or a class is
-    /// named twice.
+    /// [`Error::Parameter`] if there is no shard, the window is 0, an option does not apply to the format, or a class
+    /// is named twice.
     pub fn open(
         format: RecordFormat,
         shards: impl IntoIterator<Item = PathBuf>,
@@ -265,7 +265,8 @@ struct Records {
     stopped: Arc<AtomicBool>,
 }
 
-/// Largest gap between samples that are read again together: reading so many bytes takes as long as a request's delay.
+/// Largest gap between samples that are read again together: reading this number of bytes takes as long as a request's
+/// delay.
 const GAP_BYTES: u64 = 256 << 10;
 
 /// Largest number of bytes that are read again together, unless a single sample is longer.

@@ -1,7 +1,6 @@
-//! Remote shards: at web servers that support ranges, in S3 and compatible stores, at Google and in Azure.
-//!
-//! Streams fetch a shard in ranges of [`RANGE_BYTES`], [`AHEAD`] of them at once. A range that fails is requested
-//! again, with growing pauses; earlier ranges are kept. The tag reveals a shard that changes meanwhile.
+//! Remote shards: at web servers that support ranges, in S3 and compatible stores, at Google and in Azure. Streams
+//! fetch a shard in ranges of [`RANGE_BYTES`], [`AHEAD`] of them at once. A failed range is requested again, with
+//! growing pauses.
 
 use super::cache::{Cache, ShardCache};
 use super::shards::{Shard, Shards};
@@ -24,7 +23,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a range, so many that a request's delay does not matter. S3's guidelines advise 8 to 16 MB.
+/// Bytes of a range. They are enough that a request's delay does not matter. S3's guidelines advise 8 to 16 MB.
 const RANGE_BYTES: u64 = 8 << 20;
 
 /// Bytes whose transfer takes as long as a request's delay: 10 to 20 ms at 2 MB/s for each of many connections.
@@ -42,7 +41,7 @@ const AHEAD: usize = 4;
 /// Shards at URLs.
 pub(in crate::source) struct Remote {
     shards: Vec<Object>,
-    /// The manifest that `warpfeed pack` wrote beside the shards.
+    /// The manifest that `warpfeed pack` wrote next to the shards.
     packed: Option<Object>,
     fetcher: Arc<Fetcher>,
     ahead: Arc<Mutex<Ahead>>,

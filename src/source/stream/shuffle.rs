@@ -1,4 +1,4 @@
-//! Adapters that shuffle a stream or take one rank's samples of it.
+//! Adapters that shuffle a stream or take one rank's samples.
 
 use super::extent::{Extent, InOrder, Located, put, take, take_count};
 use super::{Samples, StreamFields, StreamSample};

@@ -1,4 +1,4 @@
-//! Pascal VOC: an XML file of objects for each image, and lists of the images of a split.
+//! Pascal VOC: an XML file for each image, and lists of splits.
 
 mod xml;
 
@@ -49,8 +49,8 @@ const MAX_ANNOTATION_BYTES: u64 = 4 << 20;
 ///
 /// The fields are `boxes` (XYXY), `labels`, `difficult` and `truncated` (0 or 1). VOC counts pixels from 1, and both
 /// corners lie in the box: so 1 is subtracted from `xmin` and `ymin`, and `xmax` and `ymax` stay, as they are the far
-/// edges of the last pixels. What reaches outside the image is cut off. A file that states the size of the image as its
-/// EXIF tag turns it has boxes of that image; otherwise they are those of the stored image.
+/// edges of the last pixels. Parts outside the image are cut off. A file that states the size of the image as its EXIF
+/// tag turns it has boxes of that image; otherwise they belong to the stored image.
 ///
 /// A missing or damaged annotation file, one of another size than its image, and an object of an unknown class, without
 /// a box or with one that lies outside the image make the sample a bad one; the error names file and object.

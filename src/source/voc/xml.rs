@@ -1,4 +1,4 @@
-//! An annotation file: the elements of Pascal VOC's XML that are read, each once, and no others' content.
+//! Pascal VOC's XML: the elements that are read, each once.
 
 use quick_xml::Reader;
 use quick_xml::escape::resolve_predefined_entity;
@@ -7,7 +7,7 @@ use quick_xml::events::{BytesRef, Event};
 /// Elements within each other; VOC has 5.
 const MAX_DEPTH: usize = 16;
 
-/// What a file says of its image.
+/// Contents of a file about its image.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Annotation {
     /// Width and height of the image in pixels, as far as they are there.

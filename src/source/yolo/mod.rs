@@ -1,4 +1,4 @@
-//! Labels of YOLO: a text file for each image, and a file that says where images are and what labels mean.
+//! YOLO: a text file for each image, and a file of folders and classes.
 
 mod yaml;
 
@@ -31,18 +31,18 @@ const MAX_DATA_FILE_BYTES: u64 = 4 << 20;
 /// Ultralytics compares them.
 const SHARES: std::ops::RangeInclusive<f32> = -0.01..=1.01;
 
-/// Images with labels in YOLO's text form: for `.../images/a/1.jpg` the file `.../labels/a/1.txt`. Each row is `class
-/// cx cy w h` or, for an outline, `class x1 y1 x2 y2 x3 y3 ...`, in shares of the sides of the image as its EXIF tag
-/// turns it. One row of more than 5 numbers makes all rows outlines; their boxes are those around them. With
+/// Images with labels in YOLO's text form: for `.../images/a/1.jpg` the file `.../labels/a/1.txt`. Each row is
+/// `class cx cy w h` or, for an outline, `class x1 y1 x2 y2 x3 y3 ...`, in shares of the sides of the image as its EXIF
+/// tag turns it. One row of more than 5 numbers makes all rows outlines; their boxes are those around them. With
 /// [`keypoints`](Self::keypoints), rows are poses: `class cx cy w h x1 y1 v1 x2 y2 v2 ...`. An image without a file has
-/// no objects; if no image has one, that is a [warning](Source::warnings). Rows that are there twice count once.
+/// no objects; if no image has one, that is a [warning](Source::warnings). Duplicate rows count once.
 ///
-/// Of a folder, images in any depth are taken, without hidden files and folders, in the order of their paths, as
+/// Images of a folder are taken in any depth, without hidden files and folders, in the order of their paths, as
 /// Ultralytics finds them. Their endings are those of [`ImageFolder`].
 ///
 /// The fields are `boxes` (XYXY), `labels`, `keypoints` of poses, and `masks` of outlines, with the pixels that
-/// pycocotools makes of them; Ultralytics fills outlines by OpenCV. A row that is none, or that reaches outside the
-/// image by more than 1 % of a side, makes its sample a bad one.
+/// pycocotools makes of them; Ultralytics fills outlines by OpenCV. A row of another form, or one that reaches outside
+/// the image by more than 1 % of a side, makes its sample a bad one.
 ///
 /// ```
 /// use warpfeed::source::{Source, YoloFolder};
@@ -95,7 +95,7 @@ struct Row {
 }
 
 impl Row {
-    /// What equal rows have in common: all numbers, in f32, as Ultralytics compares them.
+    /// Key that equal rows share: all numbers, in f32, as Ultralytics compares them.
     fn key(&self) -> Vec<u32> {
         // 0 and -0 are equal.
         let bits = |value: &f64| (*value as f32 + 0.0).to_bits();
@@ -120,7 +120,7 @@ impl Images {
 }
 
 impl YoloFolder {
-    /// Lists the images below `root`. `classes` are the names of the classes, class 0 first; with none, every class is
+    /// Lists the images below `root`. `classes` are the names of the classes, class 0 first; if empty, every class is
     /// allowed.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl YoloFolder {
     /// path of an image on each line, or a list of these. They start at the folder `path`, and `path` starts at the
     /// folder of the file; paths in a list start at the folder of the list. `names` are the classes, or `nc` their
     /// number; `kpt_shape` and `flip_idx` are those of [`keypoints`](Self::keypoints) and
-    /// [`flip_index`](Self::flip_index). Other keys are passed over.
+    /// [`flip_index`](Self::flip_index). Other keys are skipped.
     ///
     /// Of YAML, values without or in quotes are read, and lists and maps of them in either form. Anchors, tags, text of
     /// several lines and lists within lists are refused where they matter. As Ultralytics does, `../` at the beginning
@@ -566,7 +566,7 @@ mod tests {
             read(Some("1 0.5 0.5 0.5 0.4\n\n0 0.1 0.1 0.2 0.2\n1 0.5 0.5 0.5 0.4\n"), 1, &[BOXES, LABELS]).unwrap();
         assert_eq!(found.boxes().unwrap().rows(), [[5.0, 3.0, 15.0, 7.0], [0.0, 0.0, 4.0, 2.0]]);
         assert_eq!(found.get(LABELS), Some(&Field::Integers(vec![1, 0])));
-        // Turned by 90 degrees: what is at the upper right was stored at the upper left.
+        // Turned by 90 degrees: the upper right corner was stored at the upper left.
         let turned = read(Some("0 0.95 0.05 0.1 0.1"), 6, &[BOXES]).unwrap();
         assert!(turned.boxes().unwrap().rows()[0].iter().zip([0.0, 0.0, 2.0, 1.0]).all(|(a, b)| (a - b).abs() < 1e-5));
         let outline = read(Some("0 0.1 0.2 0.4 0.2 0.4 0.6 0.1 0.6"), 1, &[BOXES, MASKS]).unwrap();
@@ -666,7 +666,7 @@ mod tests {
         assert_eq!(found.boxes().unwrap().rows()[0], [5.0, 3.0, 15.0, 7.0]);
         assert_eq!(points(&found).points(), [[5.0, 5.0], [0.0, 0.0], [0.0, 0.0], [20.1, 10.0]]);
         assert_eq!((points(&found).visibility(), points(&found).per_object()), (&[2, 0, 1, 2][..], 2));
-        // Without visibility, what is negative is not labeled.
+        // Without visibility, a negative keypoint is not labeled.
         let text = "0 0.5 0.5 0.1 0.1 0.5 0.5 -0.005 0.5";
         let found = read_as(Some(text), 1, &[KEYPOINTS], |yolo| yolo.keypoints([2, 2])).unwrap();
         assert_eq!((points(&found).visibility(), points(&found).points()[0]), (&[2, 0][..], [10.0, 5.0]));

@@ -1,7 +1,6 @@
-//! `data.yaml`, the file of a YOLO data set: its keys that say where images are and what their labels mean, in the part
-//! of YAML that such files use.
+//! `data.yaml`, the file of a YOLO data set, in a part of YAML.
 
-/// What a file says. Other keys are passed over with all that is below them.
+/// Contents of a file. Other keys are skipped with everything below them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct DataFile {
     pub path: Option<String>,
@@ -317,7 +316,7 @@ mod tests {
             let error = DataFile::read(text).unwrap_err();
             assert!(error.contains(message), "{text}: {error}");
         }
-        // Cut off anywhere, a list of names is no shorter list.
+        // Cut off anywhere, a list of names is not a shorter list.
         let text = r#"names: ["a\\", 'b''c', é]"#;
         for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
             assert!(DataFile::read(&text[..end]).is_err(), "cut off at {end}");

@@ -1,8 +1,8 @@
 //! Finds out why a trainer waits, by measuring the pipeline alone, its parts, and with one part of its work done twice.
 
-// A part is not left out but done twice, because a pipeline without one of its operations decodes other pixels. On a GPU,
-// copies and kernels run at the same time, so their own durations do not show what they cost: the one that makes the
-// pipeline nearly twice as slow when it is done twice is the bottleneck.
+// A part is not left out but done twice, because a pipeline without one of its operations decodes other pixels. On a
+// GPU, copies and kernels run at the same time, so their own durations do not show what they cost: the one that makes
+// the pipeline nearly twice as slow when it is done twice is the bottleneck.
 //
 // A machine that is busy with other work is a finding of its own. Other processes slow every stage of a worker by the
 // same factor; decoding would then be named, because it is the longest stage. Waiting for bytes and waiting for the
@@ -136,7 +136,8 @@ pub struct Diagnosis {
 /// Measures the parts in rounds, in turn, and finds the bottleneck. `progress` is called for each part.
 ///
 /// # Errors
-/// [`Error::Parameter`](warpfeed::Error::Parameter) for a subject without usable images; errors of pipelines and the step.
+/// [`Error::Parameter`](warpfeed::Error::Parameter) for a subject without usable images; errors of pipelines and the
+/// step.
 pub fn diagnose(
     subject: &Subject,
     settings: &DiagnoseSettings,

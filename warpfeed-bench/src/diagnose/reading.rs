@@ -78,8 +78,8 @@ impl<'a> Images<'a> {
         })
     }
 
-    /// Reads the next image into `sample`; `None` if there are no images at all. Adds the time, and the wait within it, to
-    /// `sum`.
+    /// Reads the next image into `sample`; `None` if there are no images at all. Adds the time, and the wait within it,
+    /// to `sum`.
     fn read<'b>(&'b self, sample: &mut Sample<'b>, sum: &mut Reading) -> Option<Result<()>> {
         match self {
             Self::DataSet { source, order, next } => {

@@ -40,8 +40,8 @@ fn middle(size: Size) -> Rect {
 /// Images per second that a decoder on the device decodes when nothing else runs: the upper bound of a pipeline that
 /// decodes with it.
 ///
-/// `decode` is [`JpegDecoder::Device`] or [`JpegDecoder::Hybrid`] on `threads` threads, or [`JpegDecoder::Hardware`]. The
-/// first `limit` images are read before the clock starts, and are decoded again and again for `duration`.
+/// `decode` is [`JpegDecoder::Device`] or [`JpegDecoder::Hybrid`] on `threads` threads, or [`JpegDecoder::Hardware`].
+/// The first `limit` images are read before the clock starts, and are decoded again and again for `duration`.
 ///
 /// # Errors
 /// [`Error::Device`] if `device` is no GPU, lacks this decoder, or fails; [`Error::Parameter`] if the decoder cannot

@@ -16,8 +16,8 @@ use warpfeed::{
     PipelineBuilder, Preset, Result, Strategy,
 };
 
-/// Sizes of the images in a batch: single pixels, single rows and columns, sides next to powers of two, one that is large
-/// enough for entry points, and sides beyond a tile.
+/// Sizes of the images in a batch: single pixels, single rows and columns, sides next to powers of two, one that is
+/// large enough for entry points, and sides beyond a tile.
 const SIZES: [(u32, u32); 9] = [(1, 1), (1, 7), (9, 1), (2, 3), (151, 70), (33, 65), (64, 64), (127, 31), (301, 211)];
 
 /// Number of small sizes at the start of [`SIZES`].

@@ -1,8 +1,8 @@
 //! A report as one HTML page without other files, network or scripts.
 //!
 //! No table is cut, and none scrolls: where the window is narrower than a table, each row becomes a block of its own,
-//! with the column's name before each figure. The width of a table is estimated from its words, and rounded up to one of
-//! a few steps, for each of which the page has a rule.
+//! with the column's name before each figure. The width of a table is estimated from its words, and rounded up to one
+//! of a few steps, for each of which the page has a rule.
 
 use super::{Cell, Plot, Report, ReportTable};
 use crate::published::Publication;
@@ -40,7 +40,8 @@ const BESIDE_PAGE_REM: u32 = 2;
 /// Characters after which the words of a cell may go on in the next line.
 const LONG: usize = 18;
 
-/// The rules by which tables become blocks: one for each step of their width, and one for tables wider than all of them.
+/// The rules by which tables become blocks: one for each step of their width, and one for tables wider than all of
+/// them.
 fn blocks() -> String {
     let rules = |step: usize| {
         let t = format!("table.w{step}");

@@ -35,8 +35,8 @@ struct Layout {
     shown: Vec<u8>,
 }
 
-/// An object that is seen: the rectangle around its pixels (left, top, width, height), their number, and their run lengths
-/// down the columns.
+/// An object that is seen: the rectangle around its pixels (left, top, width, height), their number, and their run
+/// lengths down the columns.
 struct Seen {
     rect: [usize; 4],
     area: usize,
@@ -63,8 +63,8 @@ impl Layout {
         layout
     }
 
-    /// Adds an object, unless too little would be seen of it or of another. `areas` has the number of pixels of each object
-    /// inside the image, and of those in view.
+    /// Adds an object, unless too little would be seen of it or of another. `areas` has the number of pixels of each
+    /// object inside the image, and of those in view.
     fn add(&mut self, object: Object, areas: &mut Vec<[u32; 2]>, least_px: f64) {
         let pixels = object.pixels(self.size);
         let mut hidden = vec![0; areas.len()];

@@ -5,8 +5,8 @@
 //! the web (0.2 Mpx) take as much, so decoding costs the same. The class sets the hue, the direction of the texture and
 //! the kind of the objects, with enough variation within a class that a small network has something to learn.
 //!
-//! Larger images are like those of cameras: the same scenes, with detail down to three pixels, which is as fine as lenses
-//! draw, and half the grain. At 2 and 12 Mpx and quality 93 they take 2.2 bits a pixel, 1.5 to 2.8 by image.
+//! Larger images are like those of cameras: the same scenes, with detail down to three pixels, which is as fine as
+//! lenses draw, and half the grain. At 2 and 12 Mpx and quality 93 they take 2.2 bits a pixel, 1.5 to 2.8 by image.
 //!
 //! The same image comes out on every machine: integers, additions, multiplications, divisions and square roots of
 //! single floats (which IEEE 754 fixes), and sine and cosine from the `libm` crate.
@@ -156,15 +156,15 @@ pub struct Written {
 
 /// Writes synthetic images as a folder of class folders, `class_00/00000.jpg` and so on, on all cores; or, with
 /// [`SynthSettings::detection`], as `images/000000.jpg` and so on, with `annotations.json`, which
-/// [`CocoFiles`](warpfeed::source::CocoFiles) reads: 1 to 7 objects in an image, some of which hide parts of others, with the
-/// boxes and masks of what is seen of each.
+/// [`CocoFiles`](warpfeed::source::CocoFiles) reads: 1 to 7 objects in an image, some of which hide parts of others,
+/// with the boxes and masks of what is seen of each.
 ///
 /// `progress` is called from any thread with the number of finished images. Each
 /// file is written completely or not at all. So after an interruption the same call continues: it keeps the images that
 /// exist.
 ///
-/// The folder is created if it is missing. It must be empty, or come from an earlier call with the same settings but for
-/// no greater count, which a file `.warpfeed-synth` in it records.
+/// The folder is created if it is missing. It must be empty, or come from an earlier call with the same settings but
+/// for no greater count, which a file `.warpfeed-synth` in it records.
 ///
 /// # Errors
 /// [`Error::Parameter`] if a setting is out of range or the folder has other contents; [`Error::Io`] if it cannot be

@@ -90,8 +90,8 @@ impl Inspector {
         Ok(Self { decoder: Decoder::new()?, hasher: Hasher::new(), buffer: Vec::new(), image, spare })
     }
 
-    /// Reads and decodes sample `index` of a source, and reads these fields. An image that cannot be used has an error in
-    /// its record, and so has one whose fields cannot be used.
+    /// Reads and decodes sample `index` of a source, and reads these fields. An image that cannot be used has an error
+    /// in its record, and so has one whose fields cannot be used.
     ///
     /// # Errors
     /// Errors that are not the sample's fault.

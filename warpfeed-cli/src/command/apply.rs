@@ -33,9 +33,9 @@ pub struct Apply {
     ops: PathBuf,
     /// File with the image's boxes, keypoints and mask, which follow the operations.
     ///
-    /// {"boxes": {"format": "XYXY", "values": [[x1, y1, x2, y2]], "clamping": "soft"}, "keypoints": {"values": [[x, y]],
-    /// "convention": "corner"}, "mask": {"path": "mask.png", "fill": 255}}; each part may be missing. format may be XYWH or
-    /// CXCYWH, clamping null, convention pixel_index.
+    /// {"boxes": {"format": "XYXY", "values": [[x1, y1, x2, y2]], "clamping": "soft"}, "keypoints": {"values": [[x,
+    /// y]], "convention": "corner"}, "mask": {"path": "mask.png", "fill": 255}}; each part may be missing. format may
+    /// be XYWH or CXCYWH, clamping null, convention pixel_index.
     #[arg(long, value_name = "IN.json", requires = "fields_out")]
     fields: Option<PathBuf>,
     /// Output file for what becomes of --fields; the mask lies beside OUT, as OUT.mask.png.

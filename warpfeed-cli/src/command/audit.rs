@@ -32,14 +32,15 @@ pub struct AuditArgs {
     kept: Option<PathBuf>,
     /// Fields to read with each image, to find annotations that cannot be used: boxes,labels.
     ///
-    /// Default: those that all images of the format have, as boxes and labels of coco, voc and yolo. Name those of shards.
+    /// Default: those that all images of the format have, as boxes and labels of coco, voc and yolo. Name those of
+    /// shards.
     #[arg(long = "fields", value_name = "NAMES", value_delimiter = ',')]
     checked: Vec<String>,
     /// Findings whose images are not kept: unreadable,truncated,duplicate,near-duplicate,other-split and others.
     ///
-    /// unreadable, truncated, annotations, extension, turned, cmyk, gray, 16-bit, alpha, animated, tiny, huge, ratio, slow,
-    /// duplicate, near-duplicate, other-label, other-split. Of copies within SOURCE the first is kept, unless it has
-    /// another of these findings.
+    /// unreadable, truncated, annotations, extension, turned, cmyk, gray, 16-bit, alpha, animated, tiny, huge, ratio,
+    /// slow, duplicate, near-duplicate, other-label, other-split. Of copies within SOURCE the first is kept, unless it
+    /// has another of these findings.
     #[arg(long, value_name = "WHAT", value_delimiter = ',', requires = "kept")]
     drop: Vec<Finding>,
     /// Shorter side below which an image is tiny, in pixels.

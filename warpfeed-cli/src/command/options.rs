@@ -288,7 +288,8 @@ pub struct OpeningOptions {
     /// Decode JPEGs at 1/2, 1/4 or 1/8 of their size, but with no side below S, or W and H: Pillow's Image.draft.
     #[arg(long, value_name = "S|WxH", value_parser = sides)]
     pub draft: Option<Size>,
-    /// Begin with a thumbnail of each image that fits into S x S, or W x H: Pillow's Image.thumbnail. JPEGs are drafted.
+    /// Begin with a thumbnail of each image that fits into S x S, or W x H: Pillow's Image.thumbnail. JPEGs are
+    /// drafted.
     #[arg(long, value_name = "S|WxH", value_parser = sides)]
     pub thumbnail: Option<Size>,
     /// How much of the shrinking to a thumbnail is left to the filter at least, 1 or more.
@@ -357,8 +358,8 @@ pub struct PipelineOptions {
     fields: Vec<String>,
     /// Mix the images of each batch: torchvision=A/B or timm=A/B with the alphas of MixUp and CutMix.
     ///
-    /// Options may follow after commas: mode=pair or elem, probability=P, switch=P, minmax=A/B, uncorrected, hard-labels.
-    /// Without hard-labels, f32 targets are needed. Default: as a published recipe does, else no mixing.
+    /// Options may follow after commas: mode=pair or elem, probability=P, switch=P, minmax=A/B, uncorrected,
+    /// hard-labels. Without hard-labels, f32 targets are needed. Default: as a published recipe does, else no mixing.
     #[arg(long, value_name = "SPEC")]
     mix: Option<Mix>,
     /// Deliver images in the source's order.
@@ -390,8 +391,8 @@ pub struct PipelineOptions {
     /// Entry points, which make later epochs and runs faster: a folder, `memory` or `none`; or the most bytes: 2GiB.
     ///
     /// A folder has a / in its name. Give the option twice for a folder and a size. By default they are in your cache
-    /// folder, at most 4 GiB, and in 512 MiB of memory if that cannot be used. `dense` keeps closer places for a GPU too,
-    /// `sparse` does not; the default is what the device needs.
+    /// folder, at most 4 GiB, and in 512 MiB of memory if that cannot be used. `dense` keeps closer places for a GPU
+    /// too, `sparse` does not; the default is what the device needs.
     #[arg(long, value_name = "FOLDER|SIZE|memory|none|dense|sparse", value_parser = entry_points)]
     entry_points: Vec<EntryPointsValue>,
     /// Resize the shorter side to PX pixels before anything else; with --image-cache only once per image.
@@ -476,9 +477,9 @@ impl PipelineOptions {
         Ok(self.preset.add_to(builder, dtype)?.output(dtype, layout))
     }
 
-    /// The options by which a logged run's batches are made again: on the CPU, for the run's part of each epoch. Of a log
-    /// that somebody else may have written they have only what decides about the batches: no file is read or written, and
-    /// no entry points are used, but for the source.
+    /// The options by which a logged run's batches are made again: on the CPU, for the run's part of each epoch. Of a
+    /// log that somebody else may have written they have only what decides about the batches: no file is read or
+    /// written, and no entry points are used, but for the source.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the transforms are in a file. `warpfeed run` writes them into the log.

@@ -35,7 +35,8 @@ const NEUTRAL: &[&str] = &[
     "threads",
 ];
 
-/// Options that a state knows by itself ([`EpochState`](warpfeed::EpochState)): the source, which may move, and the order.
+/// Options that a state knows by itself ([`EpochState`](warpfeed::EpochState)): the source, which may move, and the
+/// order.
 const IN_STATE: &[&str] =
     &["annotations", "equal_batches", "limit", "list", "no_shuffle", "random_access", "rank", "seed", "spec", "window"];
 

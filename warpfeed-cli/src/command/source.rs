@@ -44,10 +44,9 @@ pub struct FieldArgs {
     flip_index: Option<Vec<usize>>,
     /// Auxiliary images in another folder, under the images' paths: NAME=FOLDER[,FILTER][,OLD:NEW].
     ///
-    /// They become the field NAME. FILTER (nearest, bilinear, bicubic, lanczos) moves them whatever the operations' own is.
-    /// OLD is the end of an image's name that they lack, NEW what stands there instead, as in
-    /// disparity=disparity,_leftImg8bit:_disparity.
-    /// May be given several times.
+    /// They become the field NAME. FILTER (nearest, bilinear, bicubic, lanczos) moves them whatever the operations' own
+    /// is. OLD is the end of an image's name that they lack, NEW what stands there instead, as in
+    /// disparity=disparity,_leftImg8bit:_disparity. May be given several times.
     #[arg(long, value_name = "NAME=FOLDER")]
     aux: Vec<AuxFolder>,
     #[command(flatten)]
@@ -188,8 +187,8 @@ impl SourceArgs {
     /// The source of a logged run, or the one at `spec`, without the caches of the run.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the log names a place that is no file or folder: whoever wrote the log would decide where
-    /// this machine sends requests, and with which of its keys.
+    /// [`Error::Unsupported`] if the log names a place that is no file or folder: whoever wrote the log would decide
+    /// where this machine sends requests, and with which of its keys.
     pub fn for_replay(self, spec: Option<&Path>) -> Result<Self> {
         let logged = Self {
             #[cfg(feature = "cloud")]

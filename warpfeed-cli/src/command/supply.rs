@@ -25,9 +25,9 @@ const MEASURED_ONLY_HERE: [&str; 8] =
 
 /// Measure images per second by cores, beside those that training steps take: how many cores does a GPU need?
 ///
-/// Prints how long the accelerator waits with each number of cores, and, with prices, what an epoch costs. With --peers,
-/// DALI and torchvision are measured in turn with warpfeed, by benches/peers/run of warpfeed's repository: the pipeline is
-/// then train, and SOURCE a folder of class folders with JPEGs.
+/// Prints how long the accelerator waits with each number of cores, and, with prices, what an epoch costs. With
+/// --peers, DALI and torchvision are measured in turn with warpfeed, by benches/peers/run of warpfeed's repository: the
+/// pipeline is then train, and SOURCE a folder of class folders with JPEGs.
 #[derive(Args)]
 pub struct Supply {
     #[command(flatten)]
@@ -50,7 +50,8 @@ pub struct Supply {
     /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
-    /// Measurements of each number of cores, in turn with the others [default: as many as the verdicts need, 16 or more]
+    /// Measurements of each number of cores, in turn with the others [default: as many as the verdicts need, 16 or
+    /// more]
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Price of a core for an hour, in any currency.

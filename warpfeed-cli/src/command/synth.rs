@@ -19,8 +19,8 @@ pub struct Synth {
     /// Number of classes [default: 10; 6 with --detection, which has no more]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     classes: Option<u32>,
-    /// Make images of several objects, which hide parts of each other, in DIR/images, with boxes and masks in COCO's form
-    /// in DIR/annotations.json.
+    /// Make images of several objects, which hide parts of each other, in DIR/images, with boxes and masks in COCO's
+    /// form in DIR/annotations.json.
     #[arg(long)]
     detection: bool,
     /// Seed of the images.

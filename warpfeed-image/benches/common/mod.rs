@@ -1,4 +1,4 @@
-//! The images and rectangles that the benches and the program beside them (`peers/`) decode.
+//! The images and rectangles that the benches and `peers/` decode.
 
 use std::path::Path;
 use std::{env, fs};

@@ -1,8 +1,7 @@
 //! Input of device decoders: a JPEG's headers, lowered to geometry and tables.
 //!
-//! A device never decides that an image is bad. An image that is unusual in any way goes to the CPU's decoder, which
-//! alone decides that. So headers are read here as libjpeg reads them, and an image is flagged if its headers might be
-//! read in another way.
+//! An image whose headers libjpeg might read in another way is flagged, and goes to the CPU's decoder, which alone
+//! decides whether it is bad.
 
 use super::huffman::{Code, Definition, definitions};
 use super::probe::{be16, next_marker};

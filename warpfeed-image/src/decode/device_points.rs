@@ -1,14 +1,8 @@
-//! Entry points for a decoder on a device: those that are known of a part of an image, and those that are learned of it.
-//!
-//! They are the CPU's, in the same store under the same key, so whoever decodes an image first serves the other. A device
-//! begins at starts between the entry points too (`entry_point_starts`), if there are any.
-//!
-//! A device that knows points decodes the MCUs of the part alone. It checks each stretch where it ends: at the bit where the
-//! next one starts, after as many MCUs as lie between, and with the DC coefficients of the next entry point. If a stretch
-//! ends otherwise, the points are not those of the image, and the CPU decodes it.
-//!
-//! A device that learns reports the bits of all MCUs, from the front on, and the DC coefficients at entry points. Like the
-//! CPU it learns what a part needs the first time, and all when more is needed.
+//! Entry points for a decoder on a device: the known ones of a part of an image, and the learned ones. CPU and devices
+//! share one store. A device also begins at starts between the entry points (`entry_point_starts`). Each stretch must
+//! end at the bit where the next one starts, after as many MCUs as lie between, and with the DC coefficients of the
+//! next entry point. Otherwise the points are not the image's, and the CPU decodes it. A device that learns reports the
+//! bits of all MCUs, from the front on, and the DC coefficients at entry points.
 
 use super::Header;
 use super::baseline::Baseline;
@@ -30,8 +24,8 @@ pub enum DevicePoints {
     New(NewPoints),
 }
 
-/// MCUs of a row that one thread decodes. Numbers of MCUs count from the window's first row on, bits from the start of the
-/// window's data.
+/// MCUs of a row that one thread decodes. Numbers of MCUs count from the window's first row on, bits from the start of
+/// the window's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownStretch {
     /// Bit of the first MCU.
@@ -80,8 +74,8 @@ pub struct NewPoints {
 }
 
 impl DevicePoints {
-    /// Looks for what is known of the rectangle `part` of an image. Returns it with the rectangle's window. `starts` is
-    /// memory for an index of rows.
+    /// Looks for the known points of the rectangle `part` of an image. Returns them with the rectangle's window.
+    /// `starts` is memory for an index of rows.
     #[must_use]
     pub fn find(
         store: Option<&EntryPointStore>,
@@ -126,7 +120,8 @@ impl DevicePoints {
 }
 
 impl PointMemory {
-    /// Finds the stretches of a window, and limits the window to them. `None` if the points cannot be those of the image.
+    /// Finds the stretches of a window, and limits the window to them. `None` if the points cannot be those of the
+    /// image.
     fn read(
         &mut self,
         (image, bytes, header): (&Baseline, &[u8], &Header),
@@ -161,7 +156,7 @@ impl PointMemory {
                     };
                 }
                 if start.column >= columns.end {
-                    // Nothing is decoded from here on, so nobody knows the last DC coefficients.
+                    // Nothing is decoded from here on, so the last DC coefficients are not known.
                     *sum = KnownSums { mcus: sum.mcus.min(mcu - sum.mcu), end_dc: None, ..*sum };
                     return;
                 }
@@ -208,8 +203,8 @@ impl NewPoints {
         self.rows as usize * self.grid.columns.div_ceil(self.step()) as usize + 1
     }
 
-    /// Stores the points. `bits` are those of all MCUs, and of the end of the last one, from the start of the data on. `dc`
-    /// are the DC coefficients of each point.
+    /// Stores the points. `bits` are those of all MCUs, and of the end of the last one, from the start of the data on.
+    /// `dc` are the DC coefficients of each point.
     pub fn store(&self, store: &EntryPointStore, bits: impl Iterator<Item = u32>, dc: impl Iterator<Item = [i16; 4]>) {
         let first_bit = 8 * self.scan_offset_bytes as u32;
         let bits: Vec<u32> = bits.map(|bit| bit.wrapping_add(first_bit)).collect();

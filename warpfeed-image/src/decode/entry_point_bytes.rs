@@ -2,11 +2,10 @@
 //!
 //! Numbers have 7 bits per byte, the lowest first; the highest bit is set if more bytes follow. First comes the number
 //! of MCUs from one point to the next; then for each point its bit, as the difference to the point before, and each
-//! component's DC coefficient, as the difference to the point above, which is nearer than the one before. A difference
-//! that may be negative has its sign in the lowest bit. The first bit counts from the beginning of the data, so the
-//! segments before them may change; above the first row all coefficients are 0. A point takes 5 to 6 bytes. A zero in
-//! place of the first number says that starts for a device follow (`entry_point_starts`), and then comes the number of
-//! bytes before them.
+//! component's DC coefficient, as the difference to the point above. A difference that may be negative has its sign in
+//! the lowest bit. The first bit counts from the beginning of the data; above the first row all coefficients are 0. A
+//! zero in place of the first number says that starts for a device follow (`entry_point_starts`), and then comes the
+//! number of bytes before them.
 
 use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
 

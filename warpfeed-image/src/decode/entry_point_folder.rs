@@ -2,22 +2,16 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `key` | the secret key of the hash that identifies images: [`KEY_MAGIC`], 32 bytes, their CRC-32C. Only its owner can read it |
+//! | `key` | the secret key of the hash that identifies images: [`KEY_MAGIC`], 32 bytes, their CRC-32C |
 //! | `RANDOM.points` | entry points of many images (`entry_point_segment`) |
-//! | `.RANDOM.tmp` | a file that is being written; it gets its name once it is complete |
-//! | `lock` | whoever writes locks it (`folder_lock`) |
+//! | `.RANDOM.tmp` | an incomplete file |
+//! | `lock` | locked by a process that writes (`folder_lock`) |
 //!
-//! A process adds files and never changes one, so readers need no lock, and many ranks can write at the end of an epoch
-//! without rewriting what the others have written. When [`MERGE_FILES`] files are in use they are merged, and so are
-//! as many small ones, whoever wrote them. Whoever does
-//! not find an image looks now and then for files that other processes have added.
-//!
-//! Images are known by a hash, so one folder serves all data sets, and parts and copies of a data set share what is
-//! known. Files of other images are recognized by looking up in vain. If room is short, files in which this process has
-//! found no image are removed, those first whose last use is longest ago.
-//!
-//! Only a missing key is drawn, and no key is ever replaced. A file is removed only if its header was read: what cannot be
-//! read now may be whole, and what another version has written is that version's.
+//! A process adds files and never changes one, so readers need no lock. When [`MERGE_FILES`] files are in use they are
+//! merged, and so are as many small ones. A process that does not find an image looks now and then for files that
+//! others have added. If room is short, files in which this process has found no image are removed, the longest unused
+//! first. A key is never replaced. A file is removed only if its header was read: a file of another version belongs to
+//! that version.
 
 use super::entry_point_segment::{self, KeyCheck, Opened, Record, Segment};
 use super::entry_point_store::ImageKey;
@@ -47,7 +41,7 @@ const MERGE_FILES: usize = 8;
 const LIST_AFTER: u64 = 512;
 /// A file up to this size is merged with others of its kind, though this process uses none of them.
 const SMALL_BYTES: u64 = 1 << 20;
-/// Largest number of files that are looked into, if so many may be kept open.
+/// Largest number of files that are read, if as many may be kept open.
 const MAX_FILES: usize = 64;
 
 /// A folder of entry points.
@@ -102,7 +96,7 @@ fn close_beyond(files: &mut Vec<NamedSegment>, most: usize) {
     }
 }
 
-/// What a file's header says.
+/// Contents of a file's header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Header {
     /// The file is one of entry points under this key.
@@ -111,7 +105,7 @@ enum Header {
     Wrong,
     /// Another version wrote the file.
     OfOtherVersion,
-    /// The file is good, but so many images were looked up in vain that it must be one of other images.
+    /// The file is good, but too many images were looked up in vain, so it must be one of other images.
     OfOtherImages,
 }
 
@@ -190,8 +184,8 @@ impl EntryPointFolder {
         self.kept.files.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens the files that were added, and forgets those that are gone and those of other images. A file stays open until
-    /// it is no longer read. If there are too many, the newest are opened.
+    /// Opens the files that were added, and forgets those that are gone and those of other images. A file stays open
+    /// until it is no longer read. If there are too many, the newest are opened.
     fn list(&self) -> io::Result<()> {
         let mut names: Vec<_> = self.entries()?.into_iter().map(|(name, entry)| (modified(&entry), name)).collect();
         names.sort_unstable();
@@ -282,7 +276,7 @@ impl EntryPointFolder {
                 let _ = this.merge();
                 this.is_merging.store(false, Ordering::Relaxed);
             };
-            // It may take seconds, and nobody waits for it. A process that ends meanwhile leaves a temporary file.
+            // It may take seconds, and it is not waited for. A process that ends meanwhile leaves a temporary file.
             if std::thread::Builder::new().name("warpfeed-points".to_owned()).spawn(merge).is_err() {
                 self.is_merging.store(false, Ordering::Relaxed);
             }
@@ -290,12 +284,12 @@ impl EntryPointFolder {
         Ok(())
     }
 
-    /// What the header of a file says, if it was read.
+    /// Contents of a file's header, if it was read.
     fn header(&self, name: &OsStr) -> Option<Header> {
         self.headers.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
     }
 
-    /// Removes files of which this process uses none until `wanted` more bytes fit. Returns the bytes that there is
+    /// Removes files that this process does not use, until `wanted` more bytes fit. Returns the bytes that there is
     /// room for. Files of other versions, and those whose headers cannot be read, stay.
     fn make_room(&self, wanted: u64) -> io::Result<u64> {
         let mut files = Vec::new();
@@ -319,7 +313,7 @@ impl EntryPointFolder {
         Ok(self.limit_bytes.saturating_sub(taken))
     }
 
-    /// Small files of which this process uses none, whoever wrote them, the oldest first.
+    /// Small files that this process does not use, whoever wrote them, the oldest first.
     fn small(&self) -> io::Result<Vec<(SystemTime, OsString)>> {
         let open = self.files();
         let is_used = |name: &OsString| open.iter().any(|file| file.name == *name && file.segment.is_used());
@@ -407,7 +401,7 @@ impl EntryPointFolder {
     /// Waits until no other process writes. `None` where the file system has no locks.
     ///
     /// # Errors
-    /// An error if the folder has another key by now: what is written under this one would be of no use.
+    /// An error if the folder has another key by now: points written under this one would be of no use.
     fn lock(&self) -> io::Result<Option<FolderLock>> {
         let lock = FolderLock::take(&self.folder)?;
         match read_key(&self.folder)? {
@@ -416,7 +410,7 @@ impl EntryPointFolder {
         }
     }
 
-    /// Removes what killed processes have left, and damaged files and those under another key, which nobody can use.
+    /// Removes leftovers of killed processes, and damaged files and those under another key, which are of no use.
     fn remove_leftovers(&self, is_locked: bool) -> io::Result<()> {
         // Without a lock, another process may be writing it.
         for entry in fs::read_dir(&self.folder)? {
@@ -440,8 +434,8 @@ impl EntryPointFolder {
     }
 }
 
-/// The records of all files in the order of their keys; of equal keys the one with the most points. It ends with an error
-/// if a file cannot be read.
+/// The records of all files in the order of their keys; of equal keys the one with the most points. It ends with an
+/// error if a file cannot be read.
 fn merged(mut sources: Vec<impl Iterator<Item = io::Result<Record>>>) -> impl Iterator<Item = io::Result<Record>> {
     let mut next: Vec<Option<io::Result<Record>>> = sources.iter_mut().map(Iterator::next).collect();
     std::iter::from_fn(move || {
@@ -472,7 +466,7 @@ fn random_name() -> String {
     format!("{:016x}", RandomState::new().hash_one(std::process::id()))
 }
 
-/// Whether a file may be one of ours: nobody else's file is removed.
+/// Whether a file may be one of ours. Other files are not removed.
 fn is_ours(name: &str, ending: &str) -> bool {
     let random = name.strip_suffix(ending).and_then(|name| name.strip_suffix('.'));
     random.is_some_and(|random| random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit()))
@@ -487,7 +481,7 @@ pub(super) fn random_key() -> [u64; 4] {
 /// The key in a folder, and `None` if there is none.
 ///
 /// # Errors
-/// An error if there is one that cannot be read, or is no key of this version.
+/// An error if there is one that cannot be read, or is not a key of this version.
 pub(super) fn read_key(folder: &Path) -> io::Result<Option<[u64; 4]>> {
     let mut bytes = Vec::new();
     let path = folder.join("key");
@@ -614,7 +608,7 @@ mod tests {
         all.len()
     }
 
-    /// Number of the images that are found. Checks that what is found is right.
+    /// Number of the images that are found. Checks that the found points are right.
     fn found(folder: &EntryPointFolder, numbers: Range<u64>) -> usize {
         let mut buffer = Vec::new();
         let found = |record: &Record| {
@@ -771,7 +765,7 @@ mod tests {
         folder.kept.keep_at_most(0);
         folder.list().unwrap();
         assert!(names(&folder).is_empty());
-        // What is closed can still be removed for room.
+        // Closed files can still be removed for room.
         assert_eq!(own.names(ENDING).len(), 6);
         assert!(folder.make_room(1 << 30).is_ok());
         assert!(own.names(ENDING).is_empty());
@@ -847,7 +841,7 @@ mod tests {
                 assert!(!more.is_empty());
             }
         }
-        // What is no file, as a stand-in for one that cannot be read.
+        // A folder, as a stand-in for a file that cannot be read.
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         let folder = own.open(1 << 30);

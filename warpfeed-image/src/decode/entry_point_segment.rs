@@ -1,6 +1,4 @@
-//! A file of entry points, sorted by image, in which an image is found by two reads.
-//!
-//! All numbers are little endian.
+//! A file of entry points, sorted by image, in which an image is found by two reads. All numbers are little endian.
 //!
 //! | bytes | content |
 //! | --- | --- |
@@ -8,9 +6,9 @@
 //! | 8 for each bucket, and 8 more | where the bucket's records begin; at last the length of the file |
 //! | 24 and more for each image | records in the order of their keys: key (16 bytes); length of the points in bytes, with the highest bit set if there are no more to learn (`u32`); CRC-32C of key, length and points; the points (`entry_point_bytes`) |
 //!
-//! The first bits of an image's key are the number of its bucket. A bucket has about [`BUCKET_IMAGES`] images. Keys are
-//! hashes, so buckets are about equally long, and a longer one than [`MAX_BUCKET_BYTES`] is damage. Files are read by
-//! position: a mapped file that is truncated would end the process. Processes share the system's page cache.
+//! The first bits of an image's key are the number of its bucket. A bucket has about [`BUCKET_IMAGES`] images; a longer
+//! one than [`MAX_BUCKET_BYTES`] is damage. Files are read by position: a mapped file that is truncated would end the
+//! process.
 
 use super::entry_point_store::ImageKey;
 use super::shared_folder;
@@ -49,7 +47,7 @@ pub(super) struct Segment {
     hits: AtomicU64,
 }
 
-/// What a file turned out to be.
+/// The result of opening a file.
 pub(super) enum Opened {
     /// A file of entry points under the key.
     Good(Segment),
@@ -123,7 +121,7 @@ impl Segment {
         self.hits.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether so many images were looked up in vain that the file must be one of other images.
+    /// Whether too many images were looked up in vain, so that the file must be one of other images.
     pub(super) fn is_foreign(&self) -> bool {
         !self.is_used() && self.lookups.load(Ordering::Relaxed) >= PATIENCE
     }

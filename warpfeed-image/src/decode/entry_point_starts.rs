@@ -1,21 +1,19 @@
-//! Starts between entry points: bits at which an MCU begins, for a decoder whose threads are many.
+//! Starts between entry points: bits at which an MCU begins, for a decoder with many threads, for which entry points
+//! are too far apart. A start has no DC coefficients, which would take most of the bytes: a device sums them up from
+//! the entry point before.
 //!
-//! Entry points are too far apart for a device, where the longest way of a thread decides how long a launch takes. Closer
-//! ones would take too many bytes, most of them for DC coefficients. A start has none: a device sums them up from the
-//! entry point before. The starts divide the data between two entry points into parts of about [`START_BITS`] bits each,
-//! because the time of a thread depends on its bits, and images have few of them in the sky and many in the grass.
-//!
-//! Numbers are those of `entry_point_bytes`. First comes the number of bits of a part. Each row of MCUs begins with the
-//! number of its bytes. The number of starts between two entry points follows from their distance. A start is a number:
-//! the difference of its bit to the place that divides the distance evenly, with the sign in the lowest bit, and below it
-//! the number of MCUs since the start before. If that is 0, there is no such start. A start takes 2 bytes.
+//! Numbers are those of `entry_point_bytes`. First comes the number of bits of a part (about [`START_BITS`]). Each row
+//! of MCUs begins with the number of its bytes. The number of starts between two entry points follows from their
+//! distance. A start is a number: the difference of its bit to the place that divides the distance evenly, with the
+//! sign in the lowest bit, and below it the number of MCUs since the start before. If that is 0, there is no such
+//! start. A start takes 2 bytes.
 
 use super::entry_point_bytes::{put, take};
 use super::entry_points::{EntryPoint, ImageEntryPoints, McuGrid};
 use std::ops::Range;
 
-/// Number of bits from one start to the next, on average. With it, starts and entry points take a fortieth of a photograph's
-/// bytes. kernels/README.md in the repository has the times for it.
+/// Number of bits from one start to the next, on average. With it, starts and entry points take a fortieth of a
+/// photograph's bytes. kernels/README.md in the repository has the times for it.
 pub(super) const START_BITS: u32 = 1000;
 
 /// A place at which an MCU begins.
@@ -23,7 +21,7 @@ pub(super) const START_BITS: u32 = 1000;
 pub(super) struct Start {
     /// Number of the MCU in its row.
     pub column: u32,
-    /// Bit in the file, as of an entry point.
+    /// Bit in the file, as in an entry point.
     pub bit: u32,
 }
 
@@ -54,8 +52,8 @@ fn column_bits(step: u32) -> u32 {
     u32::BITS - (step.max(1) - 1).leading_zeros()
 }
 
-/// Chooses starts for whole rows of MCUs and writes them. `mcus` are the bits of all MCUs, row by row, and of the end of
-/// the last row; `points` are the entry points of these rows, `step` MCUs apart, and of the end.
+/// Chooses starts for whole rows of MCUs and writes them. `mcus` are the bits of all MCUs, row by row, and of the end
+/// of the last row; `points` are the entry points of these rows, `step` MCUs apart, and of the end.
 pub(super) fn to_bytes(mcus: &[u32], points: &[EntryPoint], grid: &McuGrid, step: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(mcus.len());
     put(&mut bytes, START_BITS);

@@ -1,14 +1,10 @@
 //! The store of entry points of many images, in memory and in a folder.
 //!
-//! The identity of an image is a hash of all its bytes, so a file that was changed or damaged since then is decoded as
-//! an unknown image. Skipped parts have been decoded before, so damage that is noticed without entry points is also
-//! noticed with them. The hash is HighwayHash with a secret key, which a process draws, or the first process that uses a
-//! folder. So whoever supplies images cannot make two images that share entry points, which would silently change an
-//! image's pixels. A checksum is not enough: checksums are linear, so one can choose bytes that give any checksum.
-//!
-//! Entry points are learned only from data in which every byte has a meaning. JPEG allows others: fill bytes (0xFF)
-//! before a stuffed 0xFF or before a marker, and unused bytes before a restart marker. Such images are decoded from the
-//! front every time (`oddities` makes some).
+//! The identity of an image is a hash of all its bytes (HighwayHash), so a changed file is an unknown image. Its key is
+//! secret, so that whoever supplies images cannot make two that share entry points, which would silently change pixels.
+//! Entry points are learned only from data in which every byte has a meaning. Images with fill bytes (0xFF) before a
+//! stuffed 0xFF or a marker, or with unused bytes before a restart marker, are decoded from the front every time
+//! (`oddities`).
 
 use super::Header;
 use super::entry_point_bytes::{from_bytes, to_bytes, with_starts};
@@ -28,7 +24,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 const MIN_POINTS: usize = 8;
 /// Memory of an image's entry in addition to its points, as a generous estimate.
 const OVERHEAD_BYTES: u64 = 96;
-/// Most bytes of entry points that a store with a folder has in memory.
+/// Largest number of bytes of entry points that a store with a folder has in memory.
 const MAX_UNSAVED_BYTES: u64 = 512 << 20;
 /// Bytes of new entry points from which on they are saved before the caller asks for it.
 const SAVE_BYTES: u64 = 64 << 20;
@@ -64,11 +60,11 @@ fn process_key() -> [u64; 4] {
 /// Entry points of many images: a store that the caller keeps and shares between threads and decoders. It changes no
 /// pixel, and hides no damage that is noticed without it.
 ///
-/// A decoder with a store ([`DecodeOptions::entry_points`](super::DecodeOptions)) records where in a baseline JPEG it can
-/// begin. It needs no names: an image is known by a hash of its bytes. Later decodes of this image skip what a rectangle
-/// does not need. Entry points are stored until there is no more room. None are ever evicted from memory, because in
-/// shuffled epochs every image is equally likely to come next. They take less than a hundredth of the images' encoded
-/// bytes.
+/// A decoder with a store ([`DecodeOptions::entry_points`](super::DecodeOptions)) records where in a baseline JPEG it
+/// can begin. It needs no names: an image is known by a hash of its bytes. Later decodes of this image skip what a
+/// rectangle does not need. Entry points are stored until there is no more room. None are ever evicted from memory,
+/// because in shuffled epochs every image is equally likely to come next. They take less than a hundredth of the
+/// images' encoded bytes.
 ///
 /// ```
 /// use warpfeed_image::decode::{DecodeOptions, Decoder, EntryPointStore, PriorKnowledge, probe};
@@ -86,7 +82,7 @@ fn process_key() -> [u64; 4] {
 /// # Ok::<(), warpfeed_image::Error>(())
 /// ```
 pub struct EntryPointStore {
-    /// Most bytes in memory.
+    /// Largest number of bytes in memory.
     limit_bytes: u64,
     kept: Mutex<StoredImages>,
     folder: Option<Arc<EntryPointFolder>>,
@@ -95,7 +91,7 @@ pub struct EntryPointStore {
     has_starts: OnceLock<bool>,
     /// Whether saving has failed, so that only [`save`](Self::save) tries it again.
     has_failed: AtomicBool,
-    /// Why what is in memory is not in a folder.
+    /// Reason why the points in memory are not in a folder.
     failure: Mutex<Option<String>>,
 }
 
@@ -131,7 +127,7 @@ struct StoredImages {
 }
 
 impl StoredImages {
-    /// Stores an image, if there is room and no more is stored already. What is final replaces what is stored.
+    /// Stores an image, if there is room and no more is stored already. A final image replaces a stored one.
     fn put(&mut self, key: ImageKey, image: StoredImage, limit_bytes: u64) {
         let known = self.images.get(&key).map(|known| &*known.points);
         let (least, before) = known.map_or((0, 0), |points| (points.len(), stored_bytes(points)));
@@ -170,7 +166,7 @@ impl std::fmt::Debug for EntryPointStore {
 }
 
 impl Drop for EntryPointStore {
-    /// Saves what is not in the folder yet. [`save`](Self::save) reports why it fails.
+    /// Saves the points that are not in the folder yet. [`save`](Self::save) reports failures.
     fn drop(&mut self) {
         let _ = self.save();
     }
@@ -198,13 +194,13 @@ impl EntryPointStore {
     }
 
     /// A store that keeps entry points in the files of a folder, from one process to the next, and shares them with all
-    /// processes that use the folder. What is new is in memory, at most 512 MiB, until it is saved. The files take at
-    /// most `limit_bytes`. If a folder of many data sets is full, those files go first that this process does not use
-    /// and whose last use is longest ago.
+    /// processes that use the folder. New points are in memory, at most 512 MiB, until they are saved. The files take
+    /// at most `limit_bytes`. If a folder of many data sets is full, files that this process has not used are removed,
+    /// the longest unused first.
     ///
     /// Files are found by a secret key in the folder, which makes it impossible to supply two images that share entry
-    /// points. Whoever can write to the folder can change pixels: give it to one user, or to users who trust each other.
-    /// Damaged files, and those of another key, are as good as none.
+    /// points. Whoever can write to the folder can change pixels: give it to one user, or to users who trust each
+    /// other. Damaged files, and files made with another key, are ignored.
     ///
     /// ```
     /// # let folder = std::env::temp_dir().join(format!("warpfeed-doc-{}", std::process::id()));
@@ -233,9 +229,9 @@ impl EntryPointStore {
         Ok(store)
     }
 
-    /// Decides whether places between entry points are stored too, at which the threads of a device can start. Entry points
-    /// alone take a hundredth of a photograph's bytes, with these places a fortieth. Only the first call counts; without any,
-    /// they are not stored.
+    /// Decides whether places between entry points are stored too, at which the threads of a device can start. Entry
+    /// points alone take a hundredth of a photograph's bytes, with these places a fortieth. Only the first call counts;
+    /// without any, they are not stored.
     pub fn for_devices(&self, yes: bool) {
         let _ = self.has_starts.set(yes);
     }
@@ -262,7 +258,8 @@ impl EntryPointStore {
         self
     }
 
-    /// Why what is in memory could not be saved to the folder, or what [`with_failure`](Self::with_failure) has noted.
+    /// Reason why points in memory could not be saved to the folder, or the reason that
+    /// [`with_failure`](Self::with_failure) has noted.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -284,7 +281,7 @@ impl EntryPointStore {
         EntryPointUsage { unsaved_images, unsaved_bytes, saved_images, saved_bytes }
     }
 
-    /// Moves what is new from memory to a file of the folder; does nothing without a folder. Call it when an epoch ends.
+    /// Moves new points from memory to a file of the folder; does nothing without a folder. Call it when an epoch ends.
     /// A file appears whole or not at all. After an error everything is in memory as before.
     ///
     /// # Errors
@@ -364,8 +361,8 @@ impl EntryPointStore {
     }
 
     /// Stores the entry points of an image, if there is room and no more are stored already. With the points comes the
-    /// number of MCUs from one to the next. If there are none, stores that the image has been seen. `is_final` says that
-    /// no more points can be learned.
+    /// number of MCUs from one to the next. If there are none, stores that the image has been seen. `is_final` says
+    /// that no more points can be learned.
     pub(super) fn put(
         &self,
         key: ImageKey,
@@ -424,7 +421,7 @@ impl EntryPointStore {
     }
 }
 
-/// Of values for all MCUs of whole rows, and for their end, those at entry points. None if the rows are not whole.
+/// Values at entry points, from values for all MCUs of whole rows, and for their end. None if the rows are not whole.
 fn at_points<'a, T>(mcus: &'a [T], grid: &McuGrid) -> impl Iterator<Item = &'a T> {
     let (columns, step) = (grid.columns as usize, grid.step() as usize);
     let whole = mcus.split_last().filter(|(_, rows)| rows.len().is_multiple_of(columns));
@@ -788,8 +785,8 @@ mod tests {
         assert!(kept.images.len() == 2 && kept.bytes <= memory.limit_bytes, "{}", kept.bytes);
     }
 
-    /// When another part of an image is decoded, all points after the known ones are learned. They are those of a walk from
-    /// the front.
+    /// When another part of an image is decoded, all points after the known ones are learned. They are those of a walk
+    /// from the front.
     #[test]
     fn twice_is_enough_to_know_an_image() {
         let mut rng = ChaCha8Rng::seed_from_u64(5);

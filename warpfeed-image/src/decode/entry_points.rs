@@ -1,10 +1,8 @@
 //! Entry points: places in the middle of a baseline JPEG's data at which decoding can begin.
 //!
-//! Codes have different lengths, and a DC coefficient is the difference to the one before. So a decoder that wants a
-//! part of an image has to walk through all codes before that part. An entry point stores the result of this walk: the
-//! bit at which an MCU begins, and each component's last DC coefficient there. They are learned when an image is first
-//! decoded, one about every 128 pixels. Later the parts that a crop does not need are skipped, and several stretches are
-//! decoded at a time (`lanes`). Entry points take about a hundredth of the encoded image's bytes.
+//! Codes have different lengths, and a DC coefficient is the difference to the one before, so a decoder has to walk
+//! through all codes before a part. An entry point stores the result of this walk: the bit at which an MCU begins, and
+//! each component's last DC coefficient there. There is one about every 128 pixels.
 
 use super::Header;
 use crate::raster::{Rect, Size};

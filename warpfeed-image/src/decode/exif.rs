@@ -1,7 +1,8 @@
-//! The orientation of an image, as Pillow's `Image.getexif` finds it: in the EXIF directory, and if that has none, in XMP.
+//! The orientation of an image, as Pillow's `Image.getexif` finds it: in the EXIF directory, and if that has none, in
+//! XMP.
 //!
-//! Rules that are Pillow's and not the standard's: the first entry of a tag counts, of any type that is a number, with any
-//! count; values out of line count against the size of the data; and EXIF data that are no TIFF structure hide the XMP.
+//! Pillow's rules, not the standard's: the first entry of a tag counts, of any type that is a number, with any count;
+//! values out of line count against the size of the data; and EXIF data without a TIFF structure hide the XMP.
 
 use super::probe::{be16, be32};
 use miniz_oxide::inflate::TINFLStatus;
@@ -15,7 +16,7 @@ use std::str;
 /// The tag of the orientation.
 const TAG: u16 = 0x0112;
 
-/// Most bytes of a compressed text, as in Pillow, which refuses an image with more.
+/// Largest number of bytes of a compressed text, as in Pillow, which refuses an image with more.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// EXIF data that Pillow does not read.
@@ -31,8 +32,8 @@ pub(super) fn orientation(exif: Option<&[u8]>, xmp: Option<&[u8]>) -> u8 {
     found.or_else(|| in_xmp(xmp?)).filter(|value| (1..=8).contains(value)).unwrap_or(1)
 }
 
-/// The orientation in the first directory of EXIF data: 0 if its value is no whole number of one digit. `None` without
-/// the tag.
+/// The orientation in the first directory of EXIF data: 0 if its value is not a whole number of one digit. `None`
+/// without the tag.
 fn directory(exif: &[u8]) -> Result<Option<u8>, Unreadable> {
     let mut tiff = exif;
     for _ in 0..2 {
@@ -123,7 +124,7 @@ fn digit(value: &[u8], kind: u16, little: bool) -> u8 {
         11 => whole(f32::from_le_bytes(first(value, little)).into()),
         12 => whole(f64::from_le_bytes(first(value, little))),
         16 => i64::try_from(u64::from_le_bytes(first(value, little))).ok(),
-        // Bytes and text are no numbers.
+        // Bytes and text are not numbers.
         _ => None,
     };
     number.and_then(|number| u8::try_from(number).ok()).filter(|number| *number <= 8).unwrap_or(0)
@@ -288,7 +289,7 @@ fn from_hex(profile: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// EXIF data with another entry and one for the orientation, whose value lies behind the directory if it is long.
+    /// EXIF data with another entry and one for the orientation, whose value lies after the directory if it is long.
     fn exif(little: bool, kind: u16, count: u32, value: &[u8]) -> Vec<u8> {
         let short = |value: u16| if little { value.to_le_bytes() } else { value.to_be_bytes() };
         let long = |value: u32| if little { value.to_le_bytes() } else { value.to_be_bytes() };

@@ -1,15 +1,15 @@
 //! A lock on a folder, for one writer at a time.
 //!
-//! A POSIX record lock belongs to a process, so a forked child does not have it, where an `flock` would stay as long as the
-//! child lives. It does not keep threads of one process apart, and a process loses it when it closes any descriptor of the
-//! file. So a process has a list of the folders that it has locked, and opens the file of no other.
+//! It is a POSIX record lock, because an `flock` would stay as long as a forked child lives. It does not exclude
+//! threads of one process, and a process loses it when it closes any descriptor of the file. So a process has a list of
+//! its locked folders.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Longest time to wait for another writer. It may have been stopped, and what is not written costs only time.
+/// Longest time to wait for another writer. It may have been stopped, and unwritten points cost only time.
 const MOST_WAIT: Duration = Duration::from_millis(50);
 
 /// Holds a folder's lock until it is dropped, or until the process ends.
@@ -20,11 +20,11 @@ pub(super) struct FolderLock {
 }
 
 impl FolderLock {
-    /// Waits a short time until nobody else writes. `None` where the file system has no locks.
+    /// Waits a short time until no other process writes. `None` where the file system has no locks.
     ///
     /// # Errors
-    /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if somebody else writes for longer than that, or an error of the file
-    /// system.
+    /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if somebody else writes for longer than that, or an error of the
+    /// file system.
     pub(super) fn take(folder: &Path) -> io::Result<Option<Self>> {
         let start = Instant::now();
         loop {
@@ -86,8 +86,8 @@ mod listed {
     pub(super) struct Listed(Entry);
 
     impl Listed {
-        /// `None` if a thread of this process has the folder. It never waits, as a child may inherit a list that a thread
-        /// was changing.
+        /// `None` if a thread of this process has the folder. It never waits, as a child may inherit a list that a
+        /// thread was changing.
         pub(super) fn new(folder: &Path) -> io::Result<Option<Self>> {
             let metadata = fs::metadata(folder)?;
             let entry = (std::process::id(), metadata.dev(), metadata.ino());

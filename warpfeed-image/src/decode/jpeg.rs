@@ -229,7 +229,7 @@ impl JpegDecoder {
     }
 
     /// Decodes `part`, which lies inside the image, into `out`. Learns the image's entry points if there is a store for
-    /// them. Returns what was known about the image.
+    /// them. Returns the knowledge that the store had about the image.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],
@@ -307,8 +307,8 @@ impl JpegDecoder {
         Err(Error::decode("JPEG", message(status, &text, bytes.len(), has_end)))
     }
 
-    /// Looks for the image's entry points: those in the image that are under a seal, those of the store, and others in the
-    /// image.
+    /// Looks for the image's entry points: those in the image that are under a seal, those of the store, and others in
+    /// the image.
     fn find(&mut self, task: &DecodeTask<'_>, grid: &McuGrid, store: Option<&EntryPointStore>) -> EntryPointUse {
         let DecodeTask { bytes, header, .. } = *task;
         let part = header.full_part(task.part);
@@ -330,7 +330,7 @@ impl JpegDecoder {
             let key = store.key(bytes, header, grid)?;
             Some((store, key, store.get(&key, header, grid, &mut self.known)))
         });
-        // An image of which a second part is wanted will be asked for more.
+        // If a second part of an image is requested, more will be.
         if let Some((store, key, answer)) = &mut kept
             && answer.can_learn
             && self.known.rows > 0
@@ -402,8 +402,8 @@ impl JpegDecoder {
         Ok(packed())
     }
 
-    /// Learns the entry points after the known ones without decoding a pixel, and returns all that are known then: none if
-    /// the image's data are such that it must always be decoded from the front.
+    /// Learns the entry points after the known ones without decoding a pixel, and returns all that are known then: none
+    /// if the image's data are such that it must always be decoded from the front.
     fn learn_rest(&mut self, bytes: &[u8], header: &Header, grid: &McuGrid) -> &[EntryPoint] {
         let ImageEntryPoints { points, step, a_row, rows, .. } = &mut self.known;
         self.learned.clear();
@@ -411,8 +411,8 @@ impl JpegDecoder {
         self.learned.resize(grid.rows as usize * *a_row as usize + 1, EntryPoint::default());
         let learned = PointRows { points: self.learned.as_mut_ptr(), rows: grid.rows, step: *step, a_row: *a_row };
         let job = DecodeJob { learned, learned_rows: *rows, ..DecodeJob::of(bytes, header) };
-        // SAFETY: the handle is ours alone (`&mut self`). `bytes` and `learned` outlive the call, and the shim reads and
-        // writes both only within their lengths. It writes no pixel.
+        // SAFETY: the handle is ours alone (`&mut self`). `bytes` and `learned` outlive the call, and the shim reads
+        // and writes both only within their lengths. It writes no pixel.
         let (status, learned) = unsafe {
             let status = wf_jpeg_decode(self.handle.as_ptr(), &raw const job);
             (status, wf_jpeg_learned(self.handle.as_ptr()) as usize)

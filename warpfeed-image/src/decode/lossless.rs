@@ -14,8 +14,8 @@ use std::io::Cursor;
 /// Decodes the whole image and keeps `part` of it.
 ///
 /// Colors are those of Pillow's `convert("RGB")`: transparency is dropped and not blended, palettes are looked up, and
-/// gray is copied to all three channels. Of 16-bit samples the high byte is kept, as Pillow does for color. Pillow's
-/// conversion of 16-bit gray differs: it makes every value above 255 white, which nobody wants.
+/// gray is copied to all three channels. The high byte of 16-bit samples is kept, as Pillow does for color. Pillow's
+/// conversion of 16-bit gray differs: it makes every value above 255 white, which is of no use.
 pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
     match header.format {
         Format::Png => png(bytes, header, part, out),
@@ -25,8 +25,8 @@ pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Image)
 
 fn png(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
     let failed = |error: png::DecodingError| Error::decode("PNG", error.to_string());
-    // Rows go where they belong one by one, so that an image of eight bytes a pixel takes no more memory than its result.
-    // The limit allows some of the widest rows, and memory for ancillary chunks.
+    // Rows go where they belong one by one, so that an image of eight bytes a pixel takes no more memory than its
+    // result. The limit allows some of the widest rows, and memory for ancillary chunks.
     let limit_bytes = u64::from(header.size.width).saturating_mul(64).saturating_add(16 << 20);
     let limits = png::Limits { bytes: usize::try_from(limit_bytes).unwrap_or(usize::MAX) };
     let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
@@ -52,7 +52,7 @@ fn png(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()>
 #[derive(Clone, Copy)]
 struct ToPixel {
     sample_bytes: usize,
-    /// Where the sample has red, green and blue. The first byte of 16 bits is the high one.
+    /// Places of red, green and blue in a sample. The first byte of 16 bits is the high one.
     places: [usize; 3],
 }
 
@@ -82,7 +82,7 @@ struct Rows {
     line: u32,
 }
 
-/// Where the samples of a row lie in the image.
+/// Places of a row's samples in the image.
 struct RowPlace {
     x: u32,
     step: u32,

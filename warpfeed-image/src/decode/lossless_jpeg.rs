@@ -1,5 +1,4 @@
-//! Lossless JPEG with 8 bits a sample (ITU T.81, process 14), which libjpeg as built here does not support. The pixels
-//! are those of libjpeg-turbo 3, and so Pillow's.
+//! Lossless JPEG with 8 bits a sample (ITU T.81, process 14), with libjpeg-turbo's pixels.
 
 use super::Header;
 use super::huffman::{Code, Definition, definitions};

@@ -1,79 +1,30 @@
 //! From a file's bytes to pixels: JPEG, PNG, WebP and PNM, the whole image or a part.
 //!
-//! # Why libjpeg
+//! Pixels must be Pillow's: accurate integer DCT, fancy upsampling, Pillow's CMYK. Pure-Rust decoders differ slightly,
+//! so mozjpeg-sys builds libjpeg's code. We use its internals, so its version is fixed. libjpeg's inverse DCTs differ
+//! on the absurd coefficients of crafted files, and Pillow's wheels for x86 have the assembler. Elsewhere, blocks that
+//! may leave the common range go through our own version with the assembler's arithmetic (`idct.h`). libjpeg reports
+//! errors through a callback that must not return. `jpeg.c` sets a jump target in each call, and all frames in between
+//! are C. Each image gets a new decompression object, because libjpeg keeps tables from one image to the next.
 //!
-//! Pixels must be Pillow's: accurate integer DCT, fancy upsampling, Pillow's CMYK. Pure-Rust decoders differ slightly.
-//! mozjpeg-sys builds libjpeg's code with a C compiler alone, and with nasm's SIMD if nasm is there. We use libjpeg's
-//! internals, so its version is fixed. PNG and WebP go through the crates `png` and `image-webp`, always as whole
-//! images. The crate `image` would add color management, which is not used.
+//! `huffman.h` replaces libjpeg's Huffman decoder for baseline images. One look-up gives the length of code and
+//! coefficient together, and blocks outside of the rectangle are only walked through. Damaged data give the same pixels
+//! as in libjpeg. libjpeg's fast path leaves remains of a first attempt where a marker interrupts the data, and where a
+//! fill byte precedes a stuffed 0xFF (`FF FF 00`); Pillow has these pixels too, so libjpeg decodes such images.
 //!
-//! libjpeg's versions of the inverse DCT agree on photographs, but not on absurd coefficients, which crafted files
-//! have: the assembler for x86 saturates, the C version wraps a table, the assembler for ARM drops high bits. Pillow's
-//! wheels for x86 have the assembler. So where another version runs, blocks that may leave the common range go through
-//! a version of ours with the assembler's arithmetic (`idct.h`).
+//! With a store (`entry_point_store`) a decoder records places at which decoding can begin, and uses them later
+//! (`entry_points`). Nothing is recorded of an image with a warning, or with meaningless bytes in its data
+//! (`oddities`). Only the walk that the rectangle needs is recorded; another rectangle continues it to the end. With
+//! vectors, 32 stretches are decoded at a time (`lanes`). Without vectors, and for drafts, libjpeg decodes from the
+//! entry point before the crop.
 //!
-//! libjpeg reports errors through a callback that must not return. The crate mozjpeg unwinds through it, which needs
-//! `panic=unwind` and puts Rust frames in between. `jpeg.c` sets a jump target in each call instead, and all frames in
-//! between are C. Each image gets a new decompression object, because libjpeg keeps tables from one image to the next;
-//! that costs a microsecond.
-//!
-//! # Our own entropy decoder
-//!
-//! Huffman decoding was 75 % of the time, so `huffman.h` replaces libjpeg's decoder for baseline images. One look-up
-//! gives the length of code and coefficient together. Blocks beside or above the rectangle are only walked through,
-//! several codes at a time. Damaged data give what libjpeg gives, with one exception: where a marker interrupts the
-//! data, libjpeg's fast path leaves remains of a first attempt. It also leaves them where a fill byte precedes a
-//! stuffed 0xFF (`FF FF 00`), in data that are otherwise good. Pillow has these pixels, so libjpeg decodes such images
-//! here too. Tests compare the two decoders on damaged bytes. Compilers other than GCC and Clang use libjpeg's decoder.
-//! docs/measurements.md in the repository says what bounds it, and what was tried.
-//!
-//! # Entry points
-//!
-//! Finding the beginning of an MCU means walking through all codes before it, every time again. So a decoder with a
-//! store records it the first time: the bit and the DC coefficients about every 128 pixels (`entry_points`), a hundredth
-//! of the encoded bytes. Later it skips what a rectangle does not need, and has many places to begin at. An image is
-//! known by a hash of all its bytes under a secret key, of the process or of the folder that keeps entry points
-//! (`entry_point_folder`). So it needs no name, a changed file is a new image, and nobody can make two images that share
-//! entry points. Nothing is recorded of an image with a warning, or with bytes in its data that mean nothing
-//! (`oddities`). The first time, only what a rectangle walks through is recorded, which takes one or two hundredths of
-//! the time. When another rectangle is wanted, the walk goes on from there to the end, without making pixels. An
-//! evaluation wants the same rectangle every time, and does not pay for that. A device that decodes learns and uses them
-//! too, and its points and the CPU's are one (`device_points`). Entry points are never evicted: an epoch of training uses
-//! each image once, so the least recently used one is the next that is needed.
-//!
-//! With AVX-512 (VBMI2) or AVX2, each of 32 lanes walks through a stretch of its own (`lanes`). A look-up is two loads
-//! for each lane: four bytes of its data, and one entry of a table. Coefficients are cut out by shifts, and ends of
-//! blocks are blends, so no lane waits for a branch of another. The longest stretches go first, and a lane that comes
-//! to its end takes the next. Each part of a step is done for all vectors before the next part, because each waits for
-//! its loads. Gathers gain nothing on a Zen 5, and how slow they are elsewhere is not known, so there are none. The end
-//! of a stretch must be the beginning of the next; otherwise the image is decoded from its start. This check finds
-//! wrong points that a defect might bring about; the hash keeps them away. The blocks of a row then lie side by side,
-//! and four or two of them are transformed at a time, to the bytes of libjpeg's assembler. libjpeg upsamples and
-//! converts the samples as always, which takes 7 % of such a decode. Without vectors, and for drafts, stretches are
-//! decoded one by one through libjpeg, from the entry point before the crop.
-//!
-//! # Which part is decoded
-//!
-//! The columns of a rectangle are widened to MCUs and by one chroma sample; decoding stops after the last row. Tests
-//! compare every sampling with a full decode. libjpeg smooths progressive images with incomplete coefficients over
-//! neighbors, so these are decoded from the first row at full width.
-//!
-//! `warpfeed pack --restarts` puts a restart marker after each row of MCUs ([`to_baseline`](crate::to_baseline)), and an
-//! index of the rows into a segment of the image itself ([`indexed`]), so the index survives repacking and copying
-//! (`restarts`). Its checksum covers the tables and the data, and
-//! is compared before anything is skipped, and its places are compared with all markers in the data. If both match,
-//! every skipped row is one that `pack` has decoded, so no damage goes unnoticed that would be noticed without the
-//! index. Otherwise the image is decoded like any other. `pack` copies coefficients and compares the pixels before and
-//! after, because libjpeg smooths progressive images that lack coefficients.
-//!
-//! # Which images are bad
-//!
-//! libjpeg only warns of truncation. Warnings that mean missing or wrong pixels are errors here. If a file has no
-//! end-of-image marker, decoding goes on to its last row, so that a missing end is found wherever the rectangle lies;
-//! whole files do not pay for that. If a file has its end marker, damage below the rectangle is not searched for. With
-//! `accept_truncated` the existing pixels are used, as by Pillow with `LOAD_TRUNCATED_IMAGES`. The caller
-//! checks headers against a pixel limit before memory is allocated ([`check_pixels`](crate::check_pixels)), and
-//! progressive images of more than 500 scans are refused.
+//! The columns of a rectangle are widened to MCUs and by one chroma sample; decoding stops after the last row. libjpeg
+//! smooths progressive images with incomplete coefficients over neighbors, so these are decoded from the first row at
+//! full width. libjpeg's warnings that mean missing or wrong pixels are errors here. If a file has no end-of-image
+//! marker, decoding goes on to its last row, so that a missing end is found wherever the rectangle lies. If it has the
+//! marker, damage below the rectangle is not searched for. With `accept_truncated` the existing pixels are used, as by
+//! Pillow with `LOAD_TRUNCATED_IMAGES`. The caller checks headers against a pixel limit
+//! ([`check_pixels`](crate::check_pixels)).
 
 mod baseline;
 mod device_points;
@@ -113,8 +64,8 @@ pub use pack_key::PackKey;
 pub use probe::probe;
 pub use restarts::{indexed, is_indexed};
 
-// For warpfeed alone: a device's JPEG decoder, caches of decoded images, and reports. They trust their arguments, and no
-// version number covers them.
+// For warpfeed alone: a device's JPEG decoder, caches of decoded images, and reports. They trust their arguments, and
+// no version number covers them.
 #[doc(hidden)]
 pub use baseline::{Baseline, BaselineColor, Component};
 #[doc(hidden)]
@@ -193,8 +144,9 @@ impl Header {
     /// whose sides are not below `size`, and [`size`](Self::size) is that of the result. Nothing changes for images of
     /// less than twice `size`, for lossless JPEGs, and for other formats.
     ///
-    /// The rule, and the pixels, are those of Pillow's `Image.draft`. A draft is cheaper, because its pixels come from a
-    /// smaller transform of each block of 8 x 8 coefficients. They are not those that a resize would make of the whole image.
+    /// The rule, and the pixels, are those of Pillow's `Image.draft`. A draft is cheaper, because its pixels come from
+    /// a smaller transform of each block of 8 x 8 coefficients. They are not those that a resize would make of the
+    /// whole image.
     ///
     /// ```
     /// use warpfeed_image::{Image, JpegOptions, Size, encode_jpeg, probe};
@@ -313,10 +265,11 @@ impl Decoder {
             .map(drop)
     }
 
-    /// Like [`jpeg_decoder`](Self::jpeg_decoder), with a store for entry points. Returns what was known about the image.
+    /// Like [`decode`](Self::decode), with a store for entry points. Returns the knowledge that the store had about the
+    /// image.
     ///
     /// # Errors
-    /// As of [`jpeg_decoder`](Self::jpeg_decoder).
+    /// See [`decode`](Self::decode).
     pub fn decode_with(
         &mut self,
         bytes: &[u8],
@@ -362,7 +315,7 @@ impl Decoder {
     /// ```
     ///
     /// # Errors
-    /// As of [`jpeg_decoder`](Self::jpeg_decoder).
+    /// See [`decode`](Self::decode).
     pub fn with_entry_points(
         &mut self,
         bytes: &[u8],

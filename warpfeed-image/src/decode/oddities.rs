@@ -1,9 +1,4 @@
-//! JPEG data that are legal but rare, or damaged, for tests and fuzz targets. All ways of decoding must give the same
-//! pixels for them.
-//!
-//! Data with fill bytes once made wrong pixels in later epochs, and three tests and a fuzz target missed it: tests
-//! replaced single random bytes, which hardly ever makes a fill byte before a stuffed one, and the fuzzed images were too
-//! small to have entry points.
+//! JPEG data that are legal but rare, or damaged. All ways of decoding must give the same pixels for them.
 
 use super::entry_point_bytes::{from_bytes, to_bytes};
 use super::entry_point_store::EntryPointStore;
@@ -118,8 +113,8 @@ fn any_points(header: &Header, own: Option<&ImageEntryPoints>, last: &[u8], choi
     to_bytes(&points, step, &grid, header.scan_offset_bytes)
 }
 
-/// Stores that many images share, in memory and in a folder. The latter is written, and opened as by another process, all
-/// the time.
+/// Stores that many images share, in memory and in a folder. The latter is written, and opened as by another process,
+/// all the time.
 struct SharedStores {
     memory: EntryPointStore,
     folder: EntryPointStore,
@@ -162,8 +157,8 @@ impl Drop for SharedStores {
     }
 }
 
-/// Decodes an image that has entry points of its own, which may be anybody's, with stores that other images use too, and
-/// panics if the pixels are not those of decoding from the front.
+/// Decodes an image that has entry points of its own, which may be anybody's, with stores that other images use too,
+/// and panics if the pixels are not those of decoding from the front.
 fn decode_with_any_points(
     jpeg: &[u8],
     accept_truncated: bool,
@@ -214,10 +209,10 @@ fn decode_with_any_points(
     });
 }
 
-/// Decodes four parts of an image or of a draft of it, one per epoch, in each possible way, and panics if one of them gives other pixels
-/// than decoding from the front. The ways are: with and without vectors and a store for entry points, with entry points
-/// in the image that may be anybody's, with libjpeg's own entropy decoder, with its inverse DCT in C, and with the steps
-/// of the device's decoder.
+/// Decodes four parts of an image or of a draft of it, one per epoch, in each possible way, and panics if one of them
+/// gives other pixels than decoding from the front. The ways are: with and without vectors and a store for entry
+/// points, with entry points in the image that may be anybody's, with libjpeg's own entropy decoder, with its inverse
+/// DCT in C, and with the steps of the device's decoder.
 pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
     thread_local!(static WAYS: RefCell<DecodeWays> = RefCell::new(JpegDecoder::ways().expect("there is memory")));
     let Ok(mut header) = probe(jpeg) else { return };

@@ -1,9 +1,7 @@
-//! The secret key of who packs images with entry points, and the seal that it puts on them.
+//! The secret key of a packer of images with entry points, and the seal that it puts on images that it has decoded.
 //!
-//! The tag is HighwayHash of all other bytes of the image and of the tag's place, under the key. Of another image, or of
-//! other points, it is another one, and without the key nobody can compute it. A packer seals only what it has decoded
-//! itself. Before the tag comes the key's name, by which a reader with another key sees without computing anything that
-//! the seal is of no use to it.
+//! The seal has the key's name, by which a reader recognizes its own key, and a tag: HighwayHash under the key of all
+//! other bytes of the image and of the tag's place.
 
 use super::entry_point_folder::{read_key, read_or_make_key};
 use highway::{HighwayHash as _, HighwayHasher};
@@ -27,12 +25,12 @@ pub struct PackKey {
 }
 
 impl PackKey {
-    /// The key in a folder. It is drawn if there is none yet, and the folder is made. A key that is there is never
-    /// replaced: what was packed under it would lose its seal.
+    /// The key in a folder. It is drawn if there is none yet, and the folder is made. An existing key is never
+    /// replaced: images that were packed under it would lose their seal.
     ///
     /// # Errors
     /// An error of the file system if the key cannot be read, or if there is none and the folder cannot be written;
-    /// [`InvalidData`](io::ErrorKind::InvalidData) if the file is no key of this version.
+    /// [`InvalidData`](io::ErrorKind::InvalidData) if the file is not a key of this version.
     pub fn in_folder(folder: impl AsRef<Path>) -> io::Result<Self> {
         read_or_make_key(folder.as_ref()).map(Self::new)
     }
@@ -40,8 +38,8 @@ impl PackKey {
     /// The key in a folder, if there is one.
     ///
     /// # Errors
-    /// An error of the file system if the key cannot be read; [`InvalidData`](io::ErrorKind::InvalidData) if the file is no
-    /// key of this version.
+    /// An error of the file system if the key cannot be read; [`InvalidData`](io::ErrorKind::InvalidData) if the file
+    /// is not a key of this version.
     pub fn read(folder: impl AsRef<Path>) -> io::Result<Option<Self>> {
         Ok(read_key(folder.as_ref())?.map(Self::new))
     }

@@ -1,19 +1,13 @@
-//! JPEGs with entry points of their own. `pack --entry-points` decodes an image and puts its points into a segment (APP9)
-//! before the tables, which other programs ignore. All other bytes stay as they are.
+//! JPEGs with entry points of their own. `pack --entry-points` decodes an image and puts its points into a segment
+//! (APP9) before the tables, which other programs ignore.
 //!
 //! The segment has the signature `warpfeed`, 0, 3, then the packer's [`Seal`], and then the points in the form of
-//! `entry_point_bytes`. They count from the beginning of the data, so they stay right if another program changes the
-//! segments before it, which breaks the seal. If the points need more bytes than a segment holds, they are farther apart.
+//! `entry_point_bytes`, farther apart if they need more bytes than a segment holds. They count from the beginning of
+//! the data, so another program may change the segments before it.
 //!
-//! Whoever supplies an image can give it any points. So they are trusted only under a seal of the reader's own
-//! [`PackKey`]: a tag that nobody can make without the key, for all bytes of the image. Sealed points are used like those
-//! that were learned.
-//!
-//! Points without such a seal are checked: the first decode walks through all data up to the last row that it needs, with
-//! vectors, and checks each stretch where it ends (`LanesJob::reach`). The points that have stood this check are stored
-//! under the image's key. They are those that decoding from the front would have found, so points of another image, and
-//! damaged ones, cost time and never change a pixel. Without vectors nothing would be gained in the first decode, and the
-//! points are not used.
+//! Points are trusted only under a seal of the reader's own [`PackKey`]. For others, the first decode walks through all
+//! data up to the last row that it needs, with vectors, and checks each stretch where it ends (`LanesJob::reach`).
+//! Wrong points cost time and never change a pixel.
 
 use super::Header;
 use super::entry_point_bytes::{from_bytes, to_bytes};
@@ -40,8 +34,8 @@ pub(super) fn are_sealed(bytes: &[u8], header: &Header, key: &PackKey) -> bool {
     header.packed_points.as_ref().is_some_and(|points| Seal::at(points.start).is_valid(bytes, key))
 }
 
-/// Puts an image's points, of which none is missing, into the image, under a seal if there is a key. `None` if a segment
-/// does not hold them.
+/// Puts all of an image's points into the image, under a seal if there is a key. `None` if a segment does not hold
+/// them.
 pub(super) fn with_points(
     jpeg: &[u8],
     header: &Header,
@@ -65,8 +59,8 @@ fn segment_bytes(packed: &[u8]) -> usize {
     2 + POINTS_SIGNATURE.len() + Seal::BYTES + packed.len()
 }
 
-/// Puts points in the form of `entry_point_bytes` into an image, under a seal if there is a key. `None` if a segment does
-/// not hold them.
+/// Puts points in the form of `entry_point_bytes` into an image, under a seal if there is a key. `None` if a segment
+/// does not hold them.
 pub(super) fn with_segment(jpeg: &[u8], header: &Header, packed: &[u8], key: Option<&PackKey>) -> Option<Vec<u8>> {
     let len = u16::try_from(segment_bytes(packed)).ok()?;
     // The points follow the segments that describe the image, because programs look for those at the start. An index of
@@ -103,7 +97,7 @@ mod tests {
     use crate::encode::{JpegOptions, encode_jpeg};
     use crate::raster::{Image, Rect, Size};
 
-    /// What a decoder without lanes knows of an image: it cannot check points, so it uses those alone that it trusts.
+    /// A decoder's knowledge of an image without lanes: it cannot check points, so it uses only trusted ones.
     fn known(jpeg: &[u8], key: Option<PackKey>) -> PriorKnowledge {
         let store = EntryPointStore::new(1 << 20);
         let store = key.map_or_else(|| EntryPointStore::new(1 << 20), |key| store.with_pack_key(key));
@@ -159,7 +153,7 @@ mod tests {
         let mut with_its_seal = other.clone();
         with_its_seal[other_place.start..][..Seal::BYTES].copy_from_slice(&sealed[place.start..][..Seal::BYTES]);
         assert_ne!(known(&with_its_seal, Some(key)), PriorKnowledge::EntryPoints);
-        // Moved to another place in the same image, behind a comment.
+        // Moved to another place in the same image, after a comment.
         let moved = [&sealed[..2], b"\xff\xfe\0\x04ab", &sealed[2..]].concat();
         assert_ne!(known(&moved, Some(key)), PriorKnowledge::EntryPoints);
     }

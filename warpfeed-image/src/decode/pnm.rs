@@ -1,4 +1,4 @@
-//! PNM images, gray (P5, .pgm) or color (P6, .ppm): a header of words, then the uncompressed pixels.
+//! PNM images, gray (P5, .pgm) or color (P6, .ppm).
 
 use super::{Format, Header};
 use crate::error::{Error, Result};

@@ -21,7 +21,7 @@ const XMP_FLAG: u8 = 4;
 /// Reads an image's header: its format, size, orientation and layout. Allocates hardly anything.
 ///
 /// # Errors
-/// [`Error::Decode`] if the bytes are no JPEG, PNG, WebP or PNM image, or end inside the header.
+/// [`Error::Decode`] if the bytes are not a JPEG, PNG, WebP or PNM image, or end inside the header.
 ///
 /// # Examples
 /// ```

@@ -16,7 +16,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The image is no JPEG.
+    /// The image is not a JPEG.
     Format "no JPEG",
     /// The coding is progressive.
     Progressive "progressive",

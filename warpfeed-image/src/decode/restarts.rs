@@ -1,6 +1,5 @@
-//! JPEGs with an index of their rows. `pack --restarts` puts a restart marker after each row of MCUs, decodes the whole
-//! image, and stores the places of the rows. A decoder can then skip rows above a rectangle, and data to the right of
-//! it, without walking through their codes.
+//! JPEGs with an index of their rows. `pack --restarts` puts a restart marker after each row of MCUs, and stores the
+//! places of the rows. A decoder can then skip rows above a rectangle, and data to the right of it.
 //!
 //! The index is a segment (APP9) before the tables, which other programs ignore:
 //!
@@ -10,17 +9,10 @@
 //! | 4 | CRC-32C, big endian, of all following bytes, up to and including the end-of-image marker |
 //! | 1 to 4 for each row | number of the row's bytes, including the marker after them: 7 bits per byte, the lowest first; the highest bit is set if more bytes follow |
 //!
-//! The checksum is verified before anything is skipped. So the index cannot become stale, wherever the image is copied
-//! to: if the image is damaged or another program has rewritten it, the checksum does not match, and the image is
-//! decoded as if it had no index. Skipped data are byte for byte the data that `pack` has decoded, so damage that is
-//! noticed without the index is also noticed with it. The checksum takes 5 us for 110 kB, a hundredth of the decoder's
-//! time.
-//!
-//! Whoever supplies an image can also give it an index with a right checksum. So the index is not trusted about places:
-//! the decoder looks for all markers in the data, each row must end with the marker that is due, and there may be no
-//! other marker and no fill byte. A decoder that starts at the first row meets the same markers, so it begins each row
-//! at the same byte. A false index can therefore change no pixel. It can only hide damage in skipped rows of its own
-//! image.
+//! If the checksum does not match, the image is decoded as if it had no index. Whoever supplies an image can also give
+//! it a false index. So the decoder looks for all markers in the data: each row must end with the marker that is due,
+//! and there may be no other marker and no fill byte. Then each row begins where a decoder that starts at the first row
+//! begins it. A false index can only hide damage in skipped rows of its own image.
 
 use super::Header;
 use super::entry_points::{EntryPoint, ImageEntryPoints, MAX_BYTES, McuGrid};
@@ -121,9 +113,9 @@ pub fn is_indexed(bytes: &[u8], header: &Header) -> bool {
     row_starts(bytes, header, &mut Vec::new())
 }
 
-/// Puts an index of its rows into a whole JPEG with a restart marker after each row of MCUs; [`to_baseline`] makes such a
-/// JPEG of any other. `None` for other images. The caller has decoded the image, so damage does not stay hidden in rows
-/// that are skipped later.
+/// Puts an index of its rows into a whole JPEG with a restart marker after each row of MCUs; [`to_baseline`] makes such
+/// a JPEG of any other. `None` for other images. The caller has decoded the image, so damage does not stay hidden in
+/// rows that are skipped later.
 ///
 /// ```
 /// use warpfeed_image::decode::{indexed, is_indexed};

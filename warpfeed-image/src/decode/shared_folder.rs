@@ -1,7 +1,5 @@
-//! Who may use the files of a folder: its owner alone, or the group that may write to it.
-//!
-//! Whoever can write to a folder of entry points can change pixels, so a folder that its group may write to belongs to users
-//! who trust each other. Its files get the folder's group, which may read them. All other files are their owner's alone.
+//! Who may use the files of a folder: its owner alone, or the group that may write to it. The files get the folder's
+//! group. Whoever can write to a folder of entry points can change pixels, so such a group must trust each other.
 
 use crate::file::open_by;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! The container of a WebP: where its first image is, by the rules of libwebp's demuxer, which Pillow uses.
+//! The container of a WebP, by the rules of libwebp's demuxer.
 
 use super::Header;
 use super::probe::{le24, le32};

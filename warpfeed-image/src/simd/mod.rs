@@ -1,8 +1,6 @@
 //! Vector instructions: the level that may be used, loops compiled for it, and casts of floats without the checks that
-//! keep compilers from vectorizing.
-//!
-//! Code for one kind of processor lies in a file with that processor's name beside the plain code: here and in
-//! `decode::lanes` in `x86.rs`, and some day in `neon.rs`.
+//! keep compilers from vectorizing. Code for one processor is in a file with its name: here and in `decode::lanes` in
+//! `x86.rs`.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,4 @@
-//! Functions that a loader may ask for and the simulation does not have. They return errors, because bindings that load
-//! at run time panic at a missing symbol.
+//! Functions that the simulation lacks: they return errors, because bindings panic at a missing symbol.
 
 use crate::error::Code;
 use std::ffi::{c_int, c_uint, c_void};

@@ -1,5 +1,4 @@
-//! Capturing of graphs. What is queued on a capturing stream does not run, and its graph cannot be launched: this is about
-//! what a capture forbids the program, and about the streams that it draws in.
+//! Capturing of graphs: forbidden calls, and the streams that a capture draws in. Captured work does not run.
 
 use crate::call::{Out, Session};
 use crate::error::{Code, Result};
@@ -34,8 +33,7 @@ const UNSAFE: [&str; 12] = [
     "cuStreamQuery",
 ];
 
-/// A capture of a graph. What is queued does not run; which of it comes before what is known by a count of each stream's
-/// nodes.
+/// A capture of a graph. Queued work does not run; its order is known by a count of each stream's nodes.
 struct Capture {
     id: u64,
     context: u64,
@@ -52,7 +50,7 @@ struct Capture {
 /// Numbers of nodes, by stream.
 type Reached = BTreeMap<u64, u64>;
 
-/// What an event of a capture stands for.
+/// The place in a capture that an event stands for.
 #[derive(Clone)]
 pub struct Captured {
     capture: u64,
@@ -63,7 +61,7 @@ static CAPTURES: Mutex<Vec<Capture>> = Mutex::new(Vec::new());
 static IDS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// How this thread's calls interact with captures.
+    /// Mode in which this thread's calls interact with captures.
     static MODE: Cell<c_uint> = const { Cell::new(GLOBAL) };
 }
 
@@ -106,8 +104,8 @@ pub fn check(call: &str, context: u64) -> Result<()> {
                 by_this_thread || (mode == GLOBAL && capture.mode == GLOBAL)
             }
         };
-        // A context cannot be waited for while one of its streams captures, whatever the mode. As on a card (an H200), the
-        // captures are lost.
+        // A context cannot be waited for while one of its streams captures, whatever the mode. As on a card (an H200),
+        // the captures are lost.
         let waits = |capture: &Capture| call == "cuCtxSynchronize" && capture.context == context;
         let is_unsafe = UNSAFE.contains(&call);
         let mut forbidden = false;
@@ -118,10 +116,10 @@ pub fn check(call: &str, context: u64) -> Result<()> {
     })
 }
 
-/// Whether a stream captures what is queued on it. If so, another node is captured.
+/// Whether a stream captures the work that is queued on it. If so, another node is captured.
 ///
 /// # Errors
-/// `STREAM_CAPTURE_INVALIDATED` if the stream's capture is lost; what [`check_legacy`] says.
+/// `STREAM_CAPTURE_INVALIDATED` if the stream's capture is lost; the errors of [`check_legacy`].
 pub fn takes(sim: &Session, stream: u64) -> Result<bool> {
     check_legacy(sim, stream)?;
     let context = sim.context_handle();
@@ -131,8 +129,8 @@ pub fn takes(sim: &Session, stream: u64) -> Result<bool> {
     })
 }
 
-/// Refuses the legacy stream while a blocking stream of its context captures, and loses these captures: it would wait for
-/// that stream.
+/// Refuses the legacy stream while a blocking stream of its context captures, and loses these captures: it would wait
+/// for that stream.
 pub fn check_legacy(sim: &Session, stream: u64) -> Result<()> {
     let context = sim.context_handle();
     let is_blocking = |id: &u64| sim.streams.get(id).is_some_and(|stream| stream.kind == Kind::Blocking);
@@ -157,7 +155,7 @@ pub fn check_idle(sim: &Session, stream: u64) -> Result<()> {
     })
 }
 
-/// What an event stands for that is recorded now on a stream that captures.
+/// The place that an event stands for if it is recorded now on a stream that captures.
 pub fn recorded(sim: &Session, stream: u64) -> Option<Captured> {
     let context = sim.context_handle();
     captures(|all| {
@@ -174,15 +172,15 @@ pub fn refuse_event(event: &Captured) -> Result<()> {
     })
 }
 
-/// Has a stream wait for an event that may be one of a capture. Returns whether that is all there is to it. A stream that
-/// waits for an event of a capture captures from then on.
+/// Has a stream wait for an event that may be one of a capture. Returns whether that is all there is to it. A stream
+/// that waits for an event of a capture captures from then on.
 pub fn joins(sim: &Session, stream: u64, event: Option<&Captured>, recorded: bool, external: bool) -> Result<bool> {
     check_legacy(sim, stream)?;
     let context = sim.context_handle();
     captures(|all| {
         let own = all.iter().position(|capture| capture.is_of(context, stream));
         let Some(event) = event else {
-            // An event from outside may not order what is inside, unless it is to be a node.
+            // An event from outside may not order work inside, unless it is to be a node.
             return match own {
                 Some(at) if recorded && !external => all[at].refuse(Code::STREAM_CAPTURE_ISOLATION),
                 own => Ok(own.is_some()),

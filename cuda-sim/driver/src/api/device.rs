@@ -32,7 +32,7 @@ fn attribute(number: c_int, capability: (c_int, c_int)) -> c_int {
         12 | 82 => 64 << 10, // registers of a block, of a multiprocessor
         13 => 1_000_000,     // clock in kHz
         14 => 512,           // texture alignment
-        15 | 31 => 1,        // copies beside kernels, kernels beside kernels
+        15 | 31 => 1,        // copies during kernels, kernels during kernels
         16 => MULTIPROCESSORS,
         19 => 1,         // maps host memory
         36 => 1_000_000, // memory clock in kHz

@@ -41,7 +41,7 @@ fn allocate_async(sim: &mut Session, bytes: usize, handle: u64, pool: u64) -> Re
     Ok(address)
 }
 
-/// Freeing something that is no allocation is the caller's mistake. As in CUDA, it leaves the context whole.
+/// Freeing something that is not an allocation is the caller's mistake. As in CUDA, it leaves the context whole.
 fn retire(sim: &mut Session, address: u64, stream: Option<u64>) -> Result<u64> {
     let retired = memory().retire(address, stream);
     retired.map_err(|what| {
@@ -236,8 +236,8 @@ api! {
             return Ok(());
         }
         let id = retire(sim, address, None)?;
-        // Drivers wait here, although the manual does not promise it; not for memory of a pool, whatever still uses it. In
-        // a failed context nothing is used any more.
+        // Drivers wait here, although the manual does not promise it; not for memory of a pool, whatever still uses it.
+        // In a failed context nothing is used any more.
         let at_once = memory().is_of_pool(id) && sim.healthy().is_ok();
         let waited = if at_once { Ok(()) } else { sim.wait_for_all() };
         let released = memory().release(id);

@@ -1,5 +1,4 @@
-//! Modules and functions. Only the kind of an image is checked, and names are resolved among the registered kernels; or
-//! the kernels are those of the image (`crate::ptx`).
+//! Modules and functions. Names are resolved among the registered kernels, or among those of the image (`crate::ptx`).
 
 use super::device::{
     MAX_THREADS_PER_BLOCK, MULTIPROCESSORS, SHARED_BYTES_PER_BLOCK, SHARED_BYTES_PER_BLOCK_OPTIN,
@@ -27,8 +26,8 @@ struct Piece {
     version: Option<u32>,
 }
 
-/// The version of PTX that a driver knows: 9.0 came with CUDA 13.0, 8.0 with 12.0, 7.0 with 11.0, and a minor one with each
-/// minor version but 12.6.
+/// The version of PTX that a driver knows: 9.0 came with CUDA 13.0, 8.0 with 12.0, 7.0 with 11.0, and a minor one with
+/// each minor version but 12.6.
 fn ptx_of(driver: c_int) -> u32 {
     let (major, minor) = (driver as u32 / 1000, driver as u32 % 1000 / 10);
     10 * major.saturating_sub(4) + minor - u32::from(major == 12 && minor >= 6)
@@ -93,8 +92,8 @@ fn known_kind(image: *const c_void) -> bool {
 const SIMULATED_FROM: (u32, c_int) = (75, 12_000);
 
 /// Checks that the device can run the image, and the driver translate it: it has machine code for the device's major
-/// version, of a minor one that is not higher, or PTX for an architecture that is not higher. What a cubin is for is not
-/// looked at.
+/// version, of a minor one that is not higher, or PTX for an architecture that is not higher. The target of a cubin is
+/// not checked.
 fn check_fits(sim: &Session, image: *const c_void) -> Result<()> {
     let (major, minor) = sim.config.capability;
     let (card, driver) = (10 * major as u32 + minor as u32, DRIVER_VERSION.load(Ordering::Relaxed));

@@ -1,5 +1,4 @@
-//! The two functions of NVTX that begin and end ranges, and a record of the ranges. They stand in for NVTX's library,
-//! which is not the driver.
+//! The two functions of NVTX for ranges, and a record of the ranges.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

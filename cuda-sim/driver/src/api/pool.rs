@@ -1,5 +1,4 @@
-//! Stream-ordered memory pools. A pool keeps what is freed to it, up to its threshold: no other allocator gets it, and an
-//! allocation from the pool fits only where as much lies together.
+//! Stream-ordered memory pools. A pool keeps memory that is freed to it, up to its threshold, for its own allocations.
 
 use crate::call::{Out, Session};
 use crate::error::{Code, Result};
@@ -20,7 +19,7 @@ pub fn number(sim: &Session, pool: u64) -> Result<u64> {
     sim.pools.get(&pool).copied().ok_or(Code::INVALID_VALUE)
 }
 
-/// Has pools give back what is above their thresholds: a stream, an event or the context was waited for.
+/// Has pools give back the memory above their thresholds: a stream, an event or the context was waited for.
 pub fn trim(sim: &Session) {
     for (pool, number) in sim.pools.iter().chain([(&DEFAULT_POOL, &DEFAULT_NUMBER)]) {
         let threshold = sim.pool_attributes.get(&(*pool, RELEASE_THRESHOLD)).copied();
@@ -55,7 +54,7 @@ api! {
         out.set(handle)
     }
     Release fn cuMemPoolDestroy(sim, pool: u64) {
-        // What is allocated from it stays until it is freed.
+        // Memory that is allocated from it stays until it is freed.
         let number = sim.pools.remove(&pool).ok_or(Code::INVALID_VALUE)?;
         memory().drop_pool(number);
         sim.pool_attributes.retain(|(of, _), _| *of != pool);

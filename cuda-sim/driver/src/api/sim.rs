@@ -30,7 +30,7 @@ pub extern "C" fn cuda_sim_range(address: usize, start: Out<usize>, end: Out<usi
 }
 
 /// Refuses an access that a kernel was about to make: its launch fails with CUDA_ERROR_ILLEGAL_ADDRESS. `what` is a C
-/// string that says who did what, for the message. With 0 bytes it is something else that a kernel may not do.
+/// string that says who did what, for the message. With 0 bytes it is another forbidden action.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_illegal(address: usize, bytes: usize, what: *const c_char) {
     // SAFETY: the caller's contract.
@@ -38,7 +38,7 @@ pub extern "C" fn cuda_sim_illegal(address: usize, bytes: usize, what: *const c_
     refuse(address, bytes, &what.to_string_lossy());
 }
 
-/// Where the host finds what is at an address of device memory, or of its own memory.
+/// The host's address of the memory at an address of a device, or of its own memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_host(address: usize) -> usize {
     host(address)
@@ -113,7 +113,7 @@ pub extern "C" fn cuda_sim_draw_failure(name: *const c_char, status: *const c_ch
 }
 
 /// Fails the context because another library was used in a forbidden way. `what` is a C string. In a failed context one
-/// cannot wait for work, so queued work is no mistake there.
+/// cannot wait for work, so queued work is not a mistake there.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_misuse(name: *const c_char, what: *const c_char) {
     let mut sim = Session::open(static_name(name));
@@ -171,8 +171,8 @@ pub extern "C" fn cuda_sim_slow_copies(bytes_per_s: u64) {
     Session::open("cuda_sim_slow_copies").config.copy_bytes_per_s = bytes_per_s;
 }
 
-/// Gives the primary context of each device the same handle after `cuDevicePrimaryCtxReset`, until the next reset of the
-/// simulation. Only the context's number tells the two apart then, as on cards.
+/// Gives the primary context of each device the same handle after `cuDevicePrimaryCtxReset`, until the next reset of
+/// the simulation. Only the context's number tells the two apart then, as on cards.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuda_sim_same_context() {
     let mut sim = Session::open("cuda_sim_same_context");

@@ -67,7 +67,8 @@ api! {
     Context fn cuStreamWaitEvent(sim, handle: u64, event: u64, flags: c_uint) {
         let stream = sim.stream(handle)?;
         let Some(Event { point, captured, .. }) = sim.events.get(&event) else {
-            // An event of another device may be waited for, though not recorded here. The wait is over when this returns.
+            // An event of another device may be waited for, though not recorded here. The wait is over when this
+            // returns.
             joins(sim, stream, None, true, flags & WAIT_EXTERNAL != 0)?;
             return sim.wait_for_other(event);
         };

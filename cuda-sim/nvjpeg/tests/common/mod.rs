@@ -1,4 +1,4 @@
-//! Code that tests of warpfeed's pipeline on the simulated device share.
+//! Code that tests of the pipeline on the simulated device share.
 
 #![allow(dead_code, reason = "each test program uses some of this")]
 

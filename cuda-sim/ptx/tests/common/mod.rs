@@ -1,4 +1,4 @@
-//! PTX made for a test, compiled, and run on memory of the test.
+//! PTX made for a test, compiled, and run on the test's memory.
 
 #![allow(unsafe_code, dead_code, reason = "each test program uses some of this")]
 
@@ -82,7 +82,7 @@ impl Compiled {
         ways
     }
 
-    /// Runs a kernel on `memory`; what was refused, if something was.
+    /// Runs a kernel on `memory`. Returns the refused access, if there was one.
     pub fn run(
         &self,
         name: &str,

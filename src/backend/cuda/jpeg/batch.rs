@@ -23,8 +23,8 @@ pub(in crate::backend::cuda) struct Decoding {
 }
 
 impl Decoding {
-    /// State for batches of up to `images` images. To host memory that is not pinned, the status is copied by a call that
-    /// waits for it.
+    /// State for batches of up to `images` images. To host memory that is not pinned, the status is copied by a call
+    /// that waits for it.
     pub(super) fn new(streams: &Streams, images: usize, pinned: bool) -> Result<Self> {
         let context = &streams.context;
         Ok(Self {
@@ -39,7 +39,7 @@ impl Decoding {
     }
 
     /// The device's time for the last batch, which must be complete: that of the slower half, because the Huffman codes
-    /// of the next batches are decoded beside the second half of this one. They share their time among themselves.
+    /// of the next batches are decoded during the second half of this one. These batches share their time.
     pub(in crate::backend::cuda) fn took_ms(&self) -> Option<f32> {
         let huffman = self.judged.since_ms(&self.began)? / self.at_a_time as f32;
         Some(huffman.max(self.ended.since_ms(&self.making)?))
@@ -63,7 +63,7 @@ impl Decoding {
         // SAFETY: the images and all memory that they point to lie in the batch's arena; the rest is the contract.
         unsafe { images.judge(kernels, huffman)? };
         let (status, len_bytes) = (self.status.start(), size_of::<u32>() * images.len());
-        // SAFETY: there is a word for each image of a full batch, and nobody uses the words before the event.
+        // SAFETY: there is a word for each image of a full batch, and the words are not used before the event.
         unsafe { driver::download_later(status, images.status(), len_bytes, huffman)? };
         self.judged.record(huffman)?;
         compute.wait(&self.judged)?;
@@ -75,7 +75,8 @@ impl Decoding {
         if learning.len_bytes() > 0
             && let Ok(places) = unstored.memory(&learning, context, pinned)
         {
-            // SAFETY: the memory is long enough, and nobody uses it before the batch is done. The places lie in the arena.
+            // SAFETY: the memory is long enough, and it is not used before the batch is done. The places lie in the
+            // arena.
             unsafe { driver::download_later(places.start(), learning.address(), learning.len_bytes(), compute)? };
             self.learning = Some((learning, places));
         }
@@ -87,7 +88,7 @@ impl Decoding {
         Ok(status)
     }
 
-    /// Forgets what was to be found out.
+    /// Forgets the places to be learned.
     pub(in crate::backend::cuda) fn forget(&mut self) {
         self.learning = None;
     }

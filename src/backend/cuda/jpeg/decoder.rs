@@ -1,4 +1,4 @@
-//! The crate's own decoder, as the back end sees it: it takes single images and decodes those of a batch together.
+//! The crate's own decoder, for the back end.
 #![allow(unsafe_code)]
 
 use super::batch::Decoding;
@@ -56,8 +56,8 @@ impl DeviceDecoder {
         }
     }
 
-    /// Leaves the needed part of an image to the device, or returns the image for the CPU. `masks_bytes`: the memory that
-    /// the sample's masks take.
+    /// Leaves the needed part of an image to the device, or returns the image for the CPU. `masks_bytes`: the memory
+    /// that the sample's masks take.
     pub(in crate::backend::cuda) fn take(
         &self,
         worker: &mut Worker,
@@ -67,7 +67,7 @@ impl DeviceDecoder {
         plans: &[Plan<'_>],
         masks_bytes: usize,
     ) -> Result<std::result::Result<Source, CpuFallbacks>> {
-        // Its share of what earlier batches have found out.
+        // Its share of the places that earlier batches have learned.
         self.store_one();
         let (bytes, part) = (encoded.bytes(), decoded_by(plans));
         let found = if self.options.accept_truncated { Err(Reason::Tolerant) } else { Baseline::new(bytes, header) };
@@ -81,7 +81,7 @@ impl DeviceDecoder {
         let (store, whole) = (self.options.entry_points.as_deref(), (&image, bytes, header));
         let (window, points) = DevicePoints::find(store, whole, part, &mut worker.points, &mut worker.row_starts);
         let lowered = Lowered::new(&image, bytes, part, &window, (&points, &worker.points));
-        // Beside what the others need, this sample's plans need memory.
+        // This sample's plans need memory in addition to the other samples.
         let writable_bytes = if plans.len() > 1 { 0 } else { packed_bytes(part.size()) };
         let stages_bytes: usize = plans.iter().map(|plan| stages_bytes(plan, writable_bytes)).sum();
         let own_bytes = stages_bytes + lowered.staged_bytes();

@@ -98,7 +98,7 @@ impl DecodeStep {
             Self::DcKnown => ([most(|image| image.sum_count).div_ceil(256), count, 1], [256, 1, 1]),
             Self::Points => ([most(|image| image.checked_mcus() as u32 + 1).div_ceil(256), count, 1], [256, 1, 1]),
             Self::Rgb => {
-                // Four pixels a thread, of which one or two may lie outside of the rectangle.
+                // Four pixels a thread; one or two of them may lie outside of the rectangle.
                 let (width, height) = (most(|image| image.width / 2 + 1), most(|image| image.height / 2 + 1));
                 ([width.div_ceil(32), height.div_ceil(8), count], [32, 8, 1])
             }

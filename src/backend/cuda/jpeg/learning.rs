@@ -1,4 +1,4 @@
-//! Places in images that the device finds out, from a batch's queue to the store of entry points.
+//! Places in images, from the device to the store of entry points.
 #![allow(unsafe_code)]
 
 use super::lower::unpacked_dc;
@@ -13,14 +13,14 @@ use crate::ops::descriptors::DevicePointer;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-/// Bytes that remain beside those of the end of the batch.
+/// Bytes that stay free in addition to those for the end of the batch.
 const SPARED_BYTES: usize = 1 << 20;
 
 /// The images of a batch whose places are found out. One copy brings the places of all.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
     images: Vec<Image>,
-    /// Where the places of all images lie on the device.
+    /// Address of the places of all images on the device.
     address: DevicePointer,
     len_bytes: usize,
 }
@@ -31,9 +31,9 @@ struct Image {
     points: NewPoints,
     /// Number of the image in the batch.
     number: usize,
-    /// Where its DC coefficients begin, from `address` on. Those of all images come first.
+    /// Offset of its DC coefficients from `address`. Those of all images come first.
     dc_at: usize,
-    /// Where the places of its MCUs and of their end begin.
+    /// Offset of the places of its MCUs and of their end.
     mcus_at: usize,
     status: u32,
 }
@@ -47,7 +47,7 @@ impl Image {
         self.mcus_at..self.mcus_at + size_of::<u32>() * (self.points.mcus() + 1)
     }
 
-    /// Stores the places, unless the device has flagged the image. `bytes` are what it has found out about the batch.
+    /// Stores the places, unless the device has flagged the image. `bytes` are the places of the batch.
     fn store(&self, bytes: &[u8], store: &EntryPointStore) {
         match self.status {
             0 => {
@@ -64,8 +64,8 @@ impl Image {
 }
 
 impl Learning {
-    /// Takes memory for the places of the images whose places are new. If there is none beside the `end_bytes` of the
-    /// batch's end, nothing is found out.
+    /// Takes memory for the places of the images whose places are new. If only the `end_bytes` of the batch's end are
+    /// left, no places are learned.
     pub(super) fn place<'a>(
         arena: &Arena,
         end_bytes: usize,
@@ -113,8 +113,8 @@ impl Learning {
     }
 }
 
-/// The places that complete batches have found out, until they are stored. Storing those of a batch at once would hold up
-/// all threads, which wait for the next batch; so each stores those of an image whenever it prepares one.
+/// The places that complete batches have found out, until they are stored. Storing those of a batch at once would hold
+/// up all threads, which wait for the next batch; so each stores those of an image whenever it prepares one.
 #[derive(Debug, Default)]
 pub(super) struct UnstoredPlaces {
     waiting: Mutex<Vec<(Learning, Arc<HostMemory>)>>,
@@ -130,7 +130,7 @@ impl UnstoredPlaces {
         spare.map_or_else(|| HostMemory::new(context, learning.len_bytes + learning.len_bytes / 4, pinned), Ok)
     }
 
-    /// Adds what a complete batch has found out.
+    /// Adds the places that a complete batch has learned.
     pub(super) fn add(&self, learning: Learning, memory: HostMemory) {
         lock(&self.waiting).push((learning, Arc::new(memory)));
     }
@@ -145,8 +145,8 @@ impl UnstoredPlaces {
         }
         drop(waiting);
         if let Some(image) = image {
-            // SAFETY: the device has written these bytes, and its work has been waited for. Nobody writes them until the
-            // memory is spare.
+            // SAFETY: the device has written these bytes, and its work has been waited for. They are not written until
+            // the memory is spare.
             let bytes = unsafe { std::slice::from_raw_parts(memory.start(), len_bytes) };
             image.store(bytes, store);
         }

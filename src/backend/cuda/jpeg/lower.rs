@@ -1,4 +1,4 @@
-//! Lowers an image's headers to the kernels' descriptor, and computes the device memory that the kernels need for it.
+//! Lowers an image's headers to the kernels' descriptor.
 
 use super::params::{
     JpegCode, JpegComponent, JpegImage, JpegLookUp, JpegRun, JpegSteps, JpegStretch, JpegSums, JpegTables,
@@ -264,8 +264,8 @@ impl<'a> Lowered<'a> {
         self.known.map_or((Vec::new(), Vec::new()), known)
     }
 
-    /// The descriptor with these addresses of the image's memory, its data and its tables, and without a status and what is
-    /// known of its places.
+    /// The descriptor with these addresses of the image's memory, its data and its tables, without a status and without
+    /// known places.
     pub(super) fn at(&self, memory: DevicePointer, data: DevicePointer, tables: DevicePointer) -> JpegImage {
         let mut image = JpegImage { data, tables, ..self.image };
         let JpegImage { bytes, bounds, tiles, look_up, steps, runs, ends, dc, ac, pixels, kept, .. } = &mut image;

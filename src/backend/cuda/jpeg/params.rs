@@ -1,5 +1,5 @@
-//! Parameters of the JPEG decoder's kernels: kernels/jpeg_params.cuh in Rust, which explains the fields. Sizes and
-//! offsets are asserted on both sides. No struct has padding.
+//! Parameters of the JPEG decoder's kernels, as in kernels/jpeg_params.cuh, which explains them. Both sides assert
+//! sizes and offsets.
 #![allow(unsafe_code)]
 
 use crate::ops::descriptors::DevicePointer;

@@ -21,8 +21,8 @@ use std::sync::{Mutex, PoisonError};
 /// Images in simulated memory, which initially holds only their data.
 struct Simulated {
     images: Vec<JpegImage>,
-    /// For each image: its own memory, its data, its tables, its status; its stretches and sums, if they are known; its places
-    /// and the DC coefficients there, if they are learned.
+    /// For each image: its own memory, its data, its tables, its status; its stretches and sums, if they are known; its
+    /// places and the DC coefficients there, if they are learned.
     memory: Vec<[Memory; 8]>,
     points: Vec<DevicePoints>,
     descriptors: Mutex<Memory>,

@@ -1,4 +1,4 @@
-//! Batches of images that the device decodes without using the pixels, to measure the decoder alone.
+//! Batches that the device only decodes, to measure the decoder.
 #![allow(unsafe_code)]
 
 use crate::backend::cuda::arena::{Arena, CHUNK_BYTES, StagingWriter};

@@ -1,4 +1,4 @@
-//! Decoders without other work: how many images they decode, and how much they slow down a training step beside them.
+//! Decoders without other work, and how much they slow down a training step.
 #![allow(unsafe_code)]
 
 use super::alone::Alone;
@@ -41,7 +41,7 @@ pub struct Decoders {
     pub threads: usize,
 }
 
-/// The times of a training step alone and beside decoders.
+/// The times of a training step alone and together with decoders.
 pub struct Beside {
     /// Decoded images per second.
     pub images_per_s: f64,

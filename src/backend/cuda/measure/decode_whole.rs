@@ -1,5 +1,4 @@
-//! Decodes whole images by one of nvJPEG's decoders, to memory that is filled with known bytes before, so that pixels
-//! which the decoder does not write show.
+//! Decodes whole images by nvJPEG, to memory of known bytes, so that unwritten pixels show.
 #![allow(unsafe_code)]
 
 use crate::backend::Encoded;

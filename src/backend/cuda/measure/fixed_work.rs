@@ -1,5 +1,4 @@
-//! A training step with a fixed amount of work on a device. Unlike a step of fixed length, it takes longer beside other
-//! work.
+//! A training step with a fixed amount of work.
 #![allow(unsafe_code)]
 
 use crate::backend::cuda::fatbin;

@@ -1,9 +1,5 @@
-//! Measurements on a device, for experiments: decoders without other work, and substitutes for training. Pipelines do
-//! not use this folder.
-//!
-//! `decode_only` measures the speed of decoders alone (the crate's own with `alone`). `decode_whole` returns the pixels
-//! that nvJPEG makes of an image. `spin` is a training step of fixed length, `fixed_work` one of a fixed amount of
-//! work.
+//! Measurements on a device, only for experiments: decoders alone (`decode_only`, `alone`), nvJPEG's pixels of an image
+//! (`decode_whole`), and training steps of fixed length (`spin`) and of a fixed amount of work (`fixed_work`).
 
 mod alone;
 pub(crate) mod decode_only;

@@ -1,4 +1,4 @@
-//! A kernel that only passes time on a device, as a substitute for training.
+//! A kernel that only passes time, as a substitute for training.
 #![allow(unsafe_code)]
 
 use crate::backend::cuda::fatbin;

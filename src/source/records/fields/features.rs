@@ -1,4 +1,4 @@
-//! Fields as features of TFRecord, by the names of TensorFlow's detection sets.
+//! Fields as TFRecord features, named as in TensorFlow's detection sets.
 
 use super::json::{is_whole, stated};
 use super::{Fault, IGNORED, Part, StoredFields, mask, masks};
@@ -16,7 +16,7 @@ pub(super) const POINTS: [&str; 2] = ["image/object/keypoint/x", "image/object/k
 pub(super) const VISIBILITY: &str = "image/object/keypoint/visibility";
 /// The feature of the number of each object's keypoints that are labeled.
 pub(super) const LABELED: &str = "image/object/keypoint/num";
-/// The features of the image's width and height in pixels, which say of which image the fields are.
+/// The features of the image's width and height in pixels, the size of the image that the fields refer to.
 pub(super) const SIZE: [&str; 2] = ["image/width", "image/height"];
 
 /// The feature of a field other than boxes: TensorFlow's name for it, or the field's own.
@@ -115,8 +115,8 @@ fn boxes(stored: &StoredFields, size: Size) -> Result<Option<Field>, Fault> {
     Ok(Some(Boxes::new(BoxFormat::Xyxy, (0..left.len()).map(row).collect()).into()))
 }
 
-/// Keypoints in pixels. Without a visibility for each, all are visible but those that are no numbers, as TensorFlow's
-/// decoder has it.
+/// Keypoints in pixels. Without a visibility for each, all are visible but those that are not numbers, as in
+/// TensorFlow's decoder.
 fn keypoints(stored: &StoredFields, size: Size) -> Result<Option<Field>, Fault> {
     let Some([x, y]) = columns(stored, POINTS)? else { return Ok(None) };
     let visibility = match stored.get(VISIBILITY)? {
@@ -226,7 +226,7 @@ mod tests {
             let corners = [[5.0, 1.0], [10.0, 5.0], [0.0; 2], [20.0, 0.0]];
             Ok(Some(KeyPoints::of_objects(per_object, corners.to_vec(), visibility.to_vec()).unwrap().into()))
         };
-        // Without visibilities, what is no number is not labeled.
+        // Without visibilities, a keypoint with NaN counts as not labeled.
         assert_eq!(with(&[objects(2)]), want(2, [2, 2, 0, 2]));
         assert_eq!(with(&[objects(2), (VISIBILITY, Part::Integers(vec![1, 1]))]), want(2, [2, 2, 0, 2]));
         assert_eq!(with(&[objects(1), (VISIBILITY, Part::Integers(vec![1, 2, 0, 1]))]), want(4, [1, 2, 0, 1]));

@@ -1,4 +1,4 @@
-//! Fields as JSON: an object with an entry for each field, in the form that `pack` writes, or as lists.
+//! Fields as JSON: an object in the form that `pack` writes, or lists.
 
 use super::Fault;
 use crate::fields::{
@@ -12,7 +12,7 @@ use crate::source::coco::segmentation::{NoPixels, Segmentation};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The entry that says of which image the fields are; no field can have its name.
+/// Key of the entry that describes the image of the fields. It is reserved: no field can have this name.
 pub(super) const OF: &str = "warpfeed";
 
 /// A field with its type, as `pack` writes it. Numbers are those of f32 as doubles, so that reading gives the same f32.
@@ -79,7 +79,7 @@ pub(super) struct Of {
 #[derive(Default)]
 pub(super) struct Document {
     entries: Map<String, Value>,
-    /// The size that the JSON states for the image: what `pack` wrote, else `width` and `height`.
+    /// The size that the JSON states for the image: in the entry of `pack`, or else `width` and `height`.
     pub size: Option<Size>,
 }
 
@@ -120,7 +120,7 @@ pub(in crate::source) fn stated(width: f64, height: f64) -> Result<Size, String>
     }
 }
 
-/// What JSON has of a field.
+/// The result of reading a field's JSON.
 pub(super) enum Read {
     Whole(Field),
     /// All but the pixels of a mask, which are in parts.

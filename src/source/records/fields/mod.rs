@@ -1,8 +1,8 @@
-//! Fields in records: what of a record holds them, and how they are read.
+//! Fields in records: where they are, and how they are read.
 //!
-//! WebDataset has them in the part `json`, and masks of the image and auxiliary images in parts of their own. TFRecord has
-//! the features of TensorFlow's detection sets, and, where `pack` made it, the same JSON in a feature. A parser only copies
-//! what it passes. It is read later, by the worker that decodes the image, because it is compared with the image's size.
+//! WebDataset has them in the part `json`, and masks and auxiliary images in parts of their own. TFRecord has the
+//! features of TensorFlow's detection sets, or the JSON of `pack` in a feature. A parser only copies them. The worker
+//! that decodes the image reads them, because they are compared with its size.
 
 mod features;
 mod json;
@@ -28,7 +28,8 @@ const JSON: &str = "json";
 /// The class of what operations bring into view from outside a mask, where the data do not say: it is ignored.
 const IGNORED: u16 = 255;
 
-/// The content of a part of a sample: a WebDataset part is one element of bytes, and a feature of TFRecord any of these.
+/// The content of a part of a sample: a WebDataset part is one element of bytes, and a feature of TFRecord any of
+/// these.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Part {
     Bytes(Vec<Vec<u8>>),
@@ -63,7 +64,7 @@ impl Part {
     }
 }
 
-/// What a record has of the wanted fields, as it is stored.
+/// The wanted fields that a record has, as they are stored.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct StoredFields {
     /// Parts or features by their names, each once, or the reason why one is unusable.
@@ -117,11 +118,11 @@ fn pixel_part(name: &str) -> String {
     format!("{}.png", name.to_ascii_lowercase())
 }
 
-/// Why a field cannot be read.
+/// Reason why a field cannot be read.
 enum Fault {
     /// The sample is a bad one.
     Wrong(String),
-    /// Nothing says what the numbers of boxes mean.
+    /// The format of boxes is not known.
     NoFormat,
     /// The sample is too large, or the machine has too little memory.
     Failed(Error),
@@ -158,7 +159,8 @@ impl FieldReader<'_> {
     ///
     /// # Errors
     /// [`Error::Target`] with the sample's name for fields that are damaged, contradict each other, or do not fit the
-    /// image; [`Error::Limits`] for an image that claims too many pixels; [`Error::Parameter`] for boxes without a format.
+    /// image; [`Error::Limits`] for an image that claims too many pixels; [`Error::Parameter`] for boxes without a
+    /// format.
     pub fn read(&self, stored: &StoredFields, header: &Header, name: impl Fn() -> String) -> Result<Fields> {
         let failed = |field: &str, fault| match fault {
             Fault::Wrong(message) => targets::wrong(Some(field), format!("{}: {message}", name())),

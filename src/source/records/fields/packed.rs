@@ -9,11 +9,12 @@ use crate::source::coco::runs;
 use crate::source::records::RecordFormat;
 use serde_json::{Map, Value, json};
 
-/// Largest size of a sample's fields when packed, in bytes. It leaves room for their names, and for numbers that take more
-/// bytes in a record than in memory.
+/// Largest size of a sample's fields when packed, in bytes. It leaves room for their names, and for numbers that take
+/// more bytes in a record than in memory.
 const MAX_PACKED_BYTES: u64 = MAX_FIELDS_BYTES / 4 * 3;
 
-/// Checks that a format can hold fields of these names, beside a target: its field, and the part or feature that holds it.
+/// Checks that a format can hold fields of these names together with a target: its field, and the part or feature that
+/// holds it.
 ///
 /// # Errors
 /// [`Error::Parameter`] for RecordIO, for names that a part cannot have, and for a target in a part that fields take.

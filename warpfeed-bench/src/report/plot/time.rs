@@ -109,8 +109,8 @@ const MOST_CLASSES: f64 = 12.0;
 const SHORTEST_MS: f64 = 1.0 / 1024.0;
 
 /// Bounds of classes from the shortest to the longest of these times in milliseconds, and the number of times in each
-/// class. Classes are equally wide if the longest time is less than eight times the shortest, else they end at powers of
-/// two, or of four or more.
+/// class. Classes are equally wide if the longest time is less than eight times the shortest, else they end at powers
+/// of two, or of four or more.
 pub(super) fn classes(times: &[f64]) -> (Vec<f64>, Vec<u32>) {
     let (low, high) = times.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &time| (low.min(time), high.max(time)));
     if low > high {

@@ -1,6 +1,4 @@
-//! Does the work of `../decode.rs` with other decoders: zune-jpeg, the crate `image`, and libjpeg-turbo itself. The last
-//! computes the accurate integer DCT and fancy upsampling, four bytes a pixel; its rectangles begin at the MCU to the left,
-//! as it asks for.
+//! The work of `../decode.rs` with other decoders: zune-jpeg, the crate `image`, and libjpeg-turbo.
 
 #[path = "../../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! The tables that a block of threads makes first and shares: one for the short codes of each Huffman code.
+//! The tables of short codes that a block of threads makes first and shares.
 
 use super::Baseline;
 use crate::decode::huffman::Code;

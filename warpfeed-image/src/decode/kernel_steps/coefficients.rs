@@ -1,5 +1,5 @@
 //! Step 3: each thread decodes the coefficients of a run. AC coefficients are kept where the rectangle needs them, DC
-//! differences of all blocks. A bad code among those that the CPU may decode flags the image.
+//! differences of all blocks. A bad code flags the image if the CPU might decode it too.
 
 use super::codes::Codes;
 use super::synchronize::ThreadRun;

@@ -1,5 +1,4 @@
-//! Step 4: DC coefficients, as sums of the differences over a component's blocks since the last restart. They are
-//! modulo 2^16, as libjpeg stores them.
+//! Step 4: DC coefficients, as sums of the differences since the last restart, modulo 2^16 as in libjpeg.
 
 use super::Baseline;
 

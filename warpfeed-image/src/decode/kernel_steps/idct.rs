@@ -1,5 +1,4 @@
-//! Step 5: conversion of coefficients to samples. The arithmetic is that of `idct.h`: libjpeg's accurate integer
-//! transform as in its assembler for x86, for absurd coefficients too.
+//! Step 5: the inverse DCT, in the arithmetic of `idct.h`.
 
 use super::{Baseline, DecodeWindow};
 use crate::decode::baseline::ZIGZAG;

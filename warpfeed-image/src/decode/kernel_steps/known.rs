@@ -1,5 +1,5 @@
-//! Steps 2 to 4 if the places of MCUs are known: each thread decodes a stretch, which must end where the next one starts, with
-//! the DC coefficients that are known there. Otherwise the image is flagged.
+//! Steps 2 to 4 if the places of MCUs are known: each thread decodes a stretch. If it does not end where the next one
+//! starts, with the known DC coefficients, the image is flagged.
 
 use super::codes::Codes;
 use super::coefficients::{ScanCoefficients, place};

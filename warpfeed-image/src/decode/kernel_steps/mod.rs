@@ -1,21 +1,15 @@
-//! The steps of the device's JPEG decoder in plain Rust, one step a file, named like the kernels. The kernels are tested
-//! against them. They are compiled for tests and fuzz targets only.
+//! The steps of the device's JPEG decoder in plain Rust, one step a file, named like the kernels, for tests and fuzz
+//! targets.
 //!
 //! ```text
 //! unstuff -> synchronize -> coefficients -> dc -> idct -> rgb
 //! ```
 //!
-//! If the places of MCUs are known, `known` stands in the place of the second, third and fourth step. If they are to be
-//! learned, `points` collects them after the fourth.
-//!
-//! They give the CPU decoder's pixels, or flag the image with a [`Reason`], and then the CPU decodes it. So a
-//! step never repairs anything. It flags whatever might make the CPU's decoder, which is strict here, refuse the image
-//! or decode it in another way.
-//!
-//! They check for damage down to one row of MCUs below the rectangle, which covers everything that the CPU
-//! decodes. If the image has a row index, they read only the rows that are needed. Threads guess where codes begin, and
-//! rounds correct the guesses. If all components share one code, as in RGB, a thread cannot find out which component it
-//! is in. Then only images of little data are decoded, the CPU decodes the others.
+//! If the places of MCUs are known, `known` replaces the second, third and fourth step. If they are to be learned,
+//! `points` collects them after the fourth. A step flags an image with a [`Reason`] if the CPU's decoder might refuse
+//! it or decode it in another way, down to one row of MCUs below the rectangle. If the image has a row index, only the
+//! needed rows are read. If all components share one code, a thread cannot find out which component it is in, so the
+//! CPU decodes all but small images.
 
 mod codes;
 mod coefficients;

@@ -1,4 +1,4 @@
-//! After step 4: the places of MCUs in the file, and the DC coefficients at entry points, for the next time.
+//! After step 4: the places of MCUs in the file, and the DC coefficients at entry points.
 
 use super::Baseline;
 use super::unstuff::UnstuffedData;

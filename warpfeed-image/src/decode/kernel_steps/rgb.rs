@@ -1,6 +1,6 @@
-//! Step 6: upsampling and color conversion, for the rectangle. libjpeg interpolates chroma ("fancy upsampling") for
-//! pairs of pixels, and repeats it in all other cases. Coordinates are those of the whole image. Rows and columns
-//! beyond the last sample repeat this sample; the rest of the MCUs is never used.
+//! Step 6: upsampling and color conversion, for the rectangle. libjpeg interpolates chroma for pairs of pixels ("fancy
+//! upsampling"), and repeats it in all other cases. Coordinates are the whole image's. Beyond the last sample it is
+//! repeated.
 
 use super::Baseline;
 use super::idct::SamplePlane;

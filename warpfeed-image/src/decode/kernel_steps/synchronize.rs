@@ -1,20 +1,13 @@
-//! Step 2: the places at which threads start. It is unknown where in the data a code begins, but a decoder that starts
-//! anywhere soon synchronizes with the right one.
+//! Step 2: the places at which threads start. A decoder that starts anywhere in the data soon synchronizes with the
+//! right codes. The method is Weißenberger and Schmidt's (arXiv 2111.09219).
 //!
-//! Each thread decodes its share from a guessed start of an MCU, and remembers where that led. Then come rounds: a
-//! thread that did not start where the one before it has ended decodes again from there. It remembers [`WAYS`] ways
-//! through its share, so it need not decode a start that comes back, and all go on by what they know before any
-//! decodes again. When nothing changes any more, all starts are right, because the first start is right, and each
-//! right start makes the next one right. This holds for damaged data too.
+//! Each thread decodes its share from a guessed start of an MCU, and remembers the end. Then come rounds: a thread that
+//! did not start where the one before it has ended decodes again from there. It remembers [`WAYS`] ways through its
+//! share. When nothing changes any more, all starts are right, because each right start makes the next one right.
 //!
 //! A block of threads finds [`BLOCK_RUNS`] starts. Its first [`WARM_UP`] threads have shares of the block before, so
-//! that its own first start is nearly always right. If it is not, the block works once more, from the end of the block
-//! before. An image with blocks that still do not fit is flagged.
-//!
-//! The kernels divide images with restart markers in the same way: a state at the start of a segment is known. Here,
-//! each segment is a run, which gives the same coefficients.
-//!
-//! The method is Weißenberger and Schmidt's (arXiv 2111.09219).
+//! that its own first start is nearly always right. If not, the block works once more. An image with blocks that still
+//! do not fit is flagged. The kernels also begin at restart markers.
 
 use super::codes::Codes;
 use super::unstuff::UnstuffedData;

@@ -1,4 +1,4 @@
-//! The walk from one symbol of the data to the next, which the second and the third step share.
+//! The walk from one symbol to the next, for the second and the third step.
 
 use super::codes::Codes;
 use super::unstuff::UnstuffedData;

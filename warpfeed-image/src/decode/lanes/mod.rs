@@ -1,15 +1,10 @@
 //! Entropy decoding of 32 stretches of an image at a time, with AVX-512 or AVX2.
 //!
-//! A decoder spends its time waiting: for the length of one code before it can look up the next, and for branches that
-//! cannot be predicted, such as the end of a block or a long code. Entry points give many places to begin at. So each
-//! lane walks through a stretch of its own, and all lanes execute the same instructions: a look-up is one load from the
+//! A decoder waits for the length of one code before it can look up the next, and for branches. So each lane walks
+//! through a stretch between entry points, and all lanes execute the same instructions: a look-up is one load from the
 //! data and one from the tables for each lane, and the end of a block is a blend. Only codes of more than [`LOOK_BITS`]
-//! bits are looked up one by one. When the last stretches are being decoded, fewer vectors are used.
-//!
-//! Each stretch must end where the next one begins. Otherwise the entry points belong to other data, and no result is
-//! used.
-//!
-//! This file has what does not depend on the vectors' instructions: tables, stretches, and their order.
+//! bits are looked up one by one. If a stretch does not end where the next one begins, the entry points belong to other
+//! data, and the image is decoded from its start. This file does not depend on the vectors' instructions.
 #![allow(unsafe_code)]
 
 mod x86;
@@ -29,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use x86::Vectors;
 
 /// Bits of a look-up. Tables then have 4 kB each, and the four or six tables in use stay in the first level of cache
-/// beside the data.
+/// together with the data.
 const LOOK_BITS: u32 = 11;
 /// Number of blocks that are decoded before any are used, unless a row of MCUs has more. They take 1 MiB.
 const BAND_BLOCKS: usize = 1 << 13;
@@ -49,8 +44,8 @@ const BEFORE_DC: i32 = -64;
 struct LaneStretch {
     /// Bit at which the stretch's data start, in memory without stuffed bytes.
     bit: u32,
-    /// Upper bound of the bit at which the last MCU ends; it may end up to `padding_bits` earlier. `None` if the stretch
-    /// is not decoded to its end.
+    /// Upper bound of the bit at which the last MCU ends; it may end up to `padding_bits` earlier. `None` if the
+    /// stretch is not decoded to its end.
     end_bit: Option<u32>,
     padding_bits: u32,
     len_bytes: u32,
@@ -120,7 +115,7 @@ struct ScanStart {
 /// `wf_decode_row` in `jpeg.c`.
 ///
 /// # Safety
-/// `context` must be a [`LanesJob`] that nobody else uses. `planes` must point to the rows of samples of each
+/// `context` must be a [`LanesJob`] that is not used elsewhere. `planes` must point to the rows of samples of each
 /// component. Each row must have room for the image's blocks from the first column on.
 pub(super) unsafe extern "C" fn decode_row(
     context: *mut c_void,
@@ -259,9 +254,9 @@ impl<'a> LanesJob<'a> {
 
     /// Makes sure that the blocks of a row are decoded. Rows are asked for from top to bottom.
     ///
-    /// Entry points that may be anybody's are checked from the beginning of the data on: the first is there, and each
-    /// stretch ends at the bit, and with the DC coefficients, with which the next one begins. Between them are no
-    /// markers but those that are due. So all of them are places that a decoder comes to from the front.
+    /// Checks untrusted entry points from the beginning of the data on: the first must be there, and each stretch must
+    /// end at the bit, and with the DC coefficients, with which the next one begins. There may be no markers between
+    /// them but those that are due. So all of them are places that a decoder comes to from the front.
     fn reach(&mut self, row: u32, first_column: u32, columns: u32) -> Option<()> {
         while !self.band.contains(&row) {
             let next = if self.unchecked.is_some() { self.band.end } else { row };
@@ -351,16 +346,16 @@ impl<'a> LanesJob<'a> {
     }
 }
 
-/// How a stretch must end.
+/// Required end of a stretch.
 struct Boundary {
     padding_bits: u32,
     end_dc: Option<[i16; 4]>,
 }
 
 impl ScanStart {
-    /// Checks the data between two entry points for markers. Returns how they must end. `ended_rows` is the number of rows
-    /// before `next`, or 0 if `next` is not the beginning of a row. `None` if a decoder would not come from one point to
-    /// the other.
+    /// Checks the data between two entry points for markers. Returns how they must end. `ended_rows` is the number of
+    /// rows before `next`, or 0 if `next` is not the beginning of a row. `None` if a decoder would not come from one
+    /// point to the other.
     fn check(self, bytes: &[u8], point: EntryPoint, next: EntryPoint, ended_rows: u32) -> Option<Boundary> {
         let end = (next.bit as usize).div_ceil(8);
         let is_due = self.restart_rows > 0 && ended_rows > 0 && ended_rows.is_multiple_of(self.restart_rows);
@@ -372,7 +367,7 @@ impl ScanStart {
             }
             (at, Boundary { padding_bits: 7, end_dc: None })
         } else {
-            // A zero after 0xFF is no data.
+            // A zero after 0xFF is not data.
             if bytes.get(next.byte().checked_sub(1)?)? == &0xFF {
                 return None;
             }

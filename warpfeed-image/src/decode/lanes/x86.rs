@@ -1,4 +1,4 @@
-//! What lanes of both kinds of vectors share: which kind runs, the lanes' places in the data, and the samples of blocks.
+//! Code that lanes of both kinds of vectors share.
 #![allow(unsafe_code)]
 
 use super::x86_idct::{QuantSteps, samples};
@@ -111,7 +111,7 @@ impl LanesJob<'_> {
     }
 
     /// # Safety
-    /// As of [`transform`](Self::transform), and the processor has the vector's instructions.
+    /// As for [`transform`](Self::transform), and the processor has the vector's instructions.
     #[inline(always)]
     unsafe fn transform_with<V: Store>(
         &self,
@@ -130,7 +130,7 @@ impl LanesJob<'_> {
         for (number, plane) in all.iter().enumerate() {
             // SAFETY: as promised by the caller.
             let steps = unsafe { QuantSteps::<V>::new(&plane.quant) };
-            // The padding of the last MCU is no part of the image.
+            // The padding of the last MCU is not part of the image.
             let width = (columns as usize * plane.columns).min(plane.width - first_column as usize * plane.columns);
             for y in 0..plane.rows.min(plane.height - row as usize * plane.rows) {
                 // The place of the next block; the last one of a row may fill a vector by itself.
@@ -166,8 +166,8 @@ pub(super) struct PerLane<T>(pub(super) [T; LANES]);
 
 /// Loads the numbers at the places of eight lanes, which count units of `SCALE` bytes.
 ///
-/// One after the other: gathers were no faster where it was measured, and some processors make them slow, by design or
-/// by microcode against leaks.
+/// The loads come one after the other: gathers were not faster where it was measured, and some processors make them
+/// slow, by design or by microcode against leaks.
 ///
 /// # Safety
 /// Four bytes must be readable at each place, and there are four groups.
@@ -187,7 +187,7 @@ pub(super) unsafe fn load_eight<const SCALE: usize>(from: *const u8, places: &Pe
     }
 }
 
-/// Where each lane is.
+/// Place of each lane.
 pub(super) struct LaneStates {
     /// Index of the lane's stretch.
     pub(super) stretch: [usize; LANES],

@@ -1,7 +1,5 @@
-//! The walk of the lanes with AVX2: four vectors of eight, or fewer when few lanes are left.
-//!
-//! AVX2 has shifts by a number for each lane, and blends. It has no permutation of many bytes, so the component of a
-//! block is looked up by a shuffle within 16 bytes, and the place of a coefficient where it is stored.
+//! The walk of the lanes with AVX2: four vectors of eight, or fewer when few lanes are left. AVX2 has no permutation of
+//! many bytes, so a block's component is looked up within 16 bytes.
 #![allow(unsafe_code)]
 
 use super::x86::{LANES, LaneStates, PerLane, load_eight};
@@ -180,7 +178,7 @@ impl Lanes {
                 let first_bits = _mm256_srli_epi32::<{ 32 - LOOK_BITS as i32 }>(*bits);
                 looks.set_eight(g, _mm256_add_epi32(state.table.eight(g), first_bits));
             }
-            // SAFETY: the last step has set them, or they are those of the block that nobody uses.
+            // SAFETY: the last step has set them, or they are those of the unused block.
             unsafe { coefficients.store(8 * GROUPS, places, out) };
             let mut any_long = zero;
             for g in 0..GROUPS {

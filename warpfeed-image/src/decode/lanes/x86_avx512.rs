@@ -106,7 +106,7 @@ impl Coefficients {
 /// Loads the numbers at sixteen places: as [`load_eight`].
 ///
 /// # Safety
-/// As of [`load_eight`].
+/// See [`load_eight`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn load_sixteen<const SCALE: usize>(from: *const u8, places: &PerLane<u32>, group: usize) -> __m512i {
@@ -189,7 +189,7 @@ impl Lanes {
                 *bits = _mm512_sllv_epi32(_mm512_shuffle_epi8(word, swap), in_byte);
                 looks.set(g, _mm512_add_epi32(table[g], _mm512_srli_epi32(*bits, 32 - LOOK_BITS)));
             }
-            // SAFETY: the last step has set them, or they are that of the block that nobody uses.
+            // SAFETY: the last step has set them, or they are those of the unused block.
             unsafe { coefficients.store(16 * GROUPS, out) };
             let mut long = [0; GROUPS];
             let mut any_long = 0;

@@ -1,9 +1,8 @@
 //! The inverse DCT of several blocks at a time: four with AVX-512, two with AVX2.
 //!
 //! The factorization of Loeffler, Ligtenberg and Moschytz with libjpeg's 13-bit constants, in the arithmetic of
-//! libjpeg's assembler for x86, which Pillow uses. This includes absurd coefficients; `idct.h` has the same as plain
-//! code. Sums of two inputs wrap at 16 bits, and the results of a pass saturate. Each vector holds the same row, or
-//! column, of all blocks side by side.
+//! libjpeg's assembler for x86; `idct.h` has the same as plain code. Sums of two inputs wrap at 16 bits, and the
+//! results of a pass saturate. Each vector holds the same row, or column, of all blocks.
 #![allow(unsafe_code)]
 
 use super::x86_shorts::Shorts;

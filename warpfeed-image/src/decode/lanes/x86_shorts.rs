@@ -1,12 +1,11 @@
-//! Vectors of 16-bit numbers as the inverse DCT uses them: the same row, or column, of several blocks side by side, each
-//! in 128 bits.
+//! Vectors of 16-bit numbers for the inverse DCT: a row, or column, of several blocks, each in 128 bits.
 #![allow(unsafe_code)]
 
 use super::DctBlock;
 use std::arch::x86_64::*;
 
-/// A vector of AVX2 or AVX-512. All operations work within each block's 128 bits. Code that uses them has no closures: a
-/// closure is compiled without the features of the function that it ends up in, and then calls each instruction.
+/// A vector of AVX2 or AVX-512. All operations work within each block's 128 bits. Code that uses them has no closures:
+/// a closure is compiled without the features of the function that it ends up in, and then calls each instruction.
 ///
 /// # Safety
 /// Every method needs a processor with the instructions of its vector: AVX-512 F, BW and DQ, or AVX2. Each is inlined
@@ -48,7 +47,7 @@ pub(super) trait Shorts: Copy {
     unsafe fn low_64(self, other: Self) -> Self;
     unsafe fn high_64(self, other: Self) -> Self;
 
-    /// The blocks of which all numbers are zero, as all ones; `None` if there are none.
+    /// The blocks whose numbers are all zero, as all ones; `None` if there are none.
     unsafe fn empty_blocks(self) -> Option<Self>;
     /// `other` where `places` has ones.
     unsafe fn replaced_by(self, other: Self, places: Self) -> Self;
