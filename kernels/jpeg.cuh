@@ -31,7 +31,7 @@ __device__ inline uint32_t runs_of(uint32_t data_bits) {
     return larger((data_bits + kRunBits - 1) / kRunBits, 1u);
 }
 
-// Values of the status; src/backend/left_to_cpu.rs has their names.
+// Values of the status; src/backend/cpu_fallbacks.rs has their names.
 constexpr uint32_t kDamaged = 1;
 constexpr uint32_t kTruncated = 2;
 constexpr uint32_t kUnsynchronized = 4;

@@ -179,9 +179,15 @@ fn decoding_is_found() {
 
 // ---- clocks ----
 
-/// The run's figures must agree with another clock: of the whole, of the step, and of the rest.
+/// The run's figures must agree with another clock: of the whole, of the step, and of the rest. One of a few runs is enough: between two clocks a busy machine may take the processor away.
 #[test]
 fn figures_agree_with_a_stopwatch() {
+    let disagreements: Vec<_> =
+        (0..5).map(|_| disagreements_with_a_stopwatch()).take_while(|wrong| !wrong.is_empty()).collect();
+    assert!(disagreements.len() < 5, "{disagreements:?}");
+}
+
+fn disagreements_with_a_stopwatch() -> Vec<String> {
     let pipeline =
         Pipeline::builder(source(24)).batch_size(4).threads(2).transform(random_resized_crop(32)).build().unwrap();
     let mut step = Sleeping { length: Duration::from_millis(25), ..Sleeping::default() };
@@ -197,8 +203,11 @@ fn figures_agree_with_a_stopwatch() {
     }
     let times = run.finish();
     let whole = start.elapsed().as_secs_f64();
-    let within = |got: f64, want: f64, what: &str| {
-        assert!((got - want).abs() <= 0.03 * want, "{what}: {got} against {want} by the stopwatch");
+    let mut wrong = Vec::new();
+    let mut within = |got: f64, want: f64, what: &str| {
+        if (got - want).abs() > 0.03 * want {
+            wrong.push(format!("{what}: {got} against {want} by the stopwatch"));
+        }
     };
     within(times.seconds, whole, "the run");
     within(times.epochs.iter().map(|epoch| epoch.seconds).sum(), whole, "its epochs");
@@ -221,6 +230,7 @@ fn figures_agree_with_a_stopwatch() {
     assert_eq!(count(|event| matches!(event, Event::Batch { images: 4, .. })), 18);
     assert_eq!(count(|event| matches!(event, Event::SetUp { .. })), 3);
     assert_eq!(count(|event| matches!(event, Event::Epoch { images: 24, loss: Some(_), accuracy: None, .. })), 3);
+    wrong
 }
 
 /// A training step's view of its own calls: the other clock for whole experiments.

@@ -99,7 +99,7 @@ struct Stages {
 
 impl Contract {
     /// The contract of a preprocessor with these operations and options. The options that say how much is done at once
-    /// and where (`max_batch`, `threads`, `device`, `decode`, `max_pixels`) are not part of it.
+    /// and where (`max_batch`, `threads`, `device`, `jpeg_decoder`, `max_pixels`) are not part of it.
     ///
     /// # Errors
     /// The errors of [`Preprocessor::new`]; [`Error::Unsupported`] for an operation of the caller's own.

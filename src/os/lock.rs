@@ -294,7 +294,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
-        let name = "lock::tests::a_killed_process_leaves_no_lock";
+        let name = "os::lock::tests::a_killed_process_leaves_no_lock";
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture"])
             .env(PLACE, &path)

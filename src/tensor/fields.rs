@@ -676,7 +676,7 @@ impl Place {
         let values = match self {
             Self::Host(values) => values,
             Self::Device(OnDevice { memory, offset_bytes, element, .. }) => {
-                // SAFETY: shape and strides are those of values in this memory (`joined`, `beside`).
+                // SAFETY: shape and strides are those of values in this memory (`joined`, `to_device_of`).
                 #[allow(unsafe_code)]
                 return unsafe { dlpack::managed_part((memory, offset_bytes), element.dlpack(), shape, strides, lend) };
             }

@@ -707,12 +707,15 @@ struct Watched {
     good: EncodedImages,
     reads: Arc<AtomicU64>,
     readers: Arc<std::sync::Mutex<BTreeSet<std::path::PathBuf>>>,
+    /// Number of reads that may have begun by now, and whether more have.
+    allowed: Arc<(AtomicU64, AtomicBool)>,
     delay: Duration,
 }
 
 impl Watched {
     fn new(count: u64, delay: Duration) -> Self {
-        Self { good: source(count), reads: Arc::default(), readers: Arc::default(), delay }
+        let allowed = Arc::new((AtomicU64::new(u64::MAX), AtomicBool::new(false)));
+        Self { good: source(count), reads: Arc::default(), readers: Arc::default(), allowed, delay }
     }
 }
 
@@ -721,7 +724,9 @@ impl Source for Watched {
         self.good.len() * 1000
     }
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
-        self.reads.fetch_add(1, SeqCst);
+        if self.reads.fetch_add(1, SeqCst) >= self.allowed.0.load(SeqCst) {
+            self.allowed.1.store(true, SeqCst);
+        }
         if let Ok(task) = std::fs::read_link("/proc/thread-self") {
             self.readers.lock().unwrap().insert(std::path::Path::new("/proc").join(task));
         }
@@ -739,52 +744,50 @@ impl Source for Watched {
 #[test]
 fn dropping_an_epoch_midway_ends_its_threads_at_once() {
     for (threads, taken) in [(1, 0), (64, 0), (64, 3), (200, 1)] {
-        let source = Watched::new(7, Duration::from_millis(2));
-        let readers = Arc::clone(&source.readers);
-        let pipeline = small(source).threads(threads).batch_size(8).prefetch(50).build().unwrap();
+        // The batches ahead take 3,200 reads.
+        let source = Watched::new(7, Duration::from_millis(20));
+        let (readers, reads) = (Arc::clone(&source.readers), Arc::clone(&source.reads));
+        let pipeline = small(source).threads(threads).batch_size(8).prefetch(400).build().unwrap();
         let mut epoch = pipeline.epoch(0);
         for _ in 0..taken {
             epoch.next().unwrap().unwrap();
         }
         let start = Instant::now();
+        let begun = reads.load(SeqCst);
         drop(epoch);
-        let took = start.elapsed();
-        assert!(took < Duration::from_secs(1), "{threads} threads took {took:?} to end");
+        let more = reads.load(SeqCst) - begun;
+        assert!(more < 1_600, "{threads} threads read {more} samples more");
         let readers = readers.lock().unwrap();
         assert!(readers.len() <= threads);
         assert!(taken == 0 || !readers.is_empty() || !cfg!(target_os = "linux"));
         for task in readers.iter() {
             // The system may list a thread for a moment after it was joined.
             while task.exists() {
-                assert!(start.elapsed() < Duration::from_secs(5), "{} is still there", task.display());
+                assert!(start.elapsed() < Duration::from_secs(60), "{} is still there", task.display());
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
     }
 }
 
-/// Waits until a count has reached `want`, then a little, and gives what it is.
-fn settled(count: &AtomicU64, want: u64) -> u64 {
-    let start = Instant::now();
-    while count.load(SeqCst) < want && start.elapsed() < Duration::from_secs(20) {
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    std::thread::sleep(Duration::from_millis(60));
-    count.load(SeqCst)
-}
-
 #[test]
 fn a_consumer_that_stalls_holds_the_workers() {
     for (threads, prefetch) in [(1, 1), (4, 1), (3, 2), (8, 5)] {
         let source = Watched::new(7, Duration::ZERO);
-        let reads = Arc::clone(&source.reads);
+        let (reads, allowed) = (Arc::clone(&source.reads), Arc::clone(&source.allowed));
         let pipeline = small(source).threads(threads).batch_size(6).prefetch(prefetch).build().unwrap();
+        allowed.0.store(prefetch as u64 * 6, SeqCst);
         let mut epoch = pipeline.epoch(0);
         let mut held = Vec::new();
         for taken in 0..4 {
             let want = (prefetch as u64 + taken) * 6;
-            assert_eq!(settled(&reads, want), want, "{threads} threads, prefetch {prefetch}, {taken} batches taken");
+            while reads.load(SeqCst) < want {
+                std::thread::yield_now();
+            }
+            allowed.0.store(want + 6, SeqCst);
             held.push(epoch.next().unwrap().unwrap());
+            let ahead = allowed.1.load(SeqCst);
+            assert!(!ahead, "{threads} threads, prefetch {prefetch}: they read more than {want} before batch {taken}");
         }
         assert!(epoch.stats().worker_wait > Duration::ZERO);
     }

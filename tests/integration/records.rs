@@ -539,12 +539,10 @@ fn a_giant_index_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = shard(folder.path(), "a.tar", tar(&[("1.jpg", b"1"), ("1.cls", b"1")]));
     open(&path).unwrap();
-    // As long as three gigabytes, and with a header that is right.
+    // As long as a terabyte, more than memory, and with a header that is right.
     let index = folder.path().join(".a.tar.warpfeed-index");
-    fs::OpenOptions::new().write(true).open(&index).unwrap().set_len(3 << 30).unwrap();
-    let before = std::time::Instant::now();
+    fs::OpenOptions::new().write(true).open(&index).unwrap().set_len(1 << 40).unwrap();
     assert_eq!(contents(&data_set(&path)), [sample(b"1", 1)]);
-    assert!(before.elapsed().as_secs() < 2, "3 GB were read");
     assert!(fs::metadata(&index).unwrap().len() < 1000, "it is made anew");
 }
 

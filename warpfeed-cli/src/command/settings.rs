@@ -179,7 +179,7 @@ mod tests {
         ] {
             assert_eq!(of(run(), same), usual, "{same:?}");
         }
-        assert!(of(run(), &["--jpeg-decoder", "hybrid"]).ends_with("device auto, decode hybrid"));
+        assert!(of(run(), &["--jpeg-decoder", "hybrid"]).ends_with("device auto, jpeg-decoder hybrid"));
         assert!(of(run(), &["--last", "drop"]).contains("batch-size 32"));
         assert_eq!(of(run(), &["--fields", "boxes,labels"]), of(run(), &["--fields", "boxes", "--fields", "labels"]));
     }
