@@ -104,6 +104,7 @@ impl Source for EncodedImages {
 ///
 /// ```
 /// use warpfeed::{DType, Layout, Pipeline, source::DecodedImages, image::Size};
+/// use warpfeed::ops::CenterCrop;
 ///
 /// // Two images of 2 x 1 pixels: red and green, blue and white.
 /// let images = [([255, 0, 0, 0, 255, 0], 3), ([0, 0, 255, 255, 255, 255], 4)];

@@ -782,7 +782,11 @@ fn preview_writes_a_sheet() {
     assert!(bytes.starts_with(b"\xff\xd8") && json["width"] == size.width, "{json}");
     let samples = json["samples"].as_array().unwrap();
     assert_eq!((samples.len(), &samples[4]["row"], &samples[4]["column"]), (6, &json!(2), &json!(2)));
-    assert!(samples.iter().all(|sample| sample["name"].as_str().unwrap().contains("/class-")), "{json}");
+    let names_its_class = |sample: &Value| {
+        let class = sample["classes"][0].as_str().unwrap();
+        class.starts_with("class-") && sample["name"].as_str().unwrap().contains(&format!("/{class}/"))
+    };
+    assert!(samples.iter().all(names_its_class), "{json}");
     failure(&["preview", images(), "-o", path(&folder.path().join("s.gif"))], 2);
     // A sample with views is a row.
     let (_views, file) = transforms(VIEWS);

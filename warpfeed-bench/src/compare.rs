@@ -1,4 +1,4 @@
-//! Comparison of two reports: differences in their settings, and the verdict on each figure.
+//! Comparison of two reports.
 
 use super::spread::Spread;
 use super::verdict::{Verdict, level};

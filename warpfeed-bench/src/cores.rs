@@ -1,21 +1,19 @@
-//! Number of cores that a training step needs, and how load, packing, caching and decoding on the device change that.
-//!
-//! There is one figure of cores, for the command, the sentences and the tables: images per second that the step takes,
-//! divided by those that a core makes, and the cores that the trainers keep, counted once.
+//! Number of cores that a training step needs, and what changes it.
 
 use super::configurations::ConfigurationsSettings;
 use super::environment::{available_memory_bytes, cores};
-use super::report::plot::{Bar, bars};
-use super::report::{Cell, Report, ReportTable};
-use super::spread::{Spread, turns, with_rounds};
-use super::subject::{Model, Subject, next, no_gpu};
-use super::train::{RunTimes, TrainingRun};
+use super::grid::in_rounds;
+use super::report::plot::{Axes, Bar};
+use super::report::{Cell, Columns, Report, ReportTable};
+use super::spread::{Spread, with_rounds};
+use super::subject::{Subject, next, no_gpu};
+use super::train::alone;
 use super::verdict::{above, in_turn, level};
 use serde_json::json;
 use warpfeed::image::probe;
 use warpfeed::ops::{Transform, random_horizontal_flip, random_rotation, random_vertical_flip, repeat};
 use warpfeed::source::{EncodedImages, Input, StreamStart};
-use warpfeed::{Device, EntryPoints, ImageCache, JpegDecoder, Pipeline, PipelineBuilder, Result};
+use warpfeed::{Device, EntryPoints, Error, ImageCache, JpegDecoder, Pipeline, PipelineBuilder, Result};
 use warpfeed_image::decode::indexed;
 use warpfeed_image::encode::to_baseline;
 use warpfeed_image::raster::{DEFAULT_MAX_PIXELS, check_pixels};
@@ -71,21 +69,21 @@ impl Machine {
         let median = Spread::of(of_core)?.median;
         let (need, have) = (self.need(median, of_step), self.for_images());
         let enough = match self.starves(of_core, of_step, level) {
-            Some(true) => "too few, so the loader starves the step",
-            Some(false) => "enough, so the loader does not starve the step",
-            None => "the rounds cannot tell whether they are enough",
+            Some(true) => ": too few, so the step waits",
+            Some(false) => ", which are enough",
+            None => "; the rounds cannot tell whether they are enough",
         };
         let of_trainers = match self.gpus {
             0 => String::new(),
-            gpus => format!(", beside {} for the trainers", gpus * self.of_trainer()),
+            gpus => format!(", and the trainers {} more", gpus * self.of_trainer()),
         };
         let steps = match self.gpus {
             0 | 1 => "The step takes".to_owned(),
-            gpus => format!("The steps of {gpus} GPUs take, each,"),
+            gpus => format!("The step of each of the {gpus} GPUs takes"),
         };
         Some(format!(
-            "{steps} {of_step:.0} images/s, and a core makes {median:.0} (read, decode, augment): the images need {need:.2} \
-             cores{of_trainers}. This machine has {have} for images: {enough}."
+            "{steps} {of_step:.0} images/s, and a core makes {median:.0}: the images need {need:.2} cores{of_trainers}. This \
+             machine has {have} for images{enough}."
         ))
     }
 
@@ -94,8 +92,7 @@ impl Machine {
     pub(super) fn shared(self, threads: usize) -> Option<String> {
         let shared = threads.checked_sub(self.for_images()).filter(|&shared| shared > 0 && self.gpus > 0)?;
         Some(format!(
-            "Of the {threads} threads recommended, {shared} would share the trainers' cores, which a step on the CPU does not leave \
-             to them."
+            "{shared} of the {threads} recommended threads would share the trainers' cores. A step on the CPU leaves them no time."
         ))
     }
 
@@ -158,17 +155,14 @@ pub(super) fn measure(
     let no_gpu = no_gpu();
     let all = Way::ALL.into_iter().filter(|&way| way != Way::DeviceDecoding || no_gpu.is_none());
     // Made once. Making them, and filling the cache, takes longer than a round.
-    let mut sources = all.map(|way| Ok((way, pipeline(way, subject, settings, &kept)?))).collect::<Result<Vec<_>>>()?;
-    let mut rates: Vec<(Way, Vec<f64>)> = sources.iter().map(|(way, _)| (*way, Vec::new())).collect();
-    let turns = turns(sources.len(), settings.rounds, subject.seed);
-    let all = turns.len();
-    for (done, (_, number)) in turns.into_iter().enumerate() {
-        let (way, pipeline) = &mut sources[number];
-        let rate = of_a_core(&run(pipeline, settings)?);
-        let name = way.name(&settings.name);
-        progress(&format!("{}/{all} a core, {name}: {:.0} images/s", done + 1, rate.unwrap_or(0.0)));
-        rates[number].1.extend(rate);
-    }
+    let made = all.map(|way| Ok((pipeline(way, subject, settings, &kept)?, way, Vec::new())));
+    let mut ways = made.collect::<Result<Vec<_>>>()?;
+    in_rounds(&mut ways, (settings.rounds, subject.seed), progress, |(pipeline, way, rates), _| {
+        let rate = alone(|run| run.for_time(pipeline, settings.time))?.images_per_s_of_core();
+        rates.extend(rate);
+        Ok(format!("a core, {}: {:.0} images/s", way.name(&settings.name), rate.unwrap_or(0.0)))
+    })?;
+    let mut rates: Vec<(Way, Vec<f64>)> = ways.into_iter().map(|(_, way, rates)| (way, rates)).collect();
     rates.retain(|(_, rates)| !rates.is_empty());
     Ok(CoreRates { name: settings.name.clone(), rates, kept_images: kept.len(), no_gpu })
 }
@@ -199,7 +193,7 @@ impl CoreRates {
             })
             .collect();
         if !changes.is_empty() {
-            answer.push(format!("They would need {}.", changes.join(", ")));
+            answer.push(format!("Prepared differently, the images need {}.", changes.join(", ")));
         }
         answer
     }
@@ -208,22 +202,21 @@ impl CoreRates {
     pub(super) fn add_to(&self, report: &mut Report, of_step: Option<f64>, machine: Machine) {
         let spreads: Vec<(Way, Spread)> =
             self.rates.iter().filter_map(|(way, rates)| Some((*way, Spread::of(rates)?))).collect();
-        let mut table = self.table(of_step, machine);
-        table.blank.extend(self.no_gpu.as_ref().map(|reason| format!("decoded by the GPU: {reason}.")));
-        report.tables.insert(1, table);
+        let no_gpu = self.no_gpu.as_ref().map(|reason| format!("decoded by the GPU: {reason}."));
+        report.tables.insert(1, self.table(of_step, machine).blank(no_gpu));
         let need = |(way, rate): &(Way, Spread)| Some((*way, machine.need(rate.median, of_step?)));
         let needs: Vec<Bar> = (spreads.iter().filter_map(need))
             .map(|(way, value)| Bar { name: way.name(&self.name), value, interval: None, marked: way == Way::Asked })
             .collect();
         if !needs.is_empty() {
             let caption = "Cores that the images of all training steps need; the operations as asked in blue";
-            report.plot("cores", caption, bars(caption, "", &needs));
+            report.plot("cores", caption, Axes::new(caption, "").bars(&needs));
         }
         report.notes.push(format!(
             "Images/s a core: one worker thread's images over its time in reading, decoding and augmenting, without a training \
-             step and without entry points. Packed and cached images are the first {} in memory; packed ones have restart \
-             markers and an index, as warpfeed pack --restarts writes them. Flips and rotations are those of the published \
-             comparison, and come before the operations.",
+             step and without entry points. Packed and cached images are the first {} in memory. Packed ones have restart \
+             markers and an index, as warpfeed pack --restarts writes them. The published flips and rotations come before the \
+             operations.",
             self.kept_images
         ));
         let asked = spreads.iter().find(|(way, _)| *way == Way::Asked).map(|(_, rate)| rate.median);
@@ -239,75 +232,47 @@ impl CoreRates {
             (Some(of_step), gpus) => format!("Cores for {gpus} GPU(s) whose step takes {of_step:.0} images/s each"),
             (None, _) => "What a core makes".to_owned(),
         };
-        let columns = [
-            "images",
-            "images/s a core",
-            "from",
-            "to",
-            "cores for images",
-            "with the trainers'",
-            "of the step's rate here, %",
-            "starves",
-        ];
-        let mut table = ReportTable::new("cores", title, &columns);
         let (trainers, have) = ((machine.gpus * machine.of_trainer()) as f64, machine.for_images() as f64);
-        for (way, rounds) in &self.rates {
-            let Some(rate) = Spread::of(rounds) else { continue };
-            let need = of_step.map(|of_step| machine.need(rate.median, of_step));
-            let starves = of_step.map(|of_step| match machine.starves(rounds, of_step, self.level()) {
-                Some(true) => "yes",
-                Some(false) => "no",
-                None => "cannot tell",
-            });
-            table.rows.push(vec![
-                way.name(&self.name).into(),
-                Cell::number(rate.median, 0),
-                Cell::number(rate.low, 0),
-                Cell::number(rate.high, 0),
-                Cell::number(need, 2),
-                Cell::number(need.map(|need| need + trainers), 2),
-                Cell::number(need.map(|need| 100.0 * (have / need).min(1.0)), 0),
-                starves.map_or(Cell::Blank, Cell::from),
-            ]);
-        }
-        if of_step.is_none() {
-            table.blank.push("cores: the step takes no time (see --step).".to_owned());
-        }
-        table
+        let level = self.level();
+        let rate = |row: &&(Way, Vec<f64>)| Spread::of(&row.1);
+        let need = move |row: &&(Way, Vec<f64>)| Some(machine.need(rate(row)?.median, of_step?));
+        let starves = move |row: &&(Way, Vec<f64>)| match of_step.map(|of_step| machine.starves(&row.1, of_step, level))
+        {
+            Some(Some(true)) => "yes".into(),
+            Some(Some(false)) => "no".into(),
+            Some(None) => "cannot tell".into(),
+            None => Cell::Blank,
+        };
+        Columns::new()
+            .text("images", |row: &&(Way, Vec<f64>)| row.0.name(&self.name))
+            .spread("images/s a core", 0, rate)
+            .number("cores for images", 2, need)
+            .number("with the trainers'", 2, move |row| Some(need(row)? + trainers))
+            .number("of the step's rate here, %", 0, move |row| Some(100.0 * (have / need(row)?).min(1.0)))
+            .cell("starves", starves)
+            .table("cores", title, self.rates.iter().filter(|(_, rates)| !rates.is_empty()))
+            .blank(of_step.is_none().then(|| "cores: the step takes no time (see --step).".to_owned()))
     }
 }
 
 /// The first images, encoded.
 fn kept(subject: &Subject) -> Result<Vec<Vec<u8>>> {
-    let (mut kept, mut bytes) = (Vec::new(), 0);
-    let mut keep = |image: Vec<u8>| {
-        bytes += image.len();
-        kept.push(image);
-        bytes < KEPT_BYTES
-    };
     let most = subject.len().unwrap_or(KEPT_IMAGES).min(KEPT_IMAGES);
-    match &subject.input {
-        Input::DataSet(source) => {
-            for index in 0..most {
-                match source.encoded(index) {
-                    Ok(image) => {
-                        if !keep(image) {
-                            break;
-                        }
-                    }
-                    Err(error) if error.is_bad_sample() => {}
-                    Err(error) => return Err(error),
-                }
-            }
-        }
+    let images: Box<dyn Iterator<Item = Result<Vec<u8>>>> = match &subject.input {
+        Input::DataSet(source) => Box::new((0..most).map(|index| source.encoded(index))),
         Input::Stream(stream) => {
             let mut samples = stream.begin(&StreamStart::whole(0))?;
-            for _ in 0..most {
-                let Some(sample) = next(samples.as_mut())? else { break };
-                if !keep(sample.bytes) {
-                    break;
-                }
-            }
+            let next = move || next(samples.as_mut()).map(|sample| sample.map(|sample| sample.bytes)).transpose();
+            Box::new(std::iter::from_fn(next).take(most as usize))
+        }
+    };
+    let (mut kept, mut bytes) = (Vec::new(), 0);
+    for image in images.filter(|image| !image.as_ref().is_err_and(Error::is_bad_sample)) {
+        let image = image?;
+        bytes += image.len();
+        kept.push(image);
+        if bytes >= KEPT_BYTES {
+            break;
         }
     }
     Ok(kept)
@@ -360,19 +325,6 @@ fn pipeline(way: Way, subject: &Subject, settings: &ConfigurationsSettings, kept
     }
 }
 
-fn run(pipeline: &Pipeline, settings: &ConfigurationsSettings) -> Result<RunTimes> {
-    let (mut none, mut ignore) = (Model::none(), |_: &_| Ok(()));
-    let mut run = TrainingRun::start(none.step.as_mut(), &mut ignore);
-    run.for_time(pipeline, settings.time)?;
-    Ok(run.finish())
-}
-
-/// Images per second that one core makes; `None` if there were no images.
-fn of_a_core(run: &RunTimes) -> Option<f64> {
-    let working = run.stages.read + run.stages.decode + run.stages.augment;
-    (run.images() > 0 && working > 0.0).then(|| run.images() as f64 / working)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::verdict::simulated::{QUIET, rates};
@@ -392,11 +344,14 @@ mod tests {
         assert_eq!(row(1)[4..], ["15.01", "17.01", "53", "yes"]);
         let sentence = |rounds: &[f64], of_step| machine.sentence(rounds, of_step, level(1)).unwrap();
         let said = sentence(&asked, 3_000.0);
-        assert!(said.contains("need 6.00 cores, beside 2 for the trainers") && said.contains("does not"), "{said}");
-        assert!(sentence(&asked, 5_000.0).contains("8 for images: too few, so the loader starves"));
+        assert!(
+            said.contains("need 6.00 cores, and the trainers 2 more.") && said.ends_with("which are enough."),
+            "{said}"
+        );
+        assert!(sentence(&asked, 5_000.0).contains("8 for images: too few, so the step waits"));
         assert!(sentence(&asked, 4_000.0).contains("cannot tell"));
         assert!(sentence(&step[..1], 4_000.0).contains("cannot tell"), "one round tells nothing");
-        assert!(machine.shared(9).unwrap().starts_with("Of the 9 threads recommended, 1 would share"));
+        assert!(machine.shared(9).unwrap().starts_with("1 of the 9 recommended threads would share"));
         let alone = Machine { cores: 2, gpus: 0 };
         assert_eq!((machine.shared(8), alone.shared(4)), (None, None));
         assert_eq!((alone.for_images(), Machine { cores: 64, gpus: 4 }.for_images()), (2, 56));
@@ -409,7 +364,10 @@ mod tests {
         let rounds = rates(3, &[1_000.0, 1_000.0, 400.0, 1_000.0, 1_000.0], 16, QUIET);
         let rates = CoreRates::made("train", ways.into_iter().zip(rounds).collect());
         let said = rates.answer(3_000.0, Machine { cores: 4, gpus: 1 });
-        assert!(said[1].starts_with("They would need 7.") && said[1].matches('(').count() == 1, "{said:?}");
+        assert!(
+            said[1].starts_with("Prepared differently, the images need 7.") && said[1].matches('(').count() == 1,
+            "{said:?}"
+        );
         assert!(said[1].contains("(train after 12 flips and rotations)"), "{said:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The machine, build and data set that figures belong to. Every report names them.
+//! The machine, build and data set that a report names.
 
 use super::nvml::Nvml;
 use serde::Serialize;

@@ -1,10 +1,5 @@
-//! NVIDIA's management library (NVML), loaded at run time: utilization of GPUs and their decoders.
-//!
-//! NVML numbers GPUs in its own order, and shows GPUs that CUDA_VISIBLE_DEVICES hides. So CUDA's GPUs are found by
-//! their PCI addresses.
-//!
-//! Only a few functions of `nvml.h` are bound, by the `_v2` names that the header maps the plain ones to. A crate for
-//! the whole library would bring a second `libloading` and `thiserror`.
+//! NVIDIA's management library (NVML), loaded at run time: utilization of GPUs and their decoders. NVML has its own
+//! numbers for GPUs, so CUDA's GPUs are found by their PCI addresses.
 
 use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};

@@ -1,10 +1,11 @@
 //! Contact sheets of augmented images.
 
 use serde::Serialize;
-use warpfeed::fields::draw;
+use std::collections::BTreeSet;
+use warpfeed::fields::{Field, Fields, LABELS, draw};
 use warpfeed::image::{Image, Size, contact_sheet};
 use warpfeed::internal::HostImages;
-use warpfeed::{BatchImages, DType, Error, LastBatch, Layout, OnError, Pipeline, PipelineBuilder, Result};
+use warpfeed::{Batch, BatchImages, DType, Error, LastBatch, Layout, OnError, Pipeline, PipelineBuilder, Result};
 
 /// Pixels between the images of a sheet.
 const GAP_PX: u32 = 4;
@@ -35,6 +36,8 @@ pub struct PreviewedSample {
     pub repetition: u32,
     /// Its path or key; `None` for a stream.
     pub name: Option<String>,
+    /// Names of its class, and of those of its objects, as far as the source names them.
+    pub classes: Vec<String>,
 }
 
 /// Makes a contact sheet of the first `columns` x `rows` images of an epoch. The builder's operations must work on
@@ -91,7 +94,8 @@ fn sheet<I: BatchImages>(pipeline: &Pipeline<I>, epoch: u64, columns: u32, rows:
             }
             let (place, index) = (images.len() as u32, batch.indices()[sample]);
             let (row, column, name) = (place / columns + 1, place % columns + 1, pipeline.name(index));
-            samples.push(PreviewedSample { row, column, index, repetition, name });
+            let classes = classes(pipeline, &batch, sample, fields.first().and_then(|fields| fields.image(sample)));
+            samples.push(PreviewedSample { row, column, index, repetition, name, classes });
             for (number, view) in views.iter().enumerate() {
                 for place in (sample..view.count()).step_by(batch.len()) {
                     let [_, height, width, _] = view.shape(place);
@@ -113,4 +117,16 @@ fn sheet<I: BatchImages>(pipeline: &Pipeline<I>, epoch: u64, columns: u32, rows:
         return Err(error);
     }
     Ok(Preview { sheet: contact_sheet(&images, columns, GAP_PX)?, samples })
+}
+
+/// Names of the class of a batch's sample, and of those of its objects, each once.
+fn classes<I>(pipeline: &Pipeline<I>, batch: &Batch<I>, sample: usize, fields: Option<&Fields>) -> Vec<String> {
+    let own = batch.labels().ok().and_then(|labels| labels.get(sample)).map(|&label| i64::from(label));
+    let objects = match fields.and_then(|fields| fields.get(LABELS)) {
+        Some(Field::Integers(labels)) => &labels[..],
+        _ => &[],
+    };
+    let name = |label: i64| usize::try_from(label).ok().and_then(|label| pipeline.classes().get(label)).cloned();
+    let labels: BTreeSet<i64> = own.into_iter().chain(objects.iter().copied()).collect();
+    labels.into_iter().filter_map(name).collect()
 }

@@ -1,4 +1,4 @@
-//! Writes batches and samples into folders, for people who look at what a training has seen.
+//! Writes batches and samples of a training into folders.
 
 use serde::Serialize;
 use std::io::Write as _;

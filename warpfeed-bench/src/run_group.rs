@@ -1,14 +1,14 @@
-//! Runs the pipelines of several devices over whole epochs and measures them together.
+//! Runs the pipelines of several devices together.
 
 use super::digest::Digest;
-use super::run::StageSeconds;
+use super::run::{StageSeconds, Taken};
 use serde::Serialize;
 use std::ops::Range;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use warpfeed::fields::DroppedObjects;
 use warpfeed::internal::threads;
-use warpfeed::{BadSample, Epoch, Error, Pipeline, PipelineGroup, Result, Stats};
+use warpfeed::{BadSample, Epoch, Error, Pipeline, PipelineGroup, Result, Stats, Tensor};
 
 /// Results of a run on several devices, and its speed.
 #[derive(Debug, Clone, Serialize)]
@@ -85,16 +85,15 @@ pub fn run_group(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<GroupReport> {
     let begin = Instant::now();
-    let one = || Taken { hash: digest.then(Digest::default), ..Taken::default() };
-    let mut all: Vec<Taken> = group.pipelines().iter().map(|_| one()).collect();
+    let mut all: Vec<Taken<Tensor>> = group.pipelines().iter().map(|_| Taken::new(digest)).collect();
     for number in epochs.clone() {
         thread::scope(|scope| {
             let devices = group.epochs(number).into_iter().zip(&mut all).zip(0..);
-            let take = |((epoch, taken), i): ((Epoch, _), usize)| {
-                let taken: &mut Taken = taken;
-                threads::spawn_scoped(scope, format!("device-{i}"), move || taken.take(epoch, started, progress))
+            let start = |((epoch, taken), i): ((Epoch, _), usize)| {
+                let taken: &mut Taken<Tensor> = taken;
+                threads::spawn_scoped(scope, format!("device-{i}"), move || take(taken, epoch, started, progress))
             };
-            let threads: Vec<_> = devices.map(take).collect();
+            let threads: Vec<_> = devices.map(start).collect();
             let ends =
                 threads.into_iter().map(|thread| thread?.join().unwrap_or_else(|panic| Err(Error::panic(&*panic))));
             // All threads are joined before an error is returned.
@@ -105,7 +104,7 @@ pub fn run_group(
     let mut stats = Stats::default();
     all.iter().for_each(|taken| stats += taken.stats);
     let first = all.iter().filter_map(|taken| taken.first).min();
-    let device = |(pipeline, taken): (&Pipeline, Taken)| DeviceReport {
+    let device = |(pipeline, taken): (&Pipeline, Taken<Tensor>)| DeviceReport {
         device: pipeline.device_name(),
         images: taken.stats.images,
         batches: taken.stats.batches,
@@ -127,34 +126,14 @@ pub fn run_group(
     })
 }
 
-/// Results of a device so far.
-#[derive(Default)]
-struct Taken {
-    stats: Stats,
-    bad: Vec<BadSample>,
-    hash: Option<Digest>,
-    /// Time at which its first batch was complete.
-    first: Option<Duration>,
-}
-
-impl Taken {
-    /// Takes all batches of an epoch.
-    fn take(&mut self, mut epoch: Epoch, started: Instant, progress: &(dyn Fn(u64) + Sync)) -> Result<()> {
-        let mut last = None;
-        for batch in epoch.by_ref() {
-            let batch = batch?;
-            if self.first.is_none() {
-                batch.images().synchronize()?;
-                self.first = Some(started.elapsed());
-            }
-            if let Some(hash) = &mut self.hash {
-                hash.add(&batch)?;
-            }
-            progress((batch.len() - batch.padding()) as u64);
-            last = Some(batch);
-        }
-        self.stats += epoch.stats();
-        self.bad.append(&mut epoch.bad());
-        last.map_or(Ok(()), |batch| batch.images().synchronize())
+/// Takes all batches of an epoch.
+fn take(taken: &mut Taken<Tensor>, mut epoch: Epoch, started: Instant, progress: &(dyn Fn(u64) + Sync)) -> Result<()> {
+    let begin = Instant::now();
+    for batch in epoch.by_ref() {
+        let batch = batch?;
+        progress(taken.take(&batch, started)?);
+        taken.last = Some(batch);
     }
+    taken.end(&epoch, begin);
+    taken.wait()
 }

@@ -1,8 +1,6 @@
-//! Text that comes from files and command lines, as it may be shown: without secrets, and without characters that a
-//! terminal, a page or a spreadsheet obeys.
+//! Text without characters that a terminal, a page or a spreadsheet obeys.
 
-/// Escapes control characters, including line breaks, and those that change the direction of text, for names within a
-/// text.
+/// Escapes control characters, including line breaks, and those that change the direction of text, for names within a text.
 pub fn escape(name: impl std::fmt::Display) -> String {
     let mut escaped = String::new();
     for character in name.to_string().chars() {

@@ -1,6 +1,4 @@
-//! Figures measured in several rounds: the median, and the spread of the rounds.
-//!
-//! Cases take turns in every round, in a random order, so that disturbances affect all cases alike.
+//! Figures measured in several rounds: the median, the spread, and the order of the rounds.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -43,10 +41,26 @@ impl Spread {
         Some(Self { median, low, high, rounds: sorted.len() })
     }
 
+    /// The median of the figures of all rounds; `None` if there are none.
+    pub(super) fn median_of(rounds: &[f64]) -> Option<f64> {
+        Self::of(rounds).map(|spread| spread.median)
+    }
+
     /// Half the length of the interval, as a share of the median.
     #[must_use]
     pub fn share(&self) -> f64 {
         if self.median > 0.0 { (self.high - self.low) / (2.0 * self.median) } else { 0.0 }
+    }
+
+    /// Half the length of the interval in percent of the median; `None` of a single round.
+    pub(super) fn share_percent(&self) -> Option<f64> {
+        (self.rounds > 1).then(|| 100.0 * self.share())
+    }
+
+    /// The median and the interval as text: `444 images/s (440 to 449)`.
+    pub(super) fn words(&self, unit: &str, decimals: usize) -> String {
+        let Self { median, low, high, .. } = self;
+        format!("{median:.decimals$} {unit} ({low:.decimals$} to {high:.decimals$})")
     }
 }
 

@@ -45,7 +45,7 @@ impl Stored {
         Self { repeats: Some(IoStorage::Resized), resized, ..Self::other(format!("resized to {side_px}"), input) }
     }
 
-    /// Images of which each comes only after `time`, as from a slow storage.
+    /// Images that each come only after `time`, as from a slow storage.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for a stream; [`Error::Parameter`] if `time` is zero.
@@ -85,7 +85,7 @@ impl Stored {
     }
 }
 
-/// A source of which each sample comes only after a time.
+/// A source whose samples each come only after a time.
 struct Sleeping {
     images: Arc<dyn Source>,
     time: Duration,

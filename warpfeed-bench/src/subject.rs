@@ -1,4 +1,4 @@
-//! The images that experiments run on, and the settings that all experiments share.
+//! The images that experiments run on, and their common settings.
 
 use super::environment::{DataSet, Environment, why_no_gpu};
 use super::report::Report;
@@ -192,12 +192,14 @@ impl Subject {
         report.data_set = Some(self.data_set()?);
         if let Some(intake) = self.intake {
             report.notes.push(format!(
-                "A pipe can be read once: its first images, which came at {intake:.0} images/s, were kept in memory and are what was \
+                "A pipe can be read only once. Its first images came at {intake:.0} images/s. They were kept in memory and \
                  measured."
             ));
         }
         if cfg!(debug_assertions) {
-            report.notes.push("This is a debug build, several times slower: no figure for anybody else.".to_owned());
+            report
+                .notes
+                .push("This is a debug build, which is several times slower. Do not use its figures.".to_owned());
         }
         Ok(report)
     }

@@ -1,4 +1,4 @@
-//! Utilization of processors, disks and GPUs, sampled by a thread of its own while an experiment runs.
+//! Utilization of processors, disks and GPUs, sampled by a thread.
 
 use super::nvml::{GpuUse, Nvml};
 use super::ticks::{Shares, Ticks};

@@ -40,18 +40,19 @@ const WATCHED: [Watched; 7] = [
 ];
 
 /// Note that explains the rows.
-pub(super) const NOTE: &str = "Utilization: the mean over all cores, or GPUs, sampled every 0.1 s in all rounds. GPU memory is what \
-    is taken of it, PCIe what a GPU receives; disk is the one that was at work longest; I/O wait is time that cores were idle \
-    while something waited for a disk.";
+pub(super) const NOTE: &str = "Utilization is the mean over all cores, or GPUs, sampled every 0.1 s in all rounds. GPU memory is \
+    the share in use; PCIe is the data that a GPU receives; disk is the busiest disk. I/O wait is the time that cores were idle \
+    while a process waited for a disk.";
 
 fn single(samples: &[f32]) -> Vec<f64> {
     samples.iter().map(|&sample| f64::from(sample)).collect()
 }
 
 impl Watched {
-    /// Percentiles over all runs; `None` if nothing was sampled.
+    /// Percentiles over all runs, in the unit; `None` if nothing was sampled.
     fn percentiles(&self, runs: &[Usage]) -> Option<Percentiles> {
-        percentiles(&runs.iter().flat_map(self.samples).collect::<Vec<_>>())
+        let in_unit = |sample: f64| sample * self.factor;
+        percentiles(&runs.iter().flat_map(self.samples).map(in_unit).collect::<Vec<_>>())
     }
 }
 
@@ -66,8 +67,8 @@ pub(super) fn table<'a>(columns: &[&str], cases: impl IntoIterator<Item = (Vec<C
             let Some(Percentiles { min, p50, p90, p95, p99, max }) = watched.percentiles(runs) else { continue };
             *seen = true;
             few |= p99.is_none();
-            let figures = [Some(min), Some(p50), p90, p95, p99, Some(max)]
-                .map(|value| Cell::number(value.map(|value| value * watched.factor), watched.decimals));
+            let figures = [Some(min), Some(p50), p90, p95, p99, Some(max)];
+            let figures = figures.map(|value| Cell::number(value, watched.decimals));
             let of = [watched.name.into(), watched.unit.into()];
             table.rows.push(names.iter().cloned().chain(of).chain(figures).collect());
         }
@@ -87,17 +88,14 @@ pub(super) fn table<'a>(columns: &[&str], cases: impl IntoIterator<Item = (Vec<C
 /// 95th percentile of one row of the table, in its unit.
 pub(super) fn p95(name: &str, runs: &[Usage]) -> Option<f64> {
     let watched = WATCHED.iter().find(|watched| watched.name == name)?;
-    Some(watched.percentiles(runs)?.p95? * watched.factor)
+    watched.percentiles(runs)?.p95
 }
 
 /// Utilization of one case for JSON: percentiles by name, in their unit.
 pub(super) fn figures(runs: &[Usage]) -> Value {
     let of = |watched: &Watched| {
-        let Percentiles { min, p50, p90, p95, p99, max } = watched.percentiles(runs)?;
-        let [min, p50, max] = [min, p50, max].map(|value| value * watched.factor);
-        let [p90, p95, p99] = [p90, p95, p99].map(|value| value.map(|value| value * watched.factor));
-        let figures =
-            json!({ "unit": watched.unit, "min": min, "p50": p50, "p90": p90, "p95": p95, "p99": p99, "max": max });
+        let mut figures = json!(watched.percentiles(runs)?);
+        figures["unit"] = watched.unit.into();
         Some((watched.name.to_owned(), figures))
     };
     WATCHED.iter().filter_map(of).collect::<Map<_, _>>().into()

@@ -159,6 +159,7 @@ impl StreamStart {
 ///
 /// ```
 /// use warpfeed::{Pipeline, Result, source::{Input, Samples, Stream, StreamSample, StreamStart}, image::{Image, JpegOptions, Size}};
+/// use warpfeed::ops::CenterCrop;
 ///
 /// /// One image under three labels.
 /// struct Same(Vec<u8>);

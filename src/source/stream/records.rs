@@ -49,6 +49,7 @@ impl Default for StreamOptions {
 ///
 /// ```
 /// # use warpfeed::{Pipeline, source::{RecordFormat, RecordStream, StreamOptions}};
+/// # use warpfeed::ops::CenterCrop;
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let shard = folder.path().join("train-000000.tar");
 /// # let jpeg = warpfeed::image::encode_jpeg(&warpfeed::image::Image::new(warpfeed::image::Size::new(8, 8)), &Default::default())?;

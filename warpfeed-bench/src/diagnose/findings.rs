@@ -1,7 +1,7 @@
-//! The verdict: the bottleneck, the gain without it, and the remedy.
+//! The verdict: the bottleneck, and the gain without it.
 
 use super::{PerImage, Rates, TrainingBottleneck};
-use crate::report::{Cell, ReportTable};
+use crate::report::{Columns, ReportTable};
 use crate::subject::Storage;
 use crate::verdict::{Verdict, level};
 use serde::Serialize;
@@ -17,7 +17,7 @@ const LONGER: f64 = 0.7;
 /// Number of pixels below which the cost of opening and starting to decode an image outweighs that of its pixels.
 const TINY_PX: f64 = 64.0 * 64.0;
 /// Number of bytes below which encoded images should be packed into shards.
-const SMALL_BYTES: f64 = 16e3;
+pub(super) const SMALL_BYTES: f64 = 16e3;
 
 /// All measurements that the verdict is derived from.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -44,17 +44,8 @@ impl Findings {
     }
 
     /// Share by which the pipeline takes longer at `rate`.
-    fn longer(&self, rate: f64) -> f64 {
+    pub(super) fn longer(&self, rate: f64) -> f64 {
         if rate.is_finite() && rate > 0.0 { self.rates.pipeline / rate - 1.0 } else { 0.0 }
-    }
-
-    /// What a part costs the pipeline, by the rate with the part done twice.
-    fn done_twice(&self, rate: f64) -> String {
-        if rate.is_finite() && rate > 0.0 {
-            format!("; done twice, the pipeline takes {:.0} % longer", 100.0 * self.longer(rate))
-        } else {
-            String::new()
-        }
     }
 
     pub(super) fn bottleneck(&self) -> TrainingBottleneck {
@@ -110,138 +101,6 @@ impl Findings {
         (rate.is_finite() && self.rates.whole > 0.0).then_some(rate)
     }
 
-    pub(super) fn sentence(&self, bottleneck: TrainingBottleneck) -> String {
-        let PerImage { read, decode, augment } = self.per_image;
-        let all = (read + decode + augment).max(1e-12);
-        let trainer = if self.rates.step.is_finite() {
-            format!("and the trainer computes {:.0} % of the time", 100.0 * self.accelerator_use)
-        } else {
-            "without a training step".to_owned()
-        };
-        let waits = format!("the whole runs at {:.0} images/s {trainer}", self.rates.whole);
-        let of_worker = |what: &str, seconds: f64| {
-            format!(
-                "{what} takes {:.2} of the {:.2} ms that a worker spends on an image ({:.0} %)",
-                1e3 * seconds,
-                1e3 * all,
-                100.0 * seconds / all
-            )
-        };
-        match bottleneck {
-            TrainingBottleneck::Step => format!(
-                "The training step is the bottleneck: the trainer computes {:.0} % of the time, and the pipeline alone would make {:.0} images/s where the step takes {:.0}.",
-                100.0 * self.accelerator_use,
-                self.rates.pipeline,
-                self.rates.step
-            ),
-            TrainingBottleneck::Disk | TrainingBottleneck::Network => format!(
-                "The {} is the bottleneck: workers wait for bytes {:.0} % of the time ({:.2} ms an image); {waits}.",
-                if bottleneck == TrainingBottleneck::Disk { "disk" } else { "network" },
-                100.0 * self.blocked * read / all,
-                1e3 * self.blocked * read
-            ),
-            TrainingBottleneck::Pipe => format!(
-                "The program that writes the pipe is the bottleneck: it gave {:.0} images/s; with images from memory {waits}.",
-                self.rates.read
-            ),
-            TrainingBottleneck::OtherWork => format!(
-                "Other work on this machine is the bottleneck: it took {:.0} % of the processors; {waits}.",
-                100.0 * self.taken
-            ),
-            TrainingBottleneck::Threads => format!(
-                "Too few worker threads are the bottleneck: {} for {} processors; {waits}.",
-                self.threads, self.cores
-            ),
-            TrainingBottleneck::PerImage => format!(
-                "The cost of each image, whatever its size, is the bottleneck: images of {:.0} pixels and {:.1} kB; {}; {waits}.",
-                self.mean_px,
-                self.mean_bytes / 1e3,
-                of_worker("opening, reading and beginning to decode", read + decode)
-            ),
-            TrainingBottleneck::Transfer => format!(
-                "Copying to the GPU is the bottleneck: with each batch sent twice the pipeline takes {:.0} % longer; {waits}.",
-                100.0 * self.longer(self.rates.transfer_twice)
-            ),
-            TrainingBottleneck::Kernels => format!(
-                "The GPU's kernels are the bottleneck: with each run twice the pipeline takes {:.0} % longer; {waits}.",
-                100.0 * self.longer(self.rates.kernels_twice)
-            ),
-            TrainingBottleneck::Decode => {
-                let twice = self.done_twice(self.rates.decode_twice);
-                format!("Decoding is the bottleneck: {}{twice}; {waits}.", of_worker("it", decode))
-            }
-            TrainingBottleneck::Augmentation => {
-                let twice = self.done_twice(self.rates.operations_twice);
-                format!("Augmentation is the bottleneck: {}{twice}; {waits}.", of_worker("it", augment))
-            }
-        }
-    }
-
-    pub(super) fn next(&self, bottleneck: TrainingBottleneck) -> String {
-        let Some(rate) = self.without(bottleneck) else {
-            return "Without it nothing that was measured would hold the training up.".to_owned();
-        };
-        let next = if rate >= self.rates.step { "the training step" } else { "the rest of the pipeline" };
-        let gain = rate / self.rates.whole;
-        match bottleneck {
-            TrainingBottleneck::Pipe => {
-                format!(
-                    "Extrapolated: a faster writer would gain up to {:.1} times.",
-                    rate / self.rates.read.max(f64::MIN_POSITIVE)
-                )
-            }
-            TrainingBottleneck::Step => {
-                format!(
-                    "Extrapolated: a faster step would gain up to {gain:.1} times, until the pipeline is the bottleneck."
-                )
-            }
-            _ => format!(
-                "Extrapolated from the times of the stages: without it {next} would allow {rate:.0} images/s, {gain:.1} times as \
-                 many."
-            ),
-        }
-    }
-
-    pub(super) fn remedy(&self, bottleneck: TrainingBottleneck) -> String {
-        let change = match bottleneck {
-            TrainingBottleneck::Step => {
-                "nothing in the pipeline; a faster accelerator, lower precision or a larger batch. Fewer worker threads may do (warpfeed tune)"
-            }
-            TrainingBottleneck::Disk if self.mean_bytes < SMALL_BYTES => {
-                "pack the small files into large ones, so that they are read in a row; more worker threads hide latency; a faster or local disk"
-            }
-            TrainingBottleneck::Disk => {
-                "keep the images on a faster or local disk, or in memory; store them smaller; more worker threads hide latency, not lack of bandwidth"
-            }
-            TrainingBottleneck::Network => {
-                "keep what was fetched (--shard-cache), or copy the shards to a local disk; a larger window and more worker threads hide latency, not lack of bandwidth"
-            }
-            TrainingBottleneck::Pipe => {
-                "read the shards themselves, not through a pipe; or several pipes, each with a writer of its own"
-            }
-            TrainingBottleneck::OtherWork => {
-                "end the other work, or measure again when the machine is quiet: what else is slow cannot be said until then"
-            }
-            TrainingBottleneck::Threads => "give it more worker threads (--threads; warpfeed tune finds how many)",
-            TrainingBottleneck::PerImage => {
-                "pack the images into large files, so that none is opened by itself, and give the pipeline more cores"
-            }
-            TrainingBottleneck::Decode => {
-                "store the images smaller (their sides near what the training uses), give the pipeline more cores, or decode on a GPU"
-            }
-            TrainingBottleneck::Augmentation => {
-                "use strategy fused or composed, cheaper operations, more cores, or a GPU for the operations"
-            }
-            TrainingBottleneck::Transfer => {
-                "have the GPU decode, so that encoded images are sent and not pixels (--jpeg-decoder auto); store them smaller; see that the GPU has its full link, and pinned memory"
-            }
-            TrainingBottleneck::Kernels => {
-                "use strategy fused or composed, cheaper operations, or a faster GPU; training shares the GPU with them"
-            }
-        };
-        format!("What to change: {change}.")
-    }
-
     /// A worker's time by stage, in seconds per image.
     pub(super) fn of_worker(&self) -> [(&'static str, f64); 4] {
         let PerImage { read, decode, augment } = self.per_image;
@@ -250,13 +109,12 @@ impl Findings {
     }
 
     pub(super) fn stages(&self) -> ReportTable {
-        let mut table = ReportTable::new("stages", "A worker's time for one image", &["stage", "ms", "share, %"]);
-        let PerImage { read, decode, augment } = self.per_image;
-        let all = (read + decode + augment).max(1e-12);
-        for (name, seconds) in self.of_worker() {
-            table.rows.push(vec![name.into(), Cell::number(1e3 * seconds, 3), Cell::number(100.0 * seconds / all, 1)]);
-        }
-        table
+        let all = self.per_image.all().max(1e-12);
+        Columns::new()
+            .text("stage", |row: &(&str, f64)| row.0)
+            .number("ms", 3, |row| 1e3 * row.1)
+            .number("share, %", 1, move |row| 100.0 * row.1 / all)
+            .table("stages", "A worker's time for one image", self.of_worker())
     }
 }
 
@@ -282,8 +140,7 @@ impl StageRounds {
         let level = level(2);
         let is_less = |other: &[f64]| matches!(Verdict::of(own.1, other, level), Verdict::Smaller(_));
         let rivals: Vec<&str> = others.into_iter().filter(|(_, other)| !is_less(other)).map(|(name, _)| name).collect();
-        (!rivals.is_empty())
-            .then(|| format!(" The rounds cannot tell whether less of it goes into {}.", rivals.join(", or into ")))
+        (!rivals.is_empty()).then(|| format!(" The rounds cannot tell whether {} takes less.", rivals.join(" or ")))
     }
 }
 
@@ -311,7 +168,7 @@ mod tests {
         let found = (0..300).filter(longer).count();
         assert!(found >= 270, "{found} of 300");
         let once = stages(0, [1e-3, 5e-3, 1e-3], 1).rivals(TrainingBottleneck::Decode).unwrap();
-        assert_eq!(once, " The rounds cannot tell whether less of it goes into augmentation, or into reading.");
+        assert_eq!(once, " The rounds cannot tell whether augmentation or reading takes less.");
     }
 
     /// Findings for photographs on a quiet machine.

@@ -1,4 +1,4 @@
-//! Speed of a device's decoders when nothing else runs, and their share of the device beside a training step.
+//! Speed of a device's decoders alone and during a training step.
 
 use serde::Serialize;
 use std::time::Duration;
@@ -71,15 +71,15 @@ pub fn decoding_bound(
     decode_only(ordinal, decoders, duration)
 }
 
-/// Times of a training step of about 5 ms, alone and beside a decoder.
+/// Times of a training step of about 5 ms, alone and while a decoder runs.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[non_exhaustive]
 pub struct StepBeside {
-    /// Images per second that were decoded beside the steps.
+    /// Images per second that were decoded during the steps.
     pub images_per_s: f64,
     /// Median length of a step that runs alone, in milliseconds.
     pub alone_ms: f64,
-    /// Median length of a step beside the decoder, in milliseconds.
+    /// Median length of a step while the decoder runs, in milliseconds.
     pub beside_ms: f64,
     /// Share of the multiprocessors that the decoder took from the step, 0 to 1: the reduction of the step's work per
     /// time.
@@ -88,7 +88,7 @@ pub struct StepBeside {
 
 /// Measures how much a decoder on the device slows down a training step that runs at the same time on a stream of its
 /// own. The step is a fixed amount of arithmetic on all multiprocessors, about 5 ms alone. It runs again and again for
-/// `duration`, once without the decoder and once beside it. See [`decoding_bound`] for the other parameters.
+/// `duration`, once without the decoder and once with it. See [`decoding_bound`] for the other parameters.
 ///
 /// # Errors
 /// The errors of [`decoding_bound`].

@@ -1,4 +1,4 @@
-//! Comparison of every kernel with the CPU: the same recipes on both, byte for byte.
+//! Comparison of every kernel with the CPU, byte for byte.
 
 use crate::trial::Trial;
 use serde::Serialize;
@@ -32,7 +32,7 @@ const OUTPUT: Size = Size { width: 37, height: 29 };
 /// A size to which some of [`SIZES`] are resized with their columns first, and others from wide pieces.
 const FLAT: Size = Size { width: 37, height: 5 };
 
-/// A size of which neither a row's bytes nor a plane's pixels fit 16 bits. Sides always do.
+/// A size whose row length in bytes and whose number of pixels both exceed 16 bits.
 const LONG: Size = Size { width: 21_851, height: 4 };
 
 const STRATEGIES: [Strategy; 3] = [Strategy::Sequential, Strategy::Fused, Strategy::Composed];
@@ -120,7 +120,7 @@ struct Case {
     layout: Layout,
     decode: JpegDecoder,
     mix: Option<Mix>,
-    /// Whether there are [`MASKS`] beside the images.
+    /// Whether the images have [`MASKS`].
     masks: bool,
 }
 
@@ -205,7 +205,7 @@ impl Case {
         Self { name, ops, ..Self::format(dtype, layout, Strategy::Fused) }
     }
 
-    /// A case for masks beside the images.
+    /// A case for images with masks.
     fn masked() -> Self {
         let ops = vec![random_horizontal_flip(0.5), random_resized_crop(31)];
         Self { name: "masks".to_owned(), ops, masks: true, ..Self::format(DType::U8, Layout::Nhwc, Strategy::Fused) }

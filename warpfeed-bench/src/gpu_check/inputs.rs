@@ -1,4 +1,4 @@
-//! Images that decoders are checked on: one of each kind in training sets, and kinds that are difficult for decoders.
+//! Images that decoders are checked on: the kinds in training sets, and difficult ones.
 
 use crate::synth;
 use std::borrow::Cow;

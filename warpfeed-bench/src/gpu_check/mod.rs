@@ -1,6 +1,4 @@
-//! Comparison of the GPU path with the CPU path on a device: whether its kernels give the CPU's bytes ([`kernels`],
-//! [`operations`]), whether nvJPEG decodes to nearly the CPU's pixels ([`decoding`]), how fast decoders are
-//! ([`decoding_bound`]), and how much they slow down training ([`step_beside_decoding`]).
+//! Comparison of the GPU path with the CPU path: bytes of kernels, pixels of decoders, and the decoders' speed.
 
 // nvJPEG. No two JPEG decoders need agree on a pixel: beside an edge of color, single values differ by 50. Such errors
 // average out, so the means of images (at most 4 of 255) and of blocks of 8 x 8 pixels (at most 12) decide. libjpeg's

@@ -1,8 +1,5 @@
-//! A report as one HTML page without other files, network or scripts.
-//!
-//! No table is cut, and none scrolls: where the window is narrower than a table, each row becomes a block of its own,
-//! with the column's name before each figure. The width of a table is estimated from its words, and rounded up to one
-//! of a few steps, for each of which the page has a rule.
+//! A report as one HTML page without other files, network or scripts. Where the window is narrower than a table, each
+//! row becomes a block with the columns' names.
 
 use super::{Cell, Plot, Report, ReportTable};
 use crate::published::Publication;
@@ -34,14 +31,13 @@ dt{display:inline;color:#555555}dd{display:inline;margin:0 0 0 .35rem}\
 const STEPS_REM: [u32; 8] = [22, 30, 38, 46, 54, 62, 70, 78];
 /// Width of a character of a table in rem, for the wider fonts.
 const CHARACTER_REM: f64 = 0.9 * 0.64;
-/// Space beside the cells of a column, and beside the page.
+/// Space around the cells of a column, and around the page.
 const BESIDE_CELL_REM: f64 = 0.9;
 const BESIDE_PAGE_REM: u32 = 2;
 /// Characters after which the words of a cell may go on in the next line.
 const LONG: usize = 18;
 
-/// The rules by which tables become blocks: one for each step of their width, and one for tables wider than all of
-/// them.
+/// The rules by which tables become blocks: one for each step of their width, and one for tables wider than all of them.
 fn blocks() -> String {
     let rules = |step: usize| {
         let t = format!("table.w{step}");
@@ -67,6 +63,7 @@ pub(super) fn page(report: &Report) -> String {
     let (leading, further) = report.plots.split_at(report.leading_plots.min(report.plots.len()));
     let [leading, further] = [leading, further].map(plots);
     let (first, others) = report.tables.split_at(report.tables.len().min(1));
+    let result: String = report.result.iter().map(table).collect();
     let [first, others]: [String; 2] = [first, others].map(|tables| tables.iter().map(table).collect());
     let notes: String = report.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
     let notes = if notes.is_empty() { notes } else { format!("<h2>How to read it</h2><ul>{notes}</ul>\n") };
@@ -86,7 +83,7 @@ pub(super) fn page(report: &Report) -> String {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>{title}</title>\
          <style>{STYLE}{blocks}</style></head><body>\n<h1>{title}</h1><p class=\"question\">{question}</p>\n\
-         {warnings}<dl>{about}</dl>\n<div class=\"answer\">{sentences}</div>\n{leading}{first}{further}{others}{notes}{publications}</body></html>\n",
+         {warnings}<dl>{about}</dl>\n<div class=\"answer\">{sentences}</div>\n{result}{leading}{first}{further}{others}{notes}{publications}</body></html>\n",
         question = escape(report.question),
         blocks = blocks(),
     )

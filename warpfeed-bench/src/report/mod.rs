@@ -1,19 +1,20 @@
-//! The report of an experiment: the answer, tables and plots, for the terminal and as files.
+//! The report of an experiment for the terminal and as files: the answer with its comparisons, plots, and tables.
 
-// A page has the answer first, then the plots that show it, then the table. The reason for blank cells follows directly
-// below the table.
-
+pub(crate) mod comparison;
 mod html;
 pub mod plot;
+mod table;
 
 use super::busy::{Busy, Watch};
 use super::environment::{DataSet, Environment};
 use super::published::Publication;
-use crate::shown;
-use serde::{Serialize, Serializer};
+use comparison::{Comparison, comparisons};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
+pub(crate) use table::Columns;
+pub use table::{Cell, ReportTable};
 use warpfeed::internal::atomic;
 use warpfeed::{Error, Result};
 
@@ -29,6 +30,8 @@ pub struct Report {
     pub warnings: Vec<String>,
     /// The answer, in sentences with figures.
     pub answer: Vec<String>,
+    /// The comparisons behind the answer, shown right below it.
+    pub result: Option<ReportTable>,
     /// Command line of the experiment, without secrets; `None` if a program called the library.
     pub command: Option<String>,
     /// The machine and the build.
@@ -58,25 +61,6 @@ pub struct Report {
     watch: Watch,
 }
 
-/// Figures in rows and columns.
-#[derive(Debug, Clone, Serialize)]
-#[non_exhaustive]
-pub struct ReportTable {
-    /// Name of the CSV file, without the extension.
-    pub name: &'static str,
-    /// Title of the table.
-    pub title: String,
-    /// Names of the columns, with units.
-    pub columns: Vec<String>,
-    /// The rows, each as long as `columns`.
-    pub rows: Vec<Vec<Cell>>,
-    /// Explanations of blank cells.
-    pub blank: Vec<String>,
-    /// Whether the table is too wide for terminals and appears only in files.
-    #[serde(skip)]
-    pub in_files_only: bool,
-}
-
 /// A plot.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -89,104 +73,6 @@ pub struct Plot {
     pub svg: String,
 }
 
-/// One cell of a table.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Cell {
-    /// Text.
-    Text(String),
-    /// A number, and the number of decimals to show.
-    Number(f64, usize),
-    /// Not run, or not known.
-    Blank,
-}
-
-impl Cell {
-    /// A number, or blank if there is none.
-    #[must_use]
-    pub fn number(value: impl Into<Option<f64>>, decimals: usize) -> Self {
-        value.into().filter(|value| value.is_finite()).map_or(Self::Blank, |value| Self::Number(value, decimals))
-    }
-
-    /// The cell as text; a blank cell is empty.
-    #[must_use]
-    pub fn text(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            Self::Number(value, decimals) => format!("{value:.decimals$}"),
-            Self::Blank => String::new(),
-        }
-    }
-}
-
-impl<T: Into<String>> From<T> for Cell {
-    fn from(text: T) -> Self {
-        Self::Text(text.into())
-    }
-}
-
-impl Serialize for Cell {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        match self {
-            Self::Text(text) => serializer.serialize_str(text),
-            Self::Number(value, _) => serializer.serialize_f64(*value),
-            Self::Blank => serializer.serialize_none(),
-        }
-    }
-}
-
-impl ReportTable {
-    /// A table without rows.
-    #[must_use]
-    pub fn new(name: &'static str, title: impl Into<String>, columns: &[&str]) -> Self {
-        let columns = columns.iter().map(|&column| column.to_owned()).collect();
-        Self { name, title: title.into(), columns, rows: Vec::new(), blank: Vec::new(), in_files_only: false }
-    }
-
-    /// The table as comma-separated values (RFC 4180).
-    #[must_use]
-    pub fn csv(&self) -> String {
-        let quoted = |field: String| {
-            if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
-        };
-        // CSV has all digits of a number.
-        let field = |cell: &Cell| match cell {
-            Cell::Number(value, _) => value.to_string(),
-            cell => quoted(shown::cell(&cell.text())),
-        };
-        let header = self.columns.iter().cloned().map(quoted).collect::<Vec<_>>().join(",");
-        let rows = self.rows.iter().map(|row| row.iter().map(field).collect::<Vec<_>>().join(","));
-        std::iter::once(header).chain(rows).map(|line| line + "\r\n").collect()
-    }
-
-    /// The columns that have a figure. For a table without rows: all columns.
-    fn shown(&self) -> Vec<usize> {
-        let is_blank = |column: usize| self.rows.iter().all(|row| row[column] == Cell::Blank);
-        (0..self.columns.len()).filter(|&column| self.rows.is_empty() || !is_blank(column)).collect()
-    }
-
-    /// The table for a terminal, without columns that have no figure.
-    #[must_use]
-    pub fn text(&self) -> String {
-        let cells: Vec<Vec<String>> = self.rows.iter().map(|row| row.iter().map(Cell::text).collect()).collect();
-        let width = |column: usize| {
-            let widest = cells.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-            widest.max(self.columns[column].chars().count())
-        };
-        let shown = self.shown();
-        let is_number = |column: usize| self.rows.iter().any(|row| matches!(row[column], Cell::Number(..)));
-        let line = |fields: &[String]| {
-            let padded = shown.iter().map(|&column| {
-                let (field, width) = (&fields[column], width(column));
-                if is_number(column) { format!("{field:>width$}") } else { format!("{field:width$}") }
-            });
-            padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-        };
-        let body: String = cells.iter().map(|row| line(row)).collect();
-        let blank: String = self.blank.iter().map(|reason| format!("Blank: {reason}\n")).collect();
-        format!("{}\n{}{body}{blank}", self.title, line(&self.columns))
-    }
-}
-
 impl Report {
     /// Begins the report of an experiment, which answers a question.
     pub fn new(experiment: &'static str, question: &'static str, environment: Environment) -> Self {
@@ -195,6 +81,7 @@ impl Report {
             question,
             warnings: Vec::new(),
             answer: Vec::new(),
+            result: None,
             command: None,
             environment,
             data_set: None,
@@ -208,6 +95,11 @@ impl Report {
             leading_plots: 1,
             watch: Watch::start(),
         }
+    }
+
+    /// Sets the table below the answer.
+    pub(super) fn compare(&mut self, rows: Vec<Comparison>) {
+        self.result = comparisons(rows);
     }
 
     /// Notes the machine's activity; called when all is measured.
@@ -231,7 +123,7 @@ impl Report {
         self.plots.push(Plot { name: name.into(), caption: caption.into(), svg });
     }
 
-    /// The report for a terminal: warnings, subject, tables, notes, then the answer.
+    /// The report for a terminal: warnings, subject, tables, notes, then the answer and its table.
     #[must_use]
     pub fn text(&self) -> String {
         let environment = &self.environment;
@@ -247,7 +139,8 @@ impl Report {
         text += &self.notes.iter().map(|note| format!("- {note}\n")).collect::<String>();
         let publication = |p: &Publication| format!("- Published: {}, {}. {}\n", p.title, p.url, p.about);
         text += &self.publications.iter().map(publication).collect::<String>();
-        text + "\n" + &self.answer.iter().map(|sentence| format!("{sentence}\n")).collect::<String>()
+        text += &format!("\n{}", self.answer.iter().map(|sentence| format!("{sentence}\n")).collect::<String>());
+        text + &self.result.iter().map(|table| format!("\n{}", table.text())).collect::<String>()
     }
 
     /// The report as one JSON object.
@@ -272,7 +165,7 @@ impl Report {
         std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         let write =
             |name: String, text: &str| atomic::write(&folder.join(name), |file| file.write_all(text.as_bytes()));
-        for table in &self.tables {
+        for table in self.result.iter().chain(&self.tables) {
             write(format!("{}.csv", table.name), &table.csv())?;
         }
         for plot in &self.plots {
@@ -319,21 +212,8 @@ fn value_in_words(value: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::table::tests::table;
     use super::*;
-
-    fn table() -> ReportTable {
-        let mut table = ReportTable::new("times", "Seconds", &["model", "s, \"all\"", "note"]);
-        table.rows.push(vec!["ResNet-18".into(), Cell::number(1.23456, 2), "a,b".into()]);
-        table.rows.push(vec!["x".into(), Cell::number(None, 2), Cell::Blank]);
-        table.rows.push(vec!["y".into(), Cell::number(f64::NAN, 2), Cell::Blank]);
-        table
-    }
-
-    #[test]
-    fn csv_is_quoted_and_has_numbers_in_full() {
-        let want = "model,\"s, \"\"all\"\"\",note\r\nResNet-18,1.23456,\"a,b\"\r\nx,,\r\ny,,\r\n";
-        assert_eq!(table().csv(), want);
-    }
 
     #[test]
     fn settings_are_told_in_words() {
@@ -344,11 +224,6 @@ mod tests {
         let want = "random_horizontal_flip p 0.5, normalize mean 0.485, 0.5";
         assert_eq!(words(json!([flip, normalize])).unwrap(), want);
         assert_eq!((words(Value::Null), words(json!([])), words(json!(32)).as_deref()), (None, None, Some("32")));
-    }
-
-    #[test]
-    fn columns_of_numbers_end_together() {
-        assert_eq!(table().text(), "Seconds\nmodel      s, \"all\"  note\nResNet-18      1.23  a,b\nx\ny\n");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Training steps to measure a pipeline against: your own, one of a fixed time, or real training.
+//! Training steps: your own, one of a fixed time, or real training.
 
 // A step of a fixed time (`stated`) sleeps, except for the last 0.2 ms, which it spins, because systems oversleep. If
 // batches are on a GPU it is a kernel of that duration (`spin.cu`) instead: a sleeping host would neither hold the

@@ -1,4 +1,4 @@
-//! Steps of a given length, which stand in for training where no trainer can run.
+//! A training step of a stated length.
 
 use super::{Outcome, TrainingStep};
 use crate::published::{EPOCH_BATCH, EPOCH_IMAGES, seconds};
@@ -142,7 +142,7 @@ impl TrainingStep for StatedStep {
 /// These are the seconds per epoch of the published augment-load experiment with augmentation on the GPU (trial B) at
 /// the lowest load, divided by the 295.9 batches of Imagenette's 9,469 images. At that load the epoch was limited by
 /// the GPU, and stayed within 5 % up to load 12. So these are upper bounds: they include everything that an epoch did
-/// beside training.
+/// besides training.
 #[must_use]
 pub fn published(model: &str) -> Option<Duration> {
     let seconds = seconds(model, 1)?.trial_b_s;

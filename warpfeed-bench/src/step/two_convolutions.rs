@@ -1,5 +1,4 @@
-//! A small network for small images, like those that posts on data loading train on MNIST: 20 and 50 convolutions of 5
-//! x 5, each followed by 2 x 2 pooling, and linear layers of 128 outputs and of one output per class.
+//! A small network for images like MNIST's, as in posts on data loading.
 
 use super::candle::Network;
 use super::weights::Weights;

@@ -1,5 +1,4 @@
-//! Scenes for detection and segmentation: objects of several kinds, some of which hide parts of others, and COCO's
-//! annotations of what is seen of them.
+//! Scenes for detection and segmentation, with COCO's annotations of the visible parts of objects.
 
 use super::SynthSettings;
 use super::scene::{Look, Noise, Object, image, size};

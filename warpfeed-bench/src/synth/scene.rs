@@ -1,4 +1,4 @@
-//! Scenes: the ground, the objects on it, and the image that a camera makes of them.
+//! Scenes: the ground, the objects on it, and the camera's image.
 
 use warpfeed::image::{Image, Size};
 use warpfeed::internal::SampleRng;

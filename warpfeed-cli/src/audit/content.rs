@@ -1,4 +1,4 @@
-//! What the bytes of a file say about it: the format, transparency, animation, a JPEG's quality.
+//! Properties of a file by its bytes: format, transparency, animation, a JPEG's quality.
 
 use warpfeed::image::{Format, Header};
 

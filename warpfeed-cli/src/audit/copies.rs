@@ -1,8 +1,5 @@
-//! Copies: images of equal bytes, and candidates for images that show the same.
-//!
-//! Equal bytes are runs of a sorted order. Candidates have hashes of at most [`MAX_DISTANCE`] different bits. If the 63
-//! bits are cut into 7 bands of 9, two such hashes agree in one band at least, because 6 bits cannot differ in 7 bands.
-//! So the images are sorted by each band in turn, and only those that agree in it are compared.
+//! Copies: images of equal bytes, and candidates whose hashes differ in at most [`MAX_DISTANCE`] bits. Two such hashes
+//! agree in one of 7 bands at least. So the images are sorted by each band, and compared within it.
 
 use super::finding::Finding;
 use super::look::MAX_DISTANCE;

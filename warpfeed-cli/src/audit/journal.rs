@@ -1,4 +1,4 @@
-//! The file `audit.jsonl`: a line that says which images it is about, then a record a line, as they were finished.
+//! The file `audit.jsonl`: a line that identifies the images, then a record a line.
 
 use super::Split;
 use super::record::Record;

@@ -1,13 +1,8 @@
-//! What an image looks like: a hash by which candidates are found, and the comparison that confirms them.
+//! The look of an image: a hash that finds candidates, and the comparison that confirms them.
 //!
-//! The hash is the one known as pHash, with 63 bits. The image is resized to 32 x 32 pixels and turned upright, its
-//! luma goes through a cosine transform, and of the 8 x 8 lowest frequencies each but the mean gives a bit: whether it
-//! is above their median. Two images are candidates if at most [`MAX_DISTANCE`] bits differ. An image of little
-//! contrast has no hash, because its bits would be those of its noise.
-//!
-//! Candidates are decoded again and compared as images of at most 64 x 64 pixels, no larger than either. They are
-//! copies if the root of the mean squared difference of their red, green and blue is at most [`MAX_DIFFERENCE`] of
-//! their contrast. docs/audit.md says what that finds among photographs.
+//! The hash is pHash with 63 bits. Images of little contrast have no hash, because its bits would be noise. Candidates
+//! are copies if, at 64 x 64 pixels or less, the root mean square difference of their colors is at most
+//! [`MAX_DIFFERENCE`] of their contrast. docs/audit.md says what that finds.
 
 use warpfeed::image::{Image, Pixel, Size};
 use warpfeed::internal::oriented;

@@ -1,5 +1,4 @@
-//! A look through a data set before training: damaged and odd images, copies within and between splits, and what the
-//! images are like. This module needs the feature `experiment`, which the command implies.
+//! An audit of a data set before training: damaged images, copies, sizes and formats.
 
 // Each image is read once, hashed, and decoded at the smallest scale that its perceptual hash needs: a JPEG of 256
 // pixels or more at 1/8, which takes all of its entropy-coded data, so damage is noticed as by a whole decode. Only few
@@ -42,7 +41,7 @@ use warpfeed_bench::report::Report;
 const SLOW_TIMES: f32 = 5.0;
 /// An image that takes less is not slow, in microseconds.
 const SLOW_US: f32 = 20_000.0;
-/// Decodes of an image that was slow, of which the fastest counts.
+/// Number of times that a slow image is decoded again; the fastest time counts.
 const SLOW_DECODES: usize = 2;
 /// Number of images ahead that sources are told of.
 const ANNOUNCED: usize = 64;

@@ -1,4 +1,4 @@
-//! What is known about one image, and the reading of an image that finds it out.
+//! The record of one image, and reading it.
 
 use super::content::{self, alpha_and_animation, format_of, lacks_end, named_format};
 use super::look::{COMPARED_PX, HASHED_PX, Hasher, show_the_same, upright};

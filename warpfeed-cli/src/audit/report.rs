@@ -10,7 +10,7 @@ use warpfeed::Result;
 use warpfeed::fields::LABELS;
 use warpfeed::image::{JpegOptions, Size, encode_jpeg};
 use warpfeed_bench::environment::Environment;
-use warpfeed_bench::report::plot::{Bar, OWN, Picture, Series, bars, grouped_bars, pictures};
+use warpfeed_bench::report::plot::{Axes, Bar, Picture, Series, pictures};
 use warpfeed_bench::report::{Cell, Report, ReportTable};
 
 /// Most examples of a finding in the table.
@@ -385,7 +385,7 @@ fn plots(audit: &Audit, counts: &FindingCounts, report: &mut Report) {
         counts.there().map(|finding| bar(finding.name().to_owned(), counts.count(finding), images)).collect();
     report.leading_plots = usize::from(!found.is_empty());
     if !found.is_empty() {
-        report.plot("findings", "Findings", bars("Findings, share of all images", "%", &found));
+        report.plot("findings", "Findings", Axes::new("Findings, share of all images", "%").bars(&found));
     }
     if !audit.tally.qualities.is_empty() {
         let group = |ten: u32| format!("{}-{}", (10 * ten).max(1), if ten == 9 { 100 } else { 10 * ten + 9 });
@@ -396,7 +396,7 @@ fn plots(audit: &Audit, counts: &FindingCounts, report: &mut Report) {
         }
         let series = [Series::new("images", tens.into_iter().map(Some).collect())];
         let title = "JPEG quality, estimated: share of all images, %";
-        report.plot("qualities", title, grouped_bars(title, "", "quality", &groups, &series, OWN));
+        report.plot("qualities", title, Axes::new(title, "").of("quality").grouped_bars(&groups, &series));
     }
     let first = &audit.splits[0];
     let by_label = label_counts(first);
@@ -406,7 +406,7 @@ fn plots(audit: &Audit, counts: &FindingCounts, report: &mut Report) {
             .map(|(label, count)| bar(class_name(first, *label), *count, first.images.len() as usize))
             .collect();
         let title = format!("Classes of {}: share of its images", first.name);
-        report.plot("classes", title.clone(), bars(&title, "%", &classes));
+        report.plot("classes", title.clone(), Axes::new(&title, "%").bars(&classes));
     }
 }
 

@@ -114,10 +114,7 @@ impl AugmentLoad {
         };
         settings.rounds = self.rounds.unwrap_or_else(|| default_rounds(settings.comparisons(models.len())));
         let subject = subject.for_rounds(settings.rounds, settings.epochs, settings.batch_size);
-        let mut progress = self.report.begin()?;
-        let report = augment_load(&subject, &settings, &mut models, &mut |line| progress.line(line))?;
-        progress.end();
-        self.report.finish(report)
+        self.report.run(|progress| augment_load(&subject, &settings, &mut models, progress))
     }
 }
 
@@ -187,11 +184,7 @@ impl Workers {
             evaluation: self.eval.as_deref().map(|spec| self.subject.other(spec)).transpose()?,
             others,
         };
-        let mut progress = self.report.begin()?;
-        let mut model = || self.step.chosen(&subject);
-        let report = workers(&subject, &settings, &mut model, &mut |line| progress.line(line))?;
-        progress.end();
-        self.report.finish(report)
+        self.report.run(|progress| workers(&subject, &settings, &mut || self.step.chosen(&subject), progress))
     }
 }
 
@@ -222,15 +215,11 @@ impl Configurations {
         let settings = self.grid.settings(&[true, false], &[true, false], true)?;
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
-        let mut progress = self.report.begin()?;
-        let mut log = match &self.report.out {
-            Some(folder) => Some(EventLog::create(&folder.join("events.jsonl"))?),
-            None => None,
-        };
-        let mut on_event = |event: &_| log.as_mut().map_or(Ok(()), |log| log.write(event));
-        let progressed = &mut |line: &str| progress.line(line);
-        let found = configurations(&subject, &settings, &mut model, &mut on_event, progressed)?;
-        progress.end();
-        self.report.finish(found.report)
+        self.report.run(|progress| {
+            let folder = self.report.out.as_ref();
+            let mut log = folder.map(|folder| EventLog::create(&folder.join("events.jsonl"))).transpose()?;
+            let mut on_event = |event: &_| log.as_mut().map_or(Ok(()), |log| log.write(event));
+            Ok(configurations(&subject, &settings, &mut model, &mut on_event, progress)?.report)
+        })
     }
 }

@@ -31,14 +31,14 @@ pub struct CheckGpu {
     /// Number of decoding threads when decoders are measured.
     #[arg(long, value_name = "T", default_value_t = 16)]
     threads: usize,
-    /// Milliseconds to measure each decoder for, alone and beside a training step.
+    /// Milliseconds to measure each decoder for, alone and during a training step.
     #[arg(long, value_name = "MS", default_value_t = 2000)]
     bound_ms: u64,
     /// Parts of the check to run.
     ///
     /// kernels: each kernel on a small batch. operations: every operation in every way. decoders: the pixels of all
     /// decoders. bounds: how fast they decode the photographs when nothing else runs. sharing: how much of the device
-    /// they take from a training step beside them.
+    /// they take from a training step that runs meanwhile.
     #[arg(long, value_enum, value_name = "PART,...", value_delimiter = ',', default_values_t = PARTS)]
     parts: Vec<Part>,
     /// Print one JSON object instead of text.
@@ -83,7 +83,7 @@ struct Bound {
     error: Option<String>,
 }
 
-/// Slowdown of a training step beside a decoder.
+/// Slowdown of a training step while a decoder runs.
 #[derive(Serialize)]
 struct Sharing {
     decode: &'static str,
@@ -175,11 +175,11 @@ impl Found {
             let _ = match step {
                 Some(StepBeside { images_per_s, alone_ms, beside_ms, share, .. }) => writeln!(
                     text,
-                    "a step of {alone_ms:.2} ms takes {beside_ms:.2} ms beside decoding, {decode}: {images_per_s:.0} images/s \
+                    "a step of {alone_ms:.2} ms takes {beside_ms:.2} ms during decoding, {decode}: {images_per_s:.0} images/s \
                      take {:.0} % of the device",
                     100.0 * share
                 ),
-                None => writeln!(text, "a step beside decoding, {decode}: {}", error.as_deref().unwrap_or_default()),
+                None => writeln!(text, "a step during decoding, {decode}: {}", error.as_deref().unwrap_or_default()),
             };
         }
         text

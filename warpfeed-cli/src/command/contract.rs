@@ -1,4 +1,4 @@
-//! `warpfeed contract`: what preprocessing does, in a file that other machines and programs are checked against.
+//! `warpfeed contract`: writes and checks contracts of preprocessing.
 
 use super::options::{DTypeName, OpeningOptions, PresetOptions};
 use super::output::{escape, print, print_json};

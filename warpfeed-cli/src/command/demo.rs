@@ -1,4 +1,4 @@
-//! `warpfeed demo`: the standard pipeline and the augmentation load, on a folder or on generated images.
+//! `warpfeed demo`: the standard pipeline and the augmentation load.
 
 use super::output::{bytes, escape, print, print_json, progress};
 use clap::Args;

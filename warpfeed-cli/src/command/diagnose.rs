@@ -11,8 +11,8 @@ use warpfeed_bench::diagnose::{DiagnoseSettings, diagnose};
 
 /// Find the bottleneck: disk, decoding, augmentation, threads or the training step
 ///
-/// Measures reading alone, reading and decoding, the pipeline with a center crop only, the pipeline, the training step
-/// alone, and everything together. Then says what to change.
+/// Measures reading alone, reading and decoding, the pipeline, the pipeline with one part of its work done twice, the
+/// training step alone, and everything together. Then says what to change.
 #[derive(Args)]
 pub struct Diagnose {
     #[command(flatten)]
@@ -51,9 +51,6 @@ impl Diagnose {
         settings.strategy = self.strategy.into();
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
-        let mut progress = self.report.begin()?;
-        let found = diagnose(&subject, &settings, &mut model, &mut |line| progress.line(line))?;
-        progress.end();
-        self.report.finish(found.report)
+        self.report.run(|progress| Ok(diagnose(&subject, &settings, &mut model, progress)?.report))
     }
 }

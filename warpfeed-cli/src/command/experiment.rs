@@ -75,6 +75,14 @@ pub struct ReportOptions {
 }
 
 impl ReportOptions {
+    /// Runs an experiment, which gets the progress, and writes its report.
+    pub fn run(&self, experiment: impl FnOnce(&mut dyn FnMut(&str)) -> Result<Report>) -> Result<()> {
+        let mut progress = self.begin()?;
+        let report = experiment(&mut |line| progress.line(line))?;
+        progress.end();
+        self.finish(report)
+    }
+
     /// Creates the folder, so that one that cannot be written is reported before anything is measured.
     pub fn begin(&self) -> Result<Progress> {
         if let Some(folder) = &self.out {

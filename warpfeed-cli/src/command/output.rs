@@ -1,7 +1,4 @@
-//! Output: results on standard output, messages and progress on standard error, exit codes.
-//!
-//! Names of files may contain control characters, which a terminal obeys. Everything that is written here has them
-//! escaped, as in JSON. URLs lose their secrets, wherever they were given.
+//! Output and exit codes. Control characters, which a terminal obeys, are escaped, and URLs lose their secrets.
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
@@ -46,7 +43,7 @@ pub fn written(result: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Writes a line to standard error. If that fails there is nobody to tell.
+/// Writes a line to standard error. A failure is ignored, because it cannot be reported.
 pub fn say(line: impl fmt::Display) {
     let _ = writeln!(io::stderr(), "{}", self::line(line));
 }
@@ -63,7 +60,7 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
 
 /// A progress bar on standard error. Nothing is shown if that is no terminal.
 pub fn progress(total: impl Into<Option<u64>>, what: &str) -> ProgressBar {
-    let bar = bar(total.into(), "{msg:24} {wide_bar} {pos}/{len} images {rate:>8} {eta:>4}");
+    let bar = bar(total.into(), "{msg:24} {wide_bar} {pos}/{len} images {rate:>8} {eta:>4} ");
     bar.set_message(what.to_owned());
     bar
 }

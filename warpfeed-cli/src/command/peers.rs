@@ -12,7 +12,7 @@ use warpfeed_bench::subject::Subject;
 /// Compare warpfeed with DALI and torchvision, on the same images and operations
 ///
 /// Runs benches/peers/run of warpfeed's repository, or reports the results of an earlier run. The script needs Python,
-/// and installs several gigabytes into an environment beside itself.
+/// and installs several gigabytes into an environment next to itself.
 #[derive(Args)]
 pub struct Peers {
     /// Folder of class folders with JPEGs.

@@ -13,8 +13,8 @@ use warpfeed_bench::preview::{Preview, PreviewedSample, preview};
 
 /// Write a contact sheet of augmented images
 ///
-/// Prints which sample is where. With several views each row is one sample in all of them. Images that a published
-/// recipe mixes are mixed along a row.
+/// Prints which sample is where, and its classes. With several views each row is one sample in all of them. Images that a published recipe
+/// mixes are mixed along a row.
 #[derive(Args)]
 pub struct PreviewArgs {
     #[command(flatten)]
@@ -67,11 +67,12 @@ impl PreviewArgs {
             return print_json(&Printed { sheet: self.output, width, height, samples });
         }
         let mut text = format!("{} pixels: {}\n", sheet.size(), escape(self.output.display()));
-        for PreviewedSample { row, column, index, repetition, name, .. } in &samples {
+        for PreviewedSample { row, column, index, repetition, name, classes, .. } in &samples {
             let again = if *repetition > 0 { format!(", repetition {repetition}") } else { String::new() };
             let name = name.as_ref().map_or_else(String::new, |name| format!(": {}", escape(name)));
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "row {row}, column {column}: sample {index}{again}{name}");
+            let classes = if classes.is_empty() { String::new() } else { format!(" ({})", escape(classes.join(", "))) };
+            let _ = writeln!(text, "row {row}, column {column}: sample {index}{again}{name}{classes}");
         }
         print(&text)
     }

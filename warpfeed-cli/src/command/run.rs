@@ -1,18 +1,17 @@
 //! `warpfeed run`: runs and measures whole epochs over a source.
 
 use super::options::PipelineOptions;
-use super::output::{bytes, escape, live, print, print_json, say};
+use super::output::{escape, live, print, print_json, say};
+use super::run_text::{group_text, text};
 use super::source::SourceArgs;
 use super::values::one_device;
 use clap::Args;
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use warpfeed::fields::DroppedObjects;
 use warpfeed::source::{read_text_limited, without_secrets};
 use warpfeed::{BatchImages, Device, Error, LogOptions, Pipeline, Result, RunLog, Stats};
 use warpfeed_bench::run::{Progress, RunReport, run_logged};
-use warpfeed_bench::run_group::{GroupReport, run_group};
+use warpfeed_bench::run_group::run_group;
 use warpfeed_bench::run_state::StateFile;
 
 /// Largest file of transforms in a log, in bytes.
@@ -96,21 +95,26 @@ impl Run {
         let report = run_logged(pipeline, epochs, self.digest, files, started, &mut progress);
         bar.finish_and_clear();
         let report = report?;
-        if let Some(failure) = pipeline.entry_points_failure() {
-            say(format_args!("warning: some entry points are not kept or not used: {}", escape(failure)));
-        }
-        if report.decoded.for_memory > 0 {
-            say(format_args!(
-                "warning: the CPU decoded {} images that found no device memory as a whole: use a smaller --batch-size or \
-                 --prefetch, or raise --device-memory",
-                report.decoded.for_memory
-            ));
-        }
+        warn(pipeline, &report);
         if self.json {
             return print_json(&report);
         }
         let mixing = self.pipeline.mixing(pipeline.classes()).map(|line| format!("recipe        {line}\n"));
         print(&(text(&report) + &mixing.unwrap_or_default()))
+    }
+}
+
+/// Warns of entry points that are not used, and of too little device memory.
+fn warn<I: BatchImages>(pipeline: &Pipeline<I>, report: &RunReport) {
+    if let Some(failure) = pipeline.entry_points_failure() {
+        say(format_args!("warning: some entry points are not kept or not used: {}", escape(failure)));
+    }
+    if report.decoded.for_memory > 0 {
+        say(format_args!(
+            "warning: the CPU decoded {} images for which the device had too little memory: use a smaller --batch-size or \
+             --prefetch, or raise --device-memory",
+            report.decoded.for_memory
+        ));
     }
 }
 
@@ -147,7 +151,7 @@ impl Run {
     }
 }
 
-/// The line beside the progress bar: shares of time, the bottleneck, and the number of images that cannot be used.
+/// The line next to the progress bar: unusable images, the bottleneck, and shares of time.
 fn line(stats: &Stats) -> String {
     let stages = [("read", stats.read), ("decode", stats.decode), ("augment", stats.augment)];
     let working: Duration = stages.iter().map(|stage| stage.1).sum();
@@ -173,182 +177,6 @@ impl Run {
         let report = report?;
         if self.json { print_json(&report) } else { print(&group_text(&report)) }
     }
-}
-
-/// The report on several devices, as text.
-fn group_text(report: &GroupReport) -> String {
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "{} images to {} devices, {:.3} s: {:.1} images/s ({} threads)",
-        report.images,
-        report.devices.len(),
-        report.seconds,
-        report.images_per_s,
-        report.threads,
-    );
-    for device in &report.devices {
-        let digest = device.digest.as_ref().map_or_else(String::new, |digest| format!(", digest {digest}"));
-        let _ = writeln!(text, "{}: {} images in {} batches{digest}", device.device, device.images, device.batches);
-        if let (Some(objects), Some(dropped)) = (device.objects, device.dropped_objects) {
-            let _ = writeln!(text, "  objects: {}", objects_text(objects, dropped));
-        }
-        for bad in &device.bad {
-            let _ = writeln!(text, "  not usable: {}: {}", escape(&bad.path), escape(&bad.error));
-        }
-    }
-    text
-}
-
-/// Number of objects delivered, and of those that operations dropped, by rule.
-fn objects_text(objects: u64, dropped: DroppedObjects) -> String {
-    let rules: Vec<_> = dropped.iter().map(|(rule, objects)| format!("{objects} by {rule}")).collect();
-    let rules = if rules.is_empty() { String::new() } else { format!(" ({})", rules.join(", ")) };
-    format!("{objects} delivered, {} dropped by operations{rules}", dropped.total())
-}
-
-/// The report as text.
-fn text(report: &RunReport) -> String {
-    let mut text = String::new();
-    let stages = &report.stages;
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "{} images in {} batches, {:.3} s: {:.1} images/s ({} threads, prefetch {}, {}, {})",
-        report.images,
-        report.batches,
-        report.seconds,
-        report.images_per_s,
-        report.threads,
-        report.prefetch,
-        report.device,
-        format!("{:?}", report.strategy).to_lowercase(),
-    );
-    let _ = writeln!(text, "source        {}", escape(&report.source));
-    if report.smaller_than_crop > 0 {
-        let _ = writeln!(
-            text,
-            "padded        {} of {} images were smaller than a crop: its fill shows beside them",
-            report.smaller_than_crop, report.images
-        );
-    }
-    if let (Some(objects), Some(dropped)) = (report.objects, report.dropped_objects) {
-        let _ = writeln!(text, "objects       {}", objects_text(objects, dropped));
-    }
-    if let [first, .., last] = &report.each_epoch[..] {
-        let _ = writeln!(
-            text,
-            "epochs        {}: {:.1} images/s in the first, {:.1} in the last",
-            report.epochs, first.images_per_s, last.images_per_s
-        );
-    }
-    if let Some(before) = report.other_ranks {
-        let _ = writeln!(
-            text,
-            "continued     after {} images in {} batches; ranks before: {}",
-            before.images, before.batches, before.ranks
-        );
-    }
-    if let Some(earlier) = report.earlier {
-        let _ = writeln!(text, "resumed after {} images in {} batches", earlier.images, earlier.batches);
-    }
-    if let Some(first) = report.first_batch_s {
-        let _ = writeln!(text, "first batch   {first:.3} s after start");
-    }
-    let mix = if stages.mix > 0.0 { format!("mix {:.3} s, ", stages.mix) } else { String::new() };
-    let _ = writeln!(
-        text,
-        "threads' time read {:.3} s, decode {:.3} s, augment {:.3} s, {mix}waiting {:.3} s",
-        stages.read, stages.decode, stages.augment, stages.worker_wait
-    );
-    let _ = writeln!(text, "read          {}", bytes(report.read_bytes));
-    let _ = writeln!(text, "decoded by    {}", decoders(report));
-    if report.decoded.cpu_fallbacks.total() > 0 {
-        let reasons = report.decoded.cpu_fallbacks.iter();
-        let reasons: Vec<_> = reasons.map(|(reason, images)| format!("{images} {reason}")).collect();
-        let _ = writeln!(text, "left to CPU   {}", reasons.join(", "));
-    }
-    let _ = writeln!(text, "consumer      waited {:.3} s for batches", stages.consumer_wait);
-    if report.decoded.restarts > 0 {
-        let _ = writeln!(
-            text,
-            "restarts      {} of {} images were decoded without what lies above and beside the crop",
-            report.decoded.restarts, report.images
-        );
-    }
-    let from_points = report.decoded.entry_points + report.decoded.device_entry_points;
-    if from_points > 0 {
-        let _ = writeln!(
-            text,
-            "entry points  {} of {} images were decoded from places that an earlier pass over them has found{}",
-            from_points,
-            report.images,
-            report
-                .entry_points_folder
-                .as_ref()
-                .map_or(String::new(), |folder| format!("; kept in {}", escape(folder.display())))
-        );
-    }
-    if let Some(cache) = &report.cache {
-        let _ = writeln!(
-            text,
-            "image cache   {} of {} images came from it; it has {} images, {} of {}{}",
-            report.cached,
-            report.images,
-            cache.images,
-            bytes(cache.bytes),
-            bytes(cache.limit_bytes),
-            if cache.full { ", and no room for more" } else { "" },
-        );
-        if let Some(failed) = &cache.failed {
-            let _ = writeln!(text, "              nothing more was cached: {failed}");
-        }
-    }
-    if let (Some(mean), Some(most)) = (report.displacement_mean, report.displacement_max) {
-        let _ = writeln!(text, "shuffling     moved images by {mean:.1} places on average, {most} at most");
-    }
-    if let Some(targets) = report.targets {
-        let _ = writeln!(
-            text,
-            "targets       {} for {} images, {} of them numbers, {}",
-            targets.images,
-            report.images,
-            targets.numbers,
-            bytes(targets.bytes)
-        );
-    }
-    if let Some(peak) = report.peak_rss_bytes {
-        let _ = writeln!(text, "peak memory   {}", bytes(peak));
-    }
-    if let Some(digest) = &report.digest {
-        let _ = writeln!(text, "digest        {digest}");
-    }
-    if let Some(chain) = &report.log_chain {
-        let _ = writeln!(text, "log's chain   {chain}");
-    }
-    if report.bad_count == 0 {
-        let _ = writeln!(text, "not usable    none");
-    } else {
-        let _ = writeln!(text, "not usable    {} images:", report.bad_count);
-        for bad in &report.bad {
-            let _ = writeln!(text, "  {}: {}", escape(&bad.path), escape(&bad.error));
-        }
-    }
-    text
-}
-
-/// The number of images by decoder. On the CPU there is only one decoder.
-fn decoders(report: &RunReport) -> String {
-    let decoded = report.decoded;
-    let cpu = format!("the CPU {}", decoded.cpu);
-    if report.device == "cpu" {
-        return cpu;
-    }
-    format!(
-        "{cpu}, warpfeed's kernels {}, nvJPEG's hybrid decoder {}, the hardware decoder {}",
-        decoded.device, decoded.hybrid, decoded.hardware
-    )
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The settings of a run that decide about its output, as text, from the options of the command themselves.
+//! The settings that decide about a run's output, as text.
 
 use super::options::PipelineOptions;
 use clap::ArgMatches;

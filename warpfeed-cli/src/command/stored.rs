@@ -19,7 +19,7 @@ pub struct StoredOptions {
     /// Also measure images that are decoded and resized ahead of time, held unpacked in a temporary folder.
     #[arg(long)]
     resized_ahead: bool,
-    /// Also measure a source of which each image comes only after S seconds.
+    /// Also measure a source whose images each come only after S seconds.
     #[arg(long, value_name = "S", value_parser = seconds)]
     sleep: Option<Duration>,
 }

@@ -13,6 +13,7 @@ use warpfeed::Result;
 use warpfeed::source::read_text_limited;
 use warpfeed_bench::compare::MAX_REPORT_BYTES;
 use warpfeed_bench::environment::Environment;
+use warpfeed_bench::subject::Subject;
 use warpfeed_bench::supply::{EPOCHS, SupplySettings, supply, supply_beside_peers};
 use warpfeed_bench::verdict::default_rounds;
 
@@ -23,7 +24,7 @@ const STEP_TIME: Duration = Duration::from_secs(3);
 const MEASURED_ONLY_HERE: [&str; 8] =
     ["preset", "load", "transforms", "strategy", "limit", "seed", "device", "stream_priority"];
 
-/// Measure images per second by cores, beside those that training steps take: how many cores does a GPU need?
+/// Measure images per second by cores, and those that training steps take: how many cores does a GPU need?
 ///
 /// Prints how long the accelerator waits with each number of cores, and, with prices, what an epoch costs. With
 /// --peers, DALI and torchvision are measured in turn with warpfeed, by benches/peers/run of warpfeed's repository: the
@@ -94,27 +95,26 @@ impl Supply {
             step_time: STEP_TIME,
             prices: self.price_core.zip(self.price_gpu),
         };
-        let mut progress = self.report.begin()?;
-        let of_peers = match (&self.from, self.peers) {
-            (Some(file), _) => Some(read_text_limited(file, MAX_REPORT_BYTES)?),
-            (None, true) => {
-                let cores: Vec<String> = settings.cores.iter().map(usize::to_string).collect();
-                let options =
-                    ["--supply".to_owned(), cores.join(","), "--batch-size".to_owned(), self.batch_size.to_string()];
-                Some(self.script.measure(Path::new(&subject.name), rounds, options)?)
-            }
-            (None, false) => None,
-        };
-        let lines = &mut |line: &str| progress.line(line);
-        let report = match of_peers {
-            Some(rounds) => supply_beside_peers(&rounds, &subject, &settings, &mut models, lines)?,
+        self.report.run(|progress| match self.of_peers(&subject, &settings)? {
+            Some(rounds) => supply_beside_peers(&rounds, &subject, &settings, &mut models, progress),
             None => {
                 let subject = subject.for_rounds(rounds, EPOCHS, self.batch_size);
-                supply(&subject, &settings, &mut models, lines)?
+                supply(&subject, &settings, &mut models, progress)
             }
-        };
-        progress.end();
-        self.report.finish(report)
+        })
+    }
+
+    /// The rounds that the peers' script wrote, or writes now; `None` if they are not asked for.
+    fn of_peers(&self, subject: &Subject, settings: &SupplySettings) -> Result<Option<String>> {
+        if let Some(file) = &self.from {
+            return read_text_limited(file, MAX_REPORT_BYTES).map(Some);
+        }
+        if !self.peers {
+            return Ok(None);
+        }
+        let cores: Vec<String> = settings.cores.iter().map(usize::to_string).collect();
+        let options = ["--supply".to_owned(), cores.join(","), "--batch-size".to_owned(), self.batch_size.to_string()];
+        self.script.measure(Path::new(&subject.name), settings.rounds, options).map(Some)
     }
 }
 

@@ -30,9 +30,6 @@ impl Tune {
         let settings = self.grid.settings(&[true], &[true], false)?;
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
-        let mut progress = self.report.begin()?;
-        let report = tune(&subject, &settings, &mut model, &mut |line| progress.line(line))?;
-        progress.end();
-        self.report.finish(report)
+        self.report.run(|progress| tune(&subject, &settings, &mut model, progress))
     }
 }

@@ -1,4 +1,4 @@
-//! Parsers for values on the command line that are not types of the library: sizes, times, limits, numbers of devices.
+//! Parsers for values on the command line: sizes, times, limits, numbers of devices.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -10,7 +10,7 @@ pub(super) const HEIGHT: f64 = 200.0;
 pub(super) const COLORS: [&str; 5] = ["#0060b0", "#00a078", "#8a1a55", "#1a1a1a", "#8030f0"];
 /// Vermilion: what was published, and nothing else.
 pub(super) const PUBLISHED: &str = "#d55e00";
-/// Gray: bars beside a highlighted one.
+/// Gray: bars that are not highlighted, if another is.
 pub(super) const BESIDE: &str = "#7a7a7a";
 pub(super) const TEXT: &str = "#1a1a1a";
 pub(super) const AXIS: &str = "#555555";

@@ -15,7 +15,7 @@ pub struct Stretch {
 }
 
 /// A heat map of rows of values from 0 to 1 over time, from light to dark. The time axis ends at `until_s`, or at the
-/// last sample if that is later; plots beside each other share it.
+/// last sample if that is later; plots to be compared share it.
 #[must_use]
 pub fn heat_map(title: &str, rows: &[(String, &[f32])], interval_s: f64, until_s: f64) -> String {
     const MOST_CELLS: usize = 6_000;
