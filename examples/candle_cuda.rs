@@ -163,8 +163,8 @@ fn compare(source: &Arc<dyn Source>, form: Form, maker: Maker, device: &Device, 
         maker.name(),
         form.batch,
         wrong.len(),
-        stats.decoded_device,
-        stats.decoded_cpu,
+        stats.decoded.device,
+        stats.decoded.cpu,
         (number * form.batch) as f64 / seconds,
     );
     if !wrong.is_empty() || number != expected.len() {

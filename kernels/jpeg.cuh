@@ -2,8 +2,8 @@
 // block's threads.
 //
 // A kernel never decides that an image is bad. It sets the image's status if anything is odd. Then the CPU's decoder
-// decodes the image again and alone decides whether it is bad. warpfeed-image/src/decode/kernel_steps/ has the same
-// kernels as plain code.
+// decodes the image again and alone decides whether it is bad. Kernels check for damage down to one row of MCUs below the
+// rectangle, which covers everything that the CPU decodes.
 #pragma once
 
 #include "jpeg_params.cuh"

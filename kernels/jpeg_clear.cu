@@ -3,7 +3,7 @@
 // Writes: the coefficients of the window's blocks.
 // Grid: blocks of 256 threads, 128 bytes per thread. blockIdx.x times 256 is the first block of coefficients, blockIdx.y
 // the image.
-// Reference: warpfeed-image/src/decode/kernel_steps/coefficients.rs.
+// Reference: the CPU's decoder (warpfeed-image/src/decode), whose pixels come of it.
 
 #include "jpeg.cuh"
 

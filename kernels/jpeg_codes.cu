@@ -3,7 +3,7 @@
 //
 // Reads: the codes. Writes: the tables and steps.
 // Grid: blocks of 256 threads. blockIdx.x is twice the component, plus 1 for its AC code; blockIdx.y is the image.
-// Reference: warpfeed-image/src/decode/kernel_steps/codes.rs.
+// Reference: the CPU's decoder (warpfeed-image/src/decode), whose pixels come of it.
 
 #include "jpeg_steps.cuh"
 

@@ -5,7 +5,7 @@
 // other than 0, faults to the status, and the places of MCUs if they are learned.
 // Grid: blocks of 256 threads, one run per thread, or of 128 threads, one stretch per thread. blockIdx.x is the place
 // among those of an image, blockIdx.y the image. An image has either runs or stretches.
-// Reference: warpfeed-image/src/decode/kernel_steps/coefficients.rs.
+// Reference: the CPU's decoder (warpfeed-image/src/decode), whose pixels come of it.
 
 #include "jpeg_bytes.cuh"
 

@@ -5,7 +5,7 @@
 // an entry point with those that it names.
 // Grid: blocks of 256 threads. jpeg_dc: a block per image (blockIdx.x), whose threads have equally many MCUs. jpeg_dc_known: a
 // thread per entry point, blockIdx.y is the image.
-// Reference: warpfeed-image/src/decode/kernel_steps/dc.rs.
+// Reference: the CPU's decoder (warpfeed-image/src/decode), whose pixels come of it.
 
 #include "jpeg.cuh"
 

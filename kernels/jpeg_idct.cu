@@ -4,7 +4,7 @@
 // Reads: the window's coefficients, quantization steps. Writes: each component's samples of the window.
 // Grid: blocks of 256 threads. 8 threads transform a block of coefficients: each one column, then one row. blockIdx.x
 // times 32 is the first block of the window, blockIdx.y the image.
-// Reference: warpfeed-image/src/decode/kernel_steps/idct.rs.
+// Reference: warpfeed-image/src/decode/idct.h.
 
 #include "jpeg.cuh"
 

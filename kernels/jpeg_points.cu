@@ -4,7 +4,7 @@
 // Reads: the places of MCUs and the DC coefficients of checked blocks. Writes: the places, in place, and the DC coefficients
 // of entry points.
 // Grid: blocks of 256 threads, an MCU per thread, and one for the end of the last MCU. blockIdx.y is the image.
-// Reference: warpfeed-image/src/decode/kernel_steps/points.rs.
+// Reference: the CPU's decoder (warpfeed-image/src/decode), whose pixels come of it.
 
 #include "jpeg_bytes.cuh"
 

@@ -5,7 +5,7 @@
 // Grid: four pixels per thread, in blocks of 32 x 8; blockIdx.z is the image. The four pixels are those around a corner
 // with even coordinates in the whole image. With or without interpolation, they depend on the same four samples of each
 // component.
-// Reference: warpfeed-image/src/decode/kernel_steps/rgb.rs.
+// Reference: the CPU's decoder (warpfeed-image/src/decode), whose pixels come of it.
 //
 // Coordinates are those of the whole image. Rows and columns beyond its last sample repeat this sample; the rest of the
 // MCUs is never used.

@@ -5,7 +5,14 @@
 // before.
 // Grid: jpeg_sync and jpeg_sync_again: blocks of 256 threads for 224 runs each; blockIdx.x times 224 is the first of
 // them, blockIdx.y the image. jpeg_join: a block of 256 threads per image (blockIdx.x).
-// Reference: warpfeed-image/src/decode/kernel_steps/synchronize.rs, which describes the rounds.
+// Reference: Weissenberger and Schmidt, arXiv 2111.09219. The pixels are those of warpfeed-image/src/decode.
+//
+// Each thread decodes its share from a guessed start of an MCU, and remembers where that led. Then come rounds: a thread
+// that did not start where the one before it has ended decodes again from there. It remembers kWays ways through its
+// share, so it need not decode a start that comes back, and all go on by what they know before any decodes again. When
+// nothing changes any more, all starts are right, because the first start is right, and each right start makes the next
+// one right. This holds for damaged data too. If all components share one code, as in RGB, a thread cannot find out which
+// component it is in. Then only images of little data are decoded.
 //
 // A block of threads begins 32 runs before its own, so that its first run nearly always starts where the block before
 // ends. If it does not, jpeg_sync_again finds the block's runs again, from there. jpeg_join flags the image if there

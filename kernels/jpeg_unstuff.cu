@@ -5,7 +5,7 @@
 // Writes: jpeg_count what each tile of 4096 bytes has; jpeg_unstuff the bytes, the bounds, and the number of kept bytes
 // before each thread's.
 // Grid: blocks of 256 threads, 16 bytes per thread. blockIdx.x is the tile, blockIdx.y the image.
-// Reference: warpfeed-image/src/decode/kernel_steps/unstuff.rs.
+// Reference: the CPU's decoder (warpfeed-image/src/decode), whose pixels come of it.
 //
 // Whether a byte is kept depends only on the byte before it. So each thread counts the bytes that it keeps, adds up the
 // counts of all threads before it, and then writes. The first kernel does this for the tiles.

@@ -136,7 +136,7 @@ mod trace;
 use warpfeed_image::{decode, encode, raster, simd};
 
 pub use apply::{ApplyOptions, Thumbnail, apply, apply_with_fields};
-pub use backend::CpuFallbacks;
+pub use backend::{CpuFallbacks, Decoded};
 pub use cuda::CudaBuffer;
 pub use device::{Device, JpegDecoder, StreamPriority};
 pub use doctor::{Check, doctor};

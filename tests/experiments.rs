@@ -179,7 +179,8 @@ fn decoding_is_found() {
 
 // ---- clocks ----
 
-/// The run's figures must agree with another clock: of the whole, of the step, and of the rest. One of a few runs is enough: between two clocks a busy machine may take the processor away.
+/// The run's figures must agree with another clock: of the whole, of the step, and of the rest. One of a few runs is
+/// enough: between two clocks a busy machine may take the processor away.
 #[test]
 fn figures_agree_with_a_stopwatch() {
     let disagreements: Vec<_> =

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_FINDINGS: usize = 100;
 
 /// Shares of the inputs by target, in the order of [`TARGETS`].
-const SHARES: [u32; TARGETS.len()] = [30, 10, 12, 4, 4, 8, 7, 7, 5, 4, 4, 3, 3, 3, 2, 2, 2, 3, 3, 3, 2, 1, 2, 1];
+const SHARES: [u32; TARGETS.len()] = [30, 10, 16, 4, 8, 7, 7, 5, 4, 4, 3, 3, 3, 2, 2, 2, 3, 3, 3, 2, 1, 2, 1];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -155,7 +155,7 @@ impl Inputs {
         let images = images();
         let corpus = |name: &str| files(&PathBuf::from("corpus").join(name));
         let good = TARGETS.map(|(name, _)| match name {
-            "image" | "kernel_steps" | "device" | "baseline" => images.clone(),
+            "image" | "device" | "baseline" => images.clone(),
             "oddities" => corpus(name).into_iter().map(|data| data[CHOICES_BYTES..].to_vec()).collect(),
             "stream" => ["tar", "recordio", "tfrecord"].into_iter().flat_map(corpus).collect(),
             "index" => vec![vec![0; 3], vec![0; 30]],

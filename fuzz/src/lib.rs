@@ -25,19 +25,15 @@ use warpfeed::{
         RecordStream, Sample, Source, Stream as _, StreamOptions, StreamStart,
     },
 };
-use warpfeed_image::decode::{
-    kernel_steps,
-    oddities::{Choices, decode_in_all_ways, odd},
-};
+use warpfeed_image::decode::oddities::{Choices, decode_in_all_ways, no_device, odd};
 
 /// A function that processes the bytes.
 pub type Target = fn(&[u8]);
 
 /// All targets by name. If a target has a folder in `corpus/`, it has the same name.
-pub const TARGETS: [(&str, Target); 24] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("image", image),
     ("oddities", oddities),
-    ("kernel_steps", kernel_steps),
     ("device", device),
     ("baseline", baseline),
     ("tar", tar),
@@ -199,35 +195,17 @@ pub fn image(data: &[u8]) {
 }
 
 /// The first bytes decide which oddities are put into the JPEG that follows, and which parts are decoded: in all ways
-/// of the CPU and by the steps of the device's decoder, in four epochs with memory for entry points.
+/// of the CPU, in four epochs with memory for entry points.
 pub fn oddities(data: &[u8]) {
     let Some((choices, jpeg)) = data.split_at_checked(CHOICES_BYTES) else { return };
     if probe(jpeg).is_ok_and(|header| header.size.area_px() <= MAX_AREA_PX) {
         let mut choices = Choices::new(choices);
-        decode_in_all_ways(&odd(jpeg, &mut choices), &mut choices);
+        decode_in_all_ways(&odd(jpeg, &mut choices), &mut choices, &mut no_device);
     }
 }
 
 /// Number of bytes of [`oddities`] before the JPEG.
 pub const CHOICES_BYTES: usize = 64;
-
-/// Images that the steps of the device's decoder decode must have the CPU's pixels, whole and in part.
-pub fn kernel_steps(data: &[u8]) {
-    let Ok(header) = probe(data) else { return };
-    if header.size.area_px() > MAX_AREA_PX {
-        return;
-    }
-    let Size { width, height } = header.size;
-    let (x, y) = (data.len() as u32 % width, data.len() as u32 / 7 % height);
-    let part = Rect { x, y, width: (width - x).div_ceil(2), height: (height - y).div_ceil(2) };
-    for part in [Rect::full(header.size), part] {
-        if let Ok(steps) = kernel_steps::decode(data, &header, part) {
-            let (mut decoder, mut want) = (Decoder::new().expect("there is memory"), Image::default());
-            decoder.decode(data, &header, part, false, &mut want).expect("an image that is not flagged decodes");
-            assert!(steps.image.pixels() == want.pixels(), "the steps differ from the CPU's decoder");
-        }
-    }
-}
 
 /// Packs an image as baseline JPEG, as it is and shrunk, with and without restart markers, and decodes the result.
 pub fn baseline(data: &[u8]) {

@@ -2,7 +2,7 @@
 
 use crate::apply::opening::Opening;
 use crate::backend::{
-    self, AnyBackend, AnyBatch, AnyWorker, Backend, Encoded, End, OutputForm, PlannedSample, RunOptions,
+    self, AnyBackend, AnyBatch, AnyWorker, Encoded, End, Given, Input, OutputForm, PlannedSample, RunOptions,
 };
 use crate::decode::Header;
 use crate::device::Device;
@@ -12,6 +12,7 @@ use crate::ops::normalize::Normalization;
 use crate::ops::part::needs_a_pipeline;
 use crate::os::{memory, threads};
 use crate::plan::Planner;
+use crate::raster::check_pixels;
 use crate::tensor::{Annotations, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -26,9 +27,15 @@ pub(crate) struct FixedRecipe {
 }
 
 impl FixedRecipe {
-    /// Reads the header of an encoded image and checks its size against the limit.
-    pub(crate) fn header(&self, bytes: &[u8]) -> Result<Header> {
-        self.opening.header(bytes, self.planner.max_px)
+    /// The header of an image, whose size is checked against the limit.
+    pub(crate) fn header(&self, image: Input<'_>) -> Result<Header> {
+        let max_px = self.planner.max_px;
+        let image = match image {
+            Input::Encoded(bytes) => return self.opening.header(bytes, max_px),
+            Input::Image(image) => image,
+        };
+        check_pixels(image.size(), max_px)?;
+        Ok(Header::of_image(image.size()))
     }
 
     /// The operations for an image, orientation included.
@@ -66,9 +73,6 @@ impl Failure {
     }
 }
 
-/// A function that puts the encoded bytes of image `i` into an empty buffer.
-type Read<'a> = dyn Fn(usize, &mut Vec<u8>) -> Result<()> + Sync + 'a;
-
 impl Engine {
     /// Opens an engine for calls of up to `options.batch_images` images, whose tensors have the form `output`.
     ///
@@ -97,20 +101,11 @@ impl Engine {
         &self.recipe
     }
 
-    /// Makes a tensor of encoded images.
-    pub(crate) fn run(&self, images: &[&[u8]]) -> Result<Tensor, Failure> {
-        self.run_read(images.len(), &|i, buffer| {
-            memory::reserve(buffer, images[i].len(), "an encoded image", memory::FEWER_IMAGES)?;
-            buffer.extend_from_slice(images[i]);
-            Ok(())
-        })
-    }
-
-    /// Makes a tensor of `images` images, which `read` provides.
-    pub(crate) fn run_read(&self, images: usize, read: &Read<'_>) -> Result<Tensor, Failure> {
+    /// Makes a tensor of images.
+    pub(crate) fn run(&self, images: &[Input<'_>]) -> Result<Tensor, Failure> {
         let backend = &self.backend;
-        let mut batch = backend.begin(images)?;
-        let made = self.fill(&batch, images, read).and_then(|mut worker| {
+        let mut batch = backend.begin(images.len())?;
+        let made = self.fill(&batch, images).and_then(|mut worker| {
             let settled = backend.settle(&mut worker, &mut batch);
             backend.give_worker(worker);
             settled?.bad.into_iter().next().map_or(Ok(()), |(i, error)| Err(Failure::of(i, error)))
@@ -119,8 +114,8 @@ impl Engine {
             backend.abandon(batch);
             return Err(failure);
         }
-        let places: Vec<usize> = (0..images).collect();
-        let end = End { places: &places, padding: 0, annotations: &Annotations::none(images), mix: None };
+        let places: Vec<usize> = (0..images.len()).collect();
+        let end = End { places: &places, padding: 0, annotations: &Annotations::none(images.len()), mix: None };
         let images = backend.finish(batch, &end)?.images;
         let missing = || Error::Panic { message: "a batch has no tensor".to_owned() };
         Ok(images.into_iter().next().ok_or_else(missing)?)
@@ -128,22 +123,20 @@ impl Engine {
 
     /// Runs all images into their places and returns the caller's worker. Fails with the failure of the lowest-numbered
     /// image.
-    fn fill(&self, batch: &AnyBatch, images: usize, read: &Read<'_>) -> Result<AnyWorker, Failure> {
+    fn fill(&self, batch: &AnyBatch, images: &[Input<'_>]) -> Result<AnyWorker, Failure> {
         let backend = &self.backend;
         let next = AtomicUsize::new(0);
         let work = || -> Result<AnyWorker, Failure> {
             let mut worker = backend.worker()?;
             loop {
                 let i = next.fetch_add(1, Relaxed);
-                if i >= images {
-                    return Ok(worker);
-                }
-                let one = || self.one(&mut worker, batch, i, read);
+                let Some(image) = images.get(i) else { return Ok(worker) };
+                let one = || self.one(&mut worker, batch, i, *image);
                 match catch_unwind(AssertUnwindSafe(one)) {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => {
                         // Stops the others: the images after this one are not needed any more.
-                        next.fetch_max(images, Relaxed);
+                        next.fetch_max(images.len(), Relaxed);
                         backend.give_worker(worker);
                         return Err(Failure::of(i, error));
                     }
@@ -152,7 +145,7 @@ impl Engine {
                 }
             }
         };
-        let more = self.options.threads.min(images).saturating_sub(1);
+        let more = self.options.threads.min(images.len()).saturating_sub(1);
         let (own, others) = std::thread::scope(|scope| {
             let start = |i| threads::spawn_scoped(scope, format!("warpfeed-{i}"), work);
             // If a thread cannot be started, the call is slower, but not wrong.
@@ -185,14 +178,21 @@ impl Engine {
     }
 
     /// Runs one image into its place.
-    fn one(&self, worker: &mut AnyWorker, batch: &AnyBatch, i: usize, read: &Read<'_>) -> Result<()> {
-        let mut buffer = self.backend.buffer(worker);
-        buffer.clear();
-        read(i, &mut buffer)?;
-        let header = self.recipe.header(&buffer)?;
+    fn one(&self, worker: &mut AnyWorker, batch: &AnyBatch, i: usize, image: Input<'_>) -> Result<()> {
+        let given = match image {
+            Input::Image(image) => Given::Image(image),
+            Input::Encoded(bytes) => {
+                let mut buffer = self.backend.buffer(worker);
+                buffer.clear();
+                memory::reserve(&mut buffer, bytes.len(), "an encoded image", memory::FEWER_IMAGES)?;
+                buffer.extend_from_slice(bytes);
+                Given::Encoded(Encoded::owned(buffer))
+            }
+        };
+        let header = self.recipe.header(image)?;
         let ops = self.recipe.of(&header);
         let plan = self.recipe.planner.plan_one(&ops, header.size)?;
         let sample = PlannedSample { place: i, header: &header, plans: &[plan], masks: &[], later: true };
-        self.backend.run(worker, batch, Encoded::owned(buffer), &sample).map(drop)
+        self.backend.run(worker, batch, given, &sample).map(drop)
     }
 }

@@ -1,10 +1,10 @@
 //! Moves a sample's fields through its image's recipe.
 
 use crate::apply::opening::Stored;
-use crate::backend::masks::MaskRunner;
+use crate::backend::StageRunner;
 use crate::decode::Header;
 use crate::error::Result;
-use crate::fields::{AuxImage, DroppedObjects, Field, Fields, Mask};
+use crate::fields::{DroppedObjects, Fields, Mask};
 use crate::ops::{Op, ops_on_mask};
 use crate::plan::{Plan, Planner, Strategy};
 use crate::raster::Size;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 /// Memory for masks on their way through recipes, kept from one sample to the next.
 #[derive(Default)]
 pub(crate) struct FieldMover {
-    masks: MaskRunner,
+    masks: StageRunner,
     dropped: DroppedObjects,
 }
 
@@ -64,8 +64,8 @@ impl FieldMover {
         Ok((fields, size))
     }
 
-    /// The fields but masks after a recipe, as [`follow`](Self::follow) has them, with the size of the result, and the
-    /// masks that are still to be moved.
+    /// The fields after a recipe, as [`follow`](Self::follow) has them, with the size of the result, and the masks
+    /// among them that are still to be moved.
     ///
     /// # Errors
     /// See [`follow`](Self::follow).
@@ -76,12 +76,8 @@ impl FieldMover {
         recipe: &[Op],
         planner: &Planner,
     ) -> Result<(Fields, Size, Vec<UnmovedMask>)> {
-        let Rest { mut fields, before, ops, size } = self.up_to_masks(fields, stored, recipe, planner)?;
-        let unmoved = fields.take_masks().into_iter().map(|(name, mask)| {
-            let ops = ops_on_mask(&mask, before, ops)?;
-            Ok(UnmovedMask { name, mask, ops })
-        });
-        let unmoved = unmoved.collect::<Result<_>>()?;
+        let Rest { fields, before, ops, size } = self.up_to_masks(fields, stored, recipe, planner)?;
+        let unmoved = unmoved(&fields, before, ops)?;
         Ok((fields, size, unmoved))
     }
 
@@ -115,23 +111,20 @@ impl FieldMover {
     }
 
     fn move_masks(&mut self, fields: &mut Fields, stored: Size, recipe: &[Op], planner: &Planner) -> Result<()> {
-        for field in fields.fields_mut() {
-            match field {
-                Field::Mask(mask) => *mask = self.move_mask(mask, stored, recipe, planner)?,
-                Field::Image(image) => {
-                    *image = AuxImage::of_moved(self.move_mask(image.as_mask(), stored, recipe, planner)?);
-                }
-                Field::Boxes(_) | Field::KeyPoints(_) | Field::Integers(_) | Field::Floats(_) => {}
-            }
+        for unmoved in unmoved(fields, stored, recipe)? {
+            fields.replace_mask(&unmoved.name, self.masks.run_mask(&unmoved.mask, &unmoved.plan(planner)?)?);
         }
         Ok(())
     }
+}
 
-    /// The planes of a mask or of an auxiliary image after a recipe on an image of size `stored`.
-    fn move_mask(&mut self, mask: &Mask, stored: Size, recipe: &[Op], planner: &Planner) -> Result<Mask> {
+/// The masks and auxiliary images among fields, which are still to go through a recipe on an image of size `stored`.
+fn unmoved(fields: &Fields, stored: Size, recipe: &[Op]) -> Result<Vec<UnmovedMask>> {
+    let unmoved = fields.masks().map(|(name, mask)| {
         let ops = ops_on_mask(mask, stored, recipe)?;
-        if ops.is_empty() { Ok(mask.clone()) } else { self.masks.run(mask, &plan_of_mask(&ops, mask.size(), planner)?) }
-    }
+        Ok(UnmovedMask { name: name.clone(), mask: mask.clone(), ops })
+    });
+    unmoved.collect()
 }
 
 /// Fields whose masks are still to be moved.
@@ -158,14 +151,10 @@ impl UnmovedMask {
     /// # Errors
     /// See [`Planner::plan_one`].
     pub(crate) fn plan(&self, planner: &Planner) -> Result<Plan<'_>> {
-        plan_of_mask(&self.ops, self.mask.size(), planner)
+        // Multiplied maps are sampled bilinearly, which a mask never is.
+        let strategy = if planner.strategy == Strategy::Composed { Strategy::Fused } else { planner.strategy };
+        Planner { strategy, ..*planner }.plan_one(&self.ops, self.mask.size())
     }
-}
-
-fn plan_of_mask<'a>(ops: &'a [Op], stored: Size, planner: &Planner) -> Result<Plan<'a>> {
-    // Multiplied maps are sampled bilinearly, which a mask never is.
-    let strategy = if planner.strategy == Strategy::Composed { Strategy::Fused } else { planner.strategy };
-    Planner { strategy, ..*planner }.plan_one(ops, stored)
 }
 
 /// Moves boxes and keypoints through a recipe, and drops the objects that it drops. Returns the size of the result.

@@ -1,6 +1,7 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs. The engine here
 //! also runs `Preprocessor`.
 
+pub(crate) use crate::backend::Input;
 pub(crate) mod engine;
 pub(crate) mod field_mover;
 pub(crate) mod opening;
@@ -84,7 +85,7 @@ impl Default for ApplyOptions {
 /// is too large, [`Error::Parameter`](crate::Error::Parameter) for an operation that is wrong or does not fit,
 /// [`Error::Panic`](crate::Error::Panic) where an operation of the caller's own panics.
 pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor> {
-    run(bytes, ops, options, |_, _, _| Ok(())).map(|(tensor, ())| tensor)
+    apply_to(Input::Encoded(bytes), ops, options)
 }
 
 /// Decodes an image and applies `ops` in order, to it and to its fields.
@@ -113,9 +114,14 @@ pub fn apply_with_fields(
     ops: &[Op],
     options: &ApplyOptions,
 ) -> Result<(Tensor, Fields)> {
-    run(bytes, ops, options, |header, recipe, planner| {
+    run(Input::Encoded(bytes), ops, options, |header, recipe, planner| {
         FieldMover::default().follow_stored(fields, header, recipe, planner)
     })
+}
+
+/// As [`apply`], also to an image that is decoded.
+pub(crate) fn apply_to(image: Input<'_>, ops: &[Op], options: &ApplyOptions) -> Result<Tensor> {
+    run(image, ops, options, |_, _, _| Ok(())).map(|(tensor, ())| tensor)
 }
 
 /// An image as a PNM file, from which the next call of [`apply`] goes on.
@@ -127,7 +133,7 @@ pub fn pnm(image: &Image) -> Vec<u8> {
 
 /// Runs `ops` on an image. `also` gets the image's header, and its recipe with the orientation.
 fn run<T>(
-    bytes: &[u8],
+    image: Input<'_>,
     ops: &[Op],
     options: &ApplyOptions,
     also: impl FnOnce(&Header, &[Op], &Planner) -> Result<T>,
@@ -137,7 +143,7 @@ fn run<T>(
     let opening = Opening { orientation, draft, thumbnail };
     opening.validate()?;
     let recipe = FixedRecipe { ops: ops.to_vec(), opening, planner };
-    let header = recipe.header(bytes)?;
+    let header = recipe.header(image)?;
     // Its size and normalization are the tensor's.
     let all = recipe.of(&header);
     let Plan { size, epilogue, .. } = planner.plan_one(&all, header.size)?;
@@ -158,6 +164,6 @@ fn run<T>(
     let output =
         OutputForm { size: Some(size), padded_to: None, times: 1, elements: PixelForm { dtype, layout, channels: 3 } };
     let engine = Engine::open(options.device, run, recipe, output, epilogue.normalize)?;
-    let tensor = engine.run(&[bytes]).map_err(|failure| failure.error)?.into_host()?;
+    let tensor = engine.run(&[image]).map_err(|failure| failure.error)?.into_host()?;
     Ok((tensor, also))
 }

@@ -2,20 +2,32 @@
 
 use super::cpu::{self, Cpu};
 use super::cuda::{self, Gpu};
-use super::{Backend, Decoded, Encoded, End, Finished, PlannedSample, Settled, WorkStats};
-use crate::decode::Header;
+use super::spares::Spares;
+use super::{Backend, Decoded, End, Executor, Finished, Given, PlannedSample, Ran, RunOptions, Settled, Twice};
 use crate::error::{Error, Result};
-use crate::plan::Plan;
 
-/// A back end of any kind.
-pub(crate) enum AnyBackend {
+/// A back end of any kind, and the host executors of its threads.
+pub(crate) struct AnyBackend {
+    kind: Kind,
+    /// Executors of threads that have ended, for the next epoch.
+    hosts: Spares<Executor>,
+    /// The part of the host's work that is done twice, to measure its cost.
+    twice: Option<Twice>,
+}
+
+enum Kind {
     Cpu(Cpu),
     Cuda(Box<Gpu>),
 }
 
-/// A worker of the same kind of back end.
-pub(crate) enum AnyWorker {
-    Cpu(Box<cpu::Worker>),
+/// What a thread works with: its host executor, and what a back end of the same kind needs beside it.
+pub(crate) struct AnyWorker {
+    pub(crate) host: Executor,
+    own: Own,
+}
+
+enum Own {
+    Cpu(()),
     Cuda(Box<cuda::Worker>),
 }
 
@@ -30,135 +42,130 @@ fn mixed_up() -> Error {
     Error::Panic { message: "a worker or a batch is of another back end".to_owned() }
 }
 
-impl Backend for AnyBackend {
-    type Worker = AnyWorker;
-    type Batch = AnyBatch;
+impl AnyBackend {
+    pub(super) fn cpu(cpu: Cpu, options: &RunOptions, twice: Option<Twice>) -> Self {
+        Self { kind: Kind::Cpu(cpu), hosts: Spares::new(options.threads.max(1)), twice }
+    }
 
-    fn name(&self) -> &str {
-        match self {
-            Self::Cpu(cpu) => cpu.name(),
-            Self::Cuda(gpu) => gpu.name(),
+    pub(super) fn cuda(gpu: Gpu, options: &RunOptions) -> Self {
+        Self { kind: Kind::Cuda(Box::new(gpu)), hosts: Spares::new(options.threads.max(1)), twice: None }
+    }
+
+    /// As of [`Backend::name`].
+    pub(crate) fn name(&self) -> &str {
+        match &self.kind {
+            Kind::Cpu(cpu) => cpu.name(),
+            Kind::Cuda(gpu) => gpu.name(),
         }
     }
 
-    fn device_bytes(&self) -> u64 {
-        match self {
-            Self::Cpu(cpu) => cpu.device_bytes(),
-            Self::Cuda(gpu) => gpu.device_bytes(),
+    /// As of [`Backend::device_bytes`].
+    pub(crate) fn device_bytes(&self) -> u64 {
+        match &self.kind {
+            Kind::Cpu(cpu) => cpu.device_bytes(),
+            Kind::Cuda(gpu) => gpu.device_bytes(),
         }
     }
 
-    fn moves_masks(&self) -> bool {
-        match self {
-            Self::Cpu(cpu) => cpu.moves_masks(),
-            Self::Cuda(gpu) => gpu.moves_masks(),
+    /// Makes a worker for the calling thread.
+    pub(crate) fn worker(&self) -> Result<AnyWorker> {
+        let own = match &self.kind {
+            Kind::Cpu(cpu) => Own::Cpu(cpu.worker()?),
+            Kind::Cuda(gpu) => Own::Cuda(Box::new(gpu.worker()?)),
+        };
+        let host = self.hosts.take().map_or_else(|| Executor::new(self.twice), Ok)?;
+        Ok(AnyWorker { host, own })
+    }
+
+    /// Keeps a worker for another epoch.
+    pub(crate) fn give_worker(&self, AnyWorker { host, own }: AnyWorker) {
+        self.hosts.give(host);
+        match (&self.kind, own) {
+            (Kind::Cpu(cpu), Own::Cpu(own)) => cpu.give_worker(own),
+            (Kind::Cuda(gpu), Own::Cuda(own)) => gpu.give_worker(*own),
+            (Kind::Cpu(_), Own::Cuda(_)) | (Kind::Cuda(_), Own::Cpu(())) => {}
         }
     }
 
-    fn worker(&self) -> Result<AnyWorker> {
-        match self {
-            Self::Cpu(cpu) => cpu.worker().map(|worker| AnyWorker::Cpu(Box::new(worker))),
-            Self::Cuda(gpu) => gpu.worker().map(|worker| AnyWorker::Cuda(Box::new(worker))),
+    /// As of [`Backend::buffer`].
+    pub(crate) fn buffer(&self, worker: &mut AnyWorker) -> Vec<u8> {
+        match &self.kind {
+            Kind::Cpu(cpu) => cpu.buffer(&mut worker.host),
+            Kind::Cuda(gpu) => gpu.buffer(&mut worker.host),
         }
     }
 
-    fn give_worker(&self, worker: AnyWorker) {
-        match (self, worker) {
-            (Self::Cpu(cpu), AnyWorker::Cpu(worker)) => cpu.give_worker(*worker),
-            (Self::Cuda(gpu), AnyWorker::Cuda(worker)) => gpu.give_worker(*worker),
-            _ => {}
+    /// As of [`Backend::give_buffer`].
+    pub(crate) fn give_buffer(&self, worker: &mut AnyWorker, buffer: Vec<u8>) {
+        match &self.kind {
+            Kind::Cpu(cpu) => cpu.give_buffer(&mut worker.host, buffer),
+            Kind::Cuda(gpu) => gpu.give_buffer(&mut worker.host, buffer),
         }
     }
 
-    fn buffer(&self, worker: &mut AnyWorker) -> Vec<u8> {
-        match (self, worker) {
-            (Self::Cpu(cpu), AnyWorker::Cpu(worker)) => cpu.buffer(worker),
-            (Self::Cuda(gpu), AnyWorker::Cuda(worker)) => gpu.buffer(worker),
-            _ => Vec::new(),
+    /// As of [`Backend::begin`].
+    pub(crate) fn begin(&self, samples: usize) -> Result<AnyBatch> {
+        match &self.kind {
+            Kind::Cpu(cpu) => cpu.begin(samples).map(AnyBatch::Cpu),
+            Kind::Cuda(gpu) => gpu.begin(samples).map(|batch| AnyBatch::Cuda(Box::new(batch))),
         }
     }
 
-    fn give_buffer(&self, worker: &mut AnyWorker, buffer: Vec<u8>) {
-        match (self, worker) {
-            (Self::Cpu(cpu), AnyWorker::Cpu(worker)) => cpu.give_buffer(worker, buffer),
-            (Self::Cuda(gpu), AnyWorker::Cuda(worker)) => gpu.give_buffer(worker, buffer),
-            _ => {}
-        }
-    }
-
-    fn begin(&self, samples: usize) -> Result<AnyBatch> {
-        match self {
-            Self::Cpu(cpu) => cpu.begin(samples).map(AnyBatch::Cpu),
-            Self::Cuda(gpu) => gpu.begin(samples).map(|batch| AnyBatch::Cuda(Box::new(batch))),
-        }
-    }
-
-    fn run(
+    /// As of [`Backend::run`].
+    pub(crate) fn run(
         &self,
-        worker: &mut AnyWorker,
+        AnyWorker { host, own }: &mut AnyWorker,
         batch: &AnyBatch,
-        encoded: Encoded,
+        image: Given<'_>,
         sample: &PlannedSample<'_>,
-    ) -> Result<WorkStats> {
-        match (self, worker, batch) {
-            (Self::Cpu(cpu), AnyWorker::Cpu(worker), AnyBatch::Cpu(batch)) => cpu.run(worker, batch, encoded, sample),
-            (Self::Cuda(gpu), AnyWorker::Cuda(worker), AnyBatch::Cuda(batch)) => {
-                gpu.run(worker, batch, encoded, sample)
-            }
+    ) -> Result<Ran> {
+        match (&self.kind, own, batch) {
+            (Kind::Cpu(cpu), Own::Cpu(own), AnyBatch::Cpu(batch)) => cpu.run((host, own), batch, image, sample),
+            (Kind::Cuda(gpu), Own::Cuda(own), AnyBatch::Cuda(batch)) => gpu.run((host, own), batch, image, sample),
             _ => Err(mixed_up()),
         }
     }
 
-    fn take_counts(&self, worker: &mut AnyWorker) -> Decoded {
-        match (self, worker) {
-            (Self::Cpu(cpu), AnyWorker::Cpu(worker)) => cpu.take_counts(worker),
-            (Self::Cuda(gpu), AnyWorker::Cuda(worker)) => gpu.take_counts(worker),
+    /// As of [`Backend::take_counts`].
+    pub(crate) fn take_counts(&self, worker: &mut AnyWorker) -> Decoded {
+        match (&self.kind, &mut worker.own) {
+            (Kind::Cpu(cpu), Own::Cpu(own)) => cpu.take_counts(own),
+            (Kind::Cuda(gpu), Own::Cuda(own)) => gpu.take_counts(own),
             _ => Decoded::default(),
         }
     }
 
-    fn run_to_host(
-        &self,
-        worker: &mut AnyWorker,
-        bytes: &[u8],
-        header: &Header,
-        plan: &Plan<'_>,
-        out: &mut [u8],
-    ) -> Result<WorkStats> {
-        match (self, worker) {
-            (Self::Cpu(cpu), AnyWorker::Cpu(worker)) => cpu.run_to_host(worker, bytes, header, plan, out),
-            (Self::Cuda(gpu), AnyWorker::Cuda(worker)) => gpu.run_to_host(worker, bytes, header, plan, out),
+    /// As of [`Backend::settle`].
+    pub(crate) fn settle(&self, AnyWorker { host, own }: &mut AnyWorker, batch: &mut AnyBatch) -> Result<Settled> {
+        match (&self.kind, own, batch) {
+            (Kind::Cpu(cpu), Own::Cpu(own), AnyBatch::Cpu(batch)) => cpu.settle((host, own), batch),
+            (Kind::Cuda(gpu), Own::Cuda(own), AnyBatch::Cuda(batch)) => gpu.settle((host, own), batch),
             _ => Err(mixed_up()),
         }
     }
 
-    fn settle(&self, worker: &mut AnyWorker, batch: &mut AnyBatch) -> Result<Settled> {
-        match (self, worker, batch) {
-            (Self::Cpu(cpu), AnyWorker::Cpu(worker), AnyBatch::Cpu(batch)) => cpu.settle(worker, batch),
-            (Self::Cuda(gpu), AnyWorker::Cuda(worker), AnyBatch::Cuda(batch)) => gpu.settle(worker, batch),
+    /// As of [`Backend::finish`].
+    pub(crate) fn finish(&self, batch: AnyBatch, end: &End<'_>) -> Result<Finished> {
+        match (&self.kind, batch) {
+            (Kind::Cpu(cpu), AnyBatch::Cpu(batch)) => cpu.finish(batch, end),
+            (Kind::Cuda(gpu), AnyBatch::Cuda(batch)) => gpu.finish(*batch, end),
             _ => Err(mixed_up()),
         }
     }
 
-    fn finish(&self, batch: AnyBatch, end: &End<'_>) -> Result<Finished> {
-        match (self, batch) {
-            (Self::Cpu(cpu), AnyBatch::Cpu(batch)) => cpu.finish(batch, end),
-            (Self::Cuda(gpu), AnyBatch::Cuda(batch)) => gpu.finish(*batch, end),
-            _ => Err(mixed_up()),
+    /// As of [`Backend::end_epoch`].
+    pub(crate) fn end_epoch(&self) {
+        match &self.kind {
+            Kind::Cpu(cpu) => cpu.end_epoch(),
+            Kind::Cuda(gpu) => gpu.end_epoch(),
         }
     }
 
-    fn end_epoch(&self) {
-        match self {
-            Self::Cpu(cpu) => cpu.end_epoch(),
-            Self::Cuda(gpu) => gpu.end_epoch(),
-        }
-    }
-
-    fn abandon(&self, batch: AnyBatch) {
-        match (self, batch) {
-            (Self::Cpu(cpu), AnyBatch::Cpu(batch)) => cpu.abandon(batch),
-            (Self::Cuda(gpu), AnyBatch::Cuda(batch)) => gpu.abandon(*batch),
+    /// As of [`Backend::abandon`].
+    pub(crate) fn abandon(&self, batch: AnyBatch) {
+        match (&self.kind, batch) {
+            (Kind::Cpu(cpu), AnyBatch::Cpu(batch)) => cpu.abandon(batch),
+            (Kind::Cuda(gpu), AnyBatch::Cuda(batch)) => gpu.abandon(*batch),
             _ => {}
         }
     }

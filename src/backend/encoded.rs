@@ -2,9 +2,41 @@
 #![allow(unsafe_code)]
 
 use crate::error::Result;
+use crate::raster::Image;
 use crate::source::{ReadRequest, Reader, Sample, Source};
 use crate::targets::Found;
 use std::sync::Arc;
+
+/// An image that operations are run on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Input<'a> {
+    Encoded(&'a [u8]),
+    /// Pixels, all that are stored of the image.
+    Image(&'a Image),
+}
+
+/// The image of a sample.
+pub(crate) enum Given<'a> {
+    Encoded(Encoded),
+    Image(&'a Image),
+}
+
+impl Given<'_> {
+    pub(crate) fn input(&self) -> Input<'_> {
+        match self {
+            Self::Encoded(encoded) => Input::Encoded(encoded.bytes()),
+            Self::Image(image) => Input::Image(image),
+        }
+    }
+
+    /// Ends the use of the image and returns the buffer for the next sample.
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        match self {
+            Self::Encoded(encoded) => encoded.into_buffer(),
+            Self::Image(_) => Vec::new(),
+        }
+    }
+}
 
 /// Encoded bytes that stay at their address until a device has read them.
 pub(crate) struct Encoded {

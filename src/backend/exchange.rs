@@ -1,6 +1,6 @@
 //! Types that pipeline and back end exchange for a batch.
 
-use super::Decoded;
+use super::{Decoded, WorkStats};
 use crate::decode::Header;
 use crate::error::Error;
 use crate::fields::{Mask, MaskOnDevice};
@@ -19,12 +19,18 @@ pub(crate) struct PlannedSample<'a> {
     /// One plan for each image that the batch has of the sample, orientation included: all repetitions of the first
     /// view, then those of the next. The images of a view have the view's size.
     pub(crate) plans: &'a [Plan<'a>],
-    /// The masks of these images that the back end moves; none where it leaves masks to its caller
-    /// ([`Backend::moves_masks`]).
+    /// The masks of these images.
     pub(crate) masks: &'a [PlannedMask<'a>],
     /// Whether part of the work may be left to [`Backend::settle`], for the whole batch at once, which may then report
     /// the sample as bad.
     pub(crate) later: bool,
+}
+
+/// The result of running a sample.
+pub(crate) struct Ran {
+    pub(crate) work: WorkStats,
+    /// The sample's masks after their plans; empty if they stay on a device until the batch is finished.
+    pub(crate) masks: Vec<Mask>,
 }
 
 /// A mask of a sample, and the plan that moves it.
@@ -46,15 +52,15 @@ pub(crate) type MasksOfView = Vec<Vec<Option<MaskOnDevice>>>;
 pub(crate) struct Settled {
     /// The places and errors of samples that turned out to be bad.
     pub(crate) bad: Vec<(usize, Error)>,
-    /// The places of samples that nvJPEG's hardware decoder decoded.
-    pub(crate) on_hardware: Vec<usize>,
+    /// The places of samples whose pixels are not the CPU's, because of their decoder.
+    pub(crate) approximate: Vec<usize>,
     pub(crate) decoded: Decoded,
 }
 
 impl AddAssign for Settled {
     fn add_assign(&mut self, mut other: Self) {
         self.bad.append(&mut other.bad);
-        self.on_hardware.append(&mut other.on_hardware);
+        self.approximate.append(&mut other.approximate);
         self.decoded += other.decoded;
     }
 }

@@ -15,23 +15,22 @@ mod twice;
 mod work_stats;
 
 pub(crate) use any::{AnyBackend, AnyBatch, AnyWorker};
-pub(crate) use cpu::masks;
+pub(crate) use cpu::executor::{Executor, Job, StageRunner};
 pub use cpu_fallbacks::CpuFallbacks;
-pub(crate) use encoded::Encoded;
-pub(crate) use exchange::{End, Finished, MasksOfView, PlannedMask, PlannedSample, Settled};
+pub(crate) use encoded::{Encoded, Given, Input};
+pub(crate) use exchange::{End, Finished, MasksOfView, PlannedMask, PlannedSample, Ran, Settled};
 pub(crate) use open::{Open, open};
 pub(crate) use options::{CallersMemory, MAX_BATCH_BYTES, OutputForm, PixelForm, RunOptions, Strides};
 pub use twice::Twice;
 pub(crate) use twice::open_twice;
-pub(crate) use work_stats::{Decoded, WorkStats};
+pub use work_stats::Decoded;
+pub(crate) use work_stats::{WorkStats, counts};
 
-use crate::decode::Header;
 use crate::error::Result;
-use crate::plan::Plan;
 
-/// Runs plans and makes batches.
+/// Runs plans and makes batches. Each thread has a host executor and a worker of the back end.
 pub(crate) trait Backend: Send + Sync {
-    /// The decoders and memory of one thread.
+    /// The memory of one thread, beside its host executor.
     type Worker: Send;
     /// A batch being filled, by several threads at once.
     type Batch: Send + Sync;
@@ -42,9 +41,6 @@ pub(crate) trait Backend: Send + Sync {
     /// Largest device memory of the batches that are being filled or in flight, in bytes.
     fn device_bytes(&self) -> u64;
 
-    /// Whether masks are moved here, with their images. Otherwise the caller moves them.
-    fn moves_masks(&self) -> bool;
-
     /// Makes a worker for the calling thread.
     fn worker(&self) -> Result<Self::Worker>;
 
@@ -52,42 +48,32 @@ pub(crate) trait Backend: Send + Sync {
     fn give_worker(&self, worker: Self::Worker);
 
     /// A buffer to read a sample's encoded bytes into.
-    fn buffer(&self, worker: &mut Self::Worker) -> Vec<u8>;
+    fn buffer(&self, host: &mut Executor) -> Vec<u8>;
 
     /// Keeps a buffer for another sample.
-    fn give_buffer(&self, worker: &mut Self::Worker, buffer: Vec<u8>);
+    fn give_buffer(&self, host: &mut Executor, buffer: Vec<u8>);
 
     /// Begins a batch of up to `samples` samples.
     fn begin(&self, samples: usize) -> Result<Self::Batch>;
 
-    /// Decodes a sample once and runs its plans into its place in the batch. Earlier contents of the place are
-    /// replaced.
+    /// Decodes a sample once, runs its plans into its place in the batch, and moves its masks. Earlier contents of the
+    /// place are replaced.
     fn run(
         &self,
-        worker: &mut Self::Worker,
+        worker: (&mut Executor, &mut Self::Worker),
         batch: &Self::Batch,
-        encoded: Encoded,
+        image: Given<'_>,
         sample: &PlannedSample<'_>,
-    ) -> Result<WorkStats>;
+    ) -> Result<Ran>;
 
     /// Returns a worker's counts for a sample whose [`run`](Self::run) failed.
     fn take_counts(&self, worker: &mut Self::Worker) -> Decoded;
-
-    /// Decodes an image and runs a plan without its epilogue, to host memory: RGB bytes, row by row.
-    fn run_to_host(
-        &self,
-        worker: &mut Self::Worker,
-        bytes: &[u8],
-        header: &Header,
-        plan: &Plan<'_>,
-        out: &mut [u8],
-    ) -> Result<WorkStats>;
 
     /// Does the work that was left for the whole batch, once every sample has been run.
     ///
     /// # Errors
     /// Any error ends the epoch; the batch must then be abandoned.
-    fn settle(&self, worker: &mut Self::Worker, batch: &mut Self::Batch) -> Result<Settled>;
+    fn settle(&self, worker: (&mut Executor, &mut Self::Worker), batch: &mut Self::Batch) -> Result<Settled>;
 
     /// Makes the tensors of a batch: for each view, the samples at the given places, in this order, then repetitions of
     /// the last sample as padding. A view's second images follow all of its first ones.

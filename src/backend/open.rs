@@ -19,8 +19,8 @@ pub(crate) type Open<'a> = dyn Fn(Device, &Arc<RunOptions>, Normalization) -> Re
 pub(crate) fn open(device: Device, options: &Arc<RunOptions>, normalize: Normalization) -> Result<AnyBackend> {
     let tables = Tables::new(options.elements().dtype, normalize);
     match device.resolve()? {
-        None => Cpu::open(options, tables).map(AnyBackend::Cpu),
-        Some(ordinal) => Gpu::open(ordinal, options, &tables).map(Box::new).map(AnyBackend::Cuda),
+        None => Cpu::open(options, tables).map(|cpu| AnyBackend::cpu(cpu, options, None)),
+        Some(ordinal) => Gpu::open(ordinal, options, &tables).map(|gpu| AnyBackend::cuda(gpu, options)),
     }
 }
 

@@ -29,11 +29,12 @@ pub(crate) fn open_twice(
     normalize: Normalization,
 ) -> Result<AnyBackend> {
     let tables = || Tables::new(options.elements().dtype, normalize);
-    let on_gpu =
-        |ordinal, queue: Queue| Gpu::open_by(ordinal, options, &tables(), queue).map(Box::new).map(AnyBackend::Cuda);
+    let on_gpu = |ordinal, queue: Queue| {
+        Gpu::open_by(ordinal, options, &tables(), queue).map(|gpu| AnyBackend::cuda(gpu, options))
+    };
     match (what, device.resolve()?) {
         (Twice::Decode | Twice::Operations, None) => {
-            Cpu::open(options, tables()).map(|cpu| AnyBackend::Cpu(cpu.doing_twice(what)))
+            Cpu::open(options, tables()).map(|cpu| AnyBackend::cpu(cpu, options, Some(what)))
         }
         (Twice::Transfer, Some(ordinal)) => {
             on_gpu(ordinal, |part, queue| times(if part == Part::Transfer { 2 } else { 1 }, queue))

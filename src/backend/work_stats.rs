@@ -2,8 +2,29 @@
 
 use super::CpuFallbacks;
 use crate::decode::PriorKnowledge;
-use std::ops::AddAssign;
+use serde::Serialize;
 use std::time::Duration;
+
+/// A struct of counts, each of which is added to (`sum`) or replaced by a larger one (`most`).
+macro_rules! counts {
+    ($(#[$meta:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $type:ty = $how:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+        #[non_exhaustive]
+        pub struct $name {
+            $($(#[$of])* pub $field: $type,)*
+        }
+
+        impl std::ops::AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                $(counts!($how self.$field, other.$field);)*
+            }
+        }
+    };
+    (sum $all:expr, $other:expr) => { $all += $other };
+    (most $all:expr, $other:expr) => { $all = $all.max($other) };
+}
+pub(crate) use counts;
 
 /// Time that work took, and number of images by decoder.
 #[derive(Debug, Clone, Copy, Default)]
@@ -11,26 +32,48 @@ pub(crate) struct WorkStats {
     pub(crate) decode: Duration,
     pub(crate) augment: Duration,
     pub(crate) decoded: Decoded,
+    /// Whether the image's pixels are not the CPU's, because of its decoder.
+    pub(crate) approximate: bool,
 }
 
-/// Number of images by decoder.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Decoded {
-    pub(crate) cpu: u64,
-    pub(crate) hybrid: u64,
-    pub(crate) hardware: u64,
-    /// Images decoded by the crate's own decoder on a device.
-    pub(crate) device: u64,
-    /// Images that the CPU decoded because device memory for the whole image was missing.
-    pub(crate) for_memory: u64,
-    /// Images for which the CPU skipped codes by an index of rows.
-    pub(crate) restarts: u64,
-    /// Images that the CPU decoded from entry points.
-    pub(crate) entry_points: u64,
-    /// Images that the crate's own decoder on a device decoded from entry points.
-    pub(crate) device_entry_points: u64,
-    /// Images that the crate's own device decoder left to the CPU, by reason.
-    pub(crate) left: CpuFallbacks,
+counts! {
+    /// Number of images by decoder.
+    #[derive(Eq)]
+    Decoded {
+        /// Images that the CPU decoded.
+        #[serde(rename = "decoded_cpu")]
+        cpu: u64 = sum,
+        /// Images that nvJPEG's hybrid decoder decoded.
+        #[serde(rename = "decoded_hybrid")]
+        hybrid: u64 = sum,
+        /// Images that the device's hardware decoder decoded.
+        #[serde(rename = "decoded_hardware")]
+        hardware: u64 = sum,
+        /// Images that the crate's own decoder on the device decoded.
+        #[serde(rename = "decoded_device")]
+        device: u64 = sum,
+        /// Images that the CPU decoded because the device had not enough memory for whole images, which its decoders
+        /// need. They are included in [`cpu`](Self::cpu).
+        #[serde(rename = "decoded_for_memory")]
+        for_memory: u64 = sum,
+        /// Images for which the CPU skipped rows and columns outside the needed part, using the restart markers that
+        /// [`PackOptions::restarts`](crate::pack::PackOptions::restarts) writes. They are included in
+        /// [`cpu`](Self::cpu).
+        #[serde(rename = "decoded_restarts")]
+        restarts: u64 = sum,
+        /// Images that the CPU decoded from entry points
+        /// ([`PipelineBuilder::entry_points`](crate::PipelineBuilder::entry_points)). They are included in
+        /// [`cpu`](Self::cpu).
+        #[serde(rename = "decoded_entry_points")]
+        entry_points: u64 = sum,
+        /// Images that the crate's own decoder on the device decoded from entry points. They are included in
+        /// [`device`](Self::device).
+        #[serde(rename = "decoded_device_entry_points")]
+        device_entry_points: u64 = sum,
+        /// Images that the crate's own decoder on the device left to the CPU, by reason. They are included in
+        /// [`cpu`](Self::cpu), or bad.
+        cpu_fallbacks: CpuFallbacks = sum,
+    }
 }
 
 impl From<PriorKnowledge> for Decoded {
@@ -38,19 +81,5 @@ impl From<PriorKnowledge> for Decoded {
         let (restarts, entry_points) =
             (u64::from(knew == PriorKnowledge::RowIndex), u64::from(knew == PriorKnowledge::EntryPoints));
         Self { restarts, entry_points, ..Self::default() }
-    }
-}
-
-impl AddAssign for Decoded {
-    fn add_assign(&mut self, other: Self) {
-        self.cpu += other.cpu;
-        self.hybrid += other.hybrid;
-        self.hardware += other.hardware;
-        self.device += other.device;
-        self.for_memory += other.for_memory;
-        self.restarts += other.restarts;
-        self.entry_points += other.entry_points;
-        self.device_entry_points += other.device_entry_points;
-        self.left += other.left;
     }
 }

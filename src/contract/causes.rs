@@ -8,7 +8,7 @@ use super::hypothesis::{Change, Hypothesis, changes};
 use super::line::Line;
 use super::outputs::Planes;
 use super::probes::{Kind, Probe};
-use crate::apply::{ApplyOptions, pnm};
+use crate::apply::{ApplyOptions, Input};
 use crate::decode::{Format, probe};
 use crate::encode::ChromaSampling;
 use crate::error::Result;
@@ -165,7 +165,8 @@ impl<'a> Trial<'a> {
             return Ok(None);
         }
         for case in &cases[1..] {
-            let image = hypothesis.image(&self.contract.operations, &case.probe.bytes, &self.options)?;
+            let image =
+                hypothesis.image(&self.contract.operations, Input::Encoded(&case.probe.bytes), &self.options)?;
             let left = image.and_then(|image| line.left_over(&image, case.output, hypothesis));
             if left.is_none_or(|left| left > ROUNDING) {
                 return Ok(None);
@@ -176,7 +177,9 @@ impl<'a> Trial<'a> {
 
     /// The line that fits a case best, and the remaining difference, in levels; `None` if the sizes differ.
     fn fitted(&self, hypothesis: &Hypothesis, case: &Case<'_>) -> Result<Option<(Line, f64)>> {
-        let Some(image) = hypothesis.image(&self.contract.operations, &case.probe.bytes, &self.options)? else {
+        let Some(image) =
+            hypothesis.image(&self.contract.operations, Input::Encoded(&case.probe.bytes), &self.options)?
+        else {
             return Ok(None);
         };
         if image.size() != case.output.size {
@@ -214,21 +217,22 @@ impl<'a> Trial<'a> {
 
     /// Cause of a case's difference, if the hypothesis explains the plain images.
     fn why(&self, case: &Case<'_>, hypothesis: &Hypothesis, line: &Line) -> Result<Why> {
-        let left = |encoded: &[u8], options: &ApplyOptions| -> Result<f64> {
-            let image = hypothesis.image(&self.contract.operations, encoded, options)?;
+        let left = |image: Input<'_>, options: &ApplyOptions| -> Result<f64> {
+            let image = hypothesis.image(&self.contract.operations, image, options)?;
             let left = image.and_then(|image| line.left_over(&image, case.output, hypothesis));
             Ok(left.unwrap_or(f64::INFINITY))
         };
         let Probe { bytes, kind, .. } = case.probe;
-        let as_it_is = left(bytes, &self.options)?;
+        let encoded = Input::Encoded(bytes);
+        let as_it_is = left(encoded, &self.options)?;
         if as_it_is <= ROUNDING {
             return Ok(Why::Expected);
         }
         let decoded = |size: Size, rgb: &[u8]| -> Result<f64> {
-            left(&pnm(&Image::from_rgb(size, rgb)?), &ApplyOptions { draft: None, ..self.options })
+            left(Input::Image(&Image::from_rgb(size, rgb)?), &ApplyOptions { draft: None, ..self.options })
         };
         if let Some(draft) = self.draft(bytes)?
-            && left(bytes, &ApplyOptions { draft: Some(draft), ..self.options })? <= ROUNDING
+            && left(encoded, &ApplyOptions { draft: Some(draft), ..self.options })? <= ROUNDING
         {
             return Ok(Why::Decoded("JPEGs are decoded at a smaller scale (draft, scale_denom)"));
         }
@@ -237,11 +241,11 @@ impl<'a> Trial<'a> {
             Kind::Turned => match self.options.orientation {
                 Orientation::Apply => {
                     let options = ApplyOptions { orientation: Orientation::Ignore, ..self.options };
-                    is(left(bytes, &options)?, "the EXIF orientation is ignored")
+                    is(left(encoded, &options)?, "the EXIF orientation is ignored")
                 }
                 Orientation::Ignore => {
                     let options = ApplyOptions { orientation: Orientation::Apply, ..self.options };
-                    is(left(bytes, &options)?, "the EXIF orientation is applied, and the contract ignores it")
+                    is(left(encoded, &options)?, "the EXIF orientation is applied, and the contract ignores it")
                 }
             },
             Kind::Alpha { size, rgba } => {

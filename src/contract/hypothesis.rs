@@ -1,12 +1,11 @@
 //! Changes to operations that other programs make, and the predicted images.
 
 use super::resampling::Resampling;
-use crate::apply::{ApplyOptions, apply, pnm};
+use crate::apply::{ApplyOptions, Input, apply_to};
 use crate::error::Result;
 use crate::ops::orientation::Orientation;
 use crate::ops::{Crop, Interpolation, Op, Resize, ResizeTo};
 use crate::raster::{Image, Size, check_pixels};
-use std::borrow::Cow;
 
 /// A change to the contract's operations. `at` is the place of the operation, from 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -105,9 +104,13 @@ impl Hypothesis {
     }
 
     /// The image that the changed `operations` make, before normalization; `None` if it is refused.
-    pub(super) fn image(&self, operations: &[Op], encoded: &[u8], options: &ApplyOptions) -> Result<Option<Image>> {
-        let (mut options, mut encoded, mut ops) = (*options, Cow::Borrowed(encoded), Vec::new());
-        let run = |encoded: &[u8], ops: &[Op], options: &ApplyOptions| match apply(encoded, ops, options) {
+    pub(super) fn image(&self, operations: &[Op], image: Input<'_>, options: &ApplyOptions) -> Result<Option<Image>> {
+        let (mut options, mut before, mut ops) = (*options, None, Vec::new());
+        let run = |before: Option<&Image>, ops: &[Op], options: &ApplyOptions| match apply_to(
+            before.map_or(image, Input::Image),
+            ops,
+            options,
+        ) {
             Ok(tensor) => {
                 let [_, height, width, _] = tensor.shape().map(|side| side as u32);
                 Ok(Some(Image::from_rgb(Size { width, height }, tensor.as_bytes()?)?))
@@ -121,7 +124,7 @@ impl Hypothesis {
                 ops.push(op);
                 continue;
             }
-            let Some(image) = run(&encoded, &std::mem::take(&mut ops), &options)? else { return Ok(None) };
+            let Some(image) = run(before.as_ref(), &std::mem::take(&mut ops), &options)? else { return Ok(None) };
             let image = match step {
                 Step::Resampled(how, resize) => {
                     let to = Op::from(resize).output_size(image.size())?;
@@ -138,10 +141,10 @@ impl Hypothesis {
                 }
                 Step::Ours(_) => image,
             };
-            encoded = Cow::Owned(pnm(&image));
+            before = Some(image);
             (options.orientation, options.draft, options.thumbnail) = (Orientation::Ignore, None, None);
         }
-        run(&encoded, &ops, &options)
+        run(before.as_ref(), &ops, &options)
     }
 
     fn steps(&self, operations: &[Op]) -> Vec<Step> {

@@ -5,7 +5,7 @@
 use super::{Mask, MaskValues};
 use crate::error::Result;
 use crate::os::memory;
-use crate::raster::{Pixel, Rect, Size};
+use crate::raster::{Image, Pixel, Rect, Size};
 use bytemuck::Zeroable;
 use std::ops::Range;
 
@@ -44,6 +44,32 @@ pub(crate) fn fill(mask: &Mask) -> [u8; 3] {
         _ if mask.is_of_objects() => [if mask.fill() == 0 { 0 } else { 255 }; 3],
         Some(MaskValues::U16(_)) => [low, high, 0],
         _ => [low; 3],
+    }
+}
+
+impl Mask {
+    /// This mask after each group of its planes has gone through `run`, which makes pixels of 3 bytes of an image of
+    /// size `size`. `made` is memory for these.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is no memory for the result;
+    /// [`Error::Limits`](crate::Error::Limits) if the masks of all objects are too large; the errors of `run`.
+    pub(crate) fn moved(
+        &self,
+        size: Size,
+        made: &mut Vec<u8>,
+        mut run: impl FnMut(&Carried<'_>, &mut [u8]) -> Result<()>,
+    ) -> Result<Self> {
+        self.check_moved(size)?;
+        let mut planes = Vec::with_capacity(self.planes().len());
+        for group in groups(self) {
+            let len_bytes = 3 * size.area_px() as usize;
+            memory::reserve(made, len_bytes, "a mask", memory::FEWER_IMAGES)?;
+            made.resize(len_bytes, 0);
+            run(&group, made)?;
+            planes.extend(group.unpack(made.as_chunks().0)?);
+        }
+        Ok(self.with_planes(size, planes))
     }
 }
 
@@ -95,8 +121,14 @@ impl Carried<'_> {
         }
     }
 
+    /// Makes a part of an image of a size, which has memory for it.
+    pub(crate) fn load_part(&self, size: Size, part: Rect, image: &mut Image) {
+        image.reset_part(size, part);
+        (0..).zip(rows(size, part)).for_each(|(y, values)| self.load(values, image.row_mut(y)));
+    }
+
     /// Makes a row's pixels, from the values in a range.
-    pub(crate) fn load(&self, values_of: Range<usize>, pixels: &mut [Pixel]) {
+    fn load(&self, values_of: Range<usize>, pixels: &mut [Pixel]) {
         match self {
             Self::Bytes(planes) => {
                 if let [values] = planes[..] {
@@ -129,7 +161,7 @@ impl Carried<'_> {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) if there is no memory for them.
-    pub(crate) fn unpack(&self, pixels: &[[u8; 3]]) -> Result<Vec<MaskValues>> {
+    fn unpack(&self, pixels: &[[u8; 3]]) -> Result<Vec<MaskValues>> {
         fn plane<T: Zeroable>(pixels: &[[u8; 3]], value: impl Fn(&[u8; 3]) -> T) -> Result<Vec<T>> {
             let mut plane = memory::zeros(pixels.len(), "a mask", memory::FEWER_IMAGES)?;
             plane.iter_mut().zip(pixels).for_each(|(to, pixel)| *to = value(pixel));
@@ -151,7 +183,7 @@ impl Carried<'_> {
 }
 
 /// The values of each row of a part in an image of a size.
-pub(crate) fn rows(size: Size, part: Rect) -> impl Iterator<Item = Range<usize>> {
+fn rows(size: Size, part: Rect) -> impl Iterator<Item = Range<usize>> {
     (part.y..part.bottom()).map(move |y| {
         let start = y as usize * size.width as usize + part.x as usize;
         start..start + part.width as usize

@@ -87,6 +87,23 @@ impl Field {
         }
     }
 
+    /// The planes of a mask or of an auxiliary image.
+    pub(crate) fn as_mask(&self) -> Option<&Mask> {
+        match self {
+            Self::Mask(mask) => Some(mask),
+            Self::Image(image) => Some(image.as_mask()),
+            Self::Boxes(_) | Self::KeyPoints(_) | Self::Integers(_) | Self::Floats(_) => None,
+        }
+    }
+
+    /// The mask or the auxiliary image that has these planes.
+    pub(crate) fn of_mask(mask: Mask) -> Self {
+        match mask.kind() {
+            MaskKind::Aux(_) => Self::Image(AuxImage::of_moved(mask)),
+            MaskKind::OfImage | MaskKind::OfObjects => Self::Mask(mask),
+        }
+    }
+
     /// Keeps the rows of the objects for which `kept` is true.
     fn keep(&mut self, kept: &[bool]) {
         match self {
@@ -217,22 +234,25 @@ impl Fields {
 
     /// The fields that move as points do, and the rows of objects; not masks and auxiliary images.
     pub(crate) fn without_masks(&self) -> Self {
-        let named = self.named.iter().filter(|(_, field)| !matches!(field, Field::Mask(_) | Field::Image(_)));
+        let named = self.named.iter().filter(|(_, field)| field.as_mask().is_none());
         Self { named: named.cloned().collect() }
     }
 
-    /// Takes masks and auxiliary images out, with their names.
-    pub(crate) fn take_masks(&mut self) -> Vec<(Cow<'static, str>, Mask)> {
-        let (mut masks, mut others) = (Vec::new(), Vec::with_capacity(self.named.len()));
-        for (name, field) in self.named.drain(..) {
-            match field {
-                Field::Mask(mask) => masks.push((name, mask)),
-                Field::Image(image) => masks.push((name, image.as_mask().clone())),
-                field => others.push((name, field)),
-            }
+    /// Masks and auxiliary images, with their names.
+    pub(crate) fn masks(&self) -> impl Iterator<Item = (&Cow<'static, str>, &Mask)> {
+        self.named.iter().filter_map(|(name, field)| Some((name, field.as_mask()?)))
+    }
+
+    /// Replaces the planes of a mask or of an auxiliary image.
+    pub(crate) fn replace_mask(&mut self, name: &str, mask: Mask) {
+        if let Some((_, field)) = self.named.iter_mut().find(|(own, _)| own == name) {
+            *field = Field::of_mask(mask);
         }
-        self.named = others;
-        masks
+    }
+
+    /// Drops masks and auxiliary images.
+    pub(crate) fn drop_masks(&mut self) {
+        self.named.retain(|(_, field)| field.as_mask().is_none());
     }
 
     /// Whether a field has masks of objects.

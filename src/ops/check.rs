@@ -4,7 +4,7 @@ use super::named::check_names;
 use super::noise::KEYS;
 use super::normalize::Normalization;
 use super::transform::refuse_parts;
-use super::{Normalize, Op, SizeEffect, Transform};
+use super::{Finish, Op, SizeEffect, Transform};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use std::fmt;
@@ -180,19 +180,20 @@ pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Option<Size>, Normalizatio
     let mut normalize = None;
     let mut size = None;
     for op in ops {
-        match op.unnamed() {
-            Transform::Explicit(Op::Normalize(Normalize { mean, std })) => {
+        let unnamed = op.unnamed();
+        match unnamed.explicit().and_then(Op::finish) {
+            Some(Finish::Normalize(mean, std)) => {
                 if normalize.is_some() {
                     return Err(Error::parameter("normalize", "place", "once, at the end", "twice"));
                 }
-                normalize = Some((*mean, *std));
+                normalize = Some((mean, std));
             }
-            Transform::Explicit(Op::Erase(_)) | Transform::RandomErasing(_) => {}
-            _ if normalize.is_some() => {
+            Some(Finish::Overwrite(_)) => {}
+            None if normalize.is_some() && !matches!(unnamed, Transform::RandomErasing(_)) => {
                 let expected = "before normalize (only erasing may follow it)";
                 return Err(Error::parameter("pipeline", "place of an operation", expected, op.name()));
             }
-            _ => {}
+            None => {}
         }
         match op.size_effect() {
             SizeEffect::Keeps => {}

@@ -142,6 +142,10 @@ impl Operation for Custom {
             Ok(None)
         }
     }
+
+    fn has_kernels(&self) -> bool {
+        false
+    }
 }
 
 impl Pass for Custom {

@@ -7,7 +7,7 @@ use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::noise::{self, KEYS};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{CpuPass, Operation, Pass, Primitive, Reach, rectangle};
+use super::{CpuPass, Finish, Operation, Pass, Primitive, Reach, rectangle};
 use crate::error::Result;
 use crate::raster::{Rect, Size};
 use crate::rng::SampleRng;
@@ -80,8 +80,13 @@ impl Erase {
     }
 
     /// The rectangle that is overwritten.
-    pub(crate) fn rect(&self) -> Rect {
+    pub(super) fn rect(&self) -> Rect {
         Rect { x: self.x, y: self.y, width: self.width, height: self.height }
+    }
+
+    fn overwrite(&self) -> Overwrite {
+        let &Self { value, std, key, .. } = self;
+        Overwrite { rect: self.rect(), value, std, key }
     }
 
     /// The rectangle's place in a stored part of an image; `None` if they have no pixel in common.
@@ -93,6 +98,24 @@ impl Erase {
         (left < right && top < bottom).then(place)
     }
 
+    /// Red, green, blue, rounded to the nearest integer, halves away from 0, and limited to 0 to 255.
+    fn color(&self) -> [u8; 3] {
+        self.value.map(|v| v.round() as u8)
+    }
+}
+
+/// What overwrites a rectangle, with values in the units of the elements.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Overwrite {
+    pub(crate) rect: Rect,
+    /// Red, green, blue.
+    pub(crate) value: [f32; 3],
+    /// Standard deviation of the noise around the value. 0 means no noise.
+    pub(crate) std: f32,
+    pub(crate) key: u64,
+}
+
+impl Overwrite {
     /// The values of a pixel with these deviates.
     #[inline(always)]
     pub(crate) fn noisy(&self, deviates: [f32; 3]) -> [f32; 3] {
@@ -111,11 +134,6 @@ impl Erase {
         let Rect { x, y, width, height } = at;
         let (Self { value, std, key, .. }, [first_x, first_y]) = (*self, first);
         EraseNoiseSample { x, y, width, height, normals, key, std, first_x, output, value, first_y }
-    }
-
-    /// Red, green, blue, rounded to the nearest integer, halves away from 0, and limited to 0 to 255.
-    fn color(&self) -> [u8; 3] {
-        self.value.map(|v| v.round() as u8)
     }
 }
 
@@ -137,12 +155,16 @@ impl Operation for Erase {
     }
 
     keeps_places!();
+
+    fn finish(&self) -> Option<Finish> {
+        Some(Finish::Overwrite(self.overwrite()))
+    }
 }
 
 impl Pass for Erase {
     fn pass(&self, pass: &mut CpuPass<'_>) -> Result<()> {
         let Some(Rect { x, y, width, height }) = self.within(pass.image.part()) else { return Ok(()) };
-        let part = pass.image.part();
+        let (part, overwrite) = (pass.image.part(), self.overwrite());
         for y in y..y + height {
             let row = &mut pass.image.row_mut(y)[x as usize..][..width as usize];
             if self.std == 0.0 {
@@ -150,7 +172,7 @@ impl Pass for Erase {
                 continue;
             }
             noise::normal_row(self.key, part.x + x, part.y + y, width, |i, deviates| {
-                row[i] = opaque(self.noisy(deviates).map(|value| value.round_ties_even() as u8));
+                row[i] = opaque(overwrite.noisy(deviates).map(|value| value.round_ties_even() as u8));
             });
         }
         Ok(())
@@ -166,7 +188,7 @@ impl Pass for Erase {
         if self.std != 0.0 {
             let output = BatchPlace { elements: pixels, row_stride: pitch_bytes, ..BatchPlace::default() };
             let place = Rect { x, y, width, height };
-            let sample = self.noise_sample(on.put(noise::normals())?, place, [stored.x, stored.y], output);
+            let sample = self.overwrite().noise_sample(on.put(noise::normals())?, place, [stored.x, stored.y], output);
             on.call(NOISE, &sample, place.size());
             return Ok(());
         }

@@ -46,6 +46,10 @@ impl Operation for Jpeg {
     }
 
     keeps_places!();
+
+    fn has_kernels(&self) -> bool {
+        false
+    }
 }
 
 impl Pass for Jpeg {

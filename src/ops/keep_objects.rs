@@ -68,4 +68,8 @@ impl Operation for KeepObjects {
     fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Ok(None)
     }
+
+    fn changes_rows(&self) -> bool {
+        true
+    }
 }

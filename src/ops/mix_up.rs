@@ -55,6 +55,22 @@ impl Operation for MixUp {
     fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Err(needs_a_pipeline(Self::NAME))
     }
+
+    fn joins(&self) -> bool {
+        true
+    }
+
+    fn parts(&self) -> &[Part] {
+        std::slice::from_ref(&self.part)
+    }
+
+    fn parts_mut(&mut self) -> &mut [Part] {
+        std::slice::from_mut(&mut self.part)
+    }
+
+    fn has_kernels(&self) -> bool {
+        false
+    }
 }
 
 impl Pass for MixUp {
@@ -73,7 +89,7 @@ impl Pass for MixUp {
     }
 
     fn launch(&self, _on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
-        // Back ends run plans with this operation on the CPU (`Op::needs_cpu`).
+        // Back ends run plans with this operation on the CPU (`Operation::has_kernels`).
         Err(needs_a_pipeline(Self::NAME))
     }
 }

@@ -165,6 +165,7 @@ pub use catalog::{CatalogEntry, catalog};
 pub use corner_crop::Corner;
 pub use custom::Custom;
 pub use erase::ErasingNoise;
+pub(crate) use erase::Overwrite;
 pub use fill::{Edge, Fill};
 pub use filter::{Interpolation, PassOrder};
 pub use interpolations::Interpolations;
@@ -199,6 +200,7 @@ use affine_warp::AffineWarp;
 use byte_table::ByteTable;
 use check::MAX_SIDE_PX;
 use kernel::{CallRecorder, Kernel};
+use normalize::Normalization;
 use resize::Resample;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -237,6 +239,45 @@ pub(crate) trait Operation: fmt::Debug {
     /// # Errors
     /// [`Error::Unsupported`] if it cannot act on an auxiliary image of this size.
     fn on_field(&self, input: Size, how: &FieldContext) -> Result<Option<Op>>;
+
+    /// Whether the operation moves, drops or adds rows of fields that are no points. Default: whether it joins samples.
+    fn changes_rows(&self) -> bool {
+        self.joins()
+    }
+
+    /// Whether the operation may join other samples with this one. Default: it does not.
+    fn joins(&self) -> bool {
+        false
+    }
+
+    /// The other samples that the operation needs. Default: none.
+    fn parts(&self) -> &[Part] {
+        &[]
+    }
+
+    /// The other samples that the operation needs, to be loaded.
+    fn parts_mut(&mut self) -> &mut [Part] {
+        &mut []
+    }
+
+    /// Whether kernels do the operation on a GPU. Default: they do.
+    fn has_kernels(&self) -> bool {
+        true
+    }
+
+    /// The operation's part in the end of a plan. Default: it has none, as it works on 8-bit images alone.
+    fn finish(&self) -> Option<Finish> {
+        None
+    }
+}
+
+/// A change of the 8-bit result while the output is written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Finish {
+    /// Converts to numbers with this mean and standard deviation of each channel.
+    Normalize([f32; 3], [f32; 3]),
+    /// Overwrites a rectangle, after normalization.
+    Overwrite(Overwrite),
 }
 
 /// A pass of an operation's own.
@@ -381,6 +422,13 @@ macro_rules! operations {
             const NAMES: &'static [&'static str] = &[$($written),*];
 
             fn operation(&self) -> &dyn Operation {
+                match self {
+                    $(Self::$name(op) => op,)*
+                    Self::Custom(op) => op,
+                }
+            }
+
+            fn operation_mut(&mut self) -> &mut dyn Operation {
                 match self {
                     $(Self::$name(op) => op,)*
                     Self::Custom(op) => op,
@@ -557,8 +605,7 @@ impl Op {
         dropped: &mut DroppedObjects,
     ) -> Result<Size> {
         let output = self.output_size(input)?;
-        let changes_rows = self.joins() || matches!(self, Self::KeepObjects(_));
-        if fields.has_points() || changes_rows {
+        if fields.has_points() || self.operation().changes_rows() {
             self.operation().motion(input)?.apply(fields, input, output, dropped)?;
         }
         Ok(output)
@@ -601,47 +648,65 @@ impl Op {
         }
     }
 
-    /// Applies the operation to a complete image, which becomes the result. `spare` is scratch memory.
-    #[doc(hidden)]
+    /// Applies the operation to a complete image, which becomes the result, on the CPU and without a pipeline. Pixels
+    /// are those that a pipeline makes with the pass order `order` for resizes. `spare` is scratch memory, which serves
+    /// the next call again. [`apply`](crate::apply()) decodes and runs several operations, normalization too.
+    ///
+    /// ```
+    /// use warpfeed::image::{Image, Size};
+    /// use warpfeed::ops::{CenterCrop, Invert, Op, PassOrder};
+    ///
+    /// let (mut image, mut spare) = (Image::new(Size::new(40, 30)), Image::default());
+    /// for op in [Op::from(CenterCrop::new(8)), Invert.into()] {
+    ///     op.apply(PassOrder::default(), &mut image, &mut spare)?;
+    /// }
+    /// assert_eq!((image.size(), image.to_rgb()), (Size::new(8, 8), vec![255; 3 * 8 * 8]));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for parameters that are wrong or do not fit the image, for a part of an image, and for
+    /// [`Normalize`], which makes no 8-bit pixels; [`Error::Limits`] if a side of the result is too long;
+    /// [`Error::OutOfMemory`] if there is no memory for the result; [`Error::Unsupported`] if other samples are
+    /// missing, which only a pipeline reads.
     pub fn apply(&self, order: PassOrder, image: &mut Image, spare: &mut Image) -> Result<()> {
-        debug_assert_eq!(image.part(), Rect::full(image.whole()), "apply takes complete images");
+        if image.part() != Rect::full(image.whole()) {
+            return Err(Error::parameter(self.name(), "image", "a complete image", format!("{:?}", image.part())));
+        }
         let part = Rect::full(self.output_size(image.size())?);
         self.pass(&mut CpuPass { image, spare, part, order })
     }
 
     /// Whether the operation may join other samples with this one.
     pub(crate) fn joins(&self) -> bool {
-        matches!(self, Self::Mosaic(_) | Self::MixUp(_) | Self::CopyPaste(_))
+        self.operation().joins()
     }
 
     /// The other samples that the operation needs.
     pub(crate) fn parts(&self) -> &[Part] {
-        match self {
-            Self::Mosaic(op) => &op.parts,
-            Self::MixUp(op) => std::slice::from_ref(&op.part),
-            Self::CopyPaste(op) => std::slice::from_ref(&op.part),
-            _ => &[],
-        }
+        self.operation().parts()
     }
 
     /// The other samples that the operation needs, to be loaded.
     pub(crate) fn parts_mut(&mut self) -> &mut [Part] {
-        match self {
-            Self::Mosaic(op) => &mut op.parts,
-            Self::MixUp(op) => std::slice::from_mut(&mut op.part),
-            Self::CopyPaste(op) => std::slice::from_mut(&mut op.part),
-            _ => &mut [],
-        }
+        self.operation_mut().parts_mut()
     }
 
-    /// Whether the operation runs on the CPU only.
-    pub(crate) fn needs_cpu(&self) -> bool {
-        match self {
-            Self::Custom(_) | Self::Jpeg(_) | Self::Mosaic(_) | Self::MixUp(_) | Self::CopyPaste(_) => true,
-            // A resize with a gap may reduce, for which there is no kernel.
-            Self::Resize(resize) => resize.reducing_gap.is_some(),
-            Self::WeightedSum(mix) => mix.chains.iter().flat_map(|chain| &chain.ops).any(Self::needs_cpu),
-            _ => false,
+    /// Whether kernels do the operation on a GPU.
+    pub(crate) fn has_kernels(&self) -> bool {
+        self.operation().has_kernels()
+    }
+
+    /// The operation's part in the end of a plan; `None` if it works on 8-bit images alone.
+    pub(crate) fn finish(&self) -> Option<Finish> {
+        self.operation().finish()
+    }
+
+    /// The mean and standard deviation by which the operation normalizes, if it does.
+    pub(crate) fn normalization(&self) -> Normalization {
+        match self.finish() {
+            Some(Finish::Normalize(mean, std)) => Some((mean, std)),
+            Some(Finish::Overwrite(_)) | None => None,
         }
     }
 }

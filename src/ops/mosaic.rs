@@ -111,6 +111,22 @@ impl Operation for Mosaic {
     fn on_field(&self, _input: Size, _how: &FieldContext) -> Result<Option<Op>> {
         Err(needs_a_pipeline(Self::NAME))
     }
+
+    fn joins(&self) -> bool {
+        true
+    }
+
+    fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    fn parts_mut(&mut self) -> &mut [Part] {
+        &mut self.parts
+    }
+
+    fn has_kernels(&self) -> bool {
+        false
+    }
 }
 
 impl Pass for Mosaic {
@@ -137,7 +153,7 @@ impl Pass for Mosaic {
     }
 
     fn launch(&self, _on: &mut dyn CallRecorder, _part: Rect) -> Result<()> {
-        // Back ends run plans with this operation on the CPU (`Op::needs_cpu`).
+        // Back ends run plans with this operation on the CPU (`Operation::has_kernels`).
         Err(needs_a_pipeline(Self::NAME))
     }
 

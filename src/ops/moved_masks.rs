@@ -3,8 +3,7 @@
 use super::filter::{Interpolation, PassOrder};
 use super::{FieldContext, Op};
 use crate::error::{Error, Result};
-use crate::fields::{AuxImage, Field, Fields, Mask, MaskKind, MaskValues, carried};
-use crate::os::memory;
+use crate::fields::{Field, Fields, Mask, MaskKind, MaskValues, carried};
 use crate::raster::{Image, Rect, Size};
 
 /// The operations that move a mask, or an auxiliary image, as a recipe moves an image of size `stored`.
@@ -61,13 +60,8 @@ pub(super) fn moved(fields: &Fields, ops: &[Op], stored: Size) -> Result<Fields>
     let mut fields = fields.clone();
     ops.iter().try_fold(stored, |size, op| op.move_points(&mut fields, size))?;
     let mut masks = Fields::new();
-    for (name, mask) in fields.take_masks() {
-        let mask = one(&mask, ops, stored)?;
-        let field: Field = match mask.kind() {
-            MaskKind::Aux(_) => AuxImage::of_moved(mask).into(),
-            MaskKind::OfImage | MaskKind::OfObjects => mask.into(),
-        };
-        masks.insert(name, field)?;
+    for (name, mask) in fields.masks() {
+        masks.insert(name.clone(), Field::of_mask(one(mask, ops, stored)?))?;
     }
     Ok(masks)
 }
@@ -78,24 +72,13 @@ pub(super) fn one(mask: &Mask, ops: &[Op], stored: Size) -> Result<Mask> {
     if ops.is_empty() {
         return Ok(mask.clone());
     }
-    mask.check_moved(ops.iter().try_fold(mask.size(), |size, op| op.output_size(size))?)?;
-    let (mut image, mut spare, mut planes, mut size) = (Image::default(), Image::default(), Vec::new(), mask.size());
-    for group in carried::groups(mask) {
+    let size = ops.iter().try_fold(mask.size(), |size, op| op.output_size(size))?;
+    let (mut image, mut spare) = (Image::default(), Image::default());
+    mask.moved(size, &mut Vec::new(), |group, made| {
         image.reserve(mask.size())?;
-        image.reset(mask.size());
-        for (y, values) in (0..).zip(carried::rows(mask.size(), Rect::full(mask.size()))) {
-            group.load(values, image.row_mut(y));
-        }
-        for op in &ops {
-            op.apply(PassOrder::default(), &mut image, &mut spare)?;
-        }
-        size = image.size();
-        let mut pixels = memory::zeros::<[u8; 3]>(image.pixels().len(), "a mask", memory::FEWER_IMAGES)?;
-        pixels.iter_mut().zip(image.pixels()).for_each(|(to, [a, b, c, _])| *to = [*a, *b, *c]);
-        planes.extend(group.unpack(&pixels)?);
-    }
-    if planes.is_empty() {
-        size = ops.iter().try_fold(size, |size, op| op.output_size(size))?;
-    }
-    Ok(mask.with_planes(size, planes))
+        group.load_part(mask.size(), Rect::full(mask.size()), &mut image);
+        ops.iter().try_for_each(|op| op.apply(PassOrder::default(), &mut image, &mut spare))?;
+        made.as_chunks_mut().0.iter_mut().zip(image.pixels()).for_each(|(to, &[a, b, c, _])| *to = [a, b, c]);
+        Ok(())
+    })
 }

@@ -1,7 +1,7 @@
 //! Normalization, the end of a recipe (a plan's epilogue).
 
 use super::kernel::{CallRecorder, Kernel};
-use super::{CpuPass, Operation, Pass, Primitive, Reach};
+use super::{CpuPass, Finish, Operation, Pass, Primitive, Reach};
 use crate::error::{Error, Result};
 use crate::raster::{Rect, Size};
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,10 @@ impl Operation for Normalize {
     }
 
     keeps_places!();
+
+    fn finish(&self) -> Option<Finish> {
+        Some(Finish::Normalize(self.mean, self.std))
+    }
 }
 
 impl Pass for Normalize {

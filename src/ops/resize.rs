@@ -262,6 +262,11 @@ impl Operation for Resize {
         };
         Ok(Some(own.interpolation(how.filter(self.interpolation, Interpolation::Lanczos)).into()))
     }
+
+    fn has_kernels(&self) -> bool {
+        // With a gap it may reduce, for which there is no kernel.
+        self.reducing_gap.is_none()
+    }
 }
 
 /// Checks a reducing gap.

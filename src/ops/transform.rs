@@ -396,6 +396,11 @@ impl Transform {
         }
     }
 
+    /// The operation, if the transform is one.
+    pub(crate) fn explicit(&self) -> Option<&Op> {
+        if let Self::Explicit(op) = self { Some(op) } else { None }
+    }
+
     /// Checks that fields can follow a transform of the caller's.
     ///
     /// # Errors
@@ -465,7 +470,7 @@ impl RandomTransform for Arc<dyn CustomTransform> {
         let (rng, sample) = recipe.start_with_sample();
         for op in (**self).draw(rng, &sample)? {
             // The pipeline's own normalize decides the batch's type when the pipeline is built.
-            if matches!(op, Op::Normalize(_)) {
+            if op.normalization().is_some() {
                 let expected = "only 8-bit operations: normalize belongs to the pipeline";
                 return Err(Error::parameter(name, "operations", expected, op.name()));
             }

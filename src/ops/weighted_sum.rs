@@ -131,6 +131,10 @@ impl Operation for WeightedSum {
     }
 
     keeps_places!();
+
+    fn has_kernels(&self) -> bool {
+        self.chains.iter().flat_map(|chain| &chain.ops).all(Op::has_kernels)
+    }
 }
 
 impl Pass for WeightedSum {

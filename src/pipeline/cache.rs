@@ -280,9 +280,7 @@ impl Cache {
             .and_then(|()| run(ops, &mut image[start..]));
         match made {
             Ok(work) => {
-                counters.add_decode(work.decode);
-                counters.add_augment(work.augment);
-                counters.add_decoded(work.decoded);
+                counters.add_work(work);
                 Ok(Some(image))
             }
             Err(error) => {

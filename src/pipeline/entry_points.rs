@@ -46,7 +46,7 @@ const KEY_VARIABLE: &str = "WARPFEED_PACK_KEY";
 ///     let mut epoch = pipeline.epoch(0);
 ///     epoch.by_ref().for_each(|batch| drop(batch.unwrap()));
 ///     // The first epoch of the second run has what the first run has found.
-///     assert_eq!(epoch.stats().decoded_entry_points, run);
+///     assert_eq!(epoch.stats().decoded.entry_points, run);
 /// }
 /// # Ok::<(), warpfeed::Error>(())
 /// ```

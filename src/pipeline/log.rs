@@ -124,7 +124,7 @@ impl LoggedBatch {
             partners: mixed.map_or_else(Vec::new, |mixed| mixed.partners().to_vec()),
             shares: mixed.map_or_else(Vec::new, |mixed| mixed.shares().to_vec()),
             padding: batch.padding(),
-            nvjpeg: places().filter(|(_, drawn)| drawn.by_nvjpeg).map(|(place, _)| place).collect(),
+            nvjpeg: places().filter(|(_, drawn)| drawn.approximate).map(|(place, _)| place).collect(),
             digests: if digests { batch.digests()? } else { Vec::new() },
             segments: segments_of(&batch.moment.changes.segments, batch.moment.epoch).to_vec(),
             before: batch.moment.epoch_start(),

@@ -9,7 +9,8 @@
 //! and joins it. Decoders and scratch memory go back to a pool when an epoch ends, and a batch's buffer when its tensor
 //! is dropped. An image buffer keeps up to 16 Mpx of memory, because touching fresh pages costs more. The pipelines of
 //! a `PipelineGroup` share their worker threads, which serve the epochs round-robin and skip those whose queue is full,
-//! so no consumer holds up another. All need the same number of batches (`equal_batches`), so streams and `Skip` are refused.
+//! so no consumer holds up another. All need the same number of batches (`equal_batches`), so streams and `Skip` are
+//! refused.
 //!
 //! All ranks share one order (`sampler`, `sampling`), and rank r of w takes its positions r, r + w, and so on. If every
 //! batch must have fixed shares of several sources, the order depends on the number of ranks, because places are dealt
@@ -48,7 +49,7 @@ mod wakeup;
 mod worker;
 mod worker_threads;
 
-use crate::backend::{AnyBackend, Backend};
+use crate::backend::AnyBackend;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ops::Op;

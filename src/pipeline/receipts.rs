@@ -95,7 +95,7 @@ impl<I: BatchImages> Batch<I> {
                         partner: self.mixed().map(|mixed| mixed.partners()[i]),
                         share: self.mixed().map(|mixed| mixed.shares()[i]),
                         padding: i >= real,
-                        by_nvjpeg: drawn.by_nvjpeg,
+                        by_nvjpeg: drawn.approximate,
                         recipe: std::mem::take(&mut recipes[i][before + image]),
                         digest: digests.next(),
                     });

@@ -22,13 +22,13 @@ pub(super) struct Drawn {
     pub(super) stored: Stored,
     /// Index of the bad sample that this one substitutes.
     pub(super) instead_of: Option<u64>,
-    /// Whether nvJPEG decoded the image, whose pixels then are not the CPU's.
-    pub(super) by_nvjpeg: bool,
+    /// Whether a decoder decoded the image whose pixels are not the CPU's.
+    pub(super) approximate: bool,
 }
 
 impl Drawn {
     pub(super) fn new(pick: Pick, stored: Stored) -> Self {
-        Self { pick, stored, instead_of: None, by_nvjpeg: false }
+        Self { pick, stored, instead_of: None, approximate: false }
     }
 }
 
@@ -86,13 +86,11 @@ impl Recipes {
         planner: Planner,
         sanitize: bool,
     ) -> Self {
+        // What code of the caller's own makes has no key.
+        let is_cacheable = |op: &&Op| op.finish().is_none() && !matches!(op, Op::Custom(_));
         let fixed = |transforms: &Vec<Transform>| -> Vec<Op> {
-            let fixed = transforms.iter().map_while(|op| match op {
-                Transform::Explicit(Op::Normalize(_) | Op::Erase(_) | Op::Custom(_)) => None,
-                Transform::Explicit(op) => Some(op.clone()),
-                _ => None,
-            });
-            fixed.collect()
+            let op = |transform: &Transform| transform.explicit().filter(is_cacheable).cloned();
+            transforms.iter().map_while(op).collect()
         };
         let shared = |mut shared: Vec<Op>, next: Vec<Op>| {
             shared.truncate(shared.iter().zip(&next).take_while(|(a, b)| a == b).count());
@@ -145,7 +143,7 @@ impl Recipes {
                     draw_recipe(&opened, transforms, &mut draw, sample, partners)?;
                 is_padded |= own;
                 if self.sanitize {
-                    let end = recipe.iter().position(|op| matches!(op, Op::Normalize(_))).unwrap_or(recipe.len());
+                    let end = recipe.iter().position(|op| op.normalization().is_some()).unwrap_or(recipe.len());
                     recipe.insert(end, Sanitize::new().into());
                 }
                 recipes.push(recipe);

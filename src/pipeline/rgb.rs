@@ -4,9 +4,7 @@ use super::batch::{Batch, BatchImages};
 use super::host_images::HostImages;
 use super::recipes::Recipes;
 use crate::error::Result;
-use crate::ops::Op;
 use crate::ops::normalize::Normalization;
-use crate::ops::transform::Transform;
 use crate::raster::{Image, Size};
 use crate::tensor::{DType, Layout};
 use half::{bf16, f16};
@@ -15,10 +13,7 @@ impl Recipes {
     /// The normalization, which all views share.
     fn normalization(&self) -> Normalization {
         let mut transforms = self.views.iter().flat_map(|view| &view.images).flatten();
-        transforms.find_map(|transform| match transform {
-            Transform::Explicit(Op::Normalize(normalize)) => Some((normalize.mean, normalize.std)),
-            _ => None,
-        })
+        transforms.find_map(|transform| transform.explicit()?.normalization())
     }
 }
 

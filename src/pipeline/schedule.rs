@@ -6,7 +6,7 @@ use super::assembly::{Begun, Filling, Made, Slot};
 use super::context::Context;
 use super::wakeup::Wakeup;
 use super::worker::{Destination, ThreadMemory, Worker};
-use crate::backend::{AnyBackend, Backend};
+use crate::backend::AnyBackend;
 use crate::error::{Error, Result};
 use crate::rng::Pick;
 use crate::trace::Span;
@@ -126,7 +126,7 @@ impl EpochShare {
     /// Counts time that the thread has waited, if this epoch's queue was full.
     pub(super) fn add_wait(&self, time: Duration) {
         if self.full {
-            self.running.context.counters.add_worker_wait(time);
+            self.running.context.counters.add(|stats| stats.worker_wait += time);
         }
     }
 

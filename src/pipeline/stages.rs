@@ -4,7 +4,7 @@ use super::Pipeline;
 use super::partners::SourcePartners;
 use super::rgb::rgb;
 use crate::apply::field_mover::FieldMover;
-use crate::apply::{ApplyOptions, apply, pnm};
+use crate::apply::{ApplyOptions, Input, apply_to};
 use crate::error::Result;
 use crate::fields::Fields;
 use crate::ops::Op;
@@ -69,20 +69,20 @@ impl<I> Pipeline<I> {
         let encoded = source.encoded(index)?;
         for (image, recipe) in recipes.iter().enumerate() {
             let mut stage = |number, operation, pixels| each(Stage { image, number, operation, pixels });
-            let decoded = maker.image(&encoded, &[])?;
-            let mut file = pnm(&decoded);
-            stage(0, "decoded", decoded)?;
+            let mut before = maker.image(Input::Encoded(&encoded), &[])?;
+            stage(0, "decoded", before.clone())?;
             let (mut recipe, mut done) = (recipe.clone(), 0);
             maker.load_parts(&mut recipe)?;
             for at in 0..recipe.len() {
                 // What comes after normalization is run with it, from the last image before it.
                 let ops = &recipe[done..=at];
-                if let [Op::Normalize(_)] = ops {
+                let normalizes = ops[0].normalization().is_some();
+                if normalizes && ops.len() == 1 {
                     continue;
                 }
-                let pixels = maker.image(&file, ops)?;
-                if !matches!(ops[0], Op::Normalize(_)) {
-                    (file, done) = (pnm(&pixels), at + 1);
+                let pixels = maker.image(Input::Image(&before), ops)?;
+                if !normalizes {
+                    (before, done) = (pixels.clone(), at + 1);
                 }
                 stage(at + 1, recipe[at].name(), pixels)?;
             }
@@ -110,13 +110,10 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    /// An encoded image after operations, with the normalization undone if they end with one.
-    fn image(&self, encoded: &[u8], ops: &[Op]) -> Result<Image> {
-        let tensor = apply(encoded, ops, &self.options)?;
-        let normalization = ops.iter().find_map(|op| match op {
-            Op::Normalize(normalize) => Some((normalize.mean, normalize.std)),
-            _ => None,
-        });
+    /// An image after operations, with the normalization undone if they end with one.
+    fn image(&self, image: Input<'_>, ops: &[Op]) -> Result<Image> {
+        let tensor = apply_to(image, ops, &self.options)?;
+        let normalization = ops.iter().find_map(Op::normalization);
         rgb(tensor.as_bytes()?, tensor.shape(), (tensor.dtype(), tensor.layout()), normalization)
     }
 
@@ -125,7 +122,7 @@ impl Maker<'_> {
         for part in recipe.iter_mut().flat_map(Op::parts_mut) {
             self.load_parts(&mut part.ops)?;
             let SourcePartners { setup, source } = &self.samples;
-            let image = self.image(&source.encoded(part.sample)?, &part.ops)?;
+            let image = self.image(Input::Encoded(&source.encoded(part.sample)?), &part.ops)?;
             let image = LoadedImage { size: image.size(), rgb: Arc::new(image.to_rgb()) };
             let (stored, annotation) = self.samples.read(part.sample)?;
             let planner = &setup.recipes.planner;

@@ -9,7 +9,9 @@ use super::recipes::Drawn;
 use super::setup::Setup;
 use crate::apply::field_mover::{FieldMover, UnmovedMask};
 use crate::apply::opening::Stored;
-use crate::backend::{AnyBackend, AnyBatch, AnyWorker, Backend, End, PlannedMask, PlannedSample};
+use crate::backend::{
+    AnyBackend, AnyBatch, AnyWorker, Decoded, End, Given, Input, PlannedMask, PlannedSample, Ran, WorkStats,
+};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::ops::Op;
@@ -156,14 +158,20 @@ impl<'a> Worker<'a> {
         let reading = Span::enter(Activity::Read);
         let (encoded, annotation) = context.read(index, buffer)?;
         drop(reading);
-        counters.add_read(encoded.bytes().len(), start.elapsed());
+        let (read_bytes, read) = (encoded.bytes().len() as u64, start.elapsed());
         let start = Instant::now();
-        let header = recipes.header(encoded.bytes())?;
-        counters.add_decode(start.elapsed());
+        let header = recipes.header(encoded.bytes());
+        counters.add(|stats| {
+            stats.read_bytes += read_bytes;
+            stats.read += read;
+            stats.decode += start.elapsed();
+        });
+        let header = header?;
         let kept = cache.map(|cache| {
             cache.image(counters, index, encoded.bytes(), &header, |ops, out| {
                 let plan = recipes.planner.plan_one(ops, header.size)?;
-                backend.run_to_host(own, encoded.bytes(), &header, &plan, out)
+                let job = context.setup.options.job(Input::Encoded(encoded.bytes()), &header);
+                own.host.run_to_rgb(&job, &[plan], [out])
             })
         });
         let image = match kept.transpose()?.flatten() {
@@ -196,18 +204,15 @@ impl<'a> Worker<'a> {
         let follow = |fields: &Arc<Fields>| self.own.follower.follow((**fields).clone(), stored.size, ops, planner);
         let fields = annotation.fields.as_ref().map(follow).transpose()?.map(|(fields, _)| Arc::new(fields));
         let plan = planner.plan_one(&ops[cached_ops.unwrap_or(0)..], header.size)?;
-        let len = 3 * plan.size.area_px() as usize;
+        let size = plan.size;
+        let len = 3 * size.area_px() as usize;
         let mut rgb = memory::zeros(len, "the image of another sample", memory::FEWER_IMAGES)?;
-        counters.add_augment(start.elapsed());
-        let backend = self.backend;
-        let work = backend.run_to_host(self.own()?, encoded.bytes(), header, &plan, &mut rgb)?;
-        counters.add_decode(work.decode);
-        counters.add_augment(work.augment);
-        // A cached image was counted when it was cached.
-        if cached_ops.is_none() {
-            counters.add_decoded(work.decoded);
-        }
-        Ok(LoadedPart { fields, image: Some(LoadedImage { size: plan.size, rgb: Arc::new(rgb) }) })
+        let augment = start.elapsed();
+        let job = self.context.setup.options.job(Input::Encoded(encoded.bytes()), header);
+        let mut work = self.own()?.host.run_to_rgb(&job, &[plan], [&mut rgb[..]])?;
+        work.augment += augment;
+        counters.add_work(work.counted(*cached_ops));
+        Ok(LoadedPart { fields, image: Some(LoadedImage { size, rgb: Arc::new(rgb) }) })
     }
 
     /// Draws a sample's recipes, and runs of them what has not been run yet. The fields follow the recipes.
@@ -229,12 +234,12 @@ impl<'a> Worker<'a> {
         let mut drawn = recipes.draw(context.epoch, sample, &annotation, Some(&partners))?;
         let (partners, reading) = partners.into_loaded();
         if drawn.is_padded {
-            context.counters.add_padded();
+            context.counters.add(|stats| stats.smaller_than_crop += 1);
         }
-        context.counters.add_augment(start.elapsed().saturating_sub(reading));
+        let drawing = start.elapsed().saturating_sub(reading);
         drawn.recipes.iter_mut().try_for_each(|recipe| self.make_parts(recipe, &partners))?;
         let start = Instant::now();
-        let (moved, unmoved) = match &annotation.fields {
+        let (mut moved, unmoved) = match &annotation.fields {
             Some(fields) => self.follow(fields, stored.size, &drawn.recipes)?,
             None => (MovedFields::new(), Vec::new()),
         };
@@ -246,25 +251,31 @@ impl<'a> Worker<'a> {
             }
         }
         let plans = recipes.planner.plan(&drawn.recipes, cached_ops.unwrap_or(0), header.size)?;
-        context.counters.add_augment(start.elapsed());
+        context.counters.add(|stats| stats.augment += drawing + start.elapsed());
         let own = self.own()?;
         let planned = PlannedSample { place, header: &header, plans: &plans, masks: &masks, later };
-        match backend.run(own, batch, encoded, &planned) {
-            Ok(work) => {
-                context.counters.add_decode(work.decode);
-                context.counters.add_augment(work.augment);
-                // A cached image was counted when it was cached.
-                if cached_ops.is_none() {
-                    context.counters.add_decoded(work.decoded);
+        match backend.run(own, batch, Given::Encoded(encoded), &planned) {
+            Ok(Ran { work, masks: made }) => {
+                moved.iter_mut().filter(|_| made.len() < masks.len()).for_each(|(fields, _)| fields.drop_masks());
+                for (of, mask) in masks.iter().zip(made) {
+                    moved[of.image].0.replace_mask(&context.setup.fields[of.field], mask);
                 }
-                let objects = moved.iter().map(|(fields, _)| fields.objects()).sum();
-                context.counters.add_objects(objects, self.own.follower.take_dropped());
-                let drawn = Drawn { by_nvjpeg: work.decoded.hybrid > 0, ..sample };
+                context.counters.add_work(work.counted(cached_ops));
+                if !moved.is_empty() {
+                    let objects = moved.iter().map(|(fields, _)| fields.objects() as u64).sum::<u64>();
+                    let dropped = self.own.follower.take_dropped();
+                    context.counters.add(|stats| {
+                        stats.objects += objects;
+                        stats.dropped_objects += dropped;
+                    });
+                }
+                let drawn = Drawn { approximate: work.approximate, ..sample };
                 Ok(Prepared { annotation, drawn, moved })
             }
             Err(error) => {
                 // The reasons for leaving an image to the CPU are counted even if the CPU then found it bad.
-                context.counters.add_decoded(backend.take_counts(own));
+                let decoded = backend.take_counts(own);
+                context.counters.add(|stats| stats.decoded += decoded);
                 Err(error)
             }
         }
@@ -281,13 +292,9 @@ impl<'a> Worker<'a> {
         let (planner, follower) = (&self.context.setup.recipes.planner, &mut self.own.follower);
         let (mut moved, mut unmoved) = (MovedFields::new(), Vec::new());
         for (image, recipe) in recipes.iter().enumerate() {
-            if self.backend.moves_masks() {
-                let (fields, size, masks) = follower.move_except_masks(fields.clone(), stored, recipe, planner)?;
-                moved.push((fields, size));
-                unmoved.extend(masks.into_iter().map(|mask| (image, mask)));
-            } else {
-                moved.push(follower.follow(fields.clone(), stored, recipe, planner)?);
-            }
+            let (fields, size, masks) = follower.move_except_masks(fields.clone(), stored, recipe, planner)?;
+            moved.push((fields, size));
+            unmoved.extend(masks.into_iter().map(|mask| (image, mask)));
         }
         Ok((moved, unmoved))
     }
@@ -343,7 +350,7 @@ impl<'a> Worker<'a> {
         let padding = drawn.len() - filled;
         let end = End { places: &places, padding, annotations: &annotations, mix: plan.as_ref() };
         let finished = backend.finish(batch, &end)?;
-        context.counters.add_mix(finished.mix);
+        context.counters.add(|stats| stats.mix += finished.mix);
         let padding = drawn.len() - images;
         let (labels, targets) = annotations.finish(finished.targets);
         let times = setup.options.outputs.iter().map(|output| output.times);
@@ -359,10 +366,10 @@ impl<'a> Worker<'a> {
         let settling = Span::enter(Activity::Settle);
         let settled = backend.settle(self.own()?, batch)?;
         drop(settling);
-        self.context.counters.add_decoded(settled.decoded);
-        for place in settled.on_hardware {
+        self.context.counters.add(|stats| stats.decoded += settled.decoded);
+        for place in settled.approximate {
             if let Slot::Done { drawn, .. } = &mut slots[place] {
-                drawn.by_nvjpeg = true;
+                drawn.approximate = true;
             }
         }
         for (place, error) in settled.bad {
@@ -371,5 +378,13 @@ impl<'a> Worker<'a> {
             }
         }
         Ok(())
+    }
+}
+
+impl WorkStats {
+    /// These counts, where `cached_ops` is set for an image from the cache: without the image, which was counted when
+    /// it was cached.
+    fn counted(self, cached_ops: Option<usize>) -> Self {
+        if cached_ops.is_none() { self } else { Self { decoded: Decoded::default(), ..self } }
     }
 }

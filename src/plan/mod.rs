@@ -25,10 +25,11 @@ use crate::ops::affine_warp::AffineWarp;
 use crate::ops::byte_table::ByteTable;
 use crate::ops::fill::Fill;
 use crate::ops::filter::{self, Interpolation, PassOrder};
+use crate::ops::normalize::Normalization;
 use crate::ops::reduce::Factors;
 use crate::ops::resize::{Resample, Resampling};
 use crate::ops::rotation::fixed_point;
-use crate::ops::{Erase, Op, Primitive, Reach, check};
+use crate::ops::{Finish, Op, Overwrite, Primitive, Reach, check};
 use crate::raster::{Rect, Size, check_pixels};
 use view::ImageView;
 
@@ -121,40 +122,42 @@ pub(crate) struct Plan<'a> {
     pub(crate) epilogue: Epilogue,
     /// Order of a resize's passes.
     pub(crate) order: PassOrder,
-    /// Whether a stage can be run on the CPU alone: code of the caller's own has no kernel.
-    pub(crate) needs_cpu: bool,
 }
 
 /// Changes of the 8-bit result while the output is written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Epilogue {
     /// Mean and standard deviation of each channel.
-    pub(crate) normalize: Option<([f32; 3], [f32; 3])>,
+    pub(crate) normalize: Normalization,
     /// Rectangles that are overwritten after normalization, in this order.
-    pub(crate) erasures: Vec<Erase>,
+    pub(crate) erasures: Vec<Overwrite>,
 }
 
 /// Splits a recipe into operations on 8-bit images and operations of the epilogue, which begin with `normalize`.
 fn split_epilogue(ops: &[Op]) -> (&[Op], &[Op]) {
-    ops.split_at(ops.iter().position(|op| matches!(op, Op::Normalize(_))).unwrap_or(ops.len()))
+    ops.split_at(ops.iter().position(|op| op.normalization().is_some()).unwrap_or(ops.len()))
 }
 
 impl Epilogue {
     /// The epilogue of operations that begin with `normalize`, for an output of this size.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if anything but `erase` follows `normalize`, or if a rectangle lies outside the output.
+    /// [`Error::Parameter`] if an operation on 8-bit images is among them, or if a rectangle lies outside the output.
     fn new(ops: &[Op], size: Size) -> Result<Self> {
         let mut epilogue = Self::default();
         for op in ops {
             op.validate()?;
-            match op {
-                Op::Normalize(op) if epilogue.normalize.is_none() => epilogue.normalize = Some((op.mean, op.std)),
-                Op::Erase(op) => epilogue.erasures.push(*op),
-                op => return Err(Error::parameter(op.name(), "place", "before normalize", "after it")),
+            match op.finish() {
+                Some(Finish::Normalize(mean, std)) if epilogue.normalize.is_none() => {
+                    epilogue.normalize = Some((mean, std));
+                }
+                Some(Finish::Overwrite(overwrite)) => epilogue.erasures.push(overwrite),
+                Some(Finish::Normalize(..)) | None => {
+                    return Err(Error::parameter(op.name(), "place", "before normalize", "after it"));
+                }
             }
         }
-        epilogue.erasures.iter().try_for_each(|erasure| check::inside("erase", erasure.rect(), size))?;
+        epilogue.erasures.iter().try_for_each(|erasure| check::inside("erase", erasure.rect, size))?;
         Ok(epilogue)
     }
 }
@@ -220,12 +223,7 @@ impl Planner {
             needed = stage.view.reach(stage.reads());
         }
         let last = last(view, &mut stages);
-        let needs_cpu = stages.iter().any(|stage| match stage.work {
-            StageWork::Pass(op, _) => op.needs_cpu(),
-            StageWork::Reduce(_) => true,
-            _ => false,
-        });
-        Ok(Plan { decode: needed, stages, last, size, epilogue, order, needs_cpu })
+        Ok(Plan { decode: needed, stages, last, size, epilogue, order })
     }
 }
 
@@ -239,6 +237,11 @@ pub(crate) fn decoded_by(plans: &[Plan<'_>]) -> Rect {
 }
 
 impl Plan<'_> {
+    /// Whether the output is the image itself.
+    pub(crate) fn changes_nothing(&self) -> bool {
+        self.stages.is_empty() && self.last == Last::Plain
+    }
+
     /// Makes the plan leave the decoded image as it is. If it would work in place, it now begins with a copy of the
     /// part that it needs.
     fn keep_decoded(&mut self, size: Size) {
@@ -477,10 +480,7 @@ pub(crate) fn is_multiplied(op: &Op, input: Size) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{
-        CenterCrop, Chain, Contrast, Crop, Custom, GaussianBlur, Hflip, Invert, Jpeg, Mosaic, Posterize, Resize,
-        Rotate, WeightedSum,
-    };
+    use crate::ops::{CenterCrop, Contrast, Crop, GaussianBlur, Hflip, Invert, Mosaic, Posterize, Resize, Rotate};
 
     fn planner(strategy: Strategy) -> Planner {
         Planner { strategy, order: PassOrder::default(), max_px: 1 << 20 }
@@ -555,20 +555,6 @@ mod tests {
         for plan in planner(Strategy::Fused).plan(&recipes, 0, size).unwrap() {
             let Some(Stage { work: StageWork::Gather, view, .. }) = plan.stages.first() else { panic!("{plan:?}") };
             assert!(view.table.is_none());
-        }
-    }
-
-    #[test]
-    fn a_plan_says_whether_a_kernel_is_missing() {
-        let jpeg = || Op::from(Jpeg::new(50));
-        let chain = |ops: Vec<Op>| Op::from(WeightedSum::new(0.5).chain(Chain::new(0.5, ops)));
-        for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
-            for missing in [Custom::new("custom", |_| ()).into(), jpeg(), chain(vec![Hflip.into(), jpeg()])] {
-                let ops = [Rotate::new(5.0).into(), missing, CenterCrop::new(10).into()];
-                assert!(planned(&ops, strategy).needs_cpu, "{strategy:?} {ops:?}");
-            }
-            let ops = [Rotate::new(5.0).into(), chain(vec![Hflip.into()]), Contrast::new(0.5).into()];
-            assert!(!planned(&ops, strategy).needs_cpu, "{strategy:?}");
         }
     }
 

@@ -11,8 +11,7 @@ pub use timm::timm_ops;
 use crate::apply::engine::{Engine, Failure, FixedRecipe};
 use crate::apply::field_mover::FieldMover;
 use crate::apply::opening::{Opening, Thumbnail};
-use crate::backend::{OutputForm, PixelForm, RunOptions};
-use crate::decode::pnm_header;
+use crate::backend::{Input, OutputForm, PixelForm, RunOptions};
 use crate::device::{Device, JpegDecoder};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
@@ -21,7 +20,6 @@ use crate::ops::check::{check_ops, one_size};
 use crate::ops::filter::PassOrder;
 use crate::ops::orientation::Orientation;
 use crate::ops::transform::Transform;
-use crate::os::memory;
 use crate::os::threads::MAX_THREADS;
 use crate::plan::{Planner, Strategy};
 use crate::preset::Preset;
@@ -207,7 +205,8 @@ impl Preprocessor {
     /// the number of the first image that cannot be used, and the reason.
     pub fn run(&self, images: &[&[u8]]) -> Result<Tensor> {
         self.check(images.len())?;
-        self.engine.run(images).map_err(failed)
+        let images: Vec<_> = images.iter().map(|image| Input::Encoded(image)).collect();
+        self.engine.run(&images).map_err(failed)
     }
 
     /// Makes a tensor of images that are decoded already. For a part of an image, the stored pixels are used.
@@ -219,14 +218,8 @@ impl Preprocessor {
     /// The errors of [`run`](Self::run).
     pub fn run_images(&self, images: &[&Image]) -> Result<Tensor> {
         self.check(images.len())?;
-        let read = |i: usize, buffer: &mut Vec<u8>| {
-            let (header, pixels) = (pnm_header(images[i].size(), 3), images[i].pixels());
-            memory::reserve(buffer, header.len() + 3 * pixels.len(), "an image", memory::FEWER_IMAGES)?;
-            buffer.extend_from_slice(header.as_bytes());
-            buffer.extend(pixels.iter().flat_map(|pixel| &pixel[..3]));
-            Ok(())
-        };
-        self.engine.run_read(images.len(), &read).map_err(failed)
+        let images: Vec<_> = images.iter().map(|image| Input::Image(image)).collect();
+        self.engine.run(&images).map_err(failed)
     }
 
     /// The fields of an encoded image after the operations that [`run`](Self::run) applies to it, its orientation
@@ -251,7 +244,7 @@ impl Preprocessor {
     /// that cannot follow.
     pub fn fields(&self, image: &[u8], fields: &Fields) -> Result<Fields> {
         let recipe = self.engine.recipe();
-        let header = recipe.header(image)?;
+        let header = recipe.header(Input::Encoded(image))?;
         FieldMover::default().follow_stored(fields, &header, &recipe.of(&header), &recipe.planner)
     }
 

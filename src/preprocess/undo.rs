@@ -3,6 +3,7 @@
 use super::Preprocessor;
 use crate::apply::field_mover;
 use crate::apply::opening::Stored;
+use crate::backend::Input;
 use crate::error::{Error, Result};
 use crate::fields::{
     AuxImage, BoxFormat, Boxes, Clamping, Field, Fields, KEYPOINTS, KeyPoints, Mask, MaskValues, PointConvention,
@@ -41,7 +42,7 @@ impl Preprocessor {
     /// no memory for a mask.
     pub fn undo(&self, image: &[u8], fields: &Fields) -> Result<Fields> {
         let recipe = self.engine.recipe();
-        let header = recipe.header(image)?;
+        let header = recipe.header(Input::Encoded(image))?;
         let stored = header.full_size();
         let mut ops = Stored::from(&header).to_decoded();
         ops.extend(recipe.of(&header));

@@ -67,7 +67,7 @@ fn entry_points_serve_later_epochs_within_their_budget() {
         let batches: Vec<_> = (0..4).map(|epoch| delivered(&pipeline, epoch)).collect();
         let mut last = pipeline.epoch(4);
         last.by_ref().for_each(|batch| drop(batch.unwrap()));
-        (batches, last.stats().decoded_entry_points)
+        (batches, last.stats().decoded.entry_points)
     };
     let (want, none) = epochs(0);
     let (got, all) = epochs(1 << 20);
@@ -92,7 +92,7 @@ fn entry_points_in_a_folder_serve_the_next_run() {
         let batches: Vec<_> = (0..epochs).map(|epoch| delivered(&pipeline, epoch)).collect();
         let mut first = pipeline.epoch(0);
         first.by_ref().for_each(|batch| drop(batch.unwrap()));
-        (batches, first.stats().decoded_entry_points)
+        (batches, first.stats().decoded.entry_points)
     };
     let kept = || EntryPoints::folder(&points);
     let want = [0, 1].map(|rank| run(4, EntryPoints::none(), rank).0);
@@ -194,7 +194,7 @@ fn later_epochs_neither_read_nor_decode() {
         assert_eq!(epoch.by_ref().map(|batch| batch.unwrap().len()).sum::<usize>(), 20);
         let stats = epoch.stats();
         let want = if number == 0 { (20, 0) } else { (0, 20) };
-        assert_eq!((stats.decoded_cpu, stats.cached), want);
+        assert_eq!((stats.decoded.cpu, stats.cached), want);
         assert_eq!(stats.read_bytes == 0, number > 0);
     }
     assert_eq!(pipeline.memory().cache_bytes, ROOMY);
@@ -292,7 +292,7 @@ fn a_stream_is_read_and_not_decoded() {
         assert!(got == want[40..]);
         let stats = epoch.stats();
         assert_eq!(stats.cached, pipeline.cache_usage().unwrap().images);
-        assert_eq!(stats.cached + stats.decoded_cpu, 40);
+        assert_eq!(stats.cached + stats.decoded.cpu, 40);
         assert!(stats.read_bytes > 0);
     }
 }

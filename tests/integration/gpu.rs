@@ -246,13 +246,13 @@ fn every_kind_of_image_gets_through_on_every_path() {
         };
         let got: Vec<_> = epoch.by_ref().flat_map(sample).collect();
         let stats = epoch.stats();
-        assert_eq!(marked, stats.decoded_hybrid + stats.decoded_hardware, "{path:?}");
-        let decoded = [stats.decoded_cpu, stats.decoded_device, stats.decoded_hybrid, stats.decoded_hardware];
+        assert_eq!(marked, stats.decoded.hybrid + stats.decoded.hardware, "{path:?}");
+        let decoded = [stats.decoded.cpu, stats.decoded.device, stats.decoded.hybrid, stats.decoded.hardware];
         match path {
             JpegDecoder::Cpu => assert_eq!(decoded, [11, 0, 0, 0]),
             JpegDecoder::Device => {
                 assert_eq!(decoded, [6, 5, 0, 0]);
-                let left: Vec<_> = stats.cpu_fallbacks.iter().collect();
+                let left: Vec<_> = stats.decoded.cpu_fallbacks.iter().collect();
                 assert_eq!(left, [("no JPEG", 1), ("progressive", 4), ("neither gray nor three colors", 1)]);
             }
             JpegDecoder::Hybrid => assert_eq!(decoded, [2, 0, 9, 0]),
@@ -292,7 +292,7 @@ fn kept_images_are_those_of_the_cpu() {
             let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
             assert!(got == delivered(&cpu, number), "cache {i}, epoch {number}");
             let stats = epoch.stats();
-            assert_eq!(stats.cached + stats.decoded_cpu, 11);
+            assert_eq!(stats.cached + stats.decoded.cpu, 11);
             assert_eq!(stats.cached, if number == 0 { 0 } else { gpu.cache_usage().unwrap().images });
         }
         let usage = gpu.cache_usage().unwrap();
@@ -751,14 +751,14 @@ fn images_that_find_no_device_memory_as_a_whole_are_decoded_by_the_cpu() {
                 assert_eq!(keys(&got), keys(&want), "{path:?}");
                 let stats = epoch.stats();
                 assert_eq!(stats.bad, 0);
-                assert_eq!(stats.decoded_cpu + stats.decoded_hybrid + stats.decoded_hardware, 24);
-                assert!(stats.decoded_for_memory <= stats.decoded_cpu, "{stats:?}");
-                assert!(stats.decoded_for_memory > 0, "{path:?}: {stats:?}");
+                assert_eq!(stats.decoded.cpu + stats.decoded.hybrid + stats.decoded.hardware, 24);
+                assert!(stats.decoded.for_memory <= stats.decoded.cpu, "{stats:?}");
+                assert!(stats.decoded.for_memory > 0, "{path:?}: {stats:?}");
                 if all {
-                    assert_eq!(stats.decoded_cpu, 24);
+                    assert_eq!(stats.decoded.cpu, 24);
                     assert!(got == want, "{path:?}");
                 } else {
-                    assert!(stats.decoded_cpu < 24, "{path:?}: some fit: {stats:?}");
+                    assert!(stats.decoded.cpu < 24, "{path:?}: some fit: {stats:?}");
                 }
             }
         }
@@ -792,7 +792,7 @@ fn a_recipe_that_finds_no_memory_beside_a_whole_image_has_the_part_decoded_by_th
             let got: Vec<_> = epoch.by_ref().flat_map(|batch| samples(&batch.unwrap())).collect();
             assert!(got == want, "{path:?}, {limit}");
             let stats = epoch.stats();
-            let decoded = (stats.decoded_cpu, stats.decoded_for_memory, stats.decoded_hybrid, stats.decoded_hardware);
+            let decoded = (stats.decoded.cpu, stats.decoded.for_memory, stats.decoded.hybrid, stats.decoded.hardware);
             assert_eq!(decoded, (1, 1, 0, 0), "{path:?}, {limit}");
         }
     }

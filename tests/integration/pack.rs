@@ -225,7 +225,7 @@ fn crops_are_decoded_by_restarts() {
         let restarts = |pipeline: &warpfeed::Pipeline| {
             let mut epoch = pipeline.epoch(0);
             assert!(epoch.by_ref().all(|batch| batch.is_ok()));
-            epoch.stats().decoded_restarts
+            epoch.stats().decoded.restarts
         };
         assert!(restarts(&with) > 20, "{}", restarts(&with));
         assert_eq!(restarts(&without), 0);
@@ -260,7 +260,7 @@ fn entry_points_travel_in_the_images() {
             let batches = delivered(&pipeline, 0);
             let mut epoch = pipeline.epoch(3);
             assert!(epoch.by_ref().all(|batch| batch.is_ok()));
-            (batches, epoch.stats().decoded_entry_points)
+            (batches, epoch.stats().decoded.entry_points)
         };
         let crops = |source: &Arc<dyn Source>| small(Arc::clone(source)).transform(random_resized_crop(200));
         let (want, _) = epoch(&|| crops(&without), EntryPoints::none());

@@ -5,8 +5,8 @@
 // distribution (`spread`). It is no verdict: whether cases differ is decided in one place (`verdict`). Each experiment
 // makes its verdicts and sentences from rounds given as data, so that tests can give it made-up rounds.
 //
-// The state file of a run (`run --state`, module `run_state`) is written after every batch. It is synced once a second, to a
-// second file next to it (`.NAME.synced`), because a sync costs more than a batch.
+// The state file of a run (`run --state`, module `run_state`) is written after every batch. It is synced once a second,
+// to a second file next to it (`.NAME.synced`), because a sync costs more than a batch.
 //
 // Reports name the commit of the build, because the checkout may be at another commit when the program runs. build.rs
 // asks git for it only in release builds: otherwise every commit would rebuild the crate.

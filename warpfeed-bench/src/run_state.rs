@@ -54,8 +54,8 @@ pub struct OtherRanks {
 /// - The number changes again before all have: a rank without a file with so many changes has delivered nothing since
 ///   the beginning.
 ///
-/// While a rank runs, `.NAME.lock` next to its file is locked. A second process of the same rank is refused, and so is one
-/// of another number of ranks as long as one of the ranks before still runs.
+/// While a rank runs, `.NAME.lock` next to its file is locked. A second process of the same rank is refused, and so is
+/// one of another number of ranks as long as one of the ranks before still runs.
 ///
 /// Before the first change, a rank without a file may have delivered batches, and its file may be on another machine.
 /// So a change is then refused until each rank has a file.

@@ -1,6 +1,7 @@
 //! Text without characters that a terminal, a page or a spreadsheet obeys.
 
-/// Escapes control characters, including line breaks, and those that change the direction of text, for names within a text.
+/// Escapes control characters, including line breaks, and those that change the direction of text, for names within a
+/// text.
 pub fn escape(name: impl std::fmt::Display) -> String {
     let mut escaped = String::new();
     for character in name.to_string().chars() {

@@ -186,8 +186,8 @@ fn compare(settings: &Settings, maker: Maker, dtype: DType, expected: &[u64]) ->
         "{dtype}, {}: {number} batches of {BATCH}, {} differ; {} images decoded on the GPU, {} on the CPU; {:.0} images/s",
         maker.name(),
         wrong.len(),
-        stats.decoded_device,
-        stats.decoded_cpu,
+        stats.decoded.device,
+        stats.decoded.cpu,
         (number * BATCH) as f64 / seconds,
     );
     if !wrong.is_empty() || number != expected.len() {

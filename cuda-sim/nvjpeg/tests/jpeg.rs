@@ -112,7 +112,7 @@ fn a_large_image_among_small_ones() {
     let stats = decoded(&source, |b| {
         b.batch_size(4).transform(Resize::new(Size::new(32, 32))).jpeg_decoder(JpegDecoder::Device)
     });
-    assert_eq!(stats.decoded_device, 4, "{stats:?}");
+    assert_eq!(stats.decoded.device, 4, "{stats:?}");
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn entry_points_serve_the_device_and_the_cpu() {
         for (number, ((got, stats), (want, _))) in got.iter().zip(&want).enumerate() {
             assert!(got == want, "{what}, epoch {number}: {stats:?}");
         }
-        let used = |(_, stats): &(_, Stats)| (stats.decoded_entry_points, stats.decoded_device_entry_points);
+        let used = |(_, stats): &(_, Stats)| (stats.decoded.entry_points, stats.decoded.device_entry_points);
         got.iter().map(used).collect::<Vec<_>>()
     };
     let used = check("in memory", 3, Device::Cuda(0), EntryPoints::memory());
@@ -239,22 +239,25 @@ fn who_decodes_is_counted_and_why() {
     let _sim = start();
     let builder = |builder: PipelineBuilder| builder.transform(CenterCrop::new(8)).on_error(OnError::Skip);
     let stats = decoded(&images(), |b| builder(b).jpeg_decoder(JpegDecoder::Device));
-    let left: Vec<_> = stats.cpu_fallbacks.iter().collect();
+    let left: Vec<_> = stats.decoded.cpu_fallbacks.iter().collect();
     let of = |name| left.iter().find(|(reason, _)| *reason == name).map_or(0, |(_, images)| *images);
     assert_eq!([of("progressive"), of("neither gray nor three colors"), of("no end marker")], [1, 1, 1], "{left:?}");
     assert!(of("damaged or odd data") >= 1, "{left:?}");
     // Each image is decoded once, by the CPU if it was left to the CPU. Bad images are not decoded.
-    assert_eq!(stats.decoded_device + stats.cpu_fallbacks.total(), 18);
-    assert_eq!(stats.decoded_device + stats.decoded_cpu + stats.bad, 18);
-    assert!(stats.decoded_device >= 11, "{stats:?}");
+    assert_eq!(stats.decoded.device + stats.decoded.cpu_fallbacks.total(), 18);
+    assert_eq!(stats.decoded.device + stats.decoded.cpu + stats.bad, 18);
+    assert!(stats.decoded.device >= 11, "{stats:?}");
 
     let stats = decoded(&images(), |b| builder(b).jpeg_decoder(JpegDecoder::Device).accept_truncated(true));
-    assert_eq!((stats.decoded_device, stats.decoded_cpu), (0, 18));
-    assert_eq!(stats.cpu_fallbacks.iter().collect::<Vec<_>>(), [("truncated images are accepted", 18)]);
+    assert_eq!((stats.decoded.device, stats.decoded.cpu), (0, 18));
+    assert_eq!(stats.decoded.cpu_fallbacks.iter().collect::<Vec<_>>(), [("truncated images are accepted", 18)]);
 
     let stats = decoded(&images(), |b| builder(b).jpeg_decoder(JpegDecoder::Auto));
-    assert_eq!(stats.decoded_device + stats.decoded_cpu + stats.bad, 18);
-    assert!(stats.decoded_device > 0 && stats.decoded_cpu >= stats.cpu_fallbacks.total() - stats.bad, "{stats:?}");
+    assert_eq!(stats.decoded.device + stats.decoded.cpu + stats.bad, 18);
+    assert!(
+        stats.decoded.device > 0 && stats.decoded.cpu >= stats.decoded.cpu_fallbacks.total() - stats.bad,
+        "{stats:?}"
+    );
 }
 
 /// The images above, with damage in headers and data, as in the fuzz target `device`, which has more time.
@@ -294,8 +297,8 @@ fn damaged_images_have_the_cpus_bytes_or_are_bad_on_both() {
         |b: PipelineBuilder| b.transform(random_crop(Size::new(48, 40), 0)).max_pixels(1 << 14).on_error(OnError::Skip);
     let stats = decoded_in(3, &source, |b| build(b).jpeg_decoder(JpegDecoder::Device));
     let flagged: u64 =
-        stats.cpu_fallbacks.iter().filter(|(why, _)| FLAGS.contains(why)).map(|(_, images)| images).sum();
-    assert!(stats.decoded_device > 100 && flagged > 100 && stats.bad > 100, "{stats:?}");
+        stats.decoded.cpu_fallbacks.iter().filter(|(why, _)| FLAGS.contains(why)).map(|(_, images)| images).sum();
+    assert!(stats.decoded.device > 100 && flagged > 100 && stats.bad > 100, "{stats:?}");
 }
 
 #[test]
@@ -305,7 +308,7 @@ fn auto_needs_no_nvjpeg() {
     unsafe { std::env::set_var("WARPFEED_NVJPEG", "/nowhere/libnvjpeg.so") };
     let stats =
         decoded(&images(), |b| b.transform(CenterCrop::new(8)).on_error(OnError::Skip).jpeg_decoder(JpegDecoder::Auto));
-    assert!(stats.decoded_device > 0 && stats.decoded_hybrid + stats.decoded_hardware == 0, "{stats:?}");
+    assert!(stats.decoded.device > 0 && stats.decoded.hybrid + stats.decoded.hardware == 0, "{stats:?}");
 }
 
 #[test]
@@ -319,11 +322,11 @@ fn images_that_have_no_room_are_the_cpus() {
         decoded(&source, build)
     };
     let stats = run(32 << 20);
-    assert_eq!((stats.decoded_device, stats.decoded_for_memory), (24, 0));
+    assert_eq!((stats.decoded.device, stats.decoded.for_memory), (24, 0));
     // Two batches are in flight, with four images each, and each has some of the memory.
     let stats = run(640 << 10);
-    assert!(stats.decoded_for_memory > 0 && stats.decoded_device > 0, "{stats:?}");
-    assert_eq!(stats.cpu_fallbacks.iter().collect::<Vec<_>>(), [("device memory", stats.decoded_for_memory)]);
+    assert!(stats.decoded.for_memory > 0 && stats.decoded.device > 0, "{stats:?}");
+    assert_eq!(stats.decoded.cpu_fallbacks.iter().collect::<Vec<_>>(), [("device memory", stats.decoded.for_memory)]);
 }
 
 #[test]
@@ -369,8 +372,8 @@ fn all_by_the_device(paths: &[PathBuf], is_odd: impl Fn(&str) -> bool, crops: &[
             }
         };
         let stats = decoded_in(3, &source, build);
-        assert!(stats.decoded_device >= count, "{stats:?}, {count} are for the device");
-        let flagged: Vec<_> = stats.cpu_fallbacks.iter().filter(|(reason, _)| FLAGS.contains(reason)).collect();
+        assert!(stats.decoded.device >= count, "{stats:?}, {count} are for the device");
+        let flagged: Vec<_> = stats.decoded.cpu_fallbacks.iter().filter(|(reason, _)| FLAGS.contains(reason)).collect();
         assert!(stats.bad > 0 || flagged.is_empty(), "{flagged:?}");
     }
     count

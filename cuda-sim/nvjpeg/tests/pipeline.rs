@@ -460,7 +460,7 @@ fn an_image_of_several_scans_costs_its_batch_nothing() {
     let sim = start();
     let images: Vec<_> = (0..8).map(|i| if i == 5 { several_scans(i) } else { plain(i) }).collect();
     let stats = one_batch(&images, JpegDecoder::Hardware);
-    assert_eq!([stats.decoded_hardware, stats.decoded_hybrid, stats.decoded_cpu, stats.bad], [7, 1, 0, 0]);
+    assert_eq!([stats.decoded.hardware, stats.decoded.hybrid, stats.decoded.cpu, stats.bad], [7, 1, 0, 0]);
     assert_eq!(sim.message(), "");
 }
 
@@ -474,7 +474,7 @@ fn a_damaged_image_costs_its_batch_little() {
     };
     let images: Vec<_> = (0..13).map(|i| if i % 8 == 3 { damaged(i) } else { plain(i) }).collect();
     let stats = one_batch(&images, JpegDecoder::Hardware);
-    assert_eq!([stats.decoded_hardware, stats.decoded_hybrid, stats.decoded_cpu, stats.bad], [11, 0, 0, 2]);
+    assert_eq!([stats.decoded.hardware, stats.decoded.hybrid, stats.decoded.cpu, stats.bad], [11, 0, 0, 2]);
 }
 
 /// nvJPEG decodes as much as there is of a truncated image. The CPU decides whether that is good enough.
@@ -487,7 +487,7 @@ fn an_image_without_its_end_is_the_cpus() {
     assert!(half + 2 < plain(2).len() && warpfeed::image::probe(&images[2]).is_ok());
     for path in [JpegDecoder::Hybrid, JpegDecoder::Hardware] {
         let stats = one_batch(&images, path);
-        assert_eq!((stats.bad, stats.decoded_hybrid + stats.decoded_hardware), (1, 5), "{path:?}");
+        assert_eq!((stats.bad, stats.decoded.hybrid + stats.decoded.hardware), (1, 5), "{path:?}");
     }
 }
 
@@ -511,7 +511,7 @@ fn the_hardware_decoder_reads_pinned_memory() {
     let sim = start();
     let images: Vec<_> = (0..6).map(plain).collect();
     let stats = one_batch(&images, JpegDecoder::Hardware);
-    assert_eq!((stats.decoded_hardware, sim.report().pageable_inputs), (6, 0));
+    assert_eq!((stats.decoded.hardware, sim.report().pageable_inputs), (6, 0));
 }
 
 /// Above a megapixel the device also decodes Huffman codes, unless the image is progressive.
@@ -538,7 +538,7 @@ fn large_images_are_decoded_by_the_gpu_alone() {
         builder.transform(CenterCrop::new(8)).device_memory(36 << 20)
     });
     let [hybrid, gpu_hybrid] = [0, 1].map(|i| counts()[i] - before[i]);
-    assert_eq!((stats.decoded_hybrid, hybrid, gpu_hybrid), (7, 6, 1));
+    assert_eq!((stats.decoded.hybrid, hybrid, gpu_hybrid), (7, 6, 1));
 }
 
 /// Once there is memory for the largest batch, neither the pipeline nor nvJPEG allocates more, because that would make

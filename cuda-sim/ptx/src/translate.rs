@@ -186,6 +186,43 @@ struct Translation<'a> {
     step: Step,
 }
 
+/// An instruction, taken apart.
+struct Opcode<'i> {
+    parts: Vec<&'i str>,
+    operands: &'i [Operand],
+    /// The type that the opcode ends with.
+    of: Option<Type>,
+    /// The same, if it is one of whole numbers that are computed with.
+    integer: Option<Type>,
+    float: Option<Type>,
+    untyped: Option<Type>,
+    /// The instruction's place, as text for the program.
+    place: String,
+    used: u32,
+}
+
+impl<'i> Opcode<'i> {
+    fn new(instruction: &'i Instruction) -> Self {
+        let parts: Vec<&str> = instruction.opcode.split('.').collect();
+        let of = parts.last().and_then(|name| Type::named(name));
+        Self {
+            parts,
+            operands: &instruction.operands,
+            of,
+            integer: of.filter(|of| of.is_integer() && of.bits > 8),
+            float: of.filter(|of| of.class == Class::Float),
+            untyped: of.filter(|of| of.class == Class::Untyped && of.bits > 8),
+            place: format!("\"line {}, {}\"", instruction.line, instruction.opcode),
+            used: instruction.used,
+        }
+    }
+
+    /// The parts but the type at the end, and the operands.
+    fn arms(&self) -> (&[&'i str], &'i [Operand]) {
+        (&self.parts[..self.parts.len().max(2) - 1], self.operands)
+    }
+}
+
 impl Translation<'_> {
     /// The index of a register that may hold values of a type.
     fn fit(&self, register: usize, of: Type, width: Width) -> Found<()> {
@@ -279,41 +316,57 @@ impl Translation<'_> {
         Ok(())
     }
 
+    /// Translates an instruction.
     fn instruction(&mut self, instruction: &Instruction) -> Found<()> {
-        let parts: Vec<&str> = instruction.opcode.split('.').collect();
-        let operands = &instruction.operands[..];
-        let of = parts.last().and_then(|name| Type::named(name));
-        let integer = of.filter(|of| of.is_integer() && of.bits > 8);
-        let float = of.filter(|of| of.class == Class::Float);
-        let untyped = of.filter(|of| of.class == Class::Untyped && of.bits > 8);
-        let wide = |of: Type| Type { bits: 2 * of.bits, ..of };
-        let place = format!("\"line {}, {}\"", instruction.line, instruction.opcode);
-        let also_place = format!(", {place}");
-        match (&parts[..parts.len().max(2) - 1], operands) {
-            _ if parts == ["bra"] || parts == ["bra", "uni"] => {
+        let opcode = &Opcode::new(instruction);
+        let is_known = self.control(opcode)?
+            || self.arithmetic(opcode)?
+            || self.bits(opcode)?
+            || self.selection(opcode)?
+            || self.memory(opcode)?;
+        if is_known { Ok(()) } else { Err(UNKNOWN.to_owned()) }
+    }
+
+    /// Translates an instruction that goes elsewhere, ends or waits. Returns false if it is another one.
+    fn control(&mut self, opcode: &Opcode<'_>) -> Found<bool> {
+        let Opcode { parts, operands, of, place, .. } = opcode;
+        match opcode.arms() {
+            _ if parts[..] == ["bra"] || parts[..] == ["bra", "uni"] => {
                 let [Operand::Name(label)] = operands else { return Err("a label is expected".to_owned()) };
                 self.step.next = Next::Goto(label.clone());
                 self.step.code = format!("goto {};", flow::label(label));
             }
-            _ if parts == ["ret"] || parts == ["exit"] => {
+            _ if parts[..] == ["ret"] || parts[..] == ["exit"] => {
                 self.step.next = Next::End;
                 self.step.code = "return;".to_owned();
             }
-            _ if parts == ["bar", "sync"] => match operands {
+            _ if parts[..] == ["bar", "sync"] => match operands {
                 [Operand::Integer(0)] => self.step.code = format!("cuda_sim::synchronize({place});"),
                 _ => return Err(UNKNOWN.to_owned()),
             },
-            (["nanosleep"], [ns]) if of == Some(U32) => {
+            (["nanosleep"], [ns]) if *of == Some(U32) => {
                 self.step.code = format!("cuda_sim::sleep_ns({});", self.value(ns, U32, Width::Equal)?);
             }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Translates an instruction that computes with numbers. Returns false if it is another one.
+    fn arithmetic(&mut self, opcode: &Opcode<'_>) -> Found<bool> {
+        let &Opcode { operands, of, integer, float, ref place, .. } = opcode;
+        match opcode.arms() {
             ([name @ ("add" | "sub")], _) if integer.is_some() => self.same(operands, name, of, 2, "")?,
             ([name @ ("add" | "sub" | "mul"), "rn"], _) if float.is_some() => self.same(operands, name, of, 2, "")?,
-            (["div", "rn"], _) if float.is_some() => self.same(operands, "div", of, 2, &also_place)?,
-            ([name @ ("div" | "rem")], _) if integer.is_some() => self.same(operands, name, of, 2, &also_place)?,
+            (["div", "rn"], _) if float.is_some() => self.same(operands, "div", of, 2, &format!(", {place}"))?,
+            ([name @ ("div" | "rem")], _) if integer.is_some() => {
+                self.same(operands, name, of, 2, &format!(", {place}"))?
+            }
             (["mul", "lo"], _) if integer.is_some() => self.same(operands, "mul", of, 2, "")?,
             (["mul", "hi"], _) if integer.is_some() => self.same(operands, "mul_hi", of, 2, "")?,
             ([name @ ("mul" | "mad"), "wide"], _) if integer.is_some_and(|of| of.bits < 64) => {
                 let of = integer.ok_or(UNKNOWN)?;
+                let wide = |of: Type| Type { bits: 2 * of.bits, ..of };
                 let function = format!("mul_wide<{}>", cpp(wide(of)));
                 match *name {
                     "mul" => self.call(operands, &function, &[of, of], wide(of), "")?,
@@ -332,6 +385,15 @@ impl Translation<'_> {
             ([name @ ("min" | "max")], _) if float.is_some() || integer.is_some() => {
                 self.same(operands, name, of, 2, "")?;
             }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Translates an instruction that computes with bits. Returns false if it is another one.
+    fn bits(&mut self, opcode: &Opcode<'_>) -> Found<bool> {
+        let &Opcode { ref parts, operands, of, integer, untyped, .. } = opcode;
+        match opcode.arms() {
             ([name @ ("and" | "or" | "xor" | "not")], _) if untyped.is_some() || of == Some(PREDICATE) => {
                 self.logic(operands, name, of.ok_or(UNKNOWN)?)?;
             }
@@ -360,7 +422,16 @@ impl Translation<'_> {
                 self.call(operands, "bfi", &[of, of, U32, U32], of, "")?;
             }
             (["prmt"], _) if untyped.is_some_and(|of| of.bits == 32) => self.same(operands, "prmt", of, 3, "")?,
-            _ if parts == ["dp2a", "lo", "u32", "u32"] => self.same(operands, "dp2a_lo", of, 3, "")?,
+            _ if parts[..] == ["dp2a", "lo", "u32", "u32"] => self.same(operands, "dp2a_lo", of, 3, "")?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Translates an instruction that compares, chooses, copies or converts. Returns false if it is another one.
+    fn selection(&mut self, opcode: &Opcode<'_>) -> Found<bool> {
+        let Opcode { parts, of, place, operands, .. } = opcode;
+        match opcode.arms() {
             (["setp", comparison], _) => {
                 let of = of.ok_or(UNKNOWN)?;
                 self.call(operands, comparison_of(comparison, of).ok_or(UNKNOWN)?, &[of, of], PREDICATE, "")?;
@@ -383,17 +454,25 @@ impl Translation<'_> {
                 };
                 self.step.code = self.assign(to, U64, Width::Equal, &expression)?;
             }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Translates an instruction that reads or writes memory. Returns false if it is another one.
+    fn memory(&mut self, opcode: &Opcode<'_>) -> Found<bool> {
+        let Opcode { operands, of, place, used, .. } = opcode;
+        match opcode.arms() {
             (["ld", "param", more @ ..], [to, from]) => self.load_parameter(to, from, more, of.ok_or(UNKNOWN)?)?,
             (["ld", more @ ..], [to, from]) => {
                 let of = of.ok_or(UNKNOWN)?;
-                let used = instruction.used;
-                self.load(to, from, more, of, &place, used)?;
+                self.load(to, from, more, of, place, *used)?;
             }
-            (["st", more @ ..], [to, from]) => self.store(to, from, more, of.ok_or(UNKNOWN)?, &place)?,
-            (["atom", more @ ..], _) => self.atom(operands, more, of.ok_or(UNKNOWN)?, &place)?,
-            _ => return Err(UNKNOWN.to_owned()),
+            (["st", more @ ..], [to, from]) => self.store(to, from, more, of.ok_or(UNKNOWN)?, place)?,
+            (["atom", more @ ..], _) => self.atom(operands, more, of.ok_or(UNKNOWN)?, place)?,
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A call whose operands and result have the same type.

@@ -3,8 +3,8 @@
 use super::gather::{Gather, plain_row};
 use super::output::Output;
 use super::resample;
-use crate::backend::Twice;
-use crate::decode::{DecodeOptions, Decoder, Header, PriorKnowledge};
+use crate::backend::{Decoded, Input, Twice, WorkStats};
+use crate::decode::{DecodeOptions, Decoder, Format, Header, PriorKnowledge, pnm_rows};
 use crate::error::Result;
 use crate::ops::CpuPass;
 use crate::ops::byte_table::ByteTable;
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 /// Images above this many pixels free their memory after use: 16 Mpx, 64 MiB a buffer.
 const KEEP_PX: usize = 16 << 20;
 
-/// The encoded image of one sample, and how to decode it.
+/// The image of one sample, and how to decode it.
 pub(crate) struct Job<'a> {
-    pub(crate) bytes: &'a [u8],
+    pub(crate) image: Input<'a>,
     pub(crate) header: &'a Header,
     pub(crate) how: DecodeOptions<'a>,
 }
@@ -35,24 +35,85 @@ pub(crate) struct Times {
     pub(crate) knew: PriorKnowledge,
 }
 
+impl From<Times> for WorkStats {
+    fn from(Times { decode, augment, knew }: Times) -> Self {
+        Self { decode, augment, decoded: by_cpu(knew), approximate: false }
+    }
+}
+
+/// The counts for one image that the CPU has decoded.
+fn by_cpu(knew: PriorKnowledge) -> Decoded {
+    Decoded { cpu: 1, ..knew.into() }
+}
+
 /// A decoder and the memory of a worker thread, kept from sample to sample.
 pub(crate) struct Executor {
     decoder: Decoder,
     /// The decoded image, if several images are made of it.
     decoded: Image,
-    stages: Stages,
+    pub(crate) stages: StageRunner,
+    /// The buffer for encoded bytes that no device reads.
+    pub(super) buffer: Vec<u8>,
     /// The part of the work that is done twice, to measure its cost.
     twice: Option<Twice>,
 }
 
 impl Executor {
-    pub(crate) fn new() -> Result<Self> {
-        Ok(Self { decoder: Decoder::new()?, decoded: Image::default(), stages: Stages::default(), twice: None })
+    /// An executor that does a part of the work twice, if asked to.
+    pub(in crate::backend) fn new(twice: Option<Twice>) -> Result<Self> {
+        let (decoder, stages) = (Decoder::new()?, StageRunner::default());
+        Ok(Self { decoder, decoded: Image::default(), stages, buffer: Vec::new(), twice })
     }
 
-    /// Does a part of the work twice.
-    pub(super) fn doing_twice(self, what: Option<Twice>) -> Self {
-        Self { twice: what, ..self }
+    /// Decodes an image and runs plans without their epilogues, each to RGB bytes, row by row.
+    ///
+    /// # Errors
+    /// As of [`run`](Self::run).
+    pub(crate) fn run_to_rgb<'a>(
+        &mut self,
+        job: &Job<'_>,
+        plans: &[Plan<'_>],
+        outs: impl IntoIterator<Item = &'a mut [u8]>,
+    ) -> Result<WorkStats> {
+        let output = |(out, plan): (_, &Plan<'_>)| Output::rgb(out, plan.size);
+        let mut outputs: Vec<_> = outs.into_iter().zip(plans).map(output).collect();
+        self.run(job, plans, &mut outputs).map(WorkStats::from)
+    }
+
+    /// Decodes `part` to memory from `room`, which is asked for a number of bytes: RGB bytes, row by row.
+    ///
+    /// # Errors
+    /// [`Error::Decode`](crate::Error::Decode) for damaged bytes; the errors of `room`.
+    pub(crate) fn decode_to_rgb<M: AsMut<[u8]>>(
+        &mut self,
+        &Job { image, header, how }: &Job<'_>,
+        part: Rect,
+        room: impl FnOnce(usize) -> Result<M>,
+    ) -> Result<(M, Decoded)> {
+        let (len_bytes, row_bytes) = (3 * part.size().area_px() as usize, 3 * part.width as usize);
+        let mut knew = PriorKnowledge::Nothing;
+        let mut pixels;
+        match image {
+            Input::Image(image) => {
+                pixels = room(len_bytes)?;
+                let places = pixels.as_mut().chunks_exact_mut(row_bytes);
+                places.zip(rows(image, part)).for_each(|(to, row)| pack(row, to));
+            }
+            Input::Encoded(bytes) if header.format == Format::Pnm && header.components == 3 => {
+                let rows = pnm_rows(bytes, header, part)?;
+                pixels = room(len_bytes)?;
+                let places = pixels.as_mut().chunks_exact_mut(row_bytes);
+                places.zip(rows).for_each(|(to, row)| to.copy_from_slice(row));
+            }
+            Input::Encoded(bytes) => {
+                let image = &mut self.stages.current;
+                knew = self.decoder.decode_with(bytes, header, part, how, image)?;
+                pixels = room(len_bytes)?;
+                pack(image.pixels(), pixels.as_mut());
+                image.shrink(KEEP_PX);
+            }
+        }
+        Ok((pixels, by_cpu(knew)))
     }
 
     /// Decodes once. Then, for each plan, runs the stages and writes the result to its output, whose size is the
@@ -125,23 +186,36 @@ impl Executor {
     fn decode(&mut self, job: &Job<'_>, part: Rect) -> Result<(Duration, PriorKnowledge)> {
         let start = Instant::now();
         let _decode = Span::enter(Activity::Decode);
-        let Job { bytes, header, how } = *job;
-        let knew = self.decoder.decode_with(bytes, header, part, how, &mut self.stages.current)?;
+        let Job { image, header, how } = *job;
+        let current = &mut self.stages.current;
+        let knew = match image {
+            Input::Encoded(bytes) => self.decoder.decode_with(bytes, header, part, how, current)?,
+            Input::Image(image) => {
+                current.reserve(part.size())?;
+                current.reset_part(header.size, part);
+                for (y, row) in (0..).zip(rows(image, part)) {
+                    current.row_mut(y).iter_mut().zip(row).for_each(|(to, &[r, g, b, _])| *to = [r, g, b, 255]);
+                }
+                PriorKnowledge::Nothing
+            }
+        };
         Ok((start.elapsed(), knew))
     }
 }
 
-/// Images on their way through the stages of plans. Memory is kept from one to the next.
+/// Runs the stages of plans, on images and on masks. Memory is kept from one to the next.
 #[derive(Default)]
-pub(super) struct Stages {
+pub(crate) struct StageRunner {
     /// The image that the next stage reads.
     pub(super) current: Image,
     next: Image,
     scratch: resample::Scratch,
     line: Vec<Pixel>,
+    /// RGB bytes of a mask's planes.
+    pub(super) made: Vec<u8>,
 }
 
-impl Stages {
+impl StageRunner {
     /// Frees the memory of large images.
     pub(super) fn shrink(&mut self) {
         self.current.shrink(KEEP_PX);
@@ -262,5 +336,28 @@ fn changes_in_place(plan: &Plan<'_>) -> bool {
 fn apply(table: Option<&ByteTable>, image: &mut Image) {
     if let Some(table) = table {
         table.apply(image.pixels_mut().as_flattened_mut());
+    }
+}
+
+/// The rows of a part of what is stored of an image.
+fn rows(image: &Image, part: Rect) -> impl Iterator<Item = &[Pixel]> {
+    (part.y..part.bottom()).map(move |y| &image.row(y)[part.x as usize..part.right() as usize])
+}
+
+/// Copies pixels without their fourth byte.
+fn pack(pixels: &[Pixel], out: &mut [u8]) {
+    debug_assert_eq!(out.len(), 3 * pixels.len());
+    // Four pixels at a time, because their twelve bytes are three whole words.
+    let (fours, rest) = pixels.as_chunks::<4>();
+    let (words, _) = out.as_chunks_mut::<12>();
+    for (four, out) in fours.iter().zip(words) {
+        let [a, b, c, d] = four.map(u32::from_le_bytes);
+        let packed = [(a & 0xFF_FFFF) | b << 24, (b >> 8 & 0xFFFF) | c << 16, (c >> 16 & 0xFF) | d << 8];
+        for (out, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(packed) {
+            *out = word.to_le_bytes();
+        }
+    }
+    for (pixel, out) in rest.iter().zip(out[12 * fours.len()..].as_chunks_mut::<3>().0) {
+        *out = [pixel[0], pixel[1], pixel[2]];
     }
 }

@@ -6,20 +6,20 @@
 //! a change of the byte again in doubles, as in Pillow.
 
 mod batch;
-pub(crate) mod executor;
+pub(super) mod executor;
 mod gather;
 #[cfg(target_arch = "x86_64")]
 mod horizontal;
-pub(crate) mod masks;
+mod masks;
 mod mix;
 mod normalize;
 pub(crate) mod output;
 mod resample;
 mod vertical;
 
-use super::spares::Spares;
 use super::{
-    Backend, Decoded, Encoded, End, Finished, OutputForm, PlannedSample, RunOptions, Settled, Twice, WorkStats,
+    Backend, Decoded, End, Finished, Given, Input, OutputForm, PlannedMask, PlannedSample, Ran, RunOptions, Settled,
+    WorkStats,
 };
 use crate::cuda::driver;
 use crate::decode::Header;
@@ -29,7 +29,7 @@ use crate::plan::Plan;
 use crate::raster::Size;
 use crate::tensor::{DType, HostBuffer, Pool, Storage, Tensor};
 use batch::{HostBatch, HostView};
-use executor::{Executor, Job, Times};
+use executor::{Executor, Job};
 use output::{Output, Tables};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -49,17 +49,6 @@ pub(crate) struct Cpu {
     unpadded: Arc<Pool>,
     /// The memory of numeric targets.
     targets: Arc<Pool>,
-    /// Workers of threads that have ended, for the next epoch.
-    workers: Spares<Worker>,
-    /// The part of the work that is done twice, to measure its cost.
-    twice: Option<Twice>,
-}
-
-/// A thread's decoder and memory.
-pub(crate) struct Worker {
-    executor: Executor,
-    /// The buffer for encoded bytes.
-    buffer: Vec<u8>,
 }
 
 impl Cpu {
@@ -86,13 +75,7 @@ impl Cpu {
         let images = if options.is_padded() { options.batches_at_a_time() * options.batch_images } else { 0 };
         let unpadded = Arc::new(Pool::new(options.elements().dtype, images).of_bytes(options.spare_bytes()));
         let targets = Arc::new(Pool::new(DType::F32, options.batches_at_a_time()));
-        let workers = Spares::new(options.threads.max(1));
-        Ok(Self { options: Arc::clone(options), tables, pools, unpadded, targets, workers, twice: None })
-    }
-
-    /// Does a part of the work twice.
-    pub(super) fn doing_twice(self, what: Twice) -> Self {
-        Self { twice: Some(what), ..self }
+        Ok(Self { options: Arc::clone(options), tables, pools, unpadded, targets })
     }
 }
 
@@ -148,32 +131,14 @@ impl Cpu {
 }
 
 impl RunOptions {
-    /// The job of decoding one encoded image.
-    pub(crate) fn job<'a>(&'a self, bytes: &'a [u8], header: &'a Header) -> Job<'a> {
-        Job { bytes, header, how: self.how() }
+    /// The job of one image.
+    pub(crate) fn job<'a>(&'a self, image: Input<'a>, header: &'a Header) -> Job<'a> {
+        Job { image, header, how: self.how() }
     }
 }
 
-/// The counts for one image that the CPU has decoded.
-fn work(times: Times) -> WorkStats {
-    let decoded = Decoded { cpu: 1, ..times.knew.into() };
-    WorkStats { decode: times.decode, augment: times.augment, decoded }
-}
-
-/// Decodes an image and runs plans without their epilogues, each to RGB bytes.
-pub(crate) fn run_to_rgb<'a>(
-    executor: &mut Executor,
-    job: &Job<'_>,
-    plans: &[Plan<'_>],
-    outs: impl IntoIterator<Item = &'a mut [u8]>,
-) -> Result<WorkStats> {
-    let output = |(out, plan): (_, &Plan<'_>)| Output::rgb(out, plan.size);
-    let mut outputs: Vec<_> = outs.into_iter().zip(plans).map(output).collect();
-    executor.run(job, plans, &mut outputs).map(work)
-}
-
 impl Backend for Cpu {
-    type Worker = Worker;
+    type Worker = ();
     type Batch = Batch;
 
     fn name(&self) -> &str {
@@ -184,26 +149,19 @@ impl Backend for Cpu {
         0
     }
 
-    fn moves_masks(&self) -> bool {
-        false
+    fn worker(&self) -> Result<()> {
+        Ok(())
     }
 
-    fn worker(&self) -> Result<Worker> {
-        let new = || Ok(Worker { executor: Executor::new()?.doing_twice(self.twice), buffer: Vec::new() });
-        self.workers.take().map_or_else(new, Ok)
+    fn give_worker(&self, _worker: ()) {}
+
+    fn buffer(&self, host: &mut Executor) -> Vec<u8> {
+        std::mem::take(&mut host.buffer)
     }
 
-    fn give_worker(&self, worker: Worker) {
-        self.workers.give(worker);
-    }
-
-    fn buffer(&self, worker: &mut Worker) -> Vec<u8> {
-        std::mem::take(&mut worker.buffer)
-    }
-
-    fn give_buffer(&self, worker: &mut Worker, buffer: Vec<u8>) {
-        if buffer.capacity() > worker.buffer.capacity() {
-            worker.buffer = buffer;
+    fn give_buffer(&self, host: &mut Executor, buffer: Vec<u8>) {
+        if buffer.capacity() > host.buffer.capacity() {
+            host.buffer = buffer;
         }
     }
 
@@ -221,13 +179,17 @@ impl Backend for Cpu {
 
     fn run(
         &self,
-        worker: &mut Worker,
+        (host, _worker): (&mut Executor, &mut ()),
         batch: &Batch,
-        encoded: Encoded,
+        image: Given<'_>,
         sample: &PlannedSample<'_>,
-    ) -> Result<WorkStats> {
+    ) -> Result<Ran> {
+        let start = Instant::now();
+        let mask = |planned: &PlannedMask<'_>| host.stages.run_mask(planned.mask, &planned.plan);
+        let masks = sample.masks.iter().map(mask).collect::<Result<Vec<_>>>()?;
+        let moving = start.elapsed();
         let options = &self.options;
-        let job = options.job(encoded.bytes(), sample.header);
+        let job = options.job(image.input(), sample.header);
         let plans = sample.plans;
         let elements = options.elements();
         let output = |(bytes, plan): (_, &Plan<'_>)| Output::new(bytes, plan.size, &self.tables, elements);
@@ -235,7 +197,7 @@ impl Backend for Cpu {
             Batch::Views(batch) => {
                 let mut slot = batch.slot(sample.place)?;
                 let mut outputs: Vec<_> = slot.images().zip(plans).map(output).collect();
-                worker.executor.run(&job, plans, &mut outputs)
+                host.run(&job, plans, &mut outputs)
             }
             Batch::Ragged(places) => {
                 let (size, place) = (plans[0].size, &places[sample.place]);
@@ -243,31 +205,22 @@ impl Backend for Cpu {
                 let pool = if options.is_padded() { &self.unpadded } else { &self.pools[0] };
                 let mut buffer = pool.take(len_bytes)?;
                 let bytes = &mut buffer.as_bytes_mut()[..len_bytes];
-                let times = worker.executor.run(&job, plans, &mut [output((bytes, &plans[0]))]);
+                let times = host.run(&job, plans, &mut [output((bytes, &plans[0]))]);
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((size, buffer));
                 times
             }
         };
-        self.give_buffer(worker, encoded.into_buffer());
-        times.map(work)
+        self.give_buffer(host, image.into_buffer());
+        let mut work = WorkStats::from(times?);
+        work.augment += moving;
+        Ok(Ran { work, masks })
     }
 
-    fn take_counts(&self, _worker: &mut Worker) -> Decoded {
+    fn take_counts(&self, _worker: &mut ()) -> Decoded {
         Decoded::default()
     }
 
-    fn run_to_host(
-        &self,
-        worker: &mut Worker,
-        bytes: &[u8],
-        header: &Header,
-        plan: &Plan<'_>,
-        out: &mut [u8],
-    ) -> Result<WorkStats> {
-        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), std::slice::from_ref(plan), [out])
-    }
-
-    fn settle(&self, _worker: &mut Worker, _batch: &mut Batch) -> Result<Settled> {
+    fn settle(&self, _worker: (&mut Executor, &mut ()), _batch: &mut Batch) -> Result<Settled> {
         Ok(Settled::default())
     }
 

@@ -2,7 +2,7 @@
 
 use super::normalize::{Cast, Table};
 use crate::backend::PixelForm;
-use crate::ops::{Erase, noise};
+use crate::ops::{Overwrite, noise};
 use crate::plan::Epilogue;
 use crate::raster::{Pixel, Size};
 use crate::tensor::{DType, Layout};
@@ -99,7 +99,7 @@ impl<'a> Output<'a> {
     }
 
     /// Overwrites a rectangle with values in the output's units.
-    fn erase(&mut self, erase: &Erase) {
+    fn erase(&mut self, erase: &Overwrite) {
         let Self { size, order, .. } = *self;
         match self.tables {
             Tables::F32(_) => overwrite::<f32>(bytemuck::cast_slice_mut(self.bytes), size, order, erase),
@@ -108,7 +108,7 @@ impl<'a> Output<'a> {
             Tables::U8(_) => {
                 // A color is rounded, as on 8-bit images.
                 let value = if erase.std == 0.0 { erase.value.map(f32::round) } else { erase.value };
-                overwrite::<u8>(self.bytes, size, order, &erase.value(value));
+                overwrite::<u8>(self.bytes, size, order, &Overwrite { value, ..*erase });
             }
         }
     }
@@ -133,8 +133,8 @@ fn write<T: Cast>(out: &mut [T], size: Size, order: Order, y: u32, pixels: &[Pix
     }
 }
 
-fn overwrite<T: Cast>(out: &mut [T], size: Size, order: Order, erase: &Erase) {
-    let rect = erase.rect();
+fn overwrite<T: Cast>(out: &mut [T], size: Size, order: Order, erase: &Overwrite) {
+    let rect = erase.rect;
     let (left, right) = (rect.x as usize, rect.right() as usize);
     let color = erase.value.map(T::from_f32);
     let mut noise = Vec::new();

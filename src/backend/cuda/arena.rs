@@ -189,6 +189,12 @@ impl Allocation {
     }
 }
 
+impl AsMut<[u8]> for Allocation {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.bytes_mut()
+    }
+}
+
 impl Arena {
     /// An arena without any blocks, which takes at most `limit_bytes` on the device.
     pub(super) fn new(context: &Context, limit_bytes: usize, pinned: bool) -> Self {

@@ -11,7 +11,7 @@ use super::nvjpeg::{HardwareDecoder, HardwareJob, Nvjpeg, Queued, WorkerDecoder}
 use super::route::{Route, Router};
 use super::streams::Streams;
 use super::worker::Worker;
-use crate::backend::{Encoded, PlannedSample, RunOptions, Settled};
+use crate::backend::{Encoded, Executor, Given, Input, PlannedSample, RunOptions, Settled};
 use crate::cuda::driver::Scoped;
 use crate::decode::{Format, Header, Reason, has_end};
 use crate::error::{Error, Result};
@@ -93,18 +93,26 @@ impl Decoders {
 
     /// Makes a worker for the calling thread.
     pub(super) fn worker(&self) -> Result<Worker> {
-        Worker::new(self.nvjpeg.as_ref().map(|nvjpeg| nvjpeg.worker(&self.streams.context)).transpose()?)
+        self.nvjpeg.as_ref().map(|nvjpeg| nvjpeg.worker(&self.streams.context)).transpose().map(Worker::new)
     }
 
     /// Decodes an image, or leaves it to a decoder on the device that decodes the batch together.
     pub(super) fn decode(
         &self,
-        worker: &mut Worker,
+        (host, worker): (&mut Executor, &mut Worker),
         batch: &InFlight,
-        mut encoded: Encoded,
+        image: Given<'_>,
         &PlannedSample { header, plans, masks, later, .. }: &PlannedSample<'_>,
     ) -> Result<Source> {
-        let size = header.size;
+        let (size, part) = (header.size, decoded_by(plans));
+        let mut encoded = match image {
+            Given::Encoded(encoded) => encoded,
+            Given::Image(image) => {
+                let job = self.options.job(Input::Image(image), header);
+                let image = worker.decode_to_staging(host, &batch.arena, &job, part)?;
+                return Ok(Source { image, by: By::Cpu, spare: None });
+            }
+        };
         let (mut spare, start) = (None, Instant::now());
         let masks_bytes = masks.iter().map(masks::most_bytes).sum();
         let route = self.router.route(header, later);
@@ -137,8 +145,8 @@ impl Decoders {
             }
         }
         let start = Instant::now();
-        let (how, part) = (self.options.how(), decoded_by(plans));
-        let image = worker.decode_to_staging(how, &batch.arena, encoded.bytes(), header, part)?;
+        let job = self.options.job(Input::Encoded(encoded.bytes()), header);
+        let image = worker.decode_to_staging(host, &batch.arena, &job, part)?;
         if header.format == Format::Jpeg {
             self.router.cpu_took(start.elapsed());
         }
@@ -150,25 +158,27 @@ impl Decoders {
     /// plans that find no memory while the whole image is on the device; they get the image's memory.
     pub(super) fn decode_again(
         &self,
-        worker: &mut Worker,
+        (host, worker): (&mut Executor, &mut Worker),
         batch: &InFlight,
         source: Source,
         header: &Header,
         part: Rect,
     ) -> Result<Source> {
-        let (how, arena) = (self.options.how(), &batch.arena);
+        let mut decode = |worker: &mut Worker, bytes: &[u8]| {
+            worker.decode_to_staging(host, &batch.arena, &self.options.job(Input::Encoded(bytes), header), part)
+        };
         let image = match &source.by {
             By::Cpu => return Ok(source),
-            By::Hardware(job) => worker.decode_to_staging(how, arena, job.encoded.bytes(), header, part)?,
+            By::Hardware(job) => decode(worker, job.encoded.bytes())?,
             By::Device(job) => {
-                worker.decoded.left.add(Reason::Memory);
-                worker.decode_to_staging(how, arena, job.encoded.bytes(), header, part)?
+                worker.decoded.cpu_fallbacks.add(Reason::Memory);
+                decode(worker, job.encoded.bytes())?
             }
             By::Hybrid => {
                 let taken_back = worker.nvjpeg.as_mut().map(|nvjpeg| nvjpeg.take_back()).transpose()?;
                 let Some(encoded) = taken_back else { return Ok(source) };
                 worker.decoded.hybrid -= 1;
-                let image = worker.decode_to_staging(how, arena, encoded.bytes(), header, part)?;
+                let image = decode(worker, encoded.bytes())?;
                 self.buffers.give(encoded.into_buffer());
                 image
             }
@@ -222,10 +232,10 @@ impl Decoders {
     ///
     /// # Errors
     /// Any error ends the epoch; the batch must then be abandoned.
-    pub(super) fn settle(&self, worker: &mut Worker, batch: &mut InFlight) -> Result<Settled> {
-        let mut settled = self.own.settle(worker, batch, &self.buffers)?;
+    pub(super) fn settle(&self, (host, worker): (&mut Executor, &mut Worker), batch: &mut InFlight) -> Result<Settled> {
+        let mut settled = self.own.settle((host, worker), batch, &self.buffers)?;
         if let Some(hardware) = self.hardware() {
-            settled += hardware::settle(hardware, worker, batch, &self.streams, self.options.how())?;
+            settled += hardware::settle(hardware, (host, worker), batch, &self.streams, self.options.how())?;
         }
         Ok(settled)
     }

@@ -13,13 +13,10 @@ use super::streams::{Queue, Streams, once};
 use super::submit::Outputs;
 use super::worker::Worker;
 use crate::backend::cpu::output::Tables;
-use crate::backend::cpu::run_to_rgb;
 use crate::backend::spares::Spares;
-use crate::backend::{Backend, Decoded, Encoded, End, Finished, PlannedSample, RunOptions, Settled, WorkStats};
+use crate::backend::{Backend, Decoded, End, Executor, Finished, Given, PlannedSample, Ran, RunOptions, Settled};
 use crate::cuda::driver;
-use crate::decode::Header;
 use crate::error::Result;
-use crate::plan::Plan;
 use std::sync::Arc;
 
 /// A device, opened for one pipeline. The parts are in the order in which a batch uses them.
@@ -109,10 +106,6 @@ impl Backend for Gpu {
         (self.batches.limit_bytes * self.options.batches_at_a_time()) as u64
     }
 
-    fn moves_masks(&self) -> bool {
-        true
-    }
-
     fn worker(&self) -> Result<Worker> {
         let _entered = self.streams.enter()?;
         self.workers.take().map_or_else(|| self.decoders.worker(), Ok)
@@ -122,11 +115,11 @@ impl Backend for Gpu {
         self.workers.give(worker);
     }
 
-    fn buffer(&self, _worker: &mut Worker) -> Vec<u8> {
+    fn buffer(&self, _host: &mut Executor) -> Vec<u8> {
         self.decoders.buffers.take()
     }
 
-    fn give_buffer(&self, _worker: &mut Worker, buffer: Vec<u8>) {
+    fn give_buffer(&self, _host: &mut Executor, buffer: Vec<u8>) {
         self.decoders.buffers.give(buffer);
     }
 
@@ -137,31 +130,21 @@ impl Backend for Gpu {
 
     fn run(
         &self,
-        worker: &mut Worker,
+        worker: (&mut Executor, &mut Worker),
         batch: &InFlight,
-        encoded: Encoded,
+        image: Given<'_>,
         sample: &PlannedSample<'_>,
-    ) -> Result<WorkStats> {
+    ) -> Result<Ran> {
         let _entered = self.streams.enter_again()?;
-        Preparation::new(&self.options, &self.decoders, worker, batch).run(encoded, sample)
+        let work = Preparation::new(&self.options, &self.decoders, worker, batch).run(image, sample)?;
+        Ok(Ran { work, masks: Vec::new() })
     }
 
     fn take_counts(&self, worker: &mut Worker) -> Decoded {
         worker.take_decoded()
     }
 
-    fn run_to_host(
-        &self,
-        worker: &mut Worker,
-        bytes: &[u8],
-        header: &Header,
-        plan: &Plan<'_>,
-        out: &mut [u8],
-    ) -> Result<WorkStats> {
-        run_to_rgb(&mut worker.executor, &self.options.job(bytes, header), std::slice::from_ref(plan), [out])
-    }
-
-    fn settle(&self, worker: &mut Worker, batch: &mut InFlight) -> Result<Settled> {
+    fn settle(&self, worker: (&mut Executor, &mut Worker), batch: &mut InFlight) -> Result<Settled> {
         let _entered = self.streams.enter()?;
         self.decoders.settle(worker, batch)
     }

@@ -5,7 +5,7 @@ use super::in_flight::InFlight;
 use super::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob};
 use super::streams::Streams;
 use super::worker::Worker;
-use crate::backend::{Decoded, Settled};
+use crate::backend::{Decoded, Executor, Settled};
 use crate::decode::DecodeOptions;
 use crate::error::Result;
 use crate::raster::Rect;
@@ -16,7 +16,7 @@ use crate::raster::Rect;
 /// [`Error::Device`](crate::Error::Device) or [`Error::Cuda`](crate::Error::Cuda); the batch must then be abandoned.
 pub(super) fn settle(
     hardware: &HardwareDecoder,
-    worker: &mut Worker,
+    (host, worker): (&mut Executor, &mut Worker),
     batch: &mut InFlight,
     streams: &Streams,
     how: DecodeOptions<'_>,
@@ -41,24 +41,25 @@ pub(super) fn settle(
     if unsafe { state.decode(hardware, &borrowed) }.is_ok() {
         batch.on_hardware = jobs.len();
         let decoded = Decoded { hardware: jobs.len() as u64, ..Decoded::default() };
-        let on_hardware = jobs.iter().map(|(place, _)| *place).collect();
-        return Ok(Settled { on_hardware, decoded, ..Settled::default() });
+        let approximate = jobs.iter().map(|(place, _)| *place).collect();
+        return Ok(Settled { approximate, decoded, ..Settled::default() });
     }
     let mut refused = Vec::new();
     narrow_down(hardware, state, &jobs, &mut refused)?;
     worker.decoded.hardware += (jobs.len() - refused.len()) as u64;
     let is_refused = |place: &usize| refused.iter().any(|(other, _)| other == place);
-    let on_hardware = jobs.iter().map(|(place, _)| *place).filter(|place| !is_refused(place)).collect();
+    let approximate = jobs.iter().map(|(place, _)| *place).filter(|place| !is_refused(place)).collect();
     let mut bad = Vec::new();
     for (place, job) in refused {
         let (bytes, part) = (job.encoded.bytes(), Rect::full(job.size));
         // SAFETY: the destination belongs to the batch and is as large as the image, and the hardware decoder has been
         // waited for.
-        if let Err(error) = unsafe { worker.decode_instead(how, bytes, part, job.destination, &streams.copy) } {
+        let decoded = unsafe { worker.decode_instead(host, (bytes, how), part, job.destination, &streams.copy) };
+        if let Err(error) = decoded {
             bad.push((*place, error));
         }
     }
-    Ok(Settled { bad, on_hardware, decoded: worker.take_decoded() })
+    Ok(Settled { bad, approximate, decoded: worker.take_decoded() })
 }
 
 /// Finds the jobs of a batch that the hardware decoder refuses. nvJPEG does not name them, so they are decoded again by

@@ -14,7 +14,7 @@ use crate::ops::filter::{Interpolation, PassOrder, Stretch, Taps};
 use crate::ops::kernel::{CallRecorder, Descriptor, KernelId};
 use crate::ops::reduce::no_kernel;
 use crate::ops::resize::Resampling;
-use crate::ops::{Erase, noise};
+use crate::ops::{Overwrite, noise};
 use crate::plan::view::ImageView;
 use crate::plan::{Epilogue, Last, Plan, Stage, StageWork};
 use crate::raster::{Rect, Size};
@@ -227,7 +227,7 @@ impl<'a> Lowering<'a> {
     /// Adds the calls for the first erasure with noise and all after it. Returns all calls.
     fn erase_in_batch(mut self, epilogue: &Epilogue, output: BatchPlace) -> Result<Vec<Call>> {
         for erase in plain_and_noisy(&epilogue.erasures).1 {
-            let rect = erase.rect();
+            let rect = erase.rect;
             let normals = self.put(noise::normals())?;
             let sample = erase.noise_sample(normals, rect, [0; 2], output);
             self.add(ERASE_NOISE, Descriptor::new(&sample), rect.size());
@@ -326,7 +326,7 @@ impl<'a> Lowering<'a> {
             let bytes = plain.len() * size_of::<Erasure>();
             output.erasures = self.chunk.put_bytes(self.arena, bytes, |to| {
                 for (to, erasure) in to.chunks_exact_mut(size_of::<Erasure>()).zip(plain) {
-                    let rect = erasure.rect();
+                    let rect = erasure.rect;
                     let value = erasure.value.map(|value| bits(elements.dtype, value));
                     let (right, bottom) = (rect.right(), rect.bottom());
                     let erasure = Erasure { left: rect.x, top: rect.y, right, bottom, value, reserved: 0 };
@@ -336,6 +336,15 @@ impl<'a> Lowering<'a> {
         }
         Ok(output)
     }
+}
+
+/// Whether kernels can run all stages of a plan. The CPU runs the others.
+pub(super) fn has_kernels(plan: &Plan<'_>) -> bool {
+    plan.stages.iter().all(|stage| match &stage.work {
+        StageWork::Gather | StageWork::Table(_) | StageWork::Resample(_) | StageWork::Affine(_) => true,
+        StageWork::Reduce(_) => false,
+        StageWork::Pass(op, _) => op.has_kernels(),
+    })
 }
 
 /// The bits of a value in the output's type.
@@ -349,7 +358,7 @@ fn bits(dtype: DType, value: f32) -> u32 {
 }
 
 /// Splits erasures into those that the kernels which write the batch do, and the first one with noise and all after it.
-fn plain_and_noisy(erasures: &[Erase]) -> (&[Erase], &[Erase]) {
+fn plain_and_noisy(erasures: &[Overwrite]) -> (&[Overwrite], &[Overwrite]) {
     erasures.split_at(erasures.iter().position(|erase| erase.std != 0.0).unwrap_or(erasures.len()))
 }
 
@@ -369,6 +378,34 @@ pub(super) fn place(calls: &mut [Call], elements: DevicePointer, strides: Option
                 }
             }
             _ => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_kernels;
+    use crate::ops::filter::PassOrder;
+    use crate::ops::{CenterCrop, Chain, Contrast, Custom, Hflip, Jpeg, Op, Rotate, WeightedSum};
+    use crate::plan::{Planner, Strategy};
+    use crate::raster::Size;
+
+    fn kernels(ops: &[Op], strategy: Strategy) -> bool {
+        let planner = Planner { strategy, order: PassOrder::default(), max_px: 1 << 20 };
+        has_kernels(&planner.plan_one(ops, Size::new(100, 80)).unwrap())
+    }
+
+    #[test]
+    fn a_kernel_that_is_missing_is_noticed() {
+        let jpeg = || Op::from(Jpeg::new(50));
+        let chain = |ops: Vec<Op>| Op::from(WeightedSum::new(0.5).chain(Chain::new(0.5, ops)));
+        for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
+            for missing in [Custom::new("custom", |_| ()).into(), jpeg(), chain(vec![Hflip.into(), jpeg()])] {
+                let ops = [Rotate::new(5.0).into(), missing, CenterCrop::new(10).into()];
+                assert!(!kernels(&ops, strategy), "{strategy:?} {ops:?}");
+            }
+            let ops = [Rotate::new(5.0).into(), chain(vec![Hflip.into()]), Contrast::new(0.5).into()];
+            assert!(kernels(&ops, strategy), "{strategy:?}");
         }
     }
 }

@@ -5,9 +5,9 @@
 use super::arena::Arena;
 use super::in_flight::{InFlight, Prepared};
 use super::kernel::{Call, FIELD_STORE};
-use super::lower::{DeviceImage, Lowering, descriptors_bytes, packed_bytes, stages_bytes};
+use super::lower::{self, DeviceImage, Lowering, descriptors_bytes, packed_bytes, stages_bytes};
 use super::worker::Worker;
-use crate::backend::{End, MAX_BATCH_BYTES, MasksOfView, OutputForm, PlannedMask, RunOptions};
+use crate::backend::{End, MAX_BATCH_BYTES, MasksOfView, OutputForm, PlannedMask, RunOptions, StageRunner};
 use crate::cuda::driver::Stream;
 use crate::cuda::{Buffer, CudaBuffer, Pool};
 use crate::error::{Error, Result};
@@ -45,7 +45,11 @@ struct MovedGroup {
 ///
 /// # Errors
 /// [`Error::OutOfDeviceMemory`] if the batch's share has no room for the mask.
-pub(super) fn lower(planned: &PlannedMask<'_>, worker: &mut Worker, arena: &Arena) -> Result<MovedMask> {
+pub(super) fn lowered(
+    planned: &PlannedMask<'_>,
+    (stages, worker): (&mut StageRunner, &mut Worker),
+    arena: &Arena,
+) -> Result<MovedMask> {
     let &PlannedMask { image, field, mask, ref plan } = planned;
     let group = |group: Carried<'_>| {
         let form = match group {
@@ -53,10 +57,10 @@ pub(super) fn lower(planned: &PlannedMask<'_>, worker: &mut Worker, arena: &Aren
             Carried::Word(_) => FieldStoreSample::WORDS,
             Carried::Bits(_) => FieldStoreSample::BITS,
         };
-        let Worker { staging, taps, masks, .. } = &mut *worker;
-        let (calls, made) = if plan.needs_cpu {
+        let Worker { staging, taps, .. } = &mut *worker;
+        let (calls, made) = if !lower::has_kernels(plan) {
             let mut made = arena.piece(packed_bytes(plan.size))?;
-            masks.run_group(&group, mask.size(), plan, made.bytes_mut())?;
+            stages.run_group(&group, mask.size(), plan, made.bytes_mut())?;
             let Size { width, height } = plan.size;
             let (pixels, pitch_bytes) = (made.address(), 3 * width);
             let made = SourceImage {

@@ -4,11 +4,10 @@ use super::arena::{Allocation, StagingWriter};
 use super::decode::{By, Decoders, Source};
 use super::in_flight::{InFlight, Prepared};
 use super::kernel::Call;
-use super::lower::{DeviceImage, Form, Lowering, packed_bytes};
+use super::lower::{self, DeviceImage, Form, Lowering, packed_bytes};
 use super::masks;
 use super::worker::Worker;
-use crate::backend::cpu::run_to_rgb;
-use crate::backend::{Encoded, PlannedSample, RunOptions, WorkStats};
+use crate::backend::{Executor, Given, PlannedSample, RunOptions, WorkStats};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, decoded_by};
 use crate::raster::Rect;
@@ -19,6 +18,7 @@ use std::time::Instant;
 pub(super) struct Preparation<'a> {
     options: &'a RunOptions,
     decoders: &'a Decoders,
+    host: &'a mut Executor,
     worker: &'a mut Worker,
     batch: &'a InFlight,
 }
@@ -27,39 +27,39 @@ impl<'a> Preparation<'a> {
     pub(super) fn new(
         options: &'a RunOptions,
         decoders: &'a Decoders,
-        worker: &'a mut Worker,
+        (host, worker): (&'a mut Executor, &'a mut Worker),
         batch: &'a InFlight,
     ) -> Self {
         if worker.staging_of != batch.number {
             (worker.staging, worker.staging_of) = (StagingWriter::default(), batch.number);
         }
-        Self { options, decoders, worker, batch }
+        Self { options, decoders, host, worker, batch }
     }
 
     /// Decodes and lowers the sample, and puts it into its place of the batch.
-    pub(super) fn run(mut self, encoded: Encoded, sample: &PlannedSample<'_>) -> Result<WorkStats> {
+    pub(super) fn run(mut self, image: Given<'_>, sample: &PlannedSample<'_>) -> Result<WorkStats> {
         // Masks come first: their memory cannot be given back where the image is decoded by another decoder after all.
         let start = Instant::now();
-        let lower = |mask| masks::lower(mask, self.worker, &self.batch.arena);
+        let lower = |mask| masks::lowered(mask, (&mut self.host.stages, &mut *self.worker), &self.batch.arena);
         let masks = sample.masks.iter().map(lower).collect::<Result<Vec<_>>>()?;
         let lowered = start.elapsed();
-        let (prepared, mut work) = if sample.plans.iter().any(|plan| plan.needs_cpu) {
-            let prepared = self.on_cpu(&encoded, sample)?;
-            self.decoders.buffers.give(encoded.into_buffer());
+        let (prepared, mut work) = if !sample.plans.iter().all(lower::has_kernels) {
+            let prepared = self.on_cpu(&image, sample)?;
+            self.decoders.buffers.give(image.into_buffer());
             prepared
         } else {
-            self.on_device(encoded, sample)?
+            self.on_device(image, sample)?
         };
         work.augment += lowered;
         self.batch.put(sample.place, Prepared { masks, ..prepared });
         Ok(work)
     }
 
-    fn on_device(&mut self, encoded: Encoded, sample: &PlannedSample<'_>) -> Result<(Prepared, WorkStats)> {
+    fn on_device(&mut self, image: Given<'_>, sample: &PlannedSample<'_>) -> Result<(Prepared, WorkStats)> {
         let plans = sample.plans;
         let start = Instant::now();
         let decoding = Span::enter(Activity::Decode);
-        let mut source = self.decoders.decode(self.worker, self.batch, encoded, sample)?;
+        let mut source = self.decoders.decode((&mut *self.host, &mut *self.worker), self.batch, image, sample)?;
         drop(decoding);
         let decode = start.elapsed();
 
@@ -68,18 +68,21 @@ impl<'a> Preparation<'a> {
         let calls = match self.lower(plans, &source) {
             Err(Error::OutOfDeviceMemory { .. }) if !matches!(source.by, By::Cpu) => {
                 let part = decoded_by(plans);
-                source = self.decoders.decode_again(self.worker, self.batch, source, sample.header, part)?;
+                let worker = (&mut *self.host, &mut *self.worker);
+                source = self.decoders.decode_again(worker, self.batch, source, sample.header, part)?;
                 self.lower(plans, &source)?
             }
             calls => calls?,
         };
+        let approximate = matches!(source.by, By::Hybrid);
         let (hardware_job, jpeg_job) = match source.by {
             By::Hardware(job) => (Some(job), None),
             By::Device(job) => (None, Some(job)),
             By::Cpu | By::Hybrid => (None, None),
         };
         let prepared = Prepared { size: plans[0].size, calls, masks: Vec::new(), hardware_job, jpeg_job };
-        Ok((prepared, WorkStats { decode, augment: start.elapsed(), decoded: self.worker.take_decoded() }))
+        let decoded = self.worker.take_decoded();
+        Ok((prepared, WorkStats { decode, augment: start.elapsed(), decoded, approximate }))
     }
 
     /// The calls of each plan.
@@ -96,15 +99,15 @@ impl<'a> Preparation<'a> {
     /// Runs plans on the CPU without their epilogues, for passes that have no kernel.
     fn on_cpu(
         &mut self,
-        encoded: &Encoded,
+        image: &Given<'_>,
         &PlannedSample { header, plans, .. }: &PlannedSample<'_>,
     ) -> Result<(Prepared, WorkStats)> {
-        let Self { options, batch, .. } = *self;
-        let job = options.job(encoded.bytes(), header);
+        let &mut Self { options, batch, .. } = self;
+        let job = options.job(image.input(), header);
         let room = |plan: &Plan<'_>| batch.arena.piece(packed_bytes(plan.size));
         let mut pieces = plans.iter().map(room).collect::<Result<Vec<_>>>()?;
         let outs = pieces.iter_mut().map(Allocation::bytes_mut);
-        let mut work = run_to_rgb(&mut self.worker.executor, &job, plans, outs)?;
+        let mut work = self.host.run_to_rgb(&job, plans, outs)?;
         let start = Instant::now();
         let mut calls = Vec::with_capacity(pieces.len());
         for (&Plan { size, order, ref epilogue, .. }, pixels) in plans.iter().zip(&pieces) {

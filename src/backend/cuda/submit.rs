@@ -182,10 +182,53 @@ impl Outputs {
         masks: &mut PlacedMasks,
         end: &End<'_>,
     ) -> Result<()> {
-        let (&End { places, padding, .. }, labels) = (end, end.annotations.labels_or_zeros());
+        let calls = self.take_calls(batch, rooms, masks, end)?;
+        let staged = self.stage(batch, rooms, &calls, end)?;
+        self.streams.upload(batch)?;
+        let (compute, _launch) = (&self.streams.compute, Span::enter(Activity::Launch));
+        batch.decoding().iter().try_for_each(|event| compute.wait(event))?;
+        let on_hardware = batch.on_hardware > 0;
+        if let Some(hardware) = batch.hardware_mut().as_ref().filter(|_| on_hardware) {
+            compute.wait(hardware.ended())?;
+        }
+        let buffers = || rooms.iter().map(|room| &room.buffer).chain(masks.buffers());
+        buffers().flat_map(|buffer| &buffer.users).try_for_each(|user| compute.wait(user))?;
+        for room in rooms.iter().filter(|_| self.options.is_padded()) {
+            // SAFETY: the buffer has as many bytes, and the stream waits for its earlier users.
+            unsafe { driver::clear(room.buffer.address(), room.len_bytes(), compute)? };
+        }
+        self.streams.queue(Part::Kernels, &|| {
+            // SAFETY: descriptors and all memory that they point to lie in the arena, uploaded or decoded before, or in
+            // the batch's buffers, whose earlier users the stream has been made to wait for.
+            staged.groups.iter().try_for_each(|group| unsafe { self.kernels.launch(group, compute) })
+        })?;
+        self.queue_copies(rooms, masks, &staged, end)?;
+        for &(size, mix) in &staged.mixes {
+            // SAFETY: everything that it reads beside the batch lies in the arena, uploaded before. The view's images
+            // are complete, and there are as many as labels.
+            unsafe { self.kernels.launch_mix(mix, end.annotations.labels_or_zeros().len(), size, compute)? };
+        }
+        if let (Some(buffer), Some((from, len_bytes))) = (targets, staged.targets) {
+            buffer.users.iter().try_for_each(|user| compute.wait(user))?;
+            // SAFETY: the buffer has room for the targets of a full batch, and the stream waits for its earlier users.
+            unsafe { driver::copy(buffer.address(), from, len_bytes, compute)? };
+            buffer.ready.record(compute)?;
+        }
+        batch.done.record(compute)?;
+        buffers().try_for_each(|buffer| buffer.ready.record(compute))
+    }
+
+    /// Takes the calls of all delivered images and masks, which know their places in the batch from now on.
+    fn take_calls(
+        &self,
+        batch: &mut InFlight,
+        rooms: &[OutputMemory<'_>],
+        masks: &mut PlacedMasks,
+        end: &End<'_>,
+    ) -> Result<Vec<Vec<Call>>> {
         let padded = self.options.is_padded();
-        let mut calls: Vec<Vec<Call>> = Vec::with_capacity(places.len() * self.options.images_of_a_sample());
-        for (i, place) in places.iter().enumerate() {
+        let mut calls = Vec::with_capacity(end.places.len() * self.options.images_of_a_sample());
+        for (i, place) in end.places.iter().enumerate() {
             let mut sample = batch.samples_mut().get_mut(*place).and_then(Option::take).ok_or_else(missing)?;
             let own = if self.options.is_ragged() && !padded { &rooms[i..=i] } else { rooms };
             for (calls, address) in sample.calls.iter_mut().zip(own.iter().flat_map(|room| room.addresses(i))) {
@@ -194,10 +237,19 @@ impl Outputs {
             calls.append(&mut sample.calls);
         }
         calls.append(&mut masks.calls);
-        let masks = &*masks;
-        let mut staging = StagingWriter::default();
-        let mut groups = Vec::new();
-        kernel::group(&calls, |mut group, calls| {
+        Ok(calls)
+    }
+
+    /// Stages what the end of a batch needs on the device.
+    fn stage(
+        &self,
+        batch: &InFlight,
+        rooms: &[OutputMemory<'_>],
+        calls: &[Vec<Call>],
+        end: &End<'_>,
+    ) -> Result<StagedEnd> {
+        let (mut staging, mut groups) = (StagingWriter::default(), Vec::new());
+        kernel::group(calls, |mut group, calls| {
             let bytes = calls.iter().map(|call| call.descriptor.bytes().len()).sum();
             group.samples = staging.put_bytes(&batch.arena, bytes, |to| {
                 let mut at = 0;
@@ -210,34 +262,29 @@ impl Outputs {
             groups.push(group);
             Ok(())
         })?;
-        let mut staged_mixes = Vec::new();
+        let mut mixes = Vec::new();
         if let Some(plan) = end.mix.filter(|plan| plan.changes()) {
             for room in rooms {
-                staged_mixes.push((room.size, self.stage_mix(plan, room, &mut staging, batch)?));
+                mixes.push((room.size, self.stage_mix(plan, room, &mut staging, batch)?));
             }
         }
-        let staged_labels = staging.put(&batch.arena, labels)?;
-        let staged_targets = end.annotations.numbers().map(|targets| staging.put(&batch.arena, targets)).transpose()?;
+        let labels = staging.put(&batch.arena, end.annotations.labels_or_zeros())?;
+        let targets = match end.annotations.numbers() {
+            Some(targets) => Some((staging.put(&batch.arena, targets)?, targets.len())),
+            None => None,
+        };
+        Ok(StagedEnd { groups, mixes, labels, targets })
+    }
 
-        self.streams.upload(batch)?;
-        let (compute, _launch) = (&self.streams.compute, Span::enter(Activity::Launch));
-        batch.decoding().iter().try_for_each(|event| compute.wait(event))?;
-        let on_hardware = batch.on_hardware > 0;
-        if let Some(hardware) = batch.hardware_mut().as_ref().filter(|_| on_hardware) {
-            compute.wait(hardware.ended())?;
-        }
-        let buffers = || rooms.iter().map(|room| &room.buffer).chain(masks.buffers());
-        buffers().flat_map(|buffer| &buffer.users).try_for_each(|user| compute.wait(user))?;
-        for room in rooms.iter().filter(|_| padded) {
-            // SAFETY: the buffer has as many bytes, and the stream waits for its earlier users.
-            unsafe { driver::clear(room.buffer.address(), room.len_bytes(), compute)? };
-        }
-        self.streams.queue(Part::Kernels, &|| {
-            // SAFETY: descriptors and all memory that they point to lie in the arena, uploaded or decoded before, or in
-            // the batch's buffers, whose earlier users the stream has been made to wait for.
-            groups.iter().try_for_each(|group| unsafe { self.kernels.launch(group, compute) })
-        })?;
-        let last = places.len() - 1;
+    /// Queues the copies that make padding, and those of labels.
+    fn queue_copies(
+        &self,
+        rooms: &[OutputMemory<'_>],
+        masks: &PlacedMasks,
+        staged: &StagedEnd,
+        &End { places, padding, .. }: &End<'_>,
+    ) -> Result<()> {
+        let (compute, last) = (&self.streams.compute, places.len() - 1);
         for room in rooms.iter().filter(|_| padding > 0) {
             for (from, i) in room.addresses(last).flat_map(|last| (1..=padding).map(move |i| (last, i))) {
                 let to = from + (i * room.image_bytes) as u64;
@@ -251,24 +298,22 @@ impl Outputs {
         }
         for room in rooms {
             let to = room.buffer.address() + labels_offset(room.len_bytes()) as u64;
-            let from = staged_labels + (room.samples.start * size_of::<u32>()) as u64;
+            let from = staged.labels + (room.samples.start * size_of::<u32>()) as u64;
             // SAFETY: the buffer has room for the labels of its samples, which are among the staged ones.
             unsafe { driver::copy(to, from, room.samples.len() * size_of::<u32>(), compute)? };
         }
-        for (size, staged) in staged_mixes {
-            // SAFETY: everything else that it reads lies in the arena, uploaded before. The view's images are complete,
-            // and there are as many as labels.
-            unsafe { self.kernels.launch_mix(staged, labels.len(), size, compute)? };
-        }
-        if let (Some(buffer), Some(targets), Some(staged)) = (targets, end.annotations.numbers(), staged_targets) {
-            buffer.users.iter().try_for_each(|user| compute.wait(user))?;
-            // SAFETY: the buffer has room for the targets of a full batch, and the stream waits for its earlier users.
-            unsafe { driver::copy(buffer.address(), staged, targets.len(), compute)? };
-            buffer.ready.record(compute)?;
-        }
-        batch.done.record(compute)?;
-        buffers().try_for_each(|buffer| buffer.ready.record(compute))
+        Ok(())
     }
+}
+
+/// What the end of a batch has staged, by the addresses on the device.
+struct StagedEnd {
+    groups: Vec<kernel::Group>,
+    /// The mixing of each view of a size.
+    mixes: Vec<(Size, DevicePointer)>,
+    labels: DevicePointer,
+    /// Numeric targets, and the number of their bytes.
+    targets: Option<(DevicePointer, usize)>,
 }
 
 impl Drop for Outputs {

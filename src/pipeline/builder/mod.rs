@@ -365,7 +365,7 @@ impl PipelineBuilder {
     ///
     /// The device's decoders need memory for whole images. If a batch's share does not suffice, the CPU decodes, and
     /// only the needed part of the image is copied to the device
-    /// ([`Stats::decoded_for_memory`](crate::Stats::decoded_for_memory)). If even that does not fit, the epoch ends
+    /// ([`Decoded::for_memory`](crate::Decoded::for_memory)). If even that does not fit, the epoch ends
     /// with [`Error::OutOfDeviceMemory`].
     #[must_use]
     pub fn device_memory(mut self, bytes: u64) -> Self {

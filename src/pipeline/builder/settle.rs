@@ -1,25 +1,26 @@
 //! Checks of a builder's settings, and values derived from them.
 
 use super::{MemoryBound, PipelineBuilder, Shapes};
-use crate::backend::{Backend, MAX_BATCH_BYTES, Open, OutputForm};
+use crate::backend::{MAX_BATCH_BYTES, Open, OutputForm, PixelForm, RunOptions};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::ops::Grayscale;
 use crate::ops::check::{check_ops, one_size};
 use crate::ops::normalize::Normalization;
 use crate::ops::transform::Transform;
-use crate::ops::{Grayscale, Op};
 use crate::order::{EqualBatches, Partition, ShardedOrder};
 use crate::os::forks::OfProcess;
 use crate::os::threads::MAX_THREADS;
-use crate::pipeline::Pipeline;
 use crate::pipeline::cache::{Cache, ImageCache};
 use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
 use crate::pipeline::recipes::{Recipes, ViewTransforms, most_images};
 use crate::pipeline::setup::{Setup, all_positions};
-use crate::pipeline::unoptimized;
+use crate::pipeline::view::View;
+use crate::pipeline::{Pipeline, unoptimized};
 use crate::sampler::Chosen;
 use crate::simd;
 use crate::source::{Input, MAX_ENCODED_BYTES};
+use crate::targets::TargetSpec;
 use crate::tensor::DType;
 use std::marker::PhantomData;
 use std::num::NonZero;
@@ -51,20 +52,25 @@ impl PipelineBuilder {
         unoptimized::warn();
         simd::check()?;
         let partitions = self.partitions(devices.len())?;
-        self.partition = partitions[0];
+        let partition = partitions[0];
         self.opening.validate()?;
-        let views = self.settle_views()?;
-        let normalize = self.settle_options(&views)?;
+        let views = settle_views(std::mem::take(&mut self.ops), self.views.take(), self.elements)?;
+        let threads = self.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get));
+        self.check_options(threads)?;
+        self.check_fields(&views)?;
+        let (outputs, normalize) = self.outputs(&views)?;
+        self.check_outputs(&views, &outputs, normalize)?;
         let is_stream = self.input.samples().is_none();
-        self.check_partners(&views, is_stream)?;
+        check_partners(&views, is_stream)?;
         views.iter().flat_map(|view| &view.images).try_for_each(|transforms| check_seen(transforms))?;
-        self.check_lanes(is_stream)?;
-        let chosen = self.chosen()?;
+        self.check_lanes(partition, is_stream)?;
+        let chosen = self.chosen(partition)?;
         let positions = chosen.as_ref().map(|chosen| chosen.positions);
-        let sampler = self.order(is_stream, positions)?;
-        self.settle_batch(all_positions(&sampler, self.limit), is_stream)?;
-        self.options.entry_points = self.entry_points.open()?;
-        let options = Arc::new(self.options);
+        let sampler = self.order(partition, is_stream, positions)?;
+        let target_bytes = self.targets.as_ref().map_or(self.options.target_bytes, TargetSpec::max_bytes);
+        let options = RunOptions { threads, target_bytes, fields: self.fields.len(), outputs, ..self.options.clone() };
+        let batch_images = self.batch_images(&options, all_positions(&sampler, self.limit), is_stream)?;
+        let options = Arc::new(RunOptions { batch_images, entry_points: self.entry_points.open()?, ..options });
         let sanitize = self.sanitize && !self.fields.is_empty();
         let recipes = Arc::new(Recipes::new(self.seed, views, self.opening, self.planner, sanitize));
         let cached = |cache| Cache::open(cache, &recipes, options.accept_truncated, is_stream);
@@ -97,12 +103,12 @@ impl PipelineBuilder {
         devices.iter().zip(&partitions).map(pipeline).collect()
     }
 
-    fn check_lanes(&self, is_stream: bool) -> Result<()> {
+    fn check_lanes(&self, partition: Partition, is_stream: bool) -> Result<()> {
         let Some(lanes) = self.lanes else { return Ok(()) };
         if !is_stream {
             return Err(Error::parameter("pipeline", "lanes", "given for a stream", "given for a data set"));
         }
-        let ranks = self.partition.world_size();
+        let ranks = partition.world_size();
         if (ranks..=MAX_LANES).contains(&lanes) {
             return Ok(());
         }
@@ -118,40 +124,15 @@ impl PipelineBuilder {
         (0..devices).map(|i| Partition::new(rank * devices + i, all)).collect()
     }
 
-    /// The transforms of each view: its own, between the builder's first and last ones.
-    fn settle_views(&mut self) -> Result<Vec<ViewTransforms>> {
-        let ops = std::mem::take(&mut self.ops);
-        let mut all = match self.views.take() {
-            None => vec![ViewTransforms { images: vec![ops], times: 1 }],
-            Some((_, views)) if views.is_empty() => {
-                return Err(Error::parameter("pipeline", "views", "at least one view", "none"));
-            }
-            Some((first, views)) => {
-                let (first, last) = ops.split_at(first);
-                views.iter().map(|view| view.between(first, last)).collect::<Result<_>>()?
-            }
-        };
-        if self.elements.channels == 1 {
-            for transforms in all.iter_mut().flat_map(|view| &mut view.images) {
-                let is_normalize = |op: &Transform| matches!(op, Transform::Explicit(Op::Normalize(_)));
-                let end = transforms.iter().position(is_normalize).unwrap_or(transforms.len());
-                transforms.insert(end, Grayscale.into());
-            }
-        }
-        Ok(all)
-    }
-
-    /// Checks each parameter by itself, and the operations together.
-    fn settle_options(&mut self, views: &[ViewTransforms]) -> Result<Normalization> {
-        let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
+    /// Checks each parameter by itself.
+    fn check_options(&self, threads: usize) -> Result<()> {
         let within = |parameter, value: usize, least: usize, most: usize| {
             if (least..=most).contains(&value) {
                 return Ok(());
             }
             Err(Error::parameter("pipeline", parameter, format!("{least} to {most}"), value))
         };
-        self.options.threads = self.threads.unwrap_or_else(processors);
-        within("threads", self.options.threads, 0, MAX_THREADS)?;
+        within("threads", threads, 0, MAX_THREADS)?;
         within("prefetch", self.options.prefetch, 1, 1 << 20)?;
         within("batch_size", self.options.batch_size, 1, 1 << 20)?;
         if self.planner.max_px == 0 {
@@ -171,18 +152,19 @@ impl PipelineBuilder {
                 source.check_field(field)?;
             }
             targets.check_labels(self.input.has_labels(), self.input.classes().len())?;
-            self.options.target_bytes = targets.max_bytes();
         }
-        self.check_fields(views)?;
-        self.options.fields = self.fields.len();
-        let normalize = self.check_views(views)?;
+        Ok(())
+    }
+
+    /// Checks what the settings ask of the views together.
+    fn check_outputs(&self, views: &[ViewTransforms], outputs: &[OutputForm], normalize: Normalization) -> Result<()> {
         if self.shapes != Shapes::One {
             self.check_shapes(views)?;
         }
         if let Some(mix) = &self.mix {
             mix.check()?;
             mix.check_targets(self.targets.as_ref())?;
-            if !matches!(self.options.outputs[..], [OutputForm { times: 1, .. }]) {
+            if !matches!(outputs, [OutputForm { times: 1, .. }]) {
                 return Err(Error::parameter("mix", "views", "one image of each sample", "several views"));
             }
         }
@@ -194,7 +176,7 @@ impl PipelineBuilder {
         if normalize.is_some() && self.elements.dtype == DType::U8 {
             return Err(Error::parameter("output", "dtype", "f32, f16 or bf16 after normalize", "u8"));
         }
-        Ok(normalize)
+        Ok(())
     }
 
     /// Checks that the source can have the fields, and that the other settings can be had with fields.
@@ -223,22 +205,6 @@ impl PipelineBuilder {
         }
     }
 
-    /// Checks the number of samples that transforms join in one image.
-    fn check_partners(&self, views: &[ViewTransforms], is_stream: bool) -> Result<()> {
-        let images = most_images(views);
-        if images > 1 && is_stream {
-            return Err(Error::Unsupported {
-                feature: "joining samples of a stream".to_owned(),
-                remedy: "use a source of random access".to_owned(),
-            });
-        }
-        if images > MAX_IMAGES {
-            let expected = format!("such that at most {MAX_IMAGES} samples are joined in one image");
-            return Err(Error::parameter("pipeline", "operations", expected, images));
-        }
-        Ok(())
-    }
-
     /// Checks the settings that a batch with images of different sizes cannot have, and its own.
     fn check_shapes(&self, views: &[ViewTransforms]) -> Result<()> {
         let build = if self.shapes == Shapes::Each { "build_ragged" } else { "build_padded" };
@@ -261,10 +227,10 @@ impl PipelineBuilder {
     }
 
     /// The sampler's choice of samples; `None` if an epoch has each sample once.
-    fn chosen(&self) -> Result<Option<Chosen>> {
+    fn chosen(&self, partition: Partition) -> Result<Option<Chosen>> {
         let Some(sampler) = &self.sampler else { return Ok(None) };
         match &self.input {
-            Input::DataSet(source) => sampler.prepare(&**source, self.partition, self.options.batch_size).map(Some),
+            Input::DataSet(source) => sampler.prepare(&**source, partition, self.options.batch_size).map(Some),
             Input::Stream(_) => Err(Error::Unsupported {
                 feature: "a sampler over a stream".to_owned(),
                 remedy: "a stream's samples are known when they come: use a source of random access".to_owned(),
@@ -272,9 +238,9 @@ impl PipelineBuilder {
         }
     }
 
-    /// Checks the operations of all views and sets the views' sizes. Returns the normalization, which all views share.
-    fn check_views(&mut self, views: &[ViewTransforms]) -> Result<Normalization> {
-        let mut shared = None;
+    /// Checks the operations of all views. Returns the views' outputs, and the normalization, which all views share.
+    fn outputs(&self, views: &[ViewTransforms]) -> Result<(Vec<OutputForm>, Normalization)> {
+        let (mut outputs, mut shared) = (Vec::new(), None);
         for view in views {
             let mut size = None;
             for transforms in &view.images {
@@ -288,7 +254,7 @@ impl PipelineBuilder {
             }
             let times = view.times * view.images.len();
             let padded_to = if let Shapes::Padded(divisor) = self.shapes { Some(divisor) } else { None };
-            self.options.outputs.push(OutputForm { size, padded_to, times, elements: self.elements });
+            outputs.push(OutputForm { size, padded_to, times, elements: self.elements });
         }
         let steps = views.iter().flat_map(ViewTransforms::all).flatten();
         let steps = steps.fold(0, |sum: u64, op| sum.saturating_add(op.most_steps()));
@@ -298,11 +264,11 @@ impl PipelineBuilder {
             );
             return Err(Error::parameter("pipeline", "operations", expected, steps));
         }
-        Ok(shared.flatten())
+        Ok((outputs, shared.flatten()))
     }
 
     /// The order of an epoch. `positions`: its length, if a sampler decides it.
-    fn order(&self, is_stream: bool, positions: Option<u64>) -> Result<ShardedOrder> {
+    fn order(&self, partition: Partition, is_stream: bool, positions: Option<u64>) -> Result<ShardedOrder> {
         // A stream's order has no end, and the stream shuffles by itself.
         let len = positions.or(self.input.samples()).unwrap_or(u64::MAX);
         let on_error = self.policy.on_error;
@@ -319,7 +285,7 @@ impl PipelineBuilder {
         // A sampler shuffles its choice itself.
         let shuffled = self.shuffle && !is_stream && positions.is_none();
         let sampler = if shuffled { ShardedOrder::shuffled(len, self.seed) } else { ShardedOrder::sequential(len) };
-        let sampler = sampler.partition(self.partition);
+        let sampler = sampler.partition(partition);
         match (self.equal_batches, on_error, self.policy.last) {
             (false, ..) => Ok(sampler),
             (true, OnError::Skip, _) => {
@@ -330,16 +296,14 @@ impl PipelineBuilder {
         }
     }
 
-    /// Sets the most images of a batch, in an epoch with `positions` positions.
-    fn settle_batch(&mut self, positions: u64, is_stream: bool) -> Result<()> {
-        let options = &mut self.options;
+    /// The most images of a batch, in an epoch with `positions` positions.
+    fn batch_images(&self, options: &RunOptions, positions: u64, is_stream: bool) -> Result<usize> {
         let batch_size = options.batch_size as u64;
         if self.policy.last == LastBatch::Drop && !is_stream && positions < batch_size {
             let expected = format!("at most {positions}, the samples of an epoch, where a last batch is dropped");
             return Err(Error::parameter("pipeline", "batch_size", expected, batch_size));
         }
         let images = if self.policy.last == LastBatch::Pad { batch_size } else { batch_size.min(positions) };
-        options.batch_images = images as usize;
         // Images of different sizes take memory when they come: hardly any has the largest size.
         let sample_bytes =
             if options.is_ragged() { options.target_bytes } else { options.sample_bytes(self.planner.max_px) };
@@ -352,8 +316,50 @@ impl PipelineBuilder {
                 remedy: "use a smaller batch_size or image",
             });
         }
-        Ok(())
+        Ok(images as usize)
     }
+}
+
+/// The transforms of each view: its own, between the builder's first and last ones.
+fn settle_views(
+    ops: Vec<Transform>,
+    views: Option<(usize, Vec<View>)>,
+    elements: PixelForm,
+) -> Result<Vec<ViewTransforms>> {
+    let mut all = match views {
+        None => vec![ViewTransforms { images: vec![ops], times: 1 }],
+        Some((_, views)) if views.is_empty() => {
+            return Err(Error::parameter("pipeline", "views", "at least one view", "none"));
+        }
+        Some((first, views)) => {
+            let (first, last) = ops.split_at(first);
+            views.iter().map(|view| view.between(first, last)).collect::<Result<_>>()?
+        }
+    };
+    if elements.channels == 1 {
+        for transforms in all.iter_mut().flat_map(|view| &mut view.images) {
+            let is_normalize = |op: &Transform| op.explicit().is_some_and(|op| op.normalization().is_some());
+            let end = transforms.iter().position(is_normalize).unwrap_or(transforms.len());
+            transforms.insert(end, Grayscale.into());
+        }
+    }
+    Ok(all)
+}
+
+/// Checks the number of samples that transforms join in one image.
+fn check_partners(views: &[ViewTransforms], is_stream: bool) -> Result<()> {
+    let images = most_images(views);
+    if images > 1 && is_stream {
+        return Err(Error::Unsupported {
+            feature: "joining samples of a stream".to_owned(),
+            remedy: "use a source of random access".to_owned(),
+        });
+    }
+    if images > MAX_IMAGES {
+        let expected = format!("such that at most {MAX_IMAGES} samples are joined in one image");
+        return Err(Error::parameter("pipeline", "operations", expected, images));
+    }
+    Ok(())
 }
 
 /// Checks that no transform sees objects after one that leaves it to masks which of them stay.

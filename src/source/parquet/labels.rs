@@ -1,6 +1,6 @@
 //! The column of labels.
 
-use super::{column, values};
+use super::columns::{column, values};
 use crate::error::{Error, Result};
 use crate::source::RecordOptions;
 use crate::source::records::Texts;

@@ -1,7 +1,7 @@
 //! Objects of images in Parquet files, as Hugging Face stores them: a column `objects`, a struct of lists or a list of
 //! structs. A repetition level of 1 begins an object, and one of 2 is a further number of it.
 
-use super::{column_names, damaged, guarded, reader};
+use super::columns::{column_names, damaged, guarded, reader};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Boxes, Field, LABELS};
 use crate::source::no_fields;

@@ -1,6 +1,6 @@
 //! Columns of Parquet files as targets.
 
-use super::{column_names, damaged, guarded, reader};
+use super::columns::{column_names, damaged, guarded, reader};
 use crate::error::Result;
 use crate::source::no_fields;
 use crate::targets::Target;

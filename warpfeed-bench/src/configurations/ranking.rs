@@ -55,8 +55,8 @@ impl Ranking {
         Spread::of(&self.cases[case].1).map(|rate| rate.words("images/s", 0)).unwrap_or_default()
     }
 
-    /// The recommendation in sentences, or the reason why there is none, and the comparisons below. `of_step`: images per
-    /// second that the step takes, if it takes time.
+    /// The recommendation in sentences, or the reason why there is none, and the comparisons below. `of_step`: images
+    /// per second that the step takes, if it takes time.
     pub(crate) fn answer(&self, of_step: Option<f64>) -> (Vec<String>, Vec<Comparison>) {
         let fastest = self.choice.fastest;
         let name = |case: usize| self.cases[case].0.name();

@@ -16,7 +16,8 @@ pub struct ConfigurationsSettings {
     pub prefetch: Vec<usize>,
     /// Whether the pipeline, with its decoders and memory, is kept from epoch to epoch or built anew for each.
     pub persistent: Vec<bool>,
-    /// Whether copies to a GPU are staged in pinned memory ([`PipelineBuilder::pinned`](warpfeed::PipelineBuilder::pinned)). Has no effect on the CPU.
+    /// Whether copies to a GPU are staged in pinned memory
+    /// ([`PipelineBuilder::pinned`](warpfeed::PipelineBuilder::pinned)). Has no effect on the CPU.
     pub pinned: Vec<bool>,
     /// Images in a batch.
     pub batch_size: usize,

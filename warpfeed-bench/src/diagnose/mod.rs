@@ -147,7 +147,8 @@ const NOTES: [&str; 4] = [
 /// Measures the parts in rounds, in turn, and finds the bottleneck. `progress` is called for each part.
 ///
 /// # Errors
-/// [`Error::Parameter`](warpfeed::Error::Parameter) for a subject without usable images; errors of pipelines and the step.
+/// [`Error::Parameter`](warpfeed::Error::Parameter) for a subject without usable images; errors of pipelines and the
+/// step.
 pub fn diagnose(
     subject: &Subject,
     settings: &DiagnoseSettings,

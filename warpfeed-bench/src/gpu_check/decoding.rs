@@ -13,11 +13,11 @@ use warpfeed::ops::CenterCrop;
 use warpfeed::source::Source;
 use warpfeed::{Batch, DType, Device, Error, JpegDecoder, Layout, OnError, Pipeline, Result};
 
-/// Limit of an image's mean difference from the CPU's, of 255. libjpeg's own alternatives stay within 2.6 of its default on
-/// 200 photographs.
+/// Limit of an image's mean difference from the CPU's, of 255. libjpeg's own alternatives stay within 2.6 of its
+/// default on 200 photographs.
 const IMAGE_LIMIT: f64 = 4.0;
-/// Limit of the difference of the mean of a block of 8 x 8 pixels in a channel, of 255. libjpeg's alternatives stay within
-/// 8.7; wrong blocks are off by tens.
+/// Limit of the difference of the mean of a block of 8 x 8 pixels in a channel, of 255. libjpeg's alternatives stay
+/// within 8.7; wrong blocks are off by tens.
 const BLOCK_LIMIT: f64 = 12.0;
 /// Share of the images with a suitable header that a decoder must decode itself. The CPU decodes the images that it
 /// refuses: a few strange files cost nothing, more make the decoder useless.
@@ -277,10 +277,10 @@ impl Decoding {
         }
         let stats = got.stats();
         Ok(DecodedBy {
-            cpu: stats.decoded_cpu,
-            device: stats.decoded_device,
-            hybrid: stats.decoded_hybrid,
-            hardware: stats.decoded_hardware,
+            cpu: stats.decoded.cpu,
+            device: stats.decoded.device,
+            hybrid: stats.decoded.hybrid,
+            hardware: stats.decoded.hardware,
         })
     }
 }

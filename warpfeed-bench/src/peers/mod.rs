@@ -150,8 +150,8 @@ pub fn peers(json: &str) -> Result<Report> {
     Ok(report)
 }
 
-/// Sentence on a pipeline: warpfeed's images per second, from the third epoch on and in the first, and the fastest of the
-/// others by name and speed. `None` without warpfeed's speed.
+/// Sentence on a pipeline: warpfeed's images per second, from the third epoch on and in the first, and the fastest of
+/// the others by name and speed. `None` without warpfeed's speed.
 fn sentence<'a>(
     of: &str,
     [own, first]: [Option<f64>; 2],

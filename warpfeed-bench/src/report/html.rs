@@ -37,7 +37,8 @@ const BESIDE_PAGE_REM: u32 = 2;
 /// Characters after which the words of a cell may go on in the next line.
 const LONG: usize = 18;
 
-/// The rules by which tables become blocks: one for each step of their width, and one for tables wider than all of them.
+/// The rules by which tables become blocks: one for each step of their width, and one for tables wider than all of
+/// them.
 fn blocks() -> String {
     let rules = |step: usize| {
         let t = format!("table.w{step}");

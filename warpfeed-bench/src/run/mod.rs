@@ -84,8 +84,8 @@ pub fn run<I: BatchImages>(
 ///
 /// # Errors
 /// The errors of [`run`]; [`Error::Parameter`], which names the differences, if the file belongs to another run;
-/// [`Error::Io`] if it cannot be read or written. It is also [`Error::Parameter`], with the process, if another one writes
-/// the file.
+/// [`Error::Io`] if it cannot be read or written. It is also [`Error::Parameter`], with the process, if another one
+/// writes the file.
 ///
 /// ```
 /// use std::time::Instant;
@@ -120,9 +120,9 @@ pub fn run_with_state<I: BatchImages>(
     run_logged(pipeline, epochs, digest, (Some(file), None), started, progress)
 }
 
-/// Like [`run_with_state`] if there is a file for the state, else like [`run`], with a line in a log for each batch. Its
-/// steps count the batches of all processes of the run, from 0. A batch is logged before the state counts it. So no batch
-/// is missing in the log, and the batch after which a process ended may be there twice.
+/// Like [`run_with_state`] if there is a file for the state, else like [`run`], with a line in a log for each batch.
+/// Its steps count the batches of all processes of the run, from 0. A batch is logged before the state counts it. So no
+/// batch is missing in the log, and the batch after which a process ended may be there twice.
 ///
 /// # Errors
 /// The errors of [`run_with_state`]; [`Error::Io`] if the log cannot be written.

@@ -68,15 +68,15 @@ pub struct DecoderCounts {
 impl From<Stats> for DecoderCounts {
     fn from(stats: Stats) -> Self {
         Self {
-            cpu: stats.decoded_cpu,
-            hybrid: stats.decoded_hybrid,
-            hardware: stats.decoded_hardware,
-            device: stats.decoded_device,
-            restarts: stats.decoded_restarts,
-            entry_points: stats.decoded_entry_points,
-            device_entry_points: stats.decoded_device_entry_points,
-            for_memory: stats.decoded_for_memory,
-            cpu_fallbacks: stats.cpu_fallbacks,
+            cpu: stats.decoded.cpu,
+            hybrid: stats.decoded.hybrid,
+            hardware: stats.decoded.hardware,
+            device: stats.decoded.device,
+            restarts: stats.decoded.restarts,
+            entry_points: stats.decoded.entry_points,
+            device_entry_points: stats.decoded.device_entry_points,
+            for_memory: stats.decoded.for_memory,
+            cpu_fallbacks: stats.decoded.cpu_fallbacks,
         }
     }
 }

@@ -64,11 +64,12 @@ struct Demand {
     images_per_s: f64,
 }
 
-/// Measures warpfeed with each number of cores, and each model's training step. `progress` is called for each measurement.
-/// On Linux the threads may run on that many processors only.
+/// Measures warpfeed with each number of cores, and each model's training step. `progress` is called for each
+/// measurement. On Linux the threads may run on that many processors only.
 ///
 /// # Errors
-/// [`Error::Parameter`](warpfeed::Error::Parameter) for a subject without usable images or no number of cores; errors of pipelines and steps.
+/// [`Error::Parameter`](warpfeed::Error::Parameter) for a subject without usable images or no number of cores; errors
+/// of pipelines and steps.
 pub fn supply(
     subject: &Subject,
     settings: &SupplySettings,
@@ -99,8 +100,8 @@ pub fn supply(
 }
 
 /// The report on warpfeed and other loaders, of the rounds that `benches/peers/run --supply` wrote, for models whose
-/// training steps are measured on `subject`. Numbers of cores and rounds are the file's; of `settings` it takes those of
-/// the steps, and the prices.
+/// training steps are measured on `subject`. Numbers of cores and rounds are the file's; of `settings` it takes those
+/// of the steps, and the prices.
 ///
 /// # Errors
 /// [`Error::Parameter`](warpfeed::Error::Parameter) if `rounds` is no such file; errors of the steps.

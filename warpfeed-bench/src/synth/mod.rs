@@ -158,8 +158,8 @@ pub struct Written {
 /// file is written completely or not at all. So after an interruption the same call continues: it keeps the images that
 /// exist.
 ///
-/// The folder is created if it is missing. It must be empty, or come from an earlier call with the same settings but for
-/// no greater count, which a file `.warpfeed-synth` in it records.
+/// The folder is created if it is missing. It must be empty, or come from an earlier call with the same settings but
+/// for no greater count, which a file `.warpfeed-synth` in it records.
 ///
 /// # Errors
 /// [`Error::Parameter`] if a setting is out of range or the folder has other contents; [`Error::Io`] if it cannot be

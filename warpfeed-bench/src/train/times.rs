@@ -152,8 +152,8 @@ impl RunTimes {
         (train_s > NO_STEP_S * sum(|epoch| epoch.batches as f64)).then(|| self.images() as f64 / train_s)
     }
 
-    /// Images per second that one core makes: those of a worker thread over its time in reading, decoding and augmenting.
-    /// `None` without images.
+    /// Images per second that one core makes: those of a worker thread over its time in reading, decoding and
+    /// augmenting. `None` without images.
     pub(crate) fn images_per_s_of_core(&self) -> Option<f64> {
         let working = self.stages.read + self.stages.decode + self.stages.augment;
         (self.images() > 0 && working > 0.0).then(|| self.images() as f64 / working)

@@ -24,8 +24,8 @@ pub const LEVEL: f64 = 0.01;
 /// Smallest difference that is told, as a share.
 pub const SMALLEST: f64 = 0.02;
 
-/// Fewest rounds that are measured by default. With 16 rounds in which figures vary by 2 %, a difference of 5 % is found
-/// in nine of ten reports.
+/// Fewest rounds that are measured by default. With 16 rounds in which figures vary by 2 %, a difference of 5 % is
+/// found in nine of ten reports.
 const DEFAULT_ROUNDS: usize = 16;
 
 /// Most rounds of a case that are compared one by one. Of more rounds, neighbors are averaged.
@@ -218,9 +218,9 @@ fn median(figures: &[f64]) -> f64 {
 /// Compares case `b` with case `a` of cases that were measured in turn: entry i of each is of round i.
 ///
 /// With three further cases or more, both cases are first divided by the speed of the round: the median of the further
-/// cases' figures, each relative to its own median. Speeds that change from round to round do not make false verdicts more
-/// frequent (a test simulates this), but they cost power. A paired test would have only 2^n arrangements of n rounds,
-/// against (2n)! / n!^2 of the rank sum.
+/// cases' figures, each relative to its own median. Speeds that change from round to round do not make false verdicts
+/// more frequent (a test simulates this), but they cost power. A paired test would have only 2^n arrangements of n
+/// rounds, against (2n)! / n!^2 of the rank sum.
 pub(super) fn in_turn(cases: &[&[f64]], a: usize, b: usize, level: f64) -> Verdict {
     let rounds = cases[a].len();
     let further: Vec<(&[f64], f64)> = (cases.iter().enumerate())

@@ -74,9 +74,9 @@ enum Command {
 /// The arguments after the program's name.
 static ARGUMENTS: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Runs the command `warpfeed`, for programs that bring it along, and returns its exit code: 0 done, 1 the work failed, 2
-/// wrong use, 3 the device asked for is not there. `arguments` are those after the program's name. A process calls this
-/// once: later calls have the arguments of the first.
+/// Runs the command `warpfeed`, for programs that bring it along, and returns its exit code: 0 done, 1 the work failed,
+/// 2 wrong use, 3 the device asked for is not there. `arguments` are those after the program's name. A process calls
+/// this once: later calls have the arguments of the first.
 #[must_use]
 pub fn command(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let started = Instant::now();

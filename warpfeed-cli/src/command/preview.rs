@@ -13,8 +13,8 @@ use warpfeed_bench::preview::{Preview, PreviewedSample, preview};
 
 /// Write a contact sheet of augmented images
 ///
-/// Prints which sample is where, and its classes. With several views each row is one sample in all of them. Images that a published recipe
-/// mixes are mixed along a row.
+/// Prints which sample is where, and its classes. With several views each row is one sample in all of them. Images that
+/// a published recipe mixes are mixed along a row.
 #[derive(Args)]
 pub struct PreviewArgs {
     #[command(flatten)]

@@ -282,3 +282,63 @@ impl<'a> Segments<'a> {
         lowered().ok_or(Reason::Tables)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::probe;
+    use crate::encode::{JpegColor, JpegOptions, encode_jpeg};
+    use crate::raster::{Image, Size};
+
+    #[test]
+    fn what_is_no_plain_baseline_image_is_flagged() {
+        let mut source = Image::new(Size::new(40, 30));
+        for (i, pixel) in (0_u32..).zip(source.pixels_mut()) {
+            *pixel = [i, i / 40, i / 7, 255].map(|value| value as u8);
+        }
+        let plain = JpegOptions::default();
+        let good = encode_jpeg(&source, &plain).unwrap();
+        let reason = |bytes: &[u8]| {
+            let header = probe(bytes).unwrap();
+            Baseline::new(bytes, &header).err()
+        };
+        assert_eq!(reason(&good), None);
+        let encoded = |options| encode_jpeg(&source, &options).unwrap();
+        assert_eq!(reason(&encoded(JpegOptions { progressive: true, ..plain.clone() })), Some(Reason::Progressive));
+        for color in [JpegColor::Cmyk, JpegColor::Ycck] {
+            assert_eq!(reason(&encoded(JpegOptions { color, ..plain.clone() })), Some(Reason::Components));
+        }
+        assert_eq!(reason(b"P5 2 1 255\nab"), Some(Reason::Format));
+        assert_eq!(reason(&good[..good.len() - 2]), Some(Reason::NoEnd));
+
+        let find = |marker: u8| good.windows(2).position(|pair| pair == [0xFF, marker]).unwrap();
+        let (frame, scan, codes, quant) = (find(0xC0), find(0xDA), find(0xC4), find(0xDB));
+        let changed = |changes: &[(usize, u8)]| {
+            let mut bytes = good.clone();
+            changes.iter().for_each(|&(at, value)| bytes[at] = value);
+            reason(&bytes)
+        };
+        assert_eq!(changed(&[(frame + 1, 0xC9)]), Some(Reason::Process));
+        assert_eq!(changed(&[(frame + 1, 0xC3)]), Some(Reason::Process));
+        assert_eq!(changed(&[(frame + 4, 12)]), Some(Reason::Precision));
+        assert_eq!(changed(&[(frame + 5, 0xFF), (frame + 6, 0xFE)]), Some(Reason::TooLarge));
+        for factors in [0x12, 0x05, 0x00, 0x33] {
+            // Luma: more blocks than an MCU may have, none, too many. Chroma: other factors than one.
+            assert_eq!(changed(&[(frame + 11, factors), (frame + 14, 0x12)]), Some(Reason::Sampling));
+        }
+        assert_eq!(changed(&[(frame + 11, 0x33)]), Some(Reason::Sampling));
+        // Changes of a component's name, the coefficients, their bits, and the tables.
+        assert_eq!(changed(&[(scan + 5, 77)]), Some(Reason::Header));
+        assert_eq!(changed(&[(scan + 12, 62)]), Some(Reason::Header));
+        assert_eq!(changed(&[(scan + 13, 1)]), Some(Reason::Header));
+        assert_eq!(changed(&[(scan + 6, 0x20)]), Some(Reason::Tables));
+        assert_eq!(changed(&[(codes + 1, 0xFE)]), Some(Reason::Tables));
+        assert_eq!(changed(&[(codes + 5, 3)]), Some(Reason::Tables));
+        assert_eq!(changed(&[(quant + 1, 0xFE)]), Some(Reason::Tables));
+        assert_eq!(changed(&[(quant + 1, 0xBF)]), Some(Reason::Header));
+        // A scan with one component.
+        let mut scans = good.clone();
+        scans.splice(scan + 2..scan + 14, [0, 8, 1, 1, 0, 0, 63, 0]);
+        assert_eq!(reason(&scans), Some(Reason::SeveralScans));
+    }
+}

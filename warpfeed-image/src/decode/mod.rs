@@ -39,8 +39,6 @@ mod folder_lock;
 mod huffman;
 mod inks;
 mod jpeg;
-#[cfg(any(test, feature = "testing"))]
-pub mod kernel_steps;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 mod lossless;
@@ -140,6 +138,13 @@ pub struct Header {
 }
 
 impl Header {
+    /// The header of an image of this size that is decoded already.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn of_image(size: Size) -> Self {
+        probe::header(Format::Pnm, size.width, size.height)
+    }
+
     /// Makes this the header of a draft: a JPEG is then decoded at 1/2, 1/4 or 1/8 of its size, the smallest of these
     /// whose sides are not below `size`, and [`size`](Self::size) is that of the result. Nothing changes for images of
     /// less than twice `size`, for lossless JPEGs, and for other formats.

@@ -1,11 +1,12 @@
 //! JPEG data that are legal but rare, or damaged. All ways of decoding must give the same pixels for them.
 
-use super::entry_point_bytes::{from_bytes, to_bytes};
-use super::entry_point_store::EntryPointStore;
+use super::entry_point_bytes::{from_bytes, to_bytes, with_starts};
+use super::entry_point_store::{EntryPointStore, ImageKey};
 use super::entry_points::{ImageEntryPoints, McuGrid};
 use super::jpeg::{DecodeOptions, DecodeWays, JpegDecoder};
 use super::pack_key::{PackKey, Seal};
-use super::{Header, kernel_steps, packed_points, probe};
+use super::restarts::row_starts;
+use super::{Header, packed_points, probe};
 use crate::raster::{Image, Pixel, Rect, Size};
 use std::cell::RefCell;
 
@@ -209,11 +210,19 @@ fn decode_with_any_points(
     });
 }
 
+/// Decodes a part of an image on a device, with entry points of the store; `None` if the device flags the image.
+pub type OnDevice<'a> = dyn FnMut(&[u8], &Header, Rect, Option<&EntryPointStore>) -> Option<Vec<Pixel>> + 'a;
+
+/// No device.
+pub fn no_device(_: &[u8], _: &Header, _: Rect, _: Option<&EntryPointStore>) -> Option<Vec<Pixel>> {
+    None
+}
+
 /// Decodes four parts of an image or of a draft of it, one per epoch, in each possible way, and panics if one of them
 /// gives other pixels than decoding from the front. The ways are: with and without vectors and a store for entry
 /// points, with entry points in the image that may be anybody's, with libjpeg's own entropy decoder, with its inverse
-/// DCT in C, and with the steps of the device's decoder.
-pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
+/// DCT in C, and by a device's decoder, if it does not flag the image.
+pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>, device: &mut OnDevice<'_>) {
     thread_local!(static WAYS: RefCell<DecodeWays> = RefCell::new(JpegDecoder::ways().expect("there is memory")));
     let Ok(mut header) = probe(jpeg) else { return };
     // Sometimes at a smaller scale.
@@ -265,15 +274,78 @@ pub fn decode_in_all_ways(jpeg: &[u8], choices: &mut Choices<'_>) {
                 ("with the CPU's", Some(&memories[0]), 4),
             ];
             for (what, memory, _) in others.into_iter().filter(|(.., of_epoch)| *of_epoch == epoch) {
-                let steps = kernel_steps::decode_with(jpeg, &header, part, memory);
-                if let (false, Ok(steps)) = (accept_truncated, steps) {
-                    compare(&format!("the device's steps {what} places"), Ok(steps.image.pixels()));
+                if let (Some(pixels), false) = (device(jpeg, &header, part, memory), accept_truncated) {
+                    compare(&format!("the device {what} places"), Ok(&pixels));
                 }
             }
             let got = decode(lanes, part, DecodeOptions { accept_truncated, entry_points: Some(&memories[3]) });
             compare("lanes with the device's places", got.as_deref().map_err(String::clone));
         }
     });
+}
+
+/// An image with an index of rows whose first row has no good codes, and whose checksum fits that.
+#[must_use]
+pub fn with_bad_first_row(indexed: &[u8]) -> Option<Vec<u8>> {
+    let (mut bytes, mut starts) = (indexed.to_vec(), Vec::new());
+    let header = probe(indexed).ok().filter(|header| row_starts(indexed, header, &mut starts))?;
+    let row = bytes.get_mut(starts[0]..starts[1] - 2)?;
+    row.chunks_exact_mut(2).for_each(|pair| pair.copy_from_slice(&[0xFF, 0]));
+    let index = header.row_index?.start;
+    let crc = crc32c::crc32c(&bytes[index + 4..]);
+    bytes[index..index + 4].copy_from_slice(&crc.to_be_bytes());
+    Some(bytes)
+}
+
+/// All that a store knows of the places of an image, whose key and grid come first.
+fn known(store: &EntryPointStore, jpeg: &[u8]) -> Option<(ImageKey, McuGrid, ImageEntryPoints)> {
+    let header = probe(jpeg).ok()?;
+    let grid = McuGrid::new(&header)?;
+    let (key, mut entries) = (store.key(jpeg, &header, &grid)?, ImageEntryPoints::default());
+    (store.get(&key, &header, &grid, &mut entries).is_known && entries.rows == grid.rows)
+        .then_some((key, grid, entries))
+}
+
+/// Whether two stores know all places of an image, and the same.
+#[must_use]
+pub fn know_the_same(stores: [&EntryPointStore; 2], jpeg: &[u8]) -> bool {
+    let [a, b] = stores.map(|store| known(store, jpeg).map(|(.., entries)| (entries.points, entries.starts)));
+    a.is_some() && a == b
+}
+
+/// A store for devices with the entry points that another one knows of an image, without the starts between them. With
+/// `choices`: a store that uses what it has, in which one point is another one. `None` if nothing is known, or the
+/// points stay as they are.
+pub fn with_points_of(
+    store: &EntryPointStore,
+    jpeg: &[u8],
+    choices: Option<&mut Choices<'_>>,
+) -> Option<EntryPointStore> {
+    let (header, (_, grid, entries)) = (probe(jpeg).ok()?, known(store, jpeg)?);
+    let (mut points, mut starts) = (entries.points.clone(), None);
+    let other = EntryPointStore::new(1 << 20);
+    // A store for devices finds out starts that are missing.
+    other.for_devices(choices.is_none());
+    if let Some(choices) = choices {
+        let at = choices.below(points.len() - 1);
+        match choices.below(5) {
+            0 => points[at].bit = choices.below(9 * jpeg.len()) as u32,
+            1 => points[at].bit ^= 1 << choices.below(20),
+            2 => points[at].bit = points[choices.below(points.len())].bit,
+            3 => points[at].dc[0] = points[at].dc[0].wrapping_add(1 + choices.below(98) as i16),
+            _ => points[at].dc[2] ^= 1 << choices.below(8),
+        }
+        points.iter_mut().for_each(|point| point.bit = point.bit.max(8 * header.scan_offset_bytes as u32));
+        points.sort_by_key(|point| point.bit);
+        if points == entries.points {
+            return None;
+        }
+        starts = (choices.below(2) == 0).then_some(&entries.starts);
+    }
+    let alone = to_bytes(&points, grid.step(), &grid, header.scan_offset_bytes);
+    let bytes = starts.map_or_else(|| alone.clone(), |starts| with_starts(&alone, starts));
+    other.put_bytes(other.key(jpeg, &header, &grid)?, bytes, true);
+    Some(other)
 }
 
 #[cfg(test)]
@@ -316,7 +388,7 @@ mod tests {
             let mut bytes = [0; 64];
             rng.fill_bytes(&mut bytes);
             let mut choices = Choices::new(&bytes);
-            decode_in_all_ways(&odd(&jpegs[round % jpegs.len()], &mut choices), &mut choices);
+            decode_in_all_ways(&odd(&jpegs[round % jpegs.len()], &mut choices), &mut choices, &mut no_device);
         }
     }
 

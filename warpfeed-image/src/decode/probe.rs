@@ -72,7 +72,7 @@ pub(super) fn le24(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from(b[0]) | u32::from(b[1]) << 8 | u32::from(b[2]) << 16)
 }
 
-fn header(format: Format, width: u32, height: u32) -> Header {
+pub(super) fn header(format: Format, width: u32, height: u32) -> Header {
     Header {
         format,
         size: Size::new(width, height),

@@ -14,7 +14,7 @@ use crate::backend::cuda::in_flight::InFlight;
 use crate::backend::cuda::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
 use crate::backend::cuda::streams::Streams;
 use crate::backend::cuda::worker::Worker;
-use crate::backend::{Encoded, RunOptions, Settled};
+use crate::backend::{Encoded, Executor, RunOptions, Settled};
 use crate::decode::{Baseline, DevicePoints, Header, Reason};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, decoded_by};
@@ -74,7 +74,7 @@ impl DeviceDecoder {
         let image = match found {
             Ok(image) => image,
             Err(reason) => {
-                worker.decoded.left.add(reason);
+                worker.decoded.cpu_fallbacks.add(reason);
                 return Ok(Err((encoded, None)));
             }
         };
@@ -100,7 +100,7 @@ impl DeviceDecoder {
                 Ok(Ok(Source { image: decoded, by: By::Device(Box::new(Job { image, encoded, part, points })), spare }))
             }
             Err(Error::OutOfDeviceMemory { .. }) => {
-                worker.decoded.left.add(Reason::Memory);
+                worker.decoded.cpu_fallbacks.add(Reason::Memory);
                 worker.decoded.for_memory += 1;
                 Ok(Err((encoded, taken)))
             }
@@ -118,7 +118,7 @@ impl DeviceDecoder {
     /// [`Error::Cuda`](crate::Error::Cuda) or another one that ends the epoch; the batch must then be abandoned.
     pub(in crate::backend::cuda) fn settle(
         &self,
-        worker: &mut Worker,
+        (host, worker): (&mut Executor, &mut Worker),
         batch: &mut InFlight,
         buffers: &Buffers,
     ) -> Result<Settled> {
@@ -143,12 +143,12 @@ impl DeviceDecoder {
                     worker.decoded.device_entry_points += u64::from(matches!(job.points, DevicePoints::Known));
                 }
                 Some(reason) => {
-                    worker.decoded.left.add(reason);
+                    worker.decoded.cpu_fallbacks.add(reason);
                     let Job { image, encoded, part, .. } = &*job;
-                    let (how, bytes, to) = (self.options.how(), encoded.bytes(), image.pixels);
+                    let (how, to, stream) = (self.options.how(), image.pixels, &self.streams.compute);
                     // SAFETY: the destination belongs to the batch and has the size of the part. All earlier work on
                     // the stream belongs to this decoder, and readers of the pixels come later on the stream.
-                    let decoded = unsafe { worker.decode_instead(how, bytes, *part, to, &self.streams.compute) };
+                    let decoded = unsafe { worker.decode_instead(host, (encoded.bytes(), how), *part, to, stream) };
                     if let Err(error) = decoded {
                         bad.push((place, error));
                     }

@@ -3,7 +3,7 @@
 use super::json::{OF, Of, Typed};
 use super::{JSON, MAX_FIELDS_BYTES, Part, features, part_names, pixel_part};
 use crate::error::{Error, Result};
-use crate::fields::{BOXES, BoxFormat, Field, Fields, KEYPOINTS, MaskValues};
+use crate::fields::{BOXES, BoxFormat, Boxes, Field, Fields, KEYPOINTS, KeyPoints, MaskValues};
 use crate::raster::Size;
 use crate::source::coco::runs;
 use crate::source::records::RecordFormat;
@@ -89,10 +89,7 @@ fn typed(
     let tfrecord = format == RecordFormat::TfRecord;
     // Other programs read the features of TensorFlow's names.
     let is_known = tfrecord && features::alias(name) != name;
-    let finite = |values: &[f32]| match values.iter().find(|value| !value.is_finite()) {
-        Some(value) => Err(format!("it has {value}, and JSON holds finite numbers alone")),
-        None => Ok(()),
-    };
+    let of_pixels = || if tfrecord { features::alias(name).to_owned() } else { pixel_part(name) };
     Ok(match field {
         Field::Boxes(boxes) => {
             if name != BOXES {
@@ -100,12 +97,7 @@ fn typed(
             }
             boxes.check(size)?;
             if tfrecord {
-                let sides = [size.width, size.height, size.width, size.height].map(|side| side as f32);
-                let corners = boxes.to(BoxFormat::Xyxy);
-                for ((feature, side), i) in features::BBOX.iter().zip(sides).zip(0..) {
-                    let shares = corners.rows().iter().map(|row| row[i] / side).collect();
-                    parts.push(((*feature).to_owned(), Part::Floats(shares)));
-                }
+                parts.extend(box_features(boxes, size));
             }
             let values = boxes.rows().iter().map(|row| row.map(f64::from)).collect();
             Typed::Boxes { format: boxes.format(), clamping: boxes.clamping(), values }
@@ -113,17 +105,7 @@ fn typed(
         Field::KeyPoints(points) => {
             finite(points.points().as_flattened())?;
             if tfrecord && name == KEYPOINTS && points.objects().is_some() {
-                let sides = [size.width, size.height].map(|side| side as f32);
-                for ((feature, side), i) in features::POINTS.iter().zip(sides).zip(0..) {
-                    let shares = points.points().iter().map(|point| point[i] / side).collect();
-                    parts.push(((*feature).to_owned(), Part::Floats(shares)));
-                }
-                let visibility = points.visibility();
-                let labeled = |own: &[u8]| own.iter().filter(|seen| **seen > 0).count() as i64;
-                let numbers = visibility.chunks(points.per_object()).map(labeled).collect();
-                let visibility = visibility.iter().copied().map(i64::from).collect();
-                parts.push((features::VISIBILITY.to_owned(), Part::Integers(visibility)));
-                parts.push((features::LABELED.to_owned(), Part::Integers(numbers)));
+                parts.extend(point_features(points, size));
             }
             Typed::KeyPoints {
                 per_object: points.objects().map(|_| points.per_object()),
@@ -138,28 +120,19 @@ fn typed(
                 return Err(format!("it has {} pixels, the image {size}", mask.size()));
             }
             let fill = mask.fill();
-            let files = || (0..mask.planes().len()).map(|i| mask.to_png(i)).collect::<Result<Vec<_>>>();
-            match (mask.is_of_objects(), tfrecord) {
-                (true, false) => {
-                    let counts = |plane: &MaskValues| match plane {
-                        MaskValues::U8(values) => runs::compress(values, size),
-                        MaskValues::U16(_) => String::new(),
-                    };
-                    let value = |plane: &std::sync::Arc<MaskValues>| json!({ "size": [size.height, size.width], "counts": counts(plane) });
-                    Typed::Masks { fill, values: Some(mask.planes().iter().map(value).collect()) }
-                }
-                (of_objects, _) => {
-                    let part = Part::Bytes(files().map_err(|error| error.to_string())?);
-                    let part_name = if tfrecord { features::alias(name).to_owned() } else { pixel_part(name) };
-                    parts.push((part_name, part));
-                    if of_objects { Typed::Masks { fill, values: None } } else { Typed::Mask { fill } }
-                }
+            if mask.is_of_objects() && !tfrecord {
+                return Ok(Typed::Masks {
+                    fill,
+                    values: Some(mask.planes().iter().map(|plane| counts(plane, size)).collect()),
+                });
             }
+            let files = (0..mask.planes().len()).map(|i| mask.to_png(i)).collect::<Result<Vec<_>>>();
+            parts.push((of_pixels(), Part::Bytes(files.map_err(|error| error.to_string())?)));
+            if mask.is_of_objects() { Typed::Masks { fill, values: None } } else { Typed::Mask { fill } }
         }
         Field::Image(image) => {
             let file = image.to_png().map_err(|error| error.to_string())?;
-            let part_name = if tfrecord { features::alias(name).to_owned() } else { pixel_part(name) };
-            parts.push((part_name, Part::Bytes(vec![file])));
+            parts.push((of_pixels(), Part::Bytes(vec![file])));
             Typed::Image { interpolation: image.interpolation(), fill: image.fill() }
         }
         Field::Integers(rows) => {
@@ -176,4 +149,45 @@ fn typed(
             Typed::Floats { values: rows.iter().copied().map(f64::from).collect() }
         }
     })
+}
+
+fn finite(values: &[f32]) -> Result<(), String> {
+    match values.iter().find(|value| !value.is_finite()) {
+        Some(value) => Err(format!("it has {value}, and JSON holds finite numbers alone")),
+        None => Ok(()),
+    }
+}
+
+/// The corners of boxes as TensorFlow's features, in shares of the image's sides.
+fn box_features(boxes: &Boxes, size: Size) -> impl Iterator<Item = (String, Part)> {
+    let sides = [size.width, size.height, size.width, size.height].map(|side| side as f32);
+    let corners = boxes.to(BoxFormat::Xyxy);
+    features::BBOX.iter().zip(sides).enumerate().map(move |(i, (feature, side))| {
+        ((*feature).to_owned(), Part::Floats(corners.rows().iter().map(|row| row[i] / side).collect()))
+    })
+}
+
+/// The keypoints of objects as TensorFlow's features, in shares of the image's sides.
+fn point_features(points: &KeyPoints, size: Size) -> impl Iterator<Item = (String, Part)> {
+    let sides = [size.width, size.height].map(|side| side as f32);
+    let places = features::POINTS.iter().zip(sides).enumerate().map(|(i, (feature, side))| {
+        ((*feature).to_owned(), Part::Floats(points.points().iter().map(|point| point[i] / side).collect()))
+    });
+    let visibility = points.visibility();
+    let labeled = |own: &[u8]| own.iter().filter(|seen| **seen > 0).count() as i64;
+    let numbers = visibility.chunks(points.per_object()).map(labeled).collect();
+    let visibility = visibility.iter().copied().map(i64::from).collect();
+    places.chain([
+        (features::VISIBILITY.to_owned(), Part::Integers(visibility)),
+        (features::LABELED.to_owned(), Part::Integers(numbers)),
+    ])
+}
+
+/// The mask of an object as COCO's compressed counts.
+fn counts(plane: &MaskValues, size: Size) -> Value {
+    let counts = match plane {
+        MaskValues::U8(values) => runs::compress(values, size),
+        MaskValues::U16(_) => String::new(),
+    };
+    json!({ "size": [size.height, size.width], "counts": counts })
 }

@@ -57,8 +57,8 @@ impl Axes<'_> {
         drawing.finish(&(in_words(groups, of, series, unit) + &limit))
     }
 
-    /// A plot of horizontal bars, with names before and values after them. A bar that would dwarf all others is cut, and
-    /// says so.
+    /// A plot of horizontal bars, with names before and values after them. A bar that would dwarf all others is cut,
+    /// and says so.
     #[must_use]
     pub fn bars(&self, bars: &[Bar]) -> String {
         let Self { title, unit, limits, .. } = *self;

@@ -153,10 +153,66 @@ unsafe fn transposed<V: Shorts>(v: [V; 8]) -> [V; 8] {
 mod tests {
     use super::super::DctBlock;
     use super::*;
-    use crate::decode::kernel_steps::idct::inverse;
     use rand::rngs::ChaCha8Rng;
     use rand::{RngExt, SeedableRng};
     use std::arch::x86_64::*;
+
+    /// The samples of a block, row by row, in plain code: libjpeg's accurate integer transform as in its assembler for
+    /// x86, for absurd coefficients too.
+    fn inverse(coefficients: &[i16; 64], quant: &[u16; 64]) -> [u8; 64] {
+        let mut values = [0; 64];
+        for ((value, &coefficient), &step) in values.iter_mut().zip(coefficients).zip(quant) {
+            *value = coefficient.wrapping_mul(step as i16);
+        }
+        let mut lines = [0; 64];
+        if coefficients[8..].iter().all(|&coefficient| coefficient == 0) {
+            // For such blocks the assembler takes a shortcut, which wraps where the full transform saturates.
+            lines.chunks_exact_mut(8).for_each(|line| {
+                line.iter_mut().zip(&values).for_each(|(to, value): (&mut i16, &i16)| *to = value.wrapping_mul(4));
+            });
+        } else {
+            for column in 0..8 {
+                let line = transform(std::array::from_fn(|i| values[8 * i + column]), 11);
+                (0..8).for_each(|i| lines[8 * i + column] = line[i]);
+            }
+        }
+        let mut samples = [0; 64];
+        for (to, line) in samples.as_chunks_mut::<8>().0.iter_mut().zip(lines.as_chunks::<8>().0) {
+            *to = transform(*line, 18).map(|value| (value.clamp(-128, 127) + 128) as u8);
+        }
+        samples
+    }
+
+    /// Transforms eight values, by the factorization of Loeffler, Ligtenberg and Moschytz with libjpeg's 13-bit
+    /// constants. Sums of two inputs wrap at 16 bits; sums of products fit 32.
+    fn transform(input: [i16; 8], shift: u32) -> [i16; 8] {
+        let [in0, in1, in2, in3, in4, in5, in6, in7] = input;
+        let wide = i32::from;
+        let (sum, difference) = (wide(in0.wrapping_add(in4)) * 8192, wide(in0.wrapping_sub(in4)) * 8192);
+        let low = wide(in2) * 10703 + wide(in6) * 4433;
+        let high = wide(in2) * 4433 - wide(in6) * 10704;
+        let even = [sum + low, difference + high, difference - high, sum - low];
+
+        let (sum37, sum15) = (wide(in3.wrapping_add(in7)), wide(in1.wrapping_add(in5)));
+        let z3 = sum37 * -6436 + sum15 * 9633;
+        let z4 = sum37 * 9633 + sum15 * 6437;
+        let odd = [
+            wide(in1) * 4926 - wide(in7) * 7373 + z4,
+            wide(in3) * 4177 - wide(in5) * 20995 + z3,
+            wide(in3) * -20995 - wide(in5) * 4176 + z4,
+            wide(in1) * -7373 - wide(in7) * 4927 + z3,
+        ];
+
+        // The value divided by 2^shift, rounded, saturated to 16 bits.
+        let descale =
+            |value: i32| ((value + (1 << (shift - 1))) >> shift).clamp(i16::MIN.into(), i16::MAX.into()) as i16;
+        let mut out = [0; 8];
+        for i in 0..4 {
+            out[i] = descale(even[i] + odd[i]);
+            out[7 - i] = descale(even[i] - odd[i]);
+        }
+        out
+    }
 
     /// Blocks as AVX-512 transforms them, side by side.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
