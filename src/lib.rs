@@ -248,3 +248,8 @@ pub mod internal {
 #[doc = include_str!("../docs/targets.md")]
 #[doc = include_str!("../docs/views.md")]
 struct Readme;
+
+/// The Rust code of the page for candle compiles.
+#[cfg(all(doctest, feature = "candle"))]
+#[doc = include_str!("../docs/candle.md")]
+struct CandlePage;

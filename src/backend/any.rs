@@ -42,6 +42,16 @@ fn mixed_up() -> Error {
     Error::Panic { message: "a worker or a batch is of another back end".to_owned() }
 }
 
+/// A call of the back end, of whatever kind.
+macro_rules! own {
+    ($any:expr, $own:ident => $call:expr) => {
+        match &$any.kind {
+            Kind::Cpu($own) => $call,
+            Kind::Cuda($own) => $call,
+        }
+    };
+}
+
 impl AnyBackend {
     pub(super) fn cpu(cpu: Cpu, options: &RunOptions, twice: Option<Twice>) -> Self {
         Self { kind: Kind::Cpu(cpu), hosts: Spares::new(options.threads.max(1)), twice }
@@ -51,20 +61,14 @@ impl AnyBackend {
         Self { kind: Kind::Cuda(Box::new(gpu)), hosts: Spares::new(options.threads.max(1)), twice: None }
     }
 
-    /// As of [`Backend::name`].
+    /// See [`Backend::name`].
     pub(crate) fn name(&self) -> &str {
-        match &self.kind {
-            Kind::Cpu(cpu) => cpu.name(),
-            Kind::Cuda(gpu) => gpu.name(),
-        }
+        own!(self, own => own.name())
     }
 
-    /// As of [`Backend::device_bytes`].
+    /// See [`Backend::device_bytes`].
     pub(crate) fn device_bytes(&self) -> u64 {
-        match &self.kind {
-            Kind::Cpu(cpu) => cpu.device_bytes(),
-            Kind::Cuda(gpu) => gpu.device_bytes(),
-        }
+        own!(self, own => own.device_bytes())
     }
 
     /// Makes a worker for the calling thread.
@@ -87,23 +91,17 @@ impl AnyBackend {
         }
     }
 
-    /// As of [`Backend::buffer`].
+    /// See [`Backend::buffer`].
     pub(crate) fn buffer(&self, worker: &mut AnyWorker) -> Vec<u8> {
-        match &self.kind {
-            Kind::Cpu(cpu) => cpu.buffer(&mut worker.host),
-            Kind::Cuda(gpu) => gpu.buffer(&mut worker.host),
-        }
+        own!(self, own => own.buffer(&mut worker.host))
     }
 
-    /// As of [`Backend::give_buffer`].
+    /// See [`Backend::give_buffer`].
     pub(crate) fn give_buffer(&self, worker: &mut AnyWorker, buffer: Vec<u8>) {
-        match &self.kind {
-            Kind::Cpu(cpu) => cpu.give_buffer(&mut worker.host, buffer),
-            Kind::Cuda(gpu) => gpu.give_buffer(&mut worker.host, buffer),
-        }
+        own!(self, own => own.give_buffer(&mut worker.host, buffer))
     }
 
-    /// As of [`Backend::begin`].
+    /// See [`Backend::begin`].
     pub(crate) fn begin(&self, samples: usize) -> Result<AnyBatch> {
         match &self.kind {
             Kind::Cpu(cpu) => cpu.begin(samples).map(AnyBatch::Cpu),
@@ -111,7 +109,7 @@ impl AnyBackend {
         }
     }
 
-    /// As of [`Backend::run`].
+    /// See [`Backend::run`].
     pub(crate) fn run(
         &self,
         AnyWorker { host, own }: &mut AnyWorker,
@@ -126,7 +124,7 @@ impl AnyBackend {
         }
     }
 
-    /// As of [`Backend::take_counts`].
+    /// See [`Backend::take_counts`].
     pub(crate) fn take_counts(&self, worker: &mut AnyWorker) -> Decoded {
         match (&self.kind, &mut worker.own) {
             (Kind::Cpu(cpu), Own::Cpu(own)) => cpu.take_counts(own),
@@ -135,7 +133,7 @@ impl AnyBackend {
         }
     }
 
-    /// As of [`Backend::settle`].
+    /// See [`Backend::settle`].
     pub(crate) fn settle(&self, AnyWorker { host, own }: &mut AnyWorker, batch: &mut AnyBatch) -> Result<Settled> {
         match (&self.kind, own, batch) {
             (Kind::Cpu(cpu), Own::Cpu(own), AnyBatch::Cpu(batch)) => cpu.settle((host, own), batch),
@@ -144,7 +142,7 @@ impl AnyBackend {
         }
     }
 
-    /// As of [`Backend::finish`].
+    /// See [`Backend::finish`].
     pub(crate) fn finish(&self, batch: AnyBatch, end: &End<'_>) -> Result<Finished> {
         match (&self.kind, batch) {
             (Kind::Cpu(cpu), AnyBatch::Cpu(batch)) => cpu.finish(batch, end),
@@ -153,15 +151,12 @@ impl AnyBackend {
         }
     }
 
-    /// As of [`Backend::end_epoch`].
+    /// See [`Backend::end_epoch`].
     pub(crate) fn end_epoch(&self) {
-        match &self.kind {
-            Kind::Cpu(cpu) => cpu.end_epoch(),
-            Kind::Cuda(gpu) => gpu.end_epoch(),
-        }
+        own!(self, own => own.end_epoch())
     }
 
-    /// As of [`Backend::abandon`].
+    /// See [`Backend::abandon`].
     pub(crate) fn abandon(&self, batch: AnyBatch) {
         match (&self.kind, batch) {
             (Kind::Cpu(cpu), AnyBatch::Cpu(batch)) => cpu.abandon(batch),

@@ -10,12 +10,12 @@
 // too: a mirror, a crop, a resize, an affine warp or a table, with a CPU pass and kernels in the primitive's file.
 // Other operations have a `Pass` of their own. The CPU pass is the specification; every faster version is compared with
 // it. The list `operations!` below makes `Op`, the names and the registry of kernels from these files; the list
-// `transforms!` makes `Transform`. No match on operations has a wildcard arm, so the compiler names every place that a
-// new operation lacks. Two operations that are one algorithm share a file (`flip`, `morphology`). Arithmetic that
-// operations share has files of its own: `filter` (weights of a resize), `reduce` (the first step of a resize with a
-// reducing gap), `rotation` and `affine_warp` (affine maps), `turn` (mirrors and quarter turns), `blend`, `byte_table`.
-// `kernel` is what operations know of GPUs, `descriptors` the structs that kernels get, `recipe` the drawing of
-// recipes, `macros` what many types have in common.
+// `transforms!` makes `Transform`. A place that a new operation lacks does not compile, or fails a test. Two operations
+// that are one algorithm share a file (`flip`, `morphology`). Arithmetic that operations share has files of its own:
+// `filter` (weights of a resize), `reduce` (the first step of a resize with a reducing gap), `rotation` and
+// `affine_warp` (affine maps), `turn` (mirrors and quarter turns), `blend`, `byte_table`. `kernel` is what operations
+// know of GPUs, `descriptors` the structs that kernels get, `recipe` the drawing of recipes, `macros` what many types
+// have in common.
 //
 // Reference. The reference is torchvision on PIL images, because published accuracies were trained on it. Results must
 // be equal on all processors: Rust neither contracts nor reorders floating-point operations, C is compiled with

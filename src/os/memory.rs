@@ -135,7 +135,7 @@ mod tests {
                 // What measures makes its own images.
                 let is_tool =
                     ["src/experiment", "measure", "tests.rs", "testing"].iter().any(|part| name.contains(part));
-                if is_tool || name == "src/os/memory.rs" || name == "warpfeed-image/src/os/memory.rs" {
+                if is_tool || name == "src/os/memory.rs" || name == "warpfeed-image/src/memory.rs" {
                     continue;
                 }
                 if path.is_dir() {

@@ -12,7 +12,7 @@
 //! so no consumer holds up another. All need the same number of batches (`equal_batches`), so streams and `Skip` are
 //! refused.
 //!
-//! All ranks share one order (`sampler`, `sampling`), and rank r of w takes its positions r, r + w, and so on. If every
+//! All ranks share one order (`order`, `sampler`), and rank r of w takes its positions r, r + w, and so on. If every
 //! batch must have fixed shares of several sources, the order depends on the number of ranks, because places are dealt
 //! out for the batches of all ranks together. With `Skip` a batch keeps its positions and is shorter: filled from the
 //! next batch, it would depend on which images are bad. A state's position counts positions of the partition's order,

@@ -308,7 +308,7 @@ const OTHER_WAYS: [&str; 8] = [
 
 /// Places that open files in these ways, with the reason.
 const OPENERS: &[(&str, &str)] = &[
-    ("warpfeed-image/src/os/file.rs", "the one way"),
+    ("warpfeed-image/src/file.rs", "the one way"),
     ("warpfeed-image/src/decode/shared_folder.rs", "new files of random names"),
     ("src/os/atomic.rs", "new files of random names, folders, and outputs that the user names, which may be pipes"),
     ("src/source/stream/pipe.rs", "pipes that the user names as shards"),

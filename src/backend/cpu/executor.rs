@@ -68,7 +68,7 @@ impl Executor {
     /// Decodes an image and runs plans without their epilogues, each to RGB bytes, row by row.
     ///
     /// # Errors
-    /// As of [`run`](Self::run).
+    /// See [`run`](Self::run).
     pub(crate) fn run_to_rgb<'a>(
         &mut self,
         job: &Job<'_>,

@@ -1,8 +1,8 @@
 //! This crate's own JPEG decoder on the device. Its pixels equal the CPU decoder's.
 //!
 //! `decoder` parses an image's headers (`lower`, `params`), takes memory, and stages the data. When the batch is
-//! complete, it queues the kernels (`kernels`, `batch`). `decode::kernel_steps` has the computation of each kernel as
-//! plain code.
+//! complete, it queues the kernels (`kernels`, `batch`).
+//!
 //!
 //! Kernels flag everything unusual, and only the CPU decides whether an image is bad. For this the host waits once in
 //! each batch for one word per image, right after the Huffman kernels. The CPU decodes flagged images into the place of
