@@ -17,10 +17,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
+use warpfeed::ops::{CenterCrop, random_horizontal_flip, random_resized_crop};
 use warpfeed::source::{ImageFolder, Source, SourceExt};
-use warpfeed::{
-    DType, IMAGENET_MEAN, IMAGENET_STD, JpegDecoder, Layout, Pipeline, PipelineBuilder, ops::random_horizontal_flip,
-};
+use warpfeed::{DType, IMAGENET_MEAN, IMAGENET_STD, JpegDecoder, Layout, Pipeline, PipelineBuilder};
 use warpfeed_bench::synth::{SynthSettings, write_folder};
 use warpfeed_burn::{IntoBurn, Loader};
 

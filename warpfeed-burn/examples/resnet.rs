@@ -16,8 +16,9 @@ use burn::train::{ClassificationOutput, InferenceStep, Learner, SupervisedTraini
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
+use warpfeed::ops::{CenterCrop, Resize, random_horizontal_flip, random_resized_crop};
 use warpfeed::source::{ImageFolder, Source, SourceExt};
-use warpfeed::{IMAGENET_MEAN, IMAGENET_STD, ops::random_horizontal_flip};
+use warpfeed::{IMAGENET_MEAN, IMAGENET_STD};
 use warpfeed_bench::synth::{SynthSettings, write_folder};
 use warpfeed_burn::{ImageBatch, Loader};
 

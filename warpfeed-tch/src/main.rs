@@ -3,9 +3,10 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use warpfeed::ops::{random_horizontal_flip, random_resized_crop};
 use warpfeed::{
     DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, Layout, OnError, Pipeline, Preset, Result, Strategy,
-    ops::random_horizontal_flip, source::open,
+    source::open,
 };
 use warpfeed_bench::augment_load::{AugmentLoadSettings, augment_load};
 use warpfeed_bench::step::{Sgd, TrainingStep};
@@ -63,9 +64,9 @@ impl Common {
 
     fn device(&self) -> tch::Device {
         match self.device {
-            Device::Auto => tch::Device::cuda_if_available(),
             Device::Cpu => tch::Device::Cpu,
             Device::Cuda(ordinal) => tch::Device::Cuda(ordinal as usize),
+            _ => tch::Device::cuda_if_available(),
         }
     }
 

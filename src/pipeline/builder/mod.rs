@@ -205,10 +205,10 @@ impl PipelineBuilder {
     }
 
     /// Reads a stream in this number of lanes, which are dealt to the ranks: rank r of w has the lanes r, r + w, and so
-    /// on, and always reads from the one that has delivered fewest samples. The lanes decide the order, so within an
-    /// epoch the number of ranks may change to any that is not larger
-    /// ([`Pipeline::state_after`](crate::Pipeline::state_after)). Each lane has a window of its own. Default: the
-    /// number of ranks that an epoch begins with. Lanes must be at least as many as ranks, and at most 65,536.
+    /// on, and always reads from the one that has delivered fewest samples. The lanes decide the order, so the number
+    /// of ranks may change within an epoch ([`Pipeline::state_after`](crate::Pipeline::state_after)); ranks beyond the
+    /// lanes get nothing of it. Each lane has a window of its own. Default: the number of ranks that an epoch begins
+    /// with. Lanes must be at least as many as ranks, and at most 65,536.
     #[must_use]
     pub fn lanes(mut self, lanes: u32) -> Self {
         self.lanes = Some(lanes);
