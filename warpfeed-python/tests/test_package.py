@@ -511,7 +511,9 @@ def test_labels_and_fields_on_a_device_are_where_the_images_are(scenes: Path, ph
     crop = [t.CenterCrop(64, 64), t.RandomHorizontalFlip(0.5)]
 
     def values(device: str, place: tuple[int, int]) -> list[list[Any]]:
-        loader = DataLoader(coco, 4, transform=crop, fields=("boxes", "labels", "masks"), device=device, jpeg_decoder="auto")
+        loader = DataLoader(
+            coco, 4, transform=crop, fields=("boxes", "labels", "masks"), device=device, jpeg_decoder="auto"
+        )
         got = []
         for batch in loader._pipeline().epoch(0):
             np.asarray(batch.views[0])
@@ -519,7 +521,9 @@ def test_labels_and_fields_on_a_device_are_where_the_images_are(scenes: Path, ph
             tensors = [fields.boxes("cxcywh", True), fields.numbers("labels"), fields.masks("masks")]
             assert batch.labels is None and [tensor.__dlpack_device__() for tensor in tensors] == [place] * 3
             got.append([np.asarray(tensor) for tensor in tensors])
-        for batch in DataLoader(photos, 4, transform=crop, device=device, jpeg_decoder="auto", limit=8)._pipeline().epoch(0):
+        for batch in (
+            DataLoader(photos, 4, transform=crop, device=device, jpeg_decoder="auto", limit=8)._pipeline().epoch(0)
+        ):
             np.asarray(batch.views[0])
             assert batch.labels.__dlpack_device__() == place
             got.append([np.asarray(batch.labels)])
