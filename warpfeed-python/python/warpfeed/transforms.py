@@ -861,8 +861,8 @@ class Jpeg(Written):
 
 
 @dataclass(frozen=True)
-class Mix(Written):
-    _name = "mix"
+class WeightedSum(Written):
+    _name = "weighted_sum"
     _kind = "op"
 
     weight: float
