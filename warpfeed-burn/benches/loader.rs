@@ -62,7 +62,7 @@ impl Batcher<(Vec<f32>, u32), ImageBatch> for Stack {
         ImageBatch {
             images: Tensor::from_data(TensorData::new(pixels, [count, 3, side, side]), device),
             views: Vec::new(),
-            labels: Tensor::<1, Int>::from_data(TensorData::new(labels, [count]), device),
+            labels: Some(Tensor::<1, Int>::from_data(TensorData::new(labels, [count]), device)),
             indices: Vec::new(),
             targets: None,
             mixed: None,

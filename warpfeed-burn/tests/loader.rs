@@ -10,6 +10,7 @@ use warpfeed::{
     FieldTensor, Mix, Partition, TargetSpec,
     image::{Image, JpegOptions, encode_jpeg},
     ops::{RandomResizedCrop, Resize},
+    view,
 };
 use warpfeed_burn::{FieldIntoBurn, ImageBatch, IntoBurn, Loader};
 
