@@ -20,7 +20,7 @@ enum Kind {
     Cuda(Box<Gpu>),
 }
 
-/// What a thread works with: its host executor, and what a back end of the same kind needs beside it.
+/// State of a thread: its host executor, and the state that its kind of back end adds.
 pub(crate) struct AnyWorker {
     pub(crate) host: Executor,
     own: Own,

@@ -30,7 +30,7 @@ use crate::error::Result;
 
 /// Runs plans and makes batches. Each thread has a host executor and a worker of the back end.
 pub(crate) trait Backend: Send + Sync {
-    /// The memory of one thread, beside its host executor.
+    /// The memory of one thread, besides its host executor.
     type Worker: Send;
     /// A batch being filled, by several threads at once.
     type Batch: Send + Sync;

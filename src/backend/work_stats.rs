@@ -5,7 +5,7 @@ use crate::decode::PriorKnowledge;
 use serde::Serialize;
 use std::time::Duration;
 
-/// A struct of counts, each of which is added to (`sum`) or replaced by a larger one (`most`).
+/// Declares a struct of counts and its sum: `sum` adds a count, `most` takes the larger one.
 macro_rules! counts {
     ($(#[$meta:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $type:ty = $how:ident,)* }) => {
         $(#[$meta])*

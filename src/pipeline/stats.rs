@@ -29,7 +29,7 @@ counts! {
         /// Images by decoder.
         #[serde(flatten)]
         decoded: Decoded = sum,
-        /// Samples that were smaller than a crop, so that its fill shows beside the image
+        /// Samples that were smaller than a crop, so that its fill shows next to the image
         /// ([`RandomCrop::pad_if_needed`](crate::ops::RandomCrop::pad_if_needed)).
         smaller_than_crop: u64 = sum,
         /// Objects in the images of samples with fields ([`PipelineBuilder::fields`](crate::PipelineBuilder::fields)),

@@ -192,7 +192,7 @@ struct Opcode<'i> {
     operands: &'i [Operand],
     /// The type that the opcode ends with.
     of: Option<Type>,
-    /// The same, if it is one of whole numbers that are computed with.
+    /// The type, if it is an integer type that instructions compute with.
     integer: Option<Type>,
     float: Option<Type>,
     untyped: Option<Type>,

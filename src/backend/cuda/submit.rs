@@ -204,7 +204,7 @@ impl Outputs {
         })?;
         self.queue_copies(rooms, masks, &staged, end)?;
         for &(size, mix) in &staged.mixes {
-            // SAFETY: everything that it reads beside the batch lies in the arena, uploaded before. The view's images
+            // SAFETY: everything else that it reads lies in the arena, uploaded before. The view's images
             // are complete, and there are as many as labels.
             unsafe { self.kernels.launch_mix(mix, end.annotations.labels_or_zeros().len(), size, compute)? };
         }

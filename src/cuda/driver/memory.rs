@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Device memory. Freeing memory of a pool does not wait for its users on a card. So an owner that has waited for them
 /// says so ([`idle`](Self::idle)). Other memory waits for the whole device when it is dropped, which ends a trainer's
-/// capture; while nobody can wait, it is left for later.
+/// capture; while the context cannot be waited for, it is left for later.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
     /// `None` once it was freed or given away.
@@ -126,7 +126,7 @@ pub(crate) struct MemoryPool {
 }
 
 impl MemoryPool {
-    /// A pool that gives memory back to the device of which more than `kept_bytes` are free.
+    /// A pool that keeps at most `kept_bytes` of free memory, and gives the rest back to the device.
     pub(crate) fn new(context: &Context, kept_bytes: u64) -> Result<Self> {
         if !context.has_async_alloc() {
             return Ok(Self { raw: None, context: Arc::clone(context) });
@@ -208,7 +208,7 @@ impl HostMemory {
             call: "cuMemHostAlloc".to_owned(),
             message: "the driver gave no memory and no error".to_owned(),
         })?;
-        // SAFETY: as long as was asked for, and nobody else's.
+        // SAFETY: as long as was asked for, and only owned here.
         unsafe { start.write_bytes(0, len_bytes) };
         // SAFETY: it was just allocated. Owners wait for copies from it before they drop it.
         let memory = unsafe { Owned::of(context, start.as_ptr().cast(), |start| result::free_host(start)) };
@@ -257,7 +257,7 @@ impl Pin {
 /// Queues a copy of `len_bytes` bytes to the device.
 ///
 /// # Safety
-/// Both ranges are valid until the copy is done; nobody writes `from`, or uses `to`, before that.
+/// Both ranges are valid until the copy is done. Until then `from` is not written, and `to` is not used.
 pub(crate) unsafe fn upload(to: u64, from: *const u8, len_bytes: usize, stream: &Stream) -> Result<()> {
     // SAFETY: readable for the length, by contract.
     let from = unsafe { std::slice::from_raw_parts(from, len_bytes) };
@@ -268,7 +268,7 @@ pub(crate) unsafe fn upload(to: u64, from: *const u8, len_bytes: usize, stream: 
 /// Queues zeros for a range of device memory.
 ///
 /// # Safety
-/// The range is valid until it is written; nobody uses it before that.
+/// The range is valid until it is written, and not used before.
 pub(crate) unsafe fn clear(to: u64, len_bytes: usize, stream: &Stream) -> Result<()> {
     // SAFETY: the contract.
     check("cuMemsetD8Async", unsafe { result::memset_d8_async(to, 0, len_bytes, stream.raw()) })
@@ -277,7 +277,8 @@ pub(crate) unsafe fn clear(to: u64, len_bytes: usize, stream: &Stream) -> Result
 /// Queues a copy within the device.
 ///
 /// # Safety
-/// Both ranges are valid until the copy is done and do not overlap; nobody writes `from`, or uses `to`, before that.
+/// Both ranges are valid until the copy is done, and do not overlap. Until then `from` is not written, and `to` is not
+/// used.
 pub(crate) unsafe fn copy(to: u64, from: u64, len_bytes: usize, stream: &Stream) -> Result<()> {
     // SAFETY: the contract.
     check("cuMemcpyDtoDAsync", unsafe { result::memcpy_dtod_async(to, from, len_bytes, stream.raw()) })
@@ -286,7 +287,7 @@ pub(crate) unsafe fn copy(to: u64, from: u64, len_bytes: usize, stream: &Stream)
 /// Queues a copy of `len_bytes` bytes to memory of the host. If that is not pinned, this waits for the copy.
 ///
 /// # Safety
-/// Both ranges are valid until the copy is done; nobody touches `to`, or writes `from`, before that.
+/// Both ranges are valid until the copy is done. Until then `from` is not written, and `to` is not used.
 pub(crate) unsafe fn download_later(to: *mut u8, from: u64, len_bytes: usize, stream: &Stream) -> Result<()> {
     // SAFETY: writable for the length, by contract.
     let to = unsafe { std::slice::from_raw_parts_mut(to, len_bytes) };

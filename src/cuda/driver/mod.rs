@@ -311,7 +311,7 @@ impl Drop for Entered {
     }
 }
 
-/// A value that nobody has any more, but that work of its context may still use.
+/// A value without an owner that work of its context may still use.
 type Left = (Context, Box<dyn Send>);
 
 static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());

@@ -240,7 +240,7 @@ impl Scene {
     /// Adds grain, compresses highlights softly, and rounds to eight bits.
     fn develop(&self, grain: f32, seed: u32) -> Image {
         let mut image = Image::new(self.size);
-        // Xorshift (Marsaglia 2003): one word per pixel, of which two bytes and two half bytes are used.
+        // Xorshift (Marsaglia 2003): one word per pixel; two bytes and two half bytes of it are used.
         let mut word = seed | 1;
         let step = grain / 255.0 / 104.5;
         for (pixel, color) in image.pixels_mut().iter_mut().zip(&self.colors) {

@@ -2,7 +2,7 @@
 
 use warpfeed::image::{Format, Header};
 
-/// libjpeg's luma table, of which the quality makes the table of a file (ITU-T T.81, table K.1).
+/// libjpeg's luma table; a file's table is this one scaled by the quality (ITU-T T.81, table K.1).
 const LUMA_TABLE: [u32; 64] = [
     16, 11, 10, 16, 24, 40, 51, 61, 12, 12, 14, 19, 26, 58, 60, 55, 14, 13, 16, 24, 40, 57, 69, 56, 14, 17, 22, 29, 51,
     87, 80, 62, 18, 22, 37, 56, 68, 109, 103, 77, 24, 35, 55, 64, 81, 104, 113, 92, 49, 64, 78, 87, 103, 121, 120, 101,

@@ -56,7 +56,7 @@ findings! {
     SixteenBits "16-bit" "has more than 8 bits a sample",
     /// Transparency, which decoding drops.
     Alpha "alpha" "has transparency, which decoding drops",
-    /// Several images, of which the first is read.
+    /// Several images; only the first is read.
     Animated "animated" "is an animation, of which the first image is read",
     /// A side of few pixels.
     Tiny "tiny" "has a short side",

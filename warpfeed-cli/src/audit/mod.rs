@@ -152,7 +152,7 @@ pub struct Audit {
 ///
 /// # Errors
 /// [`Error::Parameter`] for options out of range, no split or no image, more than 4 billion images, or a folder that
-/// cannot be resumed from, or a list of images that are no files or of which none is left; [`Error::Sample`] if the
+/// cannot be resumed from, or a list that is empty or names things that are not files; [`Error::Sample`] if the
 /// machine is at fault and not an image; [`Error::Io`] if the folder cannot be written; [`Error::Thread`] if the
 /// threads cannot be started.
 ///
@@ -415,7 +415,7 @@ fn work<T: Send>(
     let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let (send, receive) = mpsc::sync_channel(4 * threads);
-        // Ends waits in sources, however this ends. The threads themselves end when nobody receives.
+        // Ends waits in sources, however this ends. The threads themselves end when the receiver is gone.
         let _stop = Stop(&stopped);
         for i in 0..threads.min(count) {
             let (send, mut inspector) = (send.clone(), Inspector::new()?);

@@ -15,7 +15,7 @@ use warpfeed_bench::report::{Cell, Report, ReportTable};
 
 /// Most examples of a finding in the table.
 const EXAMPLES: usize = 20;
-/// Most images of a finding whose pictures are shown; copies are shown beside what they are copies of.
+/// Most images of a finding whose pictures are shown; copies are shown next to their originals.
 const PICTURES: usize = 12;
 const PAIRS: usize = 8;
 /// Most pairs in the report's figures.

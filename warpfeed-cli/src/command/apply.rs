@@ -38,10 +38,10 @@ pub struct Apply {
     /// be XYWH or CXCYWH, clamping null, convention pixel_index.
     #[arg(long, value_name = "IN.json", requires = "fields_out")]
     fields: Option<PathBuf>,
-    /// Output file for what becomes of --fields; the mask lies beside OUT, as OUT.mask.png.
+    /// Output file for the fields after the operations; the mask is written next to OUT, as OUT.mask.png.
     #[arg(long, value_name = "OUT.json", requires = "fields")]
     fields_out: Option<PathBuf>,
-    /// Draw what becomes of --fields over the image.
+    /// Draw the fields after the operations over the image.
     #[arg(long, requires = "fields")]
     draw: bool,
     /// Output file: .png, or .npy (u8 [H, W, 3]; f32 [3, H, W] after normalize).

@@ -47,7 +47,7 @@ pub struct ReplayArgs {
     /// Where the images of the run are now [default: where they were]
     #[arg(long, value_name = "SOURCE")]
     source: Option<PathBuf>,
-    /// Make batches again of which nvJPEG decoded images: their pixels differ a little.
+    /// Reproduce batches with images that nvJPEG decoded, too: their pixels differ a little.
     #[arg(long)]
     approximate: bool,
     /// Worker threads [default: as warpfeed run]

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use clap::{Arg, ArgAction, CommandFactory, FromArgMatches};
 
-    /// The settings of a run with these options beside a source.
+    /// The settings of a run with a source and these options.
     fn of(command: clap::Command, options: &[&str]) -> String {
         let words = ["run", "folder"].iter().chain(options);
         let given = command.clone().try_get_matches_from(words).unwrap_or_else(|error| panic!("{options:?}: {error}"));

@@ -59,7 +59,7 @@ impl FieldArgs {
         opened(&self.options(format)?.random_access(is_remote(spec)), spec)
     }
 
-    /// Opens it with its own classes, whatever stands beside it.
+    /// Opens it with its own classes, whatever folders are next to it.
     pub fn open_alone(&self, spec: &Path, format: Option<SourceFormat>) -> Result<Input> {
         self.options(format)?.random_access(is_remote(spec)).open_alone(spec)
     }
