@@ -1,7 +1,6 @@
 //! Batches for training: `quick_start [DIR]`, with a folder of class folders, or a few made images.
 
-use warpfeed::ops::random_resized_crop;
-use warpfeed::ops::repeat;
+use warpfeed::ops::{random_resized_crop, repeat};
 use warpfeed::{
     DType, IMAGENET_MEAN, IMAGENET_STD, Layout, Pipeline, Result,
     ops::{random_horizontal_flip, random_rotation, random_vertical_flip},

@@ -128,9 +128,8 @@ fn step(op: &Op, input: Size, output: Size) -> Result<[f64; 6]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::Reach;
     use crate::ops::filter::PassOrder;
-    use crate::ops::{CenterCrop, Crop, Custom, Hflip, Interpolation, Resize, ResizedCrop, Rotate, Vflip};
+    use crate::ops::{CenterCrop, Crop, Custom, Hflip, Interpolation, Reach, Resize, ResizedCrop, Rotate, Vflip};
     use crate::raster::{Image, Rect};
 
     const SIZE: Size = Size::new(61, 47);

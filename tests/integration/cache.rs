@@ -4,8 +4,7 @@ use crate::common::recipes::recipe;
 use crate::common::{self, Delivered, Random, WithBad, delivered, jpeg, small, source};
 use std::fs;
 use std::path::{Path, PathBuf};
-use warpfeed::ops::CenterCrop;
-use warpfeed::ops::Resize;
+use warpfeed::ops::{CenterCrop, Resize};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::{
     CacheUsage, EntryPoints, ImageCache, OnError, Orientation, Partition, Pipeline, PipelineBuilder, Preset, Strategy,

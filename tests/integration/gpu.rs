@@ -9,8 +9,7 @@ use cudarc::driver::{CudaContext, result, sys};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
-use warpfeed::ops::CenterCrop;
-use warpfeed::ops::Resize;
+use warpfeed::ops::{CenterCrop, Resize};
 use warpfeed::{
     ApplyOptions, Batch, DType, Device, Error, FieldTensor, IMAGENET_MEAN, IMAGENET_STD, ImageCache, JpegDecoder,
     LastBatch, Layout, OnError, Orientation, PaddedPipeline, Pipeline, PipelineBuilder, Preset, Strategy, Target,

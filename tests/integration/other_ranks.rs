@@ -2,8 +2,7 @@
 
 use crate::common::{self, Delivered, Random, WithBad, all, data_set, on_cpu, samples, small, source};
 use std::collections::BTreeMap;
-use warpfeed::ops::CenterCrop;
-use warpfeed::ops::random_resized_crop;
+use warpfeed::ops::{CenterCrop, random_resized_crop};
 use warpfeed::pack::{PackOptions, pack};
 use warpfeed::source::{AtEnd, Concat, EncodedImages, Input, OpenOptions, RecordFormat, SourceExt, StreamMix};
 use warpfeed::{

@@ -11,8 +11,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use std::fs;
 use std::path::{Path, PathBuf};
-use warpfeed::ops::CenterCrop;
-use warpfeed::ops::Resize;
+use warpfeed::ops::{CenterCrop, Resize};
 use warpfeed::{
     Device, EntryPoints, Error, JpegDecoder, OnError, Pipeline, PipelineBuilder, Result, Stats,
     image::{ChromaSampling, Image, JpegColor, JpegOptions, Size, encode_jpeg, probe},

@@ -8,8 +8,7 @@ mod common;
 mod sim;
 
 use common::{painted, start};
-use warpfeed::ops::CenterCrop;
-use warpfeed::ops::Resize;
+use warpfeed::ops::{CenterCrop, Resize};
 use warpfeed::{
     DType, Device, EntryPoints, JpegDecoder, Layout, Pipeline, PipelineBuilder, Result,
     image::{JpegOptions, Size, encode_jpeg},

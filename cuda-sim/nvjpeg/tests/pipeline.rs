@@ -13,8 +13,7 @@ use nvjpeg::sys::bindings as sys_nvjpeg;
 use std::ptr::{NonNull, null_mut, without_provenance_mut};
 use std::sync::Arc;
 use std::time::Duration;
-use warpfeed::ops::CenterCrop;
-use warpfeed::ops::Resize;
+use warpfeed::ops::{CenterCrop, Resize};
 use warpfeed::{
     Batch, BatchMemory, Device, EntryPoints, Error, JpegDecoder, MemoryBlock, OnError, Pipeline, PipelineBuilder,
     Result, Stats, StreamPriority, Tensor,

@@ -7,8 +7,7 @@ use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use warpfeed::image::Size;
-use warpfeed::ops::Resize;
-use warpfeed::ops::{Transform, TransformFile};
+use warpfeed::ops::{Resize, Transform, TransformFile};
 use warpfeed::{
     BadLimit, DType, Device, EntryPoints, Error, ImageCache, JpegDecoder, LastBatch, Layout, Mix, OnError, Orientation,
     Partition, Pipeline, PipelineBuilder, Preset, Rank, Result, Sampler, Strategy, StreamPriority, TargetSpec,
