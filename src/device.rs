@@ -61,6 +61,12 @@ pub enum StreamPriority {
     High,
 }
 
+choices! {
+    StreamPriority, "stream_priority":
+    Low = "low", "The training step goes first, if its stream has a higher priority.";
+    High = "high", "The pipeline goes first.";
+}
+
 /// The decoder of JPEGs if recipes run on a GPU.
 ///
 /// If a decoder does not support an image or fails on it, another decoder takes the image. The CPU decodes all other
@@ -84,28 +90,11 @@ pub enum JpegDecoder {
     Hardware,
 }
 
-impl FromStr for JpegDecoder {
-    type Err = Error;
-
-    /// Reads `auto`, `device`, `cpu`, `hybrid` or `hardware`.
-    ///
-    /// ```
-    /// # use warpfeed::JpegDecoder;
-    /// assert_eq!("hybrid".parse::<JpegDecoder>()?, JpegDecoder::Hybrid);
-    /// assert!("gpu".parse::<JpegDecoder>().is_err());
-    /// # Ok::<(), warpfeed::Error>(())
-    /// ```
-    fn from_str(text: &str) -> Result<Self> {
-        Ok(match text {
-            "auto" => Self::Auto,
-            "device" => Self::Device,
-            "cpu" => Self::Cpu,
-            "hybrid" => Self::Hybrid,
-            "hardware" => Self::Hardware,
-            _ => {
-                let names = "auto, device, cpu, hybrid or hardware";
-                return Err(Error::parameter("decode", "path", names, format!("{text:?}")));
-            }
-        })
-    }
+choices! {
+    JpegDecoder, "jpeg_decoder":
+    Auto = "auto", "Our own kernels, helped by the CPU where the GPU is the slower of the two; the CPU's bytes.";
+    Device = "device", "Our own kernels; the CPU's bytes.";
+    Cpu = "cpu", "The CPU.";
+    Hybrid = "hybrid", "nvJPEG, with Huffman codes on the CPU.";
+    Hardware = "hardware", "nvJPEG, on the GPU's hardware decoder.";
 }

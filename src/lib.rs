@@ -147,7 +147,8 @@ pub use order::{EqualBatches, Order, Partition, Rank, ShardedOrder};
 pub use pipeline::{
     BadLimit, BadSample, Batch, BatchImages, Bottleneck, CacheUsage, EntryPoints, Epoch, EpochState, ImageCache,
     LastBatch, LogOptions, LogSummary, MemoryBound, OnError, PaddedImages, PaddedPipeline, Pipeline, PipelineBuilder,
-    PipelineGroup, RaggedPipeline, Receipt, Replay, RunLog, Stage, Stats, View, five_crop, ten_crop, view,
+    PipelineGroup, RaggedPipeline, Receipt, Replay, RunLog, Setting, SettingEffect, Stage, Stats, View, five_crop,
+    ten_crop, view,
 };
 pub use plan::Strategy;
 pub use preprocess::{Preprocessor, PreprocessorOptions, hugging_face_ops, timm_ops};

@@ -10,60 +10,18 @@ pub use opening::Thumbnail;
 
 use crate::apply::engine::{Engine, FixedRecipe};
 use crate::apply::field_mover::FieldMover;
-use crate::apply::opening::Opening;
 use crate::backend::{OutputForm, PixelForm, RunOptions};
 use crate::decode::{Header, pnm_header};
-use crate::device::{Device, JpegDecoder};
 use crate::error::Result;
 use crate::fields::Fields;
 use crate::ops::Op;
-use crate::ops::filter::PassOrder;
-use crate::ops::orientation::Orientation;
-use crate::plan::{Plan, Planner, Strategy};
-use crate::raster::{DEFAULT_MAX_PIXELS, Image, Size};
+use crate::plan::{Plan, Planner};
+use crate::raster::Image;
 use crate::tensor::{DType, Layout, Tensor};
 
-options! {
-    /// Options of [`apply`].
-    #[derive(Debug, Clone, Copy)]
-    pub struct ApplyOptions {
-        /// Strategy that runs the operations.
-        pub strategy: Strategy,
-        /// Order of the two passes of a resize.
-        pub pass_order: PassOrder,
-        /// Handling of an EXIF orientation tag.
-        pub orientation: Orientation,
-        /// Decodes a JPEG at a smaller scale whose sides are not below this size: see
-        /// [`PipelineBuilder::draft`](crate::PipelineBuilder::draft).
-        pub draft: Option<Size>,
-        /// Begins with a thumbnail of the image: see [`PipelineBuilder::thumbnail`](crate::PipelineBuilder::thumbnail).
-        /// The recipes of a pipeline have the thumbnail's operation already; only its draft is used for them.
-        pub thumbnail: Option<Thumbnail>,
-        /// Takes a truncated JPEG as it is.
-        pub accept_truncated: bool,
-        /// Largest image accepted, in pixels, as stored and at any point of the operations.
-        pub max_pixels: u64,
-        /// Device that runs the operations. The result comes to host memory in any case.
-        pub device: Device,
-        /// The decoder, if they run on a GPU.
-        pub jpeg_decoder: JpegDecoder,
-    }
-}
-
-impl Default for ApplyOptions {
-    fn default() -> Self {
-        Self {
-            strategy: Strategy::default(),
-            pass_order: PassOrder::default(),
-            orientation: Orientation::default(),
-            draft: None,
-            thumbnail: None,
-            accept_truncated: false,
-            max_pixels: DEFAULT_MAX_PIXELS,
-            device: Device::Cpu,
-            jpeg_decoder: JpegDecoder::Cpu,
-        }
-    }
+image_options! {
+    /// Options of [`apply`]. The result comes to host memory, whatever the device.
+    pub struct ApplyOptions {}
 }
 
 /// Decodes an image and applies `ops` in order.
@@ -138,9 +96,7 @@ fn run<T>(
     options: &ApplyOptions,
     also: impl FnOnce(&Header, &[Op], &Planner) -> Result<T>,
 ) -> Result<(Tensor, T)> {
-    let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
-    let &ApplyOptions { orientation, draft, thumbnail, .. } = options;
-    let opening = Opening { orientation, draft, thumbnail };
+    let (planner, opening) = (options.planner(), options.opening());
     opening.validate()?;
     let recipe = FixedRecipe { ops: ops.to_vec(), opening, planner };
     let header = recipe.header(image)?;
@@ -152,15 +108,7 @@ fn run<T>(
         Some(_) => (DType::F32, Layout::Nchw),
         None => (DType::U8, Layout::Nhwc),
     };
-    let run = RunOptions {
-        jpeg_decoder: options.jpeg_decoder,
-        accept_truncated: options.accept_truncated,
-        batch_size: 1,
-        batch_images: 1,
-        prefetch: 0,
-        threads: 1,
-        ..RunOptions::default()
-    };
+    let run = RunOptions { prefetch: 0, threads: 1, ..options.run_options(1) };
     let output =
         OutputForm { size: Some(size), padded_to: None, times: 1, elements: PixelForm { dtype, layout, channels: 3 } };
     let engine = Engine::open(options.device, run, recipe, output, epilogue.normalize)?;

@@ -3,17 +3,18 @@
 //! A hypothesis is a few changes to the contract's operations, which predict the pixels before normalization. The other
 //! program's values must be a line through the bytes of each channel, except for rounding.
 
-use super::Contract;
 use super::hypothesis::{Change, Hypothesis, changes};
 use super::line::Line;
 use super::outputs::Planes;
 use super::probes::{Kind, Probe};
+use super::{Contract, one_image};
 use crate::apply::{ApplyOptions, Input};
 use crate::decode::{Format, probe};
 use crate::encode::ChromaSampling;
 use crate::error::Result;
 use crate::ops::Op;
 use crate::ops::orientation::Orientation;
+use crate::preprocess::PreprocessorOptions;
 use crate::raster::{Image, Size};
 use serde::Serialize;
 
@@ -118,16 +119,7 @@ struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     fn new(contract: &'a Contract) -> Self {
-        let settings = &contract.settings;
-        let options = ApplyOptions {
-            strategy: settings.strategy,
-            pass_order: settings.pass_order,
-            orientation: settings.orientation,
-            draft: settings.draft.map(|[width, height]| Size { width, height }),
-            thumbnail: settings.thumbnail,
-            accept_truncated: settings.accept_truncated,
-            ..ApplyOptions::default()
-        };
+        let options = one_image(&contract.options(&PreprocessorOptions::default()));
         Self { contract, options, changes: changes(&contract.operations) }
     }
 

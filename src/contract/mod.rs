@@ -284,7 +284,7 @@ impl Contract {
 impl Preprocessor {
     /// A preprocessor that keeps a contract: its operations and settings, on `options`' device, with as many threads
     /// and images in a call. It makes tensors of all probe images, and refuses to start if one is not the contract's.
-    /// With [`JpegDecoder::Cpu`](crate::JpegDecoder::Cpu), `Device` and `Exact` pixels are the same everywhere;
+    /// With [`JpegDecoder::Cpu`](crate::JpegDecoder::Cpu), `Device` and `Auto` pixels are the same everywhere;
     /// nvJPEG's are not, and break a contract that was written without it.
     ///
     /// # Errors
@@ -310,21 +310,27 @@ fn tensor_digest(image: &[u8], preprocessor: &Preprocessor) -> Result<Option<Str
     tensor(image, preprocessor)?.map(|tensor| digest(&tensor)).transpose()
 }
 
+/// The options for making one image.
+fn one_image(options: &PreprocessorOptions) -> ApplyOptions {
+    let &PreprocessorOptions { strategy, pass_order, orientation, draft, thumbnail, accept_truncated, .. } = options;
+    let &PreprocessorOptions { max_pixels, device, jpeg_decoder, .. } = options;
+    ApplyOptions {
+        strategy,
+        pass_order,
+        orientation,
+        draft,
+        thumbnail,
+        accept_truncated,
+        max_pixels,
+        device,
+        jpeg_decoder,
+    }
+}
+
 /// The image after the first `operations`, as bytes `[1, H, W, 3]` or, after a normalization, `f32` `[1, 3, H, W]`.
 /// `None` if the image is refused.
 fn stage(image: &[u8], operations: &[Op], options: &PreprocessorOptions) -> Result<Option<Tensor>> {
-    let options = ApplyOptions {
-        strategy: options.strategy,
-        pass_order: options.pass_order,
-        orientation: options.orientation,
-        draft: options.draft,
-        thumbnail: options.thumbnail,
-        accept_truncated: options.accept_truncated,
-        max_pixels: options.max_pixels,
-        device: options.device,
-        jpeg_decoder: options.jpeg_decoder,
-    };
-    match apply(image, operations, &options) {
+    match apply(image, operations, &one_image(options)) {
         Ok(tensor) => Ok(Some(tensor)),
         Err(error) if error.is_bad_sample() => Ok(None),
         Err(error) => Err(error),

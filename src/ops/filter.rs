@@ -165,6 +165,12 @@ pub enum PassOrder {
     HorizontalFirst,
 }
 
+choices! {
+    PassOrder, "pass_order":
+    Pillow13 = "pillow13", "Pillow's order since version 13.";
+    HorizontalFirst = "horizontal_first", "Rows first, Pillow's order up to version 12.";
+}
+
 impl PassOrder {
     /// Whether the vertical pass comes first, for an image of size `input` whatever part of it is shown.
     pub(crate) fn vertical_first(self, input: Size, output: Size) -> bool {

@@ -14,6 +14,12 @@ pub enum Orientation {
     Ignore,
 }
 
+choices! {
+    Orientation, "orientation":
+    Apply = "apply", "Turn images as their EXIF tag says.";
+    Ignore = "ignore", "Leave images as they are stored.";
+}
+
 /// The operations that an orientation tag asks for; none if it is ignored.
 pub fn oriented(tag: u8, orientation: Orientation) -> Vec<Op> {
     match orientation {

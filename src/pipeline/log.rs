@@ -140,7 +140,7 @@ impl Description {
             warpfeed: env!("CARGO_PKG_VERSION").to_owned(),
             arguments: options.arguments.clone(),
             device: pipeline.device_name(),
-            jpeg_decoder: format!("{:?}", pipeline.setup.options.jpeg_decoder).to_lowercase(),
+            jpeg_decoder: pipeline.setup.options.jpeg_decoder.to_string(),
             digests: options.digests || options.chain,
             chain: options.chain,
             pipeline: settings(&pipeline.setup),

@@ -64,7 +64,7 @@ use crate::source::{Input, SourceSummary};
 use crate::targets::TargetSpec;
 use crate::tensor::{DType, Tensor};
 pub use batch::{Batch, BatchImages, PaddedImages};
-pub use builder::{MemoryBound, PipelineBuilder};
+pub use builder::{MemoryBound, PipelineBuilder, Setting, SettingEffect};
 use cache::Cache;
 pub use cache::{CacheUsage, ImageCache};
 pub use entry_points::EntryPoints;

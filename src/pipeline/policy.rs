@@ -1,6 +1,7 @@
 //! Policies for bad samples, the limit on their number, and policies for the last batch.
 
 use crate::error::{Error, Result};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -55,6 +56,13 @@ pub enum OnError {
     Substitute,
 }
 
+choices! {
+    OnError, "on_error":
+    Fail = "fail", "The epoch ends with its error.";
+    Skip = "skip", "It is left out, and its batch is shorter.";
+    Substitute = "substitute", "Another image takes its place.";
+}
+
 /// Policy for a last batch that is not full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LastBatch {
@@ -69,6 +77,13 @@ pub enum LastBatch {
     Pad,
 }
 
+choices! {
+    LastBatch, "last_batch":
+    Keep = "keep", "It is delivered, shorter than the others.";
+    Drop = "drop", "It is left out.";
+    Pad = "pad", "Its last image is repeated.";
+}
+
 /// Limit on the number of bad samples in an epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BadLimit {
@@ -77,6 +92,21 @@ pub enum BadLimit {
     /// A share of the epoch's samples, 0 to 1. The length of a stream is not known: while it runs, the share is taken
     /// of the samples so far, or of 100 if there are fewer.
     Share(f64),
+}
+
+/// Reads a number, or a share such as `1%` or `0.01`.
+impl FromStr for BadLimit {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let limit = match text.strip_suffix('%') {
+            Some(percent) => percent.parse().ok().map(|percent: f64| Self::Share(percent / 100.0)),
+            None if text.contains(['.', 'e']) => text.parse().ok().map(Self::Share),
+            None => text.parse().ok().map(Self::Count),
+        };
+        let limit = limit.filter(|limit| limit.check().is_ok());
+        limit.ok_or_else(|| Error::parameter("pipeline", "max_bad", "a number, or a share from 0% to 100%", text))
+    }
 }
 
 impl BadLimit {

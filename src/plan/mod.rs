@@ -51,6 +51,13 @@ pub enum Strategy {
     Composed,
 }
 
+choices! {
+    Strategy, "strategy":
+    Fused = "fused", "Neighboring operations in one pass, only for the pixels that the output needs; the bytes of sequential.";
+    Sequential = "sequential", "One pass for each operation.";
+    Composed = "composed", "One bilinear sampling for all rotations and flips; sharper than the other strategies' result.";
+}
+
 /// A stage's work on the view that it reads.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum StageWork<'a> {

@@ -10,20 +10,18 @@ pub use timm::timm_ops;
 
 use crate::apply::engine::{Engine, Failure, FixedRecipe};
 use crate::apply::field_mover::FieldMover;
-use crate::apply::opening::{Opening, Thumbnail};
+use crate::apply::opening::Opening;
 use crate::backend::{Input, OutputForm, PixelForm, RunOptions};
-use crate::device::{Device, JpegDecoder};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::ops::Op;
 use crate::ops::check::{check_ops, one_size};
-use crate::ops::filter::PassOrder;
-use crate::ops::orientation::Orientation;
 use crate::ops::transform::Transform;
 use crate::os::threads::MAX_THREADS;
-use crate::plan::{Planner, Strategy};
+use crate::plan::Planner;
 use crate::preset::Preset;
-use crate::raster::{DEFAULT_MAX_PIXELS, Image, Size};
+use crate::raster::{Image, Size};
 use crate::tensor::{DType, Layout, Tensor};
 use serde_json::{Map, Value};
 
@@ -32,58 +30,17 @@ const BATCHES: usize = 2;
 /// Largest batch, in images.
 const MAX_BATCH: usize = 1 << 20;
 
-options! {
+image_options! {
     /// Options of a [`Preprocessor`].
-    #[derive(Debug, Clone, Copy)]
     pub struct PreprocessorOptions {
         /// Type of the tensors' elements. Without normalization, f32, f16 and bf16 values are 0 to 1.
-        pub dtype: DType,
+        pub dtype: DType = DType::F32,
         /// Order of the tensors' dimensions.
-        pub layout: Layout,
+        pub layout: Layout = Layout::Nchw,
         /// Largest number of images in one call.
-        pub max_batch: usize,
+        pub max_batch: usize = 32,
         /// Number of threads that share a call's images. With 0 or 1 only the caller's thread works.
-        pub threads: usize,
-        /// The device that runs the operations and holds the tensors.
-        pub device: Device,
-        /// The decoder of JPEGs if the operations run on a GPU.
-        pub jpeg_decoder: JpegDecoder,
-        /// Strategy that runs the operations.
-        pub strategy: Strategy,
-        /// The pass of a resize that comes first.
-        pub pass_order: PassOrder,
-        /// Treatment of an EXIF orientation tag.
-        pub orientation: Orientation,
-        /// Decodes JPEGs at a smaller scale whose sides are not below this size: see
-        /// [`PipelineBuilder::draft`](crate::PipelineBuilder::draft).
-        pub draft: Option<Size>,
-        /// Begins with a thumbnail of each image: see
-        /// [`PipelineBuilder::thumbnail`](crate::PipelineBuilder::thumbnail).
-        pub thumbnail: Option<Thumbnail>,
-        /// Whether truncated JPEGs are accepted.
-        pub accept_truncated: bool,
-        /// Largest image accepted, in pixels, as stored and after each operation.
-        pub max_pixels: u64,
-    }
-}
-
-impl Default for PreprocessorOptions {
-    fn default() -> Self {
-        Self {
-            dtype: DType::F32,
-            layout: Layout::Nchw,
-            max_batch: 32,
-            threads: 0,
-            device: Device::Cpu,
-            jpeg_decoder: JpegDecoder::Cpu,
-            strategy: Strategy::default(),
-            pass_order: PassOrder::default(),
-            orientation: Orientation::default(),
-            draft: None,
-            thumbnail: None,
-            accept_truncated: false,
-            max_pixels: DEFAULT_MAX_PIXELS,
-        }
+        pub threads: usize = 0,
     }
 }
 
@@ -122,18 +79,9 @@ impl Preprocessor {
     /// if the device does not exist; [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`] if there is no memory for a
     /// batch.
     pub fn new(ops: impl IntoIterator<Item = Op>, options: &PreprocessorOptions) -> Result<Self> {
-        let run = RunOptions {
-            jpeg_decoder: options.jpeg_decoder,
-            accept_truncated: options.accept_truncated,
-            batch_size: options.max_batch,
-            batch_images: options.max_batch,
-            prefetch: BATCHES - 1,
-            threads: options.threads,
-            ..RunOptions::default()
-        };
-        let planner = Planner { strategy: options.strategy, order: options.pass_order, max_px: options.max_pixels };
-        let &PreprocessorOptions { orientation, draft, thumbnail, .. } = options;
-        let opening = Opening { orientation, draft, thumbnail };
+        let run = options.run_options(options.max_batch);
+        let run = RunOptions { prefetch: BATCHES - 1, threads: options.threads, ..run };
+        let (opening, planner) = (options.opening(), options.planner());
         let recipe = FixedRecipe { ops: ops.into_iter().collect(), opening, planner };
         let elements = PixelForm { dtype: options.dtype, layout: options.layout, channels: 3 };
         Self::open(recipe, run, elements, options.device)

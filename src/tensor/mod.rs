@@ -30,7 +30,6 @@ pub use fields::{DeviceOf, FieldTensor, FieldValues};
 use half::{bf16, f16};
 pub(crate) use host::{HostBuffer, Pool};
 pub use npy::write_npy;
-use std::fmt;
 pub(crate) use targets::Annotations;
 pub use targets::{TargetBytes, TargetElement, TargetTensor, Targets};
 
@@ -61,15 +60,12 @@ impl DType {
     }
 }
 
-impl fmt::Display for DType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-            Self::U8 => "u8",
-        })
-    }
+choices! {
+    DType, "dtype":
+    F32 = "f32", "32-bit floating point.";
+    F16 = "f16", "16-bit floating point, IEEE.";
+    Bf16 = "bf16", "16-bit floating point with an exponent of 8 bits.";
+    U8 = "u8", "Bytes, not normalized.";
 }
 
 /// The order of a batch's dimensions: N images, C = 3 channels (red, green, blue), H rows, W columns.
@@ -80,6 +76,12 @@ pub enum Layout {
     Nchw,
     /// The channels of a pixel side by side.
     Nhwc,
+}
+
+choices! {
+    Layout, "layout":
+    Nchw = "nchw", "A plane for each channel.";
+    Nhwc = "nhwc", "The channels of a pixel next to each other.";
 }
 
 /// A Rust type that a tensor's elements can be read as.

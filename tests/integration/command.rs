@@ -119,7 +119,7 @@ fn digests_depend_on_what_is_made_alone() {
         &["--threads", "7", "--prefetch", "1"],
         &["--prefetch", "5", "--batch-size", "1"],
         &["--batch-size", "100"],
-        &["--last", "pad"],
+        &["--last-batch", "pad"],
         &["--strategy", "sequential"],
         &["--preset", "train", "--epochs", "1", "--seed", "0", "--rank", "0/1", "--limit", "23", "--dtype", "f32"],
         &["--layout", "nchw", "--on-error", "skip", "--orientation", "apply", "--device", "cpu", "--load", "1"],
@@ -134,7 +134,7 @@ fn digests_depend_on_what_is_made_alone() {
         &["--no-shuffle"],
         &["--no-shuffle", "--seed", "1"],
         &["--limit", "22"],
-        &["--last", "drop", "--batch-size", "5"],
+        &["--last-batch", "drop", "--batch-size", "5"],
         &["--rank", "0/2"],
         &["--rank", "1/2"],
         &["--dtype", "f16"],
@@ -226,9 +226,9 @@ fn counts_follow_the_options() {
         let report = run(options);
         (report["images"].as_u64().unwrap(), report["batches"].as_u64().unwrap())
     };
-    assert_eq!(counts(&["--batch-size", "5", "--last", "keep"]), (23, 5));
-    assert_eq!(counts(&["--batch-size", "5", "--last", "drop"]), (20, 4));
-    assert_eq!(counts(&["--batch-size", "5", "--last", "pad"]), (23, 5));
+    assert_eq!(counts(&["--batch-size", "5", "--last-batch", "keep"]), (23, 5));
+    assert_eq!(counts(&["--batch-size", "5", "--last-batch", "drop"]), (20, 4));
+    assert_eq!(counts(&["--batch-size", "5", "--last-batch", "pad"]), (23, 5));
     assert_eq!(counts(&["--batch-size", "5", "--epochs", "3"]), (69, 15));
     assert_eq!(counts(&["--limit", "7", "--batch-size", "5"]), (7, 2));
     assert_eq!(counts(&["--rank", "0/3"]).0 + counts(&["--rank", "1/3"]).0 + counts(&["--rank", "2/3"]).0, 23);

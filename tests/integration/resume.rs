@@ -294,7 +294,7 @@ mod command {
             (&["--seed", "1", "--epochs", "3"], &["seed 0", "seed 1"]),
             (&["--no-shuffle", "--epochs", "3"], &["not shuffled"]),
             (&["--dtype", "u8"], &["dtype u8"]),
-            (&["--last", "drop"], &["last drop", "batch-size 3"]),
+            (&["--last-batch", "drop"], &["last-batch drop", "batch-size 3"]),
             (&["--epochs", "1"], &["below 1, got epoch 1"]),
         ] {
             let output = run(folder.path(), &options(more)).output().unwrap();

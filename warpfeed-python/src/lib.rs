@@ -28,6 +28,12 @@ fn preset(name: &str) -> PyResult<(String, Option<String>, Vec<&'static str>)> {
     Ok((transforms, preset.mix().map(|mix| mix.to_string()), preset.fields().to_vec()))
 }
 
+/// Names of all settings that a text can give.
+#[pyfunction]
+fn settings() -> Vec<&'static str> {
+    warpfeed::Setting::ALL.iter().map(|setting| setting.name).collect()
+}
+
 /// Names of all presets.
 #[pyfunction]
 fn presets() -> Vec<&'static str> {
@@ -73,7 +79,7 @@ mod _warpfeed {
     #[pymodule_export]
     use super::tensor::Tensor;
     #[pymodule_export]
-    use super::{command, hugging_face_ops, preset, presets, timm_ops};
+    use super::{command, hugging_face_ops, preset, presets, settings, timm_ops};
 
     #[pymodule_init]
     fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {

@@ -10,89 +10,26 @@ use crate::source::Source;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use warpfeed::image::Size;
 use warpfeed::ops::TransformFile;
-use warpfeed::{
-    BadLimit, DType, EntryPoints, EpochOrder, EpochState, ImageCache, LastBatch, Layout, OnError, Orientation,
-    PaddedPipeline, Partition, PipelineBuilder, Preset, RaggedPipeline, Strategy, Thumbnail,
-};
+use warpfeed::{EntryPoints, EpochOrder, EpochState, ImageCache, PaddedPipeline, PipelineBuilder, Preset, RaggedPipeline};
 
-/// The settings of a pipeline. Those that are absent keep the crate's defaults, but for the device.
+/// The settings of a pipeline. Those that are absent keep the crate's defaults.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
+    /// Those that [`warpfeed::Setting`] lists, as text.
+    settings: BTreeMap<String, String>,
     preset: Option<String>,
     /// The text of a file of transforms.
     transforms: Option<String>,
-    batch_size: usize,
-    shuffle: bool,
-    seed: u64,
-    threads: Option<usize>,
-    prefetch: usize,
-    last: Last,
-    rank: Option<(u32, u32)>,
-    equal_batches: bool,
-    limit: Option<u64>,
-    device: String,
-    jpeg_decoder: Option<String>,
-    strategy: Option<StrategyName>,
-    dtype: DType,
-    layout: Layout,
-    channels: Option<usize>,
     /// Padding to the batch's largest image: the divisor of its sides.
     pad_to: Option<u32>,
-    orientation: Option<OrientationName>,
-    draft: Option<(u32, u32)>,
-    thumbnail: Option<(u32, u32)>,
-    reducing_gap: Option<f64>,
-    targets: Option<String>,
-    fields: Option<Vec<String>>,
-    mix: Option<String>,
     sampler: Option<SamplerSetting>,
-    on_error: Policy,
-    max_bad: Option<Limit>,
     cache: Option<Cache>,
     entry_points: Option<Points>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Last {
-    Keep,
-    Drop,
-    Pad,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum StrategyName {
-    Fused,
-    Sequential,
-    Composed,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum OrientationName {
-    Apply,
-    Ignore,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Policy {
-    Raise,
-    Skip,
-    Substitute,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Limit {
-    Count(u64),
-    Share(f64),
 }
 
 #[derive(Deserialize)]
@@ -162,54 +99,11 @@ impl EpochOrder for Listed {
 
 impl Settings {
     fn builder(self, source: &Source, order: &Order) -> warpfeed::Result<(PipelineBuilder, Option<u32>)> {
-        let mut builder = warpfeed::Pipeline::builder(source.input()?)
-            .batch_size(self.batch_size)
-            .prefetch(self.prefetch)
-            .equal_batches(self.equal_batches)
-            .device(self.device.parse()?)
-            .last_batch(match self.last {
-                Last::Keep => LastBatch::Keep,
-                Last::Drop => LastBatch::Drop,
-                Last::Pad => LastBatch::Pad,
-            })
-            .on_error(match self.on_error {
-                Policy::Raise => OnError::Fail,
-                Policy::Skip => OnError::Skip,
-                Policy::Substitute => OnError::Substitute,
-            });
-        builder = if self.shuffle { builder.shuffle(self.seed) } else { builder.seed(self.seed) };
-        if let Some((rank, world_size)) = self.rank {
-            builder = builder.partition(Partition::new(rank, world_size)?);
-        }
-        if let Some(decoder) = self.jpeg_decoder {
-            builder = builder.jpeg_decoder(decoder.parse()?);
-        }
-        if let Some(strategy) = self.strategy {
-            builder = builder.strategy(match strategy {
-                StrategyName::Fused => Strategy::Fused,
-                StrategyName::Sequential => Strategy::Sequential,
-                StrategyName::Composed => Strategy::Composed,
-            });
-        }
-        if let Some(OrientationName::Ignore) = self.orientation {
-            builder = builder.orientation(Orientation::Ignore);
-        }
-        builder = self.threads.into_iter().fold(builder, PipelineBuilder::threads);
-        builder = self.limit.into_iter().fold(builder, PipelineBuilder::limit);
-        builder = self.channels.into_iter().fold(builder, PipelineBuilder::channels);
-        builder = self.fields.into_iter().fold(builder, PipelineBuilder::fields);
-        if let Some((width, height)) = self.draft {
-            builder = builder.draft(Size::new(width, height));
-        }
-        if let Some((width, height)) = self.thumbnail {
-            let thumbnail = Thumbnail::new(Size::new(width, height));
-            builder = builder.thumbnail(thumbnail.reducing_gap(self.reducing_gap));
-        }
-        if let Some(limit) = self.max_bad {
-            builder = builder.max_bad(match limit {
-                Limit::Count(count) => BadLimit::Count(count),
-                Limit::Share(share) => BadLimit::Share(share),
-            });
+        let mut builder = warpfeed::Pipeline::builder(source.input()?);
+        let is_u8 = self.settings.get("dtype").is_some_and(|dtype| dtype == "u8");
+        // First: a preset takes targets and fields into account that were asked for.
+        for (name, text) in &self.settings {
+            builder = builder.set(name, text)?;
         }
         if let Some(Cache { folder, bytes }) = self.cache {
             builder = builder.cache(folder.map_or(ImageCache::memory(bytes), |folder| ImageCache::disk(folder, bytes)));
@@ -224,13 +118,10 @@ impl Settings {
             let points = dense.into_iter().fold(points, EntryPoints::dense);
             builder = builder.entry_points(bytes.into_iter().fold(points, EntryPoints::limit));
         }
-        if let Some(targets) = self.targets {
-            builder = builder.targets(targets.parse()?);
-        }
         if let Some(preset) = self.preset {
             let preset: Preset = preset.parse()?;
             builder = builder.preset(preset);
-            if self.dtype == DType::U8 {
+            if is_u8 {
                 return Err(warpfeed::Error::Parameter {
                     operation: "preset",
                     parameter: "dtype",
@@ -242,8 +133,9 @@ impl Settings {
         if let Some(transforms) = self.transforms {
             builder = builder.transforms(TransformFile::parse(&transforms, "transform")?);
         }
-        if let Some(mix) = self.mix {
-            builder = builder.mix(mix.parse()?);
+        // A preset sets its own.
+        if let Some(mix) = self.settings.get("mix") {
+            builder = builder.set("mix", mix)?;
         }
         if let Some(sampler) = self.sampler {
             let of = |sampling: warpfeed::Sampler, samples: Option<u64>| {
@@ -260,7 +152,7 @@ impl Settings {
                 }
             });
         }
-        Ok((builder.output(self.dtype, self.layout), self.pad_to))
+        Ok((builder, self.pad_to))
     }
 }
 

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import gc
 import http.server
+import inspect
 import json
 import keyword
 import os
@@ -391,6 +392,23 @@ def test_all_transforms_of_the_command_have_a_class() -> None:
         own = {key: value for key, value in entry["written"].items() if key != kind}
         made = getattr(t, name)(**{f"{key}_" if keyword.iskeyword(key) else key: value for key, value in own.items()})
         assert json.loads(json.dumps(made.written())) == entry["written"], name
+
+
+def test_every_setting_has_an_argument() -> None:
+    # Those that PyTorch has names for. The loader itself decides about equal batches.
+    torchs = {
+        "threads": "num_workers", "prefetch": "prefetch_factor", "last_batch": "drop_last", "partition": "distributed",
+        "layout": "channels_last", "equal_batches": "distributed",
+    }  # fmt: skip
+    arguments = set(inspect.signature(DataLoader.__init__).parameters)
+    assert {torchs.get(name, name) for name in warpfeed._warpfeed.settings()} - arguments == set()
+
+
+def test_settings_are_checked(photos: Path) -> None:
+    with pytest.raises(warpfeed.ParameterError, match="strategy must be fused, sequential, composed"):
+        DataLoader(photos, 8, transform=SMALL, strategy="quick")  # type: ignore[arg-type]
+    with pytest.raises(warpfeed.Error, match="larger than the limit"):
+        next(iter(DataLoader(photos, 8, transform=SMALL, max_pixels=100)))
 
 
 def test_ranks_get_different_samples_and_equally_many_batches(photos: Path) -> None:

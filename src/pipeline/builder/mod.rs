@@ -1,5 +1,6 @@
 //! The builder of a pipeline.
 
+mod settings;
 mod settle;
 
 use super::cache::ImageCache;
@@ -25,6 +26,7 @@ use crate::sampler::Sampler;
 use crate::source::Input;
 use crate::targets::TargetSpec;
 use crate::tensor::{BatchMemory, DType, Layout};
+pub use settings::{Setting, SettingEffect};
 use std::sync::Arc;
 
 /// Upper bounds of the memory that a pipeline takes, known before it runs.

@@ -1,6 +1,6 @@
 //! `warpfeed apply`: one image through explicit operations.
 
-use super::options::{OpeningOptions, StrategyName};
+use super::setting_args::{OfImages, SettingArgs, choice};
 use super::source::{SourceArgs, one_sample};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use warpfeed::fields::{Fields, draw, read_fields, write_fields};
 use warpfeed::image::{Image, Size};
 use warpfeed::ops::Op;
 use warpfeed::source::{MAX_ENCODED_BYTES, Source, read_limited, read_up_to};
-use warpfeed::{ApplyOptions, DType, Device, Error, JpegDecoder, Layout, Result, apply_with_fields};
+use warpfeed::{ApplyOptions, DType, Device, Error, JpegDecoder, Layout, Result, Strategy, apply_with_fields};
 
 /// Largest list of operations, in bytes.
 const MAX_OPS_BYTES: u64 = 1 << 24;
@@ -48,10 +48,10 @@ pub struct Apply {
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// How operations are run.
-    #[arg(long, value_enum, default_value_t)]
-    strategy: StrategyName,
+    #[arg(long, value_parser = choice::<Strategy>("strategy"), default_value = "fused")]
+    strategy: Strategy,
     #[command(flatten)]
-    opening: OpeningOptions,
+    opening: SettingArgs<OfImages>,
     /// Device for the operations: auto, cpu, cuda, cuda:I.
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
@@ -71,14 +71,9 @@ impl Apply {
         self.device.available()?;
         let ops = read_ops(&self.ops)?;
         let (name, bytes) = self.read()?;
-        let options = ApplyOptions::default()
-            .strategy(self.strategy.into())
-            .orientation(self.opening.orientation.into())
-            .draft(self.opening.draft)
-            .thumbnail(self.opening.thumbnail())
-            .accept_truncated(self.opening.accept_truncated)
-            .device(self.device)
-            .jpeg_decoder(self.jpeg_decoder);
+        let options =
+            ApplyOptions::default().strategy(self.strategy).device(self.device).jpeg_decoder(self.jpeg_decoder);
+        let options = self.opening.given().try_fold(options, |options, (name, text)| options.set(name, text))?;
         let given = self.fields.as_ref().map(|path| read_fields(path, options.max_pixels)).transpose()?;
         let applied = match &given {
             None => warpfeed::apply(&bytes, &ops, &options).map(|image| (image, Fields::new())),

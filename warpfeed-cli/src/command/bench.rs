@@ -3,14 +3,15 @@
 use super::diagnose::Diagnose;
 use super::experiment::{DeviceOptions, GridOptions, ReportOptions, SubjectOptions};
 use super::models::{ModelOptions, StepOptions};
-use super::options::{PresetOptions, StrategyName};
+use super::options::PresetOptions;
 use super::peers::Peers;
+use super::setting_args::choice;
 use super::stored::StoredOptions;
 use super::supply::Supply;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use warpfeed::ops::{Normalize, Resize, Transform};
-use warpfeed::{IMAGENET_MEAN, IMAGENET_STD, Preset, Result};
+use warpfeed::{IMAGENET_MEAN, IMAGENET_STD, Preset, Result, Strategy};
 use warpfeed_bench::augment_load::augment_load;
 use warpfeed_bench::configurations::configurations;
 use warpfeed_bench::events::EventLog;
@@ -73,8 +74,8 @@ struct AugmentLoad {
     #[command(flatten)]
     step: ModelOptions,
     /// Strategies by which the CPU runs trial A.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [StrategyName::Sequential, StrategyName::Fused])]
-    strategies: Vec<StrategyName>,
+    #[arg(long, value_parser = choice::<Strategy>("strategy"), value_delimiter = ',', default_value = "sequential,fused")]
+    strategies: Vec<Strategy>,
     /// Add trials of this automatic augmentation: auto-augment, rand-augment, trivial-augment or aug-mix.
     ///
     /// It is repeated as often as the operations of the published trials.
@@ -109,7 +110,7 @@ impl AugmentLoad {
             batch_size: self.batch_size,
             epochs: self.epochs,
             rounds: 0,
-            strategies: self.strategies.into_iter().map(Into::into).collect(),
+            strategies: self.strategies,
             suite: self.preset,
         };
         settings.rounds = self.rounds.unwrap_or_else(|| default_rounds(settings.comparisons(models.len())));

@@ -1,7 +1,8 @@
 //! `warpfeed contract`: writes and checks contracts of preprocessing.
 
-use super::options::{DTypeName, OpeningOptions, PresetOptions};
+use super::options::PresetOptions;
 use super::output::{escape, print, print_json};
+use super::setting_args::{OfImages, SettingArgs, choice};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::fmt::Write;
@@ -54,10 +55,10 @@ struct WriteArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "transforms"])]
     hugging_face: Option<PathBuf>,
     #[command(flatten)]
-    opening: OpeningOptions,
+    opening: SettingArgs<OfImages>,
     /// Element type of the tensor [u8 is not normalized]
-    #[arg(long, value_enum, default_value = "f32")]
-    dtype: DTypeName,
+    #[arg(long, value_parser = choice::<DType>("dtype"), default_value = "f32")]
+    dtype: DType,
     /// Output file.
     #[arg(short, long, value_name = "FILE", default_value = "contract.json")]
     output: PathBuf,
@@ -66,17 +67,12 @@ struct WriteArgs {
 impl WriteArgs {
     fn run(self) -> Result<()> {
         let read = |path: &PathBuf| read_text_limited(path, MAX_CONFIG_BYTES);
-        let dtype = self.dtype.into();
-        let options = PreprocessorOptions::default()
-            .dtype(dtype)
-            .orientation(self.opening.orientation.into())
-            .draft(self.opening.draft)
-            .thumbnail(self.opening.thumbnail())
-            .accept_truncated(self.opening.accept_truncated);
+        let options = PreprocessorOptions::default().dtype(self.dtype);
+        let options = self.opening.given().try_fold(options, |options, (name, text)| options.set(name, text))?;
         let contract = match (&self.timm, &self.hugging_face) {
             (Some(path), _) => Contract::new(timm_ops(&read(path)?)?, &options),
             (None, Some(path)) => Contract::new(hugging_face_ops(&read(path)?)?, &options),
-            (None, None) if dtype == DType::U8 => {
+            (None, None) if self.dtype == DType::U8 => {
                 Contract::of_transforms(&self.preset.pixels()?.into_transforms()?, &options)
             }
             (None, None) => Contract::of_transforms(&self.preset.ops()?, &options),

@@ -2,11 +2,12 @@
 
 use super::experiment::{DeviceOptions, ReportOptions, SubjectOptions};
 use super::models::StepOptions;
-use super::options::{PresetOptions, StrategyName};
+use super::options::PresetOptions;
+use super::setting_args::choice;
 use super::values::seconds;
 use clap::Args;
 use std::time::Duration;
-use warpfeed::Result;
+use warpfeed::{Result, Strategy};
 use warpfeed_bench::diagnose::{DiagnoseSettings, diagnose};
 
 /// Find the bottleneck: disk, decoding, augmentation, threads or the training step
@@ -22,8 +23,8 @@ pub struct Diagnose {
     #[command(flatten)]
     preset: PresetOptions,
     /// How operations are run.
-    #[arg(long, value_enum, default_value_t)]
-    strategy: StrategyName,
+    #[arg(long, value_parser = choice::<Strategy>("strategy"), default_value = "fused")]
+    strategy: Strategy,
     /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
@@ -48,7 +49,7 @@ impl Diagnose {
         settings.threads = self.threads.unwrap_or(settings.threads);
         (settings.batch_size, settings.time) = (self.batch_size, self.seconds);
         settings.rounds = self.rounds;
-        settings.strategy = self.strategy.into();
+        settings.strategy = self.strategy;
         let subject = self.device.on(&self.subject)?;
         let mut model = self.step.chosen(&subject)?;
         self.report.run(|progress| Ok(diagnose(&subject, &settings, &mut model, progress)?.report))

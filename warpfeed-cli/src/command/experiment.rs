@@ -1,7 +1,8 @@
 //! Options that experiments share: images, device, configurations, and the report's folder.
 
-use super::options::{PresetOptions, StrategyName, StreamPriorityName};
+use super::options::PresetOptions;
 use super::output::{Progress, print, print_json, say};
+use super::setting_args::choice;
 use super::source::SourceArgs;
 use super::values::seconds;
 use clap::Args;
@@ -10,7 +11,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use warpfeed::source::{Input, without_secrets};
-use warpfeed::{Device, Error, Result};
+use warpfeed::{Device, Error, Result, Strategy, StreamPriority};
 use warpfeed_bench::configurations;
 use warpfeed_bench::configurations::worker_counts;
 use warpfeed_bench::environment::Environment;
@@ -37,8 +38,8 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: Device,
     /// Priority of the pipeline's streams on a GPU.
-    #[arg(long, value_enum, default_value_t)]
-    stream_priority: StreamPriorityName,
+    #[arg(long, value_parser = choice::<StreamPriority>("stream_priority"), default_value = "low")]
+    stream_priority: StreamPriority,
 }
 
 impl DeviceOptions {
@@ -46,7 +47,7 @@ impl DeviceOptions {
     pub fn on(&self, subject: &SubjectOptions) -> Result<Subject> {
         // Checked first: a missing device is reported before a large folder is listed.
         self.device.available()?;
-        Ok(Subject { device: self.device, stream_priority: self.stream_priority.into(), ..subject.subject()? })
+        Ok(Subject { device: self.device, stream_priority: self.stream_priority, ..subject.subject()? })
     }
 }
 
@@ -145,8 +146,8 @@ pub struct GridOptions {
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
     /// How operations are run.
-    #[arg(long, value_enum, default_value_t)]
-    strategy: StrategyName,
+    #[arg(long, value_parser = choice::<Strategy>("strategy"), default_value = "fused")]
+    strategy: Strategy,
     #[command(flatten)]
     preset: PresetOptions,
     /// Seconds for each configuration and round [default: 6 over all rounds]
@@ -186,7 +187,7 @@ impl GridOptions {
             batch_size: self.batch_size,
             name: self.preset.name(),
             ops: self.preset.ops()?,
-            strategy: self.strategy.into(),
+            strategy: self.strategy,
             time: self.seconds.unwrap_or_else(|| CONFIGURATION_TIME / rounds.max(1)),
             rounds,
             gpus: self.gpus(),

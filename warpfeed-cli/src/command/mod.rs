@@ -21,6 +21,7 @@ mod recipe;
 mod replay;
 mod run;
 mod run_text;
+mod setting_args;
 mod settings;
 mod source;
 mod stored;

@@ -1,17 +1,16 @@
 //! Options that several commands share, and their values in the library.
 
+use super::setting_args::{OfPipelines, SettingArgs};
 use super::source::SourceArgs;
-use super::values::{EntryPointsValue, RankName, bad_limit, entry_points, sides, size};
+use super::values::{EntryPointsValue, RankName, entry_points, size};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use warpfeed::image::Size;
 use warpfeed::ops::{Resize, Transform, TransformFile};
 use warpfeed::{
-    BadLimit, DType, Device, EntryPoints, Error, ImageCache, JpegDecoder, LastBatch, Layout, Mix, OnError, Orientation,
-    Partition, Pipeline, PipelineBuilder, Preset, Rank, Result, Sampler, Strategy, StreamPriority, TargetSpec,
-    Thumbnail,
+    DType, Device, EntryPoints, Error, ImageCache, Mix, Partition, Pipeline, PipelineBuilder, Preset, Rank, Result,
+    Sampler, TargetSpec,
 };
 use warpfeed_bench::trial::{Trial, loaded};
 
@@ -146,14 +145,11 @@ impl PresetOptions {
         self.published().map_or(&[], Preset::fields)
     }
 
-    /// Adds a published recipe's mixing, repetitions and fields, unless other fields are asked for. Images are mixed
-    /// without their targets.
-    pub fn add_recipe(&self, builder: PipelineBuilder, fields: &[String]) -> PipelineBuilder {
+    /// Adds a published recipe's mixing, repetitions and fields. Images are mixed without their targets.
+    pub fn add_recipe(&self, builder: PipelineBuilder) -> PipelineBuilder {
         let mix = self.mix().map(|mix| mix.hard_labels(true));
         let builder = mix.into_iter().fold(builder, PipelineBuilder::mix);
-        let own = self.fields();
-        let builder = if fields.is_empty() { builder.fields(own.iter().copied()) } else { builder.fields(fields) };
-        let builder = builder.sanitize(own.is_empty());
+        let builder = builder.fields(self.fields().iter().copied()).sanitize(self.fields().is_empty());
         let times = self.published().map_or(1, Preset::repetitions);
         if times > 1 { builder.sampler(Sampler::repeated(times)) } else { builder }
     }
@@ -181,206 +177,22 @@ impl PresetOptions {
     }
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
-pub enum StrategyName {
-    /// Neighboring operations in one pass, only for the pixels that the output needs; the same bytes as sequential.
-    #[default]
-    Fused,
-    /// One pass for each operation.
-    Sequential,
-    /// One bilinear sampling for all rotations and flips; sharper than the other strategies' result.
-    Composed,
-}
-
-impl From<StrategyName> for Strategy {
-    fn from(name: StrategyName) -> Self {
-        match name {
-            StrategyName::Fused => Self::Fused,
-            StrategyName::Sequential => Self::Sequential,
-            StrategyName::Composed => Self::Composed,
-        }
-    }
-}
-
-/// Priority of the pipeline's streams.
-#[derive(Clone, Copy, Default, ValueEnum)]
-pub enum StreamPriorityName {
-    /// The training step goes first, if its stream has a higher priority.
-    #[default]
-    Low,
-    /// The pipeline goes first.
-    High,
-}
-
-impl From<StreamPriorityName> for StreamPriority {
-    fn from(name: StreamPriorityName) -> Self {
-        match name {
-            StreamPriorityName::Low => Self::Low,
-            StreamPriorityName::High => Self::High,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Default, ValueEnum)]
-pub enum OrientationName {
-    /// Turn images as their EXIF tag says.
-    #[default]
-    Apply,
-    /// Leave images as they are stored.
-    Ignore,
-}
-
-impl From<OrientationName> for Orientation {
-    fn from(name: OrientationName) -> Self {
-        match name {
-            OrientationName::Apply => Self::Apply,
-            OrientationName::Ignore => Self::Ignore,
-        }
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum DTypeName {
-    F32,
-    F16,
-    Bf16,
-    U8,
-}
-
-impl From<DTypeName> for DType {
-    fn from(name: DTypeName) -> Self {
-        match name {
-            DTypeName::F32 => Self::F32,
-            DTypeName::F16 => Self::F16,
-            DTypeName::Bf16 => Self::Bf16,
-            DTypeName::U8 => Self::U8,
-        }
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum LayoutName {
-    Nchw,
-    Nhwc,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum LastName {
-    Keep,
-    Drop,
-    Pad,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum OnErrorName {
-    Fail,
-    Skip,
-    Substitute,
-}
-
-/// Options for opening an image.
-#[derive(Args)]
-pub struct OpeningOptions {
-    /// What to do with EXIF orientation. torchvision, timm and Hugging Face's processors ignore it.
-    #[arg(long, value_enum, default_value_t)]
-    pub orientation: OrientationName,
-    /// Decode JPEGs at 1/2, 1/4 or 1/8 of their size, but with no side below S, or W and H: Pillow's Image.draft.
-    #[arg(long, value_name = "S|WxH", value_parser = sides)]
-    pub draft: Option<Size>,
-    /// Begin with a thumbnail of each image that fits into S x S, or W x H: Pillow's Image.thumbnail. JPEGs are
-    /// drafted.
-    #[arg(long, value_name = "S|WxH", value_parser = sides)]
-    pub thumbnail: Option<Size>,
-    /// How much of the shrinking to a thumbnail is left to the filter at least, 1 or more.
-    #[arg(long, value_name = "G", requires = "thumbnail", default_value_t = 2.0)]
-    pub reducing_gap: f64,
-    /// Decode truncated JPEGs as far as possible instead of refusing them.
-    #[arg(long)]
-    pub accept_truncated: bool,
-}
-
-impl OpeningOptions {
-    /// The thumbnail that images begin with.
-    pub fn thumbnail(&self) -> Option<Thumbnail> {
-        self.thumbnail.map(|size| Thumbnail::new(size).reducing_gap(Some(self.reducing_gap)))
-    }
-}
-
 /// Options for running a pipeline.
 #[derive(Args)]
 pub struct PipelineOptions {
     #[command(flatten)]
     pub preset: PresetOptions,
-    /// How operations are run.
-    #[arg(long, value_enum, default_value_t)]
-    strategy: StrategyName,
-    /// Images in a batch.
-    #[arg(long, value_name = "B", default_value_t = 32)]
-    batch_size: usize,
-    /// Worker threads [default: one for each processor]
-    #[arg(long, value_name = "T")]
-    threads: Option<usize>,
-    /// Batches that are filled or ready ahead of the consumer [default: 2]
-    #[arg(long, value_name = "P")]
-    prefetch: Option<usize>,
-    /// Seed of order and random transforms.
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    pub settings: SettingArgs<OfPipelines>,
     /// Read the part of rank R of W, positions R, R + W, R + 2W, ... of each epoch's order; or auto.
     ///
     /// auto takes the rank from torchrun, Open MPI, PMI or Slurm; without one of them it is 0/1. Of its machine, the
     /// rank uses the GPU with its local number, and leaves the other ranks their processors.
     #[arg(long, value_name = "R/W")]
     rank: Option<RankName>,
-    /// Give every rank the same number of batches: a rank with one image fewer repeats one, as padding.
-    ///
-    /// With --last drop, the other ranks drop an image instead.
-    #[arg(long)]
-    equal_batches: bool,
-    /// Read a stream in L lanes, so that up to L ranks can go on with an epoch [default: the number of ranks]
-    #[arg(long, value_name = "L")]
-    lanes: Option<u32>,
-    /// End each epoch after K images.
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
-    limit: Option<u64>,
-    /// Deliver targets: class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes.
-    ///
-    /// A colon and the name of their field may follow, as in multi-hot=80:json.tags. Default: none; with a published
-    /// recipe that mixes, soft targets of the source's classes.
-    #[arg(long, value_name = "SPEC")]
-    targets: Option<TargetSpec>,
-    /// Deliver these fields of the samples, which follow the operations: boxes,labels,mask,masks,keypoints and
-    /// others.
-    ///
-    /// Default: none; with a published recipe of detection or segmentation, those that its models are trained with.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    fields: Vec<String>,
-    /// Mix the images of each batch: torchvision=A/B or timm=A/B with the alphas of MixUp and CutMix.
-    ///
-    /// Options may follow after commas: mode=pair or elem, probability=P, switch=P, minmax=A/B, uncorrected,
-    /// hard-labels. Without hard-labels, f32 targets are needed. Default: as a published recipe does, else no mixing.
-    #[arg(long, value_name = "SPEC")]
-    mix: Option<Mix>,
     /// Deliver images in the source's order.
     #[arg(long)]
     no_shuffle: bool,
-    /// Element type of the output [u8 is not normalized]
-    #[arg(long, value_enum, default_value = "f32")]
-    dtype: DTypeName,
-    /// Layout of the output.
-    #[arg(long, value_enum, default_value = "nchw")]
-    layout: LayoutName,
-    /// What to do with a last batch that is not full.
-    #[arg(long, value_enum, default_value = "keep")]
-    last: LastName,
-    /// What to do with an image that cannot be used.
-    #[arg(long, value_enum, default_value = "fail")]
-    on_error: OnErrorName,
-    /// Fail if more images of an epoch cannot be used: a number, or a share such as 1% [default: the first 100, or all]
-    #[arg(long, value_name = "N|P%", value_parser = bad_limit)]
-    max_bad: Option<BadLimit>,
-    #[command(flatten)]
-    opening: OpeningOptions,
     /// Cache up to SIZE of decoded images in memory from one epoch to the next: 500MB, 4GB, 2GiB.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     image_cache: Option<u64>,
@@ -397,31 +209,16 @@ pub struct PipelineOptions {
     /// Resize the shorter side to PX pixels before anything else; with --image-cache only once per image.
     #[arg(long, value_name = "PX")]
     resize_first: Option<u32>,
-    /// Device for augmentations: auto, cpu, cuda, cuda:I.
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    device: Device,
-    /// JPEG decoder for a GPU: auto, device, cpu, hybrid or hardware.
-    ///
-    /// device decodes by our own kernels, and auto has the CPU help where the GPU is the slower of the two; both, like
-    /// cpu, make the CPU's bytes. hybrid and hardware are nvJPEG's decoders, the latter on the GPU's hardware.
-    #[arg(long, value_name = "PATH", default_value = "auto")]
-    pub jpeg_decoder: JpegDecoder,
-    /// Limit of GPU memory for in-flight batches, in bytes [default: half of the free memory]
-    #[arg(long, value_name = "BYTES")]
-    device_memory: Option<u64>,
     /// Use pageable staging memory for copies to a GPU; for machines where pinned memory is scarce.
     #[arg(long)]
     pageable: bool,
-    /// Priority of the pipeline's streams on a GPU.
-    #[arg(long, value_enum, default_value_t)]
-    stream_priority: StreamPriorityName,
 }
 
 impl PipelineOptions {
     /// Opens the source and makes the pipeline's builder.
     pub fn builder(&self, source: &SourceArgs) -> Result<PipelineBuilder> {
         let rank = self.rank()?;
-        let device = match (self.device, rank) {
+        let device = match (self.settings.get::<Device>("device")?, rank) {
             (Device::Auto, Some(rank)) if rank.device().available().is_ok() => rank.device(),
             (device, _) => device,
         };
@@ -429,51 +226,19 @@ impl PipelineOptions {
         device.available()?;
         self.preset.given()?;
         let input = source.open()?;
-        let targets = self.targets(input.classes());
-        let builder = self.preset.add_recipe(Pipeline::builder(input), &self.fields);
-        let builder = if self.no_shuffle { builder.seed(self.seed) } else { builder.shuffle(self.seed) };
-        let mut builder = builder
-            .batch_size(self.batch_size)
-            .partition(rank.map_or(Partition::WHOLE, Rank::partition))
-            .equal_batches(self.equal_batches)
-            .strategy(self.strategy.into())
-            .orientation(self.opening.orientation.into())
-            .accept_truncated(self.opening.accept_truncated)
-            .device(device)
-            .jpeg_decoder(self.jpeg_decoder)
-            .pinned(!self.pageable)
-            .stream_priority(self.stream_priority.into())
-            .on_error(match self.on_error {
-                OnErrorName::Fail => OnError::Fail,
-                OnErrorName::Skip => OnError::Skip,
-                OnErrorName::Substitute => OnError::Substitute,
-            })
-            .last_batch(match self.last {
-                LastName::Keep => LastBatch::Keep,
-                LastName::Drop => LastBatch::Drop,
-                LastName::Pad => LastBatch::Pad,
-            });
-        builder = self.threads.or(rank.map(Rank::threads)).into_iter().fold(builder, PipelineBuilder::threads);
-        builder = self.prefetch.into_iter().fold(builder, PipelineBuilder::prefetch);
-        builder = self.device_memory.into_iter().fold(builder, PipelineBuilder::device_memory);
-        builder = self.opening.draft.into_iter().fold(builder, PipelineBuilder::draft);
-        builder = self.opening.thumbnail().into_iter().fold(builder, PipelineBuilder::thumbnail);
-        builder = self.max_bad.into_iter().fold(builder, PipelineBuilder::max_bad);
-        builder = self.lanes.into_iter().fold(builder, PipelineBuilder::lanes);
-        builder = self.limit.into_iter().fold(builder, PipelineBuilder::limit);
+        let targets = self.preset.targets(input.classes());
+        let mut builder = self.preset.add_recipe(Pipeline::builder(input)).pinned(!self.pageable);
+        builder = if self.no_shuffle { builder } else { builder.shuffle(0) };
+        builder = rank.map(Rank::threads).into_iter().fold(builder, PipelineBuilder::threads);
         builder = targets.into_iter().fold(builder, PipelineBuilder::targets);
-        // Here with its targets.
-        builder = self.mix().into_iter().fold(builder, PipelineBuilder::mix);
+        builder = self.mix()?.into_iter().fold(builder, PipelineBuilder::mix);
+        builder = self.settings.given().try_fold(builder, |builder, (name, text)| builder.set(name, text))?;
+        builder = builder.device(device).partition(rank.map_or(Partition::WHOLE, Rank::partition));
         builder = self.cache().into_iter().fold(builder, PipelineBuilder::cache);
         builder = builder.entry_points(EntryPointsValue::all(&self.entry_points));
         builder =
             self.resize_first.into_iter().fold(builder, |builder, side| builder.transform(Resize::shorter_side(side)));
-        let layout = match self.layout {
-            LayoutName::Nchw => Layout::Nchw,
-            LayoutName::Nhwc => Layout::Nhwc,
-        };
-        let dtype = self.dtype.into();
-        Ok(self.preset.add_to(builder, dtype)?.output(dtype, layout))
+        self.preset.add_to(builder, self.settings.get("dtype")?)
     }
 
     /// The options by which a logged run's batches are made again: on the CPU, for the run's part of each epoch. Of a
@@ -489,13 +254,10 @@ impl PipelineOptions {
                 remedy: "warpfeed run writes the transforms themselves into its log".to_owned(),
             });
         }
+        let settings = self.settings.that_decide().with("device", "cpu").with("jpeg_decoder", "cpu");
         Ok(Self {
+            settings: threads.into_iter().fold(settings, |settings, threads| settings.with("threads", threads)),
             rank: Some(RankName::Given(partition.parse()?)),
-            threads,
-            prefetch: None,
-            device: Device::Cpu,
-            jpeg_decoder: JpegDecoder::Cpu,
-            device_memory: None,
             pageable: false,
             image_cache: None,
             image_cache_dir: None,
@@ -504,26 +266,24 @@ impl PipelineOptions {
         })
     }
 
-    fn targets(&self, classes: &[String]) -> Option<TargetSpec> {
-        self.targets.clone().or_else(|| self.preset.targets(classes))
-    }
-
-    fn mix(&self) -> Option<Mix> {
-        self.mix.clone().or_else(|| self.preset.mix())
+    fn mix(&self) -> Result<Option<Mix>> {
+        self.settings.text("mix").map_or_else(|| Ok(self.preset.mix()), |mix| mix.parse().map(Some))
     }
 
     /// Describes how a published recipe mixes batches over a source of these classes; `None` if it does not.
-    pub fn mixing(&self, classes: &[String]) -> Option<String> {
-        let preset = self.preset.published()?;
-        let (mix, times) = (self.mix().filter(|_| preset.mix().is_some())?, preset.repetitions());
-        let targets = self.targets(classes).map_or_else(
+    pub fn mixing(&self, classes: &[String]) -> Result<Option<String>> {
+        let Some(preset) = self.preset.published().filter(|preset| preset.mix().is_some()) else { return Ok(None) };
+        let Some(mix) = self.mix()? else { return Ok(None) };
+        let given = self.settings.text("targets").map(str::parse::<TargetSpec>).transpose()?;
+        let targets = given.or_else(|| self.preset.targets(classes)).map_or_else(
             || {
                 let targets = preset.targets(1000).map(|targets| targets.to_string()).unwrap_or_default();
                 format!("none, as the source does not name its classes: with 1,000 of them give --targets {targets}")
             },
             |targets| targets.to_string(),
         );
-        Some(format!("{preset} mixes {mix}, each image comes {times} times in a row, targets are {targets}"))
+        let times = preset.repetitions();
+        Ok(Some(format!("{preset} mixes {mix}, each image comes {times} times in a row, targets are {targets}")))
     }
 
     fn cache(&self) -> Option<ImageCache> {
@@ -546,13 +306,8 @@ impl PipelineOptions {
         Ok(name.into())
     }
 
-    /// Whether images are sampled once through multiplied maps, which has a result of its own.
-    pub fn is_composed(&self) -> bool {
-        matches!(self.strategy, StrategyName::Composed)
-    }
-
     /// Whether the output depends on the batch size.
-    pub fn is_batch_size_seen(&self) -> bool {
-        matches!(self.last, LastName::Drop) || self.mix().is_some()
+    pub fn is_batch_size_seen(&self) -> Result<bool> {
+        Ok(self.settings.text("last_batch") == Some("drop") || self.mix()?.is_some())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::output::{bytes, escape, print, print_json, progress, say};
 use super::source::FieldArgs;
-use super::values::{RankName, bad_limit, size};
+use super::values::{RankName, size};
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -81,7 +81,7 @@ struct Job {
     #[arg(long)]
     entry_points: bool,
     /// Fail if more samples cannot be used: a number, or a share such as 1% [default: the first 100, or all]
-    #[arg(long, value_name = "N|P%", value_parser = bad_limit)]
+    #[arg(long, value_name = "N|P%")]
     max_bad: Option<BadLimit>,
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "T")]

@@ -58,7 +58,8 @@ impl PreviewArgs {
     pub fn run(self) -> Result<()> {
         // Checked first: an error in the transforms is reported before a large folder is listed.
         let transforms = self.preset.pixels()?;
-        let builder = self.preset.add_recipe(Pipeline::builder(self.source.open()?), &self.fields);
+        let builder = self.preset.add_recipe(Pipeline::builder(self.source.open()?));
+        let builder = if self.fields.is_empty() { builder } else { builder.fields(&self.fields) };
         let builder = builder.shuffle(self.seed).transforms(transforms);
         let Preview { sheet, samples, .. } = preview(builder, self.epoch, self.columns, self.rows)?;
         warpfeed::image::write_image(&sheet, &self.output)?;

@@ -99,7 +99,7 @@ impl Run {
         if self.json {
             return print_json(&report);
         }
-        let mixing = self.pipeline.mixing(pipeline.classes()).map(|line| format!("recipe        {line}\n"));
+        let mixing = self.pipeline.mixing(pipeline.classes())?.map(|line| format!("recipe        {line}\n"));
         print(&(text(&report) + &mixing.unwrap_or_default()))
     }
 }

@@ -7,15 +7,15 @@ use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
 use std::path::Path;
 use warpfeed::source::read_text_limited;
-use warpfeed::{JpegDecoder, Result};
+use warpfeed::{JpegDecoder, Result, Setting, SettingEffect};
 
 /// Largest file of class names, in bytes.
 const MAX_CLASSES_BYTES: u64 = 1 << 26;
 
-/// Options that decide about nothing that a run delivers: speed, memory, places of caches, and reports.
+/// Options of the command that decide about nothing that a run delivers: places of caches, and reports. Of settings of
+/// a pipeline, [`Setting`] says it.
 const NEUTRAL: &[&str] = &[
     "chain",
-    "device_memory",
     "devices",
     "digest",
     "digests",
@@ -25,34 +25,35 @@ const NEUTRAL: &[&str] = &[
     "image_cache_dir",
     "json",
     "log",
-    "max_bad",
     "pageable",
-    "prefetch",
     "shard_cache",
     "shard_cache_size",
     "state",
-    "stream_priority",
-    "threads",
 ];
 
 /// Options that a state knows by itself ([`EpochState`](warpfeed::EpochState)): the source, which may move, and the
 /// order.
-const IN_STATE: &[&str] =
-    &["annotations", "equal_batches", "limit", "list", "no_shuffle", "random_access", "rank", "seed", "spec", "window"];
+const IN_STATE: &[&str] = &["annotations", "list", "no_shuffle", "random_access", "rank", "spec", "window"];
 
 /// The options of `warpfeed run` that decide about the output, but those that a state holds. Options with their default
 /// values are left out, so that a state stays valid when the command gets another option.
 pub fn settings(command: &clap::Command, given: &ArgMatches, options: &PipelineOptions) -> Result<String> {
     let mut settings = vec![options.preset.settings()?];
+    // All others make the same bytes on every device.
+    let by_nvjpeg = matches!(options.settings.get("jpeg_decoder")?, JpegDecoder::Hybrid | JpegDecoder::Hardware);
     for option in command.get_arguments() {
         let id = option.get_id().as_str();
         let decides = match id {
             "preset" | "load" | "transforms" => false,
-            "strategy" => options.is_composed(),
-            // All others make the same bytes on every device.
-            "jpeg_decoder" | "device" => matches!(options.jpeg_decoder, JpegDecoder::Hybrid | JpegDecoder::Hardware),
-            "batch_size" => options.is_batch_size_seen(),
-            _ => !NEUTRAL.contains(&id) && !IN_STATE.contains(&id),
+            "device" => by_nvjpeg,
+            "batch_size" => options.is_batch_size_seen()?,
+            _ => match Setting::named(id).map(|setting| setting.effect) {
+                Some(SettingEffect::BatchesIf(values)) => {
+                    options.settings.text(id).is_some_and(|text| values.contains(&text))
+                }
+                Some(effect) => effect == SettingEffect::Batches,
+                None => !NEUTRAL.contains(&id) && !IN_STATE.contains(&id),
+            },
         };
         let Ok(Some(values)) = given.try_get_raw(id) else { continue };
         let values: Vec<&OsStr> = values.collect();
@@ -104,7 +105,7 @@ mod tests {
         let classes = classes.path().to_str().unwrap();
         // Options whose values are not any word, with two that they take.
         let values: &[(&str, &[&str])] = &[
-            ("batch_size", &["--batch-size", "7", "--last", "drop"]),
+            ("batch_size", &["--batch-size", "7", "--last-batch", "drop"]),
             ("box_format", &["--box-format", "XYWH"]),
             ("classes", &["--classes", classes]),
             ("jpeg_decoder", &["--jpeg-decoder", "hybrid"]),
@@ -115,7 +116,7 @@ mod tests {
             ("format", &["--format", "list"]),
             ("aux", &["--aux", "depth=folder"]),
             ("lanes", &["--lanes", "2"]),
-            ("last", &["--last", "pad"]),
+            ("last_batch", &["--last-batch", "pad"]),
             ("layout", &["--layout", "nhwc"]),
             ("load", &["--load", "3"]),
             ("mask_ids", &["--mask-ids", "reduce-zero"]),
@@ -124,7 +125,9 @@ mod tests {
             ("on_error", &["--on-error", "skip"]),
             ("orientation", &["--orientation", "ignore"]),
             ("preset", &["--preset", "eval"]),
-            ("reducing_gap", &["--thumbnail", "100", "--reducing-gap", "3"]),
+            ("max_pixels", &["--max-pixels", "1000"]),
+            ("channels", &["--channels", "1"]),
+            ("pass_order", &["--pass-order", "horizontal_first"]),
             ("resize_first", &["--resize-first", "100"]),
             ("strategy", &["--strategy", "composed"]),
             ("targets", &["--targets", "class=10"]),
@@ -136,7 +139,9 @@ mod tests {
         let mut seen = Vec::new();
         for option in command.get_arguments() {
             let (id, long) = (option.get_id().as_str(), option.get_long().map(|long| format!("--{long}")));
-            if NEUTRAL.contains(&id) || IN_STATE.contains(&id) || matches!(id, "help" | "version") {
+            let is_neutral = Setting::named(id)
+                .is_some_and(|setting| matches!(setting.effect, SettingEffect::Nothing | SettingEffect::Order));
+            if is_neutral || NEUTRAL.contains(&id) || IN_STATE.contains(&id) || matches!(id, "help" | "version") {
                 continue;
             }
             let long = long.unwrap();
@@ -180,7 +185,7 @@ mod tests {
             assert_eq!(of(run(), same), usual, "{same:?}");
         }
         assert!(of(run(), &["--jpeg-decoder", "hybrid"]).ends_with("device auto, jpeg-decoder hybrid"));
-        assert!(of(run(), &["--last", "drop"]).contains("batch-size 32"));
+        assert!(of(run(), &["--last-batch", "drop"]).contains("batch-size 32"));
         assert_eq!(of(run(), &["--fields", "boxes,labels"]), of(run(), &["--fields", "boxes", "--fields", "labels"]));
     }
 }

@@ -2,15 +2,16 @@
 
 use super::experiment::{DeviceOptions, ReportOptions, SubjectOptions};
 use super::models::ModelOptions;
-use super::options::{PresetOptions, StrategyName};
+use super::options::PresetOptions;
 use super::peers::PeersScript;
+use super::setting_args::choice;
 use super::values::price;
 use clap::Args;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use warpfeed::Result;
 use warpfeed::source::read_text_limited;
+use warpfeed::{Result, Strategy};
 use warpfeed_bench::compare::MAX_REPORT_BYTES;
 use warpfeed_bench::environment::Environment;
 use warpfeed_bench::subject::Subject;
@@ -46,8 +47,8 @@ pub struct Supply {
     #[command(flatten)]
     preset: PresetOptions,
     /// How operations are run.
-    #[arg(long, value_enum, default_value_t)]
-    strategy: StrategyName,
+    #[arg(long, value_parser = choice::<Strategy>("strategy"), default_value = "fused")]
+    strategy: Strategy,
     /// Images in a batch.
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch_size: usize,
@@ -90,7 +91,7 @@ impl Supply {
             cores,
             batch_size: self.batch_size,
             ops: self.preset.ops()?,
-            strategy: self.strategy.into(),
+            strategy: self.strategy,
             rounds,
             step_time: STEP_TIME,
             prices: self.price_core.zip(self.price_gpu),

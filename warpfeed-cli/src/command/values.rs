@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 use std::time::Duration;
-use warpfeed::image::{ChromaSampling, Size};
-use warpfeed::{BadLimit, Device, EntryPoints, Rank};
+use warpfeed::image::ChromaSampling;
+use warpfeed::{Device, EntryPoints, Rank};
 
 /// Parses one of several devices: the number of a GPU, or a device.
 pub fn one_device(text: &str) -> warpfeed::Result<Device> {
@@ -72,33 +72,10 @@ pub fn entry_points(text: &str) -> Result<EntryPointsValue, String> {
     }
 }
 
-/// Parses a limit on bad samples: a number, or a share such as `1%`.
-pub fn bad_limit(text: &str) -> Result<BadLimit, String> {
-    let limit = match text.strip_suffix('%') {
-        Some(percent) => percent
-            .parse()
-            .ok()
-            .filter(|percent| (0.0..=100.0).contains(percent))
-            .map(|percent: f64| BadLimit::Share(percent / 100.0)),
-        None => text.parse().ok().map(BadLimit::Count),
-    };
-    limit.ok_or_else(|| format!("a number, or a share from 0% to 100%, not {text}"))
-}
-
 /// Parses a time in seconds.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| !time.is_zero()).ok_or_else(|| "expected seconds, more than 0, such as 2.5".to_owned())
-}
-
-/// Parses the sides of an image: `256`, or `640x480`.
-pub fn sides(text: &str) -> Result<Size, String> {
-    let (width, height) = text.split_once('x').unwrap_or((text, text));
-    let side = |text: &str| text.parse().ok().filter(|side: &u32| *side > 0);
-    let sides = side(width).zip(side(height));
-    sides
-        .map(|(width, height)| Size::new(width, height))
-        .ok_or_else(|| format!("a number of pixels, or width x height such as 640x480, not {text}"))
 }
 
 /// Parses a chroma subsampling.

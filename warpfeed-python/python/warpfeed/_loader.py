@@ -199,6 +199,13 @@ class Loader(Generic[T]):
         cache: int | tuple[str | os.PathLike[str], int] | None = None,
         entry_points: EntryPoints | tuple[EntryPoints, ...] | None = None,
         limit: int | None = None,
+        lanes: int | None = None,
+        accept_truncated: bool = False,
+        max_pixels: int | None = None,
+        pass_order: Literal["pillow13", "horizontal_first"] | None = None,
+        device_memory: int | None = None,
+        pinned: bool = True,
+        stream_priority: Literal["low", "high"] | None = None,
     ) -> None:
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if preset is not None and transform is not None:
@@ -238,38 +245,47 @@ class Loader(Generic[T]):
         if targets is not None and found.target is not None and ":" not in targets:
             targets = f"{targets}:{found.target}"
         settings = {
-            "preset": preset,
-            "transforms": None if preset is not None else json.dumps(steps),
             "batch_size": batch_size,
             "shuffle": shuffle,
             "seed": seed,
             "threads": self.num_workers,
             "prefetch": prefetch_factor,
-            "last": "drop" if drop_last else "keep",
-            "rank": rank,
+            "last_batch": "drop" if drop_last else "keep",
+            "partition": None if rank is None else f"{rank[0]}/{rank[1]}",
             "equal_batches": even,
             "limit": limit,
+            "lanes": lanes,
             "device": device if isinstance(device, str) else "cpu",
             "jpeg_decoder": jpeg_decoder,
+            "device_memory": device_memory,
+            "pinned": pinned,
+            "stream_priority": stream_priority,
             "strategy": strategy,
+            "pass_order": pass_order,
             "dtype": _DTYPES.get(dtype or converted, dtype),
             "layout": "nhwc" if channels_last else "nchw",
             "channels": channels or (found.channels if found.channels != 3 else None),
-            "pad_to": pad_to,
             "orientation": orientation or ("ignore" if found.ignores_exif else None),
-            "draft": draft,
-            "thumbnail": thumbnail,
-            "reducing_gap": reducing_gap,
+            "draft": None if draft is None else "x".join(map(str, draft)),
+            "thumbnail": None if thumbnail is None else f"{thumbnail[0]}x{thumbnail[1]}/{str(reducing_gap).lower()}",
+            "accept_truncated": accept_truncated,
+            "max_pixels": max_pixels,
             "targets": targets,
-            "fields": None if fields is None else list(fields),
+            "fields": fields,
             "mix": mix,
-            "sampler": order,
-            "on_error": on_error,
+            "on_error": "fail" if on_error == "raise" else on_error,
             "max_bad": max_bad,
+        }
+        given = {
+            "settings": {name: _text(value) for name, value in settings.items() if value is not None},
+            "preset": preset,
+            "transforms": None if preset is not None else json.dumps(steps),
+            "pad_to": pad_to,
+            "sampler": order,
             "cache": _cache(cache),
             "entry_points": _entry_points(entry_points),
         }
-        self._source, self._settings = found.source, json.dumps(settings)
+        self._source, self._settings = found.source, json.dumps(given)
         # Boxes and masks come with images of any size; other batches are one array, as torch's are.
         self._ragged = bool(fields or preset in _DETECTION) if ragged is None else ragged
         self._of_sampler = sampler if order is not None and "listed" in order else None
@@ -519,6 +535,13 @@ def _seconds(stats: dict[str, Any]) -> dict[str, Any]:
 
 def _again(kind: type[Loader[Any]], arguments: dict[str, Any]) -> Loader[Any]:
     return kind(**arguments)
+
+
+def _text(value: Any) -> str:
+    """The value of a setting as text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else ",".join(value) if isinstance(value, Sequence) else str(value)
 
 
 def _cache(cache: int | tuple[str | os.PathLike[str], int] | None) -> dict[str, Any] | None:
