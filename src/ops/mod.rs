@@ -9,8 +9,9 @@
 // primitive, its random transform, and examples for tests and benches. Most operations are a primitive that others are
 // too: a mirror, a crop, a resize, an affine warp or a table, with a CPU pass and kernels in the primitive's file.
 // Other operations have a `Pass` of their own. The CPU pass is the specification; every faster version is compared with
-// it. The list `operations!` below makes `Op`, the names and the registry of kernels from these files; the list
-// `transforms!` makes `Transform`. A place that a new operation lacks does not compile, or fails a test. Two operations
+// it. The list `operations!` below makes `Op`, the names, the catalog and the registry of kernels from these files; the
+// list `transforms!` makes `Transform`. From the catalog a test writes the documentation's table
+// (`tests/catalog.rs`). A place that a new operation lacks does not compile, or fails a test. Two operations
 // that are one algorithm share a file (`flip`, `morphology`). Arithmetic that operations share has files of its own:
 // `filter` (weights of a resize), `reduce` (the first step of a resize with a reducing gap), `rotation` and
 // `affine_warp` (affine maps), `turn` (mirrors and quarter turns), `blend`, `byte_table`. `kernel` is what operations
@@ -368,7 +369,7 @@ impl CpuPass<'_> {
 }
 
 macro_rules! operations {
-    ($($(#[$doc:meta])* $written:literal $module:ident::$name:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $written:literal $module:ident::$name:ident = $example:expr,)*) => {
         $(
             pub use $module::$name;
 
@@ -396,7 +397,7 @@ macro_rules! operations {
         #[serde(tag = "op")]
         #[non_exhaustive]
         pub enum Op {
-            $($(#[$doc])* #[serde(rename = $written)] $name($name),)*
+            $($(#[doc = $doc])* #[serde(rename = $written)] $name($name),)*
             /// The caller's own code. It runs on the CPU and has no written form.
             #[serde(skip)]
             Custom(Custom),
@@ -417,9 +418,10 @@ macro_rules! operations {
         )*
 
         impl Op {
-            /// The names of all operations in the written form.
-            #[cfg(test)]
-            const NAMES: &'static [&'static str] = &[$($written),*];
+            /// The operations in the catalog.
+            fn catalog() -> Vec<CatalogEntry> {
+                vec![$(catalog::entry(stringify!($example), $example)),*]
+            }
 
             fn operation(&self) -> &dyn Operation {
                 match self {
@@ -466,91 +468,96 @@ macro_rules! operations {
     };
 }
 
+/// Points, and where they go in the example of [`Perspective`].
+const POINTS: [[f64; 2]; 4] = [[0.0, 0.0], [99.0, 0.0], [99.0, 99.0], [0.0, 99.0]];
+const MOVED: [[f64; 2]; 4] = [[5.0, 2.0], [99.0, 0.0], [95.0, 99.0], [0.0, 97.0]];
+
 operations! {
     /// Mirrors left and right.
-    "hflip" flip::Hflip,
+    "hflip" flip::Hflip = Hflip,
     /// Mirrors top and bottom.
-    "vflip" flip::Vflip,
+    "vflip" flip::Vflip = Vflip,
     /// Rotates about the center.
-    "rotate" rotate::Rotate,
+    "rotate" rotate::Rotate = Rotate::new(5.0),
     /// Rotates, scales, shears and translates.
-    "affine" affine::Affine,
+    "affine" affine::Affine = Affine::new(),
     /// Samples through an affine matrix.
-    "affine_matrix" affine_matrix::AffineMatrix,
-    /// Resizes the whole image.
-    "resize" resize::Resize,
+    "affine_matrix" affine_matrix::AffineMatrix = AffineMatrix::new([1.0, 0.1, 0.0, 0.0, 1.0, 0.0]),
+    /// Resizes to a width and a height, or the shorter side to `size`; with `max_size` the longer side is at most that.
+    "resize" resize::Resize = Resize::new(Size::new(320, 240)),
     /// Cuts out a rectangle, which may reach beyond the image.
-    "crop" crop::Crop,
+    "crop" crop::Crop = Crop::new(10, 20, 224),
     /// Cuts out the center.
-    "center_crop" center_crop::CenterCrop,
+    "center_crop" center_crop::CenterCrop = CenterCrop::new(224),
     /// Cuts out a rectangle, then resizes it.
-    "resized_crop" resized_crop::ResizedCrop,
+    "resized_crop" resized_crop::ResizedCrop = ResizedCrop::new(Rect { x: 10, y: 20, width: 100, height: 80 }, 224),
     /// Gaussian blur.
-    "gaussian_blur" gaussian_blur::GaussianBlur,
+    "gaussian_blur" gaussian_blur::GaussianBlur = GaussianBlur::new(9, 1.5),
     /// Replaces each value by the largest in a square around it.
-    "dilate" morphology::Dilate,
+    "dilate" morphology::Dilate = Dilate::new(3),
     /// Replaces each value by the smallest in a square around it.
-    "erode" morphology::Erode,
+    "erode" morphology::Erode = Erode::new(3),
     /// Blends with black.
-    "brightness" brightness::Brightness,
+    "brightness" brightness::Brightness = Brightness::new(1.2),
     /// Blends with the image's mean gray.
-    "contrast" contrast::Contrast,
+    "contrast" contrast::Contrast = Contrast::new(1.2),
     /// Blends with the image's gray version.
-    "saturation" saturation::Saturation,
+    "saturation" saturation::Saturation = Saturation::new(1.2),
     /// Shifts the hue.
-    "hue" hue::Hue,
+    "hue" hue::Hue = Hue::new(0.1),
     /// Replaces each pixel by its luma.
-    "grayscale" grayscale::Grayscale,
+    "grayscale" grayscale::Grayscale = Grayscale,
     /// Puts the channels in another order.
-    "permute_channels" permute_channels::PermuteChannels,
+    "permute_channels" permute_channels::PermuteChannels = PermuteChannels::new([2, 1, 0]),
     /// Adds normal noise.
-    "gaussian_noise" gaussian_noise::GaussianNoise,
+    "gaussian_noise" gaussian_noise::GaussianNoise = GaussianNoise::new(0.1, 1),
     /// Replaces each value v by 255 - v.
-    "invert" invert::Invert,
+    "invert" invert::Invert = Invert,
     /// Keeps the upper bits of each value.
-    "posterize" posterize::Posterize,
+    "posterize" posterize::Posterize = Posterize::new(4),
     /// Inverts the values from a threshold on.
-    "solarize" solarize::Solarize,
+    "solarize" solarize::Solarize = Solarize::new(128.0),
     /// Spreads each channel's values evenly.
-    "equalize" equalize::Equalize,
+    "equalize" equalize::Equalize = Equalize,
     /// Stretches each channel's values to 0 to 255.
-    "autocontrast" autocontrast::Autocontrast,
+    "autocontrast" autocontrast::Autocontrast = Autocontrast,
     /// Blends with a smoothed version.
-    "sharpness" sharpness::Sharpness,
+    "sharpness" sharpness::Sharpness = Sharpness::new(2.0),
     /// Adds up the image and the results of chains of operations.
-    "weighted_sum" weighted_sum::WeightedSum,
+    "weighted_sum" weighted_sum::WeightedSum = WeightedSum::new(0.5),
     /// Adds rows and columns on each side.
-    "pad" pad::Pad,
+    "pad" pad::Pad = Pad::new(4),
     /// Moves four points to four others.
-    "perspective" perspective::Perspective,
+    "perspective" perspective::Perspective = Perspective::new(POINTS, MOVED),
     /// Moves each pixel by a displacement of its own.
-    "elastic" elastic::Elastic,
+    "elastic" elastic::Elastic = Elastic::new(1),
     /// Pillow's Gaussian blur.
-    "pillow_gaussian_blur" pillow_gaussian_blur::PillowGaussianBlur,
+    "pillow_gaussian_blur" pillow_gaussian_blur::PillowGaussianBlur = PillowGaussianBlur::new(1.5),
     /// Adds a number to dark values.
-    "solarize_add" solarize_add::SolarizeAdd,
+    "solarize_add" solarize_add::SolarizeAdd = SolarizeAdd::new(20),
     /// Encodes as JPEG and decodes again.
-    "jpeg" jpeg::Jpeg,
+    "jpeg" jpeg::Jpeg = Jpeg::new(75),
     /// Overwrites a rectangle.
-    "erase" erase::Erase,
+    "erase" erase::Erase = Erase::new(Rect { x: 10, y: 20, width: 100, height: 80 }),
     /// Cuts boxes at the edges of the image.
-    "clamp" clamp::Clamp,
+    "clamp" clamp::Clamp = Clamp,
     /// Drops objects whose boxes are no longer valid.
-    "sanitize" sanitize::Sanitize,
+    "sanitize" sanitize::Sanitize = Sanitize::new(),
     /// Drops objects whose centers lie outside a rectangle.
-    "select_objects" select_objects::SelectObjects,
+    "select_objects" select_objects::SelectObjects =
+        SelectObjects::centered_in(Rect { x: 10, y: 20, width: 100, height: 80 }),
     /// Places several samples on a canvas.
-    "mosaic" mosaic::Mosaic,
+    "mosaic" mosaic::Mosaic = Mosaic::new(320).at([10, 20]),
     /// Blends with another sample.
-    "mix_up" mix_up::MixUp,
+    "mix_up" mix_up::MixUp = MixUp::new(0.5, Part::new(17)),
     /// Pastes objects of another sample.
-    "copy_paste" copy_paste::CopyPaste,
+    "copy_paste" copy_paste::CopyPaste = CopyPaste::new(Part::new(17)),
     /// Drops objects by their numbers.
-    "keep_objects" keep_objects::KeepObjects,
+    "keep_objects" keep_objects::KeepObjects = KeepObjects::new([0, 2]),
     /// Marks keypoints outside the image as not labeled.
-    "unlabel_keypoints" unlabel_keypoints::UnlabelKeypoints,
+    "unlabel_keypoints" unlabel_keypoints::UnlabelKeypoints = UnlabelKeypoints,
     /// Converts to `f32` and normalizes.
-    "normalize" normalize::Normalize,
+    "normalize" normalize::Normalize = Normalize::new([0.5; 3], [0.25; 3]),
 }
 
 impl Op {

@@ -1,9 +1,10 @@
 //! Random transforms: distributions of explicit operations. A transform is in the file of its operation; the list
 //! `transforms!` below makes [`Transform`] from them.
 
+use super::catalog::{CatalogEntry, entry};
 pub use super::named::Named;
 use super::recipe::RecipeBuilder;
-use super::{Op, SizeEffect};
+use super::{AutoAugmentPolicy, Corner, Hflip, Op, SizeEffect, Vflip};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::raster::Size;
@@ -187,7 +188,7 @@ pub trait CustomTransform: Send + Sync {
 }
 
 macro_rules! transforms {
-    ($($written:literal $module:ident::$name:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $written:literal $module:ident::$name:ident = $example:expr,)*) => {
         $(
             pub use super::$module::$name;
 
@@ -223,11 +224,7 @@ macro_rules! transforms {
         #[serde(tag = "transform")]
         #[non_exhaustive]
         pub enum Transform {
-            $(
-                #[doc = concat!("[`", stringify!($name), "`].")]
-                #[serde(rename = $written)]
-                $name($name),
-            )*
+            $($(#[doc = $doc])* #[serde(rename = $written)] $name($name),)*
             /// The caller's own transform.
             #[serde(skip)]
             Custom(Arc<dyn CustomTransform>),
@@ -263,9 +260,10 @@ macro_rules! transforms {
         )*
 
         impl Transform {
-            /// The names of all transforms in the written form.
-            #[cfg(test)]
-            pub(super) const NAMES: &'static [&'static str] = &[$($written),*];
+            /// The transforms in the catalog.
+            pub(super) fn catalog() -> Result<Vec<CatalogEntry>> {
+                Ok(vec![$(entry(stringify!($example), $example)),*])
+            }
 
             pub(super) fn random(&self) -> &dyn RandomTransform {
                 match self {
@@ -291,58 +289,111 @@ macro_rules! transforms {
 }
 
 transforms! {
-    "random_horizontal_flip" flip::RandomHorizontalFlip,
-    "random_vertical_flip" flip::RandomVerticalFlip,
-    "random_rotation" rotate::RandomRotation,
-    "random_affine" affine::RandomAffine,
-    "random_crop" crop::RandomCrop,
-    "corner_crop" corner_crop::CornerCrop,
-    "random_resized_crop" resized_crop::RandomResizedCrop,
-    "color_jitter" color_jitter::ColorJitter,
-    "random_grayscale" grayscale::RandomGrayscale,
-    "random_channel_permutation" permute_channels::RandomChannelPermutation,
-    "random_photometric_distort" photometric_distort::RandomPhotometricDistort,
-    "random_gaussian_blur" gaussian_blur::RandomGaussianBlur,
-    "random_gaussian_noise" gaussian_noise::RandomGaussianNoise,
-    "random_dilation" morphology::RandomDilation,
-    "random_erosion" morphology::RandomErosion,
-    "random_invert" invert::RandomInvert,
-    "random_posterize" posterize::RandomPosterize,
-    "random_solarize" solarize::RandomSolarize,
-    "random_equalize" equalize::RandomEqualize,
-    "random_autocontrast" autocontrast::RandomAutocontrast,
-    "random_sharpness" sharpness::RandomSharpness,
-    "random_perspective" perspective::RandomPerspective,
-    "random_elastic" elastic::RandomElastic,
-    "random_pillow_gaussian_blur" pillow_gaussian_blur::RandomPillowGaussianBlur,
-    "random_jpeg" jpeg::RandomJpeg,
-    "random_erasing" erase::RandomErasing,
-    "random_iou_crop" random_iou_crop::RandomIouCrop,
-    "min_iou_crop" min_iou_crop::MinIouCrop,
-    "random_bbox_crop" random_bbox_crop::RandomBboxCrop,
-    "random_zoom_out" random_zoom_out::RandomZoomOut,
-    "letterbox" letterbox::Letterbox,
-    "yolo_perspective" yolo_perspective::YoloPerspective,
-    "random_mosaic" mosaic::RandomMosaic,
-    "random_mix_up" mix_up::RandomMixUp,
-    "random_copy_paste" copy_paste::RandomCopyPaste,
-    "yolo_copy_paste" yolo_copy_paste::YoloCopyPaste,
-    "scale_jitter" scale_jitter::ScaleJitter,
-    "random_shortest_size" random_shortest_size::RandomShortestSize,
-    "fixed_size_crop" fixed_size_crop::FixedSizeCrop,
-    "random_resize" random_resize::RandomResize,
-    "random_size_crop" random_size_crop::RandomSizeCrop,
-    "segmentation_crop" segmentation_crop::SegmentationCrop,
-    "auto_augment" auto_augment::AutoAugment,
-    "rand_augment" rand_augment::RandAugment,
-    "trivial_augment" trivial_augment::TrivialAugment,
-    "aug_mix" aug_mix::AugMix,
-    "timm_augment" timm_augment::TimmAugment,
-    "one_of" combine::OneOf,
-    "random_order" combine::RandomOrder,
-    "maybe" combine::Maybe,
-    "by_epoch" by_epoch::ByEpoch,
-    "repeat" combine::Repeat,
+    /// Mirrors left and right with a probability.
+    "random_horizontal_flip" flip::RandomHorizontalFlip = RandomHorizontalFlip::new(0.5),
+    /// Mirrors top and bottom with a probability.
+    "random_vertical_flip" flip::RandomVerticalFlip = RandomVerticalFlip::new(0.5),
+    /// Rotates about the center by a random angle.
+    "random_rotation" rotate::RandomRotation = RandomRotation::new(-5.0..=5.0),
+    /// Rotates, translates, scales and shears by random amounts.
+    "random_affine" affine::RandomAffine = RandomAffine::new(-5.0..=5.0),
+    /// Pads every side, then cuts out a rectangle at a random place.
+    "random_crop" crop::RandomCrop = RandomCrop::new(224),
+    /// Cuts out a corner.
+    "corner_crop" corner_crop::CornerCrop = CornerCrop::new(Corner::UpperLeft, 224),
+    /// Cuts out a rectangle of random area and aspect, then resizes it.
+    "random_resized_crop" resized_crop::RandomResizedCrop = RandomResizedCrop::new(224),
+    /// Changes brightness, contrast, saturation and hue by random factors in random order.
+    "color_jitter" color_jitter::ColorJitter = ColorJitter::new(),
+    /// Replaces each pixel by its luma with a probability.
+    "random_grayscale" grayscale::RandomGrayscale = RandomGrayscale::new(0.1),
+    /// Puts the channels in random order.
+    "random_channel_permutation" permute_channels::RandomChannelPermutation = RandomChannelPermutation::new(),
+    /// Changes brightness, contrast, saturation, hue and the channels' order, each with a probability.
+    "random_photometric_distort" photometric_distort::RandomPhotometricDistort = RandomPhotometricDistort::new(0.5),
+    /// Gaussian blur with a random standard deviation.
+    "random_gaussian_blur" gaussian_blur::RandomGaussianBlur = RandomGaussianBlur::new(9, 0.1..=2.0),
+    /// Adds fresh normal noise.
+    "random_gaussian_noise" gaussian_noise::RandomGaussianNoise = RandomGaussianNoise::new(0.1),
+    /// Replaces each value by the largest in a square of random size around it.
+    "random_dilation" morphology::RandomDilation = RandomDilation::new(2..=3),
+    /// Replaces each value by the smallest in a square of random size around it.
+    "random_erosion" morphology::RandomErosion = RandomErosion::new(2..=3),
+    /// Replaces each value v by 255 - v with a probability.
+    "random_invert" invert::RandomInvert = RandomInvert::new(0.5),
+    /// Keeps the upper bits of each value with a probability.
+    "random_posterize" posterize::RandomPosterize = RandomPosterize::new(4, 0.5),
+    /// Inverts the values from a threshold on with a probability.
+    "random_solarize" solarize::RandomSolarize = RandomSolarize::new(128.0, 0.5),
+    /// Spreads each channel's values evenly with a probability.
+    "random_equalize" equalize::RandomEqualize = RandomEqualize::new(0.5),
+    /// Stretches each channel's values to 0 to 255 with a probability.
+    "random_autocontrast" autocontrast::RandomAutocontrast = RandomAutocontrast::new(0.5),
+    /// Sharpens or smooths with a probability.
+    "random_sharpness" sharpness::RandomSharpness = RandomSharpness::new(2.0, 0.5),
+    /// Moves the corners inwards by random amounts with a probability.
+    "random_perspective" perspective::RandomPerspective = RandomPerspective::new(0.5, 0.5),
+    /// Moves pixels by fresh noise.
+    "random_elastic" elastic::RandomElastic = RandomElastic::new(),
+    /// Pillow's Gaussian blur with a random radius.
+    "random_pillow_gaussian_blur" pillow_gaussian_blur::RandomPillowGaussianBlur =
+        RandomPillowGaussianBlur::new(0.1..=2.0),
+    /// Encodes as JPEG with a random quality and decodes again.
+    "random_jpeg" jpeg::RandomJpeg = RandomJpeg::new(50..=95),
+    /// Overwrites random rectangles with a probability.
+    "random_erasing" erase::RandomErasing = RandomErasing::new(0.25),
+    /// Cuts out a random rectangle that overlaps at least one object enough.
+    "random_iou_crop" random_iou_crop::RandomIouCrop = RandomIouCrop::new(),
+    /// Cuts out a random rectangle that overlaps every object enough.
+    "min_iou_crop" min_iou_crop::MinIouCrop = MinIouCrop::new([0.1, 0.3, 0.5, 0.7, 0.9]),
+    /// Cuts out a random rectangle that boxes overlap enough.
+    "random_bbox_crop" random_bbox_crop::RandomBboxCrop = RandomBboxCrop::new([0.0, 0.1, 0.3]),
+    /// Places the image at random on a larger canvas with a probability.
+    "random_zoom_out" random_zoom_out::RandomZoomOut = RandomZoomOut::new(0.5),
+    /// Resizes the image so that it fits a canvas, and pads the rest on both sides.
+    "letterbox" letterbox::Letterbox = Letterbox::new(640),
+    /// Rotates, scales, shears, moves and tilts the image by random amounts.
+    "yolo_perspective" yolo_perspective::YoloPerspective = YoloPerspective::new(640),
+    /// Places four or nine samples on a canvas.
+    "random_mosaic" mosaic::RandomMosaic = RandomMosaic::new(640),
+    /// Blends with another sample by a random share.
+    "random_mix_up" mix_up::RandomMixUp = RandomMixUp::new(32.0),
+    /// Pastes random objects of another sample.
+    "random_copy_paste" copy_paste::RandomCopyPaste = RandomCopyPaste::new(),
+    /// Pastes objects where they cover little of the existing objects.
+    "yolo_copy_paste" yolo_copy_paste::YoloCopyPaste = YoloCopyPaste::new(0.5),
+    /// Resizes the image so that it fits a target, times a random factor.
+    "scale_jitter" scale_jitter::ScaleJitter = ScaleJitter::new(1024),
+    /// Resizes the shorter side to one of several lengths.
+    "random_shortest_size" random_shortest_size::RandomShortestSize = RandomShortestSize::new([480, 512]),
+    /// Cuts out a rectangle at a random place and pads it to a fixed size.
+    "fixed_size_crop" fixed_size_crop::FixedSizeCrop = FixedSizeCrop::new(1024),
+    /// Resizes the shorter side to a random length.
+    "random_resize" random_resize::RandomResize = RandomResize::new(260..=1040),
+    /// Cuts out a rectangle with random sides at a random place.
+    "random_size_crop" random_size_crop::RandomSizeCrop = RandomSizeCrop::new(384..=600),
+    /// Cuts out a rectangle at a random place and pads it to a fixed size, for segmentation.
+    "segmentation_crop" segmentation_crop::SegmentationCrop = SegmentationCrop::new(480),
+    /// Runs a random pair of a policy's operations.
+    "auto_augment" auto_augment::AutoAugment = AutoAugment::new(AutoAugmentPolicy::ImageNet),
+    /// Runs several operations of random kinds with the same magnitude.
+    "rand_augment" rand_augment::RandAugment = RandAugment::new(),
+    /// Runs one operation of a random kind with a random magnitude.
+    "trivial_augment" trivial_augment::TrivialAugment = TrivialAugment::new(),
+    /// Mixes the image and several chains of operations by random weights.
+    "aug_mix" aug_mix::AugMix = AugMix::new(),
+    /// Runs timm's RandAugment, AutoAugment, AugMix or 3-Augment, described by the text of timm's `--aa`.
+    "timm_augment" timm_augment::TimmAugment = TimmAugment::parse("rand-m9-mstd0.5-inc1")?,
+    /// Runs one of several transforms.
+    "one_of" combine::OneOf = OneOf::new([Hflip.into(), Vflip.into()]),
+    /// Runs several transforms in random order.
+    "random_order" combine::RandomOrder = RandomOrder::new([Hflip.into(), Vflip.into()]),
+    /// Runs several transforms in order with a probability.
+    "maybe" combine::Maybe = Maybe::new(0.5, [Hflip.into()]),
+    /// Runs one transform, and others from later epochs on.
+    "by_epoch" by_epoch::ByEpoch = ByEpoch::new(Hflip).then(90, Vflip),
+    /// Runs transforms in order several times, each time with fresh draws.
+    "repeat" combine::Repeat = Repeat::new(2, [random_rotation(-5.0..=5.0)]),
 }
 
 impl fmt::Debug for Transform {

@@ -1,6 +1,7 @@
 //! Tests across operations: properties, parts and wholes, fast and plain code.
 
 mod boxes;
+mod catalog;
 mod distribution;
 pub(super) mod reference;
 
