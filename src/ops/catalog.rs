@@ -1,6 +1,8 @@
-//! A list of all transforms and operations, for people.
+//! A list of all transforms and operations, for people and for programs that write code.
 
+use super::parameters::{Parameter, parameters};
 use super::*;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// A transform or an operation in the list of all ([`catalog`]).
@@ -9,6 +11,8 @@ use serde_json::Value;
 pub struct CatalogEntry {
     /// The name in the written form.
     pub name: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
     /// Whether it draws random numbers: a transform. Otherwise it is an explicit operation.
     pub random: bool,
     /// A constructor in Rust, with example parameters. Methods of the type change the parameters that are not given.
@@ -16,6 +20,8 @@ pub struct CatalogEntry {
     /// The written form of the constructor's result, as in a file of transforms. Parameters that the constructor does
     /// not have are at their defaults.
     pub written: Value,
+    /// The parameters of the written form.
+    pub parameters: Vec<Parameter>,
 }
 
 /// Lists every transform, then every explicit operation.
@@ -24,6 +30,7 @@ pub struct CatalogEntry {
 /// let rotation = warpfeed::ops::catalog().into_iter().find(|entry| entry.name == "random_rotation").unwrap();
 /// assert_eq!(rotation.constructor, "RandomRotation::new(-5.0..=5.0)");
 /// assert_eq!(rotation.written["degrees"], serde_json::json!([-5.0, 5.0]));
+/// assert_eq!(rotation.parameters[0].python_type, "tuple[float, float]");
 /// ```
 #[must_use]
 pub fn catalog() -> Vec<CatalogEntry> {
@@ -31,10 +38,20 @@ pub fn catalog() -> Vec<CatalogEntry> {
     transforms.into_iter().chain(Op::catalog()).collect()
 }
 
-/// The entry of an example.
-pub(super) fn entry(constructor: &'static str, example: impl Into<Transform>) -> CatalogEntry {
+/// The entry of a type. `summary` begins with a space.
+pub(super) fn entry<T: DeserializeOwned + Into<Transform>>(
+    summary: &'static str,
+    constructor: &'static str,
+    example: T,
+) -> CatalogEntry {
     let example: Transform = example.into();
     let written = serde_json::to_value(&example).unwrap_or_default();
-    let random = !matches!(example, Transform::Explicit(_));
-    CatalogEntry { name: example.name(), random, constructor, written }
+    CatalogEntry {
+        name: example.name(),
+        summary: summary.trim_start(),
+        random: !matches!(example, Transform::Explicit(_)),
+        constructor,
+        parameters: parameters::<T>(&written),
+        written,
+    }
 }

@@ -10,13 +10,13 @@
 // too: a mirror, a crop, a resize, an affine warp or a table, with a CPU pass and kernels in the primitive's file.
 // Other operations have a `Pass` of their own. The CPU pass is the specification; every faster version is compared with
 // it. The list `operations!` below makes `Op`, the names, the catalog and the registry of kernels from these files; the
-// list `transforms!` makes `Transform`. From the catalog a test writes the documentation's table
-// (`tests/catalog.rs`). A place that a new operation lacks does not compile, or fails a test. Two operations
-// that are one algorithm share a file (`flip`, `morphology`). Arithmetic that operations share has files of its own:
-// `filter` (weights of a resize), `reduce` (the first step of a resize with a reducing gap), `rotation` and
-// `affine_warp` (affine maps), `turn` (mirrors and quarter turns), `blend`, `byte_table`. `kernel` is what operations
-// know of GPUs, `descriptors` the structs that kernels get, `recipe` the drawing of recipes, `macros` what many types
-// have in common.
+// list `transforms!` makes `Transform`. From the catalog a test writes the documentation's table and Python's classes
+// (`tests/catalog.rs`); serde tells the types and defaults of parameters (`parameters`). A place that a new operation
+// lacks does not compile, or fails a test. Two operations that are one algorithm share a file (`flip`, `morphology`).
+// Arithmetic that operations share has files of its own: `filter` (weights of a resize), `reduce` (the first step of a
+// resize with a reducing gap), `rotation` and `affine_warp` (affine maps), `turn` (mirrors and quarter turns), `blend`,
+// `byte_table`. `kernel` is what operations know of GPUs, `descriptors` the structs that kernels get, `recipe` the
+// drawing of recipes, `macros` what many types have in common.
 //
 // Reference. The reference is torchvision on PIL images, because published accuracies were trained on it. Results must
 // be equal on all processors: Rust neither contracts nor reorders floating-point operations, C is compiled with
@@ -115,6 +115,7 @@ pub(crate) mod normalize;
 mod on_field;
 pub(crate) mod orientation;
 mod pad;
+mod parameters;
 pub(crate) mod part;
 mod permute_channels;
 mod perspective;
@@ -173,6 +174,7 @@ pub use interpolations::Interpolations;
 pub(crate) use moved_masks::ops_on_mask;
 pub(crate) use on_field::FieldContext;
 pub use pad::PadMode;
+pub use parameters::Parameter;
 pub use part::Part;
 pub use point_map::PointMap;
 pub use resize::ResizeTo;
@@ -420,7 +422,7 @@ macro_rules! operations {
         impl Op {
             /// The operations in the catalog.
             fn catalog() -> Vec<CatalogEntry> {
-                vec![$(catalog::entry(stringify!($example), $example)),*]
+                vec![$(catalog::entry::<$name>(concat!($($doc),*), stringify!($example), $example)),*]
             }
 
             fn operation(&self) -> &dyn Operation {

@@ -262,7 +262,7 @@ macro_rules! transforms {
         impl Transform {
             /// The transforms in the catalog.
             pub(super) fn catalog() -> Result<Vec<CatalogEntry>> {
-                Ok(vec![$(entry(stringify!($example), $example)),*])
+                Ok(vec![$(entry::<$name>(concat!($($doc),*), stringify!($example), $example)),*])
             }
 
             pub(super) fn random(&self) -> &dyn RandomTransform {

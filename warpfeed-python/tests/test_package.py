@@ -379,7 +379,7 @@ def test_memory_that_does_not_fit_is_refused(photos: Path) -> None:
         list(Nothing(photos, 4, transform=SMALL))
 
 
-def test_all_transforms_of_the_command_have_a_class() -> None:
+def test_classes_give_the_written_forms_of_the_command() -> None:
     listed = subprocess.run(
         [COMMAND, "transforms", "--json"],
         capture_output=True,

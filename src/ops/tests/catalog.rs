@@ -1,9 +1,21 @@
 //! Tests of the catalog, and of the text that is made from it.
 
 use super::*;
+use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+
+/// Parameters that come first in Python, in this order. They are required or may be `None`.
+const FIRST: [(&str, &[&str]); 3] = [
+    ("elastic", &["key"]),
+    ("gaussian_noise", &["sigma", "key"]),
+    ("resize", &["size", "width", "height", "max_size"]),
+];
+
+/// Parameters of transforms that the written form requires, but which have a default in Python, as in torchvision: the
+/// example's value.
+const WITH_DEFAULT: [&str; 5] = ["alpha", "distortion", "p", "policy", "sigma"];
 
 #[test]
 fn the_written_forms_of_the_catalog_are_read() {
@@ -28,6 +40,12 @@ fn the_documentation_has_the_catalog() {
     compare("docs/operations.md", "<!--transforms-->\n", Some("<!--/transforms-->"), &table);
 }
 
+#[test]
+fn python_has_the_catalog() {
+    let classes: String = catalog().iter().map(class).collect();
+    compare("warpfeed-python/python/warpfeed/transforms.py", "src/ops/tests/catalog.rs.\n", None, &classes);
+}
+
 /// Compares a file's text between two marks, or after one, with what it should be. With `WARPFEED_WRITE_TABLE` writes
 /// it first.
 fn compare(path: &str, begin: &str, end: Option<&str>, want: &str) {
@@ -40,5 +58,60 @@ fn compare(path: &str, begin: &str, end: Option<&str>, want: &str) {
     } else {
         let remedy = "WARPFEED_WRITE_TABLE=1 cargo test --package warpfeed --lib catalog";
         assert!(text[start..stop] == *want, "{path} is not what the catalog gives; {remedy} writes it");
+    }
+}
+
+/// The Python class of a transform or an operation.
+fn class(entry: &CatalogEntry) -> String {
+    let CatalogEntry { name, summary, .. } = entry;
+    let title: String = name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect();
+    let kind = if entry.random { "transform" } else { "op" };
+    let mut class = format!("\n\n@dataclass(frozen=True)\nclass {title}(Written):\n");
+    let _ = write!(class, "    \"\"\"{summary}\"\"\"\n\n    _tag = ({kind:?}, {name:?})\n");
+    for (i, parameter) in in_order(entry).iter().enumerate() {
+        let Parameter { name, python_type, default } = parameter;
+        let blank = if i == 0 { "\n" } else { "" };
+        // Python has a word for it.
+        let name = if name == "from" { "from_" } else { name };
+        let or_none = if *default == Some(Value::Null) { " | None" } else { "" };
+        let default = default.as_ref().map_or_else(String::new, |value| format!(" = {}", literal(value)));
+        let _ = writeln!(class, "{blank}    {name}: {python_type}{or_none}{default}");
+    }
+    class
+}
+
+/// The parameters in Python's order: without a default; with one, by their names; those that may be `None`.
+fn in_order(entry: &CatalogEntry) -> Vec<Parameter> {
+    let mut parameters = entry.parameters.clone();
+    for last in parameters.iter_mut().filter(|parameter| parameter.default.is_none()).rev() {
+        if !entry.random || !WITH_DEFAULT.contains(&last.name.as_str()) {
+            break;
+        }
+        last.default = Some(entry.written[&last.name].clone());
+    }
+    let first = FIRST.iter().find(|(name, _)| *name == entry.name).map_or(&[][..], |(_, first)| first);
+    let place = |parameter: &Parameter| first.iter().position(|name| *name == parameter.name);
+    for parameter in parameters.iter_mut().filter(|parameter| place(parameter).is_some()) {
+        parameter.default.take_if(|default| !default.is_null());
+    }
+    parameters.sort_by_key(|parameter| {
+        let (kind, name) = match &parameter.default {
+            None => (0, String::new()),
+            Some(Value::Null) => (2, String::new()),
+            Some(_) => (1, parameter.name.clone()),
+        };
+        (place(parameter).unwrap_or(first.len()), kind, name)
+    });
+    parameters
+}
+
+/// A value as Python writes it.
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Null => "None".to_owned(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        Value::Array(items) => format!("({})", items.iter().map(literal).collect::<Vec<_>>().join(", ")),
+        other => other.to_string(),
     }
 }

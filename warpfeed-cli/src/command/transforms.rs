@@ -4,7 +4,7 @@ use super::output::{print, print_json};
 use clap::Args;
 use std::fmt::Write;
 use warpfeed::Result;
-use warpfeed::ops::catalog;
+use warpfeed::ops::{CatalogEntry, catalog};
 
 /// List all transforms and operations: how they are written in Rust and in a file of transforms
 ///
@@ -27,7 +27,8 @@ impl Transforms {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{title}\n");
             for entry in catalog().into_iter().filter(|entry| entry.random == random) {
-                let _ = writeln!(text, "{}\n    {}\n    {}", entry.name, entry.constructor, entry.written);
+                let CatalogEntry { name, summary, constructor, written, .. } = entry;
+                let _ = writeln!(text, "{name}: {summary}\n    {constructor}\n    {written}");
             }
             text.push('\n');
         }

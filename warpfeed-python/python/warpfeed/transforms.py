@@ -20,18 +20,19 @@ Point: TypeAlias = tuple[float, float]
 class Written:
     """What all transforms and operations have in common: a name, and a written form."""
 
-    _name: ClassVar[str]
-    _kind: ClassVar[Literal["transform", "op"]]
+    _tag: ClassVar[tuple[Literal["transform", "op"], str]]
 
     def written(self) -> dict[str, Any]:
         """The written form, as a file of transforms has it. Parameters that are None keep the crate's defaults."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        both = () if isinstance(self, Resize) else ("size", "target")
+        kind, name = self._tag
+        values = ((field, getattr(self, field.name)) for field in fields(self))
         # The name of a parameter that Python has a word for ends in _ here.
         own = {
-            name.removesuffix("_"): _written(value, name in both) for name, value in values.items() if value is not None
+            field.name.removesuffix("_"): _written(value, str(field.type).startswith("Size"))
+            for field, value in values
+            if value is not None
         }
-        return {self._kind: self._name, **own}
+        return {kind: name, **own}
 
     def named(self, name: str) -> dict[str, Any]:
         """The written form of a transform whose random numbers have this name, so that another that is added to the list
@@ -58,26 +59,32 @@ def _written(value: Any, both: bool = False) -> Any:
     return value
 
 
+# A test makes the classes from the crate's catalog: src/ops/tests/catalog.rs.
+
+
 @dataclass(frozen=True)
 class RandomHorizontalFlip(Written):
-    _name = "random_horizontal_flip"
-    _kind = "transform"
+    """Mirrors left and right with a probability."""
+
+    _tag = ("transform", "random_horizontal_flip")
 
     p: float = 0.5
 
 
 @dataclass(frozen=True)
 class RandomVerticalFlip(Written):
-    _name = "random_vertical_flip"
-    _kind = "transform"
+    """Mirrors top and bottom with a probability."""
+
+    _tag = ("transform", "random_vertical_flip")
 
     p: float = 0.5
 
 
 @dataclass(frozen=True)
 class RandomRotation(Written):
-    _name = "random_rotation"
-    _kind = "transform"
+    """Rotates about the center by a random angle."""
+
+    _tag = ("transform", "random_rotation")
 
     degrees: tuple[float, float]
     expand: bool = False
@@ -88,8 +95,9 @@ class RandomRotation(Written):
 
 @dataclass(frozen=True)
 class RandomAffine(Written):
-    _name = "random_affine"
-    _kind = "transform"
+    """Rotates, translates, scales and shears by random amounts."""
+
+    _tag = ("transform", "random_affine")
 
     degrees: tuple[float, float]
     fill: Color = (0, 0, 0)
@@ -103,8 +111,9 @@ class RandomAffine(Written):
 
 @dataclass(frozen=True)
 class RandomCrop(Written):
-    _name = "random_crop"
-    _kind = "transform"
+    """Pads every side, then cuts out a rectangle at a random place."""
+
+    _tag = ("transform", "random_crop")
 
     size: Size
     fill: Color | Literal["edge"] = (0, 0, 0)
@@ -114,8 +123,9 @@ class RandomCrop(Written):
 
 @dataclass(frozen=True)
 class CornerCrop(Written):
-    _name = "corner_crop"
-    _kind = "transform"
+    """Cuts out a corner."""
+
+    _tag = ("transform", "corner_crop")
 
     corner: Literal["upper_left", "upper_right", "lower_left", "lower_right"]
     size: Size
@@ -123,8 +133,9 @@ class CornerCrop(Written):
 
 @dataclass(frozen=True)
 class RandomResizedCrop(Written):
-    _name = "random_resized_crop"
-    _kind = "transform"
+    """Cuts out a rectangle of random area and aspect, then resizes it."""
+
+    _tag = ("transform", "random_resized_crop")
 
     size: Size
     interpolation: Interpolation | tuple[Interpolation, Interpolation] = "bilinear"
@@ -134,8 +145,9 @@ class RandomResizedCrop(Written):
 
 @dataclass(frozen=True)
 class ColorJitter(Written):
-    _name = "color_jitter"
-    _kind = "transform"
+    """Changes brightness, contrast, saturation and hue by random factors in random order."""
+
+    _tag = ("transform", "color_jitter")
 
     brightness: tuple[float, float] = (1.0, 1.0)
     contrast: tuple[float, float] = (1.0, 1.0)
@@ -145,22 +157,25 @@ class ColorJitter(Written):
 
 @dataclass(frozen=True)
 class RandomGrayscale(Written):
-    _name = "random_grayscale"
-    _kind = "transform"
+    """Replaces each pixel by its luma with a probability."""
+
+    _tag = ("transform", "random_grayscale")
 
     p: float = 0.1
 
 
 @dataclass(frozen=True)
 class RandomChannelPermutation(Written):
-    _name = "random_channel_permutation"
-    _kind = "transform"
+    """Puts the channels in random order."""
+
+    _tag = ("transform", "random_channel_permutation")
 
 
 @dataclass(frozen=True)
 class RandomPhotometricDistort(Written):
-    _name = "random_photometric_distort"
-    _kind = "transform"
+    """Changes brightness, contrast, saturation, hue and the channels' order, each with a probability."""
+
+    _tag = ("transform", "random_photometric_distort")
 
     brightness: tuple[float, float] = (0.875, 1.125)
     contrast: tuple[float, float] = (0.5, 1.5)
@@ -171,8 +186,9 @@ class RandomPhotometricDistort(Written):
 
 @dataclass(frozen=True)
 class RandomGaussianBlur(Written):
-    _name = "random_gaussian_blur"
-    _kind = "transform"
+    """Gaussian blur with a random standard deviation."""
+
+    _tag = ("transform", "random_gaussian_blur")
 
     kernel: int
     sigma: tuple[float, float] = (0.1, 2.0)
@@ -180,8 +196,9 @@ class RandomGaussianBlur(Written):
 
 @dataclass(frozen=True)
 class RandomGaussianNoise(Written):
-    _name = "random_gaussian_noise"
-    _kind = "transform"
+    """Adds fresh normal noise."""
+
+    _tag = ("transform", "random_gaussian_noise")
 
     clip: bool = True
     mean: float = 0.0
@@ -190,32 +207,36 @@ class RandomGaussianNoise(Written):
 
 @dataclass(frozen=True)
 class RandomDilation(Written):
-    _name = "random_dilation"
-    _kind = "transform"
+    """Replaces each value by the largest in a square of random size around it."""
+
+    _tag = ("transform", "random_dilation")
 
     kernel: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class RandomErosion(Written):
-    _name = "random_erosion"
-    _kind = "transform"
+    """Replaces each value by the smallest in a square of random size around it."""
+
+    _tag = ("transform", "random_erosion")
 
     kernel: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class RandomInvert(Written):
-    _name = "random_invert"
-    _kind = "transform"
+    """Replaces each value v by 255 - v with a probability."""
+
+    _tag = ("transform", "random_invert")
 
     p: float = 0.5
 
 
 @dataclass(frozen=True)
 class RandomPosterize(Written):
-    _name = "random_posterize"
-    _kind = "transform"
+    """Keeps the upper bits of each value with a probability."""
+
+    _tag = ("transform", "random_posterize")
 
     bits: int
     p: float = 0.5
@@ -223,8 +244,9 @@ class RandomPosterize(Written):
 
 @dataclass(frozen=True)
 class RandomSolarize(Written):
-    _name = "random_solarize"
-    _kind = "transform"
+    """Inverts the values from a threshold on with a probability."""
+
+    _tag = ("transform", "random_solarize")
 
     threshold: float
     p: float = 0.5
@@ -232,24 +254,27 @@ class RandomSolarize(Written):
 
 @dataclass(frozen=True)
 class RandomEqualize(Written):
-    _name = "random_equalize"
-    _kind = "transform"
+    """Spreads each channel's values evenly with a probability."""
+
+    _tag = ("transform", "random_equalize")
 
     p: float = 0.5
 
 
 @dataclass(frozen=True)
 class RandomAutocontrast(Written):
-    _name = "random_autocontrast"
-    _kind = "transform"
+    """Stretches each channel's values to 0 to 255 with a probability."""
+
+    _tag = ("transform", "random_autocontrast")
 
     p: float = 0.5
 
 
 @dataclass(frozen=True)
 class RandomSharpness(Written):
-    _name = "random_sharpness"
-    _kind = "transform"
+    """Sharpens or smooths with a probability."""
+
+    _tag = ("transform", "random_sharpness")
 
     factor: float
     p: float = 0.5
@@ -257,8 +282,9 @@ class RandomSharpness(Written):
 
 @dataclass(frozen=True)
 class RandomPerspective(Written):
-    _name = "random_perspective"
-    _kind = "transform"
+    """Moves the corners inwards by random amounts with a probability."""
+
+    _tag = ("transform", "random_perspective")
 
     distortion: float = 0.5
     fill: Color = (0, 0, 0)
@@ -268,8 +294,9 @@ class RandomPerspective(Written):
 
 @dataclass(frozen=True)
 class RandomElastic(Written):
-    _name = "random_elastic"
-    _kind = "transform"
+    """Moves pixels by fresh noise."""
+
+    _tag = ("transform", "random_elastic")
 
     alpha: tuple[float, float] = (50.0, 50.0)
     fill: Color = (0, 0, 0)
@@ -279,24 +306,27 @@ class RandomElastic(Written):
 
 @dataclass(frozen=True)
 class RandomPillowGaussianBlur(Written):
-    _name = "random_pillow_gaussian_blur"
-    _kind = "transform"
+    """Pillow's Gaussian blur with a random radius."""
+
+    _tag = ("transform", "random_pillow_gaussian_blur")
 
     radius: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class RandomJpeg(Written):
-    _name = "random_jpeg"
-    _kind = "transform"
+    """Encodes as JPEG with a random quality and decodes again."""
+
+    _tag = ("transform", "random_jpeg")
 
     quality: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class RandomErasing(Written):
-    _name = "random_erasing"
-    _kind = "transform"
+    """Overwrites random rectangles with a probability."""
+
+    _tag = ("transform", "random_erasing")
 
     count: tuple[int, int] = (1, 1)
     p: float = 0.25
@@ -309,8 +339,9 @@ class RandomErasing(Written):
 
 @dataclass(frozen=True)
 class RandomIouCrop(Written):
-    _name = "random_iou_crop"
-    _kind = "transform"
+    """Cuts out a random rectangle that overlaps at least one object enough."""
+
+    _tag = ("transform", "random_iou_crop")
 
     aspect: tuple[float, float] = (0.5, 2.0)
     options: Sequence[float] = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
@@ -320,8 +351,9 @@ class RandomIouCrop(Written):
 
 @dataclass(frozen=True)
 class MinIouCrop(Written):
-    _name = "min_iou_crop"
-    _kind = "transform"
+    """Cuts out a random rectangle that overlaps every object enough."""
+
+    _tag = ("transform", "min_iou_crop")
 
     min_ious: Sequence[float]
     min_side: float = 0.3
@@ -329,8 +361,9 @@ class MinIouCrop(Written):
 
 @dataclass(frozen=True)
 class RandomBboxCrop(Written):
-    _name = "random_bbox_crop"
-    _kind = "transform"
+    """Cuts out a random rectangle that boxes overlap enough."""
+
+    _tag = ("transform", "random_bbox_crop")
 
     thresholds: Sequence[float]
     all_boxes: bool = True
@@ -344,8 +377,9 @@ class RandomBboxCrop(Written):
 
 @dataclass(frozen=True)
 class RandomZoomOut(Written):
-    _name = "random_zoom_out"
-    _kind = "transform"
+    """Places the image at random on a larger canvas with a probability."""
+
+    _tag = ("transform", "random_zoom_out")
 
     fill: Color = (0, 0, 0)
     p: float = 0.5
@@ -354,8 +388,9 @@ class RandomZoomOut(Written):
 
 @dataclass(frozen=True)
 class Letterbox(Written):
-    _name = "letterbox"
-    _kind = "transform"
+    """Resizes the image so that it fits a canvas, and pads the rest on both sides."""
+
+    _tag = ("transform", "letterbox")
 
     size: Size
     fill: Color = (114, 114, 114)
@@ -366,8 +401,9 @@ class Letterbox(Written):
 
 @dataclass(frozen=True)
 class YoloPerspective(Written):
-    _name = "yolo_perspective"
-    _kind = "transform"
+    """Rotates, scales, shears, moves and tilts the image by random amounts."""
+
+    _tag = ("transform", "yolo_perspective")
 
     size: Size
     degrees: float = 0.0
@@ -381,8 +417,9 @@ class YoloPerspective(Written):
 
 @dataclass(frozen=True)
 class RandomMosaic(Written):
-    _name = "random_mosaic"
-    _kind = "transform"
+    """Places four or nine samples on a canvas."""
+
+    _tag = ("transform", "random_mosaic")
 
     side: int
     fill: Color = (114, 114, 114)
@@ -391,16 +428,18 @@ class RandomMosaic(Written):
 
 @dataclass(frozen=True)
 class RandomMixUp(Written):
-    _name = "random_mix_up"
-    _kind = "transform"
+    """Blends with another sample by a random share."""
+
+    _tag = ("transform", "random_mix_up")
 
     alpha: float = 32.0
 
 
 @dataclass(frozen=True)
 class RandomCopyPaste(Written):
-    _name = "random_copy_paste"
-    _kind = "transform"
+    """Pastes random objects of another sample."""
+
+    _tag = ("transform", "random_copy_paste")
 
     blending: bool = True
     interpolation: Interpolation = "bilinear"
@@ -408,8 +447,9 @@ class RandomCopyPaste(Written):
 
 @dataclass(frozen=True)
 class YoloCopyPaste(Written):
-    _name = "yolo_copy_paste"
-    _kind = "transform"
+    """Pastes objects where they cover little of the existing objects."""
+
+    _tag = ("transform", "yolo_copy_paste")
 
     share: float
     mode: Literal["flip", "mixup"] = "flip"
@@ -417,8 +457,9 @@ class YoloCopyPaste(Written):
 
 @dataclass(frozen=True)
 class ScaleJitter(Written):
-    _name = "scale_jitter"
-    _kind = "transform"
+    """Resizes the image so that it fits a target, times a random factor."""
+
+    _tag = ("transform", "scale_jitter")
 
     target: Size
     interpolation: Interpolation = "bilinear"
@@ -427,8 +468,9 @@ class ScaleJitter(Written):
 
 @dataclass(frozen=True)
 class RandomShortestSize(Written):
-    _name = "random_shortest_size"
-    _kind = "transform"
+    """Resizes the shorter side to one of several lengths."""
+
+    _tag = ("transform", "random_shortest_size")
 
     sizes: Sequence[int]
     interpolation: Interpolation = "bilinear"
@@ -437,8 +479,9 @@ class RandomShortestSize(Written):
 
 @dataclass(frozen=True)
 class FixedSizeCrop(Written):
-    _name = "fixed_size_crop"
-    _kind = "transform"
+    """Cuts out a rectangle at a random place and pads it to a fixed size."""
+
+    _tag = ("transform", "fixed_size_crop")
 
     size: Size
     fill: Color = (0, 0, 0)
@@ -446,8 +489,9 @@ class FixedSizeCrop(Written):
 
 @dataclass(frozen=True)
 class RandomResize(Written):
-    _name = "random_resize"
-    _kind = "transform"
+    """Resizes the shorter side to a random length."""
+
+    _tag = ("transform", "random_resize")
 
     sizes: tuple[int, int]
     interpolation: Interpolation = "bilinear"
@@ -457,16 +501,18 @@ class RandomResize(Written):
 
 @dataclass(frozen=True)
 class RandomSizeCrop(Written):
-    _name = "random_size_crop"
-    _kind = "transform"
+    """Cuts out a rectangle with random sides at a random place."""
+
+    _tag = ("transform", "random_size_crop")
 
     sides: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class SegmentationCrop(Written):
-    _name = "segmentation_crop"
-    _kind = "transform"
+    """Cuts out a rectangle at a random place and pads it to a fixed size, for segmentation."""
+
+    _tag = ("transform", "segmentation_crop")
 
     size: Size
     fill: Color = (0, 0, 0)
@@ -477,8 +523,9 @@ class SegmentationCrop(Written):
 
 @dataclass(frozen=True)
 class AutoAugment(Written):
-    _name = "auto_augment"
-    _kind = "transform"
+    """Runs a random pair of a policy's operations."""
+
+    _tag = ("transform", "auto_augment")
 
     fill: Color = (0, 0, 0)
     interpolation: Interpolation = "nearest"
@@ -487,8 +534,9 @@ class AutoAugment(Written):
 
 @dataclass(frozen=True)
 class RandAugment(Written):
-    _name = "rand_augment"
-    _kind = "transform"
+    """Runs several operations of random kinds with the same magnitude."""
+
+    _tag = ("transform", "rand_augment")
 
     bins: int = 31
     fill: Color = (0, 0, 0)
@@ -499,8 +547,9 @@ class RandAugment(Written):
 
 @dataclass(frozen=True)
 class TrivialAugment(Written):
-    _name = "trivial_augment"
-    _kind = "transform"
+    """Runs one operation of a random kind with a random magnitude."""
+
+    _tag = ("transform", "trivial_augment")
 
     bins: int = 31
     fill: Color = (0, 0, 0)
@@ -509,8 +558,9 @@ class TrivialAugment(Written):
 
 @dataclass(frozen=True)
 class AugMix(Written):
-    _name = "aug_mix"
-    _kind = "transform"
+    """Mixes the image and several chains of operations by random weights."""
+
+    _tag = ("transform", "aug_mix")
 
     all_ops: bool = True
     alpha: float = 1.0
@@ -522,53 +572,10 @@ class AugMix(Written):
 
 
 @dataclass(frozen=True)
-class OneOf(Written):
-    _name = "one_of"
-    _kind = "transform"
-
-    transforms: Sequence[Transform]
-    weights: Sequence[float] | None = None
-
-
-@dataclass(frozen=True)
-class RandomOrder(Written):
-    _name = "random_order"
-    _kind = "transform"
-
-    transforms: Sequence[Transform]
-
-
-@dataclass(frozen=True)
-class Maybe(Written):
-    _name = "maybe"
-    _kind = "transform"
-
-    p: float
-    transforms: Sequence[Transform]
-
-
-@dataclass(frozen=True)
-class Repeat(Written):
-    _name = "repeat"
-    _kind = "transform"
-
-    n: int
-    transforms: Sequence[Transform]
-
-
-@dataclass(frozen=True)
-class ByEpoch(Written):
-    _name = "by_epoch"
-    _kind = "transform"
-
-    transforms: Sequence[Transform]
-    from_: Sequence[int] = ()
-
-
-@dataclass(frozen=True)
 class TimmAugment(Written):
-    _name = "timm_augment"
-    _kind = "transform"
+    """Runs timm's RandAugment, AutoAugment, AugMix or 3-Augment, described by the text of timm's `--aa`."""
+
+    _tag = ("transform", "timm_augment")
 
     config: str
     fill: Color = (124, 116, 104)
@@ -577,21 +584,73 @@ class TimmAugment(Written):
 
 
 @dataclass(frozen=True)
+class OneOf(Written):
+    """Runs one of several transforms."""
+
+    _tag = ("transform", "one_of")
+
+    transforms: Sequence[Transform]
+    weights: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class RandomOrder(Written):
+    """Runs several transforms in random order."""
+
+    _tag = ("transform", "random_order")
+
+    transforms: Sequence[Transform]
+
+
+@dataclass(frozen=True)
+class Maybe(Written):
+    """Runs several transforms in order with a probability."""
+
+    _tag = ("transform", "maybe")
+
+    p: float
+    transforms: Sequence[Transform]
+
+
+@dataclass(frozen=True)
+class ByEpoch(Written):
+    """Runs one transform, and others from later epochs on."""
+
+    _tag = ("transform", "by_epoch")
+
+    transforms: Sequence[Transform]
+    from_: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Repeat(Written):
+    """Runs transforms in order several times, each time with fresh draws."""
+
+    _tag = ("transform", "repeat")
+
+    n: int
+    transforms: Sequence[Transform]
+
+
+@dataclass(frozen=True)
 class Hflip(Written):
-    _name = "hflip"
-    _kind = "op"
+    """Mirrors left and right."""
+
+    _tag = ("op", "hflip")
 
 
 @dataclass(frozen=True)
 class Vflip(Written):
-    _name = "vflip"
-    _kind = "op"
+    """Mirrors top and bottom."""
+
+    _tag = ("op", "vflip")
 
 
 @dataclass(frozen=True)
 class Rotate(Written):
-    _name = "rotate"
-    _kind = "op"
+    """Rotates about the center."""
+
+    _tag = ("op", "rotate")
 
     degrees: float
     expand: bool = False
@@ -602,8 +661,9 @@ class Rotate(Written):
 
 @dataclass(frozen=True)
 class Affine(Written):
-    _name = "affine"
-    _kind = "op"
+    """Rotates, scales, shears and translates."""
+
+    _tag = ("op", "affine")
 
     degrees: float = 0.0
     fill: Color = (0, 0, 0)
@@ -616,8 +676,9 @@ class Affine(Written):
 
 @dataclass(frozen=True)
 class AffineMatrix(Written):
-    _name = "affine_matrix"
-    _kind = "op"
+    """Samples through an affine matrix."""
+
+    _tag = ("op", "affine_matrix")
 
     matrix: Sequence[float]
     fill: Color = (0, 0, 0)
@@ -626,47 +687,48 @@ class AffineMatrix(Written):
 
 
 @dataclass(frozen=True)
-class Perspective(Written):
-    _name = "perspective"
-    _kind = "op"
-
-    startpoints: Sequence[Point]
-    endpoints: Sequence[Point]
-    fill: Color = (0, 0, 0)
-    interpolation: Interpolation = "bilinear"
-    size: Size | None = None
-
-
-@dataclass(frozen=True)
-class Elastic(Written):
-    _name = "elastic"
-    _kind = "op"
-
-    key: int
-    alpha: tuple[float, float] = (50.0, 50.0)
-    fill: Color = (0, 0, 0)
-    interpolation: Interpolation = "bilinear"
-    sigma: float = 5.0
-
-
-@dataclass(frozen=True)
 class Resize(Written):
-    """To (width, height), or the shorter side to `size`; with `max_size` the longer side is at most that."""
+    """Resizes to a width and a height, or the shorter side to `size`; with `max_size` the longer side is at most that."""
 
-    _name = "resize"
-    _kind = "op"
+    _tag = ("op", "resize")
 
     size: int | None = None
     width: int | None = None
     height: int | None = None
     max_size: int | None = None
     interpolation: Interpolation = "bilinear"
+    reducing_gap: float | None = None
+    shown: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Crop(Written):
+    """Cuts out a rectangle, which may reach beyond the image."""
+
+    _tag = ("op", "crop")
+
+    x: int
+    y: int
+    width: int
+    height: int
+    fill: Color | Literal["edge"] = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class CenterCrop(Written):
+    """Cuts out the center."""
+
+    _tag = ("op", "center_crop")
+
+    width: int
+    height: int
 
 
 @dataclass(frozen=True)
 class ResizedCrop(Written):
-    _name = "resized_crop"
-    _kind = "op"
+    """Cuts out a rectangle, then resizes it."""
+
+    _tag = ("op", "resized_crop")
 
     x: int
     y: int
@@ -678,30 +740,161 @@ class ResizedCrop(Written):
 
 
 @dataclass(frozen=True)
-class Crop(Written):
-    _name = "crop"
-    _kind = "op"
+class GaussianBlur(Written):
+    """Gaussian blur."""
 
-    x: int
-    y: int
-    width: int
-    height: int
-    fill: Color | Literal["edge"] = (0, 0, 0)
+    _tag = ("op", "gaussian_blur")
+
+    kernel: int
+    sigma: float
 
 
 @dataclass(frozen=True)
-class CenterCrop(Written):
-    _name = "center_crop"
-    _kind = "op"
+class Dilate(Written):
+    """Replaces each value by the largest in a square around it."""
 
-    width: int
-    height: int
+    _tag = ("op", "dilate")
+
+    kernel: int
+
+
+@dataclass(frozen=True)
+class Erode(Written):
+    """Replaces each value by the smallest in a square around it."""
+
+    _tag = ("op", "erode")
+
+    kernel: int
+
+
+@dataclass(frozen=True)
+class Brightness(Written):
+    """Blends with black."""
+
+    _tag = ("op", "brightness")
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class Contrast(Written):
+    """Blends with the image's mean gray."""
+
+    _tag = ("op", "contrast")
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class Saturation(Written):
+    """Blends with the image's gray version."""
+
+    _tag = ("op", "saturation")
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class Hue(Written):
+    """Shifts the hue."""
+
+    _tag = ("op", "hue")
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class Grayscale(Written):
+    """Replaces each pixel by its luma."""
+
+    _tag = ("op", "grayscale")
+
+
+@dataclass(frozen=True)
+class PermuteChannels(Written):
+    """Puts the channels in another order."""
+
+    _tag = ("op", "permute_channels")
+
+    order: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class GaussianNoise(Written):
+    """Adds normal noise."""
+
+    _tag = ("op", "gaussian_noise")
+
+    sigma: float
+    key: int
+    clip: bool = True
+    mean: float = 0.0
+
+
+@dataclass(frozen=True)
+class Invert(Written):
+    """Replaces each value v by 255 - v."""
+
+    _tag = ("op", "invert")
+
+
+@dataclass(frozen=True)
+class Posterize(Written):
+    """Keeps the upper bits of each value."""
+
+    _tag = ("op", "posterize")
+
+    bits: int
+
+
+@dataclass(frozen=True)
+class Solarize(Written):
+    """Inverts the values from a threshold on."""
+
+    _tag = ("op", "solarize")
+
+    threshold: float
+
+
+@dataclass(frozen=True)
+class Equalize(Written):
+    """Spreads each channel's values evenly."""
+
+    _tag = ("op", "equalize")
+
+
+@dataclass(frozen=True)
+class Autocontrast(Written):
+    """Stretches each channel's values to 0 to 255."""
+
+    _tag = ("op", "autocontrast")
+
+
+@dataclass(frozen=True)
+class Sharpness(Written):
+    """Blends with a smoothed version."""
+
+    _tag = ("op", "sharpness")
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class WeightedSum(Written):
+    """Adds up the image and the results of chains of operations."""
+
+    _tag = ("op", "weighted_sum")
+
+    weight: float
+    chains: Sequence[Mapping[str, Any]]
+    blend: float | None = None
 
 
 @dataclass(frozen=True)
 class Pad(Written):
-    _name = "pad"
-    _kind = "op"
+    """Adds rows and columns on each side."""
+
+    _tag = ("op", "pad")
 
     left: int
     top: int
@@ -712,167 +905,64 @@ class Pad(Written):
 
 
 @dataclass(frozen=True)
-class Brightness(Written):
-    _name = "brightness"
-    _kind = "op"
+class Perspective(Written):
+    """Moves four points to four others."""
 
-    factor: float
+    _tag = ("op", "perspective")
 
-
-@dataclass(frozen=True)
-class Contrast(Written):
-    _name = "contrast"
-    _kind = "op"
-
-    factor: float
+    startpoints: Sequence[Point]
+    endpoints: Sequence[Point]
+    fill: Color = (0, 0, 0)
+    interpolation: Interpolation = "bilinear"
+    size: Size | None = None
 
 
 @dataclass(frozen=True)
-class Saturation(Written):
-    _name = "saturation"
-    _kind = "op"
+class Elastic(Written):
+    """Moves each pixel by a displacement of its own."""
 
-    factor: float
+    _tag = ("op", "elastic")
 
-
-@dataclass(frozen=True)
-class Hue(Written):
-    _name = "hue"
-    _kind = "op"
-
-    factor: float
+    key: int
+    alpha: tuple[float, float] = (50.0, 50.0)
+    fill: Color = (0, 0, 0)
+    interpolation: Interpolation = "bilinear"
+    sigma: float = 5.0
 
 
 @dataclass(frozen=True)
-class Grayscale(Written):
-    _name = "grayscale"
-    _kind = "op"
+class PillowGaussianBlur(Written):
+    """Pillow's Gaussian blur."""
 
+    _tag = ("op", "pillow_gaussian_blur")
 
-@dataclass(frozen=True)
-class Invert(Written):
-    _name = "invert"
-    _kind = "op"
-
-
-@dataclass(frozen=True)
-class Posterize(Written):
-    _name = "posterize"
-    _kind = "op"
-
-    bits: int
-
-
-@dataclass(frozen=True)
-class Solarize(Written):
-    _name = "solarize"
-    _kind = "op"
-
-    threshold: float
+    radius: float
 
 
 @dataclass(frozen=True)
 class SolarizeAdd(Written):
-    _name = "solarize_add"
-    _kind = "op"
+    """Adds a number to dark values."""
+
+    _tag = ("op", "solarize_add")
 
     add: int
     threshold: int = 128
 
 
 @dataclass(frozen=True)
-class Equalize(Written):
-    _name = "equalize"
-    _kind = "op"
-
-
-@dataclass(frozen=True)
-class Autocontrast(Written):
-    _name = "autocontrast"
-    _kind = "op"
-
-
-@dataclass(frozen=True)
-class Sharpness(Written):
-    _name = "sharpness"
-    _kind = "op"
-
-    factor: float
-
-
-@dataclass(frozen=True)
-class PermuteChannels(Written):
-    _name = "permute_channels"
-    _kind = "op"
-
-    order: tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class GaussianBlur(Written):
-    _name = "gaussian_blur"
-    _kind = "op"
-
-    kernel: int
-    sigma: float
-
-
-@dataclass(frozen=True)
-class PillowGaussianBlur(Written):
-    _name = "pillow_gaussian_blur"
-    _kind = "op"
-
-    radius: float
-
-
-@dataclass(frozen=True)
-class GaussianNoise(Written):
-    _name = "gaussian_noise"
-    _kind = "op"
-
-    sigma: float
-    key: int
-    clip: bool = True
-    mean: float = 0.0
-
-
-@dataclass(frozen=True)
-class Dilate(Written):
-    _name = "dilate"
-    _kind = "op"
-
-    kernel: int
-
-
-@dataclass(frozen=True)
-class Erode(Written):
-    _name = "erode"
-    _kind = "op"
-
-    kernel: int
-
-
-@dataclass(frozen=True)
 class Jpeg(Written):
-    _name = "jpeg"
-    _kind = "op"
+    """Encodes as JPEG and decodes again."""
+
+    _tag = ("op", "jpeg")
 
     quality: int
 
 
 @dataclass(frozen=True)
-class WeightedSum(Written):
-    _name = "weighted_sum"
-    _kind = "op"
-
-    weight: float
-    chains: Sequence[Sequence[Transform]]
-
-
-@dataclass(frozen=True)
 class Erase(Written):
-    _name = "erase"
-    _kind = "op"
+    """Overwrites a rectangle."""
+
+    _tag = ("op", "erase")
 
     x: int
     y: int
@@ -885,14 +975,16 @@ class Erase(Written):
 
 @dataclass(frozen=True)
 class Clamp(Written):
-    _name = "clamp"
-    _kind = "op"
+    """Cuts boxes at the edges of the image."""
+
+    _tag = ("op", "clamp")
 
 
 @dataclass(frozen=True)
 class Sanitize(Written):
-    _name = "sanitize"
-    _kind = "op"
+    """Drops objects whose boxes are no longer valid."""
+
+    _tag = ("op", "sanitize")
 
     min_area: float = 1.0
     min_size: float = 1.0
@@ -901,8 +993,9 @@ class Sanitize(Written):
 
 @dataclass(frozen=True)
 class SelectObjects(Written):
-    _name = "select_objects"
-    _kind = "op"
+    """Drops objects whose centers lie outside a rectangle."""
+
+    _tag = ("op", "select_objects")
 
     x: int
     y: int
@@ -911,17 +1004,10 @@ class SelectObjects(Written):
 
 
 @dataclass(frozen=True)
-class KeepObjects(Written):
-    _name = "keep_objects"
-    _kind = "op"
-
-    rows: Sequence[int]
-
-
-@dataclass(frozen=True)
 class Mosaic(Written):
-    _name = "mosaic"
-    _kind = "op"
+    """Places several samples on a canvas."""
+
+    _tag = ("op", "mosaic")
 
     width: int
     height: int
@@ -932,8 +1018,9 @@ class Mosaic(Written):
 
 @dataclass(frozen=True)
 class MixUp(Written):
-    _name = "mix_up"
-    _kind = "op"
+    """Blends with another sample."""
+
+    _tag = ("op", "mix_up")
 
     share: float
     part: Mapping[str, Any]
@@ -941,8 +1028,9 @@ class MixUp(Written):
 
 @dataclass(frozen=True)
 class CopyPaste(Written):
-    _name = "copy_paste"
-    _kind = "op"
+    """Pastes objects of another sample."""
+
+    _tag = ("op", "copy_paste")
 
     part: Mapping[str, Any]
     margin: int = 0
@@ -950,15 +1038,26 @@ class CopyPaste(Written):
 
 
 @dataclass(frozen=True)
+class KeepObjects(Written):
+    """Drops objects by their numbers."""
+
+    _tag = ("op", "keep_objects")
+
+    rows: Sequence[int]
+
+
+@dataclass(frozen=True)
 class UnlabelKeypoints(Written):
-    _name = "unlabel_keypoints"
-    _kind = "op"
+    """Marks keypoints outside the image as not labeled."""
+
+    _tag = ("op", "unlabel_keypoints")
 
 
 @dataclass(frozen=True)
 class Normalize(Written):
-    _name = "normalize"
-    _kind = "op"
+    """Converts to `f32` and normalizes."""
+
+    _tag = ("op", "normalize")
 
     mean: Sequence[float]
     std: Sequence[float]
