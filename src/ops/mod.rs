@@ -152,6 +152,7 @@ mod tests;
 mod timm_augment;
 mod timm_kind;
 mod timm_policy;
+#[macro_use]
 pub(crate) mod transform;
 mod trivial_augment;
 pub(crate) mod turn;
@@ -179,21 +180,15 @@ pub use part::Part;
 pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use transform::{
-    AugMix, AutoAugment, ByEpoch, ColorJitter, CornerCrop, CustomTransform, FixedSizeCrop, Letterbox, Maybe,
-    MinIouCrop, Named, OneOf, RandAugment, RandomAffine, RandomAutocontrast, RandomBboxCrop, RandomChannelPermutation,
-    RandomCopyPaste, RandomCrop, RandomDilation, RandomElastic, RandomEqualize, RandomErasing, RandomErosion,
-    RandomGaussianBlur, RandomGaussianNoise, RandomGrayscale, RandomHorizontalFlip, RandomInvert, RandomIouCrop,
-    RandomJpeg, RandomMixUp, RandomMosaic, RandomOrder, RandomPerspective, RandomPhotometricDistort,
-    RandomPillowGaussianBlur, RandomPosterize, RandomResize, RandomResizedCrop, RandomRotation, RandomSharpness,
-    RandomShortestSize, RandomSizeCrop, RandomSolarize, RandomVerticalFlip, RandomZoomOut, Repeat, SampleInfo,
-    ScaleJitter, SegmentationCrop, TimmAugment, Transform, TrivialAugment, YoloCopyPaste, YoloPerspective,
-    color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation, random_erasing, random_erosion,
-    random_grayscale, random_horizontal_flip, random_order, random_resized_crop, random_rotation, random_vertical_flip,
-    repeat, three_augment,
+    CustomTransform, Named, SampleInfo, Transform, color_jitter, gaussian_blur, maybe, one_of, random_crop,
+    random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order,
+    random_resized_crop, random_rotation, random_vertical_flip, repeat, three_augment,
 };
 pub use weighted_sum::Chain;
 pub use written::TransformFile;
 pub use yolo_copy_paste::CopyPasteMode;
+
+export_transforms!();
 
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;

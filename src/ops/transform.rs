@@ -190,13 +190,20 @@ pub trait CustomTransform: Send + Sync {
 macro_rules! transforms {
     ($($(#[doc = $doc:literal])* $written:literal $module:ident::$name:ident = $example:expr,)*) => {
         $(
-            pub use super::$module::$name;
+            use super::$module::$name;
 
             impl $name {
                 /// The name in the written form.
                 pub(super) const NAME: &'static str = $written;
             }
         )*
+
+        /// Exports the types of all transforms.
+        macro_rules! export_transforms {
+            () => {
+                $(pub use $module::$name;)*
+            };
+        }
 
         /// A random transform: an operation whose parameters are drawn for each sample, or a combination of transforms.
         ///
