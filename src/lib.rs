@@ -250,6 +250,11 @@ pub mod internal {
 #[doc = include_str!("../docs/views.md")]
 struct Readme;
 
+/// The Rust code of the page for trainers of one's own compiles.
+#[cfg(all(doctest, feature = "dlpack"))]
+#[doc = include_str!("../docs/own-trainer.md")]
+struct OwnTrainerPage;
+
 /// The Rust code of the page for candle compiles.
 #[cfg(all(doctest, feature = "candle"))]
 #[doc = include_str!("../docs/candle.md")]

@@ -215,6 +215,7 @@ by_from_str! {
     u32: "a whole number",
     u64: "a whole number",
     usize: "a whole number",
+    std::num::NonZeroU64: "a whole number, 1 or more",
     crate::BadLimit: "a number, or a share from 0% to 100%",
     crate::Device: "auto, cpu, cuda or cuda:I",
     crate::Partition: "R/W",

@@ -31,6 +31,15 @@ fn tests_that_pages_name_exist() {
     }
 }
 
+/// The program of this page is compiled in another workspace.
+#[test]
+fn the_page_for_tch_has_its_example() {
+    let read = |path| fs::read_to_string(root().join(path)).unwrap();
+    let (page, example) = (read("docs/tch.md"), read("warpfeed-tch/examples/thirty_lines.rs"));
+    let (_, program) = example.split_once("\n\n").unwrap();
+    assert!(page.contains(&format!("```rust,ignore\n{program}```")), "docs/tch.md has another program than {example}");
+}
+
 /// Functions with names of at least this many underscores are tests, or are named in full for another reason.
 const UNDERSCORES: usize = 3;
 

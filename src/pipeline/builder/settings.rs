@@ -10,6 +10,7 @@ use crate::{
     StreamPriority, TargetSpec, Thumbnail,
 };
 use SettingEffect::{Batches, Nothing, Order};
+use std::num::NonZeroU64;
 
 /// A setting of a [`PipelineBuilder`] whose value can be written as text.
 ///
@@ -91,7 +92,7 @@ impl Setting {
              Where last batches are dropped, the other ranks drop an image instead.";
         lanes: u32, "L", "the number of ranks", Batches,
             "Read a stream in L lanes, so that up to L ranks can go on with an epoch.";
-        limit: u64, "K", "", Order, "End each epoch after K images.";
+        limit: NonZeroU64, "K", "", Order, "End each epoch after K images.", |builder, limit| builder.limit(limit.get());
         targets: TargetSpec, "SPEC", "", Batches,
             "Deliver targets: class=K, multi-hot=K, float=N, soft=K, soft=K/SMOOTHING or bytes.\n\n\
              A colon and the name of their field may follow, as in multi-hot=80:json.tags.";
