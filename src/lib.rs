@@ -189,7 +189,6 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod internal {
     pub use crate::address::message_without_secrets;
-    pub use crate::apply::pnm;
     pub use crate::backend::Twice;
     pub use crate::backend::cuda::fatbin::keep_loaded;
     pub use crate::cuda::driver::driver_is_there;

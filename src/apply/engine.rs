@@ -2,9 +2,9 @@
 
 use crate::apply::opening::Opening;
 use crate::backend::{
-    self, AnyBackend, AnyBatch, AnyWorker, Encoded, End, Given, Input, OutputForm, PlannedSample, RunOptions,
+    self, AnyBackend, AnyBatch, AnyWorker, End, Given, HeldImage, OutputForm, PlannedSample, RunOptions,
 };
-use crate::decode::Header;
+use crate::decode::{Header, Input};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ops::Op;
@@ -12,7 +12,6 @@ use crate::ops::normalize::Normalization;
 use crate::ops::part::needs_a_pipeline;
 use crate::os::{memory, threads};
 use crate::plan::Planner;
-use crate::raster::check_pixels;
 use crate::tensor::{Annotations, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,13 +28,7 @@ pub(crate) struct FixedRecipe {
 impl FixedRecipe {
     /// The header of an image, whose size is checked against the limit.
     pub(crate) fn header(&self, image: Input<'_>) -> Result<Header> {
-        let max_px = self.planner.max_px;
-        let image = match image {
-            Input::Encoded(bytes) => return self.opening.header(bytes, max_px),
-            Input::Image(image) => image,
-        };
-        check_pixels(image.size(), max_px)?;
-        Ok(Header::of_image(image.size()))
+        self.opening.header(image, self.planner.max_px)
     }
 
     /// The operations for an image, orientation included.
@@ -180,13 +173,13 @@ impl Engine {
     /// Runs one image into its place.
     fn one(&self, worker: &mut AnyWorker, batch: &AnyBatch, i: usize, image: Input<'_>) -> Result<()> {
         let given = match image {
-            Input::Image(image) => Given::Image(image),
+            Input::Pixels(pixels) => Given::Pixels(pixels),
             Input::Encoded(bytes) => {
                 let mut buffer = self.backend.buffer(worker);
                 buffer.clear();
                 memory::reserve(&mut buffer, bytes.len(), "an encoded image", memory::FEWER_IMAGES)?;
                 buffer.extend_from_slice(bytes);
-                Given::Encoded(Encoded::owned(buffer))
+                Given::Held(HeldImage::owned(buffer))
             }
         };
         let header = self.recipe.header(image)?;

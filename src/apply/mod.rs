@@ -1,7 +1,6 @@
 //! One image through explicit operations: for replaying a recipe and for comparing with other programs. The engine here
 //! also runs `Preprocessor`.
 
-pub(crate) use crate::backend::Input;
 pub(crate) mod engine;
 pub(crate) mod field_mover;
 pub(crate) mod opening;
@@ -11,12 +10,11 @@ pub use opening::Thumbnail;
 use crate::apply::engine::{Engine, FixedRecipe};
 use crate::apply::field_mover::FieldMover;
 use crate::backend::{OutputForm, PixelForm, RunOptions};
-use crate::decode::{Header, pnm_header};
+use crate::decode::{Header, Input};
 use crate::error::Result;
 use crate::fields::Fields;
 use crate::ops::Op;
 use crate::plan::{Plan, Planner};
-use crate::raster::Image;
 use crate::tensor::{DType, Layout, Tensor};
 
 image_options! {
@@ -80,13 +78,6 @@ pub fn apply_with_fields(
 /// As [`apply`], also to an image that is decoded.
 pub(crate) fn apply_to(image: Input<'_>, ops: &[Op], options: &ApplyOptions) -> Result<Tensor> {
     run(image, ops, options, |_, _, _| Ok(())).map(|(tensor, ())| tensor)
-}
-
-/// An image as a PNM file, from which the next call of [`apply`] goes on.
-pub fn pnm(image: &Image) -> Vec<u8> {
-    let mut file = pnm_header(image.size(), 3).into_bytes();
-    file.extend_from_slice(&image.to_rgb());
-    file
 }
 
 /// Runs `ops` on an image. `also` gets the image's header, and its recipe with the orientation.

@@ -1,6 +1,6 @@
 //! Opens an image, before the first operation of its recipe.
 
-use crate::decode::{Header, probe};
+use crate::decode::{Header, Input};
 use crate::error::{Error, Result};
 use crate::ops::check::MAX_SIDE_PX;
 use crate::ops::orientation::{Orientation, oriented};
@@ -155,10 +155,10 @@ impl Opening {
         self.draft.or_else(|| self.thumbnail.and_then(|thumbnail| thumbnail.draft()))
     }
 
-    /// Reads the header of an encoded image, checks its size as stored against the limit, and makes it the header of a
-    /// draft if one is wanted.
-    pub(crate) fn header(self, bytes: &[u8], max_px: u64) -> Result<Header> {
-        let mut header = probe(bytes)?;
+    /// Reads the header of an image, checks its size as stored against the limit, and makes it the header of a draft if
+    /// one is wanted.
+    pub(crate) fn header(self, image: Input<'_>, max_px: u64) -> Result<Header> {
+        let mut header = image.header()?;
         check_pixels(header.size, max_px)?;
         if let Some(size) = self.draft_size() {
             header.draft(size);

@@ -8,14 +8,14 @@ use super::line::Line;
 use super::outputs::Planes;
 use super::probes::{Kind, Probe};
 use super::{Contract, one_image};
-use crate::apply::{ApplyOptions, Input};
-use crate::decode::{Format, probe};
+use crate::apply::ApplyOptions;
+use crate::decode::{Format, Input, probe};
 use crate::encode::ChromaSampling;
 use crate::error::Result;
 use crate::ops::Op;
 use crate::ops::orientation::Orientation;
 use crate::preprocess::PreprocessorOptions;
-use crate::raster::{Image, Size};
+use crate::raster::Size;
 use serde::Serialize;
 
 /// Root mean square of the differences that a hypothesis may leave unexplained, in levels of 0 to 255: rounding alone
@@ -221,7 +221,7 @@ impl<'a> Trial<'a> {
             return Ok(Why::Expected);
         }
         let decoded = |size: Size, rgb: &[u8]| -> Result<f64> {
-            left(Input::Image(&Image::from_rgb(size, rgb)?), &ApplyOptions { draft: None, ..self.options })
+            left(Input::new(rgb, Some((size, 3))), &ApplyOptions { draft: None, ..self.options })
         };
         if let Some(draft) = self.draft(bytes)?
             && left(encoded, &ApplyOptions { draft: Some(draft), ..self.options })? <= ROUNDING

@@ -1,7 +1,8 @@
 //! Changes to operations that other programs make, and the predicted images.
 
 use super::resampling::Resampling;
-use crate::apply::{ApplyOptions, Input, apply_to};
+use crate::apply::{ApplyOptions, apply_to};
+use crate::decode::Input;
 use crate::error::Result;
 use crate::ops::orientation::Orientation;
 use crate::ops::{Crop, Interpolation, Op, Resize, ResizeTo};
@@ -107,7 +108,7 @@ impl Hypothesis {
     pub(super) fn image(&self, operations: &[Op], image: Input<'_>, options: &ApplyOptions) -> Result<Option<Image>> {
         let (mut options, mut before, mut ops) = (*options, None, Vec::new());
         let run = |before: Option<&Image>, ops: &[Op], options: &ApplyOptions| match apply_to(
-            before.map_or(image, Input::Image),
+            before.map_or(image, |before| Input::Pixels(before.into())),
             ops,
             options,
         ) {

@@ -164,7 +164,7 @@ impl<'a> Preparer<'a> {
             self.options.format.check_packed(field, target, label)?;
         }
         let target = target.map(|(field, target)| (field.to_owned(), target));
-        let mut image = self.image(sample.bytes(), label, work)?;
+        let mut image = self.image(&sample.encoded(), label, work)?;
         if self.options.entry_points
             && image.ending == "jpg"
             && let Some(bytes) = work.with_entry_points(&image.bytes, self.key.as_ref())?
@@ -172,7 +172,7 @@ impl<'a> Preparer<'a> {
             (image.bytes, image.entry_points) = (bytes, true);
         }
         let fields = match fields {
-            Some(fields) => self.fields(&fields, &probe(sample.bytes())?, image.bytes.len(), work)?,
+            Some(fields) => self.fields(&fields, &sample.image().header()?, image.bytes.len(), work)?,
             None => Vec::new(),
         };
         Ok(PackableImage { target, fields, ..image })

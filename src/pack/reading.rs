@@ -51,7 +51,7 @@ impl<'a> SampleReader<'a> {
         // A checksum cannot fail.
         let _ = match &read {
             Ok(()) => {
-                sum.add(sample.bytes());
+                sum.add(&sample.encoded());
                 write!(sum, "{:?} {:?}", self.source.label(index), sample.found())
             }
             Err(error) => write!(sum, "{error}"),

@@ -159,7 +159,7 @@ fn shard_samples(source: &dyn Source, shard_bytes: u64) -> Result<u64> {
     (0..count).for_each(|i| source.prefetch(at(i)));
     for i in 0..count {
         match source.read(at(i), &ReadRequest::IMAGE, &mut sample) {
-            Ok(()) => (sum, read) = (sum + sample.bytes().len() as u64, read + 1),
+            Ok(()) => (sum, read) = (sum + sample.encoded().len() as u64, read + 1),
             Err(error) if error.is_bad_sample() => {}
             Err(error) => return Err(error),
         }

@@ -1,14 +1,13 @@
 //! The image cache: decoded images that are kept from one epoch to the next ([`ImageCache`]).
 //!
 //! With the composed strategy it holds the image before the last operations that are multiplied with the following
-//! ones. Images are stored as PNM, and the rest of the pipeline reads the needed part like any encoded image. Files
-//! carry a checksum.
+//! ones. In memory images are RGB pixels, on disk PNM files with a checksum.
 
 use super::recipes::Recipes;
 use super::stats::Counters;
 use crate::apply::opening::Stored;
-use crate::backend::{Encoded, WorkStats};
-use crate::decode::{Header, pnm_header, probe};
+use crate::backend::{HeldImage, WorkStats};
+use crate::decode::{Header, Input, Pixels, pnm_header};
 use crate::error::{Error, Result};
 use crate::hex::hex;
 use crate::ops::Op;
@@ -137,8 +136,8 @@ enum Store {
 
 /// An image that recipes are run on, from the source or from the cache.
 pub(super) struct Loaded {
-    pub(super) encoded: Encoded,
-    /// The header of `encoded`.
+    pub(super) image: HeldImage,
+    /// The header of `image`.
     pub(super) header: Header,
     /// The image as the source has it.
     pub(super) stored: Stored,
@@ -215,7 +214,7 @@ impl Cache {
         &self,
         counters: &Counters,
         index: u64,
-        bytes: &[u8],
+        image: Input<'_>,
         header: &Header,
         run: impl FnOnce(&[Op], &mut [u8]) -> Result<WorkStats>,
     ) -> Result<Option<Loaded>> {
@@ -228,14 +227,14 @@ impl Cache {
         let stored = Stored::from(header);
         let ops = self.recipes.cached_ops(stored);
         let draft = header.is_draft().then_some(header.size);
-        let known = Known { key: key(&self.recipes.planner, self.accept_truncated, draft, &ops, bytes), stored };
+        let known = Known { key: key(&self.recipes.planner, self.accept_truncated, draft, &ops, image), stored };
         let kept = match self.find(known, &mut Vec::new()) {
             Some(kept) => {
                 counters.add_cached(start.elapsed());
                 kept
             }
             None => match self.make(counters, stored, &ops, run)? {
-                Some(image) => self.keep(known, image)?,
+                Some(rgb) => self.keep(known, rgb)?,
                 None => return Ok(None),
             },
         };
@@ -247,18 +246,21 @@ impl Cache {
 
     /// Finds a cached image. A file that is damaged or belongs to another image counts as missing.
     fn find(&self, known: Known, buffer: &mut Vec<u8>) -> Option<Loaded> {
-        let expected = len_bytes(self.recipes.cached_size(known.stored).ok()?);
-        let encoded = match &self.store {
+        let size = self.recipes.cached_size(known.stored).ok()?;
+        let rgb = match &self.store {
             Store::Memory(images) => {
                 let images = images.lock().unwrap_or_else(PoisonError::into_inner);
-                Encoded::shared(Arc::clone(images.get(&known.key)?))
+                HeldImage::shared(Arc::clone(images.get(&known.key)?))
             }
-            Store::Disk(folder) => Encoded::owned(read(folder, &known.key, expected, std::mem::take(buffer))?),
+            Store::Disk(folder) => HeldImage::owned(read(folder, &known.key, size, std::mem::take(buffer))?),
         };
-        let header = probe(encoded.bytes()).ok()?;
-        let cached_ops = Some(self.recipes.cached_ops(known.stored).len());
-        let is_whole = encoded.bytes().len() as u64 == expected;
-        is_whole.then_some(Loaded { encoded, header, stored: known.stored, cached_ops })
+        Some(self.loaded(known.stored, size, rgb))
+    }
+
+    fn loaded(&self, stored: Stored, size: Size, rgb: HeldImage) -> Loaded {
+        let image = rgb.into_rgb(size);
+        let header = Pixels { size, channels: 3, bytes: image.bytes() }.header();
+        Loaded { image, header, stored, cached_ops: Some(self.recipes.cached_ops(stored).len()) }
     }
 
     /// Decodes an image into the form that is cached, if it fits.
@@ -273,15 +275,13 @@ impl Cache {
         if !self.reserve(len_bytes(size) + ENTRY_BYTES) {
             return Ok(None);
         }
-        let mut image = pnm_header(size, 3).into_bytes();
-        let start = image.len();
-        let len = usize::try_from(len_bytes(size)).unwrap_or(usize::MAX);
-        let made = memory::lengthen(&mut image, len, "an image to be kept", memory::FEWER_IMAGES)
-            .and_then(|()| run(ops, &mut image[start..]));
+        let len = usize::try_from(3 * size.area_px()).unwrap_or(usize::MAX);
+        let made = memory::zeros(len, "an image to be kept", memory::FEWER_IMAGES)
+            .and_then(|mut rgb| Ok((run(ops, &mut rgb)?, rgb)));
         match made {
-            Ok(work) => {
+            Ok((work, rgb)) => {
                 counters.add_work(work);
-                Ok(Some(image))
+                Ok(Some(rgb))
             }
             Err(error) => {
                 self.bytes.fetch_sub(len_bytes(size) + ENTRY_BYTES, Relaxed);
@@ -301,45 +301,43 @@ impl Cache {
     }
 
     /// Caches an image for which bytes were reserved.
-    fn keep(&self, known: Known, image: Vec<u8>) -> Result<Loaded> {
-        let header = self.recipes.header(&image)?;
-        let needed = image.len() as u64 + ENTRY_BYTES;
-        let (encoded, is_new) = match &self.store {
+    fn keep(&self, known: Known, rgb: Vec<u8>) -> Result<Loaded> {
+        let size = self.recipes.cached_size(known.stored)?;
+        let (rgb, is_new) = match &self.store {
             Store::Memory(images) => {
                 let mut images = images.lock().unwrap_or_else(PoisonError::into_inner);
                 let before = images.len();
-                let kept = Arc::clone(images.entry(known.key).or_insert_with(|| image.into()));
-                (Encoded::shared(kept), images.len() > before)
+                let kept = Arc::clone(images.entry(known.key).or_insert_with(|| rgb.into()));
+                (HeldImage::shared(kept), images.len() > before)
             }
             Store::Disk(folder) => {
-                let written = write(folder, &known.key, &image);
+                let written = write(folder, &known.key, size, &rgb);
                 let is_new = written.as_ref().is_ok_and(|is_new| *is_new);
                 if let Err(error) = written {
                     // The epoch goes on without caching; the user is told by [`CacheUsage::failed`].
                     let _ = self.failed.set(error.to_string());
                     self.full.store(true, Relaxed);
                 }
-                (Encoded::owned(image), is_new)
+                (HeldImage::owned(rgb), is_new)
             }
         };
         // Two threads may have made the same image at the same time.
         if is_new {
             self.images.fetch_add(1, Relaxed);
         } else {
-            self.bytes.fetch_sub(needed, Relaxed);
+            self.bytes.fetch_sub(len_bytes(size) + ENTRY_BYTES, Relaxed);
         }
-        let cached_ops = Some(self.recipes.cached_ops(known.stored).len());
-        Ok(Loaded { encoded, header, stored: known.stored, cached_ops })
+        Ok(self.loaded(known.stored, size, rgb))
     }
 }
 
-/// Size of a cached image in bytes.
+/// Size of a cached image as a file, in bytes.
 fn len_bytes(size: Size) -> u64 {
     pnm_header(size, 3).len() as u64 + 3 * size.area_px()
 }
 
 /// The key of an image.
-fn key(planner: &Planner, accept_truncated: bool, draft: Option<Size>, ops: &[Op], bytes: &[u8]) -> Key {
+fn key(planner: &Planner, accept_truncated: bool, draft: Option<Size>, ops: &[Op], image: Input<'_>) -> Key {
     let mut hash = Sha256::new();
     let what = (VERSION, ops, format!("{:?}", planner.order), accept_truncated);
     // Only the composed strategy has arithmetic of its own.
@@ -350,7 +348,14 @@ fn key(planner: &Planner, accept_truncated: bool, draft: Option<Size>, ops: &[Op
     }
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
-    hash.update(bytes);
+    match image {
+        Input::Encoded(bytes) => hash.update(bytes),
+        // As if they were encoded.
+        Input::Pixels(pixels) => {
+            hash.update(pnm_header(pixels.size, pixels.channels));
+            hash.update(pixels.bytes);
+        }
+    }
     let hash: [u8; 32] = hash.finalize().into();
     *hash.first_chunk().unwrap_or(&[0; 16])
 }
@@ -364,38 +369,41 @@ fn place(folder: &Path, key: &Key) -> PathBuf {
 const ENDING: &str = ".ppm";
 
 /// The checksum covers the key, so that no image is taken for another.
-fn checksum(key: &Key, image: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(key), image)
+fn checksum(key: &Key, header: &[u8], rgb: &[u8]) -> u32 {
+    [header, rgb].iter().fold(crc32c::crc32c(key), |crc, part| crc32c::crc32c_append(crc, part))
 }
 
-/// Reads the image of `len_bytes` bytes with this key. Anything else is not read: files of another length, and pipes,
-/// which would make the reader wait.
-fn read(folder: &Path, key: &Key, len_bytes: u64, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
-    let (file, metadata) = file::open_with_metadata(&place(folder, key)).ok()?;
-    let len = len_bytes.checked_add(4)?;
+/// Reads the image of this size with this key. Anything else is not read: files of another length, and pipes, which
+/// would make the reader wait.
+fn read(folder: &Path, key: &Key, size: Size, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
+    let (mut file, metadata) = file::open_with_metadata(&place(folder, key)).ok()?;
+    let len = len_bytes(size).checked_add(4)?;
     if metadata.len() != len {
         return None;
     }
+    let mut header = pnm_header(size, 3).into_bytes();
+    file.read_exact(&mut header).ok()?;
     buffer.clear();
     memory::reserve(&mut buffer, usize::try_from(len).ok()?, "a cached image", memory::FEWER_IMAGES).ok()?;
     file.take(len).read_to_end(&mut buffer).ok()?;
-    let (image, crc) = buffer.split_last_chunk::<4>()?;
-    if checksum(key, image) != u32::from_le_bytes(*crc) {
+    let (rgb, crc) = buffer.split_last_chunk::<4>()?;
+    if checksum(key, &header, rgb) != u32::from_le_bytes(*crc) || rgb.len() as u64 != 3 * size.area_px() {
         return None;
     }
-    buffer.truncate(image.len());
+    buffer.truncate(rgb.len());
     Some(buffer)
 }
 
 /// Writes an image. True if the folder did not have it before.
-fn write(folder: &Path, key: &Key, image: &[u8]) -> Result<bool> {
+fn write(folder: &Path, key: &Key, size: Size, rgb: &[u8]) -> Result<bool> {
     let path = &place(folder, key);
     let is_new = !path.exists();
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
     }
-    let crc = checksum(key, image).to_le_bytes();
-    atomic::write(path, |file| file.write_all(image).and_then(|()| file.write_all(&crc)))?;
+    let header = pnm_header(size, 3).into_bytes();
+    let crc = checksum(key, &header, rgb).to_le_bytes();
+    atomic::write(path, |file| [&header[..], rgb, &crc].iter().try_for_each(|part| file.write_all(part)))?;
     Ok(is_new)
 }
 

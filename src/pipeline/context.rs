@@ -4,7 +4,7 @@ use super::policy::BadSamples;
 use super::setup::Setup;
 use super::state::Changes;
 use super::stats::Counters;
-use crate::backend::Encoded;
+use crate::backend::HeldImage;
 use crate::error::{Error, Result};
 use crate::order::{Order, Segment, ShardedOrder, segments_of};
 use crate::rng::Pick;
@@ -159,8 +159,8 @@ impl Context {
     }
 
     /// Reads a sample. `buffer` is used if the source does not lend its own bytes.
-    pub(super) fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Annotation)> {
-        let (encoded, found) = Encoded::read(&self.reader, index, &self.want(), buffer)?;
+    pub(super) fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(HeldImage, Annotation)> {
+        let (encoded, found) = HeldImage::read(&self.reader, index, &self.want(), buffer)?;
         Ok((encoded, self.annotation(index, found)?))
     }
 

@@ -86,7 +86,7 @@ impl SourcePartners<'_> {
         let want = ReadRequest::IMAGE.and_field(spec.and_then(|spec| spec.field.as_deref())).and_fields(fields);
         source.read(index, &want, &mut sample)?;
         let annotation = Annotation::new(spec, source.label(index), sample.take_found(&want)?)?;
-        let stored = Stored::from(&recipes.header(sample.bytes())?);
+        let stored = Stored::from(&recipes.header(sample.image())?);
         Ok((stored, recipes.fit(annotation, stored, &mut FieldMover::default())?))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::apply::field_mover::FieldMover;
 use crate::apply::opening::{Opening, Stored};
-use crate::decode::Header;
+use crate::decode::{Header, Input};
 use crate::error::Result;
 use crate::ops::part::Partners;
 use crate::ops::recipe::{Recipe, draw_recipe};
@@ -103,9 +103,9 @@ impl Recipes {
         Self { seed, views, fixed, see_annotations, images, opening, planner, sanitize }
     }
 
-    /// Reads the header of an encoded image and checks it against the limits.
-    pub(super) fn header(&self, bytes: &[u8]) -> Result<Header> {
-        self.opening.header(bytes, self.planner.max_px)
+    /// Reads the header of an image and checks it against the limits.
+    pub(super) fn header(&self, image: Input<'_>) -> Result<Header> {
+        self.opening.header(image, self.planner.max_px)
     }
 
     /// An annotation whose fields lie on the decoded image, which may be a draft.

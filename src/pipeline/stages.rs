@@ -4,7 +4,8 @@ use super::Pipeline;
 use super::partners::SourcePartners;
 use super::rgb::rgb;
 use crate::apply::field_mover::FieldMover;
-use crate::apply::{ApplyOptions, Input, apply_to};
+use crate::apply::{ApplyOptions, apply_to};
+use crate::decode::Input;
 use crate::error::Result;
 use crate::fields::Fields;
 use crate::ops::Op;
@@ -80,7 +81,7 @@ impl<I> Pipeline<I> {
                 if normalizes && ops.len() == 1 {
                     continue;
                 }
-                let pixels = maker.image(Input::Image(&before), ops)?;
+                let pixels = maker.image(Input::Pixels((&before).into()), ops)?;
                 if !normalizes {
                     (before, done) = (pixels.clone(), at + 1);
                 }

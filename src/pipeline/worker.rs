@@ -10,7 +10,7 @@ use super::setup::Setup;
 use crate::apply::field_mover::{FieldMover, UnmovedMask};
 use crate::apply::opening::Stored;
 use crate::backend::{
-    AnyBackend, AnyBatch, AnyWorker, Decoded, End, Given, Input, PlannedMask, PlannedSample, Ran, WorkStats,
+    AnyBackend, AnyBatch, AnyWorker, Decoded, End, Given, PlannedMask, PlannedSample, Ran, WorkStats,
 };
 use crate::error::{Error, Result};
 use crate::fields::Fields;
@@ -156,11 +156,11 @@ impl<'a> Worker<'a> {
         }
         let start = Instant::now();
         let reading = Span::enter(Activity::Read);
-        let (encoded, annotation) = context.read(index, buffer)?;
+        let (image, annotation) = context.read(index, buffer)?;
         drop(reading);
-        let (read_bytes, read) = (encoded.bytes().len() as u64, start.elapsed());
+        let (read_bytes, read) = (image.bytes().len() as u64, start.elapsed());
         let start = Instant::now();
-        let header = recipes.header(encoded.bytes());
+        let header = recipes.header(image.input());
         counters.add(|stats| {
             stats.read_bytes += read_bytes;
             stats.read += read;
@@ -168,20 +168,20 @@ impl<'a> Worker<'a> {
         });
         let header = header?;
         let kept = cache.map(|cache| {
-            cache.image(counters, index, encoded.bytes(), &header, |ops, out| {
+            cache.image(counters, index, image.input(), &header, |ops, out| {
                 let plan = recipes.planner.plan_one(ops, header.size)?;
-                let job = context.setup.options.job(Input::Encoded(encoded.bytes()), &header);
+                let job = context.setup.options.job(image.input(), &header);
                 own.host.run_to_rgb(&job, &[plan], [out])
             })
         });
-        let image = match kept.transpose()?.flatten() {
+        let loaded = match kept.transpose()?.flatten() {
             Some(kept) => {
-                backend.give_buffer(own, encoded.into_buffer());
+                backend.give_buffer(own, image.into_buffer());
                 kept
             }
-            None => Loaded { encoded, stored: Stored::from(&header), header, cached_ops: None },
+            None => Loaded { image, stored: Stored::from(&header), header, cached_ops: None },
         };
-        Ok((annotation, image))
+        Ok((annotation, loaded))
     }
 
     /// Makes the images of other samples in a recipe, and moves their fields.
@@ -199,7 +199,7 @@ impl<'a> Worker<'a> {
     /// Makes the image of another sample after operations, and moves its fields.
     fn make_part(&mut self, ops: &[Op], partner: &LoadedPartner) -> Result<LoadedPart> {
         let (counters, planner) = (&self.context.counters, &self.context.setup.recipes.planner);
-        let LoadedPartner { annotation, image: Loaded { encoded, header, stored, cached_ops }, .. } = partner;
+        let LoadedPartner { annotation, image: Loaded { image, header, stored, cached_ops }, .. } = partner;
         let start = Instant::now();
         let follow = |fields: &Arc<Fields>| self.own.follower.follow((**fields).clone(), stored.size, ops, planner);
         let fields = annotation.fields.as_ref().map(follow).transpose()?.map(|(fields, _)| Arc::new(fields));
@@ -208,7 +208,7 @@ impl<'a> Worker<'a> {
         let len = 3 * size.area_px() as usize;
         let mut rgb = memory::zeros(len, "the image of another sample", memory::FEWER_IMAGES)?;
         let augment = start.elapsed();
-        let job = self.context.setup.options.job(Input::Encoded(encoded.bytes()), header);
+        let job = self.context.setup.options.job(image.input(), header);
         let mut work = self.own()?.host.run_to_rgb(&job, &[plan], [&mut rgb[..]])?;
         work.augment += augment;
         counters.add_work(work.counted(*cached_ops));
@@ -220,11 +220,11 @@ impl<'a> Worker<'a> {
         &mut self,
         pick: Pick,
         annotation: Annotation,
-        image: Loaded,
+        loaded: Loaded,
         &Destination { batch, place, later }: &Destination<'_>,
     ) -> Result<Prepared> {
         let (context, backend, recipes) = (self.context, self.backend, &self.context.setup.recipes);
-        let Loaded { encoded, header, stored, cached_ops } = image;
+        let Loaded { image, header, stored, cached_ops } = loaded;
         let start = Instant::now();
         // Those of a sample that could not be used.
         self.own.follower.take_dropped();
@@ -254,7 +254,7 @@ impl<'a> Worker<'a> {
         context.counters.add(|stats| stats.augment += drawing + start.elapsed());
         let own = self.own()?;
         let planned = PlannedSample { place, header: &header, plans: &plans, masks: &masks, later };
-        match backend.run(own, batch, Given::Encoded(encoded), &planned) {
+        match backend.run(own, batch, Given::Held(image), &planned) {
             Ok(Ran { work, masks: made }) => {
                 moved.iter_mut().filter(|_| made.len() < masks.len()).for_each(|(fields, _)| fields.drop_masks());
                 for (of, mask) in masks.iter().zip(made) {

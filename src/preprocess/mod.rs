@@ -1,5 +1,5 @@
 //! Images for serving and evaluation: a call takes encoded or decoded images and returns a tensor. A preprocessor is a
-//! back end without epochs, order or policies. Decoded images go in as PNM.
+//! back end without epochs, order or policies.
 
 mod hugging_face;
 mod timm;
@@ -11,7 +11,8 @@ pub use timm::timm_ops;
 use crate::apply::engine::{Engine, Failure, FixedRecipe};
 use crate::apply::field_mover::FieldMover;
 use crate::apply::opening::Opening;
-use crate::backend::{Input, OutputForm, PixelForm, RunOptions};
+use crate::backend::{OutputForm, PixelForm, RunOptions};
+use crate::decode::Input;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fields::Fields;
@@ -166,7 +167,7 @@ impl Preprocessor {
     /// The errors of [`run`](Self::run).
     pub fn run_images(&self, images: &[&Image]) -> Result<Tensor> {
         self.check(images.len())?;
-        let images: Vec<_> = images.iter().map(|image| Input::Image(image)).collect();
+        let images: Vec<_> = images.iter().map(|&image| Input::Pixels(image.into())).collect();
         self.engine.run(&images).map_err(failed)
     }
 

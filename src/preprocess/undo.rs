@@ -3,7 +3,7 @@
 use super::Preprocessor;
 use crate::apply::field_mover;
 use crate::apply::opening::Stored;
-use crate::backend::Input;
+use crate::decode::Input;
 use crate::error::{Error, Result};
 use crate::fields::{
     AuxImage, BoxFormat, Boxes, Clamping, Field, Fields, KEYPOINTS, KeyPoints, Mask, MaskValues, PointConvention,

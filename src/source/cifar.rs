@@ -3,7 +3,6 @@
 use super::idx::interleave;
 use super::window::read_exact_at;
 use super::{ReadRequest, Sample, Source, no_fields, no_such_sample};
-use crate::decode::pnm_header;
 use crate::error::{Error, Result};
 use crate::os::file::{if_there, open_with_metadata, read_text_limited};
 use crate::raster::Size;
@@ -60,7 +59,6 @@ impl Kind {
 /// if it exists.
 ///
 /// The label of CIFAR-100 is the fine one; the coarse one is the field `coarse` of its targets.
-/// [`read`](Source::read) gives an image as PNM: a short header followed by the pixels.
 ///
 /// ```
 /// # use warpfeed::source::{CifarFiles, Source};
@@ -183,15 +181,11 @@ impl Source for CifarFiles {
             return Ok(());
         }
         let (batch, image) = self.batch(index);
-        let buffer = sample.buffer();
-        buffer.clear();
-        buffer.extend(pnm_header(Size::new(SIDE, SIDE), CHANNELS).as_bytes());
-        let head = buffer.len();
-        buffer.resize(head + IMAGE_BYTES, 0);
+        let mut planes = [0; IMAGE_BYTES];
         let at = image * self.record_bytes() + self.kind.label_bytes() as u64;
-        read_exact_at(&batch.file, &mut buffer[head..], at).map_err(Error::io("read", &batch.path))?;
-        interleave(buffer, head, CHANNELS);
-        Ok(())
+        read_exact_at(&batch.file, &mut planes, at).map_err(Error::io("read", &batch.path))?;
+        interleave(&planes, sample.buffer());
+        sample.set_pixels(Size::new(SIDE, SIDE), CHANNELS)
     }
 
     fn label(&self, index: u64) -> Option<u32> {
@@ -249,7 +243,7 @@ mod tests {
         assert_eq!((source.classes()[3].as_str(), source.name(2).ends_with("data_batch_2.bin image 0")), ("cat", true));
         let mut sample = Sample::with_buffer(vec![1; 9000]);
         source.read(1, &ReadRequest::IMAGE, &mut sample).unwrap();
-        let image = sample.bytes();
+        let image = sample.encoded();
         assert_eq!(image.split_at(19), (&b"P6\n32 32\n255\n\x00\x55\xaa\x01\x56\xab"[..], &image[19..]));
         assert_eq!(image.len(), 13 + 3072);
         assert!(source.encoded(3).unwrap_err().is_parameter());

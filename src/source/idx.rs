@@ -2,7 +2,6 @@
 
 use super::window::read_exact_at;
 use super::{MAX_ENCODED_BYTES, ReadRequest, Sample, Source, no_such_sample};
-use crate::decode::pnm_header;
 use crate::error::{Error, Result};
 use crate::os::file::open_with_metadata;
 use crate::raster::Size;
@@ -21,8 +20,6 @@ const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 /// of the labels' file has `labels` for `images` and `idx1` for `idx3` or `idx4`. Either file may be compressed (`.gz`)
 /// and is then unpacked into memory.
 ///
-/// [`read`](Source::read) gives an image as PNM: a short header followed by the pixels.
-///
 /// ```
 /// # use warpfeed::source::{IdxFile, Source};
 /// let folder = tempfile::tempdir().unwrap();
@@ -39,8 +36,7 @@ const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 pub struct IdxFile {
     path: PathBuf,
     pixels: Pixels,
-    /// The PNM header that all images share.
-    header: String,
+    size: Size,
     channels: u8,
     /// Whether the file stores an image channel by channel, not pixel by pixel.
     planar: bool,
@@ -194,7 +190,7 @@ impl IdxFile {
         Ok(Self {
             path: path.to_owned(),
             pixels,
-            header: pnm_header(Size::new(width, height), channels),
+            size: Size::new(width, height),
             channels,
             planar: planar && channels > 1,
             image_bytes: image_bytes as usize,
@@ -203,13 +199,12 @@ impl IdxFile {
     }
 }
 
-/// Interleaves the channels of an image whose planes follow the first `head` bytes of `buffer`.
-pub(super) fn interleave(buffer: &mut Vec<u8>, head: usize, channels: u8) {
-    let planes = buffer.split_off(head);
-    let plane_bytes = planes.len() / usize::from(channels);
-    for i in 0..plane_bytes {
-        buffer.extend(planes[i..].iter().step_by(plane_bytes));
-    }
+/// Replaces the content of `pixels` by pixels whose red, green and blue values are in three `planes`.
+pub(super) fn interleave(planes: &[u8], pixels: &mut Vec<u8>) {
+    let (red, rest) = planes.split_at(planes.len() / 3);
+    let (green, blue) = rest.split_at(rest.len() / 2);
+    pixels.clear();
+    pixels.extend(red.iter().zip(green).zip(blue).flat_map(|((&red, &green), &blue)| [red, green, blue]));
 }
 
 /// Reads the labels in `path` for the given number of `images`, which are in the file `of`.
@@ -237,21 +232,26 @@ impl Source for IdxFile {
         if index >= self.len() {
             return Err(no_such_sample("IdxFile::read", index, self.len()));
         }
-        let buffer = sample.buffer();
-        buffer.clear();
-        buffer.extend(self.header.as_bytes());
-        let (head, at) = (buffer.len(), index * self.image_bytes as u64);
+        let at = index * self.image_bytes as u64;
         match &self.pixels {
             Pixels::File(file, start) => {
-                buffer.resize(head + self.image_bytes, 0);
-                read_exact_at(file, &mut buffer[head..], start + at).map_err(Error::io("read", &self.path))?;
+                let buffer = sample.buffer();
+                buffer.resize(self.image_bytes, 0);
+                read_exact_at(file, buffer, start + at).map_err(Error::io("read", &self.path))?;
+                if self.planar {
+                    interleave(&buffer.clone(), buffer);
+                }
             }
-            Pixels::Memory(bytes, start) => buffer.extend(&bytes[start + at as usize..][..self.image_bytes]),
+            Pixels::Memory(bytes, start) => {
+                let pixels = &bytes[start + at as usize..][..self.image_bytes];
+                if self.planar {
+                    interleave(pixels, sample.buffer());
+                } else {
+                    sample.lend(pixels);
+                }
+            }
         }
-        if self.planar {
-            interleave(buffer, head, self.channels);
-        }
-        Ok(())
+        sample.set_pixels(self.size, self.channels)
     }
 
     fn label(&self, index: u64) -> Option<u32> {
@@ -306,7 +306,7 @@ mod tests {
                 let source = source.unwrap();
                 let mut sample = Sample::with_buffer(vec![9; 100]);
                 source.read(1, &ReadRequest::IMAGE, &mut sample).unwrap();
-                assert_eq!(sample.bytes(), [header, pixels].concat(), "{sizes:?}");
+                assert_eq!((sample.bytes(), &*sample.encoded()), (pixels, &[header, pixels].concat()[..]), "{sizes:?}");
                 assert_eq!((source.len(), source.label(0), source.label(1)), (2, Some(3), Some(4)));
                 assert!(source.encoded(2).unwrap_err().is_parameter());
             }

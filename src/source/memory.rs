@@ -1,7 +1,6 @@
 //! Images in memory, encoded or as RGB bytes.
 
 use super::{ReadRequest, Sample, Source, as_in, no_fields, no_such_sample};
-use crate::decode::pnm_header;
 use crate::error::{Error, Result};
 use crate::raster::Size;
 use crate::targets::Target;
@@ -120,8 +119,9 @@ impl Source for EncodedImages {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct DecodedImages {
-    /// Each image has a PNM header, so that the pipeline reads it like an image of any other format.
+    /// The pixels in place of encoded bytes.
     images: EncodedImages,
+    sizes: Vec<Size>,
 }
 
 impl DecodedImages {
@@ -144,7 +144,8 @@ impl DecodedImages {
     }
 
     fn with<P: AsRef<[u8]>>(images: impl Iterator<Item = (Size, P, Option<u32>)>) -> Result<Self> {
-        let pnm = |(index, (size, rgb, label)): (usize, (Size, P, Option<u32>))| {
+        let (mut all, mut sizes) = (Vec::new(), Vec::new());
+        for (index, (size, rgb, label)) in images.enumerate() {
             let rgb = rgb.as_ref();
             if size.is_empty() || rgb.len() as u64 != 3 * size.area_px() {
                 return Err(Error::parameter(
@@ -154,16 +155,16 @@ impl DecodedImages {
                     format!("{} bytes for image {index}", rgb.len()),
                 ));
             }
-            Ok(([pnm_header(size, 3).as_bytes(), rgb].concat(), label))
-        };
-        let images = images.enumerate().map(pnm).collect::<Result<_>>()?;
-        Ok(Self { images: EncodedImages { images, ..EncodedImages::default() } })
+            all.push((rgb.to_vec(), label));
+            sizes.push(size);
+        }
+        Ok(Self { images: EncodedImages { images: all, ..EncodedImages::default() }, sizes })
     }
 
     /// Names the labels, label 0 first.
     #[must_use]
     pub fn with_classes(self, classes: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self { images: self.images.with_classes(classes) }
+        Self { images: self.images.with_classes(classes), ..self }
     }
 
     /// Adds a field of targets, one for each image.
@@ -171,12 +172,17 @@ impl DecodedImages {
     /// # Errors
     /// [`Error::Parameter`] if the numbers of targets and images differ.
     pub fn with_targets(self, field: impl Into<String>, targets: impl IntoIterator<Item = Target>) -> Result<Self> {
-        Ok(Self { images: self.images.with_targets(field, targets)? })
+        Ok(Self { images: self.images.with_targets(field, targets)?, ..self })
     }
 }
 
 impl Source for DecodedImages {
-    as_in!(|self| self.images; len read label name classes check_field);
+    as_in!(|self| self.images; len label name classes check_field);
+
+    fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
+        self.images.read(index, want, sample)?;
+        sample.set_pixels(self.sizes[index as usize], 3)
+    }
 }
 
 #[cfg(test)]
@@ -210,7 +216,11 @@ mod tests {
         });
         let source = DecodedImages::new(images.clone()).unwrap().with_classes(["zero"]);
         assert_eq!((source.len(), source.classes()), (4, &["zero".to_owned()][..]));
+        let mut sample = Sample::default();
         for (index, (size, rgb, label)) in (0..).zip(&images) {
+            source.read(index, &ReadRequest::IMAGE, &mut sample).unwrap();
+            let lent = &source.images.images[index as usize].0;
+            assert_eq!((sample.bytes().as_ptr(), sample.pixels()), (lent.as_ptr(), Some((*size, 3))));
             let bytes = source.encoded(index).unwrap();
             let header = crate::decode::probe(&bytes).unwrap();
             let mut image = crate::raster::Image::default();
@@ -220,6 +230,33 @@ mod tests {
         }
         let error = source.encoded(4).unwrap_err().to_string();
         assert!(error.contains("below 4"), "{error}");
+    }
+
+    #[test]
+    fn bytes_are_pixels_only_if_they_are_all_of_them() {
+        let mut sample = Sample::default();
+        for (size, channels, is_right) in [
+            (Size::new(3, 2), 1, true),
+            (Size::new(2, 1), 3, true),
+            (Size::new(3, 1), 2, false),
+            (Size::new(7, 1), 1, false),
+            (Size::new(5, 1), 1, false),
+            (Size::new(0, 6), 1, false),
+            (Size::new(u32::MAX, u32::MAX), 3, false),
+        ] {
+            sample.lend(&[0; 6]);
+            let set = sample.set_pixels(size, channels);
+            assert!(set.as_ref().map_or_else(|error| error.is_bad_sample(), |()| true), "{set:?}");
+            assert_eq!((set.is_ok(), sample.pixels()), (is_right, is_right.then_some((size, channels))));
+        }
+        sample.lend(&[0; 6]);
+        sample.set_pixels(Size::new(6, 1), 1).unwrap();
+        sample.keep(0..5);
+        assert_eq!(sample.pixels(), None);
+        sample.lend(&[0; 6]);
+        sample.set_pixels(Size::new(6, 1), 1).unwrap();
+        sample.buffer();
+        assert_eq!(sample.pixels(), None);
     }
 
     #[test]

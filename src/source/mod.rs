@@ -15,8 +15,8 @@
 // the last part of their names. So it need not make 10 million names, and a folder may move. A change to other samples
 // goes unnoticed.
 //
-// Raw pixels. IDX and CIFAR images become a PNM header and the pixels. PNM is a format that is probed and decoded like
-// others, so nothing else has to know of raw pixels.
+// Raw pixels. Arrays in memory, IDX and CIFAR hand over pixels (`Sample::set_pixels`). Readers that need files, such as
+// `pack` and audits, get PNM (`Sample::encoded`).
 //
 // Parquet is read with the crate `parquet`, without Arrow. Up to 32 column readers are kept, each at the place where
 // it can continue. Reading in order decompresses each page once. A shuffled epoch decompresses a page for each row, so
@@ -137,8 +137,8 @@ pub trait Source: Send + Sync {
         self.len() == 0
     }
 
-    /// Reads the parts of sample `index` that `want` names into `sample`: the encoded image, lent from the source's
-    /// memory or read into the sample's buffer, the content of a target's field, and fields. The earlier content of
+    /// Reads the parts of sample `index` that `want` names into `sample`: the image, encoded or as pixels, lent from the
+    /// source's memory or read into the sample's buffer, the content of a target's field, and fields. The earlier content of
     /// `sample` does not matter. A source without fields may ignore `want`, unless reading waits for something: then it
     /// gives up soon after [`ReadRequest::is_stopped`] has become true.
     ///
@@ -148,14 +148,14 @@ pub trait Source: Send + Sync {
     /// [`Error::Parameter`] if there is no such sample, or if no sample of the source can have such a field.
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()>;
 
-    /// Returns a copy of the encoded bytes of sample `index`.
+    /// Returns a copy of the encoded bytes of sample `index`: a PNM file, if the source has pixels.
     ///
     /// # Errors
     /// The errors of [`read`](Self::read).
     fn encoded(&self, index: u64) -> Result<Vec<u8>> {
         let mut sample = Sample::default();
         self.read(index, &ReadRequest::IMAGE, &mut sample)?;
-        Ok(sample.bytes().to_vec())
+        Ok(sample.encoded().into_owned())
     }
 
     /// Returns the content of a field of sample `index`.

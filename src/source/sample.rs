@@ -1,9 +1,12 @@
 //! A sample, and the parts of it that a reader wants.
 
 use super::no_fields;
-use crate::error::Result;
+use crate::decode::Input;
+use crate::error::{Error, Result};
 use crate::fields::Fields;
+use crate::raster::Size;
 use crate::targets::{self, Found, Target};
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -73,8 +76,8 @@ impl<'a> ReadRequest<'a> {
     }
 }
 
-/// A sample that is being read: the encoded image and, if wanted, a field's content. The next sample may reuse its
-/// buffer.
+/// A sample that is being read: the image, encoded or as pixels, and, if wanted, a field's content. The next sample may
+/// reuse its buffer.
 ///
 /// ```
 /// use warpfeed::source::{EncodedImages, Sample, Source, ReadRequest};
@@ -89,11 +92,13 @@ impl<'a> ReadRequest<'a> {
 pub struct Sample<'a> {
     buffer: Vec<u8>,
     bytes: Bytes<'a>,
+    /// Size and number of channels, if the bytes are pixels.
+    pixels: Option<(Size, u8)>,
     target: Option<Target>,
     fields: Option<Fields>,
 }
 
-/// Location of the encoded image.
+/// Location of the image.
 #[derive(Debug)]
 enum Bytes<'a> {
     /// Range of the buffer.
@@ -117,13 +122,14 @@ impl<'a> Sample<'a> {
 
     /// Makes the buffer the encoded image and returns it. A source that has no memory to lend replaces its content.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
-        self.bytes = Bytes::default();
+        (self.bytes, self.pixels) = (Bytes::default(), None);
         &mut self.buffer
     }
 
-    /// Keeps only a range of the present [`bytes`](Self::bytes) as the encoded image. A range beyond their end is cut
-    /// off there.
+    /// Keeps only a range of the present [`bytes`](Self::bytes) as the encoded image; pixels are then none any more. A
+    /// range beyond their end is cut off there.
     pub fn keep(&mut self, part: Range<usize>) {
+        self.pixels = None;
         let within = |len: usize| part.start.min(len)..part.end.clamp(part.start.min(len), len);
         match &mut self.bytes {
             Bytes::Lent(bytes) => *bytes = &bytes[within(bytes.len())],
@@ -137,7 +143,32 @@ impl<'a> Sample<'a> {
 
     /// Lends the source's own memory as the encoded image, so that nothing is copied.
     pub fn lend(&mut self, bytes: &'a [u8]) {
-        self.bytes = Bytes::Lent(bytes);
+        (self.bytes, self.pixels) = (Bytes::Lent(bytes), None);
+    }
+
+    /// Says that the present [`bytes`](Self::bytes) are not an encoded image but the pixels of an image of this size:
+    /// row by row without gaps, one gray value (1 channel) or red, green and blue (3 channels).
+    ///
+    /// ```
+    /// use warpfeed::{image::Size, source::Sample};
+    ///
+    /// let mut sample = Sample::default();
+    /// sample.lend(&[10, 20, 30]);
+    /// sample.set_pixels(Size::new(3, 1), 1)?;
+    /// assert_eq!(*sample.encoded(), *b"P5\n3 1\n255\n\x0a\x14\x1e");
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if the image is empty or there are more or fewer bytes, which makes the sample a bad one.
+    pub fn set_pixels(&mut self, size: Size, channels: u8) -> Result<()> {
+        let (found, wanted) = (self.bytes().len(), u128::from(size.area_px()) * u128::from(channels));
+        if !matches!(channels, 1 | 3) || size.is_empty() || found as u128 != wanted {
+            let message = format!("{found} bytes are not {size} pixels of {channels} channels, 1 or 3");
+            return Err(Error::decode("pixels", message));
+        }
+        self.pixels = Some((size, channels));
+        Ok(())
     }
 
     /// Sets the content of the field that was wanted.
@@ -150,13 +181,31 @@ impl<'a> Sample<'a> {
         self.fields = Some(fields);
     }
 
-    /// The encoded image.
+    /// The encoded image, or the bytes of its pixels.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Lent(bytes) => bytes,
             Bytes::Buffer(part) => &self.buffer[part.start.min(self.buffer.len())..part.end.min(self.buffer.len())],
         }
+    }
+
+    /// The encoded image. Pixels are encoded as PNM.
+    #[must_use]
+    pub fn encoded(&self) -> Cow<'_, [u8]> {
+        match self.image() {
+            Input::Encoded(bytes) => bytes.into(),
+            Input::Pixels(pixels) => pixels.to_pnm().into(),
+        }
+    }
+
+    /// Size and number of channels, if the image is not encoded.
+    pub(crate) fn pixels(&self) -> Option<(Size, u8)> {
+        self.pixels
+    }
+
+    pub(crate) fn image(&self) -> Input<'_> {
+        Input::new(self.bytes(), self.pixels)
     }
 
     /// The target and the fields that were set.

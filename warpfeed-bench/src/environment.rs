@@ -230,7 +230,8 @@ impl Sum {
             // With 2^53 or more images the indices are rounded.
             let index = (i as f64 / looked_at as f64 * images as f64) as u64;
             let read = source.read(index, &ReadRequest::IMAGE, &mut sample);
-            self.add(read.map(|()| sample.bytes()))?;
+            let encoded = sample.encoded();
+            self.add(read.map(|()| &*encoded))?;
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 use super::gather::{Gather, plain_row};
 use super::output::Output;
 use super::resample;
-use crate::backend::{Decoded, Input, Twice, WorkStats};
-use crate::decode::{DecodeOptions, Decoder, Format, Header, PriorKnowledge, pnm_rows};
+use crate::backend::{Decoded, Twice, WorkStats};
+use crate::decode::{DecodeOptions, Decoder, Header, Input, Pixels, PriorKnowledge};
 use crate::error::Result;
 use crate::ops::CpuPass;
 use crate::ops::byte_table::ByteTable;
@@ -90,30 +90,22 @@ impl Executor {
         part: Rect,
         room: impl FnOnce(usize) -> Result<M>,
     ) -> Result<(M, Decoded)> {
-        let (len_bytes, row_bytes) = (3 * part.size().area_px() as usize, 3 * part.width as usize);
-        let mut knew = PriorKnowledge::Nothing;
-        let mut pixels;
+        let len_bytes = 3 * part.size().area_px() as usize;
         match image {
-            Input::Image(image) => {
-                pixels = room(len_bytes)?;
-                let places = pixels.as_mut().chunks_exact_mut(row_bytes);
-                places.zip(rows(image, part)).for_each(|(to, row)| pack(row, to));
-            }
-            Input::Encoded(bytes) if header.format == Format::Pnm && header.components == 3 => {
-                let rows = pnm_rows(bytes, header, part)?;
-                pixels = room(len_bytes)?;
-                let places = pixels.as_mut().chunks_exact_mut(row_bytes);
-                places.zip(rows).for_each(|(to, row)| to.copy_from_slice(row));
+            Input::Pixels(pixels) => {
+                let mut rgb = room(len_bytes)?;
+                pixels.to_rgb(part, rgb.as_mut());
+                Ok((rgb, by_cpu(PriorKnowledge::Nothing)))
             }
             Input::Encoded(bytes) => {
                 let image = &mut self.stages.current;
-                knew = self.decoder.decode_with(bytes, header, part, how, image)?;
-                pixels = room(len_bytes)?;
-                pack(image.pixels(), pixels.as_mut());
+                let knew = self.decoder.decode_with(bytes, header, part, how, image)?;
+                let mut rgb = room(len_bytes)?;
+                Pixels::from(&*image).to_rgb(Rect::full(part.size()), rgb.as_mut());
                 image.shrink(KEEP_PX);
+                Ok((rgb, by_cpu(knew)))
             }
         }
-        Ok((pixels, by_cpu(knew)))
     }
 
     /// Decodes once. Then, for each plan, runs the stages and writes the result to its output, whose size is the
@@ -190,12 +182,8 @@ impl Executor {
         let current = &mut self.stages.current;
         let knew = match image {
             Input::Encoded(bytes) => self.decoder.decode_with(bytes, header, part, how, current)?,
-            Input::Image(image) => {
-                current.reserve(part.size())?;
-                current.reset_part(header.size, part);
-                for (y, row) in (0..).zip(rows(image, part)) {
-                    current.row_mut(y).iter_mut().zip(row).for_each(|(to, &[r, g, b, _])| *to = [r, g, b, 255]);
-                }
+            Input::Pixels(pixels) => {
+                pixels.to_image(part, current)?;
                 PriorKnowledge::Nothing
             }
         };
@@ -336,28 +324,5 @@ fn changes_in_place(plan: &Plan<'_>) -> bool {
 fn apply(table: Option<&ByteTable>, image: &mut Image) {
     if let Some(table) = table {
         table.apply(image.pixels_mut().as_flattened_mut());
-    }
-}
-
-/// The rows of a part of what is stored of an image.
-fn rows(image: &Image, part: Rect) -> impl Iterator<Item = &[Pixel]> {
-    (part.y..part.bottom()).map(move |y| &image.row(y)[part.x as usize..part.right() as usize])
-}
-
-/// Copies pixels without their fourth byte.
-fn pack(pixels: &[Pixel], out: &mut [u8]) {
-    debug_assert_eq!(out.len(), 3 * pixels.len());
-    // Four pixels at a time, because their twelve bytes are three whole words.
-    let (fours, rest) = pixels.as_chunks::<4>();
-    let (words, _) = out.as_chunks_mut::<12>();
-    for (four, out) in fours.iter().zip(words) {
-        let [a, b, c, d] = four.map(u32::from_le_bytes);
-        let packed = [(a & 0xFF_FFFF) | b << 24, (b >> 8 & 0xFFFF) | c << 16, (c >> 16 & 0xFF) | d << 8];
-        for (out, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(packed) {
-            *out = word.to_le_bytes();
-        }
-    }
-    for (pixel, out) in rest.iter().zip(out[12 * fours.len()..].as_chunks_mut::<3>().0) {
-        *out = [pixel[0], pixel[1], pixel[2]];
     }
 }

@@ -18,11 +18,10 @@ mod resample;
 mod vertical;
 
 use super::{
-    Backend, Decoded, End, Finished, Given, Input, OutputForm, PlannedMask, PlannedSample, Ran, RunOptions, Settled,
-    WorkStats,
+    Backend, Decoded, End, Finished, Given, OutputForm, PlannedMask, PlannedSample, Ran, RunOptions, Settled, WorkStats,
 };
 use crate::cuda::driver;
-use crate::decode::Header;
+use crate::decode::{Header, Input};
 use crate::error::{Error, Result};
 use crate::os::memory;
 use crate::plan::Plan;

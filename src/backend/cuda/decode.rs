@@ -11,9 +11,9 @@ use super::nvjpeg::{HardwareDecoder, HardwareJob, Nvjpeg, Queued, WorkerDecoder}
 use super::route::{Route, Router};
 use super::streams::Streams;
 use super::worker::Worker;
-use crate::backend::{Encoded, Executor, Given, Input, PlannedSample, RunOptions, Settled};
+use crate::backend::{Executor, Given, HeldImage, PlannedSample, RunOptions, Settled};
 use crate::cuda::driver::Scoped;
-use crate::decode::{Format, Header, Reason, has_end};
+use crate::decode::{Format, Header, Input, Reason, has_end};
 use crate::error::{Error, Result};
 use crate::ops::descriptors::MixupSample;
 use crate::plan::{Plan, decoded_by};
@@ -106,9 +106,9 @@ impl Decoders {
     ) -> Result<Source> {
         let (size, part) = (header.size, decoded_by(plans));
         let mut encoded = match image {
-            Given::Encoded(encoded) => encoded,
-            Given::Image(image) => {
-                let job = self.options.job(Input::Image(image), header);
+            Given::Held(encoded) => encoded,
+            Given::Pixels(pixels) => {
+                let job = self.options.job(Input::Pixels(pixels), header);
                 let image = worker.decode_to_staging(host, &batch.arena, &job, part)?;
                 return Ok(Source { image, by: By::Cpu, spare: None });
             }
@@ -145,7 +145,7 @@ impl Decoders {
             }
         }
         let start = Instant::now();
-        let job = self.options.job(Input::Encoded(encoded.bytes()), header);
+        let job = self.options.job(encoded.input(), header);
         let image = worker.decode_to_staging(host, &batch.arena, &job, part)?;
         if header.format == Format::Jpeg {
             self.router.cpu_took(start.elapsed());
@@ -198,7 +198,7 @@ impl Decoders {
         &self,
         worker: &'a mut Worker,
         batch: &InFlight,
-        encoded: &Encoded,
+        encoded: &HeldImage,
         (header, route): (&Header, Route),
         plans: &[Plan<'_>],
         masks_bytes: usize,

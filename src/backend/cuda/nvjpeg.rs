@@ -3,7 +3,7 @@
 
 use super::arena::Held;
 use super::lock;
-use crate::backend::Encoded;
+use crate::backend::HeldImage;
 use crate::cuda::driver::{self, Context, Event, Scoped, Stream};
 use crate::device::{JpegDecoder, StreamPriority};
 use crate::error::{Error, Result};
@@ -232,7 +232,7 @@ struct Slot {
     on_gpu: bool,
     parser: JpegStream,
     params: DecodeParams,
-    encoded: Option<Encoded>,
+    encoded: Option<HeldImage>,
     done: Event,
 }
 
@@ -298,10 +298,10 @@ impl WorkerDecoder {
     /// `destination` has room for the whole image, and all work that uses it has been waited for.
     pub(super) fn decode(
         &mut self,
-        encoded: Encoded,
+        encoded: HeldImage,
         destination: u64,
         size: Size,
-    ) -> std::result::Result<Queued, Encoded> {
+    ) -> std::result::Result<Queued, HeldImage> {
         let at = self.next;
         self.next = (at + 1) % RING;
         let mut slot = match self.slots[at].take() {
@@ -315,7 +315,7 @@ impl WorkerDecoder {
         if !slot.done.is_done() && slot.done.synchronize().is_err() {
             return Err(encoded);
         }
-        let buffer = slot.encoded.take().map(Encoded::into_buffer);
+        let buffer = slot.encoded.take().map(HeldImage::into_buffer);
         match self.queue(&mut slot, &encoded, destination, size) {
             Ok(()) => {
                 slot.encoded = Some(encoded);
@@ -335,7 +335,7 @@ impl WorkerDecoder {
         }
     }
 
-    fn queue(&self, slot: &mut Slot, encoded: &Encoded, destination: u64, size: Size) -> Result<(), Failure> {
+    fn queue(&self, slot: &mut Slot, encoded: &HeldImage, destination: u64, size: Size) -> Result<(), Failure> {
         let host = |_| Failure { queued: false };
         let device = |_| Failure { queued: true };
         let Slot { hybrid, gpu_hybrid, on_gpu, parser, params, done, .. } = slot;
@@ -364,7 +364,7 @@ impl WorkerDecoder {
     ///
     /// # Synchronization
     /// Waits for all queued work.
-    pub(super) fn take_back(&mut self) -> Result<Encoded> {
+    pub(super) fn take_back(&mut self) -> Result<HeldImage> {
         self.stream.synchronize()?;
         let last = (self.next + RING - 1) % RING;
         let encoded = self.slots[last].as_mut().and_then(|slot| slot.encoded.take());

@@ -4,9 +4,9 @@
 use super::arena::{Arena, StagingWriter};
 use super::lower::DeviceImage;
 use super::nvjpeg::WorkerDecoder;
-use crate::backend::{Decoded, Executor, Input, Job};
+use crate::backend::{Decoded, Executor, Job};
 use crate::cuda::driver::{self, Scoped, Stream};
-use crate::decode::{DecodeOptions, PointMemory, probe};
+use crate::decode::{DecodeOptions, Input, PointMemory, probe};
 use crate::error::Result;
 use crate::ops::filter::Taps;
 use crate::os::memory;

@@ -113,7 +113,7 @@ pub(super) fn read(subject: &Subject, threads: usize, time: Duration, decode: bo
         while let Some(read) = images.read(&mut sample, &mut sum) {
             let done = read.and_then(|()| {
                 if decode {
-                    let bytes = sample.bytes();
+                    let bytes = &sample.encoded();
                     let header = probe(bytes)?;
                     check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
                     decoder.decode(bytes, &header, Rect::full(header.size), false, &mut image)?;

@@ -160,18 +160,17 @@ mod tests {
     use std::sync::LazyLock;
     use warpfeed::image::{Image, Size};
     use warpfeed::image::{JpegOptions, encode_jpeg};
-    use warpfeed::internal::pnm;
     use warpfeed::ops::Resize;
     use warpfeed::source::EncodedImages;
-    use warpfeed::{ApplyOptions, apply};
-    use warpfeed::{LastBatch, Pipeline};
+    use warpfeed::{LastBatch, Pipeline, Preprocessor, PreprocessorOptions};
 
     /// Images of three classes. They are made once, and small, because the networks get 64 rows and columns at most.
     fn images(range: Range<u32>) -> EncodedImages {
         static JPEGS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+            let options = PreprocessorOptions::default().dtype(DType::U8).layout(Layout::Nhwc);
+            let resize = Preprocessor::new([Resize::new(Size::new(96, 72)).into()], &options).unwrap();
             let small = |i: u32| {
-                let scene = pnm(&image(3, i.into(), i % 3, 3));
-                let tensor = apply(&scene, &[Resize::new(Size::new(96, 72)).into()], &ApplyOptions::default()).unwrap();
+                let tensor = resize.run_images(&[&image(3, i.into(), i % 3, 3)]).unwrap();
                 let image = Image::from_rgb(Size::new(96, 72), tensor.as_bytes().unwrap()).unwrap();
                 encode_jpeg(&image, &JpegOptions::default()).unwrap()
             };

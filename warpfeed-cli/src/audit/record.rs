@@ -122,7 +122,7 @@ impl Inspector {
                 Err(error) => Err(error),
             };
         }
-        let examined = read.and_then(|()| self.examine(sample.bytes(), &mut record));
+        let examined = read.and_then(|()| self.examine(&sample.encoded(), &mut record));
         if examined.is_err() {
             // What is wrong with the image is said of the image.
             record.annotations.clear();

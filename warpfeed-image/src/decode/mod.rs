@@ -47,6 +47,7 @@ mod lossless_jpeg;
 pub mod oddities;
 mod pack_key;
 mod packed_points;
+mod pixels;
 mod pnm;
 mod probe;
 mod reason;
@@ -73,7 +74,9 @@ pub use huffman::Code;
 #[doc(hidden)]
 pub use jpeg::{has_end, libjpeg_has_simd};
 #[doc(hidden)]
-pub use pnm::{rows as pnm_rows, written as pnm_header};
+pub use pixels::{Input, Pixels};
+#[doc(hidden)]
+pub use pnm::written as pnm_header;
 #[doc(hidden)]
 pub use reason::Reason;
 #[doc(hidden)]
@@ -138,13 +141,6 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header of an image of this size that is decoded already.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn of_image(size: Size) -> Self {
-        probe::header(Format::Pnm, size.width, size.height)
-    }
-
     /// Makes this the header of a draft: a JPEG is then decoded at 1/2, 1/4 or 1/8 of its size, the smallest of these
     /// whose sides are not below `size`, and [`size`](Self::size) is that of the result. Nothing changes for images of
     /// less than twice `size`, for lossless JPEGs, and for other formats.
@@ -296,7 +292,7 @@ impl Decoder {
         match header.format {
             Format::Jpeg => self.jpeg.decode(bytes, header, part, options, out),
             Format::Png | Format::WebP => lossless::decode(bytes, header, part, out).map(|()| PriorKnowledge::Nothing),
-            Format::Pnm => pnm::decode(bytes, header, part, out).map(|()| PriorKnowledge::Nothing),
+            Format::Pnm => Pixels::of_pnm(bytes, header)?.to_image(part, out).map(|()| PriorKnowledge::Nothing),
         }
     }
 

@@ -1,8 +1,7 @@
 //! PNM images, gray (P5, .pgm) or color (P6, .ppm).
 
-use super::{Format, Header};
 use crate::error::{Error, Result};
-use crate::raster::{Image, Pixel, Rect, Size};
+use crate::raster::Size;
 
 /// Width and height, number of channels (1 or 3), and offset of the pixels. `None` if the bytes end inside the header.
 pub(super) fn header(bytes: &[u8]) -> Option<Result<(Size, u8, usize)>> {
@@ -39,52 +38,11 @@ pub fn written(size: Size, channels: u8) -> String {
     format!("P{}\n{} {}\n255\n", if channels == 1 { 5 } else { 6 }, size.width, size.height)
 }
 
-/// The rows of `part` of a PNM image, one or three bytes a pixel.
-///
-/// # Errors
-/// [`Error::Decode`] if the data end before the last pixel.
-pub fn rows<'a>(bytes: &'a [u8], header: &Header, part: Rect) -> Result<impl Iterator<Item = &'a [u8]>> {
-    debug_assert_eq!(header.format, Format::Pnm);
-    let channels = usize::from(header.components);
-    let row_bytes = header.size.width as usize * channels;
-    let pixels = bytes.get(header.scan_offset_bytes..).unwrap_or_default();
-    if pixels.len() as u64 / (row_bytes as u64).max(1) < u64::from(header.size.height) {
-        return Err(Error::decode("PNM", format!("truncated: the data end after {} bytes", bytes.len())));
-    }
-    let rows = pixels.chunks_exact(row_bytes.max(1)).skip(part.y as usize).take(part.height as usize);
-    Ok(rows.map(move |row| &row[part.x as usize * channels..part.right() as usize * channels]))
-}
-
-/// Copies `part` of the pixels.
-pub(super) fn decode(bytes: &[u8], header: &Header, part: Rect, out: &mut Image) -> Result<()> {
-    let rows = rows(bytes, header, part)?;
-    out.reset_part(header.size, part);
-    for (y, row) in (0..).zip(rows) {
-        match header.components {
-            3 => unpack(row, out.row_mut(y)),
-            _ => out.row_mut(y).iter_mut().zip(row).for_each(|(to, gray)| *to = [*gray, *gray, *gray, 255]),
-        }
-    }
-    Ok(())
-}
-
-/// Expands RGB pixels to the pixels `to`, four at a time: three words become four.
-fn unpack(rgb: &[u8], to: &mut [Pixel]) {
-    let (fours, rest) = to.as_chunks_mut::<4>();
-    let (twelves, _) = rgb.as_chunks::<12>();
-    for (to, from) in fours.iter_mut().zip(twelves) {
-        let word = |i: usize| u32::from_le_bytes([from[i], from[i + 1], from[i + 2], from[i + 3]]);
-        let (a, b, c) = (word(0), word(4), word(8));
-        *to = [a, a >> 24 | b << 8, b >> 16 | c << 16, c >> 8].map(|pixel| (pixel | 0xff00_0000).to_le_bytes());
-    }
-    let (threes, _) = rgb[12 * fours.len()..].as_chunks::<3>();
-    rest.iter_mut().zip(threes).for_each(|(to, &[r, g, b])| *to = [r, g, b, 255]);
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Decoder, probe};
     use super::*;
+    use crate::raster::{Image, Rect};
 
     #[test]
     fn pixels_are_those_written() {

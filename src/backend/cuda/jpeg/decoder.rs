@@ -14,7 +14,7 @@ use crate::backend::cuda::in_flight::InFlight;
 use crate::backend::cuda::lower::{DeviceImage, Spare, packed_bytes, stages_bytes};
 use crate::backend::cuda::streams::Streams;
 use crate::backend::cuda::worker::Worker;
-use crate::backend::{Encoded, Executor, RunOptions, Settled};
+use crate::backend::{Executor, HeldImage, RunOptions, Settled};
 use crate::decode::{Baseline, DevicePoints, Header, Reason};
 use crate::error::{Error, Result};
 use crate::plan::{Plan, decoded_by};
@@ -25,14 +25,14 @@ use std::sync::Arc;
 pub(in crate::backend::cuda) struct Job {
     pub(super) image: JpegImage,
     /// The encoded bytes for the CPU, if the device flags the image.
-    pub(in crate::backend::cuda) encoded: Encoded,
+    pub(in crate::backend::cuda) encoded: HeldImage,
     pub(super) part: Rect,
     /// Knowledge of the places in its data.
     pub(super) points: DevicePoints,
 }
 
 /// An image that the CPU is to decode, and device memory that was taken for it.
-pub(in crate::backend::cuda) type CpuFallbacks = (Encoded, Option<Spare>);
+pub(in crate::backend::cuda) type CpuFallbacks = (HeldImage, Option<Spare>);
 
 /// The decoder on one pipeline's device.
 pub(in crate::backend::cuda) struct DeviceDecoder {
@@ -62,7 +62,7 @@ impl DeviceDecoder {
         &self,
         worker: &mut Worker,
         batch: &InFlight,
-        encoded: Encoded,
+        encoded: HeldImage,
         header: &Header,
         plans: &[Plan<'_>],
         masks_bytes: usize,

@@ -3,14 +3,13 @@
 
 use super::alone::Alone;
 use super::fixed_work::FixedWork;
-use crate::backend::Encoded;
+use crate::backend::HeldImage;
 use crate::backend::cuda::arena::Arena;
 use crate::backend::cuda::fatbin;
 use crate::backend::cuda::jpeg::JpegKernels;
 use crate::backend::cuda::lower::packed_bytes;
 use crate::backend::cuda::nvjpeg::{HardwareBatch, HardwareDecoder, HardwareJob, Nvjpeg, RING};
 use crate::cuda::driver::{self, Context, DeviceMemory, Scoped, Stream};
-use crate::decode::probe;
 use crate::device::{JpegDecoder, StreamPriority};
 use crate::error::{Error, Result};
 use crate::os::threads;
@@ -179,9 +178,9 @@ struct HardwareJobs {
 }
 
 impl DecodeRun {
-    fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(Encoded, Size)> {
-        let encoded = Encoded::read(&self.reader, index, &ReadRequest::IMAGE, buffer)?.0;
-        let size = probe(encoded.bytes())?.size;
+    fn read(&self, index: u64, buffer: Vec<u8>) -> Result<(HeldImage, Size)> {
+        let encoded = HeldImage::read(&self.reader, index, &ReadRequest::IMAGE, buffer)?.0;
+        let size = encoded.input().header()?.size;
         Ok((encoded, size))
     }
 

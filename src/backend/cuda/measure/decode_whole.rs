@@ -1,7 +1,7 @@
 //! Decodes whole images by nvJPEG, to memory of known bytes, so that unwritten pixels show.
 #![allow(unsafe_code)]
 
-use crate::backend::Encoded;
+use crate::backend::HeldImage;
 use crate::backend::cuda::arena::Arena;
 use crate::backend::cuda::lower::packed_bytes;
 use crate::backend::cuda::nvjpeg::{HardwareBatch, HardwareJob, Nvjpeg, WorkerDecoder};
@@ -76,7 +76,7 @@ impl WholeDecoder {
     fn by_hybrid(&mut self, images: &[Whole], memory: &[DeviceMemory]) -> Result<Vec<bool>> {
         let mut taken = Vec::with_capacity(images.len());
         for ((bytes, size), memory) in images.iter().zip(memory) {
-            let encoded = Encoded::shared(Arc::clone(bytes));
+            let encoded = HeldImage::shared(Arc::clone(bytes));
             taken.push(self.worker.decode(encoded, memory.address(), *size).is_ok());
         }
         self.worker.synchronize()?;

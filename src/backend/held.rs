@@ -1,47 +1,42 @@
-//! Encoded bytes that a back end may keep after the call.
+//! Images that a back end may keep after the call.
 #![allow(unsafe_code)]
 
+use crate::decode::{Input, Pixels};
 use crate::error::Result;
-use crate::raster::Image;
+use crate::raster::Size;
 use crate::source::{ReadRequest, Reader, Sample, Source};
 use crate::targets::Found;
 use std::sync::Arc;
 
-/// An image that operations are run on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Input<'a> {
-    Encoded(&'a [u8]),
-    /// Pixels, all that are stored of the image.
-    Image(&'a Image),
-}
-
 /// The image of a sample.
 pub(crate) enum Given<'a> {
-    Encoded(Encoded),
-    Image(&'a Image),
+    Held(HeldImage),
+    Pixels(Pixels<'a>),
 }
 
 impl Given<'_> {
     pub(crate) fn input(&self) -> Input<'_> {
         match self {
-            Self::Encoded(encoded) => Input::Encoded(encoded.bytes()),
-            Self::Image(image) => Input::Image(image),
+            Self::Held(image) => image.input(),
+            Self::Pixels(pixels) => Input::Pixels(*pixels),
         }
     }
 
     /// Ends the use of the image and returns the buffer for the next sample.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         match self {
-            Self::Encoded(encoded) => encoded.into_buffer(),
-            Self::Image(_) => Vec::new(),
+            Self::Held(image) => image.into_buffer(),
+            Self::Pixels(_) => Vec::new(),
         }
     }
 }
 
-/// Encoded bytes that stay at their address until a device has read them.
-pub(crate) struct Encoded {
+/// Encoded bytes, or pixels, that stay at their address until a device has read them.
+pub(crate) struct HeldImage {
     bytes: *const u8,
     len_bytes: usize,
+    /// Size and number of channels of pixels; `None` if the bytes are encoded.
+    pixels: Option<(Size, u8)>,
     buffer: Vec<u8>,
     _owner: Owner,
 }
@@ -55,11 +50,11 @@ enum Owner {
 }
 
 // SAFETY: the bytes are plain memory that is only read through this, and both owners are `Send`.
-unsafe impl Send for Encoded {}
+unsafe impl Send for HeldImage {}
 // SAFETY: as above; through a shared reference they are only read.
-unsafe impl Sync for Encoded {}
+unsafe impl Sync for HeldImage {}
 
-impl Encoded {
+impl HeldImage {
     /// Reads the wanted part of sample `index`, into `buffer` if the source does not lend its own memory.
     pub(crate) fn read(reader: &Reader, index: u64, want: &ReadRequest<'_>, buffer: Vec<u8>) -> Result<(Self, Found)> {
         let source = match reader {
@@ -72,18 +67,26 @@ impl Encoded {
         let mut sample = Sample::with_buffer(buffer);
         source.read(index, want, &mut sample)?;
         let found = sample.take_found(want)?;
-        let (bytes, len_bytes) = (sample.bytes().as_ptr(), sample.bytes().len());
-        Ok((Self { bytes, len_bytes, buffer: sample.into_buffer(), _owner: Owner::Source(Arc::clone(source)) }, found))
+        let (bytes, len_bytes, pixels) = (sample.bytes().as_ptr(), sample.bytes().len(), sample.pixels());
+        let (buffer, _owner) = (sample.into_buffer(), Owner::Source(Arc::clone(source)));
+        Ok((Self { bytes, len_bytes, pixels, buffer, _owner }, found))
     }
 
-    /// Bytes that are shared with others.
+    /// Encoded bytes that are shared with others.
     pub(crate) fn shared(bytes: Arc<[u8]>) -> Self {
-        Self { bytes: bytes.as_ptr(), len_bytes: bytes.len(), buffer: Vec::new(), _owner: Owner::Others(bytes) }
+        let (start, len_bytes) = (bytes.as_ptr(), bytes.len());
+        Self { bytes: start, len_bytes, pixels: None, buffer: Vec::new(), _owner: Owner::Others(bytes) }
     }
 
-    /// All bytes of a buffer.
+    /// All bytes of a buffer, which are encoded.
     pub(crate) fn owned(buffer: Vec<u8>) -> Self {
-        Self { bytes: buffer.as_ptr(), len_bytes: buffer.len(), buffer, _owner: Owner::Buffer }
+        Self { bytes: buffer.as_ptr(), len_bytes: buffer.len(), pixels: None, buffer, _owner: Owner::Buffer }
+    }
+
+    /// The bytes as RGB pixels of an image of this size.
+    pub(crate) fn into_rgb(self, size: Size) -> Self {
+        debug_assert_eq!(self.len_bytes as u64, 3 * size.area_px());
+        Self { pixels: Some((size, 3)), ..self }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -91,6 +94,10 @@ impl Encoded {
         // are shared. Their owner is kept here and they never change: the source is only borrowed, and the buffer,
         // whose contents do not move with it, is given away only after the last use of the bytes.
         unsafe { std::slice::from_raw_parts(self.bytes, self.len_bytes) }
+    }
+
+    pub(crate) fn input(&self) -> Input<'_> {
+        Input::new(self.bytes(), self.pixels)
     }
 
     /// Ends the use of the bytes and returns the buffer for the next sample.

@@ -1,0 +1,198 @@
+//! Images to be decoded, and pixels in memory, which need no decoding.
+
+use super::probe::{header, probe};
+use super::{Format, Header, pnm};
+use crate::error::{Error, Result};
+use crate::raster::{Image, Pixel, Rect, Size};
+
+/// An image to be decoded, or its pixels.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// The bytes of a file.
+    Encoded(&'a [u8]),
+    /// Pixels, which need no decoding.
+    Pixels(Pixels<'a>),
+}
+
+impl<'a> Input<'a> {
+    /// Encoded bytes, or pixels of this size and with this number of channels.
+    #[must_use]
+    pub fn new(bytes: &'a [u8], pixels: Option<(Size, u8)>) -> Self {
+        match pixels {
+            Some((size, channels)) => Self::Pixels(Pixels { size, channels, bytes }),
+            None => Self::Encoded(bytes),
+        }
+    }
+
+    /// The header of the image.
+    ///
+    /// # Errors
+    /// The errors of [`probe`].
+    pub fn header(&self) -> Result<Header> {
+        match self {
+            Self::Encoded(bytes) => probe(bytes),
+            Self::Pixels(pixels) => Ok(pixels.header()),
+        }
+    }
+}
+
+/// The pixels of an image, row by row without gaps. A pixel is one gray value, red, green and blue, or a [`Pixel`].
+///
+/// Methods that take a part expect one inside the image.
+#[derive(Debug, Clone, Copy)]
+pub struct Pixels<'a> {
+    /// Size of the image.
+    pub size: Size,
+    /// Number of bytes of a pixel: 1, 3 or 4.
+    pub channels: u8,
+    /// Values of all pixels.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> From<&'a Image> for Pixels<'a> {
+    /// The stored pixels of an image.
+    fn from(image: &'a Image) -> Self {
+        Self { size: image.size(), channels: 4, bytes: image.pixels().as_flattened() }
+    }
+}
+
+impl<'a> Pixels<'a> {
+    /// The pixels of a PNM file.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if the data end before the last pixel.
+    pub(super) fn of_pnm(bytes: &'a [u8], header: &Header) -> Result<Self> {
+        let pixels = bytes.get(header.scan_offset_bytes..).unwrap_or_default();
+        let this = Self { size: header.size, channels: header.components, bytes: pixels };
+        match this.len_bytes() {
+            Some(len) if pixels.len() >= len => Ok(this),
+            _ => Err(Error::decode("PNM", format!("truncated: the data end after {} bytes", bytes.len()))),
+        }
+    }
+
+    /// Number of bytes that the pixels take; `None` if no memory has as many.
+    #[must_use]
+    pub fn len_bytes(&self) -> Option<usize> {
+        usize::try_from(self.size.area_px()).ok()?.checked_mul(self.channels.into())
+    }
+
+    /// The header that a PNM file with these pixels has.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        let components = if self.channels == 1 { 1 } else { 3 };
+        Header { components, ..header(Format::Pnm, self.size.width, self.size.height) }
+    }
+
+    /// A PNM file with these pixels.
+    #[must_use]
+    pub fn to_pnm(&self) -> Vec<u8> {
+        let mut file = pnm::written(self.size, self.channels).into_bytes();
+        if self.channels == 4 {
+            file.extend(self.bytes.as_chunks::<4>().0.iter().flat_map(|&[r, g, b, _]| [r, g, b]));
+        } else {
+            file.extend_from_slice(self.bytes);
+        }
+        file
+    }
+
+    /// Copies a part into an image.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if there is too little memory.
+    pub fn to_image(&self, part: Rect, out: &mut Image) -> Result<()> {
+        out.reserve(part.size())?;
+        out.reset_part(self.size, part);
+        for (y, row) in (0..).zip(self.rows(part)) {
+            let to = out.row_mut(y);
+            match self.channels {
+                1 => to.iter_mut().zip(row).for_each(|(to, &gray)| *to = [gray, gray, gray, 255]),
+                3 => unpack(row, to),
+                _ => to.iter_mut().zip(row.as_chunks::<4>().0).for_each(|(to, &[r, g, b, _])| *to = [r, g, b, 255]),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a part to RGB bytes, row by row.
+    pub fn to_rgb(&self, part: Rect, out: &mut [u8]) {
+        let rows = out.chunks_exact_mut((3 * part.width as usize).max(1));
+        for (to, row) in rows.zip(self.rows(part)) {
+            match self.channels {
+                1 => to.as_chunks_mut::<3>().0.iter_mut().zip(row).for_each(|(to, &gray)| *to = [gray; 3]),
+                3 => to.copy_from_slice(row),
+                _ => pack(row.as_chunks::<4>().0, to),
+            }
+        }
+    }
+
+    /// The bytes of the rows of a part.
+    fn rows(&self, part: Rect) -> impl Iterator<Item = &'a [u8]> {
+        let channels = usize::from(self.channels);
+        let rows = self.bytes.chunks_exact((self.size.width as usize * channels).max(1));
+        let columns = part.x as usize * channels..part.right() as usize * channels;
+        rows.skip(part.y as usize).take(part.height as usize).map(move |row| &row[columns.clone()])
+    }
+}
+
+/// Expands RGB pixels to the pixels `to`, four at a time: three words become four.
+fn unpack(rgb: &[u8], to: &mut [Pixel]) {
+    let (fours, rest) = to.as_chunks_mut::<4>();
+    let (twelves, _) = rgb.as_chunks::<12>();
+    for (to, from) in fours.iter_mut().zip(twelves) {
+        let word = |i: usize| u32::from_le_bytes([from[i], from[i + 1], from[i + 2], from[i + 3]]);
+        let (a, b, c) = (word(0), word(4), word(8));
+        *to = [a, a >> 24 | b << 8, b >> 16 | c << 16, c >> 8].map(|pixel| (pixel | 0xff00_0000).to_le_bytes());
+    }
+    let (threes, _) = rgb[12 * fours.len()..].as_chunks::<3>();
+    rest.iter_mut().zip(threes).for_each(|(to, &[r, g, b])| *to = [r, g, b, 255]);
+}
+
+/// Copies pixels without their fourth byte, four at a time, because their twelve bytes are three whole words.
+fn pack(pixels: &[Pixel], out: &mut [u8]) {
+    let (fours, rest) = pixels.as_chunks::<4>();
+    let (words, _) = out.as_chunks_mut::<12>();
+    for (four, out) in fours.iter().zip(words) {
+        let [a, b, c, d] = four.map(u32::from_le_bytes);
+        let packed = [(a & 0xFF_FFFF) | b << 24, (b >> 8 & 0xFFFF) | c << 16, (c >> 16 & 0xFF) | d << 8];
+        for (out, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(packed) {
+            *out = word.to_le_bytes();
+        }
+    }
+    for (pixel, out) in rest.iter().zip(out[12 * fours.len()..].as_chunks_mut::<3>().0) {
+        *out = [pixel[0], pixel[1], pixel[2]];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_all_kinds_of_pixels() {
+        let (size, part) = (Size::new(11, 3), Rect { x: 2, y: 1, width: 9, height: 2 });
+        let rgb: Vec<u8> = (0..size.area_px() * 3).map(|i| (i * 7) as u8).collect();
+        let image = Image::from_rgb(size, &rgb).unwrap();
+        let gray: Vec<u8> = rgb.iter().step_by(3).copied().collect();
+        let wanted = |of: fn(&[u8]) -> [u8; 3]| -> Vec<u8> {
+            let rows = rgb.chunks_exact(33).skip(1);
+            rows.flat_map(|row| row[6..].chunks_exact(3).flat_map(of)).collect()
+        };
+        let color = wanted(|p| [p[0], p[1], p[2]]);
+        for (pixels, want) in [
+            (Pixels { size, channels: 1, bytes: &gray }, wanted(|p| [p[0]; 3])),
+            (Pixels { size, channels: 3, bytes: &rgb }, color.clone()),
+            (Pixels::from(&image), color),
+        ] {
+            let (mut made, mut bytes) = (Image::default(), vec![0; want.len()]);
+            pixels.to_image(part, &mut made).unwrap();
+            pixels.to_rgb(part, &mut bytes);
+            assert_eq!((made.to_rgb(), made.whole(), made.part(), &bytes), (want.clone(), size, part, &want));
+            assert!(made.pixels().iter().all(|pixel| pixel[3] == 255));
+            let file = pixels.to_pnm();
+            let header = probe(&file).unwrap();
+            assert_eq!(Header { scan_offset_bytes: 0, ..header.clone() }, pixels.header());
+            Pixels::of_pnm(&file, &header).unwrap().to_rgb(part, &mut bytes);
+            assert_eq!(bytes, want);
+        }
+    }
+}
