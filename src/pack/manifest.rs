@@ -5,8 +5,8 @@ use super::prepare::{Done, PackableImage};
 use super::{MAX_BAD_KEPT, PackOptions, reading};
 use crate::error::{Error, Result};
 use crate::pipeline::BadSample;
+use crate::source::Source;
 use crate::source::packed::{MANIFEST, last_lines, name_in_folder};
-use crate::source::{RecordFormat, Source};
 use serde::{Deserialize, Serialize};
 
 const VERSION: u32 = 2;
@@ -50,12 +50,7 @@ pub(super) struct SavedOptions {
 impl SavedOptions {
     pub fn new(options: &PackOptions) -> Self {
         Self {
-            format: match options.format {
-                RecordFormat::WebDataset => "webdataset",
-                RecordFormat::RecordIo => "recordio",
-                RecordFormat::TfRecord => "tfrecord",
-            }
-            .to_owned(),
+            format: options.format.name().to_owned(),
             shard_bytes: options.shard_bytes,
             max_side_px: options.max_side_px,
             quality: options.quality,

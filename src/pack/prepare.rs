@@ -193,7 +193,7 @@ impl<'a> Preparer<'a> {
             [] => (fields.clone(), header.size),
             _ => work.follower.follow(fields.clone(), header.size, &ops, &planner)?,
         };
-        let parts = packed(self.options.format, &fields, size)
+        let parts = packed(self.options.format.facts().field_storage, &fields, size)
             .map_err(|(field, message)| targets::wrong(Some(&field), message))?;
         let fields_bytes: u64 = parts.iter().map(|(_, part)| part.len_bytes()).sum();
         // A TFRecord holds them all; names and lengths take little.

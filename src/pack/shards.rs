@@ -7,7 +7,6 @@ use super::queue::Queue;
 use super::{PackOptions, names};
 use crate::error::{Error, Result};
 use crate::pipeline::{BadLimit, IO_FAILURES, Losses, Tally, io_failure};
-use crate::source::RecordFormat;
 use std::io::{self, Write};
 
 /// Writes all samples of the queue into shards. After each shard it writes the manifest.
@@ -68,7 +67,7 @@ impl ShardWriter<'_> {
         losses: &mut BadCount,
         progress: &mut dyn FnMut(u64),
     ) -> Result<PackedShard> {
-        let format = self.options.format;
+        let (rules, facts) = (self.options.format.rules(), self.options.format.facts());
         let mut shard = PackedShard { end: begin, ..PackedShard::default() };
         let mut offsets = String::new();
         let mut failed = None;
@@ -78,16 +77,16 @@ impl ShardWriter<'_> {
                 match image {
                     Ok(sample) => {
                         bytes.clear();
-                        failed = format.write(&sample.record(index), &mut bytes).err();
+                        failed = rules.write(&sample.record(index), &mut bytes).err();
                         if failed.is_some() {
                             break;
                         }
-                        let len_bytes = file.len_bytes + (bytes.len() + format.end().len()) as u64;
+                        let len_bytes = file.len_bytes + (bytes.len() + facts.end.len()) as u64;
                         if shard.images > 0 && self.limit_bytes.is_some_and(|limit| len_bytes > limit) {
                             *waiting = Some((index, Prepared { checksum, image: Ok(sample) }));
                             break;
                         }
-                        if format == RecordFormat::RecordIo {
+                        if facts.has_index {
                             offsets += &format!("{index}\t{}\n", file.len_bytes);
                         }
                         file.write_all(&bytes)?;
@@ -109,7 +108,7 @@ impl ShardWriter<'_> {
                 progress(shard.end);
             }
             failed = failed.take().or_else(|| (self.check)().err());
-            file.write_all(format.end())?;
+            file.write_all(facts.end)?;
             failed.as_ref().map_or(Ok(()), |_| Err(io::Error::other("stopped")))
         };
         let written = write_summed(self.place, file, &mut fill);
@@ -117,7 +116,7 @@ impl ShardWriter<'_> {
             return Err(error);
         }
         shard.files.push(written?);
-        if format == RecordFormat::RecordIo && shard.images > 0 {
+        if facts.has_index && shard.images > 0 {
             let index = names::index_name(name, i);
             shard.files.push(write_summed(self.place, index, &mut |file| file.write_all(offsets.as_bytes()))?);
         }

@@ -13,7 +13,7 @@ use super::{PackOptions, PackReport, begin, finish, names, report};
 use crate::error::Result;
 use crate::order::Rank;
 use crate::source::packed::PackedFolder;
-use crate::source::{ReadRequest, RecordFormat, Sample, Source};
+use crate::source::{ReadRequest, Sample, Source};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
@@ -203,7 +203,7 @@ impl Job<'_> {
         let (records, files) = (place.list(JOB)?, place.list("")?);
         let has_files = |i: &usize| {
             let shard = names::final_name(options.format, name, *i, self.shards);
-            let index = options.format == RecordFormat::RecordIo;
+            let index = options.format.facts().has_index;
             files.has(&shard) && (!index || files.has(&names::index_name(name, *i)))
         };
         let of_record = |record: &String| record.strip_suffix(".json")?.parse().ok();

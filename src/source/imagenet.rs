@@ -194,7 +194,7 @@ mod tests {
         let mut archive = Vec::new();
         names.iter().for_each(|name| tar::write_member(name, &[0xff, 0xd8], &mut archive));
         let path = folder.join("ILSVRC2012_img_val.tar");
-        std::fs::write(&path, [&archive, tar::END].concat()).unwrap();
+        std::fs::write(&path, [&archive, RecordFormat::WebDataset.facts().end].concat()).unwrap();
         let shards = RecordShards::open(RecordFormat::WebDataset, &[path], &RecordOptions::default()).unwrap();
         shards.into_source()
     }

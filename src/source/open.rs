@@ -2,13 +2,14 @@
 
 use super::annotated::refuse_annotated;
 use super::packed::Packed;
+use super::records::fields::FieldStorage;
 use super::records::label;
 use super::spec::{self, refuse};
 use super::splits::{self, Kin, Split};
 #[cfg(feature = "cloud")]
 use super::stream::ShardCache;
 #[cfg(feature = "cloud")]
-use super::stream::Shards;
+use super::stream::Shards as _;
 use super::stream::is_pipe;
 #[cfg(feature = "cloud")]
 use super::stream::remote::{Remote, SCANS};
@@ -32,12 +33,8 @@ pub enum SourceFormat {
     Folder,
     /// A list file: [`ListFile`].
     List,
-    /// WebDataset tar archives: [`RecordShards`].
-    WebDataset,
-    /// MXNet's RecordIO: [`RecordShards`].
-    RecordIo,
-    /// TFRecord: [`RecordShards`].
-    TfRecord,
+    /// Shards of records: [`RecordShards`].
+    Shards(RecordFormat),
     /// An IDX file of raw images: [`IdxFile`].
     Idx,
     /// Parquet files, with the feature `parquet`.
@@ -63,46 +60,40 @@ pub enum SourceFormat {
 }
 
 impl SourceFormat {
-    const NAMES: [(&str, Self); 14] = [
-        ("folder", Self::Folder),
-        ("list", Self::List),
-        ("webdataset", Self::WebDataset),
-        ("recordio", Self::RecordIo),
-        ("tfrecord", Self::TfRecord),
-        ("idx", Self::Idx),
-        ("parquet", Self::Parquet),
-        ("cifar10", Self::Cifar10),
-        ("cifar100", Self::Cifar100),
-        ("coco", Self::Coco),
-        ("panoptic", Self::Panoptic),
-        ("masks", Self::Masks),
-        ("voc", Self::Voc),
-        ("yolo", Self::Yolo),
-    ];
+    /// All formats and their names.
+    fn all() -> impl Iterator<Item = (&'static str, Self)> {
+        let shards = RecordFormat::ALL.map(|format| (format.name(), Self::Shards(format)));
+        let others = [
+            ("idx", Self::Idx),
+            ("parquet", Self::Parquet),
+            ("cifar10", Self::Cifar10),
+            ("cifar100", Self::Cifar100),
+            ("coco", Self::Coco),
+            ("panoptic", Self::Panoptic),
+            ("masks", Self::Masks),
+            ("voc", Self::Voc),
+            ("yolo", Self::Yolo),
+        ];
+        [("folder", Self::Folder), ("list", Self::List)].into_iter().chain(shards).chain(others)
+    }
+
+    fn name(self) -> &'static str {
+        Self::all().find(|(_, format)| *format == self).map_or("", |(name, _)| name)
+    }
 
     /// Returns the format that a file's name tells, if any.
     pub(super) fn by_name(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
         if let Some(format) = RecordFormat::by_ending(ending) {
-            return Some(format.into());
+            return Some(Self::Shards(format));
         }
         match ending {
             "parquet" => Some(Self::Parquet),
             "bin" if name.starts_with("data_batch_") || name == "test_batch.bin" => Some(Self::Cifar10),
             _ if name.contains("idx3-ubyte") || name.contains("idx4-ubyte") => Some(Self::Idx),
             // TensorFlow's names of shards: train-00000-of-01024, train.tfrecord-00000-of-01024.
-            _ => shard_of(&name).map(|_| Self::TfRecord),
-        }
-    }
-}
-
-impl From<RecordFormat> for SourceFormat {
-    fn from(format: RecordFormat) -> Self {
-        match format {
-            RecordFormat::WebDataset => Self::WebDataset,
-            RecordFormat::RecordIo => Self::RecordIo,
-            RecordFormat::TfRecord => Self::TfRecord,
+            _ => shard_of(&name).map(|_| Self::Shards(RecordFormat::TfRecord)),
         }
     }
 }
@@ -113,9 +104,9 @@ impl FromStr for SourceFormat {
     /// Reads `folder`, `list`, `webdataset`, `recordio`, `tfrecord`, `idx`, `parquet`, `cifar10`, `cifar100`, `coco`,
     /// `panoptic`, `masks`, `voc` or `yolo`.
     fn from_str(text: &str) -> Result<Self> {
-        let found = Self::NAMES.iter().find(|(name, _)| *name == text);
-        let names = || Self::NAMES.map(|(name, _)| name).join(", ");
-        found.map(|&(_, format)| format).ok_or_else(|| Error::parameter("open", "format", names(), text))
+        let found = Self::all().find(|(name, _)| *name == text);
+        let names = || Self::all().map(|(name, _)| name).collect::<Vec<_>>().join(", ");
+        found.map(|(_, format)| format).ok_or_else(|| Error::parameter("open", "format", names(), text))
     }
 }
 
@@ -364,14 +355,12 @@ impl OpenOptions {
 
     /// Refuses options that a source of this format ignores.
     fn refuse_ignored(&self, format: SourceFormat) -> Result<()> {
-        use SourceFormat::{
-            Cifar10, Cifar100, Coco, Folder, Idx, List, Masks, Panoptic, Parquet, RecordIo, TfRecord, Voc, WebDataset,
-            Yolo,
-        };
-        let records = matches!(format, WebDataset | TfRecord | Parquet);
-        let shards = records || format == RecordIo;
+        use SourceFormat::{Cifar10, Cifar100, Coco, Folder, Idx, List, Masks, Panoptic, Parquet, Shards, Voc, Yolo};
+        let has_parts = |shards: RecordFormat| shards.facts().field_storage != FieldStorage::None;
+        let records = format == Parquet || matches!(format, Shards(shards) if has_parts(shards));
+        let shards = records || matches!(format, Shards(_));
         let annotated = matches!(format, Coco | Panoptic | Masks | Voc | Yolo);
-        let name = SourceFormat::NAMES.iter().find(|(_, own)| *own == format).map_or("", |(name, _)| *name);
+        let name = format.name();
         let RecordOptions { image, label, classes, boxes, .. } = &self.records;
         let ignored = [
             ("image", !records, image.clone()),
@@ -431,15 +420,12 @@ impl OpenOptions {
             let format = self.stream_format(Some(format))?;
             return Ok(Opened::fixed(RecordStream::open(format, files, self.stream_options())?));
         }
-        let records = |format| {
-            let source = RecordShards::open(format, &files, &self.records)?;
-            let own_names = !source.classes().is_empty() && self.records.classes.is_empty();
-            Ok(Opened { input: source.with_classes(classes_of(&files)).into(), own_names })
-        };
         match format {
-            SourceFormat::WebDataset => records(RecordFormat::WebDataset),
-            SourceFormat::RecordIo => records(RecordFormat::RecordIo),
-            SourceFormat::TfRecord => records(RecordFormat::TfRecord),
+            SourceFormat::Shards(format) => {
+                let source = RecordShards::open(format, &files, &self.records)?;
+                let own_names = !source.classes().is_empty() && self.records.classes.is_empty();
+                Ok(Opened { input: source.with_classes(classes_of(&files)).into(), own_names })
+            }
             #[cfg(feature = "parquet")]
             SourceFormat::Parquet => {
                 let source = super::ParquetFiles::open(&files, &self.records)?;
@@ -471,14 +457,12 @@ impl OpenOptions {
     /// Returns the format of a stream: the one in the options, or `told` by its name.
     fn stream_format(&self, told: Option<SourceFormat>) -> Result<RecordFormat> {
         match self.format.or(told) {
-            Some(SourceFormat::WebDataset) => Ok(RecordFormat::WebDataset),
-            Some(SourceFormat::RecordIo) => Ok(RecordFormat::RecordIo),
-            Some(SourceFormat::TfRecord) => Ok(RecordFormat::TfRecord),
+            Some(SourceFormat::Shards(format)) => Ok(format),
             other => {
-                let name =
-                    |format| SourceFormat::NAMES.iter().find(|(_, other)| *other == format).map(|(name, _)| *name);
-                let got = other.and_then(name).unwrap_or("a stream whose name does not tell it");
-                Err(Error::parameter("open", "format", "webdataset, recordio or tfrecord for a stream", got))
+                let [others @ .., last] = RecordFormat::ALL.map(RecordFormat::name);
+                let expected = format!("{} or {last} for a stream", others.join(", "));
+                let got = other.map_or("a stream whose name does not tell it", SourceFormat::name);
+                Err(Error::parameter("open", "format", expected, got))
             }
         }
     }

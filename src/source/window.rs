@@ -17,7 +17,7 @@ const WINDOW_BYTES: usize = 8 << 10;
 const MAX_WINDOW_BYTES: usize = 1 << 20;
 
 /// Bytes that can be read at any position.
-pub(super) trait ReadAt: Send + Sync {
+pub(crate) trait ReadAt: Send + Sync {
     /// Fills `buffer` with the bytes from `offset` on.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
 

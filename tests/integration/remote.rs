@@ -351,7 +351,7 @@ fn random_access_gives_the_same_over_a_network() {
     };
     let images: Arc<dyn Source> = Arc::new(many());
     let want = shards.map(|shard| part(&images, shard));
-    for format in [RecordFormat::WebDataset, RecordFormat::RecordIo, RecordFormat::TfRecord] {
+    for format in RecordFormat::ALL {
         let moody = if format == RecordFormat::TfRecord { 50 } else { NEVER };
         let (server, out, _folder) = packed(format, moody, Duration::ZERO);
         let remote: Arc<dyn Source> = all(&server, any_order()).into_data_set().unwrap();
@@ -426,7 +426,7 @@ fn a_shard_that_changes_meanwhile_is_named() {
     let error = stream.resume(&state).unwrap().next().unwrap().unwrap_err().to_string();
     assert!(error.contains(".rec broke off at byte 0: it is not what it was"), "{error}");
     server.shared.gone.store(true, SeqCst);
-    let gone = any_order().format(Some(SourceFormat::RecordIo));
+    let gone = any_order().format(Some(SourceFormat::Shards(RecordFormat::RecordIo)));
     let error = gone.open(format!("{}/gone.rec", server.address)).err().unwrap().to_string();
     assert!(error.contains("gone.rec broke off at byte 0"), "{error}");
 }

@@ -12,7 +12,6 @@ use super::PackOptions;
 use super::place::{Contents, JOB, Listing, Place};
 use crate::address::Address;
 use crate::error::{Error, Result};
-use crate::source::RecordFormat;
 use crate::source::packed::{MANIFEST, MAX_BYTES};
 use crate::source::stream::remote;
 use crate::store::{Answer, Fetcher, Object, Server, patiently, told};
@@ -177,7 +176,7 @@ impl Place for Store {
     }
 
     fn check(&self, options: &PackOptions) -> Result<()> {
-        let alone = options.format == RecordFormat::TfRecord && options.rank.is_none();
+        let alone = options.format.facts().names_have_count && options.rank.is_none();
         let (most, why) = match alone {
             true => (MAX_COPY_BYTES, " for TFRecord without a rank, whose shards are renamed at the end"),
             false => (upload::MAX_BYTES, " at a store"),

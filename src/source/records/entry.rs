@@ -43,7 +43,7 @@ impl Entry {
 }
 
 /// The reasons why a shard cannot be parsed further.
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// The bytes are not a record.
     Damaged(String),
     /// The bytes could not be read.

@@ -1,12 +1,14 @@
-//! The formats of shards, and the errors that name them.
+//! The list of shard formats, the trait that each implements in its own file, and the errors that name them.
 
-use super::fields::{Part, check_names};
+use super::fields::{FieldStorage, Part, StoredFields, check_names};
 use super::options::RecordOptions;
+use super::parser::{Records, Wanted};
 use super::{recordio, tar, tfrecord};
 use crate::error::{Error, Result};
-use crate::source::no_fields;
+use crate::source::window::ReadAt;
 use crate::targets::{self, Target};
 use std::fmt::Display;
+use std::ops::Range;
 
 /// The formats of shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,54 +29,39 @@ pub enum RecordFormat {
 }
 
 impl RecordFormat {
-    /// Returns the format of files with this ending.
+    /// All formats.
+    pub const ALL: [Self; 3] = [Self::WebDataset, Self::RecordIo, Self::TfRecord];
+
+    /// The format's name in the command and in pack.json: `webdataset`, `recordio` or `tfrecord`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// Description of the shards that `pack` makes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn packed(self) -> &'static str {
+        self.facts().packed
+    }
+
+    /// The format of the files whose names have this ending.
     pub(in crate::source) fn by_ending(ending: &str) -> Option<Self> {
-        match ending {
-            "tar" => Some(Self::WebDataset),
-            "rec" => Some(Self::RecordIo),
-            "tfrecord" | "tfrecords" => Some(Self::TfRecord),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|format| format.facts().endings.contains(&ending))
     }
 
-    /// Rejects a field of targets that no record can have.
-    pub(in crate::source) fn check_field(self, field: Option<&str>) -> Result<()> {
-        match (self, field) {
-            (Self::RecordIo, Some(field)) if field != recordio::LABELS => {
-                Err(no_fields("the array of labels as `label`", field))
-            }
-            _ => Ok(()),
-        }
+    /// The format's names and fixed properties.
+    pub(crate) fn facts(self) -> &'static Facts {
+        self.rules().facts()
     }
 
-    /// Rejects fields of a format that holds none.
-    pub(in crate::source) fn check_fields(self, names: &[String]) -> Result<()> {
-        match (self, names) {
-            (Self::RecordIo, [first, ..]) => Err(no_fields("labels alone", first)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns the smallest number of bytes that a record can take.
-    pub(super) fn min_record_bytes(self) -> u64 {
+    /// How the format's records are read and written.
+    pub(crate) fn rules(self) -> &'static dyn ShardFormat {
         match self {
-            Self::WebDataset => tar::BLOCK_BYTES,
-            Self::RecordIo => recordio::HEAD_BYTES,
-            Self::TfRecord => tfrecord::MIN_BYTES,
+            Self::WebDataset => &tar::WebDataset,
+            Self::RecordIo => &recordio::RecordIo,
+            Self::TfRecord => &tfrecord::TfRecord,
         }
-    }
-
-    /// Appends a sample to a shard.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] for a label that the format cannot hold.
-    pub(crate) fn write(self, sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
-        match self {
-            Self::WebDataset => tar::write(sample, out),
-            Self::RecordIo => recordio::write(sample, out)?,
-            Self::TfRecord => tfrecord::write(sample, out),
-        }
-        Ok(())
     }
 
     /// Rejects a field of targets that could not be read again after packing.
@@ -82,12 +69,7 @@ impl RecordFormat {
     /// # Errors
     /// [`Error::Parameter`] with the format's limits.
     pub(crate) fn check_packed_field(self, field: &str) -> Result<()> {
-        let (is_kept, expected) = match self {
-            Self::WebDataset => (tar::can_name(field), tar::NAMED),
-            Self::RecordIo => (field == recordio::LABELS, "`label`, RecordIO's array of numbers"),
-            Self::TfRecord => (tfrecord::can_name(field), tfrecord::NAMED),
-        };
-        if is_kept { Ok(()) } else { Err(Error::parameter("pack", "target", expected, field)) }
+        self.rules().can_pack(field).map_err(|expected| Error::parameter("pack", "target", expected, field))
     }
 
     /// Rejects fields that could not be read again after packing, alone or together with the field `target` of targets.
@@ -95,8 +77,8 @@ impl RecordFormat {
     /// # Errors
     /// [`Error::Parameter`] with the format's limits.
     pub(crate) fn check_packed_fields(self, names: &[String], target: Option<&str>) -> Result<()> {
-        let part = target.map(|field| if self == Self::WebDataset { tar::part_of(field) } else { field.to_owned() });
-        check_names(self, names, target.zip(part.as_deref()))
+        let part = target.map(|field| self.rules().part_of(field));
+        check_names(self.facts().field_storage, names, target.zip(part.as_deref()))
     }
 
     /// Rejects a target that packing would change.
@@ -104,30 +86,104 @@ impl RecordFormat {
     /// # Errors
     /// [`Error::Target`], which makes the sample bad.
     pub(crate) fn check_packed(self, field: &str, target: &Target, label: Option<u32>) -> Result<()> {
-        match self {
-            Self::WebDataset => tar::check(field, target),
-            Self::RecordIo => recordio::check(target, label),
-            Self::TfRecord => Ok(()),
-        }
-        .map_err(|message| targets::wrong(Some(field), message))
+        self.rules().check_packed(field, target, label).map_err(|message| targets::wrong(Some(field), message))
+    }
+}
+
+/// Names and fixed properties of a format.
+pub(crate) struct Facts {
+    /// The name in messages.
+    pub title: &'static str,
+    /// The name in options.
+    pub name: &'static str,
+    /// Description of packed shards.
+    pub packed: &'static str,
+    /// The endings of files' names. Packed shards have the first.
+    pub endings: &'static [&'static str],
+    /// Smallest number of bytes that a record can take.
+    pub min_record_bytes: u64,
+    /// Bytes after a record that are read with it, to verify it.
+    pub trailer_bytes: u64,
+    /// The bytes that end a shard.
+    pub end: &'static [u8],
+    /// The names of the fields that hold labels where no field is named, and a description of them.
+    pub labels: (&'static [&'static str], &'static str),
+    /// The parts of a sample that hold its fields.
+    pub field_storage: FieldStorage,
+    /// Whether images have names in a shard, which [`ShardFormat::member`] reads.
+    pub has_members: bool,
+    /// Whether the names of packed shards have the number of shards.
+    pub names_have_count: bool,
+    /// Whether packed shards have an index file for other programs.
+    pub has_index: bool,
+}
+
+/// A format of shards: its properties, and how its records are read and written.
+pub(crate) trait ShardFormat: Sync {
+    fn facts(&self) -> &'static Facts;
+
+    /// Description of the records that hold an image, in the part `image` if one is named.
+    fn images(&self, image: Option<&str>) -> String;
+
+    /// Refuses options that the format ignores.
+    fn check_options(&self, _options: &RecordOptions) -> Result<()> {
+        Ok(())
     }
 
-    /// Returns the bytes that end a shard.
-    pub(crate) fn end(self) -> &'static [u8] {
-        match self {
-            Self::WebDataset => tar::END,
-            Self::RecordIo | Self::TfRecord => &[],
-        }
+    /// Refuses a field of targets, or fields, that no record can have.
+    fn check_wanted(&self, _field: Option<&str>, _fields: &[String]) -> Result<()> {
+        Ok(())
     }
 
-    /// Returns the format's name in messages.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::WebDataset => "tar",
-            Self::RecordIo => "RecordIO",
-            Self::TfRecord => "TFRecord",
-        }
+    /// Makes a parser from the record at byte `at` on, which also returns the target `field` and the wanted `parts`.
+    fn parser(&self, options: &RecordOptions, field: Option<&str>, parts: Vec<String>, at: u64) -> Records;
+
+    /// The start of the record with an image at `offset`, or in several parts. `None` if only a scan finds it.
+    fn start(&self, _offset: u64, _is_split: bool) -> Option<u64> {
+        None
     }
+
+    /// Whether `file` still has an image of `len_bytes` at `offset`, as far as the bytes before it tell.
+    fn is_there(&self, _file: &dyn ReadAt, _offset: u64, _len_bytes: u64) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// The name that the image at `offset` has in the shard.
+    fn member(&self, _file: &dyn ReadAt, _offset: u64) -> Option<String> {
+        None
+    }
+
+    /// Verifies a record and returns the wanted parts. `None` if a record is nothing but an image.
+    fn checked(&self, _record: &[u8], _image: Option<&str>, _wanted: Wanted<'_>) -> Result<Option<Checked>, String> {
+        Ok(None)
+    }
+
+    /// Appends a sample to a shard.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for a label that the format cannot hold.
+    fn write(&self, sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()>;
+
+    /// Checks that a field of targets can be read again after packing. The error describes the fields that can.
+    fn can_pack(&self, field: &str) -> Result<(), &'static str>;
+
+    /// Checks that packing does not change a target.
+    fn check_packed(&self, _field: &str, _target: &Target, _label: Option<u32>) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The part that holds a field of targets.
+    fn part_of(&self, field: &str) -> String {
+        field.to_owned()
+    }
+}
+
+/// A record that was read and verified.
+pub(crate) struct Checked {
+    /// The place of the image in the record.
+    pub image: Range<usize>,
+    pub target: Option<Result<Target, String>>,
+    pub fields: StoredFields,
 }
 
 /// A sample to be written.
@@ -146,7 +202,7 @@ pub(crate) struct NewSample<'a> {
 
 /// The error for damage in a shard.
 pub(in crate::source) fn damaged(format: RecordFormat, shard: impl Display, offset: u64, message: &str) -> Error {
-    Error::decode(format.name(), format!("{shard} at byte {offset}: {message}"))
+    Error::decode(format.facts().title, format!("{shard} at byte {offset}: {message}"))
 }
 
 /// The error for `shards` shards, the first named `first`, that hold no sample and `others` other records.
@@ -156,14 +212,7 @@ pub(in crate::source) fn no_samples(
     (shards, first): (usize, &str),
     others: u64,
 ) -> Error {
-    let image = match (format, &options.image) {
-        (RecordFormat::WebDataset, None) => "parts ending in .jpg, .jpeg, .png, .webp, .pgm or .ppm".to_owned(),
-        (RecordFormat::WebDataset, Some(ending)) => format!("parts ending in .{ending}"),
-        (RecordFormat::RecordIo, _) => "records that hold an image".to_owned(),
-        (RecordFormat::TfRecord, name) => {
-            format!("examples with the feature {}", name.as_deref().unwrap_or(tfrecord::IMAGE))
-        }
-    };
+    let expected = format!("{} files with {}", format.facts().title, format.rules().images(options.image.as_deref()));
     let got = format!("{shards} shards, the first {first}, with {others} other records");
-    Error::parameter("open", "shards", format!("{} files with {image}", format.name()), got)
+    Error::parameter("open", "shards", expected, got)
 }

@@ -47,7 +47,7 @@ impl Key {
             len_bytes: shard.len_bytes,
             version: shard.version,
             options: hash.first_chunk().map_or(0, |start| u64::from_le_bytes(*start)),
-            min_record_bytes: format.min_record_bytes(),
+            min_record_bytes: format.facts().min_record_bytes,
         }
     }
 }

@@ -82,23 +82,15 @@ pub(in crate::source) fn check_absent(
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         format!("{place}, whose samples have the fields {names}")
     };
-    match (&options.label, format) {
-        (Some(name), _) if name == NONE || name == FOLDER || names.contains_key(name) => Ok(()),
-        (Some(name), _) => Err(not_there("a field", name, there())),
-        // All records of RecordIO have a label.
-        (None, RecordFormat::RecordIo) => Ok(()),
-        (None, _) if !names.iter().any(|(name, &single)| single && is_like(name) && !is_usual(format, name)) => Ok(()),
-        (None, RecordFormat::WebDataset) => Err(ask("the part .cls or the field json.label", there())),
-        (None, RecordFormat::TfRecord) => Err(ask("the feature image/class/label", there())),
-    }
-}
-
-/// Whether it is the field of labels where none is named. It is there, with -1 or without a value.
-fn is_usual(format: RecordFormat, name: &str) -> bool {
-    match format {
-        RecordFormat::WebDataset => matches!(name, "cls" | "json.label"),
-        RecordFormat::RecordIo => true,
-        RecordFormat::TfRecord => name == super::tfrecord::LABEL,
+    match &options.label {
+        Some(name) if name == NONE || name == FOLDER || names.contains_key(name) => Ok(()),
+        Some(name) => Err(not_there("a field", name, there())),
+        None => {
+            // The usual field may be there with -1 or without a value.
+            let (usual, description) = format.facts().labels;
+            let may_be = |(name, &single): (&String, &bool)| single && is_like(name) && !usual.contains(&&**name);
+            if names.iter().any(may_be) { Err(ask(description, there())) } else { Ok(()) }
+        }
     }
 }
 

@@ -37,8 +37,8 @@ use entry::Entry;
 use fields::FieldReader;
 #[cfg(feature = "parquet")]
 pub(super) use fields::stated_size;
-pub(crate) use format::NewSample;
 pub use format::RecordFormat;
+pub(crate) use format::{Checked, NewSample};
 pub(super) use format::{damaged, no_samples};
 pub(super) use found::Texts;
 use found::{FAULT, NAME, NO_TEXT, NUMBER, Record, ScannedShard, UNLABELED};
@@ -138,7 +138,7 @@ impl RecordShards {
         threads: usize,
         options: &RecordOptions,
     ) -> Result<Self> {
-        options.check(format)?;
+        format.rules().check_options(options)?;
         let mut found = scan_all(format, count, open, threads, options)?;
         let mut this = Self {
             format,
@@ -241,10 +241,9 @@ impl RecordShards {
         Ok((record, shard, shard.open(&self.kept_open)?))
     }
 
-    /// Number of bytes that are read for a record, in TFRecord with the checksum.
+    /// Number of bytes that are read for a record.
     fn read_bytes(&self, record: Record) -> usize {
-        record.len_bytes() as usize
-            + if self.format == RecordFormat::TfRecord { tfrecord::CRC_BYTES as usize } else { 0 }
+        record.len_bytes() as usize + self.format.facts().trailer_bytes as usize
     }
 
     /// Parses sample `index` again, for the wanted parts besides its image.
@@ -255,10 +254,9 @@ impl RecordShards {
         (shard, file): (&Shard, &Handle<'_>),
         wanted: Wanted<'_>,
     ) -> Result<Entry> {
-        let start = match self.format {
-            RecordFormat::TfRecord => record.offset.saturating_sub(tfrecord::HEAD_BYTES),
-            RecordFormat::RecordIo if record.is_split() => record.offset,
-            _ => shard.start(index, |shard| starts(self.format, &self.options, shard))?,
+        let start = match self.format.rules().start(record.offset, record.is_split()) {
+            Some(start) => start,
+            None => shard.start(index, |shard| starts(self.format, &self.options, shard))?,
         };
         let mut window = Window::new(file, shard.len_bytes);
         match Parser::new(self.format, &self.options, wanted, start).next(&mut window)? {
@@ -301,8 +299,8 @@ impl Source for RecordShards {
     /// Fields ([`ReadRequest::fields`]) are read likewise: in WebDataset from the JSON part and, for masks of the
     /// image, from parts that end in `NAME.png`; in TFRecord from features. docs/detection.md describes both.
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
-        self.format.check_field(want.field)?;
-        self.format.check_fields(want.fields)?;
+        let rules = self.format.rules();
+        rules.check_wanted(want.field, want.fields)?;
         let (record, shard, file) = self.find(index, "RecordShards::read")?;
         let wrong = |message: String| damaged(self.format, shard.name.display(), record.offset, &message);
         let wanted = Wanted { field: want.field, fields: want.fields, names: false };
@@ -310,24 +308,19 @@ impl Source for RecordShards {
         // Fields are compared with the size in the image's header.
         if want.image || !want.fields.is_empty() {
             let buffer = sample.buffer();
-            if self.format == RecordFormat::RecordIo && record.is_split() {
+            if record.is_split() {
                 let window = Window::new(&file, shard.len_bytes);
                 recordio::read_split(window, record.offset, buffer)?.map_err(wrong)?;
             } else {
                 // The index of a shard may be one of an earlier file with the same name, size and times.
-                if self.format == RecordFormat::WebDataset
-                    && !shard.is_remote()
-                    && !tar::is_file_before(&file, record.offset, record.len_bytes().into())?
-                {
+                if !shard.is_remote() && !rules.is_there(&file, record.offset, record.len_bytes().into())? {
                     let message = "there is no file as there was when the shard was scanned: it was changed since";
                     return Err(wrong(message.to_owned()));
                 }
                 file.read_sample(sized(buffer, self.read_bytes(record))?, record.offset, want.stopped())?;
             }
-            if self.format == RecordFormat::TfRecord {
-                let image = self.options.image.as_deref();
-                let tfrecord::Checked { image, target, fields } =
-                    tfrecord::checked(buffer, image, wanted).map_err(wrong)?;
+            let checked = rules.checked(buffer, self.options.image.as_deref(), wanted).map_err(wrong)?;
+            if let Some(Checked { image, target, fields }) = checked {
                 sample.keep(image);
                 found = Some((target, fields));
             }
@@ -347,7 +340,8 @@ impl Source for RecordShards {
         }
         if !want.fields.is_empty() {
             let header = probe(sample.bytes())?;
-            let reader = FieldReader { format: self.format, options: &self.options, names: want.fields };
+            let reader =
+                FieldReader { storage: self.format.facts().field_storage, options: &self.options, names: want.fields };
             sample.set_fields(reader.read(&fields, &header, || self.name(index).into_owned())?);
         }
         Ok(())
@@ -376,18 +370,15 @@ impl Source for RecordShards {
     }
 
     fn check_field(&self, field: &str) -> Result<()> {
-        self.format.check_field(Some(field))
+        self.format.rules().check_wanted(Some(field), &[])
     }
 
     /// Shard and file name in WebDataset, where the file name is read from the shard; otherwise shard and offset.
     fn name(&self, index: u64) -> Cow<'_, str> {
         let (shard, record) = (self.shard(index), self.records[index as usize]);
-        let member = match self.format {
-            RecordFormat::WebDataset if record.label_kind() != FAULT => {
-                shard.open(&self.kept_open).ok().and_then(|file| tar::name_before(&file, record.offset))
-            }
-            _ => None,
-        };
+        let (rules, is_read) = (self.format.rules(), record.label_kind() != FAULT);
+        let file = (is_read && self.format.facts().has_members).then(|| shard.open(&self.kept_open).ok()).flatten();
+        let member = file.and_then(|file| rules.member(&file, record.offset));
         match member {
             Some(member) => format!("{}/{member}", shard.name.display()).into(),
             None => format!("{} at byte {}", shard.name.display(), record.offset).into(),
@@ -475,7 +466,7 @@ mod tests {
             let (image, target) = ([index as u8; 50], target(index));
             let target = Some((field, &target));
             let sample = NewSample { index, label: Some(7), image: &image, ending: "jpg", target, fields: &[] };
-            RecordFormat::TfRecord.write(&sample, &mut bytes).unwrap();
+            RecordFormat::TfRecord.rules().write(&sample, &mut bytes).unwrap();
         }
         let open = |_shard| {
             let counted = Box::new(Counted(bytes.clone(), Arc::clone(&count)));

@@ -1,7 +1,5 @@
 //! The options for reading shards.
 
-use super::RecordFormat;
-use super::label;
 use crate::error::{Error, Result};
 use crate::fields::BoxFormat;
 use std::collections::HashMap;
@@ -40,19 +38,6 @@ impl Default for RecordOptions {
 }
 
 impl RecordOptions {
-    /// Refuses options that a format ignores.
-    pub(in crate::source) fn check(&self, format: RecordFormat) -> Result<()> {
-        let refuse = |parameter, got: &String| {
-            let expected = "none for RecordIO, whose records hold one image and one label (or `none` for no labels)";
-            Err(Error::parameter("open", parameter, expected, got))
-        };
-        match (format, &self.image, &self.label) {
-            (RecordFormat::RecordIo, Some(image), _) => refuse("image", image),
-            (RecordFormat::RecordIo, _, Some(label)) if label != label::NONE => refuse("label", label),
-            _ => Ok(()),
-        }
-    }
-
     /// Returns the label of each named class.
     pub(in crate::source) fn numbers(&self) -> Result<HashMap<String, u32>> {
         numbers(&self.classes)

@@ -49,10 +49,22 @@ pub(crate) struct Parser {
     rest: Rest,
 }
 
-enum Records {
+/// The parser of a format.
+pub(crate) enum Records {
     Tar(Box<tar::Parser>),
     RecordIo(recordio::Parser),
     TfRecord(tfrecord::Parser),
+}
+
+/// What `$of` is of any parser.
+macro_rules! of_any {
+    ($records:expr, $parser:ident => $of:expr) => {
+        match $records {
+            Records::Tar($parser) => $of,
+            Records::RecordIo($parser) => $of,
+            Records::TfRecord($parser) => $of,
+        }
+    };
 }
 
 /// The rest of the shard.
@@ -65,12 +77,8 @@ enum Rest {
 impl Parser {
     /// Creates a parser of a shard from the record at byte `at` on, which also returns the wanted parts of each sample.
     pub fn new(format: RecordFormat, options: &RecordOptions, wanted: Wanted<'_>, at: u64) -> Self {
-        let (field, parts) = (wanted.field, part_names(format, wanted.fields));
-        let records = match format {
-            RecordFormat::WebDataset => Records::Tar(Box::new(tar::Parser::new(options, field, parts, at))),
-            RecordFormat::RecordIo => Records::RecordIo(recordio::Parser::new(options, field, at)),
-            RecordFormat::TfRecord => Records::TfRecord(tfrecord::Parser::new(options, field, parts, at)),
-        };
+        let parts = part_names(format.facts().field_storage, wanted.fields);
+        let records = format.rules().parser(options, wanted.field, parts, at);
         let mut this = Self { records, rest: Rest::Records };
         this.keep_names(wanted.names);
         this
@@ -78,34 +86,19 @@ impl Parser {
 
     /// Begins to note the names of fields, or stops and forgets them.
     pub fn keep_names(&mut self, keep: bool) {
-        let names = keep.then(Names::new);
-        match &mut self.records {
-            Records::Tar(parser) => parser.names = names,
-            Records::RecordIo(_) => {}
-            Records::TfRecord(parser) => parser.names = names,
-        }
+        of_any!(&mut self.records, parser => parser.names = keep.then(Names::new));
     }
 
     /// The names of the fields that samples have had.
     pub fn names(&self) -> Names {
-        let names = match &self.records {
-            Records::Tar(parser) => &parser.names,
-            Records::RecordIo(_) => &None,
-            Records::TfRecord(parser) => &parser.names,
-        };
-        names.clone().unwrap_or_default()
+        of_any!(&self.records, parser => parser.names.clone().unwrap_or_default())
     }
 
     /// Returns the next sample or fault; `None` at the end.
     pub fn next(&mut self, bytes: &mut impl Bytes) -> Result<Option<Entry>> {
         let mut found = None;
         while let Rest::Records = self.rest {
-            let outcome = match &mut self.records {
-                Records::Tar(parser) => parser.step(bytes, &mut found),
-                Records::RecordIo(parser) => parser.step(bytes, &mut found),
-                Records::TfRecord(parser) => parser.step(bytes, &mut found),
-            };
-            match outcome {
+            match of_any!(&mut self.records, parser => parser.step(bytes, &mut found)) {
                 Ok(true) => {}
                 Ok(false) => self.rest = Rest::Nothing,
                 Err(Fault::Damaged(message)) => {
@@ -132,11 +125,7 @@ impl Parser {
 
     /// Offset of the next record.
     fn at(&self) -> u64 {
-        match &self.records {
-            Records::Tar(parser) => parser.at,
-            Records::RecordIo(parser) => parser.at,
-            Records::TfRecord(parser) => parser.at,
-        }
+        of_any!(&self.records, parser => parser.at)
     }
 
     /// Offset at which another parser must start to return the same next entry, as far as it is known.
@@ -149,10 +138,6 @@ impl Parser {
 
     /// Number of records without an image, which were skipped.
     pub fn skipped_files(&self) -> u64 {
-        match &self.records {
-            Records::Tar(parser) => parser.skipped_files,
-            Records::RecordIo(parser) => parser.skipped_files,
-            Records::TfRecord(parser) => parser.skipped_files,
-        }
+        of_any!(&self.records, parser => parser.skipped_files)
     }
 }

@@ -2,12 +2,14 @@
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
-use super::format::NewSample;
+use super::fields::FieldStorage;
+use super::format::{Facts, NewSample, ShardFormat};
 use super::label::{self, Label};
 use super::options::RecordOptions;
+use super::parser::{Names, Records};
 use crate::error::{Error, Result};
-use crate::source::MAX_ENCODED_BYTES;
 use crate::source::window::Window;
+use crate::source::{MAX_ENCODED_BYTES, no_fields};
 use crate::targets::{self, MAX_TARGET_BYTES, Target};
 use std::ops::Range;
 
@@ -15,13 +17,86 @@ use std::ops::Range;
 const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
 
 /// Bytes of magic and length, which every record has.
-pub(super) const HEAD_BYTES: u64 = 8;
+const HEAD_BYTES: u64 = 8;
 
 /// Bytes of the image header before the labels: number of labels, one label, and two identifiers.
 const IMAGE_HEADER_BYTES: u64 = 24;
 
 /// Bytes up to the end of the first of several labels.
 const LABEL_END_BYTES: usize = IMAGE_HEADER_BYTES as usize + 4;
+
+const FACTS: Facts = Facts {
+    title: "RecordIO",
+    name: "recordio",
+    packed: "NAME-000000.rec with NAME-000000.idx",
+    endings: &["rec"],
+    min_record_bytes: HEAD_BYTES,
+    trailer_bytes: 0,
+    end: &[],
+    labels: (&[], "the record's own label"),
+    field_storage: FieldStorage::None,
+    has_members: false,
+    names_have_count: false,
+    has_index: true,
+};
+
+/// The format.
+pub(super) struct RecordIo;
+
+impl ShardFormat for RecordIo {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn images(&self, _image: Option<&str>) -> String {
+        "records that hold an image".to_owned()
+    }
+
+    fn check_options(&self, options: &RecordOptions) -> Result<()> {
+        let refuse = |parameter, got: &String| {
+            let expected = "none for RecordIO, whose records hold one image and one label (or `none` for no labels)";
+            Err(Error::parameter("open", parameter, expected, got))
+        };
+        match (&options.image, &options.label) {
+            (Some(image), _) => refuse("image", image),
+            (_, Some(label)) if label != label::NONE => refuse("label", label),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_wanted(&self, field: Option<&str>, fields: &[String]) -> Result<()> {
+        match (field, fields) {
+            (Some(field), _) if field != LABELS => Err(no_fields("the array of labels as `label`", field)),
+            (_, [first, ..]) => Err(no_fields("labels alone", first)),
+            _ => Ok(()),
+        }
+    }
+
+    fn parser(&self, options: &RecordOptions, field: Option<&str>, _parts: Vec<String>, at: u64) -> Records {
+        Records::RecordIo(Parser::new(options, field, at))
+    }
+
+    fn start(&self, offset: u64, is_split: bool) -> Option<u64> {
+        is_split.then_some(offset)
+    }
+
+    fn write(&self, sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
+        write(sample, out)
+    }
+
+    fn can_pack(&self, field: &str) -> Result<(), &'static str> {
+        if field == LABELS { Ok(()) } else { Err("`label`, RecordIO's array of numbers") }
+    }
+
+    /// Rejects a target that is not an array of labels whose first one is the class.
+    fn check_packed(&self, _field: &str, target: &Target, label: Option<u32>) -> Result<(), String> {
+        let label = label.map_or(UNLABELED, |label| label as f32);
+        match target.f32s()?.first() {
+            Some(&first) if first == label => Ok(()),
+            first => Err(format!("RecordIO's array of labels begins with the label {label}, and this with {first:?}")),
+        }
+    }
+}
 
 /// One part of a record.
 struct Part {
@@ -84,7 +159,7 @@ impl Part {
 }
 
 /// The field of targets that stands for the array of labels.
-pub(super) const LABELS: &str = "label";
+const LABELS: &str = "label";
 
 /// Returns all labels from the beginning of a record; without an array, the header's own label. `None` if `bytes` ends
 /// before them.
@@ -114,10 +189,12 @@ fn image_header(bytes: &[u8]) -> Result<(Result<Label, String>, u64), String> {
 }
 
 /// Parses the records of a file one by one.
-pub(super) struct Parser {
+pub(crate) struct Parser {
     /// Offset of the next record.
     pub at: u64,
     pub skipped_files: u64,
+    /// Never noted: labels are all that samples have.
+    pub names: Option<Names>,
     /// Whether the labels are wanted as a target.
     labels: bool,
     /// Whether samples are taken without their labels.
@@ -127,7 +204,7 @@ pub(super) struct Parser {
 impl Parser {
     pub fn new(options: &RecordOptions, field: Option<&str>, at: u64) -> Self {
         let unlabeled = options.label.as_deref() == Some(label::NONE);
-        Self { at, skipped_files: 0, labels: field == Some(LABELS), unlabeled }
+        Self { at, skipped_files: 0, names: None, labels: field == Some(LABELS), unlabeled }
     }
 
     /// Parses the next record. Returns `false` at the end.
@@ -285,21 +362,12 @@ impl Bytes for InPassing<'_> {
     }
 }
 
-/// Rejects a target that is not an array of labels whose first one is the class.
-pub(super) fn check(target: &Target, label: Option<u32>) -> Result<(), String> {
-    let label = label.map_or(UNLABELED, |label| label as f32);
-    match target.f32s()?.first() {
-        Some(&first) if first == label => Ok(()),
-        first => Err(format!("RecordIO's array of labels begins with the label {label}, and this with {first:?}")),
-    }
-}
-
 /// The label that stands for none: a record always has one.
 const UNLABELED: f32 = -1.0;
 
 /// Appends a record with MXNet's image header, in which the label -1 stands for none, cut where its data contain the
 /// magic number at a multiple of four bytes.
-pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
+fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
     if let Some(label) = sample.label.filter(|&label| label > 1 << 24) {
         let expected = "labels up to 16777216, which RecordIO stores as f32";
         return Err(Error::parameter("pack", "source", expected, label));

@@ -2,11 +2,11 @@
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
-use super::fields::Part;
-use super::format::NewSample;
+use super::fields::{FieldStorage, Part};
+use super::format::{Facts, NewSample, ShardFormat};
 use super::label::{self, Label, NO_IMAGE};
 use super::options::RecordOptions;
-use super::parser::{Names, note};
+use super::parser::{Names, Records, note};
 use crate::error::{Error, Result};
 use crate::source::MAX_ENCODED_BYTES;
 use crate::source::window::ReadAt;
@@ -15,11 +15,11 @@ use serde_json::Value;
 use std::ops::Range;
 
 /// Bytes of a block, the unit of archives; a member takes one at least.
-pub(super) const BLOCK_BYTES: u64 = 512;
+const BLOCK_BYTES: u64 = 512;
 
 /// Bytes of the two blocks of zeros that end an archive.
 const END_BYTES: u64 = 2 * BLOCK_BYTES;
-pub(crate) const END: &[u8] = &[0; END_BYTES as usize];
+const END: &[u8] = &[0; END_BYTES as usize];
 
 /// Upper bound of long names and pax headers.
 const MAX_NAME_BYTES: u64 = 1 << 20;
@@ -29,6 +29,95 @@ const MAX_LABEL_BYTES: u64 = 1 << 20;
 
 /// The endings of images, without the dot, in lower case.
 const IMAGES: [&str; 6] = ["jpg", "jpeg", "png", "webp", "pgm", "ppm"];
+
+const FACTS: Facts = Facts {
+    title: "tar",
+    name: "webdataset",
+    packed: "NAME-000000.tar: parts KEY.jpg and KEY.cls",
+    endings: &["tar"],
+    min_record_bytes: BLOCK_BYTES,
+    trailer_bytes: 0,
+    end: END,
+    labels: (&["cls", "json.label"], "the part .cls or the field json.label"),
+    field_storage: FieldStorage::Parts,
+    has_members: true,
+    names_have_count: false,
+    has_index: false,
+};
+
+/// The format.
+pub(super) struct WebDataset;
+
+impl ShardFormat for WebDataset {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn images(&self, image: Option<&str>) -> String {
+        match image {
+            None => "parts ending in .jpg, .jpeg, .png, .webp, .pgm or .ppm".to_owned(),
+            Some(ending) => format!("parts ending in .{ending}"),
+        }
+    }
+
+    fn parser(&self, options: &RecordOptions, field: Option<&str>, parts: Vec<String>, at: u64) -> Records {
+        Records::Tar(Box::new(Parser::new(options, field, parts, at)))
+    }
+
+    /// Whether the header before the content at `offset` is that of a file of `len_bytes`, or of one whose length an
+    /// extended header gives.
+    fn is_there(&self, file: &dyn ReadAt, offset: u64, len_bytes: u64) -> Result<bool> {
+        let mut block = [0; BLOCK_BYTES as usize];
+        file.read_at(&mut block, offset.saturating_sub(BLOCK_BYTES))?;
+        let found = header(&block).ok().flatten();
+        let is_it = |found: Header| matches!(found.kind, b'0' | b'7') && [0, len_bytes].contains(&found.len_bytes);
+        Ok(found.is_some_and(is_it))
+    }
+
+    /// The name in the header before the content at `offset`; for a long name, its beginning.
+    fn member(&self, file: &dyn ReadAt, offset: u64) -> Option<String> {
+        let mut block = [0; BLOCK_BYTES as usize];
+        file.read_at(&mut block, offset.checked_sub(BLOCK_BYTES)?).ok()?;
+        let header = header(&block).ok()??;
+        Some(String::from_utf8_lossy(&header.name).into_owned())
+    }
+
+    fn write(&self, sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
+        write(sample, out);
+        Ok(())
+    }
+
+    fn can_pack(&self, field: &str) -> Result<(), &'static str> {
+        let (ending, json) = ending_and_field(field);
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '_' | '/');
+        let can = match json {
+            Some(_) => ending == "json",
+            None => {
+                let taken = IMAGES.contains(&field) || field == "cls" || field == "json";
+                let is_ending = !field.is_empty() && ending.len() <= 60 && !field.starts_with('.');
+                !taken && is_ending && field.chars().all(is_plain)
+            }
+        };
+        if can { Ok(()) } else { Err("an ending in lower case that is no image's and not cls, or json.FIELD") }
+    }
+
+    /// Rejects a target that JSON would change.
+    fn check_packed(&self, field: &str, target: &Target, _label: Option<u32>) -> Result<(), String> {
+        match target {
+            Target::Bytes(bytes) if ending_and_field(field).1.is_some() && std::str::from_utf8(bytes).is_err() => {
+                Err("JSON holds texts in UTF-8 alone".to_owned())
+            }
+            Target::Floats(floats) if !floats.iter().all(|float| float.is_finite()) => {
+                Err("JSON holds finite numbers alone".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn part_of(&self, field: &str) -> String {
+        ending_and_field(field).0
+    }
+}
 
 /// A member's header.
 #[derive(Debug, PartialEq)]
@@ -147,7 +236,7 @@ struct Parts {
     fields: Vec<String>,
 }
 
-/// The replacement of a slash in an ending. [`can_name`] rejects percent signs, so no two names share an ending.
+/// The replacement of a slash in an ending. [`ShardFormat::can_pack`] rejects percent signs, so no two names share an ending.
 const SLASH: &str = "%2f";
 
 /// Splits the name of a part into its ending and, in JSON, a field.
@@ -235,7 +324,7 @@ impl TarSample {
 }
 
 /// Parses the members of an archive one by one.
-pub(super) struct Parser {
+pub(crate) struct Parser {
     parts: Parts,
     /// Offset of the next member, including the headers that extend it.
     pub at: u64,
@@ -552,24 +641,6 @@ fn record_bytes(end: u64) -> u64 {
     (1 << end.trailing_zeros().min(MOST.trailing_zeros())).max(USUAL)
 }
 
-/// Returns the name in the header before the content at `offset`; for a long name, its beginning.
-pub(super) fn name_before(file: &dyn ReadAt, offset: u64) -> Option<String> {
-    let mut block = [0; BLOCK_BYTES as usize];
-    file.read_at(&mut block, offset.checked_sub(BLOCK_BYTES)?).ok()?;
-    let header = header(&block).ok()??;
-    Some(String::from_utf8_lossy(&header.name).into_owned())
-}
-
-/// Whether the header before the content at `offset` is that of a file of `len_bytes`, or of one whose length an
-/// extended header gives.
-pub(super) fn is_file_before(file: &dyn ReadAt, offset: u64, len_bytes: u64) -> Result<bool> {
-    let mut block = [0; BLOCK_BYTES as usize];
-    file.read_at(&mut block, offset.saturating_sub(BLOCK_BYTES))?;
-    let found = header(&block).ok().flatten();
-    let is_it = |found: Header| matches!(found.kind, b'0' | b'7') && [0, len_bytes].contains(&found.len_bytes);
-    Ok(found.is_some_and(is_it))
-}
-
 /// Returns the content of the file whose path ends in `name`, from an archive in memory.
 pub(crate) fn member<'a>(archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut rest = archive;
@@ -584,43 +655,9 @@ pub(crate) fn member<'a>(archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
     }
 }
 
-/// Description of the fields that a packed sample can have in addition to image and label.
-pub(super) const NAMED: &str = "an ending in lower case that is no image's and not cls, or json.FIELD";
-
-/// Whether [`write`] can write this field so that reading finds it.
-pub(super) fn can_name(field: &str) -> bool {
-    let (ending, json) = ending_and_field(field);
-    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-' | '_' | '/');
-    match json {
-        Some(_) => ending == "json",
-        None => {
-            let taken = IMAGES.contains(&field) || field == "cls" || field == "json";
-            !taken && !field.is_empty() && ending.len() <= 60 && !field.starts_with('.') && field.chars().all(is_plain)
-        }
-    }
-}
-
-/// Rejects a target that JSON would change.
-pub(super) fn check(field: &str, target: &Target) -> Result<(), String> {
-    match target {
-        Target::Bytes(bytes) if ending_and_field(field).1.is_some() && std::str::from_utf8(bytes).is_err() => {
-            Err("JSON holds texts in UTF-8 alone".to_owned())
-        }
-        Target::Floats(floats) if !floats.iter().all(|float| float.is_finite()) => {
-            Err("JSON holds finite numbers alone".to_owned())
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Returns the ending of the part that holds a field of targets.
-pub(super) fn part_of(field: &str) -> String {
-    ending_and_field(field).0
-}
-
 /// Appends a sample: its image, its label as `cls`, the parts of its fields, and its target as a part or as a field of
 /// JSON.
-pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
+fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
     write_member(&format!("{:09}.{}", sample.index, sample.ending), sample.image, out);
     if let Some(label) = sample.label {
         write_member(&format!("{:09}.cls", sample.index), label.to_string().as_bytes(), out);

@@ -3,11 +3,11 @@
 
 use super::bytes::Bytes;
 use super::entry::{Entry, Fault, too_long};
-use super::fields::{Part, StoredFields, part_names};
-use super::format::{NewSample, RecordFormat};
+use super::fields::{FieldStorage, Part, StoredFields, part_names};
+use super::format::{Checked, Facts, NewSample, ShardFormat};
 use super::label::{self, Label, NO_IMAGE};
 use super::options::RecordOptions;
-use super::parser::{self, Wanted, note};
+use super::parser::{self, Records, Wanted, note};
 use crate::error::{Error, Result};
 use crate::source::MAX_ENCODED_BYTES;
 use crate::targets::{MAX_TARGET_BYTES, Target};
@@ -15,19 +15,78 @@ use std::mem::{Discriminant, discriminant};
 use std::ops::Range;
 
 /// The feature that holds the image.
-pub(super) const IMAGE: &str = "image/encoded";
+const IMAGE: &str = "image/encoded";
 /// The feature that holds the label.
-pub(super) const LABEL: &str = "image/class/label";
+const LABEL: &str = "image/class/label";
 
 /// Bytes of a record's length and the checksum of the length.
-pub(super) const HEAD_BYTES: u64 = 12;
+const HEAD_BYTES: u64 = 12;
 /// Bytes of the checksum that follows the data.
-pub(super) const CRC_BYTES: u64 = 4;
-/// Bytes of an empty record.
-pub(super) const MIN_BYTES: u64 = HEAD_BYTES + CRC_BYTES;
+const CRC_BYTES: u64 = 4;
 
 /// Upper bound of names of features and of labels that are text.
 const MAX_TEXT_BYTES: u64 = 4096;
+
+const FACTS: Facts = Facts {
+    title: "TFRecord",
+    name: "tfrecord",
+    packed: "NAME-00000-of-00008.tfrecord: features image/encoded and image/class/label",
+    endings: &["tfrecord", "tfrecords"],
+    min_record_bytes: HEAD_BYTES + CRC_BYTES,
+    trailer_bytes: CRC_BYTES,
+    end: &[],
+    labels: (&[LABEL], "the feature image/class/label"),
+    field_storage: FieldStorage::Features,
+    has_members: false,
+    names_have_count: true,
+    has_index: false,
+};
+
+/// The format.
+pub(super) struct TfRecord;
+
+impl ShardFormat for TfRecord {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn images(&self, image: Option<&str>) -> String {
+        format!("examples with the feature {}", image.unwrap_or(IMAGE))
+    }
+
+    fn parser(&self, options: &RecordOptions, field: Option<&str>, parts: Vec<String>, at: u64) -> Records {
+        Records::TfRecord(Parser::new(options, field, parts, at))
+    }
+
+    fn start(&self, offset: u64, _is_split: bool) -> Option<u64> {
+        Some(offset.saturating_sub(HEAD_BYTES))
+    }
+
+    /// Verifies a record's data, which their checksum follows.
+    fn checked(&self, mut record: &[u8], image: Option<&str>, wanted: Wanted<'_>) -> Result<Option<Checked>, String> {
+        let damaged = || DAMAGED.to_owned();
+        let data = 0..(record.len() as u64).checked_sub(CRC_BYTES).ok_or_else(damaged)?;
+        let failed = |error: Error| error.to_string();
+        if !is_whole(&mut record, data.clone()).map_err(failed)? {
+            return Err(WRONG_CHECKSUM.to_owned());
+        }
+        let fields = &part_names(FACTS.field_storage, wanted.fields)[..];
+        let names = Names { image: image.unwrap_or(IMAGE), label: None, target: wanted.field, fields, digits: false };
+        let Example { image, target, fields, .. } = example(&mut record, data, names, &mut None).map_err(failed)??;
+        let image = image.ok_or_else(damaged)?;
+        Ok(Some(Checked { image: image.start as usize..image.end as usize, target, fields }))
+    }
+
+    fn write(&self, sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
+        write(sample, out);
+        Ok(())
+    }
+
+    fn can_pack(&self, field: &str) -> Result<(), &'static str> {
+        let can = field != IMAGE && field != LABEL && !field.is_empty() && field.len() as u64 <= MAX_TEXT_BYTES;
+        if can { Ok(()) } else { Err("the name of a feature, another than image/encoded and image/class/label") }
+    }
+}
 
 /// Returns the masked checksum of `data`.
 fn masked_crc(data: &[u8]) -> u32 {
@@ -351,7 +410,7 @@ fn is_whole(bytes: &mut impl Bytes, data: Range<u64>) -> Result<bool> {
 }
 
 /// Parses the records of a file one by one.
-pub(super) struct Parser {
+pub(crate) struct Parser {
     /// Offset of the next record.
     pub at: u64,
     pub skipped_files: u64,
@@ -455,39 +514,8 @@ impl Parser {
     }
 }
 
-/// A record whose checksum was verified.
-pub(super) struct Checked {
-    /// The place of the image in the record.
-    pub image: Range<usize>,
-    pub target: Option<Result<Target, String>>,
-    pub fields: StoredFields,
-}
-
-/// Verifies a record's data, which their checksum follows, and returns the wanted parts that it has.
-pub(super) fn checked(mut record: &[u8], image: Option<&str>, wanted: Wanted<'_>) -> Result<Checked, String> {
-    let damaged = || DAMAGED.to_owned();
-    let data = 0..(record.len() as u64).checked_sub(CRC_BYTES).ok_or_else(damaged)?;
-    let failed = |error: Error| error.to_string();
-    if !is_whole(&mut record, data.clone()).map_err(failed)? {
-        return Err(WRONG_CHECKSUM.to_owned());
-    }
-    let fields = &part_names(RecordFormat::TfRecord, wanted.fields)[..];
-    let names = Names { image: image.unwrap_or(IMAGE), label: None, target: wanted.field, fields, digits: false };
-    let Example { image, target, fields, .. } = example(&mut record, data, names, &mut None).map_err(failed)??;
-    let image = image.ok_or_else(damaged)?;
-    Ok(Checked { image: image.start as usize..image.end as usize, target, fields })
-}
-
-/// Description of the names of features that a packed sample can have in addition to image and label.
-pub(super) const NAMED: &str = "the name of a feature, another than image/encoded and image/class/label";
-
-/// Whether [`write`] can write a feature of this name.
-pub(super) fn can_name(field: &str) -> bool {
-    field != IMAGE && field != LABEL && !field.is_empty() && field.len() as u64 <= MAX_TEXT_BYTES
-}
-
 /// Appends a record that holds a `tf.train.Example` with image, label, fields and target.
-pub(super) fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
+fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
     let image = write_feature(IMAGE, 1, &write_field(1, sample.image));
     let mut features = image;
     if let Some(label) = sample.label {

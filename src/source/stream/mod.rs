@@ -115,7 +115,7 @@ impl StreamFields {
             Held::Read(fields) => Ok(fields),
             Held::Stored(stored) => {
                 let Stored { format, options, names, fields, of } = *stored;
-                let reader = FieldReader { format, options: &options, names: &names };
+                let reader = FieldReader { storage: format.facts().field_storage, options: &options, names: &names };
                 reader.read(&fields, &probe(image)?, || of.clone())
             }
         }

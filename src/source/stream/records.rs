@@ -129,7 +129,7 @@ impl RecordStream {
         shards: Box<dyn Shards>,
         options: StreamOptions,
     ) -> Result<Self> {
-        options.records.check(format)?;
+        format.rules().check_options(&options.records)?;
         if shards.count() == 0 {
             return Err(Error::parameter("stream", "shards", "one or more", 0));
         }
@@ -145,8 +145,7 @@ impl RecordStream {
 
 impl Stream for RecordStream {
     fn begin(&self, start: &StreamStart) -> Result<Box<dyn Samples>> {
-        self.inner.format.check_field(start.field.as_deref())?;
-        self.inner.format.check_fields(&start.fields)?;
+        self.inner.format.rules().check_wanted(start.field.as_deref(), &start.fields)?;
         let mut order = self.inner.own.clone();
         if let Some(seed) = start.shuffle {
             SampleRng::new(seed, start.epoch, Domain::Shards, 0).shuffle(&mut order);

@@ -3,23 +3,14 @@
 use super::output::{bytes, escape, print, print_json, progress, say};
 use super::source::FieldArgs;
 use super::values::{RankName, size};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use warpfeed::pack::{PackOptions, PackReport, pack, verify};
 use warpfeed::source::{RecordFormat, SourceFormat};
 use warpfeed::{BadLimit, Error, Result};
-
-#[derive(Clone, Copy, ValueEnum)]
-enum ShardFormat {
-    /// NAME-000000.tar: parts KEY.jpg and KEY.cls.
-    Webdataset,
-    /// NAME-000000.rec with NAME-000000.idx.
-    Recordio,
-    /// NAME-00000-of-00008.tfrecord: features image/encoded and image/class/label.
-    Tfrecord,
-}
 
 /// Pack a source into shards, which are a source themselves, or verify packed shards
 #[derive(Args)]
@@ -47,8 +38,8 @@ struct Job {
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
     /// Format of the shards.
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    format: ShardFormat,
+    #[arg(long, value_name = "FORMAT", value_parser = format())]
+    format: RecordFormat,
     /// Format of the source if its name does not tell, as of run.
     #[arg(long, value_name = "FORMAT")]
     from: Option<SourceFormat>,
@@ -94,6 +85,13 @@ struct Job {
     rank: Option<RankName>,
 }
 
+/// Parses the name of a shard format.
+fn format() -> impl TypedValueParser<Value = RecordFormat> {
+    let value = |format: RecordFormat| PossibleValue::new(format.name()).help(format.packed());
+    let by_name = |name: String| RecordFormat::ALL.into_iter().find(|format| format.name() == name);
+    PossibleValuesParser::new(RecordFormat::ALL.map(value)).try_map(move |name| by_name(name).ok_or("no format"))
+}
+
 impl Pack {
     pub fn run(self) -> Result<()> {
         if let Some(folder) = self.verify {
@@ -119,11 +117,7 @@ impl Pack {
 impl Job {
     fn run(self, fields: &FieldArgs) -> Result<PackReport> {
         let source = fields.open(&self.source, self.from)?.into_data_set()?;
-        let mut options = PackOptions::new(match self.format {
-            ShardFormat::Webdataset => RecordFormat::WebDataset,
-            ShardFormat::Recordio => RecordFormat::RecordIo,
-            ShardFormat::Tfrecord => RecordFormat::TfRecord,
-        });
+        let mut options = PackOptions::new(self.format);
         options.shard_bytes = self.shard_size;
         options.max_side_px = self.max_side;
         options.quality = self.quality;

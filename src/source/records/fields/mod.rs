@@ -12,7 +12,6 @@ mod packed;
 pub(in crate::source) use json::stated as stated_size;
 pub(crate) use packed::{check_names, packed};
 
-use super::RecordFormat;
 use super::options::RecordOptions;
 use crate::decode::Header;
 use crate::error::{Error, Result};
@@ -99,14 +98,24 @@ impl StoredFields {
     }
 }
 
+/// The places where the shards of a format hold fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FieldStorage {
+    None,
+    /// JSON, and PNG files for pixels.
+    Parts,
+    /// TensorFlow's features, or JSON and PNG files in features.
+    Features,
+}
+
 /// The names of the parts or features that may hold these fields; none for a format that holds no fields.
-pub(super) fn part_names(format: RecordFormat, names: &[String]) -> Vec<String> {
-    let mut all = match (format, names) {
-        (_, []) | (RecordFormat::RecordIo, _) => Vec::new(),
-        (RecordFormat::WebDataset, names) => {
+pub(super) fn part_names(storage: FieldStorage, names: &[String]) -> Vec<String> {
+    let mut all = match (storage, names) {
+        (_, []) | (FieldStorage::None, _) => Vec::new(),
+        (FieldStorage::Parts, names) => {
             [JSON.to_owned()].into_iter().chain(names.iter().map(|name| pixel_part(name))).collect()
         }
-        (RecordFormat::TfRecord, names) => features::names(names),
+        (FieldStorage::Features, names) => features::names(names),
     };
     all.sort_unstable();
     all.dedup();
@@ -149,7 +158,7 @@ impl From<&str> for Fault {
 /// Reads the fields of a record's samples.
 #[derive(Clone, Copy)]
 pub(crate) struct FieldReader<'a> {
-    pub format: RecordFormat,
+    pub storage: FieldStorage,
     pub options: &'a RecordOptions,
     pub names: &'a [String],
 }
@@ -176,8 +185,8 @@ impl FieldReader<'_> {
         check_pixels(header.size, DEFAULT_MAX_PIXELS)?;
         let mut document = json::Document::read(self.json(stored).map_err(|fault| failed(first, fault))?)
             .map_err(|message| failed(first, message.into()))?;
-        let stated = match (document.size, self.format) {
-            (None, RecordFormat::TfRecord) => features::size(stored).map_err(|fault| failed(first, fault))?,
+        let stated = match (document.size, self.storage) {
+            (None, FieldStorage::Features) => features::size(stored).map_err(|fault| failed(first, fault))?,
             (size, _) => size,
         };
         let frame = Frame::of_stated(header, stated).map_err(|message| failed(first, message.into()))?;
@@ -215,7 +224,7 @@ impl FieldReader<'_> {
 
     /// The JSON of a sample; none if it has none.
     fn json<'a>(&self, stored: &'a StoredFields) -> Result<Option<&'a [u8]>, Fault> {
-        let name = if self.format == RecordFormat::TfRecord { features::JSON } else { JSON };
+        let name = if self.storage == FieldStorage::Features { features::JSON } else { JSON };
         let Some(part) = stored.get(name)? else { return Ok(None) };
         part.one().map(Some).ok_or_else(|| format!("{name} is no text").into())
     }
@@ -228,15 +237,15 @@ impl FieldReader<'_> {
         size: Size,
     ) -> Result<Field, Fault> {
         // Pixels are in parts of their own.
-        let tfrecord = self.format == RecordFormat::TfRecord;
-        let part_name = if tfrecord { features::alias(name).to_owned() } else { pixel_part(name) };
+        let in_features = self.storage == FieldStorage::Features;
+        let part_name = if in_features { features::alias(name).to_owned() } else { pixel_part(name) };
         let part = || {
-            let kind = if tfrecord { "feature" } else { "part" };
+            let kind = if in_features { "feature" } else { "part" };
             stored.get(&part_name)?.ok_or_else(|| format!("there is no {kind} {part_name}"))
         };
         Ok(match json::read(name, value, size, self.options)? {
             json::Read::Whole(field) => field,
-            json::Read::Mask { of_objects: true, .. } if !tfrecord => return Err("it has no values".into()),
+            json::Read::Mask { of_objects: true, .. } if !in_features => return Err("it has no values".into()),
             json::Read::Mask { of_objects: true, fill } => masks(part()?, &part_name, size)?.with_fill(fill).into(),
             json::Read::Mask { of_objects: false, fill } => mask(part()?, &part_name)?.with_fill(fill).into(),
             json::Read::Image { interpolation, fill } => {
@@ -251,7 +260,7 @@ impl FieldReader<'_> {
 
     /// A field that no JSON has.
     fn part_field(&self, name: &str, stored: &StoredFields, size: Size) -> Result<Option<Field>, Fault> {
-        if self.format == RecordFormat::TfRecord {
+        if self.storage == FieldStorage::Features {
             return features::read(name, stored, size);
         }
         let name = pixel_part(name);

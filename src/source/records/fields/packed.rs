@@ -1,12 +1,11 @@
 //! Fields as `pack` writes them.
 
 use super::json::{OF, Of, Typed};
-use super::{JSON, MAX_FIELDS_BYTES, Part, features, part_names, pixel_part};
+use super::{FieldStorage, JSON, MAX_FIELDS_BYTES, Part, features, part_names, pixel_part};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Boxes, Field, Fields, KEYPOINTS, KeyPoints, MaskValues};
 use crate::raster::Size;
 use crate::source::coco::runs;
-use crate::source::records::RecordFormat;
 use serde_json::{Map, Value, json};
 
 /// Largest size of a sample's fields when packed, in bytes. It leaves room for their names, and for numbers that take
@@ -18,10 +17,10 @@ const MAX_PACKED_BYTES: u64 = MAX_FIELDS_BYTES / 4 * 3;
 ///
 /// # Errors
 /// [`Error::Parameter`] for RecordIO, for names that a part cannot have, and for a target in a part that fields take.
-pub(crate) fn check_names(format: RecordFormat, names: &[String], target: Option<(&str, &str)>) -> Result<()> {
+pub(crate) fn check_names(storage: FieldStorage, names: &[String], target: Option<(&str, &str)>) -> Result<()> {
     let refuse = |expected: &str, got: &str| Err(Error::parameter("pack", "fields", expected, got));
     let Some(first) = names.first() else { return Ok(()) };
-    if format == RecordFormat::RecordIo {
+    if storage == FieldStorage::None {
         return refuse("none for RecordIO, which holds labels alone: pack WebDataset or TFRecord", first);
     }
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
@@ -33,7 +32,7 @@ pub(crate) fn check_names(format: RecordFormat, names: &[String], target: Option
             return refuse("each field once", name);
         }
     }
-    let is_taken = |part: &str| part_names(format, names).iter().any(|own| own == part);
+    let is_taken = |part: &str| part_names(storage, names).iter().any(|own| own == part);
     match target {
         Some((field, part)) if is_taken(part) => {
             Err(Error::parameter("pack", "target", format!("in another part than {part}, which holds fields"), field))
@@ -47,7 +46,7 @@ pub(crate) fn check_names(format: RecordFormat, names: &[String], target: Option
 /// # Errors
 /// The field and a message, for fields that reading them again would refuse.
 pub(crate) fn packed(
-    format: RecordFormat,
+    storage: FieldStorage,
     fields: &Fields,
     size: Size,
 ) -> Result<Vec<(String, Part)>, (String, String)> {
@@ -57,12 +56,12 @@ pub(crate) fn packed(
     entries.insert(OF.to_owned(), json!(of));
     for (name, field) in fields.iter() {
         let wrong = |message: String| (name.to_owned(), message);
-        let typed = typed(name, field, size, format, &mut all).map_err(wrong)?;
+        let typed = typed(name, field, size, storage, &mut all).map_err(wrong)?;
         let value = serde_json::to_value(typed).map_err(|error| wrong(error.to_string()))?;
         entries.insert(name.to_owned(), value);
     }
     let json = Part::Bytes(vec![Value::Object(entries).to_string().into_bytes()]);
-    if format == RecordFormat::TfRecord {
+    if storage == FieldStorage::Features {
         let side = |side: u32| Part::Integers(vec![side.into()]);
         all.push((features::SIZE[0].to_owned(), side(size.width)));
         all.push((features::SIZE[1].to_owned(), side(size.height)));
@@ -83,20 +82,20 @@ fn typed(
     name: &str,
     field: &Field,
     size: Size,
-    format: RecordFormat,
+    storage: FieldStorage,
     parts: &mut Vec<(String, Part)>,
 ) -> Result<Typed, String> {
-    let tfrecord = format == RecordFormat::TfRecord;
+    let in_features = storage == FieldStorage::Features;
     // Other programs read the features of TensorFlow's names.
-    let is_known = tfrecord && features::alias(name) != name;
-    let of_pixels = || if tfrecord { features::alias(name).to_owned() } else { pixel_part(name) };
+    let is_known = in_features && features::alias(name) != name;
+    let of_pixels = || if in_features { features::alias(name).to_owned() } else { pixel_part(name) };
     Ok(match field {
         Field::Boxes(boxes) => {
             if name != BOXES {
                 return Err(format!("boxes are packed under the name {BOXES}"));
             }
             boxes.check(size)?;
-            if tfrecord {
+            if in_features {
                 parts.extend(box_features(boxes, size));
             }
             let values = boxes.rows().iter().map(|row| row.map(f64::from)).collect();
@@ -104,7 +103,7 @@ fn typed(
         }
         Field::KeyPoints(points) => {
             finite(points.points().as_flattened())?;
-            if tfrecord && name == KEYPOINTS && points.objects().is_some() {
+            if in_features && name == KEYPOINTS && points.objects().is_some() {
                 parts.extend(point_features(points, size));
             }
             Typed::KeyPoints {
@@ -120,7 +119,7 @@ fn typed(
                 return Err(format!("it has {} pixels, the image {size}", mask.size()));
             }
             let fill = mask.fill();
-            if mask.is_of_objects() && !tfrecord {
+            if mask.is_of_objects() && !in_features {
                 return Ok(Typed::Masks {
                     fill,
                     values: Some(mask.planes().iter().map(|plane| counts(plane, size)).collect()),
