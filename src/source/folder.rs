@@ -2,6 +2,7 @@
 
 use super::metadata::Metadata;
 use super::{ReadRequest, Sample, Source, most_frequent, no_fields, no_such_sample, path_from_bytes, read_file};
+use crate::decode::Format;
 use crate::error::{Error, Result};
 use crate::targets;
 use std::borrow::Cow;
@@ -14,8 +15,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Largest number of kinds of skipped files that are counted apart.
 const MAX_KINDS: usize = 16;
-
-const ENDINGS: [&[u8]; 6] = [b".jpg", b".jpeg", b".png", b".webp", b".pgm", b".ppm"];
 
 /// Largest number of bytes of file names in one [`Folder`], whose positions are `u32`. More names become another
 /// [`Folder`] of the same path.
@@ -120,7 +119,7 @@ impl ImageFolder {
             let none = format!(
                 "it has {folders} folders, {others} other files, and no file that ends in {}: give a folder of class \
                  folders with images, or one of images",
-                endings()
+                image_endings()
             );
             return Err(Error::io("find images in", root)(io::Error::new(io::ErrorKind::NotFound, none)));
         }
@@ -169,7 +168,8 @@ impl ImageFolder {
             found.extend(folder, run.iter().map(|(path, _)| &path[start..]), 0);
         }
         if found.ends.is_empty() {
-            let none = format!("it has {} other files, and none that ends in {}", found.skipped.files(), endings());
+            let none =
+                format!("it has {} other files, and none that ends in {}", found.skipped.files(), image_endings());
             return Err(Error::io("find images in", root)(io::Error::new(io::ErrorKind::NotFound, none)));
         }
         found.names.shrink_to_fit();
@@ -420,17 +420,17 @@ impl Walk {
 }
 
 /// The endings of images, for messages.
-fn endings() -> String {
-    let endings = ENDINGS.map(String::from_utf8_lossy);
-    let [others @ .., last] = &endings;
+pub(super) fn image_endings() -> String {
+    let endings: Vec<String> =
+        Format::ALL.iter().flat_map(|format| format.extensions()).map(|ending| format!(".{ending}")).collect();
+    let (last, others) = endings.split_last().map_or(("", &[][..]), |(last, others)| (last, others));
     format!("{} or {last}", others.join(", "))
 }
 
 /// Whether a file's name ends like an image's.
 pub(super) fn is_image(name: &[u8]) -> bool {
-    ENDINGS.iter().any(|ending| {
-        name.len().checked_sub(ending.len()).is_some_and(|start| name[start..].eq_ignore_ascii_case(ending))
-    })
+    let dot = name.iter().rposition(|&byte| byte == b'.');
+    dot.is_some_and(|dot| Format::by_extension(&name[dot + 1..]).is_some())
 }
 
 fn too_many(what: &str, folder: &Path) -> Error {

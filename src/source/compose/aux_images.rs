@@ -1,5 +1,6 @@
 //! Auxiliary images in other folders: depth maps, stereo pairs.
 
+use crate::decode::Format;
 use crate::error::{Error, Result};
 use crate::fields::{AuxImage, Field};
 use crate::interpolation::Interpolation;
@@ -12,8 +13,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Endings that auxiliary images may have, if they have not their image's.
-const ENDINGS: [&str; 6] = ["png", "jpg", "jpeg", "webp", "pgm", "ppm"];
+/// Endings that auxiliary images may have, if they have not their image's. Most are PNG.
+fn endings<'a>() -> impl Iterator<Item = &'a str> {
+    let others = Format::ALL.into_iter().filter(|format| *format != Format::Png);
+    std::iter::once(Format::Png).chain(others).flat_map(|format| format.extensions()).copied()
+}
 
 /// A folder of auxiliary images, which have the names of the images in another folder: `depth/a/1.png` for
 /// `left/a/1.jpg`.
@@ -92,7 +96,7 @@ impl AuxFolder {
             return Err(wrong(&self.folder, &expected));
         };
         let own = image.extension().and_then(|ending| ending.to_str());
-        for ending in own.into_iter().chain(ENDINGS.into_iter().filter(|ending| Some(*ending) != own)) {
+        for ending in own.into_iter().chain(endings().filter(|ending| Some(*ending) != own)) {
             let mut path = stem.clone().into_os_string();
             path.push(format!(".{ending}"));
             let path = PathBuf::from(path);
@@ -107,7 +111,10 @@ impl AuxFolder {
                 None => found,
             });
         }
-        Err(wrong(&stem, &format!("there is no such file with the ending {}", ENDINGS.join(", "))))
+        Err(wrong(
+            &stem,
+            &format!("there is no such file with the ending {}", endings().collect::<Vec<_>>().join(", ")),
+        ))
     }
 }
 

@@ -7,8 +7,10 @@ use super::format::{Facts, NewSample, ShardFormat};
 use super::label::{self, Label, NO_IMAGE};
 use super::options::RecordOptions;
 use super::parser::{Names, Records, note};
+use crate::decode::Format;
 use crate::error::{Error, Result};
 use crate::source::MAX_ENCODED_BYTES;
+use crate::source::folder::image_endings;
 use crate::source::window::ReadAt;
 use crate::targets::{self, MAX_TARGET_BYTES, Target};
 use serde_json::Value;
@@ -26,9 +28,6 @@ const MAX_NAME_BYTES: u64 = 1 << 20;
 
 /// Upper bound of parts that hold labels.
 const MAX_LABEL_BYTES: u64 = 1 << 20;
-
-/// The endings of images, without the dot, in lower case.
-const IMAGES: [&str; 6] = ["jpg", "jpeg", "png", "webp", "pgm", "ppm"];
 
 const FACTS: Facts = Facts {
     title: "tar",
@@ -55,7 +54,7 @@ impl ShardFormat for WebDataset {
 
     fn images(&self, image: Option<&str>) -> String {
         match image {
-            None => "parts ending in .jpg, .jpeg, .png, .webp, .pgm or .ppm".to_owned(),
+            None => format!("parts ending in {}", image_endings()),
             Some(ending) => format!("parts ending in .{ending}"),
         }
     }
@@ -93,7 +92,7 @@ impl ShardFormat for WebDataset {
         let can = match json {
             Some(_) => ending == "json",
             None => {
-                let taken = IMAGES.contains(&field) || field == "cls" || field == "json";
+                let taken = Format::by_extension(field.as_bytes()).is_some() || field == "cls" || field == "json";
                 let is_ending = !field.is_empty() && ending.len() <= 60 && !field.starts_with('.');
                 !taken && is_ending && field.chars().all(is_plain)
             }
@@ -266,7 +265,7 @@ impl Parts {
     }
 
     fn is_image(&self, ending: &str) -> bool {
-        self.image.as_ref().map_or_else(|| IMAGES.contains(&ending), |image| image == ending)
+        self.image.as_ref().map_or_else(|| Format::by_extension(ending.as_bytes()).is_some(), |image| image == ending)
     }
 
     /// Returns the place of this ending among the parts that may hold the label. The lowest one counts.

@@ -2,6 +2,7 @@
 
 mod xml;
 
+use super::folder::is_image;
 use super::frame::Frame;
 use super::names::read_names;
 use super::{ReadRequest, Sample, Source, no_fields, no_such_sample, read_file, read_text_limited};
@@ -91,7 +92,7 @@ impl VocFolder {
                 let got = format!("{name:?} in {} line {line}", list.display());
                 return Err(Error::parameter("VocFolder::open", "list", "the name of an image on each line", got));
             }
-            if ![".jpg", ".jpeg", ".png", ".webp"].iter().any(|ending| name.ends_with(ending)) {
+            if !is_image(name.as_bytes()) {
                 name += ".jpg";
             }
             Ok(name)

@@ -14,10 +14,10 @@ pub(super) fn format_of(bytes: &[u8]) -> Option<&'static str> {
     let text = bytes.trim_ascii_start();
     let begins = |start: &str| text.get(..start.len()).is_some_and(|text| text.eq_ignore_ascii_case(start.as_bytes()));
     Some(match bytes {
-        [0xFF, 0xD8, 0xFF, ..] => "JPEG",
-        [0x89, b'P', b'N', b'G', ..] => "PNG",
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "WebP",
-        [b'P', b'5' | b'6', b' ' | b'\n' | b'\r' | b'\t' | b'#', ..] => "PNM",
+        [0xFF, 0xD8, 0xFF, ..] => Format::Jpeg.name(),
+        [0x89, b'P', b'N', b'G', ..] => Format::Png.name(),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Format::WebP.name(),
+        [b'P', b'5' | b'6', b' ' | b'\n' | b'\r' | b'\t' | b'#', ..] => Format::Pnm.name(),
         [b'G', b'I', b'F', b'8', ..] => "GIF",
         [b'B', b'M', _, _, _, _, 0, 0, 0, 0, ..] => "BMP",
         [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => "TIFF",
@@ -34,16 +34,15 @@ pub(super) fn format_of(bytes: &[u8]) -> Option<&'static str> {
 pub(super) fn named_format(name: &str) -> Option<&'static str> {
     let (_, ending) = name.rsplit_once('.')?;
     Some(match ending.to_ascii_lowercase().as_str() {
-        "jpg" | "jpeg" | "jpe" | "jfif" => "JPEG",
-        "png" | "apng" => "PNG",
-        "webp" => "WebP",
-        "pgm" | "ppm" | "pnm" => "PNM",
+        "jpe" | "jfif" => Format::Jpeg.name(),
+        "apng" => Format::Png.name(),
+        "pnm" => Format::Pnm.name(),
         "gif" => "GIF",
         "bmp" => "BMP",
         "tif" | "tiff" => "TIFF",
         "avif" => "AVIF",
         "heic" | "heif" => "HEIF",
-        _ => return None,
+        other => Format::by_extension(other.as_bytes())?.name(),
     })
 }
 

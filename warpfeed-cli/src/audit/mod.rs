@@ -310,7 +310,7 @@ impl Audit {
 
     /// Times images that decoded slowly again, because a busy machine makes any image slow once.
     fn find_slow(&mut self) -> Result<()> {
-        let mut medians = [0.0; FORMATS.len()];
+        let mut medians = [0.0; FORMATS];
         for (format, median) in medians.iter_mut().enumerate() {
             let is_of = |row: &&Row| row.format() == format && row.decode_us > 0.0 && row.px > 0;
             let mut times: Vec<f32> = self.rows.iter().filter(is_of).map(|row| row.decode_us / row.px as f32).collect();

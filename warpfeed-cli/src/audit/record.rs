@@ -253,14 +253,7 @@ fn note_objects(fields: Option<&Fields>, record: &mut Record) {
 
 /// Notes what a header tells.
 fn describe(bytes: &[u8], header: &Header, record: &mut Record) {
-    record.format = match header.format {
-        Format::Jpeg => "JPEG",
-        Format::Png => "PNG",
-        Format::WebP => "WebP",
-        Format::Pnm => "PNM",
-        _ => "other",
-    }
-    .into();
+    record.format = header.format.name().into();
     (record.width, record.height) = (header.size.width, header.size.height);
     (record.orientation, record.components) = (header.orientation, header.components);
     record.bits = header.precision_bits;

@@ -3,14 +3,15 @@
 use super::finding::Finding;
 use super::record::Record;
 use super::{AuditOptions, SLOW_TIMES, SLOW_US};
+use warpfeed::image::Format;
 
 /// Bits of [`Row::found`] that are no findings.
 pub(super) const DONE: u32 = 1 << 31;
 const HASHED: u32 = 1 << 30;
 const READ: u32 = 1 << 29;
 const FORMAT_SHIFT: u32 = 26;
-/// The formats, by their numbers in a row. Number 0 is an image whose header cannot be read.
-pub(super) const FORMATS: [&str; 5] = ["", "JPEG", "PNG", "WebP", "PNM"];
+/// Number of the numbers of formats. Number 0 is an image whose header cannot be read.
+pub(super) const FORMATS: usize = Format::ALL.len() + 1;
 
 /// An image.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,7 +31,7 @@ impl Row {
         let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
         let sha256 = [record.sha256.get(..16), record.sha256.get(16..)].map(|half| half.and_then(hexadecimal));
         let look = hexadecimal(&record.look);
-        let format = FORMATS.iter().position(|format| *format == record.format).unwrap_or(0);
+        let format = Format::ALL.iter().position(|format| format.name() == record.format).map_or(0, |at| at + 1);
         let mut found = DONE | (format as u32) << FORMAT_SHIFT | header_findings(record, options);
         if let [Some(_), Some(_)] = sha256 {
             found |= READ;
@@ -60,7 +61,7 @@ impl Row {
         self.found & READ != 0
     }
 
-    /// Number of the format in [`FORMATS`].
+    /// Number of the format, below [`FORMATS`].
     pub(super) fn format(&self) -> usize {
         (self.found >> FORMAT_SHIFT & 7) as usize
     }

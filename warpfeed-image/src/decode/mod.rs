@@ -103,6 +103,44 @@ pub enum Format {
     Pnm,
 }
 
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 4] = [Self::Jpeg, Self::Png, Self::WebP, Self::Pnm];
+
+    /// The format's name: `JPEG`, `PNG`, `WebP` or `PNM`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Jpeg => "JPEG",
+            Self::Png => "PNG",
+            Self::WebP => "WebP",
+            Self::Pnm => "PNM",
+        }
+    }
+
+    /// The endings of such files' names, in lower case and without the dot, the usual one first.
+    ///
+    /// ```
+    /// assert_eq!(warpfeed_image::Format::Jpeg.extensions(), ["jpg", "jpeg"]);
+    /// ```
+    #[must_use]
+    pub const fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Jpeg => &["jpg", "jpeg"],
+            Self::Png => &["png"],
+            Self::WebP => &["webp"],
+            Self::Pnm => &["pgm", "ppm"],
+        }
+    }
+
+    /// The format of files whose names have this ending, without the dot and in lower or upper case.
+    #[must_use]
+    pub fn by_extension(extension: &[u8]) -> Option<Self> {
+        let is_it = |own: &&str| own.as_bytes().eq_ignore_ascii_case(extension);
+        Self::ALL.into_iter().find(|format| format.extensions().iter().any(is_it))
+    }
+}
+
 /// The content of an image's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -204,11 +242,8 @@ impl Header {
     #[must_use]
     pub fn file_extension(&self) -> &'static str {
         match (self.format, self.components) {
-            (Format::Jpeg, _) => "jpg",
-            (Format::Png, _) => "png",
-            (Format::WebP, _) => "webp",
-            (Format::Pnm, 1) => "pgm",
-            (Format::Pnm, _) => "ppm",
+            (Format::Pnm, 2..) => "ppm",
+            (format, _) => format.extensions()[0],
         }
     }
 }
