@@ -40,7 +40,7 @@ impl<'a> SampleReader<'a> {
 
     /// The parts of a sample that are packed.
     pub fn want(&self) -> ReadRequest<'a> {
-        ReadRequest::IMAGE.and_field(self.options.target.as_deref()).and_fields(&self.options.fields)
+        ReadRequest::IMAGE.and_target(self.options.target.as_deref()).and_fields(&self.options.fields)
     }
 
     /// Reads a sample, and computes its checksum.

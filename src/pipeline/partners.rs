@@ -83,7 +83,7 @@ impl SourcePartners<'_> {
         let mut sample = Sample::default();
         let spec = targets.as_ref().filter(|_| recipes.see_annotations);
         let fields = if recipes.see_annotations { &fields[..] } else { &[] };
-        let want = ReadRequest::IMAGE.and_field(spec.and_then(|spec| spec.field.as_deref())).and_fields(fields);
+        let want = ReadRequest::IMAGE.and_target(spec.and_then(|spec| spec.field.as_deref())).and_fields(fields);
         source.read(index, &want, &mut sample)?;
         let annotation = Annotation::new(spec, source.label(index), sample.take_found(&want)?)?;
         let stored = Stored::from(&recipes.header(sample.image())?);

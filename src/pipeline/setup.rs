@@ -51,13 +51,13 @@ impl Setup {
             Input::DataSet(source) => Reader::DataSet(Arc::clone(source)),
             Input::Stream(stream) => {
                 let (shuffle, partition) = (self.shuffle.then_some(self.recipes.seed), self.sampler.own_partition());
-                let field = self.targets.as_ref().and_then(|targets| targets.field.clone());
+                let target = self.targets.as_ref().and_then(|targets| targets.field.clone());
                 let (fields, stopped) = (self.fields.to_vec(), Arc::clone(stopped));
                 let (cursor, lanes) = match place {
                     Place::Cursor(cursor) => (cursor, None),
                     Place::Lanes(lanes) => (None, Some(lanes)),
                 };
-                let start = StreamStart { epoch, shuffle, partition, field, fields, cursor, stopped };
+                let start = StreamStart { epoch, shuffle, partition, target, fields, cursor, stopped };
                 let sizes = (self.options.batch_size, self.options.prefetch, self.options.threads);
                 Reader::Stream(Arc::new(Feed::new(Arc::clone(stream), start, first, lanes, sizes)))
             }

@@ -173,7 +173,7 @@ impl Source for CifarFiles {
         if index >= self.len() {
             return Err(no_such_sample("CifarFiles::read", index, self.len()));
         }
-        if let Some(field) = want.field {
+        if let Some(field) = want.target {
             self.check_field(field)?;
             sample.set_target(Target::Class(self.labels[index as usize * 2].into()));
         }

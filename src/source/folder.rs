@@ -251,7 +251,7 @@ impl Source for ImageFolder {
             return Err(no_such_sample("ImageFolder::read", index, self.len()));
         }
         let path = self.path(index);
-        if let Some(field) = want.field {
+        if let Some(field) = want.target {
             self.check_field(field)?;
             let found =
                 self.metadata()?.target(&path, field).map_err(|message| targets::wrong(Some(field), message))?;

@@ -325,7 +325,7 @@ impl Source for ListFile {
         if index >= self.len() {
             return Err(no_such_sample("ListFile::read", index, self.len()));
         }
-        if let Some(field) = want.field {
+        if let Some(field) = want.target {
             let column = self.column(field)?;
             let end = self.value_ends[index as usize] as usize;
             let start = index.checked_sub(1).map_or(0, |before| self.value_ends[before as usize] as usize);

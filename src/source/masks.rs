@@ -334,7 +334,7 @@ impl Source for MaskFolder {
         if index >= self.len() {
             return Err(no_such_sample("MaskFolder::read", index, self.len()));
         }
-        if let Some(field) = want.field {
+        if let Some(field) = want.target {
             return Err(no_fields("no targets", field));
         }
         let path = self.path(index);

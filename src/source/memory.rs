@@ -73,7 +73,7 @@ impl Source for EncodedImages {
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let found = usize::try_from(index).ok().and_then(|i| self.images.get(i));
         let (bytes, _) = found.ok_or_else(|| no_such_sample("EncodedImages::read", index, self.len()))?;
-        if let Some(field) = want.field {
+        if let Some(field) = want.target {
             sample.set_target(self.field(field)?[index as usize].clone());
         }
         sample.lend(bytes);

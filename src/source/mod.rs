@@ -163,7 +163,7 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// The errors of [`read`](Self::read).
     fn target(&self, index: u64, field: &str) -> Result<Target> {
-        let (mut sample, want) = (Sample::default(), ReadRequest::field(field));
+        let (mut sample, want) = (Sample::default(), ReadRequest::target(field));
         self.read(index, &want, &mut sample)?;
         sample.take_target(&want)?.ok_or_else(|| targets::missing(field))
     }

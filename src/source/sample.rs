@@ -17,21 +17,21 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub struct ReadRequest<'a> {
     /// Whether the encoded image is wanted.
     pub image: bool,
-    /// The field whose content is wanted as the target; `None` if no field is wanted.
-    pub field: Option<&'a str>,
-    /// The names of the fields that are wanted ([`Fields`]); none by default.
+    /// The field whose raw content is wanted, as the target; `None` if none is wanted.
+    pub target: Option<&'a str>,
+    /// The names of the fields that are wanted as boxes, masks and others ([`Fields`]); none by default.
     pub fields: &'a [String],
     stopped: Option<&'a AtomicBool>,
 }
 
 impl<'a> ReadRequest<'a> {
     /// The encoded image.
-    pub const IMAGE: Self = Self { image: true, field: None, fields: &[], stopped: None };
+    pub const IMAGE: Self = Self { image: true, target: None, fields: &[], stopped: None };
 
     /// Wants the content of a field, without the image.
     #[must_use]
-    pub fn field(field: &'a str) -> Self {
-        Self::IMAGE.and_field(Some(field)).without_image()
+    pub fn target(field: &'a str) -> Self {
+        Self::IMAGE.and_target(Some(field)).without_image()
     }
 
     /// Leaves the image out.
@@ -40,10 +40,10 @@ impl<'a> ReadRequest<'a> {
         Self { image: false, ..self }
     }
 
-    /// Also wants the content of `field`.
+    /// Also wants the content of a field as the target.
     #[must_use]
-    pub fn and_field(self, field: Option<&'a str>) -> Self {
-        Self { field, ..self }
+    pub fn and_target(self, target: Option<&'a str>) -> Self {
+        Self { target, ..self }
     }
 
     /// Also wants these fields.
@@ -54,7 +54,7 @@ impl<'a> ReadRequest<'a> {
 
     /// Whether nothing is wanted.
     pub(crate) fn is_nothing(&self) -> bool {
-        !self.image && self.field.is_none() && self.fields.is_empty()
+        !self.image && self.target.is_none() && self.fields.is_empty()
     }
 
     /// Lets the reader give up: soon after `stopped` has become true, a source that waits returns an error.
@@ -218,7 +218,7 @@ impl<'a> Sample<'a> {
     /// # Errors
     /// [`Error::Parameter`](crate::Error::Parameter) if the source has not set it, because it has no fields.
     pub(crate) fn take_target(&mut self, want: &ReadRequest<'_>) -> Result<Option<Target>> {
-        let Some(field) = want.field else { return Ok(None) };
+        let Some(field) = want.target else { return Ok(None) };
         self.target.take().ok_or_else(|| no_fields("a label alone", field)).map(Some)
     }
 

@@ -239,7 +239,7 @@ fn a_source_is_asked_for_image_and_target_at_once() {
     let asked = || {
         let counts = Arc::clone(&counts);
         Asking(images(), move |_, want: &ReadRequest<'_>| {
-            let kind = if !want.image { 1 } else { 2 * usize::from(want.field.is_some()) };
+            let kind = if !want.image { 1 } else { 2 * usize::from(want.target.is_some()) };
             counts[kind].fetch_add(1, Relaxed);
             Ok(())
         })

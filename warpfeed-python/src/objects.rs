@@ -140,7 +140,7 @@ impl Source for Objects {
     }
 
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
-        let as_target = want.field.is_some();
+        let as_target = want.target.is_some();
         let attached = Python::try_attach(|py| self.call(py, index, as_target).map_err(|error| foreign(py, error)));
         let (encoded, target) = attached.unwrap_or_else(|| Err(Error::foreign("Python has ended")))?;
         match encoded {

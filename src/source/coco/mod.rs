@@ -303,7 +303,7 @@ impl Source for CocoFiles {
 
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let image = self.image(index)?;
-        if let Some(field) = want.field {
+        if let Some(field) = want.target {
             if field != IMAGE_ID {
                 return Err(no_fields(IMAGE_ID, field));
             }

@@ -394,7 +394,7 @@ impl Source for PanopticFiles {
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let found = usize::try_from(index).ok().and_then(|i| self.images.get(i));
         let image = found.ok_or_else(|| no_such_sample("PanopticFiles::read", index, self.len()))?;
-        if let Some(field) = want.field {
+        if let Some(field) = want.target {
             return Err(no_fields("no targets", field));
         }
         // The size of the image is in its header.

@@ -30,10 +30,10 @@ impl Source for WithTargets {
     as_in!(|self| self.source; len prefetch ahead_bytes label name classes skipped fingerprint);
 
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
-        if want.field != Some(&self.field) {
+        if want.target != Some(&self.field) {
             return self.source.read(index, want, sample);
         }
-        let rest = want.and_field(None);
+        let rest = want.and_target(None);
         if !rest.is_nothing() {
             self.source.read(index, &rest, sample)?;
         }

@@ -351,7 +351,7 @@ impl Source for ParquetFiles {
             return Err(no_such_sample("ParquetFiles::read", index, self.len()));
         }
         let group = self.group(index);
-        if let Some(column) = want.field {
+        if let Some(column) = want.target {
             let rows = self.targets(group, column)?;
             let found = rows.get((index - self.groups[group].first) as usize).cloned().flatten();
             sample.set_target(found.ok_or_else(|| found::missing(column))?);

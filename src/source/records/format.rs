@@ -2,9 +2,10 @@
 
 use super::fields::{FieldStorage, Part, StoredFields, check_names};
 use super::options::RecordOptions;
-use super::parser::{Records, Wanted};
+use super::parser::Records;
 use super::{recordio, tar, tfrecord};
 use crate::error::{Error, Result};
+use crate::source::ReadRequest;
 use crate::source::window::ReadAt;
 use crate::targets::{self, Target};
 use std::fmt::Display;
@@ -154,7 +155,12 @@ pub(crate) trait ShardFormat: Sync {
     }
 
     /// Verifies a record and returns the wanted parts. `None` if a record is nothing but an image.
-    fn checked(&self, _record: &[u8], _image: Option<&str>, _wanted: Wanted<'_>) -> Result<Option<Checked>, String> {
+    fn checked(
+        &self,
+        _record: &[u8],
+        _image: Option<&str>,
+        _want: &ReadRequest<'_>,
+    ) -> Result<Option<Checked>, String> {
         Ok(None)
     }
 

@@ -45,7 +45,7 @@ use found::{FAULT, NAME, NO_TEXT, NUMBER, Record, ScannedShard, UNLABELED};
 use label::{NO_IMAGE, Numbering};
 pub use options::RecordOptions;
 pub(super) use options::no_class;
-use parser::{Parser, Wanted};
+use parser::Parser;
 use scan::{scan_all, starts};
 use sha2::{Digest, Sha256};
 pub(super) use shard::Shard;
@@ -252,14 +252,14 @@ impl RecordShards {
         index: u64,
         record: Record,
         (shard, file): (&Shard, &Handle<'_>),
-        wanted: Wanted<'_>,
+        want: &ReadRequest<'_>,
     ) -> Result<Entry> {
         let start = match self.format.rules().start(record.offset, record.is_split()) {
             Some(start) => start,
             None => shard.start(index, |shard| starts(self.format, &self.options, shard))?,
         };
         let mut window = Window::new(file, shard.len_bytes);
-        match Parser::new(self.format, &self.options, wanted, start).next(&mut window)? {
+        match Parser::new(self.format, &self.options, want, start).next(&mut window)? {
             Some(entry) if entry.offset == record.offset => Ok(entry),
             _ => {
                 let message = "there is no sample as there was when the shard was scanned";
@@ -300,10 +300,9 @@ impl Source for RecordShards {
     /// image, from parts that end in `NAME.png`; in TFRecord from features. docs/detection.md describes both.
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let rules = self.format.rules();
-        rules.check_wanted(want.field, want.fields)?;
+        rules.check_wanted(want.target, want.fields)?;
         let (record, shard, file) = self.find(index, "RecordShards::read")?;
         let wrong = |message: String| damaged(self.format, shard.name.display(), record.offset, &message);
-        let wanted = Wanted { field: want.field, fields: want.fields, names: false };
         let mut found = None;
         // Fields are compared with the size in the image's header.
         if want.image || !want.fields.is_empty() {
@@ -319,23 +318,23 @@ impl Source for RecordShards {
                 }
                 file.read_sample(sized(buffer, self.read_bytes(record))?, record.offset, want.stopped())?;
             }
-            let checked = rules.checked(buffer, self.options.image.as_deref(), wanted).map_err(wrong)?;
+            let checked = rules.checked(buffer, self.options.image.as_deref(), want).map_err(wrong)?;
             if let Some(Checked { image, target, fields }) = checked {
                 sample.keep(image);
                 found = Some((target, fields));
             }
         }
-        if wanted.is_nothing() {
+        if want.without_image().is_nothing() {
             return Ok(());
         }
         let (target, fields) = match found {
             Some(found) => found,
             None => {
-                let Entry { target, fields, .. } = self.entry(index, record, (shard, &file), wanted)?;
+                let Entry { target, fields, .. } = self.entry(index, record, (shard, &file), want)?;
                 (target, fields)
             }
         };
-        if let Some(field) = want.field {
+        if let Some(field) = want.target {
             sample.set_target(found_target(field, target)?);
         }
         if !want.fields.is_empty() {
@@ -476,13 +475,13 @@ mod tests {
         let source = RecordShards::open_each(RecordFormat::TfRecord, 1, &open, 1, &options).unwrap();
         for index in 0..3 {
             let before = count.load(Ordering::Relaxed);
-            let (mut sample, want) = (Sample::default(), ReadRequest::IMAGE.and_field(Some(field)));
+            let (mut sample, want) = (Sample::default(), ReadRequest::IMAGE.and_target(Some(field)));
             source.read(index, &want, &mut sample).unwrap();
             let found = sample.take_target(&want).unwrap();
             assert_eq!((sample.bytes(), found), (&[index as u8; 50][..], Some(target(index))));
             assert_eq!(count.load(Ordering::Relaxed) - before, 1);
         }
-        let want = ReadRequest::IMAGE.and_field(Some("image/mask"));
+        let want = ReadRequest::IMAGE.and_target(Some("image/mask"));
         let missing = source.read(1, &want, &mut Sample::default()).unwrap_err();
         assert!(missing.is_bad_sample() && missing.to_string().contains("image/mask"), "{missing}");
     }

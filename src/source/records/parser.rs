@@ -8,18 +8,8 @@ use super::format::RecordFormat;
 use super::options::RecordOptions;
 use super::{recordio, tar, tfrecord};
 use crate::error::Result;
+use crate::source::ReadRequest;
 use std::collections::BTreeMap;
-
-/// The wanted parts of each sample, besides its image and label.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Wanted<'a> {
-    /// The field of the targets.
-    pub field: Option<&'a str>,
-    /// The names of fields.
-    pub fields: &'a [String],
-    /// Whether to note the names of all fields that samples have ([`Parser::names`]).
-    pub names: bool,
-}
 
 /// Names of the fields that samples have, as [`RecordOptions::label`] takes them, and whether one of its values may be
 /// a label: a single number or text.
@@ -34,12 +24,6 @@ pub(super) fn note(names: &mut Option<Names>, name: impl FnOnce() -> String, may
         && names.len() < MAX_NAMES
     {
         *names.entry(name()).or_default() |= may_be_label;
-    }
-}
-
-impl Wanted<'_> {
-    pub fn is_nothing(&self) -> bool {
-        self.field.is_none() && self.fields.is_empty()
     }
 }
 
@@ -75,13 +59,11 @@ enum Rest {
 }
 
 impl Parser {
-    /// Creates a parser of a shard from the record at byte `at` on, which also returns the wanted parts of each sample.
-    pub fn new(format: RecordFormat, options: &RecordOptions, wanted: Wanted<'_>, at: u64) -> Self {
-        let parts = part_names(format.facts().field_storage, wanted.fields);
-        let records = format.rules().parser(options, wanted.field, parts, at);
-        let mut this = Self { records, rest: Rest::Records };
-        this.keep_names(wanted.names);
-        this
+    /// Creates a parser of a shard from the record at byte `at` on, which also returns target and fields of each sample
+    /// if they are wanted.
+    pub fn new(format: RecordFormat, options: &RecordOptions, want: &ReadRequest<'_>, at: u64) -> Self {
+        let parts = part_names(format.facts().field_storage, want.fields);
+        Self { records: format.rules().parser(options, want.target, parts, at), rest: Rest::Records }
     }
 
     /// Begins to note the names of fields, or stops and forgets them.

@@ -4,9 +4,10 @@ use super::format::RecordFormat;
 use super::found::ScannedShard;
 use super::index;
 use super::options::RecordOptions;
-use super::parser::{Names, Parser, Wanted};
+use super::parser::{Names, Parser};
 use super::shard::Shard;
 use crate::error::Result;
+use crate::source::ReadRequest;
 use crate::source::window::Window;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -56,7 +57,7 @@ fn scan(format: RecordFormat, shard: &Shard, options: &RecordOptions) -> Result<
     let file = shard.open_once()?;
     let mut window = Window::new(&file, shard.len_bytes);
     let mut found = ScannedShard::default();
-    let mut parser = Parser::new(format, options, Wanted::default(), 0);
+    let mut parser = Parser::new(format, options, &ReadRequest::IMAGE, 0);
     while let Some(entry) = parser.next(&mut window)? {
         found.add(entry);
     }
@@ -74,7 +75,8 @@ const NOTED: usize = 100;
 pub(super) fn names(format: RecordFormat, options: &RecordOptions, shard: &Shard) -> Result<Names> {
     let file = shard.open_once()?;
     let mut window = Window::new(&file, shard.len_bytes);
-    let mut parser = Parser::new(format, options, Wanted { names: true, ..Wanted::default() }, 0);
+    let mut parser = Parser::new(format, options, &ReadRequest::IMAGE, 0);
+    parser.keep_names(true);
     let mut samples = 0;
     while samples < NOTED && parser.next(&mut window)?.is_some() {
         samples += 1;
@@ -86,7 +88,7 @@ pub(super) fn names(format: RecordFormat, options: &RecordOptions, shard: &Shard
 pub(super) fn starts(format: RecordFormat, options: &RecordOptions, shard: &Shard) -> Result<Vec<u64>> {
     let file = shard.open_once()?;
     let mut window = Window::new(&file, shard.len_bytes);
-    let (mut parser, mut starts) = (Parser::new(format, options, Wanted::default(), 0), Vec::new());
+    let (mut parser, mut starts) = (Parser::new(format, options, &ReadRequest::IMAGE, 0), Vec::new());
     while let Some(entry) = parser.next(&mut window)? {
         starts.push(entry.part.start);
     }

@@ -699,8 +699,8 @@ pub(crate) fn write_member(name: &str, content: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parser::Wanted;
     use super::*;
+    use crate::source::ReadRequest;
 
     #[test]
     fn keys_and_endings_are_webdatasets() {
@@ -748,7 +748,7 @@ mod tests {
     fn by_folder(archive: &[u8]) -> (Vec<(String, Label)>, Vec<String>) {
         let options = RecordOptions { label: Some(FOLDER.to_owned()), ..RecordOptions::default() };
         let mut parser =
-            super::super::Parser::new(super::super::RecordFormat::WebDataset, &options, Wanted::default(), 0);
+            super::super::Parser::new(super::super::RecordFormat::WebDataset, &options, &ReadRequest::IMAGE, 0);
         let (mut found, mut wrong, mut bytes) = (Vec::new(), Vec::new(), archive);
         while let Some(entry) = parser.next(&mut bytes).unwrap() {
             match entry.label {

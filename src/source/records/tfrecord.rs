@@ -7,9 +7,9 @@ use super::fields::{FieldStorage, Part, StoredFields, part_names};
 use super::format::{Checked, Facts, NewSample, ShardFormat};
 use super::label::{self, Label, NO_IMAGE};
 use super::options::RecordOptions;
-use super::parser::{self, Records, Wanted, note};
+use super::parser::{self, Records, note};
 use crate::error::{Error, Result};
-use crate::source::MAX_ENCODED_BYTES;
+use crate::source::{MAX_ENCODED_BYTES, ReadRequest};
 use crate::targets::{MAX_TARGET_BYTES, Target};
 use std::mem::{Discriminant, discriminant};
 use std::ops::Range;
@@ -63,15 +63,20 @@ impl ShardFormat for TfRecord {
     }
 
     /// Verifies a record's data, which their checksum follows.
-    fn checked(&self, mut record: &[u8], image: Option<&str>, wanted: Wanted<'_>) -> Result<Option<Checked>, String> {
+    fn checked(
+        &self,
+        mut record: &[u8],
+        image: Option<&str>,
+        want: &ReadRequest<'_>,
+    ) -> Result<Option<Checked>, String> {
         let damaged = || DAMAGED.to_owned();
         let data = 0..(record.len() as u64).checked_sub(CRC_BYTES).ok_or_else(damaged)?;
         let failed = |error: Error| error.to_string();
         if !is_whole(&mut record, data.clone()).map_err(failed)? {
             return Err(WRONG_CHECKSUM.to_owned());
         }
-        let fields = &part_names(FACTS.field_storage, wanted.fields)[..];
-        let names = Names { image: image.unwrap_or(IMAGE), label: None, target: wanted.field, fields, digits: false };
+        let fields = &part_names(FACTS.field_storage, want.fields)[..];
+        let names = Names { image: image.unwrap_or(IMAGE), label: None, target: want.target, fields, digits: false };
         let Example { image, target, fields, .. } = example(&mut record, data, names, &mut None).map_err(failed)??;
         let image = image.ok_or_else(damaged)?;
         Ok(Some(Checked { image: image.start as usize..image.end as usize, target, fields }))

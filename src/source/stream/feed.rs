@@ -342,12 +342,12 @@ impl Feed {
 
     /// Takes the wanted parts, besides its image, of a sample that was read.
     pub fn found(&self, index: u64, want: &ReadRequest<'_>) -> Result<Found> {
-        if want.field.is_none() && want.fields.is_empty() {
+        if want.target.is_none() && want.fields.is_empty() {
             return Ok(Found::default());
         }
         let take = |known: &mut Known| (known.target.take(), known.fields.take());
         let (target, fields) = self.lock().known.get_mut(&self.position(index)).map(take).unwrap_or_default();
-        let target = want.field.map(|field| target.ok_or_else(|| targets::missing(field))).transpose()?;
+        let target = want.target.map(|field| target.ok_or_else(|| targets::missing(field))).transpose()?;
         Ok(Found { target, fields: wanted_fields(want, fields.as_ref())? })
     }
 

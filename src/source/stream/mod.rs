@@ -133,7 +133,7 @@ pub struct StreamStart {
     /// The part to read. The parts of all ranks together must be the whole stream.
     pub partition: Partition,
     /// The field whose contents are the targets ([`StreamSample::target`]); `None` if only labels are wanted.
-    pub field: Option<String>,
+    pub target: Option<String>,
     /// The names of the fields that are wanted ([`StreamSample::fields`]); empty if there are none.
     pub fields: Vec<String>,
     /// The position to resume from, which [`Samples::cursor`] returned in such an epoch; `None` for the beginning.
@@ -148,7 +148,7 @@ impl StreamStart {
     #[must_use]
     pub fn whole(epoch: u64) -> Self {
         let (partition, stopped) = (Partition::default(), Arc::default());
-        Self { epoch, shuffle: None, partition, field: None, fields: Vec::new(), cursor: None, stopped }
+        Self { epoch, shuffle: None, partition, target: None, fields: Vec::new(), cursor: None, stopped }
     }
 }
 

@@ -10,10 +10,10 @@ use crate::rng::{Domain, SampleRng};
 use crate::source::records::entry::Entry;
 use crate::source::records::fields::MAX_FIELDS_BYTES;
 use crate::source::records::label::{self, Label};
-use crate::source::records::parser::{Names, Parser, Wanted};
+use crate::source::records::parser::{Names, Parser};
 use crate::source::records::{damaged, no_class, no_samples};
 use crate::source::window::Forward;
-use crate::source::{MAX_ENCODED_BYTES, RecordFormat, RecordOptions};
+use crate::source::{MAX_ENCODED_BYTES, ReadRequest, RecordFormat, RecordOptions};
 use crate::targets;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -145,7 +145,7 @@ impl RecordStream {
 
 impl Stream for RecordStream {
     fn begin(&self, start: &StreamStart) -> Result<Box<dyn Samples>> {
-        self.inner.format.rules().check_wanted(start.field.as_deref(), &start.fields)?;
+        self.inner.format.rules().check_wanted(start.target.as_deref(), &start.fields)?;
         let mut order = self.inner.own.clone();
         if let Some(seed) = start.shuffle {
             SampleRng::new(seed, start.epoch, Domain::Shards, 0).shuffle(&mut order);
@@ -161,7 +161,7 @@ impl Stream for RecordStream {
             turn: 0,
             from: 0,
             current: None,
-            field: start.field.clone(),
+            target: start.target.clone(),
             fields: start.fields.clone().into(),
             labeled: None,
             versions: BTreeMap::new(),
@@ -251,7 +251,7 @@ struct Records {
     from: u64,
     current: Option<Input>,
     /// The field of the targets, if they are wanted.
-    field: Option<String>,
+    target: Option<String>,
     /// The names of the wanted fields.
     fields: Arc<[String]>,
     /// Whether samples have labels, according to the first one.
@@ -294,7 +294,7 @@ impl Records {
         if *self.labeled.get_or_insert(labeled) != labeled {
             return Err(bad(label::differs(labeled).to_owned()));
         }
-        let target = match (&self.field, target) {
+        let target = match (&self.target, target) {
             (None, _) => None,
             (Some(field), target) => {
                 let target = target.unwrap_or_else(|| Err("the sample has none".to_owned()));
@@ -352,8 +352,9 @@ impl Records {
             }
             other => other,
         })?;
-        let wanted = Wanted { field: self.field.as_deref(), fields: &self.fields, names: self.labeled.is_none() };
-        let parser = Parser::new(self.inner.format, &self.inner.options.records, wanted, offset);
+        let want = ReadRequest::IMAGE.and_target(self.target.as_deref()).and_fields(&self.fields);
+        let mut parser = Parser::new(self.inner.format, &self.inner.options.records, &want, offset);
+        parser.keep_names(self.labeled.is_none());
         Ok(Input { turn, bytes: Forward::new(name, read, offset), parser })
     }
 

@@ -201,7 +201,7 @@ impl Source for VocFolder {
         if index >= self.len() {
             return Err(no_such_sample("VocFolder::read", index, self.len()));
         }
-        if let Some(field) = want.field {
+        if let Some(field) = want.target {
             return Err(no_fields("no targets", field));
         }
         // The size of the image is in its header.

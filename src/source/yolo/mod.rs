@@ -470,7 +470,7 @@ impl Source for YoloFolder {
         if index >= self.len() {
             return Err(no_such_sample("YoloFolder::read", index, self.len()));
         }
-        if let Some(field) = want.field {
+        if let Some(field) = want.target {
             return Err(no_fields("no targets", field));
         }
         // The size and the orientation of the image are in its header.
