@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn shards_are_known_by_their_names() {
-        for format in RecordFormat::ALL {
+        for &format in RecordFormat::ALL {
             for i in [0, 7, 1_234_567] {
                 assert!(is_name(format, "train", &hidden_name(format, "train", i)));
                 assert!(is_name(format, "train", &final_name(format, "train", i, 2_000_000)));

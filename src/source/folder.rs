@@ -1,6 +1,7 @@
 //! A folder of class folders.
 
 use super::metadata::Metadata;
+use super::names::alternatives;
 use super::{ReadRequest, Sample, Source, most_frequent, no_fields, no_such_sample, path_from_bytes, read_file};
 use crate::decode::Format;
 use crate::error::{Error, Result};
@@ -421,10 +422,7 @@ impl Walk {
 
 /// The endings of images, for messages.
 pub(super) fn image_endings() -> String {
-    let endings: Vec<String> =
-        Format::ALL.iter().flat_map(|format| format.extensions()).map(|ending| format!(".{ending}")).collect();
-    let (last, others) = endings.split_last().map_or(("", &[][..]), |(last, others)| (last, others));
-    format!("{} or {last}", others.join(", "))
+    alternatives(Format::ALL.iter().flat_map(|format| format.extensions()).map(|ending| format!(".{ending}")))
 }
 
 /// Whether a file's name ends like an image's.

@@ -1,4 +1,4 @@
-//! Lists of names, one a line, for splits.
+//! Lists of names: one a line, for splits, and in messages.
 
 use super::read_text_limited;
 use crate::error::{Error, Result};
@@ -19,4 +19,11 @@ pub(super) fn read_names(path: &Path) -> Result<Vec<(usize, String)>> {
         return Err(Error::parameter("open", "list", "a file with a name on each line", path.display()));
     }
     Ok(names)
+}
+
+/// A list of names for messages: `a, b or c`.
+pub(super) fn alternatives(names: impl IntoIterator<Item = String>) -> String {
+    let mut names: Vec<String> = names.into_iter().collect();
+    let last = names.pop().unwrap_or_default();
+    format!("{} or {last}", names.join(", "))
 }

@@ -1,6 +1,7 @@
 //! Opens a source by its name.
 
 use super::annotated::refuse_annotated;
+use super::names::alternatives;
 use super::packed::Packed;
 use super::records::fields::FieldStorage;
 use super::records::label;
@@ -62,7 +63,7 @@ pub enum SourceFormat {
 impl SourceFormat {
     /// All formats and their names.
     fn all() -> impl Iterator<Item = (&'static str, Self)> {
-        let shards = RecordFormat::ALL.map(|format| (format.name(), Self::Shards(format)));
+        let shards = RecordFormat::ALL.iter().map(|&format| (format.name(), Self::Shards(format)));
         let others = [
             ("idx", Self::Idx),
             ("parquet", Self::Parquet),
@@ -459,8 +460,8 @@ impl OpenOptions {
         match self.format.or(told) {
             Some(SourceFormat::Shards(format)) => Ok(format),
             other => {
-                let [others @ .., last] = RecordFormat::ALL.map(RecordFormat::name);
-                let expected = format!("{} or {last} for a stream", others.join(", "));
+                let names = alternatives(RecordFormat::ALL.iter().map(|format| format.name().to_owned()));
+                let expected = format!("{names} for a stream");
                 let got = other.map_or("a stream whose name does not tell it", SourceFormat::name);
                 Err(Error::parameter("open", "format", expected, got))
             }

@@ -391,7 +391,7 @@ fn check_packed(source: &Arc<dyn Source>, folder: &Path) {
     if good.is_empty() {
         return;
     }
-    for format in RecordFormat::ALL {
+    for &format in RecordFormat::ALL {
         let out = folder.join(format!("packed-{format:?}"));
         if good.iter().flatten().any(|&label| label > 1 << 24) && format == RecordFormat::RecordIo {
             assert!(pack(source, &out, &PackOptions::new(format), &mut |_| {}).is_err());

@@ -51,7 +51,7 @@ fn every_form_holds_the_same_and_runs_the_same() {
     let source = large();
     let (want, want_run) = (contents(&source), delivered(&small(large()).build().unwrap(), 0));
     let mut before: Option<std::path::PathBuf> = None;
-    for format in RecordFormat::ALL {
+    for &format in RecordFormat::ALL {
         let out = folder.path().join("train");
         let out = out.with_extension(format!("{format:?}"));
         // From memory first, then from the form before.
@@ -357,7 +357,7 @@ fn what_does_not_fit_is_refused() {
 #[test]
 fn what_is_lost_afterwards_is_packed_again() {
     let folder = tempfile::tempdir().unwrap();
-    for format in RecordFormat::ALL {
+    for &format in RecordFormat::ALL {
         let out = folder.path().join(format!("{format:?}/train"));
         let report = pack(&large(), &out, &options(format), &mut |_| {}).unwrap();
         let whole = files(&out);
@@ -519,7 +519,7 @@ fn a_source_of_bad_samples_alone_is_refused_early() {
 #[test]
 fn verifying_finds_what_is_not_as_it_was_packed() {
     let folder = tempfile::tempdir().unwrap();
-    for format in RecordFormat::ALL {
+    for &format in RecordFormat::ALL {
         let out = folder.path().join(format!("{format:?}/train"));
         let packed = pack(&large(), &out, &options(format), &mut |_| {}).unwrap();
         let whole = files(&out);
@@ -647,7 +647,7 @@ fn names_in_a_manifest_lead_nowhere() {
 #[test]
 fn a_damaged_manifest_is_named_and_everything_packed_anew() {
     let folder = tempfile::tempdir().unwrap();
-    for format in RecordFormat::ALL {
+    for &format in RecordFormat::ALL {
         let out = folder.path().join(format!("{format:?}/train"));
         pack(&large(), &out, &options(format), &mut |_| {}).unwrap();
         let whole = files(&out);
@@ -723,7 +723,7 @@ fn a_pipe_in_the_place_of_the_manifest_is_not_waited_for() {
 #[test]
 fn an_interrupted_run_goes_on_and_its_folder_is_no_source_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
-    for format in RecordFormat::ALL {
+    for &format in RecordFormat::ALL {
         let whole = folder.path().join(format!("whole/{format:?}/train"));
         pack(&large(), &whole, &options(format), &mut |_| {}).unwrap();
         let out = folder.path().join(format!("{format:?}/train"));
@@ -986,7 +986,7 @@ fn together(source: &impl Source, out: &Path, format: RecordFormat, count: u32) 
 #[test]
 fn shards_do_not_depend_on_the_number_of_processes() {
     let folder = tempfile::tempdir().unwrap();
-    for format in RecordFormat::ALL {
+    for &format in RecordFormat::ALL {
         let alone = folder.path().join(format!("{format:?}/1/train"));
         let want = together(&large(), &alone, format, 1).remove(0);
         assert!(want.shards.len() >= 4 && want.images == 40 && want.resumed_images == 0, "{want:?}");

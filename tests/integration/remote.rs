@@ -351,7 +351,7 @@ fn random_access_gives_the_same_over_a_network() {
     };
     let images: Arc<dyn Source> = Arc::new(many());
     let want = shards.map(|shard| part(&images, shard));
-    for format in RecordFormat::ALL {
+    for &format in RecordFormat::ALL {
         let moody = if format == RecordFormat::TfRecord { 50 } else { NEVER };
         let (server, out, _folder) = packed(format, moody, Duration::ZERO);
         let remote: Arc<dyn Source> = all(&server, any_order()).into_data_set().unwrap();

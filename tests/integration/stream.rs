@@ -48,7 +48,7 @@ fn sorted(delivered: &[Delivered]) -> Vec<u64> {
 
 #[test]
 fn in_order_a_stream_gives_what_random_access_gives() {
-    for format in RecordFormat::ALL {
+    for &format in RecordFormat::ALL {
         let (_folder, out) = packed(format);
         let want = epoch(in_order(images()), 3);
         assert_eq!(epoch(in_order(open(&out).unwrap()), 3), want);
@@ -123,7 +123,7 @@ fn in_pieces(pipeline: impl Fn(usize) -> Pipeline, epoch: u64) -> (Vec<Delivered
 
 #[test]
 fn a_stream_is_resumed_at_the_very_sample() {
-    for format in RecordFormat::ALL {
+    for &format in RecordFormat::ALL {
         let (_folder, out) = packed(format);
         for (window, shard, damaged) in
             [(8, "0/1", false), (1, "0/1", false), (8, "1/2", false), (100, "0/1", true), (8, "6/7", false)]
@@ -322,7 +322,7 @@ fn damaged_inputs(format: RecordFormat, paths: &[PathBuf]) -> [(bool, Input); 3]
 fn damaged_cursors_are_refused_and_cause_no_panic() {
     let mut random = common::Random(26);
     let (mut refused, mut failed, mut whole) = (0, 0, 0);
-    for format in RecordFormat::ALL {
+    for &format in RecordFormat::ALL {
         let folder = tempfile::tempdir().unwrap();
         let paths = small_shards(folder.path(), format);
         for ((shuffle, input), rank) in damaged_inputs(format, &paths).into_iter().zip(["0/1", "0/1", "0/1"]).chain(
@@ -482,7 +482,7 @@ fn damaged_states_are_refused_and_cause_no_panic() {
 
 #[test]
 fn damage_is_a_bad_sample_with_shard_and_offset() {
-    for format in RecordFormat::ALL {
+    for &format in RecordFormat::ALL {
         let (_folder, out) = packed(format);
         let shards = shards(&out);
         let whole = epoch(in_order(open(&out).unwrap()), 0);

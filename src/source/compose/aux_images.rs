@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 /// Endings that auxiliary images may have, if they have not their image's. Most are PNG.
 fn endings<'a>() -> impl Iterator<Item = &'a str> {
-    let others = Format::ALL.into_iter().filter(|format| *format != Format::Png);
-    std::iter::once(Format::Png).chain(others).flat_map(|format| format.extensions()).copied()
+    let others = Format::ALL.iter().filter(|format| **format != Format::Png);
+    std::iter::once(&Format::Png).chain(others).flat_map(|format| format.extensions()).copied()
 }
 
 /// A folder of auxiliary images, which have the names of the images in another folder: `depth/a/1.png` for

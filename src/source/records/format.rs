@@ -31,7 +31,7 @@ pub enum RecordFormat {
 
 impl RecordFormat {
     /// All formats.
-    pub const ALL: [Self; 3] = [Self::WebDataset, Self::RecordIo, Self::TfRecord];
+    pub const ALL: &'static [Self] = &[Self::WebDataset, Self::RecordIo, Self::TfRecord];
 
     /// The format's name in the command and in pack.json: `webdataset`, `recordio` or `tfrecord`.
     #[must_use]
@@ -48,7 +48,7 @@ impl RecordFormat {
 
     /// The format of the files whose names have this ending.
     pub(in crate::source) fn by_ending(ending: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.facts().endings.contains(&ending))
+        Self::ALL.iter().copied().find(|format| format.facts().endings.contains(&ending))
     }
 
     /// The format's names and fixed properties.

@@ -87,9 +87,9 @@ struct Job {
 
 /// Parses the name of a shard format.
 fn format() -> impl TypedValueParser<Value = RecordFormat> {
-    let value = |format: RecordFormat| PossibleValue::new(format.name()).help(format.packed());
-    let by_name = |name: String| RecordFormat::ALL.into_iter().find(|format| format.name() == name);
-    PossibleValuesParser::new(RecordFormat::ALL.map(value)).try_map(move |name| by_name(name).ok_or("no format"))
+    let value = |format: &RecordFormat| PossibleValue::new(format.name()).help(format.packed());
+    let by_name = |name: String| RecordFormat::ALL.iter().copied().find(|format| format.name() == name);
+    PossibleValuesParser::new(RecordFormat::ALL.iter().map(value)).try_map(move |name| by_name(name).ok_or("no format"))
 }
 
 impl Pack {

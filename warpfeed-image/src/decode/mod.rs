@@ -105,7 +105,7 @@ pub enum Format {
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 4] = [Self::Jpeg, Self::Png, Self::WebP, Self::Pnm];
+    pub const ALL: &'static [Self] = &[Self::Jpeg, Self::Png, Self::WebP, Self::Pnm];
 
     /// The format's name: `JPEG`, `PNG`, `WebP` or `PNM`.
     #[must_use]
@@ -137,7 +137,7 @@ impl Format {
     #[must_use]
     pub fn by_extension(extension: &[u8]) -> Option<Self> {
         let is_it = |own: &&str| own.as_bytes().eq_ignore_ascii_case(extension);
-        Self::ALL.into_iter().find(|format| format.extensions().iter().any(is_it))
+        Self::ALL.iter().copied().find(|format| format.extensions().iter().any(is_it))
     }
 }
 
