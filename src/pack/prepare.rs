@@ -161,7 +161,8 @@ impl<'a> Preparer<'a> {
         let Found { target, fields } = sample.take_found(&self.reader.want())?;
         let target = field.zip(target);
         if let Some((field, target)) = &target {
-            self.options.format.check_packed(field, target, label)?;
+            let checked = self.options.format.rules().check_packed(field, target, label);
+            checked.map_err(|message| targets::wrong(Some(field), message))?;
         }
         let target = target.map(|(field, target)| (field.to_owned(), target));
         let mut image = self.image(&sample.encoded(), label, work)?;

@@ -137,10 +137,10 @@ pub trait Source: Send + Sync {
         self.len() == 0
     }
 
-    /// Reads the parts of sample `index` that `want` names into `sample`: the image, encoded or as pixels, lent from the
-    /// source's memory or read into the sample's buffer, the content of a target's field, and fields. The earlier content of
-    /// `sample` does not matter. A source without fields may ignore `want`, unless reading waits for something: then it
-    /// gives up soon after [`ReadRequest::is_stopped`] has become true.
+    /// Reads the parts of sample `index` that `want` names into `sample`: the image, encoded or as pixels, lent from
+    /// the source's memory or read into the sample's buffer, the content of a target's field, and fields. The earlier
+    /// content of `sample` does not matter. A source without fields may ignore `want`, unless reading waits for
+    /// something: then it gives up soon after [`ReadRequest::is_stopped`] has become true.
     ///
     /// # Errors
     /// [`Error::Io`] if the sample cannot be read, [`Error::Limits`] if it is larger than the source's limit,

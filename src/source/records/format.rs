@@ -7,7 +7,7 @@ use super::{recordio, tar, tfrecord};
 use crate::error::{Error, Result};
 use crate::source::ReadRequest;
 use crate::source::window::ReadAt;
-use crate::targets::{self, Target};
+use crate::targets::Target;
 use std::fmt::Display;
 use std::ops::Range;
 
@@ -80,14 +80,6 @@ impl RecordFormat {
     pub(crate) fn check_packed_fields(self, names: &[String], target: Option<&str>) -> Result<()> {
         let part = target.map(|field| self.rules().part_of(field));
         check_names(self.facts().field_storage, names, target.zip(part.as_deref()))
-    }
-
-    /// Rejects a target that packing would change.
-    ///
-    /// # Errors
-    /// [`Error::Target`], which makes the sample bad.
-    pub(crate) fn check_packed(self, field: &str, target: &Target, label: Option<u32>) -> Result<()> {
-        self.rules().check_packed(field, target, label).map_err(|message| targets::wrong(Some(field), message))
     }
 }
 

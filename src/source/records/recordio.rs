@@ -80,8 +80,40 @@ impl ShardFormat for RecordIo {
         is_split.then_some(offset)
     }
 
+    /// Appends a record with MXNet's image header, in which the label -1 stands for none, cut where its data contain
+    /// the magic number at a multiple of four bytes.
     fn write(&self, sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
-        write(sample, out)
+        if let Some(label) = sample.label.filter(|&label| label > 1 << 24) {
+            let expected = "labels up to 16777216, which RecordIO stores as f32";
+            return Err(Error::parameter("pack", "source", expected, label));
+        }
+        let label = sample.label.map_or(UNLABELED, |label| label as f32);
+        let labels = sample.target.and_then(|(_, target)| target.f32s().ok()).unwrap_or_default();
+        let mut data = Vec::with_capacity(IMAGE_HEADER_BYTES as usize + 4 * labels.len() + sample.image.len());
+        data.extend((labels.len() as u32).to_le_bytes());
+        data.extend(label.to_le_bytes());
+        data.extend(sample.index.to_le_bytes());
+        data.extend(0_u64.to_le_bytes());
+        data.extend(labels.iter().flat_map(|label| label.to_le_bytes()));
+        data.extend(sample.image);
+        let (words, _) = data.as_chunks::<4>();
+        let cuts: Vec<usize> = (0..words.len()).filter(|&i| words[i] == MAGIC).map(|i| 4 * i).collect();
+        let mut start = 0;
+        for i in 0..=cuts.len() {
+            let end = cuts.get(i).copied().unwrap_or(data.len());
+            let continuation: u32 = match (i == 0, i == cuts.len()) {
+                (true, true) => 0,
+                (true, false) => 1,
+                (false, false) => 2,
+                (false, true) => 3,
+            };
+            out.extend(MAGIC);
+            out.extend((continuation << 29 | (end - start) as u32).to_le_bytes());
+            out.extend(&data[start..end]);
+            out.resize(out.len().next_multiple_of(4), 0);
+            start = end + MAGIC.len();
+        }
+        Ok(())
     }
 
     fn can_pack(&self, field: &str) -> Result<(), &'static str> {
@@ -364,39 +396,3 @@ impl Bytes for InPassing<'_> {
 
 /// The label that stands for none: a record always has one.
 const UNLABELED: f32 = -1.0;
-
-/// Appends a record with MXNet's image header, in which the label -1 stands for none, cut where its data contain the
-/// magic number at a multiple of four bytes.
-fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
-    if let Some(label) = sample.label.filter(|&label| label > 1 << 24) {
-        let expected = "labels up to 16777216, which RecordIO stores as f32";
-        return Err(Error::parameter("pack", "source", expected, label));
-    }
-    let label = sample.label.map_or(UNLABELED, |label| label as f32);
-    let labels = sample.target.and_then(|(_, target)| target.f32s().ok()).unwrap_or_default();
-    let mut data = Vec::with_capacity(IMAGE_HEADER_BYTES as usize + 4 * labels.len() + sample.image.len());
-    data.extend((labels.len() as u32).to_le_bytes());
-    data.extend(label.to_le_bytes());
-    data.extend(sample.index.to_le_bytes());
-    data.extend(0_u64.to_le_bytes());
-    data.extend(labels.iter().flat_map(|label| label.to_le_bytes()));
-    data.extend(sample.image);
-    let (words, _) = data.as_chunks::<4>();
-    let cuts: Vec<usize> = (0..words.len()).filter(|&i| words[i] == MAGIC).map(|i| 4 * i).collect();
-    let mut start = 0;
-    for i in 0..=cuts.len() {
-        let end = cuts.get(i).copied().unwrap_or(data.len());
-        let continuation: u32 = match (i == 0, i == cuts.len()) {
-            (true, true) => 0,
-            (true, false) => 1,
-            (false, false) => 2,
-            (false, true) => 3,
-        };
-        out.extend(MAGIC);
-        out.extend((continuation << 29 | (end - start) as u32).to_le_bytes());
-        out.extend(&data[start..end]);
-        out.resize(out.len().next_multiple_of(4), 0);
-        start = end + MAGIC.len();
-    }
-    Ok(())
-}

@@ -81,8 +81,27 @@ impl ShardFormat for WebDataset {
         Some(String::from_utf8_lossy(&header.name).into_owned())
     }
 
+    /// Appends the image, the label as `cls`, the parts of the fields, and the target as a part or a field of JSON.
     fn write(&self, sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
-        write(sample, out);
+        write_member(&format!("{:09}.{}", sample.index, sample.ending), sample.image, out);
+        if let Some(label) = sample.label {
+            write_member(&format!("{:09}.cls", sample.index), label.to_string().as_bytes(), out);
+        }
+        for (ending, part) in sample.fields {
+            if let Part::Bytes(contents) = part {
+                contents
+                    .iter()
+                    .for_each(|content| write_member(&format!("{:09}.{ending}", sample.index), content, out));
+            }
+        }
+        let Some((field, target)) = sample.target else { return Ok(()) };
+        let (ending, json) = ending_and_field(field);
+        let content = match (json, target) {
+            (Some(field), target) => serde_json::json!({ field: target.to_json() }).to_string().into_bytes(),
+            (None, Target::Bytes(bytes)) => bytes.clone(),
+            (None, target) => target.to_json().to_string().into_bytes(),
+        };
+        write_member(&format!("{:09}.{ending}", sample.index), &content, out);
         Ok(())
     }
 
@@ -235,7 +254,8 @@ struct Parts {
     fields: Vec<String>,
 }
 
-/// The replacement of a slash in an ending. [`ShardFormat::can_pack`] rejects percent signs, so no two names share an ending.
+/// The replacement of a slash in an ending. [`ShardFormat::can_pack`] rejects percent signs, so no two names share an
+/// ending.
 const SLASH: &str = "%2f";
 
 /// Splits the name of a part into its ending and, in JSON, a field.
@@ -652,28 +672,6 @@ pub(crate) fn member<'a>(archive: &'a [u8], name: &str) -> Option<&'a [u8]> {
         }
         rest = behind.get(len.checked_next_multiple_of(BLOCK_BYTES as usize)?..)?;
     }
-}
-
-/// Appends a sample: its image, its label as `cls`, the parts of its fields, and its target as a part or as a field of
-/// JSON.
-fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
-    write_member(&format!("{:09}.{}", sample.index, sample.ending), sample.image, out);
-    if let Some(label) = sample.label {
-        write_member(&format!("{:09}.cls", sample.index), label.to_string().as_bytes(), out);
-    }
-    for (ending, part) in sample.fields {
-        if let Part::Bytes(contents) = part {
-            contents.iter().for_each(|content| write_member(&format!("{:09}.{ending}", sample.index), content, out));
-        }
-    }
-    let Some((field, target)) = sample.target else { return };
-    let (ending, json) = ending_and_field(field);
-    let content = match (json, target) {
-        (Some(field), target) => serde_json::json!({ field: target.to_json() }).to_string().into_bytes(),
-        (None, Target::Bytes(bytes)) => bytes.clone(),
-        (None, target) => target.to_json().to_string().into_bytes(),
-    };
-    write_member(&format!("{:09}.{ending}", sample.index), &content, out);
 }
 
 /// Appends a ustar member, without time and owner, so that equal images give equal shards.

@@ -82,8 +82,39 @@ impl ShardFormat for TfRecord {
         Ok(Some(Checked { image: image.start as usize..image.end as usize, target, fields }))
     }
 
+    /// Appends a record that holds a `tf.train.Example` with image, label, fields and target.
     fn write(&self, sample: &NewSample<'_>, out: &mut Vec<u8>) -> Result<()> {
-        write(sample, out);
+        let image = write_feature(IMAGE, 1, &write_field(1, sample.image));
+        let mut features = image;
+        if let Some(label) = sample.label {
+            let mut number = vec![0x08];
+            write_varint(label.into(), &mut number);
+            features.extend(write_feature(LABEL, 3, &number));
+        }
+        for (name, part) in sample.fields {
+            features.extend(match part {
+                Part::Bytes(list) => {
+                    let list: Vec<u8> = list.iter().flat_map(|bytes| write_field(1, bytes)).collect();
+                    write_feature(name, 1, &list)
+                }
+                Part::Floats(floats) => write_floats(name, floats),
+                Part::Integers(numbers) => write_integers(name, numbers),
+            });
+        }
+        if let Some((name, target)) = sample.target {
+            features.extend(match target {
+                Target::Bytes(bytes) => write_feature(name, 1, &write_field(1, bytes)),
+                Target::Floats(floats) => write_floats(name, floats),
+                Target::Integers(numbers) => write_integers(name, numbers),
+                Target::Class(label) => write_integers(name, &[i64::from(*label)]),
+            });
+        }
+        let example = write_field(1, &features);
+        let len_bytes = (example.len() as u64).to_le_bytes();
+        out.extend(len_bytes);
+        out.extend(masked_crc(&len_bytes).to_le_bytes());
+        out.extend(&example);
+        out.extend(masked_crc(&example).to_le_bytes());
         Ok(())
     }
 
@@ -517,41 +548,6 @@ impl Parser {
         }
         Ok(Some(entry))
     }
-}
-
-/// Appends a record that holds a `tf.train.Example` with image, label, fields and target.
-fn write(sample: &NewSample<'_>, out: &mut Vec<u8>) {
-    let image = write_feature(IMAGE, 1, &write_field(1, sample.image));
-    let mut features = image;
-    if let Some(label) = sample.label {
-        let mut number = vec![0x08];
-        write_varint(label.into(), &mut number);
-        features.extend(write_feature(LABEL, 3, &number));
-    }
-    for (name, part) in sample.fields {
-        features.extend(match part {
-            Part::Bytes(list) => {
-                let list: Vec<u8> = list.iter().flat_map(|bytes| write_field(1, bytes)).collect();
-                write_feature(name, 1, &list)
-            }
-            Part::Floats(floats) => write_floats(name, floats),
-            Part::Integers(numbers) => write_integers(name, numbers),
-        });
-    }
-    if let Some((name, target)) = sample.target {
-        features.extend(match target {
-            Target::Bytes(bytes) => write_feature(name, 1, &write_field(1, bytes)),
-            Target::Floats(floats) => write_floats(name, floats),
-            Target::Integers(numbers) => write_integers(name, numbers),
-            Target::Class(label) => write_integers(name, &[i64::from(*label)]),
-        });
-    }
-    let example = write_field(1, &features);
-    let len_bytes = (example.len() as u64).to_le_bytes();
-    out.extend(len_bytes);
-    out.extend(masked_crc(&len_bytes).to_le_bytes());
-    out.extend(&example);
-    out.extend(masked_crc(&example).to_le_bytes());
 }
 
 /// Returns a feature with a FloatList.

@@ -63,17 +63,10 @@ impl<'a> Pixels<'a> {
     /// [`Error::Decode`] if the data end before the last pixel.
     pub(super) fn of_pnm(bytes: &'a [u8], header: &Header) -> Result<Self> {
         let pixels = bytes.get(header.scan_offset_bytes..).unwrap_or_default();
-        let this = Self { size: header.size, channels: header.components, bytes: pixels };
-        match this.len_bytes() {
-            Some(len) if pixels.len() >= len => Ok(this),
-            _ => Err(Error::decode("PNM", format!("truncated: the data end after {} bytes", bytes.len()))),
+        if (pixels.len() as u128) < u128::from(header.size.area_px()) * u128::from(header.components) {
+            return Err(Error::decode("PNM", format!("truncated: the data end after {} bytes", bytes.len())));
         }
-    }
-
-    /// Number of bytes that the pixels take; `None` if no memory has as many.
-    #[must_use]
-    pub fn len_bytes(&self) -> Option<usize> {
-        usize::try_from(self.size.area_px()).ok()?.checked_mul(self.channels.into())
+        Ok(Self { size: header.size, channels: header.components, bytes: pixels })
     }
 
     /// The header that a PNM file with these pixels has.
