@@ -50,6 +50,8 @@ impl FromStr for Device {
     }
 }
 
+text_value!(Device: "auto, cpu, cuda or cuda:I");
+
 /// Priority of the pipeline's CUDA streams compared with the trainer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StreamPriority {

@@ -178,7 +178,12 @@ pub mod prelude {
         random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop,
         random_rotation, random_vertical_flip,
     };
-    pub use crate::source::{EncodedImages, ImageFolder, RecordShards, Source, SourceExt};
+    #[cfg(feature = "parquet")]
+    pub use crate::source::ParquetFiles;
+    pub use crate::source::{
+        CifarFiles, CocoFiles, DecodedImages, EncodedImages, IdxFile, ImageFolder, ListFile, MaskFolder, PanopticFiles,
+        RecordShards, Source, SourceExt, VocFolder, YoloFolder, open_splits,
+    };
     pub use crate::{
         Batch, DType, Device, Epoch, EpochState, IMAGENET_MEAN, IMAGENET_STD, JpegDecoder, LastBatch, Layout, OnError,
         Pipeline, PipelineBuilder, Preset, Rank, Strategy, TargetSpec, Targets,
@@ -219,6 +224,9 @@ pub mod internal {
     pub mod lock {
         pub use crate::os::lock::{Lock, beside, is_held, only_writer};
     }
+    pub mod notice {
+        pub use crate::os::notice::is_new;
+    }
     pub mod measure {
         pub use crate::backend::cuda::measure::Spin;
         pub use crate::backend::cuda::measure::decode_only::{Area, Beside, Decoders, beside_a_step, decode_only};
@@ -235,6 +243,7 @@ pub mod internal {
 /// The Rust code of README.md and docs/ compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/coming-from.md")]
 #[doc = include_str!("../docs/contract.md")]
 #[doc = include_str!("../docs/detection.md")]
 #[doc = include_str!("../docs/gpu.md")]

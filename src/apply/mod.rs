@@ -4,11 +4,13 @@
 pub(crate) mod engine;
 pub(crate) mod field_mover;
 pub(crate) mod opening;
+pub(crate) mod options;
 
 pub use opening::Thumbnail;
 
 use crate::apply::engine::{Engine, FixedRecipe};
 use crate::apply::field_mover::FieldMover;
+use crate::apply::options::image_options;
 use crate::backend::{OutputForm, PixelForm, RunOptions};
 use crate::decode::{Header, Input};
 use crate::error::Result;

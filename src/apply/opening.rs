@@ -6,6 +6,7 @@ use crate::ops::check::MAX_SIDE_PX;
 use crate::ops::orientation::{Orientation, oriented};
 use crate::ops::resize::check_gap;
 use crate::ops::{Interpolation, Op, Pad, PadMode, Resize};
+use crate::options::TextValue;
 use crate::raster::{Size, check_pixels};
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +94,22 @@ impl Thumbnail {
             ));
         }
         self.reducing_gap.map_or(Ok(()), |gap| check_gap("thumbnail", gap))
+    }
+}
+
+/// A size, and after a slash the reducing gap, or `none`: `256`, `256x200/3`.
+impl TextValue for Thumbnail {
+    fn read(text: &str) -> Result<Self, String> {
+        let (size, gap) = text.split_once('/').map_or((text, None), |(size, gap)| (size, Some(gap)));
+        let thumbnail = Self::new(TextValue::read(size)?);
+        Ok(match gap {
+            None => thumbnail,
+            Some("none") => thumbnail.reducing_gap(None),
+            Some(gap) => {
+                let gap = gap.parse().map_err(|_| "a number, or none, after the slash".to_owned())?;
+                thumbnail.reducing_gap(Some(gap))
+            }
+        })
     }
 }
 

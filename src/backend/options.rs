@@ -3,6 +3,7 @@
 use crate::decode::{DecodeOptions, EntryPointStore};
 use crate::device::{JpegDecoder, StreamPriority};
 use crate::error::{Error, Result};
+use crate::plan::Plan;
 use crate::raster::Size;
 use crate::tensor::{BatchMemory, DType, Layout, Storage, Tensor};
 use std::fmt;
@@ -106,6 +107,21 @@ impl RunOptions {
         let pixels =
             |output: &OutputForm| output.size.map_or(max_px, Size::area_px).saturating_mul(output.times as u64);
         self.outputs.iter().map(pixels).fold(0, u64::saturating_add)
+    }
+
+    /// Checks the sizes in which a sample's images end, which a source may have promised.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] for another size than the batch's.
+    pub(crate) fn check_sizes(&self, plans: &[Plan<'_>]) -> Result<()> {
+        let sizes = self.outputs.iter().flat_map(|output| std::iter::repeat_n(output.size, output.times));
+        match plans.iter().zip(sizes).find(|(plan, size)| size.is_some_and(|size| size != plan.size)) {
+            None => Ok(()),
+            Some((Plan { size, .. }, wanted)) => {
+                let wanted = wanted.unwrap_or(*size);
+                Err(Error::unfit("pipeline", format!("the image ends in {size} pixels, and the batch has {wanted}")))
+            }
+        }
     }
 
     /// Number of images that a batch has of each sample.

@@ -173,7 +173,7 @@ impl Contract {
         }
         let contract: Self = serde_json::from_str(text).map_err(|error| wrong(&error))?;
         let operations: Vec<Transform> = contract.operations.iter().cloned().map(Transform::from).collect();
-        check_ops(&operations).map_err(|error| wrong(&error))?;
+        check_ops(&operations, None).map_err(|error| wrong(&error))?;
         let stages = contract.operations.len() + 2;
         let lacks = |probe: &&Stages| probe.digests.as_ref().is_some_and(|digests| digests.len() != stages);
         match contract.probes.iter().find(lacks) {

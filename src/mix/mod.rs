@@ -217,6 +217,8 @@ impl fmt::Display for Mix {
     }
 }
 
+text_value!(Mix);
+
 impl FromStr for Mix {
     type Err = Error;
 

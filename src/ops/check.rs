@@ -171,14 +171,14 @@ pub(crate) fn whole_range(
     Err(Error::parameter(name, parameter, expected, format!("{range:?}")))
 }
 
-/// Checks operations one by one and together. Returns the size in which every image ends, if there is one, and the
-/// normalization.
-pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Option<Size>, Normalization)> {
+/// Checks operations one by one and together, for images of size `stored` if all have that. Returns the size in which
+/// every image ends, if there is one, and the normalization.
+pub(crate) fn check_ops(ops: &[Transform], stored: Option<Size>) -> Result<(Option<Size>, Normalization)> {
     ops.iter().try_for_each(Transform::validate)?;
     check_names(ops)?;
     ops.iter().try_for_each(|op| refuse_parts("pipeline", op.with_parts()))?;
     let mut normalize = None;
-    let mut size = None;
+    let mut size = stored;
     for op in ops {
         let unnamed = op.unnamed();
         match unnamed.explicit().and_then(Op::finish) {
@@ -198,7 +198,7 @@ pub(crate) fn check_ops(ops: &[Transform]) -> Result<(Option<Size>, Normalizatio
         match op.size_effect() {
             SizeEffect::Keeps => {}
             SizeEffect::Becomes(new) => size = Some(new),
-            SizeEffect::Varies => size = None,
+            SizeEffect::Varies => size = size.zip(unnamed.explicit()).and_then(|(size, op)| op.output_size(size).ok()),
         }
     }
     Ok((size, normalize))

@@ -86,6 +86,8 @@ impl fmt::Display for Partition {
     }
 }
 
+text_value!(Partition: "R/W");
+
 impl FromStr for Partition {
     type Err = Error;
 

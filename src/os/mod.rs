@@ -6,4 +6,5 @@ pub(crate) mod file;
 pub(crate) mod forks;
 pub(crate) mod lock;
 pub(crate) mod memory;
+pub(crate) mod notice;
 pub(crate) mod threads;

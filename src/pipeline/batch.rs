@@ -379,9 +379,10 @@ fn no_labels() -> Error {
 
 #[cfg(feature = "candle")]
 impl Batch {
-    /// Turns images and labels (`[N]`, u32) into tensors of candle 0.11 on `device`. candle's CPU gets the images
-    /// without a copy: see [`Tensor::into_candle`], which also serves batches without labels. Targets are taken out
-    /// before ([`take_targets`](Self::take_targets)): in a mixed batch they, and not the labels, describe the images.
+    /// Turns images and labels (`[N]`, u32) into tensors of candle 0.11 on `device`, without the batch's padding. With
+    /// several views, the images are those of the first view. candle's CPU gets the images without a copy: see
+    /// [`Tensor::into_candle`], which also serves batches without labels. Targets are taken out before
+    /// ([`take_targets`](Self::take_targets)): in a mixed batch they, and not the labels, describe the images.
     ///
     /// # Synchronization
     /// See [`Tensor::into_candle`].
@@ -391,11 +392,18 @@ impl Batch {
     /// [`Error::Device`] if candle cannot copy images and labels to `device`.
     pub fn into_candle(self, device: &candle_core::Device) -> Result<(candle_core::Tensor, candle_core::Tensor)> {
         self.check_targets_taken("Batch::into_candle")?;
+        let (all, count) = (self.len(), self.len() - self.padding());
         let (images, labels, _) = self.into_parts();
         let labels = labels.ok_or_else(no_labels)?;
-        let len = labels.len();
-        let labels = candle_core::Tensor::from_vec(labels, len, device)
-            .map_err(|error| crate::tensor::candle_failed("Batch::into_candle", &error))?;
-        Ok((images.into_candle(device)?, labels))
+        let failed = |error| crate::tensor::candle_failed("Batch::into_candle", &error);
+        let labels = candle_core::Tensor::from_slice(&labels[..count], count, device).map_err(failed)?;
+        let mut images = images.into_candle(device)?;
+        if count < all {
+            // Of each sample come first the first image, then the second one, and so on.
+            let mut parts = (0..images.dim(0).map_err(failed)? / all).map(|time| images.narrow(0, time * all, count));
+            let parts = parts.by_ref().collect::<candle_core::Result<Vec<_>>>().map_err(failed)?;
+            images = candle_core::Tensor::cat(&parts, 0).map_err(failed)?;
+        }
+        Ok((images, labels))
     }
 }

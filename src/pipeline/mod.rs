@@ -49,7 +49,7 @@ mod wakeup;
 mod worker;
 mod worker_threads;
 
-use crate::backend::AnyBackend;
+use crate::backend::{self, AnyBackend, MAX_BATCH_BYTES, RunOptions};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::ops::Op;
@@ -75,6 +75,7 @@ pub use group::PipelineGroup;
 pub use host_images::HostImages;
 pub use log::{LogOptions, RunLog};
 use partners::SourcePartners;
+use policy::Policy;
 pub use policy::{BadLimit, BadSample, LastBatch, OnError};
 pub(crate) use policy::{IO_FAILURES, Losses, Tally, io_failure};
 pub use receipts::Receipt;
@@ -88,6 +89,9 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 pub use view::{View, five_crop, ten_crop, view};
+
+/// Largest number of images in a batch.
+const MAX_BATCH: u64 = 1 << 20;
 
 /// A pipeline: built once, asked for epochs.
 ///
@@ -222,6 +226,58 @@ impl Pipeline {
     pub fn view_sizes(&self) -> Vec<(Size, usize)> {
         let outputs = self.setup.options.outputs.iter();
         outputs.map(|output| (output.one_size(), output.times)).collect()
+    }
+
+    /// Makes one batch of all samples of an epoch, for linear probes, tests and small sets. Its samples, their order and
+    /// their images are those of [`epoch`](Self::epoch), whatever [`LastBatch`] says. The memory of the images is taken
+    /// once: it holds at most 2^20 samples and 64 GiB.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a stream, whose length is not known; [`Error::Parameter`] with
+    /// [`PipelineBuilder::mix`], which depends on the batch; [`Error::Limits`] for too many samples;
+    /// [`Error::OutOfMemory`] or [`Error::OutOfDeviceMemory`]; the errors of an epoch.
+    ///
+    /// ```
+    /// # use warpfeed::image::{Image, JpegOptions, encode_jpeg};
+    /// # use warpfeed::prelude::*;
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
+    /// # let source = EncodedImages::new((0..10).map(|label| (jpeg.clone(), label)));
+    /// let pipeline = Pipeline::builder(source).batch_size(4).transform(CenterCrop::new(8)).build()?;
+    /// let whole = pipeline.collect(0)?;
+    /// assert_eq!(whole.images().shape(), [10, 3, 8, 8]);
+    /// assert_eq!(whole.labels()?, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    pub fn collect(&self, epoch: u64) -> Result<Batch> {
+        let setup = &*self.setup;
+        if setup.is_stream() {
+            return Err(Error::Unsupported {
+                feature: "collecting the samples of a stream".to_owned(),
+                remedy: "its length is not known: take batches of Pipeline::epoch".to_owned(),
+            });
+        }
+        if setup.mix.is_some() {
+            return Err(Error::parameter("collect", "mix", "none, which depends on the batch", "a mix"));
+        }
+        let samples = setup.sampler.len().saturating_add(setup.sampler.padding()).min(setup.limit);
+        let bytes = samples.saturating_mul(setup.options.sample_bytes(setup.recipes.planner.max_px));
+        for (what, got, limit) in
+            [("a whole epoch in samples", samples, MAX_BATCH), ("a whole epoch in bytes", bytes, MAX_BATCH_BYTES)]
+        {
+            if got > limit {
+                let remedy = "set PipelineBuilder::limit, or take batches of Pipeline::epoch";
+                return Err(Error::Limits { what, got, limit, remedy });
+            }
+        }
+        let (batch_size, batch_images) = (samples as usize, samples as usize);
+        let options = RunOptions { batch_size, batch_images, prefetch: 1, ..(*setup.options).clone() }.into();
+        let policy = Policy { last: LastBatch::Keep, ..setup.policy };
+        let backend = backend::open(self.device, &options, setup.normalize)?;
+        let (setup, backend) = (Arc::new(Setup { options, policy, ..setup.clone() }), Arc::new(backend));
+        let _kept = OfProcess::new((Arc::clone(&setup), Arc::clone(&backend)));
+        let whole = Self { setup, backend, _kept, ..self.clone() };
+        let mut batches = whole.epoch(epoch);
+        batches.next().unwrap_or_else(|| Err(Error::parameter("collect", "samples", "one at least", "none")))
     }
 
     /// Makes a preprocessor with the operations, type, layout, batch size and device of this pipeline, for images that

@@ -109,6 +109,8 @@ impl FromStr for BadLimit {
     }
 }
 
+text_value!(BadLimit: "a number, or a share from 0% to 100%");
+
 impl BadLimit {
     pub(crate) fn check(self) -> Result<()> {
         match self {

@@ -5,6 +5,7 @@ use super::policy::{LastBatch, Policy};
 use super::recipes::Recipes;
 use crate::backend::RunOptions;
 use crate::mix::Mix;
+use crate::ops::normalize::Normalization;
 use crate::order::{Partition, Remaining, Segment, ShardedOrder};
 use crate::sampler::Chosen;
 use crate::source::stream::{Feed, Lanes, Place};
@@ -32,6 +33,8 @@ pub(super) struct Setup {
     /// Number of a stream's lanes; `None` for one of each rank.
     pub(super) lanes: Option<u32>,
     pub(super) recipes: Arc<Recipes>,
+    /// The normalization of all views.
+    pub(super) normalize: Normalization,
     pub(super) options: Arc<RunOptions>,
     /// Description of the targets; `None` if batches have none.
     pub(super) targets: Option<TargetSpec>,

@@ -251,6 +251,7 @@ impl<'a> Worker<'a> {
             }
         }
         let plans = recipes.planner.plan(&drawn.recipes, cached_ops.unwrap_or(0), header.size)?;
+        context.setup.options.check_sizes(&plans)?;
         context.counters.add(|stats| stats.augment += drawing + start.elapsed());
         let own = self.own()?;
         let planned = PlannedSample { place, header: &header, plans: &plans, masks: &masks, later };

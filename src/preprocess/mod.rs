@@ -11,6 +11,7 @@ pub use timm::timm_ops;
 use crate::apply::engine::{Engine, Failure, FixedRecipe};
 use crate::apply::field_mover::FieldMover;
 use crate::apply::opening::Opening;
+use crate::apply::options::image_options;
 use crate::backend::{OutputForm, PixelForm, RunOptions};
 use crate::decode::Input;
 use crate::device::Device;
@@ -123,7 +124,7 @@ impl Preprocessor {
         within("threads", run.threads, 0, MAX_THREADS)?;
         recipe.opening.validate()?;
         let transforms: Vec<Transform> = recipe.ops.iter().cloned().map(Transform::from).collect();
-        let (size, normalize) = check_ops(&transforms)?;
+        let (size, normalize) = check_ops(&transforms, None)?;
         let size = one_size("preprocessor", size)?;
         if normalize.is_some() && elements.dtype == DType::U8 {
             return Err(Error::parameter("preprocessor", "dtype", "f32, f16 or bf16 after normalize", "u8"));

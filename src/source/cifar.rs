@@ -10,6 +10,7 @@ use crate::targets::Target;
 use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const SIDE: u32 = 32;
 const CHANNELS: u8 = 3;
@@ -66,11 +67,11 @@ impl Kind {
 /// let batch = folder.path().join("test_batch.bin");
 /// let mut record = vec![7; 1 + 3 * 32 * 32]; // a label, then all red, all green and all blue values
 /// std::fs::write(&batch, &record).unwrap();
-/// let source = CifarFiles::cifar10(&[batch])?;
+/// let source = CifarFiles::cifar10([batch])?;
 /// assert_eq!((source.len(), source.label(0)), (1, Some(7)));
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CifarFiles {
     kind: Kind,
     files: Vec<Batch>,
@@ -79,10 +80,10 @@ pub struct CifarFiles {
     classes: Vec<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Batch {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     /// Index of the file's first image.
     first: u64,
 }
@@ -93,7 +94,7 @@ impl CifarFiles {
     /// # Errors
     /// [`Error::Io`] if a file cannot be read, [`Error::Decode`] if it is not a file of CIFAR-10, [`Error::Parameter`]
     /// if there are no files.
-    pub fn cifar10(files: &[PathBuf]) -> Result<Self> {
+    pub fn cifar10(files: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<Self> {
         Self::open(Kind::Cifar10, files)
     }
 
@@ -101,18 +102,19 @@ impl CifarFiles {
     ///
     /// # Errors
     /// The errors of [`cifar10`](Self::cifar10), for files of CIFAR-100.
-    pub fn cifar100(files: &[PathBuf]) -> Result<Self> {
+    pub fn cifar100(files: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<Self> {
         Self::open(Kind::Cifar100, files)
     }
 
-    fn open(kind: Kind, paths: &[PathBuf]) -> Result<Self> {
-        let Some(first) = paths.first() else {
+    fn open(kind: Kind, paths: impl IntoIterator<Item = impl AsRef<Path>>) -> Result<Self> {
+        let mut this = Self { kind, files: Vec::new(), labels: Vec::new(), classes: Vec::new() };
+        for path in paths {
+            this.add(path.as_ref())?;
+        }
+        let Some(first) = this.files.first() else {
             return Err(Error::parameter("CifarFiles::open", "files", "one at least", "none"));
         };
-        let mut this = Self { kind, files: Vec::new(), labels: Vec::new(), classes: classes(kind, first)? };
-        for path in paths {
-            this.add(path)?;
-        }
+        this.classes = classes(kind, &first.path)?;
         Ok(this)
     }
 
@@ -136,7 +138,7 @@ impl CifarFiles {
             }
             self.labels.extend_from_slice(labels);
         }
-        self.files.push(Batch { path: path.to_owned(), file, first });
+        self.files.push(Batch { path: path.to_owned(), file: file.into(), first });
         Ok(())
     }
 
@@ -191,6 +193,10 @@ impl Source for CifarFiles {
     fn label(&self, index: u64) -> Option<u32> {
         let label_bytes = self.kind.label_bytes();
         Some(self.labels[index as usize * label_bytes + label_bytes - 1].into())
+    }
+
+    fn image_size(&self) -> Option<Size> {
+        Some(Size::new(SIDE, SIDE))
     }
 
     fn check_field(&self, field: &str) -> Result<()> {
@@ -263,10 +269,10 @@ mod tests {
             ("data_batch_3.bin", Vec::new()),
         ]);
         for (path, says) in paths.iter().zip(["not records of 3073", "the label 10", "0 bytes"]) {
-            let error = CifarFiles::cifar10(std::slice::from_ref(path)).unwrap_err().to_string();
+            let error = CifarFiles::cifar10([path]).unwrap_err().to_string();
             assert!(error.contains(says) && error.contains("data_batch_"), "{error}");
         }
-        assert!(CifarFiles::cifar10(&[]).unwrap_err().is_parameter());
+        assert!(CifarFiles::cifar10([""; 0]).unwrap_err().is_parameter());
         let (folder, paths) = written(&[("test_batch.bin", record(&[3]))]);
         fs::write(folder.path().join("batches.meta.txt"), "airplane\n").unwrap();
         assert!(CifarFiles::cifar10(&paths).unwrap_err().to_string().contains("1 names"));

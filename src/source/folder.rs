@@ -17,6 +17,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Largest number of kinds of skipped files that are counted apart.
 const MAX_KINDS: usize = 16;
 
+/// Endings of images that are not read.
+const OTHER_IMAGES: [&str; 9] = [".avif", ".bmp", ".gif", ".heic", ".heif", ".jp2", ".jxl", ".tif", ".tiff"];
+
+/// What is said of images that lie next to class folders.
+const BESIDE: &str = "beside the class folders";
+
 /// Largest number of bytes of file names in one [`Folder`], whose positions are `u32`. More names become another
 /// [`Folder`] of the same path.
 const FOLDER_NAMES_BYTES: u64 = if cfg!(test) { 64 } else { u32::MAX as u64 };
@@ -112,7 +118,7 @@ impl ImageFolder {
         } else {
             // Like torchvision, skips files next to class folders.
             for name in top.spans.iter().map(|&span| top.name(span)) {
-                walk.skipped.add(&format!("{} beside the class folders", ending(name)));
+                walk.skipped.add(&format!("{} {BESIDE}", ending(name)));
             }
         }
         if found.ends.is_empty() {
@@ -127,15 +133,46 @@ impl ImageFolder {
         found.skipped = walk.skipped;
         found.names.shrink_to_fit();
         found.ends.shrink_to_fit();
+        found.refuse_if_most_are_left_out()?;
         Ok(found)
     }
 
-    /// Lists the images below `root` in any depth, as readers of annotations find them: hidden files and folders are
-    /// skipped, all others are walked, and images come in the order of their whole paths. There are no classes.
+    /// Refuses a folder if more images are left out than read.
+    fn refuse_if_most_are_left_out(&self) -> Result<()> {
+        let (left_out, kinds) = self.skipped.images();
+        if left_out <= self.ends.len() as u64 {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            feature: format!("{}, with {} images to read and {kinds} left out,", self.root.display(), self.ends.len()),
+            remedy: format!(
+                "put images into class folders and make them {}, or give a folder without the others \
+                 (ImageFolder::below reads all images below a folder, without labels)",
+                image_endings()
+            ),
+        })
+    }
+
+    /// Lists the images below `root` in any depth, without labels: hidden files and folders are skipped, all others are
+    /// walked, and images come in the order of their whole paths.
+    ///
+    /// ```
+    /// # use warpfeed::source::{ImageFolder, Source};
+    /// let root = tempfile::tempdir().unwrap();
+    /// for name in ["2.jpg", "cat/1.png"] {
+    ///     let path = root.path().join(name);
+    ///     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    ///     std::fs::write(path, "").unwrap();
+    /// }
+    /// let source = ImageFolder::below(root.path())?;
+    /// assert_eq!((source.len(), source.label(1), source.classes().len()), (2, None, 0));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The errors of [`open`](Self::open).
-    pub(super) fn below(root: &Path) -> Result<Self> {
+    pub fn below(root: impl AsRef<Path>) -> Result<Self> {
+        let root = root.as_ref();
         let mut walk = Walk { skipped: Skipped::default(), ancestors: Vec::new(), listings: Vec::new() };
         walk.without_hidden(root, Vec::new())?;
         let mut images: Vec<(Vec<u8>, usize)> = Vec::new();
@@ -290,6 +327,16 @@ impl Source for ImageFolder {
     fn skipped_kinds(&self) -> Vec<(String, u64)> {
         most_frequent(self.skipped.kinds.clone())
     }
+
+    /// Says which images are left out.
+    fn warnings(&self) -> Vec<String> {
+        let (left_out, kinds) = self.skipped.images();
+        let read = self.ends.len();
+        (left_out > 0)
+            .then(|| format!("{}: {kinds} left out, and {read} images read", self.root.display()))
+            .into_iter()
+            .collect()
+    }
 }
 
 /// Lists the folders directly in `root`, which are the classes of an [`ImageFolder`], in the order of their labels.
@@ -322,6 +369,15 @@ struct Skipped {
 impl Skipped {
     fn files(&self) -> u64 {
         self.kinds.values().sum()
+    }
+
+    /// The number of images, and their kinds with numbers.
+    fn images(&self) -> (u64, String) {
+        let is_image = |kind: &str| OTHER_IMAGES.contains(&kind) || kind.ends_with(BESIDE);
+        let kinds =
+            most_frequent(self.kinds.iter().filter(|(kind, _)| is_image(kind)).map(|(kind, n)| (kind.clone(), *n)));
+        let named: Vec<String> = kinds.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
+        (kinds.iter().map(|(_, number)| number).sum(), named.join(", "))
     }
 
     fn add(&mut self, kind: &str) {

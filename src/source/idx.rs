@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Largest size of a file that is unpacked into memory, in bytes: 4 GiB.
 const MAX_UNPACKED_BYTES: u64 = 4 << 30;
@@ -32,7 +33,7 @@ const MAX_UNPACKED_BYTES: u64 = 4 << 30;
 /// assert_eq!(source.encoded(1)?, b"P5\n3 1\n255\n\x28\x32\x3c");
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct IdxFile {
     path: PathBuf,
     pixels: Pixels,
@@ -41,15 +42,15 @@ pub struct IdxFile {
     /// Whether the file stores an image channel by channel, not pixel by pixel.
     planar: bool,
     image_bytes: usize,
-    labels: Vec<u8>,
+    labels: Arc<[u8]>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Pixels {
     /// The file, and the offset of its first pixel.
-    File(File, u64),
+    File(Arc<File>, u64),
     /// The unpacked file, and the offset of its first pixel.
-    Memory(Vec<u8>, usize),
+    Memory(Arc<[u8]>, usize),
 }
 
 /// The header of a file.
@@ -183,9 +184,9 @@ impl IdxFile {
         }
         let labels = labels(&labels_of(path)?, found.sizes[0], path)?;
         let pixels = if is_gz(path) {
-            Pixels::Memory(contents(path, &file, &found)?, found.start as usize)
+            Pixels::Memory(contents(path, &file, &found)?.into(), found.start as usize)
         } else {
-            Pixels::File(file, found.start)
+            Pixels::File(file.into(), found.start)
         };
         Ok(Self {
             path: path.to_owned(),
@@ -194,7 +195,7 @@ impl IdxFile {
             channels,
             planar: planar && channels > 1,
             image_bytes: image_bytes as usize,
-            labels,
+            labels: labels.into(),
         })
     }
 }
@@ -256,6 +257,10 @@ impl Source for IdxFile {
 
     fn label(&self, index: u64) -> Option<u32> {
         Some(self.labels[index as usize].into())
+    }
+
+    fn image_size(&self) -> Option<Size> {
+        Some(self.size)
     }
 
     fn name(&self, index: u64) -> Cow<'_, str> {

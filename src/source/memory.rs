@@ -179,6 +179,11 @@ impl DecodedImages {
 impl Source for DecodedImages {
     as_in!(|self| self.images; len label name classes check_field);
 
+    fn image_size(&self) -> Option<Size> {
+        let first = *self.sizes.first()?;
+        self.sizes.iter().all(|size| *size == first).then_some(first)
+    }
+
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         self.images.read(index, want, sample)?;
         sample.set_pixels(self.sizes[index as usize], 3)

@@ -80,6 +80,7 @@ pub use yolo::YoloFolder;
 
 use crate::error::{Error, Result};
 use crate::os::file::open_with_metadata;
+use crate::raster::Size;
 use crate::targets::{self, Target};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -195,6 +196,13 @@ pub trait Source: Send + Sync {
         &[]
     }
 
+    /// The size of every image, if the source knows without reading one that all have the same, and that none has an
+    /// EXIF orientation. A pipeline then needs no operation that gives images one size. An image of another size is a
+    /// bad sample. Default: not known.
+    fn image_size(&self) -> Option<Size> {
+        None
+    }
+
     /// Number of files among the samples that were skipped because their names are not names of images.
     fn skipped_files(&self) -> u64 {
         0
@@ -302,6 +310,11 @@ macro_rules! as_in {
             $of.classes()
         }
     };
+    (@image_size $self:ident, $of:expr) => {
+        fn image_size(&$self) -> Option<Size> {
+            $of.image_size()
+        }
+    };
     (@skipped $self:ident, $of:expr) => {
         fn skipped_files(&$self) -> u64 {
             $of.skipped_files()
@@ -334,7 +347,7 @@ macro_rules! forward {
         impl<S: Source + ?Sized> Source for $pointer {
             as_in! {
                 |self| (**self);
-                len read prefetch ahead_bytes label name classes skipped check_field fingerprint
+                len read prefetch ahead_bytes label name classes image_size skipped check_field fingerprint
             }
         }
     )*};

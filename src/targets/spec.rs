@@ -248,6 +248,8 @@ impl fmt::Display for TargetSpec {
     }
 }
 
+text_value!(TargetSpec);
+
 impl FromStr for TargetSpec {
     type Err = Error;
 

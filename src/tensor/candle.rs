@@ -84,6 +84,13 @@ fn adopt<T: WithDType>(vector: Vec<T>) -> candle_core::Result<candle_core::Tenso
     candle_core::Tensor::from_vec(vector, len, &Device::Cpu)
 }
 
+/// So that `?` works in functions that return candle's errors.
+impl From<Error> for candle_core::Error {
+    fn from(error: Error) -> Self {
+        Self::wrap(error)
+    }
+}
+
 /// The error for a failed call of candle.
 pub fn failed(call: &str, error: &candle_core::Error) -> Error {
     Error::Device { call: call.to_owned(), message: error.to_string() }

@@ -18,7 +18,7 @@ const MODULES: &[(&str, &str)] = &[
     ("error", "address"),
     ("hex", ""),
     ("interpolation", ""),
-    ("options", ""),
+    ("options", "error"),
     ("rng", ""),
     ("trace", ""),
     ("os", "error"),
@@ -40,13 +40,13 @@ const MODULES: &[(&str, &str)] = &[
     ("tensor", "cuda device error fields mix os output targets"),
     ("backend", "cuda device error fields mix ops os plan source targets tensor trace"),
     // What a program builds and calls.
-    ("apply", "backend device error fields ops os plan tensor"),
+    ("apply", "backend device error fields ops options os plan tensor"),
     ("preset", "error fields mix ops targets"),
     ("preprocess", "apply backend device error fields ops os plan preset tensor"),
     ("contract", "apply error hex ops os output plan preprocess preset tensor"),
     (
         "pipeline",
-        "apply backend device error fields hex mix ops order os plan preprocess preset rng sampler source targets tensor trace",
+        "apply backend device error fields hex mix ops options order os plan preprocess preset rng sampler source targets tensor trace",
     ),
     // Tools around pipelines.
     ("doctor", "backend cuda error"),

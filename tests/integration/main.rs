@@ -47,4 +47,5 @@ mod strategies;
 mod stream;
 mod suites;
 mod targets;
+mod trainers;
 mod views;

@@ -114,7 +114,7 @@ impl Source {
         serde_json::from_str::<Options>(&options).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let opened = Opened { path, options, process: std::process::id() };
         let input = detached(py, || opened.open()).map_err(raise)?;
-        for warning in input.warnings() {
+        for warning in input.warnings().into_iter().filter(|warning| warpfeed::internal::notice::is_new(warning)) {
             let warning = CString::new(warning.replace('\0', " ")).unwrap_or_default();
             PyErr::warn(py, &py.get_type::<PyUserWarning>(), &warning, 1)?;
         }

@@ -133,7 +133,14 @@ impl IntoTch for Batch {
                 tch::Tensor::f_from_slice(&labels).map_err(|error| failed("make a tensor of labels", error))
             }
         }?;
-        let images = self.into_images().into_tch()?.f_narrow(0, 0, count as i64);
+        let all = self.len();
+        let images = self.into_images().into_tch()?;
+        // Of each sample come first the first image, then the second one, and so on.
+        let times = images.size()[0] / all as i64;
+        let parts =
+            (0..times).map(|time| images.f_narrow(0, time * all as i64, count as i64)).collect::<Result<Vec<_>, _>>();
+        let images =
+            parts.and_then(|mut parts| if times == 1 { Ok(parts.remove(0)) } else { tch::Tensor::f_cat(&parts, 0) });
         Ok((images.map_err(|error| failed("leave out padding", error))?, labels))
     }
 }

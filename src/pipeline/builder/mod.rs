@@ -664,7 +664,7 @@ impl PipelineBuilder {
     /// ```
     #[must_use]
     pub fn is_ragged(&self) -> bool {
-        self.views.is_none() && matches!(check_ops(&self.ops), Ok((None, _)))
+        self.views.is_none() && matches!(check_ops(&self.ops, self.stored_size()), Ok((None, _)))
     }
 
     /// Makes a pipeline whose images keep the sizes that the operations give them: see [`RaggedPipeline`]. Otherwise

@@ -1,14 +1,19 @@
 //! The settings of a pipeline that a text can give: options of the command, arguments of the Python package.
 
 use super::PipelineBuilder;
+use crate::apply::opening::Thumbnail;
+use crate::device::{Device, JpegDecoder, StreamPriority};
 use crate::error::Result;
+use crate::mix::Mix;
 use crate::ops::filter::PassOrder;
+use crate::ops::orientation::Orientation;
 use crate::options::{TextValue, read, unknown};
+use crate::order::Partition;
+use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
+use crate::plan::Strategy;
 use crate::raster::Size;
-use crate::{
-    BadLimit, DType, Device, JpegDecoder, LastBatch, Layout, Mix, OnError, Orientation, Partition, Strategy,
-    StreamPriority, TargetSpec, Thumbnail,
-};
+use crate::targets::TargetSpec;
+use crate::tensor::{DType, Layout};
 use SettingEffect::{Batches, Nothing, Order};
 use std::num::NonZeroU64;
 

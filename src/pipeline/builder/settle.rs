@@ -10,6 +10,7 @@ use crate::ops::normalize::Normalization;
 use crate::ops::transform::Transform;
 use crate::order::{EqualBatches, Partition, ShardedOrder};
 use crate::os::forks::OfProcess;
+use crate::os::notice;
 use crate::os::threads::MAX_THREADS;
 use crate::pipeline::cache::{Cache, ImageCache};
 use crate::pipeline::policy::{BadLimit, LastBatch, OnError};
@@ -17,6 +18,7 @@ use crate::pipeline::recipes::{Recipes, ViewTransforms, most_images};
 use crate::pipeline::setup::{Setup, all_positions};
 use crate::pipeline::view::View;
 use crate::pipeline::{Pipeline, unoptimized};
+use crate::raster::Size;
 use crate::sampler::Chosen;
 use crate::simd;
 use crate::source::{Input, MAX_ENCODED_BYTES};
@@ -51,6 +53,7 @@ impl PipelineBuilder {
     pub(super) fn build_each<I>(mut self, devices: &[Device], open: &Open<'_>) -> Result<Vec<Pipeline<I>>> {
         unoptimized::warn();
         simd::check()?;
+        self.input.warnings().iter().for_each(|warning| notice::warn(warning));
         let partitions = self.partitions(devices.len())?;
         let partition = partitions[0];
         self.opening.validate()?;
@@ -83,6 +86,7 @@ impl PipelineBuilder {
             sampler,
             chosen: chosen.map(Arc::new),
             recipes,
+            normalize,
             limit: self.limit,
             lanes: self.lanes,
             targets: self.targets,
@@ -244,7 +248,7 @@ impl PipelineBuilder {
         for view in views {
             let mut size = None;
             for transforms in &view.images {
-                let (own, normalize) = check_ops(transforms)?;
+                let (own, normalize) = check_ops(transforms, self.stored_size())?;
                 let own = if self.shapes != Shapes::One { None } else { Some(one_size("pipeline", own)?) };
                 if *shared.get_or_insert(normalize) != normalize {
                     let expected = "one for all views: add it once, after views";
@@ -265,6 +269,14 @@ impl PipelineBuilder {
             return Err(Error::parameter("pipeline", "operations", expected, steps));
         }
         Ok((outputs, shared.flatten()))
+    }
+
+    /// The size of every image before its first operation, if the source knows that all have it.
+    pub(super) fn stored_size(&self) -> Option<Size> {
+        match &self.input {
+            Input::DataSet(source) if self.opening.thumbnail.is_none() => source.image_size(),
+            Input::DataSet(_) | Input::Stream(_) => None,
+        }
     }
 
     /// The order of an epoch. `positions`: its length, if a sampler decides it.

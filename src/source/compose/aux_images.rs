@@ -4,7 +4,7 @@ use crate::decode::Format;
 use crate::error::{Error, Result};
 use crate::fields::{AuxImage, Field};
 use crate::interpolation::Interpolation;
-use crate::raster::DEFAULT_MAX_PIXELS;
+use crate::raster::{DEFAULT_MAX_PIXELS, Size};
 use crate::source::{MAX_ENCODED_BYTES, ReadRequest, Sample, Source, as_in, path_from_bytes, read_limited};
 use crate::targets;
 use std::borrow::Cow;
@@ -171,7 +171,7 @@ impl WithImages {
 
 impl Source for WithImages {
     // Fields do not decide which samples come, so the fingerprint is the source's.
-    as_in!(|self| self.source; len prefetch ahead_bytes label name classes skipped fingerprint);
+    as_in!(|self| self.source; len prefetch ahead_bytes label name classes image_size skipped fingerprint);
 
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let (own, others): (Vec<String>, Vec<String>) =

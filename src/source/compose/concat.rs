@@ -2,6 +2,7 @@
 
 use super::{SourceExt, first_8_bytes};
 use crate::error::{Error, Result};
+use crate::raster::Size;
 use crate::source::{ReadRequest, Sample, Source, most_frequent, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -107,6 +108,12 @@ impl Source for Concat {
 
     fn name(&self, index: u64) -> Cow<'_, str> {
         self.find(index).map_or(Cow::Borrowed(""), |(source, of)| source.name(of))
+    }
+
+    fn image_size(&self) -> Option<Size> {
+        let mut sizes = self.sources.iter().map(|source| source.image_size());
+        let first = sizes.next()??;
+        sizes.all(|size| size == Some(first)).then_some(first)
     }
 
     fn classes(&self) -> &[String] {

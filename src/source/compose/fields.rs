@@ -3,6 +3,7 @@
 use super::Described;
 use crate::error::Result;
 use crate::fields::Fields;
+use crate::raster::Size;
 use crate::source::{ReadRequest, Sample, Source, as_in};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ impl WithFields {
 
 impl Source for WithFields {
     // Fields do not decide which samples come, so the fingerprint is the source's.
-    as_in!(|self| self.source; len prefetch ahead_bytes label name classes skipped fingerprint);
+    as_in!(|self| self.source; len prefetch ahead_bytes label name classes image_size skipped fingerprint);
 
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if !want.fields.iter().any(|name| self.names.contains(name)) {

@@ -2,6 +2,7 @@
 
 use super::first_8_bytes;
 use crate::error::Result;
+use crate::raster::Size;
 use crate::source::{ReadRequest, Sample, Source, as_in};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -27,7 +28,7 @@ impl MapLabels {
 }
 
 impl Source for MapLabels {
-    as_in!(|self| self.source; len read prefetch ahead_bytes name skipped check_field);
+    as_in!(|self| self.source; len read prefetch ahead_bytes name image_size skipped check_field);
 
     fn label(&self, index: u64) -> Option<u32> {
         (self.map)(index, self.source.label(index))

@@ -2,6 +2,7 @@
 
 use super::first_8_bytes;
 use crate::error::Result;
+use crate::raster::Size;
 use crate::source::{ReadRequest, Sample, Source, as_in, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -54,7 +55,7 @@ impl Subset {
 }
 
 impl Source for Subset {
-    as_in!(|self| self.source; ahead_bytes classes skipped check_field);
+    as_in!(|self| self.source; ahead_bytes classes image_size skipped check_field);
 
     fn len(&self) -> u64 {
         match &self.indices {

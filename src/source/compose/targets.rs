@@ -2,6 +2,7 @@
 
 use super::Described;
 use crate::error::Result;
+use crate::raster::Size;
 use crate::source::{ReadRequest, Sample, Source, as_in};
 use crate::targets::Target;
 use std::borrow::Cow;
@@ -27,7 +28,7 @@ impl WithTargets {
 
 impl Source for WithTargets {
     // Targets do not decide which samples come, so the fingerprint is the source's.
-    as_in!(|self| self.source; len prefetch ahead_bytes label name classes skipped fingerprint);
+    as_in!(|self| self.source; len prefetch ahead_bytes label name classes image_size skipped fingerprint);
 
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if want.target != Some(&self.field) {

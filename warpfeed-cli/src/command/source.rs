@@ -4,6 +4,7 @@ use super::output::say;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use warpfeed::fields::BoxFormat;
+use warpfeed::internal::notice::is_new;
 use warpfeed::source::{
     AuxFolder, Input, MaskIds, MaskOptions, OpenOptions, RecordOptions, SourceFormat, read_text_limited,
 };
@@ -87,7 +88,7 @@ impl FieldArgs {
 /// Opens a source, and says what is odd about it.
 fn opened(options: &OpenOptions, spec: &Path) -> Result<Input> {
     let input = options.open(spec)?;
-    for warning in input.warnings() {
+    for warning in input.warnings().into_iter().filter(|warning| is_new(warning)) {
         say(format!("warning: {warning}"));
     }
     Ok(input)
