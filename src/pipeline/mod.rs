@@ -385,6 +385,12 @@ impl<I> Pipeline<I> {
         self.setup.input.samples().map(|_| self.setup.sampler.len().min(self.setup.limit))
     }
 
+    /// Largest number of samples in an epoch of this partition; `None` without a limit.
+    #[doc(hidden)]
+    pub fn limit(&self) -> Option<u64> {
+        (self.setup.limit < u64::MAX).then_some(self.setup.limit)
+    }
+
     /// Whether an epoch is known to have no sample.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,11 +1,14 @@
 #![doc = include_str!("../README.md")]
 
+mod batch;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod fields;
 mod loader;
+mod pass;
 mod tensor;
 
+pub use batch::ImageBatch;
 pub use fields::FieldIntoBurn;
-pub use loader::{ImageBatch, Loader};
+pub use loader::Loader;
 pub use tensor::IntoBurn;

@@ -1,111 +1,19 @@
 //! A pipeline as burn's data loader.
 
-use crate::IntoBurn;
-use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
+use crate::ImageBatch;
+use crate::batch::other_targets;
+use crate::pass::{Batches, Failed, SharedLatest, Then, lock};
+use burn::data::dataloader::{DataLoader, DataLoaderIterator};
 use burn::data::dataset::DatasetError;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::Device;
+use std::error::Error as StdError;
 use std::fmt;
+use std::io;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use warpfeed::fields::BatchFields;
-use warpfeed::source::{Source, SourceExt};
-use warpfeed::{
-    BadSample, Batch, DType, Epoch, EpochState, Error, Mixed, Pipeline, PipelineBuilder, Result, Stats, TargetType,
-    Targets,
-};
-
-/// A batch in the form that burn's models train on, without its padding ([`LastBatch::Pad`](warpfeed::LastBatch::Pad)).
-#[derive(Debug, Clone)]
-pub struct ImageBatch {
-    /// The images, `[N, C, H, W]` or in the pipeline's layout. With several views, the images of the first view.
-    pub images: Tensor<4>,
-    /// The views after the first one.
-    pub views: Vec<Tensor<4>>,
-    /// The classes, `[N]`; `None` if the source has no labels. [`labels`](Self::labels) is an error then.
-    pub labels: Option<Tensor<1, Int>>,
-    /// The index of each sample in the source.
-    pub indices: Vec<u64>,
-    /// The targets, `[N, K]`, if the pipeline delivers them
-    /// ([`PipelineBuilder::targets`](warpfeed::PipelineBuilder::targets)).
-    pub targets: Option<Tensor<2>>,
-    /// Partners and shares of mixed images, padding included, for losses that take no soft targets
-    /// ([`Mix::hard_labels`](warpfeed::Mix::hard_labels)); `None` without
-    /// [`PipelineBuilder::mix`](warpfeed::PipelineBuilder::mix).
-    pub mixed: Option<Mixed>,
-    /// The fields of each view's images, as the pipeline delivers them
-    /// ([`PipelineBuilder::fields`](warpfeed::PipelineBuilder::fields)): boxes, keypoints, masks, labels of objects.
-    /// None without such fields. [`FieldIntoBurn`](crate::FieldIntoBurn) makes tensors of them.
-    pub fields: Vec<BatchFields>,
-}
-
-impl ImageBatch {
-    /// Turns a pipeline's batch into tensors on `device`.
-    ///
-    /// # Errors
-    /// The errors of [`IntoBurn::into_burn`]; [`Error::Unsupported`] for targets that are not floats of one length.
-    pub fn new(mut batch: Batch, device: &Device) -> Result<Self> {
-        let (all, count) = (batch.len(), batch.len() - batch.padding());
-        let tensor = |labels: &[u32]| {
-            let labels: Vec<i64> = labels[..count].iter().map(|&label| label.into()).collect();
-            Tensor::from_data(TensorData::new(labels, [count]), device)
-        };
-        let labels = batch.labels().ok().map(tensor);
-        let indices = batch.indices()[..count].to_vec();
-        let mixed = batch.mixed().cloned();
-        let targets = batch.take_targets().map(|targets| dense(&targets, count, device)).transpose()?;
-        // A view has `times` images of each sample: first the first image of every sample, then the second ones, and so
-        // on.
-        let own = |of_view: &BatchFields| {
-            of_view.of_images(&(0..of_view.len()).filter(|i| i % all < count).collect::<Vec<_>>())
-        };
-        let fields = (0..).map_while(|i| batch.fields(i)).map(own).collect();
-        let mut views = Vec::new();
-        for view in batch.into_views() {
-            let (shape, times) = (view.shape(), view.shape()[0] / all);
-            let view = view.into_burn(device)?;
-            views.push(if count == all { view } else { without_padding(view, shape, [times, all, count]) });
-        }
-        let images = views.remove(0);
-        Ok(Self { images, views, labels, indices, targets, mixed, fields })
-    }
-
-    /// The classes, `[N]`.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] with the remedy if the source has no labels.
-    pub fn labels(&self) -> Result<Tensor<1, Int>> {
-        self.labels.clone().ok_or_else(|| Error::Unsupported {
-            feature: "training on labels of a source without labels".to_owned(),
-            remedy:
-                "name the field that holds them (RecordOptions::label), give labels (SourceExt::relabel), or train on \
-                     targets or fields"
-                    .to_owned(),
-        })
-    }
-}
-
-/// Keeps the first `count` of `all` samples, in a view with `times` images of each sample.
-fn without_padding(view: Tensor<4>, [_, a, b, c]: [usize; 4], [times, all, count]: [usize; 3]) -> Tensor<4> {
-    view.reshape([times, all, a, b * c]).narrow(1, 0, count).reshape([times * count, a, b, c])
-}
-
-fn dense(targets: &Targets, count: usize, device: &Device) -> Result<Tensor<2>> {
-    match targets {
-        Targets::Numbers(numbers) if numbers.element() == TargetType::F32 => {
-            let ([_, len], host) = (numbers.shape(), numbers.to_host()?);
-            let values = host.as_slice::<f32>()?[..count * len].to_vec();
-            Ok(Tensor::from_data(TensorData::new(values, [count, len]), device))
-        }
-        _ => Err(other_targets()),
-    }
-}
-
-fn other_targets() -> Error {
-    Error::Unsupported {
-        feature: "targets other than floats in a batch for burn".to_owned(),
-        remedy: "ask for floats (TargetSpec::floats, soft, multi_hot), or take the pipeline's own batches".to_owned(),
-    }
-}
+use std::sync::{Arc, Mutex};
+use warpfeed::source::{Input, SourceExt, SourceSummary};
+use warpfeed::{BadSample, DType, EpochState, Error, Pipeline, PipelineBuilder, Result, Stats, TargetType};
 
 /// Builds the pipeline of a loader, whose batches must become an [`ImageBatch`].
 fn build(builder: PipelineBuilder) -> Result<Pipeline> {
@@ -119,7 +27,20 @@ fn build(builder: PipelineBuilder) -> Result<Pipeline> {
             remedy: "normalize, or take the pipeline's own batches and their into_burn_int".to_owned(),
         });
     }
+    if images_of(&pipeline).is_none() {
+        return Err(Error::Unsupported {
+            feature: "a loader of a stream, whose number of images is not known".to_owned(),
+            remedy:
+                "give the number of images of an epoch (PipelineBuilder::limit), or open the shards without a window"
+                    .to_owned(),
+        });
+    }
     Ok(pipeline)
+}
+
+/// Number of images of an epoch, or the largest number of a stream; `None` for a stream without a limit.
+fn images_of(pipeline: &Pipeline) -> Option<u64> {
+    pipeline.num_samples().or_else(|| pipeline.limit())
 }
 
 type Configure = dyn Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync;
@@ -128,15 +49,22 @@ type Configure = dyn Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync;
 ///
 /// Each call of [`iter`](DataLoader::iter) runs the next epoch, so every pass over the data is shuffled and augmented
 /// anew, by the pipeline's seed. A bad image ends the pass with an error or is skipped, depending on the pipeline's
-/// [`OnError`](warpfeed::OnError). burn stops at an error. Progress counts images.
+/// [`OnError`](warpfeed::OnError). burn stops at an error.
+///
+/// Progress counts images, skipped ones and those that [`LastBatch::Drop`](warpfeed::LastBatch::Drop) leaves out
+/// included. It is complete with the last batch and not before, because burn then applies the last accumulated
+/// gradients. If the remaining images may all be skipped ([`OnError::Skip`](warpfeed::OnError::Skip)), and for a
+/// stream, a batch is therefore delivered when the next one has been made.
 ///
 /// burn's learner takes the loader as an `Arc`. Keep a clone of it: [`state`](Self::state), [`stats`](Self::stats) and
 /// [`bad`](Self::bad) tell about the latest pass while it runs and after it, and [`resuming`](Self::resuming) continues
-/// from a state in mid-epoch.
+/// from a state in mid-epoch. `B` is the type of the batches: [`map`](Self::map) changes it.
 ///
 /// For several devices burn splits the loader with `slice`. A part has a range of the source's samples, and a pipeline
-/// of its own that shuffles and augments them, so it tells nothing to the loader that it is a part of. The builder's
-/// threads and limit apply to each part. A part without samples gives an error when it is iterated.
+/// of its own that shuffles and augments them. The parts share the limit of the epoch and the numbering of
+/// [`ImageBatch::indices`]. After a split, [`stats`](Self::stats) and [`bad`](Self::bad) of the whole loader are theirs. The
+/// builder's threads and sampler apply to each part. A part without samples gives an error when it is iterated, and so does each part of a stream, of a loader that
+/// resumes in mid-epoch, and of ranks with different numbers of samples.
 ///
 /// ```
 /// use burn::{data::dataloader::DataLoader, tensor::Device};
@@ -154,79 +82,127 @@ type Configure = dyn Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync;
 /// assert_eq!(half.iter().next().unwrap().unwrap().images.dims(), [4, 3, 16, 16]);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
-pub struct Loader {
-    source: Arc<dyn Source>,
+pub struct Loader<B = ImageBatch> {
+    input: Input,
     configure: Arc<Configure>,
-    /// The pipeline. The error is that of a part without samples, which [`DataLoader::slice`] cannot report.
-    pipeline: Arc<Result<Pipeline>>,
+    pipeline: Arc<Pipeline>,
     device: Device,
     /// Number of the next epoch.
     epoch: AtomicU64,
     /// Beginning of the next pass, if that is not the beginning of its epoch.
     state: Mutex<Option<EpochState>>,
     /// The latest pass. Copies of the loader for other devices share it.
-    latest: Arc<Mutex<Option<SharedPass>>>,
-}
-
-/// A pass that its iterator and the loader share.
-type SharedPass = Arc<Mutex<Pass>>;
-
-/// One pass over the data.
-enum Pass {
-    Running(Epoch),
-    /// A pass whose iterator was dropped.
-    Dropped {
-        state: EpochState,
-        stats: Stats,
-        bad: Vec<BadSample>,
-    },
-}
-
-impl Pass {
-    fn state(&self) -> EpochState {
-        match self {
-            Self::Running(epoch) => epoch.state(),
-            Self::Dropped { state, .. } => state.clone(),
-        }
-    }
-
-    fn stats(&self) -> Stats {
-        match self {
-            Self::Running(epoch) => epoch.stats(),
-            Self::Dropped { stats, .. } => *stats,
-        }
-    }
-
-    fn bad(&self) -> Vec<BadSample> {
-        match self {
-            Self::Running(epoch) => epoch.bad(),
-            Self::Dropped { bad, .. } => bad.clone(),
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    latest: SharedLatest,
+    then: Arc<Then<B>>,
+    /// Index of the input's first sample in the source of the whole loader.
+    first: u64,
 }
 
 impl Loader {
-    /// Makes a loader over `source`. `configure` gets a new builder and returns that of the pipeline. Batches are on
-    /// `device`.
+    /// Makes a loader over `input`: a source, or what [`open`](warpfeed::source::open) and
+    /// [`open_splits`](warpfeed::source::open_splits) return. `configure` gets a new builder and returns that of the
+    /// pipeline. Batches are on `device`.
+    ///
+    /// burn asks for the number of images before a pass. A stream therefore needs
+    /// [`PipelineBuilder::limit`], with the number of its images or fewer. If it has less, the last batch completes the
+    /// progress.
     ///
     /// # Errors
-    /// The errors of [`PipelineBuilder::build`].
+    /// The errors of [`PipelineBuilder::build`]; [`Error::Unsupported`] for u8 images, targets that are not floats, and
+    /// a stream without a limit.
     pub fn new(
-        source: impl Source + 'static,
+        input: impl Into<Input>,
         device: &Device,
         configure: impl Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync + 'static,
     ) -> Result<Self> {
-        let (source, device) = (source.into_source(), device.clone());
-        let pipeline = Arc::new(Ok(build(configure(Pipeline::builder(Arc::clone(&source))))?));
-        let (configure, epoch) = (Arc::new(configure), AtomicU64::new(0));
-        Ok(Self { source, configure, pipeline, device, epoch, state: Mutex::default(), latest: Arc::default() })
+        let (input, device) = (input.into(), device.clone());
+        let pipeline = Arc::new(build(configure(Pipeline::builder(input.clone())))?);
+        Ok(Self {
+            input,
+            configure: Arc::new(configure),
+            pipeline,
+            device,
+            epoch: AtomicU64::new(0),
+            state: Mutex::default(),
+            latest: Arc::default(),
+            then: Arc::new(Ok),
+            first: 0,
+        })
+    }
+}
+
+impl<B> Loader<B> {
+    /// Turns each batch into another type, such as the input of a model that has its own. The loader otherwise stays
+    /// what it was.
+    ///
+    /// ```
+    /// use burn::{data::dataloader::DataLoader, tensor::{Device, Tensor}};
+    /// use warpfeed::{image::{Image, JpegOptions, encode_jpeg}, prelude::*};
+    /// use warpfeed_burn::Loader;
+    ///
+    /// struct MnistBatch {
+    ///     images: Tensor<3>, // [N, 28, 28]
+    ///     names: Vec<Option<String>>,
+    /// }
+    ///
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(28, 28)), &JpegOptions::default())?;
+    /// # let source = EncodedImages::new((0..10).map(|i| (jpeg.clone(), i)));
+    /// let loader = Loader::new(source, &Device::default(), |builder| {
+    ///     builder.batch_size(4).transform(CenterCrop::new(28)).channels(1)
+    /// })?;
+    /// let pipeline = loader.pipeline().clone();
+    /// let loader = loader.map(move |batch| MnistBatch {
+    ///     images: batch.images.squeeze_dim(1),
+    ///     names: batch.indices.iter().map(|&index| pipeline.name(index)).collect(),
+    /// });
+    /// let batch = loader.iter().next().unwrap().unwrap();
+    /// assert_eq!((batch.images.dims(), batch.names.len()), ([4, 28, 28], 4));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    #[must_use]
+    pub fn map<O>(self, map: impl Fn(B) -> O + Send + Sync + 'static) -> Loader<O>
+    where
+        B: 'static,
+    {
+        self.then(move |batch| Ok(map(batch)))
     }
 
-    /// Starts at this epoch instead of 0, to continue a training.
+    /// Turns each batch into another type, like [`map`](Self::map). An error is that of the batch, and burn stops.
+    ///
+    /// ```
+    /// # use burn::{data::dataloader::DataLoader, tensor::Device};
+    /// # use warpfeed::{image::{Image, JpegOptions, encode_jpeg}, prelude::*};
+    /// # use warpfeed_burn::Loader;
+    /// # let jpeg = encode_jpeg(&Image::new(Size::new(28, 28)), &JpegOptions::default())?;
+    /// # let source = EncodedImages::new((0..10).map(|i| (jpeg.clone(), i)));
+    /// let loader = Loader::new(source, &Device::default(), |builder| {
+    ///     builder.batch_size(4).transform(CenterCrop::new(28))
+    /// })?;
+    /// let loader = loader.try_map(|batch| Ok::<_, warpfeed::Error>((batch.labels()?, batch.images)));
+    /// let (labels, images) = loader.iter().next().unwrap().unwrap();
+    /// assert_eq!((labels.dims(), images.dims()), ([4], [4, 3, 28, 28]));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    #[must_use]
+    pub fn try_map<O, E>(self, map: impl Fn(B) -> Result<O, E> + Send + Sync + 'static) -> Loader<O>
+    where
+        B: 'static,
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        // `io::Error` is an error that any other one can be made into.
+        self.then(move |batch| map(batch).map_err(|error| DatasetError::new(io::Error::other(error))))
+    }
+
+    fn then<O>(self, map: impl Fn(B) -> Result<O, DatasetError> + Send + Sync + 'static) -> Loader<O>
+    where
+        B: 'static,
+    {
+        let Self { input, configure, pipeline, device, epoch, state, latest, then, first } = self;
+        let then = Arc::new(move |batch| then(batch).and_then(&map));
+        Loader { input, configure, pipeline, device, epoch, state, latest, then, first }
+    }
+
+    /// Starts at this epoch instead of 0, to continue a training. burn's `checkpoint(n)` belongs to `starting_at(n)`.
     #[must_use]
     pub fn starting_at(self, epoch: u64) -> Self {
         Self { epoch: epoch.into(), state: Mutex::default(), ..self }
@@ -257,150 +233,167 @@ impl Loader {
     /// # Errors
     /// The errors of [`Pipeline::resume`].
     pub fn resuming(self, state: &EpochState) -> Result<Self> {
-        if let Ok(pipeline) = &*self.pipeline {
-            pipeline.resume(state)?;
-        }
+        self.pipeline.resume(state)?;
         Ok(Self { epoch: state.epoch().into(), state: Mutex::new(Some(state.clone())), ..self })
     }
 
-    /// The state after the last batch that the latest pass has delivered; `None` before the first pass. Save it once
-    /// the training step on this batch is done.
+    /// The pipeline: its number of batches, recipes, memory and others. Its epochs are not passes of the loader.
+    #[must_use]
+    pub fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.pipeline
+    }
+
+    /// Names of the classes, by label; empty if the source has none.
+    #[must_use]
+    pub fn classes(&self) -> &[String] {
+        self.pipeline.classes()
+    }
+
+    /// The path or key of sample `index` ([`ImageBatch::indices`]); `None` if there is no such sample, and for a
+    /// stream.
+    #[must_use]
+    pub fn name(&self, index: u64) -> Option<String> {
+        self.pipeline.name(index)
+    }
+
+    /// Contents of the source, and the files that it skipped because they are not images that it takes: print it once.
+    #[must_use]
+    pub fn summary(&self) -> SourceSummary {
+        self.pipeline.source_summary()
+    }
+
+    /// The state after the last batch that the latest pass has delivered; `None` before the first pass and after a
+    /// split. Save it once the training step on this batch is done.
     #[must_use]
     pub fn state(&self) -> Option<EpochState> {
-        self.latest().map(|pass| lock(&pass).state())
+        lock(&self.latest).state()
     }
 
-    /// The statistics of the latest pass; `None` before the first one.
+    /// The statistics of the latest pass, or of those of all parts; `None` before the first one.
     #[must_use]
     pub fn stats(&self) -> Option<Stats> {
-        self.latest().map(|pass| lock(&pass).stats())
+        lock(&self.latest).stats()
     }
 
-    /// The bad samples of the latest pass that were skipped or replaced. See [`Epoch::bad`].
+    /// The bad samples of the latest pass, or of those of all parts, that were skipped or replaced. See [`Epoch::bad`](warpfeed::Epoch::bad).
     #[must_use]
     pub fn bad(&self) -> Vec<BadSample> {
-        self.latest().map_or_else(Vec::new, |pass| lock(&pass).bad())
+        lock(&self.latest).bad()
     }
 
-    fn latest(&self) -> Option<SharedPass> {
-        lock(&self.latest).clone()
+    /// Number of images of an epoch, or the largest number of a stream.
+    fn images(&self) -> u64 {
+        images_of(&self.pipeline).unwrap_or(0)
     }
 
     /// A copy of the loader that starts where its next pass does.
-    fn part(&self) -> Self {
+    fn copy(&self) -> Self {
         Self {
-            source: Arc::clone(&self.source),
+            input: self.input.clone(),
             configure: Arc::clone(&self.configure),
             pipeline: Arc::clone(&self.pipeline),
             device: self.device.clone(),
             epoch: self.epoch.load(Ordering::Relaxed).into(),
             state: Mutex::new(lock(&self.state).clone()),
             latest: Arc::clone(&self.latest),
+            then: Arc::clone(&self.then),
+            first: self.first,
         }
+    }
+
+    /// The loader of a part of the samples, those of items `start` to `end`.
+    fn part(&self, start: usize, end: usize) -> Result<Self> {
+        if lock(&self.state).is_some() {
+            return Err(unsplit("in mid-epoch", "start with a whole epoch (Loader::starting_at)"));
+        }
+        let Input::DataSet(source) = &self.input else {
+            return Err(unsplit("over a stream", "open the shards without a window, for random access"));
+        };
+        let (items, samples) = (u128::from(self.images().max(1)), source.len());
+        let ranks = u64::from(self.pipeline.partition().world_size());
+        if samples % ranks != 0 {
+            // The ranks have different numbers of items, so that their parts would not be of the same samples.
+            let remedy = "make the number of samples a multiple of the number of ranks (SourceExt::subset)";
+            return Err(unsplit("of a partition that is larger than others", remedy));
+        }
+        // With a partition or a limit there are fewer items than samples.
+        let at = |item: usize| ((item as u128 * u128::from(samples) / items) as u64).min(samples);
+        let (range, count) = (at(start)..at(end).max(at(start)), end.saturating_sub(start) as u64);
+        let part = Arc::clone(source).subset(range.clone())?.into_source();
+        let builder = || (self.configure)(Pipeline::builder(Arc::clone(&part)));
+        let mut pipeline = build(builder())?;
+        if pipeline.num_samples().is_some_and(|samples| samples > count) {
+            pipeline = build(builder().limit(count))?;
+        }
+        let (input, pipeline, first) = (part.into(), Arc::new(pipeline), self.first + range.start);
+        let latest = lock(&self.latest).split(range);
+        Ok(Self { input, pipeline, latest, first, ..self.copy() })
     }
 }
 
-impl fmt::Debug for Loader {
+/// The error of a loader that cannot be split.
+fn unsplit(what: &str, remedy: &str) -> Error {
+    Error::Unsupported { feature: format!("splitting a loader {what} for several devices"), remedy: remedy.to_owned() }
+}
+
+impl<B> fmt::Debug for Loader<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loader").field("device", &self.device).field("epoch", &self.epoch).finish_non_exhaustive()
     }
 }
 
-impl DataLoader<ImageBatch> for Loader {
-    fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<ImageBatch> + 'a> {
-        let number = self.epoch.fetch_add(1, Ordering::Relaxed);
-        let begun = match (&*self.pipeline, lock(&self.state).take()) {
-            (Ok(pipeline), Some(state)) => pipeline.resume(&state).map_err(|error| error.to_string()),
-            (Ok(pipeline), None) => Ok(pipeline.epoch(number)),
-            (Err(error), _) => Err(error.to_string()),
+impl<B: 'static> DataLoader<B> for Loader<B> {
+    fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<B> + 'a> {
+        let (number, state) = (self.epoch.fetch_add(1, Ordering::Relaxed), lock(&self.state).take());
+        let epoch = match &state {
+            Some(state) => match self.pipeline.resume(state) {
+                Ok(epoch) => epoch,
+                Err(error) => return Box::new(Failed::new(error, self.images())),
+            },
+            None => self.pipeline.epoch(number),
         };
-        let (device, all) = (&self.device, self.num_items());
-        match begun {
-            Ok(epoch) => {
-                // A resumed epoch has fewer images.
-                let done = all.saturating_sub(epoch.images().map_or(0, |images| images as usize));
-                let pass = Arc::new(Mutex::new(Pass::Running(epoch)));
-                *lock(&self.latest) = Some(Arc::clone(&pass));
-                Box::new(Batches { pass: Some(pass), failed: None, device, done, all })
-            }
-            Err(message) => Box::new(Batches { pass: None, failed: Some(message), device, done: 0, all }),
-        }
+        let of = (&self.device, &*self.then, self.first);
+        let batches = Batches::new(epoch, state.map(|state| state.position()), self.images(), of);
+        lock(&self.latest).begin(Arc::clone(&batches.pass));
+        Box::new(batches)
     }
 
     fn num_items(&self) -> usize {
-        self.pipeline.as_ref().as_ref().ok().and_then(Pipeline::num_samples).unwrap_or(0) as usize
+        usize::try_from(self.images()).unwrap_or(usize::MAX)
     }
 
-    fn to_device(&self, device: &Device) -> Arc<dyn DataLoader<ImageBatch>> {
-        Arc::new(Self { device: device.clone(), ..self.part() })
+    fn to_device(&self, device: &Device) -> Arc<dyn DataLoader<B>> {
+        Arc::new(Self { device: device.clone(), ..self.copy() })
     }
 
-    fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<ImageBatch>> {
-        // With a partition or a limit there are fewer items than samples.
-        let (items, samples) = (self.num_items().max(1) as u128, self.source.len());
-        let at = |item: usize| ((item as u128 * u128::from(samples) / items) as u64).min(samples);
-        let whole = self.part();
-        let (source, pipeline) = match Arc::clone(&self.source).subset(at(start)..at(end).max(at(start))) {
-            Ok(_) if lock(&whole.state).is_some() => (Arc::clone(&self.source), Err(parts_of_a_state())),
-            Ok(part) => {
-                let part = part.into_source();
-                (Arc::clone(&part), build((self.configure)(Pipeline::builder(part))))
-            }
-            Err(error) => (Arc::clone(&self.source), Err(error)),
-        };
-        Arc::new(Self { source, pipeline: Arc::new(pipeline), latest: Arc::default(), ..whole })
-    }
-}
-
-/// The error of a loader that is split before it has continued an epoch.
-fn parts_of_a_state() -> Error {
-    Error::Unsupported {
-        feature: "splitting a loader for several devices in mid-epoch".to_owned(),
-        remedy: "start with a whole epoch (Loader::starting_at)".to_owned(),
-    }
-}
-
-/// Iterator over the batches of one epoch.
-struct Batches<'a> {
-    /// `None` if the pass could not begin.
-    pass: Option<SharedPass>,
-    failed: Option<String>,
-    device: &'a Device,
-    done: usize,
-    all: usize,
-}
-
-impl Iterator for Batches<'_> {
-    type Item = Result<ImageBatch, DatasetError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if let Some(message) = self.failed.take() {
-            return Some(Err(DatasetError::new(std::io::Error::other(message))));
-        }
-        let batch = match &mut *lock(self.pass.as_ref()?) {
-            Pass::Running(epoch) => epoch.next()?,
-            Pass::Dropped { .. } => return None,
-        };
-        let batch = batch.and_then(|batch| {
-            self.done += batch.len() - batch.padding();
-            ImageBatch::new(batch, self.device)
-        });
-        Some(batch.map_err(DatasetError::new))
-    }
-}
-
-/// Ends the epoch's threads, and keeps its results so far.
-impl Drop for Batches<'_> {
-    fn drop(&mut self) {
-        if let Some(pass) = &self.pass {
-            let mut pass = lock(pass);
-            *pass = Pass::Dropped { state: pass.state(), stats: pass.stats(), bad: pass.bad() };
+    fn slice(&self, start: usize, end: usize) -> Arc<dyn DataLoader<B>> {
+        match self.part(start, end) {
+            Ok(part) => Arc::new(part),
+            Err(error) => Arc::new(NoPart::<B> { error, batches: PhantomData }),
         }
     }
 }
 
-impl DataLoaderIterator<ImageBatch> for Batches<'_> {
-    fn progress(&self) -> Progress {
-        Progress::new(self.done, self.all, Some("images".to_owned()))
+/// A part that cannot be made: it gives the error when it is iterated, because [`DataLoader::slice`] cannot.
+struct NoPart<B> {
+    error: Error,
+    batches: PhantomData<fn() -> B>,
+}
+
+impl<B: 'static> DataLoader<B> for NoPart<B> {
+    fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<B> + 'a> {
+        Box::new(Failed::new(self.error.clone(), 0))
+    }
+
+    fn num_items(&self) -> usize {
+        0
+    }
+
+    fn to_device(&self, _device: &Device) -> Arc<dyn DataLoader<B>> {
+        Arc::new(Self { error: self.error.clone(), batches: PhantomData })
+    }
+
+    fn slice(&self, _start: usize, _end: usize) -> Arc<dyn DataLoader<B>> {
+        self.to_device(&Device::default())
     }
 }

@@ -345,3 +345,75 @@ fn a_bad_image_is_an_error_with_its_name() {
     let error = loader.iter().next().unwrap().unwrap_err().to_string();
     assert!(error.contains("image 0") || error.contains("image 1"), "{error}");
 }
+
+#[test]
+fn a_mapped_loader_keeps_everything_else() {
+    let own = || Loader::new(images(10), &Device::flex(), small).unwrap();
+    let mapped = || own().map(|batch| (batch.indices, batch.images.dims()[0])).map(|(indices, count)| (count, indices));
+    let want: Vec<Vec<u64>> = own().iter().map(|batch| batch.unwrap().indices).collect();
+    let loader = Arc::new(mapped());
+    let learner: Arc<dyn DataLoader<(usize, Vec<u64>)>> = loader.to_device(&Device::flex());
+    let got: Vec<(usize, Vec<u64>)> = learner.iter().map(Result::unwrap).collect();
+    assert_eq!(got, want.iter().map(|indices| (indices.len(), indices.clone())).collect::<Vec<_>>());
+    assert_eq!((loader.num_items(), loader.stats().unwrap().images, loader.bad().len()), (10, 10, 0));
+    assert_eq!((loader.pipeline().batches(), loader.name(3).as_deref()), (Some(3), Some("image 3 in memory")));
+    assert_eq!((loader.name(10), loader.classes().len(), loader.summary().images), (None, 0, Some(10)));
+
+    let first = mapped();
+    assert_eq!(first.iter().next().unwrap().unwrap().1, want[0]);
+    let rest = mapped().resuming(&first.state().unwrap()).unwrap();
+    assert_eq!(rest.iter().map(|batch| batch.unwrap().1).collect::<Vec<_>>(), want[1..]);
+    let part = loader.slice(6, 10);
+    let mut indices: Vec<u64> = part.iter().flat_map(|batch| batch.unwrap().1).collect();
+    indices.sort_unstable();
+    assert_eq!(indices, [6, 7, 8, 9], "indices of the whole source");
+    let mut indices: Vec<u64> = part.slice(1, 3).iter().flat_map(|batch| batch.unwrap().1).collect();
+    indices.sort_unstable();
+    assert_eq!(indices, [7, 8]);
+
+    let wrong = own().try_map(|batch| if batch.indices.contains(&3) { Err("a batch with image 3") } else { Ok(()) });
+    let errors = wrong.iter().filter_map(Result::err).map(|error| error.to_string()).collect::<Vec<_>>();
+    assert_eq!(errors, ["a batch with image 3"]);
+}
+
+#[test]
+fn ranks_of_different_sizes_are_not_split() {
+    let configure = |builder| small(builder).partition(Partition::new(0, 2).unwrap());
+    let loader = Loader::new(images(15), &Device::flex(), configure).unwrap();
+    let error = loader.slice(0, 4).slice(0, 2).iter().next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("multiple of the number of ranks"), "{error}");
+}
+
+/// Loaders over parts of one source read it, and do not copy it.
+#[test]
+fn loaders_share_a_source() {
+    let source = images(12).into_source();
+    let tests = (0..3).map(|part| {
+        let part = Arc::clone(&source).subset(part * 4..part * 4 + 4).unwrap();
+        Loader::new(part, &Device::flex(), small).unwrap()
+    });
+    let tests: Vec<Loader> = tests.collect();
+    assert_eq!(Arc::strong_count(&source), 4);
+    for (i, test) in tests.iter().enumerate() {
+        let mut labels: Vec<u32> = test
+            .iter()
+            .flat_map(|batch| batch.unwrap().labels.unwrap().into_data().iter::<u32>().collect::<Vec<_>>())
+            .collect();
+        labels.sort_unstable();
+        assert_eq!((labels, test.name(0)), (vec![0, 1, 2, 3], Some(format!("image {} in memory", i * 4))));
+    }
+}
+
+#[test]
+fn files_that_are_left_out_are_counted() {
+    let root = tempfile::tempdir().unwrap();
+    for (name, content) in [("train/cat/1.jpg", jpeg(1)), ("train/cat/2.bmp", jpeg(2)), ("train/3.jpg", jpeg(3))] {
+        let path = root.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    let source = warpfeed::source::ImageFolder::open(root.path().join("train")).unwrap();
+    let loader = Loader::new(source, &Device::flex(), small).unwrap();
+    let text = "1 image, 1 class, 2 files passed over (1 .bmp, 1 .jpg beside the class folders)";
+    assert_eq!((loader.summary().to_string().as_str(), loader.num_items()), (text, 1));
+}
