@@ -161,6 +161,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .transform(CenterCrop::new(SIDE_PX))
             .normalize(IMAGENET_MEAN, IMAGENET_STD)
     })?);
+    println!("{}", train.summary());
     let model = ResNet::new(classes, &device.clone().autodiff());
     let before = accuracy(&model.valid(), &*validation)?;
     let learner = Learner::new(model, AdamConfig::new().init(), 0.003);

@@ -12,3 +12,8 @@ pub use batch::ImageBatch;
 pub use fields::FieldIntoBurn;
 pub use loader::Loader;
 pub use tensor::IntoBurn;
+
+/// The code of the page for burn compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/burn.md")]
+struct BurnPage;
