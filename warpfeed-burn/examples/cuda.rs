@@ -179,7 +179,9 @@ fn compare(settings: &Settings, maker: Maker, dtype: DType, expected: &[u64]) ->
         }
     }
     read(&mut held);
-    work.map(Work::finish);
+    if let Some(work) = work {
+        work.finish();
+    }
     let (seconds, stats) = (start.elapsed().as_secs_f64(), epoch.stats());
     println!(
         "{dtype}, {}: {number} batches of {BATCH}, {} differ; {} images decoded on the GPU, {} on the CPU; {:.0} images/s",

@@ -56,15 +56,17 @@ type Configure = dyn Fn(PipelineBuilder) -> PipelineBuilder + Send + Sync;
 /// gradients. If the remaining images may all be skipped ([`OnError::Skip`](warpfeed::OnError::Skip)), and for a
 /// stream, a batch is therefore delivered when the next one has been made.
 ///
-/// burn's learner takes the loader as an `Arc`. Keep a clone of it: [`state`](Self::state), [`stats`](Self::stats) and
+/// burn's learner takes the loader as an `Arc`, and iterates a copy for its device that counts its own epochs: make a
+/// new loader for the next training. Keep a clone of the `Arc`: [`state`](Self::state), [`stats`](Self::stats) and
 /// [`bad`](Self::bad) tell about the latest pass while it runs and after it, and [`resuming`](Self::resuming) continues
 /// from a state in mid-epoch. `B` is the type of the batches: [`map`](Self::map) changes it.
 ///
-/// For several devices burn splits the loader with `slice`. A part has a range of the source's samples, and a pipeline
-/// of its own that shuffles and augments them. The parts share the limit of the epoch and the numbering of
-/// [`ImageBatch::indices`]. After a split, [`stats`](Self::stats) and [`bad`](Self::bad) of the whole loader are theirs. The
-/// builder's threads and sampler apply to each part. A part without samples gives an error when it is iterated, and so does each part of a stream, of a loader that
-/// resumes in mid-epoch, and of ranks with different numbers of samples.
+/// For several devices burn splits the loader with `slice`. A part has a range of the source's samples, and a
+/// pipeline of its own that shuffles and augments them. The parts share the limit of the epoch and the numbering of
+/// [`ImageBatch::indices`]. After a split, [`stats`](Self::stats) and [`bad`](Self::bad) of the whole loader are
+/// theirs. The builder's threads and sampler apply to each part. A part without samples gives an error when it is
+/// iterated, and so does each part of a stream, of a loader that resumes in mid-epoch, and of ranks with different
+/// numbers of samples.
 ///
 /// ```
 /// use burn::{data::dataloader::DataLoader, tensor::Device};
@@ -275,7 +277,8 @@ impl<B> Loader<B> {
         lock(&self.latest).stats()
     }
 
-    /// The bad samples of the latest pass, or of those of all parts, that were skipped or replaced. See [`Epoch::bad`](warpfeed::Epoch::bad).
+    /// The bad samples of the latest pass, or of those of all parts, that were skipped or replaced. See
+    /// [`Epoch::bad`](warpfeed::Epoch::bad).
     #[must_use]
     pub fn bad(&self) -> Vec<BadSample> {
         lock(&self.latest).bad()
