@@ -6,7 +6,7 @@ use super::fill::{Fill, opaque};
 use super::kernel::{CallRecorder, Kernel, KernelId};
 use super::recipe::RecipeBuilder;
 use super::transform::RandomTransform;
-use super::{FieldContext, Op, Operation, Primitive, SizeEffect};
+use super::{FieldContext, Op, Operation, Pad, PadMode, Primitive, SizeEffect};
 use crate::error::{Error, Result};
 use crate::fields::motion::Motion;
 use crate::raster::{Image, Rect, Size};
@@ -92,6 +92,8 @@ pub struct RandomCrop {
     padding: u32,
     #[serde(default)]
     fill: Fill,
+    #[serde(default, skip_serializing_if = "is_constant")]
+    padding_mode: PadMode,
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pad_if_needed: bool,
 }
@@ -100,11 +102,15 @@ fn yes() -> bool {
     true
 }
 
+fn is_constant(mode: &PadMode) -> bool {
+    *mode == PadMode::Constant
+}
+
 impl RandomCrop {
     /// A crop of this size; no padding, black outside the image. A `u32` as size is a square.
     #[must_use]
     pub fn new(size: impl Into<Size>) -> Self {
-        Self { size: size.into(), padding: 0, fill: Fill::BLACK, pad_if_needed: true }
+        Self { size: size.into(), padding: 0, fill: Fill::BLACK, padding_mode: PadMode::Constant, pad_if_needed: true }
     }
 
     setters! {
@@ -112,13 +118,16 @@ impl RandomCrop {
         padding: u32,
         /// Fill outside the image.
         fill: Fill,
+        /// Content of the padding, if it is not `fill`: torchvision's `padding_mode`.
+        padding_mode: PadMode,
         /// Whether a padded image that is smaller than the rectangle is padded further. Default: true, unlike
         /// torchvision's. With false such an image is a bad sample.
         pad_if_needed: bool,
     }
 
     fn at(&self, x: i32, y: i32) -> Crop {
-        Crop::new(x, y, self.size).fill(self.fill)
+        let fill = if self.padding_mode == PadMode::Edge { Fill::EDGE } else { self.fill };
+        Crop::new(x, y, self.size).fill(fill)
     }
 }
 
@@ -128,6 +137,9 @@ impl RandomTransform for RandomCrop {
         if self.padding > most {
             let expected = format!("0 to {most}: with the rectangle's side, {MAX_SIDE_PX} pixels");
             return Err(Error::parameter(Self::NAME, "padding", expected, self.padding));
+        }
+        if self.padding_mode != PadMode::Constant && self.fill != Fill::BLACK {
+            return Err(Error::parameter(Self::NAME, "fill", "none with a padding_mode", format!("{:?}", self.fill)));
         }
         let start = -(self.padding as i32);
         self.at(start, start).validate()
@@ -155,7 +167,19 @@ impl RandomTransform for RandomCrop {
         };
         let y = axis(image.height, self.size.height);
         let x = axis(image.width, self.size.width);
-        recipe.push(self.at(x, y))
+        if !matches!(self.padding_mode, PadMode::Reflect | PadMode::Symmetric) {
+            return recipe.push(self.at(x, y));
+        }
+        // Only as much is mirrored as shows.
+        let before = |at: i32| at.min(0).unsigned_abs();
+        let after =
+            |at: i32, wanted: u32, image: u32| (i64::from(at) + i64::from(wanted) - i64::from(image)).max(0) as u32;
+        let right = after(x, self.size.width, image.width);
+        let sides = [before(x), before(y), right, after(y, self.size.height, image.height)];
+        if sides != [0; 4] {
+            recipe.push(Pad::sides(sides).mode(self.padding_mode))?;
+        }
+        recipe.push(self.at(x.max(0), y.max(0)))
     }
 }
 

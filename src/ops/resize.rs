@@ -117,10 +117,10 @@ impl Resize {
     pub(super) const KERNELS: &'static [Kernel] =
         &[Kernel::pixels("resize_horizontal_u8_nhwc"), Kernel::pixels("resize_vertical_u8_nhwc")];
 
-    /// A bilinear resize to this width and height, whatever the aspect.
+    /// A bilinear resize to this width and height, whatever the aspect. A `u32` as size is a square.
     #[must_use]
-    pub const fn new(size: Size) -> Self {
-        Self::to(ResizeTo::Exact(size))
+    pub fn new(size: impl Into<Size>) -> Self {
+        Self::to(ResizeTo::Exact(size.into()))
     }
 
     const fn to(to: ResizeTo) -> Self {

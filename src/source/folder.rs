@@ -670,7 +670,7 @@ pub(super) mod tests {
         let want = ["10.jpg", "2.jpg", "a-b/1.jpg", "a.d/1.JPG", "a.jpg", "a/1.jpg", "a/b/c/1.png", "ä/1.jpg"];
         assert_eq!((paths, source.skipped_files()), (want.map(str::to_owned).to_vec(), 1));
         assert!(source.classes().is_empty() && source.encoded(6).unwrap() == b"a/b/c/1.png");
-        let none = ImageFolder::below(&root.path().join("a/.cache/..")).map(|found| found.len());
+        let none = ImageFolder::below(root.path().join("a/.cache/..")).map(|found| found.len());
         assert_eq!(none.unwrap(), 2);
         let empty = tree(&["a/1.txt", ".b/1.jpg"]);
         assert!(ImageFolder::below(empty.path()).unwrap_err().to_string().contains(".pgm or .ppm"));

@@ -166,7 +166,7 @@ impl Input {
     }
 
     /// Number of samples; `None` for a stream.
-    #[doc(hidden)]
+    #[must_use]
     pub fn samples(&self) -> Option<u64> {
         match self {
             Self::DataSet(source) => Some(source.len()),

@@ -6,10 +6,11 @@ use std::borrow::Cow;
 use std::fs;
 use warpfeed::fields::Fields;
 use warpfeed::image::Size;
-use warpfeed::ops::{CenterCrop, Pad, PadMode, random_crop, random_horizontal_flip};
+use warpfeed::ops::{CenterCrop, Crop, Op, Pad, PadMode, RandomCrop, random_crop, random_horizontal_flip};
 use warpfeed::source::{CifarFiles, DecodedImages, IdxFile, ImageFolder, ReadRequest, Sample, Source, SourceExt};
 use warpfeed::{
-    DType, Device, Error, LastBatch, Layout, Mix, OnError, Pipeline, PipelineBuilder, Result, TargetSpec, view,
+    ApplyOptions, DType, Device, Error, LastBatch, Layout, Mix, OnError, Pipeline, PipelineBuilder, Result, TargetSpec,
+    apply, view,
 };
 
 /// Two records of CIFAR-10.
@@ -39,6 +40,22 @@ fn sources_of_one_size_need_no_crop() {
     assert_eq!(padded.clone().build().unwrap().image_size(), Size::new(40, 40));
     let usual = padded.transform(random_crop(32, 0)).transform(random_horizontal_flip(0.5));
     assert_eq!(usual.build().unwrap().collect(1).unwrap().images().shape(), [2, 32, 32, 3]);
+
+    // The same pixels as padding first.
+    let at_once = plain(files.clone()).transform(RandomCrop::new(32).padding(4).padding_mode(PadMode::Reflect));
+    let batch = at_once.build().unwrap().collect(1).unwrap();
+    for i in 0..batch.len() {
+        let recipe = batch.recipes(i).unwrap().remove(0);
+        let Some(Op::Crop(crop)) = recipe.last() else { panic!("{recipe:?}") };
+        let [left, top] = match &recipe[..] {
+            [Op::Pad(pad), _] => [pad.left as i32, pad.top as i32],
+            _ => [0, 0],
+        };
+        let whole =
+            [Pad::new(4).mode(PadMode::Reflect).into(), Crop::new(crop.x - left + 4, crop.y - top + 4, 32).into()];
+        let want = apply(&files.encoded(batch.indices()[i]).unwrap(), &whole, &ApplyOptions::default()).unwrap();
+        assert_eq!(batch.images().image_bytes(i).unwrap(), want.as_bytes().unwrap(), "{recipe:?}");
+    }
 
     let folder = tempfile::tempdir().unwrap();
     let images = folder.path().join("train-images-idx3-ubyte");

@@ -182,7 +182,7 @@ mod tests {
     /// Mean loss and accuracy of each epoch, on `count` images of three classes with this side, in batches of 16.
     fn learn(model: Architecture, count: u32, side: u32, epochs: u64, format: (DType, Layout)) -> Vec<(f64, f64)> {
         let builder = Pipeline::builder(images(0..count));
-        let builder = builder.batch_size(16).last_batch(LastBatch::Pad).shuffle(1).transform(Resize::new(side.into()));
+        let builder = builder.batch_size(16).last_batch(LastBatch::Pad).shuffle(1).transform(Resize::new(side));
         let pipeline = builder.output(format.0, format.1).build().unwrap();
         let sgd = Sgd { learning_rate: 0.01, ..Sgd::default() };
         let mut step = CandleStep::new(model, 8, 3, sgd, 1, &Device::Cpu).unwrap();
@@ -214,8 +214,7 @@ mod tests {
     /// The network also classifies images that it was not trained on.
     #[test]
     fn two_convolutions_learn_and_are_evaluated() {
-        let of =
-            |range| Pipeline::builder(images(range)).batch_size(16).transform(Resize::new(28.into())).build().unwrap();
+        let of = |range| Pipeline::builder(images(range)).batch_size(16).transform(Resize::new(28)).build().unwrap();
         let (trained, held_out) = (of(0..48), of(48..96));
         let sgd = Sgd { learning_rate: 0.01, ..Sgd::default() };
         let mut step = CandleStep::new(Architecture::TwoConvolutions, 16, 3, sgd, 1, &Device::Cpu).unwrap();
@@ -232,7 +231,7 @@ mod tests {
         let after = evaluate(&mut step);
         assert_eq!(after, evaluate(&mut step), "evaluation changes nothing");
         assert!(after > 0.5 && after > before, "{before} {after}, of which chance is 0.33");
-        let small = Pipeline::builder(images(0..1)).transform(Resize::new(16.into())).build().unwrap();
+        let small = Pipeline::builder(images(0..1)).transform(Resize::new(16)).build().unwrap();
         let refused = step.train(small.epoch(0).next().unwrap().unwrap()).unwrap_err();
         assert!(refused.to_string().contains("28"), "{refused}");
     }
@@ -261,8 +260,7 @@ mod tests {
     #[test]
     fn a_label_beyond_the_classes_is_refused() {
         let jpeg = encode_jpeg(&image(3, 0, 0, 1), &JpegOptions::default()).unwrap();
-        let pipeline =
-            Pipeline::builder(EncodedImages::new([(jpeg, 4)])).transform(Resize::new(32.into())).build().unwrap();
+        let pipeline = Pipeline::builder(EncodedImages::new([(jpeg, 4)])).transform(Resize::new(32)).build().unwrap();
         let mut step = CandleStep::new(Architecture::ResNet18, 4, 4, Sgd::default(), 1, &Device::Cpu).unwrap();
         let batch = pipeline.epoch(0).next().unwrap().unwrap();
         assert!(step.train(batch).unwrap_err().is_parameter());

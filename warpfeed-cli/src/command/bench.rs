@@ -191,7 +191,7 @@ impl Workers {
 
 /// Transforms that resize to `side` and normalize, without augmentation.
 fn plain(side: u32) -> Vec<Transform> {
-    vec![Resize::new(side.into()).into(), Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into()]
+    vec![Resize::new(side).into(), Normalize::new(IMAGENET_MEAN, IMAGENET_STD).into()]
 }
 
 /// Measure configurations of the pipeline against a training step and rank them

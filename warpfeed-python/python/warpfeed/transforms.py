@@ -118,6 +118,7 @@ class RandomCrop(Written):
     size: Size
     fill: Color | Literal["edge"] = (0, 0, 0)
     padding: int = 0
+    padding_mode: Literal["constant", "edge", "reflect", "symmetric"] | None = None
     pad_if_needed: bool | None = None
 
 
