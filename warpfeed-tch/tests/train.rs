@@ -21,7 +21,7 @@ fn train(step: &mut TchStep, count: u32, epochs: u64, (dtype, layout): (DType, L
         .batch_size(16)
         .last_batch(LastBatch::Pad)
         .shuffle(1)
-        .transform(Resize::new(64.into()));
+        .transform(Resize::new(64));
     let pipeline = builder.output(dtype, layout).device(Device::Cpu).build().unwrap();
     let epoch = |number| {
         step.begin_epoch(number).unwrap();
@@ -101,7 +101,7 @@ fn what_cannot_be_trained_is_refused() {
     let jpeg = encode_jpeg(&image(3, 0, 0, 1), &JpegOptions::default()).unwrap();
     for (label, side) in [(CLASSES, 64), (0, 64)] {
         let builder =
-            Pipeline::builder(EncodedImages::new([(jpeg.clone(), label)])).transform(Resize::new(side.into()));
+            Pipeline::builder(EncodedImages::new([(jpeg.clone(), label)])).transform(Resize::new(side));
         let batch = builder.device(Device::Cpu).build().unwrap().epoch(0).next().unwrap().unwrap();
         assert_eq!(step.train(batch).is_err_and(|error| error.is_parameter()), label == CLASSES);
     }
