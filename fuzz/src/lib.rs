@@ -288,8 +288,7 @@ pub fn parquet(data: &[u8]) {
 /// Reads shards of all formats from front to back, through a pipeline.
 pub fn stream(data: &[u8]) {
     let formats = RecordFormat::ALL;
-    for (format, data) in formats.iter().map(|&format| (format, data.to_vec())).chain([(formats[0], sealed(data))])
-    {
+    for (format, data) in formats.iter().map(|&format| (format, data.to_vec())).chain([(formats[0], sealed(data))]) {
         let path = file("front-to-back", &data);
         let options = StreamOptions { records: options(), window: 3 };
         let Ok(stream) = RecordStream::open(format, [path], options) else { return };

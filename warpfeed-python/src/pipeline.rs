@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use warpfeed::ops::TransformFile;
-use warpfeed::{EntryPoints, EpochOrder, EpochState, ImageCache, PaddedPipeline, PipelineBuilder, Preset, RaggedPipeline};
+use warpfeed::{
+    EntryPoints, EpochOrder, EpochState, ImageCache, PaddedPipeline, PipelineBuilder, Preset, RaggedPipeline,
+};
 
 /// The settings of a pipeline. Those that are absent keep the crate's defaults.
 #[derive(Deserialize)]

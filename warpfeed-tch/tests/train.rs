@@ -17,11 +17,8 @@ const CLASSES: u32 = 3;
 fn train(step: &mut TchStep, count: u32, epochs: u64, (dtype, layout): (DType, Layout)) -> Vec<Vec<Outcome>> {
     let jpeg = |i: u32| encode_jpeg(&image(3, i.into(), i % CLASSES, CLASSES), &JpegOptions::default()).unwrap();
     let images = EncodedImages::new((0..count).map(|i| (jpeg(i), i % CLASSES)));
-    let builder = Pipeline::builder(images)
-        .batch_size(16)
-        .last_batch(LastBatch::Pad)
-        .shuffle(1)
-        .transform(Resize::new(64));
+    let builder =
+        Pipeline::builder(images).batch_size(16).last_batch(LastBatch::Pad).shuffle(1).transform(Resize::new(64));
     let pipeline = builder.output(dtype, layout).device(Device::Cpu).build().unwrap();
     let epoch = |number| {
         step.begin_epoch(number).unwrap();
@@ -100,8 +97,7 @@ fn what_cannot_be_trained_is_refused() {
     let mut step = step(Network::Resnet18, Precision::F32);
     let jpeg = encode_jpeg(&image(3, 0, 0, 1), &JpegOptions::default()).unwrap();
     for (label, side) in [(CLASSES, 64), (0, 64)] {
-        let builder =
-            Pipeline::builder(EncodedImages::new([(jpeg.clone(), label)])).transform(Resize::new(side));
+        let builder = Pipeline::builder(EncodedImages::new([(jpeg.clone(), label)])).transform(Resize::new(side));
         let batch = builder.device(Device::Cpu).build().unwrap().epoch(0).next().unwrap().unwrap();
         assert_eq!(step.train(batch).is_err_and(|error| error.is_parameter()), label == CLASSES);
     }

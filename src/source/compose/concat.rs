@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Several sources, one after the other.
+#[derive(Clone)]
 pub struct Concat {
     pub(crate) sources: Vec<Arc<dyn Source>>,
     /// For each source, the index after its last sample.

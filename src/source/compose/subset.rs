@@ -9,11 +9,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Some samples of a source. Each takes 4 bytes (8 if the source has 2^32 samples or more).
+#[derive(Clone)]
 pub struct Subset {
     source: Arc<dyn Source>,
     indices: Indices,
 }
 
+#[derive(Clone)]
 enum Indices {
     Narrow(Box<[u32]>),
     Wide(Box<[u64]>),
