@@ -407,13 +407,18 @@ fn loaders_share_a_source() {
 #[test]
 fn files_that_are_left_out_are_counted() {
     let root = tempfile::tempdir().unwrap();
-    for (name, content) in [("train/cat/1.jpg", jpeg(1)), ("train/cat/2.bmp", jpeg(2)), ("train/3.jpg", jpeg(3))] {
+    for (name, content) in [
+        ("train/cat/1.jpg", jpeg(1)),
+        ("train/cat/2.jpg", jpeg(2)),
+        ("train/cat/3.bmp", jpeg(3)),
+        ("train/4.jpg", jpeg(4)),
+    ] {
         let path = root.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
     let source = warpfeed::source::ImageFolder::open(root.path().join("train")).unwrap();
     let loader = Loader::new(source, &Device::flex(), small).unwrap();
-    let text = "1 image, 1 class, 2 files passed over (1 .bmp, 1 .jpg beside the class folders)";
-    assert_eq!((loader.summary().to_string().as_str(), loader.num_items()), (text, 1));
+    let text = "2 images, 1 class, 2 files passed over (1 .bmp, 1 .jpg beside the class folders)";
+    assert_eq!((loader.summary().to_string().as_str(), loader.num_items()), (text, 2));
 }
