@@ -98,7 +98,7 @@ pub(crate) trait TextValue: Sized {
     fn read(text: &str) -> Result<Self, String>;
 }
 
-/// Lets a type be read as its `FromStr` reads it. Of other text is said what is expected, or else what the error says.
+/// Lets a type be read as its `FromStr` reads it. Of other text is said what is expected: as given, or as the error says.
 macro_rules! text_value {
     ($type:ty: $expected:literal) => {
         impl $crate::options::TextValue for $type {
@@ -110,10 +110,18 @@ macro_rules! text_value {
     ($type:ty) => {
         impl $crate::options::TextValue for $type {
             fn read(text: &str) -> Result<Self, String> {
-                text.parse().map_err(|error: $crate::error::Error| error.to_string())
+                text.parse().map_err($crate::options::expected)
             }
         }
     };
+}
+
+/// What an error says that is expected.
+pub(crate) fn expected(error: Error) -> String {
+    match error {
+        Error::Parameter { expected, .. } => expected,
+        other => other.to_string(),
+    }
 }
 
 text_value!(bool: "true or false");

@@ -115,6 +115,7 @@ pub(crate) mod normalize;
 mod on_field;
 pub(crate) mod orientation;
 mod pad;
+#[cfg(test)]
 mod parameters;
 pub(crate) mod part;
 mod permute_channels;
@@ -175,7 +176,6 @@ pub use interpolations::Interpolations;
 pub(crate) use moved_masks::ops_on_mask;
 pub(crate) use on_field::FieldContext;
 pub use pad::PadMode;
-pub use parameters::Parameter;
 pub use part::Part;
 pub use point_map::PointMap;
 pub use resize::ResizeTo;

@@ -3,22 +3,19 @@
 use super::Transform;
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, forward_to_deserialize_any};
+use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 use serde_json::Value;
 use std::iter::once;
 
 /// A parameter of a transform or an operation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Parameter {
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Parameter {
     /// Name in the written form.
     pub name: String,
     /// Type in Python's notation, with the aliases of the module `warpfeed.transforms`.
-    #[serde(rename = "type")]
     pub python_type: String,
     /// Value if the parameter is left out: null if the written form of that value has none. `None` if the parameter is
     /// required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
 }
 

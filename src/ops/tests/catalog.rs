@@ -1,6 +1,7 @@
 //! Tests of the catalog, and of the text that is made from it.
 
 use super::*;
+use crate::ops::parameters::Parameter;
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;

@@ -121,7 +121,8 @@ fn option(setting: &'static Setting) -> Arg {
     }
     let arg = if is_value { arg.default_value(setting.default) } else { arg };
     if !setting.choices.is_empty() {
-        return arg.value_parser(PossibleValuesParser::new(setting.choices.iter().map(possible)));
+        let name = setting.name.to_uppercase();
+        return arg.value_name(name).value_parser(PossibleValuesParser::new(setting.choices.iter().map(possible)));
     }
     let arg = arg.value_name(setting.value).value_parser(|text: &str| setting.check(text).map(|()| text.to_owned()));
     if setting.is_list() { arg.value_delimiter(',').action(ArgAction::Append) } else { arg }
