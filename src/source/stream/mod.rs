@@ -58,7 +58,7 @@ pub struct StreamSample {
     pub label: Option<u32>,
     /// The sample's path or key, for messages.
     pub name: String,
-    /// The content of the requested field ([`StreamStart::field`]).
+    /// The content of the requested field ([`StreamStart::target`]).
     pub target: Option<Target>,
     /// The requested fields ([`StreamStart::fields`]); `None` if the stream has none.
     pub fields: Option<StreamFields>,
