@@ -48,7 +48,8 @@ image_options! {
 
 /// Makes tensors of images for a model that serves or is evaluated. It is built once, then called. It draws nothing at
 /// random, keeps its decoders and memory from call to call, and starts no threads unless asked. Calls from several
-/// threads do not wait for each other. On the CPU, or with [`JpegDecoder::Cpu`](crate::JpegDecoder::Cpu), its tensors equal torchvision's.
+/// threads do not wait for each other. On the CPU, or with [`JpegDecoder::Cpu`](crate::JpegDecoder::Cpu), its tensors
+/// equal torchvision's.
 ///
 /// ```
 /// use warpfeed::image::{Image, JpegOptions, encode_jpeg};
