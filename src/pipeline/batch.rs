@@ -399,7 +399,7 @@ impl Batch {
         let labels = candle_core::Tensor::from_slice(&labels[..count], count, device).map_err(failed)?;
         let mut images = images.into_candle(device)?;
         if count < all {
-            // Of each sample come first the first image, then the second one, and so on.
+            // A view has the first images of all samples, then the second ones, and so on.
             let mut parts = (0..images.dim(0).map_err(failed)? / all).map(|time| images.narrow(0, time * all, count));
             let parts = parts.by_ref().collect::<candle_core::Result<Vec<_>>>().map_err(failed)?;
             images = candle_core::Tensor::cat(&parts, 0).map_err(failed)?;

@@ -229,8 +229,8 @@ impl Pipeline {
     }
 
     /// Makes one batch of all samples of an epoch, for linear probes, tests and small sets. Its samples, their order and
-    /// their images are those of [`epoch`](Self::epoch), whatever [`LastBatch`] says. The memory of the images is taken
-    /// once: it holds at most 2^20 samples and 64 GiB.
+    /// their images are those of [`epoch`](Self::epoch), whatever [`LastBatch`] says. It has at most 2^20 samples and
+    /// 64 GiB.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for a stream, whose length is not known; [`Error::Parameter`] with

@@ -20,7 +20,7 @@ const MAX_KINDS: usize = 16;
 /// Endings of images that are not read.
 const OTHER_IMAGES: [&str; 9] = [".avif", ".bmp", ".gif", ".heic", ".heif", ".jp2", ".jxl", ".tif", ".tiff"];
 
-/// What is said of images that lie next to class folders.
+/// Ends the name of the kind of images that lie next to class folders.
 const BESIDE: &str = "beside the class folders";
 
 /// Largest number of bytes of file names in one [`Folder`], whose positions are `u32`. More names become another

@@ -26,7 +26,7 @@ fn jpeg(i: u32) -> Vec<u8> {
     encode_jpeg(&image, &JpegOptions::default()).unwrap()
 }
 
-/// Images of which some are damaged.
+/// Images, some of them damaged.
 fn images(count: u32, damaged: &[u32]) -> EncodedImages {
     EncodedImages::new((0..count).map(|i| if damaged.contains(&i) { (b"no image".to_vec(), i) } else { (jpeg(i), i) }))
 }

@@ -135,7 +135,7 @@ impl IntoTch for Batch {
         }?;
         let all = self.len();
         let images = self.into_images().into_tch()?;
-        // Of each sample come first the first image, then the second one, and so on.
+        // A view has the first images of all samples, then the second ones, and so on.
         let times = images.size()[0] / all as i64;
         let parts =
             (0..times).map(|time| images.f_narrow(0, time * all as i64, count as i64)).collect::<Result<Vec<_>, _>>();

@@ -53,9 +53,9 @@ pub enum SettingEffect {
     Nothing,
     /// The order of samples, which an [`EpochState`](crate::EpochState) knows.
     Order,
-    /// What is in a batch.
+    /// The contents of batches.
     Batches,
-    /// What is in a batch, if it has one of these values.
+    /// The contents of batches, if it has one of these values.
     BatchesIf(&'static [&'static str]),
 }
 
