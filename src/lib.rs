@@ -174,9 +174,9 @@ pub mod image {
 pub mod prelude {
     pub use crate::image::Size;
     pub use crate::ops::{
-        CenterCrop, Interpolation, Resize, color_jitter, gaussian_blur, maybe, one_of, random_crop, random_dilation,
-        random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order, random_resized_crop,
-        random_rotation, random_vertical_flip,
+        CenterCrop, Interpolation, Resize, color_jitter, maybe, one_of, random_crop, random_dilation, random_erasing,
+        random_erosion, random_gaussian_blur, random_grayscale, random_horizontal_flip, random_order,
+        random_resized_crop, random_rotation, random_vertical_flip,
     };
     #[cfg(feature = "parquet")]
     pub use crate::source::ParquetFiles;

@@ -12,7 +12,7 @@ use crate::ops::normalize::Normalization;
 use crate::ops::part::needs_a_pipeline;
 use crate::os::{memory, threads};
 use crate::plan::Planner;
-use crate::tensor::{Annotations, Tensor};
+use crate::tensor::{Annotations, DType, Tensor};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -70,7 +70,7 @@ impl Engine {
     /// Opens an engine for calls of up to `options.batch_images` images, whose tensors have the form `output`.
     ///
     /// # Errors
-    /// The errors of [`backend::open`].
+    /// [`Error::Parameter`] for a normalization whose results would be bytes; the errors of [`backend::open`].
     pub(crate) fn open(
         device: Device,
         mut options: RunOptions,
@@ -78,6 +78,9 @@ impl Engine {
         output: OutputForm,
         normalize: Normalization,
     ) -> Result<Self> {
+        if normalize.is_some() && output.elements.dtype == DType::U8 {
+            return Err(Error::parameter("normalize", "dtype", "f32, f16 or bf16 after normalize", "u8"));
+        }
         options.outputs = vec![output];
         if let Some(op) = recipe.ops.iter().find(|op| op.parts().iter().any(|part| part.loaded.image.is_none())) {
             return Err(needs_a_pipeline(op.name()));

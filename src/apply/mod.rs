@@ -11,7 +11,7 @@ pub use opening::Thumbnail;
 use crate::apply::engine::{Engine, FixedRecipe};
 use crate::apply::field_mover::FieldMover;
 use crate::apply::options::image_options;
-use crate::backend::{OutputForm, PixelForm, RunOptions};
+use crate::backend::{OutputForm, RunOptions};
 use crate::decode::{Header, Input};
 use crate::error::Result;
 use crate::fields::Fields;
@@ -24,9 +24,19 @@ image_options! {
     pub struct ApplyOptions {}
 }
 
+impl ApplyOptions {
+    /// These options for results as operations make them: bytes `[1, H, W, 3]`, or, if `ops` normalize, f32 `[1, 3, H, W]`.
+    pub(crate) fn as_made_by(self, ops: &[Op]) -> Self {
+        match ops.iter().find_map(Op::normalization) {
+            Some(_) => Self { dtype: DType::F32, layout: Layout::Nchw, ..self },
+            None => Self { dtype: DType::U8, layout: Layout::Nhwc, ..self },
+        }
+    }
+}
+
 /// Decodes an image and applies `ops` in order.
 ///
-/// The result has N = 1: bytes `[1, H, W, 3]`, or, if `ops` normalize, `f32` `[1, 3, H, W]`.
+/// The result is a batch of one image, by default, as a pipeline's, f32 `[1, 3, H, W]`.
 ///
 /// ```
 /// use warpfeed::{ApplyOptions, apply, ops::CenterCrop, image::{Image, JpegOptions, Size, encode_jpeg}};
@@ -34,14 +44,15 @@ image_options! {
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let crop = CenterCrop::new(Size::new(16, 8));
 /// let result = apply(&jpeg, &[crop.into()], &ApplyOptions::default())?;
-/// assert_eq!(result.shape(), [1, 8, 16, 3]);
+/// assert_eq!(result.shape(), [1, 3, 8, 16]);
 /// # Ok::<(), warpfeed::Error>(())
 /// ```
 ///
 /// # Errors
 /// [`Error::Decode`](crate::Error::Decode) for damaged bytes, [`Error::Limits`](crate::Error::Limits) for an image that
 /// is too large, [`Error::Parameter`](crate::Error::Parameter) for an operation that is wrong or does not fit,
-/// [`Error::Panic`](crate::Error::Panic) where an operation of the caller's own panics.
+/// or for a `normalize` whose results would be bytes, [`Error::Panic`](crate::Error::Panic) where an operation of the
+/// caller's own panics.
 pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor> {
     apply_to(Input::Encoded(bytes), ops, options)
 }
@@ -51,12 +62,13 @@ pub fn apply(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Result<Tensor>
 /// ```
 /// use warpfeed::fields::{BoxFormat, Boxes, Fields};
 /// use warpfeed::image::{Image, JpegOptions, Size, encode_jpeg};
-/// use warpfeed::{ApplyOptions, apply_with_fields, ops::{CenterCrop, Hflip}};
+/// use warpfeed::{ApplyOptions, DType, Layout, apply_with_fields, ops::{CenterCrop, Hflip}};
 ///
 /// let jpeg = encode_jpeg(&Image::new(Size::new(40, 30)), &JpegOptions::default())?;
 /// let fields = Fields::new().with("boxes", Boxes::new(BoxFormat::Xyxy, vec![[0.0, 10.0, 20.0, 20.0]]))?;
 /// let ops = [CenterCrop::new(20).into(), Hflip.into()];
-/// let (image, fields) = apply_with_fields(&jpeg, &fields, &ops, &ApplyOptions::default())?;
+/// let options = ApplyOptions::default().dtype(DType::U8).layout(Layout::Nhwc);
+/// let (image, fields) = apply_with_fields(&jpeg, &fields, &ops, &options)?;
 /// assert_eq!(image.shape(), [1, 20, 20, 3]);
 /// assert_eq!(fields.boxes().unwrap().rows(), [[10.0, 5.0, 20.0, 15.0]]);
 /// # Ok::<(), warpfeed::Error>(())
@@ -97,13 +109,8 @@ fn run<T>(
     let all = recipe.of(&header);
     let Plan { size, epilogue, .. } = planner.plan_one(&all, header.size)?;
     let also = also(&header, &all, &planner)?;
-    let (dtype, layout) = match epilogue.normalize {
-        Some(_) => (DType::F32, Layout::Nchw),
-        None => (DType::U8, Layout::Nhwc),
-    };
     let run = RunOptions { prefetch: 0, threads: 1, ..options.run_options(1) };
-    let output =
-        OutputForm { size: Some(size), padded_to: None, times: 1, elements: PixelForm { dtype, layout, channels: 3 } };
+    let output = OutputForm { size: Some(size), padded_to: None, times: 1, elements: options.elements() };
     let engine = Engine::open(options.device, run, recipe, output, epilogue.normalize)?;
     let tensor = engine.run(&[image]).map_err(|failure| failure.error)?.into_host()?;
     Ok((tensor, also))

@@ -7,6 +7,10 @@ macro_rules! image_options {
             $(#[$meta])*
             #[derive(Debug, Clone, Copy)]
             pub struct $name {
+                /// Type of the tensors' elements. Without normalization, f32, f16 and bf16 values are 0 to 1.
+                pub dtype: $crate::tensor::DType,
+                /// Order of the tensors' dimensions.
+                pub layout: $crate::tensor::Layout,
                 $($(#[$doc])* pub $field: $type,)*
                 /// Strategy that runs the operations.
                 pub strategy: $crate::plan::Strategy,
@@ -35,6 +39,8 @@ macro_rules! image_options {
         impl Default for $name {
             fn default() -> Self {
                 Self {
+                    dtype: $crate::tensor::DType::F32,
+                    layout: $crate::tensor::Layout::Nchw,
                     $($field: $default,)*
                     strategy: $crate::plan::Strategy::default(),
                     pass_order: $crate::ops::filter::PassOrder::default(),
@@ -61,6 +67,8 @@ macro_rules! image_options {
                     };
                 }
                 match name {
+                    "dtype" => read!(dtype),
+                    "layout" => read!(layout),
                     $(stringify!($field) => read!($field),)*
                     "strategy" => read!(strategy),
                     "pass_order" => read!(pass_order),
@@ -74,6 +82,11 @@ macro_rules! image_options {
                     _ => return Err($crate::options::unknown(name)),
                 }
                 Ok(self)
+            }
+
+            /// The form of the tensors' elements.
+            pub(crate) fn elements(&self) -> $crate::backend::PixelForm {
+                $crate::backend::PixelForm { dtype: self.dtype, layout: self.layout, channels: 3 }
             }
 
             pub(crate) fn planner(&self) -> $crate::plan::Planner {

@@ -110,7 +110,7 @@ impl Hypothesis {
         let run = |before: Option<&Image>, ops: &[Op], options: &ApplyOptions| match apply_to(
             before.map_or(image, |before| Input::Pixels(before.into())),
             ops,
-            options,
+            &options.as_made_by(&[]),
         ) {
             Ok(tensor) => {
                 let [_, height, width, _] = tensor.shape().map(|side| side as u32);

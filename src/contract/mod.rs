@@ -313,8 +313,10 @@ fn tensor_digest(image: &[u8], preprocessor: &Preprocessor) -> Result<Option<Str
 /// The options for making one image.
 fn one_image(options: &PreprocessorOptions) -> ApplyOptions {
     let &PreprocessorOptions { strategy, pass_order, orientation, draft, thumbnail, accept_truncated, .. } = options;
-    let &PreprocessorOptions { max_pixels, device, jpeg_decoder, .. } = options;
+    let &PreprocessorOptions { dtype, layout, max_pixels, device, jpeg_decoder, .. } = options;
     ApplyOptions {
+        dtype,
+        layout,
         strategy,
         pass_order,
         orientation,
@@ -330,7 +332,7 @@ fn one_image(options: &PreprocessorOptions) -> ApplyOptions {
 /// The image after the first `operations`, as bytes `[1, H, W, 3]` or, after a normalization, `f32` `[1, 3, H, W]`.
 /// `None` if the image is refused.
 fn stage(image: &[u8], operations: &[Op], options: &PreprocessorOptions) -> Result<Option<Tensor>> {
-    match apply(image, operations, &one_image(options)) {
+    match apply(image, operations, &one_image(options).as_made_by(operations)) {
         Ok(tensor) => Ok(Some(tensor)),
         Err(error) if error.is_bad_sample() => Ok(None),
         Err(error) => Err(error),

@@ -85,7 +85,7 @@ pub(super) fn read(folder: &Path, name: &str, usual: Layout) -> Result<Option<Pl
         return Planes::new(&shape, &values, usual).map(Some).map_err(wrong);
     }
     let Some(path) = file("png") else { return Ok(None) };
-    let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() };
+    let options = ApplyOptions { orientation: Orientation::Ignore, ..ApplyOptions::default() }.as_made_by(&[]);
     let wrong = |error| Error::Decode { format: "PNG", message: format!("{}: {error}", path.display()) };
     let planes = Planes::of(&apply(&read_limited(&path, MAX_BYTES)?, &[], &options).map_err(wrong)?)?;
     // An image has no order of dimensions.

@@ -118,7 +118,8 @@ impl RandomCrop {
         padding: u32,
         /// Fill outside the image.
         fill: Fill,
-        /// Content of the padding, if it is not `fill`: torchvision's `padding_mode`.
+        /// Content of the padding, if it is not `fill`: torchvision's `padding_mode`. An image that is smaller than the
+        /// rectangle even when padded is mirrored once, as by torchvision's v2; v1 mirrors what it has mirrored.
         padding_mode: PadMode,
         /// Whether a padded image that is smaller than the rectangle is padded further. Default: true, unlike
         /// torchvision's. With false such an image is a bad sample.

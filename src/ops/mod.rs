@@ -180,8 +180,8 @@ pub use part::Part;
 pub use point_map::PointMap;
 pub use resize::ResizeTo;
 pub use transform::{
-    CustomTransform, Named, SampleInfo, Transform, color_jitter, gaussian_blur, maybe, one_of, random_crop,
-    random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip, random_order,
+    CustomTransform, Named, SampleInfo, Transform, color_jitter, maybe, one_of, random_crop, random_dilation,
+    random_erasing, random_erosion, random_gaussian_blur, random_grayscale, random_horizontal_flip, random_order,
     random_resized_crop, random_rotation, random_vertical_flip, repeat, three_augment,
 };
 pub use weighted_sum::Chain;

@@ -215,7 +215,7 @@ macro_rules! transforms {
         /// use warpfeed::prelude::*;
         ///
         /// let load = repeat(4, [random_vertical_flip(0.5), random_rotation(-5.0..=5.0)]);
-        /// let some = [gaussian_blur(9, 0.1..=2.0), random_dilation(2..=3), RandomInvert::new(1.0).into()];
+        /// let some = [random_gaussian_blur(9, 0.1..=2.0), random_dilation(2..=3), RandomInvert::new(1.0).into()];
         /// let sometimes = maybe(0.1, [one_of(some)]);
         /// let square = RandomResizedCrop::new(224).scale(0.5..=1.0).interpolation(Interpolation::Bicubic);
         /// for transform in [load, sometimes, color_jitter(0.4, 0.4, 0.4, 0.1), square.into(), random_crop(32, 4)] {
@@ -593,7 +593,7 @@ pub fn random_grayscale(p: f64) -> Transform {
 
 /// Gaussian blur with a kernel of `kernel` pixels and a standard deviation uniform in `sigma` pixels.
 #[must_use]
-pub fn gaussian_blur(kernel: u32, sigma: RangeInclusive<f64>) -> Transform {
+pub fn random_gaussian_blur(kernel: u32, sigma: RangeInclusive<f64>) -> Transform {
     RandomGaussianBlur::new(kernel, sigma).into()
 }
 
@@ -668,7 +668,7 @@ mod tests {
             RandomResizedCrop::new(40).interpolation([Interpolation::Bilinear, Interpolation::Bicubic]).into(),
             color_jitter(0.4, 0.3, 0.2, 0.1),
             random_grayscale(0.5),
-            gaussian_blur(9, 0.1..=2.0),
+            random_gaussian_blur(9, 0.1..=2.0),
             RandomGaussianNoise::new(0.2).mean(0.1).clip(false).into(),
             RandomChannelPermutation::new().into(),
             RandomPhotometricDistort::new(0.6).brightness(0.5..=1.5).hue(-0.1..=0.2).into(),

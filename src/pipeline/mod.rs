@@ -513,7 +513,7 @@ impl<I> Pipeline<I> {
     ///     .build()?;
     /// let recipe = pipeline.recipe(0, 0)?;
     /// assert!(matches!(recipe[..], [Op::Rotate(_), Op::CenterCrop(_)]));
-    /// let options = ApplyOptions::default().orientation(Orientation::Ignore);
+    /// let options = ApplyOptions::default().dtype(DType::U8).layout(Layout::Nhwc).orientation(Orientation::Ignore);
     /// let replayed = apply(&jpeg, &recipe, &options)?;
     /// for batch in pipeline.epoch(0) {
     ///     assert_eq!(batch?.images().as_bytes()?, replayed.as_bytes()?);

@@ -113,7 +113,7 @@ struct Maker<'a> {
 impl Maker<'_> {
     /// An image after operations, with the normalization undone if they end with one.
     fn image(&self, image: Input<'_>, ops: &[Op]) -> Result<Image> {
-        let tensor = apply_to(image, ops, &self.options)?;
+        let tensor = apply_to(image, ops, &self.options.as_made_by(ops))?;
         let normalization = ops.iter().find_map(Op::normalization);
         rgb(tensor.as_bytes()?, tensor.shape(), (tensor.dtype(), tensor.layout()), normalization)
     }

@@ -24,7 +24,7 @@ use crate::os::threads::MAX_THREADS;
 use crate::plan::Planner;
 use crate::preset::Preset;
 use crate::raster::{Image, Size};
-use crate::tensor::{DType, Layout, Tensor};
+use crate::tensor::{DType, Tensor};
 use serde_json::{Map, Value};
 
 /// Number of batches whose memory is kept: one being made, and one that the caller holds.
@@ -35,10 +35,6 @@ const MAX_BATCH: usize = 1 << 20;
 image_options! {
     /// Options of a [`Preprocessor`].
     pub struct PreprocessorOptions {
-        /// Type of the tensors' elements. Without normalization, f32, f16 and bf16 values are 0 to 1.
-        pub dtype: DType = DType::F32,
-        /// Order of the tensors' dimensions.
-        pub layout: Layout = Layout::Nchw,
         /// Largest number of images in one call.
         pub max_batch: usize = 32,
         /// Number of threads that share a call's images. With 0 or 1 only the caller's thread works.
@@ -86,8 +82,7 @@ impl Preprocessor {
         let run = RunOptions { prefetch: BATCHES - 1, threads: options.threads, ..run };
         let (opening, planner) = (options.opening(), options.planner());
         let recipe = FixedRecipe { ops: ops.into_iter().collect(), opening, planner };
-        let elements = PixelForm { dtype: options.dtype, layout: options.layout, channels: 3 };
-        Self::open(recipe, run, elements, options.device)
+        Self::open(recipe, run, options.elements(), options.device)
     }
 
     /// A preprocessor with the operations of a preset without random draws. It normalizes, unless `options` ask for
@@ -127,9 +122,6 @@ impl Preprocessor {
         let transforms: Vec<Transform> = recipe.ops.iter().cloned().map(Transform::from).collect();
         let (size, normalize) = check_ops(&transforms, None)?;
         let size = one_size("preprocessor", size)?;
-        if normalize.is_some() && elements.dtype == DType::U8 {
-            return Err(Error::parameter("preprocessor", "dtype", "f32, f16 or bf16 after normalize", "u8"));
-        }
         let output = OutputForm { size: Some(size), padded_to: None, times: 1, elements };
         Engine::open(device, run, recipe, output, normalize).map(|engine| Self { engine })
     }

@@ -3,7 +3,7 @@ use crate::decode::probe;
 use crate::encode::{JpegOptions, encode_jpeg};
 use crate::ops::{CenterCrop, Custom, Interpolation, Normalize, Resize};
 use crate::source::EncodedImages;
-use crate::{Pipeline, Preset};
+use crate::{Layout, Pipeline, Preset};
 
 fn image(i: u32) -> Image {
     let mut image = Image::new(Size::new(60 + 7 * i, 80 - 3 * i));

@@ -2,7 +2,7 @@
 
 use super::normalize;
 use crate::ops::transform::{
-    Transform, color_jitter, gaussian_blur, maybe, random_erasing, random_grayscale, random_horizontal_flip,
+    Transform, color_jitter, maybe, random_erasing, random_gaussian_blur, random_grayscale, random_horizontal_flip,
     random_resized_crop, three_augment,
 };
 use crate::ops::written::WrittenView;
@@ -91,7 +91,7 @@ pub(super) fn simclr() -> TransformFile {
         random_horizontal_flip(0.5),
         maybe(0.8, [color_jitter(0.8, 0.8, 0.8, 0.2)]),
         random_grayscale(0.2),
-        maybe(0.5, [gaussian_blur(23, 0.1..=2.0)]),
+        maybe(0.5, [random_gaussian_blur(23, 0.1..=2.0)]),
     ];
     let views = Some(vec![WrittenView { transforms, times: 2 }]);
     TransformFile { views, last: vec![values()], ..TransformFile::default() }

@@ -311,7 +311,7 @@ macro_rules! as_in {
         }
     };
     (@image_size $self:ident, $of:expr) => {
-        fn image_size(&$self) -> Option<Size> {
+        fn image_size(&$self) -> Option<$crate::raster::Size> {
             $of.image_size()
         }
     };
@@ -341,6 +341,29 @@ macro_rules! as_in {
     };
 }
 pub(crate) use as_in;
+
+/// Declares a source whose clones share one `$shared`.
+macro_rules! shared_source {
+    ($(#[$meta:meta])* pub struct $name:ident($shared:ident)) => {
+        $(#[$meta])*
+        #[derive(Clone)]
+        pub struct $name(std::sync::Arc<$shared>);
+
+        impl Source for $name {
+            as_in! {
+                |self| self.0;
+                len read prefetch ahead_bytes label name classes image_size skipped check_field fingerprint
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+pub(crate) use shared_source;
 
 macro_rules! forward {
     ($($pointer:ty),*) => {$(

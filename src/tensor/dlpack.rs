@@ -38,7 +38,7 @@ impl Tensor {
     /// let tensor = apply(&jpeg, &[], &ApplyOptions::default())?;
     /// let shared: dlpark::versioned::Dlpack = tensor.into_dlpack()?;
     /// let view = shared.validate().expect("it is well formed");
-    /// assert_eq!((view.shape(), view.num_bytes()), (&[1, 2, 4, 3][..], 24));
+    /// assert_eq!((view.shape(), view.num_bytes()), (&[1, 3, 2, 4][..], 96));
     /// # Ok::<(), warpfeed::Error>(())
     /// ```
     pub fn into_dlpack<M: ManagedTensorBase>(self) -> Result<Managed<M>> {

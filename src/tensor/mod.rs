@@ -326,7 +326,7 @@ impl Tensor {
     /// # use warpfeed::{ApplyOptions, apply, image::{Image, JpegOptions, encode_jpeg}};
     /// # let jpeg = encode_jpeg(&Image::new(Size::new(4, 2)), &JpegOptions::default())?;
     /// let tensor = apply(&jpeg, &[], &ApplyOptions::default())?;
-    /// assert_eq!(tensor.into_vec::<u8>()?, [0; 24]);
+    /// assert_eq!(tensor.into_vec::<f32>()?, [0.0; 24]);
     /// # Ok::<(), warpfeed::Error>(())
     /// ```
     ///

@@ -12,10 +12,10 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 use warpfeed::{
-    Batch, Device, Error, Pipeline, PipelineBuilder, Result,
+    ApplyOptions, Batch, DType, Device, Error, Layout, Pipeline, PipelineBuilder, Result,
     fields::Fields,
     image::{ChromaSampling, Image, JpegOptions, Size, encode_jpeg},
-    ops::{random_horizontal_flip, random_resized_crop, random_rotation},
+    ops::{Op, random_horizontal_flip, random_resized_crop, random_rotation},
     source::{EncodedImages, Input, ReadRequest, Sample, Source, open},
 };
 
@@ -67,6 +67,13 @@ pub fn image(width: u32, height: u32, seed: u64) -> Image {
 pub fn jpeg(width: u32, height: u32, seed: u64) -> Vec<u8> {
     let sampling = if seed.is_multiple_of(2) { ChromaSampling::S420 } else { ChromaSampling::S444 };
     encode_jpeg(&image(width, height, seed), &JpegOptions { quality: 90, sampling, ..JpegOptions::default() }).unwrap()
+}
+
+/// Options for results as operations make them: bytes `[1, H, W, 3]`, or, if `ops` normalize, f32 `[1, 3, H, W]`.
+pub fn as_made(ops: &[Op]) -> ApplyOptions {
+    let normalize = ops.iter().any(|op| matches!(op, Op::Normalize(_)));
+    let (dtype, layout) = if normalize { (DType::F32, Layout::Nchw) } else { (DType::U8, Layout::Nhwc) };
+    ApplyOptions::default().dtype(dtype).layout(layout)
 }
 
 /// `count` small JPEGs of various sizes, ten labels.

@@ -4,7 +4,9 @@ use warpfeed::{
     Batch, DType, Layout, Pipeline, PipelineBuilder, Tensor, View,
     image::Size,
     ops::{Contrast, Invert, RandomResizedCrop, Resize, Transform, Vflip},
-    prelude::{color_jitter, gaussian_blur, maybe, random_horizontal_flip, random_resized_crop, random_rotation},
+    prelude::{
+        color_jitter, maybe, random_gaussian_blur, random_horizontal_flip, random_resized_crop, random_rotation,
+    },
     source::Input,
     view,
 };
@@ -14,7 +16,7 @@ pub fn views() -> [View; 5] {
     let crop = |size| -> Transform { RandomResizedCrop::new(size).scale(0.05..=0.4).into() };
     [
         view([random_resized_crop(Size::new(24, 20)), color_jitter(0.4, 0.4, 0.2, 0.1)]).times(2),
-        view([crop(Size::new(9, 9)), maybe(0.5, [gaussian_blur(5, 0.1..=2.0)])]).times(3),
+        view([crop(Size::new(9, 9)), maybe(0.5, [random_gaussian_blur(5, 0.1..=2.0)])]).times(3),
         view([Contrast::new(0.5).into(), random_rotation(-20.0..=20.0), Resize::new(Size::new(12, 10)).into()]),
         view([Vflip.into(), Resize::new(Size::new(7, 8)).into()]),
         view([Invert.into(), Resize::new(Size::new(6, 5)).into()]),

@@ -7,10 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
+use warpfeed::apply;
 use warpfeed::image::{Image, JpegColor, JpegOptions, Size, encode_jpeg, write_png};
 use warpfeed::ops::{Op, Resize, Rotate};
 use warpfeed::source::{EncodedImages, ImageFolder, ListFile, Source};
-use warpfeed::{ApplyOptions, apply};
 use warpfeed_bench::synth;
 use warpfeed_cli::audit::{Audit, AuditOptions, Finding, Split, audit};
 
@@ -25,7 +25,7 @@ fn jpeg(image: &Image, quality: u8) -> Vec<u8> {
 
 /// An encoded image after an operation.
 fn changed(bytes: &[u8], op: impl Into<Op>) -> Image {
-    let made = apply(bytes, &[op.into()], &ApplyOptions::default()).unwrap();
+    let made = apply(bytes, &[op.into()], &common::as_made(&[])).unwrap();
     let size = Size::new(made.shape()[2] as u32, made.shape()[1] as u32);
     Image::from_rgb(size, made.as_slice::<u8>().unwrap()).unwrap()
 }

@@ -31,13 +31,22 @@ fn tests_that_pages_name_exist() {
     }
 }
 
-/// The program of this page is compiled in another workspace.
+/// These programs are compiled in other workspaces.
 #[test]
-fn the_page_for_tch_has_its_example() {
+fn pages_have_the_examples_of_other_workspaces() {
     let read = |path| fs::read_to_string(root().join(path)).unwrap();
-    let (page, example) = (read("docs/tch.md"), read("warpfeed-tch/examples/thirty_lines.rs"));
-    let (_, program) = example.split_once("\n\n").unwrap();
-    assert!(page.contains(&format!("```rust,ignore\n{program}```")), "docs/tch.md has another program than {example}");
+    for (page, example) in [
+        ("docs/tch.md", "warpfeed-tch/examples/thirty_lines.rs"),
+        ("docs/serving.md", "examples/onnx/src/bin/ort.rs"),
+        ("docs/serving.md", "examples/onnx/src/bin/tract.rs"),
+    ] {
+        let text = read(example);
+        let (_, program) = text.split_once("\n\n").unwrap();
+        assert!(
+            read(page).contains(&format!("```rust,ignore\n{program}```")),
+            "{page} has another program than {example}"
+        );
+    }
 }
 
 /// Functions with names of at least this many underscores are tests, or are named in full for another reason.

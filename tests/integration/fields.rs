@@ -19,8 +19,8 @@ use warpfeed::prelude::*;
 use warpfeed::source::{Described, WithFields};
 use warpfeed::view;
 use warpfeed::{
-    ApplyOptions, FieldValues, ImageCache, Orientation, Preprocessor, PreprocessorOptions, Result, Sampler, Strategy,
-    Thumbnail, apply_with_fields,
+    FieldValues, ImageCache, Orientation, Preprocessor, PreprocessorOptions, Result, Sampler, Strategy, Thumbnail,
+    apply_with_fields,
 };
 
 #[derive(Deserialize)]
@@ -78,7 +78,7 @@ fn unhex(rows: &[String]) -> Vec<u8> {
 
 fn applied(of: Size, fields: &Fields, ops: &[Op], strategy: Strategy) -> Result<Fields> {
     let jpeg = encode_jpeg(&warpfeed::image::Image::new(of), &JpegOptions::default())?;
-    let options = ApplyOptions::default().orientation(Orientation::Ignore).strategy(strategy);
+    let options = common::as_made(ops).orientation(Orientation::Ignore).strategy(strategy);
     apply_with_fields(&jpeg, fields, ops, &options).map(|(_, fields)| fields)
 }
 
@@ -396,8 +396,8 @@ fn check_epoch(pipeline: &Pipeline, jpegs: &[Vec<u8>]) -> usize {
                 assert_eq!((fields.len(), fields.sizes()[0]), (times * batch.len(), size));
                 for time in 0..times {
                     let place = time * batch.len() + i;
-                    let options = ApplyOptions::default().orientation(Orientation::Ignore);
                     let recipe = recipes.next().unwrap();
+                    let options = common::as_made(&recipe).orientation(Orientation::Ignore);
                     let replayed = apply_with_fields(&jpegs[index as usize], &given, &recipe, &options).unwrap();
                     let bytes = batch.view(view).unwrap().image_bytes(place).unwrap();
                     assert_eq!(replayed.0.as_bytes().unwrap(), bytes);
@@ -638,7 +638,7 @@ fn exif_orientation_turns_fields_first() {
             .with("boxes", Boxes::new(BoxFormat::Xyxy, vec![[0.0, 0.0, 1.0, 1.0]]))
             .and_then(|fields| fields.with("mask", Mask::new(stored, mark).unwrap()))
             .unwrap();
-        let (image, made) = apply_with_fields(&bytes, &given, &[], &ApplyOptions::default()).unwrap();
+        let (image, made) = apply_with_fields(&bytes, &given, &[], &common::as_made(&[])).unwrap();
         let [_, height, width, _] = image.shape();
         let place = plane(&made, "mask", 0).iter().position(|value| *value == 9).unwrap();
         let (x, y) = ((place % width) as f32, (place / width) as f32);
@@ -704,7 +704,7 @@ fn fields_of_a_draft_lie_on_the_draft() {
         .with("boxes", Boxes::new(BoxFormat::Xyxy, vec![[0.0, 16.0, 81.0, 32.0]]))
         .and_then(|fields| fields.with("mask", Mask::new(Size::new(81, 64), plane_of).unwrap()))
         .unwrap();
-    let options = ApplyOptions::default().draft(draft);
+    let options = common::as_made(&[]).draft(draft);
     let (image, made) = apply_with_fields(&bytes, &given, &[], &options).unwrap();
     assert_eq!(image.shape(), [1, 32, 41, 3]);
     // 81 columns are 40.5 of the draft's 41.
@@ -741,7 +741,7 @@ fn fields_of_a_thumbnail_lie_on_the_thumbnail() {
         .and_then(|fields| fields.with("mask", Mask::new(size, plane_of).unwrap()))
         .unwrap();
     for thumbnail in [Thumbnail::new(Size::new(40, 30)), Thumbnail::new(Size::new(40, 30)).reducing_gap(None)] {
-        let options = ApplyOptions::default().thumbnail(Some(thumbnail));
+        let options = common::as_made(&[]).thumbnail(Some(thumbnail));
         let (image, made) = apply_with_fields(&bytes, &given, &[], &options).unwrap();
         let [_, rows, columns, _] = image.shape();
         let to = thumbnail.of(size).unwrap();
@@ -766,13 +766,13 @@ fn fields_of_a_thumbnail_lie_on_the_thumbnail() {
             pipeline.transform(Resize::new(Size::new(20, 16))).build().unwrap().epoch(0).next().unwrap().unwrap();
         let recipe = &batch.recipes(0).unwrap()[0];
         let draft = (batch.stored_sizes()[0] != size).then(|| Size::new(80, 60));
-        let options = ApplyOptions::default().draft(draft);
+        let options = common::as_made(recipe).draft(draft);
         let (want, want_fields) = apply_with_fields(&bytes, &given, recipe, &options).unwrap();
         assert_eq!(batch.images().as_bytes().unwrap(), want.as_bytes().unwrap());
         assert_eq!(batch.fields(0).unwrap().image(0), Some(&want_fields));
     }
     let wrong = Thumbnail::new(size).reducing_gap(Some(0.5));
-    let options = ApplyOptions::default().thumbnail(Some(wrong));
+    let options = common::as_made(&[]).thumbnail(Some(wrong));
     assert!(apply_with_fields(&bytes, &given, &[], &options).unwrap_err().is_parameter());
 }
 
@@ -1128,7 +1128,7 @@ fn aux_images_move_as_the_image_without_its_colors() {
         let all: Vec<Op> = color.into_iter().chain(ops.clone()).collect();
         let given = Fields::new().with("other", AuxImage::from_encoded(&png(&rgb), 10_000).unwrap()).unwrap();
         let made = applied(of, &given, &all, Strategy::Fused).unwrap();
-        let options = ApplyOptions::default().orientation(Orientation::Ignore);
+        let options = common::as_made(&ops).orientation(Orientation::Ignore);
         let want = warpfeed::apply(&png(&rgb), &ops, &options).unwrap();
         let want = want.as_slice::<u8>().unwrap();
         let planes: Vec<_> = further(&made, "other").planes().iter().map(|plane| bytes_of(plane)).collect();
@@ -1169,7 +1169,7 @@ fn aux_images_of_another_size_move_by_whole_pixels_or_not_at_all() {
         let [ops, doubled] = [ops, doubled].map(|ops| serde_json::from_str::<Vec<Op>>(ops).unwrap());
         let made = applied(of, &given(), &ops, Strategy::Fused).unwrap();
         let png = AuxImage::rgb(twice, &rgb).unwrap().to_png().unwrap();
-        let options = ApplyOptions::default().orientation(Orientation::Ignore);
+        let options = common::as_made(&doubled).orientation(Orientation::Ignore);
         let want = warpfeed::apply(&png, &doubled, &options).unwrap();
         let planes: Vec<_> = further(&made, "high").planes().iter().map(|plane| bytes_of(plane)).collect();
         for (i, pixel) in want.as_slice::<u8>().unwrap().chunks_exact(3).enumerate() {

@@ -11,9 +11,9 @@ use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
 use warpfeed::ops::{CenterCrop, Resize};
 use warpfeed::{
-    ApplyOptions, Batch, DType, Device, Error, FieldTensor, IMAGENET_MEAN, IMAGENET_STD, ImageCache, JpegDecoder,
-    LastBatch, Layout, OnError, Orientation, PaddedPipeline, Pipeline, PipelineBuilder, Preset, Strategy, Target,
-    TargetType, Targets, apply,
+    Batch, DType, Device, Error, FieldTensor, IMAGENET_MEAN, IMAGENET_STD, ImageCache, JpegDecoder, LastBatch, Layout,
+    OnError, Orientation, PaddedPipeline, Pipeline, PipelineBuilder, Preset, Strategy, Target, TargetType, Targets,
+    apply,
     fields::{BatchFields, BoxFormat, Fields},
     image::{ChromaSampling, JpegColor, JpegOptions, Size, encode_jpeg},
     ops::{
@@ -96,7 +96,7 @@ fn random_recipes_equal_the_cpu() {
         let bytes = jpeg(size.width, size.height, case % 12);
         let ops = recipe(&mut random, size);
         for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
-            let options = ApplyOptions::default().strategy(strategy).orientation(Orientation::Ignore);
+            let options = common::as_made(&ops).strategy(strategy).orientation(Orientation::Ignore);
             let want = apply(&bytes, &ops, &options).unwrap();
             let replay = || format!("case {case}, {strategy:?}, {size}: {}", serde_json::to_string(&ops).unwrap());
             let got = apply(&bytes, &ops, &options.device(GPU)).unwrap_or_else(|error| panic!("{error}: {}", replay()));
@@ -135,7 +135,7 @@ fn rare_paths_equal_the_cpu() {
     let compare = |bytes: &[u8], ops: Value| {
         let ops: Vec<Op> = serde_json::from_value(ops).unwrap();
         for strategy in [Strategy::Sequential, Strategy::Fused] {
-            let options = ApplyOptions::default().strategy(strategy);
+            let options = common::as_made(&ops).strategy(strategy);
             let [want, got] = [Device::Cpu, GPU].map(|device| apply(bytes, &ops, &options.device(device)));
             assert!(want.unwrap().as_bytes().unwrap() == got.unwrap().as_bytes().unwrap(), "{strategy:?} {ops:?}");
         }
@@ -155,7 +155,7 @@ fn every_hue_equals_the_cpu() {
         let pixels = colors.iter().flatten().map(|value| *value as u8);
         let bytes: Vec<u8> = header.into_bytes().into_iter().chain(pixels).collect();
         let ops: Vec<Op> = serde_json::from_value(json!([{"op": "hue", "factor": factor}])).unwrap();
-        let of = |device| apply(&bytes, &ops, &ApplyOptions::default().device(device)).unwrap();
+        let of = |device| apply(&bytes, &ops, &common::as_made(&ops).device(device)).unwrap();
         assert!(of(Device::Cpu).as_bytes().unwrap() == of(GPU).as_bytes().unwrap(), "{factor}");
     };
     let pairs: Vec<[u32; 2]> = (0..1 << 16).map(|i| [i / 256, i % 256]).collect();
@@ -195,7 +195,7 @@ fn rotations_equal_the_cpu() {
             }]);
             let ops: Vec<Op> = serde_json::from_value(rotate).unwrap();
             for strategy in [Strategy::Sequential, Strategy::Composed] {
-                let options = ApplyOptions::default().strategy(strategy);
+                let options = common::as_made(&ops).strategy(strategy);
                 let of = |device| apply(&bytes, &ops, &options.device(device)).unwrap();
                 let equal = of(Device::Cpu).as_bytes().unwrap() == of(GPU).as_bytes().unwrap();
                 assert!(equal, "{strategy:?} {width} x {height} {ops:?}");

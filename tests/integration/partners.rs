@@ -1,6 +1,6 @@
 //! Samples that are made of several: mosaics and blends.
 
-use crate::common::jpeg;
+use crate::common::{as_made, jpeg};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use warpfeed::fields::{BoxFormat, Boxes, Field, Fields, Mask, MaskValues};
@@ -100,7 +100,7 @@ fn made(jpegs: &[Vec<u8>], index: u64, recipe: &[Op]) -> Made {
 }
 
 fn plain(image: Vec<u8>, fields: Fields, ops: &[Op]) -> Made {
-    let options = ApplyOptions::default().orientation(Orientation::Ignore);
+    let options = as_made(ops).orientation(Orientation::Ignore);
     let (tensor, fields) = apply_with_fields(&image, &fields, ops, &options).unwrap();
     let [_, height, width, _] = tensor.shape();
     Made { size: Size::new(width as u32, height as u32), rgb: tensor.as_bytes().unwrap().to_vec(), fields }
@@ -450,7 +450,7 @@ fn what_no_data_set_stands_behind_is_refused() {
     assert!(Pipeline::builder(source(&jpegs)).transform(error).build().unwrap_err().to_string().contains("4 or 9"));
     // A canvas alone needs no other sample.
     let canvas = [Mosaic::new(90).at([3, 5]).into()];
-    assert_eq!(apply(&jpegs[0], &canvas, &ApplyOptions::default()).unwrap().shape(), [1, 90, 90, 3]);
+    assert_eq!(apply(&jpegs[0], &canvas, &as_made(&canvas)).unwrap().shape(), [1, 90, 90, 3]);
     let memory = |builder: PipelineBuilder| builder.build().unwrap().memory();
     let (one, four) = (
         memory(Pipeline::builder(source(&jpegs)).transform(CenterCrop::new(8))),

@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use warpfeed::ops::Resize;
 use warpfeed::{
-    ApplyOptions, BadLimit, Batch, DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout, OnError,
-    Orientation, Partition, Pipeline, PipelineBuilder, Result, Strategy, Target, TargetSpec, Tensor, apply,
+    BadLimit, Batch, DType, Device, Error, IMAGENET_MEAN, IMAGENET_STD, LastBatch, Layout, OnError, Orientation,
+    Partition, Pipeline, PipelineBuilder, Result, Strategy, Target, TargetSpec, Tensor, apply,
     image::{ChromaSampling, Image, JpegOptions, Rect, Size, encode_jpeg},
     ops::{
         Brightness, CenterCrop, Contrast, Crop, Custom, CustomTransform, Dilate, Erase, Erode, Fill, GaussianBlur,
         Grayscale, Hflip, Hue, Interpolation, Normalize, Op, RandomResizedCrop, RandomRotation, ResizedCrop, Rotate,
-        SampleInfo, SampleRng, Saturation, SizeEffect, Transform, Vflip, color_jitter, gaussian_blur, maybe, one_of,
-        random_crop, random_dilation, random_erasing, random_erosion, random_grayscale, random_horizontal_flip,
-        random_resized_crop, random_rotation, random_vertical_flip, repeat,
+        SampleInfo, SampleRng, Saturation, SizeEffect, Transform, Vflip, color_jitter, maybe, one_of, random_crop,
+        random_dilation, random_erasing, random_erosion, random_gaussian_blur, random_grayscale,
+        random_horizontal_flip, random_resized_crop, random_rotation, random_vertical_flip, repeat,
     },
     source::{EncodedImages, MAX_ENCODED_BYTES, ReadRequest, Sample, Source, SourceExt},
 };
@@ -912,9 +912,9 @@ fn wrong_parameters_are_refused_with_what_is_allowed() {
         (|b| b.transform(random_rotation(-5.0..=NAN)), "degrees", "rising range"),
         (|b| b.transform(random_rotation(5.0..=-5.0)), "degrees", "rising range"),
         (|b| b.transform(random_rotation(0.0..=f64::INFINITY)), "degrees", "rising range"),
-        (|b| b.transform(gaussian_blur(4, 0.1..=2.0)), "kernel", "odd"),
-        (|b| b.transform(gaussian_blur(0, 0.1..=2.0)), "kernel", "odd"),
-        (|b| b.transform(gaussian_blur(5, 0.0..=2.0)), "sigma", "rising range"),
+        (|b| b.transform(random_gaussian_blur(4, 0.1..=2.0)), "kernel", "odd"),
+        (|b| b.transform(random_gaussian_blur(0, 0.1..=2.0)), "kernel", "odd"),
+        (|b| b.transform(random_gaussian_blur(5, 0.0..=2.0)), "sigma", "rising range"),
         (|b| b.transform(random_dilation(0..=3)), "kernel", "1 to 255"),
         (|b| b.transform(random_erosion(3..=256)), "kernel", "1 to 255"),
         (|b| b.transform(color_jitter(0.1, 0.1, 0.1, 0.6)), "hue", "-0.5 to 0.5"),
@@ -1131,7 +1131,7 @@ fn parameters_are_drawn_evenly_from_their_ranges() {
         _ => panic!("{op:?}"),
     });
     even(&degrees, -30.0, 10.0);
-    let sigmas = numbers(gaussian_blur(5, 0.5..=2.5), |op| match op {
+    let sigmas = numbers(random_gaussian_blur(5, 0.5..=2.5), |op| match op {
         Op::GaussianBlur(GaussianBlur { kernel: 5, sigma, .. }) => *sigma,
         _ => panic!("{op:?}"),
     });
@@ -1292,7 +1292,7 @@ fn random_op(random: &mut Random, depth: u32) -> Transform {
         6 => random_resized_crop(Size::new(random.within(1, 60), random.within(1, 60))),
         7 => color_jitter(p, p, p, p / 2.0),
         8 => random_grayscale(p),
-        9 => gaussian_blur(1 + 2 * random.within(0, 3), 0.3..=2.0),
+        9 => random_gaussian_blur(1 + 2 * random.within(0, 3), 0.3..=2.0),
         10 => random_dilation(1..=random.within(1, 5)),
         11 => random_erosion(1..=random.within(1, 5)),
         12 => random_erasing(p),
@@ -1352,7 +1352,7 @@ fn any_pipeline_can_be_replayed() {
             let recipe = fused.recipe(1, sample.index).unwrap();
             let bytes = images.encoded(sample.index).unwrap();
             // The recipe holds the orientation already.
-            let options = ApplyOptions::default().orientation(Orientation::Ignore);
+            let options = common::as_made(&recipe).orientation(Orientation::Ignore);
             let replayed = apply(&bytes, &recipe, &options).unwrap();
             let written = serde_json::to_string(&recipe).unwrap();
             assert!(replayed.as_bytes().unwrap() == sample.bytes, "case {case}, sample {}: {written}", sample.index);

@@ -1,13 +1,13 @@
 //! Batches of images of different sizes.
 
 use crate::common::ragged::{builder, delivered, images, padded_images};
-use crate::common::{WithBad, jpeg, source};
+use crate::common::{WithBad, as_made, jpeg, source};
 use std::collections::BTreeSet;
 use warpfeed::ops::Resize;
 use warpfeed::{
-    ApplyOptions, DType, Error, ImageCache, LastBatch, Layout, Mix, OnError, Orientation, Partition, Pipeline,
-    PipelineBuilder, RaggedPipeline, Result, Strategy, TargetSpec, apply, prelude::random_resized_crop,
-    source::EncodedImages, source::Source, view,
+    DType, Error, ImageCache, LastBatch, Layout, Mix, OnError, Orientation, Partition, Pipeline, PipelineBuilder,
+    RaggedPipeline, Result, Strategy, TargetSpec, apply, prelude::random_resized_crop, source::EncodedImages,
+    source::Source, view,
 };
 
 #[test]
@@ -15,12 +15,12 @@ fn every_image_is_its_recipe_alone() {
     let source = source(23);
     for strategy in [Strategy::Fused, Strategy::Sequential, Strategy::Composed] {
         let pipeline = builder(source.clone()).strategy(strategy).build_ragged().unwrap();
-        let options = ApplyOptions::default().strategy(strategy).orientation(Orientation::Ignore);
         let all = delivered(pipeline.epoch(3));
         let mut shapes = BTreeSet::new();
         for (index, label, shape, bytes) in &all {
-            let want = apply(&source.encoded(*index).unwrap(), &pipeline.recipe(3, *index).unwrap(), &options);
-            let want = want.unwrap();
+            let recipe = pipeline.recipe(3, *index).unwrap();
+            let options = as_made(&recipe).strategy(strategy).orientation(Orientation::Ignore);
+            let want = apply(&source.encoded(*index).unwrap(), &recipe, &options).unwrap();
             assert_eq!((*label, *shape), ((*index % 10) as u32, want.shape()));
             assert!(want.as_bytes().unwrap() == bytes, "{strategy:?}, sample {index}");
             shapes.insert(*shape);

@@ -11,8 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use warpfeed::image::Size;
 use warpfeed::{
-    ApplyOptions, DType, Device, Error, Layout, Orientation, Preprocessor, PreprocessorOptions, Strategy, Tensor,
-    Thumbnail, apply, ops::Op,
+    ApplyOptions, DType, Device, Error, Orientation, Preprocessor, PreprocessorOptions, Strategy, Tensor, Thumbnail,
+    apply, ops::Op,
 };
 
 #[derive(Deserialize)]
@@ -94,9 +94,8 @@ fn difference(case: &Case, folder: &Path, got: &Tensor) -> Option<String> {
 
 /// The same by a preprocessor, if the operations end in one size.
 fn preprocessed(bytes: &[u8], ops: &[Op], options: &ApplyOptions) -> Option<Result<Tensor, Error>> {
-    let normalized = ops.iter().any(|op| matches!(op, Op::Normalize(_)));
-    let (dtype, layout) = if normalized { (DType::F32, Layout::Nchw) } else { (DType::U8, Layout::Nhwc) };
-    let &ApplyOptions { strategy, orientation, draft, thumbnail, accept_truncated, device, .. } = options;
+    let &ApplyOptions { dtype, layout, strategy, orientation, draft, thumbnail, accept_truncated, device, .. } =
+        options;
     let options = PreprocessorOptions::default()
         .dtype(dtype)
         .layout(layout)
@@ -137,7 +136,7 @@ fn check(cases: &Path, images: &Path) -> usize {
             };
             let accept_truncated = case.kind.ends_with("truncated");
             let draft = case.draft.map(|[width, height]| Size::new(width, height));
-            let options = ApplyOptions::default()
+            let options = common::as_made(&case.ops)
                 .strategy(strategy)
                 .orientation(orientation)
                 .draft(draft)

@@ -10,8 +10,8 @@ use warpfeed::pack::{PackOptions, pack};
 use warpfeed::prelude::*;
 use warpfeed::source::{OpenOptions, RecordFormat};
 use warpfeed::{
-    ApplyOptions, BatchImages, Error, LogOptions, Mix, OnError, Orientation, Partition, RaggedPipeline, Replay, RunLog,
-    Sampler, apply, view,
+    BatchImages, Error, LogOptions, Mix, OnError, Orientation, Partition, RaggedPipeline, Replay, RunLog, Sampler,
+    apply, view,
 };
 
 fn options(digests: bool, chain: bool) -> LogOptions {
@@ -570,11 +570,11 @@ fn stages_are_the_recipe_step_by_step() {
     stages_lead_to_the_image(&Pipeline::builder(source(5)).views(views).build().unwrap(), 2);
 
     let pipeline = small(source(9)).build().unwrap();
-    let options = ApplyOptions::default().orientation(Orientation::Ignore);
     let recipe = pipeline.recipe(2, 4).unwrap();
     let encoded = warpfeed::source::Source::encoded(&source(9), 4).unwrap();
     let stages = pipeline.stages(2, 4, 0, &mut |stage| {
-        let want = apply(&encoded, &recipe[..stage.number], &options).unwrap();
+        let done = &recipe[..stage.number];
+        let want = apply(&encoded, done, &common::as_made(done).orientation(Orientation::Ignore)).unwrap();
         let [_, height, width, _] = want.shape().map(|side| side as u32);
         assert_eq!(stage.pixels.size(), Size::new(width, height));
         assert!(stage.pixels.to_rgb() == want.as_bytes().unwrap(), "stage {}", stage.number);

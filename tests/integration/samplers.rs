@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use warpfeed::prelude::random_resized_crop;
 use warpfeed::source::{Concat, Input, OpenOptions, Source, SourceExt};
 use warpfeed::{
-    ApplyOptions, DType, ImageCache, LastBatch, Layout, OnError, Orientation, Partition, Pipeline, PipelineBuilder,
-    Sampler, apply, five_crop, view,
+    DType, ImageCache, LastBatch, Layout, OnError, Orientation, Partition, Pipeline, PipelineBuilder, Sampler, apply,
+    five_crop, view,
 };
 
 fn samplers() -> [Sampler; 4] {
@@ -137,7 +137,6 @@ fn a_stream_has_no_sampler() {
 
 #[test]
 fn each_occurrence_is_replayed_from_its_batch() {
-    let options = ApplyOptions::default().orientation(Orientation::Ignore);
     let bad = WithBad { good: source(23), bad: vec![3] };
     let pipelines = [
         small(source(23)).sampler(Sampler::repeated(3).positions(31)),
@@ -161,7 +160,9 @@ fn each_occurrence_is_replayed_from_its_batch() {
                 let mut recipes = recipes.iter();
                 for (view, (_, times)) in pipeline.view_sizes().into_iter().enumerate() {
                     for place in (0..times).map(|time| time * batch.len() + i) {
-                        let replayed = apply(&encoded, recipes.next().unwrap(), &options).unwrap();
+                        let recipe = recipes.next().unwrap();
+                        let options = common::as_made(recipe).orientation(Orientation::Ignore);
+                        let replayed = apply(&encoded, recipe, &options).unwrap();
                         assert!(batch.view(view).unwrap().image_bytes(place).unwrap() == replayed.as_bytes().unwrap());
                     }
                 }

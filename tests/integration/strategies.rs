@@ -20,7 +20,7 @@ fn fused_equals_sequential() {
         let bytes = jpeg(size.width, size.height, case % 12);
         let ops = recipe(&mut random, size);
         let run = |strategy| {
-            let options = ApplyOptions::default().strategy(strategy).orientation(Orientation::Ignore);
+            let options = common::as_made(&ops).strategy(strategy).orientation(Orientation::Ignore);
             apply(&bytes, &ops, &options).unwrap_or_else(|error| panic!("{strategy:?} {size} {ops:?}: {error}"))
         };
         let (want, got) = (run(Strategy::Sequential), run(Strategy::Fused));
@@ -54,7 +54,7 @@ fn a_crop_at_the_origin_is_a_crop() {
             for before in [vec![], vec![Op::from(Hflip), Hflip.into()], vec![Grayscale.into()]] {
                 let crop = Crop::new(0, 0, Size::new(width, height));
                 let ops = [before, vec![crop.into(), op.clone(), CenterCrop::new(9).into()]].concat();
-                let run = |strategy| apply(&bytes, &ops, &ApplyOptions::default().strategy(strategy)).unwrap();
+                let run = |strategy| apply(&bytes, &ops, &common::as_made(&ops).strategy(strategy)).unwrap();
                 let (want, got) = (run(Strategy::Sequential), run(Strategy::Fused));
                 assert!(
                     got.as_bytes().unwrap() == want.as_bytes().unwrap(),
@@ -74,7 +74,7 @@ fn orientation_is_a_turn_before_everything() {
         let bytes = encode_jpeg(&image, &JpegOptions { orientation: Some(tag), ..JpegOptions::default() }).unwrap();
         let ops = [Crop::new(2, 3, Size::new(8, 9)).into()];
         let run = |strategy, orientation| {
-            apply(&bytes, &ops, &ApplyOptions::default().strategy(strategy).orientation(orientation)).unwrap()
+            apply(&bytes, &ops, &common::as_made(&ops).strategy(strategy).orientation(orientation)).unwrap()
         };
         let upright = run(Strategy::Fused, Orientation::Apply);
         assert_eq!(
@@ -109,7 +109,7 @@ fn composed_is_close_and_needs_one_sampling() {
         rotate(2.0),
         ResizedCrop::new(Rect { x: 40, y: 30, width: 40, height: 30 }, Size::new(32, 32)).into(),
     ];
-    let run = |strategy| apply(&bytes, &ops, &ApplyOptions::default().strategy(strategy)).unwrap();
+    let run = |strategy| apply(&bytes, &ops, &common::as_made(&ops).strategy(strategy)).unwrap();
     let (sequential, composed) = (run(Strategy::Sequential), run(Strategy::Composed));
     let worst =
         sequential.as_bytes().unwrap().iter().zip(composed.as_bytes().unwrap()).map(|(a, b)| a.abs_diff(*b)).max();
@@ -138,7 +138,7 @@ fn presets_have_the_size_they_promise() {
         assert_eq!(batch.images().shape(), [1, 3, 224, 224]);
         // What the pipeline drew, replayed by hand.
         let ops = pipeline.recipe(0, 0).unwrap();
-        let options = ApplyOptions::default().orientation(Orientation::Ignore);
+        let options = common::as_made(&ops).orientation(Orientation::Ignore);
         assert_eq!(apply(&bytes, &ops, &options).unwrap().as_bytes().unwrap(), batch.images().as_bytes().unwrap());
     }
 }
@@ -157,7 +157,7 @@ fn wrong_recipes_are_refused() {
     ];
     for ops in wrong {
         for strategy in [Strategy::Sequential, Strategy::Fused, Strategy::Composed] {
-            let result = apply(&bytes, &ops, &ApplyOptions::default().strategy(strategy));
+            let result = apply(&bytes, &ops, &common::as_made(&ops).strategy(strategy));
             assert!(matches!(result, Err(Error::Parameter { .. })), "{ops:?}");
         }
     }
@@ -196,7 +196,7 @@ fn many_rotations_in_a_row() {
         let [x, y, width, height] = inside(&mut random, size);
         let interpolation = Interpolation::Bilinear;
         ops.push(ResizedCrop::new(Rect { x, y, width, height }, Size::new(31, 29)).interpolation(interpolation).into());
-        let run = |strategy| apply(&bytes, &ops, &ApplyOptions::default().strategy(strategy)).unwrap();
+        let run = |strategy| apply(&bytes, &ops, &common::as_made(&ops).strategy(strategy)).unwrap();
         let same = run(Strategy::Sequential).as_bytes().unwrap() == run(Strategy::Fused).as_bytes().unwrap();
         assert!(same, "case {case}, {size}: {}", serde_json::to_string(&ops).unwrap());
     }
@@ -219,7 +219,7 @@ fn many_shears_in_a_row() {
         let [x, y, width, height] = inside(&mut random, size);
         let (x, y) = (x as i32, y as i32);
         ops.push(Crop::new(x, y, Size::new(width.div_ceil(3), height.div_ceil(3))).into());
-        let run = |strategy| apply(&bytes, &ops, &ApplyOptions::default().strategy(strategy)).unwrap();
+        let run = |strategy| apply(&bytes, &ops, &common::as_made(&ops).strategy(strategy)).unwrap();
         let same = run(Strategy::Sequential).as_bytes().unwrap() == run(Strategy::Fused).as_bytes().unwrap();
         assert!(same, "case {case}, {size}: {}", serde_json::to_string(&ops).unwrap());
     }
@@ -240,7 +240,7 @@ fn both_pass_orders_equal_their_pillow() {
         let ops = [Resize::new(size).interpolation(interpolation).into()];
         for (pass_order, want) in [(PassOrder::HorizontalFirst, pillow_12), (PassOrder::Pillow13, pillow_13)] {
             for strategy in [Strategy::Sequential, Strategy::Fused] {
-                let options = ApplyOptions::default().strategy(strategy).pass_order(pass_order);
+                let options = common::as_made(&ops).strategy(strategy).pass_order(pass_order);
                 let hash = Sha256::digest(apply(&bytes, &ops, &options).unwrap().as_bytes().unwrap());
                 let start: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
                 assert_eq!(start, want, "{size} {interpolation:?} {pass_order:?} {strategy:?}");

@@ -1,6 +1,6 @@
 //! Automatic augmentations: their draws, and frequencies.
 
-use crate::common::jpeg;
+use crate::common::{as_made, jpeg};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use warpfeed::ops::{
     AugMix, AutoAugment, AutoAugmentPolicy, CenterCrop, Interpolation, Op, RandAugment, TimmAugment, Transform,
     TrivialAugment, WeightedSum,
 };
-use warpfeed::{ApplyOptions, DType, Layout, Orientation, Pipeline, Strategy, apply, source::EncodedImages};
+use warpfeed::{DType, Layout, Orientation, Pipeline, Strategy, apply, source::EncodedImages};
 
 const SIZE: Size = Size::new(331, 200);
 
@@ -359,7 +359,7 @@ fn write_recipes(suites: &[Transform], samples: usize, file: &str) {
             crop.into_iter().chain([suite]).fold(builder, warpfeed::PipelineBuilder::transform).build().unwrap();
         let ops = pipeline.recipe(sample as u64, 0).unwrap();
         let run = |strategy| {
-            let options = ApplyOptions::default().strategy(strategy).orientation(Orientation::Ignore);
+            let options = as_made(&ops).strategy(strategy).orientation(Orientation::Ignore);
             apply(&bytes, &ops, &options).unwrap().as_bytes().unwrap().to_vec()
         };
         let made = run(Strategy::Fused);

@@ -1,6 +1,6 @@
 //! What trainers rely on: whole sets, sources that know their size, batches without padding, images left out.
 
-use crate::common::{jpeg, small, source};
+use crate::common::{as_made, jpeg, small, source};
 use candle_core::Device as Candle;
 use std::borrow::Cow;
 use std::fs;
@@ -9,8 +9,7 @@ use warpfeed::image::Size;
 use warpfeed::ops::{CenterCrop, Crop, Op, Pad, PadMode, RandomCrop, random_crop, random_horizontal_flip};
 use warpfeed::source::{CifarFiles, DecodedImages, IdxFile, ImageFolder, ReadRequest, Sample, Source, SourceExt};
 use warpfeed::{
-    ApplyOptions, DType, Device, Error, LastBatch, Layout, Mix, OnError, Pipeline, PipelineBuilder, Result, TargetSpec,
-    apply, view,
+    DType, Device, Error, LastBatch, Layout, Mix, OnError, Pipeline, PipelineBuilder, Result, TargetSpec, apply, view,
 };
 
 /// Two records of CIFAR-10.
@@ -53,7 +52,7 @@ fn sources_of_one_size_need_no_crop() {
         };
         let whole =
             [Pad::new(4).mode(PadMode::Reflect).into(), Crop::new(crop.x - left + 4, crop.y - top + 4, 32).into()];
-        let want = apply(&files.encoded(batch.indices()[i]).unwrap(), &whole, &ApplyOptions::default()).unwrap();
+        let want = apply(&files.encoded(batch.indices()[i]).unwrap(), &whole, &as_made(&whole)).unwrap();
         assert_eq!(batch.images().image_bytes(i).unwrap(), want.as_bytes().unwrap(), "{recipe:?}");
     }
 

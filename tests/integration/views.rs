@@ -3,8 +3,8 @@
 use crate::common::views::{builder, delivered, samples, views};
 use crate::common::{self, WithBad, source};
 use warpfeed::{
-    ApplyOptions, DType, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch, Layout, OnError, Orientation,
-    Partition, Pipeline, PipelineBuilder, Strategy, View, apply, five_crop,
+    DType, Error, IMAGENET_MEAN, IMAGENET_STD, ImageCache, LastBatch, Layout, OnError, Orientation, Partition,
+    Pipeline, PipelineBuilder, Strategy, View, apply, five_crop,
     image::Size,
     ops::{ErasingNoise, Hflip, Normalize, Op, RandomErasing, Resize},
     prelude::{random_horizontal_flip, random_resized_crop},
@@ -25,7 +25,6 @@ fn every_image_is_its_recipe_alone() {
             (Size::new(6, 5), 1),
         ];
         assert_eq!(pipeline.view_sizes(), sizes);
-        let options = ApplyOptions::default().strategy(strategy).orientation(Orientation::Ignore);
         let all = delivered(pipeline.epoch(3));
         assert_eq!(all.len(), 11);
         for (index, made) in all {
@@ -33,6 +32,7 @@ fn every_image_is_its_recipe_alone() {
             let recipes = pipeline.recipes(3, index).unwrap();
             assert_eq!((recipes.len(), made.len()), (8, 8));
             for (i, (recipe, image)) in recipes.iter().zip(made).enumerate() {
+                let options = common::as_made(recipe).strategy(strategy).orientation(Orientation::Ignore);
                 let want = apply(&bytes, recipe, &options).unwrap();
                 assert!(want.as_bytes().unwrap() == image, "{strategy:?}, sample {index}, image {i}: {recipe:?}");
             }

@@ -278,6 +278,14 @@ def test_recipes_say_what_was_done(photos: Path) -> None:
     assert stats["images"] == 40 and stats["decode"] > 0
 
 
+def test_python_and_json_of_the_table_of_transforms_are_the_same() -> None:
+    page = (Path(__file__).parents[2] / "docs/operations.md").read_text()
+    rows = re.findall(r"^\| \w+ \| `.*` \| `(.*)` \| `(.*)` \|$", page, re.MULTILINE)
+    assert len(rows) > 90
+    for call, written in rows:
+        assert json.loads(json.dumps(eval(call, vars(t)).written())) == json.loads(written), call
+
+
 def test_a_named_transform_draws_alike_beside_others(photos: Path) -> None:
     turn = t.RandomRotation((-9, 9)).named("turn")
     policies = [[turn, t.RandomCrop(16)], [t.RandomInvert(1.0), turn, t.RandomCrop(16)]]

@@ -32,9 +32,10 @@ fn the_written_forms_of_the_catalog_are_read() {
 fn the_documentation_has_the_catalog() {
     let mut table = String::new();
     for (random, title) in [(true, "transform"), (false, "operation")] {
-        let _ = write!(table, "| {title} | in Rust | as JSON |\n| --- | --- | --- |\n");
+        let _ = write!(table, "| {title} | in Rust | in Python | as JSON |\n| --- | --- | --- | --- |\n");
         for entry in catalog().into_iter().filter(|entry| entry.random == random) {
-            let _ = writeln!(table, "| {} | `{}` | `{}` |", entry.name, entry.constructor, entry.written);
+            let CatalogEntry { name, constructor, written, .. } = &entry;
+            let _ = writeln!(table, "| {name} | `{constructor}` | `{}` | `{written}` |", literal(written));
         }
         table.push('\n');
     }
@@ -65,7 +66,7 @@ fn compare(path: &str, begin: &str, end: Option<&str>, want: &str) {
 /// The Python class of a transform or an operation.
 fn class(entry: &CatalogEntry) -> String {
     let CatalogEntry { name, summary, .. } = entry;
-    let title: String = name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect();
+    let title = python_name(name);
     let kind = if entry.random { "transform" } else { "op" };
     let mut class = format!("\n\n@dataclass(frozen=True)\nclass {title}(Written):\n");
     let _ = write!(class, "    \"\"\"{summary}\"\"\"\n\n    _tag = ({kind:?}, {name:?})\n");
@@ -79,6 +80,10 @@ fn class(entry: &CatalogEntry) -> String {
         let _ = writeln!(class, "{blank}    {name}: {python_type}{or_none}{default}");
     }
     class
+}
+
+fn python_name(name: &str) -> String {
+    name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect()
 }
 
 /// The parameters in Python's order: without a default; with one, by their names; those that may be `None`.
@@ -106,13 +111,29 @@ fn in_order(entry: &CatalogEntry) -> Vec<Parameter> {
     parameters
 }
 
-/// A value as Python writes it.
+/// A value as Python writes it: a written form is a call of its class.
 fn literal(value: &Value) -> String {
+    let list = |items: Vec<String>| items.join(", ");
     match value {
         Value::Null => "None".to_owned(),
         Value::Bool(true) => "True".to_owned(),
         Value::Bool(false) => "False".to_owned(),
-        Value::Array(items) => format!("({})", items.iter().map(literal).collect::<Vec<_>>().join(", ")),
+        Value::Array(items) if items.len() == 1 => format!("({},)", literal(&items[0])),
+        Value::Array(items) => format!("({})", list(items.iter().map(literal).collect())),
+        Value::Object(fields) => {
+            let Some(name) = fields.get("transform").or(fields.get("op")) else {
+                let field = |(name, value): (&String, &Value)| format!("{name:?}: {}", literal(value));
+                return format!("{{{}}}", list(fields.iter().map(field).collect()));
+            };
+            let entry = catalog().into_iter().find(|entry| entry.name == name).expect("the catalog has it");
+            let arguments = in_order(&entry).into_iter().filter_map(|Parameter { name, default, .. }| {
+                let value = fields.get(&name).filter(|value| Some(*value) != default.as_ref())?;
+                // Python has a word for it.
+                let name = if name == "from" { "from_" } else { &name };
+                Some(if default.is_some() { format!("{name}={}", literal(value)) } else { literal(value) })
+            });
+            format!("{}({})", python_name(entry.name), list(arguments.collect()))
+        }
         other => other.to_string(),
     }
 }

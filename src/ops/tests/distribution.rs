@@ -57,7 +57,7 @@ fn one_of_several_comes_as_often_as_its_weight_says() {
 
 #[test]
 fn all_orders_come_alike_and_move_no_draw() {
-    let turns = || [random_rotation(-9.0..=9.0), random_grayscale(1.0), gaussian_blur(3, 0.1..=2.0)];
+    let turns = || [random_rotation(-9.0..=9.0), random_grayscale(1.0), random_gaussian_blur(3, 0.1..=2.0)];
     let tail = random_rotation(10.0..=20.0);
     let recipes = drawn([random_order(turns()), tail.clone()], 6_000);
     let (orders, times) = counts(recipes.iter().map(|ops| names(&ops[..3])));

@@ -4,7 +4,7 @@ use crate::decode::Format;
 use crate::error::{Error, Result};
 use crate::fields::{AuxImage, Field};
 use crate::interpolation::Interpolation;
-use crate::raster::{DEFAULT_MAX_PIXELS, Size};
+use crate::raster::DEFAULT_MAX_PIXELS;
 use crate::source::{MAX_ENCODED_BYTES, ReadRequest, Sample, Source, as_in, path_from_bytes, read_limited};
 use crate::targets;
 use std::borrow::Cow;

@@ -3,7 +3,6 @@
 use super::Described;
 use crate::error::Result;
 use crate::fields::Fields;
-use crate::raster::Size;
 use crate::source::{ReadRequest, Sample, Source, as_in};
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -2,7 +2,6 @@
 
 use super::first_8_bytes;
 use crate::error::Result;
-use crate::raster::Size;
 use crate::source::{ReadRequest, Sample, Source, as_in, no_such_sample};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;

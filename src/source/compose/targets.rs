@@ -2,7 +2,6 @@
 
 use super::Described;
 use crate::error::Result;
-use crate::raster::Size;
 use crate::source::{ReadRequest, Sample, Source, as_in};
 use crate::targets::Target;
 use std::borrow::Cow;

@@ -9,7 +9,7 @@ mod targets;
 mod tests;
 
 use super::frame::Frame;
-use super::{MAX_ENCODED_BYTES, ReadRequest, RecordOptions, Sample, Source, no_such_sample};
+use super::{MAX_ENCODED_BYTES, ReadRequest, RecordOptions, Sample, Source, as_in, no_such_sample, shared_source};
 use crate::decode::{Header, probe};
 use crate::error::{Error, Result};
 use crate::fields::{BOXES, BoxFormat, Field, Fields, LABELS};
@@ -33,26 +33,35 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// Largest number of kept [`Cursor`]s, each with a decompressed page; lower if fewer files may be open.
 const MAX_CURSORS: usize = 32;
 
-/// Images in Parquet files: a column of structs `{bytes, path}`, as Hugging Face stores its `Image`, or of binary
-/// values. Needs the feature `parquet`.
-///
-/// Unless [`RecordOptions`] name columns, the images are in `image` (or `image.bytes`), `img`, or `bytes`, and the
-/// labels in `label` or `labels`. Without these, images have no labels, unless a column sounds like one of labels: then
-/// opening asks. Labels are numbers, truth values, or names, which [`RecordOptions::classes`] or their sorted order
-/// numbers. The names of Hugging Face's `ClassLabel` are the [`classes`](Source::classes). A column of nulls or of -1
-/// alone, as in test sets of the hub, stands for no labels. Rows come in the given order of the files. A row whose
-/// image is null, or whose label is missing or not a class, gives [`Error::Decode`] when it is read.
-///
-/// A column `objects` has fields, as Hugging Face stores them: a struct of lists or a list of structs with `bbox`
-/// ([`boxes`](crate::fields::BOXES)), `category` (`labels`), `id` (`ids`), and others by their names. No schema gives
-/// the meaning of a box's numbers, so [`RecordOptions::boxes`] must. Columns `width` and `height` are the size of the
-/// image that they refer to, as in [`CocoFiles`](super::CocoFiles). Names of categories, where they are texts, are
-/// numbered by [`RecordOptions::classes`].
-///
-/// All labels are in memory, 4 bytes each. Reading an image decompresses the page that holds it and keeps the page for
-/// the next image. So reading in the order of the files is fast; in any other order, each image costs a page (usually
-/// 1 MB).
-pub struct ParquetFiles {
+shared_source! {
+    /// Images in Parquet files: a column of structs `{bytes, path}`, as Hugging Face stores its `Image`, or of binary
+    /// values. Needs the feature `parquet`.
+    ///
+    /// Unless [`RecordOptions`] name columns, the images are in `image` (or `image.bytes`), `img`, or `bytes`, and the
+    /// labels in `label` or `labels`. Without these, images have no labels, unless a column sounds like one of labels: then
+    /// opening asks. Labels are numbers, truth values, or names, which [`RecordOptions::classes`] or their sorted order
+    /// numbers. The names of Hugging Face's `ClassLabel` are the [`classes`](Source::classes). A column of nulls or of -1
+    /// alone, as in test sets of the hub, stands for no labels. Rows come in the given order of the files. A row whose
+    /// image is null, or whose label is missing or not a class, gives [`Error::Decode`] when it is read.
+    ///
+    /// A column `objects` has fields, as Hugging Face stores them: a struct of lists or a list of structs with `bbox`
+    /// ([`boxes`](crate::fields::BOXES)), `category` (`labels`), `id` (`ids`), and others by their names. No schema gives
+    /// the meaning of a box's numbers, so [`RecordOptions::boxes`] must. Columns `width` and `height` are the size of the
+    /// image that they refer to, as in [`CocoFiles`](super::CocoFiles). Names of categories, where they are texts, are
+    /// numbered by [`RecordOptions::classes`].
+    ///
+    /// All labels are in memory, 4 bytes each. Reading an image decompresses the page that holds it and keeps the page for
+    /// the next image. So reading in the order of the files is fast; in any other order, each image costs a page (usually
+    /// 1 MB).
+    ///
+    /// A field is a column, named like `box.list.element` or `box`. Each row holds a number, text or bytes, or a list of
+    /// numbers. A column is read one row group at a time; the last four groups are kept in memory. Clones share what is
+    /// in memory.
+    pub struct ParquetFiles(Rows)
+}
+
+/// The rows of Parquet files.
+struct Rows {
     files: Vec<PathBuf>,
     metadata: Vec<ParquetMetaData>,
     /// The column of images in each file.
@@ -115,6 +124,17 @@ impl ParquetFiles {
     /// [`Error::Io`] or [`Error::Decode`] if a file cannot be read, [`Error::Parameter`] if a file lacks the columns,
     /// or if there are no rows.
     pub fn open(files: &[PathBuf], options: &RecordOptions) -> Result<Self> {
+        Rows::open(files, options).map(|rows| Self(Arc::new(rows)))
+    }
+
+    /// Whether the classes are the texts in the column, which another split would number in another way.
+    pub(super) fn own_names(&self) -> bool {
+        self.0.own_names
+    }
+}
+
+impl Rows {
+    fn open(files: &[PathBuf], options: &RecordOptions) -> Result<Self> {
         let cursors = Arc::new(Cursors::default());
         let keeper: Weak<Cursors> = Arc::downgrade(&cursors);
         let mut this = Self {
@@ -196,11 +216,6 @@ impl ParquetFiles {
         let described = std::mem::take(&mut this.classes);
         let Numbered { labels, faults, classes, own_names } = labels.numbered(described, options)?;
         Ok(Self { labels, faults, classes, own_names, ..this })
-    }
-
-    /// Whether the classes are the texts in the column, which another split would number in another way.
-    pub(super) fn own_names(&self) -> bool {
-        self.own_names
     }
 
     fn group(&self, index: u64) -> usize {
@@ -339,13 +354,11 @@ impl ParquetFiles {
     }
 }
 
-impl Source for ParquetFiles {
+impl Source for Rows {
     fn len(&self) -> u64 {
         self.len
     }
 
-    /// A field is a column, named like `box.list.element` or `box`. Each row holds a number, text or bytes, or a list
-    /// of numbers. A column is read one row group at a time; the last four groups are kept in memory.
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         if index >= self.len() {
             return Err(no_such_sample("ParquetFiles::read", index, self.len()));
@@ -400,7 +413,7 @@ impl Source for ParquetFiles {
     }
 }
 
-impl std::fmt::Debug for ParquetFiles {
+impl std::fmt::Debug for Rows {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ParquetFiles").field("files", &self.files).field("len", &self.len).finish_non_exhaustive()
     }

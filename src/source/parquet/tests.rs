@@ -74,7 +74,7 @@ fn rows_are_read_in_any_order() {
         }
     }
     assert!(source.name(30).ends_with("b.parquet row 5"));
-    assert!(source.cursors.kept().open.len() <= MAX_CURSORS);
+    assert!(source.0.cursors.kept().open.len() <= MAX_CURSORS);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn columns_and_lists_are_targets() {
         assert_eq!(found("kind"), Some(Target::Integers(vec![10 * group + row as i64])));
         assert_eq!(found("text"), texts[row]);
     }
-    assert!(source.targets.lock().unwrap().len() <= TARGET_GROUPS * TARGET_COLUMNS);
+    assert!(source.0.targets.lock().unwrap().len() <= TARGET_GROUPS * TARGET_COLUMNS);
     assert!(source.target(0, "bag").unwrap_err().is_parameter());
     assert!(source.check_field("bag").unwrap_err().is_parameter() && source.check_field("box").is_ok());
 }

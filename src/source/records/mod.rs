@@ -27,7 +27,7 @@ pub(crate) mod tar;
 pub(crate) mod tfrecord;
 
 use super::window::{ReadAt, Window};
-use super::{KEEP_BUFFER_BYTES, ReadRequest, Sample, Source, no_such_sample};
+use super::{KEEP_BUFFER_BYTES, ReadRequest, Sample, Source, as_in, no_such_sample, shared_source};
 use crate::decode::probe;
 use crate::error::{Error, Result};
 use crate::os::file::most_open;
@@ -52,59 +52,77 @@ pub(super) use shard::Shard;
 use shard::{Handle, OpenFiles};
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::Arc;
 pub(super) use tar::FOLDER;
 
 /// Bytes of samples of remote shards that may be fetched before they are read.
 pub(super) const AHEAD_BYTES: u64 = 64 << 20;
 
-/// Images in shards of records: WebDataset tar archives, MXNet's RecordIO, TFRecord.
-///
-/// Samples come in the order of the shards as given, and within a shard in the order of the file. An index in memory
-/// takes 16 bytes for each sample. A parallel scan of all shards makes it, and it is stored for the next time (see
-/// [`RecordOptions::keep_index`]). If the size or modification time of a shard has changed, its index is rebuilt.
-///
-/// Labels that are names are numbered in the order of the sorted names, which are then the
-/// [`classes`](Source::classes). A set in which no sample has a label has none ([`Source::has_labels`]), unless a field
-/// sounds like that of labels: then opening asks which one it is. If only some samples have no label, those cannot be
-/// read.
-///
-/// Damage does not prevent opening. A damaged record, together with the rest of its shard, counts as one sample whose
-/// [`read`](Source::read) returns [`Error::Decode`] with shard and offset; a pipeline's [`OnError`](crate::OnError)
-/// decides about it. A shard that does not end as its format says has such a sample too: a tar archive ends with two
-/// blocks of zeros and may have as many more zeros as fill up a record of 20 blocks, or of a power of two of up to 1
-/// MiB. Files are read by position and not mapped into memory, since truncating a mapped file ends the process that
-/// reads it. A quarter of the files that the process may open stay open, 1,024 at most.
-///
-/// An index is used only if its shard can hold its number of records, at least 512 bytes each in a tar archive, 8 in a
-/// RecordIO file and 16 in a TFRecord file, and if no name of a label and no description of damage takes more than 1
-/// kB.
-///
-/// ```
-/// # use warpfeed::source::{RecordFormat, RecordOptions, RecordShards, Source};
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let shard = folder.path().join("train-000000.tar");
-/// # let images = warpfeed::source::EncodedImages::new([(vec![0xff, 0xd8, 0xff], 7)]);
-/// # let member = |name: &str, content: &[u8]| {
-/// #     let mut block = vec![0; 512];
-/// #     block[..name.len()].copy_from_slice(name.as_bytes());
-/// #     block[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
-/// #     block[148..156].fill(b' ');
-/// #     let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
-/// #     block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-/// #     block.extend(content);
-/// #     block.resize(1024, 0);
-/// #     block
-/// # };
-/// # let end = vec![0; 1024];
-/// # std::fs::write(&shard, [member("000.jpg", &[0xff, 0xd8, 0xff]), member("000.cls", b"7"), end].concat()).unwrap();
-/// // A shard with the files 000.jpg and 000.cls.
-/// let source = RecordShards::open(RecordFormat::WebDataset, &[shard], &RecordOptions::default())?;
-/// assert_eq!((source.len(), source.label(0)), (1, Some(7)));
-/// assert_eq!(source.encoded(0)?, [0xff, 0xd8, 0xff]);
-/// assert!(source.name(0).ends_with("train-000000.tar/000.jpg"));
-/// # Ok::<(), warpfeed::Error>(())
-/// ```
-pub struct RecordShards {
+shared_source! {
+    /// Images in shards of records: WebDataset tar archives, MXNet's RecordIO, TFRecord.
+    ///
+    /// Samples come in the order of the shards as given, and within a shard in the order of the file. An index in memory
+    /// takes 16 bytes for each sample. A parallel scan of all shards makes it, and it is stored for the next time (see
+    /// [`RecordOptions::keep_index`]). If the size or modification time of a shard has changed, its index is rebuilt.
+    ///
+    /// Labels that are names are numbered in the order of the sorted names, which are then the
+    /// [`classes`](Source::classes). A set in which no sample has a label has none ([`Source::has_labels`]), unless a field
+    /// sounds like that of labels: then opening asks which one it is. If only some samples have no label, those cannot be
+    /// read.
+    ///
+    /// Damage does not prevent opening. A damaged record, together with the rest of its shard, counts as one sample whose
+    /// [`read`](Source::read) returns [`Error::Decode`] with shard and offset; a pipeline's [`OnError`](crate::OnError)
+    /// decides about it. A shard that does not end as its format says has such a sample too: a tar archive ends with two
+    /// blocks of zeros and may have as many more zeros as fill up a record of 20 blocks, or of a power of two of up to 1
+    /// MiB. Files are read by position and not mapped into memory, since truncating a mapped file ends the process that
+    /// reads it. A quarter of the files that the process may open stay open, 1,024 at most.
+    ///
+    /// An index is used only if its shard can hold its number of records, at least 512 bytes each in a tar archive, 8 in a
+    /// RecordIO file and 16 in a TFRecord file, and if no name of a label and no description of damage takes more than 1
+    /// kB.
+    ///
+    /// ```
+    /// # use warpfeed::source::{RecordFormat, RecordOptions, RecordShards, Source};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let shard = folder.path().join("train-000000.tar");
+    /// # let images = warpfeed::source::EncodedImages::new([(vec![0xff, 0xd8, 0xff], 7)]);
+    /// # let member = |name: &str, content: &[u8]| {
+    /// #     let mut block = vec![0; 512];
+    /// #     block[..name.len()].copy_from_slice(name.as_bytes());
+    /// #     block[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+    /// #     block[148..156].fill(b' ');
+    /// #     let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+    /// #     block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    /// #     block.extend(content);
+    /// #     block.resize(1024, 0);
+    /// #     block
+    /// # };
+    /// # let end = vec![0; 1024];
+    /// # std::fs::write(&shard, [member("000.jpg", &[0xff, 0xd8, 0xff]), member("000.cls", b"7"), end].concat()).unwrap();
+    /// // A shard with the files 000.jpg and 000.cls.
+    /// let source = RecordShards::open(RecordFormat::WebDataset, &[shard], &RecordOptions::default())?;
+    /// assert_eq!((source.len(), source.label(0)), (1, Some(7)));
+    /// assert_eq!(source.encoded(0)?, [0xff, 0xd8, 0xff]);
+    /// assert!(source.name(0).ends_with("train-000000.tar/000.jpg"));
+    /// # Ok::<(), warpfeed::Error>(())
+    /// ```
+    ///
+    /// A field of targets is, in WebDataset, a part by its ending, or `json.FIELD`, a field of the JSON part; in
+    /// TFRecord, a feature; in RecordIO, `label`, the array of labels. The first target that is read from a shard scans
+    /// its headers for the places where samples begin, which takes 8 bytes of memory for each sample. TFRecord needs no
+    /// such scan: a record holds both image and field and is read once.
+    ///
+    /// Fields ([`ReadRequest::fields`]) are read likewise: in WebDataset from the JSON part and, for masks of the
+    /// image, from parts that end in `NAME.png`; in TFRecord from features. docs/detection.md describes both.
+    ///
+    /// The name of a sample is its shard and, in WebDataset, its file name, which is read from the shard; otherwise the
+    /// shard and the offset. The fingerprint is a hash of the lengths and labels of all samples, which does not depend
+    /// on how they are split into shards. Clones share what is in memory.
+    pub struct RecordShards(Shards)
+}
+
+/// The samples of shards.
+struct Shards {
     format: RecordFormat,
     options: RecordOptions,
     shards: Vec<Shard>,
@@ -132,6 +150,26 @@ impl RecordShards {
 
     /// Opens `count` shards with `open` and scans them on at most `threads` threads.
     pub(super) fn open_each(
+        format: RecordFormat,
+        count: usize,
+        open: &(impl Fn(usize) -> Result<Shard> + Sync),
+        threads: usize,
+        options: &RecordOptions,
+    ) -> Result<Self> {
+        Shards::open(format, count, open, threads, options).map(|shards| Self(Arc::new(shards)))
+    }
+
+    /// Names the classes, unless the labels did or a label has no name among `classes`.
+    pub(super) fn with_classes(mut self, classes: Vec<String>) -> Self {
+        if let Some(shards) = Arc::get_mut(&mut self.0) {
+            shards.name_classes(classes);
+        }
+        self
+    }
+}
+
+impl Shards {
+    fn open(
         format: RecordFormat,
         count: usize,
         open: &(impl Fn(usize) -> Result<Shard> + Sync),
@@ -207,13 +245,11 @@ impl RecordShards {
         Ok(this)
     }
 
-    /// Names the classes, unless the labels did or a label has no name among `classes`.
-    pub(super) fn with_classes(mut self, classes: Vec<String>) -> Self {
+    fn name_classes(&mut self, classes: Vec<String>) {
         let labels = self.records.iter().filter(|record| record.label_kind() == NUMBER).map(|record| record.label);
         if self.classes.is_empty() && labels.max().is_none_or(|last| (last as usize) < classes.len()) {
             self.classes = classes;
         }
-        self
     }
 
     /// The error for shards without a sample: the first damage, or the parts that were expected.
@@ -286,18 +322,11 @@ fn sized(buffer: &mut Vec<u8>, len_bytes: usize) -> Result<&mut [u8]> {
     Ok(buffer)
 }
 
-impl Source for RecordShards {
+impl Source for Shards {
     fn len(&self) -> u64 {
         self.records.len() as u64
     }
 
-    /// A field of targets is, in WebDataset, a part by its ending, or `json.FIELD`, a field of the JSON part; in
-    /// TFRecord, a feature; in RecordIO, `label`, the array of labels. The first target that is read from a shard scans
-    /// its headers for the places where samples begin, which takes 8 bytes of memory for each sample. TFRecord needs no
-    /// such scan: a record holds both image and field and is read once.
-    ///
-    /// Fields ([`ReadRequest::fields`]) are read likewise: in WebDataset from the JSON part and, for masks of the
-    /// image, from parts that end in `NAME.png`; in TFRecord from features. docs/detection.md describes both.
     fn read<'a>(&'a self, index: u64, want: &ReadRequest<'_>, sample: &mut Sample<'a>) -> Result<()> {
         let rules = self.format.rules();
         rules.check_wanted(want.target, want.fields)?;
@@ -372,7 +401,6 @@ impl Source for RecordShards {
         self.format.rules().check_wanted(Some(field), &[])
     }
 
-    /// Shard and file name in WebDataset, where the file name is read from the shard; otherwise shard and offset.
     fn name(&self, index: u64) -> Cow<'_, str> {
         let (shard, record) = (self.shard(index), self.records[index as usize]);
         let (rules, is_read) = (self.format.rules(), record.label_kind() != FAULT);
@@ -392,7 +420,6 @@ impl Source for RecordShards {
         self.skipped_files
     }
 
-    /// A hash of the lengths and labels of all samples, which does not depend on how they are split into shards.
     fn fingerprint(&self) -> u64 {
         let mut hash = Sha256::new();
         for class in &self.classes {
@@ -407,7 +434,7 @@ impl Source for RecordShards {
     }
 }
 
-impl std::fmt::Debug for RecordShards {
+impl std::fmt::Debug for Shards {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RecordShards")
             .field("format", &self.format)
@@ -442,7 +469,6 @@ fn check_unlabeled(format: RecordFormat, options: &RecordOptions, shard: &Shard,
 #[cfg(all(test, feature = "cloud"))]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Remote bytes that count how often they are read.

@@ -73,6 +73,11 @@ impl Apply {
         let (name, bytes) = self.read()?;
         let options =
             ApplyOptions::default().strategy(self.strategy).device(self.device).jpeg_decoder(self.jpeg_decoder);
+        // Pixels stay as they are.
+        let options = match ops.iter().any(|op| matches!(op, Op::Normalize(_))) {
+            true => options,
+            false => options.dtype(DType::U8).layout(Layout::Nhwc),
+        };
         let options = self.opening.given().try_fold(options, |options, (name, text)| options.set(name, text))?;
         let given = self.fields.as_ref().map(|path| read_fields(path, options.max_pixels)).transpose()?;
         let applied = match &given {
