@@ -22,8 +22,11 @@ fn main() {
         writeln!(includes, "#include \"{}\"", source.display()).expect("strings take everything");
         for name in global_functions(&text) {
             writeln!(declarations, "extern \"C\" void {name}(warpfeed::Launch);").expect("strings take everything");
-            writeln!(entries, "    {{\"{name}\", run<{name}>, 1024, true, nullptr, 0, nullptr, 0, nullptr, nullptr}},")
-                .expect("strings take everything");
+            writeln!(
+                entries,
+                "    {{\"{name}\", run<{name}>, 1024, true, nullptr, 0, nullptr, 0, nullptr, nullptr, 0}},"
+            )
+            .expect("strings take everything");
         }
     }
     let registry = format!(

@@ -8,6 +8,7 @@
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <map>
 #include <memory>
@@ -350,8 +351,8 @@ struct Machine {
         char text[320];
         snprintf(
             text, sizeof(text), "%u of %u threads of block (%u, %u, %u) wait for others that have ended or wait elsewhere%s%s%s%s",
-            waiting, threads, here.block.x, here.block.y, here.block.z, places[0] ? ": " : "", places[0] ? places[0] : "",
-            places[1] ? " and " : "", places[1] ? places[1] : "");
+            waiting, threads, here.block.x, here.block.y, here.block.z, places[0] ? ": " : "",
+            places[0] ? Located(places[0]).text : "", places[1] ? " and " : "", places[1] ? Located(places[1]).text : "");
         memory.illegal(0, 0, text);
         return faulted;
     }
@@ -442,6 +443,12 @@ bool reachable(uintptr_t address, size_t bytes, Range* range) {
     const Range* found = machine->of_device(address, bytes);
     *range = found ? *found : *range;
     return found != nullptr;
+}
+
+Located::Located(const char* place) {
+    char* rest;
+    const size_t line = strtoul(place, &rest, 10);
+    snprintf(text, sizeof(text), "line %zu%s", machine->kernel->first_line + line, rest);
 }
 
 void refuse(uintptr_t address, size_t bytes, const char* what) {

@@ -78,7 +78,7 @@ fn table(module: &Module, kernels: &[(&Entry, BasicBlocks)]) -> Result<String> {
         places.iter().map(|place| format!("{{{}, {}}}, ", place.offset, place.bytes)).collect()
     };
     let numbers = |numbers: &[u16]| -> String { numbers.iter().map(|number| format!("{number}, ")).collect() };
-    for (entry @ Entry { name, most_threads, .. }, blocks) in kernels {
+    for (entry @ Entry { name, most_threads, start, .. }, blocks) in kernels {
         let (parameters, shared) = (translate::parameters(entry)?, translate::shared(module, entry)?);
         let function = translate::function(name);
         // An array has at least one element.
@@ -98,14 +98,14 @@ fn table(module: &Module, kernels: &[(&Entry, BasicBlocks)]) -> Result<String> {
         let row = writeln!(
             rows,
             "    {{\"{name}\", {function}, {most_threads}, {waits}, {name}_parameters, {parameters}, {name}_shared, {shared}, \
-             {name}_lengths, {name}_ranks}},"
+             {name}_lengths, {name}_ranks, {start}}},"
         );
         row.expect("strings take everything");
     }
     let count = module.entries.len();
     Ok(format!(
         "{text}\nnamespace cuda_sim {{\nconst Kernel kernels[] = {{\n{rows}    {{nullptr, nullptr, 0, false, nullptr, 0, \
-         nullptr, 0, nullptr, nullptr}},\n}};\nconst size_t kernel_count = {count};\n}}\n"
+         nullptr, 0, nullptr, nullptr, 0}},\n}};\nconst size_t kernel_count = {count};\n}}\n"
     ))
 }
 
