@@ -23,8 +23,7 @@ const SOURCES: [(&str, &str); 7] = [
 ];
 
 /// Signed numbers wrap, contraction to fused multiply-adds is off, and the compiler takes memory for what it is.
-/// Threads are switched by longjmp from one stack to another, which the fortified longjmp takes for an error.
-const FLAGS: [&str; 10] = [
+const FLAGS: [&str; 9] = [
     "-std=c++17",
     "-fPIC",
     "-fvisibility=hidden",
@@ -33,7 +32,6 @@ const FLAGS: [&str; 10] = [
     "-ffp-contract=off",
     "-fno-math-errno",
     "-DCUDA_SIM_ONE_THREAD",
-    "-U_FORTIFY_SOURCE",
     "-w",
 ];
 
