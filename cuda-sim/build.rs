@@ -22,8 +22,11 @@ fn main() {
         writeln!(includes, "#include \"{}\"", source.display()).expect("strings take everything");
         for name in global_functions(&text) {
             writeln!(declarations, "extern \"C\" void {name}(warpfeed::Launch);").expect("strings take everything");
-            writeln!(entries, "    {{\"{name}\", run<{name}>, 1024, true, nullptr, 0, nullptr, 0, nullptr, nullptr}},")
-                .expect("strings take everything");
+            writeln!(
+                entries,
+                "    {{\"{name}\", run<{name}>, 1024, true, nullptr, 0, nullptr, 0, nullptr, nullptr, 0}},"
+            )
+            .expect("strings take everything");
         }
     }
     let registry = format!(
@@ -38,8 +41,7 @@ const size_t kernel_count = sizeof(kernels) / sizeof(kernels[0]);
     fs::write(out.join("kernels.inc"), includes).expect("OUT_DIR can be written");
     fs::write(out.join("registry.inc"), registry).expect("OUT_DIR can be written");
 
-    // Threads are switched by longjmp from one stack to another, which the fortified longjmp takes for an error.
-    compiler(&out).file("cpp/sim.cpp").file("cpp/registry.cpp").flag("-U_FORTIFY_SOURCE").compile("cuda_sim");
+    compiler(&out).file("cpp/sim.cpp").file("cpp/registry.cpp").compile("cuda_sim");
     let mut kernels = compiler(&out);
     // Equal to nvcc's -fmad=false. `#pragma unroll` is for the device's compiler.
     kernels.file("cpp/kernels.cpp").flag("-ffp-contract=off").flag("-Wno-unknown-pragmas");

@@ -27,6 +27,8 @@ struct Kernel {
     // of a branch follows the branch, and what follows a loop follows all of the loop.
     const uint16_t* lengths;
     const uint16_t* ranks;
+    // Of translated PTX, the line in which it begins. Places in its code count from there.
+    size_t first_line;
 };
 
 extern const Kernel kernels[];

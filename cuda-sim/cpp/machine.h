@@ -18,6 +18,12 @@ struct Range {
 // Whether a kernel may access these bytes of device memory, and the range that holds them.
 bool reachable(uintptr_t address, size_t bytes, Range* range);
 
+// The place of an instruction of the kernel that runs, in the lines of the PTX: "line 16, ret" of "4, ret".
+struct Located {
+    char text[80];
+    explicit Located(const char* place);
+};
+
 // Ends the launch because of what the current thread was about to do. Without bytes it is not an access.
 [[noreturn]] void refuse(uintptr_t address, size_t bytes, const char* what);
 

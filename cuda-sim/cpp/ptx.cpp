@@ -150,7 +150,8 @@ __attribute__((always_inline)) inline const char* note(Seen& byte, uint32_t firs
     uint64_t address, size_t bytes, Access access, const char* where, const char* space, const char* why) {
     const char* const names[] = {"a load", "a load", "a store", "an atomic operation"};
     char text[280];
-    snprintf(text, sizeof(text), "%s: %s of %zu bytes%s%s", where, names[static_cast<int>(access)], bytes, space, why);
+    snprintf(
+        text, sizeof(text), "%s: %s of %zu bytes%s%s", cuda_sim::Located(where).text, names[static_cast<int>(access)], bytes, space, why);
     cuda_sim::refuse(address, bytes, text);
 }
 
@@ -182,7 +183,7 @@ namespace ptx {
 
 void fault(const char* where, const char* what) {
     char text[240];
-    snprintf(text, sizeof(text), "%s: %s", where, what);
+    snprintf(text, sizeof(text), "%s: %s", cuda_sim::Located(where).text, what);
     cuda_sim::refuse(0, 0, text);
 }
 

@@ -5,9 +5,9 @@
 // same phase, so a missing __syncthreads is noticed in any order.
 
 #include <algorithm>
-#include <csetjmp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <map>
 #include <memory>
@@ -135,9 +135,17 @@ CUDA_SIM_THREAD Machine* machine = nullptr;
 // check.
 Machine* checked = nullptr;
 
+// Where a fiber or the scheduler goes on, for the compiler's functions: those of the C library do more.
+using Jump = void*[5];
+
+// Apart, as a function may not have both.
+[[noreturn]] __attribute__((noinline)) void go_on(Jump& jump) {
+    __builtin_longjmp(jump, 1);
+}
+
 // One thread of a block. It runs one kernel after another and never returns.
 struct Fiber {
-    jmp_buf jump;
+    Jump jump;
     State state = State::ended;
     void* stack = nullptr;
     bool started = false;
@@ -150,7 +158,7 @@ struct Fiber {
 struct Machine {
     std::vector<std::unique_ptr<Fiber>> fibers;
     Fiber* current = nullptr;
-    jmp_buf scheduler;
+    Jump scheduler;
     const Kernel* kernel = nullptr;
     const void* parameters = nullptr;
     bool running = false;
@@ -164,6 +172,10 @@ struct Machine {
     uint16_t number = 0;
     // Decides the order of the threads, and changes from phase to phase.
     uint64_t order = 0;
+    // The place in this order of the thread that runs, and the number of threads that take turns.
+    uint32_t turn = 0, turns = 0;
+    // Whether the block's threads have begun in an earlier phase.
+    bool begun = false;
 
     ~Machine() {
         for (const auto& fiber : fibers) {
@@ -185,13 +197,31 @@ struct Machine {
 
     static void run() {
         for (;;) {
-            if (machine->kernel->waits) {
-                machine->kernel->function(machine->parameters);
-            } else {
+            if (!machine->kernel->waits) {
                 machine->run_all();
+            } else {
+                machine->kernel->function(machine->parameters);
+                if (machine->goes_on_with_next()) {
+                    continue;
+                }
             }
             machine->leave(State::ended);
         }
+    }
+
+    // After a thread's end: makes the next thread the current one, on the same stack, if it has not begun.
+    bool goes_on_with_next() {
+        if (begun || turn + 1 == turns) {
+            return false;
+        }
+        Fiber& ended = *current;
+        ended.state = State::ended;
+        choose(in_order(++turn, turns));
+        current = fibers[number].get();
+        std::swap(ended.stack, current->stack);
+        std::swap(ended.started, current->started);
+        std::swap(ended.jump, current->jump);
+        return true;
     }
 
     // Makes a thread of the block the current one.
@@ -216,31 +246,42 @@ struct Machine {
         }
     }
 
-    // Switches from a fiber back to the scheduler.
+    // Switches from a fiber to that of the next thread, or to the scheduler after the last and after a fault.
     void leave(State state) {
         current->state = state;
-        if (_setjmp(current->jump) == 0) {
-            _longjmp(scheduler, 1);
+        if (__builtin_setjmp(current->jump) == 0) {
+            if (state != State::faulted && ++turn < turns) {
+                enter();
+            }
+            go_on(scheduler);
         }
     }
 
-    // Switches from the scheduler to a fiber, until the fiber leaves.
-    void enter(Fiber& fiber) {
-        current = &fiber;
-        if (_setjmp(scheduler) != 0) {
-            return;
+    // Runs the first fibers, until they have all left or one is at fault.
+    void run_fibers(uint32_t count) {
+        turn = 0;
+        turns = count;
+        if (__builtin_setjmp(scheduler) == 0) {
+            enter();
         }
-        if (fiber.started) {
-            _longjmp(fiber.jump, 1);
+    }
+
+    // Switches to the fiber whose turn it is.
+    [[noreturn]] __attribute__((noinline)) void enter() {
+        choose(in_order(turn, turns));
+        current = fibers[number].get();
+        if (current->started) {
+            go_on(current->jump);
         }
-        fiber.started = true;
+        current->started = true;
         ucontext_t context;
         getcontext(&context);
-        context.uc_stack.ss_sp = fiber.stack;
+        context.uc_stack.ss_sp = current->stack;
         context.uc_stack.ss_size = kStackBytes;
         context.uc_link = nullptr;
         makecontext(&context, run, 0);
         setcontext(&context);
+        __builtin_unreachable();
     }
 
     // Whether this is a variable of the current thread.
@@ -350,8 +391,8 @@ struct Machine {
         char text[320];
         snprintf(
             text, sizeof(text), "%u of %u threads of block (%u, %u, %u) wait for others that have ended or wait elsewhere%s%s%s%s",
-            waiting, threads, here.block.x, here.block.y, here.block.z, places[0] ? ": " : "", places[0] ? places[0] : "",
-            places[1] ? " and " : "", places[1] ? places[1] : "");
+            waiting, threads, here.block.x, here.block.y, here.block.z, places[0] ? ": " : "",
+            places[0] ? Located(places[0]).text : "", places[1] ? " and " : "", places[1] ? Located(places[1]).text : "");
         memory.illegal(0, 0, text);
         return faulted;
     }
@@ -371,14 +412,13 @@ struct Machine {
         for (order = first_order;; order++) {
             uint32_t waiting = 0;
             here.phase = ++phase;
+            begun = order != first_order;
+            run_fibers(fibers_used);
+            if (current->state == State::faulted) {
+                return abandon(faulted);
+            }
             for (uint32_t i = 0; i < fibers_used; i++) {
-                const uint32_t thread = in_order(i, fibers_used);
-                choose(thread);
-                enter(*fibers[thread]);
-                if (fibers[thread]->state == State::faulted) {
-                    return abandon(faulted);
-                }
-                waiting += fibers[thread]->state == State::waiting ? 1 : 0;
+                waiting += fibers[i]->state == State::waiting ? 1 : 0;
             }
             if (counts) {
                 count_phase(threads);
@@ -442,6 +482,12 @@ bool reachable(uintptr_t address, size_t bytes, Range* range) {
     const Range* found = machine->of_device(address, bytes);
     *range = found ? *found : *range;
     return found != nullptr;
+}
+
+Located::Located(const char* place) {
+    char* rest;
+    const size_t line = strtoul(place, &rest, 10);
+    snprintf(text, sizeof(text), "line %zu%s", machine->kernel->first_line + line, rest);
 }
 
 void refuse(uintptr_t address, size_t bytes, const char* what) {

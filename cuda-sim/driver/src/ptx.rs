@@ -41,6 +41,7 @@ struct Kernel {
     shared_count: usize,
     lengths: *const u16,
     ranks: *const u16,
+    first_line: usize,
 }
 
 /// Counts of a launch, as in cpp/ways.cpp.

@@ -23,8 +23,7 @@ const SOURCES: [(&str, &str); 7] = [
 ];
 
 /// Signed numbers wrap, contraction to fused multiply-adds is off, and the compiler takes memory for what it is.
-/// Threads are switched by longjmp from one stack to another, which the fortified longjmp takes for an error.
-const FLAGS: [&str; 10] = [
+const FLAGS: [&str; 9] = [
     "-std=c++17",
     "-fPIC",
     "-fvisibility=hidden",
@@ -33,7 +32,6 @@ const FLAGS: [&str; 10] = [
     "-ffp-contract=off",
     "-fno-math-errno",
     "-DCUDA_SIM_ONE_THREAD",
-    "-U_FORTIFY_SOURCE",
     "-w",
 ];
 
@@ -78,7 +76,7 @@ fn table(module: &Module, kernels: &[(&Entry, BasicBlocks)]) -> Result<String> {
         places.iter().map(|place| format!("{{{}, {}}}, ", place.offset, place.bytes)).collect()
     };
     let numbers = |numbers: &[u16]| -> String { numbers.iter().map(|number| format!("{number}, ")).collect() };
-    for (entry @ Entry { name, most_threads, .. }, blocks) in kernels {
+    for (entry @ Entry { name, most_threads, start, .. }, blocks) in kernels {
         let (parameters, shared) = (translate::parameters(entry)?, translate::shared(module, entry)?);
         let function = translate::function(name);
         // An array has at least one element.
@@ -98,14 +96,14 @@ fn table(module: &Module, kernels: &[(&Entry, BasicBlocks)]) -> Result<String> {
         let row = writeln!(
             rows,
             "    {{\"{name}\", {function}, {most_threads}, {waits}, {name}_parameters, {parameters}, {name}_shared, {shared}, \
-             {name}_lengths, {name}_ranks}},"
+             {name}_lengths, {name}_ranks, {start}}},"
         );
         row.expect("strings take everything");
     }
     let count = module.entries.len();
     Ok(format!(
         "{text}\nnamespace cuda_sim {{\nconst Kernel kernels[] = {{\n{rows}    {{nullptr, nullptr, 0, false, nullptr, 0, \
-         nullptr, 0, nullptr, nullptr}},\n}};\nconst size_t kernel_count = {count};\n}}\n"
+         nullptr, 0, nullptr, nullptr, 0}},\n}};\nconst size_t kernel_count = {count};\n}}\n"
     ))
 }
 

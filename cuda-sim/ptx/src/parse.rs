@@ -68,6 +68,8 @@ pub struct Entry {
     pub registers: Vec<Register>,
     pub shared: Vec<Variable>,
     pub body: Vec<Statement>,
+    /// The line of its name.
+    pub start: usize,
     /// The line of its end.
     pub end: usize,
 }
@@ -282,6 +284,7 @@ pub fn module(text: &str) -> Result<Module> {
 }
 
 fn entry(tokens: &mut Tokens<'_>) -> Result<Entry> {
+    let start = tokens.line();
     let name = tokens.word()?.to_owned();
     let of_kernel = |error: Error| Error { kernel: Some(name.clone()), ..error };
     let mut entry = Entry {
@@ -291,6 +294,7 @@ fn entry(tokens: &mut Tokens<'_>) -> Result<Entry> {
         registers: Vec::new(),
         shared: Vec::new(),
         body: Vec::new(),
+        start,
         end: 0,
     };
     head(tokens, &mut entry).and_then(|()| body(tokens, &mut entry)).map_err(of_kernel)?;

@@ -196,13 +196,13 @@ struct Opcode<'i> {
     integer: Option<Type>,
     float: Option<Type>,
     untyped: Option<Type>,
-    /// The instruction's place, as text for the program.
+    /// The instruction's place as text for the program: a kernel's text is the same wherever in the PTX it begins.
     place: String,
     used: u32,
 }
 
 impl<'i> Opcode<'i> {
-    fn new(instruction: &'i Instruction) -> Self {
+    fn new(entry: &Entry, instruction: &'i Instruction) -> Self {
         let parts: Vec<&str> = instruction.opcode.split('.').collect();
         let of = parts.last().and_then(|name| Type::named(name));
         Self {
@@ -212,7 +212,7 @@ impl<'i> Opcode<'i> {
             integer: of.filter(|of| of.is_integer() && of.bits > 8),
             float: of.filter(|of| of.class == Class::Float),
             untyped: of.filter(|of| of.class == Class::Untyped && of.bits > 8),
-            place: format!("\"line {}, {}\"", instruction.line, instruction.opcode),
+            place: format!("\"{}, {}\"", instruction.line - entry.start, instruction.opcode),
             used: instruction.used,
         }
     }
@@ -318,7 +318,7 @@ impl Translation<'_> {
 
     /// Translates an instruction.
     fn instruction(&mut self, instruction: &Instruction) -> Found<()> {
-        let opcode = &Opcode::new(instruction);
+        let opcode = &Opcode::new(self.entry, instruction);
         let is_known = self.control(opcode)?
             || self.arithmetic(opcode)?
             || self.bits(opcode)?
