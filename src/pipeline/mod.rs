@@ -230,7 +230,7 @@ impl Pipeline {
 
     /// Makes one batch of all samples of an epoch, for linear probes, tests and small sets. Its samples, their order and
     /// their images are those of [`epoch`](Self::epoch), whatever [`LastBatch`] says. It has at most 2^20 samples and
-    /// 64 GiB.
+    /// 64 GiB, and holds the images once: 2,000 images of 224 x 224 pixels take 1,148 MiB, and 13 MiB besides.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for a stream, whose length is not known; [`Error::Parameter`] with

@@ -27,6 +27,29 @@ fn plain(source: impl Source + 'static) -> PipelineBuilder {
 }
 
 #[test]
+fn every_source_of_the_prelude_can_be_cloned() {
+    use warpfeed::prelude::*;
+    fn cloned<T: Source + Clone + Send + Sync + 'static>() {}
+    for clone in [
+        cloned::<CifarFiles>,
+        cloned::<CocoFiles>,
+        cloned::<DecodedImages>,
+        cloned::<EncodedImages>,
+        cloned::<IdxFile>,
+        cloned::<ImageFolder>,
+        cloned::<ListFile>,
+        cloned::<MaskFolder>,
+        cloned::<PanopticFiles>,
+        cloned::<ParquetFiles>,
+        cloned::<RecordShards>,
+        cloned::<VocFolder>,
+        cloned::<YoloFolder>,
+    ] {
+        clone();
+    }
+}
+
+#[test]
 fn sources_of_one_size_need_no_crop() {
     let (_folder, files) = cifar();
     let whole = plain(files.clone()).transform(CenterCrop::new(32)).build().unwrap().collect(0).unwrap();
