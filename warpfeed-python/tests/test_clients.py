@@ -22,7 +22,7 @@ Seen = list[tuple[list[int], float]]
 
 
 def loader(photos: Path, **options: Any) -> DataLoader:
-    return DataLoader(photos, 4, **{"shuffle": True, "transform": SMALL, "num_workers": 2, **options})
+    return DataLoader(photos, 4, **{"shuffle": True, "seed": 4, "transform": SMALL, "num_workers": 2, **options})
 
 
 def digest(images: torch.Tensor, labels: torch.Tensor) -> tuple[list[int], float]:
@@ -288,7 +288,7 @@ def test_jax(photos: Path) -> None:
     from warpfeed.jax import DataLoader as JaxLoader
 
     images, labels = next(iter(JaxLoader(photos, 8, transform=SMALL)))
-    theirs, _ = next(iter(DataLoader(photos, 8, transform=SMALL)))
+    theirs, _ = next(iter(DataLoader(photos, 8, transform=SMALL, seed=0)))
     assert isinstance(images, jax.Array) and images.shape == (8, 32, 32, 3) and labels.shape == (8,)
     assert (torch.from_numpy(__import__("numpy").array(images)).permute(0, 3, 1, 2) == theirs).all()
 

@@ -405,7 +405,7 @@ def test_every_setting_has_an_argument() -> None:
 
 
 def test_settings_are_checked(photos: Path) -> None:
-    with pytest.raises(warpfeed.ParameterError, match="strategy must be fused, sequential, composed"):
+    with pytest.raises(warpfeed.ParameterError, match="strategy must be .fused., .sequential. or .composed."):
         DataLoader(photos, 8, transform=SMALL, strategy="quick")  # type: ignore[arg-type]
     with pytest.raises(warpfeed.Error, match="over the limit of 100"):
         next(iter(DataLoader(photos, 8, transform=SMALL, max_pixels=100)))
