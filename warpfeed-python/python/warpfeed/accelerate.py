@@ -38,6 +38,9 @@ def _loader(accelerator: Accelerator, loader: DataLoader) -> DataLoaderShard:
         shard = DataLoaderShard([], device=accelerator.device, _drop_last=loader.drop_last)
         accelerator._dataloaders.append(shard)
         _check_remainder(accelerator, loader)
+        if loader.batch_sampler is not None:
+            # As accelerate's own: it counts the samples of all processes' batches.
+            loader.batch_sampler.num_processes = accelerator.num_processes
     elif not loader._is_plain:
         raise ParameterError(
             f"{accelerator.num_processes} processes cannot share out a stream or repeats=: make the loader with "

@@ -286,7 +286,7 @@ class DataLoader(Loader[Any], data.DataLoader[Any]):  # type: ignore[misc]
 
     @property
     def _shuffles(self) -> bool:
-        return self._given_to_native["settings"]["shuffle"] == "true"
+        return bool(self._given_to_native["settings"]["shuffle"] == "true")
 
     @property
     def _is_plain(self) -> bool:
