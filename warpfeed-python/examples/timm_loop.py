@@ -15,7 +15,6 @@ loader = create_loader(sys.argv[1], 32, 8, is_training=True, **options)
 model = timm.create_model("resnet10t", num_classes=4)
 optimizer, criterion = torch.optim.SGD(model.parameters(), 0.05), SoftTargetCrossEntropy()
 for epoch in range(2):
-    loader.sampler.set_epoch(epoch)
     for images, targets in loader:
         loss = criterion(model(images), targets)
         optimizer.zero_grad()

@@ -213,3 +213,46 @@ def test_lightning_shares_out_as_with_torchs_loader(folder: Path, tmp_path: Path
     pytest.importorskip("lightning")
     wrong = [json.loads(line) for line in on_two_ranks(tmp_path, COMMON + LIGHTNING, str(folder), str(tmp_path))]
     assert wrong == [[], []]
+
+
+TIMM = """
+    from timm.data import create_loader as theirs
+    from warpfeed.timm import create_loader as ours
+    dist.init_process_group("gloo")
+    # What timm's train.py passes, with its defaults.
+    common = dict(
+        input_size=(3, 16, 16), batch_size=4, no_aug=False, re_prob=0.1, re_mode="pixel", re_count=1, re_split=False,
+        train_crop_mode=None, scale=(0.08, 1.0), ratio=(0.75, 4 / 3), hflip=0.5, vflip=0.0, color_jitter=0.4,
+        color_jitter_prob=None, grayscale_prob=None, gaussian_blur_prob=None, auto_augment="rand-m9-mstd0.5-inc1",
+        num_aug_splits=0, interpolation="bicubic", mean=(0.5,) * 3, std=(0.5,) * 3, num_workers=0, distributed=True,
+        collate_fn=None, pin_memory=False, img_dtype=torch.float32, device=torch.device("cpu"), use_prefetcher=False,
+        use_multi_epochs_loader=False, persistent_workers=True, worker_seeding="all", input_size_choices=None, num_batches=None,
+    )
+    for training in (True, False):
+        for repeats in (0, 3) if training else (0,):
+            each = []
+            for make in (theirs, ours):
+                loader = make(numbered, **{**common, "is_training": training, "num_aug_repeats": repeats})
+                epochs = [len(loader), len(loader.sampler)]
+                for epoch in range(2):
+                    if training: loader.sampler.set_epoch(epoch)
+                    for images, labels in loader:
+                        epochs.append([labels.tolist(), list(images.shape), str(images.dtype)])
+                        # Evaluations draw nothing.
+                        if not training: epochs[-1].append(images.tolist())
+                each.append(epochs)
+            if each[0] != each[1]: wrong.append([training, repeats, each])
+    for name, value in {"re_split": True, "num_aug_splits": 3, "input_size_choices": [8, 16], "tf_preprocessing": True}.items():
+        try:
+            ours(numbered, **{**common, "is_training": True, name: value})
+            wrong.append(name)
+        except NotImplementedError as error:
+            if name not in str(error): wrong.append(str(error))
+    print(json.dumps(wrong))
+    dist.destroy_process_group()
+"""
+
+
+def test_timms_loader_shares_out_as_timm_does(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("timm")
+    assert on_two_ranks(tmp_path, COMMON + TIMM, str(folder)) == ["[]", "[]"]
