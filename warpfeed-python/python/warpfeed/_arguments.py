@@ -9,30 +9,44 @@ import numbers
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, ParamSpec
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from ._errors import ParameterError
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def checked(init: Callable[P, None]) -> Callable[P, None]:
-    """An `__init__` whose arguments have the declared names and types: TypeError and ValueError name what was passed."""
-    signature = inspect.signature(init)
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """A function whose arguments have the declared names and types: TypeError and ValueError name what was passed."""
+    signature = inspect.signature(function)
     hints: dict[str, Any] = {}
 
-    @functools.wraps(init)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
-        unknown(type(args[0]).__name__, kwargs, signature.parameters)
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        name = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+        unknown(name, kwargs, signature.parameters)
         if not hints:
-            hints.update(typing.get_type_hints(init))
+            hints.update(typing.get_type_hints(function))
         for name, value in signature.bind(*args, **kwargs).arguments.items():
-            if name in hints and not fits(value, hints[name]):
-                declared = str(signature.parameters[name].annotation)
-                raise _wrong(name, value, hints[name], declared)
-        init(*args, **kwargs)
+            if name in hints:
+                check(name, value, hints[name], str(signature.parameters[name].annotation))
+        return function(*args, **kwargs)
 
     return wrapper
+
+
+def check(name: str, value: Any, hint: Any, declared: str) -> None:
+    """Raises TypeError or ValueError, unless a value is of a declared type."""
+    if not fits(value, hint):
+        raise _wrong(name, value, hint, declared)
+
+
+def at_least(least: int, **values: Any) -> None:
+    """Raises ValueError for the first number that is too small."""
+    for name, value in values.items():
+        if value is not None and value < least:
+            raise ParameterError(f"{name} must be {least} or more, got {value}")
 
 
 def unknown(function: str, given: Iterable[str], names: Iterable[str]) -> None:
@@ -55,16 +69,21 @@ def _wrong(name: str, value: Any, hint: Any, declared: str) -> Exception:
         choice for part in _parts(hint) if typing.get_origin(part) is Literal for choice in typing.get_args(part)
     ]
     if choices and isinstance(value, str):
-        near = difflib.get_close_matches(value, choices, 1)
-        return ParameterError(
-            f"{name} must be {_any_of(choices)}, got {value!r}" + (f": did you mean {near[0]!r}?" if near else "")
-        )
+        return _no_choice(name, value, choices)
     return TypeError(f"{name} must be {declared}, got {shown(value)}")
 
 
-def _any_of(choices: list[Any]) -> str:
+def one_of(name: str, value: str, choices: Sequence[str], expected: str | None = None) -> None:
+    """Raises ValueError, with the nearest choice, unless a value is one of the choices."""
+    if value not in choices:
+        raise _no_choice(name, value, choices, expected)
+
+
+def _no_choice(name: str, value: str, choices: Sequence[str], expected: str | None = None) -> ParameterError:
     *first, last = map(repr, choices)
-    return f"{', '.join(first)} or {last}" if first else last
+    all_of = expected or (f"{', '.join(first)} or {last}" if first else last)
+    near = difflib.get_close_matches(value, choices, 1)
+    return ParameterError(f"{name} must be {all_of}, got {value!r}" + (f": did you mean {near[0]!r}?" if near else ""))
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:

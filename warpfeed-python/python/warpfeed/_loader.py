@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from . import _datasets, _devices, _mixing, _torchvision, _warpfeed
-from ._arguments import checked, shown
-from ._errors import ParameterError
+from ._arguments import at_least, checked, one_of, shown
+from ._errors import Error, ParameterError
 from ._preprocessor import Preprocessor
 from ._sampling import Listing, knows_ranks, packed, unpacked
 from .transforms import Transform, written
@@ -30,7 +30,27 @@ _DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"
 
 _DETECTION = {name for name in _warpfeed.presets() if _warpfeed.preset(name)[2]}
 
-AnyEpoch = _warpfeed.Epoch | _devices.Epochs
+
+class _NoBatches:
+    """The epoch of a sampler that yields nothing."""
+
+    def __next__(self) -> _warpfeed.Batch:
+        raise StopIteration
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+    def stats(self) -> str:
+        return "{}"
+
+    def bad(self) -> list[tuple[int, str, str]]:
+        return []
+
+
+AnyEpoch = _warpfeed.Epoch | _devices.Epochs | _NoBatches
 AnyBatch = _warpfeed.Batch | _devices.Batches
 
 _live: weakref.WeakSet[AnyEpoch] = weakref.WeakSet()
@@ -233,6 +253,11 @@ class Loader(Generic[T]):
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if preset is not None and transform is not None:
             raise ParameterError("give transform or preset, not both")
+        if preset is not None:
+            one_of("preset", preset, _warpfeed.presets())
+        at_least(1, batch_size=batch_size, prefetch_factor=prefetch_factor, limit=limit, lanes=lanes, repeats=repeats)
+        at_least(0, num_workers=num_workers, seed=seed, max_bad=max_bad, device_memory=device_memory)
+        at_least(1, pad_to=pad_to, max_pixels=max_pixels)
         self._devices = None if isinstance(device, str) else list(device)
         if self._devices is not None and (pad_to is not None or ragged):
             raise ParameterError("with several devices all images of a batch must have one size: no pad_to, no ragged")
@@ -357,6 +382,11 @@ class Loader(Generic[T]):
             return json.loads(_warpfeed.hugging_face_ops(json.dumps(transform))), "float32"
         if hasattr(transform, "to_json_string") and hasattr(transform, "do_resize"):
             return json.loads(_warpfeed.hugging_face_ops(transform.to_json_string())), "float32"
+        if not callable(transform):
+            raise TypeError(
+                "transform must be a list of warpfeed.transforms, a transform of torchvision's, an image processor of Hugging "
+                f"Face's, or timm's data configuration, got {shown(transform)}"
+            )
         converted = _torchvision.convert(transform)
         return converted.steps, converted.dtype
 
@@ -391,7 +421,7 @@ class Loader(Generic[T]):
             own = {"weights": weights, "replacement": sampler.replacement, "samples": int(sampler.num_samples)}
             return {"weighted": own}, None
         positions = len(listing) if batch_sampler is None else len(listing) * self.batch_size
-        return {"listed": {"name": listing.name, "samples": positions}}, listing
+        return {"listed": {"name": listing.name, "samples": max(1, positions)}}, listing
 
     def _rank(self, distributed: bool | tuple[int, int] | None) -> tuple[int, int] | None:
         """The rank and the number of ranks, if they were asked for."""
@@ -513,7 +543,9 @@ class Loader(Generic[T]):
                         )
             pipeline = self._fitting(order, size)
             epoch: AnyEpoch
-            if saved is None:
+            if order == []:
+                epoch = _NoBatches()
+            elif saved is None:
                 epoch = pipeline.epoch(drawn, order)
             else:
                 after = pipeline.state_after([json.dumps(one) for one in saved.states], order)
@@ -539,7 +571,7 @@ class Loader(Generic[T]):
 
     def _fitting(self, order: list[int] | None, size: int | None) -> _warpfeed.Pipeline | _devices.Group:
         """The pipeline for an order: most samplers yield as many indices in each epoch."""
-        if order is not None:
+        if order:
             listed, settings = self._given_to_native["sampler"]["listed"], self._given_to_native["settings"]
             if listed["samples"] != len(order) or size is not None and settings["batch_size"] != str(size):
                 listed["samples"] = len(order)
@@ -572,6 +604,9 @@ class Loader(Generic[T]):
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next epoch, and that of a sampler which has one. A state that was loaded for this epoch
         stays."""
+        if not isinstance(epoch, int):
+            raise TypeError(f"epoch must be int, got {shown(epoch)}")
+        at_least(0, epoch=epoch)
         with self._lock:
             if self._listing is not None:
                 self._listing.set_epoch(epoch)
@@ -607,7 +642,7 @@ class Loader(Generic[T]):
         have changed: what is left is shared by the new ones. Of ranks that read a stream, give the states of all, in a
         list; otherwise that of any rank is enough. A sampler that yields the part of a rank goes on with as many ranks; if
         it draws, each rank needs its own state."""
-        states = [state_dict] if isinstance(state_dict, Mapping) else list(state_dict)
+        states: list[Any] = list(state_dict) if isinstance(state_dict, (list, tuple)) else [state_dict]
         if not states:
             raise ParameterError("there is no state to go on from")
         for one in states:
@@ -615,6 +650,14 @@ class Loader(Generic[T]):
                 raise ParameterError(f"this is no state of a loader: {shown(one)}")
             if one["version"] not in (1, 2):
                 raise ParameterError(f"the state has version {one['version']}, and this package knows versions 1 and 2")
+        for rank in [rank for one in states if one["state"] is not None for rank in _devices.ranks(one["state"])]:
+            try:
+                self._one().batches_left(json.dumps(rank))
+            except Error:
+                pass  # Of another pipeline: what differs is said when the epoch begins.
+            except (TypeError, ValueError) as error:
+                text = str(error).removeprefix("this is no state of an epoch: ")
+                raise ParameterError(f"this is no state of a loader: {text}") from None
         if len({int(one["epoch"]) for one in states}) > 1 or len({one["state"] is None for one in states}) > 1:
             raise ParameterError("the states are of different epochs: go on with as many ranks until all are in one")
         who, number = self._who(), int(states[0]["epoch"])
@@ -658,6 +701,7 @@ class Loader(Generic[T]):
 
     def recipe(self, index: int, epoch: int = 0, repetition: int = 0) -> list[dict[str, Any]]:
         """The explicit operations that a sample goes through in an epoch, EXIF orientation included."""
+        at_least(0, index=index, epoch=epoch, repetition=repetition)
         recipes = json.loads(self._one().recipes(epoch, index, repetition))
         return list(recipes[0])
 

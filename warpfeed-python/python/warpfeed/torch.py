@@ -14,7 +14,7 @@ from torch.utils import data
 from torch.utils.dlpack import from_dlpack
 
 from . import _warpfeed
-from ._arguments import checked
+from ._arguments import at_least, checked
 from ._errors import ParameterError, UnsupportedError
 from ._loader import AnyEpoch, DTypeName, EntryPoints, Iteration, Loader
 from .transforms import Transform
@@ -541,14 +541,8 @@ def _check_as_torch(
         raise ParameterError("batch_sampler makes the batches: leave out batch_size, shuffle, sampler and drop_last")
     if batch_size is None and batch_sampler is None and drop_last:
         raise ParameterError("drop_last=True needs batches, and batch_size=None gives single samples")
-    for name, value, least in (
-        ("batch_size", batch_size, 1),
-        ("num_workers", num_workers, 0),
-        ("timeout", timeout, 0),
-        ("prefetch_factor", prefetch_factor, 1),
-    ):
-        if value is not None and value < least:
-            raise ParameterError(f"{name} must be {least} or more, got {value}")
+    at_least(1, batch_size=batch_size, prefetch_factor=prefetch_factor)
+    at_least(0, num_workers=num_workers, timeout=timeout)
     if num_workers == 0 and prefetch_factor is not None:
         raise ParameterError("prefetch_factor needs threads, and num_workers=0 has none: leave it out")
     if num_workers == 0 and timeout:
