@@ -198,7 +198,7 @@ def test_bad_images_are_errors_of_python(photos: Path, tmp_path: Path) -> None:
     assert labels(loader) == [0] and [bad[0] for bad in loader.bad()] == [1, 2]
     with pytest.raises(ValueError, match="batch_size"):
         DataLoader(photos, 0, transform=SMALL)
-    with pytest.raises(ValueError, match="item 1 of 1: hflop"):
+    with pytest.raises(ValueError, match="transform 1 of 1: op must be a name .* got 'hflop': did you mean 'hflip'"):
         DataLoader(photos, transform=[{"op": "hflop"}])
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from . import _datasets, _devices, _mixing, _torchvision, _warpfeed
+from . import _datasets, _devices, _mixing, _notebook, _torchvision, _warpfeed
 from ._arguments import at_least, checked, one_of, shown
 from ._errors import Error, ParameterError
 from ._preprocessor import Preprocessor
@@ -204,6 +204,8 @@ class Loader(Generic[T]):
     """Delivers batches of a data set. Subclasses say what of."""
 
     _timeout: float = 0
+    _has_generator = False
+    """Whether a generator of the framework's decides where there is no seed; otherwise the seed is 0."""
 
     @checked
     def __init__(
@@ -294,7 +296,7 @@ class Loader(Generic[T]):
         if order is not None and "shuffle" in order:
             shuffle, order = True, None
         shuffle = shuffle and self._listing is None
-        self._seeded = seed is not None or said is not None
+        self._seeded = seed is not None or said is not None or not self._has_generator
         """Whether draws depend on the seed and the number of the epoch alone."""
         if mix is not None:
             mix, needed = _mixing.convert(mix)
@@ -722,6 +724,12 @@ class Loader(Generic[T]):
     def preprocessor(self) -> Preprocessor:
         """The same operations for single images, for serving. They must draw nothing at random."""
         return Preprocessor._of(self._one().preprocessor())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'; '.join(_notebook.facts(self).values())})"
+
+    def _repr_html_(self) -> str:
+        return _notebook.page(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as its arguments: a pipeline has threads and memory of its process, and a state is saved by itself."""

@@ -132,6 +132,8 @@ class DataLoader(Loader[Any], data.DataLoader[Any]):  # type: ignore[misc]
     `state_dict` and `load_state_dict` resume in the middle of an epoch with the batches that were left.
     """
 
+    _has_generator = True
+
     @checked
     def __init__(
         self,

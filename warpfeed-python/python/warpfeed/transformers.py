@@ -6,6 +6,7 @@ import inspect
 import os
 from typing import Any, Unpack
 
+from torch.utils import data
 from transformers import Trainer
 
 from . import _datasets
@@ -17,7 +18,7 @@ from .torch import DataLoader, Options
 __all__ = ["LoaderArguments", "WarpfeedTrainer", "WarpfeedTrainerMixin"]
 
 
-class LoaderArguments:
+class LoaderArguments(data.Dataset[Any]):
     """A data set with arguments of its loader. A mapping would mean several data sets to a Trainer."""
 
     def __init__(self, dataset: Any, **options: Unpack[Options]) -> None:
@@ -49,7 +50,7 @@ class WarpfeedTrainerMixin:
             )
         if dataset is None:
             raise ParameterError(f"the Trainer has no {'train' if train else 'eval'}_dataset")
-        data = dataset if isinstance(dataset, LoaderArguments) else LoaderArguments(dataset)
+        own = dataset if isinstance(dataset, LoaderArguments) else LoaderArguments(dataset)
         arguments: dict[str, Any] = {
             "batch_size": batch_size,
             "seed": args.data_seed if args.data_seed is not None else args.seed,
@@ -58,13 +59,13 @@ class WarpfeedTrainerMixin:
             "pin_memory": args.dataloader_pin_memory,
             "output": "dict",
         }
-        if not {"sampler", "batch_sampler", "distributed", "shuffle"} & set(data.options):
-            sampler = trainer._get_train_sampler(data.dataset) if train else trainer._get_eval_sampler(data.dataset)
+        if not {"sampler", "batch_sampler", "distributed", "shuffle"} & set(own.options):
+            sampler = trainer._get_train_sampler(own.dataset) if train else trainer._get_eval_sampler(own.dataset)
             # Only a stream has none; its shards are shared out here.
             stream = sampler is None and train
             arguments |= {"sampler": sampler} if not stream else {"shuffle": True}
             arguments |= {"distributed": True} if stream and args.world_size > 1 else {}
-        return prepare(trainer.accelerator, DataLoader(data.dataset, **{**arguments, **data.options}))
+        return prepare(trainer.accelerator, DataLoader(own.dataset, **{**arguments, **own.options}))
 
     def get_train_dataloader(self) -> Any:
         trainer: Any = self
