@@ -29,7 +29,8 @@ def digest(images: torch.Tensor, labels: torch.Tensor) -> tuple[list[int], float
     return labels.tolist(), images.double().sum().item()
 
 
-def test_lightning_resumes_in_the_middle_of_an_epoch(photos: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [5, None])
+def test_lightning_resumes_in_the_middle_of_an_epoch(photos: Path, tmp_path: Path, seed: int | None) -> None:
     lightning = pytest.importorskip("lightning")
     from warpfeed.lightning import DataModule
 
@@ -54,8 +55,9 @@ def test_lightning_resumes_in_the_middle_of_an_epoch(photos: Path, tmp_path: Pat
                 raise RuntimeError("killed")
 
     def fit(seen: Seen, *callbacks: Any, **options: Any) -> None:
+        lightning.seed_everything(1 if "ckpt_path" not in options else 2)
         data = DataModule(
-            {"dataset": photos, "seed": 5}, {"dataset": photos}, batch_size=4, transform=SMALL, num_workers=2
+            {"dataset": photos, "seed": seed}, {"dataset": photos}, batch_size=4, transform=SMALL, num_workers=2
         )
         trainer = lightning.Trainer(
             max_epochs=3, accelerator="cpu", devices=1, logger=False, enable_progress_bar=False, enable_model_summary=False,

@@ -201,9 +201,12 @@ LIGHTNING = """
         if json.dumps(theirs) != json.dumps(ours): wrong.append([inside, theirs, ours])
     from warpfeed.lightning import DataModule
     model = Model(False, None, {})
-    data = DataModule({"dataset": numbered, "seed": 1}, {"dataset": numbered}, batch_size=4, num_workers=1)
+    one = {"dataset": numbered}
+    data = DataModule({"dataset": numbered, "seed": 1}, one, predict=one, batch_size=4, num_workers=1)
     made().fit(model, data)
     lens = {name: sum(name == one[0] for one in model.seen) for name in ("train", "val")}
+    predicted = [one.tolist() for one in made().predict(model, data)]
+    if predicted != each[False, torch_data.DataLoader][1]: wrong.append(predicted)
     if lens != {"train": 2 * 6, "val": 2 + 2 * 6}: wrong.append(lens)
     print(json.dumps(wrong))
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -260,3 +261,14 @@ def test_mixes_are_converted(data: ImageFolder) -> None:
     mix = v2.RandomChoice([v2.MixUp(alpha=0.2, num_classes=4), v2.CutMix(alpha=1.0, num_classes=4)])
     _, targets = next(iter(DataLoader(data, 8, mix=mix)))
     assert targets.shape == (8, 4) and torch.allclose(targets.sum(1), torch.ones(8))
+
+
+def test_a_loader_is_pickled_with_its_generators(data: ImageFolder) -> None:
+    data.samples = [(path, i) for i, (path, _) in enumerate(data.samples)]
+    for options in (
+        {"shuffle": True, "generator": torch.Generator().manual_seed(3)},
+        {"sampler": RandomSampler(data, generator=torch.Generator().manual_seed(3))},
+    ):
+        loader = DataLoader(data, 8, **options)
+        again = pickle.loads(pickle.dumps(loader))
+        assert labels(again) == labels(loader)

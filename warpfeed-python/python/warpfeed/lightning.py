@@ -61,4 +61,6 @@ class DataModule(LightningDataModule):
         return self._other("test")
 
     def predict_dataloader(self) -> Any:
-        return self._other("predict")
+        # Lightning shares samples out by itself, such that each is predicted once.
+        arguments = self._others["predict"]
+        return [] if arguments is None else self._loader({"distributed": None, **arguments})

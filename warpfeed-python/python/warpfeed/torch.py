@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import torch
 from torch.utils import data
 from torch.utils.dlpack import from_dlpack
+from typing_extensions import TypeVar
 
 from . import _warpfeed
 from ._arguments import at_least, checked
@@ -32,6 +33,9 @@ _REPLACED = {
     "worker_init_fn": "there are no worker processes; seed=, generator= or torch.manual_seed decides about draws",
     "multiprocessing_context": "there are no worker processes",
 }
+
+B = TypeVar("B", default=Any)
+"""What a batch is, for those who annotate it: `loader: DataLoader[list[torch.Tensor]] = DataLoader(...)`."""
 
 Output: TypeAlias = Literal["tuple", "dict", "batch"] | Mapping[str, str] | Callable[[torch.Tensor, Any], Any]
 
@@ -90,7 +94,7 @@ class Options(TypedDict, total=False):
     output: Output
 
 
-class DataLoader(Loader[Any], data.DataLoader[Any]):  # type: ignore[misc]
+class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
     """Batches `[images, labels]` as torch's tensors: images `[N, 3, H, W]`, labels `[N]` of int64, None if the data
     set has none.
 
@@ -297,7 +301,7 @@ class DataLoader(Loader[Any], data.DataLoader[Any]):  # type: ignore[misc]
             self._listing is not None or self._given_to_native["sampler"] is None
         )
 
-    def _with(self, batch_sampler: Any) -> DataLoader:
+    def _with(self, batch_sampler: Any) -> DataLoader[B]:
         """This loader with other batches of indices."""
         own = {"batch_size": 1, "shuffle": None, "sampler": None, "drop_last": False, "dataset": self.dataset}
         return type(self)(**self._arguments | own | {"batch_sampler": batch_sampler})
@@ -385,7 +389,7 @@ class DataLoader(Loader[Any], data.DataLoader[Any]):  # type: ignore[misc]
         # The native batch goes to consumers that know nothing of torch's memory.
         return self._pinned if self._pins and self._output != "batch" else None
 
-    def _begin(self, iteration: Iteration[Any]) -> AnyEpoch:
+    def _begin(self, iteration: Iteration[B]) -> AnyEpoch:
         if self._pins:
             self._pinned.choose_device()
         return super()._begin(iteration)
@@ -554,7 +558,7 @@ def _check_as_torch(
 class _Samples(data.Sampler[int]):
     """What is under `loader.sampler` where warpfeed makes the order by itself."""
 
-    def __init__(self, loader: DataLoader) -> None:
+    def __init__(self, loader: DataLoader[Any]) -> None:
         self._loader = weakref.ref(loader)
 
     def set_epoch(self, epoch: int) -> None:
@@ -576,7 +580,7 @@ class _Samples(data.Sampler[int]):
 class _Stream(data.Sampler[int]):
     """That of a stream, which has no length."""
 
-    def __init__(self, loader: DataLoader) -> None:
+    def __init__(self, loader: DataLoader[Any]) -> None:
         self.set_epoch = loader.set_epoch
 
 
@@ -585,7 +589,7 @@ class _Shuffled(_Samples, data.RandomSampler):
 
     replacement, generator, _num_samples = False, None, None
 
-    def __init__(self, loader: DataLoader) -> None:
+    def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)
         self.data_source = loader.dataset
 
@@ -595,7 +599,7 @@ class _Part(_Samples, data.DistributedSampler[int]):
 
     drop_last, epoch = False, 0
 
-    def __init__(self, loader: DataLoader, shuffle: bool) -> None:
+    def __init__(self, loader: DataLoader[Any], shuffle: bool) -> None:
         super().__init__(loader)
         self.dataset, self.shuffle, self.seed = loader.dataset, shuffle, loader._arguments["seed"] or 0
         self.rank, self.num_replicas = loader._partition or (0, 1)

@@ -57,6 +57,8 @@ class WarpfeedTrainerMixin:
             "num_workers": args.dataloader_num_workers or None,
             "drop_last": args.dataloader_drop_last,
             "pin_memory": args.dataloader_pin_memory,
+            "persistent_workers": args.dataloader_persistent_workers and args.dataloader_num_workers > 0,
+            "prefetch_factor": args.dataloader_prefetch_factor,
             "output": "dict",
         }
         if not {"sampler", "batch_sampler", "distributed", "shuffle"} & set(own.options):
