@@ -185,7 +185,7 @@ LIGHTNING = """
     for inside in (True, False):
         for kind in (torch_data.DataLoader, DataLoader):
             options = {} if kind is torch_data.DataLoader else {"num_workers": 1, "transform": numbered.transform}
-            lightning.seed_everything(5, verbose=False)
+            lightning.seed_everything(5, workers=True, verbose=False)
             model = (Inside if inside else Model)(inside, kind, options)
             trainer = made()
             if inside:
@@ -195,7 +195,9 @@ LIGHTNING = """
             else:
                 trainer.fit(model, model.loader(shuffle=True), model.loader())
                 trainer.test(model, model.loader(drop_last=True), verbose=False)
-                predicted = trainer.predict(model, model.loader())
+                loader = model.loader()
+                trainer.validate(model, loader, verbose=False)
+                predicted = trainer.predict(model, loader)
             each[inside, kind] = [model.seen, [one.tolist() for one in predicted]]
         theirs, ours = each[inside, torch_data.DataLoader], each[inside, DataLoader]
         if json.dumps(theirs) != json.dumps(ours): wrong.append([inside, theirs, ours])

@@ -222,6 +222,7 @@ def test_what_torch_refuses_is_refused(numbered: ImageFolder) -> None:
         {"num_workers": -1},
         {"timeout": -1},
         {"num_workers": 0, "prefetch_factor": 2},
+        {"num_workers": 0, "persistent_workers": True},
         {"num_workers": 1, "prefetch_factor": -1},
     ]
     for options in wrong:

@@ -9,12 +9,13 @@ import threading
 import time
 import warnings
 import weakref
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from . import _datasets, _devices, _mixing, _notebook, _torchvision, _warpfeed
-from ._arguments import at_least, checked, one_of, shown
+from ._arguments import at_least, checked, fits, one_of, shown
 from ._errors import Error, ParameterError
 from ._preprocessor import Preprocessor
 from ._sampling import Listing, knows_ranks, packed, unpacked
@@ -268,7 +269,8 @@ class Loader(Generic[T]):
             warnings.warn(
                 "the data set has no labels: batches have None in their place. Where it has some, name their field "
                 "(warpfeed.open(path, label_field=...)), or give pairs of image and label",
-                stacklevel=3,
+                # Of the caller, behind the check of arguments.
+                stacklevel=3 if type(self).__init__ is Loader.__init__ else 5,
             )
         steps, converted = self._steps(found, transform, preset)
         # A path has no length: what it opens has.
@@ -358,7 +360,7 @@ class Loader(Generic[T]):
         """The epoch that was set last, if one was."""
         self._sampler_epoch = None if self._listing is None else self._listing.epoch
         """The epoch that the sampler was at when the last epoch began."""
-        self._order: list[int] | None = None
+        self._order: array[int] | None = None
         """What the sampler yielded for the epoch that was begun last."""
         self._packed: str | None = None
         self._saved: _Saved | None = None
@@ -555,7 +557,7 @@ class Loader(Generic[T]):
                 drawn = int(state["epoch"])
             self._begins(number, drawn)
             self._number, self._begun, self._saved = number + 1, number, None
-            self._order, self._packed = order, None
+            self._order, self._packed = None if order is None else array("Q", order), None
             self._latest, self._state, self._running = weakref.ref(iteration), state, epoch
             return epoch
 
@@ -606,7 +608,7 @@ class Loader(Generic[T]):
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next epoch, and that of a sampler which has one. A state that was loaded for this epoch
         stays."""
-        if not isinstance(epoch, int):
+        if not fits(epoch, int):
             raise TypeError(f"epoch must be int, got {shown(epoch)}")
         at_least(0, epoch=epoch)
         with self._lock:

@@ -7,7 +7,7 @@ import base64
 import operator
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ._arguments import shown
@@ -108,7 +108,7 @@ def knows_ranks(positions: int, samples: int, ranks: int) -> bool:
     return ranks > 1 and positions < samples and positions <= -(-samples // ranks)
 
 
-def packed(order: list[int]) -> str:
+def packed(order: Sequence[int]) -> str:
     """An order as text: its bytes, little-endian and compressed, behind their number for each index."""
     kind = next(kind for kind in "HIQ" if max(order, default=0) < 1 << 8 * array.array(kind).itemsize)
     values = array.array(kind, order)

@@ -196,15 +196,19 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if collate_fn is (data.default_convert if batch_size is None else data.default_collate):
             collate_fn = None
+        # Lightning's seeds its workers, and draws are seeded here anyway.
+        of = getattr(getattr(worker_init_fn, "func", None), "__module__", "")
         given = {
             "collate_fn": collate_fn,
-            "worker_init_fn": worker_init_fn,
+            "worker_init_fn": None if of.startswith(("lightning.", "pytorch_lightning.")) else worker_init_fn,
             "multiprocessing_context": multiprocessing_context,
         }
         for name, value in given.items():
             if value is not None:
                 raise ParameterError(f"{name} is not supported: {_REPLACED[name]}")
         _check_as_torch(batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout, prefetch_factor)
+        if persistent_workers and num_workers == 0:
+            raise ParameterError("persistent_workers needs threads, and num_workers=0 has none: leave it out")
         if memory_format not in (torch.contiguous_format, torch.channels_last):
             raise ParameterError(
                 f"memory_format must be torch.contiguous_format or torch.channels_last, got {memory_format}"
@@ -278,7 +282,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             batch_size = None
         if sampler is None:
             sampler = self._native_sampler(bool(arguments["shuffle"]))
-        if batch_size is not None and hasattr(sampler, "__len__"):
+        if batch_size is not None:
             batch_sampler = data.BatchSampler(sampler, batch_size, self.drop_last)
         self.sampler, self.batch_sampler, self.batch_size = sampler, batch_sampler, batch_size
         self.collate_fn = data.default_convert if batch_sampler is None else data.default_collate
@@ -513,14 +517,8 @@ def _bytes(text: str) -> torch.Tensor:
 
 def _single(value: Any) -> Any:
     """The first and only one of a batch, or of each view of it."""
-    if (
-        isinstance(value, list)
-        and value
-        and isinstance(value[0], torch.Tensor)
-        and value[0].dim() == 4
-        and len(value) > 1
-    ):
-        return [view[0] for view in value]
+    if isinstance(value, list) and value and isinstance(value[0], torch.Tensor) and value[0].dim() == 4:
+        return value[0][0] if len(value) == 1 else [view[0] for view in value]
     return None if value is None else value[0]
 
 
