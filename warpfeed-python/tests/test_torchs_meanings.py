@@ -359,3 +359,23 @@ RANKS = """
 
 def test_two_ranks_read_what_they_read_with_torch(numbered: ImageFolder, tmp_path: Path) -> None:
     assert on_two_ranks(tmp_path, RANKS, numbered.root) == ["[]", "[]"]
+
+
+def test_ranks_share_out_one_order_or_none(numbered: ImageFolder) -> None:
+    def read(sampler: Callable[[], Any], rank: int) -> list[int]:
+        torch.manual_seed(rank)
+        loader = DataLoader(numbered, 8, sampler=sampler(), distributed=(rank, 2))
+        return [label for batch in batches(loader) for label in batch]
+
+    for sampler in (
+        lambda: torch_data.SubsetRandomSampler(range(30, 40)),
+        lambda: torch_data.RandomSampler(numbered, replacement=True, num_samples=60, generator=drawing(2)),
+        lambda: [7, 7, 8, 9],
+    ):
+        torch.manual_seed(0)
+        whole = batches(torch_data.DataLoader(numbered, 100, sampler=sampler()))[0]
+        both = read(sampler, 0) + read(sampler, 1)
+        assert len(both) == len(whole) and (len(whole) == 60 or sorted(both) == sorted(whole))
+    for rank in range(2):
+        with pytest.raises(ValueError, match="Own yields another order"):
+            read(lambda: Own(SAMPLES), rank)

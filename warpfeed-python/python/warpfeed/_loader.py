@@ -11,6 +11,7 @@ import warnings
 import weakref
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -292,7 +293,11 @@ class Loader(Generic[T]):
         own = None if sampler is None and batch_sampler is None else (sampler, batch_sampler)
         if own is None and shuffle and repeats is None and found.source.samples is not None and seed is None:
             own = None if said is not None else self._shuffling()
-        order, self._listing = (None, None) if own is None else self._sampling(*own, found.source.samples)
+        order, self._listing = (
+            (None, None)
+            if own is None
+            else self._sampling(*own, found.source.samples, isinstance(distributed, (tuple, list)))
+        )
         if repeats is not None:
             order = {"repeated": repeats}
         if order is not None and "shuffle" in order:
@@ -399,9 +404,9 @@ class Loader(Generic[T]):
         return None
 
     def _sampling(
-        self, sampler: Any, batch_sampler: Any, samples: int | None
+        self, sampler: Any, batch_sampler: Any, samples: int | None, told: bool
     ) -> tuple[dict[str, Any] | None, Listing | None]:
-        """The order as it is written for the native module, and the sampler that lists it."""
+        """The order as it is written for the native module, and the sampler that lists it. `told`: this rank was told."""
         one = sampler if batch_sampler is None else batch_sampler
         listing = Listing(one, batch_sampler is not None, samples)
         if self._devices is not None and batch_sampler is not None:
@@ -409,11 +414,15 @@ class Loader(Generic[T]):
         if self._partition is None:
             if _is_torchs(sampler, "SequentialSampler") and batch_sampler is None:
                 return None, None
-        elif batch_sampler is not None or listing.rank or knows_ranks(len(listing), samples or 0, self._partition[1]):
+        elif batch_sampler is not None:
             raise ParameterError(
-                f"distributed: {listing.name} already yields what this rank reads ({len(listing)} of {samples}"
-                f"{' samples' if batch_sampler is None else ''}), which distributed would share out among the ranks once more: "
-                "leave distributed out"
+                "batch_sampler and distributed exclude each other: batches are not shared out: leave distributed out"
+            )
+        elif listing.rank or not told and knows_ranks(len(listing), samples or 0, self._partition[1]):
+            raise ParameterError(
+                f"distributed: {listing.name} yields {len(listing)} of {samples} samples, as if it knew the ranks, and distributed "
+                "would share these out once more: leave distributed out"
+                + ("" if listing.rank else ", or say distributed=(rank, ranks) to share them out")
             )
         # All ranks must know the same order.
         elif _is_torchs(sampler, "RandomSampler") and not sampler.replacement and len(sampler) == samples:
@@ -570,8 +579,27 @@ class Loader(Generic[T]):
 
     def _listed(self, running: Iterator[Any], number: int) -> tuple[list[int], int | None]:
         """The indices that the sampler yields for an epoch, and the size of a batch sampler's batches."""
-        assert self._listing is not None
-        return self._listing.indices(running)
+        listing = self._listing
+        assert listing is not None
+        if self._partition is None:
+            return listing.indices(running)
+        # All ranks share out one order, so each must be able to list it.
+        own = None if listing.generator is None else listing.generator.get_state()
+        with self._drawing_alike(number):
+            listed = listing.indices(running)
+        if own is not None:
+            listing.generator.set_state(own)
+        with self._drawing_alike(number):
+            if listing.indices(iter(listing)) != listed:
+                raise ParameterError(
+                    f"distributed: {listing.name} yields another order when it is asked again, and all ranks must share out one: "
+                    "have it draw from torch's generators, or yield the part of a rank, and leave distributed out"
+                )
+        return listed
+
+    def _drawing_alike(self, number: int) -> AbstractContextManager[Any]:
+        """Within it, the framework's generator draws alike on all ranks."""
+        return nullcontext()
 
     def _fitting(self, order: list[int] | None, size: int | None) -> _warpfeed.Pipeline | _devices.Group:
         """The pipeline for an order: most samplers yield as many indices in each epoch."""

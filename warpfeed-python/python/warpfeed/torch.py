@@ -7,6 +7,7 @@ import math
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias, TypedDict
 
 import torch
@@ -339,13 +340,11 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             # Those of the last epochs are enough to ask for their recipes.
             self._draws = {**dict(list(self._draws.items())[-15:]), number: drawn}
 
-    def _listed(self, running: Iterator[Any], number: int) -> tuple[list[int], int | None]:
-        if self._partition is None:
-            return super()._listed(running, number)
-        # All ranks share out one order.
+    @contextmanager
+    def _drawing_alike(self, number: int) -> Iterator[None]:
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(_scrambled(number + _scrambled(self._arguments["seed"] or 0)))
-            return super()._listed(running, number)
+            yield
 
     def _random(self) -> dict[str, Any]:
         own: dict[str, Any] = {}
