@@ -12,9 +12,10 @@ from warpfeed.torch import DataLoader
 
 accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
 steps = [t.RandomResizedCrop(32), t.Normalize((0.5,) * 3, (0.25,) * 3)]
-loader = DataLoader(sys.argv[1], 8, shuffle=True, transform=steps, distributed=accelerator.num_processes > 1)
+loader = DataLoader(sys.argv[1], 8, shuffle=True, transform=steps)
 model = nn.Linear(3 * 32 * 32, 4)
 model, optimizer, loader = prepare(accelerator, model, torch.optim.SGD(model.parameters(), 0.01), loader)
+loss = torch.zeros(())
 for epoch in range(2):
     loader.set_epoch(epoch)
     for images, labels in loader:

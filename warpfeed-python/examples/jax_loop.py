@@ -23,7 +23,7 @@ def update(weights: jax.Array, images: jax.Array, labels: jax.Array) -> tuple[ja
 
 
 step = jax.jit(update)
-weights = jnp.zeros((32 * 32 * 3, 4))
+weights, loss = jnp.zeros((32 * 32 * 3, 4)), jnp.zeros(())
 for epoch in range(2):
     for images, labels in loader:
         weights, loss = step(weights, images, labels)

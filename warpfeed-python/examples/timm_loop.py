@@ -10,12 +10,14 @@ from timm.loss import SoftTargetCrossEntropy
 from warpfeed.timm import create_loader
 
 mixup = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=4)
-options = {"auto_augment": "rand-m9-mstd0.5-inc1", "re_prob": 0.25, "re_mode": "pixel", "mixup": mixup}
-loader = create_loader(sys.argv[1], 32, 8, is_training=True, **options)
+augment = "rand-m9-mstd0.5-inc1"
+loader = create_loader(
+    sys.argv[1], 32, 8, is_training=True, auto_augment=augment, re_prob=0.25, re_mode="pixel", mixup=mixup
+)
 model = timm.create_model("resnet10t", num_classes=4)
 optimizer, criterion = torch.optim.SGD(model.parameters(), 0.05), SoftTargetCrossEntropy()
+loss = torch.zeros(())
 for epoch in range(2):
-    loader.sampler.set_epoch(epoch)
     for images, targets in loader:
         loss = criterion(model(images), targets)
         optimizer.zero_grad()

@@ -6,7 +6,7 @@ use crate::error::raise;
 use crate::forks::OfProcess;
 use pyo3::prelude::*;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest time that a signal waits.
 const SIGNALS_EVERY: Duration = Duration::from_millis(50);
@@ -96,6 +96,23 @@ impl Epoch {
                 Some(batch) => return batch.transpose().map_err(raise)?.map(|made| made.hand_over(py)).transpose(),
                 None => py.check_signals()?,
             }
+        }
+    }
+
+    /// Waits at most so many seconds for the next batch, or the end. Returns whether it is there.
+    fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
+        let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        let begun = Instant::now();
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            let is_there = self.with(py, |stage| match stage {
+                Stage::Running(epoch) => epoch.wait(SIGNALS_EVERY.min(left)),
+                Stage::Closed(_) => true,
+            })?;
+            if is_there || left.is_zero() {
+                return Ok(is_there);
+            }
+            py.check_signals()?;
         }
     }
 

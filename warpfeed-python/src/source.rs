@@ -213,6 +213,11 @@ impl Source {
         if let Input::DataSet(source) = &self.input { Some(source.len()) } else { None }
     }
 
+    fn __len__(&self) -> PyResult<usize> {
+        let samples = self.samples().ok_or_else(|| PyTypeError::new_err("a stream has no length"))?;
+        Ok(samples as usize)
+    }
+
     /// Names of the classes, by label.
     #[getter]
     fn classes(&self) -> Vec<String> {

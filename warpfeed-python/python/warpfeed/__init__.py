@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from . import _warpfeed
+from ._arguments import at_least as _at_least
+from ._arguments import checked as _checked
 from ._datasets import open_source as _open_source
 from ._errors import (
     DataError,
@@ -45,6 +47,7 @@ __all__ = [
 ]
 
 
+@_checked
 def open(
     path: str | os.PathLike[str],
     *,
@@ -74,6 +77,7 @@ def open(
     random_access: reads remote shards in any order.
     aux: folders of auxiliary images under the images' paths, such as "depth=scenes/depth" or "right=scenes/right,bicubic".
     """
+    _at_least(1, window=window)
     return _open_source(
         path,
         format=format,

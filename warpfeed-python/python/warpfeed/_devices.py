@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +38,12 @@ class Epochs:
                 self._got.append(next(self._each[len(self._got)]))
             got, self._got = self._got, []
         return Batches(got)
+
+    def wait(self, seconds: float) -> bool:
+        """Waits at most so many seconds for the next batch of each device. Returns whether all are there."""
+        until = time.monotonic() + seconds
+        with self._lock:
+            return all(epoch.wait(max(0.0, until - time.monotonic())) for epoch in self._each[len(self._got) :])
 
     def close(self) -> None:
         """Stops and joins the threads."""

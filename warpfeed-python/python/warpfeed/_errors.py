@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 
 
 class Error(Exception):
@@ -65,6 +66,7 @@ _KINDS: dict[str, type[Error]] = {
 def make(kind: str, text: str, index: int | None, name: str | None, number: int | None, filename: str | None) -> Error:
     """The exception for an error of the native module."""
     error: Error
+    text = _in_python(text)
     if kind == "os":
         missing = number == errno.ENOENT
         error = (FileMissingError if missing else FileError)(number, text, filename)
@@ -73,3 +75,29 @@ def make(kind: str, text: str, index: int | None, name: str | None, number: int 
     error._text = text
     error.index, error.name = index, name
     return error
+
+
+_NOT_OF_PYTHON = (
+    # What the native module calls its parts.
+    (r"^(option|pipeline|build_padded|build_ragged|builder|open): ", ""),
+    (r"^divisor must", "pad_to must"),
+    (
+        r"^transforms: FILE must be a JSON list of transforms and operations \(see [^)]*\), got transform: item",
+        "transform",
+    ),
+    (r"\b[ui](8|16|32|64|size)\b", "a whole number"),
+    (r"\bf(32|64)\b", "a number"),
+    (r"with PipelineBuilder::build_ragged or build_padded", "with ragged=True or pad_to=32"),
+    (r"use Device::Cpu \(--device cpu\)", 'use device="cpu"'),
+    (r"unknown variant", "there is no"),
+    (r"unknown field", "there is no"),
+    (r"invalid (type|value): ", ""),
+    (r" at line \d+ column \d+", ""),
+)
+
+
+def _in_python(text: str) -> str:
+    """The message of an argument's error in words of Python."""
+    for native, own in _NOT_OF_PYTHON:
+        text = re.sub(native, own, text)
+    return text

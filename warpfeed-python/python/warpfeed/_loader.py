@@ -9,12 +9,17 @@ import threading
 import time
 import warnings
 import weakref
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from . import _datasets, _devices, _mixing, _torchvision, _warpfeed
-from ._errors import ParameterError
+from . import _datasets, _devices, _mixing, _notebook, _torchvision, _warpfeed
+from ._arguments import at_least, checked, fits, one_of, shown
+from ._errors import Error, ParameterError
 from ._preprocessor import Preprocessor
+from ._sampling import Listing, knows_ranks, packed, unpacked
 from .transforms import Transform, written
 
 T = TypeVar("T")
@@ -27,7 +32,27 @@ _DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"
 
 _DETECTION = {name for name in _warpfeed.presets() if _warpfeed.preset(name)[2]}
 
-AnyEpoch = _warpfeed.Epoch | _devices.Epochs
+
+class _NoBatches:
+    """The epoch of a sampler that yields nothing."""
+
+    def __next__(self) -> _warpfeed.Batch:
+        raise StopIteration
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+    def stats(self) -> str:
+        return "{}"
+
+    def bad(self) -> list[tuple[int, str, str]]:
+        return []
+
+
+AnyEpoch = _warpfeed.Epoch | _devices.Epochs | _NoBatches
 AnyBatch = _warpfeed.Batch | _devices.Batches
 
 _live: weakref.WeakSet[AnyEpoch] = weakref.WeakSet()
@@ -117,6 +142,9 @@ class Iteration(Generic[T]):
             epoch = self._epoch
         if self._done or epoch is None:
             raise StopIteration
+        timeout = self._loader._timeout
+        if timeout and not epoch.wait(timeout):
+            raise RuntimeError(f"DataLoader timed out after {timeout} seconds")
         try:
             batch = epoch.__next__()
         except StopIteration:
@@ -161,9 +189,27 @@ class Sampler:
         return samples
 
 
+@dataclass
+class _Saved:
+    """A state that was loaded, from which the next epoch goes on."""
+
+    number: int
+    states: list[dict[str, Any]]
+    """The states of ranks."""
+    order: list[int] | None
+    """What the sampler yielded for this rank; None if it must be asked again, or if there is no sampler."""
+    size: int | None
+    given: dict[str, Any]
+
+
 class Loader(Generic[T]):
     """Delivers batches of a data set. Subclasses say what of."""
 
+    _timeout: float = 0
+    _has_generator = False
+    """Whether a generator of the framework's decides where there is no seed; otherwise the seed is 0."""
+
+    @checked
     def __init__(
         self,
         dataset: Any,
@@ -173,9 +219,10 @@ class Loader(Generic[T]):
         num_workers: int | None = None,
         drop_last: bool = False,
         *,
+        batch_sampler: Any = None,
         transform: Sequence[Transform] | Any = None,
         preset: str | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         prefetch_factor: int = 2,
         distributed: bool | tuple[int, int] | None = None,
         device: str | Sequence[str] = "cpu",
@@ -210,6 +257,11 @@ class Loader(Generic[T]):
         self._arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if preset is not None and transform is not None:
             raise ParameterError("give transform or preset, not both")
+        if preset is not None:
+            one_of("preset", preset, _warpfeed.presets())
+        at_least(1, batch_size=batch_size, prefetch_factor=prefetch_factor, limit=limit, lanes=lanes, repeats=repeats)
+        at_least(0, num_workers=num_workers, seed=seed, max_bad=max_bad, device_memory=device_memory)
+        at_least(1, pad_to=pad_to, max_pixels=max_pixels)
         self._devices = None if isinstance(device, str) else list(device)
         if self._devices is not None and (pad_to is not None or ragged):
             raise ParameterError("with several devices all images of a batch must have one size: no pad_to, no ragged")
@@ -218,40 +270,54 @@ class Loader(Generic[T]):
             warnings.warn(
                 "the data set has no labels: batches have None in their place. Where it has some, name their field "
                 "(warpfeed.open(path, label_field=...)), or give pairs of image and label",
-                stacklevel=3,
+                # Of the caller, behind the check of arguments.
+                stacklevel=3 if type(self).__init__ is Loader.__init__ else 5,
             )
         steps, converted = self._steps(found, transform, preset)
-        self.dataset = dataset
-        self.batch_size = batch_size
+        # A path has no length: what it opens has.
+        self.dataset: Any = found.source if isinstance(dataset, (str, os.PathLike)) else dataset
+        self.batch_size: Any = batch_size
         self.drop_last = drop_last
         self.num_workers = threads_by_default() if num_workers is None else num_workers
-        order, rank = self._sampling(sampler)
+        self._positions_limit = limit
+        said = self._rank(distributed)
+        self._partition = None if said == (0, 1) else said
+        # Of one rank it makes a difference to those that go on after it. Nobody knows how many batches a stream has.
+        even = said is not None and found.source.samples is not None and not (said == (0, 1) and on_error == "skip")
+        self.is_distributed = self._partition is not None
+        group = self._group()
+        self._unsaid = shuffle and distributed is None and group is not None and group[1] > 1
+        """Whether each of several ranks would read all samples, and nobody said so."""
+        if repeats is not None and (sampler is not None or batch_sampler is not None):
+            raise ParameterError("repeats and a sampler exclude each other: both make the order")
+        own = None if sampler is None and batch_sampler is None else (sampler, batch_sampler)
+        if own is None and shuffle and repeats is None and found.source.samples is not None and seed is None:
+            own = None if said is not None else self._shuffling()
+        order, self._listing = (
+            (None, None)
+            if own is None
+            else self._sampling(*own, found.source.samples, isinstance(distributed, (tuple, list)))
+        )
         if repeats is not None:
             order = {"repeated": repeats}
+        if order is not None and "shuffle" in order:
+            shuffle, order = True, None
+        shuffle = shuffle and self._listing is None
+        self._seeded = seed is not None or said is not None or not self._has_generator
+        """Whether draws depend on the seed and the number of the epoch alone."""
         if mix is not None:
             mix, needed = _mixing.convert(mix)
             targets = targets or needed
-        said = rank is not None
-        if distributed is not None or rank is None:
-            rank, said = self._rank(distributed, shuffle or order is not None)
-        alone = rank == (0, 1)
-        # Of one rank it makes a difference to those that go on after it. Nobody knows how many batches a stream has.
-        even = said and found.source.samples is not None and not (alone and on_error == "skip")
-        rank = None if alone else rank
-        self.is_distributed = rank is not None
-        if order is not None and "shuffle" in order:
-            shuffle, seed = order["shuffle"], order.get("seed", seed)
-            order = None
         if targets is not None and found.target is not None and ":" not in targets:
             targets = f"{targets}:{found.target}"
         settings = {
             "batch_size": batch_size,
             "shuffle": shuffle,
-            "seed": seed,
+            "seed": seed or 0,
             "threads": self.num_workers,
             "prefetch": prefetch_factor,
             "last_batch": "drop" if drop_last else "keep",
-            "partition": None if rank is None else f"{rank[0]}/{rank[1]}",
+            "partition": None if self._partition is None else "{}/{}".format(*self._partition),
             "equal_batches": even,
             "limit": limit,
             "lanes": lanes,
@@ -276,7 +342,7 @@ class Loader(Generic[T]):
             "on_error": "fail" if on_error == "raise" else on_error,
             "max_bad": max_bad,
         }
-        given = {
+        self._given_to_native: dict[str, Any] = {
             "settings": {name: _text(value) for name, value in settings.items() if value is not None},
             "preset": preset,
             "transforms": None if preset is not None else json.dumps(steps),
@@ -285,23 +351,30 @@ class Loader(Generic[T]):
             "cache": _cache(cache),
             "entry_points": _entry_points(entry_points),
         }
-        self._source, self._settings = found.source, json.dumps(given)
+        self._source = found.source
         # Boxes and masks come with images of any size; other batches are one array, as torch's are.
         self._ragged = bool(fields or preset in _DETECTION) if ragged is None else ragged
-        self._of_sampler = sampler if order is not None and "listed" in order else None
         self._lock = threading.RLock()
         self._made: _warpfeed.Pipeline | _devices.Group | None = None
         self._process = 0
         self._number = 0
         """The epoch that begins next."""
-        self._resume: list[dict[str, Any]] | None = None
-        """The states of ranks that the next epoch goes on from."""
+        self._begun = 0
+        """The epoch that was begun last."""
+        self._told: int | None = None
+        """The epoch that was set last, if one was."""
+        self._sampler_epoch = None if self._listing is None else self._listing.epoch
+        """The epoch that the sampler was at when the last epoch began."""
+        self._order: array[int] | None = None
+        """What the sampler yielded for the epoch that was begun last."""
+        self._packed: str | None = None
+        self._saved: _Saved | None = None
         self._state: dict[str, Any] | None = None
         """The state after the batch given last."""
         self._latest: weakref.ref[Iteration[T]] | None = None
         self._running: AnyEpoch | None = None
-        self.sampler = Sampler(self)
-        self.batch_sampler = None
+        self.sampler: Any = Sampler(self) if sampler is None else sampler
+        self.batch_sampler: Any = batch_sampler
         self._pipeline()
 
     def _steps(self, found: _datasets.Found, transform: Any, preset: str | None) -> tuple[list[Any], str]:
@@ -318,48 +391,66 @@ class Loader(Generic[T]):
             return json.loads(_warpfeed.hugging_face_ops(json.dumps(transform))), "float32"
         if hasattr(transform, "to_json_string") and hasattr(transform, "do_resize"):
             return json.loads(_warpfeed.hugging_face_ops(transform.to_json_string())), "float32"
+        if not callable(transform):
+            raise TypeError(
+                "transform must be a list of warpfeed.transforms, a transform of torchvision's, an image processor of Hugging "
+                f"Face's, or timm's data configuration, got {shown(transform)}"
+            )
         converted = _torchvision.convert(transform)
         return converted.steps, converted.dtype
 
-    def _sampling(self, sampler: Any) -> tuple[dict[str, Any] | None, tuple[int, int] | None]:
-        """The written sampler, and the rank that a DistributedSampler has."""
-        if sampler is None:
-            return None, None
-        name = type(sampler).__name__
-        if name == "SequentialSampler":
-            return None, None
-        if name == "RandomSampler" and not sampler.replacement and getattr(sampler, "_num_samples", None) is None:
+    def _shuffling(self) -> tuple[Any, Any] | None:
+        """The sampler, or the batch sampler, that shuffles as the framework does without a seed; None: warpfeed shuffles."""
+        return None
+
+    def _sampling(
+        self, sampler: Any, batch_sampler: Any, samples: int | None, told: bool
+    ) -> tuple[dict[str, Any] | None, Listing | None]:
+        """The order as it is written for the native module, and the sampler that lists it. `told`: this rank was told."""
+        one = sampler if batch_sampler is None else batch_sampler
+        listing = Listing(one, batch_sampler is not None, samples)
+        if self._devices is not None and batch_sampler is not None:
+            raise ParameterError("batch_sampler: with several devices each gets batches of its own: give sampler")
+        if self._partition is None:
+            if _is_torchs(sampler, "SequentialSampler") and batch_sampler is None:
+                return None, None
+        elif batch_sampler is not None:
+            raise ParameterError(
+                "batch_sampler and distributed exclude each other: batches are not shared out: leave distributed out"
+            )
+        elif listing.rank or not told and knows_ranks(len(listing), samples or 0, self._partition[1]):
+            raise ParameterError(
+                f"distributed: {listing.name} yields {len(listing)} of {samples} samples, as if it knew the ranks, and distributed "
+                "would share these out once more: leave distributed out"
+                + ("" if listing.rank else ", or say distributed=(rank, ranks) to share them out")
+            )
+        # All ranks must know the same order.
+        elif _is_torchs(sampler, "RandomSampler") and not sampler.replacement and len(sampler) == samples:
             return {"shuffle": True}, None
-        if name == "DistributedSampler":
-            own = {"shuffle": sampler.shuffle, "seed": sampler.seed}
-            return own, (sampler.rank, sampler.num_replicas)
-        if name == "WeightedRandomSampler":
+        elif _is_torchs(sampler, "SequentialSampler"):
+            return None, None
+        elif _is_torchs(sampler, "WeightedRandomSampler"):
             weights = [float(weight) for weight in sampler.weights]
             own = {"weights": weights, "replacement": sampler.replacement, "samples": int(sampler.num_samples)}
             return {"weighted": own}, None
-        if name == "RepeatAugSampler":
-            return {"repeated": int(sampler.num_repeats)}, (sampler.rank, sampler.num_replicas)
-        if not hasattr(sampler, "__iter__") or not hasattr(sampler, "__len__"):
-            raise TypeError(f"{name} is no sampler: it needs __iter__, which gives indices, and __len__")
-        return {"listed": {"name": name, "samples": len(sampler)}}, None
+        positions = len(listing) if batch_sampler is None else len(listing) * self.batch_size
+        return {"listed": {"name": listing.name, "samples": max(1, positions)}}, listing
 
-    def _rank(self, distributed: bool | tuple[int, int] | None, shuffles: bool) -> tuple[tuple[int, int] | None, bool]:
-        """The rank and the number of ranks, and whether they were asked for."""
-        if isinstance(distributed, tuple):
-            return distributed, True
+    def _rank(self, distributed: bool | tuple[int, int] | None) -> tuple[int, int] | None:
+        """The rank and the number of ranks, if they were asked for."""
+        if isinstance(distributed, (tuple, list)):
+            rank, ranks = (int(number) for number in distributed)
+            if not 0 <= rank < ranks:
+                raise ParameterError(f"distributed must be (rank, ranks) with a rank below ranks, got {distributed}")
+            return rank, ranks
+        if not distributed:
+            return None
         group = self._group()
-        if distributed is None and shuffles and group is not None and group[1] > 1:
+        if group is None:
             raise ParameterError(
-                f"torch.distributed has {group[1]} ranks: say distributed=True for a part of the samples for each, or "
-                "distributed=False for all samples on every rank"
+                "distributed=True needs torch.distributed's group: initialize it first, or give (rank, ranks)"
             )
-        if distributed:
-            if group is None:
-                raise ParameterError(
-                    "distributed=True needs torch.distributed's group: initialize it first, or give (rank, ranks)"
-                )
-            return group, True
-        return None, False
+        return group
 
     def _group(self) -> tuple[int, int] | None:
         """The rank and the number of ranks of the framework's processes."""
@@ -368,10 +459,11 @@ class Loader(Generic[T]):
     def _pipeline(self) -> _warpfeed.Pipeline | _devices.Group:
         with self._lock:
             if self._made is None or self._process != os.getpid():
+                settings = json.dumps(self._given_to_native)
                 if self._devices is None:
-                    self._made = _warpfeed.Pipeline(self._source, self._settings, self._memory())
+                    self._made = _warpfeed.Pipeline(self._source, settings, self._memory())
                 else:
-                    self._made = _devices.Group(self._source, self._settings, self._devices, self._memory())
+                    self._made = _devices.Group(self._source, settings, self._devices, self._memory())
                 self._process = os.getpid()
             return self._made
 
@@ -417,6 +509,14 @@ class Loader(Generic[T]):
         return Iteration(self)
 
     def __len__(self) -> int:
+        if self._listing is not None and self._devices is None and self._partition is None:
+            if self._listing.batches:
+                return len(self._listing)
+            positions = (
+                len(self._listing) if self._positions_limit is None else min(len(self._listing), self._positions_limit)
+            )
+            size = self.batch_size or 1
+            return positions // size if self.drop_last else -(-positions // size)
         batches = self._one().batches
         if batches is None:
             raise TypeError("the number of batches of a stream is not known")
@@ -426,26 +526,97 @@ class Loader(Generic[T]):
 
     def _begin(self, iteration: Iteration[T]) -> AnyEpoch:
         with self._lock:
-            pipeline = self._pipeline()
-            resume, self._resume = self._resume, None
-            number = self._number if resume is None else int(resume[0]["epoch"])
-            self._number = number + 1
-            order, state = self._order(number), None
+            if self._unsaid:
+                _, ranks = self._group() or (0, 1)
+                raise ParameterError(
+                    f"torch.distributed has {ranks} ranks: say distributed=True for a part of the samples for each, or "
+                    "distributed=False for all samples on every rank"
+                )
+            at = None if self._listing is None else self._listing.epoch
+            if at is not None and at != self._sampler_epoch:
+                # The caller has set it.
+                self._number = at
+            self._sampler_epoch = at
+            number, saved = self._number, self._saved
+            if saved is not None and saved.number != number:
+                saved = None
+            order, size, state = None, None, None
+            if saved is None:
+                running = iter(()) if self._listing is None else iter(self._listing)
+                drawn = number if self._seeded else self._draw(number)
+                if self._listing is not None:
+                    order, size = self._listed(running, number)
+            elif self._listing is not None:
+                order, size = saved.order, saved.size
+                if order is None:
+                    order, size = self._listed(iter(self._listing), number)
+                    if self._listed(iter(self._listing), number) != (order, size):
+                        raise ParameterError(
+                            f"the state is of another rank, and {self._listing.name} draws: give each rank its own state"
+                        )
+            pipeline = self._fitting(order, size)
             epoch: AnyEpoch
-            if resume is None:
-                epoch = pipeline.epoch(number, order)
+            if order == []:
+                epoch = _NoBatches()
+            elif saved is None:
+                epoch = pipeline.epoch(drawn, order)
             else:
-                after = pipeline.state_after([json.dumps(one) for one in resume], order)
+                after = pipeline.state_after([json.dumps(one) for one in saved.states], order)
                 epoch, state = pipeline.resume(after, order), json.loads(after)
+                drawn = int(state["epoch"])
+            self._begins(number, drawn)
+            self._number, self._begun, self._saved = number + 1, number, None
+            self._order, self._packed = None if order is None else array("Q", order), None
             self._latest, self._state, self._running = weakref.ref(iteration), state, epoch
             return epoch
 
-    def _order(self, number: int) -> list[int] | None:
-        if self._of_sampler is None:
+    def _draw(self, number: int) -> int:
+        """The number that decides the draws of an epoch, where no seed was given."""
+        return number
+
+    def _begins(self, number: int, drawn: int) -> None:
+        """An epoch begins, whose draws a number decides."""
+
+    def _listed(self, running: Iterator[Any], number: int) -> tuple[list[int], int | None]:
+        """The indices that the sampler yields for an epoch, and the size of a batch sampler's batches."""
+        listing = self._listing
+        assert listing is not None
+        if self._partition is None:
+            return listing.indices(running)
+        # All ranks share out one order, so each must be able to list it.
+        own = None if listing.generator is None else listing.generator.get_state()
+        with self._drawing_alike(number):
+            listed = listing.indices(running)
+        if own is not None:
+            listing.generator.set_state(own)
+        with self._drawing_alike(number):
+            if listing.indices(iter(listing)) != listed:
+                raise ParameterError(
+                    f"distributed: {listing.name} yields another order when it is asked again, and all ranks must share out one: "
+                    "have it draw from torch's generators, or yield the part of a rank, and leave distributed out"
+                )
+        return listed
+
+    def _drawing_alike(self, number: int) -> AbstractContextManager[Any]:
+        """Within it, the framework's generator draws alike on all ranks."""
+        return nullcontext()
+
+    def _fitting(self, order: list[int] | None, size: int | None) -> _warpfeed.Pipeline | _devices.Group:
+        """The pipeline for an order: most samplers yield as many indices in each epoch."""
+        if order:
+            listed, settings = self._given_to_native["sampler"]["listed"], self._given_to_native["settings"]
+            if listed["samples"] != len(order) or size is not None and settings["batch_size"] != str(size):
+                listed["samples"] = len(order)
+                settings["batch_size"] = settings["batch_size"] if size is None else str(size)
+                self._made = None
+        return self._pipeline()
+
+    def _who(self) -> list[int] | None:
+        """The rank and the number of ranks, where a sampler yields what this rank reads."""
+        if self._listing is None or self._partition is not None:
             return None
-        if hasattr(self._of_sampler, "set_epoch"):
-            self._of_sampler.set_epoch(number)
-        return [int(index) for index in self._of_sampler]
+        group = self._group()
+        return self._listing.rank or (None if group is None or group[1] == 1 else list(group))
 
     def _is_latest(self, iteration: Iteration[T]) -> bool:
         return self._latest is not None and self._latest() is iteration
@@ -463,43 +634,106 @@ class Loader(Generic[T]):
     # What trainers ask for.
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the number of the next epoch. A state that was loaded for this epoch stays."""
+        """Sets the number of the next epoch, and that of a sampler which has one. A state that was loaded for this epoch
+        stays."""
+        if not fits(epoch, int):
+            raise TypeError(f"epoch must be int, got {shown(epoch)}")
+        at_least(0, epoch=epoch)
         with self._lock:
-            if self._resume is not None and self._resume[0]["epoch"] == epoch:
-                return
-            self._resume, self._number = None, epoch
+            if self._listing is not None:
+                self._listing.set_epoch(epoch)
+                self._sampler_epoch = self._listing.epoch
+            self._told = epoch
+            if self._number != epoch:
+                self._saved, self._number = None, epoch
 
     def state_dict(self) -> dict[str, Any]:
-        """The state after the batch that the last begun iteration gave last. It is JSON."""
+        """The state after the batch that the last begun iteration gave last. It is JSON. With a sampler it has the indices
+        of the epoch."""
         with self._lock:
-            state = self._state
-            if self._resume is not None:
-                state = json.loads(self._pipeline().state_after([json.dumps(one) for one in self._resume]))
+            state, number = self._state, self._begun
+            if self._saved is not None:
+                if self._listing is not None or not self._seeded:
+                    return dict(self._saved.given)
+                state = json.loads(self._pipeline().state_after([json.dumps(one) for one in self._saved.states]))
+                number = self._saved.number
             if state is not None and self._pipeline().batches_left(json.dumps(state)) == 0:
                 state = None
-            return {"version": 1, "epoch": self._number if state is None else state["epoch"], "state": state}
+            saved = {"version": 1, "epoch": self._number if state is None else number, "state": state}
+            own: dict[str, Any] = self._random()
+            if self._listing is not None:
+                own |= {"sampler": self._listing.name, "sampler_epoch": self._sampler_epoch, "rank": self._who()}
+                if state is not None and self._order is not None:
+                    self._packed = self._packed or packed(self._order)
+                    own |= {"order": self._packed}
+                    own |= {"batch_size": int(self._given_to_native["settings"]["batch_size"])}
+            return saved | {"version": 2} | own if own else saved
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
         """Goes on after a state: the next iteration gives the batches that were left of its epoch. The number of ranks may
         have changed: what is left is shared by the new ones. Of ranks that read a stream, give the states of all, in a
-        list; otherwise that of any rank is enough."""
-        states = [state_dict] if isinstance(state_dict, Mapping) else list(state_dict)
+        list; otherwise that of any rank is enough. A sampler that yields the part of a rank goes on with as many ranks; if
+        it draws, each rank needs its own state."""
+        states: list[Any] = list(state_dict) if isinstance(state_dict, (list, tuple)) else [state_dict]
         if not states:
             raise ParameterError("there is no state to go on from")
         for one in states:
-            if one.get("version") != 1:
-                raise ParameterError(f"the state has version {one.get('version')}, and this package knows version 1")
+            if not isinstance(one, Mapping) or not {"version", "epoch", "state"} <= set(one):
+                raise ParameterError(f"this is no state of a loader: {shown(one)}")
+            if one["version"] not in (1, 2):
+                raise ParameterError(f"the state has version {one['version']}, and this package knows versions 1 and 2")
+        for rank in [rank for one in states if one["state"] is not None for rank in _devices.ranks(one["state"])]:
+            try:
+                self._one().batches_left(json.dumps(rank))
+            except Error:
+                pass  # Of another pipeline: what differs is said when the epoch begins.
+            except (TypeError, ValueError) as error:
+                text = str(error).removeprefix("this is no state of an epoch: ")
+                raise ParameterError(f"this is no state of a loader: {text}") from None
         if len({int(one["epoch"]) for one in states}) > 1 or len({one["state"] is None for one in states}) > 1:
             raise ParameterError("the states are of different epochs: go on with as many ranks until all are in one")
+        who, number = self._who(), int(states[0]["epoch"])
+        first = dict(next((one for one in states if one.get("rank") == who), states[0]))
+        theirs = first.get("rank")
+        name = None if self._listing is None else self._listing.name
+        if first.get("sampler") != name and first["state"] is not None:
+            raise ParameterError(
+                f"the state is of a loader with {first.get('sampler') or 'no sampler'}, and this one has {name or 'none'}"
+                + ("" if name != "RandomSampler" else ": where shuffle=True had a seed, give the same seed=")
+            )
+        if first["state"] is not None and theirs != who and (theirs is None or who is None or theirs[1] != who[1]):
+            ranks = [1 if one is None else one[1] for one in (theirs, who)]
+            raise ParameterError(
+                f"the state is of {ranks[0]} ranks, and this loader of {ranks[1]}: {name} yields the parts of ranks itself, so go "
+                "on with as many, or with the next epoch (set_epoch), or give distributed=True instead of the sampler"
+            )
         with self._lock:
-            self._number = int(states[0]["epoch"])
-            self._resume = None
-            if states[0]["state"] is not None:
-                self._resume = [rank for one in states for rank in _devices.ranks(dict(one["state"]))]
-            self._state = None
+            if self._listing is not None and first.get("sampler_epoch") is not None:
+                self._listing.set_epoch(first["sampler_epoch"])
+            self._sampler_epoch = None if self._listing is None else self._listing.epoch
+            if theirs == who:
+                self._restore(first)
+            self._number, self._saved, self._state = number, None, None
+            if first["state"] is not None:
+                order = unpacked(first["order"]) if "order" in first and theirs == who else None
+                ranks_of = [rank for one in states for rank in _devices.ranks(dict(one["state"]))]
+                self._saved = _Saved(
+                    number, ranks_of, order, first.get("batch_size") if self._batched() else None, first
+                )
+
+    def _batched(self) -> bool:
+        return self._listing is not None and self._listing.batches
+
+    def _random(self) -> dict[str, Any]:
+        """The states of the framework's generators that decide about later epochs."""
+        return {}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Sets the framework's generators as `_random` gave them."""
 
     def recipe(self, index: int, epoch: int = 0, repetition: int = 0) -> list[dict[str, Any]]:
         """The explicit operations that a sample goes through in an epoch, EXIF orientation included."""
+        at_least(0, index=index, epoch=epoch, repetition=repetition)
         recipes = json.loads(self._one().recipes(epoch, index, repetition))
         return list(recipes[0])
 
@@ -521,6 +755,12 @@ class Loader(Generic[T]):
         """The same operations for single images, for serving. They must draw nothing at random."""
         return Preprocessor._of(self._one().preprocessor())
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'; '.join(_notebook.facts(self).values())})"
+
+    def _repr_html_(self) -> str:
+        return _notebook.page(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as its arguments: a pipeline has threads and memory of its process, and a state is saved by itself."""
         return _again, (type(self), self._arguments)
@@ -531,6 +771,12 @@ def _seconds(stats: dict[str, Any]) -> dict[str, Any]:
         name: value["secs"] + value["nanos"] / 1e9 if isinstance(value, dict) and "secs" in value else value
         for name, value in stats.items()
     }
+
+
+def _is_torchs(sampler: Any, name: str) -> bool:
+    """Whether a sampler's class is torch's own: one that is derived from it may yield something else."""
+    kind = type(sampler)
+    return kind.__name__ == name and kind.__module__ == "torch.utils.data.sampler"
 
 
 def _again(kind: type[Loader[Any]], arguments: dict[str, Any]) -> Loader[Any]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from . import _warpfeed
+from ._arguments import at_least, checked, one_of, shown
 from ._warpfeed import Tensor
 from .transforms import Transform, written
 
@@ -15,6 +16,7 @@ from .transforms import Transform, written
 class Preprocessor:
     """Turns encoded images into a tensor for a model that serves, with the bytes of the loaders' evaluation."""
 
+    @checked
     def __init__(
         self,
         transform: str | Sequence[Transform],
@@ -25,6 +27,10 @@ class Preprocessor:
         num_workers: int = 0,
     ) -> None:
         """transform: the name of a preset, such as "eval", or operations that draw nothing at random."""
+        at_least(1, max_batch=max_batch)
+        at_least(0, num_workers=num_workers)
+        if isinstance(transform, str):
+            one_of("transform", transform, _warpfeed.presets())
         ops = _warpfeed.preset(transform)[0] if isinstance(transform, str) else json.dumps(written(transform))
         short = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"}
         layout = "nhwc" if channels_last else "nchw"
@@ -49,4 +55,8 @@ class Preprocessor:
 
     def __call__(self, images: Sequence[bytes]) -> Tensor:
         """Decodes images and makes a tensor of them, in their order."""
+        wrong = images if isinstance(images, (bytes, str)) or not isinstance(images, Sequence) else None
+        wrong = wrong or next((image for image in images if not isinstance(image, bytes)), None)
+        if wrong is not None:
+            raise TypeError(f"images must be a list of the bytes of encoded images, got {shown(wrong)}")
         return self._native.run(list(images))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import jax
 
 from . import _warpfeed
-from ._loader import Loader
+from ._arguments import checked
+from ._loader import DTypeName, EntryPoints, Loader
+from .transforms import Transform
 
 __all__ = ["DataLoader"]
 
@@ -20,18 +24,97 @@ class DataLoader(Loader[tuple[Any, Any]]):
     `sharding` puts them on other devices.
     """
 
+    @checked
     def __init__(
-        self, dataset: Any, batch_size: int = 1, shuffle: bool = False, *, sharding: Any = None, **options: Any
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        sampler: Any = None,
+        num_workers: int | None = None,
+        drop_last: bool = False,
+        *,
+        batch_sampler: Any = None,
+        transform: Sequence[Transform] | Any = None,
+        preset: str | None = None,
+        seed: int | None = None,
+        prefetch_factor: int = 2,
+        distributed: bool | tuple[int, int] | None = None,
+        device: str | Sequence[str] = "cpu",
+        jpeg_decoder: str | None = None,
+        dtype: DTypeName | None = None,
+        channels_last: bool = True,
+        channels: int | None = None,
+        pad_to: int | None = None,
+        ragged: bool | None = None,
+        targets: str | None = None,
+        fields: Sequence[str] | None = None,
+        mix: Any = None,
+        repeats: int | None = None,
+        on_error: Literal["raise", "skip", "substitute"] = "raise",
+        max_bad: int | float | None = None,
+        orientation: Literal["apply", "ignore"] | None = None,
+        draft: tuple[int, int] | None = None,
+        thumbnail: tuple[int, int] | None = None,
+        reducing_gap: float | None = 2.0,
+        strategy: Literal["fused", "sequential", "composed"] | None = None,
+        cache: int | tuple[str | os.PathLike[str], int] | None = None,
+        entry_points: EntryPoints | tuple[EntryPoints, ...] | None = None,
+        limit: int | None = None,
+        lanes: int | None = None,
+        accept_truncated: bool = False,
+        max_pixels: int | None = None,
+        pass_order: Literal["pillow13", "horizontal_first"] | None = None,
+        device_memory: int | None = None,
+        pinned: bool = True,
+        stream_priority: Literal["low", "high"] | None = None,
+        sharding: Any = None,
     ) -> None:
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         self._sharding = sharding
-        super().__init__(dataset, batch_size, shuffle, **{"channels_last": True, **options})
-        self._arguments = {
-            "dataset": dataset,
-            "batch_size": batch_size,
-            "shuffle": shuffle,
-            "sharding": sharding,
-            **options,
-        }
+        super().__init__(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            num_workers,
+            drop_last,
+            batch_sampler=batch_sampler,
+            transform=transform,
+            preset=preset,
+            seed=seed,
+            prefetch_factor=prefetch_factor,
+            distributed=distributed,
+            device=device,
+            jpeg_decoder=jpeg_decoder,
+            dtype=dtype,
+            channels_last=channels_last,
+            channels=channels,
+            pad_to=pad_to,
+            ragged=ragged,
+            targets=targets,
+            fields=fields,
+            mix=mix,
+            repeats=repeats,
+            on_error=on_error,
+            max_bad=max_bad,
+            orientation=orientation,
+            draft=draft,
+            thumbnail=thumbnail,
+            reducing_gap=reducing_gap,
+            strategy=strategy,
+            cache=cache,
+            entry_points=entry_points,
+            limit=limit,
+            lanes=lanes,
+            accept_truncated=accept_truncated,
+            max_pixels=max_pixels,
+            pass_order=pass_order,
+            device_memory=device_memory,
+            pinned=pinned,
+            stream_priority=stream_priority,
+        )
+        self._arguments = arguments
 
     def _group(self) -> tuple[int, int] | None:
         return int(jax.process_index()), int(jax.process_count())

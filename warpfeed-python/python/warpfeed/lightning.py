@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from lightning import LightningDataModule
 
-from .torch import DataLoader
+from ._arguments import unknown
+from .torch import DataLoader, Options
 
 __all__ = ["DataModule"]
 
@@ -26,10 +28,19 @@ class DataModule(LightningDataModule):
         val: Mapping[str, Any] | None = None,
         test: Mapping[str, Any] | None = None,
         predict: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> None:
         """options: for all loaders, such as batch_size."""
         super().__init__()
+        names = inspect.signature(DataLoader.__init__).parameters
+        for name, given in {
+            "train": train,
+            "val": val,
+            "test": test,
+            "predict": predict,
+            "DataModule": options,
+        }.items():
+            unknown(name, given or {}, names)
         self._train, self._others, self._options = train, {"val": val, "test": test, "predict": predict}, options
 
     def _loader(self, arguments: Mapping[str, Any]) -> DataLoader:
@@ -50,4 +61,6 @@ class DataModule(LightningDataModule):
         return self._other("test")
 
     def predict_dataloader(self) -> Any:
-        return self._other("predict")
+        # Lightning shares samples out by itself, such that each is predicted once.
+        arguments = self._others["predict"]
+        return [] if arguments is None else self._loader({"distributed": None, **arguments})

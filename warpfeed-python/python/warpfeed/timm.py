@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
-from timm.data import create_transform
+from timm.data import FastCollateMixup, Mixup, create_transform
+from timm.data.distributed_sampler import OrderedDistributedSampler, RepeatAugSampler
+from torch.utils.data.distributed import DistributedSampler
 
-from . import _torchvision
-from ._errors import ParameterError
-from .torch import DataLoader
+from . import _datasets, _torchvision
+from ._errors import ParameterError, UnsupportedError
+from .torch import DataLoader, Options
 
 __all__ = ["create_loader", "transform"]
 
@@ -55,6 +58,8 @@ def create_loader(
     re_prob: float = 0.0,
     re_mode: str = "const",
     re_count: int = 1,
+    re_split: bool = False,
+    train_crop_mode: str | None = None,
     scale: tuple[float, float] | None = None,
     ratio: tuple[float, float] | None = None,
     hflip: float = 0.5,
@@ -65,6 +70,7 @@ def create_loader(
     gaussian_blur_prob: float = 0.0,
     auto_augment: str | None = None,
     num_aug_repeats: int = 0,
+    num_aug_splits: int = 0,
     interpolation: str = "bilinear",
     mean: tuple[float, ...] = (0.485, 0.456, 0.406),
     std: tuple[float, ...] = (0.229, 0.224, 0.225),
@@ -72,49 +78,106 @@ def create_loader(
     distributed: bool = False,
     crop_pct: float | None = None,
     crop_mode: str | None = None,
+    crop_border_pixels: int | None = None,
+    collate_fn: Any = None,
     pin_memory: bool = False,
+    fp16: bool = False,
     img_dtype: torch.dtype = torch.float32,
-    device: torch.device | str = "cuda",
+    device: torch.device | str | None = None,
+    use_prefetcher: bool = True,
+    use_multi_epochs_loader: bool = False,
+    persistent_workers: bool = True,
+    worker_seeding: str = "all",
+    tf_preprocessing: bool = False,
+    input_size_choices: Any = None,
+    batch_size_choices: Any = None,
+    batch_choice_weights: Any = None,
+    batch_choice_seed: int = 0,
+    batch_choice_schedule: str = "constant",
+    batch_schedule_epochs: int | None = None,
+    batch_schedule_spread: float = 0.65,
+    batch_schedule_random_mix: float = 0.1,
+    num_batches: int | None = None,
+    *,
     mixup: Any = None,
-    seed: int = 0,
-    **options: Any,
+    seed: int | None = None,
+    options: Options | None = None,
 ) -> DataLoader:
-    """A loader with timm's arguments: batches `[images, labels]`, normalized, in host memory.
+    """A loader with timm's arguments: batches `[images, labels]`, normalized, in host memory, or on `device` if it is given.
 
-    `mixup`: timm's Mixup, which is applied to the loader's batches. `options`: other arguments of the loader. Arguments of
-    timm's that concern its processes (`use_prefetcher`, `worker_seeding`, `fp16` and others) are passed over.
+    With `distributed` timm's and torch's samplers share the samples out. `mixup`, or `collate_fn`: timm's Mixup or
+    FastCollateMixup, which is applied to the loader's batches. `seed` is the loader's: without it, torch's generator decides
+    about order and draws. `options`: other arguments of `warpfeed.torch.DataLoader`.
+
+    `use_multi_epochs_loader`, `persistent_workers` and `worker_seeding` have no effect, since there are no processes.
     """
-    for name in (
-        "use_prefetcher",
-        "fp16",
-        "img_dtype",
-        "use_multi_epochs_loader",
-        "persistent_workers",
-        "worker_seeding",
-        "tf_preprocessing",
-    ):
-        options.pop(name, None)
-    if options.pop("collate_fn", None) is not None:
-        raise ParameterError("collate_fn is not supported: give mixup=, or output= for another form of the batches")
+    refused = {
+        "re_split": re_split, "num_aug_splits": num_aug_splits, "tf_preprocessing": tf_preprocessing,
+        "input_size_choices": input_size_choices is not None, "batch_size_choices": batch_size_choices is not None,
+        "num_batches": num_batches is not None,
+    }  # fmt: skip
+    for name, value in refused.items():
+        if value:
+            raise UnsupportedError(f"{name} is not supported: leave it out")
+    if collate_fn is not None:
+        if type(collate_fn) not in (Mixup, FastCollateMixup) or mixup is not None:
+            raise ParameterError(
+                "collate_fn must be timm's FastCollateMixup, and mixup left out: or give options={'output': ...}"
+            )
+        mixup = collate_fn
     steps = transform(
         input_size, is_training=is_training, no_aug=no_aug, re_prob=re_prob, re_mode=re_mode, re_count=re_count, scale=scale,
         ratio=ratio, hflip=hflip, vflip=vflip, color_jitter=color_jitter, color_jitter_prob=color_jitter_prob,
         grayscale_prob=grayscale_prob, gaussian_blur_prob=gaussian_blur_prob, auto_augment=auto_augment,
         interpolation=interpolation, mean=mean, std=std, crop_pct=crop_pct, crop_mode=crop_mode,
+        train_crop_mode=train_crop_mode, crop_border_pixels=crop_border_pixels,
     )  # fmt: skip
-    sampler: Any = "repeated" if is_training and num_aug_repeats else None
-    return DataLoader(
-        dataset,
-        batch_size,
-        shuffle=is_training,
-        num_workers=num_workers,
-        drop_last=is_training,
-        pin_memory=pin_memory,
-        transform=steps,
-        dtype=img_dtype,
-        distributed=True if distributed else None,
-        mix=mixup,
-        seed=seed,
-        repeats=num_aug_repeats if sampler else None,
-        **options,
-    )
+    data: Any = _datasets.open_source(dataset) if isinstance(dataset, (str, os.PathLike)) else dataset
+    sampler: Any = None
+    if distributed and not is_training:
+        sampler = OrderedDistributedSampler(data)
+    elif distributed:
+        sampler = RepeatAugSampler(data, num_repeats=num_aug_repeats) if num_aug_repeats else DistributedSampler(data)
+    arguments: dict[str, Any] = {
+        "shuffle": is_training and sampler is None,
+        "sampler": sampler,
+        "repeats": num_aug_repeats if is_training and num_aug_repeats and sampler is None else None,
+        "num_workers": num_workers,
+        "drop_last": is_training,
+        "pin_memory": pin_memory,
+        "persistent_workers": persistent_workers and num_workers > 0,
+        "transform": steps,
+        "dtype": torch.float16 if fp16 else img_dtype,
+        "mix": mixup,
+        "seed": seed,
+        "output": "tuple" if device is None or not use_prefetcher else _To(torch.device(device)),
+    }
+    return _Loader(data, batch_size, **{**arguments, **(options or {})})
+
+
+class _Loader(DataLoader):
+    """With the attribute of timm's loaders by which a training ends mixing."""
+
+    @property
+    def mixup_enabled(self) -> bool:
+        """Whether batches are mixed. It may be set to False between epochs."""
+        return "mix" in self._given_to_native["settings"]
+
+    @mixup_enabled.setter
+    def mixup_enabled(self, enabled: bool) -> None:
+        if enabled != self.mixup_enabled:
+            if enabled:
+                raise UnsupportedError("mixing can be switched off, and not on again: make another loader")
+            with self._lock:
+                del self._given_to_native["settings"]["mix"]
+                self._made = None
+
+
+class _To:
+    """Puts batches on a device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def __call__(self, images: Any, labels: Any) -> list[Any]:
+        return [one if one is None else one.to(self._device, non_blocking=True) for one in (images, labels)]

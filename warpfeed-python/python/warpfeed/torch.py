@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from contextlib import contextmanager
+from typing import Any, Literal, TypeAlias, TypedDict
 
 import torch
 from torch.utils import data
 from torch.utils.dlpack import from_dlpack
+from typing_extensions import TypeVar
 
 from . import _warpfeed
-from ._errors import ParameterError
-from ._loader import AnyEpoch, DTypeName, Iteration, Loader
+from ._arguments import at_least, checked
+from ._errors import ParameterError, UnsupportedError
+from ._loader import AnyEpoch, DTypeName, EntryPoints, Iteration, Loader
 from .transforms import Transform
 
-__all__ = ["DataLoader"]
+__all__ = ["DataLoader", "Options"]
 
 _DTYPES: dict[torch.dtype, DTypeName] = {
     torch.float32: "float32",
@@ -26,31 +31,93 @@ _DTYPES: dict[torch.dtype, DTypeName] = {
 }
 _REPLACED = {
     "collate_fn": "batches are made in native threads: use output= for another form of them",
-    "worker_init_fn": "there are no worker processes, and draws depend on seed, epoch and sample alone",
-    "batch_sampler": "give batch_size, and sampler or mix",
-    "generator": "give seed=",
+    "worker_init_fn": "there are no worker processes; seed=, generator= or torch.manual_seed decides about draws",
     "multiprocessing_context": "there are no worker processes",
 }
 
-Output = Literal["tuple", "dict", "batch"] | Mapping[str, str] | Callable[[torch.Tensor, Any], Any]
+B = TypeVar("B", default=Any)
+"""What a batch is, for those who annotate it: `loader: DataLoader[list[torch.Tensor]] = DataLoader(...)`."""
+
+Output: TypeAlias = Literal["tuple", "dict", "batch"] | Mapping[str, str] | Callable[[torch.Tensor, Any], Any]
 
 
-class DataLoader(Loader[Any]):
+class Options(TypedDict, total=False):
+    """The arguments of DataLoader without the data set, for functions that hand them on."""
+
+    batch_size: int | None
+    shuffle: bool | None
+    sampler: Any
+    batch_sampler: Any
+    num_workers: int | None
+    collate_fn: Any
+    pin_memory: bool
+    drop_last: bool
+    timeout: float
+    worker_init_fn: Any
+    multiprocessing_context: Any
+    generator: torch.Generator | None
+    prefetch_factor: int | None
+    persistent_workers: bool
+    pin_memory_device: str
+    in_order: bool
+    transform: Sequence[Transform] | Any
+    preset: str | None
+    seed: int | None
+    distributed: bool | tuple[int, int] | None
+    device: str | Sequence[str]
+    jpeg_decoder: str | None
+    channels: int | None
+    pad_to: int | None
+    ragged: bool | None
+    targets: str | None
+    fields: Sequence[str] | None
+    mix: Any
+    repeats: int | None
+    on_error: Literal["raise", "skip", "substitute"]
+    max_bad: int | float | None
+    orientation: Literal["apply", "ignore"] | None
+    draft: tuple[int, int] | None
+    thumbnail: tuple[int, int] | None
+    reducing_gap: float | None
+    strategy: Literal["fused", "sequential", "composed"] | None
+    cache: int | tuple[str | os.PathLike[str], int] | None
+    entry_points: EntryPoints | tuple[EntryPoints, ...] | None
+    limit: int | None
+    lanes: int | None
+    accept_truncated: bool
+    max_pixels: int | None
+    pass_order: Literal["pillow13", "horizontal_first"] | None
+    device_memory: int | None
+    pinned: bool
+    stream_priority: Literal["low", "high"] | None
+    dtype: torch.dtype | DTypeName | None
+    memory_format: torch.memory_format
+    output: Output
+
+
+class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
     """Batches `[images, labels]` as torch's tensors: images `[N, 3, H, W]`, labels `[N]` of int64, None if the data
     set has none.
 
-    Arguments of torch's loader have torch's meaning, with these differences: `num_workers` are threads, by default one for
-    each processor; with 0 the caller's thread makes the batches. `prefetch_factor` counts batches of all threads together.
-    `persistent_workers` has no effect: threads and memory are kept anyway.
+    It is a `torch.utils.data.DataLoader`, with its arguments and attributes. They have torch's meaning, with these
+    differences: `num_workers` are threads, by default one for each processor; with 0 the caller's thread makes the batches.
+    `prefetch_factor` counts batches of all threads together. `persistent_workers` costs and saves nothing: threads and memory
+    are kept anyway. Batches always come in order, also with `in_order=False`.
 
     dataset: a path or URL; a list of (path or bytes, label); torchvision's ImageFolder and others with files or arrays; a
         Subset or ConcatDataset of them; Hugging Face's; an object with `__len__` and `read(i) -> (bytes or path, target)`.
+    sampler, batch_sampler: what they yield is listed when an epoch begins, and kept in the loader's state. As with torch,
+        `set_epoch` of a DistributedSampler is the caller's, and a sampler that knows ranks decides what a rank reads.
+    batch_size: None gives single samples, as with torch.
+    generator: decides order and draws; without it and without `seed`, torch's global generator does, as with torch. Both are
+        a part of the loader's state.
     transform: the data set's own by default. torchvision's transforms are converted, and run with the arithmetic of PIL
         images; a list of `warpfeed.transforms`, or of their written forms, is taken as it is.
     preset: a published recipe instead, such as "train", "eval" or "deit".
-    seed: of order and draws. Every epoch has its own order.
+    seed: makes order and draws depend on it and on the number of the epoch alone. Every epoch has its own order.
     distributed: a part of the samples for each rank of torch.distributed, with equally many batches; or (rank, ranks). With
-        several ranks and shuffled data it must be said.
+        several ranks and `shuffle=True` it must be said, or left to a trainer that shares out by itself. Without `seed` it
+        has 0, as torch's DistributedSampler.
     device: "cpu", or "cuda:0" for batches that are made on a GPU. A list of devices makes a batch on each: the loader then
         gives lists of batches. Devices get what ranks get: different samples, and equally many batches.
     targets: what is delivered beside labels, as in "soft=1000/0.1", "multi-hot=80", "float=4:json.box".
@@ -70,11 +137,14 @@ class DataLoader(Loader[Any]):
     `state_dict` and `load_state_dict` resume in the middle of an epoch with the batches that were left.
     """
 
+    _has_generator = True
+
+    @checked
     def __init__(
         self,
         dataset: Any,
-        batch_size: int = 1,
-        shuffle: bool | None = False,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
         sampler: Any = None,
         batch_sampler: Any = None,
         num_workers: int | None = None,
@@ -84,62 +154,231 @@ class DataLoader(Loader[Any]):
         timeout: float = 0,
         worker_init_fn: Any = None,
         multiprocessing_context: Any = None,
-        generator: Any = None,
+        generator: torch.Generator | None = None,
         *,
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,
         pin_memory_device: str = "",
+        in_order: bool = True,
         transform: Sequence[Transform] | Any = None,
+        preset: str | None = None,
+        seed: int | None = None,
+        distributed: bool | tuple[int, int] | None = None,
+        device: str | Sequence[str] = "cpu",
+        jpeg_decoder: str | None = None,
+        channels: int | None = None,
+        pad_to: int | None = None,
+        ragged: bool | None = None,
+        targets: str | None = None,
+        fields: Sequence[str] | None = None,
+        mix: Any = None,
+        repeats: int | None = None,
+        on_error: Literal["raise", "skip", "substitute"] = "raise",
+        max_bad: int | float | None = None,
+        orientation: Literal["apply", "ignore"] | None = None,
+        draft: tuple[int, int] | None = None,
+        thumbnail: tuple[int, int] | None = None,
+        reducing_gap: float | None = 2.0,
+        strategy: Literal["fused", "sequential", "composed"] | None = None,
+        cache: int | tuple[str | os.PathLike[str], int] | None = None,
+        entry_points: EntryPoints | tuple[EntryPoints, ...] | None = None,
+        limit: int | None = None,
+        lanes: int | None = None,
+        accept_truncated: bool = False,
+        max_pixels: int | None = None,
+        pass_order: Literal["pillow13", "horizontal_first"] | None = None,
+        device_memory: int | None = None,
+        pinned: bool = True,
+        stream_priority: Literal["low", "high"] | None = None,
         dtype: torch.dtype | DTypeName | None = None,
         memory_format: torch.memory_format = torch.contiguous_format,
         output: Output = "tuple",
-        **options: Any,
     ) -> None:
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        if collate_fn is (data.default_convert if batch_size is None else data.default_collate):
+            collate_fn = None
+        # Lightning's seeds its workers, and draws are seeded here anyway.
+        of = getattr(getattr(worker_init_fn, "func", None), "__module__", "")
         given = {
             "collate_fn": collate_fn,
-            "worker_init_fn": worker_init_fn,
-            "batch_sampler": batch_sampler,
-            "generator": generator,
+            "worker_init_fn": None if of.startswith(("lightning.", "pytorch_lightning.")) else worker_init_fn,
             "multiprocessing_context": multiprocessing_context,
         }
         for name, value in given.items():
             if value is not None:
                 raise ParameterError(f"{name} is not supported: {_REPLACED[name]}")
-        if sampler is not None and shuffle:
-            raise ParameterError("sampler and shuffle exclude each other")
+        _check_as_torch(batch_size, shuffle, sampler, batch_sampler, num_workers, drop_last, timeout, prefetch_factor)
+        if persistent_workers and num_workers == 0:
+            raise ParameterError("persistent_workers needs threads, and num_workers=0 has none: leave it out")
         if memory_format not in (torch.contiguous_format, torch.channels_last):
             raise ParameterError(
                 f"memory_format must be torch.contiguous_format or torch.channels_last, got {memory_format}"
             )
-        if isinstance(output, str) and output not in ("tuple", "dict", "batch"):
-            raise ParameterError(f'output must be "tuple", "dict", "batch", a mapping or a function, got {output!r}')
+        if isinstance(dtype, torch.dtype) and dtype not in _DTYPES:
+            raise ParameterError(f"dtype must be {', '.join(map(str, _DTYPES))}, got {dtype}")
+        if output == "batch" and batch_size is None:
+            raise ParameterError(
+                'output="batch" gives native batches, and batch_size=None single samples: leave one out'
+            )
         self._output = output
-        self._fields = tuple(options.get("fields") or ())
+        self._fields = tuple(fields or ())
         self._channels_last = memory_format is torch.channels_last
-        self.pin_memory = pin_memory and torch.cuda.is_available()
+        self._pins = pin_memory and torch.cuda.is_available()
         self._pinned = _Pinned(pin_memory_device)
-        self.timeout, self.persistent_workers = timeout, persistent_workers
-        self.prefetch_factor = prefetch_factor or 2
+        self._timeout = timeout
+        self.generator = generator
+        self._draws: dict[int, int] = {}
+        """The numbers that decide the draws of the epochs that have begun, where no seed does."""
         super().__init__(
             dataset,
-            batch_size,
+            _size(batch_size, batch_sampler),
             bool(shuffle),
             sampler,
             num_workers,
             drop_last,
-            transform=transform,
-            prefetch_factor=self.prefetch_factor,
-            dtype=_DTYPES.get(dtype) if isinstance(dtype, torch.dtype) else dtype,
+            batch_sampler=batch_sampler,
+            prefetch_factor=prefetch_factor or 2,
+            dtype=_DTYPES[dtype] if isinstance(dtype, torch.dtype) else dtype,
             channels_last=self._channels_last,
-            **options,
+            transform=transform,
+            preset=preset,
+            seed=seed,
+            distributed=distributed,
+            device=device,
+            jpeg_decoder=jpeg_decoder,
+            channels=channels,
+            pad_to=pad_to,
+            ragged=ragged,
+            targets=targets,
+            fields=fields,
+            mix=mix,
+            repeats=repeats,
+            on_error=on_error,
+            max_bad=max_bad,
+            orientation=orientation,
+            draft=draft,
+            thumbnail=thumbnail,
+            reducing_gap=reducing_gap,
+            strategy=strategy,
+            cache=cache,
+            entry_points=entry_points,
+            limit=limit,
+            lanes=lanes,
+            accept_truncated=accept_truncated,
+            max_pixels=max_pixels,
+            pass_order=pass_order,
+            device_memory=device_memory,
+            pinned=pinned,
+            stream_priority=stream_priority,
         )
-        self._arguments = {
-            "dataset": dataset, "batch_size": batch_size, "shuffle": shuffle, "sampler": sampler, "num_workers": num_workers,
-            "pin_memory": pin_memory, "pin_memory_device": pin_memory_device, "drop_last": drop_last,
-            "timeout": timeout, "prefetch_factor": prefetch_factor,
-            "persistent_workers": persistent_workers, "transform": transform, "dtype": dtype, "memory_format": memory_format,
-            "output": output, **options,
-        }  # fmt: skip
+        self._arguments = arguments
+        self._as_torchs(arguments)
+
+    def _as_torchs(self, arguments: dict[str, Any]) -> None:
+        """Sets the attributes of torch's loader, and those by which Lightning makes a loader once more: all arguments."""
+        own = {"dataset", "num_workers", "sampler", "batch_sampler", "multiprocessing_context", "shuffle"}
+        vars(self).update({name: value for name, value in arguments.items() if name not in own})
+        batch_size, sampler, batch_sampler = (arguments[name] for name in ("batch_size", "sampler", "batch_sampler"))
+        if batch_sampler is not None:
+            batch_size = None
+        if sampler is None:
+            sampler = self._native_sampler(bool(arguments["shuffle"]))
+        if batch_size is not None:
+            batch_sampler = data.BatchSampler(sampler, batch_size, self.drop_last)
+        self.sampler, self.batch_sampler, self.batch_size = sampler, batch_sampler, batch_size
+        self.collate_fn = data.default_convert if batch_sampler is None else data.default_collate
+        self.prefetch_factor = arguments["prefetch_factor"] or (2 if self.num_workers else None)
+        self.multiprocessing_context = None
+        self._dataset_kind = 0 if self._source.samples is not None else 1
+        self._IterableDataset_len_called = None
+        self._iterator = None
+        # From here on torch's loader refuses to set what could not change any more.
+        self._DataLoader__initialized = True
+
+    @property
+    def _shuffles(self) -> bool:
+        return bool(self._given_to_native["settings"]["shuffle"] == "true")
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether it is a data set, in an order of torch's kinds."""
+        return self._source.samples is not None and (
+            self._listing is not None or self._given_to_native["sampler"] is None
+        )
+
+    def _with(self, batch_sampler: Any) -> DataLoader[B]:
+        """This loader with other batches of indices."""
+        own = {"batch_size": 1, "shuffle": None, "sampler": None, "drop_last": False, "dataset": self.dataset}
+        return type(self)(**self._arguments | own | {"batch_sampler": batch_sampler})
+
+    def _native_sampler(self, shuffle: bool) -> Any:
+        """What `sampler` is where none was passed."""
+        if self._listing is not None:
+            return data.SequentialSampler(self.dataset) if self._listing.batches else self._listing.sampler
+        if self._source.samples is None:
+            return _Stream(self)
+        if self._partition is not None:
+            return _Part(self, shuffle)
+        if self._source.samples == 0 or self._one().samples != self._source.samples:
+            return _Samples(self)
+        return _Shuffled(self) if shuffle else data.SequentialSampler(self.dataset)
+
+    def _shuffling(self) -> tuple[Any, Any] | None:
+        return data.RandomSampler(self.dataset, generator=self.generator), None
+
+    def _draw(self, number: int) -> int:
+        # As torch's iterators do; workers that persist are seeded once.
+        last = self._draws.get(self._begun)
+        persist = self.persistent_workers and self.num_workers and last is not None
+        base = _scrambled(last or 0) if persist else _drawn(self.generator)
+        said = self._told if self._sampler_epoch is None else self._sampler_epoch
+        # With the same seed after a resume, a later epoch has its own draws.
+        return (base + _scrambled(said)) % _DRAWS if said else base
+
+    def _begins(self, number: int, drawn: int) -> None:
+        if not self._seeded:
+            # Those of the last epochs are enough to ask for their recipes.
+            self._draws = {**dict(list(self._draws.items())[-15:]), number: drawn}
+
+    @contextmanager
+    def _drawing_alike(self, number: int) -> Iterator[None]:
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(_scrambled(number + _scrambled(self._arguments["seed"] or 0)))
+            yield
+
+    def _random(self) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        if self.generator is not None:
+            own["generator"] = _text(self.generator.get_state())
+        of_sampler = None if self._listing is None else self._listing.generator
+        if of_sampler is not None and of_sampler is not self.generator:
+            own["sampler_generator"] = _text(of_sampler.get_state())
+        if not self._seeded or self._listing is not None:
+            group = self._group()
+            own |= {"random": _text(torch.get_rng_state()), "random_of": None if group is None else list(group)}
+        return own
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        group = self._group()
+        # Ranks that draw alike would be as one.
+        if "random" in state and state.get("random_of") == (None if group is None else list(group)):
+            torch.set_rng_state(_bytes(state["random"]))
+        if "generator" in state and self.generator is not None:
+            self.generator.set_state(_bytes(state["generator"]))
+        of_sampler = None if self._listing is None else self._listing.generator
+        if "sampler_generator" in state and of_sampler is not None:
+            of_sampler.set_state(_bytes(state["sampler_generator"]))
+
+    def recipe(self, index: int, epoch: int = 0, repetition: int = 0) -> list[dict[str, Any]]:
+        """The explicit operations that a sample goes through in an epoch, EXIF orientation included. Without `seed` the
+        epoch must have begun: then its draws are known."""
+        if self._seeded:
+            return super().recipe(index, epoch, repetition)
+        if epoch not in self._draws and super().recipe(index, 0) != super().recipe(index, 1):
+            raise ParameterError(
+                f"epoch {epoch} has not begun: torch's generator decides its draws when it does. With seed= they are known"
+            )
+        return super().recipe(index, self._draws.get(epoch, 0), repetition)
 
     def _group(self) -> tuple[int, int] | None:
         distributed = torch.distributed
@@ -151,24 +390,24 @@ class DataLoader(Loader[Any]):
 
     def _memory(self) -> Callable[[int], tuple[int, object]] | None:
         # The native batch goes to consumers that know nothing of torch's memory.
-        return self._pinned if self.pin_memory and self._output != "batch" else None
+        return self._pinned if self._pins and self._output != "batch" else None
 
-    def _begin(self, iteration: Iteration[Any]) -> AnyEpoch:
-        if self.pin_memory:
+    def _begin(self, iteration: Iteration[B]) -> AnyEpoch:
+        if self._pins:
             self._pinned.choose_device()
         return super()._begin(iteration)
 
     def _tensor(self, tensor: _warpfeed.Tensor) -> torch.Tensor:
         shape, dtype = tensor.shape, getattr(torch, tensor.dtype)
-        memory = tensor.owner() if self.pin_memory else None
+        memory = tensor.owner() if self._pins else None
         own = from_dlpack(tensor) if memory is None else _view(memory, shape, dtype)
-        if memory is None and self.pin_memory and own.device.type == "cpu":
+        if memory is None and self._pins and own.device.type == "cpu":
             own = _view(self._pinned(own.nbytes)[1], shape, dtype).copy_(own)
         return own.permute(0, 3, 1, 2) if self._channels_last and own.dim() == 4 else own
 
     def _joined(self, images: list[torch.Tensor]) -> torch.Tensor:
         joined = torch.cat(images)
-        if not self.pin_memory or joined.device.type != "cpu":
+        if not self._pins or joined.device.type != "cpu":
             return joined
         return _view(self._pinned(joined.nbytes)[1], joined.shape, joined.dtype).copy_(joined)
 
@@ -177,6 +416,9 @@ class DataLoader(Loader[Any]):
             return batch
         images = self._images(batch, self._tensor, self._joined)
         labels = self._targets(batch)
+        if self._auto_collation is False:
+            images, labels = _single(images), _single(labels)
+            labels = labels.item() if isinstance(labels, torch.Tensor) and labels.dim() == 0 else labels
         if callable(self._output):
             return self._output(images, labels)
         if self._output == "tuple":
@@ -213,9 +455,13 @@ class DataLoader(Loader[Any]):
             else:
                 yield _parts(fields.numbers(name), counts)
 
-    def as_torch(self) -> data.DataLoader[Any]:
-        """This loader inside a real torch DataLoader, for trainers that take no other: HF's Trainer, StatefulDataLoader."""
-        return data.DataLoader(_Batches(self), batch_size=None)
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        # accelerate asks for it before it makes a loader of torch's own out of this one's attributes.
+        raise UnsupportedError(
+            "accelerator.prepare would read the data set by torch's loader: use warpfeed.accelerate.prepare(accelerator, ...), "
+            "which also takes models and optimizers"
+        )
 
 
 class _Pinned:
@@ -245,23 +491,114 @@ def _parts(rows: _warpfeed.Tensor, counts: list[int]) -> list[torch.Tensor]:
     return list(torch.split(from_dlpack(rows), counts))
 
 
-class _Batches(data.IterableDataset[Any]):
-    """The batches of a loader as a data set of torch's."""
+_DRAWS = 1 << 63
 
-    def __init__(self, loader: DataLoader) -> None:
-        self._loader = loader
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._loader)
+def _drawn(generator: torch.Generator | None) -> int:
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
 
-    def __len__(self) -> int:
-        return len(self._loader)
+
+def _scrambled(value: int) -> int:
+    """Another number for each number, as splitmix64 makes them."""
+    value = (value + 1) * 0x9E3779B97F4A7C15 % (1 << 64)
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 % (1 << 64)
+    value = (value ^ value >> 27) * 0x94D049BB133111EB % (1 << 64)
+    return (value ^ value >> 31) % _DRAWS
+
+
+def _text(state: torch.Tensor) -> str:
+    return base64.b64encode(bytes(state.numpy())).decode()
+
+
+def _bytes(text: str) -> torch.Tensor:
+    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)
+
+
+def _single(value: Any) -> Any:
+    """The first and only one of a batch, or of each view of it."""
+    if isinstance(value, list) and value and isinstance(value[0], torch.Tensor) and value[0].dim() == 4:
+        return value[0][0] if len(value) == 1 else [view[0] for view in value]
+    return None if value is None else value[0]
+
+
+def _size(batch_size: int | None, batch_sampler: Any) -> int:
+    """The batch size of the native pipeline, which a batch sampler's batches correct."""
+    size = batch_size if batch_sampler is None else getattr(batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) and size else 1
+
+
+def _check_as_torch(
+    batch_size: int | None,
+    shuffle: bool | None,
+    sampler: Any,
+    batch_sampler: Any,
+    num_workers: int | None,
+    drop_last: bool,
+    timeout: float,
+    prefetch_factor: int | None,
+) -> None:
+    """Refuses what torch's loader refuses."""
+    if sampler is not None and shuffle:
+        raise ParameterError("sampler and shuffle=True exclude each other: the sampler makes the order")
+    if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+        raise ParameterError("batch_sampler makes the batches: leave out batch_size, shuffle, sampler and drop_last")
+    if batch_size is None and batch_sampler is None and drop_last:
+        raise ParameterError("drop_last=True needs batches, and batch_size=None gives single samples")
+    at_least(1, batch_size=batch_size, prefetch_factor=prefetch_factor)
+    at_least(0, num_workers=num_workers, timeout=timeout)
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ParameterError("prefetch_factor needs threads, and num_workers=0 has none: leave it out")
+    if num_workers == 0 and timeout:
+        raise ParameterError("timeout needs threads, and num_workers=0 has none: leave it out")
+
+
+class _Samples(data.Sampler[int]):
+    """What is under `loader.sampler` where warpfeed makes the order by itself."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self._loader = weakref.ref(loader)
 
     def set_epoch(self, epoch: int) -> None:
-        self._loader.set_epoch(epoch)
+        """Sets the number of the next epoch."""
+        loader = self._loader()
+        if loader is not None:
+            loader.set_epoch(epoch)
 
-    def state_dict(self) -> dict[str, Any]:
-        return self._loader.state_dict()
+    def __len__(self) -> int:
+        loader = self._loader()
+        return 0 if loader is None else loader._one().samples or 0
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        self._loader.load_state_dict(state_dict)
+    def __iter__(self) -> Iterator[int]:
+        raise UnsupportedError(
+            'warpfeed makes this order when an epoch begins: the indices of batches are in output="batch", or pass a sampler'
+        )
+
+
+class _Stream(data.Sampler[int]):
+    """That of a stream, which has no length."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.set_epoch = loader.set_epoch
+
+
+class _Shuffled(_Samples, data.RandomSampler):
+    """That of `shuffle=True` with a seed: trainers ask whether it is torch's RandomSampler."""
+
+    replacement, generator, _num_samples = False, None, None
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        super().__init__(loader)
+        self.data_source = loader.dataset
+
+
+class _Part(_Samples, data.DistributedSampler[int]):
+    """That of `distributed`: trainers ask whether it is torch's DistributedSampler."""
+
+    drop_last, epoch = False, 0
+
+    def __init__(self, loader: DataLoader[Any], shuffle: bool) -> None:
+        super().__init__(loader)
+        self.dataset, self.shuffle, self.seed = loader.dataset, shuffle, loader._arguments["seed"] or 0
+        self.rank, self.num_replicas = loader._partition or (0, 1)
+        self.num_samples = len(self)
+        self.total_size = self.num_samples * self.num_replicas

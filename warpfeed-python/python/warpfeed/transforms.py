@@ -6,9 +6,13 @@ Lengths are in pixels, sizes are (width, height) or one number for both, colors 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import typing
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
+
+from ._arguments import check, one_of, shown, unknown
+from ._errors import ParameterError
 
 Interpolation: TypeAlias = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 Size: TypeAlias = int | tuple[int, int]
@@ -21,6 +25,22 @@ class Written:
     """What all transforms and operations have in common: a name, and a written form."""
 
     _tag: ClassVar[tuple[Literal["transform", "op"], str]]
+    _hints: ClassVar[dict[str, Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Written:
+        unknown(cls.__name__, kwargs, (field.name for field in fields(cls)))
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            self._check(field.name, getattr(self, field.name), type(self).__name__)
+
+    @classmethod
+    def _check(cls, name: str, value: Any, place: str) -> None:
+        if "_hints" not in vars(cls):
+            cls._hints = typing.get_type_hints(cls)
+        declared = next(str(field.type) for field in fields(cls) if field.name == name)
+        check(f"{place}: {name}", value, cls._hints[name], declared)
 
     def written(self) -> dict[str, Any]:
         """The written form, as a file of transforms has it. Parameters that are None keep the crate's defaults."""
@@ -40,20 +60,79 @@ class Written:
         return {**self.written(), "as": name}
 
 
-Transform: TypeAlias = Written | Mapping[str, Any]
-"""A transform or an operation, or its written form."""
+@dataclass(frozen=True)
+class View:
+    """An image that is made of each sample, with transforms of its own; `times` such images."""
+
+    transforms: Sequence[Transform]
+    times: int = 1
+
+    def written(self) -> dict[str, Any]:
+        """The written form."""
+        return {"transforms": written(self.transforms), "times": self.times}
+
+
+@dataclass(frozen=True)
+class Views:
+    """Several images of each sample, as one item of a list of transforms. What stands before and behind it is for all of
+    them: `[Views([View([RandomResizedCrop(224)], times=2), View([RandomResizedCrop(96)], times=8)]), RandomHorizontalFlip()]`.
+    """
+
+    views: Sequence[View]
+
+    def written(self) -> dict[str, Any]:
+        """The written form, as a file of transforms has it."""
+        return {"views": [view.written() for view in self.views]}
+
+
+Transform: TypeAlias = Written | Views | Mapping[str, Any]
+"""A transform or an operation, views, or the written form of one of them."""
 
 
 def written(transforms: Sequence[Transform]) -> list[dict[str, Any]]:
     """The written forms of transforms."""
-    return [transform.written() if isinstance(transform, Written) else dict(transform) for transform in transforms]
+    done = []
+    for number, transform in enumerate(transforms):
+        if not isinstance(transform, (Written, Views, Mapping)):
+            raise TypeError(
+                f"transform {number + 1} of {len(transforms)} must be one of warpfeed.transforms or its written form, got "
+                f"{shown(transform)}: give torchvision's in a Compose"
+            )
+        if isinstance(transform, Mapping):
+            _check_written(transform, f"transform {number + 1} of {len(transforms)}")
+        done.append(_written(transform))
+    return done
+
+
+def _check_written(written: Mapping[str, Any], place: str) -> None:
+    """Checks a written form by the class that it is the form of."""
+    kind = next((kind for kind in ("transform", "op") if kind in written), None)
+    if kind is None:
+        if "views" not in written:
+            raise ParameterError(
+                f'{place} must have "transform" or "op" with a name, or "views", got {dict(written)!r}'
+            )
+        return
+    classes = {one._tag[1]: one for one in _classes() if one._tag[0] == kind}
+    name = written[kind]
+    if not isinstance(name, str):
+        raise TypeError(f"{place}: {kind} must be a name, got {shown(name)}")
+    one_of(f"{place}: {kind}", name, list(classes), "a name that docs/operations.md has")
+    own = [field.name.removesuffix("_") for field in fields(classes[name])]
+    unknown(f"{place}, {name},", (key for key in written if key not in (kind, "as")), own)
+
+
+def _classes() -> Iterator[type[Written]]:
+    return iter(Written.__subclasses__())
 
 
 def _written(value: Any, both: bool = False) -> Any:
     if both and isinstance(value, int):
         return [value, value]
-    if isinstance(value, Written):
+    if isinstance(value, (Written, View, Views)):
         return value.written()
+    if isinstance(value, Mapping):
+        return {key: _written(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_written(item) for item in value]
     return value
