@@ -4,6 +4,7 @@ use crate::arrow::{ArrowImages, Buffers};
 use crate::ending::detached;
 use crate::error::raise;
 use crate::objects::Objects;
+use crate::positions::Positions;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
@@ -193,6 +194,12 @@ impl Source {
     #[staticmethod]
     fn objects(object: Bound<'_, PyAny>, labels: Option<Vec<u32>>, classes: Vec<String>) -> PyResult<Self> {
         Objects::new(object, labels, classes).map(|objects| Input::from(objects).into())
+    }
+
+    /// Samples that Python makes, by their indices. The images of their batches are nothing.
+    #[staticmethod]
+    fn positions(samples: u64, name: String) -> Self {
+        Input::from(Positions { samples, name }).into()
     }
 
     /// One data set after the other.

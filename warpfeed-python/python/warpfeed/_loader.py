@@ -12,10 +12,10 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from . import _datasets, _devices, _mixing, _torchvision, _warpfeed
+from . import _checks, _datasets, _devices, _mixing, _plan, _python, _torchvision, _warpfeed
 from ._errors import ParameterError
 from ._preprocessor import Preprocessor
-from .transforms import Transform, written
+from .transforms import Transform
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -27,8 +27,9 @@ _DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "uint8": "u8"
 
 _DETECTION = {name for name in _warpfeed.presets() if _warpfeed.preset(name)[2]}
 
-AnyEpoch = _warpfeed.Epoch | _devices.Epochs
-AnyBatch = _warpfeed.Batch | _devices.Batches
+AnyEpoch: TypeAlias = Any
+"""A native epoch, those of several devices, or one that Python finishes."""
+AnyBatch = _warpfeed.Batch | _devices.Batches | _python.Made
 
 _live: weakref.WeakSet[AnyEpoch] = weakref.WeakSet()
 
@@ -187,6 +188,12 @@ class Loader(Generic[T]):
         ragged: bool | None = None,
         targets: str | None = None,
         fields: Sequence[str] | None = None,
+        columns: Mapping[str, str] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        batch_sampler: Any = None,
+        python_workers: int | None = None,
+        python_seeds: bool = True,
+        check: bool = True,
         mix: Any = None,
         repeats: int | None = None,
         on_error: Literal["raise", "skip", "substitute"] = "raise",
@@ -213,14 +220,21 @@ class Loader(Generic[T]):
         self._devices = None if isinstance(device, str) else list(device)
         if self._devices is not None and (pad_to is not None or ragged):
             raise ParameterError("with several devices all images of a batch must have one size: no pad_to, no ragged")
-        found = _datasets.find(dataset)
-        if found.source.has_labels is False and targets is None and not fields:
+        found = _datasets.find(dataset, columns, targets is not None)
+        has_own = found.dataset is not None or found.target_of is not None
+        if not has_own and found.source.has_labels is False and targets is None and not fields:
             warnings.warn(
                 "the data set has no labels: batches have None in their place. Where it has some, name their field "
                 "(warpfeed.open(path, label_field=...)), or give pairs of image and label",
                 stacklevel=3,
             )
-        steps, converted = self._steps(found, transform, preset)
+        converted = self._steps(found, transform, preset)
+        self._plan = plan = _plan.of(self, found, converted, self._arguments)
+        self._device = device
+        if plan is not None:
+            device, dtype, channels_last = "cpu", plan.dtype(dtype), plan.is_last
+            if plan.listed is not None:
+                batch_size, shuffle = 1, False
         self.dataset = dataset
         self.batch_size = batch_size
         self.drop_last = drop_last
@@ -248,7 +262,7 @@ class Loader(Generic[T]):
             "batch_size": batch_size,
             "shuffle": shuffle,
             "seed": seed,
-            "threads": self.num_workers,
+            "threads": 0 if plan is not None and plan.is_all else self.num_workers,
             "prefetch": prefetch_factor,
             "last_batch": "drop" if drop_last else "keep",
             "partition": None if rank is None else f"{rank[0]}/{rank[1]}",
@@ -262,7 +276,7 @@ class Loader(Generic[T]):
             "stream_priority": stream_priority,
             "strategy": strategy,
             "pass_order": pass_order,
-            "dtype": _DTYPES.get(dtype or converted, dtype),
+            "dtype": _DTYPES.get(dtype or converted.dtype, dtype),
             "layout": "nhwc" if channels_last else "nchw",
             "channels": channels or (found.channels if found.channels != 3 else None),
             "orientation": orientation or ("ignore" if found.ignores_exif else None),
@@ -279,13 +293,15 @@ class Loader(Generic[T]):
         given = {
             "settings": {name: _text(value) for name, value in settings.items() if value is not None},
             "preset": preset,
-            "transforms": None if preset is not None else json.dumps(steps),
+            "transforms": None if preset is not None else json.dumps(converted.steps),
             "pad_to": pad_to,
             "sampler": order,
             "cache": _cache(cache),
             "entry_points": _entry_points(entry_points),
         }
         self._source, self._settings = found.source, json.dumps(given)
+        if plan is not None and plan.listed is not None:
+            self._source, self._settings = plan.counted(found.source, given)
         # Boxes and masks come with images of any size; other batches are one array, as torch's are.
         self._ragged = bool(fields or preset in _DETECTION) if ragged is None else ragged
         self._of_sampler = sampler if order is not None and "listed" in order else None
@@ -301,25 +317,25 @@ class Loader(Generic[T]):
         self._latest: weakref.ref[Iteration[T]] | None = None
         self._running: AnyEpoch | None = None
         self.sampler = Sampler(self)
-        self.batch_sampler = None
+        self.batch_sampler = batch_sampler
         self._pipeline()
+        if check and transform is None and preset is None and not (draft or thumbnail or channels):
+            _checks.compare(self, found, converted, given, plan)
 
-    def _steps(self, found: _datasets.Found, transform: Any, preset: str | None) -> tuple[list[Any], str]:
-        if preset is not None:
-            return [], "float32"
+    def _steps(self, found: _datasets.Found, transform: Any, preset: str | None) -> _torchvision.Converted:
         transform = found.transform if transform is None else transform
-        if transform is None:
-            return [], "float32"
+        if preset is not None or transform is None:
+            return _torchvision.Converted([], "float32")
         if isinstance(transform, (list, tuple)):
-            return written(transform), "float32"
+            return _plan.of_list(transform)
+        ops = None
         if isinstance(transform, Mapping) and "input_size" in transform:
-            return json.loads(_warpfeed.timm_ops(json.dumps(transform))), "float32"
-        if isinstance(transform, Mapping) and "do_resize" in transform:
-            return json.loads(_warpfeed.hugging_face_ops(json.dumps(transform))), "float32"
-        if hasattr(transform, "to_json_string") and hasattr(transform, "do_resize"):
-            return json.loads(_warpfeed.hugging_face_ops(transform.to_json_string())), "float32"
-        converted = _torchvision.convert(transform)
-        return converted.steps, converted.dtype
+            ops = _warpfeed.timm_ops(json.dumps(transform))
+        elif isinstance(transform, Mapping) and "do_resize" in transform:
+            ops = _warpfeed.hugging_face_ops(json.dumps(transform))
+        elif hasattr(transform, "to_json_string") and hasattr(transform, "do_resize"):
+            ops = _warpfeed.hugging_face_ops(transform.to_json_string())
+        return _torchvision.convert(transform) if ops is None else _torchvision.Converted(json.loads(ops), "float32")
 
     def _sampling(self, sampler: Any) -> tuple[dict[str, Any] | None, tuple[int, int] | None]:
         """The written sampler, and the rank that a DistributedSampler has."""
@@ -389,9 +405,69 @@ class Loader(Generic[T]):
 
     def _delivered(self, batch: AnyBatch) -> Any:
         """A batch as the subclass delivers it; of several devices, a list with that of each."""
+        if isinstance(batch, _python.Made):
+            assert self._plan is not None
+            self._plan.tell(batch)
+            return self._deliver_made(batch)
         if isinstance(batch, _devices.Batches):
             return [self._deliver(one) for one in batch.each]
         return self._deliver(batch)
+
+    def _deliver_made(self, made: _python.Made) -> Any:
+        """A batch that Python finished, as the subclass delivers it."""
+        return made.value
+
+    # What Python's steps get of native batches, as `_python.Arrays` says.
+
+    join: Callable[[list[Any], Any], Any] = staticmethod(_python.stacked)
+    _has_processes = False
+    _worker_options: Mapping[str, Any] = {}
+
+    def _gives_native(self) -> bool:
+        """Whether it delivers native batches."""
+        return False
+
+    def array(self, tensor: _warpfeed.Tensor) -> Any:
+        import numpy
+
+        return numpy.asarray(tensor)
+
+    def numbers(self, tensor: _warpfeed.Tensor) -> list[int]:
+        return [int(number) for number in self.array(tensor).tolist()]
+
+    def images(self, batch: _warpfeed.Batch) -> Any:
+        if len(batch.views) != 1:
+            raise ParameterError("several views cannot go through steps in Python")
+        (view,) = batch.views
+        return [self.array(one)[0] for one in view] if isinstance(view, list) else self.array(view)
+
+    def targets(self, batch: _warpfeed.Batch) -> Any:
+        if batch.targets is not None:
+            return batch.targets if isinstance(batch.targets, list) else list(self.array(batch.targets))
+        return None if batch.labels is None else self.numbers(batch.labels)
+
+    def _beside(self, batch: _warpfeed.Batch | _python.Job) -> dict[str, Callable[[], Any]]:
+        """What can be delivered of a batch's samples beside images and labels."""
+        if isinstance(batch, _python.Job):
+            epoch, indices, repetitions = batch.epoch, batch.indices, batch.repetitions
+        else:
+            epoch, repetitions = int(json.loads(batch.state)["epoch"]), batch.repetitions
+            indices = self.numbers(batch.indices)
+
+        def recipe(index: int, repetition: int) -> Any:
+            return json.loads(self._one().recipes(epoch, index, repetition))[0]
+
+        return {
+            "names": lambda: [self._one().name(index) for index in indices],
+            "indices": lambda: self.many(indices),
+            "recipes": lambda: [recipe(*which) for which in zip(indices, repetitions, strict=True)],
+        }
+
+    def many(self, numbers: list[int]) -> Any:
+        """An array of numbers."""
+        import numpy
+
+        return numpy.asarray(numbers)
 
     def _images(
         self, batch: _warpfeed.Batch, array: Callable[[_warpfeed.Tensor], A], join: Callable[[list[A]], A]
@@ -437,6 +513,8 @@ class Loader(Generic[T]):
             else:
                 after = pipeline.state_after([json.dumps(one) for one in resume], order)
                 epoch, state = pipeline.resume(after, order), json.loads(after)
+            if self._plan is not None:
+                epoch = self._plan.begin(self, epoch, number)
             self._latest, self._state, self._running = weakref.ref(iteration), state, epoch
             return epoch
 
@@ -520,6 +598,11 @@ class Loader(Generic[T]):
     def preprocessor(self) -> Preprocessor:
         """The same operations for single images, for serving. They must draw nothing at random."""
         return Preprocessor._of(self._one().preprocessor())
+
+    def __repr__(self) -> str:
+        source = type(self.dataset).__name__ if not isinstance(self.dataset, str) else repr(self.dataset)
+        python = "nothing" if self._plan is None else self._plan.said()
+        return f"{type(self).__module__}.{type(self).__name__}({source}, batch_size={self.batch_size}, in Python: {python})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as its arguments: a pipeline has threads and memory of its process, and a state is saved by itself."""

@@ -8,7 +8,8 @@ import torch
 from timm.data import create_transform
 
 from . import _torchvision
-from ._errors import ParameterError
+from ._errors import ParameterError, UnsupportedError
+from ._identity import known
 from .torch import DataLoader
 
 __all__ = ["create_loader", "transform"]
@@ -23,13 +24,15 @@ def transform(input_size: Any, **arguments: Any) -> list[dict[str, Any]]:
     arguments["use_prefetcher"] = False
     text = arguments.get("auto_augment")
     made = create_transform(input_size, **arguments)
-    steps: list[dict[str, Any]] = []
-    for one in made.transforms:
-        if text and type(one).__name__ in ("RandAugment", "AutoAugment", "AugMixAugment"):
-            steps.append(_augment(one, text))
-        else:
-            steps += _torchvision.convert(one).steps
-    return steps
+
+    def own(one: Any) -> list[dict[str, Any]] | None:
+        is_augment = known(one, "timm.data.auto_augment") in ("RandAugment", "AutoAugment", "AugMixAugment")
+        return [_augment(one, text)] if text and is_augment else None
+
+    converted = _torchvision.convert(made, own)
+    if converted.rest:
+        raise UnsupportedError(converted.why)
+    return converted.steps
 
 
 def _augment(made: Any, text: str) -> dict[str, Any]:

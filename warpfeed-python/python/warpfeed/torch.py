@@ -9,10 +9,12 @@ from typing import Any, Literal
 
 import torch
 from torch.utils import data
+from torch.utils._pytree import tree_map
 from torch.utils.dlpack import from_dlpack
 
-from . import _warpfeed
+from . import _python, _warpfeed
 from ._errors import ParameterError
+from ._identity import known
 from ._loader import AnyEpoch, DTypeName, Iteration, Loader
 from .transforms import Transform
 
@@ -25,14 +27,27 @@ _DTYPES: dict[torch.dtype, DTypeName] = {
     torch.uint8: "uint8",
 }
 _REPLACED = {
-    "collate_fn": "batches are made in native threads: use output= for another form of them",
-    "worker_init_fn": "there are no worker processes, and draws depend on seed, epoch and sample alone",
-    "batch_sampler": "give batch_size, and sampler or mix",
+    "worker_init_fn": "there are no worker processes without python_workers=, and draws depend on seed, epoch and sample alone",
     "generator": "give seed=",
-    "multiprocessing_context": "there are no worker processes",
+    "multiprocessing_context": "there are no worker processes without python_workers=",
 }
 
+_PARTS = ("images", "labels", "names", "indices", "recipes")
+
 Output = Literal["tuple", "dict", "batch"] | Mapping[str, str] | Callable[[torch.Tensor, Any], Any]
+
+
+def join(samples: list[Any], images: Any) -> Any:
+    """A batch of samples, as torch's default_collate makes it. Images that are still where the native batch has them are
+    not copied."""
+    pairs = all(type(sample) is tuple and len(sample) == 2 for sample in samples)
+    found = [sample[0] for sample in samples] if pairs else samples
+    if isinstance(images, torch.Tensor) and all(
+        isinstance(own, torch.Tensor) and own.data_ptr() == of.data_ptr() and own.shape == of.shape and own.dtype == of.dtype
+        for own, of in zip(found, images, strict=True)
+    ):
+        return [images, data.default_collate([sample[1] for sample in samples])] if pairs else [images, None]
+    return data.default_collate(samples) if pairs or images is None else [data.default_collate(samples), None]
 
 
 class DataLoader(Loader[Any]):
@@ -59,8 +74,10 @@ class DataLoader(Loader[Any]):
     mix: MixUp and CutMix of batches, as in "torchvision=0.2/1" or "timm=0.8/1,mode=elem".
     ragged: whether images may differ in size, and come as a list. By default only with fields or a preset of detection.
     pad_to: pads the images of a batch to the largest one, with sides that are multiples of this.
-    output: "tuple" for [images, labels]; "dict" for {"pixel_values", "labels"}; a mapping of these names to others; a
-        function of images and labels; "batch" for the native batch, with views, indices, mixing and state.
+    output: "tuple" for [images, labels]; "dict" for {"pixel_values", "labels"}; a mapping of names to what they are, as in
+        {"pixel_values": "images", "labels": "labels", "path": "names"}, where "names" are files or keys, "indices" places in
+        the data set, and "recipes" each image's operations; a function of images and labels; "batch" for the native batch,
+        with views, indices, mixing and state.
     on_error: "raise", "skip", or "substitute" for a bad image; `bad()` lists them.
     orientation: whether EXIF orientation is applied: by default not for torchvision's data sets, as torchvision ignores it.
     cache: bytes of decoded images to keep, or (folder, bytes).
@@ -95,13 +112,10 @@ class DataLoader(Loader[Any]):
         output: Output = "tuple",
         **options: Any,
     ) -> None:
-        given = {
-            "collate_fn": collate_fn,
-            "worker_init_fn": worker_init_fn,
-            "batch_sampler": batch_sampler,
-            "generator": generator,
-            "multiprocessing_context": multiprocessing_context,
-        }
+        given = {"generator": generator}
+        if not options.get("python_workers"):
+            given |= {"worker_init_fn": worker_init_fn, "multiprocessing_context": multiprocessing_context}
+        self._worker_options = {"timeout": timeout, "context": multiprocessing_context, "init": worker_init_fn}
         for name, value in given.items():
             if value is not None:
                 raise ParameterError(f"{name} is not supported: {_REPLACED[name]}")
@@ -111,8 +125,18 @@ class DataLoader(Loader[Any]):
             raise ParameterError(
                 f"memory_format must be torch.contiguous_format or torch.channels_last, got {memory_format}"
             )
+        if isinstance(output, Mapping) and not set(output.values()) <= set(_PARTS):
+            raise ParameterError(f"output: a mapping of names in the batch to {', '.join(_PARTS)}, got {dict(output)}")
         if isinstance(output, str) and output not in ("tuple", "dict", "batch"):
             raise ParameterError(f'output must be "tuple", "dict", "batch", a mapping or a function, got {output!r}')
+        # torch's own are what the native pipeline does.
+        own_collate = None if collate_fn is data.default_collate else collate_fn
+        own_batches = batch_sampler
+        if known(batch_sampler, "torch.utils.data") == "BatchSampler":
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ParameterError("batch_sampler excludes batch_size, shuffle, sampler and drop_last")
+            batch_size, drop_last = batch_sampler.batch_size, batch_sampler.drop_last
+            sampler, own_batches = batch_sampler.sampler, None
         self._output = output
         self._fields = tuple(options.get("fields") or ())
         self._channels_last = memory_format is torch.channels_last
@@ -131,10 +155,14 @@ class DataLoader(Loader[Any]):
             prefetch_factor=self.prefetch_factor,
             dtype=_DTYPES.get(dtype) if isinstance(dtype, torch.dtype) else dtype,
             channels_last=self._channels_last,
+            collate_fn=own_collate,
+            batch_sampler=own_batches,
             **options,
         )
         self._arguments = {
             "dataset": dataset, "batch_size": batch_size, "shuffle": shuffle, "sampler": sampler, "num_workers": num_workers,
+            "batch_sampler": own_batches, "collate_fn": collate_fn, "worker_init_fn": worker_init_fn,
+            "multiprocessing_context": multiprocessing_context,
             "pin_memory": pin_memory, "pin_memory_device": pin_memory_device, "drop_last": drop_last,
             "timeout": timeout, "prefetch_factor": prefetch_factor,
             "persistent_workers": persistent_workers, "transform": transform, "dtype": dtype, "memory_format": memory_format,
@@ -151,7 +179,7 @@ class DataLoader(Loader[Any]):
 
     def _memory(self) -> Callable[[int], tuple[int, object]] | None:
         # The native batch goes to consumers that know nothing of torch's memory.
-        return self._pinned if self.pin_memory and self._output != "batch" else None
+        return self._pinned if self.pin_memory and self._output != "batch" and self._plan is None else None
 
     def _begin(self, iteration: Iteration[Any]) -> AnyEpoch:
         if self.pin_memory:
@@ -177,14 +205,61 @@ class DataLoader(Loader[Any]):
             return batch
         images = self._images(batch, self._tensor, self._joined)
         labels = self._targets(batch)
+        return self._form(images, labels, batch)
+
+    def _form(self, images: Any, labels: Any, batch: _warpfeed.Batch | _python.Job) -> Any:
         if callable(self._output):
             return self._output(images, labels)
         if self._output == "tuple":
             return [images, labels]
-        names = self._output if isinstance(self._output, Mapping) else {}
-        batch_of = {names.get("pixel_values", "pixel_values"): images}
-        # Models of Hugging Face compute no loss without labels.
-        return batch_of if labels is None else batch_of | {names.get("labels", "labels"): labels}
+        if not isinstance(self._output, Mapping):
+            # Models of Hugging Face compute no loss without labels.
+            return {"pixel_values": images} if labels is None else {"pixel_values": images, "labels": labels}
+        values = {"images": lambda: images, "labels": lambda: labels} | self._beside(batch)
+        return {name: values[what]() for name, what in self._output.items() if what != "labels" or labels is not None}
+
+    # What Python's steps get, and what becomes of what they give.
+
+    join = staticmethod(join)
+    _has_processes = True
+
+    def _gives_native(self) -> bool:
+        return self._output == "batch"
+
+    def array(self, tensor: _warpfeed.Tensor) -> Any:
+        return from_dlpack(tensor)
+
+    def many(self, numbers: list[int]) -> Any:
+        return torch.tensor(numbers)
+
+    def targets(self, batch: _warpfeed.Batch) -> Any:
+        if self._fields or batch.targets is not None:
+            return self._targets(batch)
+        # Labels are numbers, as torchvision's data sets have them.
+        return None if batch.labels is None else self.numbers(batch.labels)
+
+    def _deliver_made(self, made: _python.Made) -> Any:
+        value = made.value
+        if self._device != "cpu" or self.pin_memory:
+            value = tree_map(self._placed, value)
+        if self._output == "tuple" and not self._channels_last and self._plan is not None and not self._plan.asked:
+            return value
+        if not isinstance(value, (list, tuple)) or len(value) != 2:
+            if isinstance(value, Mapping) and self._output in ("tuple", "dict"):
+                return value
+            raise ParameterError(f"output= and memory_format= are for batches of images and labels, and these are {type(value)}")
+        images, labels = value
+        if isinstance(images, torch.Tensor) and self._plan is not None and self._plan.asked:
+            images = images.to(getattr(torch, self._plan.asked))
+        if self._channels_last and images.dim() == 4:
+            images = images.contiguous(memory_format=torch.channels_last)
+        return self._form(images, labels, made.job)
+
+    def _placed(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        value = value.pin_memory() if self.pin_memory else value
+        return value if self._device == "cpu" else value.to(self._device, non_blocking=True)
 
     def _targets(self, batch: _warpfeed.Batch) -> Any:
         if self._fields:

@@ -6,7 +6,7 @@ Lengths are in pixels, sizes are (width, height) or one number for both, colors 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -47,6 +47,18 @@ Transform: TypeAlias = Written | Mapping[str, Any]
 def written(transforms: Sequence[Transform]) -> list[dict[str, Any]]:
     """The written forms of transforms."""
     return [transform.written() if isinstance(transform, Written) else dict(transform) for transform in transforms]
+
+
+@dataclass(frozen=True)
+class Python:
+    """A function among the transforms, which runs in Python. Others that come after it run in Python too.
+
+    gets: what it gets: "tensor", `[3, H, W]` of float32 in the loader's arrays, after Normalize if that comes before;
+    "array", numpy's `[H, W, 3]` of uint8; "pil", an image of Pillow's. It may return another form.
+    """
+
+    function: Callable[[Any], Any]
+    gets: Literal["tensor", "array", "pil"] = "tensor"
 
 
 def _written(value: Any, both: bool = False) -> Any:

@@ -1,0 +1,169 @@
+"""Decides what of a loader's work runs in Python, and where."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import _datasets, _python, _torchvision, _warpfeed
+from ._errors import ParameterError, UnsupportedError
+from .transforms import Python, Written, written
+
+_told: set[str] = set()
+"""What warnings have said."""
+
+
+def of_list(transforms: Sequence[Any]) -> _torchvision.Converted:
+    """A list of written transforms, and of functions behind them."""
+    place = next((i for i, one in enumerate(transforms) if not isinstance(one, (Written, Mapping))), len(transforms))
+    native, rest = written(transforms[:place]), list(transforms[place:])
+    if not rest:
+        return _torchvision.Converted(native, "float32")
+    names = [_name(one) for one in rest]
+    for name, one in zip(names, rest, strict=True):
+        if isinstance(one, (Written, Mapping)):
+            raise ParameterError(f"{name} comes after {names[0]}, which runs in Python: put it before, or in Python too")
+        if not callable(one):
+            raise ParameterError(f"{one!r} is neither a transform nor a function")
+    gets = rest[0].gets if isinstance(rest[0], Python) else "tensor"
+    gets = "hwc" if gets == "array" else gets
+    rest = [one.function if isinstance(one, Python) else one for one in rest]
+    why = f"transform {place + 1} of {len(transforms)}, {names[0]}"
+    return _torchvision.Converted(native, "float32" if gets == "tensor" else "uint8", rest, gets, why)
+
+
+def _name(function: Any) -> str:
+    if isinstance(function, Mapping):
+        return str(function.get("transform") or function.get("op"))
+    function = function.function if isinstance(function, Python) else function
+    return getattr(function, "__name__", None) or type(function).__qualname__
+
+
+class Plan:
+    """What runs in Python."""
+
+    def __init__(self, work: _python.Work, what: list[str], given: Mapping[str, Any]) -> None:
+        self.work, self._what = work, what
+        self.listed = given["batch_sampler"]
+        """The batch sampler, if it is one of the user's."""
+        self.is_all = work.dataset is not None
+        """Whether the native pipeline only gives the order."""
+        self._processes = given["python_workers"] or 0
+        self._ahead = given["prefetch_factor"]
+        self._pools: list[Any] = []
+        self._samples, self._seconds = 0, 0.0
+        self._images: tuple[_warpfeed.Source, dict[str, Any]] | None = None
+
+    def dtype(self, asked: str | None) -> str | None:
+        """The dtype of the native images, for which another was asked."""
+        self.asked = asked
+        return "uint8" if self.is_last else None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the native images have their channels last."""
+        return self.work.gets in ("pil", "hwc")
+
+    def counted(self, source: _warpfeed.Source, given: dict[str, Any]) -> tuple[_warpfeed.Source, str]:
+        """The source and settings of a pipeline that counts the batches of the user's batch sampler."""
+        settings = {**given["settings"], "batch_size": "1", "shuffle": "false"}
+        if not self.is_all:
+            self._images = source, {**given, "settings": settings}
+        name = f"batches of {type(self.listed).__qualname__}"
+        alone = {name: settings[name] for name in ("batch_size", "shuffle", "seed", "prefetch")} | {"threads": "0"}
+        counts = {**given, "settings": alone, "preset": None, "transforms": "[]", "pad_to": None, "cache": None}
+        counts |= {"entry_points": None, "sampler": None}
+        return _warpfeed.Source.positions(len(self.listed), name), json.dumps(counts)
+
+    def begin(self, loader: Any, native: Any, number: int) -> Any:
+        """An epoch that finishes the batches of a native one."""
+        jobs: _python.Jobs
+        if self.listed is None:
+            jobs = _python.Batches(loader, number, not self.is_all)
+        else:
+            if hasattr(self.listed, "set_epoch"):
+                self.listed.set_epoch(number)
+            listed = [[int(index) for index in batch] for batch in self.listed]
+            jobs = _python.Groups(loader, number, listed, None if self.is_all else self._single(number))
+        if not self._processes:
+            threads = loader.num_workers
+            return _python.Epoch(native, jobs, self.work.batch, threads, self._ahead + threads)
+        from . import _workers
+
+        self._pools = [pool for pool in self._pools if pool.process == _workers.os.getpid()]
+        free = next((pool for pool in self._pools if not pool.busy), None)
+        if free is None:
+            free = _workers.Pool(self.work, self._processes, self._ahead, **loader._worker_options)
+            self._pools.append(free)
+        return _workers.Epoch(native, jobs, free)
+
+    def _single(self, number: int) -> Callable[[list[int], int], Any]:
+        """Begins epochs of single images."""
+
+        def begin(indices: list[int], before: int) -> Any:
+            assert self._images is not None
+            source, given = self._images
+            listed = {"listed": {"name": "a batch sampler", "samples": len(indices)}}
+            pipeline = _warpfeed.Pipeline(source, json.dumps({**given, "sampler": listed}))
+            if not before:
+                return pipeline.epoch(number, indices)
+            first = pipeline.epoch(number, indices)
+            state = json.loads(next(first).state)
+            first.close()
+            return pipeline.resume(json.dumps({**state, "position": before}), indices)
+
+        return begin
+
+    def tell(self, made: _python.Made) -> None:
+        """Counts a batch, and warns at the first one."""
+        self._samples += len(made.job.indices)
+        self._seconds += made.seconds
+        text = ", ".join(self._what)
+        if text and text not in _told:
+            _told.add(text)
+            how = "in processes" if self._processes else "one sample at a time; python_workers=4 runs it in 4 processes"
+            warnings.warn(f"in Python, {how}: {self.said()}", stacklevel=4)
+
+    def said(self) -> str:
+        """What runs in Python, and what it took so far."""
+        what = "; ".join(self._what) or "targets"
+        return f"{what} ({self._seconds / self._samples * 1e3:.2g} ms a sample)" if self._samples else what
+
+
+def of(loader: Any, found: _datasets.Found, converted: _torchvision.Converted, given: Mapping[str, Any]) -> Plan | None:
+    """What of a loader with these arguments runs in Python; None if nothing does."""
+    what = [f"the data set, since {found.why}"] if found.dataset is not None else []
+    what += [converted.why] if converted.rest else []
+    what += ["target_transform"] if found.target_transform is not None else []
+    what += ["collate_fn"] if given["collate_fn"] is not None else []
+    # Targets of fields and forms that were asked for are native.
+    target_of = None if given["fields"] else found.target_of
+    if not what and target_of is None and given["batch_sampler"] is None:
+        if given["python_workers"] is not None:
+            raise ParameterError("python_workers is for what runs in Python, and nothing does")
+        return None
+    several = not isinstance(given["device"], str)
+    refused = {"mix": given["mix"], "several devices": several, 'output="batch"': loader._gives_native()}
+    if found.dataset is not None:
+        own = ("transform", "preset", "targets", "fields", "pad_to", "channels", "cache", "entry_points", "draft", "thumbnail")
+        refused |= {name: given[name] for name in own}
+    if given["batch_sampler"] is not None:
+        own = ("sampler", "shuffle", "drop_last", "distributed", "repeats", "limit")
+        refused |= {name: given[name] for name in own} | {"batch_size": given["batch_size"] != 1}
+    for name, value in refused.items():
+        if value:
+            raise UnsupportedError(
+                f"{name} cannot be given with a batch_sampler"
+                if given["batch_sampler"] is not None and name in own
+                else f"{name} cannot be given beside what runs in Python: {'; '.join(what) or 'targets'}"
+            )
+    if given["python_workers"] and not loader._has_processes:
+        raise ParameterError("python_workers needs warpfeed.torch's loader")
+    work = _python.Work(
+        seed=given["seed"], join=loader.join, dataset=found.dataset, steps=converted.rest, gets=converted.gets,
+        target_of=target_of, target_transform=found.target_transform, name=found.image, collate=given["collate_fn"],
+        seeded=given["python_seeds"],
+    )  # fmt: skip
+    return Plan(work, what, given)
