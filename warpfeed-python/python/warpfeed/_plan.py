@@ -25,13 +25,12 @@ def of_list(transforms: Sequence[Any]) -> _torchvision.Converted:
     for name, one in zip(names, rest, strict=True):
         if isinstance(one, (Written, Mapping)):
             raise ParameterError(f"{name} comes after {names[0]}, which runs in Python: put it before, or in Python too")
-        if not callable(one):
+        if not callable(one) and not isinstance(one, Python):
             raise ParameterError(f"{one!r} is neither a transform nor a function")
-    gets = rest[0].gets if isinstance(rest[0], Python) else "tensor"
-    gets = "hwc" if gets == "array" else gets
+    gets = {"tensor": "own", "array": "hwc", "pil": "pil"}[rest[0].gets if isinstance(rest[0], Python) else "tensor"]
     rest = [one.function if isinstance(one, Python) else one for one in rest]
     why = f"transform {place + 1} of {len(transforms)}, {names[0]}"
-    return _torchvision.Converted(native, "float32" if gets == "tensor" else "uint8", rest, gets, why)
+    return _torchvision.Converted(native, "float32" if gets == "own" else "uint8", rest, gets, why)
 
 
 def _name(function: Any) -> str:

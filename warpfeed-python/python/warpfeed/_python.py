@@ -55,8 +55,9 @@ class Work:
     """Makes the samples altogether."""
     steps: Sequence[Callable[[Any], Any]] = ()
     """What the native images go through."""
-    gets: str = "tensor"
-    """What the first step gets: "pil", "array", "tensor", or "image" for torchvision's tensor of that name."""
+    gets: str = "own"
+    """What the first step gets: "pil", "array" or "hwc" of bytes, "tensor" of torch's, "image" for torchvision's tensor of
+    that name, or "own" for the loader's array."""
     target_of: Callable[[int], Any] | None = None
     """The target of a sample by its index, in place of the native one."""
     target_transform: Callable[[Any], Any] | None = None
@@ -126,12 +127,17 @@ def _is_torch_part(dataset: Any) -> bool:
 
 def _given(image: Any, gets: str) -> Any:
     """A native image as a step gets it."""
-    if gets == "tensor":
+    if gets == "own":
         return image
-    if gets == "image":
+    if gets in ("tensor", "image"):
+        import torch
+
+        tensor = torch.as_tensor(image)
+        if gets == "tensor":
+            return tensor
         from torchvision.tv_tensors import Image
 
-        return Image(image)
+        return Image(tensor)
     import numpy
 
     array = numpy.asarray(image)

@@ -35,8 +35,8 @@ class Converted:
     dtype: str
     rest: list[Any] = field(default_factory=list)
     """The transforms from the first one on that is not converted."""
-    gets: str = "tensor"
-    """What these get: "pil", "array", "tensor", or "image" for torchvision's tensor of that name."""
+    gets: str = "own"
+    """What these get, as `_python.Work` says."""
     why: str = ""
 
 
