@@ -218,6 +218,12 @@ impl Fields {
         })
     }
 
+    /// The auxiliary image of each image: `[1, C, H, W]`.
+    fn images_of_each(&self, name: &str) -> PyResult<Vec<Tensor>> {
+        let each = self.0.get()?.0.image_tensors(name).map_err(raise)?;
+        Ok(each.into_iter().map(Tensor::fields).collect())
+    }
+
     /// The masks of each image, which may have a size of its own.
     fn masks_of_each(&self, name: &str) -> PyResult<Vec<Tensor>> {
         let each = self.0.get()?.0.mask_tensors(name).map_err(raise)?;

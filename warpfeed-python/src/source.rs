@@ -238,6 +238,11 @@ impl Source {
         Ok((0..source.len()).map(|index| source.label(index)).collect())
     }
 
+    /// The number that the data set's own files give to an image, such as COCO's; `None` if they give none.
+    fn image_id(&self, index: u64) -> Option<i64> {
+        if let Input::DataSet(source) = &self.input { source.image_id(index) } else { None }
+    }
+
     /// The encoded image of a sample.
     fn encoded<'py>(&self, py: Python<'py>, index: u64) -> PyResult<Bound<'py, PyBytes>> {
         let source = self.data_set()?;

@@ -194,6 +194,7 @@ class Loader(Generic[T]):
         python_workers: int | None = None,
         python_seeds: bool = True,
         check: bool = True,
+        label_base: int = 0,
         mix: Any = None,
         repeats: int | None = None,
         on_error: Literal["raise", "skip", "substitute"] = "raise",
@@ -221,6 +222,9 @@ class Loader(Generic[T]):
         if self._devices is not None and (pad_to is not None or ragged):
             raise ParameterError("with several devices all images of a batch must have one size: no pad_to, no ragged")
         found = _datasets.find(dataset, columns, targets is not None)
+        self._fields, self._label_base = tuple(fields or ()), label_base
+        # The files' numbers of images are no fields of objects.
+        fields = [name for name in self._fields if name != "image_id"]
         has_own = found.dataset is not None or found.target_of is not None
         if not has_own and found.source.has_labels is False and targets is None and not fields:
             warnings.warn(
@@ -286,7 +290,7 @@ class Loader(Generic[T]):
             "accept_truncated": accept_truncated,
             "max_pixels": max_pixels,
             "targets": targets,
-            "fields": fields,
+            "fields": fields or None,
             "mix": mix,
             "on_error": "fail" if on_error == "raise" else on_error,
             "max_bad": max_bad,
@@ -433,6 +437,35 @@ class Loader(Generic[T]):
 
         return numpy.asarray(tensor)
 
+    def _field_dicts(self, batch: _warpfeed.Batch) -> list[dict[str, Any]]:
+        """The fields of each image."""
+        fields = batch.fields[0]
+        offsets = fields.offsets()
+        parts = list(zip(offsets, offsets[1:], strict=False))
+
+        def of(name: str) -> list[Any]:
+            if name == "image_id":
+                indices = self.numbers(batch.indices)
+                given = [self._source.image_id(index) for index in indices]
+                return [index if own is None else own for index, own in zip(indices, given, strict=True)]
+            if name in ("mask", "masks"):
+                return [self.array(planes) for planes in fields.masks_of_each(name)]
+            if name == "boxes":
+                rows = self.array(fields.boxes())
+            elif name == "keypoints":
+                rows = self.array(fields.keypoints(name))
+            else:
+                try:
+                    rows = self.array(fields.numbers(name))
+                except ParameterError:
+                    return [self.array(image)[0] for image in fields.images_of_each(name)]
+            if name == "labels" and self._label_base:
+                rows = rows + self._label_base
+            return [rows[first:end] for first, end in parts]
+
+        values = zip(*map(of, self._fields), strict=True)
+        return [dict(zip(self._fields, each, strict=True)) for each in values]
+
     def numbers(self, tensor: _warpfeed.Tensor) -> list[int]:
         return [int(number) for number in self.array(tensor).tolist()]
 
@@ -443,6 +476,8 @@ class Loader(Generic[T]):
         return [self.array(one)[0] for one in view] if isinstance(view, list) else self.array(view)
 
     def targets(self, batch: _warpfeed.Batch) -> Any:
+        if self._fields:
+            return self._field_dicts(batch)
         if batch.targets is not None:
             return batch.targets if isinstance(batch.targets, list) else list(self.array(batch.targets))
         return None if batch.labels is None else self.numbers(batch.labels)
@@ -479,7 +514,7 @@ class Loader(Generic[T]):
             if not isinstance(view, list):
                 views.append(array(view))
             elif self._ragged:
-                return [array(one) for one in view]
+                return [array(one)[0] for one in view]
             elif len({tuple(one.shape) for one in view}) == 1:
                 views.append(join([array(one) for one in view]))
             else:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from . import _warpfeed
+from . import _python, _warpfeed
 from ._loader import Loader
 
 __all__ = ["DataLoader"]
@@ -40,7 +40,17 @@ class DataLoader(Loader[tuple[Any, Any]]):
         array = jax.dlpack.from_dlpack(tensor)
         return array if self._sharding is None else jax.device_put(array, self._sharding)
 
+    def _arrays(self, value: Any) -> Any:
+        """numpy's arrays in tuples and dicts as JAX's."""
+        return jax.tree.map(lambda one: jax.numpy.asarray(one) if hasattr(one, "shape") else one, value)
+
+    def _deliver_made(self, made: _python.Made) -> Any:
+        value = self._arrays(made.value)
+        return value if self._sharding is None else jax.tree.map(lambda one: jax.device_put(one, self._sharding), value)
+
     def _deliver(self, batch: _warpfeed.Batch) -> tuple[Any, Any]:
         images = self._images(batch, self._array, jax.numpy.concatenate)
+        if self._fields:
+            return images, [self._arrays(one) for one in self._field_dicts(batch)]
         targets = batch.labels if batch.targets is None else batch.targets
         return images, targets if targets is None or isinstance(targets, list) else self._array(targets)

@@ -138,7 +138,6 @@ class DataLoader(Loader[Any]):
             batch_size, drop_last = batch_sampler.batch_size, batch_sampler.drop_last
             sampler, own_batches = batch_sampler.sampler, None
         self._output = output
-        self._fields = tuple(options.get("fields") or ())
         self._channels_last = memory_format is torch.channels_last
         self.pin_memory = pin_memory and torch.cuda.is_available()
         self._pinned = _Pinned(pin_memory_device)
@@ -263,30 +262,13 @@ class DataLoader(Loader[Any]):
 
     def _targets(self, batch: _warpfeed.Batch) -> Any:
         if self._fields:
-            return [
-                dict(zip(self._fields, values, strict=True))
-                for values in zip(*self._each(batch.fields[0]), strict=True)
-            ]
+            return self._field_dicts(batch)
         if batch.targets is None:
             return None if batch.labels is None else self._tensor(batch.labels)
         if isinstance(batch.targets, list):
             return batch.targets
         targets = self._tensor(batch.targets)
         return targets[:, 0].to(torch.int64) if targets.dtype == torch.uint32 else targets
-
-    def _each(self, fields: _warpfeed.Fields) -> Iterator[list[torch.Tensor]]:
-        """For each field, its part for each image."""
-        offsets = fields.offsets()
-        counts = [after - before for before, after in zip(offsets, offsets[1:], strict=False)]
-        for name in self._fields:
-            if name == "boxes":
-                yield _parts(fields.boxes(), counts)
-            elif name in ("mask", "masks"):
-                yield [from_dlpack(planes) for planes in fields.masks_of_each(name)]
-            elif name == "keypoints":
-                yield _parts(fields.keypoints(name), counts)
-            else:
-                yield _parts(fields.numbers(name), counts)
 
     def as_torch(self) -> data.DataLoader[Any]:
         """This loader inside a real torch DataLoader, for trainers that take no other: HF's Trainer, StatefulDataLoader."""
@@ -314,10 +296,6 @@ class _Pinned:
 def _view(memory: torch.Tensor, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """The elements at the beginning of the memory."""
     return memory[: math.prod(shape) * dtype.itemsize].view(dtype).view(*shape)
-
-
-def _parts(rows: _warpfeed.Tensor, counts: list[int]) -> list[torch.Tensor]:
-    return list(torch.split(from_dlpack(rows), counts))
 
 
 class _Batches(data.IterableDataset[Any]):
