@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import traceback
-import types
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,7 +34,15 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """10 small images of 3 classes: JPEG, PNG, gray, with alpha, BMP, TIFF."""
     root = tmp_path_factory.mktemp("pictures")
     generator = numpy.random.default_rng(4)
-    kinds = [("RGB", "jpg"), ("RGB", "png"), ("L", "jpg"), ("RGBA", "png"), ("RGB", "bmp"), ("RGB", "tif"), ("L", "png")]
+    kinds = [
+        ("RGB", "jpg"),
+        ("RGB", "png"),
+        ("L", "jpg"),
+        ("RGBA", "png"),
+        ("RGB", "bmp"),
+        ("RGB", "tif"),
+        ("L", "png"),
+    ]
     for i, (mode, ending) in enumerate(kinds + [("RGB", "jpg")] * 3):
         folder = root / "abc"[i % 3]
         folder.mkdir(exist_ok=True)
@@ -262,7 +269,11 @@ class Gray(data.Dataset):
     """A class with the attributes of others."""
 
     def __init__(self, root: Path) -> None:
-        self.samples, self.transform, self.data = folder(root).samples, tv.Compose(STEPS), numpy.zeros((10, 8, 8, 3), "uint8")
+        self.samples, self.transform, self.data = (
+            folder(root).samples,
+            tv.Compose(STEPS),
+            numpy.zeros((10, 8, 8, 3), "uint8"),
+        )
         self.targets = self.labels = [0] * 10
 
     def __len__(self) -> int:
@@ -298,7 +309,9 @@ class Joint(sets.VisionDataset):
 
     def __getitem__(self, i: int) -> Any:
         path, label = self.samples[i]
-        return self.transforms(Image.open(path).convert("RGB"), {"boxes": torch.tensor([[1.0, 2, 3, 4]]), "label": label})
+        return self.transforms(
+            Image.open(path).convert("RGB"), {"boxes": torch.tensor([[1.0, 2, 3, 4]]), "label": label}
+        )
 
 
 class Replaced(sets.CIFAR10):

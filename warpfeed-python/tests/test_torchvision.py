@@ -189,7 +189,10 @@ def test_evaluations_of_weights(photos: Path) -> None:
         (v2.Compose([v2.ToImage(), v2.Resize((8, 8))]), "Resize: on tensors"),
         (tv.Compose([tv.ToTensor(), tv.Resize((8, 8))]), "Resize: on tensors"),
         (tv.Compose([tv.ToTensor(), tv.ColorJitter(0.4)]), "ColorJitter: on tensors"),
-        (tv.Compose([tv.ToTensor(), tv.Normalize(MEAN, STD), tv.CenterCrop(8)]), "CenterCrop: it comes after Normalize"),
+        (
+            tv.Compose([tv.ToTensor(), tv.Normalize(MEAN, STD), tv.CenterCrop(8)]),
+            "CenterCrop: it comes after Normalize",
+        ),
         (tv.Compose([tv.ToTensor(), tv.Normalize(MEAN, STD), tv.Normalize(MEAN, STD)]), "Normalize: it comes after"),
         (tv.Compose([tv.ToTensor(), tv.Pad(2, fill=1)]), "fill of tensors"),
         (v2.Pad(2, fill={torch.Tensor: 3, "others": 0}), "fills of several kinds"),

@@ -20,9 +20,7 @@ _NEAR = 0.02
 """The largest difference of two images, as a share of the largest value: decoders may differ in the last bits."""
 
 
-def compare(
-    loader: Any, found: Found, converted: Converted, given: Mapping[str, Any], plan: Plan | None
-) -> None:
+def compare(loader: Any, found: Found, converted: Converted, given: Mapping[str, Any], plan: Plan | None) -> None:
     """Raises DataError if one of three samples is not the data set's own. Where it draws, only labels and structure count."""
     if found.like is None or not found.source.samples or "numpy" not in sys.modules or given["settings"].get("fields"):
         return
@@ -67,7 +65,13 @@ def _ours(
     settings["layout"] = "nhwc" if is_last else "nchw"
     # Of targets that were asked for, images are compared.
     alone = {"settings": settings, "transforms": given["transforms"]}
-    nothing = {"preset": None, "pad_to": None, "sampler": None, "cache": None, "entry_points": {"place": "none", "bytes": None, "dense": None}}
+    nothing = {
+        "preset": None,
+        "pad_to": None,
+        "sampler": None,
+        "cache": None,
+        "entry_points": {"place": "none", "bytes": None, "dense": None},
+    }
     pipeline = _warpfeed.Pipeline(found.source.subset(indices), json.dumps(alone | nothing))
     epoch = pipeline.epoch(0)
     made: list[Any] = []
@@ -129,7 +133,7 @@ def _difference(ours: Any, theirs: Any, draws: bool) -> str | None:
 def _shown(sample: Any) -> str:
     if isinstance(sample, (tuple, list)):
         return f"({', '.join(map(_shown, sample))})"
-    if hasattr(sample, "shape") and getattr(sample, "ndim", 0):
+    if getattr(sample, "shape", ()):
         import numpy
 
         values = numpy.asarray(sample)

@@ -162,12 +162,35 @@ class _Columns:
         return {name: row[column] for name, column in self.names.items()}
 
 
+@dataclass
+class Rows:
+    """Columns of a data set of Hugging Face's with several images, each of which goes through the transform."""
+
+    rows: Any
+    names: dict[str, str]
+    transform: Any = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        row = self.rows[index]
+        return {name: self._made(row[column]) for name, column in self.names.items()}
+
+    def _made(self, value: Any) -> Any:
+        if not hasattr(value, "convert") or self.transform is None:
+            return value
+        return self.transform(value.convert("RGB"))
+
+
 def _hugging_face(dataset: Any, columns: Mapping[str, str] | None) -> Found:
     """A `datasets.Dataset` with an Image column, read from its Arrow buffers."""
     features, table = dataset.features, dataset.data
     if getattr(dataset, "_format_type", None) == "custom":
         if columns is not None:
-            raise ParameterError("columns= cannot be given for a data set with with_transform, whose function names its own")
+            raise ParameterError(
+                "columns= cannot be given for a data set with with_transform, whose function names its own"
+            )
         return _python(dataset, "with_transform and set_transform are functions of decoded rows")
     shown = getattr(dataset, "_format_columns", None)
     features = {name: feature for name, feature in features.items() if shown is None or name in shown}
@@ -180,6 +203,8 @@ def _hugging_face(dataset: Any, columns: Mapping[str, str] | None) -> Found:
         images = [column for column in wanted.values() if column in images]
     elif not images:
         return _python(dataset, "the data set has no Image column")
+    if wanted is not None and len(images) > 1:
+        return _python(Rows(dataset, wanted), "it has several images a sample")
     if len(images) != 1:
         raise TypeError(
             f"the data set must have one Image column, and has {len(images)}, among {', '.join(features)}: choose by columns="
@@ -235,8 +260,8 @@ def _hugging_face_labels(features: Mapping[str, Any], table: Any) -> tuple[list[
         like = [name for name in features if name in of_class or _sounds_like_labels(name)]
         if like:
             raise UnsupportedError(
-                f"no column is called label, and {', '.join(like)} may have the labels: rename_column({like[0]!r}, 'label') says "
-                "which, remove_columns that there are none"
+                f"no column is called label, and {', '.join(like)} may have the labels: columns={{'images': ..., 'labels': "
+                f"{like[0]!r}}} or rename_column({like[0]!r}, 'label') says which, remove_columns that there are none"
             )
         return None, []
     name = usual[0] if usual else of_class[0]

@@ -329,6 +329,9 @@ class Loader(Generic[T]):
 
     def _steps(self, found: _datasets.Found, transform: Any, preset: str | None) -> _torchvision.Converted:
         transform = found.transform if transform is None else transform
+        if isinstance(found.dataset, _datasets.Rows):
+            found.dataset.transform = transform
+            return _torchvision.Converted([], "float32")
         if preset is not None or transform is None:
             return _torchvision.Converted([], "float32")
         if isinstance(transform, (list, tuple)):
@@ -514,7 +517,8 @@ class Loader(Generic[T]):
             if not isinstance(view, list):
                 views.append(array(view))
             elif self._ragged:
-                return [array(one)[0] for one in view]
+                each: list[Any] = [array(one) for one in view]
+                return [one[0] for one in each]
             elif len({tuple(one.shape) for one in view}) == 1:
                 views.append(join([array(one) for one in view]))
             else:
@@ -614,8 +618,8 @@ class Loader(Generic[T]):
 
     def recipe(self, index: int, epoch: int = 0, repetition: int = 0) -> list[dict[str, Any]]:
         """The explicit operations that a sample goes through in an epoch, EXIF orientation included."""
-        recipes = json.loads(self._one().recipes(epoch, index, repetition))
-        return list(recipes[0])
+        recipe = list(json.loads(self._one().recipes(epoch, index, repetition))[0])
+        return recipe if self._plan is None else recipe + [{"python": what} for what in self._plan.what]
 
     def stats(self) -> dict[str, Any]:
         """Counts and times of the epoch that was begun last, times in seconds; of several devices, under "devices"."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,13 @@ from . import _datasets, _python, _torchvision, _warpfeed
 from ._errors import ParameterError, UnsupportedError
 from .transforms import Python, Written, written
 
+_INSTEAD = {
+    "mix": "collate_fn= may mix the batch",
+    "transform": "The data set has to apply it",
+    "preset": "The data set has to apply its transforms",
+    "targets": "The data set gives its targets",
+    'output="batch"': "Batches of Python are not native",
+}
 _told: set[str] = set()
 """What warnings have said."""
 
@@ -24,7 +32,9 @@ def of_list(transforms: Sequence[Any]) -> _torchvision.Converted:
     names = [_name(one) for one in rest]
     for name, one in zip(names, rest, strict=True):
         if isinstance(one, (Written, Mapping)):
-            raise ParameterError(f"{name} comes after {names[0]}, which runs in Python: put it before, or in Python too")
+            raise ParameterError(
+                f"{name} comes after {names[0]}, which runs in Python: put it before, or in Python too"
+            )
         if not callable(one) and not isinstance(one, Python):
             raise ParameterError(f"{one!r} is neither a transform nor a function")
     gets = {"tensor": "own", "array": "hwc", "pil": "pil"}[rest[0].gets if isinstance(rest[0], Python) else "tensor"]
@@ -44,7 +54,7 @@ class Plan:
     """What runs in Python."""
 
     def __init__(self, work: _python.Work, what: list[str], given: Mapping[str, Any]) -> None:
-        self.work, self._what = work, what
+        self.work, self.what = work, what
         self.listed = given["batch_sampler"]
         """The batch sampler, if it is one of the user's."""
         self.is_all = work.dataset is not None
@@ -55,7 +65,7 @@ class Plan:
         self._samples, self._seconds = 0, 0.0
         self._images: tuple[_warpfeed.Source, dict[str, Any]] | None = None
 
-    def dtype(self, asked: str | None) -> str | None:
+    def dtype(self, asked: Any) -> Any:
         """The dtype of the native images, for which another was asked."""
         self.asked = asked
         return "uint8" if self.is_last else None
@@ -91,7 +101,7 @@ class Plan:
             return _python.Epoch(native, jobs, self.work.batch, threads, self._ahead + threads)
         from . import _workers
 
-        self._pools = [pool for pool in self._pools if pool.process == _workers.os.getpid()]
+        self._pools = [pool for pool in self._pools if pool.process == os.getpid()]
         free = next((pool for pool in self._pools if not pool.busy), None)
         if free is None:
             free = _workers.Pool(self.work, self._processes, self._ahead, **loader._worker_options)
@@ -119,7 +129,7 @@ class Plan:
         """Counts a batch, and warns at the first one."""
         self._samples += len(made.job.indices)
         self._seconds += made.seconds
-        text = ", ".join(self._what)
+        text = ", ".join(self.what)
         if text and text not in _told:
             _told.add(text)
             how = "in processes" if self._processes else "one sample at a time; python_workers=4 runs it in 4 processes"
@@ -127,7 +137,7 @@ class Plan:
 
     def said(self) -> str:
         """What runs in Python, and what it took so far."""
-        what = "; ".join(self._what) or "targets"
+        what = "; ".join(self.what) or "targets"
         return f"{what} ({self._seconds / self._samples * 1e3:.2g} ms a sample)" if self._samples else what
 
 
@@ -143,10 +153,22 @@ def of(loader: Any, found: _datasets.Found, converted: _torchvision.Converted, g
         if given["python_workers"] is not None:
             raise ParameterError("python_workers is for what runs in Python, and nothing does")
         return None
+    own: tuple[str, ...] = ()
     several = not isinstance(given["device"], str)
     refused = {"mix": given["mix"], "several devices": several, 'output="batch"': loader._gives_native()}
     if found.dataset is not None:
-        own = ("transform", "preset", "targets", "fields", "pad_to", "channels", "cache", "entry_points", "draft", "thumbnail")
+        own = (
+            *(() if isinstance(found.dataset, _datasets.Rows) else ("transform",)),
+            "preset",
+            "targets",
+            "fields",
+            "pad_to",
+            "channels",
+            "cache",
+            "entry_points",
+            "draft",
+            "thumbnail",
+        )
         refused |= {name: given[name] for name in own}
     if given["batch_sampler"] is not None:
         own = ("sampler", "shuffle", "drop_last", "distributed", "repeats", "limit")
@@ -156,7 +178,7 @@ def of(loader: Any, found: _datasets.Found, converted: _torchvision.Converted, g
             raise UnsupportedError(
                 f"{name} cannot be given with a batch_sampler"
                 if given["batch_sampler"] is not None and name in own
-                else f"{name} cannot be given beside what runs in Python: {'; '.join(what) or 'targets'}"
+                else f"{name} cannot be given beside what runs in Python: {'; '.join(what) or 'targets'}. {_INSTEAD.get(name, '')}"
             )
     if given["python_workers"] and not loader._has_processes:
         raise ParameterError("python_workers needs warpfeed.torch's loader")

@@ -343,7 +343,9 @@ class Groups:
     """The jobs of batches that a batch sampler lists. The native batches only count them; a second epoch makes the
     images, one by one."""
 
-    def __init__(self, arrays: Arrays, epoch: int, listed: list[list[int]], images: Callable[[list[int], int], Any] | None):
+    def __init__(
+        self, arrays: Arrays, epoch: int, listed: list[list[int]], images: Callable[[list[int], int], Any] | None
+    ):
         """images: begins an epoch of images with these indices behind so many."""
         self._arrays, self._epoch, self._listed, self._images = arrays, epoch, listed, images
         self._running: Any = None

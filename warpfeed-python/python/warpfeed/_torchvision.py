@@ -192,7 +192,9 @@ def _to_dtype(transform: Any, state: _State) -> Steps:
         raise _refuse(transform, "dtypes of several kinds are not converted")
     name = str(dtype).removeprefix("torch.")
     if state.scaled or name not in ("float32", "uint8"):
-        raise _refuse(transform, f"{name} is not converted: the loader's dtype= makes float16, bfloat16 or uint8 at the end")
+        raise _refuse(
+            transform, f"{name} is not converted: the loader's dtype= makes float16, bfloat16 or uint8 at the end"
+        )
     if name == "float32" and not scale:
         raise _refuse(transform, "without scale=True it is not converted")
     state.scaled = name == "float32"

@@ -67,7 +67,7 @@ class Pool:
         self.jobs = _Jobs()
         self._loader: data.DataLoader[Any] = data.DataLoader(
             _Work(work),
-            batch_sampler=self.jobs,  # type: ignore[arg-type]
+            batch_sampler=self.jobs,
             collate_fn=_as_it_is,
             num_workers=processes,
             prefetch_factor=ahead,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from timm.data import create_transform
 
-from . import _torchvision
+from . import _datasets, _torchvision
 from ._errors import ParameterError, UnsupportedError
 from ._identity import known
 from .torch import DataLoader
@@ -82,7 +82,8 @@ def create_loader(
     seed: int = 0,
     **options: Any,
 ) -> DataLoader:
-    """A loader with timm's arguments: batches `[images, labels]`, normalized, in host memory.
+    """A loader with timm's arguments: batches `[images, labels]`, normalized, in host memory. EXIF orientation is ignored,
+    as in timm, also of a path's images.
 
     `mixup`: timm's Mixup, which is applied to the loader's batches. `options`: other arguments of the loader. Arguments of
     timm's that concern its processes (`use_prefetcher`, `worker_seeding`, `fp16` and others) are passed over.
@@ -99,12 +100,18 @@ def create_loader(
         options.pop(name, None)
     if options.pop("collate_fn", None) is not None:
         raise ParameterError("collate_fn is not supported: give mixup=, or output= for another form of the batches")
-    steps = transform(
-        input_size, is_training=is_training, no_aug=no_aug, re_prob=re_prob, re_mode=re_mode, re_count=re_count, scale=scale,
+    arguments: dict[str, Any] = dict(
+        input_size=input_size, is_training=is_training, no_aug=no_aug, re_prob=re_prob, re_mode=re_mode, re_count=re_count, scale=scale,
         ratio=ratio, hflip=hflip, vflip=vflip, color_jitter=color_jitter, color_jitter_prob=color_jitter_prob,
         grayscale_prob=grayscale_prob, gaussian_blur_prob=gaussian_blur_prob, auto_augment=auto_augment,
         interpolation=interpolation, mean=mean, std=std, crop_pct=crop_pct, crop_mode=crop_mode,
     )  # fmt: skip
+    if _datasets.find(dataset).dataset is None:
+        # timm ignores EXIF.
+        options = {"transform": transform(**arguments), "orientation": "ignore", **options}
+    elif hasattr(dataset, "transform"):
+        # As timm does, for a data set that makes its samples itself.
+        dataset.transform = create_transform(use_prefetcher=False, **arguments)
     sampler: Any = "repeated" if is_training and num_aug_repeats else None
     return DataLoader(
         dataset,
@@ -113,7 +120,6 @@ def create_loader(
         num_workers=num_workers,
         drop_last=is_training,
         pin_memory=pin_memory,
-        transform=steps,
         dtype=img_dtype,
         distributed=True if distributed else None,
         mix=mixup,

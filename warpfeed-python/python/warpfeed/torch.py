@@ -43,7 +43,10 @@ def join(samples: list[Any], images: Any) -> Any:
     pairs = all(type(sample) is tuple and len(sample) == 2 for sample in samples)
     found = [sample[0] for sample in samples] if pairs else samples
     if isinstance(images, torch.Tensor) and all(
-        isinstance(own, torch.Tensor) and own.data_ptr() == of.data_ptr() and own.shape == of.shape and own.dtype == of.dtype
+        isinstance(own, torch.Tensor)
+        and own.data_ptr() == of.data_ptr()
+        and own.shape == of.shape
+        and own.dtype == of.dtype
         for own, of in zip(found, images, strict=True)
     ):
         return [images, data.default_collate([sample[1] for sample in samples])] if pairs else [images, None]
@@ -58,19 +61,33 @@ class DataLoader(Loader[Any]):
     each processor; with 0 the caller's thread makes the batches. `prefetch_factor` counts batches of all threads together.
     `persistent_workers` has no effect: threads and memory are kept anyway.
 
-    dataset: a path or URL; a list of (path or bytes, label); torchvision's ImageFolder and others with files or arrays; a
-        Subset or ConcatDataset of them; Hugging Face's; an object with `__len__` and `read(i) -> (bytes or path, target)`.
-    transform: the data set's own by default. torchvision's transforms are converted, and run with the arithmetic of PIL
-        images; a list of `warpfeed.transforms`, or of their written forms, is taken as it is.
+    What is converted runs in native threads: known classes of data sets and transforms, by identity (docs/python.md lists
+    them). Anything else runs in Python, and gives what torch's loader gives: `repr` and a warning say what and how long it
+    takes. Python's generators (random, numpy's, torch's on the CPU) are seeded for each sample from seed, epoch and index.
+
+    dataset: a path or URL; a list of (path or bytes, target); torchvision's ImageFolder and others with files or arrays; a
+        Subset or ConcatDataset of them; timm's ImageDataset; Hugging Face's; an object with `__len__` and `read(i) -> (bytes
+        or path, target)`; any other with `__len__` and `__getitem__`, which runs in Python.
+    transform: the data set's own by default. torchvision's transforms are converted up to the first one that is not. A list
+        of `warpfeed.transforms`, or of their written forms, is taken as it is; functions may stand at its end.
+    columns: columns of a data set of Hugging Face's by their names in the batch: {"pixel_values": "image", "text": "text"}.
+    collate_fn: makes a batch of samples, in Python.
+    batch_sampler: gives the indices of each batch. torch's BatchSampler is converted.
+    python_workers: processes for what runs in Python, as torch starts them; by default it runs in the loader's threads, one
+        sample at a time. `worker_init_fn` and `multiprocessing_context` ("forkserver" by default) are theirs.
+    python_seeds: whether Python's generators are seeded. Without, threads do not wait for one another.
+    check: whether three samples of a converted data set are compared with `dataset[i]`.
     preset: a published recipe instead, such as "train", "eval" or "deit".
     seed: of order and draws. Every epoch has its own order.
     distributed: a part of the samples for each rank of torch.distributed, with equally many batches; or (rank, ranks). With
         several ranks and shuffled data it must be said.
     device: "cpu", or "cuda:0" for batches that are made on a GPU. A list of devices makes a batch on each: the loader then
         gives lists of batches. Devices get what ranks get: different samples, and equally many batches.
+    label_base: what is added to the `labels` among fields: 1 for torchvision's detection models, whose 0 is background.
     targets: what is delivered beside labels, as in "soft=1000/0.1", "multi-hot=80", "float=4:json.box".
     fields: fields of samples, such as ("boxes", "labels", "masks"), as a list of dicts in place of the labels. They are on
-        the images' device, as labels and targets are.
+        the images' device, as labels and targets are. "image_id" is the annotation file's number of the image, or else its
+        index.
     mix: MixUp and CutMix of batches, as in "torchvision=0.2/1" or "timm=0.8/1,mode=elem".
     ragged: whether images may differ in size, and come as a list. By default only with fields or a preset of detection.
     pad_to: pads the images of a batch to the largest one, with sides that are multiples of this.
@@ -79,7 +96,8 @@ class DataLoader(Loader[Any]):
         the data set, and "recipes" each image's operations; a function of images and labels; "batch" for the native batch,
         with views, indices, mixing and state.
     on_error: "raise", "skip", or "substitute" for a bad image; `bad()` lists them.
-    orientation: whether EXIF orientation is applied: by default not for torchvision's data sets, as torchvision ignores it.
+    orientation: whether EXIF orientation is applied: by default not for torchvision's and timm's data sets, as these ignore
+        it; for paths, lists and Hugging Face's yes.
     cache: bytes of decoded images to keep, or (folder, bytes).
     entry_points: "none", "memory", a folder, the most bytes, "dense" (with places for a GPU) or "sparse", or several in
         a tuple; they make later epochs faster.
@@ -246,7 +264,9 @@ class DataLoader(Loader[Any]):
         if not isinstance(value, (list, tuple)) or len(value) != 2:
             if isinstance(value, Mapping) and self._output in ("tuple", "dict"):
                 return value
-            raise ParameterError(f"output= and memory_format= are for batches of images and labels, and these are {type(value)}")
+            raise ParameterError(
+                f"output= and memory_format= are for batches of images and labels, and these are {type(value)}"
+            )
         images, labels = value
         if isinstance(images, torch.Tensor) and self._plan is not None and self._plan.asked:
             images = images.to(getattr(torch, self._plan.asked))
