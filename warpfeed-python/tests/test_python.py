@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
+import subprocess
+import sys
+import textwrap
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -592,3 +596,46 @@ def test_other_frameworks_loaders_run_python_too(pictures: Path) -> None:
         theirs = list(DataLoader(dataset, 4))
         for (images, labels), (theirs_images, theirs_labels) in zip(Numpy(dataset, 4), theirs, strict=True):
             assert numpy.array_equal(images, theirs_images) and numpy.array_equal(labels, theirs_labels)
+
+
+class Slow(data.Dataset):
+    def __len__(self) -> int:
+        return 400
+
+    def __getitem__(self, i: int) -> Any:
+        time.sleep(0.01)
+        return torch.zeros(3, 8, 8), i
+
+
+ENDS = """
+    import os, signal, sys, threading
+    sys.path.insert(0, sys.argv[1])
+    from test_python import DataLoader, Slow
+    if __name__ == "__main__":
+        own = iter(DataLoader(Slow(), 8, **{sys.argv[2]: 2}))
+        next(own)
+        if sys.argv[3] == "interrupted":
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            try:
+                list(own)
+            except KeyboardInterrupt:
+                print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("how", ["interrupted", "left"])
+@pytest.mark.parametrize("workers", ["num_workers", "python_workers"])
+def test_a_program_ends_and_is_interrupted(workers: str, how: str, tmp_path: Path) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text(textwrap.dedent(ENDS))
+    command = [sys.executable, "-W", "ignore", str(script), str(Path(__file__).parent), workers, how]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and ("interrupted" in done.stdout) == (how == "interrupted"), done.stderr
+
+
+def test_processes_outlive_an_epoch_that_is_left(pictures: Path) -> None:
+    loader = DataLoader(Indexed(pictures, tv.Compose(STEPS)), 2, python_workers=2)
+    for _ in loader:
+        break
+    assert [labels.tolist() for _, labels in loader] == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    assert len(loader._plan._pools) == 1

@@ -448,7 +448,7 @@ class Loader(Generic[T]):
 
         def of(name: str) -> list[Any]:
             if name == "image_id":
-                indices = self.numbers(batch.indices)
+                indices = batch.index_list
                 given = [self._source.image_id(index) for index in indices]
                 return [index if own is None else own for index, own in zip(indices, given, strict=True)]
             if name in ("mask", "masks"):
@@ -491,7 +491,7 @@ class Loader(Generic[T]):
             epoch, indices, repetitions = batch.epoch, batch.indices, batch.repetitions
         else:
             epoch, repetitions = int(json.loads(batch.state)["epoch"]), batch.repetitions
-            indices = self.numbers(batch.indices)
+            indices = batch.index_list
 
         def recipe(index: int, repetition: int) -> Any:
             return json.loads(self._one().recipes(epoch, index, repetition))[0]

@@ -72,6 +72,8 @@ class Work:
             if self.collate is not None:
                 self._seed(job, 0, "batch")
                 return self.collate(samples)
+        if self.dataset is None and self.target_of is None and job.targets is None:
+            return [self.join(samples, job.images), None]
         return self.join(samples, job.images)
 
     def samples(self, job: Job) -> list[Any]:
@@ -330,7 +332,7 @@ class Batches:
     has_images: bool
 
     def __call__(self, batch: Any) -> Job:
-        indices = self.arrays.numbers(batch.indices)
+        indices = batch.index_list
         if not self.has_images:
             return Job(self.epoch, indices, batch.repetitions)
         return Job(self.epoch, indices, batch.repetitions, self.arrays.images(batch), self.arrays.targets(batch))
@@ -356,7 +358,7 @@ class Groups:
             counts[index] = self._counts[-1] + 1
 
     def __call__(self, batch: Any) -> Job:
-        (number,) = self._arrays.numbers(batch.indices)
+        (number,) = batch.index_list
         own = self._listed[number]
         before = sum(map(len, self._listed[:number]))
         job = Job(self._epoch, own, self._counts[before : before + len(own)])
@@ -378,7 +380,6 @@ class Groups:
 class Arrays(Protocol):
     """A framework's arrays of native batches."""
 
-    def numbers(self, tensor: Any) -> list[int]: ...
     def images(self, batch: Any) -> Any: ...
     def targets(self, batch: Any) -> Any: ...
 

@@ -42,15 +42,16 @@ def join(samples: list[Any], images: Any) -> Any:
     not copied."""
     pairs = all(type(sample) is tuple and len(sample) == 2 for sample in samples)
     found = [sample[0] for sample in samples] if pairs else samples
-    if isinstance(images, torch.Tensor) and all(
-        isinstance(own, torch.Tensor)
-        and own.data_ptr() == of.data_ptr()
-        and own.shape == of.shape
-        and own.dtype == of.dtype
-        for own, of in zip(found, images, strict=True)
-    ):
-        return [images, data.default_collate([sample[1] for sample in samples])] if pairs else [images, None]
-    return data.default_collate(samples) if pairs or images is None else [data.default_collate(samples), None]
+    if not isinstance(images, torch.Tensor) or not all(map(_is_still, found, images)):
+        return data.default_collate(samples)
+    return [images, data.default_collate([sample[1] for sample in samples])] if pairs else images
+
+
+def _is_still(image: Any, of: torch.Tensor) -> bool:
+    """Whether an image is where another was, in the same form."""
+    if not isinstance(image, torch.Tensor) or image.data_ptr() != of.data_ptr():
+        return False
+    return image.shape == of.shape and image.stride() == of.stride() and image.dtype == of.dtype
 
 
 class DataLoader(Loader[Any]):
