@@ -571,22 +571,58 @@ def test_functions_among_written_transforms(photos: Path) -> None:
         DataLoader(str(photos), 3, transform=[look, *steps])
 
 
-def test_samples_are_compared_with_the_data_sets_own(pictures: Path) -> None:
-    dataset = folder(pictures)
+def test_samples_are_compared_with_the_data_sets_own(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from warpfeed import _datasets, _torchvision
 
-    class Lies(str):
-        """A path that is another file's for those that open it by its text."""
-
-        def __fspath__(self) -> str:
-            return str(dataset.samples[1][0])
-
-    other = folder(pictures)
-    other.samples = [(Lies(other.samples[0][0]), 0), *other.samples[1:]]
-    other.loader = sets.folder.pil_loader
-    wrong = dataset.samples[1][0]
-    other.samples[0] = (other.samples[0][0], 0)
+    crop = sets.ImageFolder(pictures, tv.Compose([tv.Resize(24), tv.CenterCrop(16), tv.ToTensor()]))
     drawing = sets.ImageFolder(pictures, tv.Compose([tv.RandomResizedCrop(8), tv.ToTensor()]))
-    assert DataLoader(drawing, 4)._plan is None and wrong
+    with monkeypatch.context() as patch:
+        corner = [{"op": "crop", "x": 0, "y": 0, "width": 16, "height": 16}]
+        patch.setitem(_torchvision._STEPS, "CenterCrop", lambda transform, state: corner)
+        with pytest.raises(
+            warpfeed.DataError, match=r"sample 0 of ImageFolder differs .*values by.*float32 \(3, 16, 16\)"
+        ):
+            DataLoader(crop, 4)
+        DataLoader(crop, 4, check=False)
+        DataLoader(drawing, 4)
+    of = _datasets._labels
+    with monkeypatch.context() as patch:
+        patch.setattr(_datasets, "_labels", lambda targets, samples: of(targets, samples)[::-1])
+        for dataset in (crop, drawing):
+            with pytest.raises(warpfeed.DataError, match="its target"):
+                DataLoader(dataset, 4)
+    assert DataLoader(drawing, 4)._plan is None and DataLoader(crop, 4)._plan is None
+
+
+def test_wrapped_data_sets_of_v2(pictures: Path) -> None:
+    both = v2.Compose([v2.Resize((12, 12)), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
+    wrapped = sets.wrap_dataset_for_transforms_v2(sets.ImageFolder(pictures, both))
+    assert assert_torchs(wrapped)._plan is not None
+    assert assert_torchs(wrapped, collate_fn=listed)._plan is not None
+
+
+def test_a_training_has_torchs_losses(pictures: Path) -> None:
+    def losses(loader: Any) -> list[float]:
+        torch.manual_seed(3)
+        net = torch.nn.Linear(3 * 20 * 24, 3)
+        optimizer, got = torch.optim.SGD(net.parameters(), 0.01), []
+        for _ in range(3):
+            for images, labels in loader:
+                loss = torch.nn.functional.cross_entropy(net(images.flatten(1)), labels)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                got.append(loss.item())
+        return got
+
+    turned = sets.ImageFolder(pictures, tv.Compose([tv.Lambda(lambda image: image.rotate(90)), *STEPS]))
+    for dataset, options in (
+        (folder(pictures), {}),
+        (turned, {}),
+        (turned, {"num_workers": 0}),
+        (Part(folder(pictures), range(9)), {}),
+    ):
+        assert losses(DataLoader(dataset, 4, **options)) == losses(data.DataLoader(dataset, 4))
 
 
 def test_other_frameworks_loaders_run_python_too(pictures: Path) -> None:
@@ -639,3 +675,14 @@ def test_processes_outlive_an_epoch_that_is_left(pictures: Path) -> None:
         break
     assert [labels.tolist() for _, labels in loader] == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
     assert len(loader._plan._pools) == 1
+
+
+def test_jax_runs_python_too(pictures: Path) -> None:
+    jax = pytest.importorskip("jax")
+    from warpfeed.jax import DataLoader as Jax
+
+    for dataset in (Rows(pictures, tv.Compose(STEPS)), folder(pictures, target_transform=lambda label: label + 1)):
+        for own, other in zip(Jax(dataset, 4), DataLoader(dataset, 4), strict=True):
+            for one, two in zip(flat(own), flat(other), strict=True):
+                assert isinstance(one, jax.Array) == isinstance(two, torch.Tensor)
+                assert numpy.array_equal(one, two) or numpy.array_equal(numpy.moveaxis(one, 3, 1), two)

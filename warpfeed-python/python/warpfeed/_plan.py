@@ -53,13 +53,14 @@ def _name(function: Any) -> str:
 class Plan:
     """What runs in Python."""
 
-    def __init__(self, work: _python.Work, what: list[str], given: Mapping[str, Any]) -> None:
+    def __init__(self, work: _python.Work, what: list[str], given: Mapping[str, Any], has_processes: bool) -> None:
         self.work, self.what = work, what
         self.listed = given["batch_sampler"]
         """The batch sampler, if it is one of the user's."""
         self.is_all = work.dataset is not None
         """Whether the native pipeline only gives the order."""
         self._processes = given["python_workers"] or 0
+        self._remedy = "; python_workers=4 runs it in 4 processes" if has_processes else ""
         self._ahead = given["prefetch_factor"]
         self._pools: list[Any] = []
         self._samples, self._seconds = 0, 0.0
@@ -132,7 +133,7 @@ class Plan:
         text = ", ".join(self.what)
         if text and text not in _told:
             _told.add(text)
-            how = "in processes" if self._processes else "one sample at a time; python_workers=4 runs it in 4 processes"
+            how = "in processes" if self._processes else f"one sample at a time{self._remedy}"
             warnings.warn(f"in Python, {how}: {self.said()}", stacklevel=4)
 
     def said(self) -> str:
@@ -187,4 +188,4 @@ def of(loader: Any, found: _datasets.Found, converted: _torchvision.Converted, g
         target_of=target_of, target_transform=found.target_transform, name=found.image, collate=given["collate_fn"],
         seeded=given["python_seeds"],
     )  # fmt: skip
-    return Plan(work, what, given)
+    return Plan(work, what, given, loader._has_processes)

@@ -350,6 +350,7 @@ class Groups:
     ):
         """images: begins an epoch of images with these indices behind so many."""
         self._arrays, self._epoch, self._listed, self._images = arrays, epoch, listed, images
+        self._starts = [0, *itertools.accumulate(map(len, listed))]
         self._running: Any = None
         self._counts: list[int] = []
         counts: dict[int, int] = {}
@@ -360,7 +361,7 @@ class Groups:
     def __call__(self, batch: Any) -> Job:
         (number,) = batch.index_list
         own = self._listed[number]
-        before = sum(map(len, self._listed[:number]))
+        before = self._starts[number]
         job = Job(self._epoch, own, self._counts[before : before + len(own)])
         if self._images is None:
             return job

@@ -41,12 +41,18 @@ class DataLoader(Loader[tuple[Any, Any]]):
         return array if self._sharding is None else jax.device_put(array, self._sharding)
 
     def _arrays(self, value: Any) -> Any:
-        """numpy's arrays in tuples and dicts as JAX's."""
-        return jax.tree.map(lambda one: jax.numpy.asarray(one) if hasattr(one, "shape") else one, value)
+        """numpy's arrays in tuples, lists and dicts as JAX's."""
+        if isinstance(value, dict):
+            return {name: self._arrays(one) for name, one in value.items()}
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(self._arrays, value))
+        if not hasattr(value, "shape"):
+            return value
+        array = jax.numpy.asarray(value)
+        return array if self._sharding is None else jax.device_put(array, self._sharding)
 
     def _deliver_made(self, made: _python.Made) -> Any:
-        value = self._arrays(made.value)
-        return value if self._sharding is None else jax.tree.map(lambda one: jax.device_put(one, self._sharding), value)
+        return self._arrays(made.value)
 
     def _deliver(self, batch: _warpfeed.Batch) -> tuple[Any, Any]:
         images = self._images(batch, self._array, jax.numpy.concatenate)
