@@ -236,7 +236,7 @@ class Loader(Generic[T]):
         self._plan = plan = _plan.of(self, found, converted, self._arguments)
         self._device = device
         if plan is not None:
-            device, dtype = "cpu", plan.dtype(dtype)
+            device, dtype = "cpu", plan.dtype
             channels_last = plan.is_last or plan.work.gets == "own" and channels_last and not self._has_processes
             if plan.listed is not None:
                 batch_size, shuffle = 1, False

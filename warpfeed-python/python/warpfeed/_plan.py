@@ -59,6 +59,8 @@ class Plan:
         """The batch sampler, if it is one of the user's."""
         self.is_all = work.dataset is not None
         """Whether the native pipeline only gives the order."""
+        self.asked = given["dtype"]
+        """The dtype that images get at the end."""
         self._processes = given["python_workers"] or 0
         self._remedy = "; python_workers=4 runs it in 4 processes" if has_processes else ""
         self._ahead = given["prefetch_factor"]
@@ -66,9 +68,9 @@ class Plan:
         self._samples, self._seconds = 0, 0.0
         self._images: tuple[_warpfeed.Source, dict[str, Any]] | None = None
 
-    def dtype(self, asked: Any) -> Any:
-        """The dtype of the native images, for which another was asked."""
-        self.asked = asked
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the native images."""
         return "uint8" if self.is_last else None
 
     @property
@@ -102,8 +104,8 @@ class Plan:
             return _python.Epoch(native, jobs, self.work.batch, threads, self._ahead + threads)
         from . import _workers
 
-        self._pools = [pool for pool in self._pools if pool.process == os.getpid()]
-        free = next((pool for pool in self._pools if not pool.busy), None)
+        # A forked child leaves those of its parent alone.
+        free = next((pool for pool in self._pools if not pool.busy and pool.process == os.getpid()), None)
         if free is None:
             free = _workers.Pool(self.work, self._processes, self._ahead, **loader._worker_options)
             self._pools.append(free)

@@ -67,7 +67,8 @@ class Work:
     seeded: bool = True
 
     def batch(self, job: Job) -> Any:
-        with _generators() if self.seeded else contextlib.nullcontext():
+        draws = self.dataset is not None or self.steps or self.target_transform or self.collate
+        with _generators() if self.seeded and draws else contextlib.nullcontext():
             samples = self.samples(job)
             if self.collate is not None:
                 self._seed(job, 0, "batch")
@@ -95,7 +96,7 @@ class Work:
         return self.dataset[index]
 
     def _finished(self, job: Job, place: int, image: Any) -> Any:
-        if self.steps or self.target_transform is not None or self.target_of is not None:
+        if self.steps or self.target_transform is not None:
             self._seed(job, place)
         if self.steps:
             image = _given(image, self.gets)
