@@ -110,7 +110,7 @@ def test_images_of_different_sizes(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ragged=True"):
         next(iter(DataLoader(data, 2)))
     images, _ = next(iter(DataLoader(data, 2, ragged=True)))
-    assert [tuple(image.shape) for image in images] == [(1, 3, 30, 40), (1, 3, 60, 20)]
+    assert [tuple(image.shape) for image in images] == [(3, 30, 40), (3, 60, 20)]
     padded, _ = next(iter(DataLoader(data, 2, pad_to=32)))
     assert padded.shape == (2, 3, 64, 64)
 
