@@ -191,6 +191,12 @@ pub trait Source: Send + Sync {
     /// The path or key of sample `index`, for messages. May panic if there is no such sample.
     fn name(&self, index: u64) -> Cow<'_, str>;
 
+    /// The number that the data set's own files give to the image of sample `index`, such as COCO's `image_id`; `None` if
+    /// they give none. May panic if there is no such sample.
+    fn image_id(&self, _index: u64) -> Option<i64> {
+        None
+    }
+
     /// The names of the labels, label 0 first; empty if labels have no names.
     fn classes(&self) -> &[String] {
         &[]
@@ -303,6 +309,9 @@ macro_rules! as_in {
     (@name $self:ident, $of:expr) => {
         fn name(&$self, index: u64) -> Cow<'_, str> {
             $of.name(index)
+        }
+        fn image_id(&$self, index: u64) -> Option<i64> {
+            $of.image_id(index)
         }
     };
     (@classes $self:ident, $of:expr) => {

@@ -78,6 +78,9 @@ pub(crate) struct Batch {
     /// The index of each sample in the data set: `[N]`, int64.
     #[pyo3(get)]
     indices: Py<Tensor>,
+    /// The same numbers as a list, which can be asked for again.
+    #[pyo3(get)]
+    index_list: Vec<u64>,
     /// Number of times that each sample came before in the epoch.
     #[pyo3(get)]
     repetitions: Vec<u32>,
@@ -111,7 +114,8 @@ impl Batch {
             Py::new(py, Tensor::fields(labels))
         });
         let labels = labels.transpose()?;
-        let indices = batch.indices().iter().map(|index| *index as i64).collect::<Vec<_>>();
+        let index_list = batch.indices().to_vec();
+        let indices = index_list.iter().map(|index| *index as i64).collect::<Vec<_>>();
         let indices = Py::new(py, Tensor::fields(indices))?;
         let mut fields = Vec::new();
         while let Some(of_view) = batch.fields(fields.len()) {
@@ -136,7 +140,7 @@ impl Batch {
                 }
             });
         }
-        Ok(Self { views, sizes, labels, targets, fields, indices, repetitions, mixed, padding, state })
+        Ok(Self { views, sizes, labels, targets, fields, indices, index_list, repetitions, mixed, padding, state })
     }
 }
 
@@ -216,6 +220,12 @@ impl Fields {
             Some((height, width)) => fields.padded_mask_tensor(name, Size::new(width, height)),
             None => fields.mask_tensor(name),
         })
+    }
+
+    /// The auxiliary image of each image: `[1, C, H, W]`.
+    fn images_of_each(&self, name: &str) -> PyResult<Vec<Tensor>> {
+        let each = self.0.get()?.0.image_tensors(name).map_err(raise)?;
+        Ok(each.into_iter().map(Tensor::fields).collect())
     }
 
     /// The masks of each image, which may have a size of its own.

@@ -11,6 +11,7 @@ mod memory;
 mod objects;
 mod panics;
 mod pipeline;
+mod positions;
 mod preprocessor;
 mod source;
 mod tensor;

@@ -4,6 +4,7 @@ use crate::arrow::{ArrowImages, Buffers};
 use crate::ending::detached;
 use crate::error::raise;
 use crate::objects::Objects;
+use crate::positions::Positions;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
@@ -195,6 +196,12 @@ impl Source {
         Objects::new(object, labels, classes).map(|objects| Input::from(objects).into())
     }
 
+    /// Samples that Python makes, by their indices. The images of their batches are nothing.
+    #[staticmethod]
+    fn positions(samples: u64, name: String) -> Self {
+        Input::from(Positions { samples, name }).into()
+    }
+
     /// One data set after the other.
     #[staticmethod]
     fn concat(sources: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
@@ -234,6 +241,11 @@ impl Source {
     fn labels(&self) -> PyResult<Vec<Option<u32>>> {
         let source = self.data_set()?;
         Ok((0..source.len()).map(|index| source.label(index)).collect())
+    }
+
+    /// The number that the data set's own files give to an image, such as COCO's; `None` if they give none.
+    fn image_id(&self, index: u64) -> Option<i64> {
+        if let Input::DataSet(source) = &self.input { source.image_id(index) } else { None }
     }
 
     /// The encoded image of a sample.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import gc
@@ -11,6 +12,7 @@ import json
 import keyword
 import os
 import pickle
+import random
 import re
 import signal
 import subprocess
@@ -990,3 +992,53 @@ def test_ctrl_c_ends_the_command(photos: Path) -> None:
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=5) != 0
+
+
+class Squares:
+    """Samples that Python makes."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, i: int) -> Any:
+        if i == 17:
+            raise LookupError("seventeen")
+        self.asked.append(i)
+        return {"image": np.full((3, 2, 2), i, "float32"), "square": i * i, "draw": random.random(), "name": str(i)}
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_a_data_set_of_python_is_batched_and_resumed(workers: int) -> None:
+    def rows(loader: Any) -> list[Any]:
+        return [row for batch in loader for row in zip(*batch.values(), strict=True)]
+
+    with pytest.warns(UserWarning, match="Squares is no class") if workers == 0 else contextlib.nullcontext():
+        loader = DataLoader(Squares(), 3, limit=17, num_workers=workers)
+        whole = rows(loader)
+    for i, (image, square, _, name) in enumerate(whole):
+        assert image.shape == (3, 2, 2) and (image == i).all() and square == i * i and name == str(i)
+    assert len({draw for _, _, draw, _ in whole}) == 17 == len(whole)
+    shuffled = DataLoader(Squares(), 3, shuffle=True, num_workers=workers, seed=9)
+    ranks = [DataLoader(Squares(), 2, shuffle=True, distributed=(rank, 2), num_workers=workers) for rank in (0, 1)]
+    assert len(shuffled) == 7 and {len(rank) for rank in ranks} == {5}
+    iterator = iter(loader)
+    next(iterator)
+    again = DataLoader(Squares(), 3, limit=17, num_workers=workers)
+    again.load_state_dict(loader.state_dict())
+    second = [draw for _, _, draw, _ in rows(iterator)]
+    assert [draw for _, _, draw, _ in rows(again)] == second and len(second) == 14
+    with pytest.raises(LookupError, match="seventeen"):
+        rows(DataLoader(Squares(), 3, num_workers=workers))
+
+
+def test_functions_stand_behind_transforms(photos: Path) -> None:
+    steps = [t.Resize(width=8, height=8)]
+    plain, _ = next(iter(DataLoader(photos, 4, transform=steps)))
+    doubled, labels = next(iter(DataLoader(photos, 4, transform=[*steps, lambda image: image * 2])))
+    assert (doubled == plain * 2).all() and labels.shape == (4,)
+    total, _ = next(iter(DataLoader(photos, 4, transform=[*steps, t.Python(lambda image: image.shape, "array")])))
+    assert [side.tolist() for side in total] == [[8] * 4, [8] * 4, [3] * 4]
+    assert next(iter(DataLoader(photos, 4, transform=steps, collate_fn=len))) == 4

@@ -193,8 +193,13 @@ def test_set_epoch_of_the_same_epoch_keeps_a_loaded_state(data: ImageFolder) -> 
 def test_forms_of_batches(data: ImageFolder) -> None:
     as_dict = next(iter(DataLoader(data, 4, output="dict")))
     assert set(as_dict) == {"pixel_values", "labels"}
-    named = next(iter(DataLoader(data, 4, output={"pixel_values": "image", "labels": "label"})))
-    assert set(named) == {"image", "label"}
+    parts = {"image": "images", "label": "labels", "path": "names", "place": "indices", "done": "recipes"}
+    named = next(iter(DataLoader(data, 4, shuffle=True, output=parts)))
+    assert set(named) == set(parts) and named["image"].shape == (4, 3, 32, 32)
+    for place, path, label, done in zip(named["place"], named["path"], named["label"], named["done"], strict=True):
+        assert data.samples[int(place)] == (path, int(label)) and done[-1]["op"] == "normalize"
+    with pytest.raises(ValueError, match="names in the batch to images, labels"):
+        DataLoader(data, 4, output={"pixel_values": "image"})
     assert next(iter(DataLoader(data, 4, output=lambda images, labels: len(labels)))) == 4
     native = next(iter(DataLoader(data, 4, output="batch")))
     assert (len(native), native.padding, native.repetitions) == (4, 0, [0] * 4)
@@ -213,18 +218,13 @@ def test_types_and_memory_formats(data: ImageFolder) -> None:
 
 
 def test_what_would_mislead_is_refused(data: ImageFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "collate_fn": list,
-        "worker_init_fn": print,
-        "multiprocessing_context": "spawn",
-    }.items():
+    for name, value in {"worker_init_fn": print, "multiprocessing_context": "spawn"}.items():
         with pytest.raises(ValueError, match=name):
             DataLoader(data, **{name: value})
-    data.transform = tv.Compose([tv.Resize(8), tv.Lambda(lambda image: image), tv.ToTensor()])
-    with pytest.raises(NotImplementedError, match="transform 2 of 3, Lambda"):
-        DataLoader(data)
     with pytest.raises(TypeError, match="read"):
-        DataLoader(torch.utils.data.TensorDataset(torch.zeros(3)))
+        DataLoader(iter([1, 2]))
+    with pytest.raises(NotImplementedError, match="preset cannot be given beside what runs in Python: the data set"):
+        DataLoader(torch.utils.data.TensorDataset(torch.zeros(3)), preset="eval")
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)

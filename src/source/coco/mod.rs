@@ -334,6 +334,10 @@ impl Source for CocoFiles {
         self.folder.join(name).to_string_lossy().into_owned().into()
     }
 
+    fn image_id(&self, index: u64) -> Option<i64> {
+        self.annotations.images[self.images[index as usize] as usize].id.number()
+    }
+
     /// The names of the categories, by the field `labels`.
     fn classes(&self) -> &[String] {
         &self.annotations.classes

@@ -2,7 +2,7 @@ use super::*;
 use crate::encode::{JpegOptions, encode_jpeg};
 use crate::fields::{Field, MaskValues};
 use crate::raster::Image;
-use crate::source::Source;
+use crate::source::{Concat, Source, SourceExt};
 
 /// A file with one image of 6 x 4 pixels, these annotations, and categories 3 (cat) and 7 (dog).
 fn opened(annotations: &str) -> (tempfile::TempDir, Result<CocoFiles>) {
@@ -65,6 +65,9 @@ fn rows_are_in_the_order_of_images_and_labels_have_no_gaps() {
     let coco = coco.unwrap();
     assert_eq!((coco.len(), coco.classes()), (2, &["cat".to_owned(), "dog".to_owned()][..]));
     assert_eq!(coco.name(0), folder.path().join("b.png").to_string_lossy());
+    assert_eq!([coco.image_id(0), coco.image_id(1)], [Some(2), Some(5)]);
+    let parts = Concat::new([Arc::new(coco.clone().subset([1]).unwrap()) as Arc<dyn Source>]).unwrap();
+    assert_eq!(parts.image_id(0), Some(5));
     let found = read(&coco, 1, &[BOXES, LABELS, "category_ids", "area", "iscrowd", "ids", KEYPOINTS]).unwrap();
     assert_eq!(found.boxes().unwrap().rows(), [[1.0, 1.0, 3.5, 3.0], [0.0, 2.0, 1.0, 2.0]]);
     assert_eq!(found.get(LABELS), Some(&Field::Integers(vec![1, 0])));

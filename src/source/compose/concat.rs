@@ -111,6 +111,11 @@ impl Source for Concat {
         self.find(index).map_or(Cow::Borrowed(""), |(source, of)| source.name(of))
     }
 
+    fn image_id(&self, index: u64) -> Option<i64> {
+        let (source, of) = self.find(index)?;
+        source.image_id(of)
+    }
+
     fn image_size(&self) -> Option<Size> {
         let mut sizes = self.sources.iter().map(|source| source.image_size());
         let first = sizes.next()??;

@@ -88,6 +88,10 @@ impl Source for Subset {
         self.source.name(self.at(index))
     }
 
+    fn image_id(&self, index: u64) -> Option<i64> {
+        self.source.image_id(self.at(index))
+    }
+
     /// Combines the fingerprint of the source and all indices.
     fn fingerprint(&self) -> u64 {
         let mut hash = Sha256::new();

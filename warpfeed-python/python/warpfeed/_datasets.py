@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+import operator
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from . import _warpfeed
 from ._errors import ParameterError, UnsupportedError
+from ._identity import is_function, known
 
 
 @dataclass
@@ -25,6 +29,17 @@ class Found:
     channels: int = 3
     target: str | None = None
     """The field with targets that are no labels."""
+    target_of: Callable[[int], Any] | None = None
+    """Gives a sample's target by its index, if the source has none for it."""
+    target_transform: Callable[[Any], Any] | None = None
+    image: str | None = None
+    """The images' name, where samples are dicts."""
+    dataset: Any = None
+    """The data set itself, if Python makes its samples."""
+    why: str = ""
+    """Why Python makes them."""
+    like: Any = None
+    """The data set whose samples the converted ones must equal."""
 
 
 def open_source(path: str | os.PathLike[str], **options: Any) -> _warpfeed.Source:
@@ -33,80 +48,174 @@ def open_source(path: str | os.PathLike[str], **options: Any) -> _warpfeed.Sourc
     return _warpfeed.Source.open(os.fspath(path), json.dumps(given, default=os.fspath))
 
 
-def find(dataset: Any) -> Found:
-    """Recognizes a data set. Raises TypeError, which says what can be given."""
+def find(dataset: Any, columns: Mapping[str, str] | None = None, has_target: bool = False) -> Found:
+    """Recognizes a data set by its class. One that is not known, but has samples by index, is read in Python.
+
+    columns: those of a data set of Hugging Face's, by their names in the batches. has_target: whether the targets' form was
+    said. Raises TypeError, which says what can be given.
+    """
+    if columns is not None and known(dataset, "datasets") != "Dataset":
+        raise ParameterError(f"columns= is for data sets of Hugging Face's, and {type(dataset).__name__} is none")
     if isinstance(dataset, _warpfeed.Source):
         return Found(dataset)
     if isinstance(dataset, (str, os.PathLike)):
         return Found(open_source(dataset))
-    for kind in (_torch_part, _hugging_face, _reader, _torchvision, _pairs):
+    if known(dataset, "datasets") == "Dataset":
+        return _hugging_face(dataset, columns)
+    if type(dataset) in (list, tuple):
+        found = _pairs(dataset, has_target)
+        return _python(dataset, "a list of other things than (path or bytes, target)") if found is None else found
+    for kind in (_torch_part, _torchvision, _timm):
         found = kind(dataset)
         if found is not None:
             return found
     name = type(dataset).__name__
-    if hasattr(dataset, "__getitem__"):
-        raise TypeError(
-            f"{name} gives decoded samples, and warpfeed decodes by itself: give a folder, a list of (path, label), or an "
-            f"object with __len__ and read(i) -> (bytes or path, target)"
-        )
+    if _has_samples(dataset):
+        return _python(dataset, f"{type(dataset).__qualname__} is no class that is converted")
+    if callable(getattr(dataset, "read", None)) and hasattr(dataset, "__len__"):
+        return _reader(dataset)
     raise TypeError(
         f"{name} is no data set that warpfeed knows: give a path, a list of (path or bytes, label), one of torchvision's or "
-        "Hugging Face's, or an object with __len__ and read(i) -> (bytes or path, target)"
+        "Hugging Face's, or an object with __len__ and __getitem__, or with __len__ and read(i) -> (bytes or path, target)"
     )
+
+
+def _has_samples(dataset: Any) -> bool:
+    """Whether it has `__len__` and a `__getitem__` of its own: torch's base class has one that only raises an error."""
+    get = getattr(type(dataset), "__getitem__", None) or getattr(type(dataset), "__getitems__", None)
+    base = getattr(sys.modules.get("torch.utils.data"), "Dataset", None)
+    if get is None or not hasattr(type(dataset), "__len__"):
+        return False
+    # A set of splits has items too, by name.
+    return get is not getattr(base, "__getitem__", None) and not isinstance(dataset, Mapping)
+
+
+def _python(dataset: Any, why: str) -> Found:
+    kind = type(dataset)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    return Found(_warpfeed.Source.positions(len(dataset), name), dataset=dataset, why=why)
 
 
 def _torch_part(dataset: Any) -> Found | None:
     """torch's Subset and ConcatDataset."""
-    name = type(dataset).__name__
-    if name == "Subset" and hasattr(dataset, "indices") and hasattr(dataset, "dataset"):
-        _own_reading(dataset, ("torch",))
+    name = known(dataset, "torch.utils.data")
+    if name == "Subset":
         whole = find(dataset.dataset)
-        return replace(whole, source=whole.source.subset([int(i) for i in dataset.indices]))
-    if name == "ConcatDataset" and hasattr(dataset, "datasets"):
-        _own_reading(dataset, ("torch",))
+        if whole.dataset is not None:
+            return _python(dataset, whole.why)
+        indices = [int(i) for i in dataset.indices]
+        target_of = None if whole.target_of is None else _Through(whole.target_of, indices)
+        return replace(whole, source=whole.source.subset(indices), target_of=target_of, like=whole.like and dataset)
+    if name == "ConcatDataset":
         parts = [find(part) for part in dataset.datasets]
-        if any(repr(part.transform) != repr(parts[0].transform) for part in parts):
-            raise UnsupportedError(
-                "the parts of the ConcatDataset have different transforms: give the loader transform="
-            )
-        return replace(parts[0], source=_warpfeed.Source.concat([part.source for part in parts]))
+        why = next((part.why for part in parts if part.dataset is not None), "")
+        first = parts[0]
+        if why:
+            return _python(dataset, why)
+        if any(part.target_of is not None for part in parts) or not all(_alike(first, part) for part in parts):
+            return _python(dataset, "the parts of the ConcatDataset have different transforms or targets")
+        like = dataset if all(part.like is not None for part in parts) else None
+        return replace(first, source=_warpfeed.Source.concat([part.source for part in parts]), like=like)
     return None
 
 
-def _own_reading(dataset: Any, packages: tuple[str, ...]) -> None:
-    """Refuses a data set whose __getitem__ is none of the packages': what it does with a sample would be bypassed."""
-    for method in ("__getitem__", "__getitems__"):
-        kind = next((kind for kind in type(dataset).__mro__ if method in vars(kind)), None)
-        if kind is not None and kind.__module__.split(".")[0] not in packages:
-            raise UnsupportedError(
-                f"{kind.__qualname__}.{method} makes the samples, and warpfeed would not call it: give a list of (path or "
-                "bytes, label), or an object with __len__ and read(i) -> (bytes or path, target)"
-            )
+def _alike(one: Found, other: Found) -> bool:
+    """Whether all is the same but for the samples."""
+    if one.transform is not other.transform:
+        both = [_torchvision_of(part.transform) for part in (one, other)]
+        if None in both or both[0] != both[1]:
+            return False
+    mine, theirs = ((part.ignores_exif, part.channels, part.target, part.target_transform) for part in (one, other))
+    return mine == theirs
 
 
-def _hugging_face(dataset: Any) -> Found | None:
-    """A `datasets.Dataset` with an Image column, read from its Arrow buffers."""
-    features, table = getattr(dataset, "features", None), getattr(dataset, "data", None)
-    if features is None or table is None or not hasattr(dataset, "_indices"):
+def _torchvision_of(transform: Any) -> Any:
+    """What a transform is converted to; None if it is not."""
+    from . import _torchvision
+
+    if transform is None:
         return None
+    converted = _torchvision.convert(transform)
+    return None if converted.rest else (converted.steps, converted.dtype)
+
+
+@dataclass
+class _Through:
+    """Targets of a part's samples."""
+
+    of: Callable[[int], Any]
+    indices: list[int]
+
+    def __call__(self, index: int) -> Any:
+        return self.of(self.indices[index])
+
+
+@dataclass
+class _Columns:
+    """Columns of a data set of Hugging Face's, without its images."""
+
+    rows: Any
+    names: dict[str, str]
+
+    def __call__(self, index: int) -> dict[str, Any]:
+        row = self.rows[index]
+        return {name: row[column] for name, column in self.names.items()}
+
+
+@dataclass
+class Rows:
+    """Columns of a data set of Hugging Face's with several images, each of which goes through the transform."""
+
+    rows: Any
+    names: dict[str, str]
+    transform: Any = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        row = self.rows[index]
+        return {name: self._made(row[column]) for name, column in self.names.items()}
+
+    def _made(self, value: Any) -> Any:
+        if not hasattr(value, "convert") or self.transform is None:
+            return value
+        return self.transform(value.convert("RGB"))
+
+
+def _hugging_face(dataset: Any, columns: Mapping[str, str] | None) -> Found:
+    """A `datasets.Dataset` with an Image column, read from its Arrow buffers."""
+    features, table = dataset.features, dataset.data
     if getattr(dataset, "_format_type", None) == "custom":
-        raise UnsupportedError(
-            "with_transform and set_transform are functions of decoded rows, which warpfeed would not call: give the loader "
-            "transform=, and the data set without them (reset_format())"
-        )
+        if columns is not None:
+            raise ParameterError(
+                "columns= cannot be given for a data set with with_transform, whose function names its own"
+            )
+        return _python(dataset, "with_transform and set_transform are functions of decoded rows")
     shown = getattr(dataset, "_format_columns", None)
     features = {name: feature for name, feature in features.items() if shown is None or name in shown}
+    wanted = None if columns is None else dict(columns)
+    for column in (wanted or {}).values():
+        if column not in features:
+            raise ParameterError(f"columns: there is no column {column}, but {', '.join(features)}")
     images = [name for name, feature in features.items() if type(feature).__name__ == "Image"]
+    if wanted is not None:
+        images = [column for column in wanted.values() if column in images]
+    elif not images:
+        return _python(dataset, "the data set has no Image column")
+    if wanted is not None and len(images) > 1:
+        return _python(Rows(dataset, wanted), "it has several images a sample")
     if len(images) != 1:
         raise TypeError(
-            f"the data set must have one Image column, and has {len(images)}, among {', '.join(features)}: select columns first"
+            f"the data set must have one Image column, and has {len(images)}, among {', '.join(features)}: choose by columns="
+            '{"pixel_values": "image", "labels": "label"}, or give with_transform a function that makes one tensor of several'
         )
     if getattr(features[images[0]], "mode", None) not in (None, "RGB"):
         raise UnsupportedError(
             f"the column {images[0]} converts images to {features[images[0]].mode}: warpfeed makes RGB, or gray with channels=1"
         )
     column = table.column(images[0])
-    labels, classes = _hugging_face_labels(features, table)
+    labels, classes = (None, []) if wanted is not None else _hugging_face_labels(features, table)
     chunks, paths = [], []
     for chunk in column.chunks:
         encoded = chunk.field("bytes")
@@ -125,7 +234,12 @@ def _hugging_face(dataset: Any) -> Found | None:
         source = _warpfeed.Source.arrow(chunks, labels, classes, str(name))
     if dataset._indices is not None:
         source = source.subset(dataset._indices.column(0).to_pylist())
-    return Found(source)
+    if wanted is None:
+        return Found(source)
+    image = next(name for name, column in wanted.items() if column == images[0])
+    others = {name: column for name, column in wanted.items() if name != image}
+    rows = dataset.select_columns(list(dict.fromkeys(others.values()))) if others else None
+    return Found(source, target_of=_Columns(rows, others), image=image)
 
 
 # As in Rust's `label::is_like`.
@@ -146,8 +260,8 @@ def _hugging_face_labels(features: Mapping[str, Any], table: Any) -> tuple[list[
         like = [name for name in features if name in of_class or _sounds_like_labels(name)]
         if like:
             raise UnsupportedError(
-                f"no column is called label, and {', '.join(like)} may have the labels: rename_column({like[0]!r}, 'label') says "
-                "which, remove_columns that there are none"
+                f"no column is called label, and {', '.join(like)} may have the labels: columns={{'images': ..., 'labels': "
+                f"{like[0]!r}}} or rename_column({like[0]!r}, 'label') says which, remove_columns that there are none"
             )
         return None, []
     name = usual[0] if usual else of_class[0]
@@ -186,90 +300,143 @@ def _or_none(labels: Sequence[Any], place: str) -> list[int] | None:
     return [int(label) for label in labels]
 
 
-def _reader(dataset: Any) -> Found | None:
+def _reader(dataset: Any) -> Found:
     """Any object with `__len__` and `read(i)`."""
-    if not callable(getattr(dataset, "read", None)) or not hasattr(dataset, "__len__"):
-        return None
     targets = getattr(dataset, "targets", None)
     labels = None if targets is None else _labels(targets, len(dataset))
     source = _warpfeed.Source.objects(dataset, labels, [str(name) for name in getattr(dataset, "classes", None) or []])
     return Found(source, transform=getattr(dataset, "transform", None), target="target")
 
 
+# Classes of torchvision.datasets (0.29) that are converted, and the attributes with their files, labels or arrays.
+_FILES = {
+    "ImageFolder": "samples", "DatasetFolder": "samples", "ImageNet": "samples", "EuroSAT": "samples", "Country211": "samples",
+    "Imagenette": "_samples", "GTSRB": "_samples", "StanfordCars": "_samples", "RenderedSST2": "_samples",
+    "DTD": "_image_files", "FGVCAircraft": "_image_files", "Flowers102": "_image_files", "Food101": "_image_files",
+    "SUN397": "_image_files", "OxfordIIITPet": "_images",
+}  # fmt: skip
+_ARRAYS = {
+    "CIFAR10": "targets", "CIFAR100": "targets", "MNIST": "targets", "FashionMNIST": "targets", "KMNIST": "targets",
+    "EMNIST": "targets", "USPS": "targets", "SVHN": "labels", "STL10": "labels", "SEMEION": "labels",
+}  # fmt: skip
+_PILLOWS = {".bmp", ".tif", ".tiff"}
+
+
 def _torchvision(dataset: Any) -> Found | None:
-    """Data sets of torchvision's classes of images, and others that keep files and labels under the same names."""
-    samples = getattr(dataset, "samples", None) or getattr(dataset, "_samples", None)
-    files = getattr(dataset, "_image_files", None) or getattr(dataset, "_images", None)
-    known = samples is not None or files is not None and hasattr(dataset, "_labels")
-    if not known and not hasattr(getattr(dataset, "data", None), "shape"):
+    """Data sets of torchvision's with files or arrays. Others, and what theirs do beyond that, run in Python."""
+    kind = known(dataset, "torchvision.datasets")
+    if kind not in _FILES and kind not in _ARRAYS:
         return None
-    _own_reading(dataset, ("torchvision",))
-    if hasattr(dataset, "video_clips"):
-        raise UnsupportedError("videos cannot be read: warpfeed reads images")
+    transform, to_target = dataset.transform, dataset.target_transform
+    if kind == "OxfordIIITPet" and not _is_standard(dataset.transforms, transform, to_target):
+        return _python(dataset, "its transforms take image and target together")
     classes = getattr(dataset, "classes", None)
-    classes = [str(name) for name in classes] if isinstance(classes, (list, tuple)) else []
-    transform, to_target = getattr(dataset, "transform", None), getattr(dataset, "target_transform", None)
-    data, targets = getattr(dataset, "data", None), getattr(dataset, "targets", None)
-    if targets is None:
-        targets = getattr(dataset, "labels", None)
-    if getattr(dataset, "transforms", None) is not None and transform is None and to_target is None:
-        raise UnsupportedError(
-            "transforms of image and target together cannot be converted: give the loader transform="
-        )
-    if data is not None and targets is not None and hasattr(data, "shape"):
-        array, channels = _array(data)
-        labels = _mapped(_or_none(_labels(targets, len(array)), "the targets"), to_target)
-        return Found(
-            _warpfeed.Source.pixels(array, labels, classes if to_target is None else []), transform, True, channels
-        )
-    if samples is None and files is not None:
-        samples = list(zip(files, _of_type(dataset), strict=True))
-    if samples is None:
-        return None
+    classes = [str(name) for name in classes] if isinstance(classes, (list, tuple)) and to_target is None else []
+    if kind in _ARRAYS:
+        array, channels = _array(dataset.data)
+        labels = _or_none(_labels(getattr(dataset, _ARRAYS[kind]), len(array)), "the targets")
+        source = _warpfeed.Source.pixels(array, labels, classes)
+        return Found(source, transform, True, channels, target_transform=to_target, like=dataset)
     loader = getattr(dataset, "loader", None)
-    if loader is not None and not getattr(loader, "__module__", "").startswith("torchvision."):
-        raise UnsupportedError(
-            f"the loader {getattr(loader, '__name__', loader)} of the data set cannot be used: warpfeed decodes"
-        )
+    if loader is not None and not _is_pillows(loader):
+        return _python(dataset, f"it opens images by {getattr(loader, '__name__', loader)}")
+    samples = getattr(dataset, _FILES[kind])
+    if kind == "OxfordIIITPet":
+        types = list(dataset._target_types)
+        if types not in (["category"], ["binary-category"]):
+            return _python(dataset, f"its targets are {', '.join(types) or 'none'}")
+        samples = list(zip(samples, dataset._labels if types == ["category"] else dataset._bin_labels, strict=True))
+    elif _FILES[kind] == "_image_files":
+        samples = list(zip(samples, dataset._labels, strict=True))
     if not all(isinstance(path, (str, os.PathLike)) for path, *_ in samples):
-        raise UnsupportedError(f"{type(dataset).__name__} holds images that are no files: give an object with read(i)")
-    paths = [os.fspath(path) for path, *_ in samples]
-    labels = _mapped(_or_none(_labels([label for _, label in samples], len(paths)), "the samples"), to_target)
-    source = _warpfeed.Source.files(paths, labels, classes if to_target is None else [])
-    return Found(source, transform, ignores_exif=True)
+        return _python(dataset, "it holds images that are no files")
+    labels = _or_none(_labels([label for _, label in samples], len(samples)), "the samples")
+    source = _files([os.fspath(path) for path, *_ in samples], labels, classes)
+    return Found(source, transform, ignores_exif=True, target_transform=to_target, like=dataset)
 
 
-def _of_type(dataset: Any) -> Any:
-    """The labels of the target type that the data set was made with."""
-    types = getattr(dataset, "_target_types", None) or getattr(dataset, "target_type", None)
-    types = [types] if isinstance(types, str) else list(types or [])
-    if types in ([], ["category"]):
-        return dataset._labels
-    if types == ["binary-category"] and hasattr(dataset, "_bin_labels"):
-        return dataset._bin_labels
-    raise UnsupportedError(
-        f"target_types {', '.join(map(str, types))} of {type(dataset).__name__} cannot be read: category alone, or an object with "
-        "read(i) and targets="
-    )
+def _is_standard(transforms: Any, transform: Any, to_target: Any) -> bool:
+    """Whether transforms of image and target are one for each."""
+    if transforms is None:
+        return transform is None and to_target is None
+    is_own = known(transforms, "torchvision.datasets.vision") == "StandardTransform"
+    return is_own and transforms.transform is transform and transforms.target_transform is to_target
 
 
-def _pairs(dataset: Any) -> Found | None:
-    """A list of (path or bytes, label)."""
-    if not isinstance(dataset, Sequence):
+def _is_pillows(loader: Any) -> bool:
+    """Whether images are opened by Pillow, as RGB."""
+    place = "torchvision.datasets.folder"
+    if is_function(loader, place, "pil_loader"):
+        return True
+    return is_function(loader, place, "default_loader") and sys.modules["torchvision"].get_image_backend() == "PIL"
+
+
+def _files(paths: list[str], labels: list[int] | None, classes: list[str]) -> _warpfeed.Source:
+    """Files, of which Pillow opens those of BMP and TIFF."""
+    if not any(os.path.splitext(path)[1].lower() in _PILLOWS for path in paths):
+        return _warpfeed.Source.files(paths, labels, classes)
+    return _warpfeed.Source.objects(_Opened(paths), labels, classes)
+
+
+class _Opened:
+    """Files, some of which are opened here."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self._paths = paths
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def read(self, i: int) -> tuple[bytes | str, None]:
+        path = self._paths[i]
+        if os.path.splitext(path)[1].lower() not in _PILLOWS:
+            return path, None
+        from PIL import Image
+
+        pixels = io.BytesIO()
+        with Image.open(path) as image:
+            image.convert("RGB").save(pixels, "PPM")
+        return pixels.getvalue(), None
+
+
+def _timm(dataset: Any) -> Found | None:
+    """timm's ImageDataset of a folder."""
+    if known(dataset, "timm.data") != "ImageDataset":
         return None
+    reader = dataset.reader
+    if known(reader, "timm.data.readers") != "ReaderImageFolder" or dataset.load_bytes or dataset.additional_features:
+        return _python(dataset, f"its reader {type(reader).__name__} is not converted")
+    if dataset.input_img_mode != "RGB":
+        return _python(dataset, f"it converts images to {dataset.input_img_mode}")
+    labels = _labels([label for _, label in reader.samples], len(reader.samples))
+    classes = sorted(reader.class_to_idx, key=reader.class_to_idx.get)
+    consecutive = [reader.class_to_idx[name] for name in classes] == list(range(len(classes)))
+    source = _files([path for path, _ in reader.samples], labels, classes if consecutive else [])
+    own = dataset.target_transform
+    return Found(source, dataset.transform, ignores_exif=True, target_transform=own, like=dataset)
+
+
+def _pairs(dataset: Sequence[Any], has_target: bool) -> Found | None:
+    """A list of (path or bytes, target)."""
     if not dataset:
         raise ParameterError("the list of samples is empty")
     if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in dataset):
-        raise TypeError("a list of samples must have pairs of a path, or the bytes of an encoded image, and a label")
-    images, labels = [pair[0] for pair in dataset], [pair[1] for pair in dataset]
-    if not all(label is None or label == -1 for label in labels) and not all(_is_label(label) for label in labels):
+        return None
+    images, targets = [pair[0] for pair in dataset], [pair[1] for pair in dataset]
+    are_paths = all(isinstance(image, (str, os.PathLike)) for image in images)
+    if not are_paths and not all(isinstance(image, (bytes, bytearray, memoryview)) for image in images):
+        if any(isinstance(image, (str, os.PathLike, bytes)) for image in images):
+            raise TypeError("images of a list must be all paths, or all bytes of encoded images")
+        return None
+    are_labels = all(_is_label(one) or one is None or isinstance(one, int) and one == -1 for one in targets)
+    if has_target and not are_labels:
         return Found(_warpfeed.Source.objects(_Pairs(dataset), None, []), target="target")
-    own = _or_none(labels, "the list")
-    if all(isinstance(image, (str, os.PathLike)) for image in images):
-        return Found(_warpfeed.Source.files([os.fspath(image) for image in images], own, []))
-    if all(isinstance(image, (bytes, bytearray, memoryview)) for image in images):
-        return Found(_warpfeed.Source.memory([bytes(image) for image in images], own, []))
-    raise TypeError("images of a list must be all paths, or all bytes of encoded images")
+    own = _or_none(targets, "the list") if are_labels else None
+    if are_paths:
+        source = _warpfeed.Source.files([os.fspath(image) for image in images], own, [])
+    else:
+        source = _warpfeed.Source.memory([bytes(image) for image in images], own, [])
+    return Found(source, target_of=None if are_labels else targets.__getitem__)
 
 
 class _Pairs:
@@ -288,8 +455,8 @@ class _Pairs:
 
 def _is_label(value: Any) -> bool:
     try:
-        return not isinstance(value, float) and int(value) == value and value >= 0
-    except (TypeError, ValueError):
+        return not getattr(value, "ndim", 0) and operator.index(value) >= 0
+    except (TypeError, ValueError, RuntimeError):
         return False
 
 
@@ -300,19 +467,6 @@ def _labels(targets: Any, samples: int) -> list[int]:
     if not all(label == -1 or _is_label(label) for label in labels):
         raise UnsupportedError("targets of the data set are no labels: give an object with read(i), and targets=")
     return [int(label) for label in labels]
-
-
-def _mapped(labels: list[int] | None, of: Callable[[int], Any] | None) -> list[int] | None:
-    if of is None or labels is None:
-        return labels
-    each = {label: of(label) for label in set(labels)}
-    if not all(_is_label(label) for label in each.values()):
-        raise UnsupportedError("target_transform does not give labels: give an object with read(i), and targets=")
-    if any(of(label) != each[label] for label in each):
-        raise UnsupportedError(
-            "target_transform gives other labels when it is called again: give an object with read(i)"
-        )
-    return [int(each[label]) for label in labels]
 
 
 def _array(data: Any) -> tuple[Any, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import json
 import os
 import threading
@@ -15,12 +16,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from . import _datasets, _devices, _mixing, _notebook, _torchvision, _warpfeed
+from . import _checks, _datasets, _devices, _mixing, _notebook, _plan, _python, _torchvision, _warpfeed
 from ._arguments import at_least, checked, fits, one_of, shown
-from ._errors import Error, ParameterError
+from ._errors import Error, ParameterError, UnsupportedError
 from ._preprocessor import Preprocessor
 from ._sampling import Listing, knows_ranks, packed, unpacked
-from .transforms import Transform, written
+from .transforms import Transform
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -52,8 +53,9 @@ class _NoBatches:
         return []
 
 
-AnyEpoch = _warpfeed.Epoch | _devices.Epochs | _NoBatches
-AnyBatch = _warpfeed.Batch | _devices.Batches
+AnyEpoch: TypeAlias = Any
+"""A native epoch, those of several devices, one that Python finishes, or one without batches."""
+AnyBatch = _warpfeed.Batch | _devices.Batches | _python.Made
 
 _live: weakref.WeakSet[AnyEpoch] = weakref.WeakSet()
 
@@ -198,7 +200,7 @@ class _Saved:
     """The states of ranks."""
     order: list[int] | None
     """What the sampler yielded for this rank; None if it must be asked again, or if there is no sampler."""
-    size: int | None
+    size: int | list[int] | None
     given: dict[str, Any]
 
 
@@ -234,6 +236,12 @@ class Loader(Generic[T]):
         ragged: bool | None = None,
         targets: str | None = None,
         fields: Sequence[str] | None = None,
+        columns: Mapping[str, str] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        python_workers: int | None = None,
+        python_seeds: bool = True,
+        check: bool = True,
+        label_base: int = 0,
         mix: Any = None,
         repeats: int | None = None,
         on_error: Literal["raise", "skip", "substitute"] = "raise",
@@ -265,15 +273,24 @@ class Loader(Generic[T]):
         self._devices = None if isinstance(device, str) else list(device)
         if self._devices is not None and (pad_to is not None or ragged):
             raise ParameterError("with several devices all images of a batch must have one size: no pad_to, no ragged")
-        found = _datasets.find(dataset)
-        if found.source.has_labels is False and targets is None and not fields:
+        found = _datasets.find(dataset, columns, targets is not None)
+        self._fields, self._label_base = tuple(fields or ()), label_base
+        # The files' numbers of images are no fields of objects.
+        fields = [name for name in self._fields if name != "image_id"]
+        has_own = found.dataset is not None or found.target_of is not None
+        if not has_own and found.source.has_labels is False and targets is None and not fields:
             warnings.warn(
                 "the data set has no labels: batches have None in their place. Where it has some, name their field "
                 "(warpfeed.open(path, label_field=...)), or give pairs of image and label",
                 # Of the caller, behind the check of arguments.
                 stacklevel=3 if type(self).__init__ is Loader.__init__ else 5,
             )
-        steps, converted = self._steps(found, transform, preset)
+        converted = self._steps(found, transform, preset)
+        self._plan = plan = _plan.of(self, found, converted, self._arguments)
+        self._device = device
+        if plan is not None:
+            device, dtype = "cpu", plan.dtype
+            channels_last = plan.is_last or plan.work.gets == "own" and channels_last and not self._has_processes
         # A path has no length: what it opens has.
         self.dataset: Any = found.source if isinstance(dataset, (str, os.PathLike)) else dataset
         self.batch_size: Any = batch_size
@@ -314,7 +331,7 @@ class Loader(Generic[T]):
             "batch_size": batch_size,
             "shuffle": shuffle,
             "seed": seed or 0,
-            "threads": self.num_workers,
+            "threads": 0 if plan is not None and plan.is_all else self.num_workers,
             "prefetch": prefetch_factor,
             "last_batch": "drop" if drop_last else "keep",
             "partition": None if self._partition is None else "{}/{}".format(*self._partition),
@@ -328,7 +345,7 @@ class Loader(Generic[T]):
             "stream_priority": stream_priority,
             "strategy": strategy,
             "pass_order": pass_order,
-            "dtype": _DTYPES.get(dtype or converted, dtype),
+            "dtype": _DTYPES.get(dtype or converted.dtype, dtype),
             "layout": "nhwc" if channels_last else "nchw",
             "channels": channels or (found.channels if found.channels != 3 else None),
             "orientation": orientation or ("ignore" if found.ignores_exif else None),
@@ -337,7 +354,7 @@ class Loader(Generic[T]):
             "accept_truncated": accept_truncated,
             "max_pixels": max_pixels,
             "targets": targets,
-            "fields": fields,
+            "fields": fields or None,
             "mix": mix,
             "on_error": "fail" if on_error == "raise" else on_error,
             "max_bad": max_bad,
@@ -345,7 +362,7 @@ class Loader(Generic[T]):
         self._given_to_native: dict[str, Any] = {
             "settings": {name: _text(value) for name, value in settings.items() if value is not None},
             "preset": preset,
-            "transforms": None if preset is not None else json.dumps(steps),
+            "transforms": None if preset is not None else json.dumps(converted.steps),
             "pad_to": pad_to,
             "sampler": order,
             "cache": _cache(cache),
@@ -368,36 +385,43 @@ class Loader(Generic[T]):
         self._order: array[int] | None = None
         """What the sampler yielded for the epoch that was begun last."""
         self._packed: str | None = None
+        self._sizes: list[int] | None = None
+        """The sizes of that epoch's batches, if a batch sampler varies them."""
         self._saved: _Saved | None = None
         self._state: dict[str, Any] | None = None
         """The state after the batch given last."""
         self._latest: weakref.ref[Iteration[T]] | None = None
         self._running: AnyEpoch | None = None
+        self._counts: _warpfeed.Pipeline | None = None
+        """Counts the batches of an epoch whose sizes a batch sampler varies."""
         self.sampler: Any = Sampler(self) if sampler is None else sampler
         self.batch_sampler: Any = batch_sampler
         self._pipeline()
+        if check and transform is None and preset is None and not (draft or thumbnail or channels):
+            _checks.compare(self, found, converted, self._given_to_native, plan)
 
-    def _steps(self, found: _datasets.Found, transform: Any, preset: str | None) -> tuple[list[Any], str]:
-        if preset is not None:
-            return [], "float32"
+    def _steps(self, found: _datasets.Found, transform: Any, preset: str | None) -> _torchvision.Converted:
         transform = found.transform if transform is None else transform
-        if transform is None:
-            return [], "float32"
+        if isinstance(found.dataset, _datasets.Rows):
+            found.dataset.transform = transform
+            return _torchvision.Converted([], "float32")
+        if preset is not None or transform is None:
+            return _torchvision.Converted([], "float32")
         if isinstance(transform, (list, tuple)):
-            return written(transform), "float32"
+            return _plan.of_list(transform)
+        ops = None
         if isinstance(transform, Mapping) and "input_size" in transform:
-            return json.loads(_warpfeed.timm_ops(json.dumps(transform))), "float32"
-        if isinstance(transform, Mapping) and "do_resize" in transform:
-            return json.loads(_warpfeed.hugging_face_ops(json.dumps(transform))), "float32"
-        if hasattr(transform, "to_json_string") and hasattr(transform, "do_resize"):
-            return json.loads(_warpfeed.hugging_face_ops(transform.to_json_string())), "float32"
-        if not callable(transform):
+            ops = _warpfeed.timm_ops(json.dumps(transform))
+        elif isinstance(transform, Mapping) and "do_resize" in transform:
+            ops = _warpfeed.hugging_face_ops(json.dumps(transform))
+        elif hasattr(transform, "to_json_string") and hasattr(transform, "do_resize"):
+            ops = _warpfeed.hugging_face_ops(transform.to_json_string())
+        elif not callable(transform):
             raise TypeError(
                 "transform must be a list of warpfeed.transforms, a transform of torchvision's, an image processor of Hugging "
-                f"Face's, or timm's data configuration, got {shown(transform)}"
+                f"Face's, timm's data configuration, or a function, got {shown(transform)}"
             )
-        converted = _torchvision.convert(transform)
-        return converted.steps, converted.dtype
+        return _torchvision.convert(transform) if ops is None else _torchvision.Converted(json.loads(ops), "float32")
 
     def _shuffling(self) -> tuple[Any, Any] | None:
         """The sampler, or the batch sampler, that shuffles as the framework does without a seed; None: warpfeed shuffles."""
@@ -481,9 +505,100 @@ class Loader(Generic[T]):
 
     def _delivered(self, batch: AnyBatch) -> Any:
         """A batch as the subclass delivers it; of several devices, a list with that of each."""
+        if isinstance(batch, _python.Made):
+            assert self._plan is not None
+            self._plan.tell(batch)
+            return self._deliver_made(batch)
         if isinstance(batch, _devices.Batches):
             return [self._deliver(one) for one in batch.each]
         return self._deliver(batch)
+
+    def _deliver_made(self, made: _python.Made) -> Any:
+        """A batch that Python finished, as the subclass delivers it."""
+        return made.value
+
+    # What Python's steps get of native batches, as `_python.Arrays` says.
+
+    join: Callable[[list[Any], Any], Any] = staticmethod(_python.stacked)
+    _has_processes = False
+    _worker_options: Mapping[str, Any] = {}
+
+    def _gives_native(self) -> bool:
+        """Whether it delivers native batches."""
+        return False
+
+    def array(self, tensor: _warpfeed.Tensor) -> Any:
+        import numpy
+
+        return numpy.asarray(tensor)
+
+    def _field_dicts(self, batch: _warpfeed.Batch) -> list[dict[str, Any]]:
+        """The fields of each image."""
+        fields = batch.fields[0]
+        offsets = fields.offsets()
+        parts = list(zip(offsets, offsets[1:], strict=False))
+
+        def of(name: str) -> list[Any]:
+            if name == "image_id":
+                indices = batch.index_list
+                given = [self._source.image_id(index) for index in indices]
+                return [index if own is None else own for index, own in zip(indices, given, strict=True)]
+            if name in ("mask", "masks"):
+                return [self.array(planes) for planes in fields.masks_of_each(name)]
+            if name == "boxes":
+                rows = self.array(fields.boxes())
+            elif name == "keypoints":
+                rows = self.array(fields.keypoints(name))
+            else:
+                try:
+                    rows = self.array(fields.numbers(name))
+                except ParameterError:
+                    return [self.array(image)[0] for image in fields.images_of_each(name)]
+            if name == "labels" and self._label_base:
+                rows = rows + self._label_base
+            return [rows[first:end] for first, end in parts]
+
+        values = zip(*map(of, self._fields), strict=True)
+        return [dict(zip(self._fields, each, strict=True)) for each in values]
+
+    def numbers(self, tensor: _warpfeed.Tensor) -> list[int]:
+        return [int(number) for number in self.array(tensor).tolist()]
+
+    def images(self, batch: _warpfeed.Batch) -> Any:
+        if len(batch.views) != 1:
+            raise ParameterError("several views cannot go through steps in Python")
+        (view,) = batch.views
+        return [self.array(one)[0] for one in view] if isinstance(view, list) else self.array(view)
+
+    def targets(self, batch: _warpfeed.Batch) -> Any:
+        if self._fields:
+            return self._field_dicts(batch)
+        if batch.targets is not None:
+            return batch.targets if isinstance(batch.targets, list) else list(self.array(batch.targets))
+        return None if batch.labels is None else self.numbers(batch.labels)
+
+    def _beside(self, batch: _warpfeed.Batch | _python.Job) -> dict[str, Callable[[], Any]]:
+        """What can be delivered of a batch's samples beside images and labels."""
+        if isinstance(batch, _python.Job):
+            epoch, indices, repetitions = batch.epoch, batch.indices, batch.repetitions
+        else:
+            epoch, repetitions = int(json.loads(batch.state)["epoch"]), batch.repetitions
+            indices = batch.index_list
+
+        def recipe(index: int, repetition: int) -> Any:
+            return json.loads(self._one().recipes(epoch, index, repetition))[0]
+
+        return {
+            "names": lambda: [self._one().name(index) for index in indices],
+            "indices": lambda: self.many(indices),
+            "recipes": lambda: [recipe(*which) for which in zip(indices, repetitions, strict=True)],
+        }
+
+    def many(self, numbers: list[int]) -> Any:
+        """An array of numbers."""
+        import numpy
+
+        return numpy.asarray(numbers)
 
     def _images(
         self, batch: _warpfeed.Batch, array: Callable[[_warpfeed.Tensor], A], join: Callable[[list[A]], A]
@@ -494,7 +609,8 @@ class Loader(Generic[T]):
             if not isinstance(view, list):
                 views.append(array(view))
             elif self._ragged:
-                return [array(one) for one in view]
+                each: list[Any] = [array(one) for one in view]
+                return [one[0] for one in each]
             elif len({tuple(one.shape) for one in view}) == 1:
                 views.append(join([array(one) for one in view]))
             else:
@@ -555,18 +671,25 @@ class Loader(Generic[T]):
                             f"the state is of another rank, and {self._listing.name} draws: give each rank its own state"
                         )
             pipeline = self._fitting(order, size)
+            listed = order
+            if isinstance(size, list):
+                # The native order is that of the batches.
+                listed = None
             epoch: AnyEpoch
             if order == []:
                 epoch = _NoBatches()
             elif saved is None:
-                epoch = pipeline.epoch(drawn, order)
+                epoch = pipeline.epoch(drawn, listed)
             else:
-                after = pipeline.state_after([json.dumps(one) for one in saved.states], order)
-                epoch, state = pipeline.resume(after, order), json.loads(after)
+                after = pipeline.state_after([json.dumps(one) for one in saved.states], listed)
+                epoch, state = pipeline.resume(after, listed), json.loads(after)
                 drawn = int(state["epoch"])
             self._begins(number, drawn)
             self._number, self._begun, self._saved = number + 1, number, None
             self._order, self._packed = None if order is None else array("Q", order), None
+            self._sizes = size if isinstance(size, list) else None
+            if self._plan is not None:
+                epoch = self._plan.begin(self, epoch, drawn, _groups(order, size))
             self._latest, self._state, self._running = weakref.ref(iteration), state, epoch
             return epoch
 
@@ -577,8 +700,8 @@ class Loader(Generic[T]):
     def _begins(self, number: int, drawn: int) -> None:
         """An epoch begins, whose draws a number decides."""
 
-    def _listed(self, running: Iterator[Any], number: int) -> tuple[list[int], int | None]:
-        """The indices that the sampler yields for an epoch, and the size of a batch sampler's batches."""
+    def _listed(self, running: Iterator[Any], number: int) -> tuple[list[int], int | list[int] | None]:
+        """The indices that the sampler yields for an epoch, and of a batch sampler the size of its batches, or their sizes."""
         listing = self._listing
         assert listing is not None
         if self._partition is None:
@@ -601,8 +724,16 @@ class Loader(Generic[T]):
         """Within it, the framework's generator draws alike on all ranks."""
         return nullcontext()
 
-    def _fitting(self, order: list[int] | None, size: int | None) -> _warpfeed.Pipeline | _devices.Group:
-        """The pipeline for an order: most samplers yield as many indices in each epoch."""
+    def _fitting(
+        self, order: list[int] | None, size: int | list[int] | None
+    ) -> _warpfeed.Pipeline | _devices.Group:
+        """The pipeline for an order: most samplers yield as many indices in each epoch. If batches differ in size, it counts
+        them, and Python puts them together."""
+        self._counts = None
+        if isinstance(size, list):
+            self._plan = self._plan or _plan.of_batches(self, self._arguments)
+            self._counts = self._plan.counting(self._given_to_native, len(size))
+            return self._counts
         if order:
             listed, settings = self._given_to_native["sampler"]["listed"], self._given_to_native["settings"]
             if listed["samples"] != len(order) or size is not None and settings["batch_size"] != str(size):
@@ -657,7 +788,7 @@ class Loader(Generic[T]):
                     return dict(self._saved.given)
                 state = json.loads(self._pipeline().state_after([json.dumps(one) for one in self._saved.states]))
                 number = self._saved.number
-            if state is not None and self._pipeline().batches_left(json.dumps(state)) == 0:
+            if state is not None and (self._counts or self._pipeline()).batches_left(json.dumps(state)) == 0:
                 state = None
             saved = {"version": 1, "epoch": self._number if state is None else number, "state": state}
             own: dict[str, Any] = self._random()
@@ -666,7 +797,7 @@ class Loader(Generic[T]):
                 if state is not None and self._order is not None:
                     self._packed = self._packed or packed(self._order)
                     own |= {"order": self._packed}
-                    own |= {"batch_size": int(self._given_to_native["settings"]["batch_size"])}
+                    own |= {"batch_size": self._sizes or int(self._given_to_native["settings"]["batch_size"])}
             return saved | {"version": 2} | own if own else saved
 
     def load_state_dict(self, state_dict: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
@@ -734,8 +865,8 @@ class Loader(Generic[T]):
     def recipe(self, index: int, epoch: int = 0, repetition: int = 0) -> list[dict[str, Any]]:
         """The explicit operations that a sample goes through in an epoch, EXIF orientation included."""
         at_least(0, index=index, epoch=epoch, repetition=repetition)
-        recipes = json.loads(self._one().recipes(epoch, index, repetition))
-        return list(recipes[0])
+        recipe = list(json.loads(self._one().recipes(epoch, index, repetition))[0])
+        return recipe if self._plan is None else recipe + [{"python": what} for what in self._plan.what]
 
     def stats(self) -> dict[str, Any]:
         """Counts and times of the epoch that was begun last, times in seconds; of several devices, under "devices"."""
@@ -777,6 +908,14 @@ def _is_torchs(sampler: Any, name: str) -> bool:
     """Whether a sampler's class is torch's own: one that is derived from it may yield something else."""
     kind = type(sampler)
     return kind.__name__ == name and kind.__module__ == "torch.utils.data.sampler"
+
+
+def _groups(order: list[int] | None, size: int | list[int] | None) -> list[list[int]] | None:
+    """The indices of each batch, if batches differ in size."""
+    if order is None or not isinstance(size, list):
+        return None
+    ends = list(itertools.accumulate(size))
+    return [order[end - one : end] for one, end in zip(size, ends, strict=True)]
 
 
 def _again(kind: type[Loader[Any]], arguments: dict[str, Any]) -> Loader[Any]:

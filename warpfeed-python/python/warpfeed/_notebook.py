@@ -30,12 +30,14 @@ def facts(loader: Loader[Any]) -> dict[str, str]:
     except TypeError:
         batches = ""
     steps = given["preset"] or ", ".join(_names(json.loads(given["transforms"] or "[]"))) or "none"
+    plan = loader._plan
     drawn = "torch's generator" if not loader._seeded else f"seed {settings['seed']}"
     return {
         "data": f"{kind} ({type(loader.dataset).__name__})",
         "batches": f"{batches}{settings['batch_size']} images, {settings['layout']}, {settings.get('dtype', 'f32')}",
         "device": ", ".join(loader._devices or [settings["device"]]),
         "native": f"decoding and transforms in {settings['threads']} threads: {steps}",
+        "python": f"in Python: {'nothing' if plan is None else plan.said()}",
         "order": (
             "shuffled"
             if settings["shuffle"] == "true"
@@ -65,6 +67,8 @@ def page(loader: Loader[Any]) -> str:
 def _strip(loader: Loader[Any]) -> tuple[str, str]:
     import numpy
 
+    if loader._plan is not None and loader._plan.is_all:
+        return "", "as Python makes it"
     given = json.loads(json.dumps(loader._given_to_native))
     given |= {"sampler": None, "cache": None, "entry_points": None}
     for name in ("partition", "mix", "lanes", "targets"):

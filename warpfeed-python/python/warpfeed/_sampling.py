@@ -38,10 +38,11 @@ class Listing:
     def __iter__(self) -> Iterator[Any]:
         return iter(self.sampler)
 
-    def indices(self, running: Iterator[Any]) -> tuple[list[int], int | None]:
-        """The indices of an epoch, and of a batch sampler the size of its batches."""
+    def indices(self, running: Iterator[Any]) -> tuple[list[int], int | list[int] | None]:
+        """The indices of an epoch, and of a batch sampler the size of its batches; if not only the last is smaller, the size
+        of each."""
         listed: list[int] = []
-        size = None
+        size: int | list[int] | None = None
         if self.batches:
             lens = []
             for batch in running:
@@ -49,10 +50,7 @@ class Listing:
                 lens.append(len(batch))
             size = lens[0] if lens else 1
             if any(one != size for one in lens[:-1]) or lens and lens[-1] > size:
-                raise UnsupportedError(
-                    f"batch_sampler: {self.name} yields batches of different sizes ({min(lens)} to {max(lens)}), and only the "
-                    "last may be smaller"
-                )
+                size = lens
         else:
             listed = list(running)
         try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numbers
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ._errors import UnsupportedError
+from ._identity import known
 
 Steps = list[dict[str, Any]]
 
@@ -17,68 +17,98 @@ _FILTERS = ("nearest", "bilinear", "bicubic", "lanczos")
 # What gives the same values on tensors as on PIL images.
 _EXACT_ON_TENSORS = {
     "CenterCrop", "RandomCrop", "RandomHorizontalFlip", "RandomVerticalFlip", "RandomErasing", "Pad", "Normalize", "Identity",
-    "ToDtype", "ToPureTensor", "ConvertImageDtype", "ConvertDtype", "ToTensor", "MaybeToTensor", "RandomApply", "RandomChoice",
-    "RandomOrder", "Compose", "Sequential", "SanitizeBoundingBoxes", "ClampBoundingBoxes",
+    "ToDtype", "ToPureTensor", "ConvertImageDtype", "ConvertDtype", "RandomApply", "RandomChoice", "RandomOrder",
+    "SanitizeBoundingBoxes", "ClampBoundingBoxes",
 }  # fmt: skip
+# What may come after Normalize, where the native pipeline has floats.
+_AFTER_NORMALIZE = {"RandomErasing", "Identity", "ToPureTensor"}
+# What is PIL's business, or makes a tensor of a PIL image.
+_ON_IMAGES = {"ToTensor", "MaybeToTensor", "ToNumpy", "PILToTensor", "MaybePILToTensor", "ToImage", "RGB"}
+_PACKAGES = ("torchvision.transforms", "timm.data", "torch.nn.modules")
 
 
 @dataclass
 class Converted:
-    """Written transforms, and the dtype that the images have after them."""
+    """Written transforms, the dtype that the images have after them, and what is left for Python."""
 
     steps: Steps
     dtype: str
+    rest: list[Any] = field(default_factory=list)
+    """The transforms from the first one on that is not converted."""
+    gets: str = "own"
+    """What these get, as `_python.Work` says."""
+    why: str = ""
 
 
-def convert(transform: Any) -> Converted:
-    """Converts a transform of torchvision's, v1 or v2, a Compose, a Sequential, or the preset of a model's weights.
+def convert(transform: Any, own: Callable[[Any], Steps | None] = lambda one: None) -> Converted:
+    """Converts the transforms of torchvision's or timm's, of a Compose or a Sequential or alone, up to the first one that
+    is not converted. `own` may know the steps of others."""
+    state, steps = _State(), Steps()
+    all_of = list(_flat(transform))
+    for place, one in enumerate(all_of):
+        before = replace(state)
+        try:
+            known_steps = own(one)
+            steps += _step(one, state) if known_steps is None else known_steps
+        except UnsupportedError as error:
+            where = f"transform {place + 1} of {len(all_of)}, " if len(all_of) > 1 else ""
+            return Converted(steps, before.dtype, all_of[place:], before.kind, f"{where}{error}")
+    return Converted(steps, state.dtype)
 
-    Raises UnsupportedError, which names the transform and what to write instead.
-    """
-    state = _State()
-    steps = _list(transform, state)
-    return Converted(steps, "uint8" if state.tensor and not state.scaled else "float32")
+
+def _flat(transform: Any) -> Iterator[Any]:
+    name = known(transform, *_PACKAGES)
+    if name in ("Compose", "Sequential"):
+        for child in transform.transforms if name == "Compose" else transform:
+            yield from _flat(child)
+    else:
+        yield transform
 
 
 @dataclass
 class _State:
-    tensor: bool = False
+    kind: str = "pil"
+    """What torchvision has here: "pil", "array", "tensor" or "image"."""
     scaled: bool = False
-    warned: bool = False
+    normalized: bool = False
+
+    @property
+    def dtype(self) -> str:
+        return "uint8" if self.kind != "pil" and not self.scaled else "float32"
 
 
-def _list(transform: Any, state: _State) -> Steps:
-    name = type(transform).__name__
-    if name in ("Compose", "Sequential"):
-        children = list(getattr(transform, "transforms", transform))
-        steps: Steps = []
-        for i, child in enumerate(children):
-            try:
-                steps += _list(child, state)
-            except UnsupportedError as error:
-                if getattr(error, "_placed", False):
-                    raise
-                placed = UnsupportedError(f"transform {i + 1} of {len(children)}, {error}")
-                placed._placed = True  # type: ignore[attr-defined]
-                raise placed from None
-        return steps
-    if state.tensor and not state.warned and name in _STEPS and name not in _EXACT_ON_TENSORS:
-        state.warned = True
-        warnings.warn(
-            f"{name} comes after the conversion to a tensor, where torchvision computes in another way than on PIL images; "
-            "warpfeed computes as on PIL images",
-            stacklevel=4,
-        )
-    if name in _STEPS:
+def _list(transforms: Any, state: _State) -> list[Steps]:
+    """The steps of each child of a transform. They must leave the kind of image as it is."""
+    before = replace(state)
+    children = [[step for one in _flat(child) for step in _step(one, state)] for child in transforms]
+    if state != before:
+        raise UnsupportedError("a conversion to a tensor within it cannot be converted")
+    return children
+
+
+def _step(transform: Any, state: _State) -> Steps:
+    name = known(transform, *_PACKAGES)
+    own = name or getattr(transform, "__name__", None) or type(transform).__qualname__
+    if name is None:
+        raise UnsupportedError(f"{own}: neither torchvision's nor timm's own")
+    if name not in _STEPS or (type(transform).__module__, name) in _OTHERS:
+        raise UnsupportedError(f"{own}: {_INSTEAD.get(name, 'it is not converted')}")
+    if state.kind != "pil" and (name in _ON_IMAGES or name not in _EXACT_ON_TENSORS):
+        raise UnsupportedError(f"{own}: on tensors torchvision computes in another way than on PIL images")
+    if state.kind == "pil" and name in _ONLY_ON_TENSORS:
+        raise UnsupportedError(f"{own}: it is for tensors")
+    if state.normalized and name not in _AFTER_NORMALIZE:
+        raise UnsupportedError(f"{own}: it comes after Normalize")
+    try:
         return _STEPS[name](transform, state)
-    raise UnsupportedError(f"{name}: {_INSTEAD.get(name, 'it cannot be converted: write it as transform=[...]')}")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UnsupportedError(f"{own}: its parameters are not converted ({error})") from error
 
 
 _INSTEAD = {
-    "Lambda": "a function cannot be converted: write the transforms as transform=[...], or do it on the batch",
-    "LinearTransformation": "it cannot be converted: apply it to the batch",
-    "FiveCrop": "give transform=[{'views': [{'transforms': [{'transform': 'corner_crop', ...}]}, ...]}]",
-    "TenCrop": "give transform=[{'views': [{'transforms': [{'transform': 'corner_crop', ...}]}, ...]}]",
+    "Lambda": "a function",
+    "FiveCrop": "as views it is native: [{'views': [{'transforms': [{'transform': 'corner_crop', ...}]}, ...]}]",
+    "TenCrop": "as views it is native: [{'views': [{'transforms': [{'transform': 'corner_crop', ...}]}, ...]}]",
     "MixUp": "give mix='torchvision=ALPHA/0', which mixes the loader's batches",
     "CutMix": "give mix='torchvision=0/ALPHA', which mixes the loader's batches",
 }
@@ -117,8 +147,7 @@ def _range(value: Sequence[float]) -> list[float]:
 
 def _fill(transform: Any, value: Any) -> list[int]:
     if isinstance(value, dict):
-        # v2 keeps the fills of each type; that of images is under their type or under "others".
-        value = next(iter(value.values()), 0) if value else 0
+        raise _refuse(transform, "fills of several kinds are not converted")
     if value is None:
         value = 0
     if isinstance(value, numbers.Number):
@@ -139,35 +168,36 @@ def _nothing(transform: Any, state: _State) -> Steps:
 
 
 def _to_tensor(transform: Any, state: _State) -> Steps:
-    state.tensor = state.scaled = True
+    state.kind, state.scaled = "tensor", True
     return []
 
 
-def _to_bytes(transform: Any, state: _State) -> Steps:
-    state.tensor = True
+def _to_bytes(kind: str) -> Callable[[Any, _State], Steps]:
+    def step(transform: Any, state: _State) -> Steps:
+        state.kind = kind
+        return []
+
+    return step
+
+
+def _to_pure_tensor(transform: Any, state: _State) -> Steps:
+    if state.kind == "image":
+        state.kind = "tensor"
     return []
 
 
 def _to_dtype(transform: Any, state: _State) -> Steps:
-    dtype = transform.dtype
+    dtype, scale = transform.dtype, getattr(transform, "scale", True)
     if isinstance(dtype, dict):
-        of = {kind if isinstance(kind, str) else kind.__name__: value for kind, value in dtype.items()}
-        dtype = next((of[kind] for kind in ("Image", "Tensor", "others") if kind in of), None)
-    if dtype is None:
-        return []
+        raise _refuse(transform, "dtypes of several kinds are not converted")
     name = str(dtype).removeprefix("torch.")
-    if name == "uint8" and not state.scaled:
-        return []
-    if name != "float32":
+    if state.scaled or name not in ("float32", "uint8"):
         raise _refuse(
-            transform,
-            f"{name} is not supported: give float32, and the loader dtype= for float16, bfloat16 or uint8 at the end",
+            transform, f"{name} is not converted: the loader's dtype= makes float16, bfloat16 or uint8 at the end"
         )
-    if not getattr(transform, "scale", True):
-        raise _refuse(
-            transform, "values of 0 to 255 as floats are not supported: give scale=True, and Normalize for others"
-        )
-    state.tensor = state.scaled = True
+    if name == "float32" and not scale:
+        raise _refuse(transform, "without scale=True it is not converted")
+    state.scaled = name == "float32"
     return []
 
 
@@ -176,8 +206,6 @@ def _resize(transform: Any, state: _State) -> Steps:
     size = transform.size
     if size is None:
         raise _refuse(transform, "size=None with max_size is not supported: give a size")
-    if getattr(transform, "antialias", True) is False and state.tensor and filter != "nearest":
-        raise _refuse(transform, "antialias=False is not supported, and PIL images ignore it")
     if isinstance(size, numbers.Integral) or len(size) == 1:
         side = int(size if isinstance(size, numbers.Integral) else size[0])
         step = {"op": "resize", "size": side, "interpolation": filter}
@@ -203,9 +231,11 @@ def _random_crop(transform: Any, state: _State) -> Steps:
     mode = transform.padding_mode
     steps: Steps = []
     if padding:
-        steps = [_pad_step(transform, padding, mode)]
+        steps = [_pad_step(transform, padding, mode, state)]
     elif mode != "constant" and transform.pad_if_needed:
         raise _refuse(transform, f"pad_if_needed with padding_mode {mode} is not supported")
+    if any(_fill(transform, transform.fill)) and state.kind != "pil":
+        raise _refuse(transform, "a fill of tensors is not converted")
     crop = {
         "transform": "random_crop", "size": _size(transform), "fill": _fill(transform, transform.fill),
         "pad_if_needed": bool(transform.pad_if_needed),
@@ -213,7 +243,7 @@ def _random_crop(transform: Any, state: _State) -> Steps:
     return [*steps, crop]
 
 
-def _pad_step(transform: Any, padding: Any, mode: Any) -> dict[str, Any]:
+def _pad_step(transform: Any, padding: Any, mode: Any, state: _State) -> dict[str, Any]:
     sides = [padding] * 4 if isinstance(padding, numbers.Integral) else list(padding)
     if len(sides) == 1:
         sides = sides * 4
@@ -221,12 +251,14 @@ def _pad_step(transform: Any, padding: Any, mode: Any) -> dict[str, Any]:
         sides = sides * 2
     left, top, right, bottom = (int(side) for side in sides)
     fill = _fill(transform, transform.fill)
+    if any(fill) and state.kind != "pil":
+        raise _refuse(transform, "a fill of tensors is not converted")
     mode = getattr(mode, "value", mode)
     return {"op": "pad", "left": left, "top": top, "right": right, "bottom": bottom, "fill": fill, "mode": mode}
 
 
 def _pad(transform: Any, state: _State) -> Steps:
-    return [_pad_step(transform, transform.padding, transform.padding_mode)]
+    return [_pad_step(transform, transform.padding, transform.padding_mode, state)]
 
 
 def _flip(name: str) -> Callable[[Any, _State], Steps]:
@@ -262,7 +294,7 @@ def _color_jitter(transform: Any, state: _State) -> Steps:
 
 def _grayscale(transform: Any, state: _State) -> Steps:
     if transform.num_output_channels != 3:
-        raise _refuse(transform, "one channel is not supported here: give the loader channels=1")
+        raise _refuse(transform, "one channel: the loader's channels=1 makes native gray images")
     return [{"op": "grayscale"}]
 
 
@@ -271,17 +303,6 @@ def _gaussian_blur(transform: Any, state: _State) -> Steps:
     if len(kernel) != 1:
         raise _refuse(transform, "kernel_size must be the same in both directions")
     return [{"transform": "random_gaussian_blur", "kernel": kernel.pop(), "sigma": _range(transform.sigma)}]
-
-
-def _gaussian_noise(transform: Any, state: _State) -> Steps:
-    return [
-        {
-            "transform": "random_gaussian_noise",
-            "sigma": float(transform.sigma),
-            "mean": float(transform.mean),
-            "clip": bool(transform.clip),
-        }
-    ]
 
 
 def _elastic(transform: Any, state: _State) -> Steps:
@@ -302,6 +323,8 @@ def _perspective(transform: Any, state: _State) -> Steps:
 
 
 def _erasing(transform: Any, state: _State) -> Steps:
+    if not state.scaled:
+        raise _refuse(transform, "on bytes it is not converted")
     step: dict[str, Any] = {
         "transform": "random_erasing", "p": float(transform.p), "scale": _range(transform.scale), "ratio": _range(transform.ratio),
     }  # fmt: skip
@@ -327,7 +350,10 @@ def _timm_erasing(transform: Any, state: _State) -> Steps:
 
 
 def _normalize(transform: Any, state: _State) -> Steps:
+    if not state.scaled:
+        raise _refuse(transform, "it is for values of 0 to 1")
     mean, std = (_three(values) for values in (transform.mean, transform.std))
+    state.normalized = True
     return [{"op": "normalize", "mean": mean, "std": std}]
 
 
@@ -347,6 +373,9 @@ def _policy(name: str, *arguments: tuple[str, str]) -> Callable[[Any, _State], S
 
 def _auto_augment(transform: Any, state: _State) -> Steps:
     policy = {"imagenet": "imagenet", "cifar10": "cifar10", "svhn": "svhn"}[transform.policy.value]
+    made = getattr(transform, "policies", None) or getattr(transform, "_policies", None)
+    if made != transform._get_policies(transform.policy):
+        raise _refuse(transform, "policies of one's own are not converted")
     return [{
         "transform": "auto_augment", "policy": policy, "interpolation": _filter(transform),
         "fill": _fill(transform, transform.fill),
@@ -363,20 +392,23 @@ def _aug_mix(transform: Any, state: _State) -> Steps:
 
 
 def _apply(transform: Any, state: _State) -> Steps:
-    return _probably(transform.p, [step for child in transform.transforms for step in _list(child, state)])
+    return _probably(transform.p, [step for child in _list(transform.transforms, state) for step in child])
+
+
+def _each(transform: Any, state: _State) -> Steps:
+    """A step for each child."""
+    steps = _list(transform.transforms, state)
+    return [part[0] if len(part) == 1 else {"transform": "maybe", "p": 1.0, "transforms": part} for part in steps]
 
 
 def _choice(transform: Any, state: _State) -> Steps:
-    steps = [_list(child, state) for child in transform.transforms]
-    one = [part[0] if len(part) == 1 else {"transform": "maybe", "p": 1.0, "transforms": part} for part in steps]
     weights = getattr(transform, "p", None) or getattr(transform, "probabilities", None)
-    return [{"transform": "one_of", "transforms": one, **({"weights": [float(p) for p in weights]} if weights else {})}]
+    weighted = {"weights": [float(p) for p in weights]} if weights else {}
+    return [{"transform": "one_of", "transforms": _each(transform, state), **weighted}]
 
 
 def _order(transform: Any, state: _State) -> Steps:
-    steps = [_list(child, state) for child in transform.transforms]
-    one = [part[0] if len(part) == 1 else {"transform": "maybe", "p": 1.0, "transforms": part} for part in steps]
-    return [{"transform": "random_order", "transforms": one}]
+    return [{"transform": "random_order", "transforms": _each(transform, state)}]
 
 
 def _with_p(name: str, **attributes: str) -> Callable[[Any, _State], Steps]:
@@ -400,9 +432,9 @@ def _timm_augment(transform: Any, state: _State) -> Steps:
 
 
 def _classification(preset: Any, state: _State) -> Steps:
-    state.tensor = state.scaled = True
     filter = _filter(preset)
     (resize,), (crop,) = preset.resize_size, preset.crop_size
+    state.kind, state.scaled, state.normalized = "tensor", True, True
     return [
         {"op": "resize", "size": resize, "interpolation": filter},
         {"op": "center_crop", "width": crop, "height": crop},
@@ -411,8 +443,6 @@ def _classification(preset: Any, state: _State) -> Steps:
 
 
 def _solarize(transform: Any, state: _State) -> Steps:
-    if state.scaled:
-        raise _refuse(transform, "thresholds of values of 0 to 1 are not supported: put it before the conversion")
     return [{"transform": "random_solarize", "p": float(transform.p), "threshold": float(transform.threshold)}]
 
 
@@ -471,14 +501,13 @@ _RAND_AUGMENT = _policy("rand_augment", ("ops", "num_ops"), ("magnitude", "magni
 _STEPS: dict[str, Callable[[Any, _State], Steps]] = {
     "Identity": _nothing,
     "RGB": _nothing,
-    "ToPILImage": _nothing,
-    "ToPureTensor": _nothing,
+    "ToPureTensor": _to_pure_tensor,
     "MaybeToTensor": _to_tensor,
     "ToTensor": _to_tensor,
-    "ToNumpy": _to_bytes,
-    "PILToTensor": _to_bytes,
-    "ToImage": _to_bytes,
-    "MaybePILToTensor": _to_bytes,
+    "ToNumpy": _to_bytes("array"),
+    "PILToTensor": _to_bytes("tensor"),
+    "ToImage": _to_bytes("image"),
+    "MaybePILToTensor": _to_bytes("tensor"),
     "ToDtype": _to_dtype,
     "ConvertImageDtype": _to_dtype,
     "ConvertDtype": _to_dtype,
@@ -496,7 +525,6 @@ _STEPS: dict[str, Callable[[Any, _State], Steps]] = {
     "Grayscale": _grayscale,
     "RandomGrayscale": _with_p("random_grayscale"),
     "GaussianBlur": _gaussian_blur,
-    "GaussianNoise": _gaussian_noise,
     "ElasticTransform": _elastic,
     "RandomPerspective": _perspective,
     "RandomInvert": _with_p("random_invert"),
@@ -534,3 +562,6 @@ _STEPS: dict[str, Callable[[Any, _State], Steps]] = {
     "ClampBoundingBoxes": lambda transform, state: [{"op": "clamp"}],
     "ImageClassification": _classification,
 }
+_ONLY_ON_TENSORS = {"ToDtype", "ConvertImageDtype", "ConvertDtype", "Normalize", "RandomErasing"}
+# Classes with another class's name and other values.
+_OTHERS = {("timm.data.transforms", "ToTensor")}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
 
-from . import _warpfeed
+from . import _python, _warpfeed
 from ._arguments import checked
 from ._loader import DTypeName, EntryPoints, Loader
 from .transforms import Transform
@@ -49,6 +49,11 @@ class DataLoader(Loader[tuple[Any, Any]]):
         ragged: bool | None = None,
         targets: str | None = None,
         fields: Sequence[str] | None = None,
+        columns: Mapping[str, str] | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        python_seeds: bool = True,
+        check: bool = True,
+        label_base: int = 0,
         mix: Any = None,
         repeats: int | None = None,
         on_error: Literal["raise", "skip", "substitute"] = "raise",
@@ -94,6 +99,11 @@ class DataLoader(Loader[tuple[Any, Any]]):
             ragged=ragged,
             targets=targets,
             fields=fields,
+            columns=columns,
+            collate_fn=collate_fn,
+            python_seeds=python_seeds,
+            check=check,
+            label_base=label_base,
             mix=mix,
             repeats=repeats,
             on_error=on_error,
@@ -123,7 +133,23 @@ class DataLoader(Loader[tuple[Any, Any]]):
         array = jax.dlpack.from_dlpack(tensor)
         return array if self._sharding is None else jax.device_put(array, self._sharding)
 
+    def _arrays(self, value: Any) -> Any:
+        """numpy's arrays in tuples, lists and dicts as JAX's."""
+        if isinstance(value, dict):
+            return {name: self._arrays(one) for name, one in value.items()}
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(self._arrays, value))
+        if not hasattr(value, "shape"):
+            return value
+        array = jax.numpy.asarray(value)
+        return array if self._sharding is None else jax.device_put(array, self._sharding)
+
+    def _deliver_made(self, made: _python.Made) -> Any:
+        return self._arrays(made.value)
+
     def _deliver(self, batch: _warpfeed.Batch) -> tuple[Any, Any]:
         images = self._images(batch, self._array, jax.numpy.concatenate)
+        if self._fields:
+            return images, [self._arrays(one) for one in self._field_dicts(batch)]
         targets = batch.labels if batch.targets is None else batch.targets
         return images, targets if targets is None or isinstance(targets, list) else self._array(targets)

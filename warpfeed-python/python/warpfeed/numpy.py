@@ -13,7 +13,7 @@ __all__ = ["DataLoader"]
 
 
 class DataLoader(Loader[tuple[Any, Any]]):
-    """Batches `(images, labels)`: images `[N, 3, H, W]`, labels `[N]` of int64, or the targets that were asked for;
+    """Batches `(images, labels)`: images `[N, 3, H, W]`, labels `[N]` of int64, or the targets or fields that were asked for;
     None if the data set has neither.
 
     Several views are a list of arrays. The arguments are those of `warpfeed.torch.DataLoader`, with dtypes by name and
@@ -22,6 +22,8 @@ class DataLoader(Loader[tuple[Any, Any]]):
 
     def _deliver(self, batch: _warpfeed.Batch) -> tuple[Any, Any]:
         images = self._images(batch, _array, numpy.concatenate)
+        if self._fields:
+            return images, self._field_dicts(batch)
         targets = batch.labels if batch.targets is None else batch.targets
         return images, targets if targets is None or isinstance(targets, list) else _array(targets)
 

@@ -12,6 +12,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from . import _datasets, _torchvision
 from ._errors import ParameterError, UnsupportedError
+from ._identity import known
 from .torch import DataLoader, Options
 
 __all__ = ["create_loader", "transform"]
@@ -26,13 +27,15 @@ def transform(input_size: Any, **arguments: Any) -> list[dict[str, Any]]:
     arguments["use_prefetcher"] = False
     text = arguments.get("auto_augment")
     made = create_transform(input_size, **arguments)
-    steps: list[dict[str, Any]] = []
-    for one in made.transforms:
-        if text and type(one).__name__ in ("RandAugment", "AutoAugment", "AugMixAugment"):
-            steps.append(_augment(one, text))
-        else:
-            steps += _torchvision.convert(one).steps
-    return steps
+
+    def own(one: Any) -> list[dict[str, Any]] | None:
+        is_augment = known(one, "timm.data.auto_augment") in ("RandAugment", "AutoAugment", "AugMixAugment")
+        return [_augment(one, text)] if text and is_augment else None
+
+    converted = _torchvision.convert(made, own)
+    if converted.rest:
+        raise UnsupportedError(converted.why)
+    return converted.steps
 
 
 def _augment(made: Any, text: str) -> dict[str, Any]:
@@ -104,6 +107,7 @@ def create_loader(
     options: Options | None = None,
 ) -> DataLoader:
     """A loader with timm's arguments: batches `[images, labels]`, normalized, in host memory, or on `device` if it is given.
+    EXIF orientation is ignored, as in timm, also of a path's images.
 
     With `distributed` timm's and torch's samplers share the samples out. `mixup`, or `collate_fn`: timm's Mixup or
     FastCollateMixup, which is applied to the loader's batches. `seed` is the loader's: without it, torch's generator decides
@@ -125,14 +129,20 @@ def create_loader(
                 "collate_fn must be timm's FastCollateMixup, and mixup left out: or give options={'output': ...}"
             )
         mixup = collate_fn
-    steps = transform(
-        input_size, is_training=is_training, no_aug=no_aug, re_prob=re_prob, re_mode=re_mode, re_count=re_count, scale=scale,
+    of_transform: dict[str, Any] = dict(
+        input_size=input_size, is_training=is_training, no_aug=no_aug, re_prob=re_prob, re_mode=re_mode, re_count=re_count, scale=scale,
         ratio=ratio, hflip=hflip, vflip=vflip, color_jitter=color_jitter, color_jitter_prob=color_jitter_prob,
         grayscale_prob=grayscale_prob, gaussian_blur_prob=gaussian_blur_prob, auto_augment=auto_augment,
         interpolation=interpolation, mean=mean, std=std, crop_pct=crop_pct, crop_mode=crop_mode,
         train_crop_mode=train_crop_mode, crop_border_pixels=crop_border_pixels,
     )  # fmt: skip
     data: Any = _datasets.open_source(dataset) if isinstance(dataset, (str, os.PathLike)) else dataset
+    own: dict[str, Any] = {}
+    if _datasets.find(data).dataset is None:
+        own = {"transform": transform(**of_transform), "orientation": "ignore"}
+    elif hasattr(data, "transform"):
+        # As timm does, for a data set that makes its samples itself.
+        data.transform = create_transform(use_prefetcher=False, **of_transform)
     sampler: Any = None
     if distributed and not is_training:
         sampler = OrderedDistributedSampler(data)
@@ -146,13 +156,12 @@ def create_loader(
         "drop_last": is_training,
         "pin_memory": pin_memory,
         "persistent_workers": persistent_workers and num_workers > 0,
-        "transform": steps,
         "dtype": torch.float16 if fp16 else img_dtype,
         "mix": mixup,
         "seed": seed,
         "output": "tuple" if device is None or not use_prefetcher else _To(torch.device(device)),
     }
-    return _Loader(data, batch_size, **{**arguments, **(options or {})})
+    return _Loader(data, batch_size, **{**arguments, **own, **(options or {})})
 
 
 class _Loader(DataLoader):

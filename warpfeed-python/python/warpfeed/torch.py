@@ -12,10 +12,11 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 import torch
 from torch.utils import data
+from torch.utils._pytree import tree_map
 from torch.utils.dlpack import from_dlpack
 from typing_extensions import TypeVar
 
-from . import _warpfeed
+from . import _python, _warpfeed
 from ._arguments import at_least, checked
 from ._errors import ParameterError, UnsupportedError
 from ._loader import AnyEpoch, DTypeName, EntryPoints, Iteration, Loader
@@ -30,10 +31,12 @@ _DTYPES: dict[torch.dtype, DTypeName] = {
     torch.uint8: "uint8",
 }
 _REPLACED = {
-    "collate_fn": "batches are made in native threads: use output= for another form of them",
-    "worker_init_fn": "there are no worker processes; seed=, generator= or torch.manual_seed decides about draws",
-    "multiprocessing_context": "there are no worker processes",
+    "worker_init_fn": "there are no worker processes without python_workers=; seed=, generator= or torch.manual_seed decides "
+    "about draws",
+    "multiprocessing_context": "there are no worker processes without python_workers=",
 }
+
+_PARTS = ("images", "labels", "names", "indices", "recipes")
 
 B = TypeVar("B", default=Any)
 """What a batch is, for those who annotate it: `loader: DataLoader[list[torch.Tensor]] = DataLoader(...)`."""
@@ -71,6 +74,11 @@ class Options(TypedDict, total=False):
     ragged: bool | None
     targets: str | None
     fields: Sequence[str] | None
+    columns: Mapping[str, str] | None
+    python_workers: int | None
+    python_seeds: bool
+    check: bool
+    label_base: int
     mix: Any
     repeats: int | None
     on_error: Literal["raise", "skip", "substitute"]
@@ -95,6 +103,23 @@ class Options(TypedDict, total=False):
     output: Output
 
 
+def join(samples: list[Any], images: Any) -> Any:
+    """A batch of samples, as torch's default_collate makes it. Images that are still where the native batch has them are
+    not copied."""
+    pairs = all(type(sample) is tuple and len(sample) == 2 for sample in samples)
+    found = [sample[0] for sample in samples] if pairs else samples
+    if not isinstance(images, torch.Tensor) or not all(map(_is_still, found, images)):
+        return data.default_collate(samples)
+    return [images, data.default_collate([sample[1] for sample in samples])] if pairs else images
+
+
+def _is_still(image: Any, of: torch.Tensor) -> bool:
+    """Whether an image is where another was, in the same form."""
+    if not isinstance(image, torch.Tensor) or image.data_ptr() != of.data_ptr():
+        return False
+    return image.shape == of.shape and image.stride() == of.stride() and image.dtype == of.dtype
+
+
 class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
     """Batches `[images, labels]` as torch's tensors: images `[N, 3, H, W]`, labels `[N]` of int64, None if the data
     set has none.
@@ -104,15 +129,26 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
     `prefetch_factor` counts batches of all threads together. `persistent_workers` costs and saves nothing: threads and memory
     are kept anyway. Batches always come in order, also with `in_order=False`.
 
-    dataset: a path or URL; a list of (path or bytes, label); torchvision's ImageFolder and others with files or arrays; a
-        Subset or ConcatDataset of them; Hugging Face's; an object with `__len__` and `read(i) -> (bytes or path, target)`.
+    What is converted runs in native threads: known classes of data sets and transforms, by identity (docs/python.md lists
+    them). Anything else runs in Python, and gives what torch's loader gives: `repr` and a warning say what and how long it
+    takes. Python's generators (random, numpy's, torch's on the CPU) are seeded for each sample from seed, epoch and index.
+
+    dataset: a path or URL; a list of (path or bytes, target); torchvision's ImageFolder and others with files or arrays; a
+        Subset or ConcatDataset of them; timm's ImageDataset; Hugging Face's; an object with `__len__` and `read(i) -> (bytes
+        or path, target)`; any other with `__len__` and `__getitem__`, which runs in Python.
     sampler, batch_sampler: what they yield is listed when an epoch begins, and kept in the loader's state. As with torch,
         `set_epoch` of a DistributedSampler is the caller's, and a sampler that knows ranks decides what a rank reads.
     batch_size: None gives single samples, as with torch.
+    collate_fn: makes a batch of samples, in Python.
     generator: decides order and draws; without it and without `seed`, torch's global generator does, as with torch. Both are
         a part of the loader's state.
-    transform: the data set's own by default. torchvision's transforms are converted, and run with the arithmetic of PIL
-        images; a list of `warpfeed.transforms`, or of their written forms, is taken as it is.
+    transform: the data set's own by default. torchvision's transforms are converted up to the first one that is not. A list
+        of `warpfeed.transforms`, or of their written forms, is taken as it is; functions may stand at its end.
+    columns: columns of a data set of Hugging Face's by their names in the batch: {"pixel_values": "image", "text": "text"}.
+    python_workers: processes for what runs in Python, as torch starts them; by default it runs in the loader's threads, one
+        sample at a time. `worker_init_fn` and `multiprocessing_context` ("forkserver" by default) are theirs.
+    python_seeds: whether Python's generators are seeded. Without, threads do not wait for one another.
+    check: whether three samples of a converted data set are compared with `dataset[i]`.
     preset: a published recipe instead, such as "train", "eval" or "deit".
     seed: makes order and draws depend on it and on the number of the epoch alone. Every epoch has its own order.
     distributed: a part of the samples for each rank of torch.distributed, with equally many batches; or (rank, ranks). With
@@ -120,16 +156,21 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         has 0, as torch's DistributedSampler.
     device: "cpu", or "cuda:0" for batches that are made on a GPU. A list of devices makes a batch on each: the loader then
         gives lists of batches. Devices get what ranks get: different samples, and equally many batches.
+    label_base: what is added to the `labels` among fields: 1 for torchvision's detection models, whose 0 is background.
     targets: what is delivered beside labels, as in "soft=1000/0.1", "multi-hot=80", "float=4:json.box".
     fields: fields of samples, such as ("boxes", "labels", "masks"), as a list of dicts in place of the labels. They are on
-        the images' device, as labels and targets are.
+        the images' device, as labels and targets are. "image_id" is the annotation file's number of the image, or else its
+        index.
     mix: MixUp and CutMix of batches, as in "torchvision=0.2/1" or "timm=0.8/1,mode=elem".
     ragged: whether images may differ in size, and come as a list. By default only with fields or a preset of detection.
     pad_to: pads the images of a batch to the largest one, with sides that are multiples of this.
-    output: "tuple" for [images, labels]; "dict" for {"pixel_values", "labels"}; a mapping of these names to others; a
-        function of images and labels; "batch" for the native batch, with views, indices, mixing and state.
+    output: "tuple" for [images, labels]; "dict" for {"pixel_values", "labels"}; a mapping of names to what they are, as in
+        {"pixel_values": "images", "labels": "labels", "path": "names"}, where "names" are files or keys, "indices" places in
+        the data set, and "recipes" each image's operations; a function of images and labels; "batch" for the native batch,
+        with views, indices, mixing and state.
     on_error: "raise", "skip", or "substitute" for a bad image; `bad()` lists them.
-    orientation: whether EXIF orientation is applied: by default not for torchvision's data sets, as torchvision ignores it.
+    orientation: whether EXIF orientation is applied: by default not for torchvision's and timm's data sets, as these ignore
+        it; for paths, lists and Hugging Face's yes.
     cache: bytes of decoded images to keep, or (folder, bytes).
     entry_points: "none", "memory", a folder, the most bytes, "dense" (with places for a GPU) or "sparse", or several in
         a tuple; they make later epochs faster.
@@ -171,6 +212,11 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         ragged: bool | None = None,
         targets: str | None = None,
         fields: Sequence[str] | None = None,
+        columns: Mapping[str, str] | None = None,
+        python_workers: int | None = None,
+        python_seeds: bool = True,
+        check: bool = True,
+        label_base: int = 0,
         mix: Any = None,
         repeats: int | None = None,
         on_error: Literal["raise", "skip", "substitute"] = "raise",
@@ -196,14 +242,13 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         if collate_fn is (data.default_convert if batch_size is None else data.default_collate):
+            # It is what the native pipeline does.
             collate_fn = None
         # Lightning's seeds its workers, and draws are seeded here anyway.
         of = getattr(getattr(worker_init_fn, "func", None), "__module__", "")
-        given = {
-            "collate_fn": collate_fn,
-            "worker_init_fn": None if of.startswith(("lightning.", "pytorch_lightning.")) else worker_init_fn,
-            "multiprocessing_context": multiprocessing_context,
-        }
+        init = None if of.startswith(("lightning.", "pytorch_lightning.")) else worker_init_fn
+        self._worker_options = {"timeout": timeout, "context": multiprocessing_context, "init": init}
+        given = {} if python_workers else {"worker_init_fn": init, "multiprocessing_context": multiprocessing_context}
         for name, value in given.items():
             if value is not None:
                 raise ParameterError(f"{name} is not supported: {_REPLACED[name]}")
@@ -220,8 +265,9 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             raise ParameterError(
                 'output="batch" gives native batches, and batch_size=None single samples: leave one out'
             )
+        if isinstance(output, Mapping) and not set(output.values()) <= set(_PARTS):
+            raise ParameterError(f"output: a mapping of names in the batch to {', '.join(_PARTS)}, got {dict(output)}")
         self._output = output
-        self._fields = tuple(fields or ())
         self._channels_last = memory_format is torch.channels_last
         self._pins = pin_memory and torch.cuda.is_available()
         self._pinned = _Pinned(pin_memory_device)
@@ -251,6 +297,12 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             ragged=ragged,
             targets=targets,
             fields=fields,
+            columns=columns,
+            collate_fn=collate_fn,
+            python_workers=python_workers,
+            python_seeds=python_seeds,
+            check=check,
+            label_base=label_base,
             mix=mix,
             repeats=repeats,
             on_error=on_error,
@@ -272,6 +324,8 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
             stream_priority=stream_priority,
         )
         self._arguments = arguments
+        if self._plan is not None and batch_size is None and batch_sampler is None:
+            self._plan.work.collate = _One(collate_fn or data.default_convert)
         self._as_torchs(arguments)
 
     def _as_torchs(self, arguments: dict[str, Any]) -> None:
@@ -286,7 +340,8 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         if batch_size is not None:
             batch_sampler = data.BatchSampler(sampler, batch_size, self.drop_last)
         self.sampler, self.batch_sampler, self.batch_size = sampler, batch_sampler, batch_size
-        self.collate_fn = data.default_convert if batch_sampler is None else data.default_collate
+        own_collate = data.default_convert if batch_sampler is None else data.default_collate
+        self.collate_fn = arguments["collate_fn"] or own_collate
         self.prefetch_factor = arguments["prefetch_factor"] or (2 if self.num_workers else None)
         self.multiprocessing_context = None
         self._dataset_kind = 0 if self._source.samples is not None else 1
@@ -390,7 +445,7 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
 
     def _memory(self) -> Callable[[int], tuple[int, object]] | None:
         # The native batch goes to consumers that know nothing of torch's memory.
-        return self._pinned if self._pins and self._output != "batch" else None
+        return self._pinned if self._pins and self._output != "batch" and self._plan is None else None
 
     def _begin(self, iteration: Iteration[B]) -> AnyEpoch:
         if self._pins:
@@ -419,41 +474,80 @@ class DataLoader(Loader[B], data.DataLoader[B]):  # type: ignore[misc]
         if self._auto_collation is False:
             images, labels = _single(images), _single(labels)
             labels = labels.item() if isinstance(labels, torch.Tensor) and labels.dim() == 0 else labels
+        return self._form(images, labels, batch)
+
+    def _form(self, images: Any, labels: Any, batch: _warpfeed.Batch | _python.Job) -> Any:
         if callable(self._output):
             return self._output(images, labels)
         if self._output == "tuple":
             return [images, labels]
-        names = self._output if isinstance(self._output, Mapping) else {}
-        batch_of = {names.get("pixel_values", "pixel_values"): images}
-        # Models of Hugging Face compute no loss without labels.
-        return batch_of if labels is None else batch_of | {names.get("labels", "labels"): labels}
+        if not isinstance(self._output, Mapping):
+            # Models of Hugging Face compute no loss without labels.
+            return {"pixel_values": images} if labels is None else {"pixel_values": images, "labels": labels}
+        values = {"images": lambda: images, "labels": lambda: labels} | self._beside(batch)
+        return {name: values[what]() for name, what in self._output.items() if what != "labels" or labels is not None}
+
+    # What Python's steps get, and what becomes of what they give.
+
+    join = staticmethod(join)
+    _has_processes = True
+
+    def _gives_native(self) -> bool:
+        return self._output == "batch"
+
+    def array(self, tensor: _warpfeed.Tensor) -> Any:
+        return from_dlpack(tensor)
+
+    def many(self, numbers: list[int]) -> Any:
+        return torch.tensor(numbers)
+
+    def images(self, batch: _warpfeed.Batch) -> Any:
+        images = super().images(batch)
+        # Only of batches that a batch sampler makes unequal, with nothing in Python besides.
+        if self._given_to_native["settings"]["layout"] != "nhwc" or self._plan is None or self._plan.is_last:
+            return images
+        return [one.permute(2, 0, 1) for one in images]
+
+    def targets(self, batch: _warpfeed.Batch) -> Any:
+        if self._fields or batch.targets is not None:
+            return self._targets(batch)
+        # Labels are numbers, as torchvision's data sets have them.
+        return None if batch.labels is None else self.numbers(batch.labels)
+
+    def _deliver_made(self, made: _python.Made) -> Any:
+        value = made.value
+        if self._device != "cpu" or self._pins:
+            value = tree_map(self._placed, value)
+        if self._output == "tuple" and not self._channels_last and self._plan is not None and not self._plan.asked:
+            return value
+        if not isinstance(value, (list, tuple)) or len(value) != 2:
+            if isinstance(value, Mapping) and self._output in ("tuple", "dict"):
+                return value
+            raise ParameterError(
+                f"output= and memory_format= are for batches of images and labels, and these are {type(value)}"
+            )
+        images, labels = value
+        if isinstance(images, torch.Tensor) and self._plan is not None and self._plan.asked:
+            images = images.to(getattr(torch, self._plan.asked))
+        if self._channels_last and images.dim() == 4:
+            images = images.contiguous(memory_format=torch.channels_last)
+        return self._form(images, labels, made.job)
+
+    def _placed(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        value = value.pin_memory() if self._pins else value
+        return value if self._device == "cpu" else value.to(self._device, non_blocking=True)
 
     def _targets(self, batch: _warpfeed.Batch) -> Any:
         if self._fields:
-            return [
-                dict(zip(self._fields, values, strict=True))
-                for values in zip(*self._each(batch.fields[0]), strict=True)
-            ]
+            return self._field_dicts(batch)
         if batch.targets is None:
             return None if batch.labels is None else self._tensor(batch.labels)
         if isinstance(batch.targets, list):
             return batch.targets
         targets = self._tensor(batch.targets)
         return targets[:, 0].to(torch.int64) if targets.dtype == torch.uint32 else targets
-
-    def _each(self, fields: _warpfeed.Fields) -> Iterator[list[torch.Tensor]]:
-        """For each field, its part for each image."""
-        offsets = fields.offsets()
-        counts = [after - before for before, after in zip(offsets, offsets[1:], strict=False)]
-        for name in self._fields:
-            if name == "boxes":
-                yield _parts(fields.boxes(), counts)
-            elif name in ("mask", "masks"):
-                yield [from_dlpack(planes) for planes in fields.masks_of_each(name)]
-            elif name == "keypoints":
-                yield _parts(fields.keypoints(name), counts)
-            else:
-                yield _parts(fields.numbers(name), counts)
 
     @property
     def _is_accelerate_prepared(self) -> bool:
@@ -487,10 +581,6 @@ def _view(memory: torch.Tensor, shape: Sequence[int], dtype: torch.dtype) -> tor
     return memory[: math.prod(shape) * dtype.itemsize].view(dtype).view(*shape)
 
 
-def _parts(rows: _warpfeed.Tensor, counts: list[int]) -> list[torch.Tensor]:
-    return list(torch.split(from_dlpack(rows), counts))
-
-
 _DRAWS = 1 << 63
 
 
@@ -512,6 +602,16 @@ def _text(state: torch.Tensor) -> str:
 
 def _bytes(text: str) -> torch.Tensor:
     return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)
+
+
+class _One:
+    """Collates the only sample of a batch."""
+
+    def __init__(self, of: Callable[[Any], Any]) -> None:
+        self._of = of
+
+    def __call__(self, samples: list[Any]) -> Any:
+        return self._of(samples[0])
 
 
 def _single(value: Any) -> Any:

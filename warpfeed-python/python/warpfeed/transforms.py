@@ -7,7 +7,7 @@ Lengths are in pixels, sizes are (width, height) or one number for both, colors 
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -124,6 +124,18 @@ def _check_written(written: Mapping[str, Any], place: str) -> None:
 
 def _classes() -> Iterator[type[Written]]:
     return iter(Written.__subclasses__())
+
+
+@dataclass(frozen=True)
+class Python:
+    """A function among the transforms, which runs in Python. Others that come after it run in Python too.
+
+    gets: what it gets: "tensor", `[3, H, W]` of float32 in the loader's arrays, after Normalize if that comes before;
+    "array", numpy's `[H, W, 3]` of uint8; "pil", an image of Pillow's. It may return another form.
+    """
+
+    function: Callable[[Any], Any]
+    gets: Literal["tensor", "array", "pil"] = "tensor"
 
 
 def _written(value: Any, both: bool = False) -> Any:
