@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from . import _checks, _datasets, _devices, _mixing, _notebook, _plan, _python, _torchvision, _warpfeed
 from ._arguments import at_least, checked, fits, one_of, shown
-from ._errors import Error, ParameterError, UnsupportedError
+from ._errors import Error, ParameterError
 from ._preprocessor import Preprocessor
 from ._sampling import Listing, knows_ranks, packed, unpacked
 from .transforms import Transform
@@ -724,9 +724,7 @@ class Loader(Generic[T]):
         """Within it, the framework's generator draws alike on all ranks."""
         return nullcontext()
 
-    def _fitting(
-        self, order: list[int] | None, size: int | list[int] | None
-    ) -> _warpfeed.Pipeline | _devices.Group:
+    def _fitting(self, order: list[int] | None, size: int | list[int] | None) -> _warpfeed.Pipeline | _devices.Group:
         """The pipeline for an order: most samplers yield as many indices in each epoch. If batches differ in size, it counts
         them, and Python puts them together."""
         self._counts = None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _datasets, _python, _torchvision, _warpfeed
+from ._arguments import shown
 from ._errors import ParameterError, UnsupportedError
 from .transforms import Python, Views, Written, written
 
@@ -25,18 +26,23 @@ _told: set[str] = set()
 
 def of_list(transforms: Sequence[Any]) -> _torchvision.Converted:
     """A list of written transforms, and of functions behind them."""
-    place = next((i for i, one in enumerate(transforms) if not isinstance(one, (Written, Views, Mapping))), len(transforms))
+    place = next(
+        (i for i, one in enumerate(transforms) if not isinstance(one, (Written, Views, Mapping))), len(transforms)
+    )
     native, rest = written(transforms[:place]), list(transforms[place:])
     if not rest:
         return _torchvision.Converted(native, "float32")
     names = [_name(one) for one in rest]
-    for name, one in zip(names, rest, strict=True):
+    for number, (name, one) in enumerate(zip(names, rest, strict=True), place + 1):
         if isinstance(one, (Written, Views, Mapping)):
             raise ParameterError(
                 f"{name} comes after {names[0]}, which runs in Python: put it before, or in Python too"
             )
         if not callable(one) and not isinstance(one, Python):
-            raise ParameterError(f"{one!r} is neither a transform nor a function")
+            raise TypeError(
+                f"transform {number} of {len(transforms)} must be one of warpfeed.transforms, its written form, or a function, got "
+                f"{shown(one)}"
+            )
     gets = {"tensor": "own", "array": "hwc", "pil": "pil"}[rest[0].gets if isinstance(rest[0], Python) else "tensor"]
     rest = [one.function if isinstance(one, Python) else one for one in rest]
     why = f"transform {place + 1} of {len(transforms)}, {names[0]}"
@@ -79,7 +85,14 @@ class Plan:
         """A pipeline that counts so many batches, for their states."""
         settings = {name: value for name, value in given["settings"].items() if name in ("seed", "prefetch")}
         settings |= {"batch_size": "1", "shuffle": "false", "threads": "0"}
-        nothing = {"preset": None, "transforms": "[]", "pad_to": None, "cache": None, "entry_points": None, "sampler": None}
+        nothing = {
+            "preset": None,
+            "transforms": "[]",
+            "pad_to": None,
+            "cache": None,
+            "entry_points": None,
+            "sampler": None,
+        }
         counted = _warpfeed.Source.positions(batches, "the batches of a batch sampler")
         return _warpfeed.Pipeline(counted, json.dumps({**given, "settings": settings, **nothing}))
 

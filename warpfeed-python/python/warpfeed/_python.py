@@ -318,9 +318,7 @@ class _Line:
 
     def wait(self, number: int, seconds: float) -> bool:
         with self._changed:
-            return self._changed.wait_for(
-                lambda: number in self._done or self._stopped or self._end == number, seconds
-            )
+            return self._changed.wait_for(lambda: number in self._done or self._stopped or self._end == number, seconds)
 
     def take(self, number: int) -> Made | BaseException:
         with self._changed:
